@@ -6,6 +6,7 @@
 //! in length and time of change, before and after.
 
 use std::fs::{self, File};
+use std::hash::{Hash, Hasher};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub(crate) struct Input {
 }
 
 /// What changes when somebody changes a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     len: u64,
     modified: Option<SystemTime>,
@@ -86,6 +87,12 @@ impl Input {
         }
         let kind = File::open(path).and_then(|file| file.metadata()).map_err(missing)?;
         Ok(Self { path: path.to_owned(), identity: Identity::of(&kind), read: AtomicU64::new(0) })
+    }
+
+    /// Adds where it is and what changes when somebody changes it.
+    pub(crate) fn hash_identity(&self, hasher: &mut impl Hasher) {
+        // As it is found from wherever.
+        (std::path::absolute(&self.path).ok(), &self.identity).hash(hasher);
     }
 
     /// How many bytes it had.
@@ -194,6 +201,16 @@ impl Bytes {
                 within(*start, *len, bytes.len())?;
                 Ok(Access::Inflated { input, bytes, start: *start, len: *len })
             }
+        }
+    }
+
+    /// Adds where in their file they are, or themselves.
+    pub(crate) fn hash_place(&self, hasher: &mut impl Hasher) {
+        match self {
+            Self::InFile { start, len, .. } => (0, start, len).hash(hasher),
+            Self::Owned(bytes) => (1, bytes).hash(hasher),
+            Self::Strided(strided) => strided.hash_place(hasher),
+            Self::Inflated { start, len, .. } => (3, start, len).hash(hasher),
         }
     }
 

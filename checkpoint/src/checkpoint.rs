@@ -160,7 +160,7 @@ impl Checkpoint {
     fn open_directory(dir: &Path) -> Result<Self, Error> {
         let manifest = dir.join(MANIFEST_NAME);
         if manifest.exists() {
-            return Self::open_sharded(dir, &manifest);
+            return Self::open_sharded(dir, &manifest, &BTreeSet::new());
         }
         let metadata = dir.join(METADATA_NAME);
         if metadata.exists() {
@@ -236,17 +236,24 @@ impl Checkpoint {
         Ok(Self { tensors, free_texts, origin: Origin::Files, sums: None, others: Vec::new() })
     }
 
-    /// The rank files of an earlier run; manifest and files must agree about every rank and every tensor.
-    fn open_sharded(dir: &Path, path: &Path) -> Result<Self, Error> {
+    /// The rank files of an earlier run, but of dead ranks; manifest and files must agree about every other rank and every tensor.
+    pub(crate) fn open_sharded(dir: &Path, path: &Path, dead: &BTreeSet<usize>) -> Result<Self, Error> {
         let (manifest, mesh, manifest_is_right) = Manifest::read(path)?;
         let has_checksums = manifest.has_checksums();
         let expected = || mesh.ranks().map(|rank| rank_file_name(rank, mesh.world()));
         let present = safetensors_files(dir)?;
         let refused = |why: String| Err(Error::refused("rank_files", format!("{}: {why}", dir.display())));
-        if let Some(missing) = expected().find(|name| !present.contains(name)) {
-            return refused(format!("the rank file {missing} of mesh `{mesh}` is missing"));
+        let living = || mesh.ranks().filter(|rank| !dead.contains(rank));
+        let is_missing = |rank: &usize| !present.contains(&rank_file_name(*rank, mesh.world()));
+        if let Some(first) = living().find(is_missing) {
+            let missing = rank_file_name(first, mesh.world());
+            let ranks = dead.iter().copied().chain([first]).map(|rank| rank.to_string());
+            let ranks = ranks.collect::<Vec<_>>().join(",");
+            return refused(format!(
+                "the rank file {missing} of mesh `{mesh}` is missing; a run with --dead {ranks} takes what other ranks hold"
+            ));
         }
-        // There are no more ranks than files, whatever the manifest says.
+        // There are no more ranks than files and dead ones, whatever the manifest says.
         let expected: BTreeSet<String> = expected().collect();
         if let Some(extra) = present.difference(&expected).next() {
             return refused(format!("{extra} is not a rank file of mesh `{mesh}`"));
@@ -288,14 +295,15 @@ impl Checkpoint {
         }
         let mut headers = Vec::new();
         let mut free_texts = None;
-        for (position, rank) in mesh.ranks().enumerate() {
+        let mut texts_known = false;
+        for (position, rank) in mesh.ranks().enumerate().filter(|(_, rank)| !dead.contains(rank)) {
             let file = rank_file_name(rank, mesh.world());
             let opened = header::open(&dir.join(&file))?;
             if let Some(said) = said.get(position) {
                 headers.push((dir.join(&file), opened.checksum, *said));
             }
-            if position == 0 {
-                free_texts = opened.free_texts;
+            if !texts_known {
+                (free_texts, texts_known) = (opened.free_texts, true);
             }
             take_shards(&mut tensors, opened.tensors, rank)
                 .map_err(|why| Error::refused("manifest", format!("{}: {why}", dir.join(&file).display())))?;

@@ -15,6 +15,7 @@ use super::offline;
 use super::one_process;
 #[cfg(any(feature = "mpi", feature = "nccl"))]
 use super::processes;
+use super::remains::Lost;
 use super::report::Report;
 use super::staging;
 
@@ -43,6 +44,10 @@ pub struct Job {
     pub tensor: Option<String>,
     /// A TOML file of name patterns and their placements (see [`Spec`](crate::Spec)); the first match wins over `to`.
     pub spec: Option<PathBuf>,
+    /// Ranks of the input whose files are not read: they may be missing or damaged. What other ranks hold as well is read from those.
+    pub dead: Vec<usize>,
+    /// Where what only dead ranks held is read from instead: another checkpoint with tensors of the same names, types and shapes.
+    pub fill_from: Option<PathBuf>,
     /// Only tensors whose names one of these patterns matches: globs, or regular expressions between slashes; else all.
     pub only: Vec<String>,
     /// Tensors that are replaced by their parts: see [`Fusion`].
@@ -53,7 +58,7 @@ pub struct Job {
     pub rename: Vec<String>,
     /// The type that tensors of floating point are rounded to: `f16`, `bf16`, `f32` or `f64`; else they stay as they are.
     pub dtype: Option<String>,
-    /// Where to write one file per rank and what they are; else nowhere.
+    /// Where to write one file per rank and what they are, or, where the name ends in `.safetensors`, one file of whole tensors; else nowhere.
     pub out: Option<PathBuf>,
     /// What the files in `out` are.
     pub format: OutputFormat,
@@ -71,6 +76,9 @@ pub struct Job {
     pub time_out: Option<Duration>,
     /// Whether an output that is there already is replaced.
     pub force: bool,
+    /// Whether it goes on with what a run of the same job has done that was killed; then what it has done itself stays too, if it is
+    /// ended by a signal or fails in reading or writing. Only from files to files.
+    pub resume: bool,
 }
 
 /// What the files of an output directory are.
@@ -102,6 +110,30 @@ impl Job {
     ///
     /// The report is None in a process that is not the first of its job. An error has been told to the observer.
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Option<Report>, Error> {
+        match self.whole_file() {
+            Ok(None) => self.run_as_is(observer),
+            Ok(Some(job)) => job.run_as_is(observer),
+            Err(error) => Err(told(error, observer)),
+        }
+    }
+
+    /// The same job, if `out` is one file of whole tensors.
+    fn whole_file(&self) -> Result<Option<Self>, Error> {
+        let Some(out) = self.out.as_deref() else { return Ok(None) };
+        if !staging::is_whole_file(out)? {
+            return Ok(None);
+        }
+        if self.format == OutputFormat::Dcp || self.gather.is_some() {
+            let message = format!(
+                "--out {} is one file of whole tensors: leave --gather and --format out, or name a directory",
+                out.display()
+            );
+            return Err(Error::refused("usage", message));
+        }
+        Ok(Some(Self { gather: self.out.clone(), out: None, ..self.clone() }))
+    }
+
+    fn run_as_is(&self, observer: &mut dyn Observer) -> Result<Option<Report>, Error> {
         if let Err(error) = self.engine.check().and_then(|()| self.check()) {
             return Err(told(error, observer));
         }
@@ -136,8 +168,8 @@ impl Job {
 impl Job {
     /// The input, of which only some tensors may be wanted, in other pieces, by other names or of another type: in this order, so that
     /// patterns and fusions speak of the names that the input has, and `to` and `spec` of the new ones.
-    pub(crate) fn open(&self) -> Result<Checkpoint, Error> {
-        let mut checkpoint = Checkpoint::open(self.input.as_deref())?;
+    pub(crate) fn open(&self) -> Result<(Checkpoint, Vec<Lost>), Error> {
+        let (mut checkpoint, lost) = self.living()?;
         if !self.only.is_empty() {
             checkpoint = checkpoint.only(self.only.iter().map(|pattern| &pattern[..]))?;
         }
@@ -150,15 +182,40 @@ impl Job {
         for rename in &self.rename {
             checkpoint = checkpoint.renamed(rename)?;
         }
-        match &self.dtype {
-            Some(dtype) => checkpoint.cast(dtype),
-            None => Ok(checkpoint),
+        if let Some(dtype) = &self.dtype {
+            checkpoint = checkpoint.cast(dtype)?;
         }
+        Ok((checkpoint, lost))
+    }
+
+    /// The input without its dead ranks, and what was lost with them.
+    fn living(&self) -> Result<(Checkpoint, Vec<Lost>), Error> {
+        if self.dead.is_empty() {
+            return match self.fill_from {
+                None => Ok((Checkpoint::open(self.input.as_deref())?, Vec::new())),
+                Some(_) => Err(Error::refused("usage", "say which ranks are dead: --dead 3,5")),
+            };
+        }
+        let Some(input) = &self.input else {
+            return Err(Error::refused("usage", "say in which folder of rank files ranks are dead"));
+        };
+        let remains = Checkpoint::open_without(input, &self.dead)?;
+        let lost = remains.lost().to_vec();
+        let checkpoint = match &self.fill_from {
+            Some(other) => remains.filled(&Checkpoint::open(Some(other))?)?,
+            None => remains.whole()?,
+        };
+        Ok((checkpoint, lost))
     }
 
     /// Engines write rank files only.
     fn check(&self) -> Result<(), Error> {
         let refused = |why: &str| Err(Error::refused("usage", why));
+        if self.resume && !self.is_offline() {
+            return refused(
+                "a run goes on where it stopped only from files to files: with resume say an input and an output, and leave the engine out",
+            );
+        }
         if self.dtype.is_some() && !self.is_offline() {
             return refused(
                 "an engine moves elements as they are: with a dtype say an input and an output, and leave the engine out",

@@ -18,10 +18,11 @@
 mod direct;
 mod feed;
 mod files;
+mod journal;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -43,8 +44,9 @@ use super::spread::{spread, threads};
 use super::staging;
 use super::wish::Wish;
 use crate::error::Error;
-use feed::{Feed, Work};
+use feed::{Feed, Finished, Work};
 use files::Files;
+use journal::Done;
 
 /// A slab has at most so many bytes, twice as many where many ranks share it: each gets one stretch of it. Eight threads with
 /// three of those stay below 256 MiB.
@@ -64,17 +66,21 @@ pub(crate) struct Asked<'a> {
     pub(crate) force: bool,
     pub(crate) checked: bool,
     pub(crate) format: OutputFormat,
+    /// Whether it goes on with what a run has done that was killed, and leaves what it has done itself if it does not come to its end.
+    pub(crate) resume: bool,
 }
 
 /// Does a job that goes from files to files.
 pub(crate) fn carry_out(job: &Job, observer: &mut dyn Observer) -> Result<Report, Error> {
     let start = Instant::now();
-    let checkpoint = job.open()?;
+    let (checkpoint, lost) = job.open()?;
     let spec = job.spec.as_deref().map(Spec::read).transpose()?;
     let wish = Wish::of(job, &checkpoint.origin, spec.as_ref())?;
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
-    let asked = Asked { out, gather, force: job.force, checked: !job.unchecked, format: job.format };
-    reshard(&checkpoint, &wish, asked, start, observer)
+    let (force, checked, format, resume) = (job.force, !job.unchecked, job.format, job.resume);
+    let asked = Asked { out, gather, force, checked, format, resume };
+    let report = reshard(&checkpoint, &wish, asked, start, observer)?;
+    Ok(Report { lost, ..report })
 }
 
 /// Reshards an open checkpoint. Nothing is written before everything that can be refused by the headers has been.
@@ -99,19 +105,85 @@ pub(crate) fn reshard(
     if asked.checked {
         checkpoint.check_headers()?;
     }
-    let files = Files::begin(asked, &wish.mesh, &moves, checkpoint)?;
+    if asked.resume && !asked.checked {
+        let message =
+            "what was done before is known by its checksums: leave one of --resume and --no-verify out";
+        return Err(Error::refused("usage", message));
+    }
+    let (report, resumed) = write(checkpoint, wish, &moves, asked, asked.resume, start, observer);
+    match report {
+        // What was left was not what it was said to be: then all is done anew.
+        Err(error) if resumed && error.kind() == "verification" => {
+            write(checkpoint, wish, &moves, asked, false, start, observer).0
+        }
+        report => report,
+    }
+}
+
+/// Writes the output; says whether it went on with what an earlier run had done.
+fn write(
+    checkpoint: &Checkpoint,
+    wish: &Wish<'_>,
+    moves: &[Move<'_>],
+    asked: Asked<'_>,
+    resume: bool,
+    start: Instant,
+    observer: &mut dyn Observer,
+) -> (Result<Report, Error>, bool) {
+    let (files, before) = match Files::begin(asked, &wish.mesh, moves, checkpoint, resume) {
+        Ok(begun) => begun,
+        Err(error) => return (Err(error), false),
+    };
+    files.keep(asked.resume);
+    let resumed = !before.is_empty();
+    let sums = match fill(&files, wish, moves, &before, asked, observer) {
+        Ok(sums) => sums,
+        Err(error) => {
+            // A disk that is full may have room later; what is wrong stays wrong.
+            files.keep(asked.resume && matches!(error.kind(), "io" | "input"));
+            return (Err(error), resumed);
+        }
+    };
+    let resumed_bytes = bytes_of(moves, &before);
+    let placed = files.put_in_place(&wish.mesh).map(|written| {
+        let offline =
+            |(tensor, sums): (&Move<'_>, &Sums)| TensorReport::offline(tensor, asked.checked, sums.infinite);
+        let reports = moves.iter().zip(&sums).map(offline).collect();
+        Report { resumed_bytes, ..Report::new(reports, false, written, start.elapsed()) }
+    });
+    (placed, resumed)
+}
+
+/// The bytes of the tensors that were done before.
+fn bytes_of(moves: &[Move<'_>], before: &HashMap<usize, Done>) -> u64 {
+    before.keys().filter_map(|tensor| moves.get(*tensor)).map(|one| one.tensor.byte_len()).sum()
+}
+
+/// Writes all files, and reads them back.
+fn fill(
+    files: &Files,
+    wish: &Wish<'_>,
+    moves: &[Move<'_>],
+    before: &HashMap<usize, Done>,
+    asked: Asked<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Sums>, Error> {
     observer.begins(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
-    let sums = files.flushed_meanwhile(|| copy(&moves, &files, asked.checked, asked.format, observer))?;
+    if !before.is_empty() {
+        observer.moved(bytes_of(moves, before));
+    }
+    let sums =
+        files.flushed_meanwhile(|| copy(moves, files, before, asked.checked, asked.format, observer))?;
     match asked.format {
         OutputFormat::RankFiles => {
-            files.write_manifest(&wish.mesh, &moves, asked.checked.then_some(&sums[..]))?;
+            files.write_manifest(&wish.mesh, moves, asked.checked.then_some(&sums[..]))?;
         }
-        OutputFormat::Dcp => files.write_metadata(&wish.mesh, &moves, &sums)?,
+        OutputFormat::Dcp => files.write_metadata(&wish.mesh, moves, &sums)?,
     }
     // The disk writes while what it writes is read back.
     let (synced, read_back) = thread::scope(|scope| {
         let syncing = thread::Builder::new().spawn_scoped(scope, || files.sync()).ok();
-        let read_back = if asked.checked { files.read_back(&moves, &sums) } else { Ok(()) };
+        let read_back = if asked.checked { files.read_back(moves, &sums) } else { Ok(()) };
         let synced = match syncing.map(thread::ScopedJoinHandle::join) {
             None => files.sync(),
             Some(synced) => {
@@ -123,11 +195,7 @@ pub(crate) fn reshard(
     synced?;
     read_back?;
     observer.ends();
-    let written = files.put_in_place(&wish.mesh)?;
-    let reports = moves.iter().zip(&sums);
-    let reports =
-        reports.map(|(tensor, sums)| TensorReport::offline(tensor, asked.checked, sums.infinite)).collect();
-    Ok(Report::new(reports, false, written, start.elapsed()))
+    Ok(sums)
 }
 
 fn check_ranks(mesh: &Mesh, asked: Asked<'_>) -> Result<(), Error> {
@@ -157,13 +225,14 @@ pub(crate) struct Sums {
 fn copy(
     moves: &[Move<'_>],
     files: &Files,
+    before: &HashMap<usize, Done>,
     checked: bool,
     format: OutputFormat,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Sums>, Error> {
-    let sums: Mutex<Vec<Option<Sums>>> = Mutex::new(moves.iter().map(|_| None).collect());
+    let finished = Finished::new(moves.len(), before, files);
     let most = if files.count() > MANY { 2 * SLAB } else { SLAB };
-    let mut feed = Feed::new(moves, files, most, format, &sums);
+    let mut feed = Feed::new(moves, files, most, format, &finished);
     spread(
         threads(),
         || feed.next(),
@@ -171,14 +240,12 @@ fn copy(
         |buffers, (work, number)| {
             let about = |error: Error| error.about_tensor(&work.tensor.tensor.name);
             let bytes = slab(&work, number, files, checked, buffers).map_err(about)?;
-            work.done(checked, &sums).map_err(about)?;
+            work.done(checked, &finished).map_err(about)?;
             Ok(bytes)
         },
         &mut |bytes| observer.moved(bytes),
     )?;
-    let sums = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let all: Option<Vec<Sums>> = sums.into_iter().collect();
-    all.ok_or_else(|| Error::failed("internal", "a tensor was not moved"))
+    finished.all().ok_or_else(|| Error::failed("internal", "a tensor was not moved"))
 }
 
 /// Moves one slab; says how many bytes it has.

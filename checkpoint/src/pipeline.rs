@@ -51,7 +51,7 @@ pub(crate) fn carry_out<X: Exchange>(
     after_exchange: AfterExchange<'_>,
 ) -> Result<Report, Stop> {
     let start = Instant::now();
-    let checkpoint = together(exchange, job.open())?;
+    let (checkpoint, lost) = together(exchange, job.open())?;
     let spec = together(exchange, job.spec.as_deref().map(Spec::read).transpose())?;
     let wish = together(exchange, Wish::of(job, &checkpoint.origin, spec.as_ref()))?;
     let mut moves = together(exchange, decision::decide(&checkpoint, &wish))?;
@@ -79,7 +79,7 @@ pub(crate) fn carry_out<X: Exchange>(
     let reports = moves.iter().enumerate().map(|(at, tensor)| report(tensor, exchange, worst(at))).collect();
     let reports = together(exchange, reports)?;
     let written = outputs.finish(exchange)?;
-    Ok(Report::new(reports, true, written, start.elapsed()))
+    Ok(Report { lost, ..Report::new(reports, true, written, start.elapsed()) })
 }
 
 /// Moves a batch; every new shard of this process's ranks is verified and written. Returns what the worst of them received.

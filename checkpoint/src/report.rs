@@ -6,6 +6,7 @@ use reshard_planner::Plan;
 use serde::Serialize;
 
 use super::decision::Move;
+use super::remains::Lost;
 
 /// What a job did; all of it has been verified.
 ///
@@ -19,6 +20,12 @@ pub struct Report {
     pub bytes: u64,
     /// What each tensor's worst rank received, added up.
     pub received_bytes: u64,
+    /// What only dead ranks of the input held, and was read from another checkpoint.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<Lost>,
+    /// Bytes of tensors that an earlier run of the same job had done, which was killed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub resumed_bytes: u64,
     /// How long the whole job took.
     pub seconds: f64,
     /// Whether every byte of every rank is as it should be; false where nobody looked.
@@ -116,6 +123,8 @@ impl Report {
         elapsed: Duration,
     ) -> Self {
         Self {
+            lost: Vec::new(),
+            resumed_bytes: 0,
             through_engine,
             bytes: tensors.iter().map(|tensor| tensor.bytes).sum(),
             received_bytes: tensors.iter().map(|tensor| tensor.received_bytes).sum(),

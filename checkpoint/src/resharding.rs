@@ -26,6 +26,9 @@ pub struct Options<'a> {
     pub format: OutputFormat,
     /// Whether an output of an earlier call that is there already is replaced.
     pub force: bool,
+    /// Whether it goes on with what a call for the same has done that was killed; then what it has done itself stays too, if it
+    /// fails in reading or writing.
+    pub resume: bool,
     /// Write no checksums, read nothing back, and compare neither checksums nor replicas of the input.
     pub unchecked: bool,
     /// Who is told how far it is.
@@ -67,13 +70,14 @@ pub fn reshard(
         spec: Some(spec),
         tensor: options.tensor.as_deref(),
     };
-    let is_file = out.extension().is_some_and(|extension| extension == "safetensors");
+    let is_file = staging::is_whole_file(out).map_err(|error| told(error, observer))?;
     let asked = Asked {
         out: (!is_file).then_some(out),
         gather: is_file.then_some(out),
         force: options.force,
         checked: !options.unchecked,
         format: options.format,
+        resume: options.resume,
     };
     let done = offline::reshard(checkpoint, &wish, asked, start, observer);
     let done = done.map_err(|error| told(error, observer));

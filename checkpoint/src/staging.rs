@@ -50,6 +50,8 @@ struct Begun {
     /// Folders that had to be made above the output, the innermost first.
     above: Vec<PathBuf>,
     lock: Arc<File>,
+    /// Whether it stays, for a run that goes on with it.
+    kept: bool,
     /// Whether others take part: then whoever is the last to leave removes it.
     shared: bool,
 }
@@ -104,6 +106,9 @@ fn begun() -> MutexGuard<'static, Vec<Begun>> {
 impl Begun {
     /// Best effort: there is something else to be said, and to nobody if this fails.
     fn remove(&self) {
+        if self.kept {
+            return;
+        }
         if self.shared && self.lock.try_lock().is_err() {
             return;
         }
@@ -124,6 +129,22 @@ fn remove_folder(hidden: &Path) {
             }
             Ok(()) | Err(_) => return,
         }
+    }
+}
+
+/// Whether an output of this name is one file of whole tensors, and not a directory; names of formats that are only read are refused.
+pub(crate) fn is_whole_file(out: &Path) -> Result<bool, Error> {
+    let suffix = out.extension().map(|suffix| suffix.to_string_lossy().to_lowercase());
+    match suffix.as_deref() {
+        Some("safetensors") => Ok(true),
+        Some(read @ ("pt" | "pth" | "npy" | "npz" | "distcp")) => {
+            let message = format!(
+                "--out {} would be a file .{read}, which is only read: a name that ends in .safetensors is a file of whole tensors, any other a directory",
+                out.display()
+            );
+            Err(Error::refused("output", message))
+        }
+        Some(_) | None => Ok(false),
     }
 }
 
@@ -259,11 +280,66 @@ impl Staging {
             hidden: hidden.clone(),
             above: Vec::new(),
             lock: Arc::clone(&lock),
+            kept: false,
             shared: true,
         });
         // Whoever began has looked at what is there.
         let force = fs::metadata(hidden.join(FORCE)).is_ok();
         Ok(Some(Self { kind: Kind::SharedDirectory, number, hidden, target, force, lock }))
+    }
+
+    /// Takes over the output that a run has begun that was killed, if `wanted` says of its hidden folder that it is to be. Folders
+    /// of others that were killed are removed.
+    pub(crate) fn resumed_directory(
+        target: &Path,
+        force: bool,
+        wanted: impl Fn(&Path) -> bool,
+    ) -> Result<Option<Self>, Error> {
+        Self::resumed(Kind::Directory, target, force, wanted)
+    }
+
+    /// The same, of an output file.
+    pub(crate) fn resumed_file(
+        target: &Path,
+        force: bool,
+        wanted: impl Fn(&Path) -> bool,
+    ) -> Result<Option<Self>, Error> {
+        Self::resumed(Kind::File, target, force, wanted)
+    }
+
+    fn resumed(
+        kind: Kind,
+        target: &Path,
+        force: bool,
+        wanted: impl Fn(&Path) -> bool,
+    ) -> Result<Option<Self>, Error> {
+        let target = absolute(target)?;
+        let mut begun = begun();
+        let mut taken = None;
+        for (number, hidden, lock) in dead(&target) {
+            if taken.is_some() || !wanted(&hidden) || !hidden.join(NEW).exists() {
+                remove_one(&target, &hidden);
+                continue;
+            }
+            let lock = Arc::new(lock);
+            let of_this = Begun {
+                hidden: hidden.clone(),
+                above: Vec::new(),
+                lock: Arc::clone(&lock),
+                kept: true,
+                shared: false,
+            };
+            begun.push(of_this);
+            taken = Some(Self { kind, number, hidden, target: target.clone(), force, lock });
+        }
+        Ok(taken)
+    }
+
+    /// Whether it stays if this run ends before it is put in place.
+    pub(crate) fn keep(&self, kept: bool) {
+        if let Some(one) = begun().iter_mut().find(|one| Arc::ptr_eq(&one.lock, &self.lock)) {
+            one.kept = kept;
+        }
     }
 
     /// The hidden folder.
@@ -311,6 +387,7 @@ impl Staging {
         if let Some(one) = begun.iter_mut().find(|one| Arc::ptr_eq(&one.lock, &self.lock)) {
             // They are needed now.
             one.above.clear();
+            one.kept = false;
         }
         drop(begun);
         sync_directory(parent(&self.target))
@@ -339,7 +416,13 @@ impl Staging {
                 Ok(Some(lock)) => {
                     let lock = Arc::new(lock);
                     let shared = kind == Kind::SharedDirectory;
-                    begun.push(Begun { hidden: hidden.clone(), above, lock: Arc::clone(&lock), shared });
+                    begun.push(Begun {
+                        hidden: hidden.clone(),
+                        above,
+                        lock: Arc::clone(&lock),
+                        kept: false,
+                        shared,
+                    });
                     if shared && force {
                         let path = hidden.join(FORCE);
                         File::create(&path).map_err(|error| failed(&path, &error))?;
@@ -399,24 +482,36 @@ fn is_at(_file: &File, path: &Path) -> bool {
 
 /// Removes the hidden folders of this target whose processes have ended, as far as that works.
 fn remove_dead(target: &Path) {
+    for (_, hidden, _lock) in dead(target) {
+        remove_one(target, &hidden);
+    }
+}
+
+/// The hidden folders of this target whose processes have ended, each with its number and its lock, which is held now.
+fn dead(target: &Path) -> impl Iterator<Item = (u64, PathBuf, File)> {
     let prefix = hidden_prefix(target);
-    for entry in fs::read_dir(parent(target)).into_iter().flatten().flatten() {
-        let number =
-            entry.file_name().to_str().and_then(|name| name.strip_prefix(&prefix)?.parse::<u64>().ok());
-        if number.is_none() || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            continue;
+    let entries = fs::read_dir(parent(target)).into_iter().flatten().flatten();
+    entries.filter_map(move |entry| {
+        let number = entry.file_name().to_str()?.strip_prefix(&prefix)?.parse::<u64>().ok()?;
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            return None;
         }
         let hidden = entry.path();
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(hidden.join(LOCK));
-        if lock.as_ref().is_ok_and(|lock| lock.try_lock().is_ok()) {
-            let old = hidden.join(OLD);
-            if old.exists() && fs::symlink_metadata(target).is_err() {
-                // It ended between two renames.
-                let _ = fs::rename(old, target);
-            }
-            remove_folder(&hidden);
-        }
+        let lock =
+            OpenOptions::new().write(true).create(true).truncate(false).open(hidden.join(LOCK)).ok()?;
+        lock.try_lock().ok()?;
+        Some((number, hidden, lock))
+    })
+}
+
+/// Removes a hidden folder whose lock is held.
+fn remove_one(target: &Path, hidden: &Path) {
+    let old = hidden.join(OLD);
+    if old.exists() && fs::symlink_metadata(target).is_err() {
+        // It ended between two renames.
+        let _ = fs::rename(old, target);
     }
+    remove_folder(hidden);
 }
 
 /// Lets two directories change places; by way of a third name where the file system knows no better.

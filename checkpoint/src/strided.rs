@@ -11,6 +11,8 @@
 //! A region is such boxes too. So of a tensor whose elements have no others between them, in whatever order of its dims, what is asked for is
 //! read and no byte more; where it has gaps, short ones are read over.
 
+use std::hash::{Hash, Hasher};
+
 use reshard_sharding::Region;
 use reshard_sharding::internal::{Run, shared};
 
@@ -129,6 +131,12 @@ pub(crate) fn indices(
 impl Strided {
     pub(crate) fn len(&self) -> usize {
         self.numel * self.item
+    }
+
+    pub(crate) fn hash_place(&self, hasher: &mut impl Hasher) {
+        self.stored.hash_place(hasher);
+        let dims: Vec<(usize, usize)> = self.dims.iter().map(|dim| (dim.extent, dim.stride)).collect();
+        (2, self.item, self.first, dims).hash(hasher);
     }
 
     pub(crate) fn stored(&self) -> &Bytes {

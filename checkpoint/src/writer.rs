@@ -194,6 +194,23 @@ impl Writer {
         &self.token
     }
 
+    /// The type of the elements and the shape of what a rank writes of a tensor.
+    pub fn expects(&self, tensor: &str, rank: usize) -> Result<(String, Vec<usize>), Error> {
+        let number = self.number(tensor)?;
+        let found = &self.tensors[number];
+        let shape =
+            found.sharding.local_shape(rank).map_err(|error| Error::from(error).about_tensor(tensor))?;
+        Ok((found.dtype.to_string(), shape.to_vec()))
+    }
+
+    fn number(&self, tensor: &str) -> Result<usize, Error> {
+        let number = self.tensors.iter().position(|one| one.name == tensor);
+        number.ok_or_else(|| {
+            Error::refused("no_such_tensor", "it is not among those that are being saved")
+                .about_tensor(tensor)
+        })
+    }
+
     /// Writes all that a rank holds: of every tensor the name and the bytes of its shard, in any order.
     pub fn save<'b>(
         &self,
@@ -374,21 +391,15 @@ impl RankWriter<'_> {
     /// Writes the shard of a tensor: its bytes in row-major order.
     pub fn write(&mut self, tensor: &str, bytes: &[u8]) -> Result<(), Error> {
         let rank = self.rank;
-        let refused = |kind, message: String| Error::refused(kind, message).about_tensor(tensor);
-        let number = self.writer.tensors.iter().position(|one| one.name == tensor);
-        let number = number.ok_or_else(|| {
-            refused("no_such_tensor", "it is not among those that are being saved".to_owned())
-        })?;
+        let refused = |message: String| Error::refused("shard", message).about_tensor(tensor);
+        let number = self.writer.number(tensor)?;
         let (at, len) = self.places[number];
         if bytes.len() != len {
             let found = bytes.len();
-            return Err(refused(
-                "shard",
-                format!("rank {rank} holds {len} bytes of it, and {found} are given"),
-            ));
+            return Err(refused(format!("rank {rank} holds {len} bytes of it, and {found} are given")));
         }
         if self.sums[number].is_some() {
-            return Err(refused("shard", format!("rank {rank} has written it already")));
+            return Err(refused(format!("rank {rank} has written it already")));
         }
         write_all_at(&self.file, at, bytes).map_err(|error| Error::io("writing", &self.path, &error))?;
         self.sums[number] = Some(checksum(bytes));

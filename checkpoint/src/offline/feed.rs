@@ -1,11 +1,13 @@
 //! The slabs of all tensors, one after the other, with what is known of each tensor: made when its first slab is handed out, and
 //! gone with its last. So memory holds what belongs to the few tensors that are being moved.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Sums;
 use super::files::Files;
+use super::journal::Done;
 use crate::checksum::{Sum, Sum32};
 use crate::dcp::written::{self, Chunk};
 use crate::decision::Move;
@@ -53,7 +55,55 @@ pub(super) struct Feed<'a> {
     starts: Vec<u64>,
     whole_start: u64,
     current: Option<(Arc<Work<'a>>, usize)>,
-    sums: &'a Mutex<Vec<Option<Sums>>>,
+    finished: &'a Finished<'a>,
+}
+
+/// What is known of tensors that are done.
+pub(super) struct Finished<'a> {
+    sums: Mutex<Vec<Option<Sums>>>,
+    /// What an earlier run has done.
+    before: &'a HashMap<usize, Done>,
+    files: &'a Files,
+}
+
+impl<'a> Finished<'a> {
+    pub(super) fn new(tensors: usize, before: &'a HashMap<usize, Done>, files: &'a Files) -> Self {
+        let sums = std::iter::repeat_with(|| None).take(tensors).collect();
+        Self { sums: Mutex::new(sums), before, files }
+    }
+
+    /// What was written of all tensors.
+    pub(super) fn all(self) -> Option<Vec<Sums>> {
+        self.sums.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
+    }
+
+    fn add(&self, tensor: usize, sums: Sums) -> Result<(), Error> {
+        let done = Done {
+            shards: sums.shards.clone(),
+            whole: sums.whole,
+            chunks: sums.chunks.iter().map(|(_, sum)| (*sum).into()).collect(),
+            infinite: sums.infinite,
+        };
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)[tensor] = Some(sums);
+        self.files.note(tensor, &done)
+    }
+
+    /// Takes a tensor as an earlier run has left it, if it has done it.
+    fn is_done(&self, work: &Work<'_>) -> bool {
+        let fits =
+            |done: &&Done| done.shards.len() == work.written.len() && done.chunks.len() == work.chunks.len();
+        let Some(done) = self.before.get(&work.number).filter(fits) else { return false };
+        let chunks =
+            work.chunks.iter().zip(&done.chunks).map(|((chunk, _), sum)| (chunk.clone(), *sum as u32));
+        let sums = Sums {
+            shards: done.shards.clone(),
+            whole: done.whole,
+            chunks: chunks.collect(),
+            infinite: done.infinite,
+        };
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)[work.number] = Some(sums);
+        true
+    }
 }
 
 impl<'a> Feed<'a> {
@@ -62,7 +112,7 @@ impl<'a> Feed<'a> {
         files: &Files,
         most: usize,
         format: OutputFormat,
-        sums: &'a Mutex<Vec<Option<Sums>>>,
+        finished: &'a Finished<'a>,
     ) -> Self {
         Self {
             moves: moves.iter().enumerate(),
@@ -74,7 +124,7 @@ impl<'a> Feed<'a> {
             starts: files.starts(),
             whole_start: files.whole_start(),
             current: None,
-            sums,
+            finished,
         }
     }
 
@@ -89,8 +139,11 @@ impl<'a> Feed<'a> {
             }
             let Some((number, tensor)) = self.moves.next() else { return Ok(None) };
             let work = self.begin(number, tensor).map_err(|error| error.about_tensor(&tensor.tensor.name))?;
+            if self.finished.is_done(&work) {
+                continue;
+            }
             if work.slabs.count() == 0 {
-                work.finish(self.sums);
+                work.finish(self.finished)?;
             }
             self.current = Some((Arc::new(work), 0));
         }
@@ -161,7 +214,7 @@ impl Work<'_> {
     }
 
     /// A slab is done. After the last, what was read must be what the manifest of the input says.
-    pub(super) fn done(&self, checked: bool, sums: &Mutex<Vec<Option<Sums>>>) -> Result<(), Error> {
+    pub(super) fn done(&self, checked: bool, finished: &Finished<'_>) -> Result<(), Error> {
         if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return Ok(());
         }
@@ -176,15 +229,13 @@ impl Work<'_> {
                 return Err(Error::refused("checksum", message));
             }
         }
-        self.finish(sums);
-        Ok(())
+        self.finish(finished)
     }
 
-    fn finish(&self, sums: &Mutex<Vec<Option<Sums>>>) {
+    fn finish(&self, finished: &Finished<'_>) -> Result<(), Error> {
         let shards = self.written.iter().map(Sum::get).collect();
         let chunks = self.chunks.iter().map(|(chunk, sum)| (chunk.clone(), sum.get())).collect();
-        let done =
-            Sums { shards, whole: self.whole.get(), chunks, infinite: self.infinite.load(Ordering::Relaxed) };
-        sums.lock().unwrap_or_else(PoisonError::into_inner)[self.number] = Some(done);
+        let infinite = self.infinite.load(Ordering::Relaxed);
+        finished.add(self.number, Sums { shards, whole: self.whole.get(), chunks, infinite })
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! There may be more of them than a process may have open, so one is open only while it is written to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use reshard_sharding::Mesh;
 use safetensors::Dtype;
 
+use super::journal::{self, Done, Journal};
 use super::{Asked, Sums};
 use crate::bytes::write_all_at;
 use crate::checkpoint::Checkpoint;
@@ -34,6 +36,7 @@ const SYNCS: usize = 3;
 pub(super) struct Files {
     directory: Option<(Staging, Vec<Made>)>,
     gathered: Option<(Staging, Made)>,
+    journals: Vec<Journal>,
     format: OutputFormat,
     /// Bytes that were written since the disk was last asked to take them.
     unsynced: AtomicU64,
@@ -68,28 +71,40 @@ struct Made {
 }
 
 impl Files {
-    /// Makes every file with its header and its length.
+    /// Makes every file with its header and its length, and begins journals where the run may be gone on with.
+    ///
+    /// With `resume` it takes over what a killed run of the same fingerprint has made, and says what that has done.
     pub(super) fn begin(
         asked: Asked<'_>,
         mesh: &Mesh,
         moves: &[Move<'_>],
         checkpoint: &Checkpoint,
-    ) -> Result<Self, Error> {
+        resume: bool,
+    ) -> Result<(Self, HashMap<usize, Done>), Error> {
+        let fingerprint = asked.checked.then(|| journal::fingerprint(moves, asked));
+        let wanted =
+            |hidden: &Path| fingerprint.is_some_and(|fingerprint| journal::is_of(hidden, fingerprint));
+        let mut begun: Vec<(bool, PathBuf)> = Vec::new();
         let directory = match asked.out {
             None => None,
             Some(out) => {
-                let staging = Staging::directory(out, asked.force)?;
+                let taken = if resume { Staging::resumed_directory(out, asked.force, wanted)? } else { None };
+                let (resumed, staging) = match taken {
+                    Some(taken) => (true, taken),
+                    None => (false, Staging::directory(out, asked.force)?),
+                };
+                begun.push((resumed, staging.hidden().to_owned()));
                 let mut made = Vec::with_capacity(mesh.size());
                 for rank in mesh.ranks() {
                     if asked.format == OutputFormat::Dcp {
-                        made.push(Made::empty(staging.path().join(written::file_name(rank)))?);
+                        made.push(Made::empty(staging.path().join(written::file_name(rank)), resumed)?);
                         continue;
                     }
                     let shapes: Vec<_> =
                         moves.iter().map(|tensor| tensor.to.local_shape(rank)).collect::<Result<_, _>>()?;
                     let tensors = moves.iter().zip(&shapes).map(|(tensor, shape)| described(tensor, shape));
                     let path = staging.path().join(rank_file_name(rank, mesh.world()));
-                    made.push(Made::new(path, tensors, checkpoint)?);
+                    made.push(Made::new(path, tensors, checkpoint, resumed)?);
                 }
                 Some((staging, made))
             }
@@ -97,13 +112,59 @@ impl Files {
         let gathered = match asked.gather {
             None => None,
             Some(file) => {
-                let staging = Staging::file(file, asked.force)?;
+                let taken = if resume { Staging::resumed_file(file, asked.force, wanted)? } else { None };
+                let (resumed, staging) = match taken {
+                    Some(taken) => (true, taken),
+                    None => (false, Staging::file(file, asked.force)?),
+                };
+                begun.push((resumed, staging.hidden().to_owned()));
                 let tensors = moves.iter().map(|tensor| described(tensor, &tensor.tensor.shape));
-                let made = Made::new(staging.path(), tensors, checkpoint)?;
+                let made = Made::new(staging.path(), tensors, checkpoint, resumed)?;
                 Some((staging, made))
             }
         };
-        Ok(Self { directory, gathered, format: asked.format, unsynced: AtomicU64::new(0) })
+        let mut this = Self {
+            directory,
+            gathered,
+            journals: Vec::new(),
+            format: asked.format,
+            unsynced: AtomicU64::new(0),
+        };
+        let mut done: Option<HashMap<usize, Done>> = None;
+        for (resumed, hidden) in begun {
+            let Some(fingerprint) = fingerprint else { break };
+            let said = if resumed { Journal::go_on(&hidden, fingerprint)? } else { None };
+            let (journal, said) = match said {
+                Some(said) => said,
+                None => (Journal::begin(&hidden, fingerprint)?, HashMap::new()),
+            };
+            this.journals.push(journal);
+            // Done is what is done in each output.
+            done = Some(match done {
+                None => said,
+                Some(mut both) => {
+                    both.retain(|tensor, one| said.get(tensor) == Some(one));
+                    both
+                }
+            });
+        }
+        if resume {
+            this.keep(true);
+        }
+        Ok((this, done.unwrap_or_default()))
+    }
+
+    /// Whether what is there stays if this run ends before it is put in place.
+    pub(super) fn keep(&self, kept: bool) {
+        let stagings = self.directory.iter().map(|(staging, _)| staging);
+        for staging in stagings.chain(self.gathered.iter().map(|(staging, _)| staging)) {
+            staging.keep(kept);
+        }
+    }
+
+    /// Notes that a tensor is done.
+    pub(super) fn note(&self, tensor: usize, done: &Done) -> Result<(), Error> {
+        self.journals.iter().try_for_each(|journal| journal.note(tensor, done))
     }
 
     pub(super) fn writes_shards(&self) -> bool {
@@ -300,6 +361,8 @@ impl Files {
 
     /// Renames everything into place, and says where it is.
     pub(super) fn put_in_place(self, mesh: &Mesh) -> Result<Vec<String>, Error> {
+        // After an exchange of names the old output is where this one was.
+        self.journals.iter().try_for_each(Journal::close)?;
         let mut written = Vec::new();
         if let Some((staging, _)) = self.directory {
             let (kind, beside) = match self.format {
@@ -321,8 +384,8 @@ impl Files {
 
 impl Made {
     /// A file in which everything has yet to find its place.
-    fn empty(path: PathBuf) -> Result<Self, Error> {
-        File::create_new(&path).map_err(|error| Error::io("creating", &path, &error))?;
+    fn empty(path: PathBuf, may_be_there: bool) -> Result<Self, Error> {
+        create(&path, may_be_there).map_err(|error| Error::io("creating", &path, &error))?;
         Ok(Self { path, data: 0, header: 0 })
     }
 
@@ -330,15 +393,23 @@ impl Made {
         path: PathBuf,
         tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize])> + Clone,
         checkpoint: &Checkpoint,
+        may_be_there: bool,
     ) -> Result<Self, Error> {
         let header = header::encode(tensors.clone(), checkpoint.free_texts.as_ref())?;
         let bytes: usize = tensors.map(|(_, dtype, shape)| header::byte_len(dtype, shape).unwrap_or(0)).sum();
         let data = header.len() as u64;
-        let made = File::create_new(&path).and_then(|file| file.set_len(data + bytes as u64));
+        let made = create(&path, may_be_there).and_then(|file| file.set_len(data + bytes as u64));
         made.map_err(|error| Error::io("creating", &path, &error))?;
         write(&path, 0, &header)?;
         Ok(Self { path, data, header: checksum(&header) })
     }
+}
+
+/// A file that is not there yet, or may be.
+fn create(path: &Path, may_be_there: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let options = options.write(true);
+    if may_be_there { options.create(true).truncate(false) } else { options.create_new(true) }.open(path)
 }
 
 /// A tensor as a file that holds so much of it says it.

@@ -7,5 +7,6 @@ mod integrity;
 mod offline;
 mod page;
 mod reading;
+mod remains;
 mod torch;
 mod writer;
