@@ -12,7 +12,7 @@ set -euo pipefail
 torch=(torch==2.15.0 'nvidia-cuda-runtime==13.2.*')
 packages=(
     filelock 'typing-extensions>=4.13' 'setuptools>=77' 'sympy>=1.13.3' networkx jinja2 fsspec 'numpy>=2.1' 'ml_dtypes>=0.5' safetensors
-    'maturin>=1.9.4,<2' 'pytest>=8' 'hypothesis>=6.100' 'mypy>=1.18'
+    'maturin>=1.9.4,<2' 'pytest>=8' 'hypothesis>=6.100' expecttest
 )
 folder=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/reshard}/torch
 

@@ -1,7 +1,7 @@
 """A module of PyTorch's as a program: typed, reported, differentiated, before anything runs."""
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ def check(
     ranks = mesh(over) if isinstance(over, DeviceMesh) else Mesh(over)
     exported = torch.export.export(module, tuple(inputs))
     graph = Graph(ranks, table=table)
-    chosen = table or Table.standard()
+    chosen = Table.standard() if table is None else table
     signature = exported.graph_signature
     own = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     names: dict[Any, Any] = {}

@@ -10,7 +10,7 @@ from torch.distributed.checkpoint import StorageReader
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, Metadata, TensorProperties, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrderEntry
 from torch.futures import Future
 
 from reshard import Planner, ReshardError
@@ -95,8 +95,6 @@ def read_once(of: DTensorSpec) -> DTensorSpec:
     by_dim: dict[int, list[int]] = {}
     for axis in order:
         by_dim.setdefault(placements[axis].dim, []).append(axis)
-    from torch.distributed.tensor._dtensor_spec import ShardOrderEntry
-
     entries = tuple(ShardOrderEntry(dim, tuple(by_dim[dim])) for dim in sorted(by_dim))
     return DTensorSpec(of.mesh, tuple(placements), tensor_meta=of.tensor_meta, shard_order=entries)
 

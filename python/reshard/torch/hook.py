@@ -4,7 +4,6 @@ import inspect
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 import torch.distributed.tensor._api as _api

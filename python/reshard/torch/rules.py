@@ -15,16 +15,21 @@ from reshard import Op, ReshardError, Table
 
 from reshard.torch.specs import OURS_TO_TORCH
 
-# The ops of PyTorch's that our table has, that DTensor has no rule for, and whose rules its validator and ours have tried.
-OPS = (
-    "addbmm addmv addr aminmax binary_cross_entropy binary_cross_entropy_with_logits channel_shuffle complex count_nonzero.dim_IntList dist "
-    "floor_divide glu hardswish huber_loss index_add index_copy mse_loss mv pixel_shuffle pixel_unshuffle polar smooth_l1_loss "
-    "soft_margin_loss trace vdot"
-).split()
+# The ops of PyTorch's that DTensor refuses, having neither a rule nor a decomposition of them, and what they are in our table; PyTorch's validator
+# and ours have tried their rules.
+OPS = {
+    "_cdist_forward": "cdist",
+    "addbmm": "addbmm",
+    "col2im": "col2im",
+    "im2col": "im2col",
+    "renorm": "renorm",
+    "scatter_reduce.two": "scatter_reduce",
+    "searchsorted.Tensor": "searchsorted",
+    "unfold": "unfold_dim",
+}
 
 # What an argument of PyTorch's is called here.
-_CALLED = {"upscale_factor": "factor", "downscale_factor": "factor", "k": "times", "kernel_size": "kernel", "output_size": "size"}
-_REDUCTIONS = ["none", "mean", "sum"]
+_CALLED = {"kernel_size": "kernel", "output_size": "size", "dimension": "dim"}
 
 Strategy = tuple[list[Placement], list[Placement | None]]
 
@@ -41,16 +46,17 @@ def rules(table: Table | None = None, names: Iterable[str] | None = None) -> lis
     """Registers the rules of a table for ops that DTensor has none for, by `torch.distributed.tensor.experimental.register_sharding`,
     and returns which. DTensor's dispatch is left alone.
 
-    `names` are overloads of `aten`, such as `"mv"` or `"count_nonzero.dim_IntList"`; without them, all of `OPS`. One that DTensor has a rule for
-    is left out. A dim is sharded where the number of ranks divides it, and an argument that the table does not know leaves the op to replicas.
+    `names` are overloads of `aten`, such as `"unfold"` or `"scatter_reduce.two"`, without them all of `OPS`; one that is not of `OPS` is the
+    op of its name in the table. One that DTensor has a rule for is left out. A dim is sharded where the number of ranks divides it, and an
+    argument that the table does not know leaves the op to replicas.
 
     Errors: `ReshardError` for a name that PyTorch or the table has not.
     """
-    chosen = table or Table.standard()
+    chosen = Table.standard() if table is None else table
     made = []
     for name in names if names is not None else OPS:
         overload = _overload(name)
-        ours = name.partition(".")[0]
+        ours = OPS.get(name, name.partition(".")[0])
         if ours not in chosen:
             raise ReshardError(f"the table has no op {ours}")
         if is_known(overload):
@@ -62,8 +68,8 @@ def rules(table: Table | None = None, names: Iterable[str] | None = None) -> lis
 
 def is_known(overload: OpOverload) -> bool:
     """Whether DTensor has a rule for an op already."""
-    propagator = DTensor._op_dispatcher.sharding_propagator
-    return any(overload in rules for rules in (propagator.op_to_rules, propagator.op_strategy_funcs, propagator.op_single_dim_strategy_funcs))
+    known = DTensor._op_dispatcher.sharding_propagator
+    return overload in known.op_to_rules or overload in known.op_strategy_funcs or overload in known.op_single_dim_strategy_funcs
 
 
 def _overload(name: str) -> OpOverload:
@@ -96,8 +102,8 @@ def op_of(overload: OpOverload, ours: str, table: Table, given: Mapping[str, Any
             if value != argument.default_value:
                 return None
             continue
-        if name == "reduction":
-            value = _REDUCTIONS[value]
+        if ours == "cdist" and name == "p":
+            value = f"{value:g}"
         if value is not None:
             arguments[name] = list(value) if isinstance(value, list | tuple) else value
     try:

@@ -14,7 +14,7 @@ from reshard import Planner, RankCall, ReshardError
 
 from reshard.torch.execute import TORCH_OPS, Executor, default_planner, packer, unpacker
 from reshard.torch.groups import Groups, groups_of
-from reshard.torch.redistribute import executor, placed, target
+from reshard.torch.redistribute import executor, target
 
 Wanted = Sequence[Placement] | Callable[[str, DTensor], Sequence[Placement] | None]
 

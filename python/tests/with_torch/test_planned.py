@@ -19,10 +19,12 @@ from torch.distributed.tensor.placement_types import _MaskPartial
 
 from definition import Counted, R, device_mesh, dtensor, shard, whole_of
 from ranks import Ranks
-from reshard import Planner
 from reshard.torch import FALLBACKS, Unplanned, planned
 
 AXES = ("a", "b", "c")
+PLAIN = [R, Shard(0), Shard(1)]
+# Every placing on two axes, terms among them, with every one without.
+PAIRS = list(itertools.product(itertools.product([*PLAIN, Partial()], repeat=2), itertools.product(PLAIN, repeat=2)))
 OWN = _redistribute.redistribute_local_tensor
 
 
@@ -214,7 +216,7 @@ def any_order_of_devices(rank: int) -> None:
     before_count = group_count()
     for shape in [(16, 8), (13, 7)]:
         whole = whole_of(shape)
-        for before, after in itertools.product(itertools.product([R, Shard(0), Shard(1), Partial()], repeat=2), itertools.product([R, Shard(0), Shard(1)], repeat=2)):
+        for before, after in PAIRS:
             with planned(strict=True):
                 made = dtensor(whole, before, mesh).redistribute(placements=after)
             assert torch.equal(made.to_local(), shard(whole, after, mesh)), (before, after)
@@ -278,7 +280,7 @@ def no_group(rank: int) -> None:
     whole = whole_of((8, 8))
     with planned() as plans:
         if rank < 4:
-            for before, after in itertools.product(itertools.product([R, Shard(0), Shard(1), Partial()], repeat=2), itertools.product([R, Shard(0), Shard(1)], repeat=2)):
+            for before, after in PAIRS:
                 made = dtensor(whole, before, half).redistribute(placements=after)
                 assert torch.equal(made.to_local(), shard(whole, after, half)), (before, after)
     assert group_count() == before_count

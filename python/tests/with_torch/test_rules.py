@@ -26,32 +26,17 @@ def indices(below: int, size: int) -> torch.Tensor:
 
 # A call of each op: arguments in PyTorch's order, and those by name.
 CALLS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
+    "_cdist_forward": [((numbers(2, 4, 6), numbers(2, 6, 6, seed=2), p, None), {}) for p in (1.0, 2.0)],
     "addbmm": [((numbers(4, 8), numbers(2, 4, 6), numbers(2, 6, 8)), {})],
-    "addmv": [((numbers(4), numbers(4, 6), numbers(6)), {})],
-    "addr": [((numbers(4, 6), numbers(4), numbers(6)), {})],
-    "aminmax": [((numbers(4, 6),), {"dim": 1}), ((numbers(4, 6),), {})],
-    "binary_cross_entropy": [((numbers(4, 6).sigmoid(), numbers(4, 6, seed=2).sigmoid(), None, how), {}) for how in (0, 1, 2)],
-    "binary_cross_entropy_with_logits": [((numbers(4, 6), numbers(4, 6, seed=2).sigmoid(), None, None, how), {}) for how in (0, 1, 2)],
-    "channel_shuffle": [((numbers(2, 8, 2, 2), 2), {})],
-    "complex": [((numbers(4, 6), numbers(4, 6, seed=2)), {})],
-    "count_nonzero.dim_IntList": [((numbers(4, 6).relu(), [1]), {})],
-    "dist": [((numbers(4, 6), numbers(4, 6, seed=2)), {"p": 1})],
-    "floor_divide": [((numbers(4, 6), numbers(4, 6, seed=2)), {})],
-    "glu": [((numbers(4, 8), 1), {}), ((numbers(4, 8), 0), {})],
-    "hardswish": [((numbers(4, 6),), {})],
-    "huber_loss": [((numbers(4, 6), numbers(4, 6, seed=2), how), {}) for how in (0, 1, 2)],
-    "index_add": [((numbers(4, 6), 1, indices(6, 2), numbers(4, 2, seed=2)), {})],
-    "index_copy": [((numbers(4, 6), 1, indices(6, 2), numbers(4, 2, seed=2)), {})],
-    "mse_loss": [((numbers(4, 6), numbers(4, 6, seed=2), how), {}) for how in (0, 1, 2)],
-    "mv": [((numbers(4, 6), numbers(6)), {})],
-    "pixel_shuffle": [((numbers(2, 8, 4, 4), 2), {})],
-    "pixel_unshuffle": [((numbers(2, 2, 4, 4), 2), {})],
-    "polar": [((numbers(4, 6), numbers(4, 6, seed=2)), {})],
-    "smooth_l1_loss": [((numbers(4, 6), numbers(4, 6, seed=2), how), {}) for how in (0, 1, 2)],
-    "soft_margin_loss": [((numbers(4, 6), numbers(4, 6, seed=2), how), {}) for how in (0, 1, 2)],
-    "trace": [((numbers(4, 4),), {})],
-    "vdot": [((numbers(6), numbers(6, seed=2)), {})],
+    "col2im": [((numbers(2, 16, 9), [6, 6], [2, 2], [1, 1], [0, 0], [2, 2]), {})],
+    "im2col": [((numbers(2, 4, 6, 6), [2, 2], [1, 1], [0, 0], [2, 2]), {})],
+    "renorm": [((numbers(4, 6), 2, 0, 1.0), {})],
+    "scatter_reduce.two": [((numbers(4, 6), 1, torch.zeros(4, 6, dtype=torch.int64), numbers(4, 6, seed=2), how), {}) for how in ("sum", "amax")],
+    "searchsorted.Tensor": [((numbers(8).sort().values, numbers(4, 6)), {})],
+    "unfold": [((numbers(4, 6), 1, 2, 2), {})],
 }
+# Inputs that are indices or sorted, which our validator would have to be told of: the laws of the table try these rules.
+OF_THEIR_OWN = {"scatter_reduce.two", "searchsorted.Tensor"}
 
 
 def validated() -> None:
@@ -72,7 +57,7 @@ def validated() -> None:
         sharded = 0
         for args, kwargs in calls:
             truth = overload(*args, **kwargs)
-            found = strategies(overload, name.partition(".")[0], table, args, kwargs)
+            found = strategies(overload, OPS[name], table, args, kwargs)
             for results, inputs in found:
                 sharded += any(isinstance(one, Shard) for one in inputs)
                 combination = (tuple(one for one in inputs if one is not None), tuple(results))
@@ -87,17 +72,17 @@ def validated() -> None:
 
 
 def test_every_rule_is_tried_by_pytorchs_validator() -> None:
-    assert set(CALLS) == set(OPS)
-    made = subprocess.run([sys.executable, "-P", __file__], capture_output=True, text=True, timeout=280, check=False)
+    assert list(CALLS) == list(OPS)
+    made = subprocess.run([sys.executable, __file__], capture_output=True, text=True, timeout=280, check=False)
     assert made.returncode == 0, made.stderr[-3000:]
-    assert int(made.stdout.split()[-1]) > 100
+    assert int(made.stdout.split()[-1]) > 25
 
 
 def test_every_rule_is_tried_by_ours() -> None:
     for name, calls in CALLS.items():
-        if name in ("complex", "polar", "index_add", "index_copy", "binary_cross_entropy"):
-            continue  # complex results, inputs that are indices or probabilities: the laws of the table try them
-        overload, ours = _overload(name), name.partition(".")[0]
+        if name in OF_THEIR_OWN:
+            continue
+        overload, ours = _overload(name), OPS[name]
         for args, kwargs in calls:
 
             def kernel(*arrays: np.ndarray) -> Any:
@@ -112,28 +97,27 @@ def test_every_rule_is_tried_by_ours() -> None:
 
 def by_rules(rank: int) -> list[str]:
     mesh = device_mesh((2, 4), ("dp", "tp"))
-    matrix, vector = whole_of((16, 8)), whole_of((8,), seed=1)
-    placed = dtensor(matrix, [Shard(0), Replicate()], mesh)
-    replicated = dtensor(vector, [Replicate(), Replicate()], mesh)
-    with pytest.raises(Exception, match="sharding strategy|mv"):
-        torch.mv(placed, replicated)
+    matrix = whole_of((16, 8))
+    rows = dtensor(matrix, [Shard(0), Replicate()], mesh)
+    for call in (lambda: rows.unfold(1, 2, 2), lambda: torch.renorm(rows, 2, 0, 1.0)):
+        with pytest.raises(NotImplementedError, match="does not have a sharding strategy"):
+            call()
     made = rules()
-    assert {one.op for one in made} == {name.partition(".")[0] for name in OPS}
+    assert [one.op for one in made] == list(OPS.values())
     assert rules() == []  # now they are known
-    product = torch.mv(placed, replicated)
-    assert isinstance(product, DTensor) and tuple(product.placements) == (Shard(0), Replicate())
-    assert torch.equal(product.full_tensor(), torch.mv(matrix, vector))
-    contracted = torch.mv(dtensor(matrix, [Replicate(), Shard(1)], mesh), dtensor(vector, [Replicate(), Shard(0)], mesh))
-    assert contracted.placements[1].is_partial() and torch.equal(contracted.full_tensor(), torch.mv(matrix, vector))
-    assert torch.equal(torch.nn.functional.hardswish(placed).full_tensor(), torch.nn.functional.hardswish(matrix))
-    low, high = torch.aminmax(placed)
-    assert (low.full_tensor(), high.full_tensor()) == (matrix.min(), matrix.max())
-    loss = torch.nn.functional.mse_loss(placed, dtensor(matrix + 1, [Shard(0), Replicate()], mesh))
-    assert loss.full_tensor() == 1
+    windows = rows.unfold(1, 2, 2)
+    assert isinstance(windows, DTensor) and tuple(windows.placements) == (Shard(0), Replicate())
+    assert torch.equal(windows.full_tensor(), matrix.unfold(1, 2, 2))
+    normed = torch.renorm(rows, 2, 0, 1.0)
+    assert tuple(normed.placements) == (Shard(0), Replicate())
+    torch.testing.assert_close(normed.full_tensor(), torch.renorm(matrix, 2, 0, 1.0))
+    batch = whole_of((8, 4, 4)) / 128
+    sums = torch.addbmm(dtensor(torch.zeros(4, 4), [Replicate(), Replicate()], mesh), dtensor(batch, [Shard(0), Replicate()], mesh), dtensor(batch, [Shard(0), Replicate()], mesh))
+    torch.testing.assert_close(sums.full_tensor(), torch.addbmm(torch.zeros(4, 4), batch, batch))
     with pytest.raises(ReshardError, match="PyTorch has no aten::nothing"):
         rules(names=["nothing"])
-    with pytest.raises(ReshardError, match="the table has no op cholesky_ex|has no op"):
-        rules(Table.empty(), ["mv"])
+    with pytest.raises(ReshardError, match="the table has no op renorm"):
+        rules(Table.empty(), ["renorm"])
     return [one.op for one in made]
 
 

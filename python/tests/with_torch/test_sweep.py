@@ -1,4 +1,4 @@
-"""All pairs of plain placements: right, and no worse than DTensor's own way in calls and bytes.
+"""All pairs of plain placements: right, and no worse than DTensor's own way.
 
 `RESHARD_TORCH_SWEEP=all` takes all pairs; else a part of them, another with another number.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.distributed.tensor import DTensor, Partial, Placement, Shard
+from torch.distributed.tensor import Partial, Placement, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from definition import Counted, R, device_mesh, dtensor, shard, whole_of
@@ -91,11 +91,16 @@ def test_all_pairs_uneven_and_strided(eight: Ranks, objective: str) -> None:
 
 
 def compared(title: str, asked: list[Any], ours: list[Any], theirs: list[Any], objective: str) -> None:
-    """All of ours are right; where PyTorch's own way is right, ours takes no more calls and no more bytes."""
+    """All of ours are right. Where PyTorch's own way is right too, ours for the fewest bytes brings no more bytes, and takes no more calls where
+    bytes are equal; for the least time, which at these sizes is that of starting collectives, it takes no more calls."""
     assert all(ours_is[0] for ours_is in ours)
     both = [(pair, mine, other) for pair, mine, other in zip(asked, ours, theirs, strict=True) if other is not None and other[0]]
     total = [sum(line[at][k] for line in both) for at in (2, 1) for k in (1, 2)]
     print(f"{title}: {len(asked)} pairs, PyTorch right in {len(both)}: {total[0]} calls, {total[1]} B; ours {total[2]} calls, {total[3]} B")
-    worse = [f"{pair}: {mine[1:]}, PyTorch {other[1:]}" for pair, mine, other in both if mine[1] > other[1] or mine[2] > other[2]]
+
+    def is_worse(mine: Any, other: Any) -> bool:
+        return bool((mine[2], mine[1]) > (other[2], other[1]) if objective == "bytes" else mine[1] > other[1])
+
+    worse = [f"{pair}: {mine[1:]}, PyTorch {other[1:]}" for pair, mine, other in both if is_worse(mine, other)]
     print(f"worse in {len(worse)}:", *worse[:12], sep="\n  ")
     assert not worse
