@@ -54,17 +54,13 @@ tail -1 imports
 "$work/empty/bin/reshard" shards --mesh dp=2,tp=2 --shape 4,4 --placements 'S(0),S(1)' >/dev/null
 
 step "tests in an environment that has the wheel and NumPy"
-# The tools' packages are seen, the package of the checkout is not.
-python3 -m venv "$work/tested"
-"$work/tested/bin/pip" install --quiet --no-index --no-deps --disable-pip-version-check "$wheel"
-site=$("$tools/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-echo "$site" >"$("$work/tested/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tools.pth"
-"$work/tested/bin/python" -P -c 'import reshard, sys; assert reshard.__file__.startswith(sys.prefix), reshard.__file__'
+"$root/scripts/install_wheel.sh" "$wheel" "$tools" "$work/tested"
 "$work/tested/bin/python" -P -m pytest "$root/python/tests" -p no:cacheprovider --durations=5
 
 step "types"
-"$work/tested/bin/python" -P -m mypy --config-file "$root/python/pyproject.toml" --cache-dir "$work/mypy" --package reshard
-"$work/tested/bin/python" -P -m mypy --strict --cache-dir "$work/mypy" "$root"/python/examples/*.py
+types=("$work/tested/bin/python" -P -m mypy --strict --config-file "$root/python/pyproject.toml" --cache-dir "$work/mypy")
+"${types[@]}" --package reshard
+"${types[@]}" "$root"/python/examples/*.py
 "$work/tested/bin/python" -P -m mypy.stubtest reshard._reshard
 
 step "the notebook, without a head"

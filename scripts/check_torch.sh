@@ -2,8 +2,7 @@
 # The package within a real PyTorch: its tests on 4 and 8 ranks over gloo, the examples of docs/torch.md. Its types are checked
 # by check_python.sh.
 #
-#   scripts/check_torch.sh [TOOLS] [WHEEL]     TOOLS: the environment of scripts/fetch_torch.sh, which is fetched if not given
-#                                              WHEEL: the package, which is built if not given
+#   scripts/check_torch.sh [TOOLS]     TOOLS: the environment of scripts/fetch_torch.sh, which is fetched if not given
 #
 # RESHARD_TORCH_SWEEP: all for every pair of the sweeps, or the number of the eighth that is looked at.
 set -euo pipefail
@@ -13,19 +12,15 @@ root=$PWD
 tools=${1:-$(scripts/fetch_torch.sh)}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-wheel=${2:-$(scripts/build_wheel.sh "$tools/bin/maturin" "$work/wheels")}
+wheel=$(scripts/build_wheel.sh "$tools/bin/maturin" "$work/wheels")
 
 step() {
     printf -- '-- %s (%s s)\n' "$1" "$SECONDS"
 }
 
 step "an environment that has the wheel and PyTorch"
-python=$tools/bin/python
-"$python" -m venv "$work/tested"
-"$work/tested/bin/pip" install --quiet --no-index --no-deps --disable-pip-version-check "$wheel"
-"$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$("$work/tested/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tools.pth"
+scripts/install_wheel.sh "$wheel" "$tools" "$work/tested"
 cd "$work"
-"$work/tested/bin/python" -P -c 'import reshard, sys; assert reshard.__file__.startswith(sys.prefix), reshard.__file__; assert "torch" not in sys.modules'
 
 step "tests"
 "$work/tested/bin/python" -P -m pytest "$root/python/tests/with_torch" -p no:cacheprovider --durations=5 -s

@@ -4,8 +4,9 @@ import importlib.util
 
 from hypothesis import settings
 
-# Tests of what is used within PyTorch need it: scripts/check_torch.sh runs them where it is.
-collect_ignore = [] if importlib.util.find_spec("torch") else ["with_torch"]
+# Tests of what is used within a framework need it: scripts/check_torch.sh and scripts/check_jax.sh run them where it is.
+FRAMEWORKS = {"with_torch": "torch", "with_jax": "jaxlib"}
+collect_ignore = [folder for folder, package in FRAMEWORKS.items() if not importlib.util.find_spec(package)]
 
 settings.register_profile("reshard", deadline=None, max_examples=60)
 settings.load_profile("reshard")

@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding
 
 from reshard import Mesh, Plan, Planner, ReshardError, Sharding
 from reshard.jax.hlo import Computation, Instruction, Module
-from reshard.jax.numbering import Numbering, Value
+from reshard.jax.numbering import Numbering, Value, parts
 from reshard.jax.specs import mesh as our_mesh
 
 _PLANNER = Planner(objective="bytes")
@@ -168,7 +168,9 @@ class _Auditor:
     def line(self, one: Instruction, computation: Computation, times: int) -> Line:
         """What one collective does, and what would do."""
         moved = one.received_bytes(self.module.devices)
-        bound, findings, plan = moved, [], None
+        bound: float = moved
+        findings: list[str] = []
+        plan: Plan | None = None
         for cheaper, finding, better in self._findings(one, computation, times, moved):
             findings.append(finding)
             if cheaper < bound:
@@ -181,7 +183,7 @@ class _Auditor:
         """The axes over which groups are, or the groups themselves."""
         groups = one.groups(self.module.devices)
         if one.kind == "collective-permute":
-            pairs = [(a, b) for a, b in groups if a != b]
+            pairs = [(group[0], group[1]) for group in groups if group[0] != group[1]]
             axes = self._axes_between(pairs)
             return ",".join(axes) if axes else "pairs"
         axes = self._axes(groups)
@@ -207,7 +209,7 @@ class _Auditor:
                     return names
         return ()
 
-    def _axes_between(self, pairs: list[tuple[int, ...]] | list[list[int]]) -> tuple[str, ...]:
+    def _axes_between(self, pairs: list[tuple[int, int]]) -> tuple[str, ...]:
         """The axes along which ranks of pairs differ."""
         if self.mesh is None:
             return ()
@@ -235,7 +237,7 @@ class _Auditor:
         operands = [self.numbering.of(computation, name) for name in one.operands]
         members = max(len(group) for group in groups)
         if one.kind != "collective-permute" and members > 1:
-            copies = min(_copies([value[rank] for rank in group]) for value in operands for group in groups)
+            copies = min(_copies([part[rank] for rank in group]) for value in operands for part in parts(value) for group in groups)
             if copies > 1 and (copies == members or one.kind in ("all-reduce", "reduce-scatter")):
                 yield self._doubled(one, over, members, copies)
                 return

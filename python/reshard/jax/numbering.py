@@ -58,8 +58,7 @@ class Numbering:
 
     def changes_in(self, value: Value) -> frozenset[str]:
         """The loops in whose turns a value may differ."""
-        numbers = _flat(value)
-        return frozenset().union(*(self._loops[number] for number in numbers))
+        return frozenset().union(*(self._loops[number] for numbers in parts(value) for number in numbers))
 
     def _number(self, of: Hashable, *, loops: frozenset[str] = frozenset(), parts: Sequence[int] = ()) -> int:
         found = self._numbers.get(of)
@@ -159,7 +158,7 @@ class Numbering:
             came = {to: from_ for from_, to in groups}
             made = [tuple(of[came[rank]][0] if rank in came else nothing for rank in range(self.ranks)) for of in flat]
             return list(made) if one.is_tuple and len(made) > 1 else made[0]
-        parts: list[list[int]] = []
+        rows: list[list[int]] = []
         for part in range(max(len(operands), 1)):
             row = [0] * self.ranks
             for group in groups:
@@ -174,8 +173,8 @@ class Numbering:
                         terms = tuple(sorted(terms))
                     mine = place if one.kind in ("reduce-scatter", "all-to-all") else 0
                     row[rank] = self._number((what, terms, mine), parts=terms)
-            parts.append(row)
-        made = [tuple(row) for row in parts]
+            rows.append(row)
+        made = [tuple(row) for row in rows]
         return list(made) if one.is_tuple and len(made) > 1 else made[0]
 
     def _loop(self, one: Instruction, start: Value) -> Value:
@@ -229,8 +228,9 @@ def _computed(one: Instruction, known: list[Any]) -> Any:
 
 
 def _flat_at(value: Value, rank: int) -> list[int]:
-    return [value[rank]] if isinstance(value, tuple) else [n for part in value for n in _flat_at(part, rank)]
+    return [numbers[rank] for numbers in parts(value)]
 
 
-def _flat(value: Value) -> set[int]:
-    return set(value) if isinstance(value, tuple) else set().union(*(_flat(part) for part in value))
+def parts(value: Value) -> list[tuple[int, ...]]:
+    """The numbers of a value on all ranks, for each part of a tuple."""
+    return [value] if isinstance(value, tuple) else [numbers for part in value for numbers in parts(part)]

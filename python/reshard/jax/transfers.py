@@ -50,7 +50,8 @@ def run(plan: Plan, shards: Sequence[Any], devices: Sequence[Any]) -> list[Any]:
         held = shards[rank]
         # Who holds nothing before begins with nothing.
         buffers[rank] = jax.device_put(jnp.zeros(0, first.dtype), devices[rank]) if held is None else jnp.reshape(held, -1)
-        left[rank] = deque(plan.calls(rank, Offers()))
+        calls = plan.calls(rank, Offers())
+        left[rank] = deque(calls[number] for number in range(len(calls)))
     sent: dict[int, Any] = {}
     mail: dict[tuple[int, int], deque[Any]] = defaultdict(deque)
     while any(left.values()):
