@@ -3,6 +3,7 @@
 //! ```text
 //! states    on one mesh where digits nest      the forms of the closed form, one direct exchange, what a search finds
 //! regions   everywhere                         reduce what is partial, then move what is missing; by domain, through shards, ..
+//! straight  on one mesh, of few ranks              one step in which terms go straight to whoever wants them
 //! greedy    on one mesh                        axis by axis, as frameworks do: to compare with, never chosen
 //! ```
 //!
@@ -15,6 +16,7 @@ pub(crate) mod region_steps;
 pub(crate) mod regions;
 pub(crate) mod state_steps;
 pub(crate) mod states;
+pub(crate) mod straight;
 
 use core::fmt;
 use std::rc::Rc;
@@ -57,6 +59,8 @@ pub enum Origin {
     Axes,
     /// The plan between the duals, turned round.
     Mirror,
+    /// One step in which terms go straight to whoever wants them.
+    Straight,
 }
 
 impl fmt::Display for Origin {
@@ -68,6 +72,7 @@ impl fmt::Display for Origin {
             Origin::Search => f.write_str("search"),
             Origin::Regions => f.write_str("overlapping regions"),
             Origin::Axes => f.write_str("placements of few axes at a time"),
+            Origin::Straight => f.write_str("terms straight to whoever wants them"),
             Origin::Mirror => f.write_str("the plan between the duals, turned round"),
         }
     }

@@ -74,6 +74,7 @@ impl Question<'_> {
             | Action::Exchange(Moves::Regions(_))
             | Action::ReduceScatter(..)
             | Action::OrderedReduce(..)
+            | Action::Straight(_)
             | Action::Transposed(_) => None,
         }
     }

@@ -15,3 +15,5 @@ mod planner_laws;
 mod ragged;
 mod redistribute;
 mod rooms;
+mod straight;
+mod words;
