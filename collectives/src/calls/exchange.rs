@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use reshard_kernels::{CombineOp, CopySide};
-use reshard_planner::internal::combine_op;
+use reshard_planner::internal::{DigitPhase, Ends, combine_op};
 use reshard_planner::{Block, Message, Phase, Plan, Reduce, Step, StepOp};
 use smallvec::SmallVec;
 
-use super::fuse::{fuse, same_block};
+use super::fuse::{fuse, loops, same_block};
 use super::{Call, Combine, Offer, RankCall, Term, View, Views};
 use crate::Error;
 
@@ -140,15 +140,20 @@ impl Head {
         if !self.even || phase.fill.is_some() || own.numel() == 0 || !all || !alike() {
             return Kind::Blocks;
         }
-        match (self.op, phase.reduce) {
-            (StepOp::AllGather, None) => {
-                let same = |message: &Message| same_block(block, &message.blocks[0], CopySide::Source);
-                if phase.sends.iter().all(same) { Kind::AllGather } else { Kind::Blocks }
-            }
+        let same = |message: &Message| same_block(block, &message.blocks[0], CopySide::Source);
+        self.named(phase.reduce, || phase.sends.iter().all(same))
+    }
+
+    /// What an exchange of equal blocks among all members is called, where all may send the same.
+    fn named(self, reduce: Option<Reduce>, sends_the_same: impl FnOnce() -> bool) -> Kind {
+        match (self.op, reduce) {
+            (StepOp::AllGather, None) if sends_the_same() => Kind::AllGather,
             (StepOp::ReduceScatter, Some(reduce)) => native(reduce).map_or(Kind::Blocks, Kind::ReduceScatter),
             (StepOp::AllReduce, Some(reduce)) => native(reduce).map_or(Kind::Blocks, Kind::AllReduce),
-            (StepOp::AllToAll | StepOp::Exchange | StepOp::Slice | StepOp::ZeroFill, _)
-            | (StepOp::AllGather, Some(_))
+            (
+                StepOp::AllToAll | StepOp::Exchange | StepOp::Slice | StepOp::ZeroFill | StepOp::AllGather,
+                _,
+            )
             | (StepOp::ReduceScatter | StepOp::AllReduce, None) => Kind::Blocks,
         }
     }
@@ -163,18 +168,44 @@ impl Head {
             self.by_place(&mut sorted, group)?;
             fuse(&blocks(&sorted), side)
         };
-        let (call, pack, unpack) = match self.kind(rank, phase) {
-            Kind::Blocks => return Ok(None),
-            Kind::AllGather => {
-                let unpack = of_each(&phase.receives, CopySide::Target)?;
-                (Call::AllGather { group: group.clone() }, one(CopySide::Source)?, unpack)
-            }
-            Kind::ReduceScatter(op) => {
-                let pack = of_each(&phase.sends, CopySide::Source)?;
-                (Call::ReduceScatter { group: group.clone(), op }, pack, one(CopySide::Target)?)
-            }
-            Kind::AllReduce(op) => {
-                (Call::AllReduce { group: group.clone(), op }, one(CopySide::Source)?, one(CopySide::Target)?)
+        let each = |side| match side {
+            CopySide::Source => of_each(&phase.sends, side),
+            CopySide::Target => of_each(&phase.receives, side),
+        };
+        let Some((call, pack, unpack)) = of_kind(self.kind(rank, phase), group, one, each)? else {
+            return Ok(None);
+        };
+        let divisor = phase.reduce.map_or(1, |reduce| reduce.divisor);
+        let lens = (phase.source_len, phase.target_len);
+        Ok(Some(RankCall { divisor, ..self.moved(call, pack, unpack, lens) }))
+    }
+
+    /// The same call as that of the listed phase, on a group of exactly its members, where the blocks of all of them are one view at each
+    /// end: their digits are its outer loops.
+    pub(crate) fn of_digits(self, phase: &DigitPhase, group: &Arc<Offer>) -> Result<Option<RankCall>, Error> {
+        let (n, numel) = (group.members().len(), phase.own.numel());
+        let all = |ends: &Ends| ends.digits.iter().map(|m| m.extent as usize).product::<usize>() == n;
+        if !self.even || !group.ascends() || numel == 0 || !all(&phase.receives) || !all(&phase.sends) {
+            return Ok(None);
+        }
+        let one = |side| fuse(&[&phase.own], side);
+        let each = |side| {
+            let ends = match side {
+                CopySide::Source => &phase.sends,
+                CopySide::Target => &phase.receives,
+            };
+            let mut modes = loops(&phase.own, side);
+            modes.extend(ends.digits.iter().rev().map(|m| m.map(|(_, offset)| offset)));
+            Ok(Views::from_iter([View::of(ends.offset as i64, &modes)?]))
+        };
+        let kind = self.named(phase.reduce, || phase.sends.digits.iter().all(|m| m.stride.1 == 0));
+        let (call, pack, unpack) = match of_kind(kind, group, one, each)? {
+            Some(native) => native,
+            None if phase.reduce.is_some() => return Ok(None),
+            None => {
+                let counts = vec![numel; n];
+                let call = Call::AllToAll { group: group.clone(), sends: counts.clone(), receives: counts };
+                (call, each(CopySide::Source)?, each(CopySide::Target)?)
             }
         };
         let divisor = phase.reduce.map_or(1, |reduce| reduce.divisor);
@@ -199,6 +230,22 @@ impl Head {
         messages.extend(placed.into_iter().map(|(_, message)| message));
         Ok(counts)
     }
+}
+
+/// A framework's collective with what is packed and unpacked of one block, or of each member's; `None` for blocks from ranks to ranks.
+fn of_kind(
+    kind: Kind,
+    group: &Arc<Offer>,
+    one: impl Fn(CopySide) -> Result<Views, Error>,
+    each: impl Fn(CopySide) -> Result<Views, Error>,
+) -> Result<Option<(Call, Views, Views)>, Error> {
+    let (source, target, group) = (CopySide::Source, CopySide::Target, group.clone());
+    Ok(Some(match kind {
+        Kind::Blocks => return Ok(None),
+        Kind::AllGather => (Call::AllGather { group }, one(source)?, each(target)?),
+        Kind::ReduceScatter(op) => (Call::ReduceScatter { group, op }, each(source)?, one(target)?),
+        Kind::AllReduce(op) => (Call::AllReduce { group, op }, one(source)?, one(target)?),
+    }))
 }
 
 /// What a rank has from itself, if it is one block.

@@ -23,6 +23,8 @@ pub struct Offer {
     members: Vec<usize>,
     /// The members ascending, each with its place.
     places: Vec<(usize, usize)>,
+    /// Whether the members stand in ascending order.
+    ascends: bool,
 }
 
 impl Offer {
@@ -41,7 +43,8 @@ impl Offer {
         if let Some(twice) = places.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             return wrong(format!("rank {} stands in it twice", twice[0].0));
         }
-        Ok(Offer { name, members, places })
+        let ascends = members.is_sorted();
+        Ok(Offer { name, members, places, ascends })
     }
 
     /// What the framework calls it.
@@ -52,6 +55,11 @@ impl Offer {
     /// The ranks in the framework's order.
     pub fn members(&self) -> &[usize] {
         &self.members
+    }
+
+    /// Whether the members stand in ascending order.
+    pub(crate) fn ascends(&self) -> bool {
+        self.ascends
     }
 
     /// The place of a rank among the members, if it is one.

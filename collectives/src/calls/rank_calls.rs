@@ -59,14 +59,36 @@ impl RankCalls {
     /// Requires the same offers on every rank. Errors: [`Error::NotInPlan`]; [`Error::Kernel`] for terms that our kernels cannot
     /// reduce, unless the plan leaves that to the framework.
     pub fn new(plan: &Plan, rank: usize, dtype: DType, offers: &Offers) -> Result<RankCalls, Error> {
+        RankCalls::told(plan, rank, dtype, offers, true)
+    }
+
+    /// The same calls, made of lists of all messages: what [`RankCalls::new`] has to say, and a law compares.
+    #[doc(hidden)]
+    pub fn listed(plan: &Plan, rank: usize, dtype: DType, offers: &Offers) -> Result<RankCalls, Error> {
+        RankCalls::told(plan, rank, dtype, offers, false)
+    }
+
+    /// The calls, told by digits where they can be and that is asked for.
+    fn told(
+        plan: &Plan,
+        rank: usize,
+        dtype: DType,
+        offers: &Offers,
+        by_digits: bool,
+    ) -> Result<RankCalls, Error> {
         if !takes_part(plan, rank) {
             return Err(Error::NotInPlan { rank });
         }
         let arithmetic = plan.options().arithmetic();
         arithmetic.check(plan.from(), dtype)?;
         arithmetic.check(plan.to(), dtype)?;
-        let mut schedule =
-            Schedule { plan, rank, offers, is_of_plan: SmallVec::from_elem(None, offers.iter().len()) };
+        let mut schedule = Schedule {
+            plan,
+            rank,
+            offers,
+            by_digits,
+            is_of_plan: SmallVec::from_elem(None, offers.iter().len()),
+        };
         let mut calls = Vec::with_capacity(plan.steps().len());
         let mut len = if plan.from().mesh().contains(rank) { plan.from().local_numel(rank) } else { 0 };
         for step in 0..plan.steps().len() {
@@ -111,6 +133,8 @@ struct Schedule<'a> {
     plan: &'a Plan,
     rank: usize,
     offers: &'a Offers,
+    /// Whether digits may tell what else is listed.
+    by_digits: bool,
     /// Of each offer whether all its members are ranks of the plan, where that has been asked.
     is_of_plan: SmallVec<[Option<bool>; 16]>,
 }
@@ -140,10 +164,19 @@ impl Schedule<'_> {
             calls.extend(others.map(|other| head.attendance(self.offers.at(*other), len)));
         };
         let mut whole = head.all_reduce(step, *len, via)?;
+        // Where digits tell all peers, nobody lists them.
+        if let (true, None, Via::Members(group), 1) = (self.by_digits, &whole, via, step.exchanges())
+            && let Some(digits) = step.digit_phase(self.rank)?
+        {
+            whole = head.of_digits(&digits, group)?;
+        }
         let phases = if mine.is_some() && whole.is_none() { step.phases(self.rank)? } else { Phases::new() };
         for index in 0..step.exchanges() {
             attend(true, *len, calls);
-            calls.extend(whole.take());
+            if let Some(call) = whole.take() {
+                *len = call.target_len;
+                calls.push(call);
+            }
             if let Some(phase) = phases.get(index) {
                 calls.push(head.call(self.rank, phase, via)?);
                 *len = phase.target_len;

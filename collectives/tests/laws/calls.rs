@@ -8,7 +8,7 @@ use std::path::Path;
 use reshard_collectives::calls::{Call, Offers, RankCall, RankCalls, View, interpret};
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
-use reshard_planner::{Objective, Plan, Planner, StepOp};
+use reshard_planner::{Objective, Plan, Planner, Step, StepOp};
 use reshard_sharding::{Mesh, ReduceOp, Sharding};
 use reshard_test_support::{Random, Sweep, every, random_mesh, random_shape, random_sharding};
 
@@ -82,6 +82,8 @@ struct Seen {
     kinds: BTreeMap<&'static str, usize>,
     terms: usize,
     attended: usize,
+    /// Steps of ranks that digits tell.
+    by_digits: usize,
 }
 
 pub(crate) fn kind(call: &Call) -> &'static str {
@@ -105,11 +107,18 @@ impl Seen {
         let of_plan = exact(plan, random);
         let mut some: Vec<Vec<usize>> = of_plan.iter().filter(|_| random.below(2) == 0).cloned().collect();
         some.extend(drawn(plan, random));
-        for groups in [Vec::new(), of_plan.clone(), vec![ranks.clone()], drawn(plan, random), some] {
+        let mut ascending = of_plan.clone();
+        ascending.iter_mut().for_each(|group| group.sort_unstable());
+        for groups in [Vec::new(), of_plan.clone(), ascending, vec![ranks.clone()], drawn(plan, random), some]
+        {
             let what = format!("{groups:?}\n{plan}");
             let offers = offers(&groups);
             let calls = |rank: &usize| RankCalls::new(plan, *rank, plan.dtype(), &offers).unwrap();
             let all: Vec<RankCalls> = ranks.iter().map(calls).collect();
+            for (rank, calls) in ranks.iter().zip(&all) {
+                let listed = RankCalls::listed(plan, *rank, plan.dtype(), &offers).unwrap();
+                assert_eq!(*calls, listed, "rank {rank} of {what}");
+            }
             let mut before = ranks.iter().map(|rank| {
                 let place = plan.from().mesh().ranks().position(|other| other == *rank);
                 place.map_or(Vec::new(), |place| sources[place].clone())
@@ -130,6 +139,9 @@ impl Seen {
                 only_the_plans_own_calls(plan, &all);
             }
         }
+        let told =
+            |step: &Step| ranks.iter().filter(|rank| step.digit_phase(**rank).unwrap().is_some()).count();
+        self.by_digits += plan.steps().iter().map(told).sum::<usize>();
         self.plans += 1;
     }
 
@@ -320,7 +332,7 @@ fn calls_mean_what_is_compiled() {
     );
     println!("{seen:?}");
     assert_eq!(seen.kinds.len(), 6, "{seen:?}");
-    assert!(seen.terms > 1000 && seen.attended > 900, "{seen:?}");
+    assert!(seen.terms > 1000 && seen.attended > 900 && seen.by_digits > 1000, "{seen:?}");
 }
 
 #[test]

@@ -74,4 +74,5 @@ pub mod internal {
     pub use crate::cache::Table;
     pub use crate::choose::price::{Ask, Price};
     pub use crate::hash::{WordHasher, WordMap};
+    pub use crate::message::{DigitPhase, Ends};
 }

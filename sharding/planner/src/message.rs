@@ -87,5 +87,34 @@ pub struct Phase {
     pub members: Vec<usize>,
 }
 
+/// A phase in which a rank sends equal blocks to all values of some digits, and receives as many, told without a list of them.
+///
+/// Ensures that [`Step::phases`](crate::Step::phases) lists the same: a message from and to each, this rank's own included, in the
+/// order of [`Ends::digits`] if ranks ascend, with the modes of [`DigitPhase::own`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DigitPhase {
+    /// The elements of this rank's buffer before the phase.
+    pub source_len: usize,
+    /// And after it.
+    pub target_len: usize,
+    /// If set, received blocks are terms.
+    pub reduce: Option<Reduce>,
+    /// The block that the rank has from itself.
+    pub own: Block,
+    /// Where blocks land in this rank's target.
+    pub receives: Ends,
+    /// Where blocks lie in this rank's source.
+    pub sends: Ends,
+}
+
+/// The blocks from or to all values of some digits, on this rank's side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The offset of the block of the lowest rank.
+    pub offset: usize,
+    /// Extents, and how far ranks and offsets are apart: the slowest first, so that ranks ascend.
+    pub digits: Modes<(i64, i64)>,
+}
+
 /// One phase, two for an all-reduce, none for a rank outside the step's mesh.
 pub type Phases = Few<Phase, 2>;

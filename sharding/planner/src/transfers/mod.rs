@@ -25,7 +25,7 @@ pub(crate) mod transposed;
 use reshard_layout::Few;
 
 use crate::Error;
-use crate::message::Phases;
+use crate::message::{DigitPhase, Phases};
 use crate::step::{Action, Moves, Step};
 use reshard_sharding::internal::{members_along, ranks_of_both};
 
@@ -69,5 +69,34 @@ impl Step {
             }
         };
         Ok(Few::from_iter([phase]))
+    }
+
+    /// The one phase of a rank without a list of its peers, where digits change places on one mesh and nothing is filled; `None` where
+    /// only [`Step::phases`] tells it.
+    #[doc(hidden)]
+    pub fn digit_phase(&self, rank: usize) -> Result<Option<DigitPhase>, Error> {
+        let mesh = self.before.mesh();
+        if mesh != self.after.mesh() || !mesh.contains(rank) {
+            return Ok(None);
+        }
+        match &*self.action {
+            Action::AllGather(Moves::Modes { zip, senders, terms: None })
+            | Action::AllToAll(Moves::Modes { zip, senders, terms: None })
+            | Action::Exchange(Moves::Modes { zip, senders, terms: None }) => {
+                modes::digits([zip, senders], mesh, rank)
+            }
+            Action::ReduceScatter(Moves::Modes { zip, .. }, reduction) => {
+                modes::reduced_digits(zip, reduction, mesh, rank)
+            }
+            Action::Slice(_)
+            | Action::ZeroFill(_)
+            | Action::AllGather(_)
+            | Action::AllToAll(_)
+            | Action::Exchange(_)
+            | Action::ReduceScatter(..)
+            | Action::OrderedReduce(..)
+            | Action::AllReduce(_)
+            | Action::Transposed(_) => Ok(None),
+        }
     }
 }

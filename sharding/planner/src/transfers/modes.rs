@@ -4,10 +4,10 @@ use reshard_layout::Few;
 use reshard_layout::{At, Mode, Modes, size_of};
 
 use crate::Error;
-use crate::message::{Block, Message, Phase, Reduce};
+use crate::message::{Block, DigitPhase, Ends, Message, Phase, Reduce};
 use crate::step::{Reduction, Terms};
-use reshard_sharding::Mesh;
-use reshard_sharding::internal::{coordinate_of, digit, for_each_value, set_digit};
+use reshard_sharding::internal::{axis_of, coordinate_of, digit, for_each_value, set_digit};
+use reshard_sharding::{Coordinate, Mesh};
 
 fn rank_at(mesh: &Mesh, c: &[usize]) -> usize {
     mesh.rank_at(c).expect("digits are below their extents")
@@ -104,38 +104,13 @@ impl Sliced<'_> {
                 return Ok(phase);
             }
         }
-        let [heard, reached] = self.free();
-        // Receives: the sender's digits, its own or told by mine.
-        let mut from = me.clone();
+        let (mut from, heard) = self.senders_of(&me);
         phase.receives.reserve_exact(size_of(&heard) as usize);
-        for (m, after) in self.along() {
-            if !after.is_local() {
-                set_digit(&mut from, m, digit(&me, m.map(|_| after)));
-            }
-        }
-        for &m in self.senders {
-            let (head, tail) = m.stride;
-            set_digit(&mut from, m.map(|_| head), digit(&me, m.map(|_| tail)));
-        }
         for_each_value(&mut from, &heard, &mut |from| {
             let blocks = Few::from_iter([block(self.zip, from, &me)]);
             phase.receives.push(Message { peer: rank_at(mesh, from), blocks });
         });
-        // Sends: the receiver's digits, told by mine. One that stood nowhere and takes no other's value is told its own as
-        // well, and then both must agree.
-        let mut to = me.clone();
-        for (m, after) in self.along().filter(|(_, after)| !after.is_local()) {
-            let told = digit(&me, m);
-            let keeps_own = !was_placed(after) && self.senders.iter().all(|x| x.stride.0 != after);
-            if keeps_own && digit(&me, m.map(|_| after)) != told {
-                return Ok(phase);
-            }
-            set_digit(&mut to, m.map(|_| after), told);
-        }
-        for &m in self.senders {
-            let (head, tail) = m.stride;
-            set_digit(&mut to, m.map(|_| tail), digit(&me, m.map(|_| head)));
-        }
+        let Some((mut to, reached)) = self.receivers_of(&me) else { return Ok(phase) };
         phase.sends.reserve_exact(size_of(&reached) as usize);
         for_each_value(&mut to, &reached, &mut |to| {
             if *to != me {
@@ -145,6 +120,125 @@ impl Sliced<'_> {
         });
         Ok(phase)
     }
+
+    /// The senders of a rank: one of them, whose digits are the rank's own or told by them, and the digits that take all values.
+    fn senders_of(&self, me: &Coordinate) -> (Coordinate, Modes<At>) {
+        let [heard, _] = self.free();
+        let mut from = me.clone();
+        for (m, after) in self.along() {
+            if !after.is_local() {
+                set_digit(&mut from, m, digit(me, m.map(|_| after)));
+            }
+        }
+        for &m in self.senders {
+            let (head, tail) = m.stride;
+            set_digit(&mut from, m.map(|_| head), digit(me, m.map(|_| tail)));
+        }
+        (from, heard)
+    }
+
+    /// The receivers of a rank in the same way, if it has any. A digit that stood nowhere and takes no other's value is told its own
+    /// as well, and then both must agree.
+    fn receivers_of(&self, me: &Coordinate) -> Option<(Coordinate, Modes<At>)> {
+        let [_, reached] = self.free();
+        let was_placed = |at: At| self.along().any(|(m, _)| m.stride == at);
+        let mut to = me.clone();
+        for (m, after) in self.along().filter(|(_, after)| !after.is_local()) {
+            let told = digit(me, m);
+            let keeps_own = !was_placed(after) && self.senders.iter().all(|x| x.stride.0 != after);
+            if keeps_own && digit(me, m.map(|_| after)) != told {
+                return None;
+            }
+            set_digit(&mut to, m.map(|_| after), told);
+        }
+        for &m in self.senders {
+            let (head, tail) = m.stride;
+            set_digit(&mut to, m.map(|_| tail), digit(me, m.map(|_| head)));
+        }
+        Some((to, reached))
+    }
+}
+
+/// What a rank does where digits change places, told by digits; `None` where that must be listed.
+pub(super) fn digits(
+    [zip, senders]: [&[Mode<(At, At)>]; 2],
+    mesh: &Mesh,
+    rank: usize,
+) -> Result<Option<DigitPhase>, Error> {
+    let sliced = Sliced { zip, senders, terms: None };
+    let me = coordinate_of(mesh, rank)?;
+    let Some(receivers) = sliced.receivers_of(&me) else { return Ok(None) };
+    Ok(among(zip, None, mesh, &me, [sliced.senders_of(&me), receivers]))
+}
+
+/// The phase of [`reduced`], told by digits.
+pub(super) fn reduced_digits(
+    zip: &[Mode<(At, At)>],
+    reduction: &Reduction,
+    mesh: &Mesh,
+    rank: usize,
+) -> Result<Option<DigitPhase>, Error> {
+    let me = coordinate_of(mesh, rank)?;
+    let ends = || (me.clone(), reduction.modes.iter().copied().collect());
+    Ok(among(zip, Some(reduction.reduce), mesh, &me, [ends(), ends()]))
+}
+
+/// A phase whose senders and receivers, the rank among them, are all values of some digits.
+fn among(
+    zip: &[Mode<(At, At)>],
+    reduce: Option<Reduce>,
+    mesh: &Mesh,
+    me: &Coordinate,
+    [senders, receivers]: [(Coordinate, Modes<At>); 2],
+) -> Option<DigitPhase> {
+    let first = |(peer, free): &(Coordinate, Modes<At>)| {
+        let (mut first, mut mine) = (peer.clone(), peer.clone());
+        for &m in free {
+            set_digit(&mut first, m, 0);
+            set_digit(&mut mine, m, digit(me, m));
+        }
+        (mine == *me).then_some(first)
+    };
+    let gathered = zip.iter().filter(|m| !m.stride.0.is_local() && m.stride.1.is_local());
+    let gathered = gathered.map(|&m| (m.map(|d| d.0), m.stride.1.step()));
+    let scattered = zip.iter().filter(|m| m.stride.0.is_local() && !m.stride.1.is_local());
+    let scattered = scattered.map(|&m| (m.map(|d| d.1), m.stride.0.step()));
+    let receives = Ends {
+        offset: block(zip, &first(&senders)?, me).target_offset,
+        digits: steps(mesh, &senders.1, &gathered)?,
+    };
+    let sends = Ends {
+        offset: block(zip, me, &first(&receivers)?).source_offset,
+        digits: steps(mesh, &receivers.1, &scattered)?,
+    };
+    let Phase { source_len, target_len, .. } = phase_of(zip, reduce, Vec::new());
+    Some(DigitPhase { source_len, target_len, reduce, own: block(zip, me, me), receives, sends })
+}
+
+/// How far ranks and offsets are apart along digits, those of the ranks ascending; `offsets` are all digits that move the offset.
+fn steps(
+    mesh: &Mesh,
+    free: &[Mode<At>],
+    offsets: &(impl Iterator<Item = (Mode<At>, i64)> + Clone),
+) -> Option<Modes<(i64, i64)>> {
+    let reach = |m: Mode<At>| m.stride.step()..m.stride.step() * m.extent;
+    let overlap = |a: Mode<At>, b: Mode<At>| {
+        let (x, y) = (reach(a), reach(b));
+        a.stride.axis() == b.stride.axis() && x.start < y.end && y.start < x.end
+    };
+    if offsets.clone().any(|(m, _)| free.iter().any(|&f| f != m && overlap(f, m))) {
+        return None;
+    }
+    let mut digits: Modes<(i64, i64)> = Modes::new();
+    for &m in free {
+        let [axis] = mesh.axes()[axis_of(m.stride)].layout().flat() else { return None };
+        let ranks =
+            Some(m.stride.step() * axis.stride).filter(|ranks| *ranks > 0 && mesh.table().is_none())?;
+        let offset = offsets.clone().filter(|(at, _)| *at == m).map(|(_, step)| step).sum();
+        digits.push(Mode::new(m.extent, (ranks, offset)));
+    }
+    digits.sort_by_key(|m| core::cmp::Reverse(m.stride.0));
+    Some(digits)
 }
 
 /// The phase in which every rank gets the reduction of its part of the terms along `modes`.
