@@ -1,6 +1,8 @@
 """DTensor under `planned`: forward, backward, twice, compiled; what falls back and why; nothing is left behind."""
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,16 +12,18 @@ import torch.distributed.tensor._api as _api
 import torch.distributed.tensor._dispatch as _dispatch
 import torch.distributed.tensor._redistribute as _redistribute
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed._local_tensor import LocalTensorMode
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Shard, distribute_tensor
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrderEntry, TensorMeta
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.distributed.tensor.placement_types import _MaskPartial
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from definition import Counted, R, device_mesh, dtensor, shard, whole_of
 from ranks import Ranks
-from reshard.torch import FALLBACKS, Unplanned, planned
+from reshard.torch import FALLBACKS, Groups, Unplanned, planned
 
 AXES = ("a", "b", "c")
 PLAIN = [R, Shard(0), Shard(1)]
@@ -104,8 +108,6 @@ def derivatives(rank: int) -> None:
 
 
 def _nothing() -> Any:
-    import contextlib
-
     return contextlib.nullcontext()
 
 
@@ -265,8 +267,36 @@ def fallbacks(rank: int) -> None:
             with planned(strict=True), pytest.raises(Unplanned) as refused:
                 _redistribute.redistribute_local_tensor(local, before, after)
             assert refused.value.reason == reason and FALLBACKS[reason] in str(refused.value)
-    # The remaining reasons are those of a mode, of tracing, and of a mesh smaller than the world.
+    # A shape of tracing, and a mode.
+    unknown = TensorMeta((ShapeEnv().create_unbacked_symint(), 8), (8, 1), torch.float32)  # type: ignore[arg-type]
+    symbolic = [DTensorSpec(mesh, placements, tensor_meta=unknown) for placements in ((R, Shard(1)), (R, R))]
+    for reason, pair, mode in [("symbolic", symbolic, _nothing()), ("local tensor", [spec(R, Shard(0)), spec(R, R)], LocalTensorMode(frozenset({rank})))]:
+        with planned(strict=True), mode, pytest.raises(Unplanned) as refused:
+            _redistribute.redistribute_local_tensor(torch.zeros(8, 2), *pair)
+        assert refused.value.reason == reason
+    # And a device mesh for which there is no group at all.
+    alone = DeviceMesh("cpu", torch.arange(8).reshape(4, 2), _init_backend=False)
+    with _no_default_group(), planned(strict=True), pytest.raises(Unplanned) as refused:
+        _redistribute.redistribute_local_tensor(torch.zeros(2, 8), spec(Shard(0), R, on=alone), spec(R, R, on=alone))
+    assert refused.value.reason == "groups"
     assert {reason for reason, _, _ in cases} | {"outside", "symbolic", "local tensor", "groups"} == set(FALLBACKS)
+
+
+@contextlib.contextmanager
+def _no_default_group() -> Iterator[None]:
+    """Device meshes have the groups of their axes alone, as those have that are smaller than the world."""
+    own = Groups.__init__
+
+    def without(self: Groups, device_mesh: DeviceMesh, *extra: DeviceMesh) -> None:
+        own(self, device_mesh, *extra)
+        self._all.pop(tuple(range(8)), None)
+        self._finish()
+
+    Groups.__init__ = without  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Groups.__init__ = own  # type: ignore[method-assign]
 
 
 def test_what_falls_back_is_the_table(eight: Ranks) -> None:

@@ -73,7 +73,7 @@ def validated() -> None:
 
 def test_every_rule_is_tried_by_pytorchs_validator() -> None:
     assert list(CALLS) == list(OPS)
-    made = subprocess.run([sys.executable, __file__], capture_output=True, text=True, timeout=280, check=False)
+    made = subprocess.run([sys.executable, __file__], capture_output=True, text=True, timeout=900, check=False)
     assert made.returncode == 0, made.stderr[-3000:]
     assert int(made.stdout.split()[-1]) > 25
 
@@ -112,7 +112,8 @@ def by_rules(rank: int) -> list[str]:
     assert tuple(normed.placements) == (Shard(0), Replicate())
     torch.testing.assert_close(normed.full_tensor(), torch.renorm(matrix, 2, 0, 1.0))
     batch = whole_of((8, 4, 4)) / 128
-    sums = torch.addbmm(dtensor(torch.zeros(4, 4), [Replicate(), Replicate()], mesh), dtensor(batch, [Shard(0), Replicate()], mesh), dtensor(batch, [Shard(0), Replicate()], mesh))
+    cut = dtensor(batch, [Shard(0), Replicate()], mesh)
+    sums = torch.addbmm(dtensor(torch.zeros(4, 4), [Replicate(), Replicate()], mesh), cut, cut)
     torch.testing.assert_close(sums.full_tensor(), torch.addbmm(torch.zeros(4, 4), batch, batch))
     with pytest.raises(ReshardError, match="PyTorch has no aten::nothing"):
         rules(names=["nothing"])
