@@ -1,0 +1,93 @@
+"""Programs from functions of JAX: what they compute is what JAX does, and so are their gradients, on one device and on ranks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import device_mesh
+from jax import lax
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import reshard
+from reshard.jax import program
+
+MESH = device_mesh({"dp": 2, "tp": 2}, AxisType.Auto)
+
+
+def given(shape: tuple[int, ...], *spec: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, "float32", sharding=NamedSharding(MESH, P(*spec)))
+
+
+def mlp(x: jax.Array, w: list[jax.Array]) -> jax.Array:
+    return jnp.mean((jax.nn.gelu(x @ w[0]) @ w[1] - 0.5) ** 2)
+
+
+def normed(x: jax.Array, scale: jax.Array) -> jax.Array:
+    centred = x - x.mean(-1, keepdims=True)
+    y = centred * lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * scale
+    return jnp.sum(jnp.log1p(jnp.exp(-jnp.abs(y))) + jnp.maximum(y, 0.25) / 3 - 1 / (2 + y**2))
+
+
+def attention(x: jax.Array, wq: jax.Array, wk: jax.Array, wv: jax.Array) -> jax.Array:
+    q, k, v = (jnp.einsum("bsd,dhe->bhse", x, w) for w in (wq, wk, wv))
+    scores = jax.nn.softmax(jnp.einsum("bhse,bhte->bhst", q, k) / 2.0, axis=-1)
+    heads = jnp.einsum("bhst,bhte->bhse", scores, v)
+    return jnp.sum(jnp.tanh(heads.transpose(0, 2, 1, 3).reshape(4, 4, 8))[:, 1:] ** 3)
+
+
+def swiglu(x: jax.Array, w: dict[str, jax.Array]) -> jax.Array:
+    @jax.checkpoint
+    def inner(x: jax.Array) -> jax.Array:
+        h = jax.nn.silu(x @ w["gate"]) * (x @ w["up"])
+        return lax.with_sharding_constraint(h, NamedSharding(MESH, P("dp", "tp")))
+
+    return jnp.where(inner(x) > 0.1, inner(x), 0.5).sum() / x.size
+
+
+CASES: list[tuple[Callable[..., Any], list[Any], list[str]]] = [
+    (mlp, [given((8, 4), "dp"), [given((4, 8), None, "tp"), given((8, 4), "tp")]], ["w.0", "w.1"]),
+    (normed, [given((8, 4), "dp", "tp"), given((4,), "tp")], ["x", "scale"]),
+    (attention, [given((4, 4, 8), "dp"), *[given((8, 2, 4), None, "tp")] * 3], ["x", "wq", "wk", "wv"]),
+    (swiglu, [given((8, 4), "dp"), {"gate": given((4, 8), None, "tp"), "up": given((4, 8), None, "tp")}], ["w.gate", "w.up"]),
+]
+
+
+@pytest.mark.parametrize(("function", "args", "wrt"), CASES, ids=[case[0].__name__ for case in CASES])
+def test_values_and_gradients_are_jaxs(function: Callable[..., Any], args: list[Any], wrt: list[str]) -> None:
+    made = program(function, *args, wrt=wrt)
+    rng = np.random.default_rng(0)
+    arrays = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), args)
+    inputs = dict(zip(made.inputs, jax.tree.leaves(arrays), strict=True))
+    value, slopes = jax.value_and_grad(function, argnums=tuple(range(len(args))))(*arrays)
+    slopes_of = dict(zip(made.inputs, jax.tree.leaves(slopes), strict=True))
+    one, ranks = made.on_one_device(inputs), made.on_ranks(inputs)
+    for found in (one.__getitem__, ranks.whole):
+        assert np.allclose(found("out"), value, rtol=1e-4)
+        for name in wrt:
+            np.testing.assert_allclose(found(f"d{name}"), slopes_of[name], rtol=2e-3, atol=2e-5)
+    # The program's inputs are where JAX has them.
+    for name, leaf in zip(made.inputs, jax.tree.leaves(args), strict=True):
+        assert made[name].sharding == reshard.jax.sharding(leaf)
+
+
+def test_what_has_no_op_is_refused_by_its_name() -> None:
+    x = given((8, 4), "dp")
+    for function, word in [
+        (lambda x: lax.scan(lambda c, y: (c + y, c), x[0], x)[0], "scan"),
+        (lambda x: jnp.sort(x), "sort"),
+        (lambda x: x.astype("bfloat16"), "convert_element_type from f32 to bfloat16"),
+        (lambda x: x * np.arange(4.0, dtype=np.float32), "different numbers"),
+        (lambda x: jnp.ones(3), "depends on no input"),
+    ]:
+        with pytest.raises(reshard.ReshardError, match=word):
+            program(function, x)
+    with pytest.raises(reshard.ReshardError, match="no input says its mesh"):
+        program(lambda x: x, jax.ShapeDtypeStruct((4,), "float32"))
+    with pytest.raises(reshard.ReshardError, match="respect to y"):
+        program(lambda x: x.sum(), x, wrt=["y"])
+    with pytest.raises(reshard.ReshardError, match="of one number"):
+        program(lambda x: x * 2, x, wrt=["x"])
