@@ -96,6 +96,7 @@ impl Step {
             | Action::ReduceScatter(..)
             | Action::OrderedReduce(..)
             | Action::AllReduce(_)
+            | Action::Straight(_)
             | Action::Transposed(_) => Ok(None),
         }
     }
