@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci dcp python torch torch-sweep fmt one-algebra dependencies clippy doc package test recipes own-cut candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large jax
+.PHONY: all help ci dcp python torch torch-sweep fmt one-algebra dependencies clippy doc package test recipes own-cut candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large jax kills large-files
 
 all: fmt unsafe-list one-algebra clippy doc test
 
@@ -27,6 +27,8 @@ help:
 	@echo "make check-gpu    the script behind make gpu, over stand-ins for a GPU and all that it runs"
 	@echo "make exhaustive   the laws of layouts, shardings, plans, ops, engines and checkpoints over larger spaces, and all kept answers (RESHARD_EXHAUSTIVE=0..7 an eighth)"
 	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
+	@echo "make kills        200 runs killed at random moments, and gone on with (RESHARD_KILLS another number)"
+	@echo "make large-files  a tensor of 8 GiB to 1,024 rank files in 512 MiB of address space (16 GiB of disk), and the peak"
 	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
 	@echo "make fuzz         arbitrary texts for every parser, FUZZ_SECONDS in all (a minute; nightly, cargo-fuzz)"
 	@echo "make attack       made and mutated requests for every subcommand and file, for ATTACK_SECONDS (a minute) from ATTACK_SEED (random, printed)"
@@ -118,6 +120,13 @@ bench-check:
 SOAK_SECONDS ?= 600
 soak:
 	RESHARD_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --release -p reshard-collectives --test laws -- --nocapture soak
+
+kills: export RESHARD_KILLS ?= 200
+kills:
+	cargo test --release -p reshard-cli --test cli -- --nocapture a_killed_run_goes_on
+
+large-files:
+	scripts/check_files_memory.sh
 
 large:
 	cargo test --release -p reshard-collectives --test laws -- --ignored --nocapture --test-threads=1 large

@@ -48,6 +48,12 @@ pub(crate) struct RunArgs {
     /// A TOML file of name patterns and their placements; the first match wins over --to
     #[arg(long)]
     spec: Option<PathBuf>,
+    /// Ranks of the input that are dead, like 3,5: their files may be missing or damaged, and what other ranks hold as well is used
+    #[arg(long, value_name = "RANKS", value_delimiter = ',')]
+    dead: Vec<usize>,
+    /// Read what only dead ranks held from this checkpoint
+    #[arg(long, value_name = "CHECKPOINT", requires = "dead")]
+    fill_from: Option<PathBuf>,
     /// Only tensors whose names this glob matches, or this regular expression between slashes; may be said several times
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
@@ -64,7 +70,7 @@ pub(crate) struct RunArgs {
     /// Round tensors of f64, f32, f16 and bf16 to one of these types, to the nearest, ties to even; others stay as they are
     #[arg(long)]
     dtype: Option<String>,
-    /// Write one file per rank and sharding.json into this directory
+    /// Write one file per rank and sharding.json into this directory; or whole tensors into this file, if its name ends in .safetensors
     #[arg(long)]
     out: Option<PathBuf>,
     /// What the files in that directory are
@@ -88,6 +94,9 @@ pub(crate) struct RunArgs {
     /// Replace what an earlier run wrote there
     #[arg(long)]
     force: bool,
+    /// Go on where a killed run of the same command stopped; this one too leaves what it has done if it does not come to its end
+    #[arg(long, conflicts_with_all = ["engine", "through_engine", "no_verify"])]
+    resume: bool,
     #[command(flatten)]
     pub(crate) format: Format,
 }
@@ -146,6 +155,8 @@ impl RunArgs {
             to: self.to.clone(),
             tensor: self.tensor.clone(),
             spec: self.spec.clone(),
+            dead: self.dead.clone(),
+            fill_from: self.fill_from.clone(),
             only: self.only.clone(),
             split: self.split.clone(),
             fuse: self.fuse.clone(),
@@ -159,6 +170,7 @@ impl RunArgs {
             unchecked: self.no_verify,
             time_out: self.time_out,
             force: self.force,
+            resume: self.resume,
         }
     }
 }

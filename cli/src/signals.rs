@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -19,6 +19,8 @@ const STACK: usize = 256 << 10;
 ///
 /// Where no thread can be had, signals end the program as they would without this, and the next run cleans up.
 pub(crate) fn clean_up() {
+    // A file that would be larger than it may be is an error, which is said, and no reason to be ended.
+    let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let signals = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal));
     let at_once = Arc::new(AtomicBool::new(false));
     for signal in signals.clone() {

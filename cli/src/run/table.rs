@@ -8,6 +8,9 @@ use reshard_checkpoint::Report;
 
 use crate::error::printable;
 
+/// So many of what was lost and filled are named.
+const LOST: usize = 8;
+
 /// The closing table.
 pub(crate) fn table(report: &Report) -> String {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
@@ -33,6 +36,13 @@ pub(crate) fn table(report: &Report) -> String {
     };
     rows.push(("verified", verified.to_owned()));
     rows.extend(reasons.iter().map(|(reason, count)| ("replicated", format!("{count} times: {reason}"))));
+    rows.extend(report.lost.iter().take(LOST).map(|lost| ("filled", lost.to_string())));
+    if let Some(more) = report.lost.len().checked_sub(LOST + 1) {
+        rows.push(("filled", format!("and {} more", more + 1)));
+    }
+    if report.resumed_bytes > 0 {
+        rows.push(("resumed", format!("{} bytes were done before", report.resumed_bytes)));
+    }
     let infinite: u64 = report.tensors.iter().map(|tensor| tensor.became_infinite).sum();
     if infinite > 0 {
         let most = report.tensors.iter().max_by_key(|tensor| tensor.became_infinite);

@@ -19,6 +19,7 @@ mod run;
 #[cfg(unix)]
 mod run_ends;
 #[cfg(unix)]
+mod run_faults;
 mod run_limits;
 mod run_made;
 mod run_refusals;

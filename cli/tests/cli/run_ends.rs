@@ -198,3 +198,73 @@ fn a_folder_of_a_run_that_lives_stays() {
     setting.span();
     assert_eq!(setting.names(), ["g", "out"].map(str::to_owned).into());
 }
+
+/// Runs of the same command, killed at random moments until one comes to its end: its output is what an undisturbed run makes, later
+/// runs go on with what earlier ones have done, and nothing else stays.
+#[test]
+fn a_killed_run_goes_on_where_it_stopped() {
+    let dir = tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let tensors = (0..40).map(|at| tensor(&format!("t{at:02}"), Dtype::F32, &[64, 32 * (1 + at % 7)]));
+    write(&path("w.safetensors"), &tensors.collect());
+    fs::create_dir(path("place")).unwrap();
+    let (input, out, whole) = (path("w.safetensors"), path("place/out"), path("place/whole"));
+    let to = |out: &Path, whole: &Path| {
+        let [input, out, whole] = [&*input, out, whole].map(|path| text(path).to_owned());
+        let flags = ["--mesh", "dp=2,tp=4", "--to", "S(0),S(1)", "--force", "--out"].map(str::to_owned);
+        [
+            ["run".to_owned(), "--json".to_owned(), input].to_vec(),
+            flags.to_vec(),
+            vec![out, "--gather".to_owned(), whole],
+        ]
+        .concat()
+    };
+    fs::create_dir(path("expected")).unwrap();
+    let (expected_out, expected_whole) = (path("expected/out"), path("expected/whole"));
+    let begin = Instant::now();
+    assert!(
+        Command::new(program()).args(to(&expected_out, &expected_whole)).output().unwrap().status.success()
+    );
+    let span = begin.elapsed();
+    let expected: Vec<Vec<u8>> = files(&expected_out).iter().map(|file| fs::read(file).unwrap()).collect();
+    let mut random = Random(3);
+    let (mut killed, mut ended, mut resumed) = (0, 0, 0);
+    while killed < kills() {
+        let mut command = Command::new(program());
+        command.args(to(&out, &whole)).arg("--resume").stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // Runs that go on are shorter; some are left to end.
+        if random.below(6) > 0 {
+            sleep(span.mul_f64(random.below(1000) as f64 / 1000.0));
+            child.kill().unwrap();
+        }
+        let output = child.wait_with_output().unwrap();
+        let names: BTreeSet<String> = (fs::read_dir(path("place")).unwrap())
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        if out.exists() {
+            let found: Vec<Vec<u8>> = files(&out).iter().map(|file| fs::read(file).unwrap()).collect();
+            assert!(found == expected, "{names:?}");
+        }
+        if output.status.signal() == Some(9) {
+            killed += 1;
+            continue;
+        }
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        ended += 1;
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        resumed += usize::from(report["resumed_bytes"].as_u64().is_some_and(|bytes| bytes > 0));
+        assert_eq!(names, ["out", "whole"].map(str::to_owned).into());
+        assert!(fs::read(&whole).unwrap() == fs::read(&expected_whole).unwrap());
+        // The next one begins from nothing.
+        fs::remove_dir_all(&out).unwrap();
+        fs::remove_file(&whole).unwrap();
+    }
+    println!("{killed} runs killed, {ended} came to their end, {resumed} of them with what others had done");
+    assert!(ended > 0 && resumed > 0, "{ended} {resumed}");
+}
+
+/// The files of a folder in the order of their names.
+fn files(folder: &Path) -> BTreeSet<std::path::PathBuf> {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+}

@@ -50,3 +50,31 @@ fn what_cannot_be_made_is_refused() {
     refused(&["--split", "a = b + c"], "fusion", "its whole");
     refused(&["--dtype", "bf16"], "usage", "an engine moves elements as they are");
 }
+
+/// `--out` is a directory unless it ends in a format's suffix.
+#[test]
+fn an_output_with_a_suffix_is_a_file() {
+    let dir = tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    write(&path("w.safetensors"), &[tensor("w", Dtype::F32, &[4, 6])].into());
+    let run = |input: &str, out: &str, more: &[&str]| {
+        let (input, out) = (path(input), path(out));
+        let arguments = ["run", "--json", text(&input), "--mesh", "a=2", "--out", text(&out)];
+        reshard(&[&arguments[..], more].concat())
+    };
+    run("w.safetensors", "out.d", &["--to", "S(0)"]).json();
+    run("out.d", "back.safetensors", &["--to", "R"]).json();
+    run("out.d", "again.SAFETENSORS", &[]).json();
+    assert!(
+        path("out.d").is_dir() && path("back.safetensors").is_file() && path("again.SAFETENSORS").is_file()
+    );
+    assert_eq!(
+        std::fs::read(path("back.safetensors")).unwrap(),
+        std::fs::read(path("again.SAFETENSORS")).unwrap()
+    );
+    run("out.d", "x.pt", &["--to", "R"]).refused("output", "only read");
+    run("out.d", "x.safetensors", &["--to", "R", "--format", "dcp"])
+        .refused("usage", "one file of whole tensors");
+    run("out.d", "back.safetensors", &["--to", "R"]).refused("output", "--force");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 4);
+}
