@@ -69,7 +69,7 @@ def program(
         slopes = gradient(loss, [tensors[name] for name in wrt])
         return {"out": loss, **{f"d{name}": slope for name, slope in zip(wrt, slopes, strict=True)}}
 
-    inputs = {
+    inputs: dict[str, Any] = {
         name: (dtype(leaf.dtype), leaf.shape, _type(leaf, axes)) for name, (_, leaf) in zip(names, leaves, strict=True)
     }
     return reshard.program(run, mesh(axes), elaborator=elaborator, moves=moves, **inputs)
