@@ -122,8 +122,13 @@ def by_rules(rank: int) -> list[str]:
     return [one.op for one in made]
 
 
-def test_ops_of_dtensors_go_by_them(eight: Ranks) -> None:
-    eight.run(by_rules)
+def test_ops_of_dtensors_go_by_them() -> None:
+    # What is registered stays: ranks of their own.
+    ranks = Ranks(8)
+    try:
+        ranks.run(by_rules)
+    finally:
+        ranks.close()
 
 
 if __name__ == "__main__":
