@@ -366,14 +366,15 @@ impl Graph {
     /// ```
     /// use reshard_kernels::DType;
     /// use reshard_program::{Elaborator, Graph, Rates};
-    /// let mut graph: Graph = "mesh dp=4\nx: f32[64,8] S(0)\nt = sum(x, dims=[0])".parse()?;
-    /// let (t, is) = (graph.value("t").unwrap(), graph.type_of("y", &[8], "R")?);
+    /// use reshard_sharding::Type;
+    /// let mut graph: Graph = "mesh dp=4\nx: f32[4,1048576] S(0)\nt = sum(x, dims=[0])".parse()?;
+    /// let (t, is) = (graph.value("t").unwrap(), Type::parse(graph.mesh(), &[1 << 20], "R")?);
     /// graph.moved_via(t, "y", is, Some(DType::BF16))?;
     /// assert!(graph.to_string().ends_with("y: R via bf16 = t\n"));
     /// let program = Elaborator::new().elaborate(&graph)?;
     /// // Terms of a quarter from three others, and then three quarters of the sum, two bytes each.
-    /// assert_eq!(program.report(&Rates::uniform()).traffic.forward.received_bytes, 2 * 3 * 2 * 2);
-    /// # Ok::<(), reshard_program::Error>(())
+    /// assert_eq!(program.report(&Rates::uniform()).traffic.forward.received_bytes, 2 * 3 * (1 << 18) * 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// Fails as [`Graph::moved`] does, and for a type that is not narrower than the value's: f32, f16 or bf16 for f64, f16 or bf16 for f32.

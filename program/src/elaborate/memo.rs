@@ -177,6 +177,14 @@ impl Known {
         self.answers.len()
     }
 
+    /// Whether everything is found out again.
+    fn forgets(&self) -> bool {
+        #[cfg(test)]
+        return self.forgets;
+        #[cfg(not(test))]
+        false
+    }
+
     /// States by the number of their list.
     pub(crate) fn named(&mut self, states: &[State]) -> Named {
         let least = states.first().map_or(0, |state| state.cost);
@@ -276,10 +284,7 @@ impl Known {
                 let (after, values) = self.numbered(reached.iter().map(|r| (&r.live, r.cost)), more);
                 let decided = reached.iter().map(|r| r.decided).collect();
                 let answer = Arc::new(Answer { after, values, decided, more, dropped });
-                let keeps = true;
-                #[cfg(test)]
-                let keeps = !self.forgets;
-                if keeps {
+                if !self.forgets() {
                     self.answers.insert(question, Arc::clone(&answer));
                 }
                 answer
