@@ -11,6 +11,7 @@ use super::nccl;
 use super::observer::{Observer, told};
 use super::offline;
 use super::one_process;
+use super::place;
 #[cfg(any(feature = "mpi", feature = "nccl"))]
 use super::processes;
 use super::report::Report;
@@ -45,6 +46,8 @@ pub struct Job {
     pub out: Option<PathBuf>,
     /// What the files in `out` are.
     pub format: OutputFormat,
+    /// A file of whole tensors in `out` has at most so many bytes, or one tensor; else 5 GB.
+    pub file_bytes: Option<u64>,
     /// Where to write the whole tensors, as one file; else nowhere.
     pub gather: Option<PathBuf>,
     /// What carries out the plans, where there are any: see `through_engine`.
@@ -69,6 +72,31 @@ pub enum OutputFormat {
     RankFiles,
     /// A distributed checkpoint of PyTorch: `.metadata`, and `__R_0.distcp` for every rank. It goes from files to files.
     Dcp,
+    /// The same in safetensors files, as PyTorch's `HuggingFaceStorageWriter` has it: each says where its chunks begin. It goes from
+    /// files to files.
+    DcpSafetensors,
+    /// Whole tensors in safetensors files of at most [`Job::file_bytes`], with `model.safetensors.index.json`. It goes from files to
+    /// files, and has no sharding.
+    Safetensors,
+}
+
+impl OutputFormat {
+    /// Whether its tensors are of types that PyTorch has.
+    pub(crate) fn is_of_pytorch(self) -> bool {
+        match self {
+            Self::Dcp | Self::DcpSafetensors => true,
+            Self::RankFiles | Self::Safetensors => false,
+        }
+    }
+
+    /// What it is called in a sentence, where only files are made of files.
+    fn made_of_files(self) -> Option<&'static str> {
+        match self {
+            Self::RankFiles => None,
+            Self::Dcp | Self::DcpSafetensors => Some("a distributed checkpoint"),
+            Self::Safetensors => Some("a folder of whole tensors"),
+        }
+    }
 }
 
 /// What carries out a plan.
@@ -124,21 +152,25 @@ impl Job {
 impl Job {
     /// Engines write rank files only.
     fn check(&self) -> Result<(), Error> {
-        let refused = |why: &str| Err(Error::refused("usage", why));
-        match self.format {
-            OutputFormat::Dcp if self.engine != Engine::Threads || self.through_engine => {
-                refused("a distributed checkpoint is written from files to files: leave the engine out")
-            }
-            OutputFormat::Dcp if self.out.is_none() => {
-                refused("say where the distributed checkpoint is to be written: --out DIR")
-            }
-            OutputFormat::Dcp | OutputFormat::RankFiles => Ok(()),
+        let refused = |why: String| Err(Error::refused("usage", why));
+        place::is_here(self.out.as_deref())?;
+        place::is_here(self.gather.as_deref())?;
+        let Some(what) = self.format.made_of_files() else { return Ok(()) };
+        if self.engine != Engine::Threads || self.through_engine {
+            return refused(format!("{what} is written from files to files: leave the engine out"));
         }
+        if self.out.is_none() {
+            return refused(format!("say where {what} is to be written: --out DIR"));
+        }
+        if self.format == OutputFormat::Safetensors && (self.to.is_some() || self.spec.is_some()) {
+            return refused("whole tensors have no sharding: leave --to and --spec out".to_owned());
+        }
+        Ok(())
     }
 
     /// Whether it goes from files to files without an engine.
     fn is_offline(&self) -> bool {
-        if self.format == OutputFormat::Dcp {
+        if self.format.made_of_files().is_some() {
             return true;
         }
         let writes = self.out.is_some() || self.gather.is_some();

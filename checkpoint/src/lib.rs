@@ -34,6 +34,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod archives;
 mod by_content;
 mod bytes;
 mod checkpoint;
@@ -41,6 +42,7 @@ mod checksum;
 mod copies;
 mod dcp;
 mod decision;
+mod declared;
 #[cfg(any(test, feature = "cuda"))]
 mod device;
 mod diff;
@@ -54,6 +56,7 @@ mod index;
 mod inflated;
 mod integrity;
 mod job;
+mod loading;
 mod manifest;
 #[cfg(feature = "mpi")]
 mod mpi;
@@ -68,11 +71,14 @@ mod parallel;
 mod peek;
 mod pickle;
 mod pipeline;
+mod place;
 mod placed;
 #[cfg(any(test, feature = "mpi", feature = "nccl"))]
 mod processes;
 mod read;
 mod reading;
+#[cfg(feature = "remote")]
+mod remote;
 mod replaced;
 mod report;
 mod resharding;
@@ -102,6 +108,7 @@ pub use diff::{Difference, Different, diff};
 pub use error::{Class, Error};
 pub use integrity::{Problem, Verified};
 pub use job::{Engine, Job, OutputFormat};
+pub use loading::{Loading, Reading};
 #[doc(hidden)]
 pub use manifest::manifest_again;
 pub use observer::Observer;

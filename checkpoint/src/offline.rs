@@ -18,6 +18,7 @@
 mod direct;
 mod feed;
 mod files;
+mod parcels;
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -55,6 +56,9 @@ const MANY: usize = 64;
 /// More rank files than this are not written.
 const MOST_RANKS: usize = 1 << 16;
 
+/// A file of whole tensors in a directory has at most so many bytes, unless somebody says otherwise.
+pub(crate) const FILE_BYTES: u64 = 5_000_000_000;
+
 /// Where the result goes, and how much is looked at on the way.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
@@ -63,6 +67,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) force: bool,
     pub(crate) checked: bool,
     pub(crate) format: OutputFormat,
+    pub(crate) file_bytes: u64,
 }
 
 /// Does a job that goes from files to files.
@@ -72,7 +77,14 @@ pub(crate) fn carry_out(job: &Job, observer: &mut dyn Observer) -> Result<Report
     let spec = job.spec.as_deref().map(Spec::read).transpose()?;
     let wish = Wish::of(job, &checkpoint.origin, spec.as_ref())?;
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
-    let asked = Asked { out, gather, force: job.force, checked: !job.unchecked, format: job.format };
+    let asked = Asked {
+        out,
+        gather,
+        force: job.force,
+        checked: !job.unchecked,
+        format: job.format,
+        file_bytes: job.file_bytes.unwrap_or(FILE_BYTES),
+    };
     reshard(&checkpoint, &wish, asked, start, observer)
 }
 
@@ -90,9 +102,11 @@ pub(crate) fn reshard(
     });
     staging::check(asked.out, asked.gather, asked.force)?;
     check_ranks(&wish.mesh, asked)?;
-    if asked.format == OutputFormat::Dcp && asked.out.is_some() {
+    if asked.format.is_of_pytorch() && asked.out.is_some() {
         for tensor in &moves {
-            written::check(tensor.tensor.dtype).map_err(|error| error.about_tensor(&tensor.tensor.name))?;
+            let in_safetensors = asked.format == OutputFormat::DcpSafetensors;
+            written::check(tensor.tensor.dtype, in_safetensors)
+                .map_err(|error| error.about_tensor(&tensor.tensor.name))?;
         }
     }
     if asked.checked {
@@ -106,6 +120,9 @@ pub(crate) fn reshard(
             files.write_manifest(&wish.mesh, &moves, asked.checked.then_some(&sums[..]))?;
         }
         OutputFormat::Dcp => files.write_metadata(&wish.mesh, &moves, &sums)?,
+        OutputFormat::Safetensors => files.write_index(&moves)?,
+        // What its files say besides is in their headers.
+        OutputFormat::DcpSafetensors => {}
     }
     // The disk writes while what it writes is read back.
     let (synced, read_back) = thread::scope(|scope| {
@@ -187,7 +204,7 @@ fn slab(
     let slab = work.slabs.get(number);
     let item_bytes = work.tensor.units.bytes;
     #[cfg(target_os = "linux")]
-    if !checked && work.chunks.is_empty() && direct::copy(work, &slab, files)? {
+    if !checked && !work.has_archives && direct::copy(work, &slab, files)? {
         return Ok(slab.len as u64);
     }
     if checked {
@@ -216,7 +233,7 @@ fn slab(
         if checked {
             work.written[at].add(checksum(bytes), region.numel() * item_bytes - part.bytes.end);
         }
-        if let Some((_, sum)) = work.chunks.get(at) {
+        if let Some((_, sum)) = work.chunks.get(at).filter(|_| work.has_archives) {
             sum.add(crc32(bytes), region.numel() * item_bytes - part.bytes.end);
         }
         for place in work.holders(at) {
