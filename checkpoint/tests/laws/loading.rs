@@ -158,7 +158,7 @@ fn processes_read_their_shards_and_no_byte_more() {
     if let Ok(asked) = std::env::var(RANK) {
         let (rank, path) = asked.split_once(' ').unwrap();
         for (name, (bytes, read)) in read_all(Path::new(path), rank.parse().unwrap()) {
-            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let digits = format!("{bytes:02x?}").replace(' ', "");
             println!("\nread {name} {read} {digits}");
         }
         return;
@@ -192,7 +192,7 @@ fn processes_read_their_shards_and_no_byte_more() {
             let whole = &tensors[words[0]];
             let to = Sharding::parse(&axes.parse().unwrap(), &whole.shape, to).unwrap();
             let expected = slice(whole, &to.region(rank).unwrap());
-            let digits: String = expected.iter().map(|byte| format!("{byte:02x}")).collect();
+            let digits = format!("{expected:02x?}").replace(' ', "");
             assert_eq!((words[1], words[2]), (&expected.len().to_string()[..], &digits[..]), "rank {rank}");
             seen += 1;
         }
