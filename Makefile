@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci dcp python torch torch-sweep fmt one-algebra dependencies clippy doc package test recipes own-cut candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large jax kills large-files
+.PHONY: all help ci dcp python torch torch-sweep fmt one-algebra dependencies clippy doc package test recipes own-cut candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large jax kills large-files remote
 
 all: fmt unsafe-list one-algebra clippy doc test
 
@@ -8,6 +8,7 @@ help:
 	@echo "make ci           all that CI runs, from packages to the real checkpoint"
 	@echo "make minilm       the real checkpoint alone (fetches 90 MB once)"
 	@echo "make dcp          distributed checkpoints to and from a real PyTorch (RESHARD_TORCH: a Python that has it)"
+	@echo "make remote       checkpoints at URLs, by real servers of S3, Azure and HTTP on this machine, and with failures (pip, npm)"
 	@echo "make python       the Python package: the wheel, and all its tests in an environment that has only that (fetches 150 MB once)"
 	@echo "make torch        the Python package within a real PyTorch: DTensor on 4 and 8 ranks over gloo (fetches 570 MB once)"
 	@echo "make torch-sweep  the same with all pairs of the sweeps, of which CI takes an eighth"
@@ -62,6 +63,9 @@ test:
 
 dcp:
 	scripts/check_dcp.sh
+
+remote:
+	scripts/check_remote.sh
 
 python:
 	scripts/check_python.sh

@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::archives::Archive;
 use super::bytes::Input;
 use super::checkpoint::{Checkpoint, Origin, Tensor};
 use super::dcp::{METADATA_NAME, in_safetensors};
 use super::header;
 use super::numpy;
 use super::peek::Peek;
+use super::place;
 use super::torch_save::{self, Saved};
 use super::zip::{self, Zip};
 use crate::error::Error;
@@ -36,6 +38,7 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
         if said { error } else { error.about(path.display()) }
     };
     let (brace, is) = BRACE;
+    let mut archives = Vec::new();
     let saved = if head.get(brace) == Some(&is) {
         return safetensors(path);
     } else if head.starts_with(numpy::MAGIC) {
@@ -45,10 +48,14 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
         let file = input.open_again()?;
         let mut room = zip::room();
         match Zip::open(Peek::new(&input, &file, 0, input.len())?, &mut room) {
-            Err(_) if path.with_file_name(METADATA_NAME).exists() => {
+            Err(_) if place::exists(&path.with_file_name(METADATA_NAME))? => {
                 return refused("is a part of a distributed checkpoint: give its folder");
             }
-            zip => archive(&zip?, path).map_err(about)?,
+            zip => {
+                let zip = zip?;
+                archives.push(Archive::of(&zip));
+                archive(&zip, path).map_err(about)?
+            }
         }
     } else if head == LEGACY {
         return refused(
@@ -60,7 +67,14 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
         return safetensors(path);
     };
     let tensors = saved.tensors.into_iter().map(|(name, stored)| Tensor::whole(name, stored)).collect();
-    Ok(Checkpoint { tensors, free_texts: None, origin: Origin::Files, sums: None, others: saved.others })
+    Ok(Checkpoint {
+        tensors,
+        free_texts: None,
+        origin: Origin::Files,
+        sums: None,
+        archives,
+        others: saved.others,
+    })
 }
 
 /// A safetensors file; one of several that hold chunks of the same tensors is refused.

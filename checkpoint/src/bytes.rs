@@ -3,17 +3,22 @@
 //! Files are read by copying, and never mapped: another process may change or truncate one at any moment, which is an error
 //! here and would be a signal, or undefined bytes, in a mapping. Nor are they kept open, since there may be more of them than
 //! a process may have open. Each reading opens the file and looks whether it still is the one whose header was read, unchanged
-//! in length and time of change, before and after.
+//! in length and time of change, before and after. Objects at URLs ([`remote`](super::place)) are asked for by ranges, if they still are
+//! what they were.
 
 use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use super::copies::Stretch;
 use super::inflated::Inflated;
+use super::place;
+#[cfg(feature = "remote")]
+use super::remote::{self, Object};
 use super::strided::Strided;
 use crate::error::Error;
 
@@ -21,9 +26,26 @@ use crate::error::Error;
 #[derive(Debug)]
 pub(crate) struct Input {
     path: PathBuf,
-    identity: Identity,
+    place: Place,
     /// Bytes of tensors that have been read at their places.
     read: AtomicU64,
+}
+
+/// Where an input is.
+#[derive(Debug)]
+enum Place {
+    /// A file here, as it was.
+    File(Identity),
+    /// An object at a URL, as it was.
+    #[cfg(feature = "remote")]
+    Object(Arc<Object>),
+}
+
+/// An input that is open.
+pub(crate) enum Handle {
+    File(File),
+    #[cfg(feature = "remote")]
+    Object(Arc<Object>),
 }
 
 /// What changes when somebody changes a file.
@@ -50,7 +72,7 @@ pub(crate) enum Bytes {
 
 /// A range of bytes of which parts are read, in any order.
 pub(crate) enum Access<'a> {
-    InFile { input: &'a Input, file: File, start: u64, len: usize },
+    InFile { input: &'a Input, file: Handle, start: u64, len: usize },
     Owned(&'a [u8]),
     Strided { strided: &'a Strided, stored: Box<Access<'a>> },
     Inflated { input: &'a Input, bytes: Arc<Vec<u8>>, start: usize, len: usize },
@@ -58,7 +80,7 @@ pub(crate) enum Access<'a> {
 
 /// A range of bytes that is read from its beginning to its end.
 pub(crate) enum Reader<'a> {
-    InFile { input: &'a Input, file: File, left: usize },
+    InFile { input: &'a Input, file: Handle, at: u64, left: usize },
     Owned(&'a [u8]),
     Parts { access: Access<'a>, at: usize, len: usize },
 }
@@ -81,23 +103,37 @@ impl Input {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let missing =
             |error: io::Error| Error::refused("input", format!("{} cannot be read: {error}", path.display()));
+        let read = AtomicU64::new(0);
+        if place::is_url(path) {
+            let place = Place::remote(path).map_err(missing)?;
+            return Ok(Self { path: path.to_owned(), place, read });
+        }
         // Before it is opened: a pipe may never begin.
         if !fs::metadata(path).map_err(missing)?.is_file() {
             return Err(Error::refused("input", format!("{} is not a regular file", path.display())));
         }
         let kind = File::open(path).and_then(|file| file.metadata()).map_err(missing)?;
-        Ok(Self { path: path.to_owned(), identity: Identity::of(&kind), read: AtomicU64::new(0) })
+        Ok(Self { path: path.to_owned(), place: Place::File(Identity::of(&kind)), read })
     }
 
     /// Adds where it is and what changes when somebody changes it.
     pub(crate) fn hash_identity(&self, hasher: &mut impl Hasher) {
         // As it is found from wherever.
-        (std::path::absolute(&self.path).ok(), &self.identity).hash(hasher);
+        std::path::absolute(&self.path).ok().hash(hasher);
+        match &self.place {
+            Place::File(identity) => identity.hash(hasher),
+            #[cfg(feature = "remote")]
+            Place::Object(object) => object.hash_identity(hasher),
+        }
     }
 
     /// How many bytes it had.
     pub(crate) fn len(&self) -> u64 {
-        self.identity.len
+        match &self.place {
+            Place::File(identity) => identity.len,
+            #[cfg(feature = "remote")]
+            Place::Object(object) => object.len(),
+        }
     }
 
     /// Where it is.
@@ -117,27 +153,37 @@ impl Input {
         Ok(bytes)
     }
 
-    pub(crate) fn open_again(&self) -> Result<File, Error> {
-        let file = File::open(&self.path).map_err(|error| self.failed(&error))?;
-        self.check(&file)?;
-        Ok(file)
+    pub(crate) fn open_again(&self) -> Result<Handle, Error> {
+        match &self.place {
+            Place::File(_) => {
+                let file = Handle::File(File::open(&self.path).map_err(|error| self.failed(&error))?);
+                self.check(&file)?;
+                Ok(file)
+            }
+            #[cfg(feature = "remote")]
+            Place::Object(object) => Ok(Handle::Object(Arc::clone(object))),
+        }
     }
 
     fn reader(&self, start: u64, len: usize) -> Result<Reader<'_>, Error> {
-        let mut file = self.open_again()?;
-        file.seek(SeekFrom::Start(start)).map_err(|error| self.failed(&error))?;
-        Ok(Reader::InFile { input: self, file, left: len })
+        Ok(Reader::InFile { input: self, file: self.open_again()?, at: start, left: len })
     }
 
-    pub(crate) fn check(&self, file: &File) -> Result<(), Error> {
+    /// Whether a file still is what it was. Of an object that is asked with every range.
+    pub(crate) fn check(&self, file: &Handle) -> Result<(), Error> {
+        let (file, identity) = match (file, &self.place) {
+            (Handle::File(file), Place::File(identity)) => (file, identity),
+            #[cfg(feature = "remote")]
+            (Handle::Object(_), _) | (_, Place::Object(_)) => return Ok(()),
+        };
         let now = Identity::of(&file.metadata().map_err(|error| self.failed(&error))?);
-        if now == self.identity {
+        if now == *identity {
             return Ok(());
         }
         let message = format!(
             "{} was changed while it was read: it had {} bytes and has {}",
             self.path.display(),
-            self.identity.len,
+            identity.len,
             now.len
         );
         Err(Error::failed("input", message))
@@ -216,11 +262,16 @@ impl Bytes {
 
     /// The file that they are in, if they are in one.
     pub(crate) fn input(&self) -> Option<&Arc<Input>> {
+        self.place().map(|(input, _)| input)
+    }
+
+    /// The same, and where in it what they lie in begins.
+    pub(crate) fn place(&self) -> Option<(&Arc<Input>, u64)> {
         match self {
-            Self::InFile { input, .. } => Some(input),
+            Self::InFile { input, start, .. } => Some((input, *start)),
             Self::Owned(_) => None,
-            Self::Strided(strided) => strided.stored().input(),
-            Self::Inflated { inflated, .. } => Some(inflated.input()),
+            Self::Strided(strided) => strided.stored().place(),
+            Self::Inflated { inflated, .. } => Some((inflated.input(), inflated.start())),
         }
     }
 }
@@ -232,7 +283,7 @@ impl Access<'_> {
             Self::InFile { input, file, start, len } => {
                 within(at, room.len(), *len)?;
                 input.read.fetch_add(room.len() as u64, Ordering::Relaxed);
-                match read_exact_at(file, start + at as u64, room) {
+                match file.read_exact_at(start + at as u64, room) {
                     // It became shorter, which is what the second look says.
                     Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                         input.check(file).and(Err(input.failed(&error)))
@@ -258,14 +309,37 @@ impl Access<'_> {
         }
     }
 
+    /// Several stretches, in ascending order, each from where it is to where it belongs.
+    pub(crate) fn read_stretches(&self, stretches: &[Stretch], room: &mut [u8]) -> Result<(), Error> {
+        #[cfg(feature = "remote")]
+        if let Self::InFile { input, file: Handle::Object(object), start, len } = self {
+            let range = |at: &Stretch| {
+                within(at.from, at.len, *len)?;
+                Ok(start + at.from as u64..start + (at.from + at.len) as u64)
+            };
+            let ranges = stretches.iter().map(range).collect::<Result<Vec<_>, Error>>()?;
+            let read = object.read_ranges(&ranges, |number, bytes| {
+                let Stretch { to, len, .. } = stretches[number];
+                input.read.fetch_add(len as u64, Ordering::Relaxed);
+                room[to..to + len].copy_from_slice(bytes);
+            });
+            return read.map_err(|error| input.failed(&error));
+        }
+        stretches
+            .iter()
+            .try_for_each(|Stretch { from, to, len }| self.read_at(*from, &mut room[*to..to + len]))
+    }
+
     /// The file, and where in it the bytes from `at` on are, of which so many are asked for.
     #[cfg(target_os = "linux")]
     pub(crate) fn in_file(&self, at: usize, count: usize) -> Result<Option<(&File, u64)>, Error> {
         match self {
-            Self::InFile { file, start, len, .. } => {
+            Self::InFile { file: Handle::File(file), start, len, .. } => {
                 within(at, count, *len)?;
                 Ok(Some((file, start + at as u64)))
             }
+            #[cfg(feature = "remote")]
+            Self::InFile { file: Handle::Object(_), .. } => Ok(None),
             Self::Owned(_) | Self::Strided { .. } | Self::Inflated { .. } => Ok(None),
         }
     }
@@ -299,13 +373,41 @@ fn within(at: usize, count: usize, len: usize) -> Result<(), Error> {
     Err(Error::failed("internal", format!("{count} bytes at {at} were asked for, and there are {len}")))
 }
 
+impl Handle {
+    /// The bytes from `at` on, as many as there is room for.
+    pub(crate) fn read_exact_at(&self, at: u64, room: &mut [u8]) -> io::Result<()> {
+        match self {
+            Self::File(file) => read_exact_at(file, at, room),
+            #[cfg(feature = "remote")]
+            Self::Object(object) => object.read_exact_at(at, room),
+        }
+    }
+}
+
+impl Place {
+    /// An object at a URL.
+    fn remote(url: &Path) -> io::Result<Self> {
+        #[cfg(feature = "remote")]
+        {
+            let object = remote::find(url)?.ok_or_else(|| io::Error::other("there is no such object"))?;
+            Ok(Self::Object(Arc::new(object)))
+        }
+        #[cfg(not(feature = "remote"))]
+        {
+            let _ = url;
+            Err(place::not_built())
+        }
+    }
+}
+
 #[cfg(unix)]
-pub(crate) fn read_exact_at(file: &File, at: u64, room: &mut [u8]) -> io::Result<()> {
+fn read_exact_at(file: &File, at: u64, room: &mut [u8]) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, room, at)
 }
 
 #[cfg(not(unix))]
-pub(crate) fn read_exact_at(mut file: &File, at: u64, room: &mut [u8]) -> io::Result<()> {
+fn read_exact_at(mut file: &File, at: u64, room: &mut [u8]) -> io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom};
     file.seek(SeekFrom::Start(at))?;
     file.read_exact(room)
 }
@@ -326,9 +428,10 @@ impl Reader<'_> {
     /// The next bytes, as many as there is room for; there must be so many.
     pub(crate) fn fill(&mut self, room: &mut [u8]) -> Result<(), Error> {
         match self {
-            Self::InFile { input, file, left } => {
+            Self::InFile { input, file, at, left } => {
                 *left = left.saturating_sub(room.len());
-                match file.read_exact(room) {
+                let begin = std::mem::replace(at, *at + room.len() as u64);
+                match file.read_exact_at(begin, room) {
                     // It became shorter, which is what the second look says.
                     Err(error) if error.kind() != ErrorKind::UnexpectedEof => Err(input.failed(&error)),
                     read => input.check(file).and_then(|()| read.map_err(|error| input.failed(&error))),
@@ -353,15 +456,11 @@ impl Reader<'_> {
     /// All bytes that are left, appended.
     pub(crate) fn read_to(&mut self, bytes: &mut Vec<u8>) -> Result<(), Error> {
         match self {
-            Self::InFile { input, file, left } => {
-                reserve(bytes, *left)?;
-                let read =
-                    file.take(*left as u64).read_to_end(bytes).map_err(|error| input.failed(&error))?;
-                input.check(file)?;
-                if read < *left {
-                    return Err(input.failed(&io::Error::from(ErrorKind::UnexpectedEof)));
-                }
-                *left = 0;
+            Self::InFile { left, .. } => {
+                let (before, left) = (bytes.len(), *left);
+                reserve(bytes, left)?;
+                bytes.resize(before + left, 0);
+                self.fill(&mut bytes[before..])?;
             }
             Self::Owned(left) => {
                 reserve(bytes, left.len())?;

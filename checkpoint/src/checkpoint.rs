@@ -15,19 +15,20 @@
 //! Opening reads headers only; the bytes stay in their files until a tensor's turn comes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use reshard_sharding::{Mesh, Sharding};
 use safetensors::Dtype;
 
+use super::archives::Archive;
 use super::bytes::Bytes;
 use super::checksum;
 use super::dcp::{METADATA_NAME, in_safetensors};
 use super::header::{self, FreeTexts, Stored};
 use super::index::{INDEX_NAME, Index};
 use super::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
+use super::place::{self, Kind};
 use super::placed::Placed;
 use super::{by_content, dcp, embedded, header::Opened};
 use crate::error::Error;
@@ -50,6 +51,8 @@ pub struct Checkpoint {
     pub(crate) origin: Origin,
     /// What a manifest says of the bytes beside it, where it has checksums.
     pub(crate) sums: Option<Sums>,
+    /// The zip archives that it is made of.
+    pub(crate) archives: Vec<Archive>,
     /// The names of what is in it and no tensor.
     pub(crate) others: Vec<String>,
 }
@@ -104,10 +107,10 @@ impl Checkpoint {
     /// Opens what `path` is, or makes the embedded checkpoint.
     pub fn open(path: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = path else { return Ok(embedded::checkpoint()) };
-        let kind = fs::metadata(path).map_err(|error| {
+        let kind = place::kind(path).map_err(|error| {
             Error::refused("input", format!("the input {} cannot be read: {error}", path.display()))
         })?;
-        if kind.is_dir() {
+        if kind == Kind::Directory {
             return Self::open_directory(path);
         }
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -137,9 +140,11 @@ impl Checkpoint {
         }
     }
 
-    /// Whether a manifest has checksums of it, which [`Checkpoint::verify`] compares.
+    /// Whether there are checksums of it, which [`Checkpoint::verify`] compares: of a manifest, or of the zip archives that it is made
+    /// of, each of them.
     pub fn has_checksums(&self) -> bool {
-        self.sums.is_some()
+        let archived = !self.archives.is_empty() && self.archives.iter().all(|archive| archive.has_checksums);
+        self.sums.is_some() || archived
     }
 
     /// The free texts that its writer left for readers.
@@ -159,20 +164,24 @@ impl Checkpoint {
 
     fn open_directory(dir: &Path) -> Result<Self, Error> {
         let manifest = dir.join(MANIFEST_NAME);
-        if manifest.exists() {
+        if place::exists(&manifest)? {
             return Self::open_sharded(dir, &manifest, &BTreeSet::new());
         }
         let metadata = dir.join(METADATA_NAME);
-        if metadata.exists() {
+        if place::exists(&metadata)? {
             return dcp::open(dir, &metadata);
         }
         let index = dir.join(INDEX_NAME);
-        if index.exists() {
+        if place::exists(&index)? {
             return Self::open_indexed(dir, &index);
         }
-        let files = safetensors_files(dir)?;
         let refused =
             |why: &str| Err(Error::refused("input", format!("the directory {} {why}", dir.display())));
+        let Some(files) = safetensors_files(dir)? else {
+            return refused(&format!(
+                "has no {MANIFEST_NAME}, {METADATA_NAME} or {INDEX_NAME}, and its server has no list of what else it holds: name a file"
+            ));
+        };
         if let Some(rank_file) = files.iter().find(|name| name.starts_with("rank-")) {
             return refused(&format!(
                 "holds {rank_file} but not the {MANIFEST_NAME} that says what it is a shard of"
@@ -184,7 +193,7 @@ impl Checkpoint {
             (Some(first), _) if in_safetensors::has_chunks(&first) => in_safetensors::open(dir, &files),
             (Some(only), None) => Ok(Self::whole(only)),
             (Some(_), Some(_)) => refused(&format!("holds several .safetensors files and no {INDEX_NAME}")),
-            (None, _) if dir.join(format!("__0{METADATA_NAME}")).exists() => refused(&format!(
+            (None, _) if place::exists(&dir.join(format!("__0{METADATA_NAME}")))? => refused(&format!(
                 "holds what ranks wrote each for itself (__0{METADATA_NAME}), and no {METADATA_NAME} of them all"
             )),
             (None, _) => refused(&format!(
@@ -195,7 +204,14 @@ impl Checkpoint {
 
     pub(crate) fn whole(file: Opened) -> Self {
         let tensors = file.tensors.into_iter().map(|(name, stored)| Tensor::whole(name, stored)).collect();
-        Self { tensors, free_texts: file.free_texts, origin: Origin::Files, sums: None, others: Vec::new() }
+        Self {
+            tensors,
+            free_texts: file.free_texts,
+            origin: Origin::Files,
+            sums: None,
+            archives: Vec::new(),
+            others: Vec::new(),
+        }
     }
 
     /// The files that an index names; index and files must agree about every tensor.
@@ -206,7 +222,7 @@ impl Checkpoint {
         let mut free_texts: Option<FreeTexts> = None;
         for file in index.files() {
             let file_path = dir.join(file);
-            if !file_path.exists() {
+            if !place::exists(&file_path)? {
                 return refused(format!("it names {file}, which is not in the folder"));
             }
             let opened = header::open(&file_path)?;
@@ -233,7 +249,14 @@ impl Checkpoint {
             return refused(format!("tensor `{name}` is not in {file}"));
         }
         let tensors = tensors.into_iter().map(|(name, (_, stored))| Tensor::whole(name, stored)).collect();
-        Ok(Self { tensors, free_texts, origin: Origin::Files, sums: None, others: Vec::new() })
+        Ok(Self {
+            tensors,
+            free_texts,
+            origin: Origin::Files,
+            sums: None,
+            archives: Vec::new(),
+            others: Vec::new(),
+        })
     }
 
     /// The rank files of an earlier run, but of dead ranks; manifest and files must agree about every other rank and every tensor.
@@ -241,22 +264,23 @@ impl Checkpoint {
         let (manifest, mesh, manifest_is_right) = Manifest::read(path)?;
         let has_checksums = manifest.has_checksums();
         let expected = || mesh.ranks().map(|rank| rank_file_name(rank, mesh.world()));
-        let present = safetensors_files(dir)?;
         let refused = |why: String| Err(Error::refused("rank_files", format!("{}: {why}", dir.display())));
-        let living = || mesh.ranks().filter(|rank| !dead.contains(rank));
-        let is_missing = |rank: &usize| !present.contains(&rank_file_name(*rank, mesh.world()));
-        if let Some(first) = living().find(is_missing) {
-            let missing = rank_file_name(first, mesh.world());
-            let ranks = dead.iter().copied().chain([first]).map(|rank| rank.to_string());
-            let ranks = ranks.collect::<Vec<_>>().join(",");
-            return refused(format!(
-                "the rank file {missing} of mesh `{mesh}` is missing; a run with --dead {ranks} takes what other ranks hold"
-            ));
-        }
-        // There are no more ranks than files and dead ones, whatever the manifest says.
-        let expected: BTreeSet<String> = expected().collect();
-        if let Some(extra) = present.difference(&expected).next() {
-            return refused(format!("{extra} is not a rank file of mesh `{mesh}`"));
+        // Where nobody has a list, what is missing is found when it is opened.
+        if let Some(present) = safetensors_files(dir)? {
+            let mut living = mesh.ranks().filter(|rank| !dead.contains(rank));
+            if let Some(first) = living.find(|&rank| !present.contains(&rank_file_name(rank, mesh.world()))) {
+                let missing = rank_file_name(first, mesh.world());
+                let ranks = dead.iter().copied().chain([first]).map(|rank| rank.to_string());
+                let ranks = ranks.collect::<Vec<_>>().join(",");
+                return refused(format!(
+                    "the rank file {missing} of mesh `{mesh}` is missing; a run with --dead {ranks} takes what other ranks hold"
+                ));
+            }
+            // There are no more ranks than files and dead ones, whatever the manifest says.
+            let expected: BTreeSet<String> = expected().collect();
+            if let Some(extra) = present.difference(&expected).next() {
+                return refused(format!("{extra} is not a rank file of mesh `{mesh}`"));
+            }
         }
         let mut tensors = Vec::new();
         for (name, entry) in manifest.tensors {
@@ -309,7 +333,14 @@ impl Checkpoint {
                 .map_err(|why| Error::refused("manifest", format!("{}: {why}", dir.join(&file).display())))?;
         }
         let sums = has_checksums.then(|| Sums { manifest: path.to_owned(), manifest_is_right, headers });
-        Ok(Self { tensors, free_texts, origin: Origin::Sharded(mesh), sums, others: Vec::new() })
+        Ok(Self {
+            tensors,
+            free_texts,
+            origin: Origin::Sharded(mesh),
+            sums,
+            archives: Vec::new(),
+            others: Vec::new(),
+        })
     }
 }
 
@@ -392,17 +423,12 @@ fn take_shards(
     }
 }
 
-/// The names of all `.safetensors` files of a directory.
-pub(crate) fn safetensors_files(dir: &Path) -> Result<BTreeSet<String>, Error> {
-    let failed = |error| Error::io("reading", dir, &error);
-    let mut names = BTreeSet::new();
-    for entry in fs::read_dir(dir).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-        if Path::new(&name).extension().is_some_and(|extension| extension == "safetensors")
-            && !name.starts_with('.')
-        {
-            names.insert(name);
-        }
-    }
-    Ok(names)
+/// The names of all `.safetensors` files of a directory; None where nobody has a list.
+pub(crate) fn safetensors_files(dir: &Path) -> Result<Option<BTreeSet<String>>, Error> {
+    let names = place::names(dir).map_err(|error| Error::io("reading", dir, &error))?;
+    let is_one = |name: &String| {
+        let suffix = Path::new(name).extension();
+        suffix.is_some_and(|suffix| suffix == "safetensors") && !name.starts_with('.')
+    };
+    Ok(names.map(|names| names.into_iter().filter(is_one).collect()))
 }

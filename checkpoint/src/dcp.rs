@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::archives;
 use super::bytes::{Bytes, Input};
 use super::checkpoint::{Checkpoint, Data, Origin, Tensor};
 use super::header::{self, Stored};
@@ -36,8 +37,8 @@ use reshard_sharding::{Interval, Region};
 /// The file that says what the others hold.
 pub(crate) const METADATA_NAME: &str = ".metadata";
 
-/// It has at most so many bytes: 256 MiB, at some two hundred for a chunk.
-const MOST_BYTES: u64 = 256 << 20;
+/// It has at most so many bytes: 128 MiB, at some 150 for a chunk.
+const MOST_BYTES: u64 = 128 << 20;
 
 /// A chunk of which the place of its bytes is being looked up.
 struct Wanted<'a> {
@@ -63,7 +64,7 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
         }
     }
     let tensors: Vec<_> = metadata.tensors.iter().collect();
-    let found = Mutex::new(&mut chunks);
+    let found = Mutex::new((&mut chunks, Vec::new()));
     let mut files: Vec<_> = files.into_iter().collect();
     parallel::for_each(THREADS, &mut files, zip::room, |room, (file, wanted)| {
         let input = Arc::new(Input::open(&dir.join(&**file))?);
@@ -71,7 +72,7 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
         for Wanted { tensor: number, chunk, item } in wanted {
             let (name, tensor) = tensors[*number];
             let about = |error: Error| error.about_tensor(name).about(input.path().display());
-            let stored = Peek::new(&input, &opened, item.offset, item.len)
+            let (stored, archive) = Peek::new(&input, &opened, item.offset, item.len)
                 .and_then(|archive| torch_save::only_tensor(archive, room))
                 .map_err(about)?;
             let len = &tensor.chunks[*chunk].1;
@@ -83,10 +84,13 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
                 );
                 return Err(about(Error::refused("dcp", why)));
             }
-            found.lock().unwrap_or_else(PoisonError::into_inner)[*number][*chunk] = Some(stored.bytes);
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            found.0[*number][*chunk] = Some(stored.bytes);
+            found.1.push(archive);
         }
         input.check(&opened)
     })?;
+    let (_, archives) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut all = Vec::with_capacity(tensors.len());
     for ((name, tensor), bytes) in tensors.into_iter().zip(chunks) {
         let parts = tensor
@@ -102,6 +106,7 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
         free_texts: None,
         origin: Origin::Files,
         sums: None,
+        archives: archives::in_order(archives),
         others: metadata.others,
     })
 }

@@ -141,7 +141,6 @@ impl Checkpoint {
             let message = format!("there would be two tensors `{}`", twice[0].escape_debug());
             return Err(Error::refused("name", message));
         }
-        let (free_texts, origin) = (self.free_texts.clone(), self.origin.clone());
-        Ok(Self { tensors, free_texts, origin, sums: self.sums.clone(), others: self.others.clone() })
+        Ok(Self { tensors, ..self.clone() })
     }
 }

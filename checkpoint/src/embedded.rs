@@ -68,6 +68,7 @@ pub(crate) fn checkpoint() -> Checkpoint {
         free_texts: Some(free_texts),
         origin: Origin::Embedded,
         sums: None,
+        archives: Vec::new(),
         others: Vec::new(),
     }
 }

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use safetensors::tensor::{Metadata, SafeTensors, TensorInfo};
+use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{Dtype, SafeTensorError};
 
 use super::bytes::{Bytes, Input};
 use super::checksum::checksum;
+use super::declared::Declared;
 use crate::error::Error;
 
 /// What a file begins with: the length of its header.
@@ -55,13 +56,14 @@ pub(crate) fn open(path: &Path) -> Result<Opened, Error> {
         return Err(bad(SafeTensorError::InvalidHeaderLength));
     }
     head.extend(input.read(LENGTH as u64, length as usize)?);
-    // Of a header alone the library says that the data are missing, after everything else that can be wrong.
-    match SafeTensors::read_metadata(&head) {
-        Ok(_) | Err(SafeTensorError::MetadataIncompleteBuffer) => {}
-        Err(error) => return Err(bad(error)),
-    }
-    let metadata: Metadata = serde_json::from_slice(&head[LENGTH..])
+    let Declared { texts: free_texts, mut tensors } = serde_json::from_slice(&head[LENGTH..])
         .map_err(|error| bad(SafeTensorError::InvalidHeaderDeserialization(error)))?;
+    let checksum = checksum(&head);
+    drop(head);
+    let count = tensors.len();
+    tensors.sort_by_key(|(_, info)| info.data_offsets);
+    // Whether they lie side by side and are as long as their shapes say.
+    let metadata = Metadata::new(None, tensors).map_err(bad)?;
     if data.checked_add(metadata.data_len() as u64) != Some(input.len()) {
         return Err(bad(SafeTensorError::MetadataIncompleteBuffer));
     }
@@ -74,9 +76,13 @@ pub(crate) fn open(path: &Path) -> Result<Opened, Error> {
             len: info.data_offsets.1 - info.data_offsets.0,
         },
     };
-    let tensors = metadata.tensors().into_iter().map(|(name, info)| (name, stored(info))).collect();
-    let free_texts = metadata.metadata().as_ref().map(|texts| texts.clone().into_iter().collect());
-    Ok(Opened { tensors, free_texts, checksum: checksum(&head) })
+    let tensors: BTreeMap<String, Stored> =
+        metadata.tensors().into_iter().map(|(name, info)| (name, stored(info))).collect();
+    if tensors.len() != count {
+        let message = format!("{} has two tensors of the same name", path.display());
+        return Err(Error::refused("safetensors", message));
+    }
+    Ok(Opened { tensors, free_texts, checksum })
 }
 
 /// The first bytes of a file that will hold these tensors, one after the other in this order: the length of the

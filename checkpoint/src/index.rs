@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::read::read;
@@ -11,10 +11,45 @@ use crate::read::read;
 /// The name of the index inside a folder.
 pub(crate) const INDEX_NAME: &str = "model.safetensors.index.json";
 
-/// Which file of the folder holds which tensor. What else the file says (total size, ...) is not ours.
-#[derive(Debug, Deserialize)]
+/// Which file of the folder holds which tensor.
+#[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Index {
+    #[serde(default)]
+    metadata: About,
     weight_map: BTreeMap<String, String>,
+}
+
+/// What an index says besides. Whatever stands there, it is not asked for but who wrote it.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(from = "serde_json::Value")]
+struct About {
+    total_size: u64,
+    written_by: String,
+}
+
+impl From<serde_json::Value> for About {
+    fn from(value: serde_json::Value) -> Self {
+        let total_size = value["total_size"].as_u64().unwrap_or_default();
+        Self { total_size, written_by: value["written_by"].as_str().unwrap_or_default().to_owned() }
+    }
+}
+
+/// Who wrote it: by it `--force` knows what a run wrote.
+const WRITER: &str = "reshard";
+
+/// The name of a file of whole tensors: its number, from 0 on, and how many there are.
+pub(crate) fn file_name(number: usize, count: usize) -> String {
+    format!("model-{:05}-of-{count:05}.safetensors", number + 1)
+}
+
+/// Whether a file could have this name.
+pub(crate) fn is_file_name(name: &str) -> bool {
+    let numbers = || {
+        let (number, count) =
+            name.strip_prefix("model-")?.strip_suffix(".safetensors")?.split_once("-of-")?;
+        Some((number.parse::<usize>().ok()?.checked_sub(1)?, count.parse().ok()?))
+    };
+    numbers().is_some_and(|(number, count)| number < count && file_name(number, count) == name)
 }
 
 impl Index {
@@ -29,6 +64,16 @@ impl Index {
             stays_inside(tensor, file).map_err(|error| error.about(path.display()))?;
         }
         Ok(index)
+    }
+
+    /// The index of files that are written: the bytes of all tensors, and who is where.
+    pub(crate) fn new(total_size: u64, weight_map: BTreeMap<String, String>) -> Self {
+        Self { metadata: About { total_size, written_by: WRITER.to_owned() }, weight_map }
+    }
+
+    /// Whether a run wrote it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.metadata.written_by == WRITER
     }
 
     /// The files that the index names, each once.

@@ -14,6 +14,9 @@ use crate::error::Error;
 /// More bytes than this are not inflated: 512 MiB.
 pub(crate) const MOST: u64 = 512 << 20;
 
+/// The kind of the error of what does not inflate.
+pub(crate) const KIND: &str = "inflate";
+
 /// What was inflated last of an archive.
 #[derive(Clone, Default)]
 pub(crate) struct Last(Arc<Mutex<Option<Kept>>>);
@@ -56,6 +59,11 @@ impl Inflated {
         &self.input
     }
 
+    /// Where it begins in the file.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
     /// All of them.
     pub(crate) fn bytes(&self) -> Result<Arc<Vec<u8>>, Error> {
         let mut last = self.last.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +80,7 @@ impl Inflated {
                 self.input.path().display(),
                 self.len
             );
-            Error::failed("input", message)
+            Error::failed(KIND, message)
         })?;
         let bytes = Arc::new(bytes);
         *last = Some(Kept { start: self.start, bytes: Arc::clone(&bytes) });

@@ -5,9 +5,10 @@
 //! sharding.json            its own checksum
 //! header of a rank file    the manifest's checksum of it
 //! shard of a tensor        the manifest's checksum of its region; without one, that of the first rank that holds the region
+//! entry of a zip archive   the archive's checksum of it, where the archive says any
 //! ```
 //!
-//! These are all bytes of all files, so a bit that was flipped anywhere is found here, or when the checkpoint is opened.
+//! The first three are all bytes of all files of a run, so a bit that was flipped anywhere is found here, or when the checkpoint is opened.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
+use super::archives::Archive;
 use super::bytes::{self, Bytes};
 use super::checkpoint::{Checkpoint, Sums, Tensor};
 use super::checksum::{Sum, checksum};
@@ -28,7 +30,7 @@ use super::slab_read::read;
 use super::spread::{spread, threads};
 
 /// So many bytes are read at once.
-const PIECE: usize = 4 << 20;
+pub(crate) const PIECE: usize = 4 << 20;
 
 /// What was looked at, and what is wrong.
 #[derive(Clone, Debug, Serialize)]
@@ -91,12 +93,14 @@ impl Checkpoint {
     pub fn verify(&self, observer: &mut dyn Observer) -> Result<Verified, Error> {
         let mut problems = self.sums.as_ref().map(Sums::problems).unwrap_or_default();
         let shards: usize = self.tensors.iter().map(|tensor| tensor.files().len()).sum();
+        let archives: u64 = self.archives.iter().map(Archive::byte_len).sum();
         let lens = self.tensors.iter().flat_map(|tensor| tensor.files().iter().map(|file| file.len() as u64));
         let bytes = lens.sum();
-        observer.begins(bytes);
-        problems.extend(self.compare(observer)?);
+        // What is in archives is there once, so there are no replicas to compare.
+        observer.begins(if archives > 0 { archives } else { bytes });
+        problems.extend(if archives > 0 { self.check_archives(observer) } else { self.compare(observer) }?);
         observer.ends();
-        let checksums = self.sums.is_some();
+        let checksums = self.has_checksums();
         Ok(Verified { tensors: self.tensors.len(), shards, bytes, checksums, problems })
     }
 

@@ -13,6 +13,7 @@ use super::nccl;
 use super::observer::{Observer, told};
 use super::offline;
 use super::one_process;
+use super::place;
 #[cfg(any(feature = "mpi", feature = "nccl"))]
 use super::processes;
 use super::remains::Lost;
@@ -62,6 +63,8 @@ pub struct Job {
     pub out: Option<PathBuf>,
     /// What the files in `out` are.
     pub format: OutputFormat,
+    /// A file of whole tensors in `out` has at most so many bytes, or one tensor; else 5 GB.
+    pub file_bytes: Option<u64>,
     /// Where to write the whole tensors, as one file; else nowhere.
     pub gather: Option<PathBuf>,
     /// What carries out the plans, where there are any: see `through_engine`.
@@ -82,13 +85,38 @@ pub struct Job {
 }
 
 /// What the files of an output directory are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OutputFormat {
     /// A safetensors file for every rank, with `sharding.json`, which has shardings and checksums.
     #[default]
     RankFiles,
     /// A distributed checkpoint of PyTorch: `.metadata`, and `__R_0.distcp` for every rank. It goes from files to files.
     Dcp,
+    /// The same in safetensors files, as PyTorch's `HuggingFaceStorageWriter` has it: each says where its chunks begin. It goes from
+    /// files to files.
+    DcpSafetensors,
+    /// Whole tensors in safetensors files of at most [`Job::file_bytes`], with `model.safetensors.index.json`. It goes from files to
+    /// files, and has no sharding.
+    Safetensors,
+}
+
+impl OutputFormat {
+    /// Whether its tensors are of types that PyTorch has.
+    pub(crate) fn is_of_pytorch(self) -> bool {
+        match self {
+            Self::Dcp | Self::DcpSafetensors => true,
+            Self::RankFiles | Self::Safetensors => false,
+        }
+    }
+
+    /// What it is called in a sentence, where only files are made of files.
+    fn made_of_files(self) -> Option<&'static str> {
+        match self {
+            Self::RankFiles => None,
+            Self::Dcp | Self::DcpSafetensors => Some("a distributed checkpoint"),
+            Self::Safetensors => Some("a folder of whole tensors"),
+        }
+    }
 }
 
 /// What carries out a plan.
@@ -210,31 +238,37 @@ impl Job {
 
     /// Engines write rank files only.
     fn check(&self) -> Result<(), Error> {
-        let refused = |why: &str| Err(Error::refused("usage", why));
+        let refused = |why: String| Err(Error::refused("usage", why));
         if self.resume && !self.is_offline() {
             return refused(
-                "a run goes on where it stopped only from files to files: with resume say an input and an output, and leave the engine out",
+                "a run goes on where it stopped only from files to files: with resume say an input and an output, and leave the engine out"
+                    .to_owned(),
             );
         }
         if self.dtype.is_some() && !self.is_offline() {
             return refused(
-                "an engine moves elements as they are: with a dtype say an input and an output, and leave the engine out",
+                "an engine moves elements as they are: with a dtype say an input and an output, and leave the engine out"
+                    .to_owned(),
             );
         }
-        match self.format {
-            OutputFormat::Dcp if self.engine != Engine::Threads || self.through_engine => {
-                refused("a distributed checkpoint is written from files to files: leave the engine out")
-            }
-            OutputFormat::Dcp if self.out.is_none() => {
-                refused("say where the distributed checkpoint is to be written: --out DIR")
-            }
-            OutputFormat::Dcp | OutputFormat::RankFiles => Ok(()),
+        place::is_here(self.out.as_deref())?;
+        place::is_here(self.gather.as_deref())?;
+        let Some(what) = self.format.made_of_files() else { return Ok(()) };
+        if self.engine != Engine::Threads || self.through_engine {
+            return refused(format!("{what} is written from files to files: leave the engine out"));
         }
+        if self.out.is_none() {
+            return refused(format!("say where {what} is to be written: --out DIR"));
+        }
+        if self.format == OutputFormat::Safetensors && (self.to.is_some() || self.spec.is_some()) {
+            return refused("whole tensors have no sharding: leave --to and --spec out".to_owned());
+        }
+        Ok(())
     }
 
     /// Whether it goes from files to files without an engine.
     fn is_offline(&self) -> bool {
-        if self.format == OutputFormat::Dcp {
+        if self.format.made_of_files().is_some() {
             return true;
         }
         let writes = self.out.is_some() || self.gather.is_some();

@@ -34,6 +34,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod archives;
 mod by_content;
 mod bytes;
 mod cast;
@@ -42,6 +43,7 @@ mod checksum;
 mod copies;
 mod dcp;
 mod decision;
+mod declared;
 mod derived;
 #[cfg(any(test, feature = "cuda"))]
 mod device;
@@ -57,6 +59,7 @@ mod index;
 mod inflated;
 mod integrity;
 mod job;
+mod loading;
 mod manifest;
 #[cfg(feature = "mpi")]
 mod mpi;
@@ -72,12 +75,15 @@ mod pattern;
 mod peek;
 mod pickle;
 mod pipeline;
+mod place;
 mod placed;
 #[cfg(any(test, feature = "mpi", feature = "nccl"))]
 mod processes;
 mod read;
 mod reading;
 mod remains;
+#[cfg(feature = "remote")]
+mod remote;
 mod rename;
 mod replaced;
 mod report;
@@ -110,6 +116,7 @@ pub use error::{Class, Error};
 pub use fusion::Fusion;
 pub use integrity::{Problem, Verified};
 pub use job::{Engine, Job, OutputFormat};
+pub use loading::{Loading, Reading};
 #[doc(hidden)]
 pub use manifest::manifest_again;
 pub use observer::Observer;

@@ -19,6 +19,7 @@ mod direct;
 mod feed;
 mod files;
 mod journal;
+mod parcels;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -58,6 +59,9 @@ const MANY: usize = 64;
 /// More rank files than this are not written.
 const MOST_RANKS: usize = 1 << 16;
 
+/// A file of whole tensors in a directory has at most so many bytes, unless somebody says otherwise.
+pub(crate) const FILE_BYTES: u64 = 5_000_000_000;
+
 /// Where the result goes, and how much is looked at on the way.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
@@ -68,6 +72,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) format: OutputFormat,
     /// Whether it goes on with what a run has done that was killed, and leaves what it has done itself if it does not come to its end.
     pub(crate) resume: bool,
+    pub(crate) file_bytes: u64,
 }
 
 /// Does a job that goes from files to files.
@@ -77,8 +82,15 @@ pub(crate) fn carry_out(job: &Job, observer: &mut dyn Observer) -> Result<Report
     let spec = job.spec.as_deref().map(Spec::read).transpose()?;
     let wish = Wish::of(job, &checkpoint.origin, spec.as_ref())?;
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
-    let (force, checked, format, resume) = (job.force, !job.unchecked, job.format, job.resume);
-    let asked = Asked { out, gather, force, checked, format, resume };
+    let asked = Asked {
+        out,
+        gather,
+        force: job.force,
+        checked: !job.unchecked,
+        format: job.format,
+        resume: job.resume,
+        file_bytes: job.file_bytes.unwrap_or(FILE_BYTES),
+    };
     let report = reshard(&checkpoint, &wish, asked, start, observer)?;
     Ok(Report { lost, ..report })
 }
@@ -97,9 +109,11 @@ pub(crate) fn reshard(
     });
     staging::check(asked.out, asked.gather, asked.force)?;
     check_ranks(&wish.mesh, asked)?;
-    if asked.format == OutputFormat::Dcp && asked.out.is_some() {
+    if asked.format.is_of_pytorch() && asked.out.is_some() {
         for tensor in &moves {
-            written::check(tensor.tensor.dtype).map_err(|error| error.about_tensor(&tensor.tensor.name))?;
+            let in_safetensors = asked.format == OutputFormat::DcpSafetensors;
+            written::check(tensor.tensor.dtype, in_safetensors)
+                .map_err(|error| error.about_tensor(&tensor.tensor.name))?;
         }
     }
     if asked.checked {
@@ -179,6 +193,9 @@ fn fill(
             files.write_manifest(&wish.mesh, moves, asked.checked.then_some(&sums[..]))?;
         }
         OutputFormat::Dcp => files.write_metadata(&wish.mesh, moves, &sums)?,
+        OutputFormat::Safetensors => files.write_index(moves)?,
+        // What its files say besides is in their headers.
+        OutputFormat::DcpSafetensors => {}
     }
     // The disk writes while what it writes is read back.
     let (synced, read_back) = thread::scope(|scope| {
@@ -259,7 +276,7 @@ fn slab(
     let slab = work.slabs.get(number);
     let item_bytes = work.tensor.units.bytes;
     #[cfg(target_os = "linux")]
-    if !checked && work.chunks.is_empty() && work.source.cast.is_none() && direct::copy(work, &slab, files)? {
+    if !checked && !work.has_archives && work.source.cast.is_none() && direct::copy(work, &slab, files)? {
         return Ok(slab.len as u64);
     }
     let infinite = if checked {
@@ -289,7 +306,7 @@ fn slab(
         if checked {
             work.written[at].add(checksum(bytes), region.numel() * item_bytes - part.bytes.end);
         }
-        if let Some((_, sum)) = work.chunks.get(at) {
+        if let Some((_, sum)) = work.chunks.get(at).filter(|_| work.has_archives) {
             sum.add(crc32(bytes), region.numel() * item_bytes - part.bytes.end);
         }
         for place in work.holders(at) {

@@ -1,24 +1,23 @@
 //! A stretch of a file that is looked at while a checkpoint is opened. What is read here is no byte of a tensor, and is not counted.
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use super::bytes::{Bytes, Input, read_exact_at, reserve};
+use super::bytes::{Bytes, Handle, Input, reserve};
 use crate::error::Error;
 
 /// A stretch of an open file.
 #[derive(Clone, Copy)]
 pub(crate) struct Peek<'a> {
     pub(crate) input: &'a Arc<Input>,
-    file: &'a File,
+    file: &'a Handle,
     start: u64,
     len: u64,
 }
 
 impl<'a> Peek<'a> {
     /// A stretch of a file that has been opened, if it has so much.
-    pub(crate) fn new(input: &'a Arc<Input>, file: &'a File, start: u64, len: u64) -> Result<Self, Error> {
+    pub(crate) fn new(input: &'a Arc<Input>, file: &'a Handle, start: u64, len: u64) -> Result<Self, Error> {
         if start.checked_add(len).is_none_or(|end| end > input.len()) {
             let message = format!(
                 "{} has {} bytes, and {len} from byte {start} on are to be in it",
@@ -45,7 +44,7 @@ impl<'a> Peek<'a> {
         let mut bytes = Vec::new();
         reserve(&mut bytes, self.len as usize)?;
         bytes.resize(self.len as usize, 0);
-        read_exact_at(self.file, self.start, &mut bytes).map_err(|error| self.input.failed(&error))?;
+        self.file.read_exact_at(self.start, &mut bytes).map_err(|error| self.input.failed(&error))?;
         Ok(bytes)
     }
 
@@ -64,7 +63,7 @@ impl rawzip::ReaderAt for Peek<'_> {
     fn read_at(&self, room: &mut [u8], at: u64) -> io::Result<usize> {
         let count = self.len.saturating_sub(at).min(room.len() as u64) as usize;
         if count > 0 {
-            read_exact_at(self.file, self.start + at, &mut room[..count])?;
+            self.file.read_exact_at(self.start + at, &mut room[..count])?;
         }
         Ok(count)
     }

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
+use super::place;
+
 /// An index, a manifest, a spec or a topology has at most so many bytes: 64 MiB, which is a million tensors.
 pub const MOST_BYTES: u64 = 64 << 20;
 
@@ -22,6 +24,9 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 /// The same of a file of at most so many bytes.
 pub(crate) fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    if let Some(bytes) = place::read_at_most(path, most)? {
+        return Ok(bytes);
+    }
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }

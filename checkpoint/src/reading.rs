@@ -10,10 +10,13 @@ use reshard_sharding::{Region, Sharding};
 use super::bytes::{self, Bytes};
 use super::cast::{Cast, Float};
 use super::checkpoint::{Checkpoint, Data, Tensor};
-use super::copies::{Stretch, copies};
+use super::copies::copies;
 use super::placed::{Known, Placed, all};
 use super::units::Units;
 use crate::error::Error;
+
+/// So many stretches are read at a time.
+const TOGETHER: usize = 256;
 
 /// Where the bytes of a tensor are.
 pub(crate) struct Source<'a> {
@@ -115,18 +118,8 @@ impl Tensor {
     }
 
     fn shard(&self, sharding: &Sharding, rank: usize) -> Result<Vec<u8>, Error> {
-        if sharding.shape() != self.shape {
-            let message =
-                format!("its shape is {:?}, and the sharding is of {:?}", self.shape, sharding.shape());
-            return Err(Error::refused("shape", message));
-        }
-        if sharding.is_partial() {
-            let message =
-                format!("`{sharding}` has a partial sum, and files hold whole values: use R or S there");
-            return Err(Error::refused("partial_target", message));
-        }
         let units = self.units();
-        let of_units = units.sharding(sharding).map_err(|why| Error::refused("packed", why))?;
+        let of_units = self.in_units(&units, sharding)?;
         self.read_units(&units, &of_units.region(rank)?)
     }
 
@@ -143,7 +136,7 @@ impl Tensor {
         self.read_into(&units, &all(units.shape()), room)
     }
 
-    fn read_units(&self, units: &Units, region: &Region) -> Result<Vec<u8>, Error> {
+    pub(crate) fn read_units(&self, units: &Units, region: &Region) -> Result<Vec<u8>, Error> {
         let mut room = Vec::new();
         self.read_into(units, region, &mut room)?;
         Ok(room)
@@ -161,8 +154,16 @@ impl Tensor {
             if let Bytes::Strided(strided) = &source.files[*file] {
                 strided.read_shared(access.stored(), held, region, room)?;
             } else {
-                copies
-                    .each(&mut |Stretch { from, to, len }| access.read_at(from, &mut room[to..to + len]))?;
+                // Some at a time: over a network those that lie close together are one question.
+                let mut some = Vec::with_capacity(TOGETHER);
+                copies.each(&mut |stretch| {
+                    some.push(stretch);
+                    if some.len() < TOGETHER {
+                        return Ok(());
+                    }
+                    access.read_stretches(&std::mem::take(&mut some), room)
+                })?;
+                access.read_stretches(&some, room)?;
             }
             access.finish()?;
         }

@@ -1,16 +1,24 @@
 //! What `--force` may replace: what a run wrote, and nothing else.
 //!
-//! A run writes a directory of `sharding.json` and the rank files of its mesh, or of `.metadata` and `.distcp` files, or one safetensors file. Whatever is not
-//! recognised as one of these is something else, and too much to lose: then there is a reason, which ends the sentence
+//! A run writes a directory of one of four kinds, each told by a file that only that kind has, or one safetensors file. Whatever is
+//! not recognised as one of these is something else, and too much to lose: then there is a reason, which ends the sentence
 //! `--out DIR ..`.
+//!
+//! ```text
+//! .metadata                       and .distcp files             its save_id says who wrote it
+//! model.safetensors.index.json    and the files of an index     it says who wrote it
+//! shard-..                        and nothing else              the header of each says who wrote it
+//! sharding.json                   and rank files                it is a manifest of a run
+//! ```
 
 use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
 
-use super::dcp::{self, METADATA_NAME, written};
+use super::dcp::{self, METADATA_NAME, in_safetensors, written};
 use super::header;
+use super::index::{self, INDEX_NAME, Index};
 use super::manifest::{self, MANIFEST_NAME};
 use crate::error::Error;
 use crate::read::read;
@@ -22,13 +30,40 @@ struct Signature {
     world: usize,
 }
 
+/// What kind of directory a run could have written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    RankFiles,
+    Dcp,
+    DcpSafetensors,
+    Safetensors,
+}
+
+impl Kind {
+    /// The file that tells this kind, and what else is in it.
+    fn parts(self) -> (Option<&'static str>, fn(&str) -> bool) {
+        match self {
+            Self::RankFiles => (Some(MANIFEST_NAME), manifest::is_rank_file_name),
+            Self::Dcp => (Some(METADATA_NAME), written::is_file_name),
+            Self::DcpSafetensors => (None, in_safetensors::is_file_name),
+            Self::Safetensors => (Some(INDEX_NAME), index::is_file_name),
+        }
+    }
+
+    fn of(names: &[String]) -> Self {
+        let has = |kind: &Self| {
+            let (telling, is_part) = kind.parts();
+            names.iter().any(|name| telling.map_or_else(|| is_part(name), |telling| name == telling))
+        };
+        let kinds = [Self::Dcp, Self::Safetensors, Self::DcpSafetensors];
+        kinds.into_iter().find(has).unwrap_or(Self::RankFiles)
+    }
+}
+
 /// Why a directory is no output of a run; None if it is one.
 pub(crate) fn directory(dir: &Path) -> Result<Option<String>, Error> {
     let failed = |error| Error::io("reading", dir, &error);
-    let mut other = None;
-    let mut has_manifest = false;
-    let metadata = dir.join(METADATA_NAME);
-    let is_dcp = fs::symlink_metadata(&metadata).is_ok();
+    let (mut names, mut irregular) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -36,32 +71,37 @@ pub(crate) fn directory(dir: &Path) -> Result<Option<String>, Error> {
         if kind.is_dir() {
             return Ok(Some(format!("holds the folder {name}")));
         }
-        if is_dcp && kind.is_file() && (name == METADATA_NAME || written::is_file_name(&name)) {
-            continue;
-        }
-        if !is_dcp && name == MANIFEST_NAME {
-            has_manifest = true;
-        } else if is_dcp || !kind.is_file() || !manifest::is_rank_file_name(&name) {
-            // Which one is named does not depend on the order of the file system.
-            other = other.filter(|first| *first < name).or(Some(name));
-        }
+        if kind.is_file() { &mut names } else { &mut irregular }.push(name);
     }
-    if let Some(name) = other {
+    let kind = Kind::of(&names);
+    let (telling, is_part) = kind.parts();
+    let others = names.iter().filter(|name| telling != Some(&name[..]) && !is_part(name));
+    // Which one is named does not depend on the order of the file system. A link to a manifest is one.
+    let links = irregular.iter().filter(|name| telling != Some(&name[..]));
+    if let Some(name) = others.chain(links).min() {
         return Ok(Some(format!("holds {name}")));
     }
-    if is_dcp {
-        let ours = dcp::writer(&metadata).is_some_and(|writer| writer == written::WRITER);
-        return Ok((!ours).then(|| format!("holds a {METADATA_NAME} of another program")));
-    }
-    if !has_manifest {
-        return Ok(Some(format!("holds no {MANIFEST_NAME}")));
+    let ours = match kind {
+        Kind::Dcp => dcp::writer(&dir.join(METADATA_NAME)).is_some_and(|writer| writer == written::WRITER),
+        Kind::Safetensors => Index::read(&dir.join(INDEX_NAME)).is_ok_and(|index| index.is_ours()),
+        Kind::DcpSafetensors => names.iter().all(|name| in_safetensors::is_ours(&dir.join(name))),
+        Kind::RankFiles => return Ok(rank_files(dir)),
+    };
+    let what = telling.map_or_else(|| "chunks".to_owned(), |telling| format!("a {telling}"));
+    Ok((!ours).then(|| format!("holds {what} of another program")))
+}
+
+/// The same of rank files.
+fn rank_files(dir: &Path) -> Option<String> {
+    if fs::symlink_metadata(dir.join(MANIFEST_NAME)).is_err() {
+        return Some(format!("holds no {MANIFEST_NAME}"));
     }
     let signature = read(&dir.join(MANIFEST_NAME)).ok();
     let signature = signature.and_then(|text| serde_json::from_slice::<Signature>(&text).ok());
-    Ok(match signature {
+    match signature {
         Some(signature) if signature.format == manifest::FORMAT && signature.world > 0 => None,
         Some(_) | None => Some(format!("holds a {MANIFEST_NAME} that is no manifest of a run")),
-    })
+    }
 }
 
 /// Why a file is no output of a run; None if it is one.

@@ -10,6 +10,7 @@ use super::error::Error;
 use super::job::OutputFormat;
 use super::observer::{Observer, told};
 use super::offline::{self, Asked};
+use super::place;
 use super::report::Report;
 use super::spec::Spec;
 use super::staging;
@@ -24,6 +25,8 @@ pub struct Options<'a> {
     pub tensor: Option<String>,
     /// What the files of a directory are.
     pub format: OutputFormat,
+    /// A file of whole tensors in a directory has at most so many bytes, or one tensor; else 5 GB.
+    pub file_bytes: Option<u64>,
     /// Whether an output of an earlier call that is there already is replaced.
     pub force: bool,
     /// Whether it goes on with what a call for the same has done that was killed; then what it has done itself stays too, if it
@@ -78,7 +81,16 @@ pub fn reshard(
         checked: !options.unchecked,
         format: options.format,
         resume: options.resume,
+        file_bytes: options.file_bytes.unwrap_or(offline::FILE_BYTES),
     };
+    if is_file && options.format.is_of_pytorch() {
+        let message = format!(
+            "a distributed checkpoint is a directory, and {} ends as a file of whole tensors does",
+            out.display()
+        );
+        return Err(told(Error::refused("usage", message), observer));
+    }
+    place::is_here(Some(out)).map_err(|error| told(error, observer))?;
     let done = offline::reshard(checkpoint, &wish, asked, start, observer);
     let done = done.map_err(|error| told(error, observer));
     staging::unless_abandoned();

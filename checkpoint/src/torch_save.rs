@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use safetensors::Dtype;
 
+use super::archives::Archive;
 use super::header::{self, Stored};
 use super::peek::Peek;
 use super::pickle::{Element, Global, Id, Pickle};
@@ -59,14 +60,15 @@ pub(crate) fn saved(zip: &Zip<'_>, folder: &str) -> Result<Saved, Error> {
 }
 
 /// The one tensor of an archive that is a part of a file.
-pub(crate) fn only_tensor(archive: Peek<'_>, room: &mut [u8]) -> Result<Stored, Error> {
+pub(crate) fn only_tensor(archive: Peek<'_>, room: &mut [u8]) -> Result<(Stored, Archive), Error> {
     let zip = Zip::open(archive, room)?;
     let no_archive = || Error::refused("torch", "what is there was not written by `torch.save`");
     let folder = folder(&zip).ok_or_else(no_archive)?;
     let bytes = pickle_of(&zip, &folder)?;
     let pickle = Pickle::read(&bytes)?;
     let tensor = Reader { zip: &zip, folder: &folder, pickle: &pickle }.tensor(pickle.root())?;
-    tensor.ok_or_else(|| Error::refused("torch", "what is there is no tensor"))
+    let tensor = tensor.ok_or_else(|| Error::refused("torch", "what is there is no tensor"))?;
+    Ok((tensor, Archive::of(&zip)))
 }
 
 /// The bytes of the pickle, if the rest is in the order of bytes that is read.

@@ -4,7 +4,7 @@ use reshard_sharding::Axis;
 use reshard_sharding::Mesh;
 
 use super::checkpoint::Origin;
-use super::job::Job;
+use super::job::{Job, OutputFormat};
 use super::spec::Spec;
 use crate::error::Error;
 
@@ -22,10 +22,12 @@ impl<'a> Wish<'a> {
     /// What a job asks for, with the defaults that depend on the input.
     pub(crate) fn of(job: &'a Job, origin: &Origin, spec: Option<&'a Spec>) -> Result<Self, Error> {
         let usage = |message: &str| Error::refused("usage", message);
+        let whole = job.format == OutputFormat::Safetensors;
         let mesh = match (&job.mesh, origin) {
             (Some(text), _) => text.parse()?,
             (None, Origin::Sharded(mesh)) => mesh.clone(),
             (None, Origin::Embedded) => Mesh::new([("dp", 2), ("tp", 4)])?,
+            (None, Origin::Files) if whole => Mesh::new([("one", 1)])?,
             (None, Origin::Files) => return Err(usage("say over which mesh: --mesh dp=2,tp=4")),
         };
         let from = match (&job.from, origin) {
@@ -36,7 +38,7 @@ impl<'a> Wish<'a> {
         let to = match (&job.to, origin) {
             (Some(text), _) => Some(text.clone()),
             (None, _) if spec.is_some() => None,
-            (None, _) if job.gather.is_some() => Some(per_axis(&mesh, |_| "R".to_owned())),
+            (None, _) if whole || job.gather.is_some() => Some(per_axis(&mesh, |_| "R".to_owned())),
             (None, Origin::Embedded) => {
                 let last = mesh.axes().len().saturating_sub(1);
                 Some(per_axis(&mesh, |axis| format!("S({})", usize::from(axis == last))))

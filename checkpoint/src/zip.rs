@@ -3,6 +3,7 @@
 //! The archive may be a part of a file. Nothing of an entry is read; where it says that its bytes are must be within the archive.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
@@ -30,6 +31,8 @@ pub(crate) struct Entry<'a> {
     method: CompressionMethod,
     /// How many bytes it has.
     len: u64,
+    /// The checksum that the directory says they have.
+    crc32: u32,
 }
 
 /// Room for the records of an archive, used again for the next.
@@ -61,7 +64,7 @@ impl<'a> Zip<'a> {
             let name = std::str::from_utf8(entry.file_path().as_bytes());
             let name = name.map_err(|_| bad("the name of an entry is not UTF-8".to_owned()))?.to_owned();
             first = first.min(entry.local_header_offset());
-            found.push((name, entry.wayfinder(), entry.compression_method()));
+            found.push((name, entry.wayfinder(), entry.compression_method(), entry.crc32()));
         }
         if first != 0 && !found.is_empty() {
             return Err(bad(format!(
@@ -69,11 +72,11 @@ impl<'a> Zip<'a> {
             )));
         }
         let mut entries = BTreeMap::new();
-        for (name, wayfinder, method) in found {
+        for (name, wayfinder, method, crc32) in found {
             let (start, end) = zip.get_entry(wayfinder).map_err(failed)?.compressed_data_range();
             let packed = archive.part(start, end.saturating_sub(start));
             let packed = packed.ok_or_else(|| bad(format!("`{}` goes past its end", name.escape_debug())))?;
-            let entry = Entry { packed, method, len: wayfinder.uncompressed_size_hint() };
+            let entry = Entry { packed, method, len: wayfinder.uncompressed_size_hint(), crc32 };
             if entry.method == CompressionMethod::STORE && entry.len != packed.len() {
                 return Err(bad(format!("`{}` has two lengths", name.escape_debug())));
             }
@@ -86,6 +89,20 @@ impl<'a> Zip<'a> {
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &Entry<'a>)> {
+        self.entries.iter().map(|(name, entry)| (&name[..], entry))
+    }
+
+    /// Where it is.
+    pub(crate) fn place(&self) -> Peek<'a> {
+        self.archive
+    }
+
+    /// Whether it says any checksum.
+    pub(crate) fn has_checksums(&self) -> bool {
+        self.entries.values().any(|entry| entry.crc32 != 0)
     }
 
     pub(crate) fn get(&self, name: &str) -> Result<&Entry<'a>, Error> {
@@ -117,6 +134,15 @@ impl<'a> Zip<'a> {
 impl<'a> Entry<'a> {
     pub(crate) fn len(&self) -> u64 {
         self.len
+    }
+
+    pub(crate) fn crc32(&self) -> u32 {
+        self.crc32
+    }
+
+    /// Where it lies in the file, compressed if it is.
+    pub(crate) fn place(&self) -> Range<u64> {
+        self.packed.start()..self.packed.start() + self.packed.len()
     }
 
     /// What it begins with: at most so many bytes of it, inflated if it is compressed.

@@ -76,6 +76,9 @@ pub(crate) struct RunArgs {
     /// What the files in that directory are
     #[arg(long = "format", value_enum, requires = "out")]
     kind: Option<FormatName>,
+    /// With --format safetensors: a file has at most so many bytes, or one tensor [default: 5000000000]
+    #[arg(long, value_name = "BYTES", requires = "kind")]
+    file_bytes: Option<u64>,
     /// Write the whole tensors into this file
     #[arg(long)]
     gather: Option<PathBuf>,
@@ -109,6 +112,10 @@ pub(crate) enum FormatName {
     RankFiles,
     /// A distributed checkpoint of PyTorch, which torch.distributed.checkpoint.load reads
     Dcp,
+    /// The same in safetensors files, which its HuggingFaceStorageReader reads
+    DcpSafetensors,
+    /// Whole tensors in files of at most --file-bytes, and model.safetensors.index.json
+    Safetensors,
 }
 
 /// The engines, as arguments.
@@ -164,6 +171,7 @@ impl RunArgs {
             dtype: self.dtype.clone(),
             out: self.out.clone(),
             format: self.kind.unwrap_or_default().into(),
+            file_bytes: self.file_bytes,
             gather: self.gather.clone(),
             engine: self.engine.unwrap_or_default().into(),
             through_engine: self.through_engine || self.engine.is_some(),
@@ -180,6 +188,8 @@ impl From<FormatName> for OutputFormat {
         match name {
             FormatName::RankFiles => Self::RankFiles,
             FormatName::Dcp => Self::Dcp,
+            FormatName::DcpSafetensors => Self::DcpSafetensors,
+            FormatName::Safetensors => Self::Safetensors,
         }
     }
 }

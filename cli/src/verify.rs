@@ -13,7 +13,7 @@ use super::run::progress::Bar;
 
 /// What the status means.
 const AFTER_HELP: &str = "Checksums are in sharding.json, where a run from files to files writes them: of every shard, of the \
-header of every file, and of sharding.json itself. A file of whole tensors has none, nor has a distributed checkpoint of PyTorch; of those it is checked that they can be read to the end. \
+header of every file, and of sharding.json itself. Zip archives (.distcp, torch.save, .npz) say those of their entries, unless PyTorch was told to compute none. Files of whole tensors in safetensors have none; of those it is checked that they can be read to the end. \
 Status 0: all is well. 1: something is wrong, and what is wrong is printed. 2: it cannot be opened, and why is said.";
 
 /// Arguments of `reshard verify`.

@@ -266,8 +266,8 @@ impl PyCheckpoint {
     /// `.safetensors`. It appears whole or not at all.
     ///
     /// `to` is a sharding for all tensors that have its dims, or a dict from patterns of names to placements, of which the first that
-    /// matches wins. `format` is `"rank_files"`, or `"dcp"` for a distributed checkpoint of PyTorch. With `unchecked` nothing is
-    /// compared or read back; `force` replaces the output of an earlier call; `progress` is called with bytes and all bytes.
+    /// matches wins. `format` is `"rank_files"`, `"dcp"` or `"dcp_safetensors"` for a distributed checkpoint of PyTorch, or
+    /// `"safetensors"` for whole tensors in several files with an index. With `unchecked` nothing is compared or read back; `force` replaces the output of an earlier call; `progress` is called with bytes and all bytes.
     #[pyo3(signature = (mesh, to, out, *, tensor=None, format="rank_files", force=false, unchecked=false, progress=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
     fn reshard(
@@ -285,10 +285,14 @@ impl PyCheckpoint {
         let format = match format {
             "rank_files" => OutputFormat::RankFiles,
             "dcp" => OutputFormat::Dcp,
+            "dcp_safetensors" => OutputFormat::DcpSafetensors,
+            "safetensors" => OutputFormat::Safetensors,
             other => {
                 return Err(refused(
                     "usage",
-                    format!("format is {other:?}, and should be \"rank_files\" or \"dcp\""),
+                    format!(
+                        "format is {other:?}, and should be \"rank_files\", \"dcp\", \"dcp_safetensors\" or \"safetensors\""
+                    ),
                 ));
             }
         };
@@ -300,8 +304,15 @@ impl PyCheckpoint {
         let mut progress = Progress::of(py, progress)?;
         let report = py.detach(|| -> Answer<_> {
             let spec = Spec::new(rules.iter().map(|(pattern, to)| (pattern.as_str(), to.as_str())))?;
-            let options =
-                Options { to: for_all, tensor, format, force, unchecked, observer: Some(&mut progress) };
+            let options = Options {
+                to: for_all,
+                tensor,
+                format,
+                force,
+                unchecked,
+                file_bytes: None,
+                observer: Some(&mut progress),
+            };
             Ok(reshard_checkpoint::reshard(&self.checkpoint, &mesh.0, &spec, &out, options)?)
         })?;
         Ok(PyResharded(report))

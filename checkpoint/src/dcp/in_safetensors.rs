@@ -7,25 +7,76 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use safetensors::Dtype;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::of_chunks;
+use super::written::WRITER;
 use crate::bytes::Bytes;
 use crate::checkpoint::{Checkpoint, Origin, safetensors_files};
 use crate::error::Error;
-use crate::header::{self, Opened, Stored};
+use crate::header::{self, FreeTexts, Opened, Stored};
 use crate::index::INDEX_NAME;
+use crate::place;
 
 /// The free text that says where chunks begin.
 const INFO: &str = "DCP_SHARDING_INFO";
 
+/// The free text that says which version of that it is, and the version that is written.
+const VERSION: (&str, &str) = ("DCP_VERSION", "1.0");
+
+/// The free text that says who wrote it, which PyTorch does not ask for.
+const BY: &str = "DCP_WRITER";
+
 /// Free texts that are about chunks, and mean nothing without them.
-const ABOUT_CHUNKS: [&str; 2] = [INFO, "DCP_VERSION"];
+const ABOUT_CHUNKS: [&str; 3] = [INFO, VERSION.0, BY];
 
 /// Where a chunk begins in its tensor.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct Saved {
     saved_offsets: Vec<usize>,
+}
+
+/// Where the chunks of a file that is to be written begin.
+#[derive(Default)]
+pub(crate) struct Offsets(BTreeMap<String, Saved>);
+
+impl Offsets {
+    pub(crate) fn insert(&mut self, tensor: &str, start: &[usize]) {
+        self.0.insert(tensor.to_owned(), Saved { saved_offsets: start.to_vec() });
+    }
+
+    /// The free texts of the file, with those of the input.
+    pub(crate) fn texts(&self, of_input: Option<&FreeTexts>) -> FreeTexts {
+        let mut texts = of_input.cloned().unwrap_or_default();
+        // Names and numbers are JSON always.
+        let info = serde_json::to_string(&self.0).unwrap_or_default();
+        for (key, text) in [(INFO, &info[..]), VERSION, (BY, WRITER), ("format", "pt")] {
+            texts.insert(key.to_owned(), text.to_owned());
+        }
+        texts
+    }
+}
+
+/// The name of a file of a rank: the number of it, from 0 on, and how many the rank with the most has.
+pub(crate) fn file_name(rank: usize, number: usize, most: usize) -> String {
+    format!("shard-{:05}-model-{:05}-of-{most:05}.safetensors", rank + 1, number + 1)
+}
+
+/// Whether a file could have this name.
+pub(crate) fn is_file_name(name: &str) -> bool {
+    let numbers = || {
+        let (shard, rest) = name.strip_prefix("shard-")?.split_once("-model-")?;
+        let (number, most) = rest.strip_suffix(".safetensors")?.split_once("-of-")?;
+        let from_one = |digits: &str| digits.parse::<usize>().ok()?.checked_sub(1);
+        Some((from_one(shard)?, from_one(number)?, most.parse().ok()?))
+    };
+    numbers().is_some_and(|(rank, number, most)| number < most && file_name(rank, number, most) == name)
+}
+
+/// Whether a run wrote a file.
+pub(crate) fn is_ours(path: &Path) -> bool {
+    let texts = header::open(path).ok().and_then(|file| file.free_texts);
+    texts.is_some_and(|texts| texts.get(BY).is_some_and(|by| by == WRITER))
 }
 
 /// A tensor of which chunks are being collected.
@@ -48,13 +99,18 @@ pub(crate) fn is_alone(file: &Opened, path: &Path) -> Result<bool, Error> {
     }
     let Some(dir) = path.parent() else { return Ok(true) };
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-    Ok(dir.join(INDEX_NAME).exists() || safetensors_files(dir)?.len() < 2)
+    // Where nobody has a list it has to be said to be one of several by its name.
+    let alone = |names: Option<BTreeSet<String>>| {
+        let several = path.file_name().and_then(|name| name.to_str()).is_some_and(is_file_name);
+        names.map_or(!several, |names| names.len() < 2)
+    };
+    Ok(place::exists(&dir.join(INDEX_NAME))? || alone(safetensors_files(dir)?))
 }
 
 /// Opens the files of a folder.
 pub(crate) fn open(dir: &Path, files: &BTreeSet<String>) -> Result<Checkpoint, Error> {
     let mut tensors: BTreeMap<String, Collected> = BTreeMap::new();
-    let mut free_texts: Option<header::FreeTexts> = None;
+    let mut free_texts: Option<FreeTexts> = None;
     for file in files {
         let path = dir.join(file);
         let opened = header::open(&path)?;
@@ -100,7 +156,14 @@ pub(crate) fn open(dir: &Path, files: &BTreeSet<String>) -> Result<Checkpoint, E
         let made = of_chunks(&name, dtype, &shape, chunks);
         all.push(made.map_err(|error| error.about_tensor(&name).about(dir.display()))?);
     }
-    Ok(Checkpoint { tensors: all, free_texts, origin: Origin::Files, sums: None, others: Vec::new() })
+    Ok(Checkpoint {
+        tensors: all,
+        free_texts,
+        origin: Origin::Files,
+        sums: None,
+        archives: Vec::new(),
+        others: Vec::new(),
+    })
 }
 
 /// Where the chunks of a file begin; of a file that does not say it nothing.

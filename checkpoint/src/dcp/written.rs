@@ -44,13 +44,15 @@ pub(crate) struct Chunk {
     pub(crate) bytes: u64,
 }
 
-/// Refuses a type that PyTorch lacks.
-pub(crate) fn check(dtype: Dtype) -> Result<(), Error> {
+/// Refuses a type that PyTorch lacks, or that its reader of safetensors files does not know.
+pub(crate) fn check(dtype: Dtype, in_safetensors: bool) -> Result<(), Error> {
+    let refused = |why: &str| Err(Error::refused("dcp", format!("its elements are {dtype}, {why}")));
     match names(dtype) {
-        Some(_) => Ok(()),
-        None => {
-            Err(Error::refused("dcp", format!("its elements are {dtype}, for which PyTorch has no type")))
+        None => refused("for which PyTorch has no type"),
+        Some(_) if in_safetensors && dtype == Dtype::F8_E8M0 => {
+            refused("which PyTorch does not read from safetensors files: its other layout has them, dcp")
         }
+        Some(_) => Ok(()),
     }
 }
 
@@ -95,16 +97,28 @@ fn boxes(region: &Region, chosen: &mut Vec<Interval>, found: &mut impl FnMut(Reg
 
 /// Gives a chunk its place at the end of its file.
 pub(crate) fn place(region: &Region, dtype: Dtype, place: usize, end: &mut u64) -> Option<Chunk> {
-    let one =
-        |dim: &reshard_sharding::Intervals| dim.first().copied().unwrap_or(Interval { start: 0, len: 0 });
-    let start: Vec<usize> = region.dims.iter().map(|dim| one(dim).start).collect();
-    let shape: Vec<usize> = region.dims.iter().map(|dim| one(dim).len).collect();
+    let (start, shape) = bounds(region);
     let bytes = crate::header::byte_len(dtype, &shape)? as u64;
     let frame = Frame::new(dtype, &shape, bytes, 0)?;
     let offset = *end;
     let begin = offset + frame.head.len() as u64;
     *end = begin + bytes + frame.tail.len() as u64;
     Some(Chunk { start, shape, place, offset, len: *end - offset, bytes: begin })
+}
+
+/// The same of a chunk without an archive around it: `bytes` is where it begins behind what came before it.
+pub(crate) fn bare(region: &Region, dtype: Dtype, place: usize, end: &mut u64) -> Option<Chunk> {
+    let (start, shape) = bounds(region);
+    let len = crate::header::byte_len(dtype, &shape)? as u64;
+    let bytes = std::mem::replace(end, *end + len);
+    Some(Chunk { start, shape, place, offset: bytes, len, bytes })
+}
+
+/// Where a box begins, and its shape.
+fn bounds(region: &Region) -> (Vec<usize>, Vec<usize>) {
+    let one =
+        |dim: &reshard_sharding::Intervals| dim.first().copied().unwrap_or(Interval { start: 0, len: 0 });
+    region.dims.iter().map(|dim| (one(dim).start, one(dim).len)).unzip()
 }
 
 /// A tensor as `.metadata` says it.

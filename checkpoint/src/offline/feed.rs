@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::Sums;
 use super::files::Files;
 use super::journal::Done;
+use super::parcels::Parcels;
 use crate::checksum::{Sum, Sum32};
 use crate::dcp::written::{self, Chunk};
 use crate::decision::Move;
@@ -37,6 +38,8 @@ pub(super) struct Work<'a> {
     starts: Vec<u64>,
     /// The chunks that they are, of a distributed checkpoint, each with its checksum.
     pub(super) chunks: Vec<(Chunk, Sum32)>,
+    /// Whether they lie in archives, which say their checksums.
+    pub(super) has_archives: bool,
     /// The checksum of the whole.
     pub(super) whole: Sum,
     /// Where the whole begins in the gathered file.
@@ -51,6 +54,7 @@ pub(super) struct Feed<'a> {
     to: Known,
     writes_shards: bool,
     format: OutputFormat,
+    parcels: &'a Parcels,
     /// Where the next tensor begins in each file.
     starts: Vec<u64>,
     whole_start: u64,
@@ -109,7 +113,7 @@ impl<'a> Finished<'a> {
 impl<'a> Feed<'a> {
     pub(super) fn new(
         moves: &'a [Move<'a>],
-        files: &Files,
+        files: &'a Files,
         most: usize,
         format: OutputFormat,
         finished: &'a Finished<'a>,
@@ -121,6 +125,7 @@ impl<'a> Feed<'a> {
             to: Known::default(),
             writes_shards: files.writes_shards(),
             format,
+            parcels: files.parcels(),
             starts: files.starts(),
             whole_start: files.whole_start(),
             current: None,
@@ -157,7 +162,13 @@ impl<'a> Feed<'a> {
         let sums = |count: usize| std::iter::repeat_with(Sum::default).take(count).collect::<Vec<_>>();
         let slabs = Slabs::of(units.shape(), units.bytes, self.most);
         let starts = self.starts.clone();
-        if let (Some(shards), OutputFormat::Dcp) = (&mut shards, self.format) {
+        if let (Some(shards), Some(parts)) = (&mut shards, self.parcels.tensors.get(number)) {
+            *shards = Arc::clone(&parts.placed);
+            // Behind the header of its file.
+            let placed =
+                |chunk: &Chunk| Chunk { bytes: self.starts[chunk.place] + chunk.bytes, ..chunk.clone() };
+            chunks.extend(parts.chunks.iter().map(|chunk| (placed(chunk), Sum32::default())));
+        } else if let (Some(shards), OutputFormat::Dcp) = (&mut shards, self.format) {
             *shards = Arc::new(written::chunks(shards, units.shape(), number)?);
             for (region, holders) in shards.regions.iter().zip(&shards.holders) {
                 let place = holders.first().copied().unwrap_or(0);
@@ -186,6 +197,7 @@ impl<'a> Feed<'a> {
             shards,
             starts,
             chunks,
+            has_archives: self.format == OutputFormat::Dcp && self.writes_shards,
             whole: Sum::default(),
             whole_start,
         })

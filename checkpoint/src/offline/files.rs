@@ -10,20 +10,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use reshard_sharding::Mesh;
+use reshard_sharding::{Mesh, Region};
 use safetensors::Dtype;
 
 use super::journal::{self, Done, Journal};
+use super::parcels::Parcels;
 use super::{Asked, Sums};
 use crate::bytes::write_all_at;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Data, Tensor};
 use crate::checksum::{self, checksum};
 use crate::dcp::METADATA_NAME;
 use crate::dcp::frame::Frame;
 use crate::dcp::written::{self, Chunk};
 use crate::decision::Move;
 use crate::error::Error;
-use crate::header;
+use crate::header::{self, FreeTexts};
+use crate::index::{INDEX_NAME, Index};
 use crate::job::OutputFormat;
 use crate::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
 use crate::parallel;
@@ -38,6 +40,8 @@ pub(super) struct Files {
     gathered: Option<(Staging, Made)>,
     journals: Vec<Journal>,
     format: OutputFormat,
+    /// What is where, of formats that have each element once.
+    parcels: Parcels,
     /// Bytes that were written since the disk was last asked to take them.
     unsynced: AtomicU64,
 }
@@ -85,27 +89,27 @@ impl Files {
         let wanted =
             |hidden: &Path| fingerprint.is_some_and(|fingerprint| journal::is_of(hidden, fingerprint));
         let mut begun: Vec<(bool, PathBuf)> = Vec::new();
+        let texts = checkpoint.free_texts.as_ref();
+        let mut parcels = Parcels::default();
         let directory = match asked.out {
             None => None,
             Some(out) => {
+                // Before anything is made: there may be too many files.
+                match asked.format {
+                    OutputFormat::RankFiles | OutputFormat::Dcp => {}
+                    OutputFormat::DcpSafetensors => parcels = Parcels::of_chunks(mesh, moves, texts)?,
+                    OutputFormat::Safetensors => {
+                        parcels = Parcels::of_wholes(moves, asked.file_bytes, texts)?;
+                    }
+                }
                 let taken = if resume { Staging::resumed_directory(out, asked.force, wanted)? } else { None };
                 let (resumed, staging) = match taken {
                     Some(taken) => (true, taken),
                     None => (false, Staging::directory(out, asked.force)?),
                 };
                 begun.push((resumed, staging.hidden().to_owned()));
-                let mut made = Vec::with_capacity(mesh.size());
-                for rank in mesh.ranks() {
-                    if asked.format == OutputFormat::Dcp {
-                        made.push(Made::empty(staging.path().join(written::file_name(rank)), resumed)?);
-                        continue;
-                    }
-                    let shapes: Vec<_> =
-                        moves.iter().map(|tensor| tensor.to.local_shape(rank)).collect::<Result<_, _>>()?;
-                    let tensors = moves.iter().zip(&shapes).map(|(tensor, shape)| described(tensor, shape));
-                    let path = staging.path().join(rank_file_name(rank, mesh.world()));
-                    made.push(Made::new(path, tensors, checkpoint, resumed)?);
-                }
+                let folder = staging.path();
+                let made = Made::all(&folder, asked.format, mesh, moves, texts, &parcels, resumed)?;
                 Some((staging, made))
             }
         };
@@ -119,7 +123,7 @@ impl Files {
                 };
                 begun.push((resumed, staging.hidden().to_owned()));
                 let tensors = moves.iter().map(|tensor| described(tensor, &tensor.tensor.shape));
-                let made = Made::new(staging.path(), tensors, checkpoint, resumed)?;
+                let made = Made::new(staging.path(), tensors, texts, resumed)?;
                 Some((staging, made))
             }
         };
@@ -128,6 +132,7 @@ impl Files {
             gathered,
             journals: Vec::new(),
             format: asked.format,
+            parcels,
             unsynced: AtomicU64::new(0),
         };
         let mut done: Option<HashMap<usize, Done>> = None;
@@ -173,6 +178,11 @@ impl Files {
 
     pub(super) fn gathers(&self) -> bool {
         self.gathered.is_some()
+    }
+
+    /// What is where, of formats that have each element once.
+    pub(super) fn parcels(&self) -> &Parcels {
+        &self.parcels
     }
 
     /// Where the first tensor begins in every rank's file.
@@ -288,11 +298,7 @@ impl Files {
             let headers: Vec<u64> = made.iter().map(|file| file.header).collect();
             manifest = manifest.with_headers(&headers);
         }
-        let path = staging.path().join(MANIFEST_NAME);
-        let text = manifest.to_text()?;
-        fs::write(&path, text)
-            .and_then(|()| File::open(&path)?.sync_all())
-            .map_err(|error| Error::io("writing", &path, &error))
+        write_synced(&staging.path().join(MANIFEST_NAME), manifest.to_text()?.as_bytes())
     }
 
     /// Writes the archives around the chunks, and `.metadata`, which is synced.
@@ -319,10 +325,20 @@ impl Files {
         let tensors: Vec<_> = tensors.collect();
         let ranks: Vec<usize> = mesh.ranks().collect();
         let text = written::metadata(&tensors, |place| ranks.get(place).copied().unwrap_or(place));
-        let path = staging.path().join(METADATA_NAME);
-        fs::write(&path, text)
-            .and_then(|()| File::open(&path)?.sync_all())
-            .map_err(|error| Error::io("writing", &path, &error))
+        write_synced(&staging.path().join(METADATA_NAME), &text)
+    }
+
+    /// Writes and syncs the index of files of whole tensors.
+    pub(super) fn write_index(&self, moves: &[Move<'_>]) -> Result<(), Error> {
+        let Some((staging, _)) = &self.directory else { return Ok(()) };
+        let named = moves.iter().zip(&self.parcels.tensors).map(|(tensor, parts)| {
+            let file = parts.chunks.first().and_then(|chunk| self.parcels.files.get(chunk.place));
+            (tensor.tensor.name.clone(), file.map(|file| file.name.clone()).unwrap_or_default())
+        });
+        let total = moves.iter().map(|tensor| tensor.tensor.byte_len()).sum();
+        let text = serde_json::to_string_pretty(&Index::new(total, named.collect()));
+        let failed = |error| Error::failed("index", format!("the index cannot be written: {error}"));
+        write_synced(&staging.path().join(INDEX_NAME), (text.map_err(failed)? + "\n").as_bytes())
     }
 
     /// Reads everything that was written, as anybody would who opens it, and holds it against the checksums.
@@ -337,7 +353,7 @@ impl Files {
             let mut ranks = told(Checkpoint::open(Some(&staging.path())))?;
             for (tensor, sums) in moves.iter().zip(sums).filter(|(_, sums)| !sums.chunks.is_empty()) {
                 if let Some(found) = ranks.tensors.iter_mut().find(|found| found.name == tensor.tensor.name) {
-                    found.sums = Some(sums.shards.clone());
+                    found.sums = Some(of_chunks(found, sums));
                 }
             }
             opened.push(ranks);
@@ -365,11 +381,13 @@ impl Files {
         self.journals.iter().try_for_each(Journal::close)?;
         let mut written = Vec::new();
         if let Some((staging, _)) = self.directory {
-            let (kind, beside) = match self.format {
-                OutputFormat::RankFiles => ("rank", MANIFEST_NAME),
-                OutputFormat::Dcp => (".distcp", METADATA_NAME),
+            let files = match self.format {
+                OutputFormat::RankFiles => format!("{} rank files and {MANIFEST_NAME}", mesh.size()),
+                OutputFormat::Dcp => format!("{} .distcp files and {METADATA_NAME}", mesh.size()),
+                OutputFormat::DcpSafetensors => format!("{} files of chunks", self.parcels.files.len()),
+                OutputFormat::Safetensors => format!("{} files and {INDEX_NAME}", self.parcels.files.len()),
             };
-            let said = format!("{} {kind} files and {beside} in {}", mesh.size(), staging.target().display());
+            let said = format!("{files} in {}", staging.target().display());
             staging.put_in_place()?;
             written.push(said);
         }
@@ -383,6 +401,42 @@ impl Files {
 }
 
 impl Made {
+    /// The files of a directory.
+    fn all(
+        folder: &Path,
+        format: OutputFormat,
+        mesh: &Mesh,
+        moves: &[Move<'_>],
+        texts: Option<&FreeTexts>,
+        parcels: &Parcels,
+        may_be_there: bool,
+    ) -> Result<Vec<Self>, Error> {
+        match format {
+            OutputFormat::RankFiles => {
+                let of_rank = |rank: usize| {
+                    let shapes: Vec<_> =
+                        moves.iter().map(|tensor| tensor.to.local_shape(rank)).collect::<Result<_, _>>()?;
+                    let tensors = moves.iter().zip(&shapes).map(|(tensor, shape)| described(tensor, shape));
+                    Self::new(folder.join(rank_file_name(rank, mesh.world())), tensors, texts, may_be_there)
+                };
+                mesh.ranks().map(of_rank).collect()
+            }
+            OutputFormat::Dcp => mesh
+                .ranks()
+                .map(|rank| Self::empty(folder.join(written::file_name(rank)), may_be_there))
+                .collect(),
+            OutputFormat::DcpSafetensors | OutputFormat::Safetensors => {
+                let of_parcel = |parcel: &super::parcels::Parcel| {
+                    let tensors = parcel.entries.iter().filter_map(|(number, shape)| {
+                        moves.get(*number).map(|tensor| described(tensor, shape))
+                    });
+                    Self::new(folder.join(&parcel.name), tensors, parcel.texts.as_ref(), may_be_there)
+                };
+                parcels.files.iter().map(of_parcel).collect()
+            }
+        }
+    }
+
     /// A file in which everything has yet to find its place.
     fn empty(path: PathBuf, may_be_there: bool) -> Result<Self, Error> {
         create(&path, may_be_there).map_err(|error| Error::io("creating", &path, &error))?;
@@ -392,10 +446,10 @@ impl Made {
     fn new<'a>(
         path: PathBuf,
         tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize])> + Clone,
-        checkpoint: &Checkpoint,
+        texts: Option<&FreeTexts>,
         may_be_there: bool,
     ) -> Result<Self, Error> {
-        let header = header::encode(tensors.clone(), checkpoint.free_texts.as_ref())?;
+        let header = header::encode(tensors.clone(), texts)?;
         let bytes: usize = tensors.map(|(_, dtype, shape)| header::byte_len(dtype, shape).unwrap_or(0)).sum();
         let data = header.len() as u64;
         let made = create(&path, may_be_there).and_then(|file| file.set_len(data + bytes as u64));
@@ -412,9 +466,30 @@ fn create(path: &Path, may_be_there: bool) -> io::Result<File> {
     if may_be_there { options.create(true).truncate(false) } else { options.create_new(true) }.open(path)
 }
 
+/// The checksums of what was written of a tensor, in the order in which its chunks were found when it was opened.
+fn of_chunks(found: &Tensor, sums: &Sums) -> Vec<u64> {
+    let Data::Chunks { placed, .. } = &found.data else { return sums.shards.clone() };
+    let start = |chunk: &Chunk| chunk.start.clone();
+    let known: HashMap<Vec<usize>, u64> =
+        sums.chunks.iter().zip(&sums.shards).map(|((chunk, _), sum)| (start(chunk), *sum)).collect();
+    let begins = |region: &Region| region.dims.iter().map(|dim| dim.first().map_or(0, |x| x.start)).collect();
+    // One that was not written has a checksum that is not right.
+    placed
+        .regions
+        .iter()
+        .map(|region| known.get::<Vec<usize>>(&begins(region)).copied().unwrap_or(0))
+        .collect()
+}
+
 /// A tensor as a file that holds so much of it says it.
 fn described<'a>(tensor: &'a Move<'_>, shape: &'a [usize]) -> (&'a str, Dtype, &'a [usize]) {
     (&tensor.tensor.name, tensor.tensor.dtype, shape)
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    fs::write(path, bytes)
+        .and_then(|()| File::open(path)?.sync_all())
+        .map_err(|error| Error::io("writing", path, &error))
 }
 
 fn write(path: &Path, at: u64, bytes: &[u8]) -> Result<(), Error> {

@@ -24,7 +24,6 @@ use crate::checkpoint::Data;
 use crate::checksum::{checksum, of_text, to_text};
 use crate::decision::Move;
 use crate::error::Error;
-use crate::job::OutputFormat;
 
 /// The name of the journal in a hidden folder.
 pub(crate) const JOURNAL: &str = "journal";
@@ -146,7 +145,7 @@ fn entry(line: &str) -> Option<(usize, Done)> {
 pub(super) fn fingerprint(moves: &[Move<'_>], asked: Asked<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     env!("CARGO_PKG_VERSION").hash(&mut hasher);
-    (asked.out.is_some(), asked.gather.is_some(), asked.format == OutputFormat::Dcp).hash(&mut hasher);
+    (asked.out.is_some(), asked.gather.is_some(), asked.format, asked.file_bytes).hash(&mut hasher);
     let mut known: HashMap<*const Input, usize> = HashMap::new();
     for one in moves {
         let tensor = one.tensor;

@@ -6,17 +6,20 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::globals;
-use super::tree::{Id, Made, Node, Pickle, refused};
+use super::tree::{Id, Node, Pickle, Tree, refused};
 use crate::error::Error;
 
 /// Memory that a tree may take, in bytes.
-const BUDGET: usize = 2 << 30;
+const BUDGET: usize = 1 << 30;
 
-/// What a node, an object, a link of one node to another and a place in the memo take, with room to grow.
-pub(super) const NODE: usize = 48;
-pub(super) const OBJECT: usize = 80;
+/// What a node, a list or dict, a link of one node to another and a place in the memo take, with room to grow.
+pub(super) const NODE: usize = 36;
+pub(super) const GROWING: usize = 40;
 pub(super) const LINK: usize = 8;
 const MEMO: usize = 24;
+
+/// The same of places that are given in order, as Python gives them.
+const MEMO_IN_ORDER: usize = 8;
 
 /// Nodes that everybody shares, by their numbers: None, the truth values, the empty tuple, and small integers.
 const NONE: Id = Id(0);
@@ -27,11 +30,13 @@ const INTEGERS: u32 = 3;
 struct Machine<'a> {
     bytes: &'a [u8],
     at: usize,
-    nodes: Vec<Node>,
+    tree: Tree,
     stack: Vec<Id>,
     /// How long the stack was at each mark.
     marks: Vec<usize>,
-    memo: HashMap<u32, Id>,
+    /// What is remembered at 0, 1, .., and elsewhere.
+    memo: Vec<Id>,
+    elsewhere: HashMap<u32, Id>,
     budget: usize,
 }
 
@@ -46,8 +51,9 @@ pub(super) fn read_within(bytes: &[u8], budget: usize) -> Result<Pickle<'_>, Err
     }
     let mut nodes = vec![Node::None, Node::Bool, Node::Tuple(Box::default())];
     nodes.extend((0..256).map(Node::Int));
-    let (stack, marks, memo) = (Vec::new(), Vec::new(), HashMap::new());
-    let mut machine = Machine { bytes, at: 0, nodes, stack, marks, memo, budget };
+    let tree = Tree { nodes, lists: Vec::new(), dicts: vec![Vec::new()] };
+    let (stack, marks, memo, elsewhere) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
+    let mut machine = Machine { bytes, at: 0, tree, stack, marks, memo, elsewhere, budget };
     let root = loop {
         let at = machine.at;
         let op = machine.byte()?;
@@ -57,7 +63,7 @@ pub(super) fn read_within(bytes: &[u8], budget: usize) -> Result<Pickle<'_>, Err
     };
     // A pickle that nobody made up is asked about every part a few times.
     let questions = Cell::new(16 * bytes.len() as u64 + 10_000);
-    Ok(Pickle { bytes, nodes: machine.nodes, root, questions })
+    Ok(Pickle { bytes, tree: machine.tree, root, questions })
 }
 
 impl Machine<'_> {
@@ -163,10 +169,10 @@ impl Machine<'_> {
                 let parts = self.popped(count)?;
                 self.make_tuple(parts)?;
             }
-            b']' => self.make(Node::List(Vec::new()))?,
+            b']' => self.make_list(Vec::new())?,
             b'l' => {
                 let parts = self.popped_to_mark()?;
-                self.make(Node::List(parts))?;
+                self.make_list(parts)?;
             }
             b'a' => {
                 let part = self.popped(1)?;
@@ -176,10 +182,10 @@ impl Machine<'_> {
                 let parts = self.popped_to_mark()?;
                 self.append(&parts)?;
             }
-            b'}' => self.make(Node::Dict(Vec::new()))?,
+            b'}' => self.make_dict()?,
             b'd' => {
                 let parts = self.popped_to_mark()?;
-                self.make(Node::Dict(Vec::new()))?;
+                self.make_dict()?;
                 self.put(&parts)?;
             }
             b's' => {
@@ -219,7 +225,9 @@ impl Machine<'_> {
             }
             0x92 => {
                 let [callee, args, named] = self.popped_array::<3>()?;
-                if !matches!(self.node(named), Node::Dict(entries) if entries.is_empty()) {
+                let entries =
+                    if let Node::Dict(dict) = self.node(named) { Some(*dict as usize) } else { None };
+                if entries.and_then(|dict| self.tree.dicts.get(dict)).is_none_or(|dict| !dict.is_empty()) {
                     return Err(refused("an object made with named arguments is not read".to_owned()));
                 }
                 self.call(callee, args)?;
@@ -227,10 +235,10 @@ impl Machine<'_> {
             b'b' => {
                 let state = self.pop()?;
                 let top = self.top()?;
-                let Some(Node::Made(made)) = self.nodes.get_mut(top.0 as usize) else {
+                let Some(Node::Made { state: kept, .. }) = self.tree.nodes.get_mut(top.0 as usize) else {
                     return Err(refused("attributes are given to what is no object".to_owned()));
                 };
-                made.state = Some(state);
+                *kept = state;
             }
             b'Q' => {
                 let key = self.pop()?;
@@ -249,7 +257,7 @@ impl Machine<'_> {
                 let index = self.number::<4>()? as u32;
                 self.remember(index)?;
             }
-            0x94 => self.remember(self.memo.len() as u32)?,
+            0x94 => self.remember((self.memo.len() + self.elsewhere.len()) as u32)?,
             b'g' => {
                 let index = self.index_in_digits()?;
                 self.recall(index)?;
@@ -340,17 +348,40 @@ impl Machine<'_> {
 
     fn make(&mut self, node: Node) -> Result<(), Error> {
         self.pay(NODE)?;
-        let id = Id(self.nodes.len() as u32);
-        self.nodes.push(node);
+        let id = Id(self.tree.nodes.len() as u32);
+        self.tree.nodes.push(node);
         self.push(id)
     }
 
+    fn make_list(&mut self, parts: Vec<Id>) -> Result<(), Error> {
+        self.pay(GROWING + LINK * parts.len())?;
+        self.tree.lists.push(parts);
+        self.make(Node::List((self.tree.lists.len() - 1) as u32))
+    }
+
+    /// The number of a new dict.
+    fn new_dict(&mut self) -> Result<u32, Error> {
+        self.pay(GROWING)?;
+        self.tree.dicts.push(Vec::new());
+        Ok((self.tree.dicts.len() - 1) as u32)
+    }
+
+    fn make_dict(&mut self) -> Result<(), Error> {
+        let dict = self.new_dict()?;
+        self.make(Node::Dict(dict))
+    }
+
     fn make_tuple(&mut self, parts: Vec<Id>) -> Result<(), Error> {
-        if parts.is_empty() { self.push(EMPTY) } else { self.make(Node::Tuple(parts.into_boxed_slice())) }
+        if parts.is_empty() {
+            return self.push(EMPTY);
+        }
+        // An allocation of its own.
+        self.pay(2 * LINK + LINK * parts.len())?;
+        self.make(Node::Tuple(parts.into_boxed_slice()))
     }
 
     fn node(&self, id: Id) -> &Node {
-        self.nodes.get(id.0 as usize).unwrap_or(&Node::None)
+        self.tree.node(id)
     }
 
     /// Where the stack begins since the last mark.
@@ -389,9 +420,9 @@ impl Machine<'_> {
     fn append(&mut self, parts: &[Id]) -> Result<(), Error> {
         self.pay(2 * LINK * parts.len())?;
         let top = self.top()?;
-        let Some(Node::List(list)) = self.nodes.get_mut(top.0 as usize) else {
-            return Err(refused("something is appended to what is no list".to_owned()));
-        };
+        let number = if let Node::List(list) = self.node(top) { Some(*list as usize) } else { None };
+        let list = number.and_then(|number| self.tree.lists.get_mut(number));
+        let list = list.ok_or_else(|| refused("something is appended to what is no list".to_owned()))?;
         list.extend_from_slice(parts);
         Ok(())
     }
@@ -403,11 +434,13 @@ impl Machine<'_> {
         }
         let top = self.top()?;
         #[allow(clippy::wildcard_enum_match_arm, reason = "nothing else has entries")]
-        let entries = match self.nodes.get_mut(top.0 as usize) {
-            Some(Node::Dict(entries)) => entries,
-            Some(Node::Made(made)) if made.by == globals::Global::OrderedDict => &mut made.entries,
-            _ => return Err(refused("an entry is put into what is no dict".to_owned())),
+        let dict = match self.node(top) {
+            Node::Dict(dict) => Some(*dict),
+            Node::Made { entries, .. } if *entries > 0 => Some(*entries),
+            _ => None,
         };
+        let entries = dict.and_then(|dict| self.tree.dicts.get_mut(dict as usize));
+        let entries = entries.ok_or_else(|| refused("an entry is put into what is no dict".to_owned()))?;
         entries.extend(parts.chunks_exact(2).map(|pair| (pair[0], pair[1])));
         Ok(())
     }
@@ -421,7 +454,10 @@ impl Machine<'_> {
         let said = |place: &Range<usize>| String::from_utf8_lossy(&self.bytes[place.clone()]).into_owned();
         let (module, name) = (said(module), said(name));
         match globals::find(&module, &name) {
-            Some(global) => self.make(Node::Global(global)),
+            Some(global) => {
+                self.pay(GROWING)?;
+                self.make(Node::Global(Box::new(global)))
+            }
             None => Err(refused(format!(
                 "it names `{}`, which is not on the list of names that are known: pickles are read, and never run",
                 format!("{module}.{name}").chars().take(120).collect::<String>().escape_debug()
@@ -430,25 +466,31 @@ impl Machine<'_> {
     }
 
     fn call(&mut self, callee: Id, args: Id) -> Result<(), Error> {
-        let Node::Global(by) = *self.node(callee) else {
-            return Err(refused("it calls what is no name".to_owned()));
-        };
+        let by = self.tree.global(callee);
+        let by = by.ok_or_else(|| refused("it calls what is no name".to_owned()))?;
         if !matches!(self.node(args), Node::Tuple(_)) {
             return Err(refused("it calls a name with what are no arguments".to_owned()));
         }
-        self.pay(OBJECT)?;
-        self.make(Node::Made(Box::new(Made { by, args, state: None, entries: Vec::new() })))
+        let entries = if by == globals::Global::OrderedDict { self.new_dict()? } else { 0 };
+        self.make(Node::Made { by: callee, args, state: NONE, entries })
     }
 
     fn remember(&mut self, index: u32) -> Result<(), Error> {
         let top = self.top()?;
-        self.pay(MEMO)?;
-        self.memo.insert(index, top);
+        if index as usize == self.memo.len() && !self.elsewhere.contains_key(&index) {
+            self.pay(MEMO_IN_ORDER)?;
+            self.memo.push(top);
+        } else if let Some(kept) = self.memo.get_mut(index as usize) {
+            *kept = top;
+        } else {
+            self.pay(MEMO)?;
+            self.elsewhere.insert(index, top);
+        }
         Ok(())
     }
 
     fn recall(&mut self, index: u32) -> Result<(), Error> {
-        let id = self.memo.get(&index).copied();
+        let id = self.memo.get(index as usize).or_else(|| self.elsewhere.get(&index)).copied();
         self.push(id.ok_or_else(|| refused(format!("nothing is remembered at {index}")))?)
     }
 }

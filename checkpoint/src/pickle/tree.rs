@@ -24,29 +24,51 @@ pub(super) enum Node {
     },
     Bytes,
     Tuple(Box<[Id]>),
-    List(Vec<Id>),
-    Dict(Vec<(Id, Id)>),
+    /// The number of a list.
+    List(u32),
+    /// The number of a dict.
+    Dict(u32),
     Set,
-    Global(Global),
+    Global(Box<Global>),
     /// What the file around the pickle has under this key.
     Persistent(Id),
-    Made(Box<Made>),
+    /// What a call would make.
+    Made {
+        /// The name that would be called.
+        by: Id,
+        args: Id,
+        /// What it is given as its state afterwards; None itself is none.
+        state: Id,
+        /// The number of the dict that it is, if its name is one of dicts; else 0.
+        entries: u32,
+    },
 }
 
-/// What a call would make.
-#[derive(Debug)]
-pub(super) struct Made {
-    pub(super) by: Global,
-    pub(super) args: Id,
-    pub(super) state: Option<Id>,
-    /// What is put into it afterwards, if it is a dict.
-    pub(super) entries: Vec<(Id, Id)>,
+/// What is said: nodes, and the lists and dicts that grow after they were made. A pickle of many chunks has some twenty nodes for
+/// each of them, so they are small.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    pub(super) nodes: Vec<Node>,
+    pub(super) lists: Vec<Vec<Id>>,
+    /// The first is empty.
+    pub(super) dicts: Vec<Vec<(Id, Id)>>,
+}
+
+impl Tree {
+    pub(super) fn node(&self, id: Id) -> &Node {
+        // Every number was given to a node when it was made.
+        self.nodes.get(id.0 as usize).unwrap_or(&Node::None)
+    }
+
+    pub(super) fn global(&self, id: Id) -> Option<Global> {
+        if let Node::Global(global) = self.node(id) { Some(**global) } else { None }
+    }
 }
 
 /// A pickle that was read.
 pub(crate) struct Pickle<'a> {
     pub(super) bytes: &'a [u8],
-    pub(super) nodes: Vec<Node>,
+    pub(super) tree: Tree,
     pub(super) root: Id,
     /// How many more questions there may be.
     pub(super) questions: Cell<u64>,
@@ -94,7 +116,7 @@ impl<'a> Pickle<'a> {
         #[allow(clippy::wildcard_enum_match_arm, reason = "any other node has no parts")]
         let parts: &[Id] = match self.node(id) {
             Node::Tuple(parts) => parts,
-            Node::List(parts) => parts,
+            Node::List(list) => self.tree.lists.get(*list as usize).map_or(&[], Vec::as_slice),
             _ => return Ok(None),
         };
         self.pay(1 + parts.len() as u64)?;
@@ -104,11 +126,12 @@ impl<'a> Pickle<'a> {
     /// The entries of a dict, ordered or not; None for anything else.
     pub(crate) fn entries(&self, id: Id) -> Result<Option<&[(Id, Id)]>, Error> {
         #[allow(clippy::wildcard_enum_match_arm, reason = "any other node has no entries")]
-        let entries = match self.node(id) {
-            Node::Dict(entries) => entries,
-            Node::Made(made) if made.by == Global::OrderedDict => &made.entries,
+        let dict = match self.node(id) {
+            Node::Dict(dict) => *dict,
+            Node::Made { by, entries, .. } if self.global(*by) == Some(Global::OrderedDict) => *entries,
             _ => return Ok(None),
         };
+        let entries = self.tree.dicts.get(dict as usize).map_or(&[][..], Vec::as_slice);
         self.pay(1 + entries.len() as u64)?;
         Ok(Some(entries))
     }
@@ -124,7 +147,7 @@ impl<'a> Pickle<'a> {
     }
 
     pub(crate) fn global(&self, id: Id) -> Option<Global> {
-        if let Node::Global(global) = self.node(id) { Some(*global) } else { None }
+        self.tree.global(id)
     }
 
     /// The key under which something outside is asked for.
@@ -134,24 +157,26 @@ impl<'a> Pickle<'a> {
 
     /// The arguments of a call of one of these; None for anything else.
     pub(crate) fn call(&self, id: Id) -> Result<Option<(Global, &[Id])>, Error> {
-        let Node::Made(made) = self.node(id) else { return Ok(None) };
-        Ok(Some((made.by, self.tuple(made.args, "the arguments of a call")?)))
+        let Node::Made { by, args, .. } = *self.node(id) else { return Ok(None) };
+        let Some(by) = self.global(by) else { return Ok(None) };
+        Ok(Some((by, self.tuple(args, "the arguments of a call")?)))
     }
 
     /// What an object of a class was given as its state: the attributes, or another value.
     pub(crate) fn state(&self, id: Id, class: Global, what: &str) -> Result<Id, Error> {
         self.pay(1)?;
-        if let Node::Made(made) = self.node(id)
-            && made.by == class
+        if let Node::Made { by, state, .. } = *self.node(id)
+            && self.global(by) == Some(class)
         {
-            return made.state.ok_or_else(|| refused(format!("{what} has no attributes")));
+            let has = !self.is_none(state);
+            return has.then_some(state).ok_or_else(|| refused(format!("{what} has no attributes")));
         }
         Err(self.wrong(id, what, &format!("a {class:?}")))
     }
 
     /// Whether it is an object of this class.
     pub(crate) fn is(&self, id: Id, class: Global) -> bool {
-        matches!(self.node(id), Node::Made(made) if made.by == class)
+        matches!(self.node(id), Node::Made { by, .. } if self.global(*by) == Some(class))
     }
 
     /// One attribute among those of a state; the last that has its name.
@@ -173,9 +198,8 @@ impl<'a> Pickle<'a> {
         self.attribute(state, name)?.ok_or_else(|| refused(format!("the attribute `{name}` is missing")))
     }
 
-    pub(super) fn node(&self, id: Id) -> &Node {
-        // Every number was given to a node when it was made.
-        self.nodes.get(id.0 as usize).unwrap_or(&Node::None)
+    fn node(&self, id: Id) -> &Node {
+        self.tree.node(id)
     }
 
     /// Pays for what is made of its parts.
@@ -200,7 +224,7 @@ impl<'a> Pickle<'a> {
             Node::Set => "a set",
             Node::Global(_) => "a name",
             Node::Persistent(_) => "something in the file around it",
-            Node::Made(_) => "an object",
+            Node::Made { .. } => "an object",
         };
         refused(format!("{what} is {is}, and should be {wanted}"))
     }

@@ -1,5 +1,5 @@
-//! Distributed checkpoints of PyTorch that are written: what was read is in them, once, in archives that are whole. Whether PyTorch
-//! reads them is looked at where there is a PyTorch: `scripts/check_dcp.sh`.
+//! Distributed checkpoints of PyTorch and folders with an index that are written: what was read is in them, once, and archives are
+//! whole. Whether PyTorch reads them is looked at where there is a PyTorch: `scripts/check_dcp.sh`.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use reshard_checkpoint::{Checkpoint, Engine, Job, Options, OutputFormat, Spec, d
 use reshard_test_support::Random;
 use safetensors::Dtype;
 
-use crate::files::{Tensors, draw, draw_sharding, inputs, job, tensor, write};
+use crate::files::{Tensors, draw, draw_sharding, inputs, job, read, tensor, write};
 use crate::reading::opened;
 
 /// Tensors of all types that PyTorch has.
@@ -165,4 +165,168 @@ fn force_replaces_a_dcp_that_a_run_wrote_and_no_other() {
     let error = run("R").unwrap_err();
     assert!(error.to_string().contains("of another program"), "{error}");
     assert!(Checkpoint::open(Some(&out)).is_err());
+}
+
+/// Formats that have each element once, in safetensors files.
+const IN_SAFETENSORS: [OutputFormat; 2] = [OutputFormat::DcpSafetensors, OutputFormat::Safetensors];
+
+/// What the files of a folder hold, all together, by the library that everybody has.
+fn held(folder: &Path) -> usize {
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "safetensors"));
+    files.map(|path| read(&path).values().map(|tensor| tensor.bytes.len()).sum::<usize>()).sum()
+}
+
+#[test]
+fn what_is_written_in_safetensors_is_what_was_read_once() {
+    let mut r = Random(34);
+    let (mut written, mut chunks) = (0, 0);
+    for round in 0..12 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tensors = if round % 3 == 0 { draw(&mut r) } else { drawn(&mut r) };
+        // PyTorch does not read it from safetensors files, so it is not written for it.
+        tensors.retain(|_, tensor| tensor.dtype != Dtype::F8_E8M0);
+        let bytes: usize = tensors.values().map(|tensor| tensor.bytes.len()).sum();
+        for input in inputs(folder.path(), &tensors, &mut r) {
+            for format in IN_SAFETENSORS {
+                let out = folder.path().join(format!("{format:?}"));
+                let (mesh, to) = draw_sharding(&mut r);
+                let whole = format == OutputFormat::Safetensors;
+                let asked = Job {
+                    out: Some(out.clone()),
+                    format,
+                    file_bytes: (r.below(2) == 0).then(|| r.below(2000) as u64),
+                    force: true,
+                    unchecked: round % 2 == 1,
+                    ..job(&input, mesh, to, false)
+                };
+                let asked = if whole { Job { mesh: None, to: None, ..asked } } else { asked };
+                if let Err(error) = asked.run(&mut ()) {
+                    assert!(!whole, "{error}");
+                    continue;
+                }
+                let checkpoint = opened(&out);
+                let difference = diff(&checkpoint, &opened(&input), &mut ()).unwrap();
+                assert!(difference.equal, "{format:?} {input:?} {mesh} {to}: {difference:?}");
+                assert_eq!(held(&out), bytes, "each element is written once");
+                let texts: Vec<_> = checkpoint.texts().map(|(key, _)| key).collect();
+                assert!(!texts.iter().any(|key| key.starts_with("DCP")), "{texts:?}");
+                let verified = checkpoint.verify(&mut ()).unwrap();
+                assert_eq!((verified.bytes, verified.problems.len()), (bytes as u64, 0));
+                (written, chunks) = (written + 1, chunks + verified.shards);
+            }
+        }
+    }
+    assert!(written > 40 && chunks > 1000, "{written} {chunks}");
+}
+
+/// Files are told apart by what is in them: none of them keeps its name.
+#[test]
+fn every_format_that_is_written_is_told_by_its_content() {
+    let mut r = Random(35);
+    let folder = tempfile::tempdir().unwrap();
+    let (input, out) = (folder.path().join("whole.safetensors"), folder.path().join("out"));
+    let tensors: Tensors = [
+        ("a.matrix".to_owned(), tensor(&mut r, Dtype::F32, &[6, 8])),
+        ("b.vector".to_owned(), tensor(&mut r, Dtype::BF16, &[9])),
+    ]
+    .into();
+    write(&input, &tensors);
+    let spec = Spec::new([("*", "S(0)")]).unwrap();
+    let reshard_to = |format: OutputFormat, out: &Path| {
+        let options = Options { format, force: true, file_bytes: Some(100), ..Options::default() };
+        reshard(&opened(&input), &"a=3".parse().unwrap(), &spec, out, options)
+    };
+    for format in
+        [OutputFormat::RankFiles, OutputFormat::Dcp, OutputFormat::DcpSafetensors, OutputFormat::Safetensors]
+    {
+        // Each replaces the one before it.
+        reshard_to(format, &out).unwrap();
+        reshard_to(format, &out).unwrap();
+        let moved = folder.path().join("moved.bin");
+        fs::rename(&out, &moved).unwrap();
+        assert!(diff(&opened(&moved), &opened(&input), &mut ()).unwrap().equal, "{format:?}");
+        fs::rename(&moved, &out).unwrap();
+    }
+    for format in IN_SAFETENSORS {
+        reshard_to(format, &out).unwrap();
+        fs::write(out.join("notes"), "mine").unwrap();
+        assert!(reshard_to(format, &out).unwrap_err().to_string().contains("holds notes"), "{format:?}");
+        fs::remove_file(out.join("notes")).unwrap();
+    }
+    let index = out.join("model.safetensors.index.json");
+    let text = fs::read_to_string(&index).unwrap();
+    fs::write(&index, text.replace("\"reshard\"", "\"another\"")).unwrap();
+    let error = reshard_to(OutputFormat::Safetensors, &out).unwrap_err().to_string();
+    assert!(error.contains("of another program"), "{error}");
+    let pytorch = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/dcp_safetensors");
+    let chunks = folder.path().join("chunks");
+    fs::create_dir(&chunks).unwrap();
+    for file in fs::read_dir(pytorch).unwrap().flatten() {
+        fs::copy(file.path(), chunks.join(file.file_name())).unwrap();
+    }
+    let error = reshard_to(OutputFormat::DcpSafetensors, &chunks).unwrap_err().to_string();
+    assert!(error.contains("chunks of another program"), "{error}");
+}
+
+/// A name is once in a file: boxes of the same rank are in files of their own, which have PyTorch's names.
+#[test]
+fn chunks_in_safetensors_have_the_names_and_offsets_of_pytorch() {
+    let mut r = Random(36);
+    let folder = tempfile::tempdir().unwrap();
+    let (input, out) = (folder.path().join("whole.safetensors"), folder.path().join("out"));
+    let tensors: Tensors = [("m".to_owned(), tensor(&mut r, Dtype::F32, &[8, 2]))].into();
+    write(&input, &tensors);
+    let spec = Spec::new([("*", "Z(0)")]).unwrap();
+    let options = Options { format: OutputFormat::DcpSafetensors, ..Options::default() };
+    reshard(&opened(&input), &"a=2".parse().unwrap(), &spec, &out, options).unwrap();
+    let mut found = Vec::new();
+    for file in fs::read_dir(&out).unwrap() {
+        let path = file.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+        let texts = header.metadata().clone().unwrap();
+        let rows = read(&path)["m"].shape.clone();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        found.push((name, texts["DCP_SHARDING_INFO"].clone(), rows));
+    }
+    found.sort();
+    let one = |shard: usize, file: usize, row: usize, rows: usize| {
+        let name = format!("shard-{shard:05}-model-{file:05}-of-00002.safetensors");
+        (name, format!(r#"{{"m":{{"saved_offsets":[{row},0]}}}}"#), vec![rows, 2])
+    };
+    // Rank 0 of two has the rows 0, 1, 6, 7, and rank 1 those between.
+    assert_eq!(found, [one(1, 1, 0, 2), one(1, 2, 6, 2), one(2, 1, 2, 4)]);
+}
+
+#[test]
+fn whole_tensors_and_chunks_are_asked_for_without_contradiction() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let asked = |job: Job| Job { out: Some(out.clone()), ..job };
+    let refused = |job: Job| {
+        let error = job.run(&mut ()).unwrap_err();
+        assert!(error.status() == 2 && !out.exists(), "{error}");
+        error.to_string()
+    };
+    let of = |format: OutputFormat| Job { format, mesh: Some("a=2".to_owned()), ..Job::default() };
+    let to = Some("S(0)".to_owned());
+    let said = refused(asked(Job { to: to.clone(), ..of(OutputFormat::Safetensors) }));
+    assert!(said.contains("leave --to and --spec out"), "{said}");
+    for format in IN_SAFETENSORS {
+        let said = refused(asked(Job { through_engine: true, ..of(format) }));
+        assert!(said.contains("leave the engine out"), "{said}");
+        assert!(refused(of(format)).contains("--out"));
+    }
+    let mut r = Random(37);
+    let scales = folder.path().join("scales.safetensors");
+    write(&scales, &[("scale".to_owned(), tensor(&mut r, Dtype::F8_E8M0, &[4]))].into());
+    let said = refused(asked(Job { input: Some(scales), to, ..of(OutputFormat::DcpSafetensors) }));
+    assert!(said.contains("`scale`: its elements are F8_E8M0"), "{said}");
+    let block = Checkpoint::open(None).unwrap();
+    let file = folder.path().join("out.safetensors");
+    let spec = Spec::new([("*", "S(0)")]).unwrap();
+    let options = Options { format: OutputFormat::Dcp, ..Options::default() };
+    let error = reshard(&block, &"a=2".parse().unwrap(), &spec, &file, options).unwrap_err();
+    assert!(error.kind() == "usage" && !file.exists(), "{error}");
 }

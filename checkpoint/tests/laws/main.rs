@@ -1,9 +1,12 @@
 //! What holds of checkpoints, as tests of the library.
 
+mod archives;
 mod dcp_written;
 mod derived;
 mod files;
+mod headers;
 mod integrity;
+mod loading;
 mod offline;
 mod page;
 mod reading;

@@ -1,17 +1,25 @@
-//! What docs/checkpoints.md begins with is the example of the library, which runs.
+//! The examples of docs/checkpoints.md are those of the library, which run.
 
 use std::fs;
 use std::path::Path;
 
 #[test]
-fn the_page_begins_with_the_example_that_runs() {
+fn the_page_has_the_examples_that_run() {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
     // A package has no pages.
     let Ok(page) = fs::read_to_string(crate_root.join("../docs/checkpoints.md")) else { return };
-    let shown = page.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let library = fs::read_to_string(crate_root.join("src/lib.rs")).unwrap();
-    let comments = library.lines().map_while(|line| line.strip_prefix("//!"));
-    let said: Vec<&str> = comments.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
-    assert!(said.join("\n").contains(&format!("```\n{shown}```")), "the page shows\n{shown}");
-    assert!(shown.lines().count() >= 10);
+    let examples = page.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let examples: Vec<&str> = examples.collect();
+    assert!(examples.len() == 2 && examples[0].lines().count() >= 10);
+    for (shown, file) in examples.into_iter().zip(["src/lib.rs", "src/loading.rs"]) {
+        let library = fs::read_to_string(crate_root.join(file)).unwrap();
+        let comment = |line: &'static str| {
+            let line = line.trim_start();
+            line.strip_prefix("//!")
+                .or(line.strip_prefix("///"))
+                .map(|line| line.strip_prefix(' ').unwrap_or(line))
+        };
+        let lines: Vec<&str> = library.leak().lines().filter_map(comment).collect();
+        assert!(lines.join("\n").contains(&format!("```\n{shown}```")), "the page shows\n{shown}");
+    }
 }

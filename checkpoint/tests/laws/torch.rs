@@ -24,7 +24,7 @@ const HELD: [(&str, &str); 10] = [
     ("arrays.safetensors", "arrays"),
 ];
 
-fn data(name: &str) -> PathBuf {
+pub(crate) fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
@@ -179,7 +179,7 @@ fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 }
 
 /// A copy of a folder.
-fn copied(name: &str, to: &Path) {
+pub(crate) fn copied(name: &str, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for file in fs::read_dir(data(name)).unwrap() {
         let file = file.unwrap();

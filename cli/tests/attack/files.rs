@@ -1,4 +1,5 @@
-//! Files for `reshard run`: checkpoints, indices, manifests, specs and topologies, each mutated in a folder of its own.
+//! Files for `reshard run`: checkpoints, also of PyTorch and NumPy, indices, manifests, specs and topologies, each mutated in a folder of
+//! its own.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,6 +7,7 @@ use std::path::PathBuf;
 use reshard_test_support::Random;
 use tempfile::TempDir;
 
+use crate::foreign;
 use crate::program;
 use crate::requests::{mutated, size};
 
@@ -32,7 +34,7 @@ impl Folder {
         let mesh = format!("x={}", size(r));
         let mut arguments: Vec<String> =
             ["run", "--json", "--to", "S(0)", "--time-out", "10"].map(str::to_owned).into();
-        match r.below(5) {
+        match r.below(8) {
             0 => {
                 let mutant = place("manifest");
                 fs::create_dir_all(&mutant).expect("a folder");
@@ -87,7 +89,7 @@ impl Folder {
                 fs::write(place("spec.toml"), mutated(r, spec)).expect("it is ours");
                 arguments.extend(["--spec".to_owned(), text(place("spec.toml")), "--mesh".to_owned(), mesh]);
             }
-            _ => {
+            4 => {
                 let device = r.pick(&["/dev/zero", "/dev/null", "/", "/nowhere", "/dev/stdin"]);
                 let profile =
                     "launch_us = 1.0\nmessage_us = 0.1\n[[levels]]\nlatency_us = 1.0\ngbytes_per_s = 10.0\n";
@@ -95,6 +97,7 @@ impl Folder {
                 let topology = if r.below(3) == 0 { (*device).to_owned() } else { text(place("net.toml")) };
                 return ["mesh", "x=4,y=2", "--json", "--topology", &topology].map(str::to_owned).into();
             }
+            _ => return foreign::request(r, self.dir.path()),
         }
         arguments
     }

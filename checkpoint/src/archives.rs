@@ -1,0 +1,194 @@
+//! The zip archives that a checkpoint is made of, and whether what is in them has the checksums that they say.
+//!
+//! The directory of an archive says the CRC-32 of every entry. PyTorch can be told to compute none
+//! (`torch.serialization.set_crc32_options(False)`), and then says 0 for all. Of what it puts into every archive some is always the
+//! same, `little` in `byteorder` for one, and has a checksum that is not 0. So where all say 0 nothing is said, and everywhere else a 0 is
+//! a checksum as any other.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::bytes::{self, Bytes, Input};
+use super::checkpoint::{Checkpoint, Tensor};
+use super::checksum::{Sum32, crc32};
+use super::error::Error;
+use super::inflated;
+use super::integrity::{PIECE, Problem};
+use super::observer::Observer;
+use super::peek::Peek;
+use super::slab_read::read;
+use super::spread::{spread, threads};
+use super::zip::{self, Zip};
+
+/// Where an archive is.
+#[derive(Clone)]
+pub(crate) struct Archive {
+    input: Arc<Input>,
+    start: u64,
+    len: u64,
+    /// Whether it says checksums.
+    pub(crate) has_checksums: bool,
+}
+
+/// An entry of which pieces are being read.
+struct Entry {
+    name: String,
+    bytes: Bytes,
+    /// Where it lies in the file, compressed if it is.
+    place: Range<u64>,
+    said: u32,
+    sum: Sum32,
+    left: AtomicUsize,
+}
+
+/// Some of an entry.
+struct Piece {
+    number: usize,
+    entry: Arc<Entry>,
+    at: usize,
+    len: usize,
+}
+
+impl Archive {
+    /// The archive that was opened there.
+    pub(crate) fn of(zip: &Zip<'_>) -> Self {
+        let place = zip.place();
+        Self {
+            input: Arc::clone(place.input),
+            start: place.start(),
+            len: place.len(),
+            has_checksums: zip.has_checksums(),
+        }
+    }
+
+    pub(crate) fn byte_len(&self) -> u64 {
+        self.len
+    }
+
+    /// The pieces of all entries, and what is wrong with those that cannot be read.
+    fn pieces(&self, first: usize, room: &mut [u8]) -> Result<(VecDeque<Piece>, Vec<Problem>), Error> {
+        let file = self.input.open_again()?;
+        let zip = Zip::open(Peek::new(&self.input, &file, self.start, self.len)?, room)?;
+        let (mut pieces, mut problems) = (VecDeque::new(), Vec::new());
+        for (at, (name, entry)) in zip.entries().enumerate() {
+            let bytes = match zip.bytes(entry) {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    problems.push(self.problem(
+                        name,
+                        None,
+                        &format!("its checksum was not looked at: {error}"),
+                    ));
+                    continue;
+                }
+            };
+            // What is compressed is inflated once, by one thread.
+            let piece = if matches!(bytes, Bytes::Inflated { .. }) { usize::MAX } else { PIECE };
+            let (len, number) = (bytes.len(), first + at);
+            let entry = Arc::new(Entry {
+                name: name.to_owned(),
+                bytes,
+                place: entry.place(),
+                said: entry.crc32(),
+                sum: Sum32::default(),
+                left: len.div_ceil(piece).into(),
+            });
+            pieces.extend((0..len).step_by(piece.min(len.max(1))).map(|at| Piece {
+                number,
+                entry: Arc::clone(&entry),
+                at,
+                len: piece.min(len - at),
+            }));
+        }
+        Ok((pieces, problems))
+    }
+
+    fn problem(&self, entry: &str, tensor: Option<&str>, what: &str) -> Problem {
+        Problem {
+            file: self.input.path().display().to_string(),
+            tensor: tensor.map(str::to_owned),
+            what: format!("`{}` at byte {}: {what}", entry.escape_debug(), self.start),
+        }
+    }
+}
+
+/// Archives in the order of their files and their places there, which does not depend on who opened them when; each once.
+pub(crate) fn in_order(mut archives: Vec<Archive>) -> Vec<Archive> {
+    archives.sort_by(|a, b| (a.input.path(), a.start).cmp(&(b.input.path(), b.start)));
+    archives.dedup_by(|a, b| (a.input.path(), a.start, a.len) == (b.input.path(), b.start, b.len));
+    archives
+}
+
+impl Piece {
+    /// Reads it; after the last one of its entry says what is wrong with that, if anything is.
+    fn check(&self, says: bool, room: &mut Vec<u8>) -> Result<Option<String>, Error> {
+        bytes::resize(room, self.len)?;
+        let entry = &self.entry;
+        match read(&entry.bytes, self.at, room) {
+            Ok(()) => {}
+            Err(error) if error.kind() == inflated::KIND => return Ok(Some(error.to_string())),
+            Err(error) => return Err(error),
+        }
+        entry.sum.add(crc32(room), entry.bytes.len() - self.at - self.len);
+        if entry.left.fetch_sub(1, Ordering::AcqRel) > 1 || !says || entry.sum.get() == entry.said {
+            return Ok(None);
+        }
+        let (found, said) = (entry.sum.get(), entry.said);
+        Ok(Some(format!("its checksum is {found:08x}, and {said:08x} is what the archive says")))
+    }
+}
+
+impl Checkpoint {
+    /// Reads every entry of every archive, and compares the checksums that are said.
+    pub(crate) fn check_archives(&self, observer: &mut dyn Observer) -> Result<Vec<Problem>, Error> {
+        let wrong: Mutex<Vec<(usize, Problem)>> = Mutex::default();
+        let found = |number: usize, problem: Problem| {
+            wrong.lock().unwrap_or_else(PoisonError::into_inner).push((number, problem));
+        };
+        let mut room = zip::room();
+        let mut archives = self.archives.iter();
+        let mut pieces = VecDeque::new();
+        let mut first = 0;
+        let mut current = None;
+        spread(
+            threads(),
+            || loop {
+                if let (Some(piece), Some(archive)) = (pieces.pop_front(), current) {
+                    return Ok(Some((archive, piece)));
+                }
+                let Some(archive) = archives.next() else { return Ok(None) };
+                let (more, problems) = archive.pieces(first, &mut room)?;
+                for problem in problems {
+                    found(first, problem);
+                }
+                first = more.back().map_or(first, |piece: &Piece| piece.number + 1);
+                (pieces, current) = (more, Some(archive));
+            },
+            Vec::new,
+            |room: &mut Vec<u8>, (archive, piece): (&Archive, Piece)| {
+                if let Some(what) = piece.check(archive.has_checksums, room)? {
+                    let tensor =
+                        self.tensors.iter().find(|tensor| tensor.is_in(&archive.input, &piece.entry.place));
+                    found(piece.number, archive.problem(&piece.entry.name, tensor.map(Tensor::name), &what));
+                }
+                Ok(piece.len as u64)
+            },
+            &mut |bytes| observer.moved(bytes),
+        )?;
+        let mut wrong = wrong.into_inner().unwrap_or_else(PoisonError::into_inner);
+        wrong.sort_by_key(|(number, _)| *number);
+        Ok(wrong.into_iter().map(|(_, problem)| problem).collect())
+    }
+}
+
+impl Tensor {
+    /// Whether some of it lies there.
+    fn is_in(&self, input: &Arc<Input>, place: &Range<u64>) -> bool {
+        let inside = |bytes: &Bytes| {
+            bytes.place().is_some_and(|(file, at)| Arc::ptr_eq(file, input) && place.contains(&at))
+        };
+        self.files().iter().any(inside)
+    }
+}

@@ -1,0 +1,130 @@
+//! What the header of a safetensors file declares, read in one pass and with bounds.
+//!
+//! The library's own reader keeps every part of the text before it knows what it is, which takes fourteen times the text. Here a name is known
+//! for what it is when it comes, and how many there may be is said; whether the tensors lie side by side is the library's to say.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use safetensors::Dtype;
+use safetensors::tensor::TensorInfo;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use super::header::{FreeTexts, MOST_DIMS};
+
+/// A header has at most so many tensors, and so many free texts.
+const MOST_ENTRIES: usize = 1 << 20;
+
+/// The name under which free texts stand.
+const TEXTS: &str = "__metadata__";
+
+/// What a header declares.
+pub(crate) struct Declared {
+    pub(crate) texts: Option<FreeTexts>,
+    /// In the order of the text.
+    pub(crate) tensors: Vec<(String, TensorInfo)>,
+}
+
+/// A tensor, with no more dims than there may be.
+#[derive(serde::Deserialize)]
+struct Info {
+    dtype: Dtype,
+    shape: Shape,
+    data_offsets: (usize, usize),
+}
+
+struct Shape(Vec<usize>);
+
+struct Texts(FreeTexts);
+
+impl<'de> Deserialize<'de> for Declared {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Declared;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of tensors")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Declared, A::Error> {
+                let mut declared = Declared { texts: None, tensors: Vec::new() };
+                while let Some(name) = map.next_key::<String>()? {
+                    if name == TEXTS {
+                        declared.texts = map.next_value::<Option<Texts>>()?.map(|texts| texts.0);
+                        continue;
+                    }
+                    if declared.tensors.len() == MOST_ENTRIES {
+                        return Err(too_many("tensors"));
+                    }
+                    let Info { dtype, shape, data_offsets } = map.next_value()?;
+                    declared.tensors.push((name, TensorInfo { dtype, shape: shape.0, data_offsets }));
+                }
+                Ok(declared)
+            }
+        }
+
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Texts;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of texts")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts, A::Error> {
+                let mut texts = BTreeMap::new();
+                while let Some((key, text)) = map.next_entry()? {
+                    if texts.len() == MOST_ENTRIES {
+                        return Err(too_many("free texts"));
+                    }
+                    texts.insert(key, text);
+                }
+                Ok(Texts(texts))
+            }
+        }
+
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Extents;
+
+        impl<'de> Visitor<'de> for Extents {
+            type Value = Shape;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of extents")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Shape, A::Error> {
+                let mut shape = Vec::new();
+                while let Some(extent) = list.next_element()? {
+                    if shape.len() == MOST_DIMS {
+                        return Err(A::Error::custom(format_args!(
+                            "a tensor has more than {MOST_DIMS} dims, which are read at most"
+                        )));
+                    }
+                    shape.push(extent);
+                }
+                Ok(Shape(shape))
+            }
+        }
+
+        deserializer.deserialize_seq(Extents)
+    }
+}
+
+fn too_many<E: Error>(what: &str) -> E {
+    E::custom(format_args!("it has more than {MOST_ENTRIES} {what}, which are read at most"))
+}

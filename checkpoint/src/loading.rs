@@ -1,0 +1,267 @@
+//! How the ranks of a job get their shards from files: each reads its own, or each byte is read once in a node and goes on by a plan.
+//!
+//! ```text
+//! direct       every rank reads its shard                     a node reads what its replicas have as often as it has them
+//! once         every rank reads a part of what its node needs, and a plan moves the parts to where they are wanted
+//! ```
+//!
+//! What is read once is a sharding too: the same one with axes that replicate cutting a dim, within the cuts that are there. Its plan to what is
+//! wanted gathers along those axes. Which axes and which dims is chosen by cost: what the busiest node reads, at the rate at which
+//! nodes read, and what the plan takes.
+
+use reshard_collectives::{Communicator, Compiled};
+use reshard_planner::{Plan, Planner};
+use reshard_sharding::Sharding;
+
+use super::bytes;
+use super::checkpoint::{Checkpoint, Tensor};
+use super::error::Error;
+use super::exchange::opaque;
+
+/// More ways than this are not priced; the first axes are tried in all ways, the others are read as they are.
+const MOST_WAYS: usize = 128;
+
+/// Of a mesh of more ranks each reads its own.
+const MOST_RANKS: usize = 1 << 16;
+
+/// Who reads together, and how fast.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    /// So many consecutive ranks are a node, which has one way to the files.
+    pub node_ranks: usize,
+    /// What a node reads in a second, in units of 10^9 bytes.
+    pub gbytes_per_s: f64,
+}
+
+/// How the ranks get their shards of one tensor: made by [`Checkpoint::loading`], carried out by [`Checkpoint::load`].
+#[derive(Clone, Debug)]
+pub struct Loading {
+    reads: Sharding,
+    wanted: Sharding,
+    plan: Option<Plan>,
+    node_bytes: u64,
+    cost_us: f64,
+}
+
+impl Loading {
+    /// What the ranks read; the sharding that was asked for where each reads its own. Elements that share bytes are counted by the
+    /// bytes that they share.
+    pub fn reads(&self) -> &Sharding {
+        &self.reads
+    }
+
+    /// What makes of it what was asked for; None where each rank reads its own.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
+    /// How many bytes the busiest node reads.
+    pub fn node_bytes(&self) -> u64 {
+        self.node_bytes
+    }
+
+    /// How long it takes by the model: reading, and the plan.
+    pub fn cost_us(&self) -> f64 {
+        self.cost_us
+    }
+
+    fn new(reads: Sharding, wanted: &Sharding, plan: Option<Plan>, item_bytes: usize, by: Reading) -> Self {
+        let node_bytes = busiest(&reads, by.node_ranks) * item_bytes as u64;
+        let cost_us = node_bytes as f64 / (by.gbytes_per_s * 1e3) + plan.as_ref().map_or(0.0, Plan::cost_us);
+        Self { reads, wanted: wanted.clone(), plan, node_bytes, cost_us }
+    }
+}
+
+impl Checkpoint {
+    /// How the ranks of a sharding get their shards of a tensor at the least cost. Nothing is read but headers, and every rank that asks
+    /// the same gets the same.
+    ///
+    /// ```
+    /// use reshard_checkpoint::{Checkpoint, Reading};
+    /// use reshard_planner::Planner;
+    /// use reshard_sharding::Sharding;
+    ///
+    /// let block = Checkpoint::open(None)?;
+    /// let all = Sharding::parse(&"tp=8".parse()?, &[2003, 256], "R")?;
+    /// let slow = Reading { node_ranks: 8, gbytes_per_s: 0.1 };
+    /// let once = block.loading("embedding.weight", &all, &Planner::new(), slow)?;
+    /// assert_eq!((once.node_bytes(), once.plan().is_some()), (2003 * 256 * 4, true)); // every byte once
+    /// let fast = Reading { node_ranks: 8, gbytes_per_s: 1e6 };
+    /// let direct = block.loading("embedding.weight", &all, &Planner::new(), fast)?;
+    /// assert_eq!((direct.node_bytes(), direct.plan().is_some()), (8 * 2003 * 256 * 4, false));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Errors: as [`Checkpoint::shard`]; `reading` where the rate or the number of ranks is not positive.
+    pub fn loading(
+        &self,
+        tensor: &str,
+        sharding: &Sharding,
+        planner: &Planner,
+        reading: Reading,
+    ) -> Result<Loading, Error> {
+        let Reading { node_ranks, gbytes_per_s } = reading;
+        if node_ranks == 0 || !gbytes_per_s.is_finite() || gbytes_per_s <= 0.0 {
+            let message = format!(
+                "a node of {node_ranks} ranks that reads {gbytes_per_s} GB/s is none: both have to be positive"
+            );
+            return Err(Error::refused("reading", message));
+        }
+        let tensor = self.tensor(tensor)?;
+        let about = |error: Error| error.about_tensor(tensor.name());
+        let units = tensor.units();
+        let wanted = tensor.in_units(&units, sharding).map_err(about)?;
+        let mut best = Loading::new(wanted.clone(), &wanted, None, units.bytes, reading);
+        for reads in ways(&wanted) {
+            // What is read alone takes as long already.
+            let alone = Loading::new(reads.clone(), &wanted, None, units.bytes, reading);
+            if alone.cost_us >= best.cost_us {
+                continue;
+            }
+            let plan =
+                planner.plan(&reads, &wanted, opaque(units.bytes)).map_err(|error| about(error.into()))?;
+            let loading = Loading::new(reads, &wanted, Some(plan), units.bytes, reading);
+            if loading.cost_us < best.cost_us {
+                best = loading;
+            }
+        }
+        Ok(best)
+    }
+
+    /// This rank's shard: it reads its part, and takes part in the plan if there is one, together with all other ranks of the mesh.
+    ///
+    /// A rank that cannot read does not come, and the others are told when their communicator's time is over.
+    ///
+    /// ```
+    /// use reshard_checkpoint::{Checkpoint, Reading};
+    /// use reshard_collectives::threads::World;
+    /// use reshard_planner::Planner;
+    /// use reshard_sharding::Sharding;
+    ///
+    /// let block = Checkpoint::open(None)?;
+    /// let wanted = Sharding::parse(&"dp=2,tp=2".parse()?, &[2003, 256], "R,S(1)")?;
+    /// let nodes = Reading { node_ranks: 4, gbytes_per_s: 1.0 }; // 4 ranks a node, which reads 1 GB a second
+    /// let loading = block.loading("embedding.weight", &wanted, &Planner::new(), nodes)?;
+    /// assert_eq!(loading.node_bytes(), 2003 * 256 * 4); // every byte once, then a plan along dp
+    /// let shards = World::new(4)?.run(|comm| block.load("embedding.weight", &loading, comm)); // or the ranks of an MPI job
+    /// assert_eq!(shards.len(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn load<C: Communicator<Buffer = [u8]>>(
+        &self,
+        tensor: &str,
+        loading: &Loading,
+        comm: &mut C,
+    ) -> Result<Vec<u8>, Error> {
+        let tensor = self.tensor(tensor)?;
+        let about = |error: Error| error.about_tensor(tensor.name());
+        let (units, rank) = (tensor.units(), comm.rank());
+        if loading.wanted.shape() != units.shape() {
+            let (is, of) = (units.shape(), loading.wanted.shape());
+            let message = format!("its shape in units is {is:?}, and the loading is of {of:?}");
+            return Err(about(Error::refused("shape", message)));
+        }
+        let part = if loading.reads.mesh().contains(rank) {
+            loading
+                .reads
+                .region(rank)
+                .map_err(Error::from)
+                .and_then(|region| tensor.read_units(&units, &region))
+        } else {
+            Ok(Vec::new())
+        };
+        let part = part.map_err(about)?;
+        let Some(plan) = &loading.plan else { return Ok(part) };
+        if !loading.wanted.mesh().contains(rank) {
+            return Ok(part);
+        }
+        let compiled = Compiled::new(plan, rank)?;
+        let mut scratch = compiled.scratch(comm)?;
+        let mut shard = Vec::new();
+        bytes::resize(&mut shard, compiled.target_bytes()).map_err(about)?;
+        compiled.run(comm, &part, &mut shard, &mut scratch)?;
+        Ok(shard)
+    }
+}
+
+impl Tensor {
+    /// A sharding of it, of units; refused where files could not have it.
+    pub(crate) fn in_units(
+        &self,
+        units: &super::units::Units,
+        sharding: &Sharding,
+    ) -> Result<Sharding, Error> {
+        if sharding.shape() != self.shape() {
+            let message =
+                format!("its shape is {:?}, and the sharding is of {:?}", self.shape(), sharding.shape());
+            return Err(Error::refused("shape", message));
+        }
+        if sharding.is_partial() {
+            let message =
+                format!("`{sharding}` has a partial sum, and files hold whole values: use R or S there");
+            return Err(Error::refused("partial_target", message));
+        }
+        units.sharding(sharding).map_err(|why| Error::refused("packed", why))
+    }
+}
+
+/// The elements that the busiest node holds, each as often as its ranks hold it.
+fn busiest(sharding: &Sharding, node_ranks: usize) -> u64 {
+    let (mut node, mut elements, mut most) = (None, 0, 0);
+    for rank in sharding.mesh().ranks() {
+        if node != Some(rank / node_ranks) {
+            (node, elements) = (Some(rank / node_ranks), 0);
+        }
+        elements += sharding.local_numel(rank) as u64;
+        most = elements.max(most);
+    }
+    most
+}
+
+/// The same sharding with axes that replicate cutting a dim instead, in all ways; an axis cuts within the cuts that are there.
+fn ways(wanted: &Sharding) -> Vec<Sharding> {
+    let text = wanted.to_string();
+    let placements = apart(&text);
+    let axes = wanted.mesh().axes();
+    if placements.len() != axes.len() || wanted.mesh().size() > MOST_RANKS {
+        return Vec::new();
+    }
+    let mut all: Vec<Vec<String>> = vec![Vec::new()];
+    for (axis, placement) in placements.iter().enumerate() {
+        let mut choices = vec![(*placement).to_owned()];
+        if *placement == "R" && axes[axis].size() > 1 {
+            for dim in (0..wanted.shape().len()).filter(|dim| wanted.shape()[*dim] > 1) {
+                let of_dim = |text: &str| text.split(['(', ',', ')']).nth(1) == Some(&dim.to_string()[..]);
+                let inside: usize = (axis + 1..axes.len())
+                    .filter(|other| of_dim(placements[*other]))
+                    .map(|other| axes[other].size())
+                    .product();
+                choices.push(if inside > 1 { format!("SS({dim},{inside})") } else { format!("S({dim})") });
+            }
+        }
+        if all.len() * choices.len() > MOST_WAYS {
+            choices.truncate(1);
+        }
+        let with = |before: Vec<String>| {
+            choices
+                .iter()
+                .map(move |choice| [&before[..], std::slice::from_ref(choice)].concat())
+                .collect::<Vec<_>>()
+        };
+        all = all.into_iter().flat_map(with).collect();
+    }
+    // One that cannot be is none: a strided cut of a dim that is cut in blocks, say.
+    let parsed =
+        |placements: &Vec<String>| Sharding::parse(wanted.mesh(), wanted.shape(), &placements.join(","));
+    all.iter().skip(1).filter_map(|placements| parsed(placements).ok()).collect()
+}
+
+/// The placements of a text, which commas outside of parentheses divide.
+fn apart(text: &str) -> Vec<&str> {
+    let mut depth = 0;
+    text.split(|c| {
+        depth += i32::from(c == '(' || c == '[') - i32::from(c == ')' || c == ']');
+        c == ',' && depth == 0
+    })
+    .collect()
+}

@@ -1,0 +1,110 @@
+//! Where inputs are: files and folders here, or objects at URLs (feature `remote`).
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::error::Error;
+#[cfg(feature = "remote")]
+use crate::remote;
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Directory,
+}
+
+/// Schemes of URLs that are inputs.
+const SCHEMES: [&str; 9] = ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "http", "https"];
+
+/// Whether a path is a URL of an input.
+pub(crate) fn is_url(path: &Path) -> bool {
+    path.to_str().and_then(|text| text.split_once("://")).is_some_and(|(scheme, _)| SCHEMES.contains(&scheme))
+}
+
+/// Refuses an output at a URL.
+pub(crate) fn is_here(path: Option<&Path>) -> Result<(), Error> {
+    match path.filter(|path| is_url(path)) {
+        None => Ok(()),
+        Some(url) => {
+            let message = format!("{} is a URL, and outputs are written to files here", url.display());
+            Err(Error::refused("usage", message))
+        }
+    }
+}
+
+/// Why nothing at a URL can be read.
+#[cfg(not(feature = "remote"))]
+pub(crate) fn not_built() -> io::Error {
+    io::Error::other("it is a URL, and those are read by a build with the feature `remote`")
+}
+
+/// What a path leads to. A URL that ends in `/` is a folder, and so is one of which there is no object.
+pub(crate) fn kind(path: &Path) -> io::Result<Kind> {
+    if !is_url(path) {
+        return Ok(if fs::metadata(path)?.is_dir() { Kind::Directory } else { Kind::File });
+    }
+    #[cfg(feature = "remote")]
+    {
+        if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Ok(Kind::Directory);
+        }
+        if remote::find(path)?.is_some() {
+            return Ok(Kind::File);
+        }
+        match remote::names(path)? {
+            Some(names) if !names.is_empty() => Ok(Kind::Directory),
+            Some(_) => Err(io::Error::other("there is no object of this name, and none below it")),
+            None => Err(io::Error::other("there is no such file; the URL of a folder ends in /")),
+        }
+    }
+    #[cfg(not(feature = "remote"))]
+    Err(not_built())
+}
+
+/// Whether there is a file.
+pub(crate) fn exists(path: &Path) -> Result<bool, Error> {
+    if !is_url(path) {
+        return Ok(path.exists());
+    }
+    #[cfg(feature = "remote")]
+    let found = remote::find(path).map(|found| found.is_some());
+    #[cfg(not(feature = "remote"))]
+    let found = Err(not_built());
+    found.map_err(|error| Error::refused("input", format!("{} cannot be read: {error}", path.display())))
+}
+
+/// The names of what is in a folder; None where nobody has a list.
+pub(crate) fn names(dir: &Path) -> io::Result<Option<Vec<String>>> {
+    if !is_url(dir) {
+        let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+        return fs::read_dir(dir)?.map(name).collect::<io::Result<Vec<String>>>().map(Some);
+    }
+    #[cfg(feature = "remote")]
+    return remote::names(dir);
+    #[cfg(not(feature = "remote"))]
+    Err(not_built())
+}
+
+/// The bytes of a file at a URL of at most so many bytes; None of a path that is no URL.
+pub(crate) fn read_at_most(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
+    if !is_url(path) {
+        return Ok(None);
+    }
+    #[cfg(feature = "remote")]
+    {
+        let object = remote::find(path)?.ok_or_else(|| io::Error::other("there is no such object"))?;
+        if object.len() > most {
+            return Err(io::Error::other(format!("it is longer than {most} bytes")));
+        }
+        let mut bytes = vec![0; object.len() as usize];
+        object.read_exact_at(0, &mut bytes)?;
+        Ok(Some(bytes))
+    }
+    #[cfg(not(feature = "remote"))]
+    {
+        let _ = most;
+        Err(not_built())
+    }
+}
