@@ -20,6 +20,7 @@ from reshard._reshard import (
     Mesh,
     Resharded,
     Verified,
+    Writer,
     load,
     open_checkpoint,
     write_whole,
@@ -71,6 +72,7 @@ def reshard(
     tensor: str | None = None,
     format: str = "rank_files",
     force: bool = False,
+    resume: bool = False,
     unchecked: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> Resharded:
@@ -81,7 +83,15 @@ def reshard(
     opened = source if isinstance(source, Checkpoint) else open_checkpoint(source)
     wanted = to if isinstance(to, str) else dict(to)
     return opened.reshard(
-        mesh, wanted, out, tensor=tensor, format=format, force=force, unchecked=unchecked, progress=progress
+        mesh,
+        wanted,
+        out,
+        tensor=tensor,
+        format=format,
+        force=force,
+        resume=resume,
+        unchecked=unchecked,
+        progress=progress,
     )
 
 
@@ -106,6 +116,7 @@ __all__ = [
     "Difference",
     "Resharded",
     "Verified",
+    "Writer",
     "diff",
     "inspect",
     "load",
