@@ -116,6 +116,7 @@ impl Number for f64 {
         self as f32
     }
 
+    #[allow(clippy::float_cmp, reason = "whether it is exactly that number")]
     fn odd(self) -> f32 {
         let near = self as f32;
         if f64::from(near) == self || self.is_nan() {

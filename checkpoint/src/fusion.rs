@@ -226,7 +226,7 @@ impl Fusion {
                 let message = format!("{} and {}, which do not fit on dim {dim}", said(first), said(part));
                 return Err(Error::refused("fusion", message));
             }
-            shape[dim] = shape[dim].checked_add(part.shape[dim]).unwrap_or(usize::MAX);
+            shape[dim] = shape[dim].saturating_add(part.shape[dim]);
         }
         if super::header::byte_len(first.stored, &shape).is_none() {
             let message =
@@ -243,7 +243,8 @@ impl Fusion {
             ));
         }
         let sizes: Vec<usize> = units.iter().map(|units| units.shape()[dim]).collect();
-        for (part, size) in parts.iter().zip(&sizes).filter(|(_, size)| !size.is_multiple_of(self.blocks)) {
+        let uneven = parts.iter().zip(&sizes).find(|(_, size)| !size.is_multiple_of(self.blocks));
+        if let Some((part, size)) = uneven {
             let message = format!(
                 "`{}` has {size} indices of dim {dim}, which are not {} equal blocks",
                 part.name.escape_debug(),
@@ -345,8 +346,11 @@ impl Fusion {
 #[derive(Default)]
 struct Maker {
     known: Known,
-    last: Vec<(Vec<Arc<Placed>>, Vec<usize>, Arc<Placed>)>,
+    last: Vec<Made>,
 }
+
+/// The regions of the parts, their sizes, and those of the whole.
+type Made = (Vec<Arc<Placed>>, Vec<usize>, Arc<Placed>);
 
 /// So many are remembered.
 const REMEMBERED: usize = 8;

@@ -31,6 +31,7 @@ use super::staging;
 /// # Ok::<(), reshard_checkpoint::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Job {
     /// A .safetensors file, a folder with an index, the output of an earlier job, or what PyTorch or NumPy wrote; else a small block
     /// made by code.

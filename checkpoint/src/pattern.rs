@@ -20,13 +20,12 @@ impl Pattern {
     /// The pattern of a text; or why it is none.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         let between = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
-        let matcher = match between {
-            Some(expression) => Matcher::Regex(regex(expression)?),
-            None => {
-                let glob = Glob::new(text)
-                    .map_err(|error| format!("`{}` is no glob: {}", text.escape_debug(), error.kind()))?;
-                Matcher::Glob(Box::new(glob.compile_matcher()))
-            }
+        let matcher = if let Some(expression) = between {
+            Matcher::Regex(regex(expression)?)
+        } else {
+            let glob = Glob::new(text)
+                .map_err(|error| format!("`{}` is no glob: {}", text.escape_debug(), error.kind()))?;
+            Matcher::Glob(Box::new(glob.compile_matcher()))
         };
         Ok(Self { text: text.to_owned(), matcher })
     }

@@ -92,7 +92,7 @@ fn replacement(text: &str) -> String {
                 while let Some(digit) = chars.next_if(char::is_ascii_digit) {
                     number.push(digit);
                 }
-                new.push_str(&format!("${{{number}}}"));
+                new.extend(["${", &number, "}"]);
             }
             ('\\', Some(next)) => {
                 chars.next();

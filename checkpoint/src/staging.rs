@@ -370,11 +370,11 @@ impl Staging {
     /// Renames what was staged into place. Files inside must have been synced by whoever wrote them.
     pub(crate) fn put_in_place(self) -> Result<(), Error> {
         let new = self.path();
-        if self.kind != Kind::File {
+        if self.kind == Kind::File {
+            check_file(&self.target, self.force)?;
+        } else {
             sync_directory(&new)?;
             check_directory(&self.target, self.force)?;
-        } else {
-            check_file(&self.target, self.force)?;
         }
         let mut begun = begun();
         let placed = match (self.kind, fs::symlink_metadata(&self.target)) {

@@ -21,6 +21,7 @@ from reshard._reshard import (
     Mesh,
     Resharded,
     Verified,
+    Writer,
     load,
     open_checkpoint,
     write_whole,
@@ -74,6 +75,7 @@ def reshard(
     tensor: str | None = None,
     format: str = "rank_files",
     force: bool = False,
+    resume: bool = False,
     unchecked: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> Resharded:
@@ -84,7 +86,15 @@ def reshard(
     opened = source if isinstance(source, Checkpoint) else open_checkpoint(source)
     wanted = to if isinstance(to, str) else dict(to)
     return opened.reshard(
-        mesh, wanted, out, tensor=tensor, format=format, force=force, unchecked=unchecked, progress=progress
+        mesh,
+        wanted,
+        out,
+        tensor=tensor,
+        format=format,
+        force=force,
+        resume=resume,
+        unchecked=unchecked,
+        progress=progress,
     )
 
 
@@ -109,6 +119,7 @@ __all__ = [
     "Difference",
     "Resharded",
     "Verified",
+    "Writer",
     "diff",
     "inspect",
     "load",

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySlice, PyString, PyTuple};
-use reshard_checkpoint::{Checkpoint, Observer, Options, OutputFormat, Spec, diff};
+use reshard_checkpoint::{Checkpoint, Fusion, Observer, Options, OutputFormat, Spec, diff};
 use reshard_kernels::DType;
 use reshard_sharding::{Interval, Mesh, Region, Sharding};
 
 use crate::arguments::{MeshArgument, type_name};
 use crate::arrays;
 use crate::checkpoint_reports::{PyDifference, PyResharded, PyVerified};
-use crate::dtype::PyDType;
+use crate::dtype::{DTypeArgument, PyDType};
 use crate::failure::{Answer, refused};
 use crate::mesh::PyMesh;
 use crate::sequences::{listed_if_any, printed};
@@ -117,9 +117,27 @@ fn interval(object: &Bound<'_, PyAny>, extent: usize) -> Answer<Vec<Interval>> {
 }
 
 impl PyCheckpoint {
-    fn opened(py: Python<'_>, path: PathBuf) -> Answer<PyCheckpoint> {
-        let checkpoint = Arc::new(py.detach(|| Checkpoint::open(Some(&path)))?);
-        Ok(PyCheckpoint { checkpoint, path })
+    fn opened(
+        py: Python<'_>,
+        path: PathBuf,
+        dead: Option<Vec<usize>>,
+        fill_from: Option<PathBuf>,
+    ) -> Answer<PyCheckpoint> {
+        let checkpoint = py.detach(|| match (dead, fill_from) {
+            (None, None) => Checkpoint::open(Some(&path)).map_err(Into::into),
+            (None, Some(_)) => Err(refused("usage", "say which ranks are dead: dead=[3, 5]")),
+            (Some(dead), None) => Ok(Checkpoint::open_without(&path, &dead)?.whole()?),
+            (Some(dead), Some(other)) => {
+                let other = Checkpoint::open(Some(&other))?;
+                Ok(Checkpoint::open_without(&path, &dead)?.filled(&other)?)
+            }
+        })?;
+        Ok(PyCheckpoint { checkpoint: Arc::new(checkpoint), path })
+    }
+
+    /// Another one, made of this.
+    fn made_of(&self, checkpoint: Checkpoint) -> PyCheckpoint {
+        PyCheckpoint { checkpoint: Arc::new(checkpoint), path: self.path.clone() }
     }
 
     fn tensor(&self, tensor: &reshard_checkpoint::Tensor) -> Answer<PyCheckpointTensor> {
@@ -137,8 +155,40 @@ impl PyCheckpoint {
 #[pymethods]
 impl PyCheckpoint {
     #[new]
-    fn new(py: Python<'_>, path: PathBuf) -> Answer<PyCheckpoint> {
-        PyCheckpoint::opened(py, path)
+    #[pyo3(signature = (path, *, dead=None, fill_from=None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        #[pyo3(from_py_with = listed_if_any)] dead: Option<Vec<usize>>,
+        fill_from: Option<PathBuf>,
+    ) -> Answer<PyCheckpoint> {
+        PyCheckpoint::opened(py, path, dead, fill_from)
+    }
+
+    /// The tensors whose names one of the patterns matches: globs, or regular expressions between slashes.
+    #[pyo3(signature = (*patterns))]
+    fn only(&self, patterns: Vec<String>) -> Answer<PyCheckpoint> {
+        Ok(self.made_of(self.checkpoint.only(patterns.iter().map(|pattern| &pattern[..]))?))
+    }
+
+    /// The same tensors by other names: `"s/^model/decoder/"`.
+    fn renamed(&self, rename: &str) -> Answer<PyCheckpoint> {
+        Ok(self.made_of(self.checkpoint.renamed(rename)?))
+    }
+
+    /// Whole tensors in place of their parts: `"*.qkv.weight = *.q.weight + *.k.weight + *.v.weight by 8"`.
+    fn fused(&self, fusion: &str) -> Answer<PyCheckpoint> {
+        Ok(self.made_of(self.checkpoint.fused(&fusion.parse::<Fusion>()?)?))
+    }
+
+    /// Parts in place of whole tensors, said in the same way; a number before a part says how many shares it has.
+    fn split(&self, fusion: &str) -> Answer<PyCheckpoint> {
+        Ok(self.made_of(self.checkpoint.split(&fusion.parse::<Fusion>()?)?))
+    }
+
+    /// The same tensors, those of floating point rounded to this type: to the nearest, ties to even.
+    fn cast(&self, dtype: DTypeArgument) -> Answer<PyCheckpoint> {
+        Ok(self.made_of(self.checkpoint.cast(dtype.0.name())?))
     }
 
     fn __repr__(&self) -> String {
@@ -267,8 +317,10 @@ impl PyCheckpoint {
     ///
     /// `to` is a sharding for all tensors that have its dims, or a dict from patterns of names to placements, of which the first that
     /// matches wins. `format` is `"rank_files"`, `"dcp"` or `"dcp_safetensors"` for a distributed checkpoint of PyTorch, or
-    /// `"safetensors"` for whole tensors in several files with an index. With `unchecked` nothing is compared or read back; `force` replaces the output of an earlier call; `progress` is called with bytes and all bytes.
-    #[pyo3(signature = (mesh, to, out, *, tensor=None, format="rank_files", force=false, unchecked=false, progress=None))]
+    /// `"safetensors"` for whole tensors in several files with an index. With `unchecked` nothing is compared or read back; `force`
+    /// replaces the output of an earlier call; with `resume` it goes on where an earlier call for the same was killed; `progress` is
+    /// called with bytes and all bytes.
+    #[pyo3(signature = (mesh, to, out, *, tensor=None, format="rank_files", force=false, resume=false, unchecked=false, progress=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
     fn reshard(
         &self,
@@ -279,6 +331,7 @@ impl PyCheckpoint {
         tensor: Option<String>,
         format: &str,
         force: bool,
+        resume: bool,
         unchecked: bool,
         progress: Option<Py<PyAny>>,
     ) -> Answer<PyResharded> {
@@ -309,6 +362,7 @@ impl PyCheckpoint {
                 tensor,
                 format,
                 force,
+                resume,
                 unchecked,
                 file_bytes: None,
                 observer: Some(&mut progress),
@@ -407,9 +461,18 @@ impl Wanted {
 }
 
 /// Opens what a path is: a file or a folder of safetensors, of this library, of PyTorch or of NumPy. Reads headers only.
+///
+/// The files of `dead` ranks of a folder of rank files are not read: what other ranks hold as well is read from those, and what
+/// nobody else holds from the checkpoint `fill_from`.
 #[pyfunction]
-fn open_checkpoint(py: Python<'_>, path: PathBuf) -> Answer<PyCheckpoint> {
-    PyCheckpoint::opened(py, path)
+#[pyo3(signature = (path, *, dead=None, fill_from=None))]
+fn open_checkpoint(
+    py: Python<'_>,
+    path: PathBuf,
+    #[pyo3(from_py_with = listed_if_any)] dead: Option<Vec<usize>>,
+    fill_from: Option<PathBuf>,
+) -> Answer<PyCheckpoint> {
+    PyCheckpoint::opened(py, path, dead, fill_from)
 }
 
 /// What a rank holds of the tensors of a checkpoint, by name: no byte more is read.
@@ -426,7 +489,7 @@ fn load<'py>(
     rank: usize,
     #[pyo3(from_py_with = listed_if_any)] names: Option<Vec<String>>,
 ) -> Answer<Bound<'py, PyDict>> {
-    let opened = PyCheckpoint::opened(py, path)?;
+    let opened = PyCheckpoint::opened(py, path, None, None)?;
     let wanted = Wanted::of(to)?;
     let checkpoint = &opened.checkpoint;
     let listed: Vec<(&str, &[usize])> = match &names {

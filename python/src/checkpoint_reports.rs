@@ -120,6 +120,19 @@ impl PyResharded {
         self.0.bytes
     }
 
+    /// Bytes that an earlier call for the same had done, which was killed.
+    #[getter]
+    fn resumed_bytes(&self) -> u64 {
+        self.0.resumed_bytes
+    }
+
+    /// How many elements were finite and past the largest number of the type that they were rounded to, by tensor.
+    #[getter]
+    fn became_infinite(&self) -> Vec<(String, u64)> {
+        let one = |t: &reshard_checkpoint::TensorReport| (t.name.clone(), t.became_infinite);
+        self.0.tensors.iter().map(one).filter(|(_, count)| *count > 0).collect()
+    }
+
     /// How long it took, in seconds.
     #[getter]
     fn seconds(&self) -> f64 {

@@ -23,6 +23,7 @@ mod call;
 mod calls;
 mod checkpoint;
 mod checkpoint_reports;
+mod checkpoint_writer;
 mod command_line;
 mod composed_layout;
 mod dtype;
@@ -108,6 +109,7 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ranks::register(module)?;
     checkpoint::register(module)?;
     checkpoint_reports::register(module)?;
+    checkpoint_writer::register(module)?;
     whole_file::register(module)?;
     command_line::register(module)?;
     // What is exported is what the package says.

@@ -154,3 +154,59 @@ def test_who_is_told_of_progress_can_be_called(tmp_path):
     with pytest.raises(ReshardError) as refused:
         reshard.save("x" * 10_000, {"x": np.arange(8.0)})
     assert len(str(refused.value)) < 2_200 and refused.value.kind == "usage"
+
+
+def test_other_names_other_pieces_and_other_types(whole, tmp_path):
+    opened = reshard.open_checkpoint(whole)
+    named = opened.only("layer.*", r"/^table$/").renamed(r"s/^layer\.(\d+)/decoder.$1/")
+    assert set(named.names) == {"decoder.0.q_proj.weight", "decoder.0.o_proj.weight", "decoder.0.norm", "table"}
+    same(named.read("decoder.0.norm"), TENSORS["layer.0.norm"])
+    rounded = named.cast("bf16")
+    same(rounded.read("decoder.0.norm"), TENSORS["layer.0.norm"].astype("f4").astype(ml_dtypes.bfloat16))
+    same(rounded.read("table"), TENSORS["table"])
+    q, k = RNG.normal(size=(8, 3)).astype("f4"), RNG.normal(size=(4, 3)).astype("f4")
+    reshard.save(tmp_path / "parts.safetensors", {"a.q": q, "a.k": k})
+    parts = reshard.open_checkpoint(tmp_path / "parts.safetensors")
+    fusion = "*.qk = 2 *.q + *.k by 4"
+    fused = parts.fused(fusion)
+    expected = np.concatenate([q.reshape(4, 2, 3), k.reshape(4, 1, 3)], axis=1).reshape(12, 3)
+    same(fused.read("a.qk"), expected)
+    same(fused.split(fusion).read("a.q"), q)
+    checkpoint.reshard(fused, "tp=2", "S(0)", tmp_path / "out", resume=True)
+    same(reshard.open_checkpoint(tmp_path / "out").read("a.qk"), expected)
+    for refused in (lambda: opened.only("absent"), lambda: parts.fused("a"), lambda: opened.cast("i8")):
+        with pytest.raises(ReshardError):
+            refused()
+
+
+def test_ranks_save_what_they_hold(tmp_path):
+    mesh, out = Mesh("dp=2,tp=2"), tmp_path / "step"
+    tensors = {"w": RNG.normal(size=(6, 4)).astype("f4"), "b": RNG.normal(size=(4,)).astype(ml_dtypes.bfloat16)}
+    shardings = {"w": Sharding(mesh, (6, 4), "R,S(0)"), "b": Sharding(mesh, (4,), "R,R")}
+    said = {name: (array.dtype, shardings[name]) for name, array in tensors.items()}
+    writer = checkpoint.Writer.begin(out, mesh, said, texts={"step": "7"})
+    other = checkpoint.Writer.join(out, writer.token)
+    assert writer.expects("w", 1) == ("f32", [3, 4])
+    for rank in range(4):
+        shards = {name: held(array, shardings[name], rank) for name, array in tensors.items()}
+        with pytest.raises(ReshardError, match="have not saved"):
+            writer.commit()
+        with pytest.raises(ReshardError, match="f64"):
+            writer.save(rank, shards | {"w": shards["w"].astype("f8")})
+        (writer, other)[rank % 2].save(rank, shards)
+    assert other.commit_if_last() and not writer.commit_if_last()
+    saved = reshard.open_checkpoint(out)
+    assert saved.texts == {"step": "7"} and saved.verify()
+    for name, array in tensors.items():
+        same(saved.read(name), array)
+    (out / "rank-00001-of-00004.safetensors").unlink()
+    (out / "rank-00002-of-00004.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(ReshardError, match="--dead 1"):
+        reshard.open_checkpoint(out)
+    same(reshard.open_checkpoint(out, dead=[1, 2]).read("w"), tensors["w"])
+    with pytest.raises(ReshardError, match="of rank 0, 2"):
+        reshard.open_checkpoint(out, dead=[0, 1, 2])
+    older = {name: np.zeros_like(array) for name, array in tensors.items()}
+    reshard.save(tmp_path / "older.safetensors", older)
+    filled = reshard.open_checkpoint(out, dead=[0, 1, 2], fill_from=tmp_path / "older.safetensors")
+    same(filled.read("w"), np.concatenate([older["w"][:3], tensors["w"][3:]]))

@@ -40,6 +40,9 @@ pub(super) struct Done {
     pub(super) infinite: u64,
 }
 
+/// What was done before, by the numbers of tensors.
+pub(super) type Before = HashMap<usize, Done>;
+
 /// Where tensors are noted that are done.
 pub(super) struct Journal {
     path: PathBuf,
@@ -57,10 +60,7 @@ impl Journal {
     }
 
     /// Goes on with one, and with what it says; None if it is of something else.
-    pub(super) fn go_on(
-        folder: &Path,
-        fingerprint: u64,
-    ) -> Result<Option<(Self, HashMap<usize, Done>)>, Error> {
+    pub(super) fn go_on(folder: &Path, fingerprint: u64) -> Result<Option<(Self, Before)>, Error> {
         let path = folder.join(JOURNAL);
         let failed = |error| Error::io("reading", &path, &error);
         let text = fs::read(&path).map_err(failed)?;
@@ -155,7 +155,7 @@ pub(super) fn fingerprint(moves: &[Move<'_>], asked: Asked<'_>) -> u64 {
         match &tensor.data {
             Data::Whole(_) => 0.hash(&mut hasher),
             Data::Shards { sharding, .. } => {
-                (sharding.mesh().to_string(), sharding.to_string()).hash(&mut hasher)
+                (sharding.mesh().to_string(), sharding.to_string()).hash(&mut hasher);
             }
             Data::Chunks { placed, .. } => (&placed.regions, &placed.of_rank).hash(&mut hasher),
         }

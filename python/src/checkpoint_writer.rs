@@ -1,0 +1,97 @@
+//! Ranks that save what they hold, from whatever thread or process.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use reshard_checkpoint::Writer;
+use reshard_kernels::DType;
+
+use crate::arguments::MeshArgument;
+use crate::arrays;
+use crate::dtype::DTypeArgument;
+use crate::failure::{Answer, refused};
+use crate::sharding::PySharding;
+
+/// A checkpoint that ranks are writing: each saves its own shards, and one commits. Nothing half-written is ever one.
+#[pyclass(frozen, name = "Writer", module = "reshard")]
+pub(crate) struct PyWriter(Writer);
+
+#[pymethods]
+impl PyWriter {
+    /// Begins one in the folder `out`; `tensors` is a dict from names to pairs of element type and sharding.
+    #[staticmethod]
+    #[pyo3(signature = (out, mesh, tensors, *, force=false, texts=None))]
+    fn begin(
+        py: Python<'_>,
+        out: PathBuf,
+        mesh: MeshArgument,
+        tensors: &Bound<'_, PyDict>,
+        force: bool,
+        texts: Option<std::collections::BTreeMap<String, String>>,
+    ) -> Answer<PyWriter> {
+        let mut all = Vec::with_capacity(tensors.len());
+        for (name, said) in tensors.iter() {
+            let (dtype, sharding): (Bound<'_, PyAny>, PyRef<'_, PySharding>) = said.extract()?;
+            let dtype = dtype.extract::<DTypeArgument>()?.0;
+            all.push((name.extract::<String>()?, dtype.name().to_owned(), sharding.0.clone()));
+        }
+        let texts = texts.unwrap_or_default();
+        let writer = py.detach(|| {
+            let tensors = all.iter().map(|(name, dtype, sharding)| (&name[..], &dtype[..], sharding));
+            let texts = texts.iter().map(|(key, text)| (&key[..], &text[..]));
+            Writer::begin_with_texts(&out, &mesh.0, tensors, force, texts)
+        })?;
+        Ok(PyWriter(writer))
+    }
+
+    /// Takes part in what another process has begun in the folder `out`, and whose token this is.
+    #[staticmethod]
+    fn join(py: Python<'_>, out: PathBuf, token: &str) -> Answer<PyWriter> {
+        Ok(PyWriter(py.detach(|| Writer::join(&out, token))?))
+    }
+
+    /// What other processes join by.
+    #[getter]
+    fn token(&self) -> &str {
+        self.0.token()
+    }
+
+    /// The name of the element type and the shape of what a rank saves of a tensor.
+    fn expects(&self, tensor: &str, rank: usize) -> Answer<(String, Vec<usize>)> {
+        let (dtype, shape) = self.0.expects(tensor, rank)?;
+        Ok((dtype.to_lowercase(), shape))
+    }
+
+    /// Writes all that a rank holds: a dict from the names of all tensors to its shards.
+    fn save(&self, py: Python<'_>, rank: usize, shards: &Bound<'_, PyDict>) -> Answer<()> {
+        let mut file = py.detach(|| self.0.rank(rank))?;
+        for (name, array) in shards.iter() {
+            let name: String = name.extract()?;
+            let (dtype, shape) = self.0.expects(&name, rank)?;
+            let dtype: DType = dtype.to_lowercase().parse()?;
+            let found = array.getattr("dtype")?.extract::<DTypeArgument>()?.0;
+            if found != dtype {
+                let message = format!("tensor `{name}`: its shard is {found}, and what is saved is {dtype}");
+                return Err(refused("dtype", message));
+            }
+            let bytes = arrays::read(&array, dtype, &shape, &name)?;
+            py.detach(|| file.write(&name, &bytes))?;
+        }
+        Ok(py.detach(|| file.finish())?)
+    }
+
+    /// Puts the checkpoint in place. Refused while a rank has not saved, and where replicas differ.
+    fn commit(&self, py: Python<'_>) -> Answer<()> {
+        Ok(py.detach(|| self.0.commit())?)
+    }
+
+    /// Puts it in place if every rank has saved and nobody else does; says whether it did.
+    fn commit_if_last(&self, py: Python<'_>) -> Answer<bool> {
+        Ok(py.detach(|| self.0.commit_if_last())?)
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyWriter>()
+}
