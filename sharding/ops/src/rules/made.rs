@@ -1,7 +1,7 @@
 //! What calls came to: graphs call the same on the same shapes again and again, as in equal layers.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::{PoisonError, RwLock};
 
 use crate::rules::call::Call;
@@ -48,9 +48,7 @@ impl<A: Clone> Made<A> {
         inputs: &[&[usize]],
         find: impl FnOnce() -> Result<A, E>,
     ) -> Result<A, E> {
-        let mut hasher = BuildHasherDefault::<DefaultHasher>::default().build_hasher();
-        (call, inputs).hash(&mut hasher);
-        let hash = hasher.finish();
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one((call, inputs));
         let is_it = |entry: &&Entry<A>| {
             entry.call == *call
                 && entry.inputs.len() == inputs.len()
