@@ -116,7 +116,7 @@ pub(crate) enum Way {
     /// In the wire's type.
     Narrow,
     /// In the wire's type, the terms over these ranks as slices, between these shardings of them.
-    Terms { from: Sharding, to: Sharding },
+    Terms(Box<[Sharding; 2]>),
 }
 
 impl Way {
@@ -132,7 +132,7 @@ impl Way {
                 other.op
             ));
         }
-        Ok(Way::Terms { from: with_terms(from, &terms, true)?, to: with_terms(to, &terms, false)? })
+        Ok(Way::Terms(Box::new([with_terms(from, &terms, true)?, with_terms(to, &terms, false)?])))
     }
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn plan(
     let way = Way::of(from, to)?;
     let plan = match &way {
         Way::Alone | Way::Narrow => planner.plan(from, to, via)?,
-        Way::Terms { from, to } => planner.plan(from, to, via)?,
+        Way::Terms(slices) => planner.plan(&slices[0], &slices[1], via)?,
     };
     // Terms of which each rank has all are added as they are.
     if plan.communicating_steps() == 0 {
@@ -157,11 +157,12 @@ pub(crate) fn plan(
 }
 
 fn price(planner: &Planner, from: &Sharding, to: &Sharding, via: DType) -> Option<u64> {
-    let (from, to) = match Way::of(from, to).ok()? {
-        Way::Alone | Way::Narrow => (from.clone(), to.clone()),
-        Way::Terms { from, to } => (from, to),
+    let way = Way::of(from, to).ok()?;
+    let (from, to) = match &way {
+        Way::Alone | Way::Narrow => (from, to),
+        Way::Terms(slices) => (&slices[0], &slices[1]),
     };
-    match planner.price(&from, &to, via, Ask::Within(u64::MAX)).ok()?.0 {
+    match planner.price(from, to, via, Ask::Within(u64::MAX)).ok()?.0 {
         Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => Some(cost),
     }
 }

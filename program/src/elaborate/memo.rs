@@ -166,7 +166,6 @@ pub(crate) struct Known {
     lists: FxHashMap<List, Arc<States>>,
     answers: FxHashMap<Question, Arc<Answer>>,
     /// Whether everything is found out again, as a test wants it.
-    #[cfg(test)]
     pub(crate) forgets: bool,
 }
 
@@ -175,14 +174,6 @@ impl Known {
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.answers.len()
-    }
-
-    /// Whether everything is found out again.
-    fn forgets(&self) -> bool {
-        #[cfg(test)]
-        return self.forgets;
-        #[cfg(not(test))]
-        false
     }
 
     /// States by the number of their list.
@@ -276,19 +267,19 @@ impl Known {
         values: &[usize],
         find: impl FnOnce(&Question) -> (Vec<Reached>, Option<u64>),
     ) -> After {
-        let answer = match self.answers.get(&question) {
-            Some(known) => Arc::clone(known),
-            None => {
-                let (reached, dropped) = find(&question);
-                let more = reached.first().map_or(0, |r| r.cost);
-                let (after, values) = self.numbered(reached.iter().map(|r| (&r.live, r.cost)), more);
-                let decided = reached.iter().map(|r| r.decided).collect();
-                let answer = Arc::new(Answer { after, values, decided, more, dropped });
-                if !self.forgets() {
-                    self.answers.insert(question, Arc::clone(&answer));
-                }
-                answer
+        let known = self.answers.get(&question).cloned();
+        let answer = if let Some(known) = known {
+            known
+        } else {
+            let (reached, dropped) = find(&question);
+            let more = reached.first().map_or(0, |r| r.cost);
+            let (after, values) = self.numbered(reached.iter().map(|r| (&r.live, r.cost)), more);
+            let decided = reached.iter().map(|r| r.decided).collect();
+            let answer = Arc::new(Answer { after, values, decided, more, dropped });
+            if !self.forgets {
+                self.answers.insert(question, Arc::clone(&answer));
             }
+            answer
         };
         let own = |cost: u64| named.least.saturating_add(cost);
         After {

@@ -139,6 +139,9 @@ const TIRED: usize = 128;
 /// How much a thorough search looks at: a tenth of a second or two where all prices are new, and less elsewhere.
 const WORK: u64 = 1_000_000;
 
+/// What an op comes to from a state, and what the cheapest way computes that was not looked at.
+type Found = (Vec<Outcome>, Option<u64>);
+
 /// With how many cheaper states a state is compared.
 const COMPARED: usize = 48;
 
@@ -365,12 +368,12 @@ impl Frontier {
     ) -> (Vec<Reached>, Option<u64>) {
         let bound = self.bound(types);
         // What an op comes to where its inputs are at hand as in this state.
-        let mut outcomes: Vec<(usize, (Vec<Outcome>, Option<u64>))> = Vec::new();
+        let mut outcomes: Vec<(usize, Found)> = Vec::new();
         let states = self.states();
         let mut left: Option<u64> = None;
         let mut best: FxHashMap<Held, (u64, usize, usize)> = FxHashMap::default();
         for (before, state) in states.iter().enumerate() {
-            let is_like = |(of, _): &(usize, (Vec<Outcome>, Option<u64>))| {
+            let is_like = |(of, _): &(usize, Found)| {
                 step.inputs.iter().all(|&v| self.of(&states[*of], v) == self.of(state, v))
             };
             let at = outcomes.iter().position(is_like).unwrap_or_else(|| {

@@ -98,7 +98,8 @@ impl Wire<'_> {
                 let got = self.moved(sent, "got", &target.is.value, plan);
                 self.call(Call::new("cast"), got, self.to)
             }
-            Way::Terms { from: slices, to: parts } => {
+            Way::Terms(slices) => {
+                let [slices, parts] = *slices;
                 // Of each rank its own term: the bytes that it has.
                 let none = Planner::from(plan.options().clone()).plan(&slices, &slices, source.dtype)?;
                 let terms = self.moved(from, "terms", &slices, &Arc::new(none));
