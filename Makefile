@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci dcp python fmt one-algebra dependencies clippy doc package test recipes own-cut candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
+.PHONY: all help ci dcp python c fmt one-algebra dependencies clippy doc package test recipes own-cut candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
 
 all: fmt unsafe-list one-algebra clippy doc test
 
@@ -9,6 +9,7 @@ help:
 	@echo "make minilm       the real checkpoint alone (fetches 90 MB once)"
 	@echo "make dcp          distributed checkpoints to and from a real PyTorch (RESHARD_TORCH: a Python that has it)"
 	@echo "make python       the Python package: the wheel, and all its tests in an environment that has only that (fetches 150 MB once)"
+	@echo "make c            the library for C: the header, every function called badly, examples between processes, under sanitizers"
 	@echo "make recipes      the diffs of docs/recipes applied to a copy, and their tests run there"
 	@echo "make own-cut      a placement of one's own, from a package outside of the workspace"
 	@echo "make candle       a framework's tensors under schedules, from a package outside of the workspace, on the real checkpoint"
@@ -60,6 +61,9 @@ dcp:
 
 python:
 	scripts/check_python.sh
+
+c:
+	scripts/check_c.sh
 
 recipes:
 	scripts/check_recipes.sh
