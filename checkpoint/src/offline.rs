@@ -33,7 +33,7 @@ use super::copies::{Stretch, copies};
 use super::dcp::written::{self, Chunk};
 use super::decision::{self, Move};
 use super::job::{Job, OutputFormat};
-use super::observer::Observer;
+use super::observer::{Observer, moved};
 use super::report::{Report, TensorReport};
 use super::shard_files;
 use super::slab_read::{Buffers, assemble, assemble_checked};
@@ -169,7 +169,7 @@ fn copy(
             work.done(checked, &sums).map_err(about)?;
             Ok(bytes)
         },
-        &mut |bytes| observer.moved(bytes),
+        &mut |bytes| moved(observer, bytes),
     )?;
     let sums = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
     let all: Option<Vec<Sums>> = sums.into_iter().collect();

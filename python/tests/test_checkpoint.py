@@ -154,3 +154,25 @@ def test_who_is_told_of_progress_can_be_called(tmp_path):
     with pytest.raises(ReshardError) as refused:
         reshard.save("x" * 10_000, {"x": np.arange(8.0)})
     assert len(str(refused.value)) < 2_200 and refused.value.kind == "usage"
+
+
+def test_what_is_no_exception_ends_the_job_and_comes_out(whole, tmp_path):
+    def stops(now, all_):
+        raise KeyboardInterrupt
+
+    for call in [
+        lambda: checkpoint.reshard(whole, "dp=2,tp=2", "S(0),S(1)", tmp_path / "four", progress=stops),
+        lambda: reshard.open_checkpoint(whole).verify(progress=stops),
+        lambda: reshard.open_checkpoint(whole).diff(reshard.open_checkpoint(whole), progress=stops),
+    ]:
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    assert not (tmp_path / "four").exists()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_who_only_watches_stops_nothing_by_an_exception(whole, tmp_path):
+    def fails(now, all_):
+        raise ValueError("boom")
+
+    assert checkpoint.reshard(whole, "dp=2,tp=2", "S(0),S(1)", tmp_path / "four", progress=fails).verified
