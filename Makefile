@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci dcp python torch torch-sweep fmt one-algebra dependencies clippy doc package test recipes own-cut candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large jax kills large-files remote
+.PHONY: all help ci dcp python torch torch-sweep fmt one-algebra dependencies clippy doc package test recipes own-cut candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large jax kills large-files remote c
 
 all: fmt unsafe-list one-algebra clippy doc test
 
@@ -13,6 +13,7 @@ help:
 	@echo "make torch        the Python package within a real PyTorch: DTensor on 4 and 8 ranks over gloo (fetches 570 MB once)"
 	@echo "make torch-sweep  the same with all pairs of the sweeps, of which CI takes an eighth"
 	@echo "make jax          reshard.jax on virtual devices: all pairs of two meshes at the bound, audits, docs/jax.md (fetches 500 MB once)"
+	@echo "make c            the library for C: the header, every function called badly, examples between processes, under sanitizers"
 	@echo "make recipes      the diffs of docs/recipes applied to a copy, and their tests run there"
 	@echo "make own-cut      a placement of one's own, from a package outside of the workspace"
 	@echo "make candle       a framework's tensors under schedules, from a package outside of the workspace, on the real checkpoint"
@@ -80,6 +81,8 @@ torch-sweep:
 jax: export RESHARD_JAX_SWEEP ?= all
 jax:
 	scripts/check_jax.sh
+c:
+	scripts/check_c.sh
 
 recipes:
 	scripts/check_recipes.sh

@@ -73,6 +73,7 @@ fn every_file_that_a_page_names_is_there() {
     for name in [
         "README.md",
         "CONTRIBUTING.md",
+        "docs/c.md",
         "docs/calls.md",
         "docs/checkpoints.md",
         "docs/design.md",
@@ -93,6 +94,7 @@ fn every_file_that_a_page_names_is_there() {
                 "sharding",
                 "kernels",
                 "collectives",
+                "c",
                 "checkpoint",
                 "cli",
                 "program",

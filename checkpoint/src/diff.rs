@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::checkpoint::{Checkpoint, Tensor};
 use super::error::Error;
-use super::observer::Observer;
+use super::observer::{Observer, moved};
 use super::placed::{Known, all};
 use super::reading::Source;
 use super::slab::Slabs;
@@ -145,7 +145,7 @@ fn compare(
             }
             Ok(slab.len as u64)
         },
-        &mut |bytes| observer.moved(bytes),
+        &mut |bytes| moved(observer, bytes),
     )?;
     Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
 }

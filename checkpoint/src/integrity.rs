@@ -23,7 +23,7 @@ use super::bytes::{self, Bytes};
 use super::checkpoint::{Checkpoint, Sums, Tensor};
 use super::checksum::{Sum, checksum};
 use super::error::Error;
-use super::observer::Observer;
+use super::observer::{Observer, moved};
 use super::placed::Known;
 use super::reading::Source;
 use super::slab_read::read;
@@ -134,7 +134,7 @@ impl Checkpoint {
                 }
                 Ok(len as u64)
             },
-            &mut |bytes| observer.moved(bytes),
+            &mut |bytes| moved(observer, bytes),
         )?;
         let mut wrong = wrong.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Replicas of what has no checksum, each beside the first that holds the same.

@@ -29,6 +29,26 @@ pub trait Observer {
     /// So many more bytes of tensors are where they should be, verified.
     fn moved(&mut self, _bytes: u64) {}
 
+    /// Whether the job is to end now; asked after each [`moved`](Observer::moved). It then fails with the kind `stopped`, and what it
+    /// would have made is not there.
+    ///
+    /// ```
+    /// use reshard_checkpoint::{Checkpoint, Observer};
+    ///
+    /// struct Impatient;
+    /// impl Observer for Impatient {
+    ///     fn stops(&self) -> bool {
+    ///         true
+    ///     }
+    /// }
+    /// let error = Checkpoint::open(None)?.verify(&mut Impatient).err().unwrap();
+    /// assert_eq!((error.kind(), error.status()), ("stopped", 1));
+    /// # Ok::<(), reshard_checkpoint::Error>(())
+    /// ```
+    fn stops(&self) -> bool {
+        false
+    }
+
     /// All are.
     fn ends(&mut self) {}
 
@@ -39,6 +59,15 @@ pub trait Observer {
 }
 
 impl Observer for () {}
+
+/// Tells that so many more bytes are where they should be; an error if that was enough.
+pub(crate) fn moved(observer: &mut dyn Observer, bytes: u64) -> Result<(), Error> {
+    observer.moved(bytes);
+    if observer.stops() {
+        return Err(Error::failed("stopped", "whoever watches the job has stopped it"));
+    }
+    Ok(())
+}
 
 /// Tells an error, unless another process does.
 pub(crate) fn told(error: Error, observer: &mut dyn Observer) -> Error {

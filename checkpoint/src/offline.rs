@@ -36,7 +36,7 @@ use super::copies::{Stretch, copies};
 use super::dcp::written::{self, Chunk};
 use super::decision::{self, Move};
 use super::job::{Job, OutputFormat};
-use super::observer::Observer;
+use super::observer::{Observer, moved};
 use super::report::{Report, TensorReport};
 use super::shard_files;
 use super::slab_read::{Buffers, assemble, assemble_checked};
@@ -260,7 +260,7 @@ fn copy(
             work.done(checked, &finished).map_err(about)?;
             Ok(bytes)
         },
-        &mut |bytes| observer.moved(bytes),
+        &mut |bytes| moved(observer, bytes),
     )?;
     finished.all().ok_or_else(|| Error::failed("internal", "a tensor was not moved"))
 }

@@ -29,7 +29,7 @@ use super::error::Error;
 use super::exchange::{Exchange, agrees};
 use super::held::Held;
 use super::job::Job;
-use super::observer::Observer;
+use super::observer::{self, Observer};
 use super::outputs::{self, Outputs};
 use super::report::{Report, TensorReport};
 use super::rooms::Rooms;
@@ -121,7 +121,7 @@ fn reshard<X: Exchange>(
         if let Some(gathered) = moved.gathered {
             outputs.write_gathered(&gathered, held.whole()).map_err(about(at))?;
         }
-        observer.moved(batch[at].tensor.byte_len());
+        observer::moved(observer, batch[at].tensor.byte_len()).map_err(about(at))?;
         received.push(moved.received);
     }
     Ok(received)

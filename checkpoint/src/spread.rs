@@ -16,7 +16,7 @@ pub(crate) fn threads() -> usize {
 }
 
 /// Gives the pieces that `next` has, one after the other, to so many threads, each with what it made for itself by `own`, and
-/// tells what they are worth when they are done. The error of the first piece that has one ends it.
+/// tells what they are worth when they are done. The error of the first piece that has one ends it, as does one of who is told.
 ///
 /// The caller is one of the threads, and the one that tells. Where no other can be had it does everything.
 pub(crate) fn spread<T: Send, W>(
@@ -24,7 +24,7 @@ pub(crate) fn spread<T: Send, W>(
     next: impl FnMut() -> Result<Option<T>, Error> + Send,
     own: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, T) -> Result<u64, Error> + Sync,
-    told: &mut dyn FnMut(u64),
+    told: &mut dyn FnMut(u64) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let pieces = Mutex::new((next, 0_usize));
     let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -36,7 +36,7 @@ pub(crate) fn spread<T: Send, W>(
             *first = Some((at, error));
         }
     };
-    let all = |told: &mut dyn FnMut(u64)| {
+    let all = |told: &mut dyn FnMut(u64) -> Result<(), Error>| {
         let mut mine = own();
         while !stop.load(Ordering::Relaxed) {
             let (at, piece) = {
@@ -48,7 +48,9 @@ pub(crate) fn spread<T: Send, W>(
                 Ok(None) => return,
                 Ok(Some(Ok(worth))) => {
                     done.fetch_add(worth, Ordering::Relaxed);
-                    told(done.load(Ordering::Relaxed));
+                    if let Err(error) = told(done.load(Ordering::Relaxed)) {
+                        failed(at, error);
+                    }
                 }
                 Ok(Some(Err(error))) | Err(error) => failed(at, error),
             }
@@ -56,12 +58,13 @@ pub(crate) fn spread<T: Send, W>(
     };
     let mut before = 0;
     let mut tell = |now: u64| {
-        told(now.saturating_sub(before));
+        let more = now.saturating_sub(before);
         before = now;
+        told(more)
     };
     let whole = thread::scope(|scope| {
         let others: Vec<_> = (1..threads)
-            .map_while(|_| thread::Builder::new().spawn_scoped(scope, || all(&mut |_| {})).ok())
+            .map_while(|_| thread::Builder::new().spawn_scoped(scope, || all(&mut |_| Ok(()))).ok())
             .collect();
         all(&mut tell);
         // Each is waited for, whatever the one before did.
@@ -73,8 +76,7 @@ pub(crate) fn spread<T: Send, W>(
     if let Some((_, error)) = first.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
-    tell(done.into_inner());
-    Ok(())
+    tell(done.into_inner())
 }
 
 #[cfg(test)]
@@ -87,8 +89,10 @@ mod tests {
         for threads in [1, 4] {
             let mut left = 0..100_u64;
             let mut told = 0;
-            let done =
-                spread(threads, || Ok(left.next()), || (), |(), piece| Ok(piece), &mut |worth| told += worth);
+            let done = spread(threads, || Ok(left.next()), || (), |(), piece| Ok(piece), &mut |worth| {
+                told += worth;
+                Ok(())
+            });
             done.unwrap();
             assert_eq!(told, 4950);
         }
@@ -101,8 +105,20 @@ mod tests {
             let work = |(): &mut (), piece: u64| {
                 if piece < 50 { Ok(0) } else { Err(Error::failed("test", format!("piece {piece}"))) }
             };
-            let error = spread(threads, || Ok(left.next()), || (), work, &mut |_| {}).unwrap_err();
+            let error = spread(threads, || Ok(left.next()), || (), work, &mut |_| Ok(())).unwrap_err();
             assert_eq!(error.to_string(), "piece 50");
+        }
+    }
+
+    #[test]
+    fn who_is_told_can_end_it() {
+        for threads in [1, 4] {
+            let (mut left, mut told) = (0..u64::MAX, 0);
+            let done = spread(threads, || Ok(left.next()), || (), |(), _| Ok(1), &mut |_| {
+                told += 1;
+                if told == 3 { Err(Error::failed("test", "enough")) } else { Ok(()) }
+            });
+            assert_eq!((done.unwrap_err().to_string(), told), ("enough".to_owned(), 3));
         }
     }
 }

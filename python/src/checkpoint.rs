@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySlice, PyString, PyTuple};
 use reshard_checkpoint::{Checkpoint, Fusion, Observer, Options, OutputFormat, Spec, diff};
@@ -58,10 +58,13 @@ fn dtype_of(name: &str) -> Answer<DType> {
 }
 
 /// Who is told how many bytes of how many are where they should be: a function of Python.
+///
+/// Who only watches cannot stop it by an `Exception`. What is none, as a Ctrl-C, ends the job and comes out of the call.
 struct Progress {
     told: Option<Py<PyAny>>,
     all: u64,
     moved: u64,
+    ended: Option<PyErr>,
 }
 
 impl Progress {
@@ -74,7 +77,15 @@ impl Progress {
             ))
             .into());
         }
-        Ok(Progress { told, all: 0, moved: 0 })
+        Ok(Progress { told, all: 0, moved: 0, ended: None })
+    }
+
+    /// What a call answers that told of its progress.
+    fn answer<T>(self, made: Result<T, reshard_checkpoint::Error>) -> Answer<T> {
+        match self.ended {
+            Some(error) => Err(error.into()),
+            None => Ok(made?),
+        }
     }
 }
 
@@ -85,14 +96,22 @@ impl Observer for Progress {
 
     fn moved(&mut self, bytes: u64) {
         self.moved += bytes;
-        if let Some(told) = &self.told {
-            Python::attach(|py| {
-                // Who only watches cannot stop it.
-                if let Err(error) = told.call1(py, (self.moved, self.all)) {
-                    error.write_unraisable(py, Some(told.bind(py)));
-                }
-            });
-        }
+        self.ended = Python::attach(|py| {
+            let told = self.told.as_ref().map(|told| told.bind(py));
+            let error = match told {
+                Some(told) => told.call1((self.moved, self.all)).err()?,
+                None => py.check_signals().err()?,
+            };
+            if !error.is_instance_of::<PyException>(py) {
+                return Some(error);
+            }
+            error.write_unraisable(py, told);
+            None
+        });
+    }
+
+    fn stops(&self) -> bool {
+        self.ended.is_some()
     }
 }
 
@@ -297,7 +316,8 @@ impl PyCheckpoint {
     #[pyo3(signature = (*, progress=None))]
     fn verify(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> Answer<PyVerified> {
         let mut progress = Progress::of(py, progress)?;
-        Ok(PyVerified(py.detach(|| self.checkpoint.verify(&mut progress))?))
+        let made = py.detach(|| self.checkpoint.verify(&mut progress));
+        Ok(PyVerified(progress.answer(made)?))
     }
 
     /// What it does not have in common with another; texts, files and shardings do not count.
@@ -309,7 +329,8 @@ impl PyCheckpoint {
         progress: Option<Py<PyAny>>,
     ) -> Answer<PyDifference> {
         let mut progress = Progress::of(py, progress)?;
-        Ok(PyDifference(py.detach(|| diff(&self.checkpoint, &other.checkpoint, &mut progress))?))
+        let made = py.detach(|| diff(&self.checkpoint, &other.checkpoint, &mut progress));
+        Ok(PyDifference(progress.answer(made)?))
     }
 
     /// Writes it anew over another mesh: a file for each rank and `sharding.json` in the folder `out`, or whole tensors where `out` ends in
@@ -355,7 +376,7 @@ impl PyCheckpoint {
             Wanted::ByName(rules) => (None, rules.clone()),
         };
         let mut progress = Progress::of(py, progress)?;
-        let report = py.detach(|| -> Answer<_> {
+        let report = py.detach(|| -> Result<_, reshard_checkpoint::Error> {
             let spec = Spec::new(rules.iter().map(|(pattern, to)| (pattern.as_str(), to.as_str())))?;
             let options = Options {
                 to: for_all,
@@ -367,9 +388,9 @@ impl PyCheckpoint {
                 file_bytes: None,
                 observer: Some(&mut progress),
             };
-            Ok(reshard_checkpoint::reshard(&self.checkpoint, &mesh.0, &spec, &out, options)?)
-        })?;
-        Ok(PyResharded(report))
+            reshard_checkpoint::reshard(&self.checkpoint, &mesh.0, &spec, &out, options)
+        });
+        Ok(PyResharded(progress.answer(report)?))
     }
 }
 

@@ -1,5 +1,8 @@
 //! The validator: is a rule true of an op that is a function of Python?
 
+use std::cell::RefCell;
+
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use reshard_kernels::DType;
@@ -31,9 +34,6 @@ fn data(word: &str) -> Answer<Data> {
         },
     })
 }
-
-/// The most sets of inputs on which a run is compared: all of them are held at once.
-const MOST_SETS: usize = 1024;
 
 /// An op to run, a function of arrays of f64, and what is known of it: `Verifier("relu", lambda x: np.maximum(x, 0))`.
 ///
@@ -109,8 +109,21 @@ impl PyVerifier {
 
     /// Asks the library with this function.
     fn ask<T>(&self, py: Python<'_>, ask: impl FnOnce(&Verifier<'_>) -> Answer<T>) -> Answer<T> {
-        let said = |failure: crate::failure::Failure| PyErr::from(failure).value(py).to_string();
-        let run = |local: &LocalView<'_>| self.run(py, local).map_err(said);
+        // What is no `Exception`, as a Ctrl-C, is not the op's: nothing runs after it, and it comes out.
+        let ended: RefCell<Option<PyErr>> = RefCell::default();
+        let run = |local: &LocalView<'_>| {
+            if ended.borrow().is_some() {
+                return Err("is not run".to_owned());
+            }
+            self.run(py, local).map_err(|failure| {
+                let error = PyErr::from(failure);
+                let said = error.value(py).to_string();
+                if !error.is_instance_of::<PyException>(py) {
+                    *ended.borrow_mut() = Some(error);
+                }
+                said
+            })
+        };
         let data = self.data.iter().map(|word| data(word)).collect::<Answer<Vec<_>>>()?;
         let mut verifier = Verifier::new(&self.name, run)
             .data(&data)
@@ -130,7 +143,11 @@ impl PyVerifier {
         if self.places {
             verifier = verifier.wants_outputs();
         }
-        ask(&verifier)
+        let answer = ask(&verifier);
+        match ended.take() {
+            Some(error) => Err(error.into()),
+            None => answer,
+        }
     }
 }
 
@@ -162,10 +179,11 @@ impl PyVerifier {
         seed: u64,
     ) -> Answer<PyVerifier> {
         data.iter().try_for_each(|word| self::data(word).map(|_| ()))?;
-        if !(1..=MOST_SETS).contains(&sets) {
+        let most = Verifier::MOST_SETS;
+        if !(1..=most).contains(&sets) {
             return Err(refused(
                 "usage",
-                format!("each run is compared on 1 to {MOST_SETS} sets of inputs, not {sets}"),
+                format!("a strategy has to pass 1 to {most} data sets, not {sets}"),
             ));
         }
         Ok(PyVerifier {

@@ -210,3 +210,25 @@ def test_ranks_save_what_they_hold(tmp_path):
     reshard.save(tmp_path / "older.safetensors", older)
     filled = reshard.open_checkpoint(out, dead=[0, 1, 2], fill_from=tmp_path / "older.safetensors")
     same(filled.read("w"), np.concatenate([older["w"][:3], tensors["w"][3:]]))
+
+
+def test_what_is_no_exception_ends_the_job_and_comes_out(whole, tmp_path):
+    def stops(now, all_):
+        raise KeyboardInterrupt
+
+    for call in [
+        lambda: checkpoint.reshard(whole, "dp=2,tp=2", "S(0),S(1)", tmp_path / "four", progress=stops),
+        lambda: reshard.open_checkpoint(whole).verify(progress=stops),
+        lambda: reshard.open_checkpoint(whole).diff(reshard.open_checkpoint(whole), progress=stops),
+    ]:
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    assert not (tmp_path / "four").exists()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_who_only_watches_stops_nothing_by_an_exception(whole, tmp_path):
+    def fails(now, all_):
+        raise ValueError("boom")
+
+    assert checkpoint.reshard(whole, "dp=2,tp=2", "S(0),S(1)", tmp_path / "four", progress=fails).verified

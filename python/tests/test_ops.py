@@ -159,3 +159,12 @@ def test_a_function_that_knows_where_its_shard_lies():
     table = Table()
     table.add("rows", "?0 -> ?0; ?1 -> ?1")
     assert verifier.verify(Op("rows", [(6, 5)], outputs=[(6, 5)], table=table)).checks > 0
+
+
+def test_what_is_no_exception_comes_out_of_the_validator():
+    def interrupted(x):
+        raise KeyboardInterrupt
+
+    for ask in ("verify", "failing"):
+        with pytest.raises(KeyboardInterrupt):
+            getattr(reshard.Verifier("relu", interrupted), ask)(Op("relu", [(6, 5)]))

@@ -9,7 +9,7 @@ use super::{Call, RankCall, RankCalls, View};
 use crate::Error;
 
 /// Elements of any type, each its bytes.
-type Elements = Vec<Vec<u8>>;
+pub(super) type Elements = Vec<Vec<u8>>;
 
 /// The buffers of all ranks after their calls, from those before, both in the order of `ranks`: the definition.
 ///
@@ -100,7 +100,7 @@ struct State<'a> {
     sent: Option<()>,
 }
 
-fn pack(call: &RankCall, buffer: &Elements) -> Elements {
+pub(super) fn pack(call: &RankCall, buffer: &Elements) -> Elements {
     call.pack.iter().flat_map(View::elements).map(|element| buffer[element].clone()).collect()
 }
 
@@ -210,7 +210,12 @@ fn land(
     if call.attends() {
         return Ok(());
     }
-    let dtype = state.dtype;
+    state.buffer = landed(call, state.dtype, received)?;
+    Ok(())
+}
+
+/// The buffer after a call, of what it brought.
+pub(super) fn landed(call: &RankCall, dtype: DType, received: Elements) -> Result<Elements, Error> {
     let item = call.fill.map_or_else(
         || Ok(vec![0; dtype.item_bytes()?]),
         |op| Ok::<_, Error>(dtype.identity(op)?.into_vec()),
@@ -235,6 +240,5 @@ fn land(
         let whole = Nest::new(0, 0, [Mode::new(call.target_len as i64, (0, 1))]);
         Divide::new(&whole, dtype, call.divisor)?.run(&mut bytes)?;
     }
-    state.buffer = bytes.chunks(dtype.item_bytes()?).map(<[u8]>::to_vec).collect();
-    Ok(())
+    Ok(bytes.chunks(dtype.item_bytes()?).map(<[u8]>::to_vec).collect())
 }

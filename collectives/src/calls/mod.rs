@@ -39,6 +39,7 @@
 //! ```
 
 mod call;
+mod carry;
 mod exchange;
 mod fuse;
 mod interpret;

@@ -108,7 +108,9 @@ impl Seen {
         let mut some: Vec<Vec<usize>> = of_plan.iter().filter(|_| random.below(2) == 0).cloned().collect();
         some.extend(drawn(plan, random));
         let mut ascending = of_plan.clone();
-        ascending.iter_mut().for_each(|group| group.sort_unstable());
+        for group in &mut ascending {
+            group.sort_unstable();
+        }
         for groups in [Vec::new(), of_plan.clone(), ascending, vec![ranks.clone()], drawn(plan, random), some]
         {
             let what = format!("{groups:?}\n{plan}");

@@ -92,6 +92,22 @@ fn what_reads_what_is_wanted_has_to_say_so() {
     assert!(mutants.missed.is_empty() && mutants.caught > 0, "{mutants:?}");
 }
 
+/// All sets are held at once, so their number has a bound, and none prove nothing.
+#[test]
+fn the_number_of_data_sets_has_bounds() {
+    let ops = [op("a->a", &[&[6]])];
+    let relu = |sets| Verifier::new("relu", pointwise(|x| x.max(0.0))).sets(sets);
+    for sets in [0, Verifier::MOST_SETS + 1, usize::MAX] {
+        let expected = format!("a strategy has to pass 1 to 1024 data sets, not {sets}");
+        let errors = [relu(sets).verify(&ops).err(), relu(sets).failing(&ops).err()];
+        let refused = errors.map(|error| error.unwrap().to_string());
+        assert!(refused.iter().all(|said| said.ends_with(&expected)), "{refused:?}");
+        let calls: &[(&[&[usize]], &[&[usize]])] = &[(&[&[6]], &[&[6]])];
+        assert!(relu(sets).discover(calls).err().unwrap().to_string().ends_with(&expected));
+    }
+    assert!(relu(1).failing(&ops).is_ok());
+}
+
 #[test]
 fn what_passes_terms_and_what_does_not() {
     let abs = Verifier::new("abs", pointwise(f64::abs));

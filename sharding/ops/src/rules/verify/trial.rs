@@ -53,6 +53,12 @@ impl<'a> Trial<'a> {
         seed: u64,
         sets: usize,
     ) -> Result<Trial<'a>, Error> {
+        if !(1..=Verifier::MOST_SETS).contains(&sets) {
+            let most = Verifier::MOST_SETS;
+            return Err(
+                verifier.error(shapes, format!("a strategy has to pass 1 to {most} data sets, not {sets}"))
+            );
+        }
         let mut random = Random::new(seed);
         let mut wholes = Vec::with_capacity(sets);
         let mut truths = Vec::with_capacity(sets);

@@ -1,0 +1,249 @@
+//! Propagation as JSON, and regions of checkpoints.
+#![allow(unsafe_code, reason = "functions that C calls, by names of their own")]
+
+use std::ffi::c_char;
+use std::fmt;
+use std::path::Path;
+
+use reshard_cli::{Console, run};
+use reshard_sharding::{Interval, Region};
+
+use crate::error::{Fault, Status, body};
+use crate::handles::{self, Handled};
+use crate::held::Held;
+use crate::memory::{bytes_mut, list, put, put_sized, put_text, text};
+use crate::values::Sharding;
+
+/// The tensors of a file or a folder.
+pub struct Checkpoint {
+    opened: reshard_checkpoint::Checkpoint,
+    tensors: Vec<Tensor>,
+    /// What the structs point into, freed with them.
+    _held: Held,
+}
+
+// SAFETY: the pointers in these structs lead to what the same value holds beside them, which nobody changes.
+unsafe impl Send for Checkpoint {}
+// SAFETY: as above; all that is shared is read.
+unsafe impl Sync for Checkpoint {}
+
+impl fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Checkpoint of {} tensors", self.tensors.len())
+    }
+}
+
+impl Handled for Checkpoint {
+    const NAME: &'static str = "checkpoint";
+}
+
+/// What a header says of a tensor.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Tensor {
+    /// The `sizeof` of this struct, set by the caller; what was written afterwards.
+    pub size: usize,
+    /// Its name.
+    pub name: *const c_char,
+    /// The type of its elements, such as `f32`.
+    pub dtype: *const c_char,
+    /// The shape of the whole.
+    pub shape: *const usize,
+    /// How many dims.
+    pub dims: usize,
+    /// The bytes of the whole.
+    pub bytes: u64,
+}
+
+impl Checkpoint {
+    fn open(path: &str) -> Result<Checkpoint, Fault> {
+        let checkpoint = reshard_checkpoint::Checkpoint::open(Some(Path::new(path)))?;
+        let mut held = Held::default();
+        let tensors = checkpoint.tensors().iter().map(|tensor| {
+            Ok(Tensor {
+                size: size_of::<Tensor>(),
+                name: held.word(tensor.name())?,
+                dtype: held.word(&tensor.dtype().to_lowercase())?,
+                shape: held.list(tensor.shape().to_vec()),
+                dims: tensor.shape().len(),
+                bytes: tensor.byte_len(),
+            })
+        });
+        let tensors = tensors.collect::<Result<Vec<_>, Fault>>()?;
+        Ok(Checkpoint { opened: checkpoint, tensors, _held: held })
+    }
+}
+
+/// The strategy of least cost for an op, as the command line answers a line of `reshard propagate --batch`.
+fn propagated(request: &str) -> Result<String, Fault> {
+    if request.contains('\n') {
+        return Err(Fault::refused("parse", "a request is one line"));
+    }
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut input = request.as_bytes();
+    let mut console = Console { input: &mut input, out: &mut out, err: &mut err, progress: false };
+    run(["reshard", "propagate", "--batch"], &mut console);
+    let answer = String::from_utf8_lossy(&out).trim_end().to_owned();
+    let read: serde_json::Value =
+        serde_json::from_str(&answer).map_err(|error| Fault::refused("parse", error.to_string()))?;
+    let Some(error) = read.get("error") else { return Ok(answer) };
+    let said = |key: &str| error.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
+    Err(Fault::refused(said("kind"), said("message")))
+}
+
+/// Writes bytes, and how many they are, which is written also where they do not fit.
+///
+/// # Safety
+///
+/// As of [`bytes_mut`]; and a number can be written at `length`.
+unsafe fn put_bytes(all: &[u8], out: *mut u8, capacity: usize, length: *mut usize) -> Result<(), Fault> {
+    // SAFETY: as the caller promises.
+    unsafe { put(length, all.len(), "length") }?;
+    if capacity == 0 {
+        return Ok(());
+    }
+    if capacity < all.len() {
+        let message = format!("there is room for {capacity} bytes, and they are {}", all.len());
+        return Err(Fault::new(Status::OutOfRange, "room", message));
+    }
+    // SAFETY: as the caller promises.
+    unsafe { bytes_mut(out, all.len(), "bytes") }?.copy_from_slice(all);
+    Ok(())
+}
+
+/// The strategy of least cost for an op on a mesh, and what moves for it: a request and an answer in JSON, as a line of
+/// `reshard propagate --batch`, such as `{"mesh":"dp=2,tp=4","op":"mm","shapes":"64,32;32,16","in":"S(0),R;R,S(1)"}`.
+///
+/// # Safety
+///
+/// Pointers are null, or as `reshard.h` says at its beginning.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reshard_propagate_json(
+    request: *const c_char,
+    buffer: *mut c_char,
+    size: usize,
+    length: *mut usize,
+) -> Status {
+    body!(reshard_propagate_json(request, length) {
+        // SAFETY: as the caller promises.
+        let answer = propagated(unsafe { text(request, "request") }?)?;
+        // SAFETY: as the caller promises.
+        unsafe { put_text(&answer, buffer, size, length) }
+    })
+}
+
+/// The tensors of a file or a folder, whatever wrote them; opening reads headers only.
+///
+/// # Safety
+///
+/// Pointers are null, or as `reshard.h` says at its beginning.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reshard_checkpoint_open(path: *const c_char, out: *mut *mut Checkpoint) -> Status {
+    body!(reshard_checkpoint_open(path, out) {
+        // SAFETY: as the caller promises.
+        let checkpoint = Checkpoint::open(unsafe { text(path, "path") }?)?;
+        // SAFETY: as the caller promises.
+        unsafe { handles::put(checkpoint, out) }
+    })
+}
+
+/// Frees a checkpoint, and what its tensors point to; null is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn reshard_checkpoint_free(checkpoint: *mut Checkpoint) -> Status {
+    body!(reshard_checkpoint_free() { handles::free(checkpoint) })
+}
+
+/// How many tensors it has.
+///
+/// # Safety
+///
+/// Pointers are null, or as `reshard.h` says at its beginning.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reshard_checkpoint_tensors(
+    checkpoint: *const Checkpoint,
+    out: *mut usize,
+) -> Status {
+    body!(reshard_checkpoint_tensors(checkpoint, out) {
+        let checkpoint = handles::of(checkpoint)?;
+        // SAFETY: as the caller promises.
+        unsafe { put(out, checkpoint.tensors.len(), "out") }
+    })
+}
+
+/// A tensor. What it points to is there until the checkpoint is freed.
+///
+/// # Safety
+///
+/// Pointers are null, or as `reshard.h` says at its beginning.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reshard_checkpoint_tensor(
+    checkpoint: *const Checkpoint,
+    index: usize,
+    out: *mut Tensor,
+) -> Status {
+    body!(reshard_checkpoint_tensor(checkpoint, out) {
+        let checkpoint = handles::of(checkpoint)?;
+        let tensors = &checkpoint.tensors;
+        let tensor = *tensors.get(index).ok_or_else(|| Fault::past_the_end("tensor", index, tensors.len()))?;
+        // SAFETY: as the caller promises.
+        unsafe { put_sized(out, tensor, size_of::<Tensor>(), "out") }
+    })
+}
+
+/// The bytes of a region of a tensor, row-major: `lengths` indices from `starts` on, along each of `dims` dims. No byte more is read.
+/// Where `capacity` is 0 only the length is written, and all the same is read.
+///
+/// # Safety
+///
+/// Pointers are null, or as `reshard.h` says at its beginning.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reshard_checkpoint_read(
+    checkpoint: *const Checkpoint,
+    name: *const c_char,
+    starts: *const usize,
+    lengths: *const usize,
+    dims: usize,
+    bytes: *mut u8,
+    capacity: usize,
+    length: *mut usize,
+) -> Status {
+    body!(reshard_checkpoint_read(checkpoint, name, length) {
+        let checkpoint = handles::of(checkpoint)?;
+        // SAFETY: as the caller promises.
+        let (name, starts, lengths) =
+            unsafe { (text(name, "name")?, list(starts, dims, "starts")?, list(lengths, dims, "lengths")?) };
+        let pairs = starts.iter().zip(lengths);
+        let whole = |(&start, &len): (&usize, &usize)| {
+            if len == 0 { Vec::new() } else { vec![Interval { start, len }] }
+        };
+        let region = Region { dims: pairs.map(|pair| whole(pair).into_iter().collect()).collect() };
+        let read = checkpoint.opened.read(name, &region)?;
+        // SAFETY: as the caller promises.
+        unsafe { put_bytes(&read, bytes, capacity, length) }
+    })
+}
+
+/// The bytes of what a rank of a sharding holds of a tensor; no byte more is read.
+///
+/// # Safety
+///
+/// Pointers are null, or as `reshard.h` says at its beginning.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reshard_checkpoint_shard(
+    checkpoint: *const Checkpoint,
+    name: *const c_char,
+    sharding: *const Sharding,
+    rank: usize,
+    bytes: *mut u8,
+    capacity: usize,
+    length: *mut usize,
+) -> Status {
+    body!(reshard_checkpoint_shard(checkpoint, name, sharding, length) {
+        let (checkpoint, sharding) = (handles::of(checkpoint)?, handles::of(sharding)?);
+        // SAFETY: as the caller promises.
+        let name = unsafe { text(name, "name") }?;
+        let read = checkpoint.opened.shard(name, &sharding.0, rank)?;
+        // SAFETY: as the caller promises.
+        unsafe { put_bytes(&read, bytes, capacity, length) }
+    })
+}

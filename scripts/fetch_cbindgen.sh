@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Builds cbindgen, which makes the header for C: outside of the checkout, once. Prints the program's path. It is no dependency of any crate:
+# its licence is none of those that the project's dependencies have.
+#
+#   scripts/fetch_cbindgen.sh [FOLDER]        default: ${XDG_CACHE_HOME:-$HOME/.cache}/reshard
+set -euo pipefail
+
+version=0.29.4
+folder=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/reshard}/cbindgen
+if [ "$("$folder/bin/cbindgen" --version 2>/dev/null)" != "cbindgen $version" ]; then
+    cargo install cbindgen --version "$version" --locked --debug --quiet --root "$folder" >&2
+fi
+echo "$folder/bin/cbindgen"
