@@ -16,7 +16,7 @@ use super::checksum::{Sum32, crc32};
 use super::error::Error;
 use super::inflated;
 use super::integrity::{PIECE, Problem};
-use super::observer::Observer;
+use super::observer::{Observer, moved};
 use super::peek::Peek;
 use super::slab_read::read;
 use super::spread::{spread, threads};
@@ -175,7 +175,7 @@ impl Checkpoint {
                 }
                 Ok(piece.len as u64)
             },
-            &mut |bytes| observer.moved(bytes),
+            &mut |bytes| moved(observer, bytes),
         )?;
         let mut wrong = wrong.into_inner().unwrap_or_else(PoisonError::into_inner);
         wrong.sort_by_key(|(number, _)| *number);

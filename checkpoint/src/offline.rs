@@ -184,7 +184,7 @@ fn fill(
 ) -> Result<Vec<Sums>, Error> {
     observer.begins(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
     if !before.is_empty() {
-        observer.moved(bytes_of(moves, before));
+        moved(observer, bytes_of(moves, before))?;
     }
     let sums =
         files.flushed_meanwhile(|| copy(moves, files, before, asked.checked, asked.format, observer))?;
