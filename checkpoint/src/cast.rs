@@ -174,6 +174,7 @@ mod tests {
     }
 
     /// The nearest, by distance; of two that are as near the one with an even number.
+    #[allow(clippy::float_cmp, reason = "whether both are exactly as near")]
     fn nearest(ladder: &[f64], x: f64) -> u16 {
         let above = ladder.partition_point(|y| *y < x.abs());
         let (below, above) = (above.saturating_sub(1), above.min(ladder.len() - 1));

@@ -92,7 +92,7 @@ fn fusing_and_splitting_are_what_they_are_element_by_element() {
                     _ => input_checkpoint.split(&fusion),
                 };
                 let made = made.unwrap_or_else(|error| panic!("{turn} {text} {input:?}: {error}"));
-                let names: Vec<&str> = made.tensors().iter().map(|tensor| tensor.name()).collect();
+                let names: Vec<&str> = made.tensors().iter().map(reshard_checkpoint::Tensor::name).collect();
                 assert_eq!(names.len(), to.len(), "{names:?}");
                 for (name, whole) in to {
                     let tensor = made.tensor(name).unwrap();
@@ -124,9 +124,9 @@ fn fusing_and_splitting_are_what_they_are_element_by_element() {
                     };
                     let said = vec![text.clone()];
                     if way == "fuse" {
-                        job.fuse = said
+                        job.fuse = said;
                     } else {
-                        job.split = said
+                        job.split = said;
                     }
                     if job.run(&mut ()).is_ok() {
                         assert!(read(&gather) == *to, "{turn} {text} {input:?} {mesh} {sharding}");
@@ -196,6 +196,7 @@ fn rounded_tensors_are_their_rounded_elements_wherever_they_are_read() {
     let rounded: Tensors = tensors
         .iter()
         .map(|(name, whole)| {
+            #[allow(clippy::wildcard_enum_match_arm, reason = "the others stay as they are")]
             let bytes = match whole.dtype {
                 Dtype::F32 => (whole.bytes.chunks(4))
                     .flat_map(|x| bf16::from_f32(f32::from_le_bytes(x.try_into().unwrap())).to_le_bytes())

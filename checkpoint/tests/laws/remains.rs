@@ -36,7 +36,7 @@ fn what_lives_is_used_what_is_lost_is_named_and_filled() {
         let whole = opened(&path("saved"));
         let ranks: Vec<usize> = whole.mesh().unwrap().ranks().collect();
         let world = whole.mesh().unwrap().world();
-        let dead: BTreeSet<usize> = (0..1 + r.below(2)).map(|_| *r.pick(&ranks)).collect();
+        let dead: BTreeSet<usize> = (0..=r.below(2)).map(|_| *r.pick(&ranks)).collect();
         for rank in &dead {
             let file = path("saved").join(format!("rank-{rank:05}-of-{world:05}.safetensors"));
             if turn % 2 == 0 { fs::remove_file(file).unwrap() } else { fs::write(file, "nonsense").unwrap() }

@@ -74,6 +74,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "it is what unwrap_err gives")]
 fn said(error: Error, kind: &str, part: &str) {
     assert_eq!((error.kind(), error.class()), (kind, Class::Refused), "{error}");
     assert!(error.to_string().contains(part), "{error}");
@@ -194,7 +195,7 @@ const RANK: &str = "RESHARD_TEST_RANK";
 /// Processes of their own save; one of them is killed. The second attempt, of all of them, is a checkpoint.
 #[test]
 fn a_process_that_is_killed_leaves_no_checkpoint() {
-    let rows = |rank: usize| [rank as u8; 1 << 16];
+    let rows = |rank: usize| vec![rank as u8; 1 << 16];
     if let Ok(told) = std::env::var(RANK) {
         let [out, token, rank] = told.split('|').collect::<Vec<_>>()[..] else { unreachable!("{told}") };
         let writer = Writer::join(out.as_ref(), token).unwrap();
