@@ -169,6 +169,13 @@ def new(dtype: str, item_bytes: int, shape: tuple[int, ...]) -> Any:
     return _view(dtype, item_bytes, shape) if kind is None else sys.modules["numpy"].empty(shape, dtype=kind)
 
 
+def seen(memory: Any, dtype: Any, shape: tuple[int, ...], start: int, end: int) -> Any:
+    """A part of an array of bytes as an array of NumPy of other elements, which can be read only."""
+    array = memory[start:end].view(dtype).reshape(shape)
+    array.flags.writeable = False
+    return array
+
+
 def numpy_dtype(name: str) -> Any:
     """NumPy's dtype of this name, or that of ml_dtypes; None without them."""
     try:

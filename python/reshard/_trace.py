@@ -509,6 +509,9 @@ def _at_once(table: Table, call: str, arrays: Sequence[Any], arguments: Mapping[
     from reshard._reshard import local_call
 
     listed = [np.asarray(array) for array in arrays]
+    for given, array in zip(arrays, listed):
+        if array.dtype == object:
+            raise TypeError(f"{call} takes arrays, or tensors of a function that a program is made of, and {type(given).__qualname__} is neither")
     dtypes = [array.dtype for array in listed]
     return runner()(local_call(call, [array.shape for array in listed], dtypes, table, **arguments), listed)
 

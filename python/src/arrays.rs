@@ -7,6 +7,8 @@
 //!
 //! Shards of plans are not converted: [`crate::buffers`] lends them as they are, and has the memory of these, too.
 
+use std::ops::Range;
+
 use pyo3::prelude::*;
 use reshard_kernels::DType;
 
@@ -52,6 +54,29 @@ pub(crate) fn of<'py>(
     let array = buffers::new(py, dtype, shape)?;
     Lent::for_writing(&array, "a new tensor".to_owned())?.bytes_mut().copy_from_slice(bytes);
     Ok(array)
+}
+
+/// New memory of so many bytes: the array that owns it, and it lent to be written.
+pub(crate) fn memory(py: Python<'_>, bytes: usize) -> Answer<(Py<PyAny>, Lent)> {
+    bytes_of(DType::U8, &[bytes])?;
+    let array = buffers::new(py, DType::U8, &[bytes])?;
+    let lent = Lent::for_writing(&array, "the memory of a rank".to_owned())?;
+    Ok((array.unbind(), lent))
+}
+
+/// A tensor that lies in memory of Python's, to be read there; a copy of its bytes where NumPy has no such elements or is not there.
+pub(crate) fn seen<'py>(
+    memory: &Bound<'py, PyAny>,
+    dtype: DType,
+    shape: &[usize],
+    at: Range<usize>,
+    bytes: &[u8],
+) -> Answer<Bound<'py, PyAny>> {
+    let py = memory.py();
+    match numpy_dtype(py, dtype) {
+        Some(elements) if numpy(py).is_some() => Ok(buffers::seen(memory, &elements, shape, at)?),
+        Some(_) | None => of(py, dtype, shape, bytes),
+    }
 }
 
 /// A tensor that Python gives, as an array of NumPy of these elements and this shape; none where NumPy or the type is not there.
@@ -119,7 +144,21 @@ pub(crate) fn read_into(
     name: &str,
     target: &mut [u8],
 ) -> Answer<()> {
-    with_bytes(object, dtype, shape, name, |bytes| target.copy_from_slice(bytes))
+    let to = target.as_ptr_range();
+    let apart = |from: Range<*const u8>| from.end <= to.start || to.end <= from.start;
+    // What a kernel makes may be a view of what it was given.
+    let kept = with_bytes(object, dtype, shape, name, |bytes| {
+        if apart(bytes.as_ptr_range()) {
+            target.copy_from_slice(bytes);
+            None
+        } else {
+            Some(bytes.to_vec())
+        }
+    })?;
+    if let Some(kept) = kept {
+        target.copy_from_slice(&kept);
+    }
+    Ok(())
 }
 
 fn unfit(name: &str, dtype: DType, shape: &[usize], given: &str) -> Failure {

@@ -176,6 +176,17 @@ pub(crate) fn new<'py>(py: Python<'py>, dtype: DType, shape: &[usize]) -> Answer
     Ok(py.import(HALF)?.call_method1("new", arguments)?)
 }
 
+/// A part of an array of bytes as an array of other elements, to be read.
+pub(crate) fn seen<'py>(
+    memory: &Bound<'py, PyAny>,
+    dtype: &Bound<'py, PyAny>,
+    shape: &[usize],
+    at: Range<usize>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = (memory, dtype, PyTuple::new(memory.py(), shape)?, at.start, at.end);
+    memory.py().import(HALF)?.call_method1("seen", arguments)
+}
+
 /// The dtype of NumPy that elements have; none where NumPy or ml_dtypes is not there, or has no such type.
 pub(crate) fn numpy_dtype(py: Python<'_>, dtype: DType) -> Option<Bound<'_, PyAny>> {
     dtype.item_bytes().ok()?;

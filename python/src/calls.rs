@@ -34,11 +34,12 @@ pub(crate) fn name(op: CombineOp) -> String {
 #[derive(Clone)]
 pub(crate) struct PyOffers(pub(crate) Arc<Offers>);
 
-#[pymethods]
 impl PyOffers {
-    #[new]
-    #[pyo3(signature = (groups=None))]
-    fn new(groups: Option<&Bound<'_, PyAny>>) -> Answer<PyOffers> {
+    /// Offers, or what they are made of: a dict from names to members, or pairs of them.
+    pub(crate) fn of(groups: Option<&Bound<'_, PyAny>>) -> Answer<PyOffers> {
+        if let Some(made) = groups.and_then(|groups| groups.cast::<PyOffers>().ok()) {
+            return Ok(made.get().clone());
+        }
         let groups: Groups = match groups {
             None => Vec::new(),
             Some(groups) => match groups.cast::<PyDict>() {
@@ -52,6 +53,15 @@ impl PyOffers {
             },
         };
         Ok(PyOffers(Arc::new(Offers::new(groups)?)))
+    }
+}
+
+#[pymethods]
+impl PyOffers {
+    #[new]
+    #[pyo3(signature = (groups=None))]
+    fn new(groups: Option<&Bound<'_, PyAny>>) -> Answer<PyOffers> {
+        PyOffers::of(groups)
     }
 
     /// The groups as (name, members).

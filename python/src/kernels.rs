@@ -315,6 +315,8 @@ pub(crate) fn runner<'py>(
 pub(crate) struct PythonKernels<'a> {
     pub(crate) table: &'a Arc<Table>,
     pub(crate) runner: &'a Py<PyAny>,
+    /// The arena as an array of bytes.
+    pub(crate) memory: &'a Py<PyAny>,
     pub(crate) calls: Vec<PyLocalCall>,
 }
 
@@ -333,8 +335,12 @@ impl Kernels for PythonKernels<'_> {
         };
         let (takes, makes) = args.split_at(call.takes.len());
         Python::attach(|py| {
-            let given =
-                |(at, of): (&Arg, &PyLocalTensor)| arrays::of(py, of.dtype, &of.shape, &arena[at.range()]);
+            // Python reads these bytes by an address that it has: nothing may be kept back from them meanwhile.
+            arena.as_mut_ptr().expose_provenance();
+            let memory = self.memory.bind(py);
+            let given = |(at, of): (&Arg, &PyLocalTensor)| {
+                arrays::seen(memory, of.dtype, &of.shape, at.range(), &arena[at.range()])
+            };
             let given = takes.iter().zip(&call.takes).map(given).collect::<Answer<Vec<_>>>()?;
             let made = call.run(self.runner.bind(py), given)?;
             for ((array, of), at) in made.iter().zip(&call.makes).zip(makes) {

@@ -45,6 +45,12 @@ pub(crate) fn shapes<'py>(py: Python<'py>, shapes: &[Vec<usize>]) -> PyResult<Bo
 }
 
 impl PyOp {
+    /// A call of the standard table, on inputs of these shapes.
+    pub(crate) fn standard(text: &str, inputs: &[&[usize]]) -> Answer<PyOp> {
+        let (call, table) = (call(text, None)?, standard());
+        Ok(PyOp { op: table.op(&call, inputs)?, call: Some(call), table })
+    }
+
     /// What is called, which a backward alone has not.
     fn called(&self) -> Answer<&Call> {
         let reason = || format!("{} is a backward: ask the op that it is of", self.op.name());

@@ -218,17 +218,17 @@ impl PyPlan {
 
     /// The plan as one rank's calls of a framework, between strided views of its flat buffers.
     ///
-    /// `offers` are the groups that exist; without any, all that goes to others is messages. `dtype` is the plan's where none is given.
+    /// `offers` are the groups that exist, as `Offers` takes them; without any, all that goes to others is messages. `dtype` is the plan's where none is given.
     #[pyo3(signature = (rank, offers=None, dtype=None))]
     fn calls(
         &self,
         rank: usize,
-        offers: Option<PyRef<'_, PyOffers>>,
+        offers: Option<&Bound<'_, PyAny>>,
         dtype: Option<DTypeArgument>,
     ) -> Answer<PyRankCalls> {
         let dtype = dtype.map_or(self.plan.dtype(), |dtype| dtype.0);
         let calls = match offers {
-            Some(offers) => RankCalls::new(&self.plan, rank, dtype, &offers.0)?,
+            Some(offers) => RankCalls::new(&self.plan, rank, dtype, &PyOffers::of(Some(offers))?.0)?,
             None => RankCalls::new(&self.plan, rank, dtype, &Offers::none())?,
         };
         Ok(PyRankCalls::new(calls))

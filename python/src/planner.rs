@@ -2,10 +2,13 @@
 
 use std::sync::{Arc, LazyLock};
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 use reshard_planner::{Arithmetic, Budget, Explanation, Objective, PlanCache, Planner};
+use reshard_sharding::Sharding;
 
+use crate::arguments::type_name;
 use crate::dtype::DTypeArgument;
 use crate::failure::Answer;
 use crate::group::{PatternArgument, PyGroupPattern};
@@ -117,14 +120,30 @@ impl PyPlanner {
         arguments
     }
 
+    /// What is gone to: a sharding, or placements on the mesh from which is gone.
+    fn target(from: &PySharding, to: &Bound<'_, PyAny>) -> Answer<Sharding> {
+        if let Ok(to) = to.cast::<PySharding>() {
+            return Ok(to.get().0.clone());
+        }
+        let Ok(text) = to.cast::<PyString>() else {
+            let found = type_name(to);
+            let reason = format!(
+                "a plan goes to a Sharding, or to placements on the same mesh such as 'S(0),R', not {found}"
+            );
+            return Err(PyTypeError::new_err(reason).into());
+        };
+        Ok(Sharding::parse(from.0.mesh(), from.0.shape(), &text.to_cow()?)?)
+    }
+
     fn planned(
         &self,
         py: Python<'_>,
         from: &PySharding,
-        to: &PySharding,
+        to: &Bound<'_, PyAny>,
         dtype: DTypeArgument,
     ) -> Answer<PyPlan> {
-        let plan = py.detach(|| self.cache.plan(&self.planner, &from.0, &to.0, dtype.0))?;
+        let to = PyPlanner::target(from, to)?;
+        let plan = py.detach(|| self.cache.plan(&self.planner, &from.0, &to, dtype.0))?;
         Ok(PyPlan::new(plan))
     }
 }
@@ -148,13 +167,13 @@ impl PyPlanner {
         Ok(PyPlanner::new(planner))
     }
 
-    /// The plan from one sharding to another of the same tensor.
+    /// The plan from one sharding to another of the same tensor, or to placements on the same mesh.
     #[pyo3(signature = (from_, to, dtype=DTypeArgument::F32))]
     fn plan(
         &self,
         py: Python<'_>,
         from_: &PySharding,
-        to: &PySharding,
+        to: &Bound<'_, PyAny>,
         dtype: DTypeArgument,
     ) -> Answer<PyPlan> {
         self.planned(py, from_, to, dtype)
@@ -330,7 +349,7 @@ impl PyExplanation {
     }
 }
 
-/// The plan from one sharding to another of the same tensor; options are those of `Planner`.
+/// The plan from one sharding to another of the same tensor, or to placements on the same mesh; options are those of `Planner`.
 ///
 /// The last few thousand plans are kept.
 #[pyfunction]
@@ -339,7 +358,7 @@ impl PyExplanation {
 fn plan(
     py: Python<'_>,
     from_: &PySharding,
-    to: &PySharding,
+    to: &Bound<'_, PyAny>,
     dtype: DTypeArgument,
     topology: Option<TopologyArgument>,
     objective: Option<&str>,
@@ -352,7 +371,8 @@ fn plan(
     static SHARED: LazyLock<PlanCache> = LazyLock::new(|| PlanCache::new(KEPT));
     let planner =
         PyPlanner::of(topology, objective, max_peak_bytes, groups, deterministic, arithmetic, budget)?;
-    Ok(PyPlan::new(py.detach(|| SHARED.plan(&planner, &from_.0, &to.0, dtype.0))?))
+    let to = PyPlanner::target(from_, to)?;
+    Ok(PyPlan::new(py.detach(|| SHARED.plan(&planner, &from_.0, &to, dtype.0))?))
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

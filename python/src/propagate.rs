@@ -206,8 +206,9 @@ impl PyChoice {
     }
 }
 
-/// What is asked of an op: a mesh, inputs and constraints.
+/// What is asked: an op, a mesh, inputs and constraints.
 struct Question {
+    op: PyOp,
     mesh: Mesh,
     inputs: Vec<Operand>,
     constraints: Vec<Constraint>,
@@ -215,17 +216,31 @@ struct Question {
 
 impl Question {
     fn of(
-        op: &PyOp,
+        op: &Bound<'_, PyAny>,
         inputs: &Bound<'_, PyAny>,
         mesh: Option<MeshArgument>,
         wanted: Option<&Bound<'_, PyAny>>,
     ) -> Answer<Question> {
         let inputs = items(inputs)?.map(|object| operand(&object?)).collect::<Answer<Vec<_>>>()?;
+        let op = match (op.cast::<PyOp>(), op.cast::<PyString>()) {
+            (Ok(op), _) => op.get().clone(),
+            (Err(_), Ok(text)) => {
+                let shapes: Vec<&[usize]> = inputs.iter().map(|input| input.sharding.shape()).collect();
+                PyOp::standard(&text.to_cow()?, &shapes)?
+            }
+            (Err(_), Err(_)) => {
+                let found = type_name(op);
+                return Err(PyTypeError::new_err(format!(
+                    "an op is an Op, or the text of one such as 'softmax(dim=1)', not {found}"
+                ))
+                .into());
+            }
+        };
         let mesh = mesh.map(|mesh| mesh.0).or_else(|| inputs.first().map(|x| x.sharding.mesh().clone()));
         let reason = || format!("{} has no inputs, whose mesh it would be on: say mesh=", op.op.name());
         let mesh = mesh.ok_or_else(|| refused("usage", reason()))?;
-        let constraints = wanted.map_or_else(|| Ok(Vec::new()), |wanted| constraints(wanted, op, &mesh))?;
-        Ok(Question { mesh, inputs, constraints })
+        let constraints = wanted.map_or_else(|| Ok(Vec::new()), |wanted| constraints(wanted, &op, &mesh))?;
+        Ok(Question { op, mesh, inputs, constraints })
     }
 
     fn answered(&self, choice: Choice) -> PyChoice {
@@ -273,14 +288,14 @@ impl PyPropagator {
     fn propagate(
         &self,
         py: Python<'_>,
-        op: &PyOp,
+        op: &Bound<'_, PyAny>,
         inputs: &Bound<'_, PyAny>,
         constraint: Option<&Bound<'_, PyAny>>,
         mesh: Option<MeshArgument>,
     ) -> Answer<PyChoice> {
         let asked = Question::of(op, inputs, mesh, constraint)?;
         let choice =
-            py.detach(|| self.0.propagate(&op.op, &asked.mesh, &asked.inputs, &asked.constraints))?;
+            py.detach(|| self.0.propagate(&asked.op.op, &asked.mesh, &asked.inputs, &asked.constraints))?;
         Ok(asked.answered(choice))
     }
 
@@ -289,7 +304,7 @@ impl PyPropagator {
     fn advise(
         &self,
         py: Python<'_>,
-        op: &PyOp,
+        op: &Bound<'_, PyAny>,
         inputs: &Bound<'_, PyAny>,
         most: usize,
         constraint: Option<&Bound<'_, PyAny>>,
@@ -297,7 +312,7 @@ impl PyPropagator {
     ) -> Answer<Vec<PyChoice>> {
         let asked = Question::of(op, inputs, mesh, constraint)?;
         let all =
-            py.detach(|| self.0.advise(&op.op, &asked.mesh, &asked.inputs, &asked.constraints, most))?;
+            py.detach(|| self.0.advise(&asked.op.op, &asked.mesh, &asked.inputs, &asked.constraints, most))?;
         Ok(all.into_iter().map(|choice| asked.answered(choice)).collect())
     }
 
@@ -306,17 +321,17 @@ impl PyPropagator {
     fn explicit(
         &self,
         py: Python<'_>,
-        op: &PyOp,
+        op: &Bound<'_, PyAny>,
         inputs: &Bound<'_, PyAny>,
         mesh: Option<MeshArgument>,
     ) -> Answer<PyChoice> {
         let asked = Question::of(op, inputs, mesh, None)?;
-        let choice = py.detach(|| self.0.explicit(&op.op, &asked.mesh, &asked.inputs))?;
+        let choice = py.detach(|| self.0.explicit(&asked.op.op, &asked.mesh, &asked.inputs))?;
         Ok(asked.answered(choice))
     }
 }
 
-/// The strategy of least cost for an op on inputs that lie somehow.
+/// The strategy of least cost for an op on inputs that lie somehow; the text of an op is one on inputs of their shapes.
 ///
 /// Of outputs is wanted `"any"`, `"reduced"` (terms cost what reducing them would), a sharding, a sharding with a penalty, or a list
 /// with one of these for each.
@@ -325,7 +340,7 @@ impl PyPropagator {
 #[pyo3(signature = (op, inputs, constraint=None, *, mesh=None, topology=None, planner=None, budget=None))]
 fn propagate(
     py: Python<'_>,
-    op: &PyOp,
+    op: &Bound<'_, PyAny>,
     inputs: &Bound<'_, PyAny>,
     constraint: Option<&Bound<'_, PyAny>>,
     mesh: Option<MeshArgument>,

@@ -205,9 +205,12 @@ fn run_rank(
         return Ok(None);
     }
     let schedule = program.compile(rank, options.0)?;
-    let mut kernels = PythonKernels { table: program.table(), runner, calls: Vec::new() };
+    // Python's own memory, so that kernels see their operands where they lie; who keeps one keeps all of it.
+    let (memory, mut lent) = Python::attach(|py| arrays::memory(py, schedule.arena_bytes()))?;
+    let arena = lent.bytes_mut();
+    arena.fill(0);
+    let mut kernels = PythonKernels { table: program.table(), runner, memory: &memory, calls: Vec::new() };
     let mut engine = Engine::new(comm);
-    let mut arena = schedule.arena()?;
     for (v, whole) in inputs {
         let value = program.get(*v);
         if let Some(local) = schedule.local(&value.name) {
@@ -217,9 +220,9 @@ fn run_rank(
     }
     let prepared = schedule.prepare::<_, _, Stopped>(&mut kernels, &mut engine)?;
     let hashes = if options.1 {
-        Some(prepared.run_hashed::<_, _, Stopped>(&mut kernels, &mut engine, &mut arena)?.to_string())
+        Some(prepared.run_hashed::<_, _, Stopped>(&mut kernels, &mut engine, arena)?.to_string())
     } else {
-        prepared.run::<_, _, Stopped>(&mut kernels, &mut engine, &mut arena)?;
+        prepared.run::<_, _, Stopped>(&mut kernels, &mut engine, arena)?;
         None
     };
     let lasting = schedule.locals().iter().filter(|local| local.lasts);

@@ -61,6 +61,9 @@ def test_what_is_not_alike_is_refused() -> None:
     assert refused.value.kind == "not_alike", refused.value.kind
     with pytest.raises(ReshardError, match="stands in it twice"):
         Offers([("tp", [0, 1, 0])])
+    with pytest.raises(ReshardError, match="stands in it twice"):
+        made.calls(0, {"tp": [0, 1, 0]})
+    assert str(made.calls(0, {"x": [0, 1]})) == str(made.calls(0, Offers({"x": [0, 1]})))
     with pytest.raises(ReshardError):
         made.calls(7)
     with pytest.raises(IndexError):

@@ -289,3 +289,11 @@ def test_ten_thousand_calls_leak_nothing() -> None:
         start = resident()
         calls(10_000)
         assert resident() - start < 8 << 20
+
+
+def test_a_text_is_a_target_on_the_same_mesh() -> None:
+    before = Sharding("dp=2,tp=4", (64, 32), "S(0),R")
+    wanted = reshard.plan(before, Sharding("dp=2,tp=4", (64, 32), "R,S(1)"))
+    assert reshard.plan(before, "R,S(1)") == wanted == Planner().plan(before, "R,S(1)")
+    with pytest.raises(TypeError, match="a plan goes to a Sharding, or to placements"):
+        reshard.plan(before, 3)  # type: ignore[arg-type]

@@ -255,3 +255,24 @@ def test_importing_loads_no_numpy_and_takes_little_time():
         assert loaded == "False"
         best = min(best, float(seconds))
     assert best < 0.01, best
+
+
+def test_kernels_see_their_operands_where_they_lie():
+    made = Program("mesh tp=2\nx: f32[8,4] S(0)\ny = relu(x)\nz = neg(y)\nt = permute(z, dims=[1,0])\n")
+    seen = []
+
+    def relu(call, x):
+        seen.append(x)
+        with pytest.raises(ValueError, match="read-only"):
+            x[...] = 0
+        return np.maximum(x, 0)
+
+    # A result may be what was given, or a view of it.
+    kernels = {"relu": relu, "neg": lambda call, y: y}
+    x = np.random.default_rng(3).normal(size=(8, 4)).astype("f4")
+    ranks = made.on_ranks({"x": x}, kernels=kernels, liveness=False)
+    assert np.array_equal(ranks.whole("t"), np.maximum(x, 0).T)
+    assert len(seen) == 2 and all(of.base is not None for of in seen)
+    # Who keeps an operand keeps the memory that it lies in.
+    del ranks
+    assert sorted(of.tobytes() for of in seen) == sorted(half.tobytes() for half in np.split(x, 2))

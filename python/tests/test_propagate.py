@@ -1,6 +1,7 @@
 """Propagation: the choices of the command line, over many requests."""
 
 import pytest
+import reshard
 from asked import ask
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,3 +97,13 @@ def test_a_planner_says_what_costs_are():
     text = "mesh tp=4\nx: f32[8,16] S(1)\ny = relu(x)\nz: R = y"
     made = Elaborator(planner=planner).elaborate(Graph.parse(text))
     assert str(made) == str(Elaborator("any", "h100").elaborate(Graph.parse(text)))
+
+
+def test_the_text_of_an_op_is_one_on_its_inputs() -> None:
+    x, w = Sharding("tp=4", (8, 6), "S(0)"), Sharding("tp=4", (6, 4), "R")
+    for asked in (propagate, Propagator().propagate):
+        assert str(asked("mm", [x, w])) == str(asked(Op("mm", [(8, 6), (6, 4)]), [x, w]))
+    with pytest.raises(TypeError, match="an op is an Op"):
+        propagate(3, [x])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="softmax takes arrays"):
+        reshard.softmax(x, dim=0)
