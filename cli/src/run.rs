@@ -28,6 +28,7 @@ same place.";
 
 /// Arguments of `reshard run`.
 #[derive(Debug, Default, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(mut_arg("mesh", |arg| arg.help("The mesh to shard over, like dp=2,tp=4")), after_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
     /// A .safetensors file, a folder with model.safetensors.index.json, the output of an earlier run, a distributed checkpoint of
