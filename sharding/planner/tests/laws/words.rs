@@ -83,9 +83,7 @@ fn elements(from: &Sharding, to: &Sharding) -> HashMap<Element, usize> {
     let mut readers: Vec<BTreeMap<_, u32>> = vec![BTreeMap::new(); from.numel()];
     for rank in mesh.ranks() {
         let term = terms.iter().position(|t| *t == key(from, rank, true)).unwrap();
-        for e in indices(from, rank) {
-            held[e][rank] |= 1 << term;
-        }
+        indices(from, rank).into_iter().for_each(|e| held[e][rank] |= 1 << term);
         for e in indices(to, rank) {
             *readers[e].entry(key(to, rank, false)).or_default() |= 1 << rank;
         }
