@@ -96,7 +96,7 @@ impl Round {
     /// Whether terms come in an order of the step's own, perhaps from some ranks of the group only.
     fn adds_in_its_own_order(&self, tensors: &[Tensor<'_>]) -> bool {
         let step = tensors[self.tensor].plan.steps().get(self.step);
-        self.phase.reduce.is_some() && step.is_some_and(Step::adds_in_its_own_order)
+        self.phase.reduce.is_some() && step.is_some_and(Step::is_transposed)
     }
 
     /// Whether this is the first of all phases that communicate, on every rank that has a part in it: a question about the plans, so that

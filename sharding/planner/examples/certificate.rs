@@ -14,9 +14,6 @@ use reshard_sharding::{Mesh, Sharding};
 
 struct Pair {
     ratio: f64,
-    cost_us: f64,
-    bound_us: f64,
-    steps: usize,
     text: String,
 }
 
@@ -57,9 +54,7 @@ fn main() -> Result<(), reshard_planner::Error> {
                         continue;
                     }
                     exact += usize::from(plan.received_bytes() == plan.lower_bound_bytes().unwrap_or(0));
-                    let (cost_us, bound_us) = (plan.cost_us(), plan.lower_bound_us());
-                    let steps = plan.communicating_steps();
-                    pairs.push(Pair { ratio: cost_us / bound_us, cost_us, bound_us, steps, text });
+                    pairs.push(Pair { ratio: plan.cost_us() / plan.lower_bound_us(), text });
                 }
             }
             pairs.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
@@ -74,10 +69,7 @@ fn main() -> Result<(), reshard_planner::Error> {
             );
             let shown = if all { pairs.len() } else { 6 };
             for p in pairs.iter().take(shown) {
-                let Pair { ratio, cost_us, bound_us, steps, text } = p;
-                println!(
-                    "    {ratio:.3} {text}: {cost_us:.1} us in {steps} steps, at least {bound_us:.1} us"
-                );
+                println!("    {:.3} {}", p.ratio, p.text);
             }
             let mut classes: BTreeMap<&str, usize> = BTreeMap::new();
             for text in &without {

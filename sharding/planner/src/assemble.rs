@@ -134,7 +134,6 @@ fn is_same_for_all(s: &Step) -> bool {
         | Action::AllToAll(Moves::Regions(_))
         | Action::ReduceScatter(Moves::Regions(_), _)
         | Action::OrderedReduce(Moves::Regions(_), _)
-        | Action::Straight(_)
         | Action::Transposed(_) => false,
     }
 }
@@ -205,7 +204,6 @@ fn total_received(plan: &Plan) -> Result<u64, Error> {
             | Action::Exchange(Moves::Modes { .. })
             | Action::ReduceScatter(Moves::Modes { .. }, _)
             | Action::OrderedReduce(Moves::Modes { .. }, _)
-            | Action::Straight(_)
             | Action::Transposed(_) => {
                 for &rank in &ranks {
                     for phase in step.phases(rank)? {

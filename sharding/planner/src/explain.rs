@@ -299,13 +299,6 @@ fn why(plan: &Plan, at: usize) -> String {
             Action::Exchange(Moves::Regions(_)) => {
                 "what source and target share goes straight to who wants it".to_owned()
             }
-            Action::Straight(readers) if readers.shares() => {
-                "each term goes once to the ranks whose terms add up, which share what they receive".to_owned()
-            }
-            Action::Straight(_) => {
-                "every term goes straight to whoever wants it, and they are added there: one step instead of two"
-                    .to_owned()
-            }
             Action::Transposed(turned) if turned.adds => {
                 "what source and target share goes straight to who wants it, and terms of one element are added there"
                     .to_owned()

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! if the replicas of `C*` agree, which are the terms of `C`: if all terms of `C` go the same ways. They do in every step but
-//! one that takes near replicas, whose places may differ from term to term, and one in which readers share the terms of replicas.
+//! one that takes near replicas, whose places may differ from term to term.
 //!
 //! ```text
 //! slice           zero_fill, into the part                    zero_fill       slice; of replicas, zero_fill
@@ -65,7 +65,7 @@ impl Plan {
     ///
     /// Ensures the costs, bytes and bounds of what is then done, under the same options. Limits of memory and groups are kept
     /// where the plan keeps them. Fails with `no_gradient` for terms of anything but sums, and with `unsupported` for a
-    /// deterministic plan, for steps of more than 2^22 messages, and for one that takes terms from near replicas, or from several.
+    /// deterministic plan, for steps of more than 2^22 messages, and for one that takes terms from near replicas.
     pub fn transposed(&self) -> Result<Plan, Error> {
         let (from, to) = (self.to.dual()?, self.from.dual()?);
         let q = Question::checked(&self.options, &from, &to, self.dtype)?;
@@ -147,21 +147,13 @@ fn transposed_step(
                 step.before, step.after
             ));
         }
-        Action::Straight(readers) if readers.ways_differ() => {
-            return unsupported(format!(
-                "the step from {} to {} takes some terms from one replica and others in parts from all, and cannot be turned \
-                 round: plan the way back",
-                step.before, step.after
-            ));
-        }
         Action::Slice(_)
         | Action::ZeroFill(_)
         | Action::AllGather(_)
         | Action::AllToAll(_)
         | Action::Exchange(_)
         | Action::ReduceScatter(..)
-        | Action::OrderedReduce(..)
-        | Action::Straight(_) => {}
+        | Action::OrderedReduce(..) => {}
     }
     let ranks = ranks_of_both(before.mesh(), after.mesh());
     let most = ranks.len().saturating_mul(step.group.size());
@@ -188,7 +180,6 @@ fn transposed_step(
         | Action::AllToAll(_)
         | Action::Exchange(_)
         | Action::OrderedReduce(..)
-        | Action::Straight(_)
         | Action::AllReduce(_)
         | Action::Transposed(_) => false,
     };
@@ -199,10 +190,6 @@ fn transposed_step(
     } else {
         mesh.sub_axes_of(mesh.whole_axes().map(|axis| mesh.known_mode(axis)))
     };
-    if matches!(&*step.action, Action::Straight(readers) if readers.shares()) {
-        // A whole and its parts may land together.
-        (seen.adds, seen.is_partly) = (true, true);
-    }
     let fills = if seen.adds { seen.is_partly } else { seen.lacks };
     Ok(Step {
         axes,

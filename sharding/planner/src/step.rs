@@ -9,7 +9,6 @@ use reshard_layout::{At, Mode};
 use crate::message::Reduce;
 use crate::op::StepOp;
 use crate::regions::intersection::Intersection;
-use crate::regions::readers::Readers;
 use reshard_sharding::{GroupPattern, ReduceOp, Sharding, SubAxis};
 
 /// What a step does, and to what: the op and its motion are one value, so they cannot disagree.
@@ -26,8 +25,6 @@ pub(crate) enum Action {
     OrderedReduce(Moves, Reduction),
     /// Every rank reduces a piece of the local buffer, and all gather the pieces.
     AllReduce(Reduction),
-    /// Terms go straight to whoever wants them, or values into terms that share them: one exchange.
-    Straight(Box<Readers>),
     /// A step between the duals, turned round.
     Transposed(Box<Transposed>),
 }
@@ -40,7 +37,7 @@ impl Action {
             Action::ZeroFill(_) => StepOp::ZeroFill,
             Action::AllGather(_) => StepOp::AllGather,
             Action::AllToAll(_) => StepOp::AllToAll,
-            Action::Exchange(_) | Action::OrderedReduce(..) | Action::Straight(_) => StepOp::Exchange,
+            Action::Exchange(_) | Action::OrderedReduce(..) => StepOp::Exchange,
             Action::ReduceScatter(..) => StepOp::ReduceScatter,
             Action::AllReduce(_) => StepOp::AllReduce,
             Action::Transposed(turned) => match turned.of.op() {
@@ -155,18 +152,11 @@ impl Step {
         matches!(*self.action, Action::Transposed(_))
     }
 
-    /// Whether terms come in an order of the step's own, perhaps from some ranks of the group only.
-    #[doc(hidden)]
-    pub fn adds_in_its_own_order(&self) -> bool {
-        matches!(*self.action, Action::Transposed(_) | Action::Straight(_))
-    }
-
     /// Whether terms of one element meet in it.
     pub(crate) fn adds(&self) -> bool {
         match &*self.action {
             Action::ReduceScatter(..) | Action::OrderedReduce(..) | Action::AllReduce(_) => true,
             Action::Transposed(turned) => turned.adds,
-            Action::Straight(readers) => readers.reduce.is_some(),
             Action::Slice(_)
             | Action::ZeroFill(_)
             | Action::AllGather(_)
@@ -194,7 +184,6 @@ impl Step {
             | Action::OrderedReduce(_, reduction)
             | Action::AllReduce(reduction) => Some(reduction.reduce),
             Action::Transposed(turned) => turned.adds.then_some(Reduce { op: ReduceOp::Sum, divisor: 1 }),
-            Action::Straight(readers) => readers.reduce,
             Action::Slice(_)
             | Action::ZeroFill(_)
             | Action::AllGather(_)

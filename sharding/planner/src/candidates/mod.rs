@@ -3,7 +3,6 @@
 //! ```text
 //! states    on one mesh where digits nest      the forms of the closed form, one direct exchange, what a search finds
 //! regions   everywhere                         reduce what is partial, then move what is missing; by domain, through shards, ..
-//! straight  on one mesh, of few ranks              one step in which terms go straight to whoever wants them
 //! greedy    on one mesh                        axis by axis, as frameworks do: to compare with, never chosen
 //! ```
 //!
@@ -16,7 +15,6 @@ pub(crate) mod region_steps;
 pub(crate) mod regions;
 pub(crate) mod state_steps;
 pub(crate) mod states;
-pub(crate) mod straight;
 
 use core::fmt;
 use std::rc::Rc;
@@ -59,8 +57,6 @@ pub enum Origin {
     Axes,
     /// The plan between the duals, turned round.
     Mirror,
-    /// One step in which terms go straight to whoever wants them.
-    Straight,
 }
 
 impl fmt::Display for Origin {
@@ -72,7 +68,6 @@ impl fmt::Display for Origin {
             Origin::Search => f.write_str("search"),
             Origin::Regions => f.write_str("overlapping regions"),
             Origin::Axes => f.write_str("placements of few axes at a time"),
-            Origin::Straight => f.write_str("terms straight to whoever wants them"),
             Origin::Mirror => f.write_str("the plan between the duals, turned round"),
         }
     }

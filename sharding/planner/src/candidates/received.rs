@@ -74,7 +74,6 @@ impl Question<'_> {
             | Action::Exchange(Moves::Regions(_))
             | Action::ReduceScatter(..)
             | Action::OrderedReduce(..)
-            | Action::Straight(_)
             | Action::Transposed(_) => None,
         }
     }

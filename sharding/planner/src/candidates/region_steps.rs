@@ -216,7 +216,6 @@ impl Question<'_> {
             | Action::ReduceScatter(Moves::Modes { .. }, _)
             | Action::OrderedReduce(Moves::Modes { .. }, _)
             | Action::AllReduce(_)
-            | Action::Straight(_)
             | Action::Transposed(_) => Ok(step.sent_bytes),
         }
     }

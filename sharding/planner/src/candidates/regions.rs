@@ -418,7 +418,7 @@ fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Shard
 }
 
 /// Whether what each rank wants lies inside what it holds.
-pub(crate) fn lies_inside(from: &Sharding, to: &Sharding) -> Result<bool, Error> {
+fn lies_inside(from: &Sharding, to: &Sharding) -> Result<bool, Error> {
     Ok(from.mesh().size() <= COUNTED && most_missing(from, to)? == 0)
 }
 

@@ -13,7 +13,6 @@ pub(crate) mod mirror;
 pub(crate) mod price;
 pub(crate) mod refusal;
 mod routes;
-mod straight;
 mod ways;
 
 #[cfg(test)]
@@ -40,7 +39,7 @@ pub(crate) fn plan(q: &Question<'_>, limit: u64, mut watch: Option<&mut Watch>) 
         return if admits(q.options, &plan) { Ok(plan) } else { Err(refusal::of_peak(q, plan.peak_bytes)) };
     }
     let ends = q.ends();
-    let mut best = of_all_ways(q, ends.as_ref(), limit, &mut watch)?;
+    let mut best = straight(q, ends.as_ref(), limit, &mut watch)?;
     if !best.effort.exhausted && mirror::may_help(q, ends.as_ref(), best.plan.as_ref()) {
         let (found, more) = mirror::best_plan(q, best.plan.as_ref())?;
         best.effort = best.effort.and(more);
@@ -53,16 +52,6 @@ pub(crate) fn plan(q: &Question<'_>, limit: u64, mut watch: Option<&mut Watch>) 
             best.is_bounded = false;
         }
     }
-    if straight::may_help(q, ends.as_ref(), best.plan.as_ref())?
-        && let Some(plan) = straight::best_plan(q, best.plan.as_ref())?
-    {
-        if let Some(watch) = &mut watch {
-            watch.considered.push(Considered::of(Origin::Straight, &plan));
-            watch.best = Some(watch.considered.len() - 1);
-        }
-        best.plan = Some(plan);
-        best.is_bounded = false;
-    }
     best.bounded(q, ends.as_ref())
 }
 
@@ -72,7 +61,7 @@ pub(crate) fn plan_straight(q: &Question<'_>) -> Result<Plan, Error> {
         return plan(q, u64::MAX, None);
     }
     let ends = q.ends();
-    of_all_ways(q, ends.as_ref(), u64::MAX, &mut None)?.bounded(q, ends.as_ref())
+    straight(q, ends.as_ref(), u64::MAX, &mut None)?.bounded(q, ends.as_ref())
 }
 
 /// The best plan so far, if there is one.
@@ -96,7 +85,7 @@ impl Best {
 }
 
 /// The best plan of the digits' routes, of regions and of placements.
-fn of_all_ways(
+fn straight(
     q: &Question<'_>,
     ends: Option<&Ends>,
     limit: u64,

@@ -10,7 +10,7 @@ use crate::candidates::Origin;
 use crate::candidates::states::{Searched, may_search, routes, searched};
 use crate::choose;
 use crate::choose::axes;
-use crate::choose::{mirror, needs_uneven, routes, straight};
+use crate::choose::{mirror, needs_uneven, routes};
 use crate::model::totals::{Cost, Totals, picoseconds_below};
 use crate::objective::Objective;
 use crate::question::Question;
@@ -81,11 +81,7 @@ fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<(Price, Effort)>
             }
             // What the mirror is asked about costs what the plan costs.
             let asked = picoseconds_below(mirror::asked_up_to_us(q, Some(&ends)));
-            // So does what terms that go straight may beat.
-            let least = (straight::least_us(q, Some(&ends)) * 1e6) as u64;
             Ok(match best {
-                Some([cost, ..]) if limit > least && cost > least => None,
-                None if limit > least => None,
                 Some([cost, ..]) if 0 < cost && cost <= asked => None,
                 Some([cost, ..]) if 0 < cost && limit < asked => None,
                 None if limit < asked => None,

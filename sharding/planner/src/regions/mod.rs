@@ -2,11 +2,10 @@
 //!
 //! A [`grid`] says which modes of axes cut each dim into which regions, a [`partition`] who owns which indices of a dim, and an
 //! [`intersection`] from whom each rank gets what, which a [`tally`] counts without asking every rank;
-//! [`readers`] takes terms straight to whoever wants them, and [`need`] says what no plan can do without.
+//! [`need`] says what no plan can do without.
 
 pub(crate) mod grid;
 pub(crate) mod intersection;
 pub(crate) mod need;
 pub(crate) mod partition;
-pub(crate) mod readers;
 pub(crate) mod tally;

@@ -18,7 +18,6 @@
 
 mod modes;
 mod pieces;
-mod readers;
 mod regions;
 pub(crate) mod transposed;
 
@@ -49,7 +48,6 @@ impl Step {
         members.sort_unstable();
         let phase = match &*self.action {
             Action::Transposed(turned) => return turned.phases(rank),
-            Action::Straight(readers) => readers.phase(rank, members)?,
             Action::AllReduce(reduction) => return pieces::all_reduced(before, reduction, rank, &members),
             Action::Slice(moves)
             | Action::ZeroFill(moves)

@@ -142,7 +142,7 @@ fn for_each_choice(
 }
 
 /// One block for every combination of one run per dim.
-pub(super) fn blocks(runs: &[&[Run]], source_shape: &[usize], target_shape: &[usize]) -> Few<Block, 1> {
+fn blocks(runs: &[&[Run]], source_shape: &[usize], target_shape: &[usize]) -> Few<Block, 1> {
     let mut out: Few<Block, 1> = Few::new();
     if runs.iter().any(|r| r.is_empty()) {
         return out;

@@ -15,5 +15,3 @@ mod planner_laws;
 mod ragged;
 mod redistribute;
 mod rooms;
-mod straight;
-mod words;

@@ -40,9 +40,8 @@ fn same(a: &Plan, b: &Plan) -> bool {
 
 /// `bytes(S, U) <= bytes(S, T) + bytes(T, U)`: no detour saves bytes.
 ///
-/// With terms of uneven dims it does not hold: on `x=2,y=3`, shape `[5,7]`, `S(0),R -> S(1),P` receives 16 bytes, and 12 by way
-/// of `S(0),S(1)`, since terms go straight from the source as it is, and replicas do not first share what they hold. So `most` may
-/// break it.
+/// With terms of uneven dims it does not hold: on `x=2,y=3`, shape `[5,7]`, `S(0),P -> P,S(0)` receives 84 bytes, and 80 by way
+/// of `S(1),S(0)`, since a plan turned round is no part of another. So `most` may break it.
 fn triangle(mesh: &str, shape: &[usize], choices: &[&str], most: usize) -> usize {
     let mesh: Mesh = mesh.parse().unwrap();
     let all = shardings(&mesh, shape, choices);
