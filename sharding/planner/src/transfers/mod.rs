@@ -94,7 +94,6 @@ impl Step {
             | Action::ReduceScatter(..)
             | Action::OrderedReduce(..)
             | Action::AllReduce(_)
-            | Action::Straight(_)
             | Action::Transposed(_) => Ok(None),
         }
     }
