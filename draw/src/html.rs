@@ -54,6 +54,39 @@ impl Section {
     pub fn of_steps(title: impl Into<String>, scenes: Vec<Scene>) -> Self {
         Self { title: title.into(), scenes, are_steps: true }
     }
+
+    /// Writes it as the section of that number.
+    fn write(&self, markup: &mut Markup, at: usize) {
+        let heading = format!("section-{at}");
+        let class = if self.are_steps && self.scenes.len() > 1 { "steps" } else { "all" };
+        markup.raw("\n");
+        markup.open("section", &[("aria-labelledby", &heading), ("class", class)]);
+        markup.element("h2", &[("id", &heading)], &self.title);
+        for (number, scene) in self.scenes.iter().enumerate() {
+            let label = format!("picture {}.{}: {}", at + 1, number + 1, scene.title);
+            markup.open("figure", &[]);
+            markup.element("figcaption", &[], &scene.title);
+            markup.open(
+                "div",
+                &[("class", "scroll"), ("tabindex", "0"), ("role", "region"), ("aria-label", &label)],
+            );
+            markup.raw(&scene.svg_element(false));
+            markup.close("div");
+            for note in &scene.notes {
+                markup.element("p", &[("class", "note")], note);
+            }
+            markup.open("details", &[]);
+            markup.element("summary", &[], "In words and as text");
+            markup.element("p", &[], &scene.about);
+            let label = format!("text {}.{}: {}", at + 1, number + 1, scene.title);
+            markup.open("pre", &[("tabindex", "0"), ("role", "region"), ("aria-label", &label)]);
+            markup.lines(&scene.text(false));
+            markup.close("pre");
+            markup.close("details");
+            markup.close("figure");
+        }
+        markup.close("section");
+    }
 }
 
 impl Page {
@@ -96,7 +129,7 @@ impl Page {
         // Filled by the script, and nothing without.
         markup.element("div", &[("id", "ranks"), ("hidden", "")], "");
         for (at, section) in self.sections.iter().enumerate() {
-            self.write_section(&mut markup, at, section);
+            section.write(&mut markup, at);
         }
         self.write_held(&mut markup);
         markup.close("main");
@@ -107,38 +140,6 @@ impl Page {
         markup.close("html");
         markup.raw("\n");
         markup.finish()
-    }
-
-    fn write_section(&self, markup: &mut Markup, at: usize, section: &Section) {
-        let heading = format!("section-{at}");
-        let class = if section.are_steps && section.scenes.len() > 1 { "steps" } else { "all" };
-        markup.raw("\n");
-        markup.open("section", &[("aria-labelledby", &heading), ("class", class)]);
-        markup.element("h2", &[("id", &heading)], &section.title);
-        for (number, scene) in section.scenes.iter().enumerate() {
-            let label = format!("picture {}.{}: {}", at + 1, number + 1, scene.title);
-            markup.open("figure", &[]);
-            markup.element("figcaption", &[], &scene.title);
-            markup.open(
-                "div",
-                &[("class", "scroll"), ("tabindex", "0"), ("role", "region"), ("aria-label", &label)],
-            );
-            markup.raw(&scene.svg_element(false));
-            markup.close("div");
-            for note in &scene.notes {
-                markup.element("p", &[("class", "note")], note);
-            }
-            markup.open("details", &[]);
-            markup.element("summary", &[], "In words and as text");
-            markup.element("p", &[], &scene.about);
-            let label = format!("text {}.{}: {}", at + 1, number + 1, scene.title);
-            markup.open("pre", &[("tabindex", "0"), ("role", "region"), ("aria-label", &label)]);
-            markup.lines(&scene.text(false));
-            markup.close("pre");
-            markup.close("details");
-            markup.close("figure");
-        }
-        markup.close("section");
     }
 
     fn write_held(&self, markup: &mut Markup) {

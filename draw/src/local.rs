@@ -8,6 +8,8 @@
 //! second    2^j in term j                                  the sum is the set of terms
 //! ```
 
+use std::cmp::Ordering;
+
 use half::{bf16, f16};
 use reshard_collectives::{Item, Trace, threads};
 use reshard_kernels::DType;
@@ -28,9 +30,12 @@ const MOST_PARTS: usize = 26;
 const MOST_TERMS: usize = 7;
 
 /// Numbers that can be elements: whole ones up to 255.
-trait Letter: Item + PartialEq {
+trait Letter: Item + PartialOrd {
     fn of(number: u16) -> Self;
-    fn number(self) -> Option<u16>;
+
+    fn number(self) -> Option<u16> {
+        (0..256).find(|&number| Self::of(number).partial_cmp(&self) == Some(Ordering::Equal))
+    }
 }
 
 macro_rules! letters {
@@ -38,9 +43,6 @@ macro_rules! letters {
         impl Letter for $t {
             fn of(number: u16) -> Self {
                 number as $t
-            }
-            fn number(self) -> Option<u16> {
-                (0..256).find(|&number| Self::of(number) == self)
             }
         }
     )*};
@@ -51,17 +53,11 @@ impl Letter for f16 {
     fn of(number: u16) -> Self {
         f16::from_f32(number.into())
     }
-    fn number(self) -> Option<u16> {
-        (0..256).find(|&number| Self::of(number) == self)
-    }
 }
 
 impl Letter for bf16 {
     fn of(number: u16) -> Self {
         bf16::from_f32(number.into())
-    }
-    fn number(self) -> Option<u16> {
-        (0..256).find(|&number| Self::of(number) == self)
     }
 }
 
@@ -251,7 +247,7 @@ pub fn local_notation(forward: &Plan, backward: Option<&Plan>) -> Scene {
             words.join(" / ")
         };
         let line = format!("{} {arrow} {}", joined(&left), joined(&right));
-        scene.about.push_str(&format!(" {line}."));
+        scene.about.extend([" ", &line, "."]);
         if plan.ranks().len() <= 8 {
             scene.parts.push(Part::Line(line));
         }

@@ -90,7 +90,7 @@ pub fn mesh_with(mesh: &Mesh, look: &MeshLook, limits: Limits) -> Scene {
                 format!("{} is {}", letter(at), runs(&members))
             })
             .collect();
-        about.push_str(&format!(" Groups: {}.", few.join("; ")));
+        about.extend([" Groups: ", &few.join("; "), "."]);
     }
     if let Some(node) = look.node {
         scene = scene.noted(format!("n is the node of the network, of {}", counted(node, "rank")));
@@ -208,13 +208,13 @@ impl Drawing<'_> {
         let mut text = rank.to_string();
         let mut hue = rank;
         if let Some(node) = self.look.node.filter(|&node| node > 0) {
-            text.push_str(&format!(" n{}", rank / node));
+            text.extend([" n", &(rank / node).to_string()]);
             hue = rank / node;
         }
         if let Some(groups) = &self.look.groups {
             match groups.group_of(rank).and_then(|own| self.numbers.get(&own.first()).copied()) {
                 Some(number) => {
-                    text.push_str(&format!(" {}", letter(number)));
+                    text.extend([" ", &letter(number)]);
                     hue = number;
                 }
                 None => text.push_str(" -"),

@@ -98,11 +98,11 @@ fn step_scene(known: &mut Phases<'_>, at: usize, step: &Step, limits: Limits) ->
     let mut about = format!("Before, {} ", titled(&step.before));
     if step.op().communicates() {
         let (flow, words) = known.flow(at, step, limits, &mut notes);
-        about.push_str(&format!("and then {words}; "));
+        about.extend(["and then ", &words, "; "]);
         parts.push(Part::Flow(flow));
     }
     parts.push(boxed(format!("after: {}", titled(&step.after)), after));
-    about.push_str(&format!("after, {}.", titled(&step.after)));
+    about.extend(["after, ", &titled(&step.after), "."]);
     let words = if step.op().communicates() {
         format!(
             "{} B received by the worst rank, {:.1} us, groups {}",
@@ -377,7 +377,7 @@ pub fn plan(plan: &Plan, greedy: Option<&Plan>, limits: Limits) -> Scene {
         scene.parts = vec![Part::Line("nothing moves: every rank holds its target".to_owned())];
     }
     for step in plan_steps(plan, limits) {
-        scene.about.push_str(&format!(" {}: {}", step.title, step.about));
+        scene.about.extend([" ", &step.title, ": ", &step.about]);
         scene.parts.push(Part::Group(Group::down(step.title, step.parts)));
         for note in step.notes {
             scene = scene.noted(note);

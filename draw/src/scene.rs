@@ -273,7 +273,7 @@ impl Scene {
         let mut whole = Self::new(title, "");
         for scene in scenes {
             let words = if whole.about.is_empty() { "" } else { " " };
-            whole.about.push_str(&format!("{words}{}: {}", scene.title, scene.about));
+            whole.about.extend([words, &scene.title, ": ", &scene.about]);
             whole.parts.push(Part::Group(Group::down(scene.title, scene.parts)));
             for note in scene.notes {
                 whole = whole.noted(note);

@@ -235,7 +235,7 @@ fn grid_block(grid: &Grid) -> Block {
             let name = head.cut.as_deref().filter(|_| at > 0).unwrap_or_default();
             let space = before(at);
             let start = space.find('|').unwrap_or(space.len());
-            names.push_str(&format!("{}{name}", " ".repeat(start)));
+            names.extend([&" ".repeat(start), name]);
             let whole = space.len() + widths[at];
             names.push_str(&" ".repeat(whole.saturating_sub(start + width(name))));
         }

@@ -101,7 +101,7 @@ fn read(markup: &str) -> (String, Vec<String>) {
             }
             Event::End(_) => open -= 1,
             Event::Text(text) => texts.push_str(&text),
-            Event::GeneralRef(name) => texts.push_str(&format!("&{};", &*name)),
+            Event::GeneralRef(name) => texts.extend(["&", &*name, ";"]),
             Event::Eof => break,
             Event::Empty(_)
             | Event::CData(_)
