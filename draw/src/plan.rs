@@ -89,7 +89,9 @@ fn step_scene(known: &mut Phases<'_>, at: usize, step: &Step, limits: Limits) ->
     let small = Limits { side: limits.side.min(8), ..limits };
     let (before, mut notes) = holders::grid(&step.before, small);
     let (after, more) = holders::grid(&step.after, small);
-    notes.iter_mut().for_each(|note| note.insert_str(0, "before: "));
+    for note in &mut notes {
+        note.insert_str(0, "before: ");
+    }
     notes.extend(more.into_iter().map(|note| format!("after: {note}")));
     let boxed = |title: String, grid: Grid| {
         Part::Group(Group { title, way: Way::Down, is_boxed: true, parts: vec![Part::Grid(grid)] })
@@ -225,21 +227,18 @@ fn bundled(edges: &BTreeMap<(usize, usize), u64>) -> Vec<Bundled> {
             all
         };
         let known = bundles.iter_mut().find(|(_, known)| *known == *to || *known == with_self(to));
-        match known {
-            Some((senders, _)) => senders.push(from),
-            None => {
-                // Whether it is one of such a group is known by another who gives to it and to the same.
-                let all = with_self(to);
-                let is_group = receivers.iter().any(|(other, theirs)| {
-                    *other != from
-                        && all.contains(other)
-                        && theirs.contains(&from)
-                        && theirs.len() == to.len()
-                        && { theirs.iter().all(|rank| all.contains(rank)) }
-                });
-                bundles.push((vec![from], if is_group { all } else { to.clone() }));
-            }
+        if let Some((senders, _)) = known {
+            senders.push(from);
+            continue;
         }
+        // Whether it is one of such a group is known by another who gives to it and to the same.
+        let all = with_self(to);
+        let is_group = receivers.iter().any(|(other, theirs)| {
+            *other != from && all.contains(other) && theirs.contains(&from) && theirs.len() == to.len() && {
+                theirs.iter().all(|rank| all.contains(rank))
+            }
+        });
+        bundles.push((vec![from], if is_group { all } else { to.clone() }));
     }
     let bytes = |(from, to): (Vec<usize>, Vec<usize>)| {
         let all = from.iter().flat_map(|&a| to.iter().map(move |&b| (a, b)));

@@ -197,10 +197,9 @@ fn before_column(head: &Head, at: usize, style: Style) -> &'static str {
     }
     match (style != Style::Open, head.cut.is_some(), head.gap) {
         (true, ..) if style == Style::Table => "  ",
-        (true, ..) => " ",
+        (true, ..) | (false, false, 0) => " ",
         (false, true, 0) => " | ",
         (false, true, _) => "  |  ",
-        (false, false, 0) => " ",
         (false, false, 1) => "   ",
         (false, false, _) => "     ",
     }
@@ -246,15 +245,15 @@ fn grid_block(grid: &Grid) -> Block {
         for (at, head) in grid.columns.iter().enumerate() {
             let label = if head.left_out > 0 { ".." } else { head.label.as_str() };
             let missing = " ".repeat(widths[at] - width(label));
-            line.push_str(&match grid.style {
-                Style::Ruled => format!("  {missing}{label} "),
-                Style::Open => format!("{}{missing}{label}", before(at)),
-                Style::Table => format!("{}{label}{missing}", before(at)),
-            });
+            match grid.style {
+                Style::Ruled => line.extend(["  ", &missing, label, " "]),
+                Style::Open => line.extend([before(at), &missing, label]),
+                Style::Table => line.extend([before(at), label, &missing]),
+            }
         }
         lines.push(vec![Span::plain(line)]);
     }
-    let rule: String = widths.iter().map(|width| format!("{}+", "-".repeat(width + 2))).collect();
+    let rule: String = widths.iter().flat_map(|width| ["-".repeat(width + 2), "+".to_owned()]).collect();
     let rule = vec![Span::plain(format!("{} +{rule}", " ".repeat(left)))];
     if is_ruled {
         lines.push(rule.clone());

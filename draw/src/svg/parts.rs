@@ -148,12 +148,11 @@ fn of_grid(grid: &Grid) -> Picture {
         }
         for (column, (&x, &width)) in columns.iter().zip(&widths).enumerate() {
             let place = [x, y, width, height];
-            match grid.cell(row, column) {
-                Some(cell) => of_cell(cell, place, is_table, &mut picture.shapes),
-                None => {
-                    let middle = [x + width / 2, y + height / 2 + 45];
-                    picture.shapes.push(Shape::Text(middle, "middle", "m", "..".to_owned()));
-                }
+            if let Some(cell) = grid.cell(row, column) {
+                of_cell(cell, place, is_table, &mut picture.shapes);
+            } else {
+                let middle = [x + width / 2, y + height / 2 + 45];
+                picture.shapes.push(Shape::Text(middle, "middle", "m", "..".to_owned()));
             }
         }
         y += height;
