@@ -41,12 +41,13 @@ def held(array, sharding, rank):
 
 
 def shard_of(numbers, sharding, rank):
-    """Plain chunks along one axis, by hand."""
-    size = sharding.mesh.size
-    for dim in range(numbers.ndim):
-        if str(sharding) == f"S({dim})":
+    """Plain chunks along every axis of the mesh in turn, by hand."""
+    sizes = list(sharding.mesh.axes.values())
+    for placement, size, at in zip(str(sharding).split(","), sizes, np.unravel_index(rank, sizes), strict=True):
+        if placement != "R":
+            dim = int(placement.removeprefix("S(").removesuffix(")"))
             step = -(-numbers.shape[dim] // size)
-            return np.take(numbers, range(min(rank * step, numbers.shape[dim]), min((rank + 1) * step, numbers.shape[dim])), dim).reshape(-1)
+            numbers = np.take(numbers, range(min(at * step, numbers.shape[dim]), min((at + 1) * step, numbers.shape[dim])), dim)
     return numbers.reshape(-1)
 
 
