@@ -54,12 +54,16 @@ pub(crate) fn assemble_checked(
 
 /// Two replicas are none.
 fn differ(tensor: &Move<'_>, source: &Source<'_>, places: [usize; 2]) -> Error {
-    let [first, other] = match &tensor.tensor.data {
-        Data::Shards { .. } => places
-            .map(|place| format!("rank {}", tensor.unit_from.mesh().ranks().nth(place).unwrap_or_default())),
-        Data::Whole(_) | Data::Chunks { .. } => places.map(|place| path(&source.files[place])),
+    let both = match &tensor.tensor.data {
+        Data::Shards { .. } => {
+            let rank = |place| tensor.unit_from.mesh().ranks().nth(place).unwrap_or_default();
+            format!("ranks {} and {}", rank(places[0]), rank(places[1]))
+        }
+        Data::Whole(_) | Data::Chunks { .. } => {
+            format!("{} and {}", path(&source.files[places[0]]), path(&source.files[places[1]]))
+        }
     };
-    let message = format!("{first} and {other} should hold the same bytes, and do not");
+    let message = format!("{both} should hold the same bytes, and do not");
     Error::refused("replicas", message)
 }
 
