@@ -254,7 +254,7 @@ fn calls_print_and_read() {
 /// What was asked is remembered until the table is changed, and a copy of the table does not share what is.
 #[test]
 fn a_table_that_is_changed_forgets_what_it_was_asked() {
-    let mut table = Table::empty();
+    let mut table = Table::standard();
     table.add("f", "ij->ij {selecting}".parse().unwrap());
     let call: Call = "f".parse().unwrap();
     let ask = |table: &Table| {
