@@ -2,6 +2,17 @@
 //!
 //! They are the same bytes in the same files, read when they are asked for. So whatever is done with a checkpoint is done with
 //! these too: parts are read, ranks get their shards, and it is resharded, compared and written in any format.
+//!
+//! ```
+//! use reshard_checkpoint::Checkpoint;
+//! let made = Checkpoint::open(None)?
+//!     .only(["attention.*"])?
+//!     .fused(&"*.qkv.* = *.query.* + *.key.* + *.value.* by 4".parse()?)?
+//!     .renamed(r"s/^attention\.(\w+)/layers.0.attn.$1/")?
+//!     .cast("bf16")?;
+//! assert_eq!(made.tensor("layers.0.attn.qkv.weight")?.shape(), [768, 256]);
+//! # Ok::<(), reshard_checkpoint::Error>(())
+//! ```
 
 use std::collections::BTreeMap;
 
