@@ -46,19 +46,17 @@ const NAMED: usize = 8;
 /// ```
 /// use reshard_checkpoint::{Checkpoint, Writer};
 /// use reshard_sharding::{Mesh, Sharding};
-///
-/// let mesh: Mesh = "dp=4".parse()?;
-/// let rows = Sharding::parse(&mesh, &[8, 2], "S(0)")?;
 /// # let folder = tempfile::tempdir()?;
 /// # let out = folder.path().join("step_1000");
-/// let writer = Writer::begin(&out, &mesh, [("w", "U8", &rows)], false)?; // other processes: Writer::join(&out, &token)
-/// std::thread::scope(|threads| {
-///     for rank in mesh.ranks() {
-///         let writer = &writer;
-///         threads.spawn(move || writer.save(rank, [("w", &[rank as u8; 4][..])]).unwrap());
-///     }
-/// });
-/// writer.commit()?; // refused while a rank has not saved
+/// let mesh: Mesh = "dp=4".parse()?;
+/// let rows = Sharding::parse(&mesh, &[8, 2], "S(0)")?;
+/// let writer = Writer::begin(&out, &mesh, [("w", "U8", &rows)], false)?; // one process, which tells its writer.token()
+/// let other = Writer::join(&out, writer.token())?;                        // each other process
+/// for rank in mesh.ranks() {
+///     let writer = if rank < 2 { &writer } else { &other };
+///     writer.save(rank, [("w", &[rank as u8; 4][..])])?;                  // each rank, from whatever thread
+/// }
+/// writer.commit()?;                                                       // one of them; or all call commit_if_last()
 /// assert_eq!(Checkpoint::open(Some(&out))?.shard("w", &rows, 3)?, [3; 4]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
