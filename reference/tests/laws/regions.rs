@@ -120,7 +120,7 @@ fn what_a_region_cannot_mean_is_one_sentence() {
         ("q = all_gather(o)", "say dim as a whole number, like dim=0"),
         ("q = all_gather(o, dim=-1)", "dims are counted from 0"),
         ("q = all_reduce(o, axis=dp)", "dp is no axis of local tp, along which it is global"),
-        ("q = all_reduce(o, dim=1)", "takes axis, and not dim"),
+        ("q = all_reduce(o, dim=1)", "takes axis, via, and not dim"),
         ("q = all_reduce(o, o)", "takes 1 values, and 2 are given"),
         ("q: I = mm(a, down)", "only what moves says what it becomes"),
         ("q = mm(a, down) by R; R -> R", "in local tp an op has no strategy"),
