@@ -47,6 +47,10 @@ def _not_contiguous(strides: object) -> Refused:
     return Refused("strides", f"it is not C-contiguous, its strides are {strides}: give a contiguous copy")
 
 
+def _no_memory(size: int) -> Refused:
+    return Refused("memory", f"there is no memory for an array of {size} bytes")
+
+
 def _on_device(device: object) -> Refused:
     return Refused("device", f"it is on the device {device}, and only memory of the host is read: copy it there first")
 
@@ -166,7 +170,12 @@ def make(like: Any, raw: bool, dtype: str, item_bytes: int, shapes: list[tuple[i
 def new(dtype: str, item_bytes: int, shape: tuple[int, ...]) -> Any:
     """A new array of NumPy, or a memoryview where NumPy has no such elements or is not there."""
     kind = numpy_dtype(dtype)
-    return _view(dtype, item_bytes, shape) if kind is None else sys.modules["numpy"].empty(shape, dtype=kind)
+    if kind is None:
+        return _view(dtype, item_bytes, shape)
+    try:
+        return sys.modules["numpy"].empty(shape, dtype=kind)
+    except MemoryError:
+        raise _no_memory(item_bytes * math.prod(shape)) from None
 
 
 def seen(memory: Any, dtype: Any, shape: tuple[int, ...], start: int, end: int) -> Any:
@@ -194,7 +203,10 @@ def numpy_dtype(name: str) -> Any:
 
 def _view(dtype: str, item_bytes: int, shape: tuple[int, ...]) -> Any:
     size = item_bytes * math.prod(shape)
-    view: Any = memoryview(bytearray(size))
+    try:
+        view: Any = memoryview(bytearray(size))
+    except MemoryError:
+        raise _no_memory(size) from None
     code = _CODES.get(dtype)
     # What is empty has no shape as a memoryview.
     return view if code is None else view.cast(code) if size == 0 else view.cast(code, list(shape))

@@ -11,7 +11,7 @@ use pyo3::types::{PyList, PyTuple};
 use reshard_kernels::DType;
 
 use crate::dtype::{by_name, framework_name};
-use crate::failure::{Answer, mismatched};
+use crate::failure::{Answer, Failure, mismatched};
 
 /// The Python half: which bytes an array is, and new arrays.
 const HALF: &str = "reshard._buffers";
@@ -31,19 +31,23 @@ fn shape_text(shape: &[usize]) -> String {
     format!("({})", numbers.join(","))
 }
 
+/// An exception of the Python half: a refusal as one of ours, in these words; what nobody foresaw as it is.
+fn told(half: &Bound<'_, PyModule>, error: PyErr, words: impl Fn(String) -> String) -> Failure {
+    let value = error.value(half.py());
+    let is_refused = half.getattr("Refused").is_ok_and(|class| value.is_instance(&class).unwrap_or(false));
+    match value.getattr("kind").and_then(|kind| kind.extract::<String>()) {
+        Ok(kind) if is_refused => mismatched(&kind, words(value.to_string())),
+        _ => error.into(),
+    }
+}
+
 impl Lent {
     /// Holds the memory of an array.
     pub(crate) fn new(array: &Bound<'_, PyAny>, name: String) -> Answer<Lent> {
         let half = array.py().import(HALF)?;
-        let lent = half.call_method1("lend", (array,)).map_err(|error| {
-            let value = error.value(array.py());
-            let is_refused =
-                half.getattr("Refused").is_ok_and(|class| value.is_instance(&class).unwrap_or(false));
-            match value.getattr("kind").and_then(|kind| kind.extract::<String>()) {
-                Ok(kind) if is_refused => mismatched(&kind, format!("{name} cannot be lent: {value}")),
-                _ => error.into(),
-            }
-        })?;
+        let lent = half
+            .call_method1("lend", (array,))
+            .map_err(|error| told(&half, error, |why| format!("{name} cannot be lent: {why}")))?;
         let (bytes, dtype, shape) = lent.extract::<(Bound<'_, PyAny>, String, Vec<usize>)>()?;
         let Some(dtype) = by_name(&dtype) else {
             let known = DType::ALL.map(DType::name).join(", ");
@@ -166,14 +170,16 @@ pub(crate) fn make<'py>(
     shapes: Vec<Vec<usize>>,
 ) -> Answer<Bound<'py, PyList>> {
     let arguments = (like, raw, framework_name(dtype), dtype.item_bytes()?, shapes);
-    let made = like.py().import(HALF)?.call_method1("make", arguments)?;
+    let half = like.py().import(HALF)?;
+    let made = half.call_method1("make", arguments).map_err(|error| told(&half, error, |why| why))?;
     made.cast_into::<PyList>().map_err(|error| PyErr::from(error).into())
 }
 
 /// A new array of NumPy, or a memoryview where NumPy has no such elements or is not there.
 pub(crate) fn new<'py>(py: Python<'py>, dtype: DType, shape: &[usize]) -> Answer<Bound<'py, PyAny>> {
     let arguments = (framework_name(dtype), dtype.item_bytes()?, PyTuple::new(py, shape)?);
-    Ok(py.import(HALF)?.call_method1("new", arguments)?)
+    let half = py.import(HALF)?;
+    half.call_method1("new", arguments).map_err(|error| told(&half, error, |why| why))
 }
 
 /// A part of an array of bytes as an array of other elements, to be read.
