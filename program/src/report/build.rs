@@ -123,6 +123,21 @@ impl Program {
         Walk::of(self).lives(self.meshes.class(rank))
     }
 
+    /// What is at hand while each of its items is carried out, in their order, on the ranks of [`Report::peak`], which is the first of
+    /// those with most bytes.
+    ///
+    /// ```
+    /// use reshard_program::{Program, Rates};
+    /// let program: Program = "mesh x=2\nx: f32[8] S(0)\ny = relu(x)\nz = neg(y)".parse()?;
+    /// let bytes: Vec<u64> = program.moments().iter().map(|moment| moment.bytes).collect();
+    /// assert_eq!(bytes, [16, 32, 48]); // the input lasts, and y until z is there
+    /// assert_eq!(program.report(&Rates::uniform()).peak, program.moments()[2]);
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    pub fn moments(&self) -> Vec<super::Peak> {
+        Walk::of(self).moments()
+    }
+
     /// What it communicates, computes and holds, at these rates of computing.
     pub fn report(&self, rates: &Rates) -> Report {
         let walk = Walk::of(self);

@@ -144,6 +144,14 @@ impl<'a> Walk<'a> {
         peaks.reduce(|most, other| if other.bytes > most.bytes { other } else { most }).unwrap_or_default()
     }
 
+    /// What is at hand in each step, of those ranks of which most bytes are at hand at a time.
+    pub(crate) fn moments(&self) -> Vec<Peak> {
+        let each = self.known.classes.iter().map(|&ranks| self.moments_of(ranks));
+        let most = |moments: &[Peak]| moments.iter().map(|moment| moment.bytes).max();
+        // Of equal ones the first.
+        each.reduce(|a, b| if most(&b) > most(&a) { b } else { a }).unwrap_or_default()
+    }
+
     /// When values are there, for the ranks that are in these meshes.
     pub(crate) fn lives(&self, ranks: u64) -> Lives {
         let (program, updates) = (self.known.program, &self.known.updates);
@@ -190,8 +198,38 @@ impl<'a> Walk<'a> {
         Lives { root, until, next }
     }
 
-    /// Follows the bytes of the ranks that are in these meshes from step to step.
+    /// The moment in which most bytes are at hand on the ranks that are in these meshes.
     fn peak_of(&self, ranks: u64) -> Peak {
+        let mut most = Peak::default();
+        self.follow_bytes(ranks, |now, bytes, staging, step| {
+            if bytes > most.bytes || most.at.is_empty() {
+                let at = step.map_or_else(String::new, |step| self.made_at(step));
+                most = Peak { bytes, at, staging, ..now.clone() };
+            }
+        });
+        most
+    }
+
+    /// What is at hand in each step on the ranks that are in these meshes.
+    fn moments_of(&self, ranks: u64) -> Vec<Peak> {
+        let mut moments = Vec::new();
+        self.follow_bytes(ranks, |now, bytes, staging, step| {
+            if let Some(step) = step {
+                moments.push(Peak { bytes, at: self.made_at(step), staging, ..now.clone() });
+            }
+        });
+        moments
+    }
+
+    /// The first value that a step makes; empty if it makes none.
+    fn made_at(&self, step: &Step) -> String {
+        let name = |&v: &usize| self.known.program.values()[self.original(v)].name.clone();
+        step.makes.first().map_or(String::new(), name)
+    }
+
+    /// Follows the bytes of the ranks that are in these meshes: at the start, where there is no step yet, and in each step the values at hand, all
+    /// bytes, and those of staging among them.
+    fn follow_bytes(&self, ranks: u64, mut tell: impl FnMut(&Peak, u64, u64, Option<&Step>)) {
         let holds = |v: usize| self.holds(ranks, v);
         let items = self.known.program.items();
         let Lives { root, until, .. } = self.lives(ranks);
@@ -212,7 +250,7 @@ impl<'a> Walk<'a> {
                 hold(&mut now, v);
             }
         }
-        let mut most = now.clone();
+        tell(&now, now.bytes, 0, None);
         for (n, step) in self.steps.iter().enumerate() {
             let item = &items[step.item];
             if !matches!(item, Item::Input(_)) {
@@ -230,20 +268,13 @@ impl<'a> Walk<'a> {
                 (Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad, _, _) => 0,
             };
             let bytes = now.bytes.saturating_add(staging);
-            if bytes > most.bytes || most.at.is_empty() {
-                let at = step
-                    .makes
-                    .first()
-                    .map_or(String::new(), |&v| self.known.program.values()[self.original(v)].name.clone());
-                most = Peak { bytes, at, staging, ..now.clone() };
-            }
+            tell(&now, bytes, staging, Some(step));
             for &v in &frees[n] {
                 let bytes = self.bytes(v);
                 now.by_class[self.class(v)] = now.by_class[self.class(v)].saturating_sub(bytes);
                 now.bytes = now.bytes.saturating_sub(bytes);
             }
         }
-        most
     }
 }
 

@@ -1,0 +1,222 @@
+//! Scenes on one page of HTML that needs nothing else, and in notebooks.
+//!
+//! All is there without scripts: pictures, the same in words and as text, and what each rank holds as a table. With scripts a
+//! rank can be chosen, by a list or by pointing at it, and is then marked in every picture; and a plan can be stepped through.
+
+use crate::limits::{Limits, titled};
+use crate::markup::Markup;
+use crate::scene::Scene;
+
+/// The most bytes that a notebook is given for one value.
+pub const NOTEBOOK_BYTES: usize = 64 << 10;
+
+const STYLE: &str = include_str!("html/page.css");
+const SCRIPT: &str = include_str!("html/page.js");
+
+/// A page: sections of pictures.
+///
+/// ```
+/// use reshard_draw::{Page, Scene, Section};
+/// let page = Page::new("a < b").with(Section::new("One", vec![Scene::new("nothing", "There is nothing to see.")]));
+/// let html = page.html();
+/// assert!(html.starts_with("<!DOCTYPE html>") && html.contains("<h1>a &lt; b</h1>"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// What it is about.
+    pub title: String,
+    /// In words, the most important first.
+    pub words: Vec<String>,
+    /// From top to bottom.
+    pub sections: Vec<Section>,
+    /// What ranks hold, in words: a row each.
+    pub held: Vec<(usize, String)>,
+}
+
+/// Pictures that belong together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Section {
+    /// What they are.
+    pub title: String,
+    /// The pictures.
+    pub scenes: Vec<Scene>,
+    /// Whether they are the steps of one thing, and can be looked at one after the other.
+    pub are_steps: bool,
+}
+
+impl Section {
+    /// A section of pictures that are all seen.
+    pub fn new(title: impl Into<String>, scenes: Vec<Scene>) -> Self {
+        Self { title: title.into(), scenes, are_steps: false }
+    }
+
+    /// A section of steps.
+    pub fn of_steps(title: impl Into<String>, scenes: Vec<Scene>) -> Self {
+        Self { title: title.into(), scenes, are_steps: true }
+    }
+}
+
+impl Page {
+    /// A page without sections.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), ..Self::default() }
+    }
+
+    /// The same with one more section.
+    #[must_use]
+    pub fn with(mut self, section: Section) -> Self {
+        self.sections.push(section);
+        self
+    }
+
+    /// The page as a file.
+    ///
+    /// Ensures that it asks for no other file, and that texts of values are texts of the page and never its markup.
+    pub fn html(&self) -> String {
+        let mut markup = Markup::new();
+        markup.raw("<!DOCTYPE html>\n");
+        markup.open("html", &[("lang", "en")]);
+        markup.open("head", &[]);
+        markup.empty("meta", &[("charset", "utf-8")]);
+        markup.empty("meta", &[("name", "viewport"), ("content", "width=device-width,initial-scale=1")]);
+        markup.empty("meta", &[("name", "color-scheme"), ("content", "light dark")]);
+        markup.empty("link", &[("rel", "icon"), ("href", "data:,")]);
+        markup.element("title", &[], &titled(&self.title));
+        markup.open("style", &[]);
+        markup.raw(STYLE);
+        markup.close("style");
+        markup.close("head");
+        markup.raw("\n");
+        markup.open("body", &[]);
+        markup.open("main", &[]);
+        markup.element("h1", &[], &self.title);
+        for words in &self.words {
+            markup.element("p", &[], words);
+        }
+        // Filled by the script, and nothing without.
+        markup.element("div", &[("id", "ranks"), ("hidden", "")], "");
+        for (at, section) in self.sections.iter().enumerate() {
+            self.write_section(&mut markup, at, section);
+        }
+        self.write_held(&mut markup);
+        markup.close("main");
+        markup.open("script", &[]);
+        markup.raw(SCRIPT);
+        markup.close("script");
+        markup.close("body");
+        markup.close("html");
+        markup.raw("\n");
+        markup.finish()
+    }
+
+    fn write_section(&self, markup: &mut Markup, at: usize, section: &Section) {
+        let heading = format!("section-{at}");
+        let class = if section.are_steps && section.scenes.len() > 1 { "steps" } else { "all" };
+        markup.raw("\n");
+        markup.open("section", &[("aria-labelledby", &heading), ("class", class)]);
+        markup.element("h2", &[("id", &heading)], &section.title);
+        for (number, scene) in section.scenes.iter().enumerate() {
+            let label = format!("picture {}.{}: {}", at + 1, number + 1, scene.title);
+            markup.open("figure", &[]);
+            markup.element("figcaption", &[], &scene.title);
+            markup.open(
+                "div",
+                &[("class", "scroll"), ("tabindex", "0"), ("role", "region"), ("aria-label", &label)],
+            );
+            markup.raw(&scene.svg_element(false));
+            markup.close("div");
+            for note in &scene.notes {
+                markup.element("p", &[("class", "note")], note);
+            }
+            markup.open("details", &[]);
+            markup.element("summary", &[], "In words and as text");
+            markup.element("p", &[], &scene.about);
+            let label = format!("text {}.{}: {}", at + 1, number + 1, scene.title);
+            markup.open("pre", &[("tabindex", "0"), ("role", "region"), ("aria-label", &label)]);
+            markup.lines(&scene.text(false));
+            markup.close("pre");
+            markup.close("details");
+            markup.close("figure");
+        }
+        markup.close("section");
+    }
+
+    fn write_held(&self, markup: &mut Markup) {
+        if self.held.is_empty() {
+            return;
+        }
+        markup.open("section", &[("aria-labelledby", "held-by")]);
+        markup.element("h2", &[("id", "held-by")], "What each rank holds");
+        markup.open(
+            "div",
+            &[
+                ("class", "scroll"),
+                ("tabindex", "0"),
+                ("role", "region"),
+                ("aria-label", "what each rank holds"),
+            ],
+        );
+        markup.open("table", &[("id", "held")]);
+        markup.raw("<thead><tr><th scope=\"col\">rank</th><th scope=\"col\">holds</th></tr></thead>");
+        markup.open("tbody", &[]);
+        for (rank, words) in &self.held {
+            let rank = rank.to_string();
+            markup.open("tr", &[("data-rank", &rank)]);
+            markup.element("th", &[("scope", "row")], &rank);
+            markup.element("td", &[], words);
+            markup.close("tr");
+        }
+        markup.close("tbody");
+        markup.close("table");
+        markup.close("div");
+        markup.close("section");
+    }
+}
+
+/// The picture of a value for a notebook, without scripts and in at most [`NOTEBOOK_BYTES`]: the largest of those that limits allow,
+/// and its text where not even the smallest is small enough.
+///
+/// ```
+/// use reshard_draw::{NOTEBOOK_BYTES, notebook};
+/// use reshard_sharding::Mesh;
+/// let mesh: Mesh = "x=1048576".parse()?;
+/// let html = notebook(|limits| reshard_draw::mesh(&mesh, limits));
+/// assert!(html.starts_with("<div") && html.len() <= NOTEBOOK_BYTES);
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+pub fn notebook(draw: impl Fn(Limits) -> Scene) -> String {
+    let mut limits = Limits::USUAL;
+    loop {
+        let scene = draw(limits);
+        let html = fragment(&scene, true);
+        if html.len() <= NOTEBOOK_BYTES {
+            return html;
+        }
+        if limits.are_least() {
+            return fragment(&scene, false);
+        }
+        limits = limits.smaller();
+    }
+}
+
+/// A picture with its notes, or only the start of its title and its notes.
+fn fragment(scene: &Scene, is_drawn: bool) -> String {
+    let mut markup = Markup::new();
+    markup.open("div", &[("style", "max-width:60em")]);
+    markup.open("p", &[]);
+    markup.element("code", &[], &titled(&scene.title));
+    markup.close("p");
+    if is_drawn {
+        markup.open("div", &[("style", "overflow-x:auto")]);
+        markup.raw(&scene.svg_element(false));
+        markup.close("div");
+    }
+    for note in scene.notes.iter().take(16) {
+        markup.element("p", &[], &titled(note));
+    }
+    if !is_drawn {
+        markup.element("p", &[], "too large to draw here");
+    }
+    markup.close("div");
+    markup.finish()
+}

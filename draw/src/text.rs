@@ -1,0 +1,364 @@
+//! Scenes as text for terminals, in colour where there is some.
+//!
+//! Every part is a block of lines of equal width; groups put blocks below or beside each other. Colours come from `anstyle`,
+//! which is what `clap` uses; whether there are any, the caller knows.
+
+use std::fmt::Write as _;
+
+use anstyle::{Color, Reset, RgbColor, Style as Ansi};
+
+use crate::clean::{clean, width};
+use crate::colour::{KINDS, LIGHT, hue};
+use crate::scene::{Cell, Flow, Grid, Group, Head, Lanes, Paint, Part, Scene, Style, Way};
+
+/// Columns that parts beside each other take, unless one alone needs more.
+const WIDEST: usize = 110;
+
+/// Characters along the scale of bars.
+const SCALE: usize = 60;
+
+/// Characters of one colour.
+#[derive(Clone, Debug, Default)]
+struct Span {
+    text: String,
+    colour: Option<[u8; 3]>,
+}
+
+/// Lines of one width.
+#[derive(Clone, Debug, Default)]
+struct Block {
+    lines: Vec<Vec<Span>>,
+    width: usize,
+}
+
+impl Span {
+    fn plain(text: impl AsRef<str>) -> Self {
+        Self { text: clean(text.as_ref()).into_owned(), colour: None }
+    }
+}
+
+fn width_of(line: &[Span]) -> usize {
+    line.iter().map(|span| width(&span.text)).sum()
+}
+
+impl Block {
+    fn of(lines: Vec<Vec<Span>>) -> Self {
+        let width = lines.iter().map(|line| width_of(line)).max().unwrap_or(0);
+        Self { lines, width }
+    }
+
+    fn line(text: impl AsRef<str>) -> Self {
+        Self::of(vec![vec![Span::plain(text)]])
+    }
+
+    fn below(self, other: Self) -> Self {
+        let width = self.width.max(other.width);
+        Self { lines: self.lines.into_iter().chain(other.lines).collect(), width }
+    }
+
+    fn beside(self, other: &Self) -> Self {
+        if self.lines.is_empty() {
+            return other.clone();
+        }
+        let height = self.lines.len().max(other.lines.len());
+        let mut lines = self.lines;
+        lines.resize(height, Vec::new());
+        for (at, line) in lines.iter_mut().enumerate() {
+            let Some(more) = other.lines.get(at) else { continue };
+            let missing = self.width + 3 - width_of(line);
+            line.push(Span::plain(" ".repeat(missing)));
+            line.extend(more.iter().cloned());
+        }
+        Self::of(lines)
+    }
+
+    /// With a line of `+`, `-` and `|` round it.
+    fn boxed(self, title: &str) -> Self {
+        let title = clean(title);
+        let inner = self.width.max(width(&title) + 2);
+        let fill = |n: usize| "-".repeat(n);
+        let top = if title.is_empty() {
+            format!("+{}+", fill(inner + 2))
+        } else {
+            format!("+ {title} {}+", fill(inner - width(&title)))
+        };
+        let mut lines = vec![vec![Span::plain(top)]];
+        for mut line in self.lines {
+            let missing = inner - width_of(&line);
+            line.insert(0, Span::plain("| "));
+            line.push(Span::plain(format!("{} |", " ".repeat(missing))));
+            lines.push(line);
+        }
+        lines.push(vec![Span::plain(format!("+{}+", fill(inner + 2)))]);
+        Self::of(lines)
+    }
+}
+
+impl Scene {
+    /// The scene as text, which ends with a newline; with escape sequences if it may be in colour.
+    ///
+    /// Ensures that nothing that comes from a value's names can be an escape sequence.
+    pub fn text(&self, in_colour: bool) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{}", clean(&self.title));
+        for part in &self.parts {
+            for line in block(part).lines {
+                let mut written = String::from("  ");
+                for span in line {
+                    write_span(&mut written, &span, in_colour);
+                }
+                let _ = writeln!(text, "{}", written.trim_end_matches(' '));
+            }
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "  ({})", clean(note));
+        }
+        text
+    }
+}
+
+fn write_span(text: &mut String, span: &Span, in_colour: bool) {
+    match span.colour {
+        Some([r, g, b]) if in_colour => {
+            let black = Color::Rgb(RgbColor(0, 0, 0));
+            let style = Ansi::new().bg_color(Some(Color::Rgb(RgbColor(r, g, b)))).fg_color(Some(black));
+            let _ = write!(text, "{style}{}{Reset}", span.text);
+        }
+        Some(_) | None => text.push_str(&span.text),
+    }
+}
+
+fn block(part: &Part) -> Block {
+    match part {
+        Part::Line(text) => Block::line(text),
+        Part::Group(group) => group_block(group),
+        Part::Grid(grid) => grid_block(grid),
+        Part::Flow(flow) => flow_block(flow),
+        Part::Lanes(lanes) => lanes_block(lanes),
+    }
+}
+
+fn group_block(group: &Group) -> Block {
+    let mut whole = Block::default();
+    let mut row = Block::default();
+    for part in group.parts.iter().map(block) {
+        match group.way {
+            Way::Down => whole = whole.below(part),
+            Way::Across if row.width + 3 + part.width > WIDEST && !row.lines.is_empty() => {
+                whole = whole.below(row);
+                row = part;
+            }
+            Way::Across => row = row.beside(&part),
+        }
+    }
+    whole = whole.below(row);
+    if group.is_boxed {
+        whole.boxed(&group.title)
+    } else if group.title.is_empty() {
+        whole
+    } else {
+        Block::line(&group.title).below(whole)
+    }
+}
+
+/// The colours of a paint, of which the last goes on.
+pub(crate) fn colours(paint: &Paint) -> Vec<[u8; 3]> {
+    match paint {
+        Paint::Blank | Paint::Muted => Vec::new(),
+        Paint::Hues(numbers) => numbers.iter().map(|&number| hue(number)).collect(),
+        Paint::Light(number) => vec![LIGHT[number % LIGHT.len()]],
+    }
+}
+
+/// A cell in so many columns, a stripe for each of its colours.
+fn cell_spans(cell: &Cell, columns: usize, to_the_left: bool) -> Vec<Span> {
+    let text = clean(&cell.text);
+    let pad = " ".repeat(columns.saturating_sub(width(&text)));
+    let text = if to_the_left { format!("{text}{pad}") } else { format!("{pad}{text}") };
+    let colours = colours(&cell.paint);
+    if colours.len() < 2 {
+        return vec![Span { text, colour: colours.first().copied() }];
+    }
+    let characters: Vec<char> = text.chars().collect();
+    let stripes = colours.len().min(characters.len());
+    (0..stripes)
+        .map(|at| {
+            let part = characters.len() * at / stripes..characters.len() * (at + 1) / stripes;
+            Span { text: characters[part].iter().collect(), colour: Some(colours[at]) }
+        })
+        .collect()
+}
+
+/// What stands before a column.
+fn before_column(head: &Head, at: usize, style: Style) -> &'static str {
+    if at == 0 {
+        return if style == Style::Ruled { " " } else { "" };
+    }
+    match (style != Style::Open, head.cut.is_some(), head.gap) {
+        (true, ..) if style == Style::Table => "  ",
+        (true, ..) => " ",
+        (false, true, 0) => " | ",
+        (false, true, _) => "  |  ",
+        (false, false, 0) => " ",
+        (false, false, 1) => "   ",
+        (false, false, _) => "     ",
+    }
+}
+
+fn grid_block(grid: &Grid) -> Block {
+    let is_ruled = grid.style == Style::Ruled;
+    let is_table = grid.style == Style::Table;
+    let left = grid.rows.iter().map(|head| width(&head.label)).max().unwrap_or(0);
+    let mut widths: Vec<usize> = grid
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(column, head)| {
+            let cells = (0..grid.rows.len()).filter_map(|row| grid.cell(row, column));
+            let cells = cells.map(|cell| width(&cell.text)).max().unwrap_or(0);
+            let mark = if head.left_out > 0 { 2 } else { 0 };
+            cells.max(width(&head.label)).max(mark)
+        })
+        .collect();
+    if !is_table {
+        let widest = widths.iter().copied().max().unwrap_or(1).max(1);
+        widths.fill(widest);
+    }
+    let lead = if left > 0 { left + 1 } else { 0 };
+    let before = |at: usize| before_column(&grid.columns[at], at, grid.style);
+    let mut lines = Vec::new();
+    if grid.columns.iter().skip(1).any(|head| head.cut.is_some()) {
+        let mut names = " ".repeat(lead);
+        for (at, head) in grid.columns.iter().enumerate() {
+            // The name of what cuts stands over the line.
+            let name = head.cut.as_deref().filter(|_| at > 0).unwrap_or_default();
+            let space = before(at);
+            let start = space.find('|').unwrap_or(space.len());
+            names.push_str(&format!("{}{name}", " ".repeat(start)));
+            let whole = space.len() + widths[at];
+            names.push_str(&" ".repeat(whole.saturating_sub(start + width(name))));
+        }
+        lines.push(vec![Span::plain(names)]);
+    }
+    if grid.columns.iter().any(|head| !head.label.is_empty() || head.left_out > 0) {
+        let mut line = " ".repeat(lead + usize::from(is_ruled && left == 0));
+        for (at, head) in grid.columns.iter().enumerate() {
+            let label = if head.left_out > 0 { ".." } else { head.label.as_str() };
+            let missing = " ".repeat(widths[at] - width(label));
+            line.push_str(&match grid.style {
+                Style::Ruled => format!("  {missing}{label} "),
+                Style::Open => format!("{}{missing}{label}", before(at)),
+                Style::Table => format!("{}{label}{missing}", before(at)),
+            });
+        }
+        lines.push(vec![Span::plain(line)]);
+    }
+    let rule: String = widths.iter().map(|width| format!("{}+", "-".repeat(width + 2))).collect();
+    let rule = vec![Span::plain(format!("{} +{rule}", " ".repeat(left)))];
+    if is_ruled {
+        lines.push(rule.clone());
+    }
+    for (row, head) in grid.rows.iter().enumerate() {
+        if !is_ruled && row > 0 {
+            match &head.cut {
+                Some(name) => {
+                    let whole: usize = (0..widths.len()).map(|at| before(at).len() + widths[at]).sum();
+                    lines.push(vec![Span::plain(format!(
+                        "{}{} {name}",
+                        " ".repeat(lead),
+                        "-".repeat(whole)
+                    ))]);
+                }
+                None if head.gap > 0 => lines.push(Vec::new()),
+                None => {}
+            }
+        }
+        let label = if head.left_out > 0 { ".." } else { head.label.as_str() };
+        let missing = " ".repeat(left.saturating_sub(width(label)));
+        let mut line = vec![Span::plain(format!("{missing}{label}"))];
+        line.push(Span::plain(if is_ruled {
+            " |"
+        } else if left > 0 {
+            " "
+        } else {
+            ""
+        }));
+        for (at, &columns) in widths.iter().enumerate() {
+            let is_mark = head.left_out > 0 || grid.columns[at].left_out > 0;
+            let mark = Cell::plain(if is_mark { ".." } else { "" });
+            line.push(Span::plain(if is_ruled { " " } else { before(at) }));
+            line.extend(cell_spans(grid.cell(row, at).unwrap_or(&mark), columns, is_table));
+            line.push(Span::plain(if is_ruled { " |" } else { "" }));
+        }
+        lines.push(line);
+        if is_ruled {
+            lines.push(rule.clone());
+        }
+    }
+    Block::of(lines)
+}
+
+fn flow_block(flow: &Flow) -> Block {
+    let named = |cells: &[Cell], numbers: &[usize]| {
+        let names: Vec<&str> =
+            numbers.iter().filter_map(|&at| cells.get(at)).map(|cell| cell.text.as_str()).collect();
+        names.join(",")
+    };
+    let sides: Vec<[String; 2]> = flow
+        .bundles
+        .iter()
+        .map(|bundle| [named(&flow.left, &bundle.from), named(&flow.right, &bundle.to)])
+        .collect();
+    let widest = |side: usize| sides.iter().map(|names| width(&names[side])).max().unwrap_or(0);
+    let (left, right) = (widest(0), widest(1));
+    let pad = |name: &str, to: usize| " ".repeat(to - width(name));
+    let lines = flow.bundles.iter().zip(&sides).map(|(bundle, [from, to])| {
+        let text = format!("{from}{} -> {to}{}   {}", pad(from, left), pad(to, right), bundle.text);
+        vec![Span::plain(text.trim_end())]
+    });
+    Block::of(lines.collect())
+}
+
+/// A number as it stands at a scale.
+pub(crate) fn number(value: f64, unit: &str) -> String {
+    let whole = value.abs() >= 100.0 || (value - value.round()).abs() < 1e-9;
+    if whole { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
+}
+
+fn lanes_block(lanes: &Lanes) -> Block {
+    let left = lanes.lanes.iter().map(|lane| width(&lane.label)).max().unwrap_or(0);
+    let column = |place: f64| {
+        let share = if lanes.until > 0.0 { (place / lanes.until).clamp(0.0, 1.0) } else { 0.0 };
+        ((share * SCALE as f64).round() as usize).min(SCALE)
+    };
+    let mut lines = Vec::new();
+    for lane in &lanes.lanes {
+        let mut line: Vec<(char, Option<[u8; 3]>)> = vec![(' ', None); SCALE];
+        for bar in &lane.bars {
+            let from = column(bar.from).min(SCALE - 1);
+            let letter = lanes.kinds.get(bar.kind).map_or('#', |kind| kind.1);
+            let letter = if bar.is_strong { letter.to_ascii_uppercase() } else { letter };
+            line[from..column(bar.to).max(from + 1)].fill((letter, Some(KINDS[bar.kind % KINDS.len()])));
+        }
+        let missing = " ".repeat(left - width(&lane.label));
+        let mut spans = vec![Span::plain(format!("{}{missing} |", lane.label))];
+        spans.extend(line.iter().map(|&(letter, colour)| Span { text: letter.to_string(), colour }));
+        spans.push(Span::plain(format!("| {}", lane.end)));
+        lines.push(spans);
+    }
+    let end = number(lanes.until, &lanes.unit);
+    let missing = " ".repeat(SCALE.saturating_sub(width(&end) + 1));
+    lines.push(vec![Span::plain(format!("{} 0{missing} {end}", " ".repeat(left + 1)))]);
+    for (place, text) in &lanes.marks {
+        lines.push(vec![Span::plain(format!("{}^ {text}", " ".repeat(left + 2 + column(*place))))]);
+    }
+    let is_strong = lanes.lanes.iter().flat_map(|lane| &lane.bars).any(|bar| bar.is_strong);
+    let mut kinds: Vec<String> =
+        lanes.kinds.iter().map(|(name, letter)| format!("{letter} {name}")).collect();
+    if is_strong {
+        kinds.push("capitals: the critical path".to_owned());
+    }
+    lines.push(vec![Span::plain(kinds.join(", "))]);
+    Block::of(lines)
+}

@@ -1,0 +1,4 @@
+//! Drawings against definitions, as data; each renderer once.
+
+mod drawings;
+mod renderers;
