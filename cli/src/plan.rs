@@ -290,8 +290,7 @@ impl Answered {
         let ran = reshard_draw::local_notation(plan, backward);
         let more = Scene::joined("", beside.into_iter().chain([ran]).collect());
         scene.parts.extend(more.parts);
-        scene.about.push(' ');
-        scene.about.push_str(&more.about);
+        scene.about.extend([" ", &more.about]);
         more.notes.into_iter().fold(scene, Scene::noted)
     }
 }

@@ -29,6 +29,7 @@ fn what_pages_show_is_what_is_said() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut shown = 0;
     for (name, runs) in [
+        ("../layout/src/theory/functions.md", 1),
         ("pictures.md", 3),
         ("propagation.md", 1),
         ("programs.md", 3),
