@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci dcp python torch torch-sweep fmt one-algebra dependencies clippy doc package test recipes own-cut candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large jax kills large-files remote c
+.PHONY: all help ci dcp python torch torch-sweep fmt one-algebra dependencies clippy doc package test recipes own-cut candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
 
 all: fmt unsafe-list one-algebra clippy doc test
 
@@ -26,6 +26,7 @@ help:
 	@echo "make mpi-bench    the MPI engine against the bare MPI calls, 64 MiB over 4 ranks"
 	@echo "make large-mpi    a tensor of more than 2^31 bytes over MPI (8 GiB of memory)"
 	@echo "make gpu          all that needs a GPU; where there is no Rust, after a make gpu-build elsewhere"
+	@echo "make pictures     pages of reshard report and the committed pictures in a real headless Chromium (fetches it and its driver once)"
 	@echo "make check-gpu    the script behind make gpu, over stand-ins for a GPU and all that it runs"
 	@echo "make exhaustive   the laws of layouts, shardings, plans, ops, engines and checkpoints over larger spaces, and all kept answers (RESHARD_EXHAUSTIVE=0..7 an eighth)"
 	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
@@ -174,6 +175,9 @@ large-mpi:
 
 gpu-build:
 	scripts/gpu.sh build
+
+pictures:
+	scripts/check_pictures.sh
 
 check-gpu:
 	scripts/check_gpu.sh

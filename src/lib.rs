@@ -11,6 +11,7 @@
 //! * [`ops`]: what do ops do to shardings? Rules, strategies, propagation.
 //! * [`program`]: is this training step right, and what does it cost? Types of values and gradients, moves, reports.
 //! * [`kernels`]: element types, copies, reductions.
+//! * [`draw`]: what does it look like? Pictures of all of these, as text, SVG and HTML.
 //! * [`collectives`]: plans carried out, and engines; `mpi`, `nccl` and, with the feature `cuda`, `device` are the others.
 //! * [`glossary`]: the words, what they mean and whose they are.
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ pub mod glossary;
 pub use reshard_collectives as collectives;
 #[cfg(feature = "cuda")]
 pub use reshard_device as device;
+pub use reshard_draw as draw;
 pub use reshard_kernels as kernels;
 pub use reshard_layout as layout;
 #[cfg(feature = "mpi")]

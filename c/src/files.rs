@@ -81,7 +81,8 @@ fn propagated(request: &str) -> Result<String, Fault> {
     }
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut input = request.as_bytes();
-    let mut console = Console { input: &mut input, out: &mut out, err: &mut err, progress: false };
+    let mut console =
+        Console { input: &mut input, out: &mut out, err: &mut err, colour: false, progress: false };
     run(["reshard", "propagate", "--batch"], &mut console);
     let answer = String::from_utf8_lossy(&out).trim_end().to_owned();
     let read: serde_json::Value =

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use reshard_draw::{Limits, Page, Scene, Section};
 use reshard_ops::rules::Table;
 use reshard_program::{Class, MoveReport, Moves, Over, Pass, Passes, Program, Report, StepReport, Traffic};
 use serde::{Deserialize, Serialize};
@@ -11,11 +12,13 @@ use super::arguments::Format;
 use super::console::Console;
 use super::error::CliError;
 use super::network::TopologyArg;
+use super::pictures::PictureArgs;
 use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, PiecesArg, Reading};
-use super::{batch, required};
+use super::{batch, report, required};
 
 /// Arguments of `reshard check`.
 #[derive(Debug, Args)]
+#[command(mut_arg("draw", |arg| arg.conflicts_with("batch")), mut_arg("svg", |arg| arg.conflicts_with("batch")))]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     file: FileArg,
@@ -27,6 +30,8 @@ pub(crate) struct CheckArgs {
     /// Answer one JSON request a line from stdin, like {"program":"mesh x=2\nx: f32[8] S(0)\ny: R = x"}
     #[arg(long, conflicts_with_all = ["Request", "file", "print"])]
     batch: bool,
+    #[command(flatten)]
+    pictures: PictureArgs,
     #[command(flatten)]
     pub(crate) format: Format,
 }
@@ -195,11 +200,62 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console<'_>) -> Result<(), Cli
     }
     let text = args.file.read(console)?;
     let (program, report) = check(&table, &text, &args.request)?;
+    if args.pictures.are_asked() {
+        let title = format!("program on {}", program.mesh());
+        let scene = Scene::joined(title, scenes(&program, &report).into());
+        if !args.pictures.show(&scene, args.format.json, console)? {
+            return Ok(());
+        }
+    }
     if args.format.json {
         return console.print_json(&Answer::of(&program, &report));
     }
     console.print(&if args.print { program.to_string() } else { format!("{report}\n") })
 }
+
+/// The program, its time and its bytes.
+fn scenes(program: &Program, report: &Report) -> [Scene; 3] {
+    [
+        reshard_draw::program(program, report, Limits::USUAL),
+        reshard_draw::program_cost(report),
+        reshard_draw::memory(&program.moments(), Limits::USUAL),
+    ]
+}
+
+/// Everything that can be seen of a program.
+pub(crate) fn page(args: &CheckArgs, console: &mut Console<'_>) -> Result<Page, CliError> {
+    report::of_one(args.batch)?;
+    let text = args.file.read(console)?;
+    let (program, report) = check(&Arc::new(Table::standard()), &text, &args.request)?;
+    let [values, time, bytes] = scenes(&program, &report);
+    let moves: Vec<Scene> = program
+        .moves()
+        .filter(|moved| moved.forward.communicating_steps() > 0)
+        .take(MOST_MOVES)
+        .map(|moved| {
+            let mut scene = reshard_draw::plan(moved.forward, None, Limits::USUAL);
+            scene.title = format!("{} becomes {}: {}", moved.from.name, moved.to.name, scene.title);
+            scene
+        })
+        .collect();
+    let all = program.moves().filter(|moved| moved.forward.communicating_steps() > 0).count();
+    let heading = if all > moves.len() {
+        format!("The first {MOST_MOVES} of {all} moves")
+    } else {
+        "The moves".to_owned()
+    };
+    let mut page = Page::new(format!("Program on {}", program.mesh()))
+        .with(Section::new("Values and what moves", vec![values]))
+        .with(Section::new("Where the time is", vec![time]))
+        .with(Section::new("Where the bytes are", vec![bytes]));
+    if !moves.is_empty() {
+        page = page.with(Section::of_steps(heading, moves));
+    }
+    Ok(page)
+}
+
+/// Moves of a program that have pictures of their own on a page.
+const MOST_MOVES: usize = 24;
 
 fn check(table: &Arc<Table>, text: &str, request: &Request) -> Result<(Program, Report), CliError> {
     let moves = Explicit::moves(request.explicit);

@@ -19,6 +19,8 @@ pub struct Console<'a> {
     pub out: &'a mut dyn Write,
     /// Where errors go, a sentence each.
     pub err: &'a mut dyn Write,
+    /// Whether `out` shows colours.
+    pub colour: bool,
     /// Whether `run` may draw a bar on the stderr of the process.
     pub progress: bool,
 }

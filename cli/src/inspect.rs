@@ -7,11 +7,13 @@ use std::path::PathBuf;
 use clap::Args;
 use indicatif::HumanBytes;
 use reshard_checkpoint::{Checkpoint, Tensor};
+use reshard_draw::{Limits, Page, Scene, Section};
 use serde::Serialize;
 
 use super::arguments::Format;
 use super::console::{Console, WIDEST};
 use super::error::{CliError, printable};
+use super::pictures::PictureArgs;
 
 /// Arguments of `reshard inspect`.
 #[derive(Debug, Args)]
@@ -19,6 +21,8 @@ pub(crate) struct InspectArgs {
     /// A .safetensors file, a folder with model.safetensors.index.json, the output of an earlier run, a distributed checkpoint of
     /// PyTorch, or a file of torch.save or of NumPy (.npy, .npz)
     path: PathBuf,
+    #[command(flatten)]
+    pictures: PictureArgs,
     #[command(flatten)]
     pub(crate) format: Format,
 }
@@ -52,6 +56,11 @@ struct Row {
 /// Opens and prints; reads headers only.
 pub(crate) fn run(args: &InspectArgs, console: &mut Console<'_>) -> Result<(), CliError> {
     let checkpoint = Checkpoint::open(Some(&args.path)).map_err(|error| CliError::from(&error))?;
+    if args.pictures.are_asked()
+        && !args.pictures.show(&scene(&checkpoint, args), args.format.json, console)?
+    {
+        return Ok(());
+    }
     let tensors: Vec<Row> = checkpoint.tensors().iter().map(Row::of).collect();
     let inspected = Inspected {
         mesh: checkpoint.mesh().map(ToString::to_string),
@@ -62,6 +71,42 @@ pub(crate) fn run(args: &InspectArgs, console: &mut Console<'_>) -> Result<(), C
         others: checkpoint.others(),
     };
     if args.format.json { console.print_json(&inspected) } else { console.print(&inspected.table()) }
+}
+
+/// The bytes of all tensors.
+fn scene(checkpoint: &Checkpoint, args: &InspectArgs) -> Scene {
+    let row = |tensor: &Tensor| {
+        let Row { name, bytes, .. } = Row::of(tensor);
+        let [_, dtype, shape, sharding] = Row::of(tensor).cells();
+        (name, format!("{dtype}{shape} {sharding}"), bytes)
+    };
+    let rows: Vec<(String, String, u64)> = checkpoint.tensors().iter().map(row).collect();
+    reshard_draw::tensors(&format!("tensors of {}", args.path.display()), &rows, Limits::USUAL)
+}
+
+/// Shardings of a checkpoint that have pictures of their own on a page.
+const MOST_SHARDINGS: usize = 12;
+
+/// Everything that can be seen of a checkpoint.
+pub(crate) fn page(args: &InspectArgs) -> Result<Page, CliError> {
+    let checkpoint = Checkpoint::open(Some(&args.path)).map_err(|error| CliError::from(&error))?;
+    let mut shown: Vec<&reshard_sharding::Sharding> = Vec::new();
+    let mut scenes = Vec::new();
+    for tensor in checkpoint.tensors() {
+        let Some(sharding) = tensor.sharding() else { continue };
+        if scenes.len() < MOST_SHARDINGS && !shown.contains(&sharding) {
+            shown.push(sharding);
+            let mut scene = reshard_draw::sharding(sharding, Limits::USUAL);
+            scene.title = format!("{}: {}", tensor.name(), scene.title);
+            scenes.push(scene);
+        }
+    }
+    let page = Page::new(format!("Checkpoint {}", args.path.display()))
+        .with(Section::new("Its tensors", vec![scene(&checkpoint, args)]));
+    if scenes.is_empty() {
+        return Ok(page);
+    }
+    Ok(page.with(Section::new("Who holds what: each sharding once, the first twelve", scenes)))
 }
 
 impl Row {

@@ -1,9 +1,8 @@
 //! `reshard layout`: the algebra of layouts, from the command line.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
-use reshard_layout::draw::Drawing;
+use reshard_draw::{Scene, composed, layout as drawn_layout};
 use reshard_layout::expression::{Value, evaluate};
 use reshard_layout::properties::Answer;
 use reshard_layout::{Error, ErrorKind};
@@ -15,12 +14,14 @@ use super::console::{Console, Versioned, error_json};
 use super::error::{printable, shortened};
 use super::guard::guarded;
 use super::lines::{self, Next};
+use super::pictures::PictureArgs;
 
 /// Evaluate an expression of the layout algebra.
 ///
 /// composition((6,2):(8,2), (4,3):(3,1))  is  ((2,2),3):((24,2),8).
 /// Strides may go along axes: coalesce((4,2):(1@tp,4@tp))  is  8:1@tp
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("draw", |arg| arg.conflicts_with("batch")), mut_arg("svg", |arg| arg.conflicts_with("batch")))]
 pub(crate) struct LayoutArgs {
     /// The expression, such as 'complement((2,3):(1,4), 24)' or '(4,2):(2,1)(5)'
     #[arg(required_unless_present = "batch", conflicts_with = "batch", allow_hyphen_values = true)]
@@ -29,13 +30,8 @@ pub(crate) struct LayoutArgs {
     #[command(flatten)]
     format: Format,
 
-    /// Draw the layout as a grid of offsets
-    #[arg(long, conflicts_with = "batch")]
-    draw: bool,
-
-    /// Write the drawing to this file as SVG, in colour
-    #[arg(long, value_name = "FILE", conflicts_with = "batch")]
-    svg: Option<PathBuf>,
+    #[command(flatten)]
+    pictures: PictureArgs,
 
     /// Read one expression a line from standard input, answer one JSON object a line
     #[arg(long)]
@@ -92,9 +88,9 @@ fn error_object(error: &Error) -> Json {
 }
 
 /// The drawing of a value, if it can be drawn.
-fn drawing(value: &Value) -> Result<Option<Drawing>, Error> {
-    let layout = value.as_layout().map(Drawing::of_layout);
-    layout.or_else(|| value.as_composed().map(Drawing::of_composed)).transpose()
+fn drawing(value: &Value) -> Result<Option<Scene>, Error> {
+    let layout = value.as_layout().map(drawn_layout);
+    layout.or_else(|| value.as_composed().map(composed)).transpose()
 }
 
 /// Why a value is not drawn.
@@ -135,7 +131,7 @@ fn single(args: &LayoutArgs, console: &mut Console<'_>) -> io::Result<Status> {
         Ok(value) => value,
         Err(error) => return refuse(&error.to_string(), caret(&error).as_deref(), &error_object(&error)),
     };
-    let drawing = if args.draw || args.svg.is_some() {
+    let drawing = if args.pictures.are_asked() {
         match drawing(&value) {
             Ok(Some(drawing)) => Some(drawing),
             Ok(None) => {
@@ -148,15 +144,14 @@ fn single(args: &LayoutArgs, console: &mut Console<'_>) -> io::Result<Status> {
     } else {
         None
     };
-    if let (Some(drawing), Some(path)) = (&drawing, &args.svg) {
-        std::fs::write(path, drawing.svg()).map_err(|error| {
-            io::Error::new(error.kind(), format!("{} cannot be written: {error}", path.display()))
-        })?;
+    if let Some(drawing) = &drawing {
+        args.pictures.write(drawing).map_err(|error| io::Error::other(error.to_string()))?;
     }
+    let colour = console.colour;
     let out = &mut *console.out;
     match (&drawing, args.format.json) {
         (_, true) => writeln!(out, "{}", Versioned::new(&object(&value)).line())?,
-        (Some(drawing), false) if args.draw => write!(out, "{drawing}")?,
+        (Some(drawing), false) if args.pictures.are_printed() => write!(out, "{}", drawing.text(colour))?,
         (_, false) => writeln!(out, "{value}")?,
     }
     Ok(Status(0))

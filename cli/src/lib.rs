@@ -28,10 +28,12 @@ mod listed;
 mod mesh;
 mod network;
 mod ops;
+mod pictures;
 mod plan;
 mod program;
 mod propagate;
 mod random;
+mod report;
 mod rule;
 mod run;
 mod shape;
@@ -88,6 +90,8 @@ enum Command {
     Propagate(propagate::PropagateArgs),
     /// Show the random numbers that a rank draws, the same on every mesh
     Random(random::RandomArgs),
+    /// Put everything that can be seen of a plan, a program, its times or a checkpoint on one page of HTML
+    Report(report::ReportArgs),
     /// Reshard a checkpoint for real and verify every byte
     Run(run::RunArgs),
     /// Show what a checkpoint holds: tensors, types, shapes, shardings
@@ -127,7 +131,7 @@ pub fn main<A: Into<OsString>>(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> Status {
-    run(args, &mut Console { input: &mut io::stdin().lock(), out, err, progress: false })
+    run(args, &mut Console { input: &mut io::stdin().lock(), out, err, colour: false, progress: false })
 }
 
 /// Parses the arguments, runs the subcommand and says with which status the program ends.
@@ -153,6 +157,7 @@ pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut C
         Command::Trace(args) => (guarded(|| trace::run(&args, console)), args.format.json),
         Command::Propagate(args) => (guarded(|| propagate::run(&args, console)), args.format.json),
         Command::Random(args) => (guarded(|| random::run(&args, console)), args.format.json),
+        Command::Report(args) => (guarded(|| report::run(&args, console)), args.json()),
         Command::Run(args) => (guarded(|| run::run(&args, console)), args.format.json),
         Command::Inspect(args) => (guarded(|| inspect::run(&args, console)), args.format.json),
         Command::Diff(args) => (guarded(|| diff::run(&args, console)), args.format.json),
@@ -176,7 +181,7 @@ fn usage(error: &clap::Error, json: bool, console: &mut Console<'_>) -> Status {
         return finish(printed, false, console);
     }
     let sentence = if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        "no subcommand was given: layout, shards, plan, mesh, view, rule, grad, check, step, trace, propagate, random, run, inspect, diff \
+        "no subcommand was given: layout, shards, plan, mesh, view, rule, grad, check, step, trace, propagate, random, report, run, inspect, diff \
          or verify"
             .to_owned()
     } else {

@@ -6,6 +6,7 @@ mod signals;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
+use anstream::{AutoStream, ColorChoice};
 use reshard_cli::Console;
 
 fn main() -> ExitCode {
@@ -14,6 +15,9 @@ fn main() -> ExitCode {
     // A bar on a terminal only, so that neither files nor pipes ever see it.
     let progress = io::stderr().is_terminal();
     let (mut out, mut err) = (io::stdout(), io::stderr());
-    let mut console = Console { input: &mut io::stdin().lock(), out: &mut out, err: &mut err, progress };
+    // What the environment says of colours (NO_COLOR, CLICOLOR_FORCE, TERM), and whether it is a terminal.
+    let colour = AutoStream::choice(&out) != ColorChoice::Never;
+    let mut console =
+        Console { input: &mut io::stdin().lock(), out: &mut out, err: &mut err, colour, progress };
     reshard_cli::run(std::env::args_os(), &mut console).into()
 }

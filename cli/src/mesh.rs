@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::Args;
+use reshard_draw::{Limits, MeshLook, Scene, mesh_with};
 use reshard_planner::Topology;
 use reshard_sharding::recipes::{Parallelism, Recipe, Role};
 use reshard_sharding::{Mesh, SubAxis};
@@ -15,6 +16,7 @@ use super::arguments::Format;
 use super::console::Console;
 use super::error::CliError;
 use super::network::{self, TopologyArg};
+use super::pictures::PictureArgs;
 use nodes::NodeLines;
 
 /// More ranks than this are not drawn, and more members not listed.
@@ -37,6 +39,8 @@ pub(crate) struct MeshArgs {
     /// Refuse degrees that do not multiply to so many ranks
     #[arg(long)]
     world: Option<usize>,
+    #[command(flatten)]
+    pictures: PictureArgs,
     #[command(flatten)]
     pub(crate) format: Format,
 }
@@ -93,14 +97,21 @@ struct RecipeLine {
 /// Lists the recipes, or shows one mesh.
 pub(crate) fn run(args: &MeshArgs, console: &mut Console<'_>) -> Result<(), CliError> {
     let Some(text) = &args.mesh else {
-        if args.groups.is_some() || args.world.is_some() || args.topology.name().is_some() {
+        if args.groups.is_some()
+            || args.world.is_some()
+            || args.topology.name().is_some()
+            || args.pictures.are_asked()
+        {
             return Err(CliError::refused(
                 "usage",
-                "--groups, --topology and --world need a mesh or a recipe (see --help)",
+                "--draw, --groups, --svg, --topology and --world need a mesh or a recipe (see --help)",
             ));
         }
         return list(args.format.json, console);
     };
+    if args.pictures.are_asked() && !args.pictures.show(&scene(text, args)?, args.format.json, console)? {
+        return Ok(());
+    }
     let answer = answer(text, args)?;
     if args.format.json { console.print_json(&answer) } else { console.print(&answer.text()) }
 }
@@ -123,7 +134,8 @@ fn list(json: bool, console: &mut Console<'_>) -> Result<(), CliError> {
     console.print(&text)
 }
 
-fn answer(text: &str, args: &MeshArgs) -> Result<Answer, CliError> {
+/// The mesh of a text and, of a recipe, the recipe.
+fn read(text: &str, args: &MeshArgs) -> Result<(Mesh, Option<Recipe>), CliError> {
     let recipe = if is_recipe(text) { Some(text.parse::<Recipe>()?) } else { None };
     let recipe = match (recipe, args.world) {
         (Some(r), Some(world)) => Some(r.on_world(world)?),
@@ -137,6 +149,28 @@ fn answer(text: &str, args: &MeshArgs) -> Result<Answer, CliError> {
         let message = format!("the mesh `{mesh}` has {} ranks, not {world}", mesh.size());
         return Err(CliError::refused("mesh", message));
     }
+    Ok((mesh, recipe))
+}
+
+/// The ranks, in the colours of the groups that were asked for, with the nodes of the innermost level of the network.
+fn scene(text: &str, args: &MeshArgs) -> Result<Scene, CliError> {
+    let (mesh, recipe) = read(text, args)?;
+    let sparse = recipe.as_ref().and_then(Recipe::sparse);
+    let mut drawn = &mesh;
+    let mut look = MeshLook::default();
+    if let Some(axes) = &args.groups {
+        let (holding, subs) = holding(&mesh, sparse, axes)?;
+        look.groups = Some(holding.groups(&subs)?);
+        drawn = holding;
+    }
+    if let Some(name) = args.topology.name() {
+        look.node = network::topology(name)?.levels().first().and_then(|level| level.ranks);
+    }
+    Ok(mesh_with(drawn, &look, Limits::USUAL))
+}
+
+fn answer(text: &str, args: &MeshArgs) -> Result<Answer, CliError> {
+    let (mesh, recipe) = read(text, args)?;
     let sparse = recipe.as_ref().and_then(Recipe::sparse);
     let groups = match &args.groups {
         Some(axes) => Some(groups_of(&mesh, sparse, axes)?),

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use clap::Args;
+use reshard_draw::{Limits, Page, Scene, Section};
 use reshard_planner::{Considered, Explanation, Plan, Step};
 use reshard_sharding::{GroupPattern, Mesh, Sharding, Type};
 use serde::{Deserialize, Serialize};
@@ -14,17 +15,21 @@ use super::arguments::ShapeArg;
 use super::console::Console;
 use super::error::CliError;
 use super::network::{self, BudgetArg, ObjectiveArg, TopologyArg};
-use super::{batch, element, required};
+use super::pictures::PictureArgs;
+use super::{batch, element, report, required};
 
 /// Arguments of `reshard plan`.
 #[derive(Debug, Args)]
 #[command(mut_arg("mesh", |arg| arg.help("The mesh of the source, like dp=2,tp=4")))]
+#[command(mut_arg("draw", |arg| arg.conflicts_with("batch")), mut_arg("svg", |arg| arg.conflicts_with("batch")))]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     request: Request,
     /// Answer one JSON request a line from stdin, like {"mesh":"dp=2,tp=4","shape":[64,32],"from":"S(0),R","to":"R,R"}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
+    #[command(flatten)]
+    pictures: PictureArgs,
     #[command(flatten)]
     pub(crate) format: Format,
 }
@@ -182,9 +187,16 @@ pub(super) struct StepAnswer {
 /// Answers the flags, or every line of stdin.
 pub(crate) fn run(args: &PlanArgs, console: &mut Console<'_>) -> Result<(), CliError> {
     if args.batch {
-        return batch::run(console, |request| plan(request).map(|answered| Answer::of(&answered)));
+        return batch::run(console, |request| plan(request, false).map(|answered| Answer::of(&answered)));
     }
-    let answered = plan(&args.request)?;
+    let is_drawn = args.pictures.are_asked();
+    let mut answered = plan(&args.request, is_drawn)?;
+    if is_drawn && !args.pictures.show(&answered.scene(), args.format.json, console)? {
+        return Ok(());
+    }
+    if !args.request.explain {
+        answered.forget_explanations();
+    }
     if args.format.json {
         return console.print_json(&Answer::of(&answered));
     }
@@ -198,6 +210,37 @@ pub(crate) fn run(args: &PlanArgs, console: &mut Console<'_>) -> Result<(), CliE
         }
     }
     console.print(&text)
+}
+
+/// Everything that can be seen of a plan.
+pub(crate) fn page(args: &PlanArgs) -> Result<Page, CliError> {
+    report::of_one(args.batch)?;
+    let Answered { forward, gradients } = plan(&args.request, true)?;
+    let Planned { plan, .. } = &forward;
+    let backward = if let Gradients::Planned(backward) = &gradients { Some(&backward.plan) } else { None };
+    let both = |sharding: &Sharding| reshard_draw::sharding(sharding, Limits::USUAL);
+    let mut page = Page::new(format!("Plan: {} on {} to {}", plan.from(), plan.from().mesh(), plan.to()));
+    page.words = plan.to_string().lines().last().map(|line| line.trim().to_owned()).into_iter().collect();
+    page = page
+        .with(Section::new("Before and after", vec![both(plan.from()), both(plan.to())]))
+        .with(Section::new("What it costs", vec![reshard_draw::cost(plan, forward.greedy())]))
+        .with(Section::of_steps("Step by step", reshard_draw::plan_steps(plan, Limits::USUAL)));
+    if let Some(backward) = backward {
+        page = page.with(Section::of_steps(
+            "Backward, of the gradients",
+            reshard_draw::plan_steps(backward, Limits::USUAL),
+        ));
+    }
+    let ran = vec![reshard_draw::local_notation(plan, backward), reshard_draw::measured(plan)];
+    page = page.with(Section::new("As threads carry it out", ran));
+    let after = reshard_draw::held(plan.to(), Limits::USUAL);
+    page.held = reshard_draw::held(plan.from(), Limits::USUAL);
+    for (rank, words) in &mut page.held {
+        let then =
+            after.iter().find(|(other, _)| other == rank).map_or("nothing", |(_, words)| words.as_str());
+        *words = format!("before {words}; after {then}");
+    }
+    Ok(page)
 }
 
 /// What one more group would save, in microseconds.
@@ -225,7 +268,38 @@ struct Planned {
     explanation: Option<Explanation>,
 }
 
+impl Answered {
+    fn forget_explanations(&mut self) {
+        self.forward.explanation = None;
+        if let Gradients::Planned(backward) = &mut self.gradients {
+            backward.explanation = None;
+        }
+    }
+
+    /// The plans, and what ranks hold before and after them.
+    fn scene(&self) -> Scene {
+        let Planned { plan, .. } = &self.forward;
+        let mut scene = reshard_draw::plan(plan, self.forward.greedy(), Limits::USUAL);
+        let backward =
+            if let Gradients::Planned(backward) = &self.gradients { Some(&backward.plan) } else { None };
+        let beside = backward.map(|backward| {
+            let mut scene = reshard_draw::plan(backward, None, Limits::USUAL);
+            scene.title = format!("backward: {}", scene.title);
+            scene
+        });
+        let ran = reshard_draw::local_notation(plan, backward);
+        let more = Scene::joined("", beside.into_iter().chain([ran]).collect());
+        scene.parts.extend(more.parts);
+        scene.about.extend([" ", &more.about]);
+        more.notes.into_iter().fold(scene, Scene::noted)
+    }
+}
+
 impl Planned {
+    fn greedy(&self) -> Option<&Plan> {
+        self.explanation.as_ref().and_then(|explanation| explanation.greedy.as_ref())
+    }
+
     fn text(&self) -> String {
         let Planned { plan, savings, explanation } = self;
         let mut text = explanation
@@ -251,7 +325,7 @@ fn of_one_shape(from: Sharding, to: Sharding) -> Result<(Sharding, Sharding), Cl
     })
 }
 
-fn plan(request: &Request) -> Result<Answered, CliError> {
+fn plan(request: &Request, is_drawn: bool) -> Result<Answered, CliError> {
     let mesh = request.mesh.or_inlined([request.from.as_deref(), request.to.as_deref()])?;
     let to_mesh = request.to_mesh.as_deref().map_or_else(|| Ok(mesh.clone()), str::parse)?;
     let shape = request.shape.required()?;
@@ -274,7 +348,8 @@ fn plan(request: &Request) -> Result<Answered, CliError> {
             Some(_) => Some(planner.savings(&plan)?),
             None => None,
         };
-        let explanation = if request.explain { Some(planner.explain(&from, &to, dtype)?) } else { None };
+        let explanation =
+            if request.explain || is_drawn { Some(planner.explain(&from, &to, dtype)?) } else { None };
         Ok(Planned { plan, savings, explanation })
     };
     if !request.types {

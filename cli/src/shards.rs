@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
+use reshard_draw::Limits;
 use reshard_sharding::Sharding;
 use serde::{Deserialize, Serialize};
 
@@ -13,18 +14,22 @@ use super::arguments::ShapeArg;
 use super::batch;
 use super::console::Console;
 use super::error::CliError;
+use super::pictures::PictureArgs;
 
 /// More ranks than this are not listed one by one.
 const MOST_RANKS: usize = 1 << 20;
 
 /// Arguments of `reshard shards`.
 #[derive(Debug, Args)]
+#[command(mut_arg("draw", |arg| arg.conflicts_with("batch")), mut_arg("svg", |arg| arg.conflicts_with("batch")))]
 pub(crate) struct ShardsArgs {
     #[command(flatten)]
     request: Request,
     /// Answer one JSON request a line from stdin, like {"mesh":"dp=2,tp=4","shape":[64,32],"placements":"S(0),R"}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
+    #[command(flatten)]
+    pictures: PictureArgs,
     #[command(flatten)]
     pub(crate) format: Format,
 }
@@ -65,14 +70,26 @@ pub(crate) fn run(args: &ShardsArgs, console: &mut Console<'_>) -> Result<(), Cl
     if args.batch {
         return batch::run(console, answer);
     }
+    if args.pictures.are_asked() {
+        let scene = reshard_draw::sharding(&args.request.sharding()?, Limits::USUAL);
+        if !args.pictures.show(&scene, args.format.json, console)? {
+            return Ok(());
+        }
+    }
     let shards = answer(&args.request)?;
     if args.format.json { console.print_json(&shards) } else { console.print(&shards.table()) }
 }
 
+impl Request {
+    fn sharding(&self) -> Result<Sharding, CliError> {
+        let mesh = self.mesh.or_inlined([self.placements.text()])?;
+        Ok(Sharding::parse(&mesh, &self.shape.required()?, self.placements.required()?)?)
+    }
+}
+
 fn answer(request: &Request) -> Result<Shards, CliError> {
     let mesh = request.mesh.or_inlined([request.placements.text()])?;
-    let shape = request.shape.required()?;
-    let sharding = Sharding::parse(&mesh, &shape, request.placements.required()?)?;
+    let sharding = request.sharding()?;
     if mesh.size() > MOST_RANKS {
         let message =
             format!("the mesh `{mesh}` has {} ranks, and at most {MOST_RANKS} are listed", mesh.size());

@@ -6,10 +6,12 @@
 //! ```
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
+use reshard_draw::{Limits, Page, Section, chrome_trace, timeline};
 use reshard_ops::rules::Table;
 use reshard_program::schedule::{Event, Lane, Operand, Options, Order, Schedule, Timeline};
 use reshard_program::{Moves, Over, Program, Rates};
@@ -19,14 +21,16 @@ use super::arguments::Format;
 use super::console::Console;
 use super::error::CliError;
 use super::network::TopologyArg;
+use super::pictures::{self, PictureArgs};
 use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, PiecesArg, Reading};
-use super::{batch, required};
+use super::{batch, report, required};
 
 /// The most ranks times moves: a rank's part of a move says what it has to do with each other rank.
 const MOST_PAIRS: usize = 1 << 20;
 
 /// Arguments of `reshard trace`.
 #[derive(Debug, Args)]
+#[command(mut_arg("draw", |arg| arg.conflicts_with("batch")), mut_arg("svg", |arg| arg.conflicts_with("batch")))]
 pub(crate) struct TraceArgs {
     #[command(flatten)]
     file: FileArg,
@@ -35,6 +39,11 @@ pub(crate) struct TraceArgs {
     /// Answer one JSON request a line from stdin, like {"program":"mesh x=2\nx: f32[8] S(0)\ny: R = x","rank":1}
     #[arg(long, conflicts_with_all = ["Request", "file"])]
     batch: bool,
+    /// Write what all ranks do to this file, in Chrome's trace format
+    #[arg(long, value_name = "FILE", conflicts_with = "batch")]
+    chrome: Option<PathBuf>,
+    #[command(flatten)]
+    pictures: PictureArgs,
     #[command(flatten)]
     pub(crate) format: Format,
 }
@@ -183,16 +192,50 @@ pub(crate) fn run(args: &TraceArgs, console: &mut Console<'_>) -> Result<(), Cli
     if args.batch {
         return batch::run(console, |request: &Request| {
             let text = required("program", request.program.as_deref())?;
-            trace(&table, text, request)
+            trace(&table, text, request, false).map(|traced| traced.answer)
         });
     }
     required("rank", args.request.rank.as_ref())?;
     let text = args.file.read(console)?;
-    let answer = trace(&table, &text, &args.request)?;
+    let is_drawn = args.pictures.are_asked() || args.chrome.is_some();
+    let Traced { answer, timed, .. } = trace(&table, &text, &args.request, is_drawn)?;
+    if let Some((schedules, times)) = timed.filter(|_| is_drawn) {
+        if let Some(path) = &args.chrome {
+            pictures::write(path, &chrome_trace(&times, &schedules))?;
+        }
+        let scene = timeline(&times, &schedules, Limits::USUAL);
+        if !args.pictures.show(&scene, args.format.json, console)? {
+            return Ok(());
+        }
+    }
     if args.format.json { console.print_json(&answer) } else { console.print(&answer.text()) }
 }
 
-fn trace(table: &Arc<Table>, text: &str, request: &Request) -> Result<Answer, CliError> {
+/// When ranks do what, and everything else that can be seen of it.
+pub(crate) fn page(args: &TraceArgs, console: &mut Console<'_>) -> Result<Page, CliError> {
+    report::of_one(args.batch)?;
+    required("rank", args.request.rank.as_ref())?;
+    let text = args.file.read(console)?;
+    let Traced { answer, timed, program } = trace(&Arc::new(Table::standard()), &text, &args.request, true)?;
+    let mut page = Page::new(format!("Timeline of a program on {}", program.mesh()));
+    page.words = answer.text().lines().last().map(str::to_owned).into_iter().collect();
+    if let Some((schedules, times)) = &timed {
+        page = page.with(Section::new("When ranks do what", vec![timeline(times, schedules, Limits::USUAL)]));
+    }
+    Ok(page.with(Section::new(
+        "Bytes at hand, as the program is written",
+        vec![reshard_draw::memory(&program.moments(), Limits::USUAL)],
+    )))
+}
+
+/// An answer, the times of all ranks where they were asked for, and what it is of.
+struct Traced {
+    answer: Answer,
+    timed: Option<(Vec<Schedule>, Timeline)>,
+    program: Program,
+}
+
+fn trace(table: &Arc<Table>, text: &str, request: &Request, is_drawn: bool) -> Result<Traced, CliError> {
     let rank = *required("rank", request.rank.as_ref())?;
     let Elaborated { program, elaborator, rates, .. } =
         Elaborated::of(table, text, Moves::Any, request.reading())?;
@@ -211,40 +254,48 @@ fn trace(table: &Arc<Table>, text: &str, request: &Request) -> Result<Answer, Cl
     let (hoist_bytes, bucket_bytes) = (request.hoist_bytes, request.bucket_bytes);
     let options = Options { hoist_bytes, bucket_bytes, order, ..Options::default() };
     let schedule = program.compile(rank, &options)?;
-    let time_us = if request.time { Some(Time::of(&program, rank, &options, &rates)?) } else { None };
+    let is_timed = request.time || is_drawn;
+    let timed = if is_timed { Some(times(&program, &options, &rates)?) } else { None };
+    let time_us =
+        timed.as_ref().filter(|_| request.time).map(|(schedules, times)| Time::of(schedules, times, rank));
     let events = if request.typed {
         elaborator.moves(Moves::Written).elaborate(&program.graph()?)?.trace(rank)?
     } else {
         schedule.trace()
     };
-    Ok(Answer::of(&schedule, events, time_us))
+    Ok(Traced { answer: Answer::of(&schedule, events, time_us), timed, program })
+}
+
+/// The schedules of all ranks of a program, and when they do what.
+fn times(program: &Program, options: &Options, rates: &Rates) -> Result<(Vec<Schedule>, Timeline), CliError> {
+    let (ranks, moves) = (program.mesh().size(), program.moves().count());
+    if ranks.saturating_mul(ranks).saturating_mul(moves) > MOST_PAIRS {
+        let message = format!(
+            "times are of at most {MOST_PAIRS} ranks times ranks times moves, and this program has {ranks} ranks and {moves} moves: give axes smaller sizes with --axes"
+        );
+        return Err(CliError::refused("too_large", message));
+    }
+    let schedules: Result<Vec<Schedule>, _> =
+        program.mesh().ranks().map(|rank| program.compile(rank, options)).collect();
+    let schedules = schedules?;
+    let times = Timeline::of(&schedules, rates)?;
+    Ok((schedules, times))
 }
 
 impl Time {
     /// That of a rank, among all ranks of the program.
-    fn of(program: &Program, rank: usize, options: &Options, rates: &Rates) -> Result<Self, CliError> {
-        let (ranks, moves) = (program.mesh().size(), program.moves().count());
-        if ranks.saturating_mul(ranks).saturating_mul(moves) > MOST_PAIRS {
-            let message = format!(
-                "times are of at most {MOST_PAIRS} ranks times ranks times moves, and this program has {ranks} ranks and {moves} moves: give axes smaller sizes with --axes"
-            );
-            return Err(CliError::refused("too_large", message));
-        }
-        let schedules: Result<Vec<Schedule>, _> =
-            program.mesh().ranks().map(|rank| program.compile(rank, options)).collect();
-        let schedules = schedules?;
-        let timeline = Timeline::of(&schedules, rates)?;
+    fn of(schedules: &[Schedule], timeline: &Timeline, rank: usize) -> Self {
         let none = Lane::default();
         let lanes = schedules.iter().zip(&timeline.lanes);
         let lane = lanes.filter(|(schedule, _)| schedule.rank() == rank).map(|(_, lane)| lane).next();
         let lane = lane.unwrap_or(&none);
-        Ok(Self {
+        Self {
             total: timeline.total_us(),
             computing: timeline.computing_us(lane),
             exchanging: timeline.exchanging_us(lane),
             hidden: timeline.hidden_us(lane),
             waiting: timeline.waiting_us(lane),
-        })
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `reshard view`: the sharding of the same tensor in another shape, if the view moves nothing.
 
 use clap::Args;
+use reshard_draw::{Limits, Scene};
 use reshard_sharding::Sharding;
 use serde::{Deserialize, Serialize};
 
@@ -10,18 +11,22 @@ use super::arguments::PlacementsArg;
 use super::arguments::ShapeArg;
 use super::console::Console;
 use super::error::CliError;
+use super::pictures::PictureArgs;
 use super::shape::Shape;
 use super::{batch, required};
 
 /// Arguments of `reshard view`.
 #[derive(Debug, Args)]
 #[command(mut_arg("placements", |arg| arg.help("The sharding of the tensor, like S(0),R")))]
+#[command(mut_arg("draw", |arg| arg.conflicts_with("batch")), mut_arg("svg", |arg| arg.conflicts_with("batch")))]
 pub(crate) struct ViewArgs {
     #[command(flatten)]
     request: Request,
     /// Answer one JSON request a line from stdin, like {"mesh":"tp=3","shape":[4,6],"to_shape":[24],"placements":"S(1)"}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
+    #[command(flatten)]
+    pictures: PictureArgs,
     #[command(flatten)]
     pub(crate) format: Format,
 }
@@ -62,16 +67,33 @@ pub(crate) fn run(args: &ViewArgs, console: &mut Console<'_>) -> Result<(), CliE
     if args.batch {
         return batch::run(console, answer);
     }
+    if args.pictures.are_asked() {
+        let (before, view) = args.request.both()?;
+        let of = |sharding| reshard_draw::sharding(sharding, Limits::USUAL);
+        let scene = Scene::joined("the same tensor in two shapes", vec![of(&before), of(&view)]);
+        if !args.pictures.show(&scene, args.format.json, console)? {
+            return Ok(());
+        }
+    }
     let view = answer(&args.request)?;
     if args.format.json { console.print_json(&view) } else { console.print(&view.text()) }
 }
 
+impl Request {
+    /// The sharding, and that of the view.
+    fn both(&self) -> Result<(Sharding, Sharding), CliError> {
+        let mesh = self.mesh.or_inlined([self.placements.text()])?;
+        let shape = self.shape.required()?;
+        let to_shape = required("to_shape", self.to_shape.as_ref())?.dims()?;
+        let before = Sharding::parse(&mesh, &shape, self.placements.required()?)?;
+        let view = before.view(&to_shape)?;
+        Ok((before, view))
+    }
+}
+
 fn answer(request: &Request) -> Result<View, CliError> {
     let mesh = request.mesh.or_inlined([request.placements.text()])?;
-    let shape = request.shape.required()?;
-    let to_shape = required("to_shape", request.to_shape.as_ref())?.dims()?;
-    let placements = request.placements.required()?;
-    let view = Sharding::parse(&mesh, &shape, placements)?.view(&to_shape)?;
+    let (_, view) = request.both()?;
     let first = view.mesh().offset();
     Ok(View {
         placements: placements_of(&view),

@@ -6,7 +6,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use reshard_layout::draw::Drawing;
 use reshard_layout::expression::{Expression, Value, evaluate};
 use reshard_layout::{At, Layout, Named, Points, reference};
 
@@ -30,7 +29,7 @@ fuzz_target!(|text: &str| {
                 let values = reference::values(&layout);
                 assert!(layout.values().eq(values.iter().copied()));
                 assert_eq!(layout.coalesce().values().collect::<Vec<_>>(), values);
-                Drawing::of_layout(&layout).expect("small").svg();
+                reshard_draw::layout(&layout).expect("small").svg();
             }
         }
         Ok(Value::Named(named)) => {

@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| -> Corpus {
     }
     let subcommand = SUBCOMMANDS[usize::from(*pick) % SUBCOMMANDS.len()];
     let (mut input, mut out, mut err) = (lines, Vec::new(), Vec::new());
-    let mut console = Console { input: &mut input, out: &mut out, err: &mut err, progress: false };
+    let mut console = Console { input: &mut input, out: &mut out, err: &mut err, colour: false, progress: false };
     let status = reshard_cli::run(["reshard", subcommand, "--batch"], &mut console);
     assert_eq!(status.code(), 0, "{}", String::from_utf8_lossy(&err));
     let count = lines.split_inclusive(|&b| b == b'\n').count();

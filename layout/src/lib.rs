@@ -26,7 +26,7 @@
 //! * [`properties`]: the predicates that preconditions are written in.
 //! * [`Swizzle`]: exchanging bits of an index. [`Banks`]: when that avoids waiting, and which swizzle does.
 //! * [`Exponent`]: the exponent of a norm, which reductions name.
-//! * [`expression`]: the algebra as text. [`draw`]: layouts as grids and pictures.
+//! * [`expression`]: the algebra as text.
 //! * [`theory`]: four chapters with worked numbers. [`mod@reference`]: the definitions, slow and short.
 //!
 //! All arithmetic is checked 64-bit; nothing panics; layouts of up to 8 leaves need no heap.
@@ -34,7 +34,6 @@
 
 pub mod algebra;
 mod banks;
-pub mod draw;
 mod error;
 mod exponent;
 pub mod expression;

@@ -5,7 +5,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use reshard_layout::Swizzle;
 use reshard_layout::algebra::{Composed, Outer};
-use reshard_layout::draw::Drawing;
 use reshard_layout::expression::{Function, Value};
 
 use crate::arguments::to_python;
@@ -118,7 +117,7 @@ operations! {
 
         /// The picture as SVG.
         fn svg(&self, py: Python<'_>) -> Answer<String> {
-            Ok(py.detach(|| Drawing::of_composed(&self.0).map(|drawing| drawing.svg()))?)
+            Ok(py.detach(|| reshard_draw::composed(&self.0).map(|scene| scene.svg()))?)
         }
 
         fn _repr_svg_(&self, py: Python<'_>) -> Option<String> {

@@ -3,7 +3,6 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use reshard_layout::algebra::ThreadValues;
-use reshard_layout::draw::Drawing;
 use reshard_layout::{Banks, Layout};
 
 use crate::arguments::{Ints, to_python};
@@ -210,12 +209,12 @@ operations! {
 
         /// The picture as text: mode 0 runs down, mode 1 to the right.
         fn draw(&self, py: Python<'_>) -> Answer<String> {
-            Ok(py.detach(|| Drawing::of_layout(&self.0).map(|drawing| drawing.to_string()))?)
+            Ok(py.detach(|| reshard_draw::layout(&self.0).map(|scene| scene.text(false)))?)
         }
 
         /// The picture as SVG.
         fn svg(&self, py: Python<'_>) -> Answer<String> {
-            Ok(py.detach(|| Drawing::of_layout(&self.0).map(|drawing| drawing.svg()))?)
+            Ok(py.detach(|| reshard_draw::layout(&self.0).map(|scene| scene.svg()))?)
         }
 
         fn _repr_svg_(&self, py: Python<'_>) -> Option<String> {

@@ -32,7 +32,6 @@ mod engine;
 mod failure;
 mod graph;
 mod group;
-mod html;
 mod json;
 mod kernels;
 mod layout;

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+use reshard_draw::{Limits, mesh as drawn_mesh, notebook};
 use reshard_layout::Few;
 use reshard_sharding::recipes::{Parallelism, Recipe, Role};
 use reshard_sharding::{AxisName, Mesh, SubAxis};
@@ -9,7 +10,6 @@ use reshard_sharding::{AxisName, Mesh, SubAxis};
 use crate::arguments::{AxesArgument, MeshArgument, ShapeArgument};
 use crate::failure::{Answer, Failure};
 use crate::group::{PyGroupPattern, PyProcessGroup, PyProcessGroups, check_listed};
-use crate::html;
 use crate::json;
 use crate::layout::PyLayout;
 use crate::sequences::{listed, nested};
@@ -263,8 +263,18 @@ by_notation! { PyMesh {
         Ok(PyMesh(json::read(text)?))
     }
 
-    fn _repr_html_(&self) -> String {
-        html::mesh(&self.0)
+    /// The picture as text: nested boxes, one level an axis, around tables of ranks.
+    fn draw(&self, py: Python<'_>) -> String {
+        py.detach(|| drawn_mesh(&self.0, Limits::USUAL).text(false))
+    }
+
+    /// The picture as SVG.
+    fn svg(&self, py: Python<'_>) -> String {
+        py.detach(|| drawn_mesh(&self.0, Limits::USUAL).svg())
+    }
+
+    fn _repr_html_(&self, py: Python<'_>) -> String {
+        py.detach(|| notebook(|limits| drawn_mesh(&self.0, limits)))
     }
 }}
 

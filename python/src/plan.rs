@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use reshard_collectives::calls::{Offers, RankCalls, Spmd};
+use reshard_draw::{Limits, notebook, plan as drawn_plan};
 use reshard_planner::{Message, Plan, Planner};
 
 use crate::calls::{PyOffers, PyRankCalls};
@@ -12,7 +13,6 @@ use crate::dtype::{DTypeArgument, PyDType};
 use crate::engine;
 use crate::failure::{Answer, refused};
 use crate::group::PyGroupPattern;
-use crate::html;
 use crate::json;
 use crate::planner::PyPlanner;
 use crate::sequences::{listed, listed_if_any};
@@ -303,8 +303,18 @@ impl PyPlan {
         self.plan.to_string()
     }
 
-    fn _repr_html_(&self) -> String {
-        html::plan(&self.plan)
+    /// The picture as text: what it costs, and before and after of every step.
+    fn draw(&self, py: Python<'_>) -> String {
+        py.detach(|| drawn_plan(&self.plan, None, Limits::USUAL).text(false))
+    }
+
+    /// The picture as SVG.
+    fn svg(&self, py: Python<'_>) -> String {
+        py.detach(|| drawn_plan(&self.plan, None, Limits::USUAL).svg())
+    }
+
+    fn _repr_html_(&self, py: Python<'_>) -> String {
+        py.detach(|| notebook(|limits| drawn_plan(&self.plan, None, limits)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use reshard_draw::{Limits, notebook, sharding as drawn_sharding};
 use reshard_layout::Named;
 use reshard_sharding::notation::{HloSharding, inlined_mesh};
 use reshard_sharding::{Mesh, PartialAxis, Placements, ReduceOp, Sharding, Strided, meaning};
@@ -10,7 +11,6 @@ use crate::arguments::{MeshArgument, PlacementsArgument, ShapeArgument};
 use crate::dtype::DTypeArgument;
 use crate::failure::{Answer, refused};
 use crate::group::check_listed;
-use crate::html;
 use crate::json;
 use crate::layout::PyLayout;
 use crate::mesh::{PyMesh, sub_axes};
@@ -338,8 +338,18 @@ impl PySharding {
         Ok(PySharding(json::read(text)?))
     }
 
+    /// The picture as text: who holds what.
+    fn draw(&self, py: Python<'_>) -> String {
+        py.detach(|| drawn_sharding(&self.0, Limits::USUAL).text(false))
+    }
+
+    /// The picture as SVG.
+    fn svg(&self, py: Python<'_>) -> String {
+        py.detach(|| drawn_sharding(&self.0, Limits::USUAL).svg())
+    }
+
     fn _repr_html_(&self, py: Python<'_>) -> String {
-        py.detach(|| html::sharding(&self.0))
+        py.detach(|| notebook(|limits| drawn_sharding(&self.0, limits)))
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use syn::{ImplItem, Item, UseTree, Visibility};
 
 /// The crates whose items a user of the package meets, and where their sources are.
-const CRATES: [(&str, &str); 9] = [
+const CRATES: [(&str, &str); 10] = [
     ("layout", "layout"),
     ("sharding", "sharding"),
     ("planner", "sharding/planner"),
@@ -20,6 +20,7 @@ const CRATES: [(&str, &str); 9] = [
     ("kernels", "kernels"),
     ("collectives", "collectives"),
     ("checkpoint", "checkpoint"),
+    ("draw", "draw"),
 ];
 
 /// Modules that are read, not called: theory in prose, slow definitions, and what crates share among themselves.

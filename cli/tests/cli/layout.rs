@@ -101,7 +101,7 @@ fn a_layout_is_drawn_as_a_grid_and_as_a_picture() {
     let outcome = reshard(&["layout", "--svg", crate::program::text(&file), "((2,2),2):((1,4),2)"]);
     assert_eq!((outcome.status, outcome.stdout.as_str()), (0, "((2,2),2):((1,4),2)\n"));
     let picture = std::fs::read_to_string(&file).unwrap();
-    assert!(picture.starts_with("<svg ") && picture.matches("<rect ").count() == 8);
+    assert!(picture.starts_with("<svg ") && picture.matches("<rect ").count() == 9);
     reshard(&["layout", "--draw", "size(4:1)", "--json"]).refused("inadmissible", "4 is not a layout");
     reshard(&["layout", "--draw", "70000:1", "--json"]).refused("too_large", "more than 65536 cells");
     reshard(&["layout", "--svg", "/nonexistent/x.svg", "4:1", "--json"]).error(1, "io", "/nonexistent/x.svg");

@@ -8,6 +8,7 @@ mod grad;
 mod hostile;
 mod layout;
 mod pages;
+mod pictures;
 mod plan;
 mod process;
 #[path = "../program/mod.rs"]

@@ -30,7 +30,13 @@ pub(crate) fn reshard<S: AsRef<str>>(arguments: &[S]) -> Outcome {
 /// Runs the command line in this process, which reads `input`.
 pub(crate) fn reshard_with<S: AsRef<str>>(arguments: &[S], input: &str) -> Outcome {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut console = Console { input: &mut input.as_bytes(), out: &mut out, err: &mut err, progress: false };
+    let mut console = Console {
+        input: &mut input.as_bytes(),
+        out: &mut out,
+        err: &mut err,
+        colour: false,
+        progress: false,
+    };
     let all = iter::once("reshard").chain(arguments.iter().map(AsRef::as_ref));
     let status = reshard_cli::run(all, &mut console);
     Outcome {

@@ -1,0 +1,59 @@
+//! `--draw`, `--svg` and the pages of `reshard report`: where pictures go.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use reshard_draw::Scene;
+
+use super::console::Console;
+use super::error::CliError;
+
+/// `--draw` and `--svg`.
+#[derive(Clone, Debug, Default, Args)]
+#[group(skip)]
+pub(crate) struct PictureArgs {
+    /// Draw it as text, in colour on a terminal
+    #[arg(long)]
+    draw: bool,
+    /// Write the drawing to this file as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+impl PictureArgs {
+    /// Whether there is anything to draw.
+    pub(crate) fn are_asked(&self) -> bool {
+        self.draw || self.svg.is_some()
+    }
+
+    /// Whether the drawing is printed in place of the answer.
+    pub(crate) fn are_printed(&self) -> bool {
+        self.draw
+    }
+
+    /// The drawing as SVG, if it is asked for.
+    pub(crate) fn write(&self, scene: &Scene) -> Result<(), CliError> {
+        self.svg.as_deref().map_or(Ok(()), |path| write(path, &scene.svg()))
+    }
+
+    /// Writes and prints what was asked for; says whether the answer is still to be printed.
+    pub(crate) fn show(
+        &self,
+        scene: &Scene,
+        json: bool,
+        console: &mut Console<'_>,
+    ) -> Result<bool, CliError> {
+        self.write(scene)?;
+        if self.draw && !json {
+            let text = scene.text(console.colour);
+            console.print(&text)?;
+        }
+        Ok(json || !self.draw)
+    }
+}
+
+/// Writes a file of a picture.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), CliError> {
+    std::fs::write(path, text)
+        .map_err(|error| CliError::failed("io", format!("{} cannot be written: {error}", path.display())))
+}

@@ -1,0 +1,73 @@
+//! `reshard report`: everything that can be seen of an answer, on one page of HTML that works offline.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use reshard_draw::Page;
+use serde_json::json;
+
+use super::console::Console;
+use super::error::CliError;
+use super::{check, inspect, pictures, plan, required, trace};
+
+/// Arguments of `reshard report`.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    #[command(subcommand)]
+    of: Of,
+    /// The file that the page is written to
+    #[arg(long, global = true, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// What there are pages of; each takes what the subcommand of its name takes.
+#[derive(Debug, Subcommand)]
+enum Of {
+    /// A plan: what it costs, its steps, what ranks hold before and after
+    Plan(plan::PlanArgs),
+    /// A program: its values and moves, time by axis, bytes at hand
+    Check(check::CheckArgs),
+    /// When ranks do what, and the critical path
+    Trace(trace::TraceArgs),
+    /// A checkpoint: its tensors and their shardings
+    Inspect(inspect::InspectArgs),
+}
+
+impl ReportArgs {
+    /// Whether the answer is a JSON object.
+    pub(crate) fn json(&self) -> bool {
+        match &self.of {
+            Of::Plan(args) => args.format.json,
+            Of::Check(args) => args.format.json,
+            Of::Trace(args) => args.format.json,
+            Of::Inspect(args) => args.format.json,
+        }
+    }
+}
+
+/// Makes the page and writes it.
+pub(crate) fn run(args: &ReportArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    let path = required("html", args.html.as_ref())?;
+    let page: Page = match &args.of {
+        Of::Plan(args) => plan::page(args)?,
+        Of::Check(args) => check::page(args, console)?,
+        Of::Trace(args) => trace::page(args, console)?,
+        Of::Inspect(args) => inspect::page(args)?,
+    };
+    let html = page.html();
+    pictures::write(path, &html)?;
+    let pictures: usize = page.sections.iter().map(|section| section.scenes.len()).sum();
+    if args.json() {
+        let answer = json!({"html": path.display().to_string(), "bytes": html.len(), "pictures": pictures});
+        return console.print_json(&answer);
+    }
+    console.print(&format!("{pictures} pictures in {} ({} bytes)\n", path.display(), html.len()))
+}
+
+/// That a page is of one answer.
+pub(crate) fn of_one(batch: bool) -> Result<(), CliError> {
+    if batch {
+        return Err(CliError::refused("usage", "a page is of one answer: leave --batch out"));
+    }
+    Ok(())
+}
