@@ -14,6 +14,9 @@ if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
     exit 1
 fi
 export DEBIAN_FRONTEND=noninteractive
+# One apt-get at a time.
+exec 9>"${TMPDIR:-/tmp}/reshard_apt.lock"
+flock 9
 apt-get install --yes --quiet --no-install-recommends openmpi-bin libopenmpi-dev libclang-dev >&2 ||
     { apt-get update --quiet >&2 &&
         apt-get install --yes --quiet --no-install-recommends openmpi-bin libopenmpi-dev libclang-dev >&2; } ||

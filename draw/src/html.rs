@@ -154,7 +154,7 @@ impl Page {
                 ("class", "scroll"),
                 ("tabindex", "0"),
                 ("role", "region"),
-                ("aria-label", "what each rank holds"),
+                ("aria-label", "the table of what each rank holds"),
             ],
         );
         markup.open("table", &[("id", "held")]);

@@ -1,4 +1,4 @@
-// Pages in a real Chromium: check.mjs CHROMIUM OUT PAGE.. ; screenshots and what was found go to OUT.
+// Pages in a real Chromium: check.mjs CHROMIUM DRIVER OUT PAGE.. ; screenshots and what was found go to OUT.
 //
 // Of every page, at 400 and 1600 pixels, in light and in dark: no console error, no request, no horizontal scroll, nothing found by axe. Then by
 // the keyboard alone: every control and every picture is reached, a rank is chosen, a plan is stepped through. Then without scripts: everything is there.
@@ -7,8 +7,8 @@ import { readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [chromium, out, ...pages] = process.argv.slice(2);
-const require = createRequire(join(resolve(out), "package.json"));
+const [chromium, folder, out, ...pages] = process.argv.slice(2);
+const require = createRequire(join(resolve(folder), "package.json"));
 const { chromium: driver } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 

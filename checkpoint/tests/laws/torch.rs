@@ -227,7 +227,7 @@ fn chunks_that_do_not_make_up_a_tensor_are_refused() {
 /// Files with some bytes changed, cut or doubled: opened and read to the end, or a sentence; and never a panic.
 #[test]
 fn changed_files_are_read_or_refused_in_a_sentence() {
-    let mut r = Random(23);
+    let mut r = Random(Sweep::asked().seed() + 23);
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("dcp");
     copied("dcp_files", &dir);
@@ -260,7 +260,7 @@ fn changed_files_are_read_or_refused_in_a_sentence() {
     for (name, inside) in files {
         let bytes = fs::read(data(name)).unwrap();
         let path = inside.map_or_else(|| folder.path().join("changed"), |inside| dir.join(inside));
-        for _ in 0..if Sweep::asked().is_exhaustive() { 4000 } else { 150 } {
+        for _ in 0..Sweep::asked().count(150, 4000) {
             let mut changed = bytes.clone();
             for _ in 0..=r.below(3) {
                 let at = r.below(changed.len());

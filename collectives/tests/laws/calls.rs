@@ -12,11 +12,6 @@ use reshard_planner::{Objective, Plan, Planner, Step, StepOp};
 use reshard_sharding::{Mesh, ReduceOp, Sharding};
 use reshard_test_support::{Random, Sweep, every, random_mesh, random_shape, random_sharding};
 
-/// One in so many, all of them where everything is asked for.
-pub(crate) fn one_in(n: usize) -> usize {
-    if Sweep::asked().is_exhaustive() { 1 } else { n }
-}
-
 /// Other data on every rank, replicas too; whole numbers, so that sums are exact, and none below 0, for norms.
 pub(crate) fn sources(plan: &Plan) -> Vec<Vec<u8>> {
     let shard = |rank: usize| {
@@ -286,7 +281,7 @@ fn check_all(
     mesh: &str,
     shapes: &[&[usize]],
     texts: &[&str],
-    every_nth: usize,
+    one_in: usize,
 ) {
     let mesh: Mesh = mesh.parse().unwrap();
     let lists = every(texts, mesh.axes().len());
@@ -294,7 +289,7 @@ fn check_all(
         let parse = |list: &Vec<&str>| Sharding::parse(&mesh, shape, &list.join(",")).ok();
         let all: Vec<Sharding> = lists.iter().filter_map(parse).collect();
         for (n, (from, to)) in all.iter().flat_map(|from| all.iter().map(move |to| (from, to))).enumerate() {
-            if n % every_nth != 0 {
+            if !Sweep::asked().takes_one_in(one_in, n) {
                 continue;
             }
             let Ok(plan) = planner(random).plan(from, to, dtype_of(from, to)) else { continue };
@@ -321,9 +316,9 @@ fn calls_mean_what_is_compiled() {
     let (mut seen, mut random) = (Seen::default(), Random(11));
     let texts = ["R", "S(0)", "S(1)", "SS(0,2)", "P", "P(max)", "P(avg)", "P(norm2)"];
     check_all(&mut seen, &mut random, "x=3", &[&[12, 6], &[7, 5], &[], &[0, 3]], &texts, 1);
-    check_all(&mut seen, &mut random, "x=2,y=2", &[&[8, 12], &[7, 5], &[0, 3]], &texts, one_in(7));
-    check_all(&mut seen, &mut random, "x=2:1,y=3:2@1", &[&[12, 6], &[5, 7]], &texts, one_in(11));
-    check_all(&mut seen, &mut random, "x=2,y=2,z=2", &[&[16, 8]], &["R", "S(0)", "S(1)", "P"], one_in(61));
+    check_all(&mut seen, &mut random, "x=2,y=2", &[&[8, 12], &[7, 5], &[0, 3]], &texts, 7);
+    check_all(&mut seen, &mut random, "x=2:1,y=3:2@1", &[&[12, 6], &[5, 7]], &texts, 11);
+    check_all(&mut seen, &mut random, "x=2,y=2,z=2", &[&[16, 8]], &["R", "S(0)", "S(1)", "P"], 61);
     check_all(
         &mut seen,
         &mut random,
@@ -339,8 +334,8 @@ fn calls_mean_what_is_compiled() {
 
 #[test]
 fn calls_of_random_plans_mean_what_is_compiled() {
-    let (mut seen, mut random) = (Seen::default(), Random(2026));
-    for _ in 0..if Sweep::asked().is_exhaustive() { 20_000 } else { 600 } {
+    let (mut seen, mut random) = (Seen::default(), Random(Sweep::asked().seed() + 2026));
+    for _ in 0..Sweep::asked().count(600, 20_000) {
         let mesh = random_mesh(&mut random);
         let shape = random_shape(&mut random);
         let (from, to) =

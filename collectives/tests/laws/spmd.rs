@@ -11,7 +11,7 @@ use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::{Random, Sweep, every};
 
-use crate::calls::{dtype_of, exact, kind, offers, one_in, planner, sources};
+use crate::calls::{dtype_of, exact, kind, offers, planner, sources};
 
 /// All shardings of two dims without terms in which every axis cuts a dim whole or none, those of one dim in any order: 11 of them for
 /// two axes, 49 for three.
@@ -234,19 +234,20 @@ fn one_program_for_all_ranks_is_what_each_rank_calls() {
         (alike, plans.len())
     };
     assert_eq!(alike("x=2,y=4", &[64, 32], 1), (110, 110));
-    assert_eq!(alike("x=2,y=2,z=2", &[64, 32], one_in(5)), (2352, 2352));
+    assert_eq!(alike("x=2,y=2,z=2", &[64, 32], Sweep::asked().one_in(5)), (2352, 2352));
     // Where shardings do not nest some are none.
     assert_eq!(alike("x=4,y=6", &[48, 48], 1), (96, 110));
-    let (some, all) = alike("x=2,y=3,z=4", &[48, 48], one_in(11));
+    let (some, all) = alike("x=2,y=3,z=4", &[48, 48], Sweep::asked().one_in(11));
     assert!(some < all && some * 4 > all * 3, "{some} of {all}");
     println!("{patterns:?}");
 }
 
 #[test]
 fn one_program_for_random_plans_is_what_each_rank_calls() {
-    let (mut random, mut patterns, mut alike, mut all) = (Random(77), BTreeMap::new(), 0, 0);
+    let (mut random, mut patterns, mut alike, mut all) =
+        (Random(Sweep::asked().seed() + 77), BTreeMap::new(), 0, 0);
     let ops = ["P", "P(max)", "P(avg)", "P(norm2)"];
-    for case in 0..if Sweep::asked().is_exhaustive() { 20_000 } else { 800 } {
+    for case in 0..Sweep::asked().count(800, 20_000) as usize {
         let mesh: Mesh =
             random.pick(&["x=4", "x=2,y=2", "x=2,y=4", "x=2,y=2,z=2", "x=4@[1,2,3,0]"]).parse().unwrap();
         let texts = ["R", "S(0)", "S(1)", "SS(0,2)", ops[case % ops.len()]];

@@ -53,6 +53,23 @@ impl Sweep {
         }
     }
 
+    /// Whether the case of this number is looked at, of cases of which a sample takes one in `n`. The eighths together take all.
+    pub fn takes_one_in(self, n: usize, case: usize) -> bool {
+        match self {
+            Sweep::Sample => case.is_multiple_of(n),
+            Sweep::All => true,
+            Sweep::Eighth(k) => (case + k as usize).is_multiple_of(n.min(8)),
+        }
+    }
+
+    /// One in how many cases is looked at where those are counted elsewhere, and one in `n` is a sample; an eighth is a sample there.
+    pub fn one_in(self, n: usize) -> usize {
+        match self {
+            Sweep::Sample | Sweep::Eighth(_) => n,
+            Sweep::All => 1,
+        }
+    }
+
     /// How many random cases are drawn, of so many in a sample and so many in all.
     pub fn count(self, sample: u64, all: u64) -> u64 {
         match self {
