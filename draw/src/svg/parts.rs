@@ -244,9 +244,12 @@ fn of_lanes(lanes: &Lanes) -> Picture {
             let width = (to - from).max(10);
             let hint = format!("{}: {}", bar.text, number(bar.to - bar.from, &lanes.unit));
             picture.shapes.push(Shape::Open(Vec::new(), hint));
-            let class = if bar.is_strong { "s" } else { "r" };
             let fill = hex(KINDS[bar.kind % KINDS.len()]);
-            picture.shapes.push(Shape::Rect([from, y + 10, width, LANE - 20], Some(fill), class));
+            picture.shapes.push(Shape::Rect([from, y + 10, width, LANE - 20], Some(fill), "r"));
+            if bar.is_strong {
+                // Under the bar: an outline would hide the short ones.
+                picture.shapes.push(Shape::Line([from, y + LANE - 10, from + width, y + LANE - 10], "s"));
+            }
             if letters(&bar.text) + 60 <= width {
                 let middle = [from + width / 2, y + 145];
                 picture.shapes.push(Shape::Text(middle, "middle", "k", bar.text.clone()));
@@ -286,16 +289,19 @@ fn of_lanes(lanes: &Lanes) -> Picture {
     // What the colours are.
     let mut x = 0;
     let strong = lanes.lanes.iter().flat_map(|lane| &lane.bars).any(|bar| bar.is_strong);
-    let kinds = lanes.kinds.iter().enumerate().map(|(at, (name, _))| (at, name.as_str(), "r"));
-    let strong = strong.then_some((usize::MAX, "thick line: the critical path", "s"));
-    for (at, name, class) in kinds.chain(strong) {
+    let kinds = lanes.kinds.iter().enumerate().map(|(at, (name, _))| (at, name.as_str()));
+    let strong = strong.then_some((usize::MAX, "thick line: the critical path"));
+    for (at, name) in kinds.chain(strong) {
         if x + letters(name) + 300 > left + SCALE && x > 0 {
             x = 0;
             y += 10 * LINE + 60;
         }
         let fill = KINDS.get(at % 1024).map(|colour| hex(*colour));
-        let class = if fill.is_none() { "e" } else { class };
-        picture.shapes.push(Shape::Rect([x + 10, y + 30, 160, 140], fill, class));
+        let is_path = fill.is_none();
+        picture.shapes.push(Shape::Rect([x + 10, y + 30, 160, 140], fill, if is_path { "e" } else { "r" }));
+        if is_path {
+            picture.shapes.push(Shape::Line([x + 10, y + 170, x + 170, y + 170], "s"));
+        }
         picture.shapes.push(Shape::Text([x + 240, y + 145], "start", "t", name.to_owned()));
         x += letters(name) + 240 + 20 * LETTER;
         picture.width = picture.width.max(x);
