@@ -17,20 +17,7 @@ browser() {
 missing=()
 browser >/dev/null || missing+=(chromium fonts-dejavu-core)
 command -v npm >/dev/null || missing+=(nodejs npm)
-if [ ${#missing[@]} -gt 0 ]; then
-    if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
-        echo "fetch_browser: install ${missing[*]}; apt-get would need root" >&2
-        exit 1
-    fi
-    export DEBIAN_FRONTEND=noninteractive
-    # One apt-get at a time.
-    exec 9>"${TMPDIR:-/tmp}/reshard_apt.lock"
-    flock 9
-    apt-get install --yes --quiet --no-install-recommends "${missing[@]}" >&2 ||
-        { apt-get update --quiet >&2 && apt-get install --yes --quiet --no-install-recommends "${missing[@]}" >&2; } ||
-        { echo "fetch_browser: apt-get could not install ${missing[*]}" >&2; exit 1; }
-    flock -u 9
-fi
+[ ${#missing[@]} -eq 0 ] || "$(dirname "$0")/apt_install.sh" "${missing[@]}"
 if [ ! -d "$folder/node_modules/playwright-core" ] || [ ! -d "$folder/node_modules/axe-core" ]; then
     mkdir -p "$folder"
     [ -f "$folder/package.json" ] || echo '{"private":true}' >"$folder/package.json"

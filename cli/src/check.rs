@@ -200,12 +200,12 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console<'_>) -> Result<(), Cli
     }
     let text = args.file.read(console)?;
     let (program, report) = check(&table, &text, &args.request)?;
-    if args.pictures.are_asked() {
+    let scene = || {
         let title = format!("program on {}", program.mesh());
-        let scene = Scene::joined(title, scenes(&program, &report).into());
-        if !args.pictures.show(&scene, args.format.json, console)? {
-            return Ok(());
-        }
+        Ok(Scene::joined(title, scenes(&program, &report).into()))
+    };
+    if !args.pictures.show(scene, args.format.json, console)? {
+        return Ok(());
     }
     if args.format.json {
         return console.print_json(&Answer::of(&program, &report));
@@ -228,22 +228,18 @@ pub(crate) fn page(args: &CheckArgs, console: &mut Console<'_>) -> Result<Page, 
     let text = args.file.read(console)?;
     let (program, report) = check(&Arc::new(Table::standard()), &text, &args.request)?;
     let [values, time, bytes] = scenes(&program, &report);
-    let moves: Vec<Scene> = program
-        .moves()
-        .filter(|moved| moved.forward.communicating_steps() > 0)
-        .take(MOST_MOVES)
-        .map(|moved| {
-            let mut scene = reshard_draw::plan(moved.forward, None, Limits::USUAL);
-            scene.title = format!("{} becomes {}: {}", moved.from.name, moved.to.name, scene.title);
-            scene
-        })
-        .collect();
-    let all = program.moves().filter(|moved| moved.forward.communicating_steps() > 0).count();
-    let heading = if all > moves.len() {
-        format!("The first {MOST_MOVES} of {all} moves")
+    let all: Vec<_> = program.moves().filter(|moved| moved.forward.communicating_steps() > 0).collect();
+    let heading = if all.len() > MOST_MOVES {
+        format!("The first {MOST_MOVES} of {} moves", all.len())
     } else {
         "The moves".to_owned()
     };
+    let drawn = all.iter().take(MOST_MOVES).map(|moved| {
+        let mut scene = reshard_draw::plan(moved.forward, None, Limits::USUAL);
+        scene.title = format!("{} becomes {}: {}", moved.from.name, moved.to.name, scene.title);
+        scene
+    });
+    let moves: Vec<Scene> = drawn.collect();
     let mut page = Page::new(format!("Program on {}", program.mesh()))
         .with(Section::new("Values and what moves", vec![values]))
         .with(Section::new("Where the time is", vec![time]))

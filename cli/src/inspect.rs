@@ -56,9 +56,7 @@ struct Row {
 /// Opens and prints; reads headers only.
 pub(crate) fn run(args: &InspectArgs, console: &mut Console<'_>) -> Result<(), CliError> {
     let checkpoint = Checkpoint::open(Some(&args.path)).map_err(|error| CliError::from(&error))?;
-    if args.pictures.are_asked()
-        && !args.pictures.show(&scene(&checkpoint, args), args.format.json, console)?
-    {
+    if !args.pictures.show(|| Ok(scene(&checkpoint, args)), args.format.json, console)? {
         return Ok(());
     }
     let tensors: Vec<Row> = checkpoint.tensors().iter().map(Row::of).collect();
@@ -76,9 +74,9 @@ pub(crate) fn run(args: &InspectArgs, console: &mut Console<'_>) -> Result<(), C
 /// The bytes of all tensors.
 fn scene(checkpoint: &Checkpoint, args: &InspectArgs) -> Scene {
     let row = |tensor: &Tensor| {
-        let Row { name, bytes, .. } = Row::of(tensor);
-        let [_, dtype, shape, sharding] = Row::of(tensor).cells();
-        (name, format!("{dtype}{shape} {sharding}"), bytes)
+        let row = Row::of(tensor);
+        let [_, dtype, shape, sharding] = row.cells();
+        (row.name, format!("{dtype}{shape} {sharding}"), row.bytes)
     };
     let rows: Vec<(String, String, u64)> = checkpoint.tensors().iter().map(row).collect();
     reshard_draw::tensors(&format!("tensors of {}", args.path.display()), &rows, Limits::USUAL)
@@ -106,7 +104,10 @@ pub(crate) fn page(args: &InspectArgs) -> Result<Page, CliError> {
     if scenes.is_empty() {
         return Ok(page);
     }
-    Ok(page.with(Section::new("Who holds what: each sharding once, the first twelve", scenes)))
+    Ok(page.with(Section::new(
+        format!("Who holds what: each sharding once, the first {MOST_SHARDINGS}"),
+        scenes,
+    )))
 }
 
 impl Row {

@@ -109,7 +109,7 @@ pub(crate) fn run(args: &MeshArgs, console: &mut Console<'_>) -> Result<(), CliE
         }
         return list(args.format.json, console);
     };
-    if args.pictures.are_asked() && !args.pictures.show(&scene(text, args)?, args.format.json, console)? {
+    if !args.pictures.show(|| scene(text, args), args.format.json, console)? {
         return Ok(());
     }
     let answer = answer(text, args)?;

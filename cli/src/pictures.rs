@@ -36,14 +36,18 @@ impl PictureArgs {
         self.svg.as_deref().map_or(Ok(()), |path| write(path, &scene.svg()))
     }
 
-    /// Writes and prints what was asked for; says whether the answer is still to be printed.
+    /// Draws, writes and prints what was asked for; says whether the answer is still to be printed.
     pub(crate) fn show(
         &self,
-        scene: &Scene,
+        scene: impl FnOnce() -> Result<Scene, CliError>,
         json: bool,
         console: &mut Console<'_>,
     ) -> Result<bool, CliError> {
-        self.write(scene)?;
+        if !self.are_asked() {
+            return Ok(true);
+        }
+        let scene = scene()?;
+        self.write(&scene)?;
         if self.draw && !json {
             let text = scene.text(console.colour);
             console.print(&text)?;

@@ -189,13 +189,9 @@ pub(crate) fn run(args: &PlanArgs, console: &mut Console<'_>) -> Result<(), CliE
     if args.batch {
         return batch::run(console, |request| plan(request, false).map(|answered| Answer::of(&answered)));
     }
-    let is_drawn = args.pictures.are_asked();
-    let mut answered = plan(&args.request, is_drawn)?;
-    if is_drawn && !args.pictures.show(&answered.scene(), args.format.json, console)? {
+    let answered = plan(&args.request, args.pictures.are_asked())?;
+    if !args.pictures.show(|| Ok(answered.scene()), args.format.json, console)? {
         return Ok(());
-    }
-    if !args.request.explain {
-        answered.forget_explanations();
     }
     if args.format.json {
         return console.print_json(&Answer::of(&answered));
@@ -215,15 +211,15 @@ pub(crate) fn run(args: &PlanArgs, console: &mut Console<'_>) -> Result<(), CliE
 /// Everything that can be seen of a plan.
 pub(crate) fn page(args: &PlanArgs) -> Result<Page, CliError> {
     report::of_one(args.batch)?;
-    let Answered { forward, gradients } = plan(&args.request, true)?;
-    let Planned { plan, .. } = &forward;
-    let backward = if let Gradients::Planned(backward) = &gradients { Some(&backward.plan) } else { None };
-    let both = |sharding: &Sharding| reshard_draw::sharding(sharding, Limits::USUAL);
+    let answered = plan(&args.request, true)?;
+    let Planned { plan, greedy, .. } = &answered.forward;
+    let backward = answered.backward();
+    let drawn = |sharding: &Sharding| reshard_draw::sharding(sharding, Limits::USUAL);
     let mut page = Page::new(format!("Plan: {} on {} to {}", plan.from(), plan.from().mesh(), plan.to()));
     page.words = plan.to_string().lines().last().map(|line| line.trim().to_owned()).into_iter().collect();
     page = page
-        .with(Section::new("Before and after", vec![both(plan.from()), both(plan.to())]))
-        .with(Section::new("What it costs", vec![reshard_draw::cost(plan, forward.greedy())]))
+        .with(Section::new("Before and after", vec![drawn(plan.from()), drawn(plan.to())]))
+        .with(Section::new("What it costs", vec![reshard_draw::cost(plan, greedy.as_ref())]))
         .with(Section::of_steps("Step by step", reshard_draw::plan_steps(plan, Limits::USUAL)));
     if let Some(backward) = backward {
         page = page.with(Section::of_steps(
@@ -261,27 +257,29 @@ enum Gradients {
     Planned(Box<Planned>),
 }
 
-/// A plan; where the groups are given, what one more would save; where asked for, why it is the best.
+/// A plan; where the groups are given, what one more would save; where asked for, why it is the best, and where it is drawn, the
+/// greedy plan, if there is one.
 struct Planned {
     plan: Plan,
     savings: Option<Savings>,
     explanation: Option<Explanation>,
+    greedy: Option<Plan>,
 }
 
 impl Answered {
-    fn forget_explanations(&mut self) {
-        self.forward.explanation = None;
-        if let Gradients::Planned(backward) = &mut self.gradients {
-            backward.explanation = None;
+    /// The plan of the gradients.
+    fn backward(&self) -> Option<&Plan> {
+        match &self.gradients {
+            Gradients::Planned(backward) => Some(&backward.plan),
+            Gradients::NotAsked | Gradients::Missing => None,
         }
     }
 
     /// The plans, and what ranks hold before and after them.
     fn scene(&self) -> Scene {
-        let Planned { plan, .. } = &self.forward;
-        let mut scene = reshard_draw::plan(plan, self.forward.greedy(), Limits::USUAL);
-        let backward =
-            if let Gradients::Planned(backward) = &self.gradients { Some(&backward.plan) } else { None };
+        let Planned { plan, greedy, .. } = &self.forward;
+        let mut scene = reshard_draw::plan(plan, greedy.as_ref(), Limits::USUAL);
+        let backward = self.backward();
         let beside = backward.map(|backward| {
             let mut scene = reshard_draw::plan(backward, None, Limits::USUAL);
             scene.title = format!("backward: {}", scene.title);
@@ -296,12 +294,8 @@ impl Answered {
 }
 
 impl Planned {
-    fn greedy(&self) -> Option<&Plan> {
-        self.explanation.as_ref().and_then(|explanation| explanation.greedy.as_ref())
-    }
-
     fn text(&self) -> String {
-        let Planned { plan, savings, explanation } = self;
+        let Planned { plan, savings, explanation, .. } = self;
         let mut text = explanation
             .as_ref()
             .map_or_else(|| format!("{plan}\n"), |explanation| format!("{explanation}\n"));
@@ -348,9 +342,10 @@ fn plan(request: &Request, is_drawn: bool) -> Result<Answered, CliError> {
             Some(_) => Some(planner.savings(&plan)?),
             None => None,
         };
-        let explanation =
+        let explained =
             if request.explain || is_drawn { Some(planner.explain(&from, &to, dtype)?) } else { None };
-        Ok(Planned { plan, savings, explanation })
+        let greedy = explained.as_ref().filter(|_| is_drawn).and_then(|explained| explained.greedy.clone());
+        Ok(Planned { plan, savings, explanation: explained.filter(|_| request.explain), greedy })
     };
     if !request.types {
         let (from, to) = (Sharding::parse(&mesh, &shape, from)?, Sharding::parse(&to_mesh, &shape, to)?);
@@ -395,7 +390,7 @@ impl Answer {
         Self { backward, ..Answer::of_plan(forward) }
     }
 
-    fn of_plan(Planned { plan, savings, explanation }: &Planned) -> Self {
+    fn of_plan(Planned { plan, savings, explanation, .. }: &Planned) -> Self {
         Self {
             steps: plan.steps().iter().map(StepAnswer::of).collect(),
             received_bytes: plan.received_bytes(),

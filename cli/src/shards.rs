@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_draw::Limits;
-use reshard_sharding::Sharding;
+use reshard_sharding::{Mesh, Sharding};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
@@ -70,26 +70,25 @@ pub(crate) fn run(args: &ShardsArgs, console: &mut Console<'_>) -> Result<(), Cl
     if args.batch {
         return batch::run(console, answer);
     }
-    if args.pictures.are_asked() {
-        let scene = reshard_draw::sharding(&args.request.sharding()?, Limits::USUAL);
-        if !args.pictures.show(&scene, args.format.json, console)? {
-            return Ok(());
-        }
+    let scene = || Ok(reshard_draw::sharding(&args.request.sharding()?.1, Limits::USUAL));
+    if !args.pictures.show(scene, args.format.json, console)? {
+        return Ok(());
     }
     let shards = answer(&args.request)?;
     if args.format.json { console.print_json(&shards) } else { console.print(&shards.table()) }
 }
 
 impl Request {
-    fn sharding(&self) -> Result<Sharding, CliError> {
+    /// The mesh that is asked about, and the sharding, which may have one of its own.
+    fn sharding(&self) -> Result<(Mesh, Sharding), CliError> {
         let mesh = self.mesh.or_inlined([self.placements.text()])?;
-        Ok(Sharding::parse(&mesh, &self.shape.required()?, self.placements.required()?)?)
+        let sharding = Sharding::parse(&mesh, &self.shape.required()?, self.placements.required()?)?;
+        Ok((mesh, sharding))
     }
 }
 
 fn answer(request: &Request) -> Result<Shards, CliError> {
-    let mesh = request.mesh.or_inlined([request.placements.text()])?;
-    let sharding = request.sharding()?;
+    let (mesh, sharding) = request.sharding()?;
     if mesh.size() > MOST_RANKS {
         let message =
             format!("the mesh `{mesh}` has {} ranks, and at most {MOST_RANKS} are listed", mesh.size());

@@ -203,8 +203,8 @@ pub(crate) fn run(args: &TraceArgs, console: &mut Console<'_>) -> Result<(), Cli
         if let Some(path) = &args.chrome {
             pictures::write(path, &chrome_trace(&times, &schedules))?;
         }
-        let scene = timeline(&times, &schedules, Limits::USUAL);
-        if !args.pictures.show(&scene, args.format.json, console)? {
+        let scene = || Ok(timeline(&times, &schedules, Limits::USUAL));
+        if !args.pictures.show(scene, args.format.json, console)? {
             return Ok(());
         }
     }

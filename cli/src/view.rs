@@ -2,7 +2,7 @@
 
 use clap::Args;
 use reshard_draw::{Limits, Scene};
-use reshard_sharding::Sharding;
+use reshard_sharding::{Mesh, Sharding};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
@@ -67,33 +67,32 @@ pub(crate) fn run(args: &ViewArgs, console: &mut Console<'_>) -> Result<(), CliE
     if args.batch {
         return batch::run(console, answer);
     }
-    if args.pictures.are_asked() {
-        let (before, view) = args.request.both()?;
+    let scene = || {
+        let (_, before, view) = args.request.both()?;
         let of = |sharding| reshard_draw::sharding(sharding, Limits::USUAL);
-        let scene = Scene::joined("the same tensor in two shapes", vec![of(&before), of(&view)]);
-        if !args.pictures.show(&scene, args.format.json, console)? {
-            return Ok(());
-        }
+        Ok(Scene::joined("the same tensor in two shapes", vec![of(&before), of(&view)]))
+    };
+    if !args.pictures.show(scene, args.format.json, console)? {
+        return Ok(());
     }
     let view = answer(&args.request)?;
     if args.format.json { console.print_json(&view) } else { console.print(&view.text()) }
 }
 
 impl Request {
-    /// The sharding, and that of the view.
-    fn both(&self) -> Result<(Sharding, Sharding), CliError> {
+    /// The mesh that is asked about, the sharding, and that of the view.
+    fn both(&self) -> Result<(Mesh, Sharding, Sharding), CliError> {
         let mesh = self.mesh.or_inlined([self.placements.text()])?;
         let shape = self.shape.required()?;
         let to_shape = required("to_shape", self.to_shape.as_ref())?.dims()?;
         let before = Sharding::parse(&mesh, &shape, self.placements.required()?)?;
         let view = before.view(&to_shape)?;
-        Ok((before, view))
+        Ok((mesh, before, view))
     }
 }
 
 fn answer(request: &Request) -> Result<View, CliError> {
-    let mesh = request.mesh.or_inlined([request.placements.text()])?;
-    let (_, view) = request.both()?;
+    let (mesh, _, view) = request.both()?;
     let first = view.mesh().offset();
     Ok(View {
         placements: placements_of(&view),

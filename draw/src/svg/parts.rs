@@ -289,14 +289,17 @@ fn of_lanes(lanes: &Lanes) -> Picture {
     // What the colours are.
     let mut x = 0;
     let strong = lanes.lanes.iter().flat_map(|lane| &lane.bars).any(|bar| bar.is_strong);
-    let kinds = lanes.kinds.iter().enumerate().map(|(at, (name, _))| (at, name.as_str()));
-    let strong = strong.then_some((usize::MAX, "thick line: the critical path"));
-    for (at, name) in kinds.chain(strong) {
+    let kinds = lanes
+        .kinds
+        .iter()
+        .zip(KINDS.iter().cycle())
+        .map(|((name, _), colour)| (Some(hex(*colour)), name.as_str()));
+    let strong = strong.then_some((None, "thick line: the critical path"));
+    for (fill, name) in kinds.chain(strong) {
         if x + letters(name) + 300 > left + SCALE && x > 0 {
             x = 0;
             y += 10 * LINE + 60;
         }
-        let fill = KINDS.get(at % 1024).map(|colour| hex(*colour));
         let is_path = fill.is_none();
         picture.shapes.push(Shape::Rect([x + 10, y + 30, 160, 140], fill, if is_path { "e" } else { "r" }));
         if is_path {
