@@ -177,7 +177,8 @@ run() {
     local wanted=("$@") one bad=0
     [ $# -gt 0 ] || wanted=("${stages[@]}")
     for one in "${wanted[@]}"; do
-        if ! printf '%s\n' "${stages[@]}" | grep -qxF -- "$one"; then
+        # No pipe into `grep -q`, which may leave before all is written.
+        if [[ " ${stages[*]} " != *" $one "* ]]; then
             echo "gpu.sh: there is no stage $one: ${stages[*]}" >&2
             exit 2
         fi

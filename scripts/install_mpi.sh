@@ -5,7 +5,7 @@ set -euo pipefail
 
 complete() {
     command -v mpirun >/dev/null && command -v mpicc >/dev/null &&
-        { [ -n "${LIBCLANG_PATH:-}" ] || ldconfig -p | grep -q libclang || compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null; }
+        { [ -n "${LIBCLANG_PATH:-}" ] || [[ $(ldconfig -p) == *libclang* ]] || compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null; }
 }
 
 complete && exit 0

@@ -644,6 +644,8 @@ impl Graph {
                 )
                 | ("max" | "min" | "sort" | "topk" | "kthvalue" | "mode" | "median", 1) => DType::I64,
                 (pool, 1) if pool.ends_with("_with_indices") => DType::I64,
+                // Truths are counted.
+                ("sum" | "nansum" | "cumsum" | "prod" | "cumprod", _) if like == DType::Bool => DType::I64,
                 _ => like,
             },
             None => like,

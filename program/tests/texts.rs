@@ -265,6 +265,25 @@ fn pins_below_the_mark_are_read_as_they_are_printed() {
     assert!(said > 30 && kept > 10, "{said} programs, {kept} types with gradients");
 }
 
+/// A sum over truth values says how many are true, as a gradient of a maximum asks of its ties.
+#[test]
+fn truths_are_counted_in_whole_numbers() {
+    for (sum, dtype) in
+        [("sum(e, dims=[0])", "i64"), ("cumsum(e, dim=1)", "i64"), ("amax(e, dims=[0])", "bool")]
+    {
+        let program = read_back(&format!(
+            "mesh dp=2
+             x: f32[4,8] S(0)
+             y: f32[4,8] S(0)
+             e = eq(x, y)
+             n = {sum}
+             m: R = n"
+        ));
+        let said = |name: &str| program.values().iter().find(|v| v.name == name).unwrap().dtype.to_string();
+        assert_eq!([said("e"), said("n"), said("m")], ["bool", dtype, dtype], "{sum}");
+    }
+}
+
 /// Elements are of the same type after printing and reading, also where no operand says it: the first gradient, what counts, masks.
 #[test]
 fn element_types_are_read_as_they_are_printed() {

@@ -43,7 +43,9 @@ def main() -> None:
     plan = planner.plan(reshard.Sharding(mesh, (4096, 4096), "S(0),R"), reshard.Sharding(mesh, (4096, 4096), "R,S(1)"), "bf16")
     print(f"{'calls of one rank, 512 ranks':45} {least_us(lambda: plan.calls(3), 200):8.2f} us")
     plan = planner.plan(reshard.Sharding(mesh, (4096, 4096), "S(0),S(0)"), reshard.Sharding(mesh, (4096, 4096), "S(1),S(1)"), "bf16")
-    print(f"{'calls of one rank, all-to-all of all 512':45} {least_us(lambda: plan.calls(3), 200):8.2f} us")
+    offers = reshard.Offers({"all": list(range(512))})
+    print(f"{'calls of one rank, all-to-all of all 512':45} {least_us(lambda: plan.calls(3, offers), 200):8.2f} us")
+    print(f"{'the same as messages, where no group is there':45} {least_us(lambda: plan.calls(3), 200):8.2f} us")
 
 
 if __name__ == "__main__":
