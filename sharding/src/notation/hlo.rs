@@ -115,6 +115,15 @@ impl DeviceList {
         }
     }
 
+    /// The list with the fewest words, as a mesh has its devices: `[4,2]T(1,0)`, or `0,2,1` where no layout says it.
+    pub(crate) fn said_of_mesh(devices: Vec<usize>) -> String {
+        let list = DeviceList::Listed(devices);
+        match list.modes() {
+            Some(modes) => DeviceList::of_modes(&modes).to_string().replacen("<=", "", 1),
+            None => list.to_string(),
+        }
+    }
+
     /// How many numbers there are; `None` if they do not fit.
     pub(crate) fn len(&self) -> Option<usize> {
         match self {
@@ -146,9 +155,24 @@ impl DeviceList {
 
     /// Reads `<=[4,2]T(1,0)` or `0,1,2,3`.
     pub(crate) fn read(r: &mut Cursor<'_>) -> Result<DeviceList, Error> {
-        if !r.eat("<=") {
-            return Ok(DeviceList::Listed(numbers(r, "a device, or <=[..]")?));
+        if r.eat("<=") {
+            DeviceList::read_iota(r)
+        } else {
+            Ok(DeviceList::Listed(numbers(r, "a device, or <=[..]")?))
         }
+    }
+
+    /// Reads `[4,2]T(1,0)` or `0,1,2,3`, as a mesh has its devices.
+    pub(crate) fn read_of_mesh(r: &mut Cursor<'_>) -> Result<DeviceList, Error> {
+        if r.rest().starts_with('[') {
+            DeviceList::read_iota(r)
+        } else {
+            Ok(DeviceList::Listed(numbers(r, "a device, or [..]")?))
+        }
+    }
+
+    /// Reads `[4,2]T(1,0)`.
+    fn read_iota(r: &mut Cursor<'_>) -> Result<DeviceList, Error> {
         r.expect("[")?;
         let at = r.here();
         let reshape: Few<usize, 4> = numbers(r, "a size")?.into_iter().collect();

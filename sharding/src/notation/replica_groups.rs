@@ -4,6 +4,7 @@
 //! {{0,1},{2,3}}                              V1: every group, member by member
 //! [2,4]<=[8]   [4,2]<=[2,4]T(1,0)            V2: number of groups, size of each, and a device list
 //! mesh['dp'=2,'tp'=4] {'tp':(1)2}            V3: the axes of a mesh that form the groups
+//! mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'b'}       of one whose devices are in another order
 //! ```
 //!
 //! The order of members belongs to a step, not to the group: [`ProcessGroups`] keep the members only.
@@ -189,7 +190,7 @@ impl fmt::Display for ReplicaGroups {
                 let sizes: Vec<String> = mesh.axes().iter().map(quoted).collect();
                 write!(f, "mesh[{}]", sizes.join(","))?;
                 if !mesh.is_row_major() || mesh.offset() > 0 {
-                    write!(f, ", device_ids=[{}]", join(&mesh.ranks().collect::<Vec<_>>()))?;
+                    write!(f, ", device_ids=({})", DeviceList::said_of_mesh(mesh.ranks().collect()))?;
                 }
                 let names: Vec<String> = axes.iter().map(|&s| shardy::quoted(mesh, s, '\'')).collect();
                 write!(f, " {{{}}}", names.join(","))

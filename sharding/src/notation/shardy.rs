@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! #sdy.mesh<["dp"=2, "tp"=4]>                                       mesh['dp'=2,'tp'=4]
-//! #sdy.mesh<["x"=2, "y"=2], device_ids=[1, 2, 3, 0]>                ranks in any other order
+//! #sdy.mesh<["x"=2, "y"=2], device_ids=[1, 2, 3, 0]>                mesh['x'=2,'y'=2], device_ids=(1,2,3,0): in any order
 //! #sdy.sharding<@mesh, [{"dp", "tp":(1)2}, {}], unreduced={"cp"}>   {mesh['dp'=2,'tp'=4], [{'dp'}, {}]}
 //! #sdy.sharding<mesh<["dp"=2, "tp"=4]>, [{"dp"}, {}]>               of the mesh itself, which must be the given one
 //! ```
@@ -11,6 +11,7 @@ use core::fmt::Write as _;
 
 use super::cursor::Cursor;
 use super::dims::{axes_of_dims, sums};
+use super::hlo::DeviceList;
 use super::shardy_text::ShardyMesh;
 use super::{Reading, by_tensor};
 use crate::axis::{AxisName, SubAxis};
@@ -94,7 +95,7 @@ pub(crate) fn parse_mesh(text: &str) -> Result<Mesh, Error> {
     Ok(mesh)
 }
 
-/// Reads `mesh['a'=2]`, `mesh<["a"=2]>` or `#sdy.mesh<["a"=2], device_ids=[..]>`.
+/// Reads `mesh['a'=2]`, `mesh['a'=2], device_ids=([2,4]T(1,0))`, `mesh<["a"=2]>` or `#sdy.mesh<["a"=2], device_ids=[..]>`.
 pub(super) fn read_mesh(r: &mut Cursor<'_>) -> Result<Mesh, Error> {
     let short = r.eat("mesh");
     let angle = !short || r.rest().starts_with('<');
@@ -125,9 +126,17 @@ pub(super) fn read_mesh(r: &mut Cursor<'_>) -> Result<Mesh, Error> {
     if ahead.eat(",") && ahead.eat("device_ids") {
         *r = ahead;
         r.expect("=")?;
-        r.expect("[")?;
-        ids = Some(super::hlo::numbers(r, "a device")?);
-        r.expect("]")?;
+        // XLA's, which may say them as an iota; else Shardy's.
+        ids = Some(if r.eat("(") {
+            let devices = DeviceList::read_of_mesh(r)?;
+            r.expect(")")?;
+            devices.values()?
+        } else {
+            r.expect("[")?;
+            let devices = super::hlo::numbers(r, "a device")?;
+            r.expect("]")?;
+            devices
+        });
     }
     if angle {
         r.expect(">")?;

@@ -478,6 +478,30 @@ fn replica_groups_are_the_groups_in_every_version() {
             assert_eq!(version.to_string().parse::<ReplicaGroups>().as_ref(), Ok(&version), "{version}");
         }
     }
+    // Of meshes whose devices are in another order, as XLA writes them: by digits where they have some, else one by one.
+    let m = mesh("a=4:1,b=2:4");
+    let v3 = m.replica_groups_v3(&m.sub_axes("b:(1)2").unwrap()).unwrap();
+    assert_eq!(v3.to_string(), "mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'b'}");
+    let listed = Mesh::from_ranks([("a", 2), ("b", 2)], &[0, 3, 1, 2]).unwrap();
+    let listed = listed.replica_groups_v3(&listed.sub_axes("b").unwrap()).unwrap();
+    assert_eq!(listed.to_string(), "mesh['a'=2,'b'=2], device_ids=(0,3,1,2) {'b'}");
+    for (version, groups) in [(v3, "{{0,4},{1,5},{2,6},{3,7}}"), (listed, "{{0,3},{1,2}}")] {
+        assert_eq!(version.groups().unwrap().replica_groups_v1().unwrap().to_string(), groups);
+        assert_eq!(version.to_string().parse::<ReplicaGroups>().as_ref(), Ok(&version), "{version}");
+    }
+    for (devices, kind) in [
+        ("([2,4])", "mesh"),
+        ("([1,4]T(1,2))", "parse"),
+        ("(0,0,1,2)", "mesh"),
+        ("([2,2]T(1,0)", "parse"),
+        ("([4611686018427387904,4])", "parse"),
+        ("([2147483648])", "not_expressible"),
+    ] {
+        let e =
+            format!("mesh['a'=2,'b'=2], device_ids={devices} {{'a'}}").parse::<ReplicaGroups>().unwrap_err();
+        assert_eq!(e.kind(), kind, "{devices}: {e}");
+    }
+    let m = mesh("a=2,b=4,c=3");
     let part = m.at(&[("b", 1)]).unwrap();
     let groups = part.groups_of_axes(&["a"]).unwrap();
     assert_eq!(groups.replica_groups_v2().unwrap_err().kind(), "not_expressible");
@@ -511,6 +535,8 @@ fn meshes_in_shardys_words() {
         (r#"<["dp"=2, "tp"=4]>"#, "dp=2,tp=4"),
         ("mesh['dp'=2,'tp'=4]", "dp=2,tp=4"),
         (r#"<["a"=2, "b"=2], device_ids=[0, 2, 1, 3]>"#, "a=2:1,b=2:2"),
+        ("mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0))", "a=4:1,b=2:4"),
+        ("mesh[a=2,b=2], device_ids=(0,2,1,3)", "a=2:1,b=2:2"),
     ] {
         assert_eq!(mesh(text).to_string(), want);
     }
