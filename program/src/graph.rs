@@ -646,6 +646,15 @@ impl Graph {
                 (pool, 1) if pool.ends_with("_with_indices") => DType::I64,
                 // Truths are counted.
                 ("sum" | "nansum" | "cumsum" | "prod" | "cumprod", _) if like == DType::Bool => DType::I64,
+                // A number that is not whole is a word; with one that is, truths are counted.
+                (scalar, _) if scalar.ends_with("_scalar") && like.is_integral() => {
+                    let by = ["value", "exponent"].into_iter().find_map(|key| call.argument(key));
+                    match by {
+                        Some(Argument::Word(_)) => DType::F32,
+                        _ if like == DType::Bool => DType::I64,
+                        _ => like,
+                    }
+                }
                 _ => like,
             },
             None => like,

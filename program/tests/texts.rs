@@ -265,12 +265,17 @@ fn pins_below_the_mark_are_read_as_they_are_printed() {
     assert!(said > 30 && kept > 10, "{said} programs, {kept} types with gradients");
 }
 
-/// A sum over truth values says how many are true, as a gradient of a maximum asks of its ties.
+/// A sum over truth values says how many are true, as a gradient of a maximum asks of its ties, and half a truth is no truth value.
 #[test]
 fn truths_are_counted_in_whole_numbers() {
-    for (sum, dtype) in
-        [("sum(e, dims=[0])", "i64"), ("cumsum(e, dim=1)", "i64"), ("amax(e, dims=[0])", "bool")]
-    {
+    for (sum, dtype) in [
+        ("sum(e, dims=[0])", "i64"),
+        ("cumsum(e, dim=1)", "i64"),
+        ("amax(e, dims=[0])", "bool"),
+        ("mul_scalar(e, value=2)", "i64"),
+        ("mul_scalar(e, value=0.5)", "f32"),
+        ("pow_scalar(e, exponent=-0.5)", "f32"),
+    ] {
         let program = read_back(&format!(
             "mesh dp=2
              x: f32[4,8] S(0)
