@@ -39,8 +39,13 @@ def _value(call: LocalCall, key: str = "value") -> float:
 
 
 def _scalar(function: Callable[[Array, float], Array], key: str = "value") -> Kernel:
-    # A Python number keeps the type of the array.
-    return lambda call, x: function(x, _value(call, key))
+    # A Python number keeps the type of the array, and so does a whole one of integers.
+    def kernel(call: LocalCall, x: Array) -> Array:
+        value = _value(call, key)
+        is_whole = np.issubdtype(x.dtype, np.integer) and float(value).is_integer()
+        return function(x, int(value) if is_whole else value)
+
+    return kernel
 
 
 def _reduced(function: Callable[..., Array]) -> Kernel:
