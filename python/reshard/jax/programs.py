@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -28,7 +29,7 @@ _UNARY = {name: name for name in (
 _BINARY = {"add": "add", "add_any": "add", "sub": "sub", "mul": "mul", "div": "div", "max": "maximum", "min": "minimum", "pow": "pow",
            "atan2": "atan2", "gt": "gt", "lt": "lt", "ge": "ge", "le": "le", "eq": "eq", "ne": "ne"}
 _REDUCES = {"reduce_sum": "sum", "reduce_max": "amax", "reduce_min": "amin", "reduce_prod": "prod"}
-_SAME = {"copy", "copy_p", "stop_gradient", "optimization_barrier"}
+_SAME = {"copy", "copy_p", "optimization_barrier"}
 _CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "remat", "remat2", "checkpoint"}
 # What `reshard.program` calls arguments of its own.
 _TAKEN = {"source", "function", "mesh", "meshes", "table", "elaborator", "moves", "topology"}
@@ -47,17 +48,22 @@ def program(
     the types of inputs, which are called by the function's parameters and their keys, `w.0`. Results are `out`, or `out0`, `out1` ..
     With `wrt` the function gives one number, and the gradients with respect to these inputs are made too, called `dw`.
     """
+    # Numbers are arrays without dims, as they are to JAX.
+    args = jax.tree.map(lambda leaf: leaf if hasattr(leaf, "shape") else jnp.asarray(leaf), args)
     leaves, tree = jax.tree_util.tree_flatten_with_path(args)
-    names = [_name(path, list(inspect.signature(function).parameters)) for path, _ in leaves]
+    names = [_name(path, _parameters(function)) for path, _ in leaves]
     axes = _one_mesh([leaf for _, leaf in leaves])
     plain = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for _, leaf in leaves]
     closed = jax.make_jaxpr(function)(*jax.tree_util.tree_unflatten(tree, plain))
+    _has_no_branches(closed.jaxpr)
     unknown = [name for name in wrt if name not in names]
     if unknown:
         raise refused("program", f"a gradient with respect to {unknown[0]} is asked for, and the inputs are {', '.join(names)}")
 
     def run(**tensors: Tensor) -> Any:
-        made = _run(closed.jaxpr, closed.consts, [tensors[name] for name in names])
+        made = _run(closed.jaxpr, closed.consts, [tensors[name] for name in names], axes)
+        if not made:
+            raise refused("program", "the function gives nothing, and a program is of what it gives")
         for value in made:
             if not isinstance(value, Tensor):
                 raise refused("program", "a result of the function depends on no input, and a program has no constants")
@@ -67,12 +73,40 @@ def program(
         if loss is None or loss.shape != ():
             raise refused("program", "a gradient is of one number: let the function give that alone")
         slopes = gradient(loss, [tensors[name] for name in wrt])
-        return {"out": loss, **{f"d{name}": slope for name, slope in zip(wrt, slopes, strict=True)}}
+        # A copy, which nothing backward reads: what is read last there has no memory at the end.
+        return {"out": ops("clone", loss), **{f"d{name}": slope for name, slope in zip(wrt, slopes, strict=True)}}
 
     inputs: dict[str, Any] = {
         name: (dtype(leaf.dtype), leaf.shape, _type(leaf, axes)) for name, (_, leaf) in zip(names, leaves, strict=True)
     }
     return reshard.program(run, mesh(axes), elaborator=elaborator, moves=moves, **inputs)
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    """What arguments are called: those that `*args` takes have no names of their own."""
+    every = inspect.signature(function).parameters.values()
+    return [one.name for one in every if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+
+
+def _has_no_branches(jaxpr: Any) -> None:
+    """Refuses loops and branches by their own names, and not by those of what leads to them."""
+    for equation in jaxpr.eqns:
+        if (name := equation.primitive.name) in ("cond", "while", "scan"):
+            raise _no_op(name)
+        if name == "shard_map":
+            raise refused(
+                "program",
+                "the function enters shard_map, or moves an array by this library, which does: say where values are by "
+                "jax.lax.with_sharding_constraint, and the program plans the moves",
+            )
+        if name in _CALLS:
+            _has_no_branches(_inner(equation.params)[0])
+
+
+def _inner(params: Any) -> tuple[Any, Sequence[Any]]:
+    """The jaxpr that a call is of, and its constants."""
+    inner = params.get("call_jaxpr", params.get("jaxpr", params.get("fun_jaxpr")))
+    return getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
 
 
 def _name(path: Any, parameters: list[str]) -> str:
@@ -101,7 +135,7 @@ def _type(leaf: Any, axes: Any) -> str:
     return str(typed(of, leaf.shape))
 
 
-def _run(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+def _run(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], axes: Any) -> list[Any]:
     """The results of a jaxpr: tensors that are written down, and arrays where no input has a part."""
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
 
@@ -109,34 +143,42 @@ def _run(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
         return np.asarray(atom.val) if hasattr(atom, "val") else values[atom]
 
     for equation in jaxpr.eqns:
-        made = _equation(equation, [read(atom) for atom in equation.invars])
+        made = _equation(equation, [read(atom) for atom in equation.invars], axes)
         values.update(zip(equation.outvars, made, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _equation(equation: Any, given: list[Any]) -> list[Any]:
+def _equation(equation: Any, given: list[Any], axes: Any) -> list[Any]:
     name, params = equation.primitive.name, equation.params
     if name in _CALLS:
-        inner = params.get("call_jaxpr", params.get("jaxpr", params.get("fun_jaxpr")))
-        return _run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), given)
+        return _run(*_inner(params), given, axes)
     if not any(isinstance(value, Tensor) for value in given):
         made = equation.primitive.bind(*given, **params)
         return list(made) if equation.primitive.multiple_results else [made]
     if name in _SAME:
         return given
-    return [_op(name, params, given, equation.outvars[0].aval)]
+    makes = equation.outvars[0].aval
+    made = _op(name, params, given, makes, axes)
+    # An op of ours makes what its operands are of; JAX may have been told otherwise.
+    if _dtype(made) != dtype(makes.dtype):
+        raise _no_op(name, f"to {makes.dtype} of {_dtype(made).name}")
+    return [made]
 
 
-def _op(name: str, params: Any, given: list[Any], makes: Any) -> Any:
+def _op(name: str, params: Any, given: list[Any], makes: Any, axes: Any) -> Any:
     x = given[0]
     if name in _UNARY:
         return ops(_UNARY[name], x)
     if name in _BINARY:
+        if name == "div" and np.issubdtype(makes.dtype, np.integer):
+            raise _no_op(name, "of integers")
         return _binary(name, given[0], given[1])
     if name in _REDUCES:
         dims = [int(dim) for dim in params["axes"]]
         return ops(_REDUCES[name], x, dims=dims) if dims else x
     match name:
+        case "stop_gradient":
+            return ops("detach", x)
         case "integer_pow":
             return ops("square", x) if params["y"] == 2 else ops("pow_scalar", x, exponent=float(params["y"]))
         case "dot_general":
@@ -165,6 +207,8 @@ def _op(name: str, params: Any, given: list[Any], makes: Any) -> Any:
             return x
         case "sharding_constraint" | "reshard":
             wanted = params.get("sharding", params.get("dst_sharding"))
+            if mesh(wanted.mesh) != mesh(axes):
+                raise refused("mesh", f"{name} is on the mesh {wanted.mesh}, and the inputs are on {axes}: put all on one")
             return moved(x, str(typed(wanted, tuple(makes.shape))))
     raise _no_op(name)
 
@@ -188,8 +232,12 @@ def _number(value: Any) -> float | None:
     if isinstance(value, Tensor):
         return None
     flat = np.asarray(value).reshape(-1)
+    shape = list(np.shape(value))
+    if np.iscomplexobj(flat):
+        raise refused("program", f"a constant of shape {shape} is of complex numbers: give it as an input")
     if flat.size == 0 or not (flat == flat[0]).all():
-        raise refused("program", f"a constant of shape {list(np.shape(value))} has different numbers: give it as an input")
+        why = "holds what is no number" if np.isnan(flat.astype(np.float64)).any() else "has different numbers"
+        raise refused("program", f"a constant of shape {shape} {why}: give it as an input")
     return float(flat[0])
 
 

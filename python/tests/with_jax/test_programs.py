@@ -74,9 +74,54 @@ def test_values_and_gradients_are_jaxs(function: Callable[..., Any], args: list[
         assert made[name].sharding == reshard.jax.sharding(leaf)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: (lax.stop_gradient(x) * x + y).sum(),
+        lambda x, y: jnp.maximum(x, y).sum() + jnp.minimum(x, 2 * y).sum(),
+        # What is read backward is there at the end too.
+        lambda x, y: jnp.exp((x * y).sum() / 100),
+    ],
+)
+def test_gradients_of_what_stands_still_is_compared_or_is_read_again(function: Callable[..., Any]) -> None:
+    made = program(function, given((8, 4), "dp"), given((8, 4), None, "tp"), wrt=["x", "y"])
+    rng = np.random.default_rng(1)
+    arrays = {name: rng.normal(size=(8, 4)).astype(np.float32) for name in ("x", "y")}
+    value, slopes = jax.value_and_grad(function, argnums=(0, 1))(*arrays.values())
+    one, ranks = made.on_one_device(arrays), made.on_ranks(arrays)
+    for found in (one.__getitem__, ranks.whole):
+        assert np.allclose(found("out"), value, rtol=1e-5)
+        for name, slope in zip(("dx", "dy"), slopes, strict=True):
+            np.testing.assert_allclose(found(name), slope, rtol=1e-5, atol=1e-6)
+
+
+def test_integers_and_numbers_are_what_they_are() -> None:
+    i = jax.ShapeDtypeStruct((8,), "int32", sharding=NamedSharding(MESH, P("dp")))
+    numbers = np.arange(8, dtype=np.int32)
+    for function in (lambda i: i + 1, lambda i: i * 2, lambda i: 1 - i, lambda i: (i * i - 3).sum()):
+        found = program(function, i).on_ranks({"i": numbers}).whole("out")
+        wanted = np.asarray(function(jnp.asarray(numbers)))
+        assert found.dtype == wanted.dtype and (found == wanted).all()
+    scaled = program(lambda x, s: x * s, given((8, 4), "dp"), 2.0)
+    assert scaled.inputs == ["x", "s"]
+    assert (scaled.on_ranks({"x": np.ones((8, 4), np.float32), "s": np.float32(2)}).whole("out") == 2).all()
+    # What `*args` takes has no names of its own.
+    assert program(jnp.add, given((8, 4), "dp"), given((8, 4), "dp")).inputs == ["x0", "x1"]
+
+
 def test_what_has_no_op_is_refused_by_its_name() -> None:
     x = given((8, 4), "dp")
+    turned = device_mesh({"tp": 2, "dp": 2}, AxisType.Auto)
+    move = reshard.jax.reshard_fn((8, 4), "float32", NamedSharding(MESH, P("dp")), NamedSharding(MESH, P("tp")))
     for function, word in [
+        (lambda x: lax.cond(x.sum() > 0, lambda: x, lambda: -x), "does cond"),
+        (lambda x: lax.while_loop(lambda x: x.sum() < 9, lambda x: x + 1, x), "does while"),
+        (lambda x: lax.with_sharding_constraint(x, NamedSharding(turned, P("tp"))), "is on the mesh"),
+        (lambda x: x * (1 + 2j), "complex numbers|convert_element_type"),
+        (lambda x: jnp.where(x > 0, x, jnp.nan), "no number"),
+        (lambda x: jnp.dot(x.T, x, preferred_element_type=jnp.float64 if jax.config.x64_enabled else jnp.bfloat16), "to bfloat16 of f32|to float64 of f32"),
+        (lambda x: None, "gives nothing"),
+        (move, "with_sharding_constraint"),
         (lambda x: lax.scan(lambda c, y: (c + y, c), x[0], x)[0], "scan"),
         (lambda x: jnp.sort(x), "sort"),
         (lambda x: x.astype("bfloat16"), "convert_element_type from f32 to bfloat16"),
