@@ -88,6 +88,8 @@ _DEFAULT = Planner()
 
 def _source(x: Any) -> NamedSharding:
     """Who holds an array, as far as that is known."""
+    if jax.dtypes.issubdtype(x.dtype, jax.dtypes.extended):
+        raise refused("dtype", f"elements of {x.dtype} are not moved: give jax.random.key_data(x), of which they are made")
     if not isinstance(x, jax.core.Tracer):
         if not isinstance(x.sharding, NamedSharding):
             raise refused("sharding", f"the array is on {x.sharding}, which names no axes: put it on a mesh with jax.device_put first")
@@ -100,7 +102,8 @@ def _source(x: Any) -> NamedSharding:
         raise refused(
             "unknown_source",
             "in a trace on Auto axes nobody knows yet who holds the array, and a guess would gather all of it: "
-            "say so with reshard.jax.reshard_fn(shape, dtype, from_, to), or make the mesh's axes Explicit",
+            "say so with reshard.jax.reshard_fn(shape, dtype, from_, to), or make the mesh's axes Explicit; "
+            "in what reshard.jax.program reads write jax.lax.with_sharding_constraint",
         )
     return known 
 
@@ -112,12 +115,21 @@ def _target(wanted: Wanted, source: NamedSharding, shape: Sequence[int]) -> Name
         case PartitionSpec():
             return NamedSharding(source.mesh, wanted)
         case Sharding():
+            if tuple(wanted.shape) != tuple(shape):
+                raise refused("shape", f"the array is {list(shape)}, and {wanted} is of {list(wanted.shape)}")
             if wanted.mesh == mesh(source.mesh):
                 return named(wanted, source.mesh)
             return named(wanted, device_mesh(wanted.mesh, list(source.mesh.devices.flat)))
         case str() | list() | tuple():
             return named(Sharding(mesh(source.mesh), tuple(shape), wanted), source.mesh)
     raise TypeError(f"a target is a NamedSharding, a PartitionSpec, a Sharding or placements, not {type(wanted).__name__}")
+
+
+def _whole(x: Any, to: Wanted) -> Any:
+    """An array of NumPy, or numbers, which every device of the target's mesh can be given."""
+    if not isinstance(to, NamedSharding):
+        raise refused("sharding", f"{type(x).__name__} is on no mesh: give a NamedSharding as the target, or jax.device_put it first")
+    return jax.device_put(np.asarray(x), NamedSharding(to.mesh, PartitionSpec()))
 
 
 def _padded(spec: PartitionSpec, dims: int) -> PartitionSpec:
@@ -132,6 +144,8 @@ def reshard(x: Any, to: Wanted, *, planner: Planner | None = None) -> Any:
     mesh's axes have to be Explicit, so that the array's type says who holds it. Outside of one, what no single program can carry
     goes from device to device, the plan's messages one by one; so does a target on another mesh.
     """
+    if not isinstance(x, (jax.Array, jax.core.Tracer)):
+        x = _whole(x, to)
     source = _source(x)
     target = _target(to, source, x.shape)
     in_trace = isinstance(x, jax.core.Tracer)

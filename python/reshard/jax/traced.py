@@ -116,11 +116,11 @@ class Exchange:
             case "all_gather":
                 return lax.all_gather(packed[0], axes, axis_index_groups=self.groups)
             case "all_to_all":
-                return lax.all_to_all(packed, axes, 0, 0, axis_index_groups=self.groups)
+                return _to_all(packed, axes, self.groups)
             case "reduce_scatter" if self.op == "sum":
                 return lax.psum_scatter(packed, axes, scatter_dimension=0, axis_index_groups=self.groups)[None]
             case "reduce_scatter":
-                return self._reduced(lax.all_to_all(packed, axes, 0, 0, axis_index_groups=self.groups))[None]
+                return self._reduced(_to_all(packed, axes, self.groups))[None]
             case "all_reduce" if self.op in _OF_ALL:
                 return _OF_ALL[self.op](packed, axes, axis_index_groups=self.groups)
             case "all_reduce":
@@ -141,7 +141,7 @@ class Exchange:
         members = len(self.groups[0])
         part = -(-block.size // members)
         padded = jnp.pad(block, (0, part * members - block.size)).reshape(members, part)
-        mine = self._reduced(lax.all_to_all(padded, axes, 0, 0, axis_index_groups=self.groups))
+        mine = self._reduced(_to_all(padded, axes, self.groups))
         return lax.all_gather(mine, axes, axis_index_groups=self.groups).reshape(-1)[: block.size]
 
     def _landed(self, received: Any, rank: Any, dtype: Any) -> Any:
@@ -165,6 +165,23 @@ class Exchange:
             target = strided.write(target, loops, offset, elements[begin : begin + size])
             begin += size
         return target
+
+
+def _to_all(rows: Any, axes: tuple[str, ...], groups: Any) -> Any:
+    """Row n to the n-th of the group. JAX cannot batch that itself: rows of a batch go as longer rows."""
+
+    @jax.custom_batching.custom_vmap
+    def exchanged(rows: Any) -> Any:
+        return lax.all_to_all(rows, axes, 0, 0, axis_index_groups=groups)
+
+    @exchanged.def_vmap
+    def _batched(size: int, is_batched: Any, rows: Any) -> tuple[Any, bool]:
+        if not is_batched[0]:
+            return exchanged(rows), False
+        wide = jnp.moveaxis(rows, 0, 1)
+        return jnp.moveaxis(exchanged(wide.reshape(wide.shape[0], -1)).reshape(wide.shape), 1, 0), True
+
+    return exchanged(rows)
 
 
 _OF_ALL: dict[str | None, Callable[..., Any]] = {"sum": lax.psum, "min": lax.pmin, "max": lax.pmax}

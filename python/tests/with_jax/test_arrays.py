@@ -305,3 +305,30 @@ def test_what_is_refused_says_why_and_the_way_out() -> None:
         jax.shard_map(lambda x: rj.local(x, plan, "tp"), mesh=AUTO, in_specs=P("dp"), out_specs=P(), check_vma=False)(WHOLE)
     with pytest.raises(reshard.ReshardError, match="is of float16"):
         run(lambda x: rj.local(x, plan, "tp"))(WHOLE.astype(np.float16))
+
+
+@pytest.mark.parametrize("after", [P(None, "tp"), P("dp", "tp"), P("dp", None)])
+def test_a_batch_of_arrays_goes_as_one(after: P) -> None:
+    """JAX has no batched exchange in groups; rows of a batch go together."""
+    x = jax.device_put(np.arange(3 * 16 * 8, dtype=np.float32).reshape(3, 16, 8), NamedSharding(EXPLICIT, P(None, "tp", None)))
+    each = jax.vmap(lambda x: rj.reshard(x, after))
+    moved = jax.jit(each)(x)
+    assert_holds(moved, np.asarray(x))
+    text = jax.jit(each).lower(x).compile().as_text()
+    assert len([line for line in Module(text).entry.instructions.values() if line.kind == "all-to-all"]) <= 1
+    slope = jax.jit(jax.grad(lambda x: (each(x) ** 2).sum()))(x)
+    assert_holds(slope, 2 * np.asarray(x))
+    twice = jax.jit(jax.vmap(each))(jnp.stack([x, x + 1]))
+    assert_holds(twice, np.stack([x, x + 1]))
+
+
+def test_what_no_array_of_a_mesh_is_is_refused_or_put_there() -> None:
+    keys = jax.device_put(jax.random.split(jax.random.key(0), 64), NamedSharding(EXPLICIT, P("dp")))
+    with pytest.raises(reshard.ReshardError, match="key_data"):
+        rj.reshard(keys, P("tp"))
+    with pytest.raises(reshard.ReshardError, match="ndarray is on no mesh"):
+        rj.reshard(WHOLE, P("dp"))
+    put_there = rj.reshard(WHOLE, NamedSharding(EXPLICIT, P("dp", "tp")))
+    assert_holds(put_there, WHOLE)
+    with pytest.raises(reshard.ReshardError, match=r"the array is \[16, 8\], and R,R is of \[999, 7\]"):
+        rj.reshard(put_there, reshard.Sharding("dp=2,tp=4", (999, 7), "R,R"))
