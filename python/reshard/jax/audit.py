@@ -480,12 +480,12 @@ def _confirmed(suspects: list[_Suspect], compiled: Any, args: Any, kwargs: Any) 
     found = []
     for suspect in suspects:
         result = results[suspect.number]
+        if jax.dtypes.issubdtype(result.dtype, jax.dtypes.prng_key):
+            result = jax.random.key_data(result)
         shards = {shard.device: np.asarray(shard.data) for shard in result.addressable_shards}
         devices = list(result.sharding.mesh.devices.flat)
         a, b = (shards[devices[rank]] for rank in suspect.ranks)
-        # Sums in another order are the same to a few bits, and what was forgotten is not.
-        near = np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=1e-3, atol=1e-5) if a.dtype.kind in "fV" else np.array_equal(a, b)
-        if not near:
+        if not _near(a, b):
             where = "" if suspect.source is None else f" ({os.path.basename(suspect.source[0])}:{suspect.source[1]})"
             found.append(
                 f"forgotten reduction: result{suspect.path}{where} is said to be {result.sharding.spec}, and ranks "
@@ -494,9 +494,20 @@ def _confirmed(suspects: list[_Suspect], compiled: Any, args: Any, kwargs: Any) 
     return found
 
 
+def _near(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two shards are the same but for the order of sums, which changes a few bits; what was forgotten changes more."""
+    if a.dtype.kind not in "fcV":
+        return np.array_equal(a, b)
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    return np.allclose(a.astype(wide), b.astype(wide), rtol=1e-3, atol=1e-5, equal_nan=True)
+
+
 def _given(leaf: Any) -> Any:
     """The argument, a copy where it may be donated, or random numbers where only its shape was given."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            seeds = jax.random.key(0) if leaf.shape == () else jax.random.split(jax.random.key(0), leaf.shape)
+            return jax.device_put(seeds, leaf.sharding)
         rng = np.random.default_rng(math.prod(leaf.shape))
         whole = rng.integers(0, 2, leaf.shape) if not jax.numpy.issubdtype(leaf.dtype, np.inexact) else rng.normal(size=leaf.shape)
         return jax.device_put(whole.astype(leaf.dtype), leaf.sharding)

@@ -254,6 +254,28 @@ def test_two_sums_are_one() -> None:
     assert len(str(found).splitlines()) == 4
 
 
+def test_shards_that_differ_in_the_order_of_sums_alone_are_the_same() -> None:
+    """Also of complex numbers, and where sums are no numbers at all; keys are compared by what they are made of."""
+
+    def ring(x: jax.Array) -> jax.Array:
+        total = turned = x
+        for _ in range(TP - 1):
+            turned = lax.ppermute(turned, "tp", [(i, (i + 1) % TP) for i in range(TP)])
+            total = total + turned
+        return total
+
+    cut, rows = P("dp", "tp"), P("dp")
+    for kind in ("float32", "complex64"):
+        x = given((4, 8), "dp", "tp", dtype=kind)
+        assert audit(per_rank(ring, cut, rows), x).forgotten == ()
+        assert len(audit(per_rank(lambda x: x + lax.axis_index("tp"), cut, rows), x).forgotten) == 1
+    nothing = jax.device_put(-jnp.ones((4, 8)), named("dp", "tp"))
+    assert audit(per_rank(lambda x: jnp.log(ring(x)), cut, rows), nothing).forgotten == ()
+    key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=named())
+    assert len(audit(per_rank(lambda k: jax.random.fold_in(k, lax.axis_index("tp")), P(), P()), key).forgotten) == 1
+    assert audit(per_rank(lambda k: jax.random.fold_in(k, 3), P(), P()), key).forgotten == ()
+
+
 # How the text is read.
 
 
@@ -274,7 +296,10 @@ def test_groups_are_read_as_the_library_reads_them(text: str, groups: list[list[
 
 
 def test_groups_over_devices_in_another_order() -> None:
-    assert replica_groups("mesh['a'=4,'b'=1,'c'=2]", "([2,4]T(1,0)) {'a'}") == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    mesh, devices = "mesh['a'=4,'b'=1,'c'=2]", "([2,4]T(1,0)) {'a'}"
+    assert replica_groups(mesh, devices) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    read = reshard.ProcessGroups.from_replica_groups(f"{mesh}, device_ids={devices}")
+    assert [list(group) for group in read.members()] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
 def test_what_is_no_module_is_refused() -> None:
