@@ -3,16 +3,21 @@
 use std::collections::BTreeMap;
 
 use reshard_planner::{Phase, Plan, Step, StepOp, Topology};
+use reshard_sharding::Sharding;
 
 use crate::holders::{self, runs, sizes};
 use crate::limits::{Limits, counted, titled};
 use crate::scene::{Bar, Bundle, Cell, Flow, Grid, Group, Lane, Lanes, Part, Scene, Way};
+use crate::svg::broken;
 
 /// Larger groups than this are not looked at message by message.
 const MOST_MEMBERS: usize = 1 << 10;
 
 /// Plans of more ranks are not looked at rank by rank.
 const MOST_RANKS: usize = 1 << 20;
+
+/// How wide lines are that stand beside arrows.
+const MOST_COLUMNS: usize = 24;
 
 /// Ranks whose arrows are drawn.
 const MOST_ARROWS: usize = 16;
@@ -87,23 +92,23 @@ pub fn plan_steps(plan: &Plan, limits: Limits) -> Vec<Scene> {
 fn step_scene(known: &mut Phases<'_>, at: usize, step: &Step, limits: Limits) -> Scene {
     let plan = known.plan;
     let small = Limits { side: limits.side.min(8), ..limits };
-    let (before, mut notes) = holders::grid(&step.before, small);
-    let (after, more) = holders::grid(&step.after, small);
-    for note in &mut notes {
-        note.insert_str(0, "before: ");
-    }
-    notes.extend(more.into_iter().map(|note| format!("after: {note}")));
-    let boxed = |title: String, grid: Grid| {
-        Part::Group(Group { title, way: Way::Down, is_boxed: true, parts: vec![Part::Grid(grid)] })
+    // What is said of a sharding stands with it, since every step has two.
+    let boxed = |when: &str, sharding: &Sharding| {
+        let (grid, notes) = holders::grid(sharding, small);
+        let lines = notes.iter().flat_map(|note| broken(note, MOST_COLUMNS)).map(Part::Line);
+        let parts = core::iter::once(Part::Grid(grid)).chain(lines).collect();
+        let title = format!("{when}: {}", titled(sharding));
+        Part::Group(Group { title, way: Way::Down, is_boxed: true, parts })
     };
-    let mut parts = vec![boxed(format!("before: {}", titled(&step.before)), before)];
+    let mut notes = Vec::new();
+    let mut parts = vec![boxed("before", &step.before)];
     let mut about = format!("Before, {} ", titled(&step.before));
     if step.op().communicates() {
         let (flow, words) = known.flow(at, step, limits, &mut notes);
         about.extend(["and then ", &words, "; "]);
         parts.push(Part::Flow(flow));
     }
-    parts.push(boxed(format!("after: {}", titled(&step.after)), after));
+    parts.push(boxed("after", &step.after));
     about.extend(["after, ", &titled(&step.after), "."]);
     let words = if step.op().communicates() {
         format!(

@@ -42,6 +42,13 @@ fn steps(moved: &MoveReport, pass: Pass, arrow: &str) -> String {
 /// ```
 pub fn program(program: &Program, report: &Report, limits: Limits) -> Scene {
     let name = |value: &reshard_program::ValueId| program.get(*value).name.clone();
+    let heads = ["value", "type", "tensor", "on the first rank", "made by", "forward", "backward"];
+    // A line that is of no value.
+    let alone = |text: String| {
+        let mut row = vec![Cell::default(); heads.len()];
+        row[0] = Cell { paint: Paint::Muted, ..Cell::plain(text) };
+        row
+    };
     let mut rows = Vec::new();
     let list: Vec<(usize, &Item)> = program.items().iter().enumerate().collect();
     let mut left_out = 0;
@@ -50,20 +57,20 @@ pub fn program(program: &Program, report: &Report, limits: Limits) -> Scene {
             Shown::At(at) => list[at].1,
             Shown::LeftOut { count, .. } => {
                 left_out = count;
-                rows.push(vec![Cell::plain(format!(".. {} ..", counted(count, "line")))]);
+                rows.push(alone(format!(".. {} ..", counted(count, "line"))));
                 continue;
             }
         };
         let (how, moved) = match item {
             Item::NoGrad => {
-                let mark = Cell { paint: Paint::Muted, ..Cell::plain("no_grad") };
-                rows.push(vec![mark]);
+                rows.push(alone("no_grad".to_owned()));
                 continue;
             }
             Item::Input(_) => ("given".to_owned(), None),
             Item::Op { call, inputs, .. } => {
                 let takes: Vec<String> = inputs.iter().map(name).collect();
-                (format!("{} of {}", short(&call.to_string(), 40), takes.join(", ")), None)
+                let of = if takes.is_empty() { "" } else { " of " };
+                (format!("{}{of}{}", short(&call.to_string(), 40), takes.join(", ")), None)
             }
             Item::Move { from, to, .. } => {
                 let made = name(to);
@@ -98,7 +105,6 @@ pub fn program(program: &Program, report: &Report, limits: Limits) -> Scene {
             rows.push(row);
         }
     }
-    let heads = ["value", "type", "tensor", "on the first rank", "made by", "forward", "backward"];
     let moves = report.moves.iter().filter(|row| row.communicates()).count();
     let about = format!(
         "A program of {} on {}, of whose moves {moves} communicate: {}.",
@@ -168,7 +174,7 @@ pub fn memory(moments: &[Peak], limits: Limits) -> Scene {
             });
             Lane {
                 bars: bars.collect(),
-                label: short(&moment.at, 24),
+                label: if moment.at.is_empty() { "no_grad".to_owned() } else { short(&moment.at, 24) },
                 end: format!("{} B", moment.bytes),
                 ranks: vec![],
             }

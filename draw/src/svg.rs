@@ -15,7 +15,7 @@ const LETTER: i32 = 8;
 const LINE: i32 = 18;
 
 /// The width that parts beside each other take, unless one alone needs more.
-const WIDEST: i32 = 760;
+const WIDEST: i32 = 840;
 
 /// What the classes look like, in light and in dark.
 const STYLE: &str = ".rs{font:13px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace}\
@@ -88,7 +88,7 @@ fn letters(text: &str) -> i32 {
 }
 
 /// The text in lines of at most so many columns, broken between words, and within those that are longer.
-fn broken(text: &str, columns: usize) -> Vec<String> {
+pub(crate) fn broken(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let mut rest: Vec<char> = word.chars().collect();

@@ -245,7 +245,9 @@ fn of_lanes(lanes: &Lanes) -> Picture {
             let hint = format!("{}: {}", bar.text, number(bar.to - bar.from, &lanes.unit));
             picture.shapes.push(Shape::Open(Vec::new(), hint));
             let fill = hex(KINDS[bar.kind % KINDS.len()]);
-            picture.shapes.push(Shape::Rect([from, y + 10, width, LANE - 20], Some(fill), "r"));
+            // A line round what is hardly wider than the line would be all that is seen.
+            let class = if width < 40 { "z" } else { "r" };
+            picture.shapes.push(Shape::Rect([from, y + 10, width, LANE - 20], Some(fill), class));
             if bar.is_strong {
                 // Under the bar: an outline would hide the short ones.
                 picture.shapes.push(Shape::Line([from, y + LANE - 10, from + width, y + LANE - 10], "s"));
