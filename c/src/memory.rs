@@ -134,17 +134,35 @@ pub(crate) unsafe fn put_list<T: Copy>(
     count: *mut usize,
 ) -> Result<(), Fault> {
     // SAFETY: as the caller promises.
-    unsafe { put(count, values.len(), "count") }?;
+    unsafe { put_each(values.len(), values.iter().copied(), out, capacity, count) }
+}
+
+/// The same of so many values that are made one by one, and only where there is room for all.
+///
+/// # Safety
+///
+/// As for [`put_list`].
+pub(crate) unsafe fn put_each<T: Copy>(
+    len: usize,
+    values: impl Iterator<Item = T>,
+    out: *mut T,
+    capacity: usize,
+    count: *mut usize,
+) -> Result<(), Fault> {
+    // SAFETY: as the caller promises.
+    unsafe { put(count, len, "count") }?;
     if capacity == 0 {
         return Ok(());
     }
     aligned(out, "values")?;
-    if capacity < values.len() {
-        let message = format!("there is room for {capacity} values, and they are {}", values.len());
+    if capacity < len {
+        let message = format!("there is room for {capacity} values, and they are {len}");
         return Err(Fault::new(Status::OutOfRange, "room", message));
     }
-    // SAFETY: there is room for as many, and the values are the library's own.
-    unsafe { ptr::copy_nonoverlapping(values.as_ptr(), out, values.len()) };
+    for (at, value) in values.take(len).enumerate() {
+        // SAFETY: `at` is below `len`, and there is room for as many.
+        unsafe { out.add(at).write(value) };
+    }
     Ok(())
 }
 

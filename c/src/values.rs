@@ -7,7 +7,7 @@ use reshard_layout::expression::{Value, evaluate};
 
 use crate::error::{Fault, Status, body};
 use crate::handles::{self, Handled};
-use crate::memory::{list, put, put_list, put_text, text};
+use crate::memory::{list, put, put_each, put_list, put_text, text};
 
 /// Where is an element: a function from an index to an offset.
 #[derive(Debug)]
@@ -256,9 +256,9 @@ pub unsafe extern "C" fn reshard_mesh_ranks(
     count: *mut usize,
 ) -> Status {
     body!(reshard_mesh_ranks(mesh, count) {
-        let ranks: Vec<usize> = handles::of(mesh)?.0.ranks().collect();
+        let mesh = &handles::of(mesh)?.0;
         // SAFETY: as the caller promises.
-        unsafe { put_list(&ranks, values, capacity, count) }
+        unsafe { put_each(mesh.size(), mesh.ranks(), values, capacity, count) }
     })
 }
 

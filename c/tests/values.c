@@ -225,7 +225,17 @@ static void checkpoint(const reshard_mesh *mesh, const char *path) {
 int main(int argc, char **argv) {
     static const char *pairs[][2] = {{"S(0),S(1)", "S(1),S(0)"}, {"S(0),S(0)", "S(1),S(1)"}, {"R,S(1)", "S(0),R"}, {"SS(0,2),R", "R,S(0)"}};
     reshard_mesh *mesh;
-    size_t i;
+    size_t i, count, few[3];
+    /* How many there are is said of any mesh, and nothing is made that has no room. */
+    ok(reshard_mesh_parse("a=4611686018427387904", &mesh));
+    ok(reshard_mesh_ranks(mesh, NULL, 0, &count));
+    that(count == (size_t)1 << 62, "the ranks of a large mesh");
+    that(reshard_mesh_ranks(mesh, few, 3, &count) == RESHARD_STATUS_OUT_OF_RANGE, "room for three of many ranks");
+    ok(reshard_mesh_free(mesh));
+    ok(reshard_mesh_parse("a=3:2@1", &mesh));
+    ok(reshard_mesh_ranks(mesh, few, 3, &count));
+    that(count == 3 && few[0] == 1 && few[1] == 3 && few[2] == 5, "the ranks of a small mesh");
+    ok(reshard_mesh_free(mesh));
     ok(reshard_mesh_parse("dp=2,tp=4", &mesh));
     for (i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         messages(mesh, pairs[i][0], pairs[i][1]);

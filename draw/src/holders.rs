@@ -274,7 +274,7 @@ fn said(sharding: &Sharding, held: &Held) -> Vec<String> {
         .map(|sub| sub.printed(axes))
         .collect();
     if !replicated.is_empty() {
-        notes.push(format!("replicas over {}", replicated.join(", ")));
+        notes.push(format!("replicas over {} are joined by , and -", replicated.join(", ")));
     }
     notes
 }

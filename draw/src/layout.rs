@@ -130,7 +130,8 @@ pub fn thread_values(layout: &Layout, tile: &[i64; 2]) -> Result<Scene, Error> {
     let about = format!(
         "Which thread holds each element of a tile of {rows}x{columns}, and as which of its values, by {layout}."
     );
-    let mut scene = Scene::new(title, about).with(Part::Grid(grid));
+    let mut scene =
+        Scene::new(title, about).with(Part::Grid(grid)).noted("T is the thread, V which of its values");
     if outside > 0 {
         scene = scene.noted(format!("{} outside of the tile", counted(outside, "value")));
     }

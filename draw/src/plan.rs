@@ -80,7 +80,7 @@ fn step_title(plan: &Plan, at: usize) -> String {
 /// let plan = Planner::new().plan(&from, &to, DType::F32)?;
 /// let steps = plan_steps(&plan, Limits::USUAL);
 /// assert_eq!(steps[0].title, "step 1 of 1: all_gather over x");
-/// assert!(steps[0].text(false).contains("rank 0,rank 1 -> rank 0,rank 1   8 B each"));
+/// assert!(steps[0].text(false).contains("rank 0,rank 1 -> rank 0,rank 1   8 B per pair"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn plan_steps(plan: &Plan, limits: Limits) -> Vec<Scene> {
@@ -190,8 +190,11 @@ impl Phases<'_> {
         let mut words = Vec::new();
         let mut drawn = Vec::new();
         for (from, to, least, most) in bundles {
-            let bytes =
-                if least == most { format!("{least} B each") } else { format!("{least} to {most} B") };
+            let bytes = if least == most {
+                format!("{least} B per pair")
+            } else {
+                format!("{least} to {most} B per pair")
+            };
             words.push(format!("ranks {} to ranks {}: {bytes}", runs(&from), runs(&to)));
             let numbers = |ranks: &[usize]| ranks.iter().map(|rank| place[rank]).collect();
             drawn.push(Bundle { from: numbers(&from), to: numbers(&to), text: bytes });
@@ -285,7 +288,7 @@ pub fn cost(plan: &Plan, greedy: Option<&Plan>) -> Scene {
     lanes.extend(greedy.map(|greedy| lane("greedy", greedy)));
     let most = greedy.map_or(0.0, Plan::cost_us).max(plan.cost_us()).max(plan.lower_bound_us());
     let marks = if plan.lower_bound_us() > 0.0 {
-        vec![(plan.lower_bound_us(), format!("bound {:.1} us", plan.lower_bound_us()))]
+        vec![(plan.lower_bound_us(), format!("bound {:.1} us: no plan takes less", plan.lower_bound_us()))]
     } else {
         Vec::new()
     };
@@ -299,15 +302,7 @@ pub fn cost(plan: &Plan, greedy: Option<&Plan>) -> Scene {
         plan.lower_bound_us(),
         bounded_bytes(plan)
     );
-    let used = |at: usize| lanes.iter().flat_map(|lane| &lane.bars).any(|bar| bar.kind == at);
-    let kinds: Vec<(usize, (String, char))> =
-        kinds().into_iter().enumerate().filter(|(at, _)| used(*at)).collect();
-    let numbers: Vec<usize> = kinds.iter().map(|(at, _)| *at).collect();
-    for bar in lanes.iter_mut().flat_map(|lane| &mut lane.bars) {
-        bar.kind = numbers.iter().position(|&at| at == bar.kind).unwrap_or(0);
-    }
-    let kinds = kinds.into_iter().map(|(_, kind)| kind).collect();
-    let lanes = Lanes { unit: "us".to_owned(), until: most, kinds, lanes, marks };
+    let lanes = Lanes { unit: "us".to_owned(), until: most, kinds: kinds(), lanes, marks };
     let scene = Scene::new(format!("time of {}", title(plan)), about)
         .with(Part::Lanes(lanes))
         .with(Part::Line(format!("{}, peak {} B", bounded_bytes(plan), plan.peak_bytes())));

@@ -118,7 +118,9 @@ pub fn program(program: &Program, report: &Report, limits: Limits) -> Scene {
     );
     let scene = Scene::new(format!("program on {}", titled(program.mesh())), about)
         .with(Part::Grid(Grid::table(&heads, rows)))
-        .noted("-> is communicated forward, <- for the gradient; names in colour are of backward and update");
+        .noted("-> is communicated forward, <- for the gradient; names in colour are of backward and update")
+        .noted(format!("types say a placement for each axis of {}", titled(program.mesh())))
+        .noted("P is a term of a sum that is owed over its axis; I are replicas whose gradients are replicas, |- is a value without a gradient");
     if left_out > 0 { scene.noted(format!("{} left out", counted(left_out, "line"))) } else { scene }
 }
 
@@ -194,7 +196,9 @@ pub fn memory(moments: &[Peak], limits: Limits) -> Scene {
     );
     let marks = vec![(peak.bytes as f64, format!("peak {} B at {at}", peak.bytes))];
     let lanes = Lanes { unit: "B".to_owned(), until: peak.bytes as f64, kinds: classes(), lanes, marks };
-    let scene = Scene::new("bytes at hand, line by line", about).with(Part::Lanes(lanes));
+    let scene = Scene::new("bytes at hand on the worst rank, line by line", about)
+        .with(Part::Lanes(lanes))
+        .noted(format!("at {at}: {}", words.join(", ")));
     if bucket > 1 {
         scene.noted(format!(
             "each row is the most of {bucket} lines that follow each other, of {}",

@@ -214,6 +214,14 @@ impl Scene {
     }
 }
 
+impl Lanes {
+    /// The kinds that some bar is of, with their numbers.
+    pub(crate) fn used_kinds(&self) -> impl Iterator<Item = (usize, &(String, char))> {
+        let is_used = |at: usize| self.lanes.iter().flat_map(|lane| &lane.bars).any(|bar| bar.kind == at);
+        self.kinds.iter().enumerate().filter(move |(at, _)| is_used(*at))
+    }
+}
+
 impl Group {
     /// Parts below each other, without a line round them.
     pub fn down(title: impl Into<String>, parts: Vec<Part>) -> Self {

@@ -98,6 +98,12 @@ pub(crate) fn grid(
         of.map(|(dim, pieces)| (dim, pieces.as_slice())).collect()
     };
     let (ys, xs) = (along(false), along(true));
+    if dims.len() > 2 {
+        let said = |dims: &[(usize, &[Piece])]| {
+            dims.iter().map(|(dim, _)| dim.to_string()).collect::<Vec<_>>().join(",")
+        };
+        notes.push(format!("down are the dims {}, across {}", said(&ys), said(&xs)));
+    }
     let (mut rows, row_places) = heads(&ys, side, notes);
     let (mut columns, column_places) = heads(&xs, side, notes);
     if ys.is_empty() {

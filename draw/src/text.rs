@@ -354,7 +354,7 @@ fn lanes_block(lanes: &Lanes) -> Block {
     }
     let is_strong = lanes.lanes.iter().flat_map(|lane| &lane.bars).any(|bar| bar.is_strong);
     let mut kinds: Vec<String> =
-        lanes.kinds.iter().map(|(name, letter)| format!("{letter} {name}")).collect();
+        lanes.used_kinds().map(|(_, (name, letter))| format!("{letter} {name}")).collect();
     if is_strong {
         kinds.push("capitals: the critical path".to_owned());
     }

@@ -120,7 +120,7 @@ pub fn timeline(timeline: &Timeline, schedules: &[Schedule], limits: Limits) -> 
     let kinds = kinds.map(|(name, letter)| (name.to_owned(), letter)).to_vec();
     let lanes = Lanes { unit: "us".to_owned(), until: total, kinds, lanes, marks: Vec::new() };
     let mut scene =
-        Scene::new(format!("timeline of {total:.1} us, by the model"), about).with(Part::Lanes(lanes));
+        Scene::new(format!("timeline of {total:.1} us, by the cost model"), about).with(Part::Lanes(lanes));
     if left_out > 0 {
         scene = scene.noted(format!("{} left out", counted(left_out, "rank")));
     }

@@ -291,11 +291,7 @@ fn of_lanes(lanes: &Lanes) -> Picture {
     // What the colours are.
     let mut x = 0;
     let strong = lanes.lanes.iter().flat_map(|lane| &lane.bars).any(|bar| bar.is_strong);
-    let kinds = lanes
-        .kinds
-        .iter()
-        .zip(KINDS.iter().cycle())
-        .map(|((name, _), colour)| (Some(hex(*colour)), name.as_str()));
+    let kinds = lanes.used_kinds().map(|(at, (name, _))| (Some(hex(KINDS[at % KINDS.len()])), name.as_str()));
     let strong = strong.then_some((None, "thick line: the critical path"));
     for (fill, name) in kinds.chain(strong) {
         if x + letters(name) + 300 > left + SCALE && x > 0 {

@@ -170,17 +170,17 @@ class Exchange:
 def _to_all(rows: Any, axes: tuple[str, ...], groups: Any) -> Any:
     """Row n to the n-th of the group. JAX cannot batch that itself: rows of a batch go as longer rows."""
 
-    @jax.custom_batching.custom_vmap
-    def exchanged(rows: Any) -> Any:
+    def exchange(rows: Any) -> Any:
         return lax.all_to_all(rows, axes, 0, 0, axis_index_groups=groups)
 
-    @exchanged.def_vmap
-    def _batched(size: int, is_batched: Any, rows: Any) -> tuple[Any, bool]:
+    def of_batch(size: int, is_batched: Any, rows: Any) -> tuple[Any, bool]:
         if not is_batched[0]:
             return exchanged(rows), False
         wide = jnp.moveaxis(rows, 0, 1)
         return jnp.moveaxis(exchanged(wide.reshape(wide.shape[0], -1)).reshape(wide.shape), 1, 0), True
 
+    exchanged = jax.custom_batching.custom_vmap(exchange)
+    exchanged.def_vmap(of_batch)
     return exchanged(rows)
 
 

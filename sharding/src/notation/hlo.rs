@@ -115,15 +115,6 @@ impl DeviceList {
         }
     }
 
-    /// The list with the fewest words, as a mesh has its devices: `[4,2]T(1,0)`, or `0,2,1` where no layout says it.
-    pub(crate) fn said_of_mesh(devices: Vec<usize>) -> String {
-        let list = DeviceList::Listed(devices);
-        match list.modes() {
-            Some(modes) => DeviceList::of_modes(&modes).to_string().replacen("<=", "", 1),
-            None => list.to_string(),
-        }
-    }
-
     /// How many numbers there are; `None` if they do not fit.
     pub(crate) fn len(&self) -> Option<usize> {
         match self {

@@ -177,6 +177,18 @@ fn read_sub_axes(r: &mut Cursor<'_>, mesh: &Mesh, close: &str) -> Result<Few<Sub
     }
 }
 
+/// The devices of a mesh with the fewest words: `[4,2]T(1,0)`, or `0,2,1` where no layout says it.
+fn devices_of(mesh: &Mesh) -> String {
+    let digits = if mesh.offset() == 0 { mesh.flat_layout().ok() } else { None };
+    let digits = digits.filter(Layout::is_compact);
+    match digits {
+        Some(layout) => {
+            DeviceList::of_modes(&layout.flat().iter().copied().collect()).to_string().replacen("<=", "", 1)
+        }
+        None => join(&mesh.ranks().collect::<Vec<_>>()),
+    }
+}
+
 impl fmt::Display for ReplicaGroups {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -190,7 +202,7 @@ impl fmt::Display for ReplicaGroups {
                 let sizes: Vec<String> = mesh.axes().iter().map(quoted).collect();
                 write!(f, "mesh[{}]", sizes.join(","))?;
                 if !mesh.is_row_major() || mesh.offset() > 0 {
-                    write!(f, ", device_ids=({})", DeviceList::said_of_mesh(mesh.ranks().collect()))?;
+                    write!(f, ", device_ids=({})", devices_of(mesh))?;
                 }
                 let names: Vec<String> = axes.iter().map(|&s| shardy::quoted(mesh, s, '\'')).collect();
                 write!(f, " {{{}}}", names.join(","))

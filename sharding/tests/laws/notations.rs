@@ -489,6 +489,9 @@ fn replica_groups_are_the_groups_in_every_version() {
         assert_eq!(version.groups().unwrap().replica_groups_v1().unwrap().to_string(), groups);
         assert_eq!(version.to_string().parse::<ReplicaGroups>().as_ref(), Ok(&version), "{version}");
     }
+    let huge = mesh("a=2:1,b=2305843009213693952:2");
+    let huge = huge.replica_groups_v3(&huge.sub_axes("a").unwrap()).unwrap().to_string();
+    assert!(huge.ends_with("device_ids=([2305843009213693952,2]T(1,0)) {'a'}"), "{huge}");
     for (devices, kind) in [
         ("([2,4])", "mesh"),
         ("([1,4]T(1,2))", "parse"),
