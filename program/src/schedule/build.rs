@@ -204,7 +204,7 @@ impl<'a> Build<'a> {
         if compiled.iter().all(|(_, alone)| alone.exchanges().len() == 0) {
             return Ok(());
         }
-        let steps = TransferStep::of(program.meshes(), &compiled);
+        let steps = TransferStep::of(program.meshes(), &compiled, self.rank)?;
         let mut whole = None;
         let compiled = if let [(_, alone)] = &compiled[..] {
             alone.clone()

@@ -3,9 +3,9 @@
 use reshard_collectives::Compiled;
 use reshard_planner::{Plan, StepOp};
 
-use crate::Meshes;
 use crate::report::Over;
 use crate::schedule::Arg;
+use crate::{Error, Meshes};
 
 /// An exchange of a [schedule](super::Schedule): all phases of a move's plan, or of those of a bucket together, on one rank.
 #[derive(Clone, Debug)]
@@ -63,13 +63,18 @@ pub struct TransferStep {
     pub members: Vec<usize>,
     /// The bytes that this rank receives.
     pub received_bytes: u64,
-    /// What it costs by the planner's model, in microseconds; of a bucket at most, as if its moves came one after the other.
+    /// What it costs by the planner's model, in microseconds; of a bucket what it says of the
+    /// bytes of all, as this rank pays it: never more than its moves one after the other, and never less than the dearest.
     pub cost_us: f64,
 }
 
 impl TransferStep {
     /// The steps of moves that are one exchange, each compiled by itself: in order, of the same number and members together.
-    pub(super) fn of(meshes: &Meshes, moves: &[(&Plan, Compiled)]) -> Vec<TransferStep> {
+    pub(super) fn of(
+        meshes: &Meshes,
+        moves: &[(&Plan, Compiled)],
+        rank: usize,
+    ) -> Result<Vec<TransferStep>, Error> {
         let mut all: Vec<TransferStep> = Vec::new();
         for (n, (plan, compiled)) in moves.iter().enumerate() {
             for step in TransferStep::of_move(meshes, plan, compiled) {
@@ -86,8 +91,13 @@ impl TransferStep {
                 }
             }
         }
+        for step in all.iter_mut().filter(|step| step.moves.len() > 1) {
+            let plans: Vec<(&Plan, usize)> = step.moves.iter().map(|&n| (moves[n].0, step.step)).collect();
+            let dearest = plans.iter().map(|(plan, n)| plan.steps()[*n].cost_us).fold(0.0, f64::max);
+            step.cost_us = Plan::together_us(&plans, rank)?.min(step.cost_us).max(dearest);
+        }
         all.sort_by_key(|step| step.step);
-        all
+        Ok(all)
     }
 
     /// Those of one move: an all-reduce is one, in however many phases.

@@ -184,6 +184,37 @@ fn where_all_ranks_do_the_same_the_whole_is_what_the_report_adds_up() {
     assert!((timeline.total_us() - sum).abs() < 1e-9, "{} {sum}", timeline.total_us());
 }
 
+/// What a bucket takes is what one move of all its bytes takes, and one move is a bucket of itself.
+#[test]
+fn a_bucket_pays_its_latency_once() {
+    // So many gradients of so many rows are reduced, with one bucket for all of them.
+    let total = |count: usize, rows: usize, bucket_bytes: u64| {
+        let mut text = "mesh dp=4\n".to_owned();
+        for n in 0..count {
+            text += &format!("x{n}: f32[{rows},64] P|-\n");
+        }
+        for n in 0..count {
+            text += &format!("y{n}: R|- = x{n}\n");
+        }
+        let program = Elaborator::new().moves(Moves::Written).elaborate(&text.parse().unwrap()).unwrap();
+        let options = Options { bucket_bytes, ..Options::default() };
+        let schedules: Vec<Schedule> =
+            program.mesh().ranks().map(|rank| program.compile(rank, &options).unwrap()).collect();
+        let exchanges = schedules[0].exchanges().len();
+        (Timeline::of(&schedules, &Rates::uniform()).unwrap().total_us(), exchanges)
+    };
+    let (alone, one) = total(1, 64, 0);
+    assert_eq!((total(1, 64, u64::MAX), one), ((alone, 1), 1));
+    for count in [2, 5, 16] {
+        let ((bucket, one), (each, many)) = (total(count, 64, u64::MAX), total(count, 64, 0));
+        assert_eq!((one, many), (1, count));
+        let (large, _) = total(1, 64 * count, 0);
+        assert!((bucket - large).abs() < 1e-9, "{count}: {bucket} and not {large} us");
+        assert!((each - alone * count as f64).abs() < 1e-9, "{count}: {each} us");
+        assert!(bucket < each && bucket > alone, "{count}: {bucket} of {each} us");
+    }
+}
+
 #[test]
 fn lists_that_do_not_belong_together_are_refused() {
     let all: Vec<Vec<Schedule>> = programs().map(|program| schedules(&program, 0)).collect();

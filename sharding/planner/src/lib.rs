@@ -46,6 +46,7 @@ mod states;
 mod step;
 mod stored;
 pub mod theory;
+mod together;
 mod transfers;
 
 pub use arithmetic::Arithmetic;

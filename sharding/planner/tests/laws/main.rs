@@ -15,3 +15,4 @@ mod planner_laws;
 mod ragged;
 mod redistribute;
 mod rooms;
+mod together;

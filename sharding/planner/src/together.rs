@@ -1,0 +1,138 @@
+//! Steps of several plans as one: what each member of a group bears of all of them, and how long that takes.
+//!
+//! ```text
+//! collectives     the bytes of all are gathered, in as many messages as of one
+//! exchanges       what a rank hears from a peer in any of them comes in one message
+//! ```
+//!
+//! So latencies are paid once, and the [`CostModel`](crate::CostModel) is asked for the [`Load`] of all.
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::model::load::{LevelTraffic, Load, Span, Traffic, Volume};
+use crate::model::network::Network;
+use crate::op::StepOp;
+use crate::plan::Plan;
+use crate::step::{Action, Step};
+
+impl Plan {
+    /// What steps of several plans over the same groups, by their numbers, take a rank if they are carried out as one, in microseconds: what the
+    /// model says of the bytes of all. The group takes what its dearest member does.
+    ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// use reshard_planner::{Plan, Planner};
+    /// let mesh: Mesh = "x=4".parse()?;
+    /// let of = |numel: usize, text: &str| Sharding::parse(&mesh, &[numel], text);
+    /// let reduce = |numel| Planner::new().plan(&of(numel, "P")?, &of(numel, "R")?, DType::F32);
+    /// let (small, large) = (reduce(1024)?, reduce(4096)?);
+    /// let together = Plan::together_us(&[(&small, 0); 4], 1)?;
+    /// assert!((together - large.cost_us()).abs() < 1e-9 && together < 4.0 * small.cost_us());
+    /// # Ok::<(), reshard_planner::Error>(())
+    /// ```
+    ///
+    /// Steps of different kinds are added up. Fails for a step that a plan has not.
+    pub fn together_us(steps: &[(&Plan, usize)], rank: usize) -> Result<f64, Error> {
+        let mut kinds: Vec<Borne<'_>> = Vec::new();
+        for &(plan, number) in steps {
+            let step = plan.steps.get(number).ok_or_else(|| Error::Incompatible {
+                reason: format!("there is no step {number} in a plan of {}", plan.steps.len()),
+            })?;
+            let borne = Borne::of(plan, step, rank)?;
+            match kinds.iter_mut().find(|known| known.op == borne.op) {
+                Some(known) => known.add(borne),
+                None => kinds.push(borne),
+            }
+        }
+        kinds.iter().try_fold(0.0, |sum, borne| Ok(sum + borne.cost_us()?))
+    }
+}
+
+/// What a rank bears of steps of one kind.
+struct Borne<'a> {
+    plan: &'a Plan,
+    step: &'a Step,
+    rank: usize,
+    /// What the model is asked for: an exchange where messages are counted one by one.
+    op: StepOp,
+    volume: Volume,
+    /// The bytes from each other rank, of an exchange.
+    heard: BTreeMap<usize, u64>,
+}
+
+impl<'a> Borne<'a> {
+    fn of(plan: &'a Plan, step: &'a Step, rank: usize) -> Result<Borne<'a>, Error> {
+        let (op, step) = priced_as(step);
+        let item = plan.item_bytes() as u64;
+        let numel = [&step.before, &step.after].map(|s| s.max_local_numel() as u64);
+        let size: usize = step.axes.iter().map(|sub| sub.size).product();
+        let mut volume = Volume::new(op, numel, size.max(1) as u64, item);
+        volume.peak = step.peak_bytes;
+        let mut heard: BTreeMap<usize, u64> = BTreeMap::new();
+        if op == StepOp::Exchange {
+            for message in step.phases(rank)?.iter().flat_map(|phase| &phase.receives) {
+                if message.peer != rank {
+                    *heard.entry(message.peer).or_default() += message.numel() as u64 * item;
+                }
+            }
+        }
+        Ok(Borne { plan, step, rank, op, volume, heard })
+    }
+
+    fn add(&mut self, other: Borne<'_>) {
+        let Volume { received, gathered, peak } = other.volume;
+        let volume = &mut self.volume;
+        volume.received = volume.received.saturating_add(received);
+        volume.gathered = volume.gathered.saturating_add(gathered);
+        volume.peak = volume.peak.saturating_add(peak);
+        for (peer, bytes) in other.heard {
+            let known = self.heard.entry(peer).or_default();
+            *known = known.saturating_add(bytes);
+        }
+    }
+
+    fn cost_us(&self) -> Result<f64, Error> {
+        let model = &self.plan.options.model;
+        match self.op {
+            StepOp::Slice | StepOp::ZeroFill => Ok(0.0),
+            StepOp::AllGather | StepOp::ReduceScatter | StepOp::AllReduce => {
+                let mesh = self.step.before.mesh();
+                let (network, modes) = (Network::new(model, mesh), mesh.modes(&self.step.axes));
+                let sizes = network.domain_sizes(&modes)?;
+                Ok(network.cost_of_collective(self.op, &self.volume, &sizes, &modes).us)
+            }
+            StepOp::AllToAll | StepOp::Exchange if self.heard.is_empty() => Ok(0.0),
+            StepOp::AllToAll | StepOp::Exchange => {
+                let mut traffic: Traffic = SmallVec::from_elem(LevelTraffic::default(), model.levels().len());
+                for (&peer, &bytes) in &self.heard {
+                    let at = &mut traffic[model.level_of(self.rank, peer)];
+                    *at = LevelTraffic { bytes: at.bytes + bytes as f64, peers: at.peers + 1 };
+                }
+                Ok(model.cost_us(&Load::exchange(&traffic, self.volume.peak, Span::Group(&self.step.group))))
+            }
+        }
+    }
+}
+
+/// As what a step was priced, and the step of which: a collective that is turned round as what it was, and what is counted message by message as an exchange.
+fn priced_as(step: &Step) -> (StepOp, &Step) {
+    match &*step.action {
+        Action::Slice(_) => (StepOp::Slice, step),
+        Action::ZeroFill(_) => (StepOp::ZeroFill, step),
+        Action::AllGather(_) => (StepOp::AllGather, step),
+        Action::ReduceScatter(..) => (StepOp::ReduceScatter, step),
+        Action::AllReduce(_) => (StepOp::AllReduce, step),
+        Action::AllToAll(_) | Action::Exchange(_) | Action::OrderedReduce(..) => (StepOp::Exchange, step),
+        Action::Transposed(turned) => match priced_as(&turned.of) {
+            (op @ (StepOp::AllGather | StepOp::ReduceScatter), of) => (op, of),
+            (
+                StepOp::Slice | StepOp::ZeroFill | StepOp::AllReduce | StepOp::AllToAll | StepOp::Exchange,
+                _,
+            ) => (StepOp::Exchange, step),
+        },
+    }
+}
