@@ -12,8 +12,14 @@
 //! cuts        forward in 1, 2, 3, .. parts, which end where few bytes cross from one to the next: what crosses is kept
 //!             (Chen et al., Training deep nets with sublinear memory cost, 2016)
 //! price       of what lies within parts all that takes at most so much time for a byte that it holds: at first what costs nothing, at last all
-//! less        from the best of these one item after another is kept after all, the dearest first, as long as it fits
+//! less        for each of some peaks, from the best of these that fits: items are kept after all, the dearest first, many at a time and fewer
+//!             where many do not fit
 //! ```
+//!
+//! Which choices are looked at does not depend on what is allowed: those that no other beats in both are the [`Frontier`], of which the
+//! best that fits is taken. So with more memory no program takes more time.
+
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::graph::ValueId;
 use crate::passes::again::{Again, Forward, Line};
@@ -33,8 +39,8 @@ const MOST_LINES: usize = 1 << 22;
 /// So many prices are tried with each number of parts.
 const PRICES: usize = 12;
 
-/// From so many choices items are taken away.
-const BEGINNINGS: usize = 3;
+/// For so many peaks between the least and that of nothing items are taken away.
+const PEAKS: u64 = 24;
 
 impl Program {
     /// The same program, in which backward makes again what has to be made again for the [peak](crate::Report::peak) to be at most so many
@@ -70,19 +76,17 @@ impl Program {
         if peak <= limit_bytes {
             return Ok(self.clone());
         }
-        let best = if choices.candidates.len() <= MOST_EXACT {
-            choices.best_of_all(limit_bytes, peak)
-        } else {
-            choices.best_found(limit_bytes, peak)
-        };
-        match best {
-            Ok(again) => Ok(choices.forward.program(&again)),
-            Err(least) => Err(Error::Schedule {
-                reason: format!(
-                    "no choice of what backward makes again fits into {limit_bytes} bytes of a rank, and the least that was found is {least}: allow so many, or cut inputs over more ranks"
-                ),
-            }),
+        let frontier =
+            if choices.candidates.len() <= MOST_EXACT { choices.all() } else { choices.some(peak) };
+        if let Some(best) = frontier.best(limit_bytes) {
+            return Ok(choices.forward.program(&best.again));
         }
+        let least = frontier.0.first().map_or(peak, |tried| peak.min(tried.peak));
+        Err(Error::Schedule {
+            reason: format!(
+                "no choice of what backward makes again fits into {limit_bytes} bytes of a rank, and the least that was found is {least}: allow so many, or cut inputs over more ranks"
+            ),
+        })
     }
 }
 
@@ -104,6 +108,29 @@ struct Priced {
     again: Again,
     lines: Vec<Line>,
     cost_us: f64,
+}
+
+/// The choices that were looked at and that no other beats in time and in peak: more of one is less of the other.
+#[derive(Default)]
+struct Frontier(Vec<Tried>);
+
+impl Frontier {
+    fn add(&mut self, tried: Tried) {
+        let Frontier(all) = self;
+        let at = all.partition_point(|known| known.peak <= tried.peak);
+        // Those before it have no more bytes, and the last of them takes least time.
+        if all[..at].last().is_some_and(|known| known.order(&tried).is_le()) {
+            return;
+        }
+        let from = all.partition_point(|known| known.peak < tried.peak);
+        let beaten = all[from..].iter().take_while(|known| tried.cost_us <= known.cost_us).count();
+        all.splice(from..from + beaten, [tried]);
+    }
+
+    /// Of what fits the one that takes least time.
+    fn best(&self, limit: u64) -> Option<&Tried> {
+        self.0[..self.0.partition_point(|known| known.peak <= limit)].last()
+    }
 }
 
 /// A choice that was looked at.
@@ -147,72 +174,77 @@ impl<'a> Choices<'a> {
         vec![false; self.cost_us.len()]
     }
 
-    /// By the definition; else the least peak, of which one is that of nothing.
-    fn best_of_all(&mut self, limit: u64, mut least: u64) -> Result<Again, u64> {
-        let mut best: Option<Tried> = None;
+    /// By the definition.
+    fn all(&mut self) -> Frontier {
+        let mut frontier = Frontier::default();
         for bits in 1u64..1 << self.candidates.len() {
             let mut is_chosen = self.none();
             for (at, &n) in self.candidates.iter().enumerate() {
                 is_chosen[n] = bits >> at & 1 == 1;
             }
-            let tried = self.tried(self.priced(is_chosen));
-            least = least.min(tried.peak);
-            if tried.peak <= limit && best.as_ref().is_none_or(|best| tried.is_before(best)) {
-                best = Some(tried);
-            }
+            frontier.add(self.tried(self.priced(is_chosen)));
         }
-        best.map(|best| best.again).ok_or(least)
+        frontier
     }
 
-    /// The best of those that are looked at; else the least peak, of which one is that of nothing.
-    fn best_found(&mut self, limit: u64, mut least: u64) -> Result<Again, u64> {
-        let mut fitting: Vec<Tried> = Vec::new();
+    /// Those of cuts and prices, and for some peaks, below that of nothing, what is left of them.
+    fn some(&mut self, of_nothing: u64) -> Frontier {
+        let mut frontier = Frontier::default();
         let price: Vec<f64> = self.candidates.iter().map(|&n| self.price(n)).collect();
         let prices = some_of(price.clone());
         // Half of what may be looked at is for taking away.
         let numbers = (self.left / 2 / prices.len().max(1)).clamp(1, MOST_PARTS);
+        let mut known: BTreeSet<Vec<bool>> = BTreeSet::new();
         for kept in self.kept_at_cuts(numbers) {
             for &most in &prices {
-                if self.left == 0 {
-                    break;
-                }
                 let mut is_chosen = self.none();
                 for (&n, of) in self.candidates.iter().zip(&price).filter(|(n, _)| !kept[**n]) {
                     is_chosen[n] = *of <= most;
                 }
-                let priced = self.priced(is_chosen);
-                if fitting.get(BEGINNINGS - 1).is_some_and(|worst| priced.cost_us >= worst.cost_us) {
-                    continue;
-                }
-                let tried = self.tried(priced);
-                least = least.min(tried.peak);
-                if tried.peak <= limit {
-                    fitting.push(tried);
-                    fitting.sort_by(Tried::order);
-                    fitting.truncate(BEGINNINGS);
+                if self.left > 0 && known.insert(is_chosen.clone()) {
+                    frontier.add(self.tried(self.priced(is_chosen)));
                 }
             }
         }
-        let less: Vec<Tried> = fitting.into_iter().map(|tried| self.less(tried, limit)).collect();
-        let best = less.into_iter().min_by(Tried::order);
-        best.map(|best| best.again).ok_or(least)
+        let least = frontier.0.first().map_or(of_nothing, |tried| tried.peak);
+        let between = of_nothing.saturating_sub(least);
+        for at in 0..PEAKS {
+            let limit = least + (u128::from(between) * u128::from(at) / u128::from(PEAKS)) as u64;
+            let share = self.left / (PEAKS - at) as usize;
+            if let Some(best) = frontier.best(limit).cloned() {
+                self.less(best, limit, share, &mut frontier);
+            }
+        }
+        frontier
     }
 
-    /// Keeps one item after another after all, as long as the peak fits.
-    fn less(&mut self, mut best: Tried, limit: u64) -> Tried {
+    /// Keeps items after all, as long as the peak fits: halves of the dearest first, then halves of what did not fit, in at most so many tries.
+    fn less(&mut self, mut best: Tried, limit: u64, most: usize, frontier: &mut Frontier) {
         let mut dearest: Vec<usize> =
             self.candidates.iter().copied().filter(|&n| best.is_chosen[n]).collect();
         dearest.sort_by(|&a, &b| self.cost_us[b].total_cmp(&self.cost_us[a]).then(a.cmp(&b)));
-        let shares = self.left / BEGINNINGS;
-        for n in dearest.into_iter().take(shares) {
+        // All of them are nothing that is made again.
+        let rest = dearest.split_off(dearest.len().div_ceil(2));
+        let mut parts = VecDeque::from([dearest, rest]);
+        for _ in 0..most {
+            let Some(mut part) = parts.pop_front() else { return };
+            if part.is_empty() {
+                continue;
+            }
             let mut is_chosen = best.is_chosen.clone();
-            is_chosen[n] = false;
+            for &n in &part {
+                is_chosen[n] = false;
+            }
             let tried = self.tried(self.priced(is_chosen));
-            if tried.peak <= limit && tried.is_before(&best) {
+            let fits = tried.peak <= limit && tried.is_before(&best);
+            frontier.add(tried.clone());
+            if fits {
                 best = tried;
+            } else if part.len() > 1 {
+                let rest = part.split_off(part.len().div_ceil(2));
+                parts.extend([part, rest]);
             }
         }
-        best
     }
 
     /// The time of an item for a byte that it makes.
