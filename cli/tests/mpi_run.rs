@@ -147,6 +147,58 @@ fn a_step_of_processes_is_that_of_threads() {
     refused(2, &["/nowhere"], "io", "/nowhere");
 }
 
+/// A step whose processes have a program each.
+fn step_of_each(files: &[&str]) -> Child {
+    let mpirun = std::env::var("RESHARD_MPIRUN").unwrap_or_else(|_| MPIRUN.to_string());
+    let mut words = mpirun.split_whitespace();
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words);
+    for (n, file) in files.iter().enumerate() {
+        let between = if n > 0 { &[":"][..] } else { &[] };
+        let reshard = ["-n", "1", env!("CARGO_BIN_EXE_reshard"), "step", "--engine", "mpi", file];
+        command.args(between).args(reshard);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("mpirun starts")
+}
+
+/// Nobody waits for a rank that does not come: the time-out is a minute.
+#[test]
+fn what_one_rank_is_refused_is_known_to_all_at_once() {
+    let dir = folder();
+    let write = |name: &str, text_of: &str| {
+        let file = dir.path().join(name);
+        fs::write(&file, text_of).unwrap();
+        text(&file).to_owned()
+    };
+    let good =
+        "mesh dp=2\nx: f32[8,16] S(0)\nw: f32[16,4] I\ny = mm(x, w)\nloss = sum(y)\ngradient loss wrt w\n";
+    let [good, bad, other] = [
+        write("good.txt", good),
+        write("bad.txt", &good.replace("mm(", "mn(")),
+        write("other.txt", &good.replace("loss = sum(y)", "z = relu(y)\nloss = sum(z)")),
+    ];
+    let missing = dir.path().join("missing.txt");
+    let cases = [
+        ([good.as_str(), text(&missing)], "error: rank 1: ", "missing.txt"),
+        ([text(&missing), good.as_str()], "error: rank 0: ", "missing.txt"),
+        ([good.as_str(), bad.as_str()], "error: rank 1: ", "mn"),
+        ([good.as_str(), other.as_str()], "error: ranks 0 and 1 have different programs", "the same file"),
+    ];
+    for (files, begins, said) in cases {
+        let began = Instant::now();
+        let outcome = end(step_of_each(&files));
+        let sentences: Vec<&str> =
+            outcome.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert!(
+            matches!(sentences[..], [one] if one.starts_with(begins) && one.contains(said)),
+            "{begins}: {outcome:?}"
+        );
+        assert_eq!(outcome.status, 2, "{outcome:?}");
+        assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+    }
+}
+
 #[test]
 fn refusals_are_told_once() {
     let dir = folder();
