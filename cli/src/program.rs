@@ -4,10 +4,12 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
 use reshard_checkpoint::{MOST_BYTES, read_text};
 use reshard_ops::rules::Table;
 use reshard_planner::Planner;
+use reshard_program::schedule::{Options, Order};
 use reshard_program::{Elaborator, Error, Graph, Moves, Program, Rates};
 use serde::Deserialize;
 
@@ -65,6 +67,66 @@ pub(crate) struct PiecesArg {
     /// Moves, and the ops that take what they make, in so many pieces, where that can be: one piece travels while another is computed
     #[arg(long)]
     pieces: Option<usize>,
+}
+
+/// `--hoist-bytes`.
+#[derive(Clone, Copy, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct HoistArg {
+    /// Begin moves early and end them where what they make is taken, with at most so many bytes in flight
+    #[arg(long, default_value_t = 0)]
+    hoist_bytes: u64,
+}
+
+/// `--bucket-bytes`.
+#[derive(Clone, Copy, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct BucketArg {
+    /// Moves that do the same steps over the same groups are one exchange, of at most so many bytes of sources and targets
+    #[arg(long, default_value_t = 0)]
+    bucket_bytes: u64,
+}
+
+/// `--order`.
+#[derive(Clone, Copy, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct OrderArg {
+    /// The order of calls: written, or 1f1b, in which each microbatch goes backward as soon as it can and few are in flight
+    #[arg(long, value_enum, default_value = "written")]
+    order: NamedOrder,
+}
+
+/// An order by its name.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(try_from = "String")]
+struct NamedOrder(Order);
+
+impl ValueEnum for NamedOrder {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[NamedOrder(Order::Written), NamedOrder(Order::OneForwardOneBackward)]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.as_str()))
+    }
+}
+
+impl TryFrom<String> for NamedOrder {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        text.parse().map(Self)
+    }
+}
+
+/// How a program is compiled.
+pub(crate) fn options(hoist: HoistArg, bucket: BucketArg, order: OrderArg) -> Options {
+    let (hoist_bytes, bucket_bytes, NamedOrder(order)) =
+        (hoist.hoist_bytes, bucket.bucket_bytes, order.order);
+    Options { hoist_bytes, bucket_bytes, order, ..Options::default() }
 }
 
 /// What a program is read with, beside its text.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::console::Console;
 use super::error::CliError;
-use super::{check, inspect, pictures, plan, required, trace};
+use super::{check, inspect, pictures, plan, required, step, trace};
 
 /// Arguments of `reshard report`.
 #[derive(Debug, Args)]
@@ -27,6 +27,8 @@ enum Of {
     Plan(plan::PlanArgs),
     /// A program: its values and moves, time by axis, bytes at hand
     Check(check::CheckArgs),
+    /// A run with a clock: when ranks did what, beside the same by the model
+    Step(step::StepArgs),
     /// When ranks do what, and the critical path
     Trace(trace::TraceArgs),
     /// A checkpoint: its tensors and their shardings
@@ -39,6 +41,7 @@ impl ReportArgs {
         match &self.of {
             Of::Plan(args) => args.format.json,
             Of::Check(args) => args.format.json,
+            Of::Step(args) => args.format.json,
             Of::Trace(args) => args.format.json,
             Of::Inspect(args) => args.format.json,
         }
@@ -51,6 +54,7 @@ pub(crate) fn run(args: &ReportArgs, console: &mut Console<'_>) -> Result<(), Cl
     let page: Page = match &args.of {
         Of::Plan(args) => plan::page(args)?,
         Of::Check(args) => check::page(args, console)?,
+        Of::Step(args) => step::page(args, console)?,
         Of::Trace(args) => trace::page(args, console)?,
         Of::Inspect(args) => inspect::page(args)?,
     };

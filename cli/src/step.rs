@@ -9,14 +9,17 @@
 //! them, with which the program runs. They depend on the seed, the name and the index, and on nothing else.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use ndarray::{ArrayD, IxDyn};
+use reshard_draw::{Limits, Page, Section, chrome_trace, timeline};
 use reshard_kernels::DType;
 use reshard_ops::rules::Table;
-use reshard_program::{Graph, Item, Moves, Program, ValueId};
-use reshard_reference::{Number, Ranks, Values, on_one_device, on_ranks};
+use reshard_program::schedule::{Options, Schedule, Timeline};
+use reshard_program::{Graph, Item, Moves, Program, Rates, ValueId};
+use reshard_reference::{Number, Ranks, Values, on_one_device, on_ranks, timed};
 use reshard_sharding::ReduceOp;
 use serde::Serialize;
 
@@ -24,8 +27,13 @@ use super::arguments::Format;
 use super::console::{Console, WIDEST};
 use super::error::CliError;
 use super::network::TopologyArg;
-use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, PiecesArg, Reading};
+use super::pictures::{self, PictureArgs};
+use super::program::{
+    AxesArg, BucketArg, Elaborated, FileArg, GatherArg, HoistArg, MemoryArg, OrderArg, PiecesArg, Reading,
+    options,
+};
 use super::run::EngineName;
+use super::trace::{Time, within_pairs};
 
 /// The most ranks: each is a thread.
 const MOST_RANKS: usize = 64;
@@ -40,9 +48,27 @@ const WIRES: f64 = 16.0;
 
 /// Arguments of `reshard step`.
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("draw", |arg| arg.help("Draw when ranks did what by that clock, as text, in colour on a terminal")),
+    mut_arg("svg", |arg| arg.help("Write the same drawing to this file as SVG"))
+)]
 pub(crate) struct StepArgs {
     #[command(flatten)]
     pub(crate) file: FileArg,
+    #[command(flatten)]
+    hoist_bytes: HoistArg,
+    #[command(flatten)]
+    bucket_bytes: BucketArg,
+    #[command(flatten)]
+    order: OrderArg,
+    /// Run the schedules of all ranks once more with a clock: how long each computes, exchanges and waits, beside the same by the model
+    #[arg(long)]
+    time: bool,
+    /// Write what all ranks did by that clock to this file, in Chrome's trace format
+    #[arg(long, value_name = "FILE")]
+    chrome: Option<PathBuf>,
+    #[command(flatten)]
+    pictures: PictureArgs,
     #[command(flatten)]
     axes: AxesArg,
     #[command(flatten)]
@@ -88,6 +114,39 @@ pub(crate) struct Answer {
     received_bytes: u64,
     seed: u64,
     pub(crate) verified: bool,
+    /// Of each rank, where times were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    times_us: Vec<Times>,
+    #[serde(skip)]
+    clocked: Option<Clocked>,
+}
+
+/// How long a rank did what.
+#[derive(Debug, Serialize)]
+struct Times {
+    rank: usize,
+    measured: Time,
+    model: Time,
+}
+
+/// A run with a clock, and when ranks do what by the model.
+#[derive(Debug)]
+struct Clocked {
+    schedules: Vec<Schedule>,
+    measured: Timeline,
+    model: Timeline,
+}
+
+impl Clocked {
+    fn times(&self) -> Vec<Times> {
+        let Clocked { schedules, measured, model } = self;
+        let of = |schedule: &Schedule| {
+            let rank = schedule.rank();
+            let [measured, model] = [measured, model].map(|timeline| Time::of(schedules, timeline, rank));
+            Times { rank, measured, model }
+        };
+        schedules.iter().map(of).collect()
+    }
 }
 
 /// How far a value is off.
@@ -121,6 +180,12 @@ impl Job for Threads {
 
 /// Answers; a step that is not verified ends with status 1.
 pub(crate) fn run(args: &StepArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    if args.is_timed() && args.engine != EngineName::Threads {
+        return Err(CliError::refused(
+            "no_such_engine",
+            "times are taken on threads, whose clocks have one start: leave --engine out, or --time, --draw, --svg and --chrome",
+        ));
+    }
     match args.engine {
         EngineName::Threads => {
             let answer = answer(args, console, &mut Threads)?;
@@ -140,20 +205,63 @@ pub(crate) fn run(args: &StepArgs, console: &mut Console<'_>) -> Result<(), CliE
     }
 }
 
+impl StepArgs {
+    /// Whether a clock is asked for.
+    fn is_timed(&self) -> bool {
+        self.time || self.chrome.is_some() || self.pictures.are_asked()
+    }
+}
+
+/// When ranks did what, beside the same by the model.
+pub(crate) fn page(args: &StepArgs, console: &mut Console<'_>) -> Result<Page, CliError> {
+    if args.engine != EngineName::Threads {
+        return Err(CliError::refused(
+            "no_such_engine",
+            "times are taken on threads, whose clocks have one start: leave --engine out",
+        ));
+    }
+    let answer = answer_timed(args, console, &mut Threads, true)?;
+    if !answer.verified {
+        return Err(CliError::failed("verification", answer.text().trim_end().to_owned()));
+    }
+    let mut page = Page::new(format!("A run of a program on {} ranks", answer.ranks));
+    page.words = answer.text().lines().map(str::to_owned).collect();
+    if let Some(Clocked { schedules, measured, model }) = &answer.clocked {
+        for (title, times) in [("By the clock, on threads", measured), ("By the cost model", model)] {
+            page = page.with(Section::new(title, vec![timeline(times, schedules, Limits::USUAL)]));
+        }
+    }
+    Ok(page)
+}
+
 /// What a step on these ranks comes to.
 pub(crate) fn answer<J: Job>(
     args: &StepArgs,
     console: &mut Console<'_>,
     job: &mut J,
 ) -> Result<Answer, CliError> {
+    answer_timed(args, console, job, args.is_timed())
+}
+
+fn answer_timed<J: Job>(
+    args: &StepArgs,
+    console: &mut Console<'_>,
+    job: &mut J,
+    is_timed: bool,
+) -> Result<Answer, CliError> {
     let text = args.file.read(console)?;
     let table = Arc::new(Table::standard());
     let StepArgs { axes, memory_bytes, gather_again, pieces, topology, .. } = args;
     let with = Reading { axes, memory: *memory_bytes, gather: *gather_again, pieces: *pieces, topology };
     let elaborated = Elaborated::of(&table, &text, Moves::Any, with)?;
-    let Elaborated { graph, program, plain, .. } = &elaborated;
+    let Elaborated { graph, program, plain, rates, .. } = &elaborated;
     let plain = plain.as_ref().unwrap_or(program);
     within_limits(program)?;
+    if is_timed {
+        within_pairs(program)?;
+    }
+    let clock = is_timed.then(|| (options(args.hoist_bytes, args.bucket_bytes, args.order), rates));
+    let clock = clock.as_ref();
     let world = program.mesh().world();
     if let Some(size) = job.size().filter(|&size| size != world) {
         let message =
@@ -161,16 +269,24 @@ pub(crate) fn answer<J: Job>(
         return Err(CliError::refused("world", message));
     }
     match args.dtype {
-        Precision::F64 => step::<f64, J>(graph, [plain, program], args.seed, 1e-10, job),
-        Precision::F32 => step::<f32, J>(graph, [plain, program], args.seed, 1e-4, job),
+        Precision::F64 => step::<f64, J>(graph, [plain, program], args.seed, 1e-10, job, clock),
+        Precision::F32 => step::<f32, J>(graph, [plain, program], args.seed, 1e-4, job, clock),
     }
 }
 
 /// Prints an answer.
 pub(crate) fn say(args: &StepArgs, answer: &Answer, console: &mut Console<'_>) -> Result<(), CliError> {
+    let mut is_printed = true;
+    if let Some(Clocked { schedules, measured, .. }) = &answer.clocked {
+        if let Some(path) = &args.chrome {
+            pictures::write(path, &chrome_trace(measured, schedules))?;
+        }
+        let scene = || Ok(timeline(measured, schedules, Limits::USUAL));
+        is_printed = args.pictures.show(scene, args.format.json, console)?;
+    }
     if args.format.json {
         console.print_json(answer)?;
-    } else {
+    } else if is_printed || !answer.verified {
         console.print(&answer.text())?;
     }
     if answer.verified { Ok(()) } else { Err(CliError::told(1)) }
@@ -215,6 +331,7 @@ fn step<T: Number + Into<f64>, J: Job>(
     seed: u64,
     tolerance: f64,
     job: &mut J,
+    clock: Option<&(Options, &Rates)>,
 ) -> Result<Answer, CliError> {
     // The last: gradients that come before are part of what it is of.
     let Some((loss, _)) = graph.gradients().last() else {
@@ -223,6 +340,7 @@ fn step<T: Number + Into<f64>, J: Job>(
     };
     let (inputs, whole) = on_random_numbers::<T>(plain, seed)?;
     let ranks = job.carry_out(program, &inputs)?;
+    let clocked = clock.map(|(options, rates)| clocked(program, &inputs, options, rates)).transpose()?;
     let mut numbers: Vec<(&str, Vec<f64>, Vec<f64>)> = Vec::with_capacity(whole.len());
     for (name, expected) in whole.iter().filter(|(name, _)| program.value(name).is_some()) {
         let found = of(&ranks, name)?;
@@ -271,7 +389,21 @@ fn step<T: Number + Into<f64>, J: Job>(
         received_bytes: ranks.received_bytes(),
         seed,
         verified,
+        times_us: clocked.as_ref().map_or_else(Vec::new, Clocked::times),
+        clocked,
     })
+}
+
+/// Runs the schedules of all ranks on threads, with a clock.
+fn clocked<T: Number>(
+    program: &Program,
+    inputs: &Values<T>,
+    options: &Options,
+    rates: &Rates,
+) -> Result<Clocked, CliError> {
+    let run = timed(program, inputs, options)?;
+    let (measured, model) = (run.timeline()?, Timeline::of(&run.schedules, rates)?);
+    Ok(Clocked { schedules: run.schedules, measured, model })
 }
 
 /// Of each value by how much at most a wire rounds that leads to it: half of the distance from 1 to the next number.
@@ -400,6 +532,27 @@ impl Answer {
             "{verdict}: of {values} values {} is off most, by {:.1e}; {tolerance:.0e} is allowed",
             worst.name, worst.relative_error
         );
+        if let Some(Times { measured, model, .. }) = self.times_us.first() {
+            let (run, model) = (measured.total, model.total);
+            let _ = writeln!(
+                text,
+                "all ranks in {run:.1} us by the clock, and by the model in {model:.1} us (in brackets)"
+            );
+        }
+        for Times { rank, measured: run, model } in &self.times_us {
+            let _ = writeln!(
+                text,
+                "  rank {rank} computes {:.1} us ({:.1}), exchanges {:.1} us ({:.1}), {:.1} of them hidden ({:.1}), and waits {:.1} us ({:.1})",
+                run.computing,
+                model.computing,
+                run.exchanging,
+                model.exchanging,
+                run.hidden,
+                model.hidden,
+                run.waiting,
+                model.waiting
+            );
+        }
         text
     }
 }

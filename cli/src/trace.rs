@@ -9,11 +9,10 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::builder::PossibleValue;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use reshard_draw::{Limits, Page, Section, chrome_trace, timeline};
 use reshard_ops::rules::Table;
-use reshard_program::schedule::{Event, Lane, Operand, Options, Order, Schedule, Timeline};
+use reshard_program::schedule::{Event, Lane, Operand, Options, Schedule, Timeline};
 use reshard_program::{Moves, Over, Program, Rates};
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +21,10 @@ use super::console::Console;
 use super::error::CliError;
 use super::network::TopologyArg;
 use super::pictures::{self, PictureArgs};
-use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, PiecesArg, Reading};
+use super::program::{
+    AxesArg, BucketArg, Elaborated, FileArg, GatherArg, HoistArg, MemoryArg, OrderArg, PiecesArg, Reading,
+    options,
+};
 use super::{batch, report, required};
 
 /// The most ranks times moves: a rank's part of a move says what it has to do with each other rank.
@@ -30,7 +32,13 @@ const MOST_PAIRS: usize = 1 << 20;
 
 /// Arguments of `reshard trace`.
 #[derive(Debug, Args)]
-#[command(mut_arg("draw", |arg| arg.conflicts_with("batch")), mut_arg("svg", |arg| arg.conflicts_with("batch")))]
+#[command(
+    mut_arg("draw", |arg| arg.conflicts_with("batch")),
+    mut_arg("svg", |arg| arg.conflicts_with("batch")),
+    mut_arg("hoist_bytes", |arg| arg.conflicts_with("typed")),
+    mut_arg("bucket_bytes", |arg| arg.conflicts_with("typed")),
+    mut_arg("order", |arg| arg.conflicts_with("typed"))
+)]
 pub(crate) struct TraceArgs {
     #[command(flatten)]
     file: FileArg,
@@ -63,16 +71,13 @@ struct Request {
     #[arg(long)]
     #[serde(default)]
     typed: bool,
-    /// Begin moves early and end them where what they make is taken, with at most so many bytes in flight
-    #[arg(long, default_value_t = 0, conflicts_with = "typed")]
+    #[command(flatten)]
     #[serde(default)]
-    hoist_bytes: u64,
-    /// Moves that do the same steps over the same groups are one exchange, of at most so many bytes of sources and targets
-    #[arg(long, default_value_t = 0, conflicts_with = "typed")]
+    hoist_bytes: HoistArg,
+    #[command(flatten)]
     #[serde(default)]
-    bucket_bytes: u64,
-    /// The order of calls: written, or 1f1b, in which each microbatch goes backward as soon as it can and few are in flight
-    #[arg(long, value_enum, default_value = "written", conflicts_with = "typed")]
+    bucket_bytes: BucketArg,
+    #[command(flatten)]
     #[serde(default)]
     order: OrderArg,
     /// How long it takes by the model: computing, exchanging, and how much of that is hidden
@@ -103,29 +108,6 @@ impl Request {
     }
 }
 
-/// An order by its name.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(try_from = "String")]
-struct OrderArg(Order);
-
-impl ValueEnum for OrderArg {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[OrderArg(Order::Written), OrderArg(Order::OneForwardOneBackward)]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.0.as_str()))
-    }
-}
-
-impl TryFrom<String> for OrderArg {
-    type Error = reshard_program::Error;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse().map(Self)
-    }
-}
-
 /// The answer.
 #[derive(Debug, Serialize)]
 struct Answer {
@@ -137,16 +119,16 @@ struct Answer {
     time_us: Option<Time>,
 }
 
-/// How long things take by the model, in microseconds.
-#[derive(Debug, Serialize)]
-struct Time {
+/// How long things take, by the model or in a run, in microseconds.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Time {
     /// All ranks until the last has ended.
-    total: f64,
-    computing: f64,
-    exchanging: f64,
+    pub(crate) total: f64,
+    pub(crate) computing: f64,
+    pub(crate) exchanging: f64,
     /// What is exchanged while the rank computes.
-    hidden: f64,
-    waiting: f64,
+    pub(crate) hidden: f64,
+    pub(crate) waiting: f64,
 }
 
 /// Something that the rank does.
@@ -246,13 +228,11 @@ fn trace(table: &Arc<Table>, text: &str, request: &Request, is_drawn: bool) -> R
         );
         return Err(CliError::refused("too_large", message));
     }
-    let OrderArg(order) = request.order;
-    if request.typed && (request.hoist_bytes.max(request.bucket_bytes) > 0 || order != Order::Written) {
+    let options = options(request.hoist_bytes, request.bucket_bytes, request.order);
+    if request.typed && options != Options::default() {
         let message = "typed is the order of the program, and hoist_bytes, bucket_bytes and order make others: leave typed out, or all of them";
         return Err(CliError::refused("schedule", message));
     }
-    let (hoist_bytes, bucket_bytes) = (request.hoist_bytes, request.bucket_bytes);
-    let options = Options { hoist_bytes, bucket_bytes, order, ..Options::default() };
     let schedule = program.compile(rank, &options)?;
     let is_timed = request.time || is_drawn;
     let timed = if is_timed { Some(times(&program, &options, &rates)?) } else { None };
@@ -266,8 +246,8 @@ fn trace(table: &Arc<Table>, text: &str, request: &Request, is_drawn: bool) -> R
     Ok(Traced { answer: Answer::of(&schedule, events, time_us), timed, program })
 }
 
-/// The schedules of all ranks of a program, and when they do what.
-fn times(program: &Program, options: &Options, rates: &Rates) -> Result<(Vec<Schedule>, Timeline), CliError> {
+/// Refuses programs of which the schedules of all ranks are too large.
+pub(crate) fn within_pairs(program: &Program) -> Result<(), CliError> {
     let (ranks, moves) = (program.mesh().size(), program.moves().count());
     if ranks.saturating_mul(ranks).saturating_mul(moves) > MOST_PAIRS {
         let message = format!(
@@ -275,6 +255,12 @@ fn times(program: &Program, options: &Options, rates: &Rates) -> Result<(Vec<Sch
         );
         return Err(CliError::refused("too_large", message));
     }
+    Ok(())
+}
+
+/// The schedules of all ranks of a program, and when they do what.
+fn times(program: &Program, options: &Options, rates: &Rates) -> Result<(Vec<Schedule>, Timeline), CliError> {
+    within_pairs(program)?;
     let schedules: Result<Vec<Schedule>, _> =
         program.mesh().ranks().map(|rank| program.compile(rank, options)).collect();
     let schedules = schedules?;
@@ -284,7 +270,7 @@ fn times(program: &Program, options: &Options, rates: &Rates) -> Result<(Vec<Sch
 
 impl Time {
     /// That of a rank, among all ranks of the program.
-    fn of(schedules: &[Schedule], timeline: &Timeline, rank: usize) -> Self {
+    pub(crate) fn of(schedules: &[Schedule], timeline: &Timeline, rank: usize) -> Self {
         let none = Lane::default();
         let lanes = schedules.iter().zip(&timeline.lanes);
         let lane = lanes.filter(|(schedule, _)| schedule.rank() == rank).map(|(_, lane)| lane).next();

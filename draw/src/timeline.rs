@@ -16,7 +16,7 @@ const WAITING: usize = 2;
 /// What a span is of.
 fn named(span: &Span, schedules: &[Schedule]) -> String {
     match &span.activity {
-        Activity::Step { value, .. } => short(value, 60),
+        Activity::Step { value, .. } | Activity::Exchange { value, .. } => short(value, 60),
         Activity::Call { rank, instr } => {
             let schedule = schedules.iter().find(|schedule| schedule.rank() == *rank);
             let call = schedule.and_then(|schedule| match schedule.instrs().get(*instr)? {
@@ -42,7 +42,7 @@ fn critical(timeline: &Timeline) -> BTreeSet<usize> {
     on_path.map(|(number, _)| number).collect()
 }
 
-/// A line for the calls and one for the exchanges of each rank, with what it waits for, by the model of a [`Timeline`]; what is on the critical path
+/// A line for the calls and one for the exchanges of each rank, with what it waits for, of a [`Timeline`] by the model or of a run; what is on the critical path
 /// is marked.
 ///
 /// ```
@@ -119,8 +119,8 @@ pub fn timeline(timeline: &Timeline, schedules: &[Schedule], limits: Limits) -> 
     let kinds = [("computing", 'c'), ("exchanging", 'x'), ("waiting", 'w')];
     let kinds = kinds.map(|(name, letter)| (name.to_owned(), letter)).to_vec();
     let lanes = Lanes { unit: "us".to_owned(), until: total, kinds, lanes, marks: Vec::new() };
-    let mut scene =
-        Scene::new(format!("timeline of {total:.1} us, by the cost model"), about).with(Part::Lanes(lanes));
+    let by = if timeline.is_measured { "of a run, by the clock" } else { "by the cost model" };
+    let mut scene = Scene::new(format!("timeline of {total:.1} us, {by}"), about).with(Part::Lanes(lanes));
     if left_out > 0 {
         scene = scene.noted(format!("{} left out", counted(left_out, "rank")));
     }
@@ -163,9 +163,13 @@ pub fn chrome_trace(timeline: &Timeline, schedules: &[Schedule]) -> String {
                     "ts": span.begin_us, "dur": span.end_us - span.begin_us,
                     "args": {"critical": strong.contains(&number)},
                 });
-                if let Activity::Step { step, members, .. } = &span.activity {
-                    event["args"]["step"] = json!(step);
-                    event["args"]["members"] = json!(runs(members));
+                match &span.activity {
+                    Activity::Step { step, members, .. } => {
+                        event["args"]["step"] = json!(step);
+                        event["args"]["members"] = json!(runs(members));
+                    }
+                    Activity::Exchange { members, .. } => event["args"]["members"] = json!(runs(members)),
+                    Activity::Call { .. } => {}
                 }
                 events.push(event);
             }

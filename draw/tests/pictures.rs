@@ -9,7 +9,7 @@ use reshard_draw::{
 use reshard_kernels::DType;
 use reshard_layout::expression::evaluate;
 use reshard_planner::{Plan, Planner, Topology};
-use reshard_program::schedule::{Options, Schedule, Timeline};
+use reshard_program::schedule::{Options, Record, Schedule, Timeline};
 use reshard_program::{Elaborator, Graph, Program, Rates};
 use reshard_sharding::{Mesh, Sharding};
 
@@ -42,6 +42,12 @@ fn step() -> Result<(Program, Rates)> {
     let rates = Rates::of(&Topology::h100());
     let planner = Planner::new().topology(Topology::h100());
     Ok((Elaborator::new().planner(planner).rates(rates).elaborate(&graph)?, rates))
+}
+
+/// When four threads on two cores did what in that step, with `reshard_reference::timed` in f32.
+fn recorded() -> Result<Vec<Record>> {
+    let all = include_str!("data/measured.txt").split("\n\n").map(|text| text.trim_end().parse());
+    Ok(all.collect::<std::result::Result<_, _>>()?)
 }
 
 fn scenes() -> Result<Vec<(&'static str, Scene)>> {
@@ -88,6 +94,7 @@ fn scenes() -> Result<Vec<(&'static str, Scene)>> {
         ("program", program(&step, &report, usual)),
         ("program_cost", program_cost(&report)),
         ("timeline", timeline(&Timeline::of(&schedules, &rates)?, &schedules, usual)),
+        ("timeline_measured", timeline(&Timeline::measured(&schedules, &recorded()?)?, &schedules, usual)),
         ("memory", memory(&step.moments(), usual)),
     ])
 }

@@ -144,6 +144,11 @@ fn a_schedule_runs_without_the_heap() {
             engine.communicator().barrier(&all)?;
             assert!(CALLS.load(Ordering::Relaxed) > seen, "the allocator counts");
             COUNTED.set(false);
+            let (own, start) = (OWN.get(), std::time::Instant::now());
+            let clock = || start.elapsed();
+            let record = prepared.run_timed::<_, _, Failed>(&mut kernels, &mut engine, &mut arena, clock)?;
+            // The record, before anything is run.
+            assert_eq!((OWN.get() - own, record.times().len()), (1, schedule.instrs().len()));
             Ok::<_, Failed>((after - before, posts, schedule.calls().len()))
         });
         for result in results {

@@ -219,6 +219,7 @@ fn span(span: &reshard_program::schedule::Span) -> (String, Vec<usize>, f64, f64
     let (what, ranks) = match &span.activity {
         Activity::Call { rank, instr } => (format!("call {instr}"), vec![*rank]),
         Activity::Step { value, step, members } => (format!("{value}, step {step}"), members.clone()),
+        Activity::Exchange { value, members, .. } => (value.clone(), members.clone()),
     };
     (what, ranks, span.begin_us, span.end_us)
 }

@@ -37,6 +37,7 @@ mod program;
 mod real;
 mod run;
 mod schedule;
+mod timed;
 mod together;
 mod training;
 
@@ -47,5 +48,6 @@ pub use program::{Number, Ranks, Values, on_one_device, on_ranks};
 pub use real::Real;
 pub use run::{Local, run, run_local};
 pub use schedule::{Host, on_schedules};
+pub use timed::{Timed, timed};
 pub use together::on_this_rank;
 pub use training::Training;

@@ -82,7 +82,7 @@ pub fn on_this_rank<T: Number, C: Communicator<Buffer = [u8]>>(
 }
 
 /// What an exchange brings to its rank, if anything.
-fn brought(transfer: &Transfer) -> Option<Did> {
+pub(crate) fn brought(transfer: &Transfer) -> Option<Did> {
     let mut bytes: BTreeMap<(usize, usize), u64> = BTreeMap::new();
     for exchange in transfer.compiled.exchanges() {
         let others = exchange.receives().iter().filter(|receive| receive.peer() != exchange.rank());

@@ -1,6 +1,6 @@
 //! `reshard step`: a step on ranks is the step on one device; indices in their range; limits.
 
-use crate::program::{reshard, reshard_with};
+use crate::program::{reshard, reshard_with, text as text_of};
 
 const MLP: &str = "\
 mesh dp=2,tp=2
@@ -103,5 +103,59 @@ fn engines_that_are_not_there_are_refused() {
     if !cfg!(feature = "mpi") {
         reshard_with(&["step", "-", "--json", "--engine", "mpi"], text)
             .refused("no_such_engine", "feature `mpi`");
+    }
+}
+
+/// Times are those of a run on threads; what is drawn of it has every call of every rank.
+#[test]
+fn a_run_with_a_clock_is_drawn_and_told_beside_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let [svg, chrome, html] = ["a.svg", "a.json", "a.html"].map(|name| folder.path().join(name));
+    let plain = reshard_with(&["step", "-", "--json"], &mlp()).json();
+    assert!(plain.get("times_us").is_none());
+    let answer = reshard_with(&["step", "-", "--json", "--time", "--hoist-bytes", "1000000"], &mlp()).json();
+    let times = answer["times_us"].as_array().unwrap();
+    assert_eq!((times.len(), &answer["loss"]), (4, &plain["loss"]));
+    for (rank, of) in times.iter().enumerate() {
+        assert_eq!(of["rank"], rank);
+        let us = |by: &str, what: &str| of[by][what].as_f64().unwrap();
+        assert!(us("measured", "computing") > 0.0 && us("measured", "waiting") > 0.0, "{of}");
+        let busy = us("measured", "computing") + us("measured", "waiting");
+        assert!(busy <= us("measured", "total") + 1e-6 && us("measured", "hidden") < 1e-6, "{of}");
+        assert!(us("model", "exchanging") > 0.0 && us("model", "total") > 0.0, "{of}");
+        assert_eq!(of["measured"]["total"], times[0]["measured"]["total"]);
+    }
+    let text = reshard_with(&["step", "-", "--time"], &mlp()).stdout;
+    assert!(
+        text.contains("verified: of ")
+            && text.contains("us by the clock, and by the model in ")
+            && text.contains("  rank 3 computes ")
+    );
+    let files = ["--svg", text_of(&svg), "--chrome", text_of(&chrome)];
+    let drawn = reshard_with(&[&["step", "-", "--draw"], &files[..]].concat(), &mlp());
+    assert_eq!((drawn.status, drawn.stderr.as_str()), (0, ""));
+    assert!(drawn.stdout.contains("of a run, by the clock\n  rank 0 calls     |"), "{}", drawn.stdout);
+    assert!(drawn.stdout.contains("rank 3 exchanges |"), "{}", drawn.stdout);
+    assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg "));
+    let events: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&chrome).unwrap()).unwrap();
+    let named = |tid: u64, pid: usize| {
+        let events = events["traceEvents"].as_array().unwrap().iter();
+        events.filter(|e| e["ph"] == "X" && e["tid"] == tid && e["pid"] == pid).count()
+    };
+    for rank in 0..4 {
+        let trace = ["trace", "-", "--json", "--rank", &rank.to_string()];
+        let trace = reshard_with(&trace, &mlp()).json();
+        let lines = trace["schedule"].as_array().unwrap();
+        let calls = lines.iter().filter(|line| line.get("call").is_some()).count();
+        assert_eq!((named(0, rank), named(1, rank)), (calls, named(2, rank)));
+        assert!(calls > 5 && named(1, rank) > 0);
+    }
+    let page = reshard_with(&["report", "step", "-", "--html", text_of(&html)], &mlp());
+    assert_eq!((page.status, page.stderr.as_str()), (0, ""));
+    let page = std::fs::read_to_string(&html).unwrap();
+    assert!(page.contains("By the clock, on threads") && page.contains("By the cost model"));
+    for flag in [&["--time"][..], &["--draw"], &["--svg", text_of(&svg)]] {
+        reshard_with(&[&["step", "-", "--engine", "mpi", "--json"], flag].concat(), &mlp())
+            .refused("no_such_engine", "times are taken on threads");
     }
 }

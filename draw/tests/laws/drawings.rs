@@ -1,12 +1,14 @@
 //! What drawings say is what values are, on all small cases.
 
+use std::time::Duration;
+
 use reshard_draw::{
     Bar, Cell, Grid, Lanes, Limits, Paint, Part, Scene, cost, local_notation, measured, memory, sharding,
 };
 use reshard_draw::{chrome_trace, mesh, plan_steps, timeline};
 use reshard_kernels::DType;
 use reshard_planner::Planner;
-use reshard_program::schedule::{Options, Timeline};
+use reshard_program::schedule::{Begins, Instr, Options, Record, Schedule, Timeline};
 use reshard_program::{Program, Rates};
 use reshard_sharding::{Mesh, Sharding, meaning};
 
@@ -290,4 +292,54 @@ fn a_timeline_is_its_spans() {
     assert_eq!(events.iter().filter(|event| event["ph"] == "X").count(), spans);
     let ends = events.iter().filter_map(|event| Some(event["ts"].as_f64()? + event["dur"].as_f64()?));
     assert!((ends.fold(0.0f64, f64::max) - times.total_us()).abs() < 1e-9);
+}
+
+/// Law: bars of a run are its calls, exchanges and waits, each once; the title says by what they were found.
+#[test]
+fn a_measured_timeline_is_drawn_whole() {
+    let graph: reshard_program::Graph = STEP.parse().expect("a program");
+    let program: Program = reshard_program::Elaborator::new().elaborate(&graph).expect("it is right");
+    let schedules: Vec<_> =
+        (0..2).map(|rank| program.compile(rank, &Options::default()).expect("a schedule")).collect();
+    // One thing after the other, a microsecond each with half of one between them.
+    let record = |schedule: &Schedule| {
+        let time = |n: usize| Duration::from_nanos(1500 * n as u64);
+        let times = (0..schedule.instrs().len()).map(|n| (time(n), time(n) + Duration::from_micros(1)));
+        Record::new(schedule.rank(), Begins::AtWait, times.collect()).expect("in order")
+    };
+    let records: Vec<Record> = schedules.iter().map(record).collect();
+    let times = Timeline::measured(&schedules, &records).expect("of one program");
+    let scene = timeline(&times, &schedules, Limits::USUAL);
+    assert!(scene.title.ends_with("of a run, by the clock"), "{}", scene.title);
+    let drawn = lanes(&scene);
+    for ((schedule, record), two) in schedules.iter().zip(&records).zip(drawn.lanes.chunks(2)) {
+        let mut bars: Vec<&Bar> = two[0].bars.iter().collect();
+        bars.sort_by(|a, b| a.from.total_cmp(&b.from));
+        let (mut bars, mut exchanges) = (bars.into_iter(), two[1].bars.iter());
+        for (instr, (begin, end)) in schedule.instrs().iter().zip(record.times()) {
+            let wanted = (begin.as_nanos() as f64 / 1000.0, end.as_nanos() as f64 / 1000.0);
+            match instr {
+                Instr::Call { args, .. } => {
+                    let bar = bars.next().expect("a bar of every call");
+                    assert_eq!((bar.from, bar.to), wanted);
+                    let made = &schedule.arg_names()[args.end as usize - 1];
+                    assert!(bar.text.starts_with(&format!("{made} = ")), "{}", bar.text);
+                }
+                Instr::Post { .. } => {}
+                Instr::Wait { exchange } => {
+                    for bar in [bars.next().expect("a wait"), exchanges.next().expect("an exchange")] {
+                        assert_eq!((bar.from, bar.to), wanted);
+                    }
+                    let name = schedule.exchanges()[*exchange as usize].name();
+                    assert!(two[1].bars.iter().any(|bar| bar.text == name), "{name}");
+                }
+            }
+        }
+        assert!(bars.next().is_none() && exchanges.next().is_none() && !two[1].bars.is_empty());
+    }
+    assert!(drawn.lanes.iter().flat_map(|lane| &lane.bars).any(|bar| bar.is_strong));
+    let trace: serde_json::Value = serde_json::from_str(&chrome_trace(&times, &schedules)).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    let waits: usize = times.lanes.iter().map(|lane| lane.waits.len()).sum();
+    assert_eq!(events.iter().filter(|event| event["ph"] == "X").count(), times.spans.len() + waits);
 }

@@ -6,7 +6,7 @@
 
 use reshard_collectives::{Communicator, Error};
 
-use crate::schedule::{Exchanges, Transfer};
+use crate::schedule::{Begins, Exchanges, Transfer};
 
 /// Exchanges of schedules carried out by a communicator on host memory.
 #[derive(Debug)]
@@ -39,6 +39,10 @@ impl<C: Communicator<Buffer = [u8]>> Exchanges for Engine<'_, C> {
             self.staging_bytes = bytes;
         }
         Ok(())
+    }
+
+    fn begins(&self) -> Begins {
+        Begins::AtWait
     }
 
     fn post(&mut self, _: &Transfer, _: &mut [u8]) -> Result<(), Error> {

@@ -61,8 +61,10 @@ mod arena;
 mod build;
 mod call;
 mod engine;
+mod measured;
 mod order;
 mod pipeline;
+mod record;
 mod replicas;
 mod run;
 mod text;
@@ -76,6 +78,7 @@ use std::str::FromStr;
 
 pub use call::{LocalCall, LocalTensor, on_one_slice};
 pub use engine::Engine;
+pub use record::{Begins, Record};
 pub use replicas::Hashes;
 pub use run::{Exchanges, Kernels, Prepared};
 pub use timeline::{Activity, Lane, Span, Timeline};

@@ -5,7 +5,7 @@
 //! run       as often as one likes: nothing but kernels, posts and waits, in order
 //! ```
 
-use crate::schedule::{Arg, Instr, LocalCall, Schedule, Transfer};
+use crate::schedule::{Arg, Begins, Instr, LocalCall, Schedule, Transfer};
 
 /// A framework's ops.
 pub trait Kernels {
@@ -40,6 +40,11 @@ pub trait Exchanges {
 
     /// Completes it.
     fn wait(&mut self, transfer: &Transfer, arena: &mut Self::Buffer) -> Result<(), Self::Error>;
+
+    /// Where exchanges begin: at the post, unless this says something else. [Records](super::Record) say so, and nothing else asks.
+    fn begins(&self) -> Begins {
+        Begins::AtPost
+    }
 }
 
 /// A schedule whose kernels and exchanges are ready.

@@ -39,6 +39,15 @@ pub enum Activity {
         /// The ranks that take part, ascending.
         members: Vec<usize>,
     },
+    /// An exchange of a run that was [measured](Timeline::measured), from its begin to its end on one rank.
+    Exchange {
+        /// The rank.
+        rank: usize,
+        /// What the move makes, or those of a bucket: `dv, dw`.
+        value: String,
+        /// The ranks that take part, ascending.
+        members: Vec<usize>,
+    },
 }
 
 /// Something that takes time, when.
@@ -50,7 +59,7 @@ pub struct Span {
     pub begin_us: f64,
     /// Until when.
     pub end_us: f64,
-    /// The number of the span that it waited for longest; none at the beginning.
+    /// The number of the span that it waited for longest, which comes before it; none at the beginning.
     pub after: Option<usize>,
 }
 
@@ -59,20 +68,23 @@ pub struct Span {
 pub struct Lane {
     /// The numbers of its calls, in order.
     pub calls: Vec<usize>,
-    /// The numbers of the steps that it has a part in, in order.
+    /// The numbers of the steps that it has a part in, or of the exchanges of a run, in order.
     pub steps: Vec<usize>,
     /// From when until when it waited, in microseconds.
     pub waits: Vec<(f64, f64)>,
 }
 
-/// When ranks do what, by the cost model and rates of computing: a lane for calls and one for steps of exchanges on each rank. A call begins when its
-/// rank has done what stands before it, and a step when all its members have posted it and have their lanes free.
+/// When ranks do what: a lane for calls and one for steps of exchanges on each rank. By the cost model and rates of computing ([`of`](Timeline::of)) a
+/// call begins when its rank has done what stands before it, and a step when all its members have posted it and have their lanes free; of a
+/// run ([`measured`](Timeline::measured)) when it did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
     /// Everything that takes time.
     pub spans: Vec<Span>,
     /// Of each schedule, in their order.
     pub lanes: Vec<Lane>,
+    /// Whether it is of a run, by a clock, and not by the cost model.
+    pub is_measured: bool,
 }
 
 /// A step that a rank has posted.
@@ -134,7 +146,8 @@ impl Timeline {
                 return Err(refused(format!("two schedules are of rank {}", schedule.rank())));
             }
         }
-        let mut timeline = Timeline { spans: Vec::new(), lanes: vec![Lane::default(); schedules.len()] };
+        let mut timeline =
+            Timeline { spans: Vec::new(), lanes: vec![Lane::default(); schedules.len()], is_measured: false };
         let mut walks: Vec<Walk<'_>> = schedules.iter().map(Walk::new).collect();
         // Ranks that may go on: at first all, then those of whom a step has ended.
         let mut going: VecDeque<usize> = (0..walks.len()).collect();
@@ -232,7 +245,7 @@ impl Timeline {
         self.spans.iter().fold(0.0, |most, span| most.max(span.end_us))
     }
 
-    /// What the whole waited for, from the beginning to the end: each begins when the one before it ends.
+    /// What the whole waited for, from the beginning to the end: each begins when the one before it ends, of a run not before that.
     pub fn critical_path(&self) -> Vec<&Span> {
         let last = self
             .spans

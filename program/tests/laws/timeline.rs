@@ -2,8 +2,11 @@
 //! computes in order takes what the report says.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use reshard_program::schedule::{Activity, Instr, Options, Schedule, Timeline, Transfer, TransferStep};
+use reshard_program::schedule::{
+    Activity, Begins, Instr, Lane, Options, Record, Schedule, Timeline, Transfer, TransferStep,
+};
 use reshard_program::{Elaborator, Moves, Program, Rates};
 
 /// Programs on ranks that do the same, on ranks that do not, and on ranks of which some have nothing to do.
@@ -142,6 +145,7 @@ fn times_are_the_least_that_keep_every_rule() {
                     format!("call {instr} of {rank}")
                 }
                 Activity::Step { value, step, members } => format!("{value} step {step} of {members:?}"),
+                Activity::Exchange { .. } => panic!("the model has steps"),
             };
             assert!(found.insert(name, (span.begin_us, span.end_us)).is_none());
         }
@@ -269,4 +273,108 @@ fn what_cannot_be_in_pieces_says_why() {
     assert!(refused("k", 2).contains("mm has no dim of k that can be in 2 pieces"), "{}", refused("k", 2));
     assert!(program.chunked(program.value("k").unwrap(), 3, &Elaborator::new()).is_ok());
     assert!(refused("k", 1).contains("2 to 1024 pieces"), "{}", refused("k", 1));
+}
+
+/// What a rank would have recorded, had all taken what the model says.
+fn records(schedules: &[Schedule], timeline: &Timeline, begins: Begins) -> Vec<Record> {
+    let time = |us: f64| Duration::from_nanos((us * 1000.0).round() as u64);
+    let record = |(schedule, lane): (&Schedule, &Lane)| {
+        let mut calls = lane.calls.iter().map(|&n| &timeline.spans[n]);
+        let mut now = 0.0f64;
+        let times = schedule.instrs().iter().map(|instr| {
+            let begin = now;
+            match instr {
+                Instr::Call { .. } => now = calls.next().unwrap().end_us,
+                Instr::Post { .. } => {}
+                Instr::Wait { exchange } => {
+                    let name = schedule.exchanges()[*exchange as usize].name();
+                    for span in lane.steps.iter().map(|&n| &timeline.spans[n]) {
+                        if matches!(&span.activity, Activity::Step { value, .. } if *value == name) {
+                            now = now.max(span.end_us);
+                        }
+                    }
+                }
+            }
+            (time(begin), time(now))
+        });
+        Record::new(schedule.rank(), begins, times.collect()).unwrap()
+    };
+    schedules.iter().zip(&timeline.lanes).map(record).collect()
+}
+
+#[test]
+fn a_run_that_takes_what_the_model_says_is_measured_so() {
+    let near = |a: f64, b: f64| (a - b).abs() < 0.05;
+    let mut exchanged = 0;
+    for (n, program) in programs().enumerate() {
+        for (hoist_bytes, begins) in [(0, Begins::AtPost), (0, Begins::AtWait), (1 << 20, Begins::AtPost)] {
+            let schedules = schedules(&program, hoist_bytes);
+            let model = Timeline::of(&schedules, &Rates::uniform()).unwrap();
+            let records = records(&schedules, &model, begins);
+            let measured = Timeline::measured(&schedules, &records).unwrap();
+            assert!(measured.is_measured && !model.is_measured);
+            assert!(near(measured.total_us(), model.total_us()), "{program}");
+            for (lane, of) in measured.lanes.iter().zip(&model.lanes) {
+                let [ends, wanted] = [(&measured, lane), (&model, of)].map(|(timeline, lane)| {
+                    lane.calls.iter().map(|&n| timeline.spans[n].end_us).collect::<Vec<_>>()
+                });
+                assert!(ends.len() == wanted.len() && ends.iter().zip(&wanted).all(|(a, b)| near(*a, *b)));
+                assert!(near(measured.computing_us(lane), model.computing_us(of)), "{program}");
+                assert!(near(measured.waiting_us(lane), model.waiting_us(of)), "{program}");
+                if hoist_bytes == 0 {
+                    assert!(near(measured.hidden_us(lane), 0.0), "{program}");
+                }
+                // Of collectives of one step, in which each receives from all, a clock sees as much as the model.
+                if n == 0 && hoist_bytes == 0 {
+                    assert!(near(measured.exchanging_us(lane), model.exchanging_us(of)), "{program}");
+                    exchanged += lane.steps.len();
+                }
+            }
+            let path = measured.critical_path();
+            assert!(path.windows(2).all(|two| two[0].end_us <= two[1].begin_us), "{program}");
+            assert!(path.last().is_none_or(|span| near(span.end_us, measured.total_us())), "{program}");
+            // Nothing of the model's is idle, so what is measured has no gap either.
+            let sum: f64 = path.iter().map(|span| span.end_us - span.begin_us).sum();
+            assert!(hoist_bytes > 0 || n != 0 || near(sum, measured.total_us()), "{sum} {program}");
+            for record in &records {
+                assert_eq!(record.to_string().parse::<Record>().unwrap(), *record);
+            }
+        }
+    }
+    assert!(exchanged > 8, "{exchanged}");
+}
+
+#[test]
+fn records_that_cannot_be_are_refused() {
+    let program = programs().next().unwrap();
+    let schedules = schedules(&program, 0);
+    let model = Timeline::of(&schedules, &Rates::uniform()).unwrap();
+    let good = records(&schedules, &model, Begins::AtWait);
+    let refused = |list: &[Record]| Timeline::measured(&schedules, list).unwrap_err().to_string();
+    assert!(refused(&good[..3]).contains("4 schedules and 3 records"));
+    let mut mixed = good.clone();
+    mixed.swap(0, 1);
+    assert!(refused(&mixed).contains("its record is of rank 1"), "{}", refused(&mixed));
+    let times = good[1].times();
+    mixed = good.clone();
+    mixed[1] = Record::new(1, Begins::AtWait, times[1..].to_vec()).unwrap();
+    assert!(refused(&mixed).contains(&format!("and {}:", times.len() - 1)), "{}", refused(&mixed));
+    // A clock that began a second before the others.
+    let late = times.iter().map(|(a, b)| (*a + Duration::from_secs(1), *b + Duration::from_secs(1)));
+    mixed[1] = Record::new(1, Begins::AtWait, late.collect()).unwrap();
+    assert!(refused(&mixed).contains("take the times of all ranks by one clock"), "{}", refused(&mixed));
+    let back = [(3, 4), (3, 5)].map(|(a, b)| (Duration::from_nanos(a), Duration::from_nanos(b)));
+    let back = Record::new(0, Begins::AtWait, back.to_vec()).unwrap_err().to_string();
+    assert!(
+        back.contains("instruction 1 of rank 0 took from 3ns to 5ns, after one that ended at 4ns"),
+        "{back}"
+    );
+    for text in [
+        "",
+        "rank x, exchanges begin at wait",
+        "rank 0, exchanges begin at once",
+        "rank 0, exchanges begin at wait\n1",
+    ] {
+        assert!(text.parse::<Record>().is_err(), "{text}");
+    }
 }

@@ -17,6 +17,7 @@ mod replicas;
 mod ring;
 mod schedules;
 mod stays;
+mod timed;
 mod torch_gradients;
 mod training;
 mod twice;

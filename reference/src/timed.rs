@@ -1,0 +1,144 @@
+//! Schedules on threads with a clock: what ranks hold at the end, and when each did what.
+//!
+//! ```text
+//! compile, put   once for each rank, before anybody begins
+//! run            once without a clock, on a copy: memory is there and threads are awake
+//! run_timed      all begin together, with one clock
+//! ```
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use reshard_collectives::threads::{Comm, World};
+use reshard_program::schedule::{Engine, Options, Record, Schedule, Timeline};
+use reshard_program::{Item, Program};
+
+use crate::program::input;
+use crate::schedule::{Host, put, tensor};
+use crate::together::brought;
+use crate::{Error, Number, Ranks, Values};
+
+/// What came of a run with a clock.
+#[derive(Debug)]
+pub struct Timed<T> {
+    /// What ranks hold at the end.
+    pub ranks: Ranks<T>,
+    /// The schedules of the ranks of the mesh.
+    pub schedules: Vec<Schedule>,
+    /// When each did what.
+    pub records: Vec<Record>,
+}
+
+impl<T> Timed<T> {
+    /// [When ranks did what](Timeline::measured).
+    ///
+    /// Fails as that does, and not for records of one run.
+    pub fn timeline(&self) -> Result<Timeline, Error> {
+        Ok(Timeline::measured(&self.schedules, &self.records)?)
+    }
+}
+
+/// As [`on_schedules`](crate::on_schedules), with the times of every instruction of every rank by one clock: of the second of two runs, which all ranks
+/// begin together.
+///
+/// ```
+/// use ndarray::array;
+/// use reshard_program::{Program, schedule::Options};
+/// let program: Program = "mesh x=2\na: f64[2] S(0)\nb = mul(a, a)\ny: R = b".parse()?;
+/// let inputs = [("a".to_owned(), array![2.0, 3.0].into_dyn())].into();
+/// let timed = reshard_reference::timed(&program, &inputs, &Options::default())?;
+/// assert_eq!(timed.ranks.whole("y")?, array![4.0, 9.0].into_dyn());
+/// let timeline = timed.timeline()?;
+/// assert!(timeline.total_us() > 0.0 && timeline.lanes.iter().all(|lane| lane.calls.len() == 1 && lane.waits.len() == 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// What ranks [did](Ranks::did) is what their exchanges bring; calls are not among it.
+pub fn timed<T: Number>(program: &Program, inputs: &Values<T>, options: &Options) -> Result<Timed<T>, Error> {
+    let program = program.in_dtype(T::DTYPE)?;
+    let program = &*program.wired()?;
+    for item in program.items() {
+        if let Item::Input(v) = item {
+            input(program, *v, inputs)?;
+        }
+    }
+    let world = program.mesh().world();
+    let mut schedules: Vec<Option<(Schedule, Vec<u8>)>> = Vec::with_capacity(world);
+    for rank in 0..world {
+        schedules.push(if program.mesh().contains(rank) {
+            let schedule = program.compile(rank, options)?;
+            let mut arena = schedule.arena()?;
+            put(program, &schedule, inputs, &mut arena)?;
+            Some((schedule, arena))
+        } else {
+            None
+        });
+    }
+    let gate = Gate { of: schedules.iter().flatten().count(), come: Mutex::new(0), all: Condvar::new() };
+    let start = Instant::now();
+    let results = World::new(world).map_err(|e| Error::Input { reason: e.to_string() })?.run(|comm| {
+        let rank = reshard_collectives::Communicator::rank(comm);
+        let Some((schedule, arena)) = &schedules[rank] else { return Ok(None) };
+        run_rank::<T>(program, schedule, arena.clone(), (&gate, start), comm).map(Some)
+    });
+    let (mut held, mut done, mut records) =
+        (Vec::with_capacity(world), Vec::with_capacity(world), Vec::new());
+    for (result, of) in results.into_iter().zip(&schedules) {
+        let mut values = Values::new();
+        if let Some(((arena, record), (schedule, _))) = result?.zip(of.as_ref()) {
+            for local in schedule.locals().iter().filter(|local| local.lasts) {
+                values.insert(local.name.clone(), tensor(&arena[local.at.range()], &local.tensor)?);
+            }
+            records.push(record);
+        }
+        held.push(values);
+        done.push(of.iter().flat_map(|(schedule, _)| schedule.exchanges()).filter_map(brought).collect());
+    }
+    let schedules = schedules.into_iter().flatten().map(|(schedule, _)| schedule).collect();
+    Ok(Timed { ranks: Ranks::of(program, held, done), schedules, records })
+}
+
+/// Runs the schedule of a rank twice, and gives what it holds at the end of the second run, and when it did what.
+fn run_rank<T: Number>(
+    program: &Program,
+    schedule: &Schedule,
+    mut arena: Vec<u8>,
+    (gate, start): (&Gate, Instant),
+    comm: &mut Comm,
+) -> Result<(Vec<u8>, Record), Error> {
+    // Who fails comes to the gate too, so that nobody stands there for ever.
+    let comes = Comes(gate);
+    let (mut kernels, mut engine) = (Host::<T>::new(program.table()), Engine::new(comm));
+    let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
+    prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena.clone())?;
+    drop(comes);
+    gate.pass();
+    let record =
+        prepared.run_timed::<_, _, Error>(&mut kernels, &mut engine, &mut arena, || start.elapsed())?;
+    Ok((arena, record))
+}
+
+/// Where all ranks come before they begin.
+struct Gate {
+    of: usize,
+    come: Mutex<usize>,
+    all: Condvar,
+}
+
+/// One that comes to a gate, at the latest when it leaves.
+struct Comes<'a>(&'a Gate);
+
+impl Drop for Comes<'_> {
+    fn drop(&mut self) {
+        *self.0.come.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.all.notify_all();
+    }
+}
+
+impl Gate {
+    /// Goes on when all have come.
+    fn pass(&self) {
+        let come = self.come.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.all.wait_while(come, |come| *come < self.of).unwrap_or_else(PoisonError::into_inner));
+    }
+}
