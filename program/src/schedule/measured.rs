@@ -16,6 +16,8 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
+use reshard_collectives::{Exchange, Receive};
+
 use crate::Error;
 use crate::schedule::build::refused;
 use crate::schedule::{Activity, Begins, Instr, Lane, Record, Schedule, Span, Timeline, Transfer};
@@ -190,9 +192,8 @@ fn latest(
 ) -> Result<Option<Begun>, Error> {
     let transfer = &walks[n].schedule.exchanges()[exchange];
     let Some(mut latest) = walks[n].begun[exchange] else { return Ok(None) };
-    let receives = transfer.compiled.exchanges().flat_map(|phase| phase.receives());
-    let peers: BTreeSet<usize> =
-        receives.filter(|message| message.bytes() > 0).map(|message| message.peer()).collect();
+    let receives = transfer.compiled.exchanges().flat_map(Exchange::receives);
+    let peers: BTreeSet<usize> = receives.filter(|message| message.bytes() > 0).map(Receive::peer).collect();
     let rank = walks[n].schedule.rank();
     for peer in peers.into_iter().filter(|peer| *peer != rank) {
         let Some(other) = number.get(&peer).map(|&other| &walks[other]) else {
