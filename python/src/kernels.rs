@@ -197,7 +197,7 @@ impl PyLocalCall {
         format!("<{} {} -> {}>", self.call, list(&self.takes), list(&self.makes))
     }
 
-    fn __str__(&self) -> String {
+    pub(crate) fn __str__(&self) -> String {
         self.call.to_string()
     }
 

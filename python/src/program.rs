@@ -1,5 +1,6 @@
 //! Programs: typed lists of ops and moves.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -403,8 +404,15 @@ impl PyProgram {
         order: &str,
     ) -> Answer<PySchedule> {
         let options = ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order }.read()?;
-        let schedule = py.detach(|| self.0.compile(rank, &options))?;
-        Ok(PySchedule { schedule, table: Arc::clone(self.0.table()) })
+        let made = py.detach(|| -> Result<_, Error> {
+            let program = match self.0.wired()? {
+                Cow::Borrowed(_) => Arc::clone(&self.0),
+                Cow::Owned(wired) => Arc::new(wired),
+            };
+            Ok((self.0.compile(rank, &options)?, program))
+        })?;
+        let (schedule, program) = made;
+        Ok(PySchedule { schedule, table: Arc::clone(self.0.table()), program })
     }
 
     /// All values of the program on one device, from its whole inputs: moves do nothing.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use reshard_ops::rules::Table;
-use reshard_program::Rates;
-use reshard_program::schedule::{Activity, Event, Operand, Options, Schedule, Timeline};
+use reshard_program::schedule::{Activity, Event, Instr, Operand, Options, Schedule, Timeline};
+use reshard_program::{Item, Program, Rates};
 
 use crate::dtype::PyDType;
 use crate::failure::Answer;
 use crate::kernels::PyLocalCall;
+use crate::plan::PyPlan;
 use crate::rates::PyRates;
 use crate::sequences::listed;
 
@@ -35,6 +36,34 @@ impl ScheduleOptions<'_> {
 pub(crate) struct PySchedule {
     pub(crate) schedule: Schedule,
     pub(crate) table: Arc<Table>,
+    /// What it was compiled of, with what travels in another type as ops and a move.
+    pub(crate) program: Arc<Program>,
+}
+
+/// One thing that a rank does: it calls something, or begins or ends an exchange, on values by their names.
+#[pyclass(frozen, get_all, name = "Instr", module = "reshard")]
+pub(crate) struct PyInstr {
+    /// `call`, `post` or `wait`.
+    kind: &'static str,
+    /// What is called; None of an exchange.
+    call: Option<PyLocalCall>,
+    /// What a call takes, or what is moved.
+    takes: Vec<String>,
+    /// What it makes, or what that becomes.
+    makes: Vec<String>,
+    /// The plans of what is moved, one each; none of a call.
+    plans: Vec<PyPlan>,
+}
+
+#[pymethods]
+impl PyInstr {
+    fn __repr__(&self) -> String {
+        let (takes, makes) = (self.takes.join(", "), self.makes.join(", "));
+        match &self.call {
+            Some(call) => format!("<{makes} = {}({takes})>", call.__str__()),
+            None => format!("<{} {makes} = {takes}>", self.kind),
+        }
+    }
 }
 
 /// A value on the rank of a schedule: where it is in the arena.
@@ -156,6 +185,53 @@ impl PySchedule {
         self.schedule.to_string().lines().skip(1).map(str::to_owned).collect()
     }
 
+    /// The same as values, for what carries it out by itself.
+    #[getter]
+    fn steps<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let plan_to = |name: &String| {
+            let is_to =
+                |item: &&Item| matches!(item, Item::Move { to, .. } if self.program.get(*to).name == *name);
+            match self.program.items().iter().find(is_to) {
+                Some(Item::Move { forward, .. }) => Some(PyPlan::new(Arc::clone(forward))),
+                Some(Item::Input(_) | Item::Op { .. } | Item::NoGrad) | None => None,
+            }
+        };
+        let exchange = |kind, n: u32| {
+            let moves = self.schedule.exchanges()[n as usize].moves.iter().map(|moved| moved.values.clone());
+            let (takes, makes): (Vec<String>, Vec<String>) = moves.unzip();
+            let plans = makes.iter().filter_map(plan_to).collect();
+            PyInstr { kind, call: None, takes, makes, plans }
+        };
+        let step = |instr: &Instr| match instr {
+            Instr::Call { kernel, args } => {
+                let call = &self.schedule.calls()[*kernel as usize];
+                let names = &self.schedule.arg_names()[args.start as usize..args.end as usize];
+                let (takes, makes) = names.split_at(call.takes.len());
+                let call = Some(PyLocalCall::of(call, &self.table));
+                PyInstr {
+                    kind: "call",
+                    call,
+                    takes: takes.to_vec(),
+                    makes: makes.to_vec(),
+                    plans: Vec::new(),
+                }
+            }
+            Instr::Post { exchange: n } => exchange("post", *n),
+            Instr::Wait { exchange: n } => exchange("wait", *n),
+        };
+        PyTuple::new(py, self.schedule.instrs().iter().map(step).collect::<Vec<_>>())
+    }
+
+    /// The plans of all moves of the program, also of those in which this rank has no part: the same on all ranks, in one order.
+    #[getter]
+    fn plans(&self) -> Vec<PyPlan> {
+        let plan = |item: &Item| match item {
+            Item::Move { forward, .. } => Some(PyPlan::new(Arc::clone(forward))),
+            Item::Input(_) | Item::Op { .. } | Item::NoGrad => None,
+        };
+        self.program.items().iter().filter_map(plan).collect()
+    }
+
     /// The bytes of the arena: the most that this rank has at a time.
     #[getter]
     fn arena_bytes(&self) -> usize {
@@ -272,6 +348,7 @@ impl PyTimeline {
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyLocalValue>()?;
     module.add_class::<PyEvent>()?;
+    module.add_class::<PyInstr>()?;
     module.add_class::<PySchedule>()?;
     module.add_class::<PyTimeline>()
 }

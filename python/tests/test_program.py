@@ -132,6 +132,36 @@ def test_a_trace_is_that_of_the_command_line(tmp_path):
         assert all(local.offset + local.bytes <= schedule.arena_bytes for local in schedule.locals)
 
 
+@pytest.mark.parametrize("options", [{}, {"hoist_bytes": 1 << 20}, {"bucket_bytes": 1 << 20}, {"order": "1f1b"}])
+@pytest.mark.parametrize("source", [LAYER, STAGES, LAYER.replace("x: f32[8,16] S(0),I", "x: f32[8,16] S(0),I\ng: f32[8] R,S(0)\ngr: R,R via bf16 = g")])
+def test_the_steps_of_a_schedule_are_its_instructions(source, options):
+    made = reshard.program(source)
+    for rank in range(4):
+        schedule = made.compile(rank, **options)
+        offsets = {local.name: local.offset for local in schedule.locals}
+
+        def places(names):
+            return ", ".join(f"{name}@{offsets.get(name, 0)}" for name in names)
+
+        assert len(schedule.steps) == len(schedule.instrs)
+        for step, line in zip(schedule.steps, schedule.instrs, strict=True):
+            if step.kind == "call":
+                assert line == f"{places(step.makes)} = {step.call}({places(step.takes)})" and not step.plans
+                assert [list(of.shape) for of in step.call.makes] == [schedule.locals[[x.name for x in schedule.locals].index(n)].shape for n in step.makes]
+            else:
+                assert step.call is None and line.startswith(f"{step.kind} {places(step.makes)}")
+                if step.kind == "post":
+                    before, _, by = line.partition(" by ")
+                    assert before == f"post {places(step.makes)} = {places(step.takes)}"
+                    assert any(by.startswith(one.op) for one in step.plans[0].steps)
+                assert len(step.plans) == len(step.makes)
+                for plan, source_name, name in zip(step.plans, step.takes, step.makes, strict=True):
+                    assert plan in schedule.plans
+                    if name in made and source_name in made:
+                        assert (plan.from_, plan.to) == (made[source_name].sharding, made[name].sharding)
+        assert repr(schedule.plans) == repr(made.compile(0).plans)
+
+
 def test_schedules_and_timelines():
     made = reshard.program(LAYER)
     plain = [made.compile(rank) for rank in range(4)]

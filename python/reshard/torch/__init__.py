@@ -14,6 +14,7 @@ from reshard.torch.groups import Groups
 from reshard.torch.planned import FALLBACKS, Line, Report, Unplanned, planned
 from reshard.torch.redistribute import redistribute
 from reshard.torch.rules import OPS, Registered, rules
+from reshard.torch.run import Did, Runner, run
 from reshard.torch.specs import mesh, sharding, spec
 from reshard.torch.state import redistribute_state
 
@@ -22,6 +23,7 @@ __all__ = [
     "Audit",
     "Checked",
     "Collective",
+    "Did",
     "Groups",
     "Line",
     "Moved",
@@ -29,6 +31,7 @@ __all__ = [
     "Reader",
     "Registered",
     "Report",
+    "Runner",
     "Unplanned",
     "audit",
     "check",
@@ -39,6 +42,7 @@ __all__ = [
     "redistribute_local",
     "redistribute_state",
     "rules",
+    "run",
     "save",
     "sharding",
     "spec",

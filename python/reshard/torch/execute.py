@@ -66,9 +66,12 @@ class Executor:
                 call = self.calls[i]
                 if call.kind == "local":
                     raise
-                members = call.group[1] if call.group is not None else sorted({*self.plan.from_.mesh.ranks, *self.plan.to.mesh.ranks})
-                raise lost(error, f"{call.kind} of {self.plan.from_} -> {self.plan.to}", members, call.step) from error
+                raise lost(error, f"{call.kind} of {self.plan.from_} -> {self.plan.to}", self.members(call), call.step) from error
         return flat.view(self.shape)
+
+    def members(self, call: RankCall) -> list[int]:
+        """Who takes part in one of its calls."""
+        return call.group[1] if call.group is not None else sorted({*self.plan.from_.mesh.ranks, *self.plan.to.mesh.ranks})
 
 
 def redistribute_local(

@@ -1,5 +1,6 @@
 """The process groups that are there: plans are called on them, and none is made unasked."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -89,12 +90,37 @@ class Groups:
                     return False
         return True
 
+    @classmethod
+    def world(cls) -> "Groups":
+        """The default group alone."""
+        made = object.__new__(cls)
+        made._within, made._names, made._all = frozenset(range(dist.get_world_size())), {}, {}
+        made._add(dist.group.WORLD, [list(range(dist.get_world_size()))])
+        made._finish()
+        return made
+
+    def only(self, wanted: Sequence[tuple[int, ...]]) -> "Groups":
+        """Those of these groups that have exactly one of these lists of members, ascending."""
+        chosen = set(wanted)
+        made = object.__new__(Groups)
+        made._within, made._names = self._within, self._names
+        made._all = {members: None for members in self._all if tuple(sorted(members)) in chosen}
+        made._finish()
+        return made
+
     def make(self, plan: Plan) -> "Groups":
         """These groups and those that the plan lacks, which are made now: every rank of the default group calls it with the same plan."""
+        return self.with_members(self.lacking(plan))
+
+    def with_members(self, wanted: Sequence[tuple[int, ...]]) -> "Groups":
+        """These groups and those with these members, ascending, that are not there: every rank of the default group calls it with the same."""
         made = object.__new__(Groups)
         made._within, made._names, made._all = self._within, dict(self._names), dict(self._all)
         me = dist.get_rank()
-        for members in self.lacking(plan):
+        exact = {tuple(sorted(members)) for members in self._all}
+        for members in dict.fromkeys(wanted):
+            if members in exact:
+                continue
             group = dist.new_group(list(members))
             made._all.setdefault(members)
             if me in members:

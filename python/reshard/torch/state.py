@@ -14,6 +14,7 @@ from reshard import Planner, RankCall, ReshardError
 
 from reshard.torch.execute import TORCH_OPS, Executor, default_planner, packer, unpacker
 from reshard.torch.groups import Groups, groups_of
+from reshard.torch.lost import lost
 from reshard.torch.redistribute import executor, target
 
 Wanted = Sequence[Placement] | Callable[[str, DTensor], Sequence[Placement] | None]
@@ -39,7 +40,7 @@ def redistribute_state(
         raise ReshardError(f"max_bytes is {max_bytes}, and a bucket holds at least a byte")
     chosen = planner or default_planner()
     made: dict[str, Any] = dict(state)
-    bucket: list[_Moving] = []
+    bucket: list[_Moved] = []
     size = 0
     for name, tensor in state.items():
         if not isinstance(tensor, DTensor):
@@ -64,45 +65,68 @@ def redistribute_state(
         if bucket and size + bytes_of > max_bytes:
             _run(bucket, made)
             bucket, size = [], 0
-        bucket.append(_Moving(name, of, after, groups, local.contiguous().view(-1)))
+        bucket.append(_Moved(Moving(name, of, groups, local.contiguous().view(-1)), after))
         size += bytes_of
     _run(bucket, made)
     return made
 
 
 @dataclass
-class _Moving:
+class Moving:
     """A tensor on its way."""
 
     name: str
     executor: Executor
-    after: DTensorSpec
     groups: Groups
     flat: torch.Tensor
 
 
-def _run(bucket: list[_Moving], made: dict[str, Any]) -> None:
-    """Carries out the plans of a bucket, the calls on one group together, in the order that all ranks have."""
+@dataclass
+class _Moved:
+    """A tensor on its way, and what it will be."""
+
+    moving: Moving
+    after: DTensorSpec
+
+
+def _run(bucket: list[_Moved], made: dict[str, Any]) -> None:
+    """Carries out the plans of a bucket."""
     with torch.no_grad():
-        waiting: dict[tuple[Any, ...], list[tuple[_Moving, RankCall, int]]] = {}
-        for moving in bucket:
-            for key, call, at in _keys(moving):
-                waiting.setdefault(key, []).append((moving, call, at))
-        for key in sorted(waiting, key=lambda key: key[:4]):
-            together = waiting[key]
+        run_together([one.moving for one in bucket])
+        for one in bucket:
+            made[one.moving.name] = DTensor(one.moving.flat.view(one.moving.executor.shape), one.after, requires_grad=False)
+
+
+def run_together(bucket: Sequence[Moving]) -> None:
+    """Carries plans out, the calls on one group together, in the order that all ranks have.
+
+    Errors: an `EngineError` of a call that fails, with who has gone.
+    """
+    waiting: dict[tuple[Any, ...], list[tuple[Moving, RankCall, int]]] = {}
+    for moving in bucket:
+        for key, call, at in _keys(moving):
+            waiting.setdefault(key, []).append((moving, call, at))
+    for key in sorted(waiting, key=lambda key: key[:4]):
+        together = waiting[key]
+        try:
             # A local call and messages are one each; sums of complex numbers are of their parts.
             if len(together) == 1 or key[3] in ("", "messages") or key[5].startswith("torch.complex"):
                 for moving, _, at in together:
                     moving.flat = moving.executor.steps[at](moving.flat, False)
             else:
                 _together([(moving, call) for moving, call, _ in together])
-        for moving in bucket:
-            if not moving.executor.steps:
-                moving.flat = moving.flat.clone()
-            made[moving.name] = DTensor(moving.flat.view(moving.executor.shape), moving.after, requires_grad=False)
+        except RuntimeError as error:
+            if not key[3]:
+                raise
+            first = together[0][0]
+            names = ", ".join(moving.name for moving, _, _ in together)
+            raise lost(error, f"{key[3]} of {names}", first.executor.members(together[0][1]), key[0]) from error
+    for moving in bucket:
+        if not moving.executor.steps:
+            moving.flat = moving.flat.clone()
 
 
-def _keys(moving: _Moving) -> Iterator[tuple[tuple[Any, ...], RankCall, int]]:
+def _keys(moving: Moving) -> Iterator[tuple[tuple[Any, ...], RankCall, int]]:
     """The calls of a tensor, each with where it stands in the order of all ranks, and with what it can be made together.
 
     A rank's calls of a step are on each group once a phase, so the number of a group's call is the phase.
@@ -119,7 +143,7 @@ def _keys(moving: _Moving) -> Iterator[tuple[tuple[Any, ...], RankCall, int]]:
         yield (call.step, phase, place, kind, members, dtype, call.op or ""), call, at
 
 
-def _together(calls: list[tuple[_Moving, RankCall]]) -> None:
+def _together(calls: list[tuple[Moving, RankCall]]) -> None:
     """One call for those of several tensors: of one kind, on one group, and where it reduces, of one type and op."""
     ops = torch.ops._c10d_functional
     first, call = calls[0]

@@ -1,0 +1,204 @@
+"""Ops as PyTorch computes them: a function for each, `(call, *tensors) -> tensor`, or a tuple of tensors, on any device.
+
+They are the ops that `reshard._kernels` has for NumPy, and a few that models have.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from reshard import LocalCall, ReshardError
+
+Kernel = Callable[..., Any]
+
+_EINSUM = re.compile(r"[a-zA-Z]*(,[a-zA-Z]*)*->[a-zA-Z]*")
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The type of elements that we call so.
+
+    Errors: `ReshardError` for those that PyTorch has not.
+    """
+    found = _DTYPES.get(name)
+    if found is None:
+        raise ReshardError(f"PyTorch has no elements of {name} that a step could hold: write the program in one of {', '.join(_DTYPES)}")
+    return found
+
+
+_DTYPES = {
+    "bool": torch.bool,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "i16": torch.int16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "c64": torch.complex64,
+}
+
+
+def _unary(function: Callable[[torch.Tensor], torch.Tensor]) -> Kernel:
+    return lambda call, x: function(x)
+
+
+def _binary(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Kernel:
+    return lambda call, x, y: function(x, y)
+
+
+def _value(call: LocalCall, key: str = "value") -> float:
+    value = call.number(key)
+    if value is None:
+        raise ReshardError(f"{call} has no {key}")
+    return value
+
+
+def _scalar(function: Callable[[torch.Tensor, float], torch.Tensor], key: str = "value") -> Kernel:
+    # A whole number keeps integers integers.
+    def kernel(call: LocalCall, x: torch.Tensor) -> torch.Tensor:
+        value = _value(call, key)
+        is_whole = not x.dtype.is_floating_point and not x.dtype.is_complex and float(value).is_integer()
+        return function(x, int(value) if is_whole else value)
+
+    return kernel
+
+
+def _reduced(function: Callable[[torch.Tensor, list[int], bool], torch.Tensor]) -> Kernel:
+    def kernel(call: LocalCall, x: torch.Tensor) -> torch.Tensor:
+        dims = call.dims("dims")
+        # PyTorch reads no dims as all of them.
+        return function(x, dims, call.flag("keepdim")) if dims else x
+
+    return kernel
+
+
+def _prod(x: torch.Tensor, dims: list[int], keepdim: bool) -> torch.Tensor:
+    for dim in sorted(dims, reverse=True):
+        x = x.prod(dim, keepdim=keepdim)
+    return x
+
+
+def _shaped(call: LocalCall, x: torch.Tensor) -> torch.Tensor:
+    return x.reshape(call.makes[0].shape)
+
+
+def _dim(call: LocalCall) -> int:
+    return call.dims("dim")[0]
+
+
+def _full(value: float) -> Kernel:
+    def kernel(call: LocalCall, *given: torch.Tensor, device: torch.device) -> torch.Tensor:
+        made = call.makes[0]
+        return torch.full(made.shape, value, dtype=torch_dtype(made.dtype.name), device=device)
+
+    return kernel
+
+
+def _cbrt(x: torch.Tensor) -> torch.Tensor:
+    return x.sign() * x.abs() ** (1 / 3)
+
+
+def _gelu(call: LocalCall, x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.gelu(x)
+
+
+KERNELS: dict[str, Kernel] = {
+    **{name: _unary(getattr(torch, name)) for name in (
+        "exp", "expm1", "log1p", "log2", "log10", "log", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil", "trunc",
+        "square", "sign", "isnan", "isinf", "isfinite", "logical_not", "positive", "abs", "neg", "reciprocal", "relu", "sigmoid",
+    )},
+    "cbrt": _unary(_cbrt),
+    "silu": _unary(torch.nn.functional.silu),
+    **{name: _unary(lambda x: x) for name in ("copy", "clone", "detach", "contiguous")},
+    "cast": lambda call, x: x.to(torch_dtype(call.makes[0].dtype.name)),
+    "add": _binary(torch.add),
+    "sub": _binary(torch.sub),
+    "mul": _binary(torch.mul),
+    "div": _binary(torch.div),
+    "pow": _binary(torch.pow),
+    "maximum": _binary(torch.maximum),
+    "minimum": _binary(torch.minimum),
+    "eq": _binary(torch.eq),
+    "ne": _binary(torch.ne),
+    "lt": _binary(torch.lt),
+    "le": _binary(torch.le),
+    "gt": _binary(torch.gt),
+    "ge": _binary(torch.ge),
+    "logical_and": _binary(torch.logical_and),
+    "logical_or": _binary(torch.logical_or),
+    "logical_xor": _binary(torch.logical_xor),
+    "where": lambda call, condition, x, y: torch.where(condition != 0, x, y),
+    "add_scalar": _scalar(lambda x, value: x + value),
+    "sub_scalar": _scalar(lambda x, value: x - value),
+    "rsub_scalar": _scalar(lambda x, value: value - x),
+    "mul_scalar": _scalar(lambda x, value: x * value),
+    "div_scalar": _scalar(lambda x, value: x / value),
+    "pow_scalar": _scalar(lambda x, exponent: x**exponent, "exponent"),
+    "mm": _binary(torch.mm),
+    "bmm": _binary(torch.bmm),
+    "mv": _binary(torch.mv),
+    "dot": _binary(torch.dot),
+    "outer": _binary(torch.outer),
+    "t": _unary(torch.t),
+    "sum": _reduced(lambda x, dims, keepdim: x.sum(dims, keepdim=keepdim)),
+    "amax": _reduced(lambda x, dims, keepdim: x.amax(dims, keepdim=keepdim)),
+    "amin": _reduced(lambda x, dims, keepdim: x.amin(dims, keepdim=keepdim)),
+    "prod": _reduced(_prod),
+    "permute": lambda call, x: x.permute(call.dims("dims")),
+    "transpose": lambda call, x: x.transpose(call.dims("dim0")[0], call.dims("dim1")[0]),
+    **{name: _shaped for name in ("reshape", "view", "flatten", "squeeze", "unsqueeze", "unflatten")},
+    "expand": lambda call, x: x.expand(call.makes[0].shape),
+    "softmax": lambda call, x: torch.softmax(x, _dim(call)),
+    "log_softmax": lambda call, x: torch.log_softmax(x, _dim(call)),
+    "cat": lambda call, *tensors: torch.cat(tensors, _dim(call)),
+    "stack": lambda call, *tensors: torch.stack(tensors, call.arguments.get("dim", 0)),
+    "zeros": _full(0),
+    "ones": _full(1),
+    "zeros_like": _full(0),
+    "ones_like": _full(1),
+    "gelu": _gelu,
+    "sgd": lambda call, w, dw: w - dw * _value(call, "lr"),
+}
+"""The functions by the names of ops."""
+
+# Those that take no tensor that says where what they make is.
+_MADE_ANYWHERE = {"zeros", "ones", "zeros_like", "ones_like"}
+
+
+def _einsum(call: LocalCall, *tensors: torch.Tensor) -> torch.Tensor:
+    assert call.rule is not None
+    return torch.einsum(call.rule, *tensors)
+
+
+def kernel_of(call: LocalCall, device: torch.device, kernels: Mapping[str, Kernel]) -> Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]:
+    """What carries a call out: one of these functions, by the name of the op or the text of the call, else one of PyTorch's.
+
+    Errors: `ReshardError` for a call that nothing here carries out, with its name and what can be done.
+    """
+    name, text = call.name, str(call)
+    given = kernels.get(text) or (kernels.get(name) if name is not None else None)
+    function = given
+    if function is None and not call.needs_region:
+        if name is not None:
+            function = KERNELS.get(name)
+        elif call.rule is not None and _EINSUM.fullmatch(call.rule):
+            function = _einsum
+    if function is None:
+        what = f"{text} on a part of its tensors" if call.needs_region else text
+        raise ReshardError(
+            f"there is no function of PyTorch's here for {what}: give one as kernels={{'{name or text}': function}}, which is called with the "
+            f"call and its tensors, or run the program by Program.on_ranks, which has every op"
+        )
+    found = function
+    if given is None and name in _MADE_ANYWHERE:
+        return lambda tensors: (found(call, *tensors, device=device),)
+
+    def run(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        made = found(call, *tensors)
+        return made if isinstance(made, tuple) else (made,)
+
+    return run

@@ -1,0 +1,327 @@
+"""A program carried out by PyTorch: calls are its ops, exchanges are plans over c10d, memory is one arena on a device."""
+
+import hashlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from reshard import EngineError, Instr, Plan, Program, ReshardError, Schedule, Sharding
+
+from reshard.torch.execute import Executor
+from reshard.torch.groups import Groups
+from reshard.torch.kernels import Kernel, kernel_of, torch_dtype
+from reshard.torch.lost import lost
+from reshard.torch.specs import sharding
+from reshard.torch.state import Moving, run_together
+
+# Runners have the same number on all ranks, since all of them make each.
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Did:
+    """Something that a rank did in a step: a call on tensors of these shapes, or an exchange that brought so many bytes."""
+
+    what: str
+    takes: tuple[tuple[str, tuple[int, ...]], ...]
+    makes: tuple[tuple[str, tuple[int, ...]], ...]
+    received_bytes: int = 0
+
+
+class Runner:
+    """What this rank does in a step of a program, made ready: it is called with inputs, as often as one likes.
+
+    Rank is that of the default group, and every rank of that makes the runner, as the groups that plans lack are made here; those of
+    `groups` are used where they are the ones. `kernels` are functions `(call, *tensors) -> tensor` by the names of ops or the texts of calls,
+    in place of PyTorch's ops or beside them; the other options are those of `Program.compile`. A rank that the program's mesh has not does
+    nothing, and gets nothing.
+
+    Errors: `ReshardError` for a call that no function carries out; `EngineError` on all ranks where one has another program or options,
+    or was refused.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        device: torch.device | str = "cpu",
+        groups: Groups | None = None,
+        kernels: Mapping[str, Kernel] | None = None,
+        liveness: bool = True,
+        hoist_bytes: int = 0,
+        bucket_bytes: int = 0,
+        order: Literal["written", "1f1b"] = "written",
+    ) -> None:
+        self.program, self.device, self.rank = program, torch.device(device), dist.get_rank()
+        self._number, self._runs = next(_numbers), 0
+        self.trace: list[Did] = []
+        self._steps: list[Callable[[], None]] = []
+        self._tensors: dict[str, torch.Tensor] = {}
+        self._failed: Exception | None = None
+        self._has_run = False
+        ranks = tuple(sorted(program.mesh.ranks))
+        self.schedule: Schedule | None = None
+        refused: Exception | None = None
+        try:
+            if self.rank in program.mesh:
+                self.schedule = program.compile(self.rank, liveness=liveness, hoist_bytes=hoist_bytes, bucket_bytes=bucket_bytes, order=order)
+            called = self._called(kernels or {})
+        except Exception as error:
+            refused = error
+        text = f"{program}\n{liveness} {hoist_bytes} {bucket_bytes} {order}"
+        self._agree_on(text, refused)
+        if refused is not None:
+            raise refused
+        known = Groups.world() if groups is None else groups
+        of_all = self.schedule or program.compile(ranks[0])
+        exact = {plan: _exact(plan) for plan in of_all.plans}
+        known = known.with_members([ranks, *(members for of in exact.values() for members in of)] if len(ranks) > 1 else [])
+        self._group = known.name(list(ranks)) if self.schedule is not None and len(ranks) > 1 else None
+        self.received_bytes = 0
+        if self.schedule is None:
+            return
+        self.arena = torch.zeros(self.schedule.arena_bytes, dtype=torch.uint8, device=self.device)
+        for local in self.schedule.locals:
+            place = self.arena.narrow(0, local.offset, local.bytes) if local.bytes else self.arena.new_empty(0)
+            self._tensors[local.name] = place.view(torch_dtype(local.dtype.name)).view(local.shape)
+        pending: dict[tuple[str, ...], list[Moving]] = {}
+        for number, step in enumerate(self.schedule.steps):
+            if step.kind == "call":
+                self._steps.append(self._call(step, called[number]))
+            elif step.kind == "post":
+                self._steps.append(self._post(step, known, exact, pending))
+            else:
+                self._steps.append(self._wait(step, pending))
+
+    def shard(self, name: str, whole: torch.Tensor) -> torch.Tensor:
+        """This rank's part of an input, from the whole of it."""
+        value = self.program[name]
+        if tuple(whole.shape) != value.shape:
+            raise ReshardError(f"{name} is {list(value.shape)} in the program, and {list(whole.shape)} is given")
+        return cut(value.sharding, whole, self.rank)
+
+    def __call__(self, inputs: Mapping[str, torch.Tensor | DTensor] | None = None) -> dict[str, torch.Tensor]:
+        """What this rank holds at the end of a step, by name, from its shards of the inputs; every rank of the program's mesh calls it.
+
+        Inputs are tensors of the rank's shape, or DTensors of the program's sharding. After a step one that is not given is what the step left:
+        what was made of it where the program makes `w'` of `w`, itself where it lasts.
+
+        A rank whose function raises goes on with its exchanges, so that nobody waits for it, and at the end raises that, while all others
+        raise an `EngineError` that names it. Nothing of such a step is to be used, and all can go on with another one.
+
+        Errors: that, and the same for inputs that are not the rank's; an `EngineError` of a call that fails, which names who has gone.
+        """
+        if self.schedule is None:
+            return {}
+        self.trace, self._failed = [], None
+        with torch.no_grad():
+            try:
+                self._given(inputs or {})
+            except Exception as error:
+                self._failed = error
+            for step in self._steps:
+                step()
+            self._agree()
+            made = {local.name: self._tensors[local.name].clone() for local in self.schedule.locals if local.lasts}
+            for offset, size, onto in self.schedule.carried:
+                self.arena.narrow(0, onto, size).copy_(self.arena.narrow(0, offset, size))
+        self._has_run = True
+        return made
+
+    def _called(self, kernels: Mapping[str, Kernel]) -> dict[int, Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]]:
+        """The functions of all calls, by their places among the steps."""
+        if self.schedule is None:
+            return {}
+        return {number: kernel_of(step.call, self.device, kernels) for number, step in enumerate(self.schedule.steps) if step.call is not None}
+
+    def _given(self, inputs: Mapping[str, torch.Tensor | DTensor]) -> None:
+        assert self.schedule is not None
+        for name in inputs:
+            if name not in self.program.inputs:
+                raise ReshardError(f"{name} is given, and the program has the inputs {', '.join(self.program.inputs)}")
+        for local in self.schedule.locals:
+            if not local.is_input:
+                continue
+            given = inputs.get(local.name)
+            if given is None:
+                if not self._has_run:
+                    raise ReshardError(f"{local.name} is not given, and no step has been before this one")
+                if not local.lasts and f"{local.name}'" not in self.program:
+                    raise ReshardError(f"{local.name} is not given, and nothing of it is left by the step before")
+                continue
+            if isinstance(given, DTensor):
+                has, wanted = sharding(given), self.program[local.name].sharding
+                if (str(has), has.shape, has.mesh.shape, has.mesh.ranks) != (str(wanted), wanted.shape, wanted.mesh.shape, wanted.mesh.ranks):
+                    raise ReshardError(
+                        f"{local.name} is {wanted} on {wanted.mesh} in the program, and {has} on {has.mesh} is given: redistribute it before"
+                    )
+                given = given._local_tensor
+            here = self._tensors[local.name]
+            if given.shape != here.shape or given.dtype != here.dtype:
+                raise ReshardError(
+                    f"{local.name} is {here.dtype}{list(here.shape)} on rank {self.rank}, and {given.dtype}{list(given.shape)} is given: "
+                    f"Runner.shard cuts it from a whole"
+                )
+            here.copy_(given)
+
+    def _call(self, step: Instr, kernel: Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]) -> Callable[[], None]:
+        takes, makes = ([(name, self._tensors[name]) for name in names] for names in (step.takes, step.makes))
+        text = str(step.call)
+
+        def call() -> None:
+            if self._failed is not None:
+                return
+            try:
+                made = kernel([tensor for _, tensor in takes])
+                if len(made) != len(makes):
+                    raise ReshardError(f"{text} makes {len(makes)} tensors, and its function made {len(made)}")
+                for (name, place), tensor in zip(makes, made, strict=True):
+                    if tensor.shape != place.shape:
+                        raise ReshardError(f"{text} makes {name} of shape {list(place.shape)} on rank {self.rank}, and its function made {list(tensor.shape)}")
+                    place.copy_(tensor)
+            except Exception as error:
+                self._failed = error
+                return
+            self.trace.append(Did(text, tuple((n, tuple(t.shape)) for n, t in takes), tuple((n, tuple(t.shape)) for n, t in zip(step.makes, made, strict=True))))
+
+        return call
+
+    def _post(
+        self, step: Instr, groups: Groups, exact: Mapping[Plan, list[tuple[int, ...]]], pending: dict[tuple[str, ...], list[Moving]]
+    ) -> Callable[[], None]:
+        ready: list[tuple[str, Executor, Groups]] = []
+        for taken, plan in zip(step.takes, step.plans, strict=True):
+            chosen = groups.only(exact[plan])
+            dtype = torch_dtype(plan.dtype.name)
+            ready.append((taken, Executor(plan, self.rank, chosen, dtype), chosen))
+            self.received_bytes += ready[-1][1].received_bytes
+        names = tuple(step.makes)
+
+        def post() -> None:
+            moving = []
+            for taken, executor, chosen in ready:
+                source = self._tensors.get(taken)
+                flat = self.arena.new_empty(0).view(executor.dtype) if source is None else source.reshape(-1)
+                moving.append(Moving(taken, executor, chosen, flat))
+            if len(moving) == 1:
+                moving[0].flat = moving[0].executor(moving[0].flat, async_op=True)
+            else:
+                run_together(moving)
+            pending[names] = moving
+
+        return post
+
+    def _wait(self, step: Instr, pending: dict[tuple[str, ...], list[Moving]]) -> Callable[[], None]:
+        names = tuple(step.makes)
+
+        def wait() -> None:
+            moving = pending.pop(names)
+            received = 0
+            for name, moved in zip(names, moving, strict=True):
+                place = self._tensors.get(name)
+                if place is not None:
+                    try:
+                        place.copy_(moved.flat.view(place.shape))
+                    except RuntimeError as error:  # of a call that was left open
+                        call = moved.executor.calls[len(moved.executor.calls) - 1]
+                        raise lost(error, f"{call.kind} of {moved.name}", moved.executor.members(call), call.step) from error
+                received += moved.executor.received_bytes
+            shapes = [() if (t := self._tensors.get(name)) is None else tuple(t.shape) for name in names]
+            self.trace.append(Did("exchange", tuple((taken, ()) for taken in step.takes), tuple(zip(names, shapes, strict=True)), received))
+
+        return wait
+
+    def _agree_on(self, text: str, refused: Exception | None) -> None:
+        """Fails on all ranks where one of the default group has another text, or was refused."""
+        world = dist.get_world_size()
+        if world == 1:
+            return
+        own = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big") + 1
+        mine = torch.tensor([own if refused is None else 0], dtype=torch.int64, device=self.device)
+        if refused is not None:
+            self._say(refused)
+        name = Groups.world().name(list(range(world)))
+        try:
+            all_of = torch.ops._c10d_functional.wait_tensor(torch.ops._c10d_functional.all_gather_into_tensor(mine, world, name)).tolist()
+        except RuntimeError as error:
+            raise lost(error, "agreeing on a program", list(range(world)), 0) from error
+        bad = [rank for rank, said in enumerate(all_of) if said == 0]
+        if bad:
+            if refused is None:
+                raise self._raised(bad, "cannot run the program")
+            return
+        most = max(all_of, key=all_of.count)
+        others = [rank for rank, said in enumerate(all_of) if said != most]
+        if others:
+            named = f"rank{'s' if len(others) > 1 else ''} {', '.join(map(str, others))}"
+            has = "have" if len(others) > 1 else "has"
+            disagrees = EngineError(f"{named} {has} another program, or other options, than the {world - len(others)} others: nothing ran")
+            disagrees.kind, disagrees.rank, disagrees.step, disagrees.group = "disagrees", others[0], None, list(range(world))
+            raise disagrees
+
+    def _agree(self) -> None:
+        """Raises what this rank's function raised, and on all others what names the ranks whose have."""
+        failed, ranks = self._failed, sorted(self.program.mesh.ranks)
+        self._runs += 1
+        if self._group is not None:
+            ops = torch.ops._c10d_functional
+            if failed is not None:
+                self._say(failed)
+            mine = torch.tensor([rank == self.rank and failed is not None for rank in ranks], dtype=torch.int32, device=self.device)
+            try:
+                flags = ops.wait_tensor(ops.all_reduce(mine, "max", self._group)).tolist()
+            except RuntimeError as error:
+                raise lost(error, "the end of a step", ranks, 0) from error
+            bad = [rank for rank, flag in zip(ranks, flags, strict=True) if flag]
+            if bad and failed is None:
+                raise self._raised(bad, "raised in a step")
+        if failed is not None:
+            raise failed
+
+    def _key(self, rank: int) -> str:
+        return f"reshard/raised/{self._number}/{self._runs}/{rank}"
+
+    def _say(self, error: Exception) -> None:
+        """Tells the others what was raised, by the store of the default group."""
+        dist.distributed_c10d._get_default_store().set(self._key(self.rank), f"{type(error).__name__}: {error}"[:500])
+
+    def _raised(self, ranks: list[int], what: str) -> EngineError:
+        text = dist.distributed_c10d._get_default_store().get(self._key(ranks[0])).decode()
+        more = f" (and ranks {', '.join(map(str, ranks[1:]))})" if len(ranks) > 1 else ""
+        error = EngineError(f"rank {ranks[0]}{more} {what}: {text}")
+        error.kind, error.rank, error.step, error.group = "raised", ranks[0], None, sorted(self.program.mesh.ranks)
+        return error
+
+
+def run(program: Program, inputs: Mapping[str, torch.Tensor | DTensor], **options: Any) -> dict[str, torch.Tensor]:
+    """One step of a program on this rank, by PyTorch's ops: `Runner(program, **options)(inputs)`."""
+    return Runner(program, **options)(inputs)
+
+
+def cut(of: Sharding, whole: torch.Tensor, rank: int) -> torch.Tensor:
+    """A rank's shard of a whole tensor: its part, or of terms what is left of the whole as one of them."""
+    if rank not in of.mesh:
+        return whole.new_empty(0)
+    if "P" in str(of):
+        return torch.from_numpy(of.scatter(whole.detach().cpu().numpy(), rank)).to(whole.device)
+    made = whole.detach()
+    for dim, ranges in enumerate(of.region(rank).intervals):
+        made = torch.cat([made.narrow(dim, one.start, len(one)) for one in ranges] or [made.narrow(dim, 0, 0)], dim)
+    return made.contiguous()
+
+
+def _exact(plan: Plan) -> list[tuple[int, ...]]:
+    """The members of the groups on which a plan's steps are collectives, of which all have a part: the others are messages."""
+    found: dict[tuple[int, ...], bool] = {}
+    for step in plan.steps:
+        if not step.communicates or step.before.mesh != step.after.mesh:
+            continue
+        for members in step.before.mesh.groups(*step.axes).members():
+            key = tuple(sorted(members))
+            found[key] = found.get(key, True) and all(step.phases(rank) for rank in members)
+    return [members for members, all_have in found.items() if all_have]
