@@ -7,6 +7,7 @@ It loads torch, which `import reshard` does not.
 """
 
 from reshard.torch.audit import Audit, Collective, Moved, audit
+from reshard.torch.beside import Beside, Comparison, Redistributed
 from reshard.torch.check import Checked, check
 from reshard.torch.checkpoint import Reader, load, save
 from reshard.torch.execute import redistribute_local
@@ -21,14 +22,17 @@ from reshard.torch.state import redistribute_state
 __all__ = [
     "FALLBACKS",
     "Audit",
+    "Beside",
     "Checked",
     "Collective",
+    "Comparison",
     "Did",
     "Groups",
     "Line",
     "Moved",
     "OPS",
     "Reader",
+    "Redistributed",
     "Registered",
     "Report",
     "Runner",

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -43,6 +44,11 @@ _KINDS = {
     "broadcast_": "broadcast",
     "recv_": "messages",
 }
+
+
+def least_bytes(kind: str, given: int, made: int, members: int) -> int:
+    """Bytes that a rank receives at least by a collective, of those that it gives and that it makes."""
+    return _LEAST[kind](given, made, members)
 
 
 @dataclass
@@ -146,6 +152,9 @@ class Audit(TorchDispatchMode):
         self.moved.append(moved)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(issubclass(one, DTensor) for one in types):
+            # A mode comes before DTensor does, and sees what that calls only where it lets it go first.
+            return NotImplemented
         made = function(*args, **(kwargs or {}))
         if function.namespace in ("_c10d_functional", "c10d", "_dtensor"):
             name = function._schema.name.partition("::")[2]
@@ -157,7 +166,7 @@ class Audit(TorchDispatchMode):
     def _record(self, kind: str, name: str, args: Any, made: Any) -> None:
         members = _members(args)
         given, received = _sizes(name, args, made)
-        call = Collective(kind, members, _LEAST[kind](given, received, members))
+        call = Collective(kind, members, least_bytes(kind, given, received, members))
         if self._open is not None:
             self._open.calls.append(call)
         elif members > 1:

@@ -10,6 +10,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from reshard import Elaborator, Graph, Mesh, Program, Report, ReshardError, Table
 
+from reshard.torch.beside import Comparison, compared
 from reshard.torch.specs import mesh
 
 # What is called otherwise here: ops, and their arguments.
@@ -23,10 +24,11 @@ _IGNORED = {"_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_fo
 
 @dataclass(frozen=True)
 class Checked:
-    """A module as a program, with what it moves and holds; `str` is both."""
+    """A module as a program, with what it moves and holds, and what DTensor would move for it; `str` is all of that."""
 
     program: Program
     report: Report
+    beside: Comparison
 
     def __str__(self) -> str:
         lines = [str(self.program).rstrip()]
@@ -37,6 +39,7 @@ class Checked:
         for name, traffic in self.report.traffic.items():
             lines.append(f"{name}: {traffic.received_bytes} B in {traffic.steps} steps")
         lines.append(f"peak {self.report.peak_bytes} B")
+        lines.append(str(self.beside))
         return "\n".join(lines)
 
 
@@ -54,7 +57,8 @@ def check(
 
     `placements` says types by patterns of names, the first that matches wins: of parameters and buffers by PyTorch's names, of inputs by those of
     `forward`; what none matches is replicated. With `gradient`, which wants a result that is a single number, the program has the backward pass
-    for all parameters. Nothing runs, and no groups are needed.
+    for all parameters. `beside` has, op by op, what DTensor's own dispatch would redistribute for tensors of the same shardings. Nothing runs,
+    and no groups are needed.
 
     Errors: `ReshardError` for an op or an argument that the table has not, with its name; what the elaborator refuses.
     """
@@ -83,7 +87,8 @@ def check(
     if gradient:
         graph.gradient(results[0], trained)
     program = graph.elaborate(elaborator)
-    return Checked(program, program.report())
+    named = {node: name for node, name in names.items() if node.op == "placeholder"}
+    return Checked(program, program.report(), compared(exported, program, ranks, named, names, gradient))
 
 
 def _name(of: str) -> str:

@@ -56,3 +56,18 @@ def training(rank: int) -> None:
 
 def test_fsdp2_is_seen(eight: Ranks) -> None:
     eight.run(training)
+
+
+def of_an_op(rank: int) -> None:
+    """A product of shards along what is summed, and a function of its terms: DTensor redistributes for the second, and nobody says so."""
+    mesh = device_mesh((8,))
+    x, w = (dtensor(whole_of((16, 16)), [Shard(dim)], mesh).requires_grad_() for dim in (1, 0))
+    with audit() as found:
+        torch.relu(x @ w).to_local().sum().backward()
+    (one,) = found.moved
+    assert [call.kind for call in one.calls] == ["all_reduce"] and one.plan is not None
+    assert one.title.endswith("P(sum) -> R") and one.received_bytes == 2 * (16 * 16 * 4 // 8 * 7)
+
+
+def test_what_is_redistributed_for_an_op_is_seen(eight: Ranks) -> None:
+    eight.run(of_an_op)

@@ -1,11 +1,17 @@
 """A module that is checked is a program that computes what the module does."""
 
+import fnmatch
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
+from torch.distributed.tensor import Placement, Replicate, Shard, distribute_tensor
 
+from definition import device_mesh
+from ranks import Ranks
 from reshard import ReshardError
-from reshard.torch import check
+from reshard.torch import audit, check
 
 
 class Attention(torch.nn.Module):
@@ -76,3 +82,92 @@ def test_what_the_table_has_not_is_named() -> None:
         check(Sorted(), [torch.ones(4, 4)], "x=2", {})
     with pytest.raises(ReshardError, match="alpha=2"):
         check(Scaled(), [torch.ones(4, 4)], "x=2", {})
+
+
+class Block(torch.nn.Module):
+    """Ops of which DTensor's own ways have no all-to-all, which CPUs have not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)
+        self.norm = torch.nn.LayerNorm(16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
+        return torch.softmax(h, -1).mean()
+
+
+WAYS = {
+    "megatron": {"up.*": "R,S(0)", "down.weight": "R,S(1)", "x": "S(0),R"},
+    "shards of rows": {"up.weight": "R,S(1)", "down.weight": "S(0),S(0)", "x": "S(0),S(1)"},
+    "data parallel": {"x": "S(0),S(0)"},
+    "all sharded": {"up.weight": "S(0),S(0)", "down.weight": "S(0),S(0)", "x": "S(0),S(0)"},
+}
+
+
+def by_itself(rank: int, name: str) -> list[tuple[str, list[str], int, int]]:
+    """What DTensor calls where the module really runs: of each redistribution its specs, calls and bytes, and how often."""
+    mesh = device_mesh((2, 4), ("dp", "tp"))
+    torch.manual_seed(0)
+    module = Block()
+    placed = WAYS[name]
+
+    def placements(of: str) -> list[Placement]:
+        text = next((text for pattern, text in placed.items() if fnmatch.fnmatchcase(of, pattern)), "R,R")
+        return [Replicate() if word == "R" else Shard(int(word[2])) for word in text.split(",")]
+
+    for path, part in module.named_modules():
+        for key, parameter in list(part.named_parameters(recurse=False)):
+            full = f"{path}.{key}" if path else key
+            part.register_parameter(key, torch.nn.Parameter(distribute_tensor(parameter.detach(), mesh, placements(full), src_data_rank=None)))
+    x = distribute_tensor(torch.ones(8, 16), mesh, placements("x"), src_data_rank=None)
+    with audit() as seen:
+        module(x).backward()
+    return [(one.title.partition(": ")[2], [call.kind for call in one.calls], one.received_bytes, one.times) for one in seen.moved]
+
+
+@pytest.mark.parametrize("name", list(WAYS))
+def test_what_dtensor_would_redistribute_is_what_it_does(eight: Ranks, name: str) -> None:
+    beside = check(Block(), [torch.ones(8, 16)], "dp=2,tp=4", WAYS[name], gradient=True).beside
+    assert beside.stopped is None
+    # On CPUs a change of dims is a gather, of which a part is kept: then the calls are compared without their bytes.
+    foretold: Counter[tuple[str, tuple[str, ...], int]] = Counter()
+    changes = set()
+    for one in (one for row in beside.rows for one in row.theirs):
+        calls = tuple("all_gather" if call == "all_to_all" else call for call in one.calls)
+        if calls != one.calls:
+            changes.add((one.what, calls))
+        foretold[(one.what, calls, 0 if calls != one.calls else one.received_bytes)] += 1
+    done: Counter[tuple[str, tuple[str, ...], int]] = Counter()
+    for what, called, received, times in eight.run(by_itself, name)[0]:
+        calls = tuple(called)
+        done[(what, calls, 0 if (what, calls) in changes else received)] += times
+    assert foretold == done
+    assert name == "data parallel" or sum(done.values()) > 0
+
+
+def test_moves_stand_beside_those_of_dtensor() -> None:
+    checked = check(Attention(), [torch.zeros(4, 8, dtype=torch.int64)], "dp=2,tp=4", PLACEMENTS, gradient=True)
+    beside = checked.beside
+    assert beside.stopped is None, beside.stopped
+    # All moves of the program are there, with the bytes of its report.
+    for of in ("forward", "backward"):
+        ours, theirs = beside.received_bytes(of)
+        assert ours == checked.report.traffic[of].received_bytes and theirs > 0
+        bound = sum(row.bound_bytes for row in beside.rows if row.of == of)
+        assert 0 < bound <= ours
+    softmax = next(row for row in beside.rows if row.op.startswith("softmax"))
+    assert softmax.ours and softmax.theirs and softmax.of == "forward"
+    for line in ("ours", "DTensor", f"forward: ours {beside.received_bytes('forward')[0]} B"):
+        assert line in str(checked)
+
+
+class Batched(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return torch.addbmm(x, y, z)
+
+
+def test_where_dtensor_has_no_way_it_is_said() -> None:
+    beside = check(Batched(), [torch.ones(4, 4), torch.ones(2, 4, 4), torch.ones(2, 4, 4)], "x=2", {"y": "S(0)"}).beside
+    assert beside.stopped is not None and beside.stopped.startswith("addbmm")
+    assert "DTensor goes no further: addbmm" in str(beside)

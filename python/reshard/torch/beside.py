@@ -1,0 +1,244 @@
+"""What DTensor would redistribute for a module, beside what a program of it moves: nothing runs, and no group is needed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal
+
+import torch
+import torch.distributed.tensor._redistribute as _redistribute
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
+from torch.distributed.tensor.experimental import implicit_replication
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+from torch.distributed.tensor.placement_types import _StridedShard
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from reshard import Mesh, Program
+
+from reshard.torch.audit import least_bytes
+from reshard.torch.hook import Hook
+from reshard.torch.kernels import torch_dtype
+from reshard.torch.specs import contiguous_strides, spec
+
+Pass = Literal["forward", "backward"]
+
+
+@dataclass(frozen=True)
+class Redistributed:
+    """A value that goes from one sharding to another: as text, by these calls, with the bytes that the busiest rank receives."""
+
+    what: str
+    calls: tuple[str, ...]
+    received_bytes: int
+
+
+@dataclass(frozen=True)
+class Beside:
+    """An op: what the program moves for it with the bound of that, and what DTensor's dispatch redistributes for it."""
+
+    op: str
+    of: Pass
+    ours: tuple[Redistributed, ...]
+    bound_bytes: int
+    theirs: tuple[Redistributed, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All ops for which something is moved; `str` is a table. `stopped` is why DTensor's side ends before the module does, if it does."""
+
+    rows: tuple[Beside, ...]
+    stopped: str | None = None
+
+    def received_bytes(self, of: Pass) -> tuple[int, int]:
+        """Bytes that the busiest rank receives in a pass: by our plans, and DTensor's own way."""
+        rows = [row for row in self.rows if row.of == of]
+        return sum(one.received_bytes for row in rows for one in row.ours), sum(one.received_bytes for row in rows for one in row.theirs)
+
+    def __str__(self) -> str:
+        lines = [("", "ours", "bytes", "bound", "DTensor", "bytes")]
+        for row in self.rows:
+            name = row.op if row.of == "forward" else f"{row.op}, backward"
+            for at in range(max(len(row.ours), len(row.theirs))):
+                mine, other = (side[at] if at < len(side) else None for side in (row.ours, row.theirs))
+                lines.append((name if at == 0 else "", *_cells(mine), str(row.bound_bytes) if at == 0 and row.ours else "", *_cells(other)))
+        if len(lines) == 1:
+            made = ["nothing is moved, by our plans or by DTensor"]
+        else:
+            widths = [max(len(line[at]) for line in lines) for at in range(6)]
+            made = ["  ".join(c.rjust(w) if at in (2, 3, 5) else c.ljust(w) for at, (c, w) in enumerate(zip(line, widths, strict=True))).rstrip() for line in lines]
+            passes: tuple[Pass, ...] = ("forward", "backward")
+            for of in passes:
+                ours, theirs = self.received_bytes(of)
+                if any(row.of == of for row in self.rows):
+                    bound = sum(row.bound_bytes for row in self.rows if row.of == of)
+                    made.append(f"{of}: ours {ours} B (bound {bound} B), DTensor {theirs} B")
+        if self.stopped is not None:
+            made.append(f"DTensor goes no further: {self.stopped}")
+        return "\n".join(made)
+
+
+def _cells(one: Redistributed | None) -> tuple[str, str]:
+    return ("", "") if one is None else (f"{one.what} by {', '.join(one.calls) or 'no call'}", str(one.received_bytes))
+
+
+def compared(
+    exported: Any, program: Program, ranks: Mesh, inputs: Mapping[Any, str], made: Mapping[Any, Any], gradient: bool
+) -> Comparison:
+    """The moves of a program of an exported module, beside the redistributions of DTensor: `inputs` and `made` are the program's names of nodes."""
+    ours = _ours(program, ranks)
+    theirs, stopped = _theirs(exported, program, ranks, inputs, gradient)
+    rows: list[Beside] = []
+    for node in exported.graph.nodes:
+        if node.op != "call_function":
+            continue
+        names = made[node] if isinstance(made.get(node), list) else [made.get(node)]
+        mine = [pair for name in names for pair in ours.pop(("forward", str(name)), [])]
+        other = theirs.pop(("forward", node.name), [])
+        if mine or other:
+            rows.append(Beside(node.name, "forward", tuple(one for one, _ in mine), sum(bound for _, bound in mine), tuple(other)))
+    for side in (ours, theirs):
+        for key in list(side):
+            of, name = key
+            mine, other = ours.pop(key, []), theirs.pop(key, [])
+            rows.append(Beside(name, of, tuple(one for one, _ in mine), sum(bound for _, bound in mine), tuple(other)))
+    return Comparison(tuple(sorted(rows, key=lambda row: row.of == "backward")), stopped)
+
+
+def _ours(program: Program, ranks: Mesh) -> dict[tuple[Pass, str], list[tuple[Redistributed, int]]]:
+    """The moves that communicate, with their bounds, by the pass and by what the op that wants them makes; backward, by what it calls."""
+    plans = iter(program.compile(min(ranks.ranks)).plans)
+    found: dict[tuple[Pass, str], list[tuple[Redistributed, int]]] = {}
+    waiting: dict[str, tuple[Redistributed, int]] = {}
+    for at, item in enumerate(program.items):
+        of: Pass = "forward" if at < program.forward else "backward"
+        if item.kind == "move":
+            plan = next(plans)
+            calls = tuple(step.op for step in plan.steps if step.communicates)
+            if calls:
+                bound = plan.lower_bound_bytes
+                moved = Redistributed(f"{item.takes[0]} {plan.from_} -> {plan.to}", calls, plan.received_bytes)
+                waiting[item.makes[0]] = (moved, plan.received_bytes if bound is None else bound)
+        elif item.kind == "op":
+            for name in item.takes:
+                if name in waiting:
+                    key = item.makes[0] if of == "forward" else str(item.call).partition("(")[0]
+                    found.setdefault((of, key), []).append(waiting.pop(name))
+    for name, pair in waiting.items():
+        found.setdefault(("backward" if program.forward < len(program.items) else "forward", f"{name}, a result"), []).append(pair)
+    return found
+
+
+_ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
+
+
+def _attention(q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, **options: Any) -> Any:
+    """Attention as GPUs have it, by one kernel, where that takes what is given."""
+    if attn_mask is None and not options.get("enable_gqa"):
+        return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, scale=options.get("scale"))[0]
+    return _ATTENTION(q, k, v, attn_mask, dropout_p, is_causal, **options)
+
+
+class _Ops(TorchDispatchMode):
+    """The op that is dispatched."""
+
+    name = ""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(issubclass(one, DTensor) for one in types):
+            self.name = function._schema.name.partition("::")[2]
+            return NotImplemented
+        return function(*args, **(kwargs or {}))
+
+
+def _theirs(
+    exported: Any, program: Program, ranks: Mesh, inputs: Mapping[Any, str], gradient: bool
+) -> tuple[dict[tuple[Pass, str], list[Redistributed]], str | None]:
+    """What DTensor's own dispatch redistributes, on tensors without elements: by the pass and by the node, or backward by the op."""
+    device_mesh = DeviceMesh(
+        "cpu", torch.tensor(ranks.ranks).reshape(ranks.shape), mesh_dim_names=tuple(ranks.names), _init_backend=False, _rank=ranks.ranks[0]
+    )
+    found: dict[tuple[Pass, str], list[Redistributed]] = {}
+    key: list[tuple[Pass, str] | None] = [None]
+    ops = _Ops()
+
+    def seen(own: Callable[..., torch.Tensor], local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, **options: Any) -> torch.Tensor:
+        calls, received = _calls(current, target, local.itemsize)
+        if calls:
+            what = Redistributed(" -> ".join(DTensorSpec.format_shard_order_str(one.placements, one.shard_order) for one in (current, target)), calls, received)
+            found.setdefault(key[0] or ("backward", ops.name), []).append(what)
+        return local.new_empty(compute_local_shape_and_global_offset(target.shape, target.mesh, target.placements)[0])
+
+    hook = Hook(seen)
+    hook.enter()
+    node: Any = None
+    try:
+        values: dict[Any, Any] = {}
+        for node in exported.graph.nodes:
+            if node.op == "placeholder":
+                values[node] = _empty(program, inputs[node], device_mesh, node.name in exported.graph_signature.inputs_to_parameters)
+            elif node.op == "call_function":
+                key[0] = ("forward", node.name)
+                args, kwargs = (torch.fx.node.map_arg(given, values.get) for given in (node.args, node.kwargs))
+                with implicit_replication():
+                    made = _attention(*args, **kwargs) if node.target is _ATTENTION else node.target(*args, **kwargs)
+                # What is made of no DTensor is the same everywhere.
+                plain = isinstance(made, torch.Tensor) and not isinstance(made, DTensor)
+                values[node] = _replicated(made, device_mesh) if plain else made
+            elif node.op == "output" and gradient:
+                key[0] = None
+                with ops, implicit_replication():
+                    values[node.args[0][0]].backward()
+    except Exception as error:
+        where = "the backward pass" if node is None or node.op == "output" else node.name
+        return found, f"{where}: {type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')[:160]}"
+    finally:
+        hook.leave()
+    return found, None
+
+
+def _replicated(made: torch.Tensor, device_mesh: DeviceMesh) -> DTensor:
+    meta = TensorMeta(made.shape, contiguous_strides(tuple(made.shape)), made.dtype)
+    return DTensor(made.to("meta"), DTensorSpec(device_mesh, (Replicate(),) * device_mesh.ndim, tensor_meta=meta), requires_grad=False)
+
+
+def _empty(program: Program, name: str, device_mesh: DeviceMesh, trained: bool) -> DTensor:
+    """A DTensor of an input's sharding, without elements."""
+    value = program[name]
+    dtype = torch_dtype(value.dtype.name)
+    of = spec(value.sharding, device_mesh, dtype=dtype)
+    local = torch.empty(compute_local_shape_and_global_offset(of.shape, device_mesh, of.placements)[0], dtype=dtype, device="meta")
+    return DTensor(local, of, requires_grad=trained and dtype.is_floating_point)
+
+
+def _calls(current: DTensorSpec, target: DTensorSpec, item: int) -> tuple[tuple[str, ...], int]:
+    """The collectives of DTensor's own way between two specs, and what a rank receives by them at least; a change of dims is the all-to-all that
+    it is where the device has one."""
+    calls, received = [], 0
+    placements = [Replicate() if one.is_partial() else one for one in current.placements]
+    for info in _redistribute._gen_transform_infos(current, target):
+        before, after = info.src_dst_placements
+        members = current.mesh.size(info.mesh_dim)
+        placements[info.mesh_dim] = Replicate()
+        shape = list(compute_local_shape_and_global_offset(current.shape, current.mesh, placements)[0])
+        if not after.is_partial():
+            placements[info.mesh_dim] = after
+        kind = None
+        if isinstance(before, Shard | _StridedShard) and not after.is_partial():
+            kind = "all_gather" if isinstance(after, Replicate) else "all_to_all" if before.dim != after.dim else None
+        elif before.is_partial() and not after.is_partial():
+            kind = "all_reduce" if isinstance(after, Replicate) else "reduce_scatter"
+        if kind is None or members == 1:
+            continue
+        for placement in (before, after):
+            if isinstance(placement, Shard | _StridedShard):
+                # Shards are padded to the largest.
+                shape[placement.dim] = -(-shape[placement.dim] // members) * members
+        whole = prod(shape) * item
+        share = whole // members
+        made = share if kind in ("reduce_scatter", "all_to_all") else whole
+        calls.append(kind)
+        received += least_bytes(kind, whole, made, members)
+    return tuple(calls), received
