@@ -7,38 +7,65 @@ import torch.distributed as dist
 
 from reshard import EngineError
 
-# How long those whose call has failed wait for each other to say so.
+# How long those whose calls have failed wait for each other to say so.
 WAIT_SECONDS = 3.0
 
 
 def lost(error: RuntimeError, what: str, members: Sequence[int], step: int) -> EngineError:
-    """An `EngineError` for a call that failed, with the ranks of its members that have not come to say that theirs has failed too.
+    """An `EngineError` for a call that failed, with the ranks of its members that have not come to say that theirs has failed too, or have
+    made another call.
 
     Ranks that are there fail as well, within the group's timeout: a connection closes where a peer dies, and times out where it has raised
-    or makes another call. They tell each other by the store of the default group.
+    or makes another call, or is to who waits for such a one. They tell each other which call that was by the store of the default group.
     """
-    missing = _silent(members)
+    missing, calls = _said(what, members, _wait_seconds(error))
     first = str(error).splitlines()[0][:300]
-    if not missing:
-        said = "all its members are there, and make different calls or were too slow"
+    most = max(calls.values(), key=list(calls.values()).count)
+    other = [rank for rank, call in calls.items() if call != most]
+    kind, named = "lost", missing
+    if missing:
+        said = f"{_ranks(missing)} {'have' if len(missing) > 1 else 'has'} gone, or raised before"
+    elif other and 2 * len(other) < len(calls):
+        kind, named = "disagrees", other
+        said = f"{_ranks(other)} made another call, {calls[other[0]]}"
+    elif other:
+        kind, said = "disagrees", "its members make different calls: " + "; ".join(f"rank {rank} {call}" for rank, call in calls.items())
     else:
-        said = f"rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))} {'have' if len(missing) > 1 else 'has'} gone, or raised before"
+        said = "all its members are there, and were too slow or gave other sizes"
     made = EngineError(f"{what} among {list(members)}: {said} ({first})")
-    made.kind, made.rank, made.step, made.group = "lost", missing[0] if missing else None, step, list(members)
+    made.kind, made.rank, made.step, made.group = kind, named[0] if named else None, step, list(members)
     return made
 
 
-def _silent(members: Sequence[int]) -> list[int]:
-    """The members that do not say within a time that they are there; rank 0 if the store, which is its, has gone with it."""
+def _wait_seconds(error: RuntimeError) -> float:
+    """How long others may take to fail too: where this call has not timed out, those that wait for others than who has gone do so first."""
+    if "timed out" in str(error).lower():
+        return WAIT_SECONDS
+    backend = dist.group.WORLD._get_backend(dist.group.WORLD._device_types[0])
+    timeout = getattr(getattr(backend, "options", None), "_timeout", None)
+    return WAIT_SECONDS + (0.0 if timeout is None else float(timeout.total_seconds()))
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+def _said(what: str, members: Sequence[int], seconds: float) -> tuple[list[int], dict[int, str]]:
+    """The members that do not say within a time that they are there, and the calls that the others say; rank 0 is missing if the store, which is its,
+    has gone with it."""
     me = dist.get_rank()
+    calls = {me: what}
     try:
         store = dist.distributed_c10d._get_default_store()
-        store.set(f"reshard/failed/{me}", "1")
-        end = time.monotonic() + WAIT_SECONDS
+        store.set(f"reshard/failed/{me}", what)
+        end = time.monotonic() + seconds
         while True:
-            left = [rank for rank in members if rank != me and not store.check([f"reshard/failed/{rank}"])]
+            for rank in members:
+                if rank not in calls and store.check([f"reshard/failed/{rank}"]):
+                    calls[rank] = store.get(f"reshard/failed/{rank}").decode()
+            left = [rank for rank in members if rank not in calls]
             if not left or time.monotonic() > end:
-                return left
+                return left, calls
             time.sleep(0.05)
     except RuntimeError:
-        return [0] if me != 0 else []
+        return ([0] if me != 0 else []), calls
