@@ -63,7 +63,8 @@ def moved(rank: int, mesh_shape: tuple[int, ...], shape: tuple[int, ...], asked:
 
 def gathered(ranks: Ranks, *arguments: Any) -> list[Any]:
     """Of each pair whether all ranks are right, the calls and the bytes of the worst rank."""
-    answers = ranks.run(moved, *arguments)
+    # All pairs take minutes, and more where the machine is shared.
+    answers = ranks.run(moved, *arguments, seconds=3600)
     of_pairs = []
     for of_pair in zip(*answers, strict=True):
         if any(answer is None for answer in of_pair):
