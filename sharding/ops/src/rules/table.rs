@@ -420,8 +420,11 @@ impl Table {
     }
 
     fn unknown(&self, name: &str) -> Error {
+        let (most, length) = (1 + name.len() / 3, name.chars().count());
         let near = |known: &&String| strsim::damerau_levenshtein(known, name);
-        let best = self.entries.keys().min_by_key(near).filter(|k| near(k) <= 1 + name.len() / 3);
+        // As far as lengths differ names do at least, and comparing long ones takes long.
+        let may_be = |known: &&String| known.chars().count().abs_diff(length) <= most;
+        let best = self.entries.keys().filter(may_be).min_by_key(near).filter(|k| near(k) <= most);
         Error::Rule {
             reason: match best {
                 Some(best) => format!("no op {name}: did you mean {best}?"),
