@@ -1,5 +1,5 @@
 """What scripts/check_remote.sh does once there is everything: python check_remote.py RESHARD FOLDER AZURITE-BLOB"""
-import http.server, json, os, random, re, socket, struct, subprocess, sys, threading, time, urllib.parse
+import http.server, json, logging, os, random, re, socket, struct, subprocess, sys, threading, time, urllib.parse
 from pathlib import Path
 
 import boto3
@@ -9,6 +9,7 @@ from moto.server import ThreadedMotoServer
 
 reshard, work, azurite = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 checked = 0
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
 
 def free_port():
@@ -33,7 +34,7 @@ def run(*arguments, env=None, status=0):
 class Files(http.server.BaseHTTPRequestHandler):
     """A web server of a folder, with ranges and tags."""
     protocol_version = "HTTP/1.1"
-    root, ranges = None, True
+    root, ranges, tags, dates, conditions, after = None, True, True, True, True, None
 
     def do_HEAD(self):
         self.answer(False)
@@ -43,13 +44,16 @@ class Files(http.server.BaseHTTPRequestHandler):
 
     def answer(self, body):
         path = Path(self.root) / urllib.parse.unquote(self.path).lstrip("/")
+        if self.after and "Range" in self.headers:
+            self.after(path)
         if not path.is_file():
             return self.send(404, b"nothing here", {}, body)
         data = path.read_bytes()
         tag = f'"{path.stat().st_mtime_ns:x}"'
-        if self.headers.get("If-Match", tag) != tag:
+        date = self.date_time_string(path.stat().st_mtime)
+        if self.conditions and (self.headers.get("If-Match", tag) != tag or self.headers.get("If-Unmodified-Since", date) != date):
             return self.send(412, b"", {}, body)
-        headers = {"ETag": tag, "Last-Modified": self.date_time_string(path.stat().st_mtime)}
+        headers = {**({"ETag": tag} if self.tags else {}), **({"Last-Modified": date} if self.dates else {})}
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", "")) if self.ranges else None
         if asked:
             first, last = int(asked[1]), min(int(asked[2]), len(data) - 1)
@@ -79,7 +83,7 @@ def serve(handler, **attributes):
 class Between(http.server.BaseHTTPRequestHandler):
     """A server in between that passes on, or fails in one of several ways."""
     protocol_version = "HTTP/1.1"
-    to, rate, ways, seen, dice = None, 0.0, (), {}, None
+    to, rate, ways, seen, dice, sent = None, 0.0, (), {}, None, None
 
     def do_HEAD(self):
         self.answer(False)
@@ -92,12 +96,16 @@ class Between(http.server.BaseHTTPRequestHandler):
         way = self.dice.choice(self.ways) if self.dice.random() < self.rate else None
         if way:
             self.seen[way] = self.seen.get(way, 0) + 1
-        if way == "500":
-            self.send_response(500)
+        if way in ("500", "503", "403", "401"):
+            self.send_response(int(way))
             self.send_header("Content-Length", "9")
             self.end_headers()
             if body:
                 self.wfile.write(b"oops\noops")
+            return
+        if way == "silent":
+            time.sleep(20)
+            self.close_connection = True
             return
         if way == "reset":
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -112,9 +120,18 @@ class Between(http.server.BaseHTTPRequestHandler):
         for key, value in answer.getheaders():
             if key.lower() not in ("transfer-encoding", "connection", "content-length", "server", "date"):
                 self.send_header(key, value)
+        if body and way == "long":
+            data += b"more"
         self.send_header("Content-Length", answer.getheader("Content-Length", str(len(data))) if not body else str(len(data)))
         self.end_headers()
-        if body and way == "short":
+        if body and self.sent is not None and "Range" in self.headers:
+            self.sent.append(len(data))
+        if body and way == "drip":
+            for at in range(len(data)):
+                self.wfile.write(data[at:at + 1])
+                self.wfile.flush()
+                time.sleep(0.3)
+        elif body and way == "short":
             self.wfile.write(data[:len(data) // 2])
             self.wfile.flush()
             self.connection.shutdown(socket.SHUT_RDWR)
@@ -153,9 +170,8 @@ def look(base, env, listed=True, end=""):
         run("diff", f"{base}/{name}{end}", made / name, env=env)
         run("verify", f"{base}/{name}{end}", env=env)
     run("diff", f"{base}/whole.safetensors", made / "whole.safetensors", env=env)
-    for number, (source, to) in enumerate([("whole.safetensors", "S(1)"), ("ranks" + end, "S(1),R"), ("dcp" + end, "SS(0,2)")]):
-        out = work / "out"
-        mesh = "dp=2,tp=2" if "," in to else "a=4"
+    out = work / "out"
+    for source, mesh, to in [("whole.safetensors", "a=4", "S(1)"), ("ranks" + end, "dp=2,tp=2", "S(1),R"), ("dcp" + end, "a=3", "S(0)")]:
         run("run", f"{base}/{source}", "--mesh", mesh, "--to", to, "--out", out, "--force", env=env)
         run("diff", out, made / "whole.safetensors")
     assert "URL" in run("run", made / "ranks", "--out", f"{base}/out", "--mesh", "a=2", "--to", "R", env=env, status=2)
@@ -168,9 +184,10 @@ moto.start()
 keys = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
 client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1", aws_access_key_id="key",
                       aws_secret_access_key="secret", config=Config(s3={"addressing_style": "path"}))
-client.create_bucket(Bucket="bucket")
+# Anybody may read it, as who comes as one of Google has no key of S3.
+client.create_bucket(Bucket="bucket", ACL="public-read")
 for file in files:
-    client.upload_file(str(made / file), "bucket", f"some/{file}")
+    client.upload_file(str(made / file), "bucket", f"some/{file}", ExtraArgs={"ACL": "public-read"})
 s3 = {**keys, "AWS_ENDPOINT": f"http://127.0.0.1:{port}", "AWS_ALLOW_HTTP": "true"}
 look("s3://bucket/some", s3)
 said = run("inspect", "s3://bucket/other", env=s3, status=2)
@@ -188,7 +205,7 @@ print("gs: every format, by the server of s3")
 # Azure.
 blob = free_port()
 storage = work / "azurite"
-server = subprocess.Popen([azurite, "--silent", "--skipApiVersionCheck", "--location", str(storage), "--blobPort", str(blob)], stdout=subprocess.DEVNULL)
+server = subprocess.Popen([azurite, "--silent", "--disableTelemetry", "--skipApiVersionCheck", "--location", str(storage), "--blobPort", str(blob)], stdout=subprocess.DEVNULL)
 try:
     account, secret = "devstoreaccount1", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
     endpoint = f"http://127.0.0.1:{blob}/{account}"
@@ -216,12 +233,13 @@ look(f"http://{host}", {}, listed=False, end="/")
 said = run("inspect", f"http://{host}/nothing.safetensors", status=2)
 assert "no such file" in said, said
 _, rangeless = serve(Files, root=made, ranges=False)
-said = run("inspect", f"http://{rangeless}/whole.safetensors", status=2)
+said = run("inspect", f"http://{rangeless}/whole.safetensors", status=1)
+assert "no ranges" in said, said
 print("http: every format that needs no list;", said.strip())
 
 # Failures on the way that pass.
 for name, to, base, env in [("s3", f"127.0.0.1:{port}", "s3://bucket/some", s3), ("http", host, None, {})]:
-    for ways in (["500"], ["short"], ["reset"], ["500", "short", "reset"]):
+    for ways in (["500", "503"], ["short"], ["long"], ["reset"], ["500", "short", "long", "reset"]):
         seen = {}
         between, here = serve(Between, to=to, rate=0.2, ways=ways, seen=seen, dice=random.Random(7))
         env = {**s3, "AWS_ENDPOINT": f"http://{here}"} if base else {}
@@ -235,26 +253,127 @@ for name, to, base, env in [("s3", f"127.0.0.1:{port}", "s3://bucket/some", s3),
         between.shutdown()
         print(f"{name}: right although {sum(seen.values())} answers failed ({', '.join(f'{way} {count}' for way, count in sorted(seen.items()))})")
 
-# Failures that stay: one sentence, and no output.
-gone = free_port()
+# Every byte once: what comes is the file, and what opening it reads.
+sent = []
+between, here = serve(Between, to=f"127.0.0.1:{port}", dice=random.Random(1), sent=sent)
+env = {**s3, "AWS_ENDPOINT": f"http://{here}"}
+run("run", "s3://bucket/some/whole.safetensors", "--mesh", "a=4", "--to", "S(0)", "--out", work / "out", "--force", env=env)
+size = (made / "whole.safetensors").stat().st_size
+assert size <= sum(sent) <= size + 10_000 and max(sent) <= 4 << 20, (size, sum(sent), max(sent))
+print(f"every byte once: {sum(sent)} of {size} came, at most {max(sent)} at a time")
+sent.clear()
+run("inspect", "s3://bucket/some/whole.safetensors", env=env)
+assert sum(sent) < 10_000, sum(sent)
+between.shutdown()
+
 absent = work / "absent"
-for way, arguments in {
-    "short": {"rate": 1.0, "ways": ["short"]},
-    "500": {"rate": 1.0, "ways": ["500"]},
-    "reset": {"rate": 1.0, "ways": ["reset"]},
-}.items():
-    between, here = serve(Between, to=f"127.0.0.1:{port}", seen={}, dice=random.Random(8), **arguments)
-    env = {**s3, "AWS_ENDPOINT": f"http://{here}"}
-    done = subprocess.run([reshard, "run", "s3://bucket/some/whole.safetensors", "--mesh", "a=2", "--to", "S(0)", "--out", str(absent)],
-                          env={**os.environ, **env}, capture_output=True, text=True, timeout=180)
+
+
+def refused(what, source, words, env=None, within=60, there=False):
+    """A run that cannot succeed: it ends soon, with one sentence that has the words, and leaves nothing."""
+    global checked
+    began = time.monotonic()
+    done = subprocess.run([reshard, "run", source, "--mesh", "a=2", "--to", "S(0)", "--out", str(absent)],
+                          env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=within + 60)
+    took = time.monotonic() - began
     lines = done.stderr.strip().splitlines()
-    assert done.returncode in (1, 2) and len(lines) == 1 and lines[0].startswith("error: ") and not absent.exists(), done.stderr
-    print(f"{way} always: status {done.returncode}, {lines[0]}")
-    between.shutdown()
+    assert done.returncode in (1, 2) and len(lines) == 1 and lines[0].startswith("error: "), (what, done.returncode, done.stdout, done.stderr)
+    assert words in lines[0] and len(lines[0]) < 700 and took < within, (what, words, took, lines[0])
+    assert not absent.exists() and not [one for one in work.iterdir() if "absent" in one.name], list(work.iterdir())
+    print(f"{what}: status {done.returncode} after {took:.1f} s, {lines[0]}")
     checked += 1
-said = run("inspect", "s3://bucket/some/ranks", env={**s3, "AWS_ENDPOINT": f"http://127.0.0.1:{gone}"}, status=2)
-print("nobody there:", said.strip())
-said = run("inspect", "http://[::/x", status=2)
-print("no URL:", said.strip())
+    return lines[0]
+
+
+# Failures that stay.
+s3_file = "s3://bucket/some/whole.safetensors"
+for way, words in {
+    "500": "status 500", "503": "status 503", "403": "does not let us", "401": "does not let us",
+    "reset": "the connection to its server breaks", "silent": "says nothing for too long",
+}.items():
+    for name, to, base in [("s3", f"127.0.0.1:{port}", s3_file), ("http", host, None)]:
+        between, here = serve(Between, to=to, seen={}, dice=random.Random(8), rate=1.0, ways=[way])
+        env = {**s3, "AWS_ENDPOINT": f"http://{here}", "RESHARD_PATIENCE": "3"}
+        refused(f"{name}, {way} always", base or f"http://{here}/whole.safetensors", words, env, within=15)
+        between.shutdown()
+for way, words in {"short": "", "long": "more bytes than", "drip": "says nothing for too long"}.items():
+    between, here = serve(Between, to=f"127.0.0.1:{port}", seen={}, dice=random.Random(8), rate=1.0, ways=[way])
+    refused(f"{way} always", s3_file, words, {**s3, "AWS_ENDPOINT": f"http://{here}", "RESHARD_PATIENCE": "1"}, within=30)
+    between.shutdown()
+gone = {**s3, "AWS_ENDPOINT": f"http://127.0.0.1:{free_port()}", "RESHARD_PATIENCE": "3"}
+refused("nobody there", s3_file, "cannot be reached", gone)
+refused("nobody there", f"http://127.0.0.1:{free_port()}/x.safetensors", "cannot be reached", {"RESHARD_PATIENCE": "3"})
+refused("no such host", "http://no.such.host.invalid/x.safetensors", "cannot be reached", {"RESHARD_PATIENCE": "3"})
+nobody = {"AWS_ENDPOINT": s3["AWS_ENDPOINT"], "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1", "RESHARD_PATIENCE": "3"}
+refused("no credentials", s3_file, "there are no credentials", nobody)
+refused("no object", "s3://bucket/some/nothing", "none below it", s3)
+refused("no bucket", "s3://nowhere/x", "s3://nowhere/x", s3)
+refused("no URL", "http://[::/x", "no URL")
+refused("patience", s3_file, "RESHARD_PATIENCE", {**s3, "RESHARD_PATIENCE": "soon"})
+said = refused("a password", "http://me:secret@127.0.0.1/x", "passwords are no part")
+assert "secret" not in said, said
+said = refused("a signature", f"http://{host}/whole.safetensors?X-Signature=secret", "behind `?`")
+assert "secret" not in said, said
+refused("a fragment", f"http://{host}/whole.safetensors#1", "%23")
+said = run("run", made / "ranks", "--gather", "s3://bucket/whole.safetensors", env=s3, status=2)
+assert "URL" in said, said
+
+# What changes or vanishes while it is read, with servers that look at conditions and with those that do not.
+changing = work / "changing"
+changing.mkdir()
+whole = (made / "whole.safetensors").read_bytes()
+
+
+def after(change):
+    """Once its header has been read, which are three stretches, the file is changed."""
+    asked = []
+
+    def look(path):
+        asked.append(1)
+        if len(asked) == 4:
+            change(path)
+    return staticmethod(look)
+
+
+def anew(path):
+    """Another file of the same length."""
+    path.write_bytes(whole[:-4096] + bytes(4096))
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+
+
+for what, change, attributes, words in [
+    ("written anew", anew, {}, "changed while it was read"),
+    ("written anew, no tags", anew, {"tags": False}, "changed while it was read"),
+    ("written anew, no conditions", anew, {"conditions": False}, "changed while it was read"),
+    ("written anew, neither", anew, {"conditions": False, "tags": False}, "changed while it was read"),
+    ("cut, no tags and no dates", lambda path: path.write_bytes(whole[:-4096]), {"tags": False, "dates": False}, ""),
+    ("removed", Path.unlink, {}, "no such object"),
+]:
+    (changing / "whole.safetensors").write_bytes(whole)
+    server, here = serve(Files, root=changing, after=after(change), **attributes)
+    refused(what, f"http://{here}/whole.safetensors", words, {"RESHARD_PATIENCE": "3"})
+    server.shutdown()
+# One that says neither tags nor dates is read all the same.
+server, here = serve(Files, root=made, tags=False, dates=False)
+run("diff", f"http://{here}/whole.safetensors", made / "whole.safetensors")
+
+# Names that have to be written in another way, folders that are an empty object, dead ranks, and a run that goes on.
+odd = "some dir/\u00e9 50% #1?+&=.safetensors"
+client.upload_file(str(made / "whole.safetensors"), "bucket", odd)
+run("diff", "s3://bucket/" + urllib.parse.quote(odd), made / "whole.safetensors", env=s3)
+client.put_object(Bucket="bucket", Key="marked/ranks", Body=b"")
+for file in (made / "ranks").iterdir():
+    client.upload_file(str(file), "bucket", f"marked/ranks/{file.name}")
+run("diff", "s3://bucket/marked/ranks", made / "ranks", env=s3)
+run("run", made / "ranks", "--mesh", "dp=2,tp=2", "--to", "R,S(0)", "--out", work / "copies")
+client.upload_file(str(work / "copies" / "sharding.json"), "bucket", "dead/sharding.json")
+names = sorted(file.name for file in (work / "copies").iterdir() if file.suffix == ".safetensors")
+for name in names[1:]:
+    client.upload_file(str(work / "copies" / name), "bucket", f"dead/{name}")
+said = run("run", "s3://bucket/dead", "--mesh", "a=2", "--to", "S(0)", "--out", work / "living", env=s3, status=2)
+assert "--dead 0" in said, said
+run("run", "s3://bucket/dead", "--dead", "0", "--mesh", "a=2", "--to", "S(0)", "--out", work / "living", env=s3)
+run("diff", work / "living", made / "ranks")
+print("odd names, folders that are an empty object, dead ranks")
 print(f"{checked} runs of the program")
 moto.stop()

@@ -118,12 +118,17 @@ impl Input {
 
     /// Adds where it is and what changes when somebody changes it.
     pub(crate) fn hash_identity(&self, hasher: &mut impl Hasher) {
-        // As it is found from wherever.
-        std::path::absolute(&self.path).ok().hash(hasher);
         match &self.place {
-            Place::File(identity) => identity.hash(hasher),
+            Place::File(identity) => {
+                // As it is found from wherever.
+                std::path::absolute(&self.path).ok().hash(hasher);
+                identity.hash(hasher);
+            }
             #[cfg(feature = "remote")]
-            Place::Object(object) => object.hash_identity(hasher),
+            Place::Object(object) => {
+                self.path.hash(hasher);
+                object.hash_identity(hasher);
+            }
         }
     }
 
@@ -313,17 +318,11 @@ impl Access<'_> {
     pub(crate) fn read_stretches(&self, stretches: &[Stretch], room: &mut [u8]) -> Result<(), Error> {
         #[cfg(feature = "remote")]
         if let Self::InFile { input, file: Handle::Object(object), start, len } = self {
-            let range = |at: &Stretch| {
-                within(at.from, at.len, *len)?;
-                Ok(start + at.from as u64..start + (at.from + at.len) as u64)
-            };
-            let ranges = stretches.iter().map(range).collect::<Result<Vec<_>, Error>>()?;
-            let read = object.read_ranges(&ranges, |number, bytes| {
-                let Stretch { to, len, .. } = stretches[number];
-                input.read.fetch_add(len as u64, Ordering::Relaxed);
-                room[to..to + len].copy_from_slice(bytes);
-            });
-            return read.map_err(|error| input.failed(&error));
+            stretches.iter().try_for_each(|at| within(at.from, at.len, *len))?;
+            let read = object.read_stretches(*start, stretches, room);
+            let came = read.map_err(|error| input.failed(&error))?;
+            input.read.fetch_add(came, Ordering::Relaxed);
+            return Ok(());
         }
         stretches
             .iter()

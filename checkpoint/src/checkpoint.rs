@@ -108,7 +108,7 @@ impl Checkpoint {
     pub fn open(path: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = path else { return Ok(embedded::checkpoint()) };
         let kind = place::kind(path).map_err(|error| {
-            Error::refused("input", format!("the input {} cannot be read: {error}", path.display()))
+            Error::refused("input", format!("the input {} cannot be read: {error}", place::shown(path)))
         })?;
         if kind == Kind::Directory {
             return Self::open_directory(path);

@@ -28,9 +28,44 @@ pub(crate) fn is_here(path: Option<&Path>) -> Result<(), Error> {
     match path.filter(|path| is_url(path)) {
         None => Ok(()),
         Some(url) => {
-            let message = format!("{} is a URL, and outputs are written to files here", url.display());
+            let message = format!("{} is a URL, and outputs are written to files here", shown(url));
             Err(Error::refused("usage", message))
         }
+    }
+}
+
+/// Refuses a URL that says more than where something is: what stands behind a `?` or a `#` would be asked for by nobody, and a
+/// password in it would be in every sentence about it.
+pub(crate) fn is_plain(path: &Path) -> io::Result<()> {
+    let text = path.to_string_lossy();
+    let (_, rest) = text.split_once("://").unwrap_or(("", &text));
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if host.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) {
+        return Err(io::Error::other(
+            "passwords are no part of a URL here: credentials are taken from the environment",
+        ));
+    }
+    match rest.chars().find(|letter| matches!(letter, '?' | '#')) {
+        None => Ok(()),
+        Some('?') => Err(io::Error::other(
+            "what stands behind `?` in a URL is not asked for, be it a signature or a version: credentials are taken from the environment, and a `?` of a name is written `%3F`",
+        )),
+        Some(_) => Err(io::Error::other("a `#` of a name is written `%23` in a URL")),
+    }
+}
+
+/// A URL as it may be shown to anybody: without a password, and without what follows a `?`, which may be what lets one in.
+pub(crate) fn shown(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let Some((scheme, rest)) = text.split_once("://") else { return text.into_owned() };
+    let rest = match rest.split_once('?') {
+        Some((before, _)) => format!("{before}?.."),
+        None => rest.to_owned(),
+    };
+    let (host, behind) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    match host.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?.0, host))) {
+        Some((user, host)) => format!("{scheme}://{user}:..@{host}{behind}"),
+        None => format!("{scheme}://{rest}"),
     }
 }
 
@@ -42,7 +77,9 @@ pub(crate) fn not_built() -> io::Error {
 
 /// What a path leads to. A URL that ends in `/` is a folder, and so is one of which there is no object.
 pub(crate) fn kind(path: &Path) -> io::Result<Kind> {
-    if !is_url(path) {
+    if is_url(path) {
+        is_plain(path)?;
+    } else {
         return Ok(if fs::metadata(path)?.is_dir() { Kind::Directory } else { Kind::File });
     }
     #[cfg(feature = "remote")]
@@ -50,11 +87,14 @@ pub(crate) fn kind(path: &Path) -> io::Result<Kind> {
         if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Ok(Kind::Directory);
         }
-        if remote::find(path)?.is_some() {
+        let found = remote::find(path)?;
+        // Some programs put an empty object where they mean a folder.
+        if found.as_ref().is_some_and(|object| object.len() > 0) {
             return Ok(Kind::File);
         }
         match remote::names(path)? {
             Some(names) if !names.is_empty() => Ok(Kind::Directory),
+            _ if found.is_some() => Ok(Kind::File),
             Some(_) => Err(io::Error::other("there is no object of this name, and none below it")),
             None => Err(io::Error::other("there is no such file; the URL of a folder ends in /")),
         }

@@ -21,6 +21,7 @@ use super::bytes::Bytes;
 use super::checkpoint::{Checkpoint, Data, Tensor};
 use super::error::Error;
 use super::manifest::MANIFEST_NAME;
+use super::place;
 use super::placed::{Known, Placed};
 
 /// So many are named in a sentence.
@@ -77,7 +78,7 @@ impl Checkpoint {
     /// Opens a folder of rank files without those of some ranks, which may be missing, or damaged.
     pub fn open_without(path: &Path, dead: &[usize]) -> Result<Remains, Error> {
         let manifest = path.join(MANIFEST_NAME);
-        if !manifest.exists() {
+        if !place::exists(&manifest)? {
             let message = format!(
                 "{} is no folder of rank files with a {MANIFEST_NAME}, so there is no rank that could be dead",
                 path.display()

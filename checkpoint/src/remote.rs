@@ -4,78 +4,80 @@
 //! s3://BUCKET/..   gs://BUCKET/..   az://CONTAINER/..   http(s)://HOST/..     who may read and where the servers are: the environment
 //!
 //! HEAD     once for a file: its length, and its tag or the time of its last change
-//! GET      stretches of it, those with short gaps between together, if it still is that file
+//! GET      pieces of it of at most 4 MiB, 8 at a time, stretches with short gaps between them together; each if it still is that file
 //! ```
 //!
 //! What fails on the way is asked for again: the crate does so where a server has no answer or a bad one, and here where the answer
-//! ends too early. What fails in the end is one sentence.
+//! is not what was asked for. What fails in the end is one sentence. Nobody is waited for without an end.
 
-use std::collections::HashMap;
+mod server;
+mod why;
+
 use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::http::HttpBuilder;
-use object_store::path::Path as ObjectPath;
-use object_store::{
-    BackoffConfig, ClientOptions, Error as StoreError, GetOptions, GetRange, ObjectMeta, ObjectStore,
-    ObjectStoreExt, ObjectStoreScheme, RetryConfig, coalesce_ranges,
-};
-use tokio::runtime::{Builder, Handle, Runtime};
-use url::Url;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::{Error as StoreError, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
+
+use self::server::{Place, wait};
+use self::why::Why;
+use super::copies::Stretch;
 
 /// Stretches with shorter gaps between them are asked for together.
 const GAP: u64 = 64 << 10;
 
-/// How often a stretch is asked for whose answer ended too early.
+/// At most so many bytes are asked for at once, so an answer has an end and a failure costs little.
+const PIECE: u64 = 4 << 20;
+
+/// So many questions are on their way at a time. Memory is so many pieces, and where the bytes belong.
+const AT_A_TIME: usize = 8;
+
+/// How often a piece is asked for whose answer was not what was asked for.
 const ATTEMPTS: u32 = 5;
 
 /// How long the first pause between two is; each is twice the one before.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// A longer sentence of a server is cut.
-const LONGEST: usize = 300;
 
 /// An object that can be read.
 #[derive(Debug)]
 pub(crate) struct Object {
     store: Arc<dyn ObjectStore>,
     meta: ObjectMeta,
+    patience: Duration,
 }
 
-/// A store, and where in it a URL points.
-struct Place {
-    store: Arc<dyn ObjectStore>,
-    path: ObjectPath,
-    /// Whether what begins like it can be listed: web servers have no lists.
-    lists: bool,
+/// A piece of an object, and which stretches lie in it: parts of them, where a stretch is longer than a piece.
+struct Piece {
+    range: Range<u64>,
+    parts: Vec<Stretch>,
 }
 
 /// The object of a URL; None if there is none.
 pub(crate) fn find(url: &Path) -> io::Result<Option<Object>> {
-    let Place { store, path, .. } = Place::of(url)?;
+    let Place { store, path, patience, .. } = Place::of(url)?;
+    if path.as_ref().is_empty() {
+        return Ok(None);
+    }
     match wait(store.head(&path))? {
-        Ok(meta) => Ok(Some(Object { store, meta })),
+        Ok(meta) => Ok(Some(Object { store, meta, patience })),
         Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(said(&error)),
+        Err(error) => Err(Why::Store(error).said()),
     }
 }
 
 /// The names of the objects below a URL; None where nobody has a list.
 pub(crate) fn names(url: &Path) -> io::Result<Option<Vec<String>>> {
-    let Place { store, path, lists } = Place::of(url)?;
+    let Place { store, path, patience, lists } = Place::of(url)?;
     if !lists {
         return Ok(None);
     }
-    let listed = wait(store.list_with_delimiter(Some(&path)))?.map_err(|error| said(&error))?;
+    let list = || async { store.list_with_delimiter(Some(&path)).await.map_err(Why::Store) };
+    let listed = wait(again(patience, list))?.map_err(|why| why.said())?;
     let names = listed.objects.iter().filter_map(|meta| meta.location.filename());
     Ok(Some(names.map(str::to_owned).collect()))
 }
@@ -93,152 +95,174 @@ impl Object {
 
     /// The bytes from `at` on, as many as there is room for.
     pub(crate) fn read_exact_at(&self, at: u64, room: &mut [u8]) -> io::Result<()> {
-        let range = at..at + room.len() as u64;
-        self.read_ranges(std::slice::from_ref(&range), |_, bytes| room.copy_from_slice(bytes))
+        let all = Stretch { from: 0, to: 0, len: room.len() };
+        self.read_stretches(at, std::slice::from_ref(&all), room).map(|_| ())
     }
 
-    /// Several stretches, in ascending order; `got` takes each by its number.
-    pub(crate) fn read_ranges(
+    /// Several stretches, each from where it is behind `start` to where it belongs; says how many bytes came, with those of gaps.
+    pub(crate) fn read_stretches(
         &self,
-        ranges: &[Range<u64>],
-        mut got: impl FnMut(usize, &[u8]),
-    ) -> io::Result<()> {
-        let wanted: Vec<Range<u64>> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
-        if wanted.iter().any(|range| range.end > self.len()) {
+        start: u64,
+        stretches: &[Stretch],
+        room: &mut [u8],
+    ) -> io::Result<u64> {
+        let pieces = pieces(start, stretches);
+        if pieces.iter().any(|piece| piece.range.end > self.len()) {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
-        let all = wait(coalesce_ranges(&wanted, |range| self.stretch(range), GAP))?
-            .map_err(|error| said(&error))?;
-        let mut all = all.iter();
-        for (number, range) in ranges.iter().enumerate() {
-            let bytes = if range.is_empty() { Some(&[][..]) } else { all.next().map(|bytes| &bytes[..]) };
-            let bytes = bytes.filter(|bytes| bytes.len() as u64 == range.end - range.start);
-            got(number, bytes.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?);
-        }
-        Ok(())
-    }
-
-    async fn stretch(&self, range: Range<u64>) -> Result<bytes::Bytes, StoreError> {
-        let mut pause = PAUSE;
-        for attempt in 1.. {
-            let (error, is_last) = match self.once(range.clone()).await {
-                Ok(bytes) if bytes.len() as u64 == range.end - range.start => return Ok(bytes),
-                Ok(bytes) => {
-                    let (found, asked) = (bytes.len(), range.end - range.start);
-                    let short = format!("the server gave {found} bytes, and {asked} were asked for");
-                    (StoreError::Generic { store: "remote", source: short.into() }, false)
-                }
-                // The answer was no, which asking again does not change.
-                Err(error) => {
-                    let is_last = !matches!(error, StoreError::Generic { .. });
-                    (error, is_last)
-                }
+        let all = async {
+            let one = |piece: Piece| async move {
+                let bytes = again(self.patience, || self.once(piece.range.clone())).await?;
+                Ok::<_, Why>((piece, bytes))
             };
-            if is_last || attempt == ATTEMPTS {
-                return Err(error);
+            let mut come = stream::iter(pieces).map(one).buffer_unordered(AT_A_TIME);
+            let mut count = 0;
+            while let Some((piece, bytes)) = come.try_next().await? {
+                count += bytes.len() as u64;
+                for Stretch { from, to, len } in piece.parts {
+                    room[to..to + len].copy_from_slice(&bytes[from..from + len]);
+                }
             }
-            tokio::time::sleep(pause).await;
-            pause *= 2;
-        }
-        Ok(bytes::Bytes::new())
+            Ok::<_, Why>(count)
+        };
+        wait(all)?.map_err(|why| why.said())
     }
 
     /// A range, if the object still is what it was.
-    async fn once(&self, range: Range<u64>) -> Result<bytes::Bytes, StoreError> {
-        // A weak tag matches nothing.
-        let tag = self.meta.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
-        let unmodified = if tag.is_none() { Some(self.meta.last_modified) } else { None };
+    async fn once(&self, range: Range<u64>) -> Result<Vec<u8>, Why> {
+        let meta = &self.meta;
+        // A weak tag matches nothing, and a server that says no time has none to compare.
+        let tag = meta.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
+        let changed = (tag.is_none() && meta.last_modified.timestamp() != 0).then_some(meta.last_modified);
         let options = GetOptions {
             if_match: tag,
-            if_unmodified_since: unmodified,
-            range: Some(GetRange::Bounded(range)),
+            if_unmodified_since: changed,
+            range: Some(GetRange::Bounded(range.clone())),
             ..GetOptions::default()
         };
-        self.store.get_opts(&self.meta.location, options).await?.bytes().await
+        let answer = self.store.get_opts(&meta.location, options).await.map_err(Why::Store)?;
+        // There are servers that look at no condition.
+        if !self.is_still(&answer.meta) {
+            return Err(Why::Changed);
+        }
+        let asked = (range.end - range.start) as usize;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(asked).map_err(|_| Why::Memory(asked))?;
+        let mut come = answer.into_stream();
+        while let Some(some) = come.try_next().await.map_err(Why::Store)? {
+            if some.len() > asked - bytes.len() {
+                return Err(Why::TooLong(asked));
+            }
+            bytes.extend_from_slice(&some);
+        }
+        if bytes.len() < asked { Err(Why::TooShort(bytes.len(), asked)) } else { Ok(bytes) }
+    }
+
+    /// Whether what an answer says of an object is what it was, as far as it says anything.
+    fn is_still(&self, now: &ObjectMeta) -> bool {
+        let was = &self.meta;
+        let tag =
+            |meta: &ObjectMeta| meta.e_tag.as_deref().map(|tag| tag.trim_start_matches("W/").to_owned());
+        let same = match (tag(was), tag(now)) {
+            (Some(was), Some(now)) => was == now,
+            _ => now.last_modified.timestamp() == 0 || was.last_modified == now.last_modified,
+        };
+        same && was.size == now.size
     }
 }
 
-impl Place {
-    fn of(path: &Path) -> io::Result<Self> {
-        /// The stores that were made, by what stands before the path of an object: connections are used again.
-        static STORES: LazyLock<Mutex<HashMap<String, Arc<dyn ObjectStore>>>> = LazyLock::new(Mutex::default);
-        let text = path.to_str().ok_or_else(|| io::Error::other("it is not UTF-8"))?;
-        let url = Url::parse(text).map_err(|error| io::Error::other(format!("it is no URL: {error}")))?;
-        let (scheme, path) = ObjectStoreScheme::parse(&url)
-            .map_err(|error| io::Error::other(format!("it is no URL: {error}")))?;
-        let lists = scheme != ObjectStoreScheme::Http;
-        let store = url.as_str().trim_end_matches('/');
-        let store = store.strip_suffix(path.as_ref()).unwrap_or(store).to_owned();
-        let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = stores.get(&store) {
-            return Ok(Self { store: Arc::clone(made), path, lists });
+/// What is asked for to have these stretches: those that ascend with short gaps between them together, the long ones in parts.
+fn pieces(start: u64, stretches: &[Stretch]) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for &Stretch { from, to, len } in stretches {
+        let mut done = 0;
+        while done < len {
+            let count = (len - done).min(PIECE as usize);
+            let (begin, to) = (start + (from + done) as u64, to + done);
+            let end = begin + count as u64;
+            match pieces.last_mut() {
+                Some(Piece { range, parts })
+                    if begin >= range.end && begin - range.end < GAP && end - range.start <= PIECE =>
+                {
+                    range.end = end;
+                    parts.push(Stretch { from: (begin - range.start) as usize, to, len: count });
+                }
+                _ => {
+                    pieces.push(Piece { range: begin..end, parts: vec![Stretch { from: 0, to, len: count }] })
+                }
+            }
+            done += count;
         }
-        let made = build(&url, &scheme).map_err(|error| said(&error))?;
-        stores.insert(store, Arc::clone(&made));
-        Ok(Self { store: made, path, lists })
     }
+    pieces
 }
 
-/// What talks to the servers of a URL, as the environment says.
-fn build(url: &Url, scheme: &ObjectStoreScheme) -> Result<Arc<dyn ObjectStore>, StoreError> {
-    /// Who encrypts. Another that the program has chosen stays.
-    static ENCRYPTION: LazyLock<()> = LazyLock::new(|| {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    });
-    LazyLock::force(&ENCRYPTION);
-    let backoff = BackoffConfig { init_backoff: PAUSE, ..BackoffConfig::default() };
-    let retry = RetryConfig { backoff, max_retries: 6, retry_timeout: Duration::from_secs(60) };
-    match scheme {
-        ObjectStoreScheme::AmazonS3 => {
-            Ok(Arc::new(AmazonS3Builder::from_env().with_url(url.as_str()).with_retry(retry).build()?))
-        }
-        ObjectStoreScheme::GoogleCloudStorage => Ok(Arc::new(
-            GoogleCloudStorageBuilder::from_env().with_url(url.as_str()).with_retry(retry).build()?,
-        )),
-        ObjectStoreScheme::MicrosoftAzure => {
-            Ok(Arc::new(MicrosoftAzureBuilder::from_env().with_url(url.as_str()).with_retry(retry).build()?))
-        }
-        ObjectStoreScheme::Http => {
-            let options = ClientOptions::new().with_allow_http(true);
-            let host = &url[..url::Position::BeforePath];
-            let builder = HttpBuilder::new().with_url(host).with_client_options(options);
-            Ok(Arc::new(builder.with_retry(retry).build()?))
-        }
-        ObjectStoreScheme::Local | ObjectStoreScheme::Memory | _ => {
-            let source = format!("`{}` names no server", url.scheme());
-            Err(StoreError::NotSupported { source: source.into() })
+/// Asks until there is an answer, or one that asking again does not change, or patience is at its end.
+async fn again<T, F: Future<Output = Result<T, Why>>>(
+    patience: Duration,
+    mut ask: impl FnMut() -> F,
+) -> Result<T, Why> {
+    let (begin, mut pause, mut attempt) = (Instant::now(), PAUSE, 1);
+    loop {
+        match ask().await {
+            Err(why) if why.may_pass() && attempt < ATTEMPTS && begin.elapsed() < patience => {
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+                attempt += 1;
+            }
+            answer => return answer,
         }
     }
 }
 
-/// Waits for an answer. One thread after the other drives all connections; inside of somebody's own runtime a thread apart does.
-fn wait<T: Send>(answer: impl Future<Output = T> + Send) -> io::Result<T> {
-    static RUNTIME: LazyLock<io::Result<Runtime>> =
-        LazyLock::new(|| Builder::new_current_thread().enable_all().build());
-    let runtime =
-        RUNTIME.as_ref().map_err(|error| io::Error::other(format!("no connection can be had: {error}")))?;
-    if Handle::try_current().is_err() {
-        return Ok(runtime.block_on(answer));
-    }
-    let apart = thread::scope(|scope| scope.spawn(|| runtime.block_on(answer)).join());
-    apart.map_err(|_| io::Error::other("the thread that read it panicked"))
-}
+#[cfg(test)]
+mod tests {
+    use super::{GAP, PIECE, Stretch, pieces};
 
-/// What a server said, in one sentence, without what follows a `?` in a URL: that may be what lets one in.
-#[allow(clippy::wildcard_enum_match_arm, reason = "the others are said in the words of the crate")]
-fn said(error: &StoreError) -> io::Error {
-    let why = match error {
-        StoreError::NotFound { .. } => "there is no such object".to_owned(),
-        StoreError::Precondition { .. } => "it was changed while it was read".to_owned(),
-        StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
-            "the server does not let us read it: credentials are taken from the environment (AWS_.., GOOGLE_.., AZURE_..)".to_owned()
+    /// The law of pieces: each byte of each stretch lies in one of them, where it is said to; none is longer than it may be; and
+    /// between stretches no gap is read that is as long as the bound.
+    #[test]
+    fn pieces_hold_every_byte_of_every_stretch_once_and_no_long_gap() {
+        let (piece, gap) = (PIECE as usize, GAP as usize);
+        let lists: [&[(usize, usize)]; 8] = [
+            &[],
+            &[(0, 0)],
+            &[(5, 1)],
+            &[(0, piece), (piece, 1)],
+            &[(3, 2 * piece + 7)],
+            &[(0, 8), (7 + gap, 8), (15 + 2 * gap, 8)],
+            &[(0, 8), (8 + gap, 8), (900_000, piece), (900_000 + piece + 5, 2)],
+            // One that does not ascend.
+            &[(1000, 10), (0, 10), (5, 10)],
+        ];
+        for list in lists {
+            let mut to = 0;
+            let stretch = |&(from, len): &(usize, usize)| {
+                to += len;
+                Stretch { from, to: to - len, len }
+            };
+            let stretches: Vec<Stretch> = list.iter().map(stretch).collect();
+            let mut came = vec![None; to];
+            for one in pieces(100, &stretches) {
+                assert!(!one.range.is_empty() && one.range.end - one.range.start <= PIECE);
+                let mut known = 0;
+                for part in one.parts {
+                    assert!(
+                        part.from < known + gap || part.from == 0,
+                        "{list:?}: a gap of {}",
+                        part.from - known
+                    );
+                    known = part.from + part.len;
+                    for i in 0..part.len {
+                        let byte = one.range.start + (part.from + i) as u64;
+                        assert_eq!(came[part.to + i].replace(byte), None, "{list:?}");
+                    }
+                }
+                assert_eq!(known as u64, one.range.end - one.range.start);
+            }
+            let right =
+                stretches.iter().flat_map(|one| (0..one.len).map(|i| Some(100 + (one.from + i) as u64)));
+            assert!(came.into_iter().eq(right), "{list:?}");
         }
-        other => {
-            let text = other.to_string();
-            let words = text.split_whitespace().map(|word| word.split_once('?').map_or(word, |(before, _)| before));
-            let words: Vec<&str> = words.collect();
-            words.join(" ").chars().take(LONGEST).collect()
-        }
-    };
-    io::Error::other(why)
+    }
 }
