@@ -188,7 +188,8 @@ fn pieces(start: u64, stretches: &[Stretch]) -> Vec<Piece> {
                     parts.push(Stretch { from: (begin - range.start) as usize, to, len: count });
                 }
                 _ => {
-                    pieces.push(Piece { range: begin..end, parts: vec![Stretch { from: 0, to, len: count }] })
+                    pieces
+                        .push(Piece { range: begin..end, parts: vec![Stretch { from: 0, to, len: count }] });
                 }
             }
             done += count;

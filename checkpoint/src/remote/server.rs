@@ -73,7 +73,10 @@ fn patience() -> io::Result<Duration> {
     let seconds =
         text.to_str().and_then(|text| text.parse().ok()).filter(|seconds| (1..=3600).contains(seconds));
     let seconds = seconds.ok_or_else(|| {
-        io::Error::other(format!("{PATIENCE} is {text:?}, and it is a number of seconds from 1 to 3600"))
+        io::Error::other(format!(
+            "{PATIENCE} is `{}`, and it is a number of seconds from 1 to 3600",
+            text.display()
+        ))
     })?;
     Ok(Duration::from_secs(seconds))
 }

@@ -94,14 +94,14 @@ fn of_others(error: &StoreError) -> String {
     match http.kind() {
         HttpErrorKind::Connect => format!("its server cannot be reached: {cause}"),
         HttpErrorKind::Timeout => "its server says nothing for too long (RESHARD_PATIENCE says how many seconds a question is repeated)".to_owned(),
-        _ => format!("the connection to its server breaks again and again: {cause}"),
+        HttpErrorKind::Request | HttpErrorKind::Interrupted | HttpErrorKind::Decode | HttpErrorKind::Unknown | _ => format!("the connection to its server breaks again and again: {cause}"),
     }
 }
 
 /// The status that a server has answered with, and what it said with it.
 fn status(error: &StoreError) -> Option<String> {
     let said = chain(error)
-        .map(|error| error.to_string())
+        .map(ToString::to_string)
         .filter_map(|text| Some(text.split_once(STATUS)?.1.to_owned()))
         .last()?;
     // Of XML what stands in it: its names say nothing to people.
