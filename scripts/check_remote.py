@@ -76,6 +76,8 @@ class Files(http.server.BaseHTTPRequestHandler):
 
 def serve(handler, **attributes):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (handler,), attributes))
+    # Who asks hangs up where an answer is refused.
+    server.handle_error = lambda *_: None
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server, f"127.0.0.1:{server.server_address[1]}"
 
