@@ -190,31 +190,37 @@ impl Volume {
 /// X_l = bytes (1 - 1 / prod_{k > l} free_k);   r_l = X_{l-1} - X_l for l > F,   r_F = bytes - X_F,   0 below F
 /// ```
 pub(crate) fn traffic(weights: &[Weight], f: &[Code], g: &[Code], bytes: u64, levels: usize) -> Traffic {
+    let mut taken = [0u64; 4];
+    for &c in g {
+        taken[usize::from(c >> 6)] |= 1 << (c & 63);
+    }
     let mut free: SmallVec<[u64; 3]> = SmallVec::from_elem(1, levels);
     let mut forced: Option<usize> = None;
     for d in 0..f.len() {
         if f[d] >= NOWHERE || f[d] == g[d] {
             continue;
         }
-        if g.contains(&f[d]) {
+        if taken[usize::from(f[d] >> 6)] >> (f[d] & 63) & 1 == 1 {
             forced = forced.max(Some(weights[d].level));
         } else {
             free[weights[d].level] *= weights[d].radix;
         }
     }
     let mut out = Traffic::new();
-    let beyond = |l: usize| -> u64 { free[l..].iter().product() };
-    let mut within = 1usize;
+    let (mut within, mut beyond) = (1usize, free.iter().product::<u64>());
+    let mut inner = bytes / beyond;
     for l in 0..levels {
         let before = within;
         within *= free[l] as usize;
-        let (inner, outer) = (bytes / beyond(l), bytes / beyond(l + 1));
+        beyond /= free[l];
+        let outer = if free[l] == 1 { inner } else { bytes / beyond };
         let (bytes, peers) = match forced {
             Some(f) if l < f => (0.0, 0),
             Some(f) if l == f => (outer as f64, within),
             Some(_) | None => ((outer - inner) as f64, within - before),
         };
         out.push(LevelTraffic { bytes, peers });
+        inner = outer;
     }
     out
 }

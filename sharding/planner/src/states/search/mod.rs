@@ -112,27 +112,29 @@ impl Visitor for Search<'_> {
         self.known.is_none_or(|k| least < k)
     }
 
-    fn visit(&mut self, next: &Codes, op: StepOp, step: &Cost) {
-        let total = add(self.problem.limits.objective, self.at.1, step);
-        if self.known.is_some_and(|k| total >= k) {
-            return;
-        }
+    fn visit(&mut self, next: &Codes, op: StepOp, least: &Cost, exactly: impl FnOnce() -> Cost) {
         let to = packed(next);
         let node = self.nodes.entry(to).or_insert_with(|| Node {
             left: self.problem.bound(next),
             cost: UNREACHED,
             parent: None,
         });
-        let estimate = [total[0].saturating_add(node.left), total[1]];
-        if node.cost <= total || self.known.is_some_and(|k| estimate >= k) {
+        let estimate = |total: Key| [total[0].saturating_add(node.left), total[1]];
+        let loses = |total: Key| node.cost <= total || self.known.is_some_and(|k| estimate(total) >= k);
+        let total = |step: &Cost| add(self.problem.limits.objective, self.at.1, step);
+        if loses(total(least)) {
             return;
         }
+        let total = total(&exactly());
+        if loses(total) {
+            return;
+        }
+        self.queue.push(Reverse((estimate(total), self.at.2 + 1, to)));
         node.cost = total;
         node.parent = Some((self.at.0, op));
         if to == self.target {
             self.known = Some(total);
         }
-        self.queue.push(Reverse((estimate, self.at.2 + 1, to)));
     }
 }
 

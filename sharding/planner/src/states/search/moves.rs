@@ -74,8 +74,8 @@ pub(super) trait Visitor {
     fn works(&mut self, work: u64) -> bool;
     /// Whether a move of this cost (of an exchange: at least) may be worth it, `talks` if others must follow it.
     fn wants(&self, step: &Cost, talks: bool) -> bool;
-    /// A move.
-    fn visit(&mut self, next: &Codes, op: StepOp, step: &Cost);
+    /// A move that costs `least` at least, and `exactly` if anybody asks.
+    fn visit(&mut self, next: &Codes, op: StepOp, least: &Cost, exactly: impl FnOnce() -> Cost);
 }
 
 /// The moves of one state.
@@ -84,6 +84,8 @@ struct Expansion<'p, 'v, V> {
     groups: &'v mut Groups,
     visitor: &'v mut V,
     state: &'p Codes,
+    /// The places at which digits of the state stand, as bits.
+    occupied: u32,
     local: u64,
     pending: bool,
     /// The group of the step that is looked at.
@@ -95,8 +97,9 @@ impl Problem<'_> {
     pub(super) fn moves(&self, state: &Codes, groups: &mut Groups, visitor: &mut impl Visitor) {
         // Terms of two ops do not meet: what is partial in the source is reduced first.
         let pending = self.common.is_none() && state.contains(&PARTIAL);
-        let mut x =
-            Expansion { problem: self, groups, visitor, state, local: self.local(state), pending, group: 0 };
+        let occupied = state.iter().filter(|&&c| c < NOWHERE).fold(0, |mask, &c| mask | 1 << c);
+        let local = self.local(state);
+        let mut x = Expansion { problem: self, groups, visitor, state, occupied, local, pending, group: 0 };
         let mut acts = Acts::new();
         x.choose(&mut acts, 0, x.local);
     }
@@ -208,33 +211,29 @@ impl<V: Visitor> Expansion<'_, '_, V> {
         if !self.visitor.works(10) {
             return;
         }
+        let p = self.problem;
         let Some(d) = (from..acts.len()).find(|&d| acts[d] == Act::Take) else {
-            if op == StepOp::Exchange {
-                let (p, item) = (self.problem, self.problem.limits.item);
-                let after = least.peak - self.local * item;
+            let (groups, group) = (&*self.groups, self.group);
+            let exactly = || {
+                if op != StepOp::Exchange {
+                    return *least;
+                }
+                let after = least.peak - self.local * p.limits.item;
                 let x = traffic(&p.weights, self.state, next, after, p.network.levels());
-                let cost = self.exchange(&x, least.peak);
-                self.visitor.visit(next, op, &cost);
-            } else {
-                self.visitor.visit(next, op, least);
-            }
+                p.network.cost_of_exchange(&x, least.peak, &groups.all[group].axes)
+            };
+            self.visitor.visit(next, op, least, exactly);
             return;
         };
         let now = self.state[d];
-        let mut spare_seen = false;
-        for (i, site) in self.problem.sites.iter().enumerate() {
-            let code = i as Code;
-            if code == now || used >> i & 1 == 1 || site.kind != self.problem.digits[d].kind {
-                continue;
-            }
-            if site.spare && !self.state.contains(&code) {
-                // Spares of a kind are alike: the first free one stands for all.
-                if spare_seen {
-                    continue;
-                }
-                spare_seen = true;
-            }
-            next[d] = code;
+        let mut free = p.fits[d] & !used & if now < NOWHERE { !(1 << now) } else { u32::MAX };
+        // Spares of a kind are alike: the first free one stands for all.
+        let spares = free & p.spares & !self.occupied;
+        free &= !(spares & spares.wrapping_sub(1));
+        while free > 0 {
+            let i = free.trailing_zeros();
+            free &= free - 1;
+            next[d] = i as Code;
             self.place(acts, d + 1, next, used | 1 << i, op, least);
         }
         next[d] = now;

@@ -71,6 +71,9 @@ pub(crate) struct Problem<'a> {
     /// The same as bounds see them: where some digit does not nest with the network's domains, nothing is known of levels.
     pub(super) bounding: SmallVec<[Weight; 8]>,
     pub(super) sites: SmallVec<[Site; 16]>,
+    /// Of every digit the sites of its kind, as bits; and those that are spares.
+    pub(super) fits: SmallVec<[u32; 8]>,
+    pub(super) spares: u32,
     pub(super) from: Codes,
     pub(super) to: Codes,
     /// The op of every partial digit, if source and target agree on one.
@@ -113,6 +116,8 @@ impl<'a> Problem<'a> {
             weights: SmallVec::new(),
             bounding: SmallVec::new(),
             sites: SmallVec::new(),
+            fits: SmallVec::new(),
+            spares: 0,
             from: Codes::new(),
             to: Codes::new(),
             common,
@@ -132,6 +137,11 @@ impl<'a> Problem<'a> {
         if p.sites.len() > u32::BITS as usize {
             return None;
         }
+        let bits = |sites: &[Site], is: &dyn Fn(&Site) -> bool| {
+            sites.iter().enumerate().fold(0, |mask, (i, site)| mask | u32::from(is(site)) << i)
+        };
+        p.fits = p.digits.iter().map(|digit| bits(&p.sites, &|site| site.kind == digit.kind)).collect();
+        p.spares = bits(&p.sites, &|site| site.spare);
         let placed: u64 =
             p.from.iter().zip(&p.weights).filter(|(c, _)| **c < NOWHERE).map(|(_, w)| w.radix).product();
         p.whole = p.system.local_numel(&p.base) as u64 * placed;
