@@ -145,8 +145,7 @@ impl Backward<'_> {
             None => part,
             Some(&sum) => {
                 let made = self.call(v, &Call::new("add"), &[sum, part])?[0];
-                self.pinned(made, v)?;
-                made
+                self.pinned(made, v)?
             }
         };
         self.parts.insert(v, sum);
@@ -161,13 +160,19 @@ impl Backward<'_> {
         self.last.get(&v).copied()
     }
 
-    /// Says that what is made is the gradient of a value, or a part of it.
-    fn pinned(&mut self, made: ValueId, v: ValueId) -> Result<(), Error> {
-        self.graph.values[made.0].dtype = self.program.get(v).dtype;
-        match self.dual(v) {
-            Some(is) => self.graph.pin(made, is),
-            None => Ok(()),
+    /// What is made as the gradient of a value, or a part of it: of its element type, and where it lies.
+    fn pinned(&mut self, made: ValueId, v: ValueId) -> Result<ValueId, Error> {
+        let dtype = self.program.get(v).dtype;
+        let made = if self.graph.values[made.0].dtype == dtype {
+            made
+        } else {
+            let cast = Call::new("cast").with("dtype", Argument::Word(dtype.name().to_owned()));
+            self.call(v, &cast, &[made])?[0]
+        };
+        if let Some(is) = self.dual(v) {
+            self.graph.pin(made, is)?;
         }
+        Ok(made)
     }
 
     /// The gradients of what an op took.
@@ -194,10 +199,7 @@ impl Backward<'_> {
                     } else {
                         let y = self.saved(outputs[o])?;
                         let zeros = self.call(outputs[o], &Call::new("zeros_like"), &[y])?[0];
-                        if has(&outputs[o]) {
-                            self.pinned(zeros, outputs[o])?;
-                        }
-                        zeros
+                        if has(&outputs[o]) { self.pinned(zeros, outputs[o])? } else { zeros }
                     }
                 }
             });
@@ -216,9 +218,8 @@ impl Backward<'_> {
         }
         for (&v, gives) in inputs.iter().zip(gradient.gives()) {
             let Some(o) = gives.filter(|_| has(&v)) else { continue };
-            let dx = values[body.output_values()[o]];
             // The same value twice is two gradients: each is a call of its own, as formulas make.
-            self.pinned(dx, v)?;
+            let dx = self.pinned(values[body.output_values()[o]], v)?;
             self.add(v, dx)?;
         }
         Ok(())
@@ -231,14 +232,12 @@ impl Backward<'_> {
         } else {
             let of = self.saved(v)?;
             let zeros = self.call(v, &Call::new("zeros_like"), &[of])?[0];
-            self.pinned(zeros, v)?;
-            zeros
+            self.pinned(zeros, v)?
         };
         // What is the gradient of another value too, as behind a move that does nothing, has a name already.
         let total = if self.named.contains(&total) {
             let copy = self.call(v, &Call::new("clone"), &[total])?[0];
-            self.pinned(copy, v)?;
-            copy
+            self.pinned(copy, v)?
         } else {
             total
         };

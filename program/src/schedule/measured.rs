@@ -55,7 +55,8 @@ impl Timeline {
     /// ];
     /// let timeline = Timeline::measured(&schedules, &records)?;
     /// assert_eq!(timeline.total_us(), 7.0);
-    /// let times = timeline.lanes.each_ref().map(|lane| (timeline.computing_us(lane), timeline.exchanging_us(lane), timeline.waiting_us(lane)));
+    /// let times: Vec<_> =
+    ///     timeline.lanes.iter().map(|l| (timeline.computing_us(l), timeline.exchanging_us(l), timeline.waiting_us(l))).collect();
     /// assert_eq!(times, [(2.0, 3.0, 5.0), (4.0, 3.0, 3.0)]);
     /// # Ok::<(), reshard_program::Error>(())
     /// ```

@@ -166,7 +166,7 @@ fn chain(ops: usize, mut bits: u64) -> Program {
             .wrapping_add(1_442_695_040_888_963_407)
             .rotate_left(17);
         let next = n + 1;
-        text += &match word {
+        let line = match word {
             0 | 1 => format!("w{n}: f32[32,32] S(0),S(1)\nx{next} = mm(x{n}, w{n})\n"),
             2 => format!("w{n}: f32[32,32] I,I\nx{next} = mm(x{n}, w{n})\n"),
             3 | 4 => format!("x{next} = mul(x{n}, x{other})\n"),
@@ -174,6 +174,7 @@ fn chain(ops: usize, mut bits: u64) -> Program {
             6 => format!("x{next} = sin(x{n})\n"),
             _ => format!("x{next} = add(x{n}, x{other})\n"),
         };
+        text += &line;
     }
     elaborated(&format!("{text}loss = sum(x{ops})\ngradient loss"))
 }

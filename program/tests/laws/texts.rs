@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use reshard_ops::rules::Table;
-use reshard_program::Graph;
+use reshard_program::{Elaborator, Graph, Program};
 
 /// Programs that are read, and between them every form of a line.
 const READ: &[&str] = &[
@@ -80,4 +80,16 @@ fn a_text_is_read_and_printed_or_refused_in_one_sentence() {
         }
     }
     assert!(read > 500 && refused > 5000, "{read} read, {refused} refused");
+}
+
+#[test]
+fn a_gradient_has_the_element_type_of_what_it_is_of() {
+    let text = "mesh dp=2,tp=2\nx: f16[4,8] S(0),I\nw: f32[8,6] R,S(1)\nh = mm(x, w)\nloss = sum(h)\ngradient loss wrt w, x\n";
+    let graph = Graph::parse(Arc::new(Table::standard()), text).unwrap();
+    let program = Elaborator::new().elaborate(&graph).unwrap();
+    for (of, gradient) in [("w", "dw"), ("x", "dx")] {
+        let dtype = |name| program.get(program.value(name).unwrap()).dtype;
+        assert_eq!(dtype(gradient), dtype(of), "{program}");
+    }
+    assert_eq!(program.to_string().parse::<Program>().unwrap().to_string(), program.to_string());
 }

@@ -2,6 +2,7 @@
 //! computes in order takes what the report says.
 
 use std::collections::BTreeMap;
+use std::iter::once;
 use std::time::Duration;
 
 use reshard_program::schedule::{
@@ -193,14 +194,11 @@ fn where_all_ranks_do_the_same_the_whole_is_what_the_report_adds_up() {
 fn a_bucket_pays_its_latency_once() {
     // So many gradients of so many rows are reduced, with one bucket for all of them.
     let total = |count: usize, rows: usize, bucket_bytes: u64| {
-        let mut text = "mesh dp=4\n".to_owned();
-        for n in 0..count {
-            text += &format!("x{n}: f32[{rows},64] P|-\n");
-        }
-        for n in 0..count {
-            text += &format!("y{n}: R|- = x{n}\n");
-        }
-        let program = Elaborator::new().moves(Moves::Written).elaborate(&text.parse().unwrap()).unwrap();
+        let values = (0..count).map(|n| format!("x{n}: f32[{rows},64] P|-"));
+        let moved = (0..count).map(|n| format!("y{n}: R|- = x{n}"));
+        let lines: Vec<String> = once("mesh dp=4".to_owned()).chain(values).chain(moved).collect();
+        let program = lines.join("\n").parse().unwrap();
+        let program = Elaborator::new().moves(Moves::Written).elaborate(&program).unwrap();
         let options = Options { bucket_bytes, ..Options::default() };
         let schedules: Vec<Schedule> =
             program.mesh().ranks().map(|rank| program.compile(rank, &options).unwrap()).collect();

@@ -54,7 +54,11 @@ fn began(schedules: &[Schedule], records: &[Record], n: usize, exchange: usize) 
     let mut from = BTreeSet::from([schedules[n].rank()]);
     for phase in transfer.compiled.exchanges() {
         from.extend(
-            phase.receives().iter().filter(|message| message.bytes() > 0).map(|message| message.peer()),
+            phase
+                .receives()
+                .iter()
+                .filter(|message| message.bytes() > 0)
+                .map(reshard_collectives::Receive::peer),
         );
     }
     let mut latest = 0;

@@ -5,7 +5,7 @@
 //! depend on who asked it.
 //!
 //! ```text
-//! search of digit states     a unit for every choice of what a digit does and of where it goes, ten for every cost
+//! search of digit states     two units for every choice of what digits do, four of where they go, ten for every cost
 //! ways over regions          a unit for every two entries of a table, receivers and sixteen messages
 //! ```
 //!

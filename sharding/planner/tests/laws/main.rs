@@ -16,3 +16,4 @@ mod ragged;
 mod redistribute;
 mod rooms;
 mod together;
+mod words;

@@ -126,6 +126,7 @@ impl Visitor for Search<'_> {
             return;
         }
         let total = total(&exactly());
+        self.work = self.work.saturating_add(6);
         if loses(total) {
             return;
         }

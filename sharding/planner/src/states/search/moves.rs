@@ -208,7 +208,7 @@ impl<V: Visitor> Expansion<'_, '_, V> {
     }
 
     fn place(&mut self, acts: &Acts, from: usize, next: &mut Codes, used: u32, op: StepOp, least: &Cost) {
-        if !self.visitor.works(10) {
+        if !self.visitor.works(4) {
             return;
         }
         let p = self.problem;
