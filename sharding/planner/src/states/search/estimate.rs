@@ -1,15 +1,22 @@
 //! What is left from a state at least: the estimate that the search is guided by.
 //!
 //! It is what the cost model says of the need that is left (`need`), which never exceeds the truth.
+//!
+//! Of many states at once, in which some digits stand at places not chosen yet, as little is left as from one that may not exist: these
+//! digits at their targets where those are places, else [`ANYWHERE`], where they take over nothing and nothing depends on them.
+//! Both terms of the need are then least, since digits at their targets add to neither.
 
-use super::problem::Problem;
+use super::problem::{MAX_DIGITS, Problem};
 use smallvec::SmallVec;
 
 use crate::bounds::need::{depends_on, need};
 use crate::model::Need;
-use crate::model::codes::{NOWHERE, PARTIAL, PARTIAL_LATER};
+use crate::model::codes::{Code, NOWHERE, PARTIAL, PARTIAL_LATER, REPLICATED};
 use crate::model::totals::picoseconds_below;
 use crate::objective::Objective;
+
+/// A place that nobody has, of a digit of which the place is not chosen yet.
+pub(super) const ANYWHERE: Code = NOWHERE - 1;
 
 impl Problem<'_> {
     /// Never more than what is left from a state, in picoseconds or bytes.
@@ -30,9 +37,16 @@ impl Problem<'_> {
     /// What is left to bring over each level.
     fn needs(&self, state: &[u8]) -> SmallVec<[Need; 3]> {
         let mut needs = SmallVec::new();
+        // Nobody depends on a digit that stands where another will.
+        let taken = self.to.iter().copied().find(|&t| t < NOWHERE).unwrap_or(ANYWHERE);
+        let mut depending = [REPLICATED; MAX_DIGITS];
+        let depending = &mut depending[..state.len()];
+        for (depending, &c) in depending.iter_mut().zip(state) {
+            *depending = if c == ANYWHERE { taken } else { c };
+        }
         for l in 0..self.network.levels() {
             let bytes = need(&self.bounding, state, &self.to, self.whole, l) * self.limits.item as f64;
-            let domains = depends_on(&self.bounding, state, &self.to, l);
+            let domains = depends_on(&self.bounding, depending, &self.to, l);
             needs.push(Need { bytes, domains, domain_size: self.domain_sizes[l] });
         }
         needs

@@ -21,12 +21,14 @@ use smallvec::SmallVec;
 
 use crate::budget::Effort;
 use crate::hash::WordMap;
-use crate::model::codes::{Code, Codes};
+use crate::model::codes::Code;
 use crate::model::totals::{Cost, Key, add};
 use crate::objective::Objective;
 use crate::op::StepOp;
 use crate::states::closed_form::{Move, Route};
 use moves::{Groups, Visitor};
+
+use problem::MAX_DIGITS;
 
 pub(crate) use problem::Problem;
 #[cfg(test)]
@@ -58,6 +60,12 @@ type Packed = u64;
 
 fn packed(codes: &[Code]) -> Packed {
     codes.iter().fold(0, |x, &c| x << 8 | u64::from(c))
+}
+
+/// A state in which a digit of `n` stands somewhere else.
+fn with(state: Packed, n: usize, digit: usize, at: Code) -> Packed {
+    let shift = 8 * (n - 1 - digit);
+    state & !(0xFF << shift) | u64::from(at) << shift
 }
 
 /// What is known of a state.
@@ -92,6 +100,17 @@ impl Search<'_> {
         let most = self.problem.limits.work;
         self.work > if self.known.is_some() { most } else { most.max(UNTIL_ANY) }
     }
+
+    /// What is known of a state, first of all what is left from it.
+    fn node(&mut self, state: Packed) -> &mut Node {
+        let problem = self.problem;
+        let unknown = || Node {
+            left: problem.bound(problem.unpacked(&state.to_be_bytes())),
+            cost: UNREACHED,
+            parent: None,
+        };
+        self.nodes.entry(state).or_insert_with(unknown)
+    }
 }
 
 impl Visitor for Search<'_> {
@@ -100,27 +119,21 @@ impl Visitor for Search<'_> {
         !self.ran_out()
     }
 
-    fn wants(&self, step: &Cost, talks: bool) -> bool {
+    fn wants(&mut self, step: &Cost, at_best: Packed) -> bool {
         let limits = self.problem.limits;
         if limits.max_peak.is_some_and(|m| step.peak > m) {
             return false;
         }
-        let mut least = add(limits.objective, self.at.1, step);
-        if talks && limits.objective == Objective::Time {
-            least[0] = least[0].saturating_add(self.problem.least_step);
-        }
-        self.known.is_none_or(|k| least < k)
+        let Some(known) = self.known else { return true };
+        let least = add(limits.objective, self.at.1, step);
+        least < known && [least[0].saturating_add(self.node(at_best).left), least[1]] < known
     }
 
-    fn visit(&mut self, next: &Codes, op: StepOp, least: &Cost, exactly: impl FnOnce() -> Cost) {
-        let to = packed(next);
-        let node = self.nodes.entry(to).or_insert_with(|| Node {
-            left: self.problem.bound(next),
-            cost: UNREACHED,
-            parent: None,
-        });
-        let estimate = |total: Key| [total[0].saturating_add(node.left), total[1]];
-        let loses = |total: Key| node.cost <= total || self.known.is_some_and(|k| estimate(total) >= k);
+    fn visit(&mut self, to: Packed, op: StepOp, least: &Cost, exactly: impl FnOnce() -> Cost) {
+        let known = self.known;
+        let Node { left, cost, .. } = *self.node(to);
+        let estimate = |total: Key| [total[0].saturating_add(left), total[1]];
+        let loses = |total: Key| cost <= total || known.is_some_and(|k| estimate(total) >= k);
         let total = |step: &Cost| add(self.problem.limits.objective, self.at.1, step);
         if loses(total(least)) {
             return;
@@ -131,8 +144,8 @@ impl Visitor for Search<'_> {
             return;
         }
         self.queue.push(Reverse((estimate(total), self.at.2 + 1, to)));
-        node.cost = total;
-        node.parent = Some((self.at.0, op));
+        let parent = Some((self.at.0, op));
+        self.nodes.insert(to, Node { left, cost: total, parent });
         if to == self.target {
             self.known = Some(total);
         }
@@ -167,7 +180,7 @@ impl Problem<'_> {
                 continue;
             }
             s.at = (at, cost, steps);
-            self.moves(&self.unpacked(at), &mut groups, &mut s);
+            self.moves(self.unpacked(&at.to_be_bytes()), &mut groups, &mut s);
             if s.ran_out() {
                 exhausted = true;
                 break;
@@ -177,16 +190,16 @@ impl Problem<'_> {
         (found.then(|| self.plan(&s.nodes)), Effort { work: s.work, exhausted })
     }
 
-    fn unpacked(&self, state: Packed) -> Codes {
-        let n = self.to.len();
-        (0..n).map(|d| (state >> (8 * (n - 1 - d))) as Code).collect()
+    /// The codes of a packed state, of which these are the bytes, most significant first.
+    fn unpacked<'s>(&self, bytes: &'s [u8; MAX_DIGITS]) -> &'s [Code] {
+        &bytes[MAX_DIGITS - self.to.len()..]
     }
 
     fn plan(&self, nodes: &WordMap<Packed, Node>) -> Route {
         let mut moves: SmallVec<[Move; 4]> = SmallVec::new();
         let mut at = packed(&self.to);
         while let Some((before, op)) = nodes.get(&at).and_then(|n| n.parent) {
-            let state = |x: Packed| self.real(&self.unpacked(x));
+            let state = |x: Packed| self.real(self.unpacked(&x.to_be_bytes()));
             moves.push(Move { op, before: state(before), after: state(at) });
             at = before;
         }

@@ -7,10 +7,11 @@
 use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
-use super::estimate::digit_must_talk;
-use super::problem::Problem;
+use super::estimate::ANYWHERE;
+use super::problem::{MAX_DIGITS, Problem};
+use super::{Packed, with};
 use crate::hash::WordMap;
-use crate::model::codes::{Code, Codes, NOWHERE, PARTIAL, PARTIAL_LATER, REPLICATED};
+use crate::model::codes::{Code, NOWHERE, PARTIAL, PARTIAL_LATER, REPLICATED};
 use crate::model::load::{DomainSizes, LevelTraffic, Volume, traffic};
 use crate::model::totals::Cost;
 use crate::op::StepOp;
@@ -27,7 +28,9 @@ enum Act {
     BecomePartial(Code),
 }
 
-type Acts = SmallVec<[Act; 8]>;
+type Acts = [Act; MAX_DIGITS];
+/// Digits that take a place.
+type Takes = SmallVec<[usize; 8]>;
 
 /// The groups met so far: whether they may be used, and their sizes in domains.
 #[derive(Default)]
@@ -72,10 +75,10 @@ fn step_of(kinds: u8) -> Option<StepOp> {
 pub(super) trait Visitor {
     /// Counts so much work; whether the budget allows more.
     fn works(&mut self, work: u64) -> bool;
-    /// Whether a move of this cost (of an exchange: at least) may be worth it, `talks` if others must follow it.
-    fn wants(&self, step: &Cost, talks: bool) -> bool;
+    /// Whether a move of this cost (of an exchange: at least) may be worth it, which leads at best to a state.
+    fn wants(&mut self, step: &Cost, at_best: Packed) -> bool;
     /// A move that costs `least` at least, and `exactly` if anybody asks.
-    fn visit(&mut self, next: &Codes, op: StepOp, least: &Cost, exactly: impl FnOnce() -> Cost);
+    fn visit(&mut self, next: Packed, op: StepOp, least: &Cost, exactly: impl FnOnce() -> Cost);
 }
 
 /// The moves of one state.
@@ -83,25 +86,29 @@ struct Expansion<'p, 'v, V> {
     problem: &'p Problem<'p>,
     groups: &'v mut Groups,
     visitor: &'v mut V,
-    state: &'p Codes,
+    state: &'p [Code],
     /// The places at which digits of the state stand, as bits.
     occupied: u32,
     local: u64,
     pending: bool,
     /// The group of the step that is looked at.
     group: usize,
+    /// The places that it leaves, as bits; and what it costs, if it is an exchange, by those of them that are taken over.
+    left: u32,
+    costs: SmallVec<[(u32, Cost); 16]>,
 }
 
 impl Problem<'_> {
     /// Tells of every state that one step reaches from a state.
-    pub(super) fn moves(&self, state: &Codes, groups: &mut Groups, visitor: &mut impl Visitor) {
+    pub(super) fn moves(&self, state: &[Code], groups: &mut Groups, visitor: &mut impl Visitor) {
         // Terms of two ops do not meet: what is partial in the source is reduced first.
         let pending = self.common.is_none() && state.contains(&PARTIAL);
         let occupied = state.iter().filter(|&&c| c < NOWHERE).fold(0, |mask, &c| mask | 1 << c);
         let local = self.local(state);
-        let mut x = Expansion { problem: self, groups, visitor, state, occupied, local, pending, group: 0 };
-        let mut acts = Acts::new();
-        x.choose(&mut acts, 0, x.local);
+        let (group, left, costs) = (0, 0, SmallVec::new());
+        let mut x =
+            Expansion { problem: self, groups, visitor, state, occupied, local, pending, group, left, costs };
+        x.choose(&mut [Act::Stay; MAX_DIGITS], 0, 0, x.local);
     }
 
     fn group(&self, mask: u32, groups: &mut Groups) -> usize {
@@ -121,9 +128,8 @@ impl Problem<'_> {
 }
 
 impl<V: Visitor> Expansion<'_, '_, V> {
-    /// Chooses what the next digit does; `local` is what a rank holds after the choices so far.
-    fn choose(&mut self, acts: &mut Acts, kinds: u8, local: u64) {
-        let d = acts.len();
+    /// Chooses what digit `d` and those behind it do; `local` is what a rank holds after the choices so far.
+    fn choose(&mut self, acts: &mut Acts, d: usize, kinds: u8, local: u64) {
         if d == self.state.len() {
             if self.visitor.works(2) {
                 self.place_all(acts, kinds, local);
@@ -135,9 +141,8 @@ impl<V: Visitor> Expansion<'_, '_, V> {
         let radix = p.weights[d].radix;
         let mut go = |act: Act, kind: u8, local: u64| {
             if may_be_step(kinds | kind) {
-                acts.push(act);
-                self.choose(acts, kinds | kind, local);
-                acts.pop();
+                acts[d] = act;
+                self.choose(acts, d + 1, kinds | kind, local);
             }
         };
         go(Act::Stay, 0, local);
@@ -173,56 +178,71 @@ impl<V: Visitor> Expansion<'_, '_, V> {
         // would be the last reduction's of another group, which may round otherwise.
         let reduced = |d: usize| p.to[d] != PARTIAL && p.to[d] != PARTIAL_LATER;
         let leaves = |d: usize| self.state[d] == PARTIAL && acts[d] == Act::Stay && reduced(d);
-        let leaves_terms = || (0..acts.len()).any(leaves);
+        let leaves_terms = || (0..self.state.len()).any(leaves);
         if op == StepOp::AllReduce && p.limits.allowed.is_none() && leaves_terms() {
             return;
         }
         if op.communicates() {
-            let moves = (0..acts.len()).filter(|&d| acts[d] != Act::Stay);
+            let moves = (0..self.state.len()).filter(|&d| acts[d] != Act::Stay);
             self.group = p.group(moves.fold(0, |mask, d| mask | 1 << d), self.groups);
         }
         if !self.visitor.works(10) {
             return;
         }
         let Some(least) = self.least_cost(acts, op, after) else { return };
-        let must = |d: usize| match acts[d] {
-            Act::Stay => digit_must_talk(self.state[d], p.to[d]),
-            Act::Take => p.to[d] == REPLICATED,
-            Act::Spread => false,
-            Act::BecomePartial(code) => digit_must_talk(code, p.to[d]),
-        };
-        if !self.visitor.wants(&least, (0..acts.len()).any(must)) {
-            return;
-        }
-        let mut next = self.state.clone();
-        let mut used = 0u32;
-        for d in 0..acts.len() {
-            match acts[d] {
-                Act::Stay if next[d] < NOWHERE => used |= 1 << next[d],
-                Act::Stay | Act::Take => {}
-                Act::Spread => next[d] = REPLICATED,
-                Act::BecomePartial(code) => next[d] = code,
+        let (mut at_best, mut takes) = (0, Takes::new());
+        let (mut used, mut left) = (0u32, 0u32);
+        for (d, &now) in self.state.iter().enumerate() {
+            if now < NOWHERE {
+                *(if acts[d] == Act::Stay { &mut used } else { &mut left }) |= 1 << now;
             }
+            let best = match acts[d] {
+                Act::Stay => now,
+                Act::Take => {
+                    takes.push(d);
+                    if p.to[d] < NOWHERE { p.to[d] } else { ANYWHERE }
+                }
+                Act::Spread => REPLICATED,
+                Act::BecomePartial(code) => code,
+            };
+            at_best = at_best << 8 | Packed::from(best);
         }
-        self.place(acts, 0, &mut next, used, op, &least);
+        self.left = left;
+        self.costs.clear();
+        if self.visitor.wants(&least, at_best) {
+            self.place(&takes, at_best, used, op, &least);
+        }
     }
 
-    fn place(&mut self, acts: &Acts, from: usize, next: &mut Codes, used: u32, op: StepOp, least: &Cost) {
+    /// Places what has to be placed, of which the first is next; the others are where they are best.
+    fn place(&mut self, takes: &[usize], state: Packed, used: u32, op: StepOp, least: &Cost) {
         if !self.visitor.works(4) {
             return;
         }
         let p = self.problem;
-        let Some(d) = (from..acts.len()).find(|&d| acts[d] == Act::Take) else {
-            let (groups, group) = (&*self.groups, self.group);
+        let Some((&d, takes)) = takes.split_first() else {
+            let (taken_over, costs) = (used & self.left, &mut self.costs);
+            let (groups, group, local) = (&*self.groups, self.group, self.local);
             let exactly = || {
                 if op != StepOp::Exchange {
                     return *least;
                 }
-                let after = least.peak - self.local * p.limits.item;
-                let x = traffic(&p.weights, self.state, next, after, p.network.levels());
-                p.network.cost_of_exchange(&x, least.peak, &groups.all[group].axes)
+                if let Some((_, cost)) = costs.iter().find(|x| x.0 == taken_over) {
+                    return *cost;
+                }
+                let bytes = least.peak - local * p.limits.item;
+                let x = traffic(
+                    &p.weights,
+                    self.state,
+                    p.unpacked(&state.to_be_bytes()),
+                    bytes,
+                    p.network.levels(),
+                );
+                let cost = p.network.cost_of_exchange(&x, least.peak, &groups.all[group].axes);
+                costs.push((taken_over, cost));
+                cost
             };
-            self.visitor.visit(next, op, least, exactly);
+            self.visitor.visit(state, op, least, exactly);
             return;
         };
         let now = self.state[d];
@@ -233,17 +253,18 @@ impl<V: Visitor> Expansion<'_, '_, V> {
         while free > 0 {
             let i = free.trailing_zeros();
             free &= free - 1;
-            next[d] = i as Code;
-            self.place(acts, d + 1, next, used | 1 << i, op, least);
+            let state = with(state, p.to.len(), d, i as Code);
+            if takes.is_empty() || self.visitor.wants(least, state) {
+                self.place(takes, state, used | 1 << i, op, least);
+            }
         }
-        next[d] = now;
     }
 
     /// What a step costs at least, exactly unless it is an exchange; `None` if its group may not be used.
     fn least_cost(&mut self, acts: &Acts, op: StepOp, after: u64) -> Option<Cost> {
         let (p, item) = (self.problem, self.problem.limits.item);
         let mut size = 1u64;
-        for d in (0..acts.len()).filter(|&d| acts[d] != Act::Stay) {
+        for d in (0..self.state.len()).filter(|&d| acts[d] != Act::Stay) {
             size *= p.weights[d].radix;
         }
         let volume = Volume::new(op, [self.local, after], size, item);
@@ -258,13 +279,14 @@ impl<V: Visitor> Expansion<'_, '_, V> {
             StepOp::AllToAll | StepOp::Exchange => {
                 // Least bytes where nobody takes over a place: some of the target is one's own. Least peers where everybody
                 // does: one, as far away as the outermost digit that moves.
-                let mut free: Codes = self.state.clone();
-                for d in 0..acts.len() {
-                    if acts[d] != Act::Stay && free[d] < NOWHERE {
-                        free[d] = REPLICATED;
+                let mut free = [REPLICATED; MAX_DIGITS];
+                let free = &mut free[..self.state.len()];
+                for (d, &now) in self.state.iter().enumerate() {
+                    if acts[d] == Act::Stay || now >= NOWHERE {
+                        free[d] = now;
                     }
                 }
-                let mut x = traffic(&p.weights, self.state, &free, after * item, p.network.levels());
+                let mut x = traffic(&p.weights, self.state, free, after * item, p.network.levels());
                 let outermost = x.iter().rposition(|x| x.peers > 0);
                 for (l, x) in x.iter_mut().enumerate() {
                     x.peers = usize::from(Some(l) == outermost);

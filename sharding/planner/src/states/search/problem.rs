@@ -20,7 +20,7 @@ use crate::states::system::{Place, Stands, State, System};
 use reshard_sharding::ReduceOp;
 
 /// The most digits that a search is tried with: moving ones exactly, idle ones beside them.
-const MAX_DIGITS: usize = 8;
+pub(super) const MAX_DIGITS: usize = 8;
 
 /// A digit of the problem: real digits that move alike.
 #[derive(Clone, Debug)]
@@ -302,7 +302,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The real state of a state of the problem.
-    pub(super) fn real(&self, codes: &Codes) -> State {
+    pub(super) fn real(&self, codes: &[Code]) -> State {
         let mut state = self.base.clone();
         for (d, &code) in codes.iter().enumerate() {
             for (i, &real) in self.digits[d].real.iter().enumerate() {
