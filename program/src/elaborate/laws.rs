@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use reshard_test_support::{Random, Sweep};
 
-use crate::elaborate::moves::{Moves, TypeId, Types};
+use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::search::{Extent, Shared};
 use crate::elaborate::segment::{Facts, Segment};
 use crate::elaborate::ways::{Way, Ways};
@@ -69,7 +69,7 @@ impl All<'_> {
             for (v, &made) in outputs.iter().zip(&way.outputs) {
                 let pin = self.facts.pinned(self.graph, *v).map(|is| types.id(self.graph.dtype(*v), is));
                 let is = pin.unwrap_or(made);
-                let Some((_, more)) = types.cheapest(&[made], is, Moves::Any) else { return };
+                let Some(more) = types.price(made, is) else { return };
                 cost += more;
                 here.insert(v.0, vec![is]);
             }
@@ -85,7 +85,7 @@ impl All<'_> {
         for first in core::iter::once(None).chain(could_be.into_iter().map(Some)) {
             let (mut known, mut cost): (Vec<TypeId>, u64) = (known.clone(), cost);
             for is in first.into_iter().chain([wanted]) {
-                let Some((_, more)) = types.cheapest(&known, is, Moves::Any) else { continue };
+                let Some(more) = known.iter().filter_map(|&from| types.price(from, is)).min() else { continue };
                 cost += more;
                 known.push(is);
             }

@@ -10,14 +10,14 @@
 //! That holds where a search goes without a bound and in haste. Lists of states have numbers, and what comes after one of them is again one that has a number:
 //! so a layer that was there before is gone through without a look at any state, and all layers after the first few cost what looking up costs.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use reshard_kernels::DType;
 use rustc_hash::FxHashMap;
 
-use crate::elaborate::moves::{Moves, TypeId};
-use crate::elaborate::search::{AtHand, Decided, Frontier, Held, Reached, State, Step};
+use crate::elaborate::at_hand::{AtHand, Sets};
+use crate::elaborate::moves::{Moves, TypeId, Types};
+use crate::elaborate::search::{Decided, Frontier, Held, Reached, State, Step};
 use crate::elaborate::ways::Looked;
 
 /// States whose values have numbers of their own, in the order in which they come, and that cost so much more than the first.
@@ -30,7 +30,7 @@ pub(crate) struct States {
     number: usize,
     list: List,
     /// Of each value the types in which some state has it at hand, and whether none has it as it was given.
-    held: Vec<(AtHand, bool)>,
+    held: Vec<(Vec<TypeId>, bool)>,
 }
 
 /// States that were found before, of these values.
@@ -63,7 +63,7 @@ impl Named {
     }
 
     fn own(&self, (held, more): &(Held, u64)) -> State {
-        let mut live: Held = held.iter().map(|(v, at_hand)| (self.values[*v], at_hand.clone())).collect();
+        let mut live: Held = held.iter().map(|(v, at_hand)| (self.values[*v], *at_hand)).collect();
         live.sort_unstable_by_key(|(v, _)| *v);
         State { live, cost: self.least.saturating_add(*more) }
     }
@@ -115,7 +115,7 @@ impl Question {
         };
         let inputs = inputs.iter().map(|&v| number(v)).collect();
         let outputs = outputs.iter().map(|&(v, pin)| (number(v), pin)).collect();
-        let about = values.iter().map(|&v| (live(v), frontier.given.get(&v).cloned())).collect();
+        let about = values.iter().map(|&v| (live(v), frontier.given.get(&v).copied())).collect();
         (
             Question {
                 before: named.of.number,
@@ -132,9 +132,8 @@ impl Question {
 
     /// The states as a frontier of their own, like another.
     fn frontier(&self, like: &Frontier, before: &States) -> Frontier {
-        let given: HashMap<usize, AtHand> = (self.values.iter().enumerate())
-            .filter_map(|(v, (_, at_hand))| Some((v, at_hand.clone()?)))
-            .collect();
+        let given: FxHashMap<usize, AtHand> =
+            (self.values.iter().enumerate()).filter_map(|(v, (_, at_hand))| Some((v, (*at_hand)?))).collect();
         like.relative(before.list.clone(), given)
     }
 }
@@ -177,15 +176,16 @@ impl Known {
     }
 
     /// States by the number of their list.
-    pub(crate) fn named(&mut self, states: &[State]) -> Named {
+    pub(crate) fn named(&mut self, sets: &Sets, states: &[State]) -> Named {
         let least = states.first().map_or(0, |state| state.cost);
         let states = states.iter().map(|state| (&state.live, state.cost));
-        let (of, values) = self.numbered(states, least);
+        let (of, values) = self.numbered(sets, states, least);
         Named { of, values, least }
     }
 
     fn numbered<'s>(
         &mut self,
+        sets: &Sets,
         states: impl Iterator<Item = (&'s Held, u64)>,
         least: u64,
     ) -> (Arc<States>, Vec<usize>) {
@@ -198,16 +198,16 @@ impl Known {
                     values.len() - 1
                 })
             };
-            let mut held: Held = live.iter().map(|(v, at_hand)| (number(*v), at_hand.clone())).collect();
+            let mut held: Held = live.iter().map(|(v, at_hand)| (number(*v), *at_hand)).collect();
             held.sort_unstable_by_key(|(v, _)| *v);
             list.push((held, cost.saturating_sub(least)));
         }
         if let Some(known) = self.lists.get(&list) {
             return (Arc::clone(known), values);
         }
-        let mut held = vec![(AtHand::new(), 0usize); values.len()];
+        let mut held = vec![(Vec::new(), 0usize); values.len()];
         for (v, at_hand) in list.iter().flat_map(|(held, _)| held) {
-            held[*v].0.extend(at_hand.iter().copied());
+            held[*v].0.extend_from_slice(sets.of(*at_hand));
             held[*v].1 += 1;
         }
         let held = held.into_iter().map(|(mut types, times)| {
@@ -221,59 +221,63 @@ impl Known {
     }
 
     /// What an op comes to.
+    #[allow(clippy::too_many_arguments, reason = "a step, where it is taken, and how")]
     pub(crate) fn op(
         &mut self,
+        types: &mut Types,
         frontier: &Frontier,
         named: &Named,
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
         most: usize,
-        reach: impl FnOnce(&Frontier, Step<'_>, &dyn Fn(usize) -> bool) -> (Vec<Reached>, Option<u64>),
+        reach: impl FnOnce(&mut Types, &Frontier, Step<'_>, &dyn Fn(usize) -> bool) -> (Vec<Reached>, Option<u64>),
     ) -> After {
         let happens = Happens::Op(step.ways.number);
         let operands = (step.inputs, step.outputs);
         let (question, values) = Question::of(frontier, named, happens, operands, live, most);
-        self.answered(named, question, &values, |q| {
+        self.answered(types, named, question, &values, |types, q| {
             let frontier = q.frontier(frontier, &named.of);
             let ways: &Arc<Looked> = step.ways;
             let step = Step { ways, inputs: &q.inputs, outputs: &q.outputs, rest: 0 };
-            reach(&frontier, step, &|value| q.values.get(value).is_some_and(|(live, _)| *live))
+            reach(types, &frontier, step, &|value| q.values.get(value).is_some_and(|(live, _)| *live))
         })
     }
 
     /// What a written move comes to.
     pub(crate) fn moved(
         &mut self,
+        types: &mut Types,
         frontier: &Frontier,
         named: &Named,
         (from, to): (usize, usize),
         (is, via): (TypeId, Option<DType>),
-        reach: impl FnOnce(&Frontier, (usize, usize)) -> Vec<Reached>,
+        reach: impl FnOnce(&mut Types, &Frontier, (usize, usize)) -> Vec<Reached>,
     ) -> After {
         let happens = Happens::Move(is, via);
         let (question, values) =
             Question::of(frontier, named, happens, (&[from], &[(to, None)]), &|_| true, 0);
-        self.answered(named, question, &values, |q| {
+        self.answered(types, named, question, &values, |types, q| {
             let frontier = q.frontier(frontier, &named.of);
-            (reach(&frontier, (q.inputs[0], q.outputs[0].0)), None)
+            (reach(types, &frontier, (q.inputs[0], q.outputs[0].0)), None)
         })
     }
 
     /// The answer, found out if nobody asked before.
     fn answered(
         &mut self,
+        types: &mut Types,
         named: &Named,
         question: Question,
         values: &[usize],
-        find: impl FnOnce(&Question) -> (Vec<Reached>, Option<u64>),
+        find: impl FnOnce(&mut Types, &Question) -> (Vec<Reached>, Option<u64>),
     ) -> After {
         let known = self.answers.get(&question).cloned();
         let answer = if let Some(known) = known {
             known
         } else {
-            let (reached, dropped) = find(&question);
+            let (reached, dropped) = find(types, &question);
             let more = reached.first().map_or(0, |r| r.cost);
-            let (after, values) = self.numbered(reached.iter().map(|r| (&r.live, r.cost)), more);
+            let (after, values) = self.numbered(&types.sets, reached.iter().map(|r| (&r.live, r.cost)), more);
             let decided = reached.iter().map(|r| r.decided).collect();
             let answer = Arc::new(Answer { after, values, decided, more, dropped });
             if !self.forgets {

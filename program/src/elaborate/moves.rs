@@ -11,10 +11,11 @@ use reshard_planner::internal::{Ask, Price};
 use reshard_planner::{Budget, Plan, Planner};
 use reshard_sharding::{Sharding, Type};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::Error;
 use crate::along::{self, Along};
-use crate::elaborate::search::AtHand;
+use crate::elaborate::at_hand::{AtHand, Sets};
 use crate::wire;
 
 /// A type of tensors of one element type, by number.
@@ -53,6 +54,7 @@ const LAVISH: u64 = 1_000_000;
 /// All types and prices that were asked for.
 #[derive(Debug)]
 pub(crate) struct Types {
+    pub(crate) sets: Sets,
     planner: Planner,
     /// The same without a search.
     direct: Planner,
@@ -84,6 +86,7 @@ const NEW_PRICE: u64 = 2_000;
 impl Types {
     pub(crate) fn new(planner: &Planner) -> Types {
         Types {
+            sets: Sets::new(),
             planner: planner.clone().budget(Budget::of(PRICED)),
             direct: planner.clone().budget(Budget::of(0)),
             list: Vec::new(),
@@ -188,9 +191,10 @@ impl Types {
     }
 
     /// The cheapest of these to start from, and what it costs.
-    pub(crate) fn cheapest(&mut self, at_hand: &[TypeId], to: TypeId, moves: Moves) -> Option<(TypeId, u64)> {
+    pub(crate) fn cheapest(&mut self, at_hand: AtHand, to: TypeId, moves: Moves) -> Option<(TypeId, u64)> {
         let mut best: Option<(TypeId, u64)> = None;
-        for &from in at_hand {
+        for i in 0..self.sets.of(at_hand).len() {
+            let from = self.sets.of(at_hand)[i];
             let Some(cost) = self.allowed(from, to, moves) else { continue };
             if best.is_none_or(|(_, least)| cost < least) {
                 best = Some((from, cost));
@@ -237,23 +241,27 @@ impl Types {
         Ok(plan)
     }
 
-    /// The same types, without those that are free from others of them.
-    pub(crate) fn without_free(&mut self, mut at_hand: AtHand) -> AtHand {
+    /// The same set, without those that are free from others of it.
+    pub(crate) fn without_free(&mut self, at_hand: AtHand) -> AtHand {
+        if self.sets.of(at_hand).len() < 2 {
+            return at_hand;
+        }
+        let mut left: SmallVec<[TypeId; 4]> = self.sets.of(at_hand).into();
         let mut i = 0;
-        while at_hand.len() > 1 && i < at_hand.len() {
-            let to = at_hand[i];
-            let free = (0..at_hand.len()).any(|j| j != i && self.price(at_hand[j], to) == Some(0));
+        while left.len() > 1 && i < left.len() {
+            let to = left[i];
+            let free = (0..left.len()).any(|j| j != i && self.price(left[j], to) == Some(0));
             if free {
-                at_hand.remove(i);
+                left.remove(i);
             } else {
                 i += 1;
             }
         }
-        at_hand
+        self.sets.number(&left)
     }
 
     /// What a move costs that nobody wrote, if it may be made.
-    fn allowed(&mut self, from: TypeId, to: TypeId, moves: Moves) -> Cost {
+    pub(crate) fn allowed(&mut self, from: TypeId, to: TypeId, moves: Moves) -> Cost {
         match moves {
             Moves::Any => self.price(from, to),
             Moves::Free => self.price(from, to).filter(|&cost| cost == 0),

@@ -9,8 +9,6 @@ use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Frontier, Held, State, Step};
 use crate::elaborate::ways::Way;
 
-use smallvec::SmallVec;
-
 /// What may be done with inputs that are at hand in some way: a way of the op, and what is at hand after it.
 pub(crate) struct Outcome {
     pub(crate) way: usize,
@@ -69,8 +67,9 @@ impl Frontier {
         let mut ways: Vec<usize> = (0..step.ways.list.len()).collect();
         if hasty {
             let leads_to_idle = |way: &Way| {
-                let moved =
-                    |(&v, is): (&usize, &TypeId)| types.is_idle(*is) && !self.of(state, v).contains(is);
+                let moved = |(&v, is): (&usize, &TypeId)| {
+                    types.is_idle(*is) && !types.sets.of(self.of(state, v)).contains(is)
+                };
                 step.inputs.iter().zip(&way.inputs).any(moved)
             };
             let busy: Vec<usize> =
@@ -81,7 +80,7 @@ impl Frontier {
         }
         if hasty && ways.len() > HASTY_WAYS {
             let moves = |way: &Way| {
-                let missing = |(&v, is): (&usize, &TypeId)| !self.of(state, v).contains(is);
+                let missing = |(&v, is): (&usize, &TypeId)| !types.sets.of(self.of(state, v)).contains(is);
                 step.inputs.iter().zip(&way.inputs).filter(|pair| missing((pair.0, pair.1))).count()
             };
             ways.sort_by_cached_key(|&way| (moves(&step.ways.list[way]), step.ways.list[way].picoseconds));
@@ -115,10 +114,10 @@ impl Frontier {
         }
         for (&(value, pinned), &made) in step.outputs.iter().zip(&of.outputs) {
             let is = pinned.unwrap_or(made);
-            let (_, more) = types.cheapest(&[made], is, self.moves)?;
+            let more = types.allowed(made, is, self.moves)?;
             cost = cost.saturating_add(more);
             if live(value) {
-                after.push((value, SmallVec::from_slice(&[is])));
+                after.push((value, types.sets.number(&[is])));
             }
         }
         after.sort_unstable_by_key(|(v, _)| *v);
@@ -143,20 +142,20 @@ impl Frontier {
             for (mut held, cost) in out {
                 let known = held.iter().position(|(v, _)| *v == value);
                 let at = known.unwrap_or_else(|| {
-                    held.push((value, self.of(state, value).iter().copied().collect()));
+                    held.push((value, self.of(state, value)));
                     held.len() - 1
                 });
-                let at_hand = held[at].1.clone();
-                if at_hand.contains(&wanted) {
+                let at_hand = held[at].1;
+                if types.sets.of(at_hand).contains(&wanted) {
                     after.push((held, cost));
                     continue;
                 }
-                let direct = types.cheapest(&at_hand, wanted, self.moves).map(|(_, more)| more);
+                let direct = types.cheapest(at_hand, wanted, self.moves).map(|(_, more)| more);
                 let again = types.work() < self.until
                     && self.moves == Moves::Any
                     && (live(value) || inputs[i + 1..].contains(&value));
                 for &first in self.seen.get(&value).filter(|_| again).into_iter().flatten() {
-                    if first == wanted || at_hand.contains(&first) {
+                    if first == wanted || types.sets.of(at_hand).contains(&first) {
                         continue;
                     }
                     let Some(then) =
@@ -164,15 +163,13 @@ impl Frontier {
                     else {
                         continue;
                     };
-                    let Some((_, more)) = types.cheapest(&at_hand, first, self.moves) else { continue };
+                    let Some((_, more)) = types.cheapest(at_hand, first, self.moves) else { continue };
                     let mut held = held.clone();
-                    held[at].1.extend([first, wanted]);
-                    held[at].1.sort_unstable();
+                    held[at].1 = types.sets.with(at_hand, &[first, wanted]);
                     after.push((held, cost.saturating_add(more).saturating_add(then)));
                 }
                 if let Some(more) = direct {
-                    held[at].1.push(wanted);
-                    held[at].1.sort_unstable();
+                    held[at].1 = types.sets.with(at_hand, &[wanted]);
                     after.push((held, cost.saturating_add(more)));
                 }
             }

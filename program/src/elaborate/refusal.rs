@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::along::{self, Along};
 use crate::elaborate::Elaborator;
+use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Frontier, Step};
 use crate::elaborate::ways::Way;
@@ -21,7 +22,9 @@ pub(crate) fn no_plan(
     frontier: &Frontier,
 ) -> Error {
     let first = frontier.first();
-    let is = first.and_then(|s| frontier.of(&s, from.0).first().copied()).map(|id| types.get(id).clone());
+    let is = first
+        .and_then(|s| types.sets.of(frontier.of(&s, from.0)).first().copied())
+        .map(|id| types.get(id).clone());
     let wanted = graph.pinned(to);
     if let (Some(via), Some(a), Some(b)) = (via, &is, wanted)
         && let Err(e) = wire::plan(&elaborator.planner, &a.value, &b.value, graph.dtype(from), via)
@@ -50,7 +53,7 @@ pub(crate) fn no_part(
     frontier: &Frontier,
 ) -> Error {
     let first = frontier.first();
-    let at_hand = first.as_ref().map_or(&[][..], |s| frontier.of(s, from.0));
+    let at_hand = first.as_ref().map_or(&[][..], |s| types.sets.of(frontier.of(s, from.0)));
     let is: Vec<String> = at_hand.iter().map(|&id| graph.meshes.written(types.get(id))).collect();
     let wanted = along::written(partly, graph.mesh());
     let name = graph.name(from);
@@ -92,7 +95,7 @@ pub(crate) fn no_way(
     };
     let has: Vec<String> = (inputs.iter())
         .filter_map(|v| {
-            let is = types.get(*frontier.of(state, v.0).first()?);
+            let is = types.get(*types.sets.of(frontier.of(state, v.0)).first()?);
             Some(format!("{} is {}", graph.name(*v), graph.meshes.written(is)))
         })
         .collect();
@@ -129,9 +132,9 @@ pub(crate) fn no_way(
 }
 
 /// The moves that a way takes from a state.
-fn fix<'s>(
+fn fix(
     types: &mut Types,
-    at_hand: &dyn Fn(ValueId) -> &'s [TypeId],
+    at_hand: &dyn Fn(ValueId) -> AtHand,
     way: &Way,
     inputs: &[ValueId],
     outputs: &[ValueId],
@@ -140,7 +143,9 @@ fn fix<'s>(
     let mut out = Fix { cost: way.picoseconds, moves: Vec::new(), after: Vec::new() };
     for (v, &wanted) in inputs.iter().zip(&way.inputs) {
         let at_hand = at_hand(*v);
-        if at_hand.contains(&wanted) || out.moves.iter().any(|(known, _, to)| known == v && *to == wanted) {
+        if types.sets.of(at_hand).contains(&wanted)
+            || out.moves.iter().any(|(known, _, to)| known == v && *to == wanted)
+        {
             continue;
         }
         let (from, cost) = types.cheapest(at_hand, wanted, Moves::Any)?;
@@ -149,7 +154,7 @@ fn fix<'s>(
     }
     for ((v, (_, pin)), &is) in outputs.iter().zip(made).zip(&way.outputs) {
         let Some(pin) = pin.filter(|pin| *pin != is) else { continue };
-        let (_, cost) = types.cheapest(&[is], pin, Moves::Any)?;
+        let cost = types.price(is, pin)?;
         out.cost = out.cost.saturating_add(cost);
         out.after.push((*v, is, pin));
     }

@@ -22,7 +22,6 @@
 //! which agree there.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use reshard_kernels::DType;
@@ -30,16 +29,14 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::along::Along;
+use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::memo::{After, Known, Named};
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::outcomes::Outcome;
 use crate::elaborate::ways::Looked;
 
-/// The types in which a value is at hand, in the order of their numbers.
-pub(crate) type AtHand = SmallVec<[TypeId; 2]>;
-
 /// Values by number, with the types in which they are at hand.
-pub(crate) type Held = SmallVec<[(usize, AtHand); 4]>;
+pub(crate) type Held = SmallVec<[(usize, AtHand); 6]>;
 
 /// What is at hand at some point beside what is given, and what it took.
 #[derive(Clone, Debug)]
@@ -89,9 +86,9 @@ pub(crate) struct Step<'a> {
 pub(crate) struct Frontier {
     now: Now,
     /// What comes from outside, before anything is moved.
-    pub(crate) given: HashMap<usize, AtHand>,
+    pub(crate) given: FxHashMap<usize, AtHand>,
     /// The types in which each value could have been at hand, in states that are kept or not.
-    pub(crate) seen: HashMap<usize, AtHand>,
+    pub(crate) seen: FxHashMap<usize, Vec<TypeId>>,
     /// Where the states after each op and move come from.
     trail: Vec<Arc<[Decided]>>,
     pub(crate) moves: Moves,
@@ -113,7 +110,7 @@ pub(crate) struct Extent {
     /// What some program costs.
     pub(crate) known: u64,
     /// The types in which values could be at hand, as far as another search saw.
-    pub(crate) seen: HashMap<usize, AtHand>,
+    pub(crate) seen: FxHashMap<usize, Vec<TypeId>>,
     /// How much may be looked at before the rest is gone through in haste, in prices that are known.
     pub(crate) work: u64,
 }
@@ -121,12 +118,12 @@ pub(crate) struct Extent {
 impl Extent {
     /// As far as a search goes in haste.
     pub(crate) fn hasty() -> Extent {
-        Extent { most: HASTY, known: u64::MAX, seen: HashMap::new(), work: 0 }
+        Extent { most: HASTY, known: u64::MAX, seen: FxHashMap::default(), work: 0 }
     }
 
     /// As far as a search goes that keeps so many states.
     pub(crate) fn thorough(most: usize) -> Extent {
-        Extent { most, known: u64::MAX, seen: HashMap::new(), work: WORK }
+        Extent { most, known: u64::MAX, seen: FxHashMap::default(), work: WORK }
     }
 }
 
@@ -151,26 +148,33 @@ impl Frontier {
         let start = State { live: Held::new(), cost: 0 };
         let Extent { most, known, seen, work } = extent;
         let until = types.work().saturating_add(work);
-        let (now, given, trail) = (Now::Own(vec![start]), HashMap::new(), Vec::new());
+        let (now, given, trail) = (Now::Own(vec![start]), FxHashMap::default(), Vec::new());
         Frontier { now, given, seen, trail, moves, most, until, known, dropped: u64::MAX }
     }
 
     /// The types in which a state has a value at hand.
-    pub(crate) fn of<'s>(&'s self, state: &'s State, value: usize) -> &'s [TypeId] {
-        match state.live.iter().find(|(v, _)| *v == value) {
-            Some((_, at_hand)) => at_hand,
-            None => self.given.get(&value).map_or(&[], |at_hand| at_hand),
-        }
+    pub(crate) fn of(&self, state: &State, value: usize) -> AtHand {
+        self.held(&state.live, value)
+    }
+
+    /// The types in which a value is at hand where these are held.
+    fn held(&self, held: &Held, value: usize) -> AtHand {
+        let own = held.iter().find(|(v, _)| *v == value).map(|(_, at_hand)| *at_hand);
+        own.or_else(|| self.given.get(&value).copied()).unwrap_or_default()
     }
 
     /// The types in which some state has a value at hand.
-    pub(crate) fn at_hand(&self, value: usize) -> Vec<TypeId> {
+    pub(crate) fn at_hand(&self, types: &Types, value: usize) -> Vec<TypeId> {
         let mut out: Vec<TypeId> = match &self.now {
-            Now::Own(states) => states.iter().flat_map(|s| self.of(s, value)).copied().collect(),
+            Now::Own(states) => {
+                let mut sets: Vec<AtHand> = states.iter().map(|s| self.of(s, value)).collect();
+                sets.dedup();
+                sets.into_iter().flat_map(|set| types.sets.of(set)).copied().collect()
+            }
             Now::Named(named) => {
-                let (types, everywhere) = named.at_hand(value);
+                let (own, everywhere) = named.at_hand(value);
                 let given = self.given.get(&value).filter(|_| !everywhere);
-                types.iter().chain(given.into_iter().flatten()).copied().collect()
+                own.iter().chain(given.into_iter().flat_map(|set| types.sets.of(*set))).copied().collect()
             }
         };
         out.sort_unstable();
@@ -217,8 +221,8 @@ impl Frontier {
     }
 
     /// A value that comes from outside.
-    pub(crate) fn enters(&mut self, value: usize, at_hand: &[TypeId]) {
-        self.given.insert(value, at_hand.iter().copied().collect());
+    pub(crate) fn enters(&mut self, value: usize, at_hand: AtHand) {
+        self.given.insert(value, at_hand);
     }
 
     /// A written move; whether some state allows it.
@@ -233,8 +237,9 @@ impl Frontier {
             let reached = self.reach_moved(types, values, is);
             return self.go_on(reached);
         };
-        let after =
-            known.moved(self, named, values, is, |frontier, values| frontier.reach_moved(types, values, is));
+        let after = known.moved(types, self, named, values, is, |types, frontier, values| {
+            frontier.reach_moved(types, values, is)
+        });
         self.go_on_with(after)
     }
 
@@ -247,10 +252,12 @@ impl Frontier {
     ) -> Vec<Reached> {
         let states = self.states();
         let mut reached = Vec::with_capacity(states.len());
+        let alone = types.sets.number(&[is]);
         for (before, state) in states.iter().enumerate() {
-            let Some((_, cost)) = types.cheapest_via(self.of(state, from), is, via) else { continue };
+            let starts: SmallVec<[TypeId; 4]> = types.sets.of(self.of(state, from)).into();
+            let Some((_, cost)) = types.cheapest_via(&starts, is, via) else { continue };
             let mut live = state.live.clone();
-            live.push((to, SmallVec::from_slice(&[is])));
+            live.push((to, alone));
             let cost = state.cost.saturating_add(cost);
             reached.push(Reached { live, cost, decided: Decided { before, way: None } });
         }
@@ -269,10 +276,11 @@ impl Frontier {
         let states = self.states();
         let mut reached: Vec<Reached> = Vec::with_capacity(states.len());
         for (before, state) in states.iter().enumerate() {
-            for &start in self.of(state, from) {
+            let starts: SmallVec<[TypeId; 4]> = types.sets.of(self.of(state, from)).into();
+            for start in starts {
                 let Some((is, cost)) = types.put(start, partly, via) else { continue };
                 let mut live = state.live.clone();
-                live.push((to, SmallVec::from_slice(&[is])));
+                live.push((to, types.sets.number(&[is])));
                 let cost = state.cost.saturating_add(cost);
                 reached.push(Reached { live, cost, decided: Decided { before, way: Some(start.number()) } });
             }
@@ -307,11 +315,11 @@ impl Frontier {
             return self.go_on(reached);
         }
         if let Now::Own(states) = &self.now {
-            let named = known.named(states);
+            let named = known.named(&types.sets, states);
             self.now = Now::Named(named);
         }
         let Now::Named(named) = &self.now else { return false };
-        let after = known.op(self, named, step, live, most, |frontier, step, live| {
+        let after = known.op(types, self, named, step, live, most, |types, frontier, step, live| {
             frontier.reach(types, step, live, most)
         });
         self.drops(after.dropped, step);
@@ -342,9 +350,9 @@ impl Frontier {
     }
 
     /// States of which nothing is known but what is at hand and what they took, to be gone on from in haste.
-    pub(crate) fn relative(&self, states: Vec<(Held, u64)>, given: HashMap<usize, AtHand>) -> Frontier {
+    pub(crate) fn relative(&self, states: Vec<(Held, u64)>, given: FxHashMap<usize, AtHand>) -> Frontier {
         let states = states.into_iter().map(|(live, cost)| State { live, cost }).collect();
-        let (seen, trail) = (HashMap::new(), Vec::new());
+        let (seen, trail) = (FxHashMap::default(), Vec::new());
         Frontier {
             now: Now::Own(states),
             given,
@@ -368,30 +376,28 @@ impl Frontier {
     ) -> (Vec<Reached>, Option<u64>) {
         let bound = self.bound(types);
         // What an op comes to where its inputs are at hand as in this state.
-        let mut outcomes: Vec<(usize, Found)> = Vec::new();
+        let mut outcomes: Vec<(SmallVec<[AtHand; 4]>, Found)> = Vec::new();
         let states = self.states();
         let mut left: Option<u64> = None;
         let mut best: FxHashMap<Held, (u64, usize, usize)> = FxHashMap::default();
         for (before, state) in states.iter().enumerate() {
-            let is_like = |(of, _): &(usize, Found)| {
-                step.inputs.iter().all(|&v| self.of(&states[*of], v) == self.of(state, v))
-            };
-            let at = outcomes.iter().position(is_like).unwrap_or_else(|| {
-                outcomes.push((before, self.outcomes(types, state, step, live)));
+            let inputs: SmallVec<[AtHand; 4]> = step.inputs.iter().map(|&v| self.of(state, v)).collect();
+            let at = outcomes.iter().position(|(like, _)| *like == inputs).unwrap_or_else(|| {
+                outcomes.push((inputs, self.outcomes(types, state, step, live)));
                 outcomes.len() - 1
             });
             let (found, unseen) = &outcomes[at].1;
             let unseen = unseen.map(|computing| state.cost.saturating_add(computing));
             left = left.into_iter().chain(unseen).min();
             let passed: Held =
-                state.live.iter().filter(|(v, _)| live(*v) && !step.inputs.contains(v)).cloned().collect();
+                state.live.iter().filter(|(v, _)| live(*v) && !step.inputs.contains(v)).copied().collect();
             for outcome in found {
                 let cost = state.cost.saturating_add(outcome.cost);
                 if cost.saturating_add(step.rest) > bound {
                     continue;
                 }
                 let mut after = passed.clone();
-                after.extend(outcome.after.iter().cloned());
+                after.extend_from_slice(&outcome.after);
                 after.sort_unstable_by_key(|(v, _)| *v);
                 let entry = best.entry(after).or_insert((u64::MAX, 0, 0));
                 // Of equal cost, what was looked at first.
@@ -428,18 +434,21 @@ impl Frontier {
     }
 
     /// Whether what is at hand in `b` can be put at hand in `a` and costs no more then.
-    pub(crate) fn replaces<'s>(&'s self, types: &mut Types, a: (&'s Held, u64), b: (&'s Held, u64)) -> bool {
-        let given = |v: usize| self.given.get(&v).map_or(&[][..], |at_hand| at_hand);
-        let of = |held: &'s Held, v: usize| {
-            held.iter().find(|(value, _)| *value == v).map_or_else(|| given(v), |(_, at_hand)| at_hand)
-        };
+    pub(crate) fn replaces(&self, types: &mut Types, a: (&Held, u64), b: (&Held, u64)) -> bool {
         let mut cost = a.1;
         // What only `a` holds otherwise than given is given in `b`.
         let only_a = a.0.iter().filter(|(v, _)| !b.0.iter().any(|(value, _)| value == v));
-        let only_a = only_a.map(|(v, _)| (*v, given(*v)));
-        for (value, wanted) in b.0.iter().map(|(v, at_hand)| (*v, &at_hand[..])).chain(only_a) {
-            let mine = of(a.0, value);
-            for &is in wanted.iter().filter(|t| !mine.contains(t)) {
+        let only_a = only_a.map(|(v, _)| (*v, self.given.get(v).copied().unwrap_or_default()));
+        for (value, wanted) in b.0.iter().copied().chain(only_a) {
+            let mine = self.held(a.0, value);
+            if mine == wanted {
+                continue;
+            }
+            for i in 0..types.sets.of(wanted).len() {
+                let is = types.sets.of(wanted)[i];
+                if types.sets.of(mine).contains(&is) {
+                    continue;
+                }
                 let Some((_, more)) = types.cheapest(mine, is, self.moves) else { return false };
                 cost = cost.saturating_add(more);
                 if cost > b.1 {

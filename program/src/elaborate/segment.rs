@@ -201,7 +201,7 @@ impl Segment<'_> {
         let mut rest = least.iter().fold(0u64, |a, b| a.saturating_add(*b));
         for (v, is) in &facts.outside {
             let id = types.id(graph.dtype(*v), is.clone());
-            frontier.enters(v.0, &[id]);
+            frontier.enters(v.0, types.sets.number(&[id]));
         }
         for (n, statement) in self.statements.iter().enumerate() {
             rest = rest.saturating_sub(least[n]);
@@ -210,7 +210,8 @@ impl Segment<'_> {
             match statement {
                 Statement::Input(v) => {
                     let Some(is) = facts.pinned(graph, *v) else { return Err(made_later(graph, *v)) };
-                    frontier.enters(v.0, &[types.id(graph.dtype(*v), is)]);
+                    let id = types.id(graph.dtype(*v), is);
+                    frontier.enters(v.0, types.sets.number(&[id]));
                 }
                 Statement::Move { from, to, along, via } if !along.is_empty() => {
                     if !frontier.moved_along(types, (from.0, to.0), along, *via) {
@@ -254,7 +255,7 @@ impl Segment<'_> {
                     });
                     let at_hand = |(i, v): (usize, &usize)| match &given {
                         Some(given) => vec![given[i]],
-                        None => frontier.at_hand(*v),
+                        None => frontier.at_hand(types, *v),
                     };
                     let asked = Asked {
                         op: op.clone(),
