@@ -26,12 +26,12 @@ pub(crate) struct CheckArgs {
     request: Request,
     /// Print the program with all types and moves, which is a program, too, in place of what it costs
     #[arg(long, conflicts_with = "json")]
-    print: bool,
+    pub(crate) print: bool,
     /// Answer one JSON request a line from stdin, like {"program":"mesh x=2\nx: f32[8] S(0)\ny: R = x"}
     #[arg(long, conflicts_with_all = ["Request", "file", "print"])]
     batch: bool,
     #[command(flatten)]
-    pictures: PictureArgs,
+    pub(crate) pictures: PictureArgs,
     #[command(flatten)]
     pub(crate) format: Format,
 }

@@ -22,7 +22,7 @@ pub(crate) struct InspectArgs {
     /// PyTorch, or a file of torch.save or of NumPy (.npy, .npz)
     path: PathBuf,
     #[command(flatten)]
-    pictures: PictureArgs,
+    pub(crate) pictures: PictureArgs,
     #[command(flatten)]
     pub(crate) format: Format,
 }

@@ -26,6 +26,11 @@ impl PictureArgs {
         self.draw || self.svg.is_some()
     }
 
+    /// The flag by which it is asked for.
+    pub(crate) fn flag(&self) -> Option<&'static str> {
+        if self.draw { Some("--draw") } else { self.svg.as_ref().map(|_| "--svg") }
+    }
+
     /// Whether the drawing is printed in place of the answer.
     pub(crate) fn are_printed(&self) -> bool {
         self.draw

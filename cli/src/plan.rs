@@ -29,7 +29,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
     #[command(flatten)]
-    pictures: PictureArgs,
+    pub(crate) pictures: PictureArgs,
     #[command(flatten)]
     pub(crate) format: Format,
 }

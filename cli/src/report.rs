@@ -36,6 +36,18 @@ enum Of {
 }
 
 impl ReportArgs {
+    /// A flag that asks for what a page has anyway, or has not.
+    fn other(&self) -> Option<&'static str> {
+        let (pictures, others) = match &self.of {
+            Of::Plan(args) => (&args.pictures, None),
+            Of::Check(args) => (&args.pictures, args.print.then_some("--print")),
+            Of::Step(args) => (&args.pictures, args.chrome.as_ref().map(|_| "--chrome")),
+            Of::Trace(args) => (&args.pictures, args.chrome.as_ref().map(|_| "--chrome")),
+            Of::Inspect(args) => (&args.pictures, None),
+        };
+        pictures.flag().or(others)
+    }
+
     /// Whether the answer is a JSON object.
     pub(crate) fn json(&self) -> bool {
         match &self.of {
@@ -51,21 +63,33 @@ impl ReportArgs {
 /// Makes the page and writes it.
 pub(crate) fn run(args: &ReportArgs, console: &mut Console<'_>) -> Result<(), CliError> {
     let path = required("html", args.html.as_ref())?;
-    let page: Page = match &args.of {
-        Of::Plan(args) => plan::page(args)?,
-        Of::Check(args) => check::page(args, console)?,
+    if let Some(flag) = args.other() {
+        return Err(CliError::refused(
+            "usage",
+            format!("a page has its own pictures and is all that is written: leave {flag} out"),
+        ));
+    }
+    let (page, is_verified): (Page, bool) = match &args.of {
+        Of::Plan(args) => (plan::page(args)?, true),
+        Of::Check(args) => (check::page(args, console)?, true),
         Of::Step(args) => step::page(args, console)?,
-        Of::Trace(args) => trace::page(args, console)?,
-        Of::Inspect(args) => inspect::page(args)?,
+        Of::Trace(args) => (trace::page(args, console)?, true),
+        Of::Inspect(args) => (inspect::page(args)?, true),
     };
     let html = page.html();
     pictures::write(path, &html)?;
     let pictures: usize = page.sections.iter().map(|section| section.scenes.len()).sum();
     if args.json() {
         let answer = json!({"html": path.display().to_string(), "bytes": html.len(), "pictures": pictures});
-        return console.print_json(&answer);
+        console.print_json(&answer)?;
+    } else {
+        console.print(&format!("{pictures} pictures in {} ({} bytes)\n", path.display(), html.len()))?;
     }
-    console.print(&format!("{pictures} pictures in {} ({} bytes)\n", path.display(), html.len()))
+    if is_verified {
+        return Ok(());
+    }
+    let verdict = page.words.iter().find(|line| line.starts_with("NOT verified")).cloned();
+    Err(CliError::failed("verification", verdict.unwrap_or_default()))
 }
 
 /// That a page is of one answer.

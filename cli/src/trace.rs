@@ -49,9 +49,9 @@ pub(crate) struct TraceArgs {
     batch: bool,
     /// Write what all ranks do to this file, in Chrome's trace format
     #[arg(long, value_name = "FILE", conflicts_with = "batch")]
-    chrome: Option<PathBuf>,
+    pub(crate) chrome: Option<PathBuf>,
     #[command(flatten)]
-    pictures: PictureArgs,
+    pub(crate) pictures: PictureArgs,
     #[command(flatten)]
     pub(crate) format: Format,
 }
@@ -177,16 +177,20 @@ pub(crate) fn run(args: &TraceArgs, console: &mut Console<'_>) -> Result<(), Cli
             trace(&table, text, request, false).map(|traced| traced.answer)
         });
     }
-    required("rank", args.request.rank.as_ref())?;
-    let text = args.file.read(console)?;
     let is_drawn = args.pictures.are_asked() || args.chrome.is_some();
+    // Pictures are of all ranks.
+    let is_answered = args.request.rank.is_some() || args.format.json || !is_drawn;
+    if is_answered {
+        required("rank", args.request.rank.as_ref())?;
+    }
+    let text = args.file.read(console)?;
     let Traced { answer, timed, .. } = trace(&table, &text, &args.request, is_drawn)?;
     if let Some((schedules, times)) = timed.filter(|_| is_drawn) {
         if let Some(path) = &args.chrome {
             pictures::write(path, &chrome_trace(&times, &schedules))?;
         }
         let scene = || Ok(timeline(&times, &schedules, Limits::USUAL));
-        if !args.pictures.show(scene, args.format.json, console)? {
+        if !args.pictures.show(scene, args.format.json, console)? || !is_answered {
             return Ok(());
         }
     }
@@ -196,12 +200,14 @@ pub(crate) fn run(args: &TraceArgs, console: &mut Console<'_>) -> Result<(), Cli
 /// When ranks do what, and everything else that can be seen of it.
 pub(crate) fn page(args: &TraceArgs, console: &mut Console<'_>) -> Result<Page, CliError> {
     report::of_one(args.batch)?;
-    required("rank", args.request.rank.as_ref())?;
     let text = args.file.read(console)?;
     let Traced { answer, timed, program } = trace(&Arc::new(Table::standard()), &text, &args.request, true)?;
     let mut page = Page::new(format!("Timeline of a program on {}", program.mesh()));
-    page.words = answer.text().lines().last().map(str::to_owned).into_iter().collect();
     if let Some((schedules, times)) = &timed {
+        let total = format!("all ranks in {:.1} us by the model", times.total_us());
+        let of_rank = args.request.rank.map_or_else(String::new, |_| answer.text());
+        let words = of_rank.lines().rev().take(if args.request.time { 2 } else { 1 }).map(str::to_owned);
+        page.words = words.chain([total]).collect();
         page = page.with(Section::new("When ranks do what", vec![timeline(times, schedules, Limits::USUAL)]));
     }
     Ok(page.with(Section::new(
@@ -218,9 +224,12 @@ struct Traced {
 }
 
 fn trace(table: &Arc<Table>, text: &str, request: &Request, is_drawn: bool) -> Result<Traced, CliError> {
-    let rank = *required("rank", request.rank.as_ref())?;
+    if !is_drawn {
+        required("rank", request.rank.as_ref())?;
+    }
     let Elaborated { program, elaborator, rates, .. } =
         Elaborated::of(table, text, Moves::Any, request.reading())?;
+    let rank = request.rank.or_else(|| program.mesh().ranks().next()).unwrap_or_default();
     let (ranks, moves) = (program.mesh().size(), program.moves().count());
     if ranks.saturating_mul(moves) > MOST_PAIRS {
         let message = format!(

@@ -169,7 +169,7 @@ pub struct Lane {
     pub label: String,
     /// What stands behind it.
     pub end: String,
-    /// Its bars; what comes later is drawn over what came before.
+    /// Its bars; what comes later is drawn over what came before, and as text what takes most of a column.
     pub bars: Vec<Bar>,
     /// The ranks that it tells of.
     pub ranks: Vec<usize>,

@@ -9,7 +9,7 @@ use anstyle::{Color, Reset, RgbColor, Style as Ansi};
 
 use crate::clean::{clean, width};
 use crate::colour::{KINDS, LIGHT, hue};
-use crate::scene::{Cell, Flow, Grid, Group, Head, Lanes, Paint, Part, Scene, Style, Way};
+use crate::scene::{Cell, Flow, Grid, Group, Head, Lane, Lanes, Paint, Part, Scene, Style, Way};
 
 /// Columns that parts beside each other take, unless one alone needs more.
 const WIDEST: usize = 110;
@@ -325,21 +325,53 @@ pub(crate) fn number(value: f64, unit: &str) -> String {
     if whole { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
 }
 
+/// Where something stands on a scale, in columns.
+fn place(lanes: &Lanes, at: f64) -> f64 {
+    let share = if lanes.until > 0.0 { (at / lanes.until).clamp(0.0, 1.0) } else { 0.0 };
+    share * SCALE as f64
+}
+
+/// A letter and a colour for every column of a lane: where several bars are, those of the kind that takes most of it.
+fn columns(lanes: &Lanes, lane: &Lane) -> Vec<(char, Option<[u8; 3]>)> {
+    let kinds = lane.bars.iter().map(|bar| bar.kind + 1).max().unwrap_or(0);
+    let place = |at: f64| place(lanes, at);
+    // Of each column and kind: how much of it is taken, how much of that by what is marked, and by which bar last.
+    let mut taken = vec![vec![(0.0f64, 0.0f64, None); kinds]; SCALE];
+    for (n, bar) in lane.bars.iter().enumerate() {
+        let (from, to) = (place(bar.from), place(bar.to));
+        let first = (from.round() as usize).min(SCALE - 1);
+        for (column, kinds) in
+            taken.iter_mut().enumerate().take((to.round() as usize).max(first + 1)).skip(first)
+        {
+            let share = (to.min(column as f64 + 1.0) - from.max(column as f64)).max(0.0);
+            let (all, strong, last) = &mut kinds[bar.kind];
+            *all += share;
+            *strong += if bar.is_strong { share } else { 0.0 };
+            *last = Some(n);
+        }
+    }
+    let of_column = |kinds: &Vec<(f64, f64, Option<usize>)>| {
+        let bars = kinds
+            .iter()
+            .enumerate()
+            .filter_map(|(kind, (all, strong, last))| Some((kind, *all, *strong, (*last)?)));
+        let Some((kind, all, strong, last)) = bars.max_by(|a, b| a.1.total_cmp(&b.1).then(a.3.cmp(&b.3)))
+        else {
+            return (' ', None);
+        };
+        let letter = lanes.kinds.get(kind).map_or('#', |kind| kind.1);
+        let is_strong = if all > 0.0 { 2.0 * strong >= all } else { lane.bars[last].is_strong };
+        (if is_strong { letter.to_ascii_uppercase() } else { letter }, Some(KINDS[kind % KINDS.len()]))
+    };
+    taken.iter().map(of_column).collect()
+}
+
 fn lanes_block(lanes: &Lanes) -> Block {
     let left = lanes.lanes.iter().map(|lane| width(&lane.label)).max().unwrap_or(0);
-    let column = |place: f64| {
-        let share = if lanes.until > 0.0 { (place / lanes.until).clamp(0.0, 1.0) } else { 0.0 };
-        ((share * SCALE as f64).round() as usize).min(SCALE)
-    };
+    let column = |at: f64| (place(lanes, at).round() as usize).min(SCALE);
     let mut lines = Vec::new();
     for lane in &lanes.lanes {
-        let mut line: Vec<(char, Option<[u8; 3]>)> = vec![(' ', None); SCALE];
-        for bar in &lane.bars {
-            let from = column(bar.from).min(SCALE - 1);
-            let letter = lanes.kinds.get(bar.kind).map_or('#', |kind| kind.1);
-            let letter = if bar.is_strong { letter.to_ascii_uppercase() } else { letter };
-            line[from..column(bar.to).max(from + 1)].fill((letter, Some(KINDS[bar.kind % KINDS.len()])));
-        }
+        let line = columns(lanes, lane);
         let missing = " ".repeat(left - width(&lane.label));
         let mut spans = vec![Span::plain(format!("{}{missing} |", lane.label))];
         spans.extend(line.iter().map(|&(letter, colour)| Span { text: letter.to_string(), colour }));

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::holders::runs;
 use crate::limits::{Limits, Shown, counted, short, shown};
 use crate::scene::{Bar, Lane, Lanes, Part, Scene};
+use crate::text::number;
 
 const COMPUTING: usize = 0;
 const EXCHANGING: usize = 1;
@@ -66,9 +67,11 @@ fn critical(timeline: &Timeline) -> BTreeSet<usize> {
 pub fn timeline(timeline: &Timeline, schedules: &[Schedule], limits: Limits) -> Scene {
     let strong = critical(timeline);
     let most = (limits.ranks / 2).max(1);
-    let mut bars_left = limits.bars;
+    let (total, ranks) = (timeline.total_us(), timeline.lanes.len().min(most));
+    // Each lane has as many bars of a kind as the others.
+    let most_bars = (limits.bars / (3 * ranks.max(1))).max(1);
     let mut left_out = 0;
-    let mut missing = 0;
+    let mut joined = 0;
     let mut lanes = Vec::new();
     for one in shown(timeline.lanes.len(), most) {
         let at = match one {
@@ -80,26 +83,23 @@ pub fn timeline(timeline: &Timeline, schedules: &[Schedule], limits: Limits) -> 
             }
         };
         let (lane, rank) = (&timeline.lanes[at], schedules.get(at).map_or(at, Schedule::rank));
-        let mut bars = |numbers: &[usize], kind: usize| -> Vec<Bar> {
-            let drawn = numbers.len().min(bars_left);
-            bars_left -= drawn;
-            missing += numbers.len() - drawn;
+        let mut bars = |numbers: &[usize], kind: usize| {
             let of = |&number: &usize| {
                 let span = &timeline.spans[number];
                 let is_strong = strong.contains(&number);
                 Bar { from: span.begin_us, to: span.end_us, kind, text: named(span, schedules), is_strong }
             };
-            numbers[..drawn].iter().map(of).collect()
+            together(numbers.iter().map(of).collect(), most_bars, total, &mut joined)
         };
         let (mut calls, steps) = (bars(&lane.calls, COMPUTING), bars(&lane.steps, EXCHANGING));
-        let waits = lane.waits.iter().take(limits.bars).map(|&(from, to)| Bar {
+        let wait = |&(from, to): &(f64, f64)| Bar {
             from,
             to,
             kind: WAITING,
             text: "waits".to_owned(),
             is_strong: false,
-        });
-        calls.extend(waits);
+        };
+        calls.extend(together(lane.waits.iter().map(wait).collect(), most_bars, total, &mut joined));
         let times = [timeline.computing_us(lane), timeline.exchanging_us(lane), timeline.waiting_us(lane)];
         let ranks = vec![rank];
         let end = format!("{:.1} us, waits {:.1}", times[0], times[2]);
@@ -107,7 +107,6 @@ pub fn timeline(timeline: &Timeline, schedules: &[Schedule], limits: Limits) -> 
         let end = format!("{:.1} us, {:.1} hidden", times[1], timeline.hidden_us(lane));
         lanes.push(Lane { label: format!("rank {rank} exchanges"), end, bars: steps, ranks });
     }
-    let total = timeline.total_us();
     let path: Vec<String> =
         timeline.critical_path().iter().take(12).map(|span| named(span, schedules)).collect();
     let about = format!(
@@ -124,10 +123,32 @@ pub fn timeline(timeline: &Timeline, schedules: &[Schedule], limits: Limits) -> 
     if left_out > 0 {
         scene = scene.noted(format!("{} left out", counted(left_out, "rank")));
     }
-    if missing > 0 {
-        scene = scene.noted(format!("{} left out", counted(missing, "bar")));
+    if joined > 0 {
+        let within = number(total / most_bars as f64, "us");
+        scene = scene.noted(format!(
+            "{} drawn as one with a neighbour that begins within {within}",
+            counted(joined, "bar")
+        ));
     }
     scene
+}
+
+/// Bars of one kind in order, where there are too many those together that begin in the same part of the whole; `joined` counts how many fewer there are.
+fn together(bars: Vec<Bar>, most: usize, until: f64, joined: &mut usize) -> Vec<Bar> {
+    if bars.len() <= most {
+        return bars;
+    }
+    let part = |bar: &Bar| (bar.from / until * most as f64) as usize;
+    let parts = bars.chunk_by(|a, b| part(a) == part(b)).map(|some| {
+        let [first, .., last] = some else { return some[0].clone() };
+        let to = some.iter().fold(first.to, |most, bar| most.max(bar.to));
+        let text = format!("{} from {} to {}", some.len(), first.text, last.text);
+        let is_strong = some.iter().any(|bar| bar.is_strong);
+        Bar { from: first.from, to, kind: first.kind, text, is_strong }
+    });
+    let drawn: Vec<Bar> = parts.collect();
+    *joined += bars.len() - drawn.len();
+    drawn
 }
 
 /// A timeline in Chrome's trace format, which `chrome://tracing` and Perfetto read: a process for each rank, and in it a thread of calls, one of

@@ -393,6 +393,26 @@ impl Graph {
         Ok(to)
     }
 
+    /// The same with every move in the elements of what it moves; none where nothing goes [through a wire](Graph::moved_via).
+    ///
+    /// ```
+    /// use reshard_program::Graph;
+    /// let graph: Graph = "mesh dp=2\nx: f32[8] S(0)\ny: R via bf16 = x".parse()?;
+    /// let without = graph.without_wires().unwrap();
+    /// assert!(without.to_string().ends_with("y: R = x\n") && without.without_wires().is_none());
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    pub fn without_wires(&self) -> Option<Graph> {
+        let mut without = self.clone();
+        let mut has_wires = false;
+        for statement in &mut without.statements {
+            if let Statement::Move { via, .. } = statement {
+                has_wires |= via.take().is_some();
+            }
+        }
+        has_wires.then_some(without)
+    }
+
     /// The same tensor, so along these axes and as it is along the others.
     pub(crate) fn moved_along(
         &mut self,

@@ -45,6 +45,28 @@ fn what_is_asked_for_is_drawn() {
     }
 }
 
+/// Pictures of a trace are of all ranks, so none need be named; a page has its own pictures.
+#[test]
+fn pictures_of_all_ranks_need_no_rank() {
+    let folder = tempfile::tempdir().unwrap();
+    let (step, file) = (folder.path().join("step.txt"), folder.path().join("trace"));
+    fs::write(&step, STEP).unwrap();
+    let of_one = reshard(&["trace", text(&step), "--rank", "1", "--draw"]);
+    assert_eq!(reshard(&["trace", text(&step), "--draw"]), of_one);
+    assert_eq!(reshard(&["trace", text(&step), "--chrome", text(&file)]).stdout, "");
+    assert!(fs::read_to_string(&file).unwrap().contains("traceEvents"));
+    assert_eq!(reshard(&["trace", text(&step)]).status, 2);
+    let page = folder.path().join("page.html");
+    let report = |more: &[&str]| {
+        reshard(&[&["report", "trace", text(&step), "--html", text(&page)][..], more].concat())
+    };
+    assert_eq!(report(&[]).status, 0);
+    for flag in [&["--draw"][..], &["--svg", text(&file)], &["--chrome", text(&file)]] {
+        let refused = report(flag);
+        assert!(refused.status == 2 && refused.stderr.contains(flag[0]), "{}", refused.stderr);
+    }
+}
+
 #[test]
 fn a_report_is_one_page() {
     let folder = tempfile::tempdir().unwrap();

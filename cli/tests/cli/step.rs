@@ -36,6 +36,31 @@ fn a_step_on_ranks_is_the_step_on_one_device() {
     assert!(reshard_with(&["step", "-"], &mlp()).stdout.contains("verified: of "));
 }
 
+/// Where moves go through wires, what is verified is the program without them, and how far off they are is said: all of a gradient that rounds to nothing.
+#[test]
+fn wires_are_told_apart_from_what_is_wrong() {
+    let text = |scale: &str| {
+        format!(
+            "mesh dp=4\nx: f32[8,16] S(0)\nw: f32[16,16] S(0)\nwr: R via f16 = w\nh = mm(x, wr)\nm = sum(h)\n\
+             loss = mul_scalar(m, value={scale})\ngradient loss wrt w\nw' = sgd(w, dw)\n"
+        )
+    };
+    for seed in 0..8 {
+        let asked = ["step", "-", "--json", "--seed", &seed.to_string()];
+        let answer = reshard_with(&asked, &text("1.0")).json();
+        let off = answer["wires"]["relative_error"].as_f64().unwrap();
+        assert!(answer["verified"] == true && off > 1e-5 && off < 1.0, "{answer}");
+        assert!(answer["worst"]["relative_error"].as_f64().unwrap() < 1e-12, "{answer}");
+    }
+    let lost = reshard_with(&["step", "-", "--json"], &text("1e-10")).json();
+    assert_eq!(lost["wires"], serde_json::json!({"name": "dw", "relative_error": 1.0}), "{lost}");
+    let said = reshard_with(&["step", "-"], &text("1e-10")).stdout;
+    assert!(said.contains("through them dw is off most, by 1.0e0 of its own largest number"), "{said}");
+    // What is more than an f16 can be is infinite.
+    let infinite = reshard_with(&["step", "-"], &text("1e6"));
+    assert!(infinite.status == 1 && infinite.stdout.contains("NOT verified"), "{}", infinite.stdout);
+}
+
 /// Values are where their meshes are, and weights are updated on a mesh of their own.
 #[test]
 fn a_step_on_several_meshes_is_the_step_on_one_device() {

@@ -294,6 +294,49 @@ fn a_timeline_is_its_spans() {
     assert!((ends.fold(0.0f64, f64::max) - times.total_us()).abs() < 1e-9);
 }
 
+/// Law: where there are more spans than bars, each is in a bar of its lane, from where the first begins to where the last ends; as text a lane has as many columns of
+/// each kind as that takes of the whole.
+#[test]
+fn a_large_timeline_is_drawn_whole() {
+    let layers: Vec<String> = (0..300).map(|n| format!("h{} = relu(h{n})\ny{n}: R = h{n}", n + 1)).collect();
+    let text = format!("mesh tp=4\nh0: f32[4096,4096] S(0)\n{}\n", layers.join("\n"));
+    let program: Program = text.parse().expect("it is typed");
+    let of_rank = |rank| program.compile(rank, &Options { hoist_bytes: 1 << 40, ..Options::default() });
+    let schedules: Vec<_> = (0..4).map(|rank| of_rank(rank).expect("a schedule")).collect();
+    let times = Timeline::of(&schedules, &Rates::uniform()).expect("of one program");
+    let limits = Limits { bars: 240, ..Limits::USUAL };
+    let scene = timeline(&times, &schedules, limits);
+    let drawn = lanes(&scene);
+    assert!(drawn.lanes.iter().map(|lane| lane.bars.len()).sum::<usize>() <= limits.bars);
+    for (lane, two) in times.lanes.iter().zip(drawn.lanes.chunks(2)) {
+        for (numbers, bars) in [(&lane.calls, &two[0].bars), (&lane.steps, &two[1].bars)] {
+            let spans = || numbers.iter().map(|&n| &times.spans[n]);
+            let (first, last) = (spans().next().expect("a span"), spans().next_back().expect("a span"));
+            assert!(bars.first().is_some_and(|bar| bar.from.to_bits() == first.begin_us.to_bits()));
+            assert!(bars.iter().any(|bar| bar.to.to_bits() == last.end_us.to_bits()));
+            assert!(
+                spans().all(|span| bars.iter().any(|bar| bar.from <= span.begin_us && span.end_us <= bar.to))
+            );
+        }
+    }
+    let text = scene.text(false);
+    assert!(text.contains("drawn as one with a neighbour"), "{text}");
+    let share =
+        |line: &str, letter: char| line.chars().filter(|c| c.eq_ignore_ascii_case(&letter)).count() as f64;
+    let body = |rank: usize, what: &str| {
+        let line = text.lines().find(|line| line.contains(&format!("rank {rank} {what}"))).expect("a line");
+        line.split('|').nth(1).expect("a body").to_owned()
+    };
+    for (rank, lane) in times.lanes.iter().enumerate() {
+        let exchanging = times.exchanging_us(lane) / times.total_us() * 60.0;
+        let drawn = share(&body(rank, "exchanges"), 'x');
+        assert!((drawn - exchanging).abs() <= 4.0, "{drawn} columns of {exchanging}:\n{text}");
+        let waiting = times.waiting_us(lane) / times.total_us() * 60.0;
+        let drawn = share(&body(rank, "calls    "), 'w');
+        assert!((drawn - waiting).abs() <= 4.0, "{drawn} columns of {waiting}:\n{text}");
+    }
+}
+
 /// Law: bars of a run are its calls, exchanges and waits, each once; the title says by what they were found.
 #[test]
 fn a_measured_timeline_is_drawn_whole() {

@@ -85,7 +85,9 @@ impl All<'_> {
         for first in core::iter::once(None).chain(could_be.into_iter().map(Some)) {
             let (mut known, mut cost): (Vec<TypeId>, u64) = (known.clone(), cost);
             for is in first.into_iter().chain([wanted]) {
-                let Some(more) = known.iter().filter_map(|&from| types.price(from, is)).min() else { continue };
+                let Some(more) = known.iter().filter_map(|&from| types.price(from, is)).min() else {
+                    continue;
+                };
                 cost += more;
                 known.push(is);
             }

@@ -109,12 +109,15 @@ impl TransferStep {
                 Some(known) if known.step == exchange.step() => known.received_bytes += received,
                 Some(_) | None => {
                     let Some(step) = plan.steps().get(exchange.step()) else { continue };
+                    // What a rank copies for itself, others of its group may have nothing of.
+                    let alone = [compiled.rank()];
+                    let talks = step.op().communicates();
                     steps.push(TransferStep {
                         step: exchange.step(),
                         moves: Vec::new(),
                         op: step.op(),
                         over: Over::of(meshes, step),
-                        members: exchange.members().to_vec(),
+                        members: if talks { exchange.members().to_vec() } else { alone.to_vec() },
                         received_bytes: received,
                         cost_us: step.cost_us,
                     });

@@ -190,6 +190,32 @@ fn where_all_ranks_do_the_same_the_whole_is_what_the_report_adds_up() {
 }
 
 /// What a bucket takes is what one move of all its bytes takes, and one move is a bucket of itself.
+/// Whatever ranks hold nothing of: a move takes what its plan says, and nobody waits for those who have no part in a step.
+#[test]
+fn every_move_has_a_timeline() {
+    let types = ["R,R", "S(0),R", "R,S(0)", "R,S(1)", "S(0),S(1)", "S(0),S(0)", "P,R", "R,P", "S(1),P"];
+    let mut count = 0;
+    for mesh in ["a=2,b=2", "a=4,b=3"] {
+        for rows in [1, 2, 5] {
+            for from in types {
+                for to in types {
+                    let text = format!("mesh {mesh}\nx: f32[{rows},2] {from}\ny: {to} = x");
+                    let Ok(program) = text.parse::<Program>() else { continue };
+                    let lists = schedules(&program, 0);
+                    let timeline = Timeline::of(&lists, &Rates::uniform());
+                    let timeline = timeline.unwrap_or_else(|e| panic!("{text}: {e}"));
+                    let cost = program.report(&Rates::uniform()).traffic.forward.cost_us;
+                    assert!(timeline.total_us() <= cost + 1e-9, "{text}: {} of {cost}", timeline.total_us());
+                    let records = records(&lists, &timeline, Begins::AtPost);
+                    assert!(Timeline::measured(&lists, &records).is_ok(), "{text}");
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert!(count > 300, "{count}");
+}
+
 #[test]
 fn a_bucket_pays_its_latency_once() {
     // So many gradients of so many rows are reduced, with one bucket for all of them.
