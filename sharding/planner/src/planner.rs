@@ -218,7 +218,8 @@ impl Planner {
         for group in refusal::missing(&self.options, &unrestricted) {
             let more = known.iter().chain([group]).cloned();
             let with = self.clone().with_groups(more).plan(&plan.from, &plan.to, plan.dtype)?;
-            out.push((group.clone(), plan.cost_us() - with.cost_us()));
+            // With one group more this plan is still there.
+            out.push((group.clone(), (plan.cost_us() - with.cost_us()).max(0.0)));
         }
         Ok(out)
     }

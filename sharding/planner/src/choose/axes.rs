@@ -12,6 +12,9 @@
 //! Terms that go away are reduced in one step with nothing else; combined in order, all that ever go in the same one.
 //! On as many axes as a way needs, every plan of one step per axis is a path of this graph, what a greedy planner does included,
 //! so that there is a plan here whenever there is one axis by axis.
+//!
+//! Where no plan is known that keeps to the limits, some plan is looked for before the best: over few placements, next always from where most axes are
+//! what they have to be, each axis alone first, and of several all to the target, replicas or terms. What that costs bounds the search for the best.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,8 +36,9 @@ use crate::question::Question;
 use crate::step::Step;
 use reshard_sharding::{Placement, Sharding};
 
-/// The most axes of which all sets are tried, and the most nodes.
+/// The most axes of which all sets are tried, with all choices or where some plan is looked for, and the most nodes.
 const AXES: usize = 8;
+const AXES_OF_ANY: usize = 12;
 const NODES: u64 = 1 << 20;
 
 /// How far from its bound a plan is that is worth to look for a better one, and the most axes, dims and ranks for which that
@@ -43,11 +47,11 @@ const FAR: f64 = 1.1;
 const FEW: usize = 2;
 const FEW_RANKS: usize = 64;
 
-/// The work of a reduction, beside what a move of regions takes.
-const REDUCTION: u64 = 200;
+/// The work of looking at a step, for each rank, beside what a move of regions takes.
+const OF_RANK: u64 = 128;
 
 /// The work after which nothing is looked for any more where no plan is known.
-const UNTIL_ANY: u64 = 100_000_000;
+const UNTIL_ANY: u64 = 60_000_000;
 
 /// A node: which of its axis' placements each axis has, as one number.
 type Letters = u64;
@@ -58,23 +62,50 @@ struct Node {
     steps: usize,
     parent: Option<(Letters, Step)>,
     done: bool,
+    /// Whether each axis alone was tried from here, where that comes first.
+    singly: bool,
     /// Whether an all-reduce led here.
     all_reduced: bool,
 }
 
+/// By axis, what it may be, what it is at first before all others.
+type Choices = SmallVec<[Vec<Placement>; 4]>;
+
+/// Which node is looked at next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// The one that took least: what arrives first is the best.
+    CheapestFirst,
+    /// The one of which most axes are where they have to be.
+    NearestFirst,
+}
+
+/// Which sets of axes get others in a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sets {
+    All,
+    Single,
+    Larger,
+}
+
 struct Graph<'q, 'a> {
     q: &'q Question<'a>,
-    /// By axis, what it may be.
-    choices: SmallVec<[Vec<Placement>; 4]>,
+    choices: &'q Choices,
+    /// Of each axis, which choice is the target's.
+    goal: SmallVec<[usize; 8]>,
+    order: Order,
     nodes: WordMap<Letters, Node>,
-    queue: BinaryHeap<Reverse<(Key, usize, Letters)>>,
+    /// How far they are, if that counts, what they took, their steps.
+    queue: BinaryHeap<Reverse<(usize, Key, usize, Letters)>>,
     /// What must be beaten.
     known: Option<Key>,
     work: u64,
+    /// How much is looked at.
+    most: u64,
 }
 
-/// Whether there may be a better plan here: of regions where only some groups may be used, and where all may be, what is known
-/// is far from the bound and the axes are few.
+/// Whether there may be a better plan here: where nothing is known that keeps to the limits, of regions where only some groups may be used, and where all may be,
+/// what is known is far from the bound and the axes are few.
 pub(super) fn may_help(q: &Question<'_>, best: Option<&Plan>, by_regions: bool) -> bool {
     if q.options.groups.is_some() {
         return best.is_none() || by_regions;
@@ -86,7 +117,7 @@ pub(super) fn may_help(q: &Question<'_>, best: Option<&Plan>, by_regions: bool) 
         }
         Objective::Peak => false,
     };
-    (by_regions || owes_uneven(q)) && are_few(q) && best.is_some_and(far)
+    best.is_none() || ((by_regions || owes_uneven(q)) && are_few(q) && best.is_some_and(far))
 }
 
 /// Whether replicas become terms that could share the work if they divided a dim, which digits do not see.
@@ -102,26 +133,61 @@ fn are_few(q: &Question<'_>) -> bool {
 }
 
 /// The best of these plans if it beats `known`, without its bounds, and what it took.
+///
+/// Where nothing is known, some plan is looked for first, by whatever brings most axes to where they have to be: what that costs bounds the rest.
 pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Option<Plan>, Effort), Error> {
-    let none = || Ok((None, Effort::default()));
     let (Ok(from), Ok(to), true) = (q.from.placements(), q.to.placements(), q.on_one_mesh()) else {
-        return none();
+        return Ok((None, Effort::default()));
     };
-    let mut choices: SmallVec<[Vec<Placement>; 4]> = SmallVec::new();
-    let terms = to.iter().find(|p| matches!(p, Placement::Partial(_)));
-    for (a, b) in from.iter().zip(to.iter()) {
-        let mut of_axis = vec![a.clone()];
-        let dims = (0..q.from.shape().len()).map(Placement::Shard);
-        for more in [b.clone(), Placement::Replicate].into_iter().chain(dims).chain(terms.cloned()) {
-            if !of_axis.contains(&more) {
-                of_axis.push(more);
+    let most = q.options.budget.work();
+    let all = |is_known: bool| choices(q, [&from, &to], true, !is_known);
+    if known.is_some() {
+        return search(q, &all(true), Order::CheapestFirst, known, most);
+    }
+    let until = most.max(UNTIL_ANY);
+    let (any, effort) = search(q, &choices(q, [&from, &to], false, true), Order::NearestFirst, None, until)?;
+    let (best, more) = search(q, &all(false), Order::CheapestFirst, any.as_ref(), until)?;
+    Ok((best.or(any), effort.and(more)))
+}
+
+/// What each axis may be: what it is in the source and the target, replicated, terms, and where more is asked for a shard of any dim.
+///
+/// Terms are those of the target, or those of the source where all of these may have to go away in a group that has other axes too.
+fn choices(q: &Question<'_>, [from, to]: [&[Placement]; 2], more: bool, of_source: bool) -> Choices {
+    let is_partial = |p: &&Placement| matches!(p, Placement::Partial(_));
+    let of_source = from.iter().find(|p| is_partial(p) && of_source);
+    let terms = to.iter().find(is_partial).or(of_source);
+    let mut choices = Choices::new();
+    for ((a, b), axis) in from.iter().zip(to).zip(q.from.mesh().axes()) {
+        let mut of_axis = vec![if axis.size() == 1 { b } else { a }.clone()];
+        let dims = (0..if more { q.from.shape().len() } else { 0 }).map(Placement::Shard);
+        let others = [b.clone(), Placement::Replicate].into_iter().chain(dims).chain(terms.cloned());
+        for other in others.filter(|_| axis.size() > 1) {
+            if !of_axis.contains(&other) {
+                of_axis.push(other);
             }
         }
         choices.push(of_axis);
     }
+    choices
+}
+
+/// The best plan, or some plan, over these choices if it beats `known`.
+fn search(
+    q: &Question<'_>,
+    choices: &Choices,
+    order: Order,
+    known: Option<&Plan>,
+    most: u64,
+) -> Result<(Option<Plan>, Effort), Error> {
     let nodes = choices.iter().try_fold(1u64, |n, c| n.checked_mul(c.len() as u64));
-    if choices.len() > AXES || nodes.is_none_or(|n| n > NODES) {
-        return none();
+    let moving = choices.iter().filter(|c| c.len() > 1).count();
+    let most_axes = match order {
+        Order::CheapestFirst => AXES,
+        Order::NearestFirst => AXES_OF_ANY,
+    };
+    if moving > most_axes || nodes.is_none_or(|n| n > NODES && order == Order::CheapestFirst) {
+        return Ok((None, Effort::default()));
     }
     let known_key = known.map(|plan| key(q.options, plan));
     let first = Node {
@@ -130,20 +196,26 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
         steps: 0,
         parent: None,
         done: false,
+        singly: false,
         all_reduced: false,
     };
+    let to = q.to.placements()?;
+    let goal =
+        choices.iter().zip(to.iter()).map(|(of_axis, b)| of_axis.iter().position(|c| c == b).unwrap_or(0));
     let mut graph = Graph {
         q,
         choices,
+        goal: goal.collect(),
+        order,
         nodes: WordMap::default(),
-        queue: BinaryHeap::from([Reverse(([0, 0], 0, 0))]),
+        queue: BinaryHeap::from([Reverse((0, [0, 0], 0, 0))]),
         known: known_key.map(|[a, b, _]| [a, b]),
         work: 0,
+        most,
     };
     graph.nodes.insert(0, first);
     let mut exhausted = false;
-    let most = q.options.budget.work();
-    while let Some(Reverse((cost, _, word))) = graph.queue.pop() {
+    while let Some(Reverse((_, cost, _, word))) = graph.queue.pop() {
         let Some(node) = graph.nodes.get_mut(&word).filter(|node| !node.done && node.cost == cost) else {
             continue;
         };
@@ -154,12 +226,23 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
             let effort = Effort { work: graph.work, exhausted };
             return Ok(((wins && admits(q.options, &plan)).then_some(plan), effort));
         }
-        exhausted = graph.work > if known.is_some() { most } else { most.max(UNTIL_ANY) };
+        exhausted = graph.work > most;
         if exhausted {
             break;
         }
         let at = node.sharding.clone();
-        graph.expand(word, &at)?;
+        let sets = match (order, node.singly) {
+            (Order::CheapestFirst, _) => Sets::All,
+            (Order::NearestFirst, false) => Sets::Single,
+            (Order::NearestFirst, true) => Sets::Larger,
+        };
+        if sets == Sets::Single {
+            // The rest only where that does not lead on.
+            (node.done, node.singly) = (false, true);
+            let (cost, steps) = (node.cost, node.steps);
+            graph.queue.push(Reverse((moving + 1, cost, steps, word)));
+        }
+        graph.expand(word, &at, sets)?;
     }
     Ok((None, Effort { work: graph.work, exhausted }))
 }
@@ -179,25 +262,62 @@ impl Graph<'_, '_> {
     /// What each axis is in a node.
     fn digits(&self, mut word: Letters) -> SmallVec<[usize; 8]> {
         let mut digits = SmallVec::new();
-        for of_axis in &self.choices {
+        for of_axis in self.choices {
             digits.push((word % of_axis.len() as u64) as usize);
             word /= of_axis.len() as u64;
         }
         digits
     }
 
+    /// The terms that axes may be.
+    fn terms(&self) -> Option<Placement> {
+        self.choices.iter().flatten().find(|p| matches!(p, Placement::Partial(_))).cloned()
+    }
+
+    /// How many axes are not where they have to be.
+    fn far(&self, now: &[usize]) -> usize {
+        now.iter().zip(&self.goal).filter(|(now, goal)| now != goal).count()
+    }
+
     /// Every node that one step reaches: each set of axes whose group may be used, and each axis alone, since nobody
     /// may have to talk.
-    fn expand(&mut self, word: Letters, at: &Sharding) -> Result<(), Error> {
+    fn expand(&mut self, word: Letters, at: &Sharding, sets: Sets) -> Result<(), Error> {
         let now = self.digits(word);
         let mesh = self.q.from.mesh();
-        for set in 1usize..1 << now.len() {
-            let axes: SmallVec<[usize; 8]> = (0..now.len()).filter(|a| set >> a & 1 == 1).collect();
+        let moving: SmallVec<[usize; 8]> = (0..now.len()).filter(|&a| self.choices[a].len() > 1).collect();
+        for set in 1usize..1 << moving.len() {
+            let axes = moving.iter().enumerate().filter(|(n, _)| set >> n & 1 == 1);
+            let axes: SmallVec<[usize; 8]> = axes.map(|(_, a)| *a).collect();
+            let is_asked = match sets {
+                Sets::All => true,
+                Sets::Single => axes.len() == 1,
+                Sets::Larger => axes.len() > 1,
+            };
+            if !is_asked {
+                continue;
+            }
             let whole: SmallVec<[_; 8]> = axes.iter().map(|&a| mesh.known_whole(a)).collect();
-            if axes.len() > 1 && !mesh.group(&whole).is_ok_and(|group| self.q.options.admits_group(&group)) {
+            // Two axes, or all, may change places in a smaller group than theirs.
+            let always = self.order == Order::NearestFirst && (axes.len() == 2 || axes.len() == moving.len());
+            let admits = || mesh.group(&whole).is_ok_and(|group| self.q.options.admits_group(&group));
+            if axes.len() > 1 && !always && !admits() {
                 continue;
             }
             let mut next = now.clone();
+            if self.order == Order::NearestFirst && axes.len() > 1 {
+                // All of them to the target, replicated, or terms.
+                for placement in
+                    [None, Some(Placement::Replicate)].into_iter().chain(self.terms().into_iter().map(Some))
+                {
+                    for &axis in &axes {
+                        let of_axis = &self.choices[axis];
+                        let choice = placement.as_ref().and_then(|p| of_axis.iter().position(|c| c == p));
+                        next[axis] = choice.unwrap_or(self.goal[axis]);
+                    }
+                    self.visit(word, at, &next)?;
+                }
+                continue;
+            }
             self.each_choice(&axes, &now, &mut next, &mut |graph, next| graph.visit(word, at, next))?;
         }
         Ok(())
@@ -210,6 +330,9 @@ impl Graph<'_, '_> {
         next: &mut SmallVec<[usize; 8]>,
         f: &mut impl FnMut(&mut Self, &[usize]) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        if self.work > self.most {
+            return Ok(());
+        }
         let Some((&axis, rest)) = axes.split_first() else { return f(self, next) };
         for choice in (0..self.choices[axis].len()).filter(|&choice| choice != now[axis]) {
             next[axis] = choice;
@@ -226,7 +349,8 @@ impl Graph<'_, '_> {
         }
         let (reached, steps) = self.nodes.get(&from).map_or(([0, 0], 0), |node| (node.cost, node.steps));
         let known = self.nodes.get(&word);
-        if known.is_some_and(|node| node.done || node.cost <= reached) {
+        let is_seen = |node: &Node| node.done || node.cost <= reached || self.order == Order::NearestFirst;
+        if known.is_some_and(is_seen) {
             return Ok(());
         }
         let to = if let Some(node) = known {
@@ -240,7 +364,7 @@ impl Graph<'_, '_> {
             made
         };
         let Some((step, work)) = regions::one_step(self.q, at, &to)? else { return Ok(()) };
-        self.work = self.work.saturating_add(work + REDUCTION);
+        self.work = self.work.saturating_add(work + OF_RANK * self.q.from.mesh().size() as u64);
         let options = self.q.options;
         let talks = step.op().communicates();
         if !options.admits_peak(step.peak_bytes) || (talks && !options.admits_group(&step.group)) {
@@ -262,9 +386,21 @@ impl Graph<'_, '_> {
         }
         let parent = Some((from, step));
         let all_reduced = done || all_reduces;
-        let node = Node { sharding: to, cost: total, steps: steps + 1, parent, done: false, all_reduced };
+        let node = Node {
+            sharding: to,
+            cost: total,
+            steps: steps + 1,
+            parent,
+            done: false,
+            singly: false,
+            all_reduced,
+        };
         self.nodes.insert(word, node);
-        self.queue.push(Reverse((total, steps + 1, word)));
+        let far = match self.order {
+            Order::CheapestFirst => 0,
+            Order::NearestFirst => self.far(next),
+        };
+        self.queue.push(Reverse((far, total, steps + 1, word)));
         Ok(())
     }
 }

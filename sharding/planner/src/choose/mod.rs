@@ -40,7 +40,9 @@ pub(crate) fn plan(q: &Question<'_>, limit: u64, mut watch: Option<&mut Watch>) 
     }
     let ends = q.ends();
     let mut best = straight(q, ends.as_ref(), limit, &mut watch)?;
-    if !best.effort.exhausted && mirror::may_help(q, ends.as_ref(), best.plan.as_ref()) {
+    if (!best.effort.exhausted || best.plan.is_none())
+        && mirror::may_help(q, ends.as_ref(), best.plan.as_ref())
+    {
         let (found, more) = mirror::best_plan(q, best.plan.as_ref())?;
         best.effort = best.effort.and(more);
         if let Some(plan) = found {
@@ -75,7 +77,7 @@ struct Best {
 impl Best {
     /// The plan with its bounds, or why there is none.
     fn bounded(self, q: &Question<'_>, ends: Option<&Ends>) -> Result<Plan, Error> {
-        let Best { plan: Some(plan), effort, is_bounded } = self else { return Err(refusal::explain(q)?) };
+        let Best { plan: Some(plan), effort, is_bounded } = self else { return refusal::otherwise(q) };
         let mut plan = Plan { effort, ..plan };
         if !is_bounded {
             plan.bound(q, ends)?;

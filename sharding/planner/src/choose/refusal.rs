@@ -1,6 +1,8 @@
 //! Why there is no plan that keeps to what was asked for, and what a limit costs.
 
 use crate::Error;
+use crate::assemble::assemble_unbounded;
+use crate::budget::Effort;
 use crate::choose;
 use crate::objective::Objective;
 use crate::options::Options;
@@ -13,24 +15,42 @@ pub(super) fn of_peak(q: &Question<'_>, least: u64) -> Error {
     Error::PeakTooSmall { limit: q.options.max_peak_bytes.unwrap_or(0), least }
 }
 
-/// Why no plan keeps to the groups or the memory.
-pub(super) fn explain(q: &Question<'_>) -> Result<Error, Error> {
+/// Where nothing was found within the limits: a plan that is asked for without them and keeps to them all the same, or why there is none.
+pub(super) fn otherwise(q: &Question<'_>) -> Result<Plan, Error> {
     let (from, to) = (q.from, q.to);
     let mut free = q.options.free();
-    if q.options.groups.is_none() {
-        free.objective = Objective::Peak;
+    if q.options.max_peak_bytes.is_some() {
+        // The least peak, with the groups that there are.
+        let least = Options { groups: q.options.groups.clone(), objective: Objective::Peak, ..free.clone() };
+        match choose::plan(&q.part(&least, from, to), u64::MAX, None) {
+            Ok(plan) if choose::admits(q.options, &plan) => return again(q, plan),
+            Ok(plan) => return Err(of_peak(q, plan.peak_bytes)),
+            Err(error) if q.options.groups.is_none() => return Err(error),
+            Err(_) => free.objective = Objective::Peak,
+        }
     }
     let plan = choose::plan(&q.part(&free, from, to), u64::MAX, None)?;
-    if q.options.groups.is_none() {
-        return Ok(of_peak(q, plan.peak_bytes));
+    if choose::admits(q.options, &plan) {
+        return again(q, plan);
     }
     let missing: Vec<String> = missing(q.options, &plan).iter().map(ToString::to_string).collect();
-    Ok(Error::Unsupported {
+    if missing.is_empty() {
+        return Err(of_peak(q, plan.peak_bytes));
+    }
+    Err(Error::Unsupported {
         reason: format!(
             "no plan from {from} to {to} uses the given groups only: the best one also needs {}",
             missing.join(" and ")
         ),
     })
+}
+
+/// The steps of a plan as the answer to a question, of which no search knew.
+fn again(q: &Question<'_>, plan: Plan) -> Result<Plan, Error> {
+    let effort = Effort { exhausted: true, ..plan.effort };
+    let mut plan = Plan { effort, ..assemble_unbounded(q, plan.steps, None)? };
+    plan.bound(q, q.ends().as_ref())?;
+    Ok(plan)
 }
 
 /// The groups of a plan that were not given.

@@ -1,7 +1,7 @@
 //! Where only some groups may be used: the plan uses only those, and one is refused only where there is none.
 
 use reshard_kernels::DType;
-use reshard_planner::{Plan, Planner};
+use reshard_planner::{Budget, Error, Plan, Planner};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{GroupPattern, Mesh, Sharding};
 use reshard_test_support::interpreter::run;
@@ -158,4 +158,94 @@ fn no_more_collectives_than_pytorch_makes() {
         }
     }
     assert_eq!((count, counted, flattened), (135, 56, 8));
+}
+
+/// Axes of one rank are no axes.
+#[test]
+fn axes_of_one_rank_change_nothing() {
+    let shape = [5, 7];
+    let alone: Mesh = "x=2,y=2".parse().unwrap();
+    let beside: Mesh = "x=2,y=2,c=1,d=1,e=1,f=1,g=1,h=1,i=1".parse().unwrap();
+    let of = |mesh: &Mesh| Planner::new().with_groups(axes(mesh));
+    for from in ["S(0),S(1)", "P,S(1)", "SS(0,3),R", "R,S(0)"] {
+        for to in ["S(1),S(0)", "R,R", "S(0),P", "R,SS(1,2)"] {
+            let costs = [&alone, &beside].map(|mesh| {
+                let more = ",R".repeat(mesh.axes().len() - 2);
+                let of_text = |text: &str| Sharding::parse(mesh, &shape, &format!("{text}{more}")).unwrap();
+                let (from, to) = (of_text(from), of_text(to));
+                let plan = of(mesh).plan(&from, &to, DType::F64);
+                plan.unwrap_or_else(|e| panic!("{from} -> {to} on {mesh}: {e}")).cost_us().to_bits()
+            });
+            assert_eq!(costs[0], costs[1], "{from} -> {to}");
+        }
+    }
+}
+
+/// Terms go away in the group of all ranks, whatever else has to change: what is whole becomes terms first.
+#[test]
+fn terms_go_away_in_a_group_of_all() {
+    let mut count = 0;
+    for (mesh, shape) in [("x=2,y=3", &[5, 7][..]), ("x=2,y=2", &[4]), ("x=2,y=2,z=2", &[3])] {
+        let mesh: Mesh = mesh.parse().unwrap();
+        let names: Vec<&str> = mesh.axes().iter().map(|a| a.name().as_str()).collect();
+        let all_ranks = mesh.group_of_axes(&names).unwrap();
+        let choices: &[&str] =
+            if shape.len() > 1 { &["R", "S(0)", "SS(1,2)", "P"] } else { &["R", "S(0)", "SS(0,2)", "P"] };
+        let all = shardings(&mesh, shape, choices);
+        for from in all.iter().filter(|s| s.is_partial()) {
+            for to in all.iter().filter(|s| !s.is_partial()) {
+                for budget in [Budget::of(0), Budget::default()] {
+                    let planner = Planner::new().with_groups([all_ranks.clone()]).budget(budget);
+                    let plan = planner.plan(from, to, DType::F64);
+                    let plan = plan.unwrap_or_else(|e| panic!("{from} -> {to} of {shape:?} on {mesh}: {e}"));
+                    check(&plan, core::slice::from_ref(&all_ranks));
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert!(count > 500, "{count}");
+}
+
+/// A refusal for memory names more than was given, and with what it names there is a plan; with the groups that are given none is said to miss that does not.
+#[test]
+fn what_a_refusal_says_is_so() {
+    let (mut planned, mut refused) = (0, 0);
+    let mesh: Mesh = "x=2,y=3".parse().unwrap();
+    for shape in [&[6, 4][..], &[5, 2]] {
+        let all = shardings(&mesh, shape, &["R", "S(0)", "SS(1,2)", "P"]);
+        for from in &all {
+            for to in &all {
+                let whole = Planner::new().plan(from, to, DType::F64).unwrap().peak_bytes();
+                for limit in [whole, whole * 3 / 4, whole / 2, 8] {
+                    for groups in [None, Some(axes(&mesh))] {
+                        let planner = Planner::new().max_peak_bytes(limit);
+                        let planner = if let Some(groups) = &groups {
+                            planner.with_groups(groups.clone())
+                        } else {
+                            planner
+                        };
+                        match planner.plan(from, to, DType::F64) {
+                            Ok(plan) => {
+                                assert!(plan.peak_bytes() <= limit, "{plan}");
+                                planned += 1;
+                            }
+                            Err(Error::PeakTooSmall { limit: said, least }) => {
+                                assert!(said == limit && least > limit, "{from} -> {to}: {least} of {limit}");
+                                let enough = planner.max_peak_bytes(least).plan(from, to, DType::F64);
+                                assert!(
+                                    enough.is_ok(),
+                                    "{from} -> {to} of {shape:?} within {least}: {groups:?}"
+                                );
+                                refused += 1;
+                            }
+                            // With a group for each axis there always is a plan, if there is memory.
+                            Err(e) => panic!("{from} -> {to} of {shape:?} within {limit}: {e}"),
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(planned > 500 && refused > 500, "{planned} {refused}");
 }
