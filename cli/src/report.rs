@@ -69,12 +69,12 @@ pub(crate) fn run(args: &ReportArgs, console: &mut Console<'_>) -> Result<(), Cl
             format!("a page has its own pictures and is all that is written: leave {flag} out"),
         ));
     }
-    let (page, is_verified): (Page, bool) = match &args.of {
-        Of::Plan(args) => (plan::page(args)?, true),
-        Of::Check(args) => (check::page(args, console)?, true),
+    let (page, failed): (Page, Option<String>) = match &args.of {
+        Of::Plan(args) => (plan::page(args)?, None),
+        Of::Check(args) => (check::page(args, console)?, None),
         Of::Step(args) => step::page(args, console)?,
-        Of::Trace(args) => (trace::page(args, console)?, true),
-        Of::Inspect(args) => (inspect::page(args)?, true),
+        Of::Trace(args) => (trace::page(args, console)?, None),
+        Of::Inspect(args) => (inspect::page(args)?, None),
     };
     let html = page.html();
     pictures::write(path, &html)?;
@@ -85,11 +85,7 @@ pub(crate) fn run(args: &ReportArgs, console: &mut Console<'_>) -> Result<(), Cl
     } else {
         console.print(&format!("{pictures} pictures in {} ({} bytes)\n", path.display(), html.len()))?;
     }
-    if is_verified {
-        return Ok(());
-    }
-    let verdict = page.words.iter().find(|line| line.starts_with("NOT verified")).cloned();
-    Err(CliError::failed("verification", verdict.unwrap_or_default()))
+    failed.map_or(Ok(()), |verdict| Err(CliError::failed("verification", verdict)))
 }
 
 /// That a page is of one answer.

@@ -212,8 +212,8 @@ impl StepArgs {
     }
 }
 
-/// When ranks did what, beside the same by the model; and whether the step is verified.
-pub(crate) fn page(args: &StepArgs, console: &mut Console<'_>) -> Result<(Page, bool), CliError> {
+/// When ranks did what, beside the same by the model; and where the step is not verified, what is off.
+pub(crate) fn page(args: &StepArgs, console: &mut Console<'_>) -> Result<(Page, Option<String>), CliError> {
     if args.engine != EngineName::Threads {
         return Err(CliError::refused(
             "no_such_engine",
@@ -228,7 +228,7 @@ pub(crate) fn page(args: &StepArgs, console: &mut Console<'_>) -> Result<(Page, 
             page = page.with(Section::new(title, vec![timeline(times, schedules, Limits::USUAL)]));
         }
     }
-    Ok((page, answer.verified))
+    Ok((page, (!answer.verified).then(|| answer.verdict())))
 }
 
 /// What a step on these ranks comes to.
@@ -253,15 +253,15 @@ fn answer_timed<J: Job>(
     let elaborated = Elaborated::of(&table, &text, Moves::Any, with)?;
     let Elaborated { graph, program, plain, rates, .. } = &elaborated;
     let plain = plain.as_ref().unwrap_or(program);
+    within_limits(program)?;
+    if is_timed {
+        within_pairs(program)?;
+    }
     let exact = graph.without_wires().map(|graph| {
         let axes = &AxesArg::default();
         Elaborated::of(&table, &graph.to_string(), Moves::Any, Reading { axes, ..with })
     });
     let exact = exact.transpose()?.map(|exact| exact.program);
-    within_limits(program)?;
-    if is_timed {
-        within_pairs(program)?;
-    }
     let clock = is_timed.then(|| (options(args.hoist_bytes, args.bucket_bytes, args.order), rates));
     let clock = clock.as_ref();
     let world = program.mesh().world();
@@ -348,7 +348,6 @@ fn step<T: Number + Into<f64>, J: Job>(
     let (inputs, whole) = on_random_numbers::<T>(plain, seed)?;
     let ranks = job.carry_out(program, &inputs)?;
     let clocked = clock.map(|(options, rates)| clocked(program, &inputs, options, rates)).transpose()?;
-    let without_wires = exact.map(|exact| job.carry_out(exact, &inputs)).transpose()?;
     let beside = |program: &Program, ranks: &Ranks<T>| {
         let mut numbers: Vec<(&str, Vec<f64>, Vec<f64>)> = Vec::with_capacity(whole.len());
         for (name, expected) in whole.iter().filter(|(name, _)| program.value(name).is_some()) {
@@ -358,10 +357,7 @@ fn step<T: Number + Into<f64>, J: Job>(
         Ok::<_, CliError>(numbers)
     };
     let through = beside(program, &ranks)?;
-    let exactly = match (exact, &without_wires) {
-        (Some(exact), Some(ranks)) => Some(beside(exact, ranks)?),
-        (Some(_) | None, _) => None,
-    };
+    let exactly = exact.map(|exact| beside(exact, &job.carry_out(exact, &inputs)?)).transpose()?;
     let numbers = exactly.as_ref().unwrap_or(&through);
     let largest = |list: &[f64]| list.iter().filter(|x| x.is_finite()).fold(0.0f64, |a, x| a.max(x.abs()));
     let least = LEAST * numbers.iter().map(|(_, expected, _)| largest(expected)).fold(0.0, f64::max);
@@ -519,20 +515,25 @@ fn mixed(x: u64) -> u64 {
 }
 
 impl Answer {
+    /// Whether the step is verified, and which value is furthest off.
+    fn verdict(&self) -> String {
+        let Answer { worst, values, tolerance, verified, .. } = self;
+        let verdict = if *verified { "verified" } else { "NOT verified" };
+        format!(
+            "{verdict}: of {values} values {} is off most, by {:.1e}; {tolerance:.0e} is allowed",
+            worst.name, worst.relative_error
+        )
+    }
+
     fn text(&self) -> String {
-        let Answer { loss, loss_one_device, gradients, worst, wires, values, tolerance, ranks, .. } = self;
+        let Answer { loss, loss_one_device, gradients, wires, ranks, .. } = self;
         let width = gradients.iter().map(|g| g.name.chars().count()).max().unwrap_or(0).min(WIDEST);
         let mut text = format!("loss {loss} on {ranks} ranks, {loss_one_device} on one device\n");
         for Compared { name, relative_error } in gradients {
             // Writing to a string does not fail.
             let _ = writeln!(text, "  {name:width$}   off by {relative_error:.1e}");
         }
-        let verdict = if self.verified { "verified" } else { "NOT verified" };
-        let _ = writeln!(
-            text,
-            "{verdict}: of {values} values {} is off most, by {:.1e}; {tolerance:.0e} is allowed",
-            worst.name, worst.relative_error
-        );
+        let _ = writeln!(text, "{}", self.verdict());
         if let Some(Compared { name, relative_error }) = wires {
             let _ = writeln!(
                 text,

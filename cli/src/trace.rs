@@ -204,10 +204,10 @@ pub(crate) fn page(args: &TraceArgs, console: &mut Console<'_>) -> Result<Page, 
     let Traced { answer, timed, program } = trace(&Arc::new(Table::standard()), &text, &args.request, true)?;
     let mut page = Page::new(format!("Timeline of a program on {}", program.mesh()));
     if let Some((schedules, times)) = &timed {
-        let total = format!("all ranks in {:.1} us by the model", times.total_us());
-        let of_rank = args.request.rank.map_or_else(String::new, |_| answer.text());
-        let words = of_rank.lines().rev().take(if args.request.time { 2 } else { 1 }).map(str::to_owned);
-        page.words = words.chain([total]).collect();
+        page.words = match args.request.rank {
+            Some(_) => answer.text().lines().last().map(str::to_owned).into_iter().collect(),
+            None => vec![format!("all ranks in {:.1} us by the model", times.total_us())],
+        };
         page = page.with(Section::new("When ranks do what", vec![timeline(times, schedules, Limits::USUAL)]));
     }
     Ok(page.with(Section::new(

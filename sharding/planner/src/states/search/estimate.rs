@@ -54,12 +54,12 @@ impl Problem<'_> {
 
     /// Whether slices and zero-fills alone do not lead from a state to the target: what stands somewhere else, or must be
     /// gathered, or is partial, needs others.
-    pub(super) fn must_talk(&self, state: &[u8]) -> bool {
+    fn must_talk(&self, state: &[u8]) -> bool {
         state.iter().zip(&self.to).any(|(&c, &t)| digit_must_talk(c, t))
     }
 }
 
 /// Whether a digit does not get from a place to its target by slices and zero-fills.
-pub(super) fn digit_must_talk(c: u8, t: u8) -> bool {
+fn digit_must_talk(c: u8, t: u8) -> bool {
     c != t && (c == PARTIAL || (c < NOWHERE && t != PARTIAL && t != PARTIAL_LATER))
 }
