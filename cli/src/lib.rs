@@ -39,6 +39,7 @@ mod run;
 mod shape;
 mod shards;
 mod step;
+mod step_inputs;
 #[cfg(feature = "mpi")]
 mod step_mpi;
 mod trace;
