@@ -12,7 +12,8 @@ use crate::modes::{Mode, Modes};
 use crate::{Error, IntTuple, Layout};
 
 /// The greatest number that divides both; of numbers that are at least 1.
-fn gcd(mut a: i64, mut b: i64) -> i64 {
+#[doc(hidden)]
+pub fn gcd(mut a: i64, mut b: i64) -> i64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }

@@ -96,6 +96,7 @@ pub(crate) mod zip;
 
 pub use by_mode::Tiler;
 pub use complement::gaps;
+pub use distribute::gcd;
 pub use composed::{Composed, Outer};
 pub use compositions::Form;
 pub use exact::ENUMERATION_BUDGET;

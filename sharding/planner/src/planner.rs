@@ -180,7 +180,7 @@ impl Planner {
     /// ```
     pub fn greedy(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<Option<Plan>, Error> {
         let q = Question::checked(&self.options, from, to, dtype)?;
-        if q.on_one_mesh() { choose::greedy(&q).map(Some) } else { Ok(None) }
+        if q.on_one_mesh() { choose::greedy::plan(&q).map(Some) } else { Ok(None) }
     }
 
     /// Microseconds that the plan takes under the model: `plan(from, to, dtype)?.cost_us()`, to the bit.

@@ -1,13 +1,20 @@
-//! The groups of a mesh whose ranks are a table.
+//! The groups of a mesh whose ranks are a table, and the axes that a group goes along.
 //!
-//! Which coordinates form a group is algebra as ever; which ranks these are is looked up.
+//! Which coordinates form a group is algebra as ever; which ranks these are is looked up where they are a table. The other way
+//! round, a group `E:D` and an axis `n:s` have the digits in common whose strides both span:
+//!
+//! ```text
+//! E:D and n:s    [lcm(D, s), gcd(E D, n s))    where the second is a multiple of the first
+//! ```
 
-use reshard_layout::{At, Mode};
+use reshard_layout::algebra::gcd;
+use reshard_layout::{At, Few, Mode, Modes};
 
 use super::along::for_each_value;
 use super::{Mesh, digit};
 use crate::Error;
-use crate::group::ProcessGroups;
+use crate::axis::SubAxis;
+use crate::group::{GroupPattern, ProcessGroups};
 
 impl Mesh {
     /// The groups of some modes along axes, member by member: one for every coordinate whose digits along them are 0.
@@ -24,5 +31,64 @@ impl Mesh {
             }
         }
         ProcessGroups::listed(groups)
+    }
+
+    /// The sub-axes whose group this is, outermost first; `None` if it is the group of none.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, SubAxis};
+    /// let mesh: Mesh = "dp=4,tp=2".parse()?;
+    /// let [minor, tp] = [SubAxis { axis: 0, pre: 2, size: 2 }, SubAxis { axis: 1, pre: 1, size: 2 }];
+    /// assert_eq!(mesh.axes_of_group(&"4:1".parse()?).as_deref(), Some(&[minor, tp][..]));
+    /// assert_eq!(mesh.axes_of_group(&"3:1".parse()?), None);
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Ensures that [`Mesh::group`] of them is the group.
+    #[doc(hidden)]
+    pub fn axes_of_group(&self, group: &GroupPattern) -> Option<Few<SubAxis, 4>> {
+        if self.table().is_some() {
+            return self.whole_axes_of(group);
+        }
+        let subs = self.digits_in(group)?;
+        self.group(&subs).is_ok_and(|of_subs| of_subs == *group).then_some(subs)
+    }
+
+    /// The digits of axes that a group of ranks which are no table goes along; `None` of one that is listed.
+    fn digits_in(&self, group: &GroupPattern) -> Option<Few<SubAxis, 4>> {
+        let layout = group.layout()?;
+        let mut digits: Modes<At> = Modes::new();
+        for (axis, a) in self.axes().iter().enumerate() {
+            let mut post = 1;
+            let mut of_axis: Modes<At> = Modes::new();
+            for mode in a.layout.flat() {
+                for x in layout.flat().iter().filter(|x| x.extent > 1 && mode.extent > 1) {
+                    let span = gcd(x.extent.checked_mul(x.stride)?, mode.extent.checked_mul(mode.stride)?);
+                    let low = (x.stride / gcd(x.stride, mode.stride)).checked_mul(mode.stride)?;
+                    if span > low && span % low == 0 {
+                        of_axis.push(Mode::new(span / low, At::along(post * (low / mode.stride), axis as u32)));
+                    }
+                }
+                post *= mode.extent;
+            }
+            // Slowest first.
+            of_axis.sort_by_key(|m| core::cmp::Reverse(m.stride.step()));
+            digits.extend(of_axis.iter().copied());
+        }
+        Some(self.sub_axes_of(digits.iter().copied()))
+    }
+
+    /// The whole axes whose group this is, of ranks that are a table.
+    fn whole_axes_of(&self, group: &GroupPattern) -> Option<Few<SubAxis, 4>> {
+        let axes: Few<SubAxis, 4> = self.whole_axes().filter(|a| a.size > 1).collect();
+        let sets = 1u32.checked_shl(u32::try_from(axes.len()).ok()?)?;
+        let chosen = |set: u32| -> Few<SubAxis, 4> {
+            axes.iter().enumerate().filter(|(n, _)| set >> n & 1 == 1).map(|(_, a)| *a).collect()
+        };
+        let is_it = |subs: &Few<SubAxis, 4>| {
+            subs.iter().map(|a| a.size).product::<usize>() == group.size()
+                && self.group(subs).is_ok_and(|of_subs| of_subs == *group)
+        };
+        (1..sets).map(chosen).find(is_it)
     }
 }

@@ -330,3 +330,41 @@ fn groups_among_others_whose_strides_carry_are_found() {
     assert!(!groups("2:100@0+6:2").all_in(&groups("2:100@0+(3,2):(1,4)")));
     assert!(!groups("2:100@1+5:2").all_in(&others));
 }
+
+/// The sub-axes of a group have that group, whichever way it was spelled, and a group that some sub-axes have has sub-axes.
+#[test]
+fn the_axes_of_a_group_have_that_group() {
+    let meshes = [
+        "x=8", "x=12", "x=2,y=3", "x=4,y=6", "x=2,y=2,z=2", "x=3,y=4,z=2", "x=2:3,y=3:1", "x=2:1,y=6:2", "x=(2,2):(1,4),y=2:2",
+        "x=(2,3):(1,8),y=4:2", "x=4:16,y=2:4", "x=2,y=2@[3,1,0,2]", "x=2,y=4@[0,1,2,3,5,4,7,6]", "x=2,one=1,y=3@[3,1,5,0,2,4]", "x=6+2",
+    ];
+    let mut count = 0;
+    for mesh in meshes.iter().filter_map(|m| m.parse::<Mesh>().ok()) {
+        let divisors = |n: usize| (1..=n).filter(move |d| n.is_multiple_of(*d));
+        let mut all: Vec<Vec<SubAxis>> = vec![Vec::new()];
+        // Up to two digits of each axis.
+        for (axis, a) in mesh.axes().iter().enumerate().chain(mesh.axes().iter().enumerate()) {
+            let of_axis: Vec<SubAxis> = divisors(a.size())
+                .flat_map(|pre| divisors(a.size() / pre).map(move |size| SubAxis { axis, pre, size }))
+                .filter(|s| s.size > 1)
+                .collect();
+            let with = |subs: &Vec<SubAxis>| of_axis.iter().map(|&s| [subs.clone(), vec![s]].concat()).collect::<Vec<_>>();
+            let more: Vec<Vec<SubAxis>> = all.iter().flat_map(with).collect();
+            all.extend(more);
+        }
+        for subs in all.iter().filter(|subs| !subs.is_empty()) {
+            let Ok(group) = mesh.group(subs) else { continue };
+            let found = mesh.axes_of_group(&group);
+            if mesh.table().is_none() || subs.iter().all(|&s| mesh.is_whole(s)) {
+                let found = found.unwrap_or_else(|| panic!("{group} on {mesh}"));
+                assert_eq!(mesh.group(&found).unwrap(), group, "{mesh}");
+                assert_eq!(found.iter().map(|s| s.size).product::<usize>(), group.size());
+                count += 1;
+            }
+        }
+        for none in ["5:1", "7:1", "2:31", "{{0,1,5}}", "(2,2):(1,1024)"] {
+            assert_eq!(mesh.axes_of_group(&none.parse().unwrap()), None, "{mesh} {none}");
+        }
+    }
+    assert!(count > 300, "{count}");
+}

@@ -100,7 +100,7 @@ fn moves(s: &State, t: &State) -> Option<SmallVec<[Move; 4]>> {
 }
 
 /// The shardings that a greedy planner goes through, source and target included.
-fn stages(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
+pub(crate) fn stages(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
     // Placements may not hold an end, or ragged ones what lies between.
     placed(from, to).or_else(|_| through_replicas(from, to))
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! states    on one mesh where digits nest      the forms of the closed form, one direct exchange, what a search finds
 //! regions   everywhere                         reduce what is partial, then move what is missing; by domain, through shards, ..
-//! greedy    on one mesh                        axis by axis, as frameworks do: to compare with, never chosen
+//! greedy    on one mesh                        axis by axis, as frameworks do: to compare with, and where regions meet a candidate
 //! ```
 //!
 //! A generator compares nothing and plans nothing: where a part of a way is a question of its own it leaves a
@@ -53,6 +53,8 @@ pub enum Origin {
     Search,
     /// Regions that overlap.
     Regions,
+    /// One axis at a time, as frameworks do.
+    Greedy,
     /// Placements of few axes at a time, where only some groups may be used.
     Axes,
     /// The plan between the duals, turned round.
@@ -67,6 +69,7 @@ impl fmt::Display for Origin {
             Origin::Direct => f.write_str("one direct exchange"),
             Origin::Search => f.write_str("search"),
             Origin::Regions => f.write_str("overlapping regions"),
+            Origin::Greedy => f.write_str("axis by axis"),
             Origin::Axes => f.write_str("placements of few axes at a time"),
             Origin::Mirror => f.write_str("the plan between the duals, turned round"),
         }

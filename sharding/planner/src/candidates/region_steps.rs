@@ -86,6 +86,10 @@ impl Question<'_> {
                 axes = beside_each_other(from.mesh(), &moved);
                 group = from.mesh().group(&axes)?;
             }
+            // Where that may not be used either, a larger one in which the others are silent.
+            if let Some(larger) = self.larger_group(from.mesh(), &axes, &group) {
+                (axes, group) = larger;
+            }
             (axes, group)
         } else {
             (all_axes(from.mesh()), span_of(from.mesh(), to.mesh())?)
@@ -130,6 +134,20 @@ impl Question<'_> {
             proposed.least_us = 0.0;
         }
         Ok(proposed)
+    }
+
+    /// The least of the groups that may be used in which all of another lie, with its axes; `None` where that one may be used itself.
+    fn larger_group(
+        &self,
+        mesh: &Mesh,
+        axes: &[SubAxis],
+        group: &GroupPattern,
+    ) -> Option<(Few<SubAxis, 4>, GroupPattern)> {
+        let given = self.options.groups().filter(|_| !self.options.admits_group(group))?;
+        let holds = |all: &Few<SubAxis, 4>| axes.iter().all(|&s| all.iter().any(|&a| contains(a, s)));
+        let larger = given.iter().filter(|g| g.size() > group.size());
+        let larger = larger.filter_map(|g| Some((mesh.axes_of_group(g).filter(holds)?, g.clone())));
+        larger.min_by_key(|(_, g)| g.size())
     }
 
     /// The step that was proposed. What its worst rank sends is left open.
@@ -379,6 +397,11 @@ fn beside_each_other(mesh: &Mesh, subs: &[SubAxis]) -> Few<SubAxis, 4> {
         }
     }
     mesh.sub_axes_of(mesh.modes(&axes).iter().copied())
+}
+
+/// Whether an axis of a mesh has all the digits of another.
+pub(crate) fn contains(outer: SubAxis, inner: SubAxis) -> bool {
+    outer.axis == inner.axis && outer.pre <= inner.pre && inner.pre * inner.size <= outer.pre * outer.size
 }
 
 /// The ranks of two meshes as one group: from the lowest to the highest of both.

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::candidates::Leg;
-use crate::candidates::region_steps::Proposed;
+use crate::candidates::region_steps::{Proposed, contains};
 use crate::message::reduce_of;
 use crate::model::network::Network;
 use crate::question::COUNTED;
@@ -420,8 +420,4 @@ fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Shard
 /// Whether what each rank wants lies inside what it holds.
 fn lies_inside(from: &Sharding, to: &Sharding) -> Result<bool, Error> {
     Ok(from.mesh().size() <= COUNTED && most_missing(from, to)? == 0)
-}
-
-fn contains(outer: SubAxis, inner: SubAxis) -> bool {
-    outer.axis == inner.axis && outer.pre <= inner.pre && inner.pre * inner.size <= outer.pre * outer.size
 }

@@ -19,11 +19,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use reshard_layout::Few;
 use smallvec::SmallVec;
 
 use crate::Error;
 use crate::assemble::assemble_unbounded;
 use crate::budget::Effort;
+use crate::candidates::region_steps::contains;
 use crate::candidates::regions;
 use crate::choose::ways::with_sent;
 use crate::choose::{admits, key};
@@ -34,14 +36,14 @@ use crate::op::StepOp;
 use crate::plan::Plan;
 use crate::question::Question;
 use crate::step::Step;
-use reshard_sharding::{Placement, Sharding};
+use reshard_sharding::{Placement, Sharding, SubAxis};
 
 /// The most axes of which all sets are tried, with all choices or where some plan is looked for, and the most nodes.
 const AXES: usize = 8;
 const AXES_OF_ANY: usize = 12;
 const NODES: u64 = 1 << 20;
 
-/// How far from its bound a plan is that is worth to look for a better one, and the most axes, dims and ranks for which that
+/// How far from its bound a plan is that is worth looking for a better one, and the most axes, dims and ranks for which that
 /// is soon done.
 const FAR: f64 = 1.1;
 const FEW: usize = 2;
@@ -90,6 +92,8 @@ enum Sets {
 
 struct Graph<'q, 'a> {
     q: &'q Question<'a>,
+    /// The axes of the groups that may be used, if not all.
+    given: Option<Vec<Few<SubAxis, 4>>>,
     choices: &'q Choices,
     /// Of each axis, which choice is the target's.
     goal: SmallVec<[usize; 8]>,
@@ -104,20 +108,22 @@ struct Graph<'q, 'a> {
     most: u64,
 }
 
-/// Whether there may be a better plan here: where nothing is known that keeps to the limits, of regions where only some groups may be used, and where all may be,
-/// what is known is far from the bound and the axes are few.
+/// Whether there may be a better plan here: where nothing is known that keeps to the limits, and where that is far from the bound and only some groups may be used or the axes are few.
 pub(super) fn may_help(q: &Question<'_>, best: Option<&Plan>, by_regions: bool) -> bool {
-    if q.options.groups.is_some() {
-        return best.is_none() || by_regions;
-    }
-    let far = |plan: &Plan| match q.options.objective {
+    let Some(best) = best else { return true };
+    let may = q.options.groups.is_some()
+        || q.options.objective == Objective::Peak && are_few(q)
+        || (by_regions || owes_uneven(q)) && are_few(q);
+    may && is_far(q, best)
+}
+
+/// Whether a plan is so far from its bound that it is worth to look for a better one.
+pub(super) fn is_far(q: &Question<'_>, plan: &Plan) -> bool {
+    match q.options.objective {
         Objective::Time => plan.cost_us() > FAR * plan.lower_bound_us,
-        Objective::Bytes => {
-            plan.lower_bound_bytes.is_none_or(|b| plan.received_bytes as f64 > FAR * b as f64)
-        }
-        Objective::Peak => false,
-    };
-    best.is_none() || ((by_regions || owes_uneven(q)) && are_few(q) && best.is_some_and(far))
+        Objective::Bytes => plan.lower_bound_bytes.is_none_or(|b| plan.received_bytes as f64 > FAR * b as f64),
+        Objective::Peak => plan.peak_bytes > plan.max_shard_bytes(),
+    }
 }
 
 /// Whether replicas become terms that could share the work if they divided a dim, which digits do not see.
@@ -136,7 +142,9 @@ fn are_few(q: &Question<'_>) -> bool {
 ///
 /// Where nothing is known, some plan is looked for first, by whatever brings most axes to where they have to be: what that costs bounds the rest.
 pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Option<Plan>, Effort), Error> {
-    let (Ok(from), Ok(to), true) = (q.from.placements(), q.to.placements(), q.on_one_mesh()) else {
+    // Each step looks at every rank.
+    let may = q.on_one_mesh() && q.few_ranks().is_ok();
+    let (Ok(from), Ok(to), true) = (q.from.placements(), q.to.placements(), may) else {
         return Ok((None, Effort::default()));
     };
     let most = q.options.budget.work();
@@ -202,8 +210,11 @@ fn search(
     let to = q.to.placements()?;
     let goal =
         choices.iter().zip(to.iter()).map(|(of_axis, b)| of_axis.iter().position(|c| c == b).unwrap_or(0));
+    let mesh = q.from.mesh();
+    let given = q.options.groups.as_ref();
     let mut graph = Graph {
         q,
+        given: given.map(|known| known.iter().filter_map(|g| mesh.axes_of_group(g)).collect()),
         choices,
         goal: goal.collect(),
         order,
@@ -296,10 +307,12 @@ impl Graph<'_, '_> {
             if !is_asked {
                 continue;
             }
-            let whole: SmallVec<[_; 8]> = axes.iter().map(|&a| mesh.known_whole(a)).collect();
             // Two axes, or all, may change places in a smaller group than theirs.
             let always = self.order == Order::NearestFirst && (axes.len() == 2 || axes.len() == moving.len());
-            let admits = || mesh.group(&whole).is_ok_and(|group| self.q.options.admits_group(&group));
+            let lie_in = |group: &Few<SubAxis, 4>| {
+                axes.iter().all(|&a| group.iter().any(|&of_group| contains(of_group, mesh.known_whole(a))))
+            };
+            let admits = || self.given.as_ref().is_none_or(|given| given.iter().any(lie_in));
             if axes.len() > 1 && !always && !admits() {
                 continue;
             }

@@ -58,6 +58,12 @@ impl Watch {
         }
     }
 
+    /// The best plan of an origin that shows no other, better than all before.
+    pub(super) fn found(watch: &mut Option<&mut Watch>, origin: Origin, plan: &Plan) {
+        Watch::see(watch, || Considered { origin, ..Considered::plan(plan, true) });
+        Watch::prefer(watch);
+    }
+
     /// What was seen last is the best.
     pub(super) fn prefer(watch: &mut Option<&mut Watch>) {
         if let Some(watch) = watch {
@@ -110,13 +116,6 @@ impl Considered {
             admitted,
         };
         Considered { origin: Origin::Regions, outcome: Outcome::Way(way) }
-    }
-}
-
-impl Considered {
-    /// The best plan of an origin that shows no other.
-    pub(super) fn of(origin: Origin, plan: &Plan) -> Considered {
-        Considered { origin, ..Considered::plan(plan, true) }
     }
 }
 

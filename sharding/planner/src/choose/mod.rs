@@ -9,6 +9,7 @@
 
 mod axes;
 pub(crate) mod considered;
+pub(crate) mod greedy;
 pub(crate) mod mirror;
 pub(crate) mod price;
 pub(crate) mod refusal;
@@ -21,8 +22,8 @@ pub(crate) use routes::key as key_of_route;
 use crate::Error;
 use crate::assemble::assemble;
 use crate::budget::Effort;
-use crate::candidates::{Origin, greedy};
-use crate::choose::considered::{Considered, Watch};
+use crate::candidates::Origin;
+use crate::choose::considered::Watch;
 use crate::model::totals::{Cost, Totals};
 use crate::options::Options;
 use crate::plan::Plan;
@@ -46,10 +47,7 @@ pub(crate) fn plan(q: &Question<'_>, limit: u64, mut watch: Option<&mut Watch>) 
         let (found, more) = mirror::best_plan(q, best.plan.as_ref())?;
         best.effort = best.effort.and(more);
         if let Some(plan) = found {
-            if let Some(watch) = &mut watch {
-                watch.considered.push(Considered::of(Origin::Mirror, &plan));
-                watch.best = Some(watch.considered.len() - 1);
-            }
+            Watch::found(&mut watch, Origin::Mirror, &plan);
             best.plan = Some(plan);
             best.is_bounded = false;
         }
@@ -107,15 +105,19 @@ fn straight(
             plan.bound(q, ends)?;
             best = Some(plan);
         }
+        let (found, more) = greedy::best_plan(q, best.as_ref())?;
+        effort = effort.and(more);
+        if let Some(mut plan) = found {
+            Watch::found(watch, Origin::Greedy, &plan);
+            plan.bound(q, ends)?;
+            best = Some(plan);
+        }
     }
     if axes::may_help(q, best.as_ref(), by_regions) {
         let (found, more) = axes::best_plan(q, best.as_ref())?;
         effort = effort.and(more);
         if let Some(plan) = found {
-            if let Some(watch) = watch {
-                watch.considered.push(Considered::of(Origin::Axes, &plan));
-                watch.best = Some(watch.considered.len() - 1);
-            }
+            Watch::found(watch, Origin::Axes, &plan);
             best = Some(plan);
             is_bounded = false;
         }
@@ -133,14 +135,6 @@ fn goes_by_regions(q: &Question<'_>, ends: Option<&Ends>) -> bool {
 /// Whether uneven pieces of regions compete with the digits' routes.
 fn needs_uneven(q: &Question<'_>, lacks_spares: bool) -> bool {
     lacks_spares && q.from.mesh().size() <= COUNTED_UNEVEN
-}
-
-/// The plan of a greedy planner, axis by axis; it keeps to no limit.
-pub(crate) fn greedy(q: &Question<'_>) -> Result<Plan, Error> {
-    let mut parts = ways::Parts::default();
-    let steps = parts.resolve(q, &greedy::way(q)?)?.unwrap_or_default();
-    let plan = assemble(q, ways::with_sent(q, steps)?, q.ends().as_ref(), None)?;
-    Ok(Plan { effort: parts.effort(), ..plan })
 }
 
 /// Whether a plan keeps to the memory and the groups that were asked for.

@@ -52,6 +52,8 @@ struct Table {
     met: Vec<Vec<(usize, usize)>>,
     /// By region of the target, how many those are, and in how many indices together.
     all: Vec<(usize, usize)>,
+    /// By region of the target, the same of those of one anchor, by anchor; empty if nothing must be the receiver's own.
+    of_anchor: Vec<Vec<(usize, (usize, usize))>>,
     /// By region of the source, what of its number must be the receiver's own; empty if nothing must.
     anchored: Vec<usize>,
     /// By region of the source, how far its ranks are from those of the first.
@@ -61,6 +63,40 @@ struct Table {
 impl Table {
     fn may_meet(&self, i: usize, own: Option<usize>) -> bool {
         own.is_none_or(|own| self.anchored.is_empty() || self.anchored[i] == self.anchored[own])
+    }
+
+    /// Of every region of the target, what those that it meets add up to, by anchor.
+    fn by_anchor<T>(&self, first: impl Fn(usize) -> T, add: impl Fn(&mut T, (usize, usize))) -> Vec<Vec<(usize, T)>> {
+        let of_region = |met: &Vec<(usize, usize)>| {
+            let mut of_anchor: Vec<(usize, usize, usize)> =
+                met.iter().map(|&(i, shared)| (self.anchored.get(i).copied().unwrap_or(0), i, shared)).collect();
+            of_anchor.sort_unstable();
+            let mut sums: Vec<(usize, T)> = Vec::new();
+            for (anchor, i, shared) in of_anchor {
+                if sums.last().is_none_or(|(last, _)| *last != anchor) {
+                    sums.push((anchor, first(i)));
+                }
+                if let Some((_, sum)) = sums.last_mut() {
+                    add(sum, (i, shared));
+                }
+            }
+            sums
+        };
+        self.met.iter().map(of_region).collect()
+    }
+
+    /// What stands at the anchor of a region of the source, of sums by anchor.
+    fn at_anchor<'s, T>(&self, sums: &'s [(usize, T)], own: usize) -> Option<&'s T> {
+        let anchor = self.anchored.get(own).copied().unwrap_or(0);
+        sums.binary_search_by_key(&anchor, |sum| sum.0).ok().map(|at| &sums[at].1)
+    }
+
+    /// How many regions of the source one of the target meets, and in how many indices, for a receiver with its own.
+    fn seen(&self, j: usize, own: Option<usize>) -> (usize, usize) {
+        match (own, self.of_anchor.get(j)) {
+            (Some(own), Some(sums)) => self.at_anchor(sums, own).copied().unwrap_or_default(),
+            (None, _) | (_, None) => self.all[j],
+        }
     }
 }
 
@@ -207,7 +243,8 @@ impl Tally {
         for (modes, met) in source.dims.iter().zip(meetings) {
             let regions: usize = modes.iter().map(|m| m.extent as usize).product();
             let all = met.iter().map(|met| (met.len(), met.iter().map(|m| m.1).sum())).collect();
-            let mut table = Table { met, all, anchored: Vec::new(), offset: vec![0; regions] };
+            let mut table =
+                Table { met, all, of_anchor: Vec::new(), anchored: Vec::new(), offset: vec![0; regions] };
             let mut weight = 1;
             for &m in modes.iter().rev() {
                 let n = m.extent as usize;
@@ -224,6 +261,10 @@ impl Tally {
                 }
                 weight *= n;
             }
+            if !table.anchored.is_empty() {
+                table.of_anchor =
+                    table.by_anchor(|_| (0, 0), |sum, (_, shared)| *sum = (sum.0 + 1, sum.1 + shared));
+            }
             dims.push(table);
         }
         let (source, target) = (Numbers::new(mesh, &source.dims), Numbers::new(of.to.mesh(), &target.dims));
@@ -236,15 +277,7 @@ impl Tally {
         let mut seen = Seen { wanted: 1, held: usize::from(own.is_some()), heard: 1 };
         for (dim, table) in self.dims.iter().enumerate() {
             let (j, own) = (regions[dim], own.map(|own| own[dim]));
-            let (mut heard, mut wanted) = table.all[j];
-            if !table.anchored.is_empty() && own.is_some() {
-                (heard, wanted) = (0, 0);
-                for &(i, shared) in &table.met[j] {
-                    if table.may_meet(i, own) {
-                        (heard, wanted) = (heard + 1, wanted + shared);
-                    }
-                }
-            }
+            let (heard, wanted) = table.seen(j, own);
             let shared = own.and_then(|own| {
                 let at = table.met[j].binary_search_by_key(&own, |m| m.0).ok()?;
                 Some(table.met[j][at].1)
@@ -419,18 +452,31 @@ impl Tally {
             return None;
         }
         let grid = Grid::new(&self.of.from);
+        let digits = |modes: &Modes<At>, mut i: usize| -> SmallVec<[usize; 4]> {
+            let of_mode = |m: &Mode<At>| {
+                let digit = i % m.extent as usize;
+                i /= m.extent as usize;
+                digit
+            };
+            modes.iter().rev().map(of_mode).collect()
+        };
+        // Of all regions that one meets, each digit that they have in common.
+        let common: Vec<_> = grid.dims.iter().zip(&self.dims).map(|(modes, table)| {
+            let first = |i| digits(modes, i).into_iter().map(Some).collect::<SmallVec<[Option<usize>; 4]>>();
+            table.by_anchor(first, |common, (i, _)| {
+                for (common, digit) in common.iter_mut().zip(digits(modes, i)) {
+                    *common = common.filter(|c| *c == digit);
+                }
+            })
+        }).collect();
         let mut moved: Vec<Vec<bool>> = grid.dims.iter().map(|modes| vec![false; modes.len()]).collect();
         self.receivers(false, &mut |_, _, regions, own| {
             let Some(own) = own.filter(|own| self.seen(regions, Some(own)).received() > 0) else { return };
             for (dim, (modes, table)) in grid.dims.iter().zip(&self.dims).enumerate() {
-                for &(i, _) in table.met[regions[dim]].iter().filter(|m| table.may_meet(m.0, Some(own[dim])))
-                {
-                    let (mut i, mut mine) = (i, own[dim]);
-                    for (mode, moved) in modes.iter().zip(&mut moved[dim]).rev() {
-                        let n = mode.extent as usize;
-                        *moved |= i % n != mine % n;
-                        (i, mine) = (i / n, mine / n);
-                    }
+                let Some(common) = table.at_anchor(&common[dim][regions[dim]], own[dim]) else { continue };
+                let mine = digits(modes, own[dim]);
+                for (moved, (common, mine)) in moved[dim].iter_mut().rev().zip(common.iter().zip(mine)) {
+                    *moved |= *common != Some(mine);
                 }
             }
         });
@@ -595,6 +641,18 @@ mod tests {
                         let level_of = |a: usize, b: usize| {
                             levels.iter().position(|l| l.ranks.is_none_or(|n| a / n == b / n)).unwrap()
                         };
+                        if !x.picks_replicas() && x.one_mesh() {
+                            let modes: Vec<Mode<At>> =
+                                Grid::new(&x.from).dims.iter().flat_map(|of_dim| of_dim.iter().copied()).collect();
+                            let at = |rank: usize, m: Mode<At>| digit(&a.coordinate(rank).unwrap(), m);
+                            let is_moved = |m: &Mode<At>| {
+                                let heard = messages.iter().flat_map(|(rank, list)| list.iter().map(|m| (*rank, m.0)));
+                                heard.into_iter().any(|(rank, peer)| at(rank, *m) != at(peer, *m))
+                            };
+                            let slow: Vec<SubAxis> =
+                                modes.into_iter().filter(is_moved).filter_map(|m| a.sub_axis(m)).collect();
+                            assert_eq!(tally.moved().unwrap_or_default(), slow, "{from} on {a} -> {to} on {b}");
+                        }
                         let mut by_level = Vec::new();
                         let known = tally.by_level(&levels, &mut |heard| by_level.push(heard.to_vec()));
                         let mut slow_by_level = Vec::new();
