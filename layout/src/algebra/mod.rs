@@ -96,9 +96,9 @@ pub(crate) mod zip;
 
 pub use by_mode::Tiler;
 pub use complement::gaps;
-pub use distribute::gcd;
 pub use composed::{Composed, Outer};
 pub use compositions::Form;
+pub use distribute::gcd;
 pub use exact::ENUMERATION_BUDGET;
 pub(crate) use exact::recognise;
 pub use slice::Pattern;

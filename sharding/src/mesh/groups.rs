@@ -66,7 +66,8 @@ impl Mesh {
                     let span = gcd(x.extent.checked_mul(x.stride)?, mode.extent.checked_mul(mode.stride)?);
                     let low = (x.stride / gcd(x.stride, mode.stride)).checked_mul(mode.stride)?;
                     if span > low && span % low == 0 {
-                        of_axis.push(Mode::new(span / low, At::along(post * (low / mode.stride), axis as u32)));
+                        of_axis
+                            .push(Mode::new(span / low, At::along(post * (low / mode.stride), axis as u32)));
                     }
                 }
                 post *= mode.extent;

@@ -335,8 +335,21 @@ fn groups_among_others_whose_strides_carry_are_found() {
 #[test]
 fn the_axes_of_a_group_have_that_group() {
     let meshes = [
-        "x=8", "x=12", "x=2,y=3", "x=4,y=6", "x=2,y=2,z=2", "x=3,y=4,z=2", "x=2:3,y=3:1", "x=2:1,y=6:2", "x=(2,2):(1,4),y=2:2",
-        "x=(2,3):(1,8),y=4:2", "x=4:16,y=2:4", "x=2,y=2@[3,1,0,2]", "x=2,y=4@[0,1,2,3,5,4,7,6]", "x=2,one=1,y=3@[3,1,5,0,2,4]", "x=6+2",
+        "x=8",
+        "x=12",
+        "x=2,y=3",
+        "x=4,y=6",
+        "x=2,y=2,z=2",
+        "x=3,y=4,z=2",
+        "x=2:3,y=3:1",
+        "x=2:1,y=6:2",
+        "x=(2,2):(1,4),y=2:2",
+        "x=(2,3):(1,8),y=4:2",
+        "x=4:16,y=2:4",
+        "x=2,y=2@[3,1,0,2]",
+        "x=2,y=4@[0,1,2,3,5,4,7,6]",
+        "x=2,one=1,y=3@[3,1,5,0,2,4]",
+        "x=6+2",
     ];
     let mut count = 0;
     for mesh in meshes.iter().filter_map(|m| m.parse::<Mesh>().ok()) {
@@ -348,7 +361,9 @@ fn the_axes_of_a_group_have_that_group() {
                 .flat_map(|pre| divisors(a.size() / pre).map(move |size| SubAxis { axis, pre, size }))
                 .filter(|s| s.size > 1)
                 .collect();
-            let with = |subs: &Vec<SubAxis>| of_axis.iter().map(|&s| [subs.clone(), vec![s]].concat()).collect::<Vec<_>>();
+            let with = |subs: &Vec<SubAxis>| {
+                of_axis.iter().map(|&s| [subs.clone(), vec![s]].concat()).collect::<Vec<_>>()
+            };
             let more: Vec<Vec<SubAxis>> = all.iter().flat_map(with).collect();
             all.extend(more);
         }

@@ -24,6 +24,7 @@ use crate::op::StepOp;
 use crate::question::Question;
 use crate::states::closed_form::{Move, Route};
 use crate::states::system::{Place, Stands, State};
+use crate::step::Step;
 use reshard_sharding::{Placement, Sharding};
 
 /// The way of a greedy planner on one mesh.
@@ -42,19 +43,29 @@ fn hop(q: &Question<'_>, before: &Sharding, after: &Sharding) -> Result<Legs, Er
     if before == after {
         return Ok(Legs::new());
     }
+    if let Some(steps) = steps_of_digits(q, before, after)? {
+        return Ok(steps.into_iter().map(|step| Leg::Step(Box::new(step))).collect());
+    }
     let free = q.options.free();
     let hop = q.part(&free, before, after);
-    let Some(ends) = hop.ends() else {
-        // The last way reduces straight onto the target, the first onto everybody.
-        return Ok(regions::ways(&hop)?.all.pop().unwrap_or_default());
-    };
-    match moves(&ends.from, &ends.to) {
-        Some(moves) => {
-            let steps = hop.steps(&Route { system: ends.system, moves })?;
-            Ok(steps.into_iter().map(|step| Leg::Step(Box::new(step))).collect())
-        }
-        None => Ok(vec![Leg::Plan { to: after.clone() }]),
+    if hop.ends().is_some() {
+        return Ok(vec![Leg::Plan { to: after.clone() }]);
     }
+    // The last way reduces straight onto the target, the first onto everybody.
+    Ok(regions::ways(&hop)?.all.pop().unwrap_or_default())
+}
+
+/// The same where digits nest and do one thing.
+pub(crate) fn steps_of_digits(
+    q: &Question<'_>,
+    before: &Sharding,
+    after: &Sharding,
+) -> Result<Option<Vec<Step>>, Error> {
+    let free = q.options.free();
+    let hop = q.part(&free, before, after);
+    let Some(ends) = hop.ends() else { return Ok(None) };
+    let Some(moves) = moves(&ends.from, &ends.to) else { return Ok(None) };
+    hop.steps(&Route { system: ends.system, moves }).map(Some)
 }
 
 /// One collective, or a reduction and its embedding as another op; `None` where digits do different things.

@@ -27,7 +27,6 @@ use crate::assemble::assemble_unbounded;
 use crate::budget::Effort;
 use crate::candidates::region_steps::contains;
 use crate::candidates::regions;
-use crate::choose::ways::with_sent;
 use crate::choose::{admits, key};
 use crate::hash::WordMap;
 use crate::model::totals::{Cost, Key, add};
@@ -53,7 +52,7 @@ const FEW_RANKS: usize = 64;
 const OF_RANK: u64 = 128;
 
 /// The work after which nothing is looked for any more where no plan is known.
-const UNTIL_ANY: u64 = 60_000_000;
+pub(super) const UNTIL_ANY: u64 = 60_000_000;
 
 /// A node: which of its axis' placements each axis has, as one number.
 type Letters = u64;
@@ -121,7 +120,9 @@ pub(super) fn may_help(q: &Question<'_>, best: Option<&Plan>, by_regions: bool) 
 pub(super) fn is_far(q: &Question<'_>, plan: &Plan) -> bool {
     match q.options.objective {
         Objective::Time => plan.cost_us() > FAR * plan.lower_bound_us,
-        Objective::Bytes => plan.lower_bound_bytes.is_none_or(|b| plan.received_bytes as f64 > FAR * b as f64),
+        Objective::Bytes => {
+            plan.lower_bound_bytes.is_none_or(|b| plan.received_bytes as f64 > FAR * b as f64)
+        }
         Objective::Peak => plan.peak_bytes > plan.max_shard_bytes(),
     }
 }
@@ -148,7 +149,7 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
         return Ok((None, Effort::default()));
     };
     let most = q.options.budget.work();
-    let all = |is_known: bool| choices(q, [&from, &to], true, !is_known);
+    let all = |is_known: bool| choices(q, [&from, &to], true, !is_known || q.options.groups.is_some());
     if known.is_some() {
         return search(q, &all(true), Order::CheapestFirst, known, most);
     }
@@ -232,7 +233,7 @@ fn search(
         };
         node.done = true;
         if node.sharding == *q.to {
-            let plan = assemble_unbounded(q, with_sent(q, graph.way(word))?, None)?;
+            let plan = assemble_unbounded(q, graph.way(word), None)?;
             let wins = known_key.is_none_or(|k| key(q.options, &plan) < k);
             let effort = Effort { work: graph.work, exhausted };
             return Ok(((wins && admits(q.options, &plan)).then_some(plan), effort));

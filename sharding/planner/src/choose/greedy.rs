@@ -4,8 +4,8 @@ use crate::Error;
 use crate::assemble::{assemble, assemble_unbounded};
 use crate::budget::Effort;
 use crate::candidates::{greedy, regions};
-use crate::choose::ways::{Parts, with_sent};
-use crate::choose::{admits, axes, key};
+use crate::choose::ways::Parts;
+use crate::choose::{admits, axes, key, with_sent};
 use crate::plan::Plan;
 use crate::question::Question;
 use crate::step::Step;
@@ -20,16 +20,21 @@ pub(crate) fn plan(q: &Question<'_>) -> Result<Plan, Error> {
 
 /// The plan of one step per axis if it beats `known`, without its bounds, and what it took.
 pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Option<Plan>, Effort), Error> {
-    if !q.on_one_mesh() || known.is_some_and(|plan| !axes::is_far(q, plan)) {
+    let may = q.on_one_mesh() && q.few_ranks().is_ok();
+    if !may || known.is_some_and(|plan| !axes::is_far(q, plan)) {
         return Ok((None, Effort::default()));
     }
     let (mut steps, mut effort): (Vec<Step>, Effort) = (Vec::new(), Effort::default());
     for pair in greedy::stages(q.from, q.to)?.windows(2) {
+        if let Some(of_digits) = greedy::steps_of_digits(q, &pair[0], &pair[1])? {
+            steps.extend(of_digits);
+            continue;
+        }
         let Some((step, work)) = regions::one_step(q, &pair[0], &pair[1])? else { return Ok((None, effort)) };
         effort.work = effort.work.saturating_add(work);
         steps.push(step);
     }
-    let plan = assemble_unbounded(q, with_sent(q, steps)?, None)?;
+    let plan = assemble_unbounded(q, steps, None)?;
     let wins = known.is_none_or(|known| key(q.options, &plan) < key(q.options, known));
     Ok(((wins && admits(q.options, &plan)).then_some(plan), effort))
 }

@@ -24,11 +24,13 @@ use crate::assemble::assemble;
 use crate::budget::Effort;
 use crate::candidates::Origin;
 use crate::choose::considered::Watch;
+use crate::choose::routes::Routed;
 use crate::model::totals::{Cost, Totals};
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::question::Question;
 use crate::states::ends::Ends;
+use crate::step::Step;
 
 /// The most ranks for which a reduction within a digit system is also tried in uneven pieces: those look at every rank.
 const COUNTED_UNEVEN: usize = 1 << 10;
@@ -40,19 +42,17 @@ pub(crate) fn plan(q: &Question<'_>, limit: u64, mut watch: Option<&mut Watch>) 
         return if admits(q.options, &plan) { Ok(plan) } else { Err(refusal::of_peak(q, plan.peak_bytes)) };
     }
     let ends = q.ends();
-    let mut best = straight(q, ends.as_ref(), limit, &mut watch)?;
-    if (!best.effort.exhausted || best.plan.is_none())
-        && mirror::may_help(q, ends.as_ref(), best.plan.as_ref())
-    {
-        let (found, more) = mirror::best_plan(q, best.plan.as_ref())?;
-        best.effort = best.effort.and(more);
-        if let Some(plan) = found {
-            Watch::found(&mut watch, Origin::Mirror, &plan);
-            best.plan = Some(plan);
-            best.is_bounded = false;
-        }
+    best_plan(q, ends.as_ref(), limit, &mut watch)?.bounded(q, ends.as_ref())
+}
+
+/// What the plan takes, in picoseconds, each step rounded, and what knowing it took: without what nobody compares.
+pub(crate) fn picoseconds(q: &Question<'_>) -> Result<(u64, Effort), Error> {
+    if q.is_trivial() {
+        return plan(q, u64::MAX, None).map(|plan| (0, plan.effort));
     }
-    best.bounded(q, ends.as_ref())
+    let Best { plan, effort, .. } = best_plan(q, q.ends().as_ref(), u64::MAX, &mut None)?;
+    let plan = if let Some(plan) = plan { plan } else { refusal::otherwise(q, effort)? };
+    Ok((Totals::of(plan.steps.iter().map(|s| Cost::new(s.cost_us, 0, 0))).picoseconds, effort))
 }
 
 /// The same without what the mirror says: what a part of a plan is, and what a mirror is asked.
@@ -75,13 +75,34 @@ struct Best {
 impl Best {
     /// The plan with its bounds, or why there is none.
     fn bounded(self, q: &Question<'_>, ends: Option<&Ends>) -> Result<Plan, Error> {
-        let Best { plan: Some(plan), effort, is_bounded } = self else { return refusal::otherwise(q) };
-        let mut plan = Plan { effort, ..plan };
+        let Best { plan, effort, is_bounded } = self;
+        let Some(plan) = plan else { return refusal::otherwise(q, effort) };
+        let mut plan = Plan { effort, steps: with_sent(q, plan.steps)?, ..plan };
         if !is_bounded {
             plan.bound(q, ends)?;
         }
         Ok(plan)
     }
+}
+
+/// The best plan of all, what the mirror says among them.
+fn best_plan(
+    q: &Question<'_>,
+    ends: Option<&Ends>,
+    limit: u64,
+    watch: &mut Option<&mut Watch>,
+) -> Result<Best, Error> {
+    let mut best = straight(q, ends, limit, watch)?;
+    if (!best.effort.exhausted || best.plan.is_none()) && mirror::may_help(q, ends, best.plan.as_ref()) {
+        let (found, more) = mirror::best_plan(q, best.plan.as_ref())?;
+        best.effort = best.effort.and(more);
+        if let Some(plan) = found {
+            Watch::found(watch, Origin::Mirror, &plan);
+            best.plan = Some(plan);
+            best.is_bounded = false;
+        }
+    }
+    Ok(best)
 }
 
 /// The best plan of the digits' routes, of regions and of placements.
@@ -91,11 +112,11 @@ fn straight(
     limit: u64,
     watch: &mut Option<&mut Watch>,
 ) -> Result<Best, Error> {
-    let mut best = None;
-    let mut effort = Effort::default();
+    let mut routed = Routed { plan: None, effort: Effort::default(), left_out: false };
     if let Some(ends) = ends.filter(|_| !q.reduces_in_order()) {
-        (best, effort) = routes::best_plan(q, ends, limit, watch)?;
+        routed = routes::best_plan(q, ends, limit, watch)?;
     }
+    let Routed { plan: mut best, mut effort, left_out } = routed;
     let mut is_bounded = true;
     let by_regions = goes_by_regions(q, ends);
     if by_regions {
@@ -105,6 +126,8 @@ fn straight(
             plan.bound(q, ends)?;
             best = Some(plan);
         }
+    }
+    if by_regions || left_out {
         let (found, more) = greedy::best_plan(q, best.as_ref())?;
         effort = effort.and(more);
         if let Some(mut plan) = found {
@@ -135,6 +158,16 @@ fn goes_by_regions(q: &Question<'_>, ends: Option<&Ends>) -> bool {
 /// Whether uneven pieces of regions compete with the digits' routes.
 fn needs_uneven(q: &Question<'_>, lacks_spares: bool) -> bool {
     lacks_spares && q.from.mesh().size() <= COUNTED_UNEVEN
+}
+
+/// The steps, each with what its worst rank sends, which no choice depends on.
+fn with_sent(q: &Question<'_>, mut steps: Vec<Step>) -> Result<Vec<Step>, Error> {
+    for step in &mut steps {
+        if step.received_bytes > 0 && step.sent_bytes == 0 {
+            step.sent_bytes = q.most_sent_of_regions(step)?;
+        }
+    }
+    Ok(steps)
 }
 
 /// Whether a plan keeps to the memory and the groups that were asked for.

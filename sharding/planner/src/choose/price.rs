@@ -11,7 +11,7 @@ use crate::candidates::states::{Searched, may_search, routes, searched};
 use crate::choose;
 use crate::choose::axes;
 use crate::choose::{mirror, needs_uneven, routes};
-use crate::model::totals::{Cost, Totals, picoseconds_below};
+use crate::model::totals::{Totals, picoseconds_below};
 use crate::objective::Objective;
 use crate::question::Question;
 use crate::states::refine::Refined;
@@ -42,9 +42,8 @@ pub(crate) fn price(q: &Question<'_>, ask: Ask) -> Result<(Price, Effort), Error
     if let Some(price) = price_of_digits(q, ask)? {
         return Ok(price);
     }
-    let plan = choose::plan(q, u64::MAX, None)?;
-    let totals = Totals::of(plan.steps.iter().map(|s| Cost::new(s.cost_us, 0, 0)));
-    Ok((Price::Exactly(totals.picoseconds), plan.effort))
+    let (picoseconds, effort) = choose::picoseconds(q)?;
+    Ok((Price::Exactly(picoseconds), effort))
 }
 
 /// The price where the digits nest and only their forms and a search compete.
@@ -74,6 +73,10 @@ fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<(Price, Effort)>
         Ask::Within(limit) => {
             let below = [limit.saturating_add(1), 0, 0];
             let (searched, effort) = searched(q, &ends, Some(best.map_or(below, |b| b.min(below))));
+            // Then there are other ways, too.
+            if matches!(searched, Searched::TooManyDigits) {
+                return Ok(None);
+            }
             if let Searched::Found(route) = searched
                 && let Some((key, _)) = routes::key(q, &route, &ends.weights, Origin::Search, &mut None)?
             {

@@ -2,8 +2,9 @@
 
 use crate::Error;
 use crate::assemble::assemble_unbounded;
-use crate::budget::Effort;
+use crate::budget::{Budget, Effort};
 use crate::choose;
+use crate::choose::axes::UNTIL_ANY;
 use crate::objective::Objective;
 use crate::options::Options;
 use crate::plan::Plan;
@@ -15,9 +16,14 @@ pub(super) fn of_peak(q: &Question<'_>, least: u64) -> Error {
     Error::PeakTooSmall { limit: q.options.max_peak_bytes.unwrap_or(0), least }
 }
 
-/// Where nothing was found within the limits: a plan that is asked for without them and keeps to them all the same, or why there is none.
-pub(super) fn otherwise(q: &Question<'_>) -> Result<Plan, Error> {
+/// Where nothing was found within the limits: a plan that is found with a larger budget if that ran out, one that is asked for without the limits and keeps to
+/// them all the same, or why there is none.
+pub(super) fn otherwise(q: &Question<'_>, effort: Effort) -> Result<Plan, Error> {
     let (from, to) = (q.from, q.to);
+    if effort.exhausted && q.options.budget.work() < UNTIL_ANY {
+        let patient = Options { budget: Budget::of(UNTIL_ANY), ..q.options.clone() };
+        return again(q, choose::plan(&q.part(&patient, from, to), u64::MAX, None)?);
+    }
     let mut free = q.options.free();
     if q.options.max_peak_bytes.is_some() {
         // The least peak, with the groups that there are.

@@ -17,6 +17,14 @@ use crate::question::Question;
 use crate::states::closed_form::{Form, Route};
 use crate::states::ends::Ends;
 
+/// What the routes came to.
+pub(super) struct Routed {
+    pub(super) plan: Option<Plan>,
+    pub(super) effort: Effort,
+    /// Whether more digits move than the search is tried with.
+    pub(super) left_out: bool,
+}
+
 /// The best of the closed forms, and of a search where they may not be the best.
 /// A search looks at nothing that costs more than `limit` picoseconds.
 pub(super) fn best_plan(
@@ -24,11 +32,12 @@ pub(super) fn best_plan(
     ends: &Ends,
     limit: u64,
     watch: &mut Option<&mut Watch>,
-) -> Result<(Option<Plan>, Effort), Error> {
+) -> Result<Routed, Error> {
     if !may_search(q, ends)
         && let Some((route, measured)) = best_of_two(q, ends, watch)?
     {
-        return Ok((Some(plan_of(q, &route, ends, &measured)?), Effort::default()));
+        let plan = Some(plan_of(q, &route, ends, &measured)?);
+        return Ok(Routed { plan, effort: Effort::default(), left_out: false });
     }
     let mut best: Option<([u64; 3], Route, MeasuredMoves)> = None;
     for (origin, route) in routes(ends) {
@@ -48,6 +57,7 @@ pub(super) fn best_plan(
         // Nothing is refused for want of a budget: then it goes on until anything is found.
         found = searched(q, ends, None).0;
     }
+    let left_out = matches!(found, Searched::TooManyDigits);
     match found {
         Searched::Found(route) => {
             let found = key(q, &route, &ends.weights, Origin::Search, watch)?;
@@ -63,7 +73,7 @@ pub(super) fn best_plan(
         Searched::NotNeeded => {}
     }
     let plan = best.map(|(_, route, measured)| plan_of(q, &route, ends, &measured)).transpose()?;
-    Ok((plan, effort))
+    Ok(Routed { plan, effort, left_out })
 }
 
 /// Without terms and limits on one level: the closed form, or the direct exchange if that takes fewer steps and is better.

@@ -23,7 +23,7 @@ use crate::question::Question;
 use crate::step::Step;
 use reshard_sharding::Sharding;
 
-/// The best way if it beats `known`, without its bounds; and what it took.
+/// The best way if it beats `known`, without its bounds and what it sends; and what it took.
 pub(super) fn best_plan(
     q: &Question<'_>,
     known: Option<&Plan>,
@@ -83,19 +83,7 @@ pub(super) fn best_plan(
         }
     }
     let effort = Effort { work: ways.work, exhausted }.and(parts.effort());
-    let Some((_, plan)) = best else { return Ok((None, effort)) };
-    let steps = with_sent(q, plan.steps)?;
-    Ok((Some(Plan { steps, ..plan }), effort))
-}
-
-/// The steps, each with what its worst rank sends, which no choice depends on.
-pub(super) fn with_sent(q: &Question<'_>, mut steps: Vec<Step>) -> Result<Vec<Step>, Error> {
-    for step in &mut steps {
-        if step.received_bytes > 0 && step.sent_bytes == 0 {
-            step.sent_bytes = q.most_sent_of_regions(step)?;
-        }
-    }
-    Ok(steps)
+    Ok((best.map(|(_, plan)| plan), effort))
 }
 
 /// What a way is at least, by the objective's first word.

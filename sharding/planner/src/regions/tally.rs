@@ -66,10 +66,16 @@ impl Table {
     }
 
     /// Of every region of the target, what those that it meets add up to, by anchor.
-    fn by_anchor<T>(&self, first: impl Fn(usize) -> T, add: impl Fn(&mut T, (usize, usize))) -> Vec<Vec<(usize, T)>> {
+    fn by_anchor<T>(
+        &self,
+        first: impl Fn(usize) -> T,
+        add: impl Fn(&mut T, (usize, usize)),
+    ) -> Vec<Vec<(usize, T)>> {
         let of_region = |met: &Vec<(usize, usize)>| {
-            let mut of_anchor: Vec<(usize, usize, usize)> =
-                met.iter().map(|&(i, shared)| (self.anchored.get(i).copied().unwrap_or(0), i, shared)).collect();
+            let mut of_anchor: Vec<(usize, usize, usize)> = met
+                .iter()
+                .map(|&(i, shared)| (self.anchored.get(i).copied().unwrap_or(0), i, shared))
+                .collect();
             of_anchor.sort_unstable();
             let mut sums: Vec<(usize, T)> = Vec::new();
             for (anchor, i, shared) in of_anchor {
@@ -461,14 +467,20 @@ impl Tally {
             modes.iter().rev().map(of_mode).collect()
         };
         // Of all regions that one meets, each digit that they have in common.
-        let common: Vec<_> = grid.dims.iter().zip(&self.dims).map(|(modes, table)| {
-            let first = |i| digits(modes, i).into_iter().map(Some).collect::<SmallVec<[Option<usize>; 4]>>();
-            table.by_anchor(first, |common, (i, _)| {
-                for (common, digit) in common.iter_mut().zip(digits(modes, i)) {
-                    *common = common.filter(|c| *c == digit);
-                }
+        let common: Vec<_> = grid
+            .dims
+            .iter()
+            .zip(&self.dims)
+            .map(|(modes, table)| {
+                let first =
+                    |i| digits(modes, i).into_iter().map(Some).collect::<SmallVec<[Option<usize>; 4]>>();
+                table.by_anchor(first, |common, (i, _)| {
+                    for (common, digit) in common.iter_mut().zip(digits(modes, i)) {
+                        *common = common.filter(|c| *c == digit);
+                    }
+                })
             })
-        }).collect();
+            .collect();
         let mut moved: Vec<Vec<bool>> = grid.dims.iter().map(|modes| vec![false; modes.len()]).collect();
         self.receivers(false, &mut |_, _, regions, own| {
             let Some(own) = own.filter(|own| self.seen(regions, Some(own)).received() > 0) else { return };
@@ -505,6 +517,12 @@ impl Tally {
             return;
         }
         let near = self.of.domain_sizes();
+        // Of the dims of which some of a source's number must be the receiver's own, whom it may meet.
+        let anchored = |table: &Table| {
+            (!table.anchored.is_empty()).then(|| table.by_anchor(|_| Vec::new(), |met, one| met.push(one)))
+        };
+        let anchored: SmallVec<[Option<Vec<Vec<(usize, Vec<(usize, usize)>)>>>; 4]> =
+            self.dims.iter().map(anchored).collect();
         let mut more: Vec<(usize, usize)> = Vec::new();
         self.receivers(true, &mut |c, own, regions, own_regions| {
             let Some(rank) = mesh.rank_at(c) else { return };
@@ -522,16 +540,17 @@ impl Tally {
             for (dim, table) in self.dims.iter().enumerate() {
                 let own = own_regions.map(|own| own[dim]);
                 more.clear();
-                let met = &table.met[regions[dim]];
+                let met = match (&anchored[dim], own) {
+                    (Some(anchored), Some(own)) => {
+                        table.at_anchor(&anchored[regions[dim]], own).map(Vec::as_slice).unwrap_or_default()
+                    }
+                    (None, _) | (_, None) => &table.met[regions[dim]],
+                };
                 for &(peer, numel) in &heard {
                     let to = |&(i, shared): &(usize, usize)| {
                         (peer.wrapping_add_signed(table.offset[i] as isize), numel * shared)
                     };
-                    if table.anchored.is_empty() {
-                        more.extend(met.iter().map(to));
-                    } else {
-                        more.extend(met.iter().filter(|m| table.may_meet(m.0, own)).map(to));
-                    }
+                    more.extend(met.iter().map(to));
                 }
                 core::mem::swap(&mut heard, &mut more);
             }
@@ -642,16 +661,25 @@ mod tests {
                             levels.iter().position(|l| l.ranks.is_none_or(|n| a / n == b / n)).unwrap()
                         };
                         if !x.picks_replicas() && x.one_mesh() {
-                            let modes: Vec<Mode<At>> =
-                                Grid::new(&x.from).dims.iter().flat_map(|of_dim| of_dim.iter().copied()).collect();
+                            let modes: Vec<Mode<At>> = Grid::new(&x.from)
+                                .dims
+                                .iter()
+                                .flat_map(|of_dim| of_dim.iter().copied())
+                                .collect();
                             let at = |rank: usize, m: Mode<At>| digit(&a.coordinate(rank).unwrap(), m);
                             let is_moved = |m: &Mode<At>| {
-                                let heard = messages.iter().flat_map(|(rank, list)| list.iter().map(|m| (*rank, m.0)));
+                                let heard = messages
+                                    .iter()
+                                    .flat_map(|(rank, list)| list.iter().map(|m| (*rank, m.0)));
                                 heard.into_iter().any(|(rank, peer)| at(rank, *m) != at(peer, *m))
                             };
                             let slow: Vec<SubAxis> =
                                 modes.into_iter().filter(is_moved).filter_map(|m| a.sub_axis(m)).collect();
-                            assert_eq!(tally.moved().unwrap_or_default(), slow, "{from} on {a} -> {to} on {b}");
+                            assert_eq!(
+                                tally.moved().unwrap_or_default(),
+                                slow,
+                                "{from} on {a} -> {to} on {b}"
+                            );
                         }
                         let mut by_level = Vec::new();
                         let known = tally.by_level(&levels, &mut |heard| by_level.push(heard.to_vec()));
