@@ -55,8 +55,19 @@ fn hop(q: &Question<'_>, before: &Sharding, after: &Sharding) -> Result<Legs, Er
     Ok(regions::ways(&hop)?.all.pop().unwrap_or_default())
 }
 
+/// The same where it is one step.
+pub(crate) fn step_of_digits(
+    q: &Question<'_>,
+    before: &Sharding,
+    after: &Sharding,
+) -> Result<Option<Step>, Error> {
+    let steps = steps_of_digits(q, before, after)?.unwrap_or_default();
+    let is_one = steps.len() == 1;
+    Ok(steps.into_iter().next().filter(|_| is_one))
+}
+
 /// The same where digits nest and do one thing.
-pub(crate) fn steps_of_digits(
+fn steps_of_digits(
     q: &Question<'_>,
     before: &Sharding,
     after: &Sharding,

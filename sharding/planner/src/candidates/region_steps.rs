@@ -87,7 +87,9 @@ impl Question<'_> {
                 group = from.mesh().group(&axes)?;
             }
             // Where that may not be used either, a larger one in which the others are silent.
-            if let Some(larger) = self.larger_group(from.mesh(), &axes, &group) {
+            if tally.as_ref().is_none_or(Tally::is_heard)
+                && let Some(larger) = self.larger_group(from.mesh(), &axes, &group)
+            {
                 (axes, group) = larger;
             }
             (axes, group)

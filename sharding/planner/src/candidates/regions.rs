@@ -12,7 +12,7 @@ use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::candidates::Leg;
+use crate::candidates::{Leg, greedy};
 use crate::candidates::region_steps::{Proposed, contains};
 use crate::message::reduce_of;
 use crate::model::network::Network;
@@ -31,6 +31,9 @@ use reshard_sharding::{Placement, Sharding};
 
 /// The most ranks for which overlapping regions are planned.
 const MAX_RANKS: usize = 1 << 17;
+
+/// The work of a step of digits.
+const OF_DIGITS: u64 = 1 << 9;
 
 /// A way, leg by leg.
 pub(crate) type Legs = Vec<Leg>;
@@ -100,13 +103,27 @@ pub(crate) fn ways<'q, 'a>(q: &'q Question<'a>) -> Result<Ways<'q, 'a>, Error> {
     Ok(ways)
 }
 
-/// The one step from one sharding of the mesh to another, and the work of it: terms that go away are reduced where they lie, with
-/// nothing else, and all else is one move. `None` where one step does not do that.
+/// The one step from one sharding of the mesh to another, and the work of it: of digits where these nest and do one thing, elsewhere terms that go away are reduced where they lie, with
+/// nothing else, and all else is one move. `None` where one step does not do that, or the mesh has no group for it.
 pub(crate) fn one_step(
     q: &Question<'_>,
     from: &Sharding,
     to: &Sharding,
 ) -> Result<Option<(Step, u64)>, Error> {
+    // Digits know nothing of the order in which terms are combined.
+    if !q.reduces_in_order()
+        && let Ok(Some(step)) = greedy::step_of_digits(q, from, to)
+        && (!step.op().communicates() || q.options.admits_group(&step.group))
+    {
+        return Ok(Some((step, OF_DIGITS)));
+    }
+    match step_between(q, from, to) {
+        Err(Error::Sharding(_)) => Ok(None),
+        made => made,
+    }
+}
+
+fn step_between(q: &Question<'_>, from: &Sharding, to: &Sharding) -> Result<Option<(Step, u64)>, Error> {
     if from == to {
         return Ok(None);
     }

@@ -6,6 +6,7 @@ use crate::budget::Effort;
 use crate::candidates::{greedy, regions};
 use crate::choose::ways::Parts;
 use crate::choose::{admits, axes, key, with_sent};
+use crate::op::StepOp;
 use crate::plan::Plan;
 use crate::question::Question;
 use crate::step::Step;
@@ -25,14 +26,16 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
         return Ok((None, Effort::default()));
     }
     let (mut steps, mut effort): (Vec<Step>, Effort) = (Vec::new(), Effort::default());
-    for pair in greedy::stages(q.from, q.to)?.windows(2) {
-        if let Some(of_digits) = greedy::steps_of_digits(q, &pair[0], &pair[1])? {
-            steps.extend(of_digits);
-            continue;
-        }
+    let Ok(stages) = greedy::stages(q.from, q.to) else { return Ok((None, effort)) };
+    for pair in stages.windows(2) {
         let Some((step, work)) = regions::one_step(q, &pair[0], &pair[1])? else { return Ok((None, effort)) };
         effort.work = effort.work.saturating_add(work);
         steps.push(step);
+    }
+    // Where every group may be used, nothing is reduced after an all-reduce.
+    let mut after = steps.iter().skip_while(|step| step.op() != StepOp::AllReduce).skip(1);
+    if q.options.groups.is_none() && after.any(Step::adds) {
+        return Ok((None, effort));
     }
     let plan = assemble_unbounded(q, steps, None)?;
     let wins = known.is_none_or(|known| key(q.options, &plan) < key(q.options, known));

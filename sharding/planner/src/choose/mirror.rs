@@ -28,7 +28,8 @@ const ROUNDED: f64 = 1.0 + 1e-9;
 
 /// Whether the mirror may know a better plan.
 pub(super) fn may_help(q: &Question<'_>, ends: Option<&Ends>, best: Option<&Plan>) -> bool {
-    let nests_bare = ends.is_some_and(|ends| !ends.has_terms()) && q.options.objective != Objective::Peak;
+    let bare = ends.is_some_and(|ends| !ends.has_terms());
+    let nests_bare = bare && q.options.objective != Objective::Peak && q.options.groups.is_none();
     if nests_bare && best.is_some() || !is_dual(q) {
         return false;
     }
@@ -77,6 +78,7 @@ fn stays_partial(q: &Question<'_>, ends: &Ends) -> bool {
 pub(super) fn asked_up_to_us(q: &Question<'_>, ends: Option<&Ends>) -> f64 {
     match ends {
         _ if !is_dual(q) => 0.0,
+        _ if q.options.groups.is_some() => f64::INFINITY,
         Some(ends) if !is_uneven(q, ends) => {
             if ends.reduces() && ends.moves() {
                 STEPS * q.time_needed(&[])

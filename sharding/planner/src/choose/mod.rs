@@ -70,12 +70,14 @@ struct Best {
     effort: Effort,
     /// Whether the plan's bounds are filled in.
     is_bounded: bool,
+    /// Whether it may not be the best: regions met, or digits were too many.
+    has_others: bool,
 }
 
 impl Best {
     /// The plan with its bounds, or why there is none.
     fn bounded(self, q: &Question<'_>, ends: Option<&Ends>) -> Result<Plan, Error> {
-        let Best { plan, effort, is_bounded } = self;
+        let Best { plan, effort, is_bounded, .. } = self;
         let Some(plan) = plan else { return refusal::otherwise(q, effort) };
         let mut plan = Plan { effort, steps: with_sent(q, plan.steps)?, ..plan };
         if !is_bounded {
@@ -93,7 +95,17 @@ fn best_plan(
     watch: &mut Option<&mut Watch>,
 ) -> Result<Best, Error> {
     let mut best = straight(q, ends, limit, watch)?;
-    if (!best.effort.exhausted || best.plan.is_none()) && mirror::may_help(q, ends, best.plan.as_ref()) {
+    if best.has_others {
+        let (found, more) = greedy::best_plan(q, best.plan.as_ref())?;
+        best.effort = best.effort.and(more);
+        if let Some(plan) = found {
+            Watch::found(watch, Origin::Greedy, &plan);
+            best.plan = Some(plan);
+            best.is_bounded = false;
+        }
+    }
+    if (!best.effort.exhausted || best.plan.is_none() || q.options.is_limited())
+        && mirror::may_help(q, ends, best.plan.as_ref()) {
         let (found, more) = mirror::best_plan(q, best.plan.as_ref())?;
         best.effort = best.effort.and(more);
         if let Some(plan) = found {
@@ -127,15 +139,6 @@ fn straight(
             best = Some(plan);
         }
     }
-    if by_regions || left_out {
-        let (found, more) = greedy::best_plan(q, best.as_ref())?;
-        effort = effort.and(more);
-        if let Some(mut plan) = found {
-            Watch::found(watch, Origin::Greedy, &plan);
-            plan.bound(q, ends)?;
-            best = Some(plan);
-        }
-    }
     if axes::may_help(q, best.as_ref(), by_regions) {
         let (found, more) = axes::best_plan(q, best.as_ref())?;
         effort = effort.and(more);
@@ -147,7 +150,7 @@ fn straight(
     }
     // What a search that ran out says proves nothing.
     is_bounded &= !effort.exhausted;
-    Ok(Best { plan: best, effort, is_bounded })
+    Ok(Best { plan: best, effort, is_bounded, has_others: by_regions || left_out })
 }
 
 /// Whether there are ways over regions.

@@ -342,6 +342,13 @@ impl Tally {
         self.receivers(false, &mut |_, _, regions, own| f(self.seen(regions, own)));
     }
 
+    /// Whether anybody hears of another.
+    pub(crate) fn is_heard(&self) -> bool {
+        let mut heard = false;
+        self.each(&mut |seen| heard |= seen.received() > 0);
+        heard
+    }
+
     /// The same with every rank that receives.
     pub(crate) fn each_rank(&self, f: &mut impl FnMut(usize, Seen)) {
         let mesh = self.of.to.mesh();
