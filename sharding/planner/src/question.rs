@@ -98,7 +98,7 @@ impl<'a> Question<'a> {
 }
 
 /// A shard that becomes a term of an average would need its value multiplied by the number of ranks.
-fn refuse_avg_of_shards(from: &Sharding, to: &Sharding) -> Result<(), Error> {
+pub(crate) fn refuse_avg_of_shards(from: &Sharding, to: &Sharding) -> Result<(), Error> {
     let shards = |axis: usize| from.mesh() == to.mesh() && from.cutting().any(|sub| sub.axis == axis);
     let average = |p: &&reshard_sharding::PartialAxis| !p.op.has_identity() && shards(p.sub.axis);
     let Some(p) = to.partial().iter().find(average) else { return Ok(()) };

@@ -21,7 +21,7 @@ use crate::Error;
 use crate::candidates::Leg;
 use crate::candidates::regions::{self, Legs};
 use crate::op::StepOp;
-use crate::question::Question;
+use crate::question::{Question, refuse_avg_of_shards};
 use crate::states::closed_form::{Move, Route};
 use crate::states::system::{Place, Stands, State};
 use crate::step::Step;
@@ -61,6 +61,7 @@ pub(crate) fn step_of_digits(
     before: &Sharding,
     after: &Sharding,
 ) -> Result<Option<Step>, Error> {
+    refuse_avg_of_shards(before, after)?;
     let steps = steps_of_digits(q, before, after)?.unwrap_or_default();
     let is_one = steps.len() == 1;
     Ok(steps.into_iter().next().filter(|_| is_one))

@@ -12,10 +12,11 @@ use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::candidates::{Leg, greedy};
 use crate::candidates::region_steps::{Proposed, contains};
+use crate::candidates::{Leg, greedy};
 use crate::message::reduce_of;
 use crate::model::network::Network;
+use crate::model::totals::{Cost, Totals};
 use crate::question::COUNTED;
 use crate::question::Question;
 use crate::regions::intersection::Intersection;
@@ -142,13 +143,19 @@ fn step_between(q: &Question<'_>, from: &Sharding, to: &Sharding) -> Result<Opti
     let subs: Few<SubAxis, 4> = gone.iter().map(|p| p.sub).collect();
     let reduce = reduce_of(gone.iter().map(|p| (p.op, p.sub.size)));
     let reduction = Reduction { modes: from.mesh().modes(&subs).to_vec(), reduce };
-    let step = if !q.options.deterministic && from.with_partial(stay.iter().copied())? == *to {
-        q.all_reduce([from, to], reduction)?
-    } else if lies_inside(from, to)? {
-        q.reduce_inside([from, to], reduction)?
-    } else {
-        return Ok(None);
+    let onto_all = from.with_partial(stay.iter().copied())? == *to;
+    let mut made: SmallVec<[Step; 2]> = SmallVec::new();
+    if onto_all && !q.options.deterministic {
+        made.push(q.all_reduce([from, to], reduction.clone())?);
+    }
+    // Of few ranks all terms to all of them may take less.
+    if onto_all || lies_inside(from, to)? {
+        made.push(q.reduce_inside([from, to], reduction)?);
+    }
+    let key = |step: &Step| {
+        Totals::of([Cost::new(step.cost_us, step.received_bytes, step.peak_bytes)]).key(q.options.objective)
     };
+    let Some(step) = made.into_iter().min_by_key(key) else { return Ok(None) };
     Ok(Some((step, from.mesh().size() as u64 * 4)))
 }
 

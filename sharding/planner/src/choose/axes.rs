@@ -27,7 +27,7 @@ use crate::assemble::assemble_unbounded;
 use crate::budget::Effort;
 use crate::candidates::region_steps::contains;
 use crate::candidates::regions;
-use crate::choose::{admits, key};
+use crate::choose::{admits, beats, key};
 use crate::hash::WordMap;
 use crate::model::totals::{Cost, Key, add};
 use crate::objective::Objective;
@@ -89,6 +89,16 @@ enum Sets {
     Larger,
 }
 
+/// Whether there is a group for some axes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Serves {
+    /// Theirs.
+    Exactly,
+    /// One in which others are.
+    Among,
+    Nowhere,
+}
+
 struct Graph<'q, 'a> {
     q: &'q Question<'a>,
     /// The axes of the groups that may be used, if not all.
@@ -113,15 +123,15 @@ pub(super) fn may_help(q: &Question<'_>, best: Option<&Plan>, by_regions: bool) 
     let may = q.options.groups.is_some()
         || q.options.objective == Objective::Peak && are_few(q)
         || (by_regions || owes_uneven(q)) && are_few(q);
-    may && is_far(q, best)
+    may && is_far(q, best, FAR)
 }
 
-/// Whether a plan is so far from its bound that it is worth to look for a better one.
-pub(super) fn is_far(q: &Question<'_>, plan: &Plan) -> bool {
+/// Whether a plan is so many times its bound.
+pub(super) fn is_far(q: &Question<'_>, plan: &Plan, times: f64) -> bool {
     match q.options.objective {
-        Objective::Time => plan.cost_us() > FAR * plan.lower_bound_us,
+        Objective::Time => plan.cost_us() > times * plan.lower_bound_us,
         Objective::Bytes => {
-            plan.lower_bound_bytes.is_none_or(|b| plan.received_bytes as f64 > FAR * b as f64)
+            plan.lower_bound_bytes.is_none_or(|b| plan.received_bytes as f64 > times * b as f64)
         }
         Objective::Peak => plan.peak_bytes > plan.max_shard_bytes(),
     }
@@ -234,9 +244,8 @@ fn search(
         node.done = true;
         if node.sharding == *q.to {
             let plan = assemble_unbounded(q, graph.way(word), None)?;
-            let wins = known_key.is_none_or(|k| key(q.options, &plan) < k);
             let effort = Effort { work: graph.work, exhausted };
-            return Ok(((wins && admits(q.options, &plan)).then_some(plan), effort));
+            return Ok(((beats(q, &plan, known) && admits(q.options, &plan)).then_some(plan), effort));
         }
         exhausted = graph.work > most;
         if exhausted {
@@ -291,11 +300,28 @@ impl Graph<'_, '_> {
         now.iter().zip(&self.goal).filter(|(now, goal)| now != goal).count()
     }
 
+    /// Whether some axes may talk along each other.
+    fn serves(&self, axes: &[usize]) -> Serves {
+        let mesh = self.q.from.mesh();
+        let lie_in = |group: &Few<SubAxis, 4>| {
+            axes.iter().all(|&a| group.iter().any(|&of_group| contains(of_group, mesh.known_whole(a))))
+        };
+        let is_theirs = |group: &Few<SubAxis, 4>| {
+            let size: usize = axes.iter().map(|&a| mesh.axes()[a].size()).product();
+            group.iter().map(|s| s.size).product::<usize>() == size
+        };
+        let Some(given) = &self.given else { return Serves::Exactly };
+        let mut serves = Serves::Nowhere;
+        for group in given.iter().filter(|group| lie_in(group)) {
+            serves = if is_theirs(group) { return Serves::Exactly } else { Serves::Among };
+        }
+        serves
+    }
+
     /// Every node that one step reaches: each set of axes whose group may be used, and each axis alone, since nobody
     /// may have to talk.
     fn expand(&mut self, word: Letters, at: &Sharding, sets: Sets) -> Result<(), Error> {
         let now = self.digits(word);
-        let mesh = self.q.from.mesh();
         let moving: SmallVec<[usize; 8]> = (0..now.len()).filter(|&a| self.choices[a].len() > 1).collect();
         for set in 1usize..1 << moving.len() {
             let axes = moving.iter().enumerate().filter(|(n, _)| set >> n & 1 == 1);
@@ -309,16 +335,14 @@ impl Graph<'_, '_> {
                 continue;
             }
             // Two axes, or all, may change places in a smaller group than theirs.
-            let always = self.order == Order::NearestFirst && (axes.len() == 2 || axes.len() == moving.len());
-            let lie_in = |group: &Few<SubAxis, 4>| {
-                axes.iter().all(|&a| group.iter().any(|&of_group| contains(of_group, mesh.known_whole(a))))
-            };
-            let admits = || self.given.as_ref().is_none_or(|given| given.iter().any(lie_in));
-            if axes.len() > 1 && !always && !admits() {
+            let nearest = self.order == Order::NearestFirst;
+            let always = nearest && (axes.len() == 2 || axes.len() == moving.len());
+            let serves = if axes.len() == 1 { Serves::Exactly } else { self.serves(&axes) };
+            if serves == Serves::Nowhere && !always {
                 continue;
             }
             let mut next = now.clone();
-            if self.order == Order::NearestFirst && axes.len() > 1 {
+            if axes.len() > 1 && (nearest || serves == Serves::Among) {
                 // All of them to the target, replicated, or terms.
                 for placement in
                     [None, Some(Placement::Replicate)].into_iter().chain(self.terms().into_iter().map(Some))

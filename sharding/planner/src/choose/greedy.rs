@@ -4,8 +4,9 @@ use crate::Error;
 use crate::assemble::{assemble, assemble_unbounded};
 use crate::budget::Effort;
 use crate::candidates::{greedy, regions};
+use crate::choose::mirror::ROUNDED;
 use crate::choose::ways::Parts;
-use crate::choose::{admits, axes, key, with_sent};
+use crate::choose::{admits, axes, beats, with_sent};
 use crate::op::StepOp;
 use crate::plan::Plan;
 use crate::question::Question;
@@ -22,7 +23,7 @@ pub(crate) fn plan(q: &Question<'_>) -> Result<Plan, Error> {
 /// The plan of one step per axis if it beats `known`, without its bounds, and what it took.
 pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Option<Plan>, Effort), Error> {
     let may = q.on_one_mesh() && q.few_ranks().is_ok();
-    if !may || known.is_some_and(|plan| !axes::is_far(q, plan)) {
+    if !may || known.is_some_and(|plan| !axes::is_far(q, plan, ROUNDED)) {
         return Ok((None, Effort::default()));
     }
     let (mut steps, mut effort): (Vec<Step>, Effort) = (Vec::new(), Effort::default());
@@ -38,6 +39,5 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
         return Ok((None, effort));
     }
     let plan = assemble_unbounded(q, steps, None)?;
-    let wins = known.is_none_or(|known| key(q.options, &plan) < key(q.options, known));
-    Ok(((wins && admits(q.options, &plan)).then_some(plan), effort))
+    Ok(((beats(q, &plan, known) && admits(q.options, &plan)).then_some(plan), effort))
 }

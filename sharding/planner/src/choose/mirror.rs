@@ -8,7 +8,7 @@
 use crate::Error;
 use crate::assemble::assemble_unbounded;
 use crate::budget::Effort;
-use crate::choose::{admits, axes, key, plan_straight};
+use crate::choose::{admits, axes, beats, greedy, plan_straight};
 use crate::mirror::transposed_steps;
 use crate::objective::Objective;
 use crate::plan::Plan;
@@ -24,7 +24,7 @@ const RANKS: usize = 1 << 7;
 const STEPS: f64 = 4.0;
 
 /// How far above its bound a plan may be through rounding.
-const ROUNDED: f64 = 1.0 + 1e-9;
+pub(super) const ROUNDED: f64 = 1.0 + 1e-9;
 
 /// Whether the mirror may know a better plan.
 pub(super) fn may_help(q: &Question<'_>, ends: Option<&Ends>, best: Option<&Plan>) -> bool {
@@ -92,7 +92,7 @@ pub(super) fn asked_up_to_us(q: &Question<'_>, ends: Option<&Ends>) -> f64 {
 
 /// What the mirror says, without its bounds, if it beats `known`; and what it took.
 ///
-/// Where the budget runs out it says nothing, so that less of it never finds more.
+/// Where the budget runs out it says nothing, so that less of it never finds more; but for limits, within which anything may be the best that is known.
 pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Option<Plan>, Effort), Error> {
     let none = || Ok((None, Effort::default()));
     let (Ok(from), Ok(to)) = (q.to.dual(), q.from.dual()) else { return none() };
@@ -100,19 +100,20 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
         return none();
     }
     // Where there is no plan between the duals, or none that can be turned round, the mirror says nothing.
-    let Ok(dual) = plan_straight(&q.part(q.options, &from, &to)) else { return none() };
-    let effort = dual.effort;
-    let Ok(steps) = transposed_steps(q, &dual.steps) else { return Ok((None, effort)) };
-    let plan = assemble_unbounded(q, steps, None)?;
-    // On one level and without terms no step receives a byte too many, even where it would save the time of a few messages.
-    let thrifty = q.network.levels() == 1 && !q.from.is_partial() && !q.to.is_partial();
-    // What nobody is to reduce keeps its bits, which a sum with nothing does not promise for what is no number.
-    let adds = !reduces(q) && plan.steps.iter().any(Step::adds);
-    let wins = known.is_none_or(|known| {
-        let spends =
-            thrifty && q.options.objective == Objective::Time && plan.received_bytes > known.received_bytes;
-        !spends && key(q.options, &plan) < key(q.options, known)
-    });
-    let takes = wins && !adds && !effort.exhausted && admits(q.options, &plan);
-    Ok((takes.then_some(plan), effort))
+    let dual = q.part(q.options, &from, &to);
+    let Ok(straight) = plan_straight(&dual) else { return none() };
+    let (greedy, more) = greedy::best_plan(&dual, Some(&straight))?;
+    let effort = straight.effort.and(more);
+    let finds = !effort.exhausted || q.options.is_limited();
+    let mut best: Option<Plan> = None;
+    for between in [Some(straight), greedy].into_iter().flatten().filter(|_| finds) {
+        let Ok(steps) = transposed_steps(q, &between.steps) else { continue };
+        let plan = assemble_unbounded(q, steps, None)?;
+        // What nobody is to reduce keeps its bits, which a sum with nothing does not promise for what is no number.
+        let adds = !reduces(q) && plan.steps.iter().any(Step::adds);
+        if !adds && admits(q.options, &plan) && beats(q, &plan, best.as_ref().or(known)) {
+            best = Some(plan);
+        }
+    }
+    Ok((best, effort))
 }

@@ -6,6 +6,7 @@ mod budget;
 mod by_domain;
 mod cost_model;
 mod golden;
+mod greedy;
 mod groups;
 mod lower_bound;
 mod mirror;
