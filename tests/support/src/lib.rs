@@ -3,6 +3,7 @@
 //! * [`every`]: all small cases of a kind, the last position fastest.
 //! * [`Sweep`]: how much of a sweep runs.
 //! * [`Random`]: numbers that look drawn, the same every time.
+//! * [`jobs`]: tests whose ranks are processes of an MPI job.
 //!
 //! With the feature `shardings`:
 //!
@@ -18,6 +19,7 @@
 
 #[cfg(feature = "plans")]
 pub mod interpreter;
+pub mod jobs;
 #[cfg(feature = "plans")]
 mod plans;
 mod random;

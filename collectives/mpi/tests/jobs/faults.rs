@@ -11,7 +11,7 @@ use reshard_mpi::Comm;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
-use crate::launch::{Job, Outcome};
+use reshard_test_support::jobs::{Job, Outcome};
 
 /// Where ranks leave their process ids.
 const FOLDER: &str = "RESHARD_MPI_FOLDER";

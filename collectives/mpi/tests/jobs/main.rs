@@ -1,22 +1,20 @@
-//! Jobs of several processes. Every test starts this binary again under `mpirun`, where the test `rank` does the job that
-//! the environment names.
+//! The MPI engine in jobs of several processes.
 #![cfg(feature = "mpi")]
 
 mod contract;
 mod faults;
 mod gpt;
 mod large;
-mod launch;
 mod leaks;
 mod parallel;
 mod random;
 
 use std::time::Duration;
 
-use launch::{JOB, succeeds};
 use reshard_collectives::Communicator;
 use reshard_collectives::testing::Options;
 use reshard_mpi::Comm;
+use reshard_test_support::jobs::{JOB, succeeds};
 
 /// What every rank of a job does; nothing in a plain run of the tests.
 #[test]

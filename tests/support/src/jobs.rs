@@ -1,4 +1,5 @@
-//! Starts this very test binary under `mpirun`, as the ranks of a job.
+//! Jobs of several processes: the very test binary that asks is started again under `mpirun`, where its test `rank` does the job that the
+//! environment names.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -6,29 +7,32 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Names the job that a rank is to do.
-pub(crate) const JOB: &str = "RESHARD_MPI_JOB";
+pub const JOB: &str = "RESHARD_MPI_JOB";
 
 /// The command that starts jobs, up to the number of ranks; `RESHARD_MPIRUN` replaces it.
 const MPIRUN: &str = "mpirun --oversubscribe --allow-run-as-root --bind-to none";
 
 /// What a job left behind.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// `None` if it had to be killed.
-    pub(crate) status: Option<i32>,
-    pub(crate) text: String,
-    pub(crate) took: Duration,
+    pub status: Option<i32>,
+    /// What its ranks said.
+    pub text: String,
+    /// From its start to its end.
+    pub took: Duration,
 }
 
 /// A job that runs.
-pub(crate) struct Job {
+pub struct Job {
     child: Child,
     begin: Instant,
     readers: Vec<thread::JoinHandle<String>>,
 }
 
 impl Job {
-    pub(crate) fn start(ranks: usize, job: &str, settings: &[(&str, String)]) -> Job {
+    /// Starts a job of so many ranks, with these settings in their environment.
+    pub fn start(ranks: usize, job: &str, settings: &[(&str, String)]) -> Job {
         let mpirun = std::env::var("RESHARD_MPIRUN").unwrap_or_else(|_| MPIRUN.to_string());
         let mut words = mpirun.split_whitespace();
         let mut child = Command::new(words.next().expect("a command"))
@@ -48,12 +52,12 @@ impl Job {
     }
 
     /// The launcher's process.
-    pub(crate) fn process(&self) -> u32 {
+    pub fn process(&self) -> u32 {
         self.child.id()
     }
 
     /// Waits for the end, at most so long.
-    pub(crate) fn wait(mut self, at_most: Duration) -> Outcome {
+    pub fn wait(mut self, at_most: Duration) -> Outcome {
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 // Killed, it has no code.
@@ -83,8 +87,14 @@ fn read(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
 
 /// Runs a job that must succeed, and returns what it said.
 #[track_caller]
-pub(crate) fn succeeds(ranks: usize, job: &str) -> String {
-    let outcome = Job::start(ranks, job, &[]).wait(Duration::from_mins(5));
+pub fn succeeds(ranks: usize, job: &str) -> String {
+    succeeds_with(ranks, job, &[])
+}
+
+/// The same with settings in its environment.
+#[track_caller]
+pub fn succeeds_with(ranks: usize, job: &str, settings: &[(&str, String)]) -> String {
+    let outcome = Job::start(ranks, job, settings).wait(Duration::from_mins(5));
     assert_eq!(outcome.status, Some(0), "{job} with {ranks} ranks: {outcome:?}");
     let finished = outcome.text.matches(&format!("finished {job}")).count();
     assert_eq!(finished, ranks, "every rank says that it has finished: {outcome:?}");
