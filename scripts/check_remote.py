@@ -1,10 +1,13 @@
 """What scripts/check_remote.sh does once there is everything: python check_remote.py RESHARD FOLDER AZURITE-BLOB"""
-import http.server, json, logging, os, random, re, socket, struct, subprocess, sys, threading, time, urllib.parse
+import datetime, http.server, ipaddress, json, logging, os, random, re, socket, ssl, struct, subprocess, sys, threading, time, urllib.parse
 from pathlib import Path
 
 import boto3
 from azure.storage.blob import BlobServiceClient
 from botocore.config import Config
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from moto.server import ThreadedMotoServer
 
 reshard, work, azurite = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
@@ -74,8 +77,10 @@ class Files(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def serve(handler, **attributes):
+def serve(handler, tls=None, **attributes):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (handler,), attributes))
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     # Who asks hangs up where an answer is refused.
     server.handle_error = lambda *_: None
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -358,6 +363,77 @@ for what, change, attributes, words in [
 server, here = serve(Files, root=made, tags=False, dates=False)
 run("diff", f"http://{here}/whole.safetensors", made / "whole.safetensors")
 
+# Encrypted: by an authority that is trusted, by one that is not, and for another name.
+def certificate(name, issuer=None, names=()):
+    """A key and a certificate, by itself or by an issuer's."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    called = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    builder = (x509.CertificateBuilder().subject_name(called).issuer_name(issuer[1].subject if issuer else called).public_key(key.public_key())
+               .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(now + datetime.timedelta(days=2))
+               .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True))
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    return key, builder.sign(issuer[0] if issuer else key, hashes.SHA256())
+
+
+def server_of(names):
+    """What encrypts as a server of these names."""
+    key, by_authority = certificate("server", authority, names)
+    chain = work / "server.pem"
+    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    chain.write_bytes(private + by_authority.public_bytes(serialization.Encoding.PEM))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain)
+    return context
+
+
+authority = certificate("authority")
+trusted, others = work / "authority.pem", work / "others.pem"
+trusted.write_bytes(authority[1].public_bytes(serialization.Encoding.PEM))
+others.write_bytes(certificate("others")[1].public_bytes(serialization.Encoding.PEM))
+local = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+_, here = serve(Files, tls=server_of(local), root=made)
+look(f"https://{here}", {"SSL_CERT_FILE": str(trusted)}, listed=False, end="/")
+between, over = serve(Between, tls=server_of(local), to=f"127.0.0.1:{port}", dice=random.Random(2))
+run("diff", "s3://bucket/some/ranks", made / "ranks", env={**keys, "AWS_ENDPOINT": f"https://{over}", "SSL_CERT_FILE": str(trusted)})
+refused("an authority that is not trusted", f"https://{here}/whole.safetensors", "certificate", {"SSL_CERT_FILE": str(others), "RESHARD_PATIENCE": "3"})
+_, elsewhere = serve(Files, tls=server_of([x509.DNSName("elsewhere.invalid")]), root=made)
+refused("a certificate of another name", f"https://{elsewhere}/whole.safetensors", "certificate", {"SSL_CERT_FILE": str(trusted), "RESHARD_PATIENCE": "3"})
+print("https and s3 over it, by a trusted authority alone")
+
+# A run that is killed goes on where it stopped, from a URL too, and asks for what is missing only.
+large = work / "large.safetensors"
+dice, header, data = random.Random(3), {}, b""
+for n in range(24):
+    header[f"t{n}"] = {"dtype": "F32", "shape": [512, 1024], "data_offsets": [len(data), len(data) + (2 << 20)]}
+    data += dice.randbytes(2 << 20)
+text = json.dumps(header).encode()
+large.write_bytes(struct.pack("<Q", len(text)) + text + data)
+client.upload_file(str(large), "bucket", "large.safetensors")
+sent, out = [], work / "goes_on"
+between, here = serve(Between, to=f"127.0.0.1:{port}", dice=random.Random(4), sent=sent)
+env = {**os.environ, **s3, "AWS_ENDPOINT": f"http://{here}"}
+words = [reshard, "run", "s3://bucket/large.safetensors", "--mesh", "a=8", "--to", "S(0)", "--out", str(out), "--resume"]
+kills = 0
+while kills < 20:
+    before, running = sum(sent), subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    while running.poll() is None and sum(sent) < before + len(data) // 3:
+        time.sleep(0.002)
+    if running.poll() is not None:
+        assert running.returncode == 0, running.stderr.read()
+        break
+    running.kill()
+    running.wait()
+    assert not out.exists(), "a killed run leaves no output"
+    kills += 1
+assert kills > 0
+run("diff", out, large)
+assert sum(sent) < 3 * len(data), (kills, sum(sent), len(data))
+between.shutdown()
+print(f"killed {kills} times and resumed: {sum(sent) / len(data):.2f} of the bytes came")
+
 # Names that have to be written in another way, folders that are an empty object, dead ranks, and a run that goes on.
 odd = "some dir/\u00e9 50% #1?+&=.safetensors"
 client.upload_file(str(made / "whole.safetensors"), "bucket", odd)
@@ -375,6 +451,14 @@ said = run("run", "s3://bucket/dead", "--mesh", "a=2", "--to", "S(0)", "--out", 
 assert "--dead 0" in said, said
 run("run", "s3://bucket/dead", "--dead", "0", "--mesh", "a=2", "--to", "S(0)", "--out", work / "living", env=s3)
 run("diff", work / "living", made / "ranks")
+for name in names[:1]:
+    client.upload_file(str(work / "copies" / name), "bucket", f"lost/{name}")
+client.upload_file(str(work / "copies" / "sharding.json"), "bucket", "lost/sharding.json")
+lost = ["s3://bucket/lost", *(word for rank in range(1, 4) for word in ("--dead", rank)), "--mesh", "a=2", "--to", "S(0)", "--out", work / "filled"]
+said = run("run", *lost, env=s3, status=2)
+assert "fill-from" in said, said
+run("run", *lost, "--fill-from", "s3://bucket/some/whole.safetensors", env=s3)
+run("diff", work / "filled", made / "ranks")
 print("odd names, folders that are an empty object, dead ranks")
 print(f"{checked} runs of the program")
 moto.stop()

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use reshard_test_support::Random;
 use tempfile::TempDir;
 
+use crate::flags;
 use crate::foreign;
 use crate::program;
 use crate::requests::{mutated, size};
@@ -34,7 +35,7 @@ impl Folder {
         let mesh = format!("x={}", size(r));
         let mut arguments: Vec<String> =
             ["run", "--json", "--to", "S(0)", "--time-out", "10"].map(str::to_owned).into();
-        match r.below(8) {
+        match r.below(10) {
             0 => {
                 let mutant = place("manifest");
                 fs::create_dir_all(&mutant).expect("a folder");
@@ -97,6 +98,7 @@ impl Folder {
                 let topology = if r.below(3) == 0 { (*device).to_owned() } else { text(place("net.toml")) };
                 return ["mesh", "x=4,y=2", "--json", "--topology", &topology].map(str::to_owned).into();
             }
+            5 | 6 => return flags::run(r, self.dir.path()),
             _ => return foreign::request(r, self.dir.path()),
         }
         arguments

@@ -15,6 +15,7 @@
 
 mod child;
 mod files;
+mod flags;
 mod foreign;
 mod library;
 mod requests;
