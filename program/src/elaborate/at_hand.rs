@@ -1,6 +1,7 @@
 //! The types in which a value is at hand: sets, by number, so that states are a few words each.
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::elaborate::moves::TypeId;
 
@@ -41,7 +42,7 @@ impl Sets {
 
     /// A set and these, which are not in it.
     pub(crate) fn with(&mut self, set: AtHand, more: &[TypeId]) -> AtHand {
-        let mut types = [self.of(set), more].concat();
+        let mut types: SmallVec<[TypeId; 8]> = self.of(set).iter().chain(more).copied().collect();
         types.sort_unstable();
         self.number(&types)
     }

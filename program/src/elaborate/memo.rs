@@ -63,7 +63,8 @@ impl Named {
     }
 
     fn own(&self, (held, more): &(Held, u64)) -> State {
-        let mut live: Held = held.iter().map(|(v, at_hand)| (self.values[*v], *at_hand)).collect();
+        let mut live: Held =
+            held.iter().map(|(v, at_hand)| (self.values[*v as usize] as u32, *at_hand)).collect();
         live.sort_unstable_by_key(|(v, _)| *v);
         State { live, cost: self.least.saturating_add(*more) }
     }
@@ -198,7 +199,8 @@ impl Known {
                     values.len() - 1
                 })
             };
-            let mut held: Held = live.iter().map(|(v, at_hand)| (number(*v), *at_hand)).collect();
+            let mut held: Held =
+                live.iter().map(|(v, at_hand)| (number(*v as usize) as u32, *at_hand)).collect();
             held.sort_unstable_by_key(|(v, _)| *v);
             list.push((held, cost.saturating_sub(least)));
         }
@@ -207,8 +209,8 @@ impl Known {
         }
         let mut held = vec![(Vec::new(), 0usize); values.len()];
         for (v, at_hand) in list.iter().flat_map(|(held, _)| held) {
-            held[*v].0.extend_from_slice(sets.of(*at_hand));
-            held[*v].1 += 1;
+            held[*v as usize].0.extend_from_slice(sets.of(*at_hand));
+            held[*v as usize].1 += 1;
         }
         let held = held.into_iter().map(|(mut types, times)| {
             types.sort_unstable();

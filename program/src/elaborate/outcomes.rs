@@ -107,8 +107,8 @@ impl Frontier {
         let mut after = Held::new();
         for (v, at_hand) in taken {
             let at_hand = if self.moves == Moves::Any { types.without_free(at_hand) } else { at_hand };
-            let same = self.given.get(&v).is_some_and(|given| *given == at_hand);
-            if live(v) && !same {
+            let same = self.given.get(&(v as usize)).is_some_and(|given| *given == at_hand);
+            if live(v as usize) && !same {
                 after.push((v, at_hand));
             }
         }
@@ -117,7 +117,7 @@ impl Frontier {
             let more = types.allowed(made, is, self.moves)?;
             cost = cost.saturating_add(more);
             if live(value) {
-                after.push((value, types.sets.number(&[is])));
+                after.push((value as u32, types.sets.number(&[is])));
             }
         }
         after.sort_unstable_by_key(|(v, _)| *v);
@@ -140,9 +140,9 @@ impl Frontier {
         for (i, (&value, &wanted)) in inputs.iter().zip(&way.inputs).enumerate() {
             let mut after = Vec::with_capacity(out.len());
             for (mut held, cost) in out {
-                let known = held.iter().position(|(v, _)| *v == value);
+                let known = held.iter().position(|(v, _)| *v as usize == value);
                 let at = known.unwrap_or_else(|| {
-                    held.push((value, self.of(state, value)));
+                    held.push((value as u32, self.of(state, value)));
                     held.len() - 1
                 });
                 let at_hand = held[at].1;

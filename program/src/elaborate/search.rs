@@ -35,8 +35,8 @@ use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::outcomes::Outcome;
 use crate::elaborate::ways::Looked;
 
-/// Values by number, with the types in which they are at hand.
-pub(crate) type Held = SmallVec<[(usize, AtHand); 6]>;
+/// Values by number, of which a graph has less than 2^32, with the types in which they are at hand.
+pub(crate) type Held = SmallVec<[(u32, AtHand); 12]>;
 
 /// What is at hand at some point beside what is given, and what it took.
 #[derive(Clone, Debug)]
@@ -159,7 +159,7 @@ impl Frontier {
 
     /// The types in which a value is at hand where these are held.
     fn held(&self, held: &Held, value: usize) -> AtHand {
-        let own = held.iter().find(|(v, _)| *v == value).map(|(_, at_hand)| *at_hand);
+        let own = held.iter().find(|(v, _)| *v as usize == value).map(|(_, at_hand)| *at_hand);
         own.or_else(|| self.given.get(&value).copied()).unwrap_or_default()
     }
 
@@ -257,7 +257,7 @@ impl Frontier {
             let starts: SmallVec<[TypeId; 4]> = types.sets.of(self.of(state, from)).into();
             let Some((_, cost)) = types.cheapest_via(&starts, is, via) else { continue };
             let mut live = state.live.clone();
-            live.push((to, alone));
+            live.push((to as u32, alone));
             let cost = state.cost.saturating_add(cost);
             reached.push(Reached { live, cost, decided: Decided { before, way: None } });
         }
@@ -280,7 +280,7 @@ impl Frontier {
             for start in starts {
                 let Some((is, cost)) = types.put(start, partly, via) else { continue };
                 let mut live = state.live.clone();
-                live.push((to, types.sets.number(&[is])));
+                live.push((to as u32, types.sets.number(&[is])));
                 let cost = state.cost.saturating_add(cost);
                 reached.push(Reached { live, cost, decided: Decided { before, way: Some(start.number()) } });
             }
@@ -376,21 +376,22 @@ impl Frontier {
     ) -> (Vec<Reached>, Option<u64>) {
         let bound = self.bound(types);
         // What an op comes to where its inputs are at hand as in this state.
-        let mut outcomes: Vec<(SmallVec<[AtHand; 4]>, Found)> = Vec::new();
+        let mut known: FxHashMap<SmallVec<[AtHand; 4]>, usize> = FxHashMap::default();
+        let mut outcomes: Vec<Found> = Vec::new();
         let states = self.states();
         let mut left: Option<u64> = None;
         let mut best: FxHashMap<Held, (u64, usize, usize)> = FxHashMap::default();
         for (before, state) in states.iter().enumerate() {
             let inputs: SmallVec<[AtHand; 4]> = step.inputs.iter().map(|&v| self.of(state, v)).collect();
-            let at = outcomes.iter().position(|(like, _)| *like == inputs).unwrap_or_else(|| {
-                outcomes.push((inputs, self.outcomes(types, state, step, live)));
+            let at = *known.entry(inputs).or_insert_with(|| {
+                outcomes.push(self.outcomes(types, state, step, live));
                 outcomes.len() - 1
             });
-            let (found, unseen) = &outcomes[at].1;
+            let (found, unseen) = &outcomes[at];
             let unseen = unseen.map(|computing| state.cost.saturating_add(computing));
             left = left.into_iter().chain(unseen).min();
-            let passed: Held =
-                state.live.iter().filter(|(v, _)| live(*v) && !step.inputs.contains(v)).copied().collect();
+            let passes = |v: usize| live(v) && !step.inputs.contains(&v);
+            let passed: Held = state.live.iter().filter(|(v, _)| passes(*v as usize)).copied().collect();
             for outcome in found {
                 let cost = state.cost.saturating_add(outcome.cost);
                 if cost.saturating_add(step.rest) > bound {
@@ -438,9 +439,9 @@ impl Frontier {
         let mut cost = a.1;
         // What only `a` holds otherwise than given is given in `b`.
         let only_a = a.0.iter().filter(|(v, _)| !b.0.iter().any(|(value, _)| value == v));
-        let only_a = only_a.map(|(v, _)| (*v, self.given.get(v).copied().unwrap_or_default()));
+        let only_a = only_a.map(|(v, _)| (*v, self.given.get(&(*v as usize)).copied().unwrap_or_default()));
         for (value, wanted) in b.0.iter().copied().chain(only_a) {
-            let mine = self.held(a.0, value);
+            let mine = self.held(a.0, value as usize);
             if mine == wanted {
                 continue;
             }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use reshard_kernels::DType;
 use reshard_sharding::Type;
+use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::along::Partly;
@@ -37,7 +38,7 @@ pub(crate) struct Facts {
     /// What is there already, in which types.
     pub(crate) outside: Vec<(ValueId, Type)>,
     /// The last statement that takes each value.
-    pub(crate) last: HashMap<usize, usize>,
+    pub(crate) last: FxHashMap<usize, usize>,
     /// Which values have gradients.
     gradients: HashMap<ValueId, bool>,
     /// Of each op, which inputs and outputs.
