@@ -27,6 +27,7 @@ mod lines;
 mod listed;
 mod mesh;
 mod network;
+mod number;
 mod ops;
 mod pictures;
 mod plan;

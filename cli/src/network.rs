@@ -37,6 +37,7 @@ pub(crate) struct BudgetArg {
     /// How much a search looks at before the best found so far is the answer, in units of about ten nanoseconds, or none for no limit
     /// [default: 1500000 for a plan, five times that for an op]
     #[arg(long)]
+    #[serde(deserialize_with = "crate::number::as_text")]
     budget: Option<String>,
 }
 

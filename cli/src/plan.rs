@@ -58,6 +58,7 @@ struct Request {
     objective: ObjectiveArg,
     /// Refuse a plan in which a rank holds more than this at any moment
     #[arg(long)]
+    #[serde(default, deserialize_with = "crate::number::as_number")]
     max_peak_bytes: Option<u64>,
     /// The mesh of the target, if it is another
     #[arg(long)]
@@ -364,6 +365,12 @@ fn plan(request: &Request, is_drawn: bool) -> Result<Answered, CliError> {
 fn groups(text: &str, meshes: &[&Mesh]) -> Result<Vec<GroupPattern>, CliError> {
     let mut groups = Vec::new();
     for entry in text.split(';').map(str::trim) {
+        if entry.is_empty() {
+            let message = format!(
+                "{text:?} names no group before or after a `;`: leave it away, or name one, like `4:1`, `dp,tp` or `axes`"
+            );
+            return Err(CliError::refused("parse", message));
+        }
         if entry == "axes" {
             for mesh in meshes {
                 for axis in mesh.axes() {

@@ -72,11 +72,13 @@ fn load(comm: &mut Comm, path: &Path) {
     }
 }
 
-/// The file that rank 1 opens has lost its end.
+/// The file loses its end after all have opened it.
 fn cut(comm: &mut Comm, path: &Path) {
     let rank = comm.rank();
     let whole = Checkpoint::open(Some(path)).unwrap();
     let loading = loading(&whole, "matrix", "a=4", "R");
+    // Everybody has opened it.
+    comm.share(&[0]).unwrap();
     if rank == 1 {
         let bytes = std::fs::read(path).unwrap();
         std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap();

@@ -8,7 +8,7 @@
 use crate::Error;
 use crate::assemble::assemble_unbounded;
 use crate::budget::Effort;
-use crate::choose::{admits, axes, beats, greedy, plan_straight};
+use crate::choose::{admits, axes, beats, greedy, plan_straight, with_sent};
 use crate::mirror::transposed_steps;
 use crate::objective::Objective;
 use crate::plan::Plan;
@@ -107,7 +107,8 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
     let finds = !effort.exhausted || q.options.is_limited();
     let mut best: Option<Plan> = None;
     for between in [Some(straight), greedy].into_iter().flatten().filter(|_| finds) {
-        let Ok(steps) = transposed_steps(q, &between.steps) else { continue };
+        // Whoever turns round what is turned round gets what was.
+        let Ok(steps) = transposed_steps(q, &with_sent(&dual, between.steps)?) else { continue };
         let plan = assemble_unbounded(q, steps, None)?;
         // What nobody is to reduce keeps its bits, which a sum with nothing does not promise for what is no number.
         let adds = !reduces(q) && plan.steps.iter().any(Step::adds);

@@ -45,15 +45,21 @@ impl Seen {
     }
 }
 
+/// Regions of the source that one of the target meets, and in how many indices.
+type Met = Vec<(usize, usize)>;
+
+/// By region of the target, something of those of one anchor, by anchor.
+type ByAnchor<T> = Vec<Vec<(usize, T)>>;
+
 /// One dim.
 #[derive(Debug)]
 struct Table {
-    /// By region of the target, the regions of the source that it meets, and in how many indices.
-    met: Vec<Vec<(usize, usize)>>,
+    /// By region of the target, what it meets.
+    met: Vec<Met>,
     /// By region of the target, how many those are, and in how many indices together.
     all: Vec<(usize, usize)>,
     /// By region of the target, the same of those of one anchor, by anchor; empty if nothing must be the receiver's own.
-    of_anchor: Vec<Vec<(usize, (usize, usize))>>,
+    of_anchor: ByAnchor<(usize, usize)>,
     /// By region of the source, what of its number must be the receiver's own; empty if nothing must.
     anchored: Vec<usize>,
     /// By region of the source, how far its ranks are from those of the first.
@@ -66,12 +72,8 @@ impl Table {
     }
 
     /// Of every region of the target, what those that it meets add up to, by anchor.
-    fn by_anchor<T>(
-        &self,
-        first: impl Fn(usize) -> T,
-        add: impl Fn(&mut T, (usize, usize)),
-    ) -> Vec<Vec<(usize, T)>> {
-        let of_region = |met: &Vec<(usize, usize)>| {
+    fn by_anchor<T>(&self, first: impl Fn(usize) -> T, add: impl Fn(&mut T, (usize, usize))) -> ByAnchor<T> {
+        let of_region = |met: &Met| {
             let mut of_anchor: Vec<(usize, usize, usize)> = met
                 .iter()
                 .map(|&(i, shared)| (self.anchored.get(i).copied().unwrap_or(0), i, shared))
@@ -525,11 +527,9 @@ impl Tally {
         }
         let near = self.of.domain_sizes();
         // Of the dims of which some of a source's number must be the receiver's own, whom it may meet.
-        let anchored = |table: &Table| {
-            (!table.anchored.is_empty()).then(|| table.by_anchor(|_| Vec::new(), |met, one| met.push(one)))
-        };
-        let anchored: SmallVec<[Option<Vec<Vec<(usize, Vec<(usize, usize)>)>>>; 4]> =
-            self.dims.iter().map(anchored).collect();
+        let anchored =
+            |table: &Table| (!table.anchored.is_empty()).then(|| table.by_anchor(|_| Met::new(), Met::push));
+        let anchored: SmallVec<[Option<ByAnchor<Met>>; 4]> = self.dims.iter().map(anchored).collect();
         let mut more: Vec<(usize, usize)> = Vec::new();
         self.receivers(true, &mut |c, own, regions, own_regions| {
             let Some(rank) = mesh.rank_at(c) else { return };

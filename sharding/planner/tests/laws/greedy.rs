@@ -38,7 +38,7 @@ fn no_plan_is_dearer_than_axis_by_axis() {
             sizes.join(",").parse().unwrap()
         };
         let shape: Vec<usize> =
-            (0..1 + random.below(3)).map(|_| *random.pick(&[1, 2, 3, 5, 7, 9, 12, 13, 24, 32])).collect();
+            (0..=random.below(3)).map(|_| *random.pick(&[1, 2, 3, 5, 7, 9, 12, 13, 24, 32])).collect();
         let mut any = || -> Sharding {
             let words: Vec<String> = mesh
                 .axes()

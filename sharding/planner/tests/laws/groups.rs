@@ -1,11 +1,11 @@
 //! Where only some groups may be used: the plan uses only those, and one is refused only where there is none.
 
 use reshard_kernels::DType;
-use reshard_planner::{Budget, Error, Plan, Planner};
+use reshard_planner::{Budget, Error, Objective, Plan, Planner};
 use reshard_sharding::meaning::meaning;
-use reshard_sharding::{GroupPattern, Mesh, Sharding};
+use reshard_sharding::{GroupPattern, Mesh, Sharding, SubAxis};
 use reshard_test_support::interpreter::run;
-use reshard_test_support::{shardings, shards_of};
+use reshard_test_support::{Random, Sweep, random_mesh, random_shape, random_sharding, shardings, shards_of};
 use serde_json::Value;
 
 fn axes(mesh: &Mesh) -> Vec<GroupPattern> {
@@ -248,4 +248,63 @@ fn what_a_refusal_says_is_so() {
         }
     }
     assert!(planned > 500 && refused > 500, "{planned} {refused}");
+}
+
+/// A step runs in the least group that exists and holds its own, parts of axes among them, in which all others are silent.
+#[test]
+fn a_larger_group_that_exists_serves_a_step() {
+    for (mesh, shape, from, to, serves, given) in [
+        ("x=4,y=2", &[16][..], "S(0),S(0)", "S(0),R", "4:1", "4:2;4:1"),
+        ("x=4,y=2", &[16], "S(0),S(0)", "S(0),R", "8:1", "8:1"),
+        ("x=2,y=2", &[3], "R,S(0)", "R,R", "4:1", "4:1"),
+        ("x=2,y=2,z=2", &[5, 3], "R,S(0),S(1)", "R,R,S(1)", "(2,2):(1,2)", "4:1;2:4"),
+        ("x=2,y=2,z=2", &[5, 3], "S(0),R,R", "S(1),R,R", "(2,2):(1,4)", "(2,2):(1,4)"),
+        ("x=8", &[16, 4], "S(0)", "S(1)", "8:1", "8:1"),
+    ] {
+        let mesh: Mesh = mesh.parse().unwrap();
+        let [from, to] = [from, to].map(|text| Sharding::parse(&mesh, shape, text).unwrap());
+        let given: Vec<GroupPattern> = given.split(';').map(|group| group.parse().unwrap()).collect();
+        let planner = Planner::new().objective(Objective::Bytes).with_groups(given.clone());
+        let plan = planner.plan(&from, &to, DType::F64).unwrap();
+        check(&plan, &given);
+        assert!(plan.groups().into_iter().any(|group| *group == serves.parse().unwrap()), "{plan}");
+    }
+    // Groups that nobody can leave for where the elements are.
+    let mesh: Mesh = "x=2,y=2".parse().unwrap();
+    let [from, to] = ["S(0),R", "R,R"].map(|text| Sharding::parse(&mesh, &[4], text).unwrap());
+    let error =
+        Planner::new().with_groups(["2:1".parse().unwrap()]).plan(&from, &to, DType::F64).unwrap_err();
+    assert!(error.to_string().contains("also needs 2:2"), "{error}");
+}
+
+/// With random parts of axes as groups: what is planned has the right meaning and uses no other group.
+#[test]
+fn plans_within_any_groups_are_right() {
+    let mut random = Random(Sweep::asked().seed());
+    let (mut planned, mut asked) = (0u32, 0u32);
+    for _ in 0..Sweep::asked().count(600, 6_000) {
+        let mesh = random_mesh(&mut random);
+        let shape = random_shape(&mut random);
+        let [from, to] =
+            [random_sharding(&mut random, &mesh, &shape), random_sharding(&mut random, &mesh, &shape)];
+        let parts: Vec<SubAxis> = mesh
+            .whole_axes()
+            .flat_map(|axis| {
+                (1..=axis.size)
+                    .filter(move |n| axis.size.is_multiple_of(*n))
+                    .map(move |size| SubAxis { size, ..axis })
+            })
+            .collect();
+        let mut groups: Vec<GroupPattern> = Vec::new();
+        for _ in 0..=random.below(3) {
+            let some: Vec<SubAxis> = parts.iter().copied().filter(|_| random.below(2) == 0).collect();
+            groups.extend(mesh.group(&some).ok());
+        }
+        asked += 1;
+        if let Ok(plan) = Planner::new().with_groups(groups.clone()).plan(&from, &to, DType::F64) {
+            check(&plan, &groups);
+            planned += 1;
+        }
+    }
+    assert!(planned > asked / 4, "{planned} of {asked}");
 }
