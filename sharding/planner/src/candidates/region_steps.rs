@@ -87,8 +87,8 @@ impl Question<'_> {
                 group = from.mesh().group(&axes)?;
             }
             // Where that may not be used either, a larger one in which the others are silent.
-            if tally.as_ref().is_none_or(Tally::is_heard)
-                && let Some(larger) = self.larger_group(from.mesh(), &axes, &group)
+            if let Some(larger) = self.larger_group(from.mesh(), &axes, &group)
+                && tally.as_ref().is_none_or(Tally::is_heard)
             {
                 (axes, group) = larger;
             }
@@ -146,7 +146,7 @@ impl Question<'_> {
         group: &GroupPattern,
     ) -> Option<(Few<SubAxis, 4>, GroupPattern)> {
         let given = self.options.groups().filter(|_| !self.options.admits_group(group))?;
-        let holds = |all: &Few<SubAxis, 4>| axes.iter().all(|&s| all.iter().any(|&a| contains(a, s)));
+        let holds = |all: &Few<SubAxis, 4>| lie_in(axes, all);
         let larger = given.iter().filter(|g| g.size() > group.size());
         let larger = larger.filter_map(|g| Some((mesh.axes_of_group(g).filter(holds)?, g.clone())));
         larger.min_by_key(|(_, g)| g.size())
@@ -404,6 +404,11 @@ fn beside_each_other(mesh: &Mesh, subs: &[SubAxis]) -> Few<SubAxis, 4> {
 /// Whether an axis of a mesh has all the digits of another.
 pub(crate) fn contains(outer: SubAxis, inner: SubAxis) -> bool {
     outer.axis == inner.axis && outer.pre <= inner.pre && inner.pre * inner.size <= outer.pre * outer.size
+}
+
+/// Whether the groups of some axes lie in those of others.
+pub(crate) fn lie_in(axes: &[SubAxis], others: &[SubAxis]) -> bool {
+    axes.iter().all(|&s| others.iter().any(|&other| contains(other, s)))
 }
 
 /// The ranks of two meshes as one group: from the lowest to the highest of both.

@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::assemble::assemble_unbounded;
 use crate::budget::Effort;
-use crate::candidates::region_steps::contains;
+use crate::candidates::region_steps::lie_in;
 use crate::candidates::regions;
 use crate::choose::{admits, beats, key};
 use crate::hash::WordMap;
@@ -117,12 +117,12 @@ struct Graph<'q, 'a> {
     most: u64,
 }
 
-/// Whether there may be a better plan here: where nothing is known that keeps to the limits, and where that is far from the bound and only some groups may be used or the axes are few.
+/// Whether there may be a better plan here: where nothing is known that keeps to the limits, and where that is far from the bound
+/// and only some groups may be used or the axes are few.
 pub(super) fn may_help(q: &Question<'_>, best: Option<&Plan>, by_regions: bool) -> bool {
     let Some(best) = best else { return true };
-    let may = q.options.groups.is_some()
-        || q.options.objective == Objective::Peak && are_few(q)
-        || (by_regions || owes_uneven(q)) && are_few(q);
+    let may_be_dear = by_regions || q.options.objective == Objective::Peak || owes_uneven(q);
+    let may = q.options.groups.is_some() || are_few(q) && may_be_dear;
     may && is_far(q, best, FAR)
 }
 
@@ -303,17 +303,12 @@ impl Graph<'_, '_> {
     /// Whether some axes may talk along each other.
     fn serves(&self, axes: &[usize]) -> Serves {
         let mesh = self.q.from.mesh();
-        let lie_in = |group: &Few<SubAxis, 4>| {
-            axes.iter().all(|&a| group.iter().any(|&of_group| contains(of_group, mesh.known_whole(a))))
-        };
-        let is_theirs = |group: &Few<SubAxis, 4>| {
-            let size: usize = axes.iter().map(|&a| mesh.axes()[a].size()).product();
-            group.iter().map(|s| s.size).product::<usize>() == size
-        };
         let Some(given) = &self.given else { return Serves::Exactly };
+        let whole: SmallVec<[SubAxis; 8]> = axes.iter().map(|&a| mesh.known_whole(a)).collect();
+        let size = |axes: &[SubAxis]| axes.iter().map(|s| s.size).product::<usize>();
         let mut serves = Serves::Nowhere;
-        for group in given.iter().filter(|group| lie_in(group)) {
-            serves = if is_theirs(group) { return Serves::Exactly } else { Serves::Among };
+        for group in given.iter().filter(|group| lie_in(&whole, group)) {
+            serves = if size(group) == size(&whole) { return Serves::Exactly } else { Serves::Among };
         }
         serves
     }
