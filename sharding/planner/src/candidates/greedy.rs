@@ -73,8 +73,8 @@ fn steps_of_digits(
     before: &Sharding,
     after: &Sharding,
 ) -> Result<Option<Vec<Step>>, Error> {
-    let free = q.options.free();
-    let hop = q.part(&free, before, after);
+    // What a step of digits is does not depend on limits.
+    let hop = q.part(q.options, before, after);
     let Some(ends) = hop.ends() else { return Ok(None) };
     let Some(moves) = moves(&ends.from, &ends.to) else { return Ok(None) };
     hop.steps(&Route { system: ends.system, moves }).map(Some)
