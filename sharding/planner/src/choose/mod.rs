@@ -76,6 +76,16 @@ struct Best {
 }
 
 impl Best {
+    /// What an origin found that is better, without its bounds, and what that took.
+    fn take(&mut self, origin: Origin, found: (Option<Plan>, Effort), watch: &mut Option<&mut Watch>) {
+        let (found, more) = found;
+        self.effort = self.effort.and(more);
+        if let Some(plan) = found {
+            Watch::found(watch, origin, &plan);
+            (self.plan, self.is_bounded) = (Some(plan), false);
+        }
+    }
+
     /// The plan with its bounds, or why there is none.
     fn bounded(self, q: &Question<'_>, ends: Option<&Ends>) -> Result<Plan, Error> {
         let Best { plan, effort, is_bounded, .. } = self;
@@ -97,24 +107,12 @@ fn best_plan(
 ) -> Result<Best, Error> {
     let mut best = straight(q, ends, limit, watch)?;
     if best.has_others {
-        let (found, more) = greedy::best_plan(q, best.plan.as_ref())?;
-        best.effort = best.effort.and(more);
-        if let Some(plan) = found {
-            Watch::found(watch, Origin::Greedy, &plan);
-            best.plan = Some(plan);
-            best.is_bounded = false;
-        }
+        best.take(Origin::Greedy, greedy::best_plan(q, best.plan.as_ref())?, watch);
     }
     if (!best.effort.exhausted || best.plan.is_none() || q.options.is_limited())
         && mirror::may_help(q, ends, best.plan.as_ref())
     {
-        let (found, more) = mirror::best_plan(q, best.plan.as_ref())?;
-        best.effort = best.effort.and(more);
-        if let Some(plan) = found {
-            Watch::found(watch, Origin::Mirror, &plan);
-            best.plan = Some(plan);
-            best.is_bounded = false;
-        }
+        best.take(Origin::Mirror, mirror::best_plan(q, best.plan.as_ref())?, watch);
     }
     Ok(best)
 }
@@ -130,29 +128,23 @@ fn straight(
     if let Some(ends) = ends.filter(|_| !q.reduces_in_order()) {
         routed = routes::best_plan(q, ends, limit, watch)?;
     }
-    let Routed { plan: mut best, mut effort, left_out } = routed;
-    let mut is_bounded = true;
+    let Routed { plan, effort, left_out } = routed;
     let by_regions = goes_by_regions(q, ends);
+    let mut best = Best { plan, effort, is_bounded: true, has_others: by_regions || left_out };
     if by_regions {
-        let (found, more) = ways::best_plan(q, best.as_ref(), watch)?;
-        effort = effort.and(more);
+        let (found, more) = ways::best_plan(q, best.plan.as_ref(), watch)?;
+        best.effort = best.effort.and(more);
         if let Some(mut plan) = found {
             plan.bound(q, ends)?;
-            best = Some(plan);
+            best.plan = Some(plan);
         }
     }
-    if axes::may_help(q, best.as_ref(), by_regions) {
-        let (found, more) = axes::best_plan(q, best.as_ref())?;
-        effort = effort.and(more);
-        if let Some(plan) = found {
-            Watch::found(watch, Origin::Axes, &plan);
-            best = Some(plan);
-            is_bounded = false;
-        }
+    if axes::may_help(q, best.plan.as_ref(), by_regions) {
+        best.take(Origin::Axes, axes::best_plan(q, best.plan.as_ref())?, watch);
     }
     // What a search that ran out says proves nothing.
-    is_bounded &= !effort.exhausted;
-    Ok(Best { plan: best, effort, is_bounded, has_others: by_regions || left_out })
+    best.is_bounded &= !best.effort.exhausted;
+    Ok(best)
 }
 
 /// Whether there are ways over regions.
