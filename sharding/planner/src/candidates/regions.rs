@@ -104,8 +104,8 @@ pub(crate) fn ways<'q, 'a>(q: &'q Question<'a>) -> Result<Ways<'q, 'a>, Error> {
     Ok(ways)
 }
 
-/// The one step from one sharding of the mesh to another, and the work of it: of digits where these nest and do one thing, elsewhere terms that go away are reduced where they lie, with
-/// nothing else, and all else is one move. `None` where one step does not do that, or the mesh has no group for it.
+/// The one step from one sharding of the mesh to another, and the work of it: of digits where these nest and do one thing;
+/// elsewhere terms that go away are reduced where they lie, with nothing else, and all else is one move. `None` where one step does not do that, or the mesh has no group for it.
 pub(crate) fn one_step(
     q: &Question<'_>,
     from: &Sharding,
