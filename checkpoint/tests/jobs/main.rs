@@ -26,8 +26,7 @@ const WANTED: [(&str, &str, &str); 4] = [
 
 /// The whole node reads every byte once, files being slow.
 fn loading(checkpoint: &Checkpoint, tensor: &str, axes: &str, to: &str) -> Loading {
-    let shape = checkpoint.tensor(tensor).unwrap().shape().to_vec();
-    let wanted = Sharding::parse(&axes.parse().unwrap(), &shape, to).unwrap();
+    let wanted = wanted(checkpoint, tensor, axes, to);
     let slow = Reading { node_ranks: 4, gbytes_per_s: 1e-6 };
     checkpoint.loading(tensor, &wanted, &Planner::new(), slow).unwrap()
 }
