@@ -26,3 +26,30 @@ pub(crate) fn as_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Op
     };
     as_text(deserializer)?.map(number).transpose()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    #[derive(Deserialize)]
+    struct Asked {
+        #[serde(default, deserialize_with = "super::as_number")]
+        number: Option<u64>,
+        #[serde(default, deserialize_with = "super::as_text")]
+        text: Option<String>,
+    }
+
+    #[test]
+    fn a_number_is_one_or_is_text() {
+        for line in [r#"{"number":7,"text":7}"#, r#"{"number":"7","text":"7"}"#] {
+            let asked: Asked = serde_json::from_str(line).unwrap();
+            assert_eq!((asked.number, asked.text.as_deref()), (Some(7), Some("7")), "{line}");
+        }
+        let asked: Asked = serde_json::from_str(r#"{"text":"none"}"#).unwrap();
+        assert_eq!((asked.number, asked.text.as_deref()), (None, Some("none")));
+        for line in [r#"{"number":"none"}"#, r#"{"number":-1}"#, r#"{"number":1.5}"#, r#"{"text":[]}"#] {
+            let refused = serde_json::from_str::<Asked>(line).err().map(|error| error.to_string());
+            assert!(refused.is_some_and(|said| said.contains("whole number")), "{line}");
+        }
+    }
+}
