@@ -10,6 +10,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/scripts" "$work/benches/peers" "$work/target/gpu" "$work/tools" "$work/python/torch"
 cp scripts/gpu.sh "$work/scripts/"
 cp benches/peers/device_torch.py "$work/benches/peers/"
+echo 'print("a table\nROW | reshard.torch over the groups of a stand-in | every shard equal | kept |")' >"$work/benches/peers/device_c10d.py"
 cd "$work"
 
 tool() {
@@ -80,12 +81,13 @@ has "NVIDIA Stand-in, 1.0; revision stand-in; tensors of 8 MiB."
 has "| every kernel against the definition on random nests, batches, and all dtypes | equal, to the bit | kept, 3 tests |"
 has "| compute-sanitizer, racecheck | clean | kept, 3 tests |"
 has "| graphs of the stand-in | a promise | kept |"
+has "| reshard.torch over the groups of a stand-in | every shard equal | kept |"
 has "never slower by more than 5 % | 10 permutations"
 if grep -qE 'FAILED|NOT RUN|not run yet' target/gpu/report.md; then fail "something failed"; fi
 while read -r stage; do has "## $stage"; done < <(bash scripts/gpu.sh stages)
 # What the table of the documentation promises is a row here.
 while IFS= read -r line; do
-    has "$(cut -d'|' -f2 <<<"$line" | sed 's/^ *//; s/ *$//')" <(cat target/gpu/report.md "$here/collectives/device/examples/device_speed/"*.rs)
+    has "$(cut -d'|' -f2 <<<"$line" | sed 's/^ *//; s/ *$//')" <(cat target/gpu/report.md "$here/collectives/device/examples/device_speed/"*.rs "$here/benches/peers/device_c10d.py")
 done < <(sed -n '/^| what | promised |$/,/^$/p' "$here/docs/benchmarks.md" | grep '^| ' | grep -v '^| what ')
 
 # Stages one by one, in commands of their own, are one report.
@@ -126,7 +128,9 @@ gpu 1 "${run[@]}" copies torch
 has "has no row for 2-D transpose of 4 bytes"
 rm -r python/torch
 gpu 1 "${run[@]}" torch
-has "NOT RUN: no torch with CUDA"
+has "| torch's permute().contiguous() beside them | never slower by more than 5 % | NOT RUN: no torch with CUDA |"
+gpu 1 "${run[@]}" c10d
+has "| reshard.torch over PyTorch's NCCL groups | every shard equal | NOT RUN: no torch with CUDA |"
 gpu 2 "${run[@]}" steam
 has "there is no stage steam" said
 gpu 2 bash scripts/gpu.sh

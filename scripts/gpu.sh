@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-stages=(kernels engines memcheck racecheck copies packs plans graphs torch nccl run)
+stages=(kernels engines memcheck racecheck copies packs plans graphs torch nccl c10d run)
 folder=target/gpu
 report=${GPU_REPORT:-$folder}
 limit=${GPU_LIMIT:-540}
@@ -41,6 +41,12 @@ missing = sorted(wanted - set(__import__("os").listdir(sys.argv[1])))
 sys.exit("gpu.sh: not built: " + ", ".join(missing) if missing else 0)
 ' "$folder"
     strip "$folder"/*
+    # The Python package, for PyTorch's NCCL groups.
+    local tools wheel
+    tools=$(scripts/fetch_python.sh)
+    wheel=$(scripts/build_wheel.sh "$tools/bin/maturin" "$PWD/$folder/wheel")
+    python3 -m zipfile -e "$wheel" "$folder/python"
+    rm -r "$folder/wheel"
     git rev-parse --short HEAD >"$folder/revision" 2>/dev/null || echo unknown >"$folder/revision"
     ls -l "$folder"
     local bytes
@@ -147,6 +153,13 @@ run_stage() {
             ;;
         # One rank, then two processes on this GPU: for correctness, not to be timed.
         nccl) tested "NCCL: the contract and a captured plan, one rank and two processes on one GPU" "kept; not timed" "$folder/nccl_on_device" --nocapture --test-threads 1 ;;
+        c10d)
+            if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+                PYTHONPATH=$PWD/$folder/python measured c10d python3 benches/peers/device_c10d.py
+            else
+                row "reshard.torch over PyTorch's NCCL groups" "every shard equal" "NOT RUN: no torch with CUDA"
+            fi
+            ;;
         run) RESHARD_PROGRAM=$PWD/$folder/reshard tested "\`reshard run\` with --engine cuda and nccl: the files of --engine threads" "equal, to the bit" "$folder/gpu_run" --nocapture --test-threads 1 ;;
     esac
 }

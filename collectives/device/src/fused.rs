@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use reshard_collectives::{Communicator, Compiled, Error, Exchange, Returned};
-use reshard_cuda::Command;
+use reshard_cuda::{Batch, Command};
 use reshard_planner::Plan;
 
 use crate::Backend;
@@ -227,26 +227,15 @@ fn phase<B: Backend>(
     }
     let mut out = Vec::new();
     for round in rounds {
-        let (mut all, mut blocks_of_all) = (Vec::new(), 0u32);
+        let mut all = Batch::default();
         for work in round {
             match work {
-                Command::Copies { jobs, blocks } => {
-                    let sum = blocks_of_all.checked_add(blocks).filter(|&sum| sum < 1 << 31);
-                    let Some(sum) = sum else {
-                        out.push(Command::Copies { jobs, blocks });
-                        continue;
-                    };
-                    all.extend(jobs.into_iter().map(|mut job| {
-                        job.first_block += blocks_of_all;
-                        job
-                    }));
-                    blocks_of_all = sum;
-                }
-                Command::Element { .. } => out.push(work),
+                Command::Copies(batch) if all.append(&batch) => {}
+                Command::Copies(_) | Command::Element { .. } => out.push(work),
             }
         }
-        if !all.is_empty() {
-            out.push(Command::Copies { jobs: all, blocks: blocks_of_all });
+        if !all.jobs().is_empty() {
+            out.push(Command::Copies(all));
         }
     }
     Ok(out)

@@ -142,8 +142,8 @@ impl Backend for Simulated {
         let mut memory = self.memory();
         for work in prepared {
             match work {
-                Command::Copies { jobs, .. } => {
-                    jobs.iter().try_for_each(|job| simulate::copy(&mut *memory, job))?;
+                Command::Copies(batch) => {
+                    batch.jobs().iter().try_for_each(|job| simulate::copy(&mut *memory, job))?;
                 }
                 Command::Element { launch, bases, divisor } => {
                     simulate::elementwise(&mut *memory, launch.kernel, &launch.job, bases, *divisor)?;

@@ -28,25 +28,31 @@ __device__ __forceinline__ void rows(const Job &job, u32 block, const char *sour
 // Words of a thread.
 #define RUNS_UNROLL 2
 
-// Runs of `columns` bytes at any address, in words of 16 bytes of the target, the loop that goes fastest.
+// Runs of `columns` bytes at any multiple of W, in words of 16 bytes of the target, the loop that goes fastest.
 //
 // A run touches at most loop[0].extent words; the first and the last may be the run's in part. A whole word is read by one
-// access of 16 bytes where source and target are misaligned alike, else by four or five of 4 bytes, which a funnel shift
-// puts together; what would reach out of the run, and words in part, go byte by byte. All loads come before the stores.
-template <int UNROLL>
+// access of 16 bytes where source and target are misaligned alike. Else, units of fewer than 4 bytes come from five words of
+// 4 bytes, which a funnel shift puts together, unless those would reach out of the run; and whatever is left goes unit by
+// unit. All loads come before the stores.
+template <int W, int UNROLL>
 __device__ __forceinline__ void runs(const Job &job, u32 block, const char *source, char *target) {
-    u32 raw[UNROLL][5];
+    typedef typename Unit<W>::type U;
+    union Word {
+        uint4 all;
+        u32 part[4];
+        U unit[16 / W];
+    };
+    Word raw[UNROLL];
     char *word[UNROLL];
-    // The bytes of a word that are the run's, and how many the words read begin before it.
+    // The bytes of a word that are the run's.
     u32 first[UNROLL];
     u32 end[UNROLL];
-    u32 shift[UNROLL];
     const JobLoop &words = job.loop[0];
     const long long length = job.columns;
 #pragma unroll
     for (int k = 0; k < UNROLL; ++k) {
         u32 i = (block * UNROLL + k) * THREADS + threadIdx.x;
-        first[k] = end[k] = shift[k] = 0;
+        first[k] = end[k] = 0;
         if (i < job.count) {
             u32 rest = (__umulhi(i, words.magic) + i) >> words.shift;
             long long from = job.source;
@@ -63,27 +69,21 @@ __device__ __forceinline__ void runs(const Job &job, u32 block, const char *sour
             bool whole = first[k] == 0 && end[k] == 16;
             u32 before = (u32)(u64)at & 3;
             if (whole && ((u64)at & 15) == 0) {
-                uint4 unit = *(const uint4 *)at;
-                raw[k][0] = unit.x;
-                raw[k][1] = unit.y;
-                raw[k][2] = unit.z;
-                raw[k][3] = unit.w;
-            } else if (whole && (before == 0 || (begin >= before && begin - before + 20 <= length))) {
+                raw[k].all = *(const uint4 *)at;
+            } else if (W < 4 && whole && begin >= before && begin - before + 20 <= length) {
                 const u32 *part = (const u32 *)(at - before);
-                raw[k][0] = part[0];
-                raw[k][1] = part[1];
-                raw[k][2] = part[2];
-                raw[k][3] = part[3];
-                if (before) {
-                    raw[k][4] = part[4];
-                }
-                shift[k] = 8 * before;
-            } else {
-                raw[k][0] = raw[k][1] = raw[k][2] = raw[k][3] = 0;
+                u32 low = part[0];
 #pragma unroll
-                for (u32 j = 0; j < 16; ++j) {
+                for (u32 j = 0; j < 4; ++j) {
+                    u32 high = part[j + 1];
+                    raw[k].part[j] = __funnelshift_r(low, high, 8 * before);
+                    low = high;
+                }
+            } else {
+#pragma unroll
+                for (u32 j = 0; j < 16; j += W) {
                     if (first[k] <= j && j < end[k]) {
-                        raw[k][j / 4] |= (u32)*(const unsigned char *)(at + j) << 8 * (j % 4);
+                        raw[k].unit[j / W] = *(const U *)(at + j);
                     }
                 }
             }
@@ -92,17 +92,12 @@ __device__ __forceinline__ void runs(const Job &job, u32 block, const char *sour
 #pragma unroll
     for (int k = 0; k < UNROLL; ++k) {
         if (first[k] == 0 && end[k] == 16) {
-            uint4 unit;
-            unit.x = __funnelshift_r(raw[k][0], raw[k][1], shift[k]);
-            unit.y = __funnelshift_r(raw[k][1], raw[k][2], shift[k]);
-            unit.z = __funnelshift_r(raw[k][2], raw[k][3], shift[k]);
-            unit.w = __funnelshift_r(raw[k][3], raw[k][4], shift[k]);
-            *(uint4 *)word[k] = unit;
+            *(uint4 *)word[k] = raw[k].all;
         } else {
 #pragma unroll
-            for (u32 j = 0; j < 16; ++j) {
+            for (u32 j = 0; j < 16; j += W) {
                 if (first[k] <= j && j < end[k]) {
-                    word[k][j] = (char)(raw[k][j / 4] >> 8 * (j % 4));
+                    *(U *)(word[k] + j) = raw[k].unit[j / W];
                 }
             }
         }
@@ -197,13 +192,14 @@ __device__ __forceinline__ void transpose(const Job &job, u32 block, const char 
 // The largest tile: 128 rows of 33 words of 4 bytes, or 64 of 17 words of 16 bytes.
 #define TILE_BYTES 17408
 
-// Every kind of copy: its number, its name, what it runs.
+// Every kind of copy: its number, its name, what it runs. How many units a thread of rows takes was measured: alone, those of
+// 16 bytes are fastest one by one; in a batch, a block that has found its job should have something to do.
 #define FOR_EACH_KIND(DO) \
-    DO(0, rows_1, (rows<1, 8>(job, block, source, target))) \
-    DO(1, rows_2, (rows<2, 8>(job, block, source, target))) \
-    DO(2, rows_4, (rows<4, 8>(job, block, source, target))) \
+    DO(0, rows_1, (rows<1, BATCH ? 4 : 1>(job, block, source, target))) \
+    DO(1, rows_2, (rows<2, BATCH ? 4 : 1>(job, block, source, target))) \
+    DO(2, rows_4, (rows<4, 4>(job, block, source, target))) \
     DO(3, rows_8, (rows<8, 4>(job, block, source, target))) \
-    DO(4, rows_16, (rows<16, 4>(job, block, source, target))) \
+    DO(4, rows_16, (rows<16, BATCH ? 4 : 1>(job, block, source, target))) \
     DO(5, transpose_1, (transpose<1, 1, 32>(job, block, source, target, shared))) \
     DO(6, transpose_2, (transpose<2, 1, 32>(job, block, source, target, shared))) \
     DO(7, transpose_4, (transpose<4, 1, 32>(job, block, source, target, shared))) \
@@ -213,7 +209,9 @@ __device__ __forceinline__ void transpose(const Job &job, u32 block, const char 
     DO(11, transpose_2x4, (transpose<2, 4, 16>(job, block, source, target, shared))) \
     DO(12, transpose_4x4, (transpose<4, 4, 16>(job, block, source, target, shared))) \
     DO(13, transpose_8x2, (transpose<8, 2, 16>(job, block, source, target, shared))) \
-    DO(14, runs, (runs<RUNS_UNROLL>(job, block, source, target)))
+    DO(14, runs_1, (runs<1, RUNS_UNROLL>(job, block, source, target))) \
+    DO(15, runs_2, (runs<2, RUNS_UNROLL>(job, block, source, target))) \
+    DO(16, runs_4, (runs<4, RUNS_UNROLL>(job, block, source, target)))
 
 // One job.
 #define ALONE(NUMBER, NAME, BODY) \
@@ -221,27 +219,43 @@ __device__ __forceinline__ void transpose(const Job &job, u32 block, const char 
         reshard_##NAME(const __grid_constant__ Job job, const char *__restrict__ source, char *__restrict__ target) { \
         __shared__ __align__(16) char shared[TILE_BYTES]; \
         (void)shared; \
+        const bool BATCH = false; \
+        (void)BATCH; \
         const u32 block = blockIdx.x; \
         BODY; \
     }
 FOR_EACH_KIND(ALONE)
 
-// Many jobs in one launch: block b belongs to the last job whose first block is not above it.
+// Which of the jobs this block belongs to: the last one whose first block is not above it. The first blocks of all come behind
+// the jobs. All threads look at once, so that 256 jobs take one access, and 65,536 two.
+__device__ __forceinline__ u32 job_of_block(const Job *jobs, u32 count) {
+    const u32 *first = (const u32 *)(jobs + count);
+    u32 low = 0;
+    u32 span = count;
+    for (;;) {
+        u32 step = (span + THREADS - 1) / THREADS;
+        u32 at = threadIdx.x * step;
+        u32 begun = (u32)__syncthreads_count(at < span && first[low + at] <= blockIdx.x);
+        low += (begun - 1) * step;
+        if (step == 1) {
+            return low;
+        }
+        span = step < count - low ? step : count - low;
+    }
+}
+
+// Many jobs in one launch. A job is read once, by all threads together, for its numbers are needed many times.
 // Four blocks a multiprocessor leave the registers that all paths together need.
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
     reshard_copy_jobs(const Job *__restrict__ jobs, u32 count, const char *__restrict__ source, char *__restrict__ target) {
     __shared__ __align__(16) char shared[TILE_BYTES];
-    u32 low = 0;
-    u32 high = count;
-    while (high - low > 1) {
-        u32 middle = low + (high - low) / 2;
-        if (jobs[middle].first_block <= blockIdx.x) {
-            low = middle;
-        } else {
-            high = middle;
-        }
+    __shared__ __align__(16) Job job;
+    const bool BATCH = true;
+    const u32 *of = (const u32 *)(jobs + job_of_block(jobs, count));
+    if (threadIdx.x < sizeof(Job) / sizeof(u32)) {
+        ((u32 *)&job)[threadIdx.x] = of[threadIdx.x];
     }
-    const Job &job = jobs[low];
+    __syncthreads();
     const u32 block = blockIdx.x - job.first_block;
 #define CASE(NUMBER, NAME, BODY) \
     case NUMBER: \

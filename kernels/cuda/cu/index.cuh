@@ -52,6 +52,10 @@ template <> struct Unit<16> { typedef uint4 type; };
 
 // Adds the place of index i to both offsets.
 __device__ __forceinline__ void place(const Job &job, u32 first, u32 i, long long &source, long long &target) {
+#ifndef ELEMENT
+    // There are few loops, and registers are what batches of copies lack.
+#pragma unroll 1
+#endif
     for (u32 k = first; k < job.loops; ++k) {
         const JobLoop &l = job.loop[k];
         u32 quotient = (__umulhi(i, l.magic) + i) >> l.shift;

@@ -2,19 +2,14 @@
 
 use reshard_kernels::{CombineOp, DType, Nest};
 
-use crate::select::{Alignment, ElementKernel, ElementOp, Launch, batch, copies, elementwise};
-use crate::{Error, Job};
+use crate::select::{Alignment, ElementKernel, ElementOp, Launch, copies, elementwise};
+use crate::{Batch, Error};
 
 /// One launch; offsets are addresses of the device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Copies, none of which writes what another one reads or writes.
-    Copies {
-        /// The jobs, each with its first block.
-        jobs: Vec<Job>,
-        /// The blocks of all.
-        blocks: u32,
-    },
+    Copies(Batch),
     /// An elementwise kernel.
     Element {
         /// The kernel, its job and its blocks.
@@ -30,14 +25,14 @@ impl Command {
     /// Copies along nests that are counted in bytes from address 0; nothing if there is nothing to copy.
     ///
     /// Requires that no two of them write the same place, and that none reads what one writes. Errors: those of
-    /// [`copies`] and [`batch`].
+    /// [`copies`] and [`Batch::new`].
     pub fn copies(nests: &[Nest]) -> Result<Option<Command>, Error> {
         let mut launches = Vec::new();
         for nest in nests {
             launches.extend(copies(nest, 1, Alignment::FULL)?);
         }
-        let (jobs, blocks) = batch(launches)?;
-        Ok((!jobs.is_empty()).then_some(Command::Copies { jobs, blocks }))
+        let batch = Batch::new(launches)?;
+        Ok((!batch.jobs().is_empty()).then_some(Command::Copies(batch)))
     }
 
     /// `target = target op source` along a nest of elements that begin at these addresses.

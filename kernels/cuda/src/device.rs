@@ -13,10 +13,8 @@ use cudarc::driver::{DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg};
 use reshard_kernels::{CombineOp, Copy, CopySide, DType, Nest};
 
 use crate::library::Library;
-use crate::select::{
-    Alignment, CopyKernel, ElementKernel, ElementOp, Launch, Launches, batch, copies, elementwise,
-};
-use crate::{Arch, Command, Error, Job, Program, THREADS, compile, exported};
+use crate::select::{Alignment, CopyKernel, ElementKernel, ElementOp, Launch, Launches, copies, elementwise};
+use crate::{Arch, Batch, Command, Error, Job, Program, THREADS, compile, exported};
 
 // SAFETY: a job is plain numbers without padding, laid out as `Job` in `cu/index.cuh`.
 #[allow(unsafe_code, reason = "a job is passed to kernels by value")]
@@ -233,17 +231,23 @@ impl DeviceCopy {
 /// Many copies between the same two buffers in one launch, prepared for a device.
 #[derive(Debug)]
 pub struct DeviceBatch {
-    jobs: Option<CudaSlice<u64>>,
-    count: u32,
-    blocks: u32,
+    batch: Option<BatchOnDevice>,
     source: usize,
     target: usize,
+}
+
+/// A batch where its kernel reads it.
+#[derive(Debug)]
+struct BatchOnDevice {
+    image: CudaSlice<u64>,
+    count: u32,
+    blocks: u32,
 }
 
 impl DeviceBatch {
     /// Prepares copies along nests of elements of so many bytes.
     ///
-    /// Requires that no two of them write the same place. Errors: those of [`copies`] and [`batch`].
+    /// Requires that no two of them write the same place. Errors: those of [`copies`] and [`Batch::new`].
     pub fn new(device: &Device, nests: &[Nest], item_bytes: usize) -> Result<DeviceBatch, Error> {
         let (mut source, mut target) = (0, 0);
         let mut launches = Vec::new();
@@ -252,16 +256,14 @@ impl DeviceBatch {
             (source, target) = (source.max(s), target.max(t));
             launches.extend(copies(nest, item_bytes, Alignment::FULL)?);
         }
-        let (jobs, blocks) = batch(launches)?;
-        let words: &[u64] = bytemuck::cast_slice(&jobs);
-        let upload = || device.stream.clone_htod(words).map_err(driver("cuMemcpyHtoDAsync"));
-        let on_device = if jobs.is_empty() { None } else { Some(Library::Driver.call(upload)?) };
-        Ok(DeviceBatch { jobs: on_device, count: jobs.len() as u32, blocks, source, target })
+        let batch = Batch::new(launches)?;
+        let batch = if batch.jobs().is_empty() { None } else { Some(device.upload_batch(&batch)?) };
+        Ok(DeviceBatch { batch, source, target })
     }
 
     /// How many jobs there are, all in one launch.
     pub fn jobs(&self) -> usize {
-        self.count as usize
+        self.batch.as_ref().map_or(0, |batch| batch.count as usize)
     }
 
     /// Enqueues the copies.
@@ -276,14 +278,14 @@ impl DeviceBatch {
     ) -> Result<(), Error> {
         check(CopySide::Source, self.source, source.len())?;
         check(CopySide::Target, self.target, target.len())?;
-        let Some(jobs) = &self.jobs else { return Ok(()) };
+        let Some(batch) = &self.batch else { return Ok(()) };
         let function = device.function(Program::Copy, "copy_jobs")?;
         Library::Driver.call(|| {
             let mut call = device.stream.launch_builder(&function);
-            call.arg(jobs).arg(&self.count).arg(&source.slice).arg(&mut target.slice);
+            call.arg(&batch.image).arg(&batch.count).arg(&source.slice).arg(&mut target.slice);
             // SAFETY: the arguments are those of the kernel; every job stays within both buffers, whose lengths were just
             // compared with the ends of all nests.
-            unsafe { call.launch(grid(self.blocks)) }.map_err(driver("cuLaunchKernel"))
+            unsafe { call.launch(grid(batch.blocks)) }.map_err(driver("cuLaunchKernel"))
         })?;
         Ok(())
     }
@@ -348,7 +350,7 @@ pub struct Prepared {
 
 #[derive(Debug)]
 enum Part {
-    Copies { jobs: CudaSlice<u64>, count: u32, blocks: u32 },
+    Copies(BatchOnDevice),
     Element { launch: Box<Launch<ElementKernel>>, bases: Option<CudaSlice<i64>>, terms: u32, divisor: f64 },
 }
 
@@ -376,14 +378,17 @@ impl Device {
         })
     }
 
+    fn upload_batch(&self, batch: &Batch) -> Result<BatchOnDevice, Error> {
+        let upload = || self.stream.clone_htod(&batch.image()).map_err(driver("cuMemcpyHtoDAsync"));
+        let image = Library::Driver.call(upload)?;
+        let (count, blocks) = (batch.jobs().len() as u32, batch.blocks());
+        Ok(BatchOnDevice { image, count, blocks })
+    }
+
     /// Makes launches ready to be run again and again.
     pub fn prepare(&self, work: &[Command]) -> Result<Prepared, Error> {
         let part = |work: &Command| match work {
-            Command::Copies { jobs, blocks } => Library::Driver.call(|| {
-                let on_device = self.stream.clone_htod(bytemuck::cast_slice::<Job, u64>(jobs));
-                let jobs_on_device = on_device.map_err(driver("cuMemcpyHtoDAsync"))?;
-                Ok(Part::Copies { jobs: jobs_on_device, count: jobs.len() as u32, blocks: *blocks })
-            }),
+            Command::Copies(batch) => Ok(Part::Copies(self.upload_batch(batch)?)),
             Command::Element { launch, bases, divisor } => Library::Driver.call(|| {
                 let upload = || self.stream.clone_htod(bases.as_slice()).map_err(driver("cuMemcpyHtoDAsync"));
                 let on_device = if bases.is_empty() { None } else { Some(upload()?) };
@@ -408,13 +413,13 @@ impl Device {
     pub unsafe fn run(&self, prepared: &Prepared) -> Result<(), Error> {
         for part in &prepared.parts {
             match part {
-                Part::Copies { jobs, count, blocks } => {
+                Part::Copies(batch) => {
                     let function = self.function(Program::Copy, "copy_jobs")?;
                     Library::Driver.call(|| {
                         let mut call = self.stream.launch_builder(&function);
-                        call.arg(jobs).arg(count).arg(&0u64).arg(&0u64);
+                        call.arg(&batch.image).arg(&batch.count).arg(&0u64).arg(&0u64);
                         // SAFETY: the arguments are those of the kernel; the caller vouches for the addresses.
-                        unsafe { call.launch(grid(*blocks)) }.map_err(driver("cuLaunchKernel"))
+                        unsafe { call.launch(grid(batch.blocks)) }.map_err(driver("cuLaunchKernel"))
                     })?;
                 }
                 Part::Element { launch, bases, terms, divisor } => {

@@ -9,7 +9,7 @@
 //! feature `cuda`:   source --NVRTC--> cubin, cached --driver--> module --launch--> target
 //! ```
 //!
-//! A [`Job`] is what one launch, or one part of it, does; many jobs of copies go in one launch, see [`batch`]. The sources
+//! A [`Job`] is what one launch, or one part of it, does; many jobs of copies go in one launch, a [`Batch`]. The sources
 //! in `cu/` compile with NVRTC for a device and with a C++ compiler for a CPU, where the tests compare them with
 //! [`reshard_kernels::reference`] under a sanitizer.
 //!
@@ -20,10 +20,11 @@
 //! let nest = Nest::new(0, 0, [Mode::new(1 << 20, (1, 1))]);
 //! let launches = copies(&nest, 2, Alignment::FULL)?;
 //! assert_eq!(launches[0].kernel.name(), "rows_16");
-//! assert_eq!(launches[0].blocks, 128);
+//! assert_eq!(launches[0].blocks, 512);
 //! # Ok::<(), reshard_cuda::Error>(())
 //! ```
 
+mod batch;
 mod command;
 #[cfg(feature = "cuda")]
 mod compile;
@@ -42,6 +43,7 @@ mod select;
 pub mod simulate;
 mod source;
 
+pub use batch::Batch;
 pub use command::Command;
 #[cfg(feature = "cuda")]
 pub use compile::{Arch, Binary, compile};
@@ -56,7 +58,5 @@ pub use graph::Graph;
 pub use job::{Job, JobLoop, MAX_LOOPS, THREADS};
 #[cfg(feature = "cuda")]
 pub use library::Library;
-pub use select::{
-    Alignment, CopyKernel, ElementKernel, ElementOp, Launch, Launches, batch, copies, elementwise,
-};
+pub use select::{Alignment, CopyKernel, ElementKernel, ElementOp, Launch, Launches, copies, elementwise};
 pub use source::{Program, exported};

@@ -10,7 +10,7 @@
 //!      --kernel-->            rows        units at the digits of their index, the target's order fastest
 //!                             transpose   if the run is one unit, and the source is contiguous along one mode and the
 //!                                         target along another, both of at least `LEAST` units
-//!                             runs        if units are of 1 or 2 bytes and runs of `LONG` bytes or more: words of 16 bytes of
+//!                             runs        if units are of 1, 2 or 4 bytes and runs of more than a word: words of 16 bytes of
 //!                                         the target, whatever its address, and what is left at both ends of a run
 //!      --words-->             of a transpose: several units together, where extents and strides are multiples of them
 //! ```
@@ -25,9 +25,6 @@ use crate::job::{Job, JobLoop, MAX_LOOPS, THREADS};
 
 /// A transpose along fewer units than this is done as rows: most of a tile would be empty.
 const LEAST: i64 = 8;
-
-/// Runs of so many bytes that are not at multiples of 4 move in words of 16 bytes; of shorter ones too little is whole words.
-const LONG: usize = 64;
 
 /// Bytes of a word of a run.
 const WORD: usize = 16;
@@ -70,13 +67,16 @@ pub enum CopyKernel {
         /// Units that move together.
         words: usize,
     },
-    /// Runs of bytes at any address, in words of 16 bytes of the target.
-    Runs,
+    /// Runs of units at any address, in words of 16 bytes of the target.
+    Runs {
+        /// Bytes of a unit: 1, 2 or 4. With units of 8, rows are as fast.
+        width: usize,
+    },
 }
 
 impl CopyKernel {
     /// All of them, in the order of their numbers in `cu/copy.cu`.
-    pub const ALL: [CopyKernel; 15] = [
+    pub const ALL: [CopyKernel; 17] = [
         CopyKernel::Rows { width: 1 },
         CopyKernel::Rows { width: 2 },
         CopyKernel::Rows { width: 4 },
@@ -91,7 +91,9 @@ impl CopyKernel {
         CopyKernel::Transpose { width: 2, words: 4 },
         CopyKernel::Transpose { width: 4, words: 4 },
         CopyKernel::Transpose { width: 8, words: 2 },
-        CopyKernel::Runs,
+        CopyKernel::Runs { width: 1 },
+        CopyKernel::Runs { width: 2 },
+        CopyKernel::Runs { width: 4 },
     ];
 
     /// The number in a batch.
@@ -105,7 +107,7 @@ impl CopyKernel {
             CopyKernel::Rows { width } => format!("rows_{width}"),
             CopyKernel::Transpose { width, words: 1 } => format!("transpose_{width}"),
             CopyKernel::Transpose { width, words } => format!("transpose_{width}x{words}"),
-            CopyKernel::Runs => "runs".to_owned(),
+            CopyKernel::Runs { width } => format!("runs_{width}"),
         }
     }
 
@@ -114,14 +116,14 @@ impl CopyKernel {
         match self {
             CopyKernel::Rows { width } => width,
             CopyKernel::Transpose { width, words } => width * words,
-            CopyKernel::Runs => WORD,
+            CopyKernel::Runs { .. } => WORD,
         }
     }
 
     /// Units along a side of a tile.
     fn side(self) -> usize {
         match self {
-            CopyKernel::Rows { .. } | CopyKernel::Runs => 1,
+            CopyKernel::Rows { .. } | CopyKernel::Runs { .. } => 1,
             CopyKernel::Transpose { width: 16, .. } => 16,
             CopyKernel::Transpose { width, words } if words > 1 && width * words > 4 => 16 * words,
             CopyKernel::Transpose { words, .. } => 32 * words,
@@ -131,18 +133,21 @@ impl CopyKernel {
     /// Words along a side of a tile.
     pub(crate) fn words_along_a_side(self) -> usize {
         match self {
-            CopyKernel::Rows { .. } | CopyKernel::Runs => 1,
+            CopyKernel::Rows { .. } | CopyKernel::Runs { .. } => 1,
             CopyKernel::Transpose { words, .. } => self.side() / words,
         }
     }
 
-    /// Units or tiles that a block takes.
-    fn per_block(self) -> usize {
-        match self {
-            CopyKernel::Rows { width } => THREADS as usize * if width < 8 { 8 } else { 4 },
-            CopyKernel::Transpose { .. } => 1,
-            CopyKernel::Runs => THREADS as usize * 2,
-        }
+    /// The blocks of a job of so many units or tiles, alone or together with others: as many units as `cu/copy.cu` says for
+    /// each thread.
+    pub(crate) fn blocks(self, count: u32, together: bool) -> u32 {
+        let of_a_thread = match self {
+            CopyKernel::Transpose { .. } => return count,
+            CopyKernel::Runs { .. } => 2,
+            CopyKernel::Rows { width: 1 | 2 | 16 } if !together => 1,
+            CopyKernel::Rows { .. } => 4,
+        };
+        count.div_ceil(THREADS * of_a_thread)
     }
 }
 
@@ -362,7 +367,7 @@ impl Part {
         let width = self.width as i64;
         let along = |side: CopySide| self.modes.iter().rposition(|mode| side.of(mode.stride) == width);
         match (along(CopySide::Source), along(CopySide::Target)) {
-            _ if self.width <= 2 && self.run().is_some_and(|run| run >= LONG) => launches.push(self.runs()),
+            _ if self.width <= 4 && self.run().is_some_and(|run| run > WORD) => launches.push(self.runs()),
             (Some(s), Some(t)) if s != t && self.modes[s].extent.min(self.modes[t].extent) >= LEAST => {
                 launches.push(self.transposed(s, t));
             }
@@ -374,8 +379,7 @@ impl Part {
                 }
                 let kernel = CopyKernel::Rows { width: part.width };
                 let job = part.job(kernel.number());
-                let blocks = (job.count as usize).div_ceil(kernel.per_block()) as u32;
-                launches.push(Launch { kernel, job, blocks });
+                launches.push(Launch { kernel, blocks: kernel.blocks(job.count, false), job });
             }
         }
     }
@@ -389,15 +393,14 @@ impl Part {
 
     /// The launch of runs.
     fn runs(&self) -> Launch<CopyKernel> {
-        let kernel = CopyKernel::Runs;
+        let kernel = CopyKernel::Runs { width: self.width };
         let run = self.run().unwrap_or(0);
         let mut job = Job::at(self.source, self.target, kernel.number());
         job.columns = run as u32;
-        // One that begins with the last byte of a word touches as many as any.
-        job.push(JobLoop::new(((run + WORD - 2) / WORD + 1) as u32, 0, 0));
+        // One that begins with the last unit of a word touches as many as any.
+        job.push(JobLoop::new(((run + WORD - self.width - 1) / WORD + 1) as u32, 0, 0));
         job.extend(&self.modes[1..]);
-        let blocks = (job.count as usize).div_ceil(kernel.per_block()) as u32;
-        Launch { kernel, job, blocks }
+        Launch { kernel, blocks: kernel.blocks(job.count, false), job }
     }
 
     /// The launch of a transpose whose source is contiguous along loop `s` and target along loop `t`.
@@ -427,25 +430,6 @@ impl Part {
         job.push(JobLoop::new(tiles(across.extent), 0, 0));
         job.push(JobLoop::new(tiles(down.extent), 0, 0));
         job.extend(batch());
-        let blocks = job.count;
-        Launch { kernel, job, blocks }
+        Launch { kernel, blocks: kernel.blocks(job.count, false), job }
     }
-}
-
-/// Many copies as one launch: the jobs in order, each with its first block, and the number of blocks of all.
-///
-/// Errors: [`Error::TooManyBlocks`].
-pub fn batch(launches: impl IntoIterator<Item = Launch<CopyKernel>>) -> Result<(Vec<Job>, u32), Error> {
-    let mut blocks = 0u32;
-    let mut jobs = Vec::new();
-    for launch in launches {
-        let mut job = launch.job;
-        job.first_block = blocks;
-        jobs.push(job);
-        blocks = blocks
-            .checked_add(launch.blocks)
-            .filter(|&b| b < 1 << 31)
-            .ok_or(Error::TooManyBlocks { jobs: jobs.len() })?;
-    }
-    Ok((jobs, blocks))
 }

@@ -87,7 +87,7 @@ pub fn copy(memory: &mut impl Addressed, job: &Job) -> Result<(), Error> {
             memory.read(source, &mut unit[..width])?;
             memory.write(target, &unit[..width])
         }),
-        Some(CopyKernel::Runs) => places(job, 1).try_for_each(|(source, target)| {
+        Some(CopyKernel::Runs { .. }) => places(job, 1).try_for_each(|(source, target)| {
             let mut run = vec![0; job.columns as usize];
             memory.read(source, &mut run)?;
             memory.write(target, &run)

@@ -165,7 +165,8 @@ def packer(call: RankCall) -> _Step:
         shape, strides, offset, flipped = place
         if flipped:
             return lambda flat: flat.as_strided(shape, strides, flat.storage_offset() + offset).flip(flipped).reshape(-1)
-        return lambda flat: flat.as_strided(shape, strides, flat.storage_offset() + offset).reshape(-1)
+        # One dim with a stride is a list already, and not what a message is sent from.
+        return lambda flat: flat.as_strided(shape, strides, flat.storage_offset() + offset).reshape(-1).contiguous()
 
     def one(view: View) -> _Step:
         if len(view) == 0:

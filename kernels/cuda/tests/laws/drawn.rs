@@ -64,7 +64,16 @@ fn compare(emulator: &mut Emulator, nest: &Nest, (key, draw, dtype): (&Key, Draw
         let source = Memory { shift: 0, bytes: &[] };
         let recipe: &[i64] = bytemuck::cast_slice(std::slice::from_ref(recipe));
         let name = launch.kernel.name();
-        let made = emulator.run(name, launch.blocks, n % 2 == 1, 0.0, &[launch.job], recipe, source, target);
+        let made = emulator.run(
+            name,
+            launch.blocks,
+            n % 2 == 1,
+            0.0,
+            bytemuck::bytes_of(&launch.job),
+            recipe,
+            source,
+            target,
+        );
         got = made.expect("the sanitizer objects");
     }
     let differs = got.chunks(item).zip(want.chunks(item)).position(|(a, b)| a != b);

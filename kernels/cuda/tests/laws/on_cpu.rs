@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::cases::{Case, Misaligned, pattern, same, values};
 use crate::emulator::{Emulator, Memory};
 use quickcheck::{Arbitrary, Gen};
-use reshard_cuda::{Alignment, CopyKernel, ElementOp, Program, batch, copies, elementwise, simulate};
+use reshard_cuda::{Alignment, Batch, CopyKernel, ElementOp, Program, copies, elementwise, simulate};
 use reshard_kernels::{Combine, CombineOp, CopySide, DType, Divide, Nest, reference};
 use reshard_layout::Mode;
 
@@ -102,15 +102,37 @@ fn batches_are_their_copies() {
             launches.extend(copies(&nest, 1, Alignment::FULL).unwrap());
             shifted.push(nest);
         }
-        let (jobs, blocks) = batch(launches).unwrap();
+        let batch = Batch::new(launches).unwrap();
         let (source, before) = (pattern(source_at as usize, n), pattern(target_at as usize, n + 1));
         let mut want = before.clone();
         for nest in &shifted {
             reference::copy_nest(&mut want, &source, nest, 1);
         }
-        let got =
-            emulator.run("copy_jobs", blocks, n % 2 == 0, 0.0, &jobs, &[], memory(&source), memory(&before));
+        let got = emulator.batch(&batch, n % 2 == 0, memory(&source), memory(&before));
         assert!(got.expect("the sanitizer objects") == want, "{cases:?}");
+    }
+    // More jobs than a block has threads, of one block and of several; all alike, and one among them that is not.
+    for (n, odd) in [(1, false), (255, false), (256, true), (257, false), (300, true), (700, false)] {
+        let mut nests: Vec<(usize, usize)> = Vec::new();
+        let mut total = 0;
+        for i in 0..n {
+            let bytes = 16 * if i % 50 == 7 { 1100 } else { 1 + i % 3 };
+            nests.push((total, bytes - usize::from(odd && i == n / 2)));
+            total += bytes;
+        }
+        let (source, before) = (pattern(total, n), pattern(total, n + 1));
+        let mut want = before.clone();
+        let mut launches = Vec::new();
+        // Backwards in the target.
+        for (from, bytes) in nests {
+            let to = total - from - bytes.next_multiple_of(16);
+            want[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
+            let nest = Nest::new(from as i64, to as i64, [Mode::new(bytes as i64, (1, 1))]);
+            launches.extend(copies(&nest, 1, Alignment::FULL).unwrap());
+        }
+        let batch = Batch::new(launches).unwrap();
+        let got = emulator.batch(&batch, odd, memory(&source), memory(&before));
+        assert!(got.expect("the sanitizer objects") == want, "{n} jobs");
     }
 }
 
@@ -188,7 +210,7 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
                         l.blocks,
                         false,
                         l.kernel.exponent().unwrap_or(0.0),
-                        &[l.job],
+                        bytemuck::bytes_of(&l.job),
                         &[],
                         memory(&source),
                         memory(&before),
@@ -208,7 +230,7 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
                             l.blocks,
                             false,
                             by,
-                            &[l.job],
+                            bytemuck::bytes_of(&l.job),
                             &[],
                             memory(&[]),
                             memory(&before),
@@ -260,7 +282,16 @@ fn reductions_are_those_of_the_host_bit_for_bit() {
                     let (source, by) = (all.concat(), l.kernel.exponent().unwrap_or(divisor as f64));
                     let name = l.kernel.name();
                     let got = emulator
-                        .run(&name, l.blocks, false, by, &[l.job], &bases, memory(&source), memory(&before))
+                        .run(
+                            &name,
+                            l.blocks,
+                            false,
+                            by,
+                            bytemuck::bytes_of(&l.job),
+                            &bases,
+                            memory(&source),
+                            memory(&before),
+                        )
                         .expect("the sanitizer objects");
                     assert!(same(dtype, &got, &want), "{dtype} {op} {nest:?}");
                     // The simulation means the same.

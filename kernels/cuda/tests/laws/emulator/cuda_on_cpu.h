@@ -111,3 +111,16 @@ inline void __syncthreads() {
     fibers::Fiber *mine = fibers::current;
     swapcontext(&mine->context, &fibers::scheduler);
 }
+// How many threads say so.
+inline int __syncthreads_count(int mine) {
+    static int count, seen;
+    count += mine != 0;
+    __syncthreads();
+    int all = count;
+    // Whoever is the last to see it makes room for the next one.
+    if (++seen == (int)blockDim.x) {
+        count = seen = 0;
+    }
+    __syncthreads();
+    return all;
+}

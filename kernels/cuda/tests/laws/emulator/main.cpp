@@ -112,7 +112,7 @@ struct Banks {
 
     template <int W, int UNROLL>
     static void rows(const Job &, u32, const char *, char *) {}
-    template <int UNROLL>
+    template <int W, int UNROLL>
     static void runs(const Job &, u32, const char *, char *) {}
     template <int W, int K, int N>
     static void transpose(const Job &, u32, const char *, char *, char *) {
@@ -145,6 +145,8 @@ struct Banks {
     static void print() {
         const Job job = {};
         const u32 block = 0;
+        const bool BATCH = false;
+        (void)BATCH;
         const char *source = nullptr;
         char *target = nullptr;
         char *shared = nullptr;
@@ -176,11 +178,11 @@ int main(int count, char **) {
         Buffer source;
         Buffer target;
         auto found = KERNEL_TABLE.find(name);
-        if (found == KERNEL_TABLE.end() || jobs.size() % sizeof(Job)) {
+        if (found == KERNEL_TABLE.end() || jobs.size() < sizeof(Job)) {
             fprintf(stderr, "no kernel %s, or no jobs in %zu bytes\n", name.c_str(), jobs.size());
             return 2;
         }
-        Call call = {(const Job *)jobs.data(), jobs.size() / sizeof(Job), extra, (const long long *)bases.data(), bases.size() / 8, source.data, target.data, found->second};
+        Call call = {(const Job *)jobs.data(), jobs.size() / (sizeof(Job) + sizeof(u32)), extra, (const long long *)bases.data(), bases.size() / 8, source.data, target.data, found->second};
         gridDim.x = (unsigned)grid;
         blockDim.x = THREADS;
         for (unsigned b = 0; b < grid; ++b) {

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use reshard_cuda::{Job, Launch, Program};
+use reshard_cuda::{Batch, Launch, Program};
 
 /// How the kernels are compiled: what they access outside of their buffers, or misaligned, ends the program.
 /// Not optimized: compiling 15 programs is what this takes, and not running them.
@@ -115,7 +115,7 @@ impl Emulator {
         blocks: u32,
         descending: bool,
         extra: f64,
-        jobs: &[Job],
+        jobs: &[u8],
         bases: &[i64],
         source: Memory<'_>,
         target: Memory<'_>,
@@ -130,7 +130,7 @@ impl Emulator {
         number(&mut request, u64::from(blocks));
         number(&mut request, u64::from(descending));
         number(&mut request, extra.to_bits());
-        text(&mut request, bytemuck::cast_slice(jobs));
+        text(&mut request, jobs);
         text(&mut request, bytemuck::cast_slice(bases));
         for memory in [&source, &target] {
             number(&mut request, memory.shift as u64);
@@ -154,9 +154,33 @@ impl Emulator {
         let mut bytes = target.bytes.to_vec();
         for l in launches {
             let target = Memory { shift: target.shift, bytes: &bytes };
-            bytes = self.run(&l.kernel.name(), l.blocks, descending, 0.0, &[l.job], &[], source, target)?;
+            bytes = self.run(
+                &l.kernel.name(),
+                l.blocks,
+                descending,
+                0.0,
+                bytemuck::bytes_of(&l.job),
+                &[],
+                source,
+                target,
+            )?;
         }
         Some(bytes)
+    }
+}
+
+impl Emulator {
+    /// The target after a batch, which is given as a device is given it.
+    pub(crate) fn batch(
+        &mut self,
+        batch: &Batch,
+        descending: bool,
+        source: Memory<'_>,
+        target: Memory<'_>,
+    ) -> Option<Vec<u8>> {
+        let image = batch.image();
+        let jobs = bytemuck::cast_slice(&image);
+        self.run("copy_jobs", batch.blocks(), descending, 0.0, jobs, &[], source, target)
     }
 }
 
