@@ -40,13 +40,9 @@ for line in sys.stdin:
 missing = sorted(wanted - set(__import__("os").listdir(sys.argv[1])))
 sys.exit("gpu.sh: not built: " + ", ".join(missing) if missing else 0)
 ' "$folder"
-    strip "$folder"/*
     # The Python package, for PyTorch's NCCL groups.
-    local tools wheel
-    tools=$(scripts/fetch_python.sh)
-    wheel=$(scripts/build_wheel.sh "$tools/bin/maturin" "$PWD/$folder/wheel")
-    python3 -m zipfile -e "$wheel" "$folder/python"
-    rm -r "$folder/wheel"
+    scripts/build_wheel.sh "$(scripts/fetch_python.sh)/bin/maturin" "$PWD/$folder/wheel" >/dev/null
+    find "$folder" -type f -executable -exec strip {} +
     git rev-parse --short HEAD >"$folder/revision" 2>/dev/null || echo unknown >"$folder/revision"
     ls -l "$folder"
     local bytes
@@ -155,7 +151,8 @@ run_stage() {
         nccl) tested "NCCL: the contract and a captured plan, one rank and two processes on one GPU" "kept; not timed" "$folder/nccl_on_device" --nocapture --test-threads 1 ;;
         c10d)
             if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
-                PYTHONPATH=$PWD/$folder/python measured c10d python3 benches/peers/device_c10d.py
+                python3 -m zipfile -e "$folder"/wheel/*.whl "$links/python"
+                PYTHONPATH=$links/python measured c10d python3 benches/peers/device_c10d.py
             else
                 row "reshard.torch over PyTorch's NCCL groups" "every shard equal" "NOT RUN: no torch with CUDA"
             fi
