@@ -89,7 +89,7 @@ while read -r stage; do has "## $stage"; done < <(bash scripts/gpu.sh stages)
 # What the table of the documentation promises is a row here.
 while IFS= read -r line; do
     has "$(cut -d'|' -f2 <<<"$line" | sed 's/^ *//; s/ *$//')" <(cat target/gpu/report.md "$here/collectives/device/examples/device_speed/"*.rs "$here/benches/peers/device_c10d.py")
-done < <(sed -n '/^| what | promised |$/,/^$/p' "$here/docs/benchmarks.md" | grep '^| ' | grep -v '^| what ')
+done < <(sed -n '/^| what | promised | found |$/,/^$/p' "$here/docs/benchmarks.md" | grep '^| ' | grep -v '^| what ')
 
 # Stages one by one, in commands of their own, are one report.
 rm -rf target/gpu/stages target/gpu/report.md
