@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci dcp python torch torch-sweep fmt one-algebra dependencies clippy doc package test recipes own-cut candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
+.PHONY: all help ci dcp python torch torch-sweep torch-upstream fmt one-algebra dependencies clippy doc package test recipes own-cut candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
 
 all: fmt unsafe-list one-algebra clippy doc test
 
@@ -12,6 +12,7 @@ help:
 	@echo "make python       the Python package: the wheel, and all its tests in an environment that has only that (fetches 150 MB once)"
 	@echo "make torch        the Python package within a real PyTorch: DTensor on 4 and 8 ranks over gloo (fetches 570 MB once)"
 	@echo "make torch-sweep  the same with all pairs of the sweeps, of which CI takes an eighth"
+	@echo "make torch-upstream  PyTorch's own tests under planned(): RESHARD_TORCH_TESTS is test/distributed/tensor of a checkout, FILES some of it"
 	@echo "make jax          reshard.jax on virtual devices: all pairs of two meshes at the bound, audits, docs/jax.md (fetches 500 MB once)"
 	@echo "make c            the library for C: the header, every function called badly, examples between processes, under sanitizers"
 	@echo "make recipes      the diffs of docs/recipes applied to a copy, and their tests run there"
@@ -78,6 +79,9 @@ torch:
 torch-sweep: export RESHARD_TORCH_SWEEP = all
 torch-sweep:
 	scripts/check_torch.sh
+
+torch-upstream:
+	scripts/check_torch_upstream.sh $(FILES)
 
 jax: export RESHARD_JAX_SWEEP ?= all
 jax:
