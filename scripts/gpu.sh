@@ -40,7 +40,8 @@ for line in sys.stdin:
 missing = sorted(wanted - set(__import__("os").listdir(sys.argv[1])))
 sys.exit("gpu.sh: not built: " + ", ".join(missing) if missing else 0)
 ' "$folder"
-    # The Python package, for PyTorch's NCCL groups.
+    # The Python package, for PyTorch's NCCL groups, and the definition that its tests have of shards.
+    cp python/tests/with_torch/definition.py "$folder/"
     scripts/build_wheel.sh "$(scripts/fetch_python.sh)/bin/maturin" "$PWD/$folder/wheel" >/dev/null
     find "$folder" -type f -executable -exec strip {} +
     git rev-parse --short HEAD >"$folder/revision" 2>/dev/null || echo unknown >"$folder/revision"
@@ -125,6 +126,10 @@ measured() {
     fi
 }
 
+has_torch() {
+    python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null
+}
+
 run_stage() {
     stage=$1
     rm -f "$parts/$stage".*
@@ -141,7 +146,7 @@ run_stage() {
             ;;
         copies | packs | plans | graphs) measured "$stage" "$folder/device_speed" "$stage" "$mib" ;;
         torch)
-            if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+            if has_torch; then
                 measured torch python3 benches/peers/device_torch.py "$mib" "$parts/copies.md"
             else
                 row "torch's permute().contiguous() beside them" "never slower by more than 5 %" "NOT RUN: no torch with CUDA"
@@ -150,9 +155,9 @@ run_stage() {
         # One rank, then two processes on this GPU: for correctness, not to be timed.
         nccl) tested "NCCL: the contract and a captured plan, one rank and two processes on one GPU" "kept; not timed" "$folder/nccl_on_device" --nocapture --test-threads 1 ;;
         c10d)
-            if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+            if has_torch; then
                 python3 -m zipfile -e "$folder"/wheel/*.whl "$links/python"
-                PYTHONPATH=$links/python measured c10d python3 benches/peers/device_c10d.py
+                PYTHONPATH=$links/python:$folder measured c10d python3 benches/peers/device_c10d.py
             else
                 row "reshard.torch over PyTorch's NCCL groups" "every shard equal" "NOT RUN: no torch with CUDA"
             fi

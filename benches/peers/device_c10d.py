@@ -1,6 +1,8 @@
 """Plans over PyTorch's NCCL groups: every shard that `reshard.torch.redistribute_local` makes on a GPU, against slices of the whole.
 
-    python3 benches/peers/device_c10d.py [RANKS ..]        (torch with CUDA and NCCL, and reshard; 2 and 4 ranks if not said)
+    python3 benches/peers/device_c10d.py [RANKS ..]        (torch with CUDA and NCCL, reshard, and `definition` of its tests)
+
+2 and 4 ranks if not said.
 
 All ranks are processes on one GPU, which is good for what is right and not for what is fast. Any PyTorch whose device meshes have
 `get_group` will do.
@@ -17,28 +19,15 @@ AXES = {2: (2,), 4: (2, 2)}
 SHAPES = [(16, 8), (13, 7), (1, 3)]
 
 
-def chunk(whole, dim, size, at):
-    """What a member of an axis holds, by `torch.chunk`, which leaves the last members without."""
-    parts = whole.chunk(size, dim)
-    return parts[at] if at < len(parts) else whole.narrow(dim, 0, 0)
-
-
-def shard(whole, placements, extents, coordinate):
-    """What a rank holds of a whole; terms differ, and their sum is exact."""
-    for placement, size, at in zip(placements, extents, coordinate, strict=True):
-        if placement == "P":
-            whole = whole - 3 * (size - 1) if at == 0 else whole * 0 + 3
-        elif placement != "R":
-            whole = chunk(whole, int(placement[2]), size, at)
-    return whole.contiguous()
-
-
 def rank(extents):
     import torch
     import torch.distributed as dist
     from reshard import Mesh, Sharding
     from reshard.torch import Groups, redistribute_local
     from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
+    from definition import shard, whole_of
 
     class GroupsOfAxes(Groups):
         def _add_axes(self, device_mesh):
@@ -52,16 +41,17 @@ def rank(extents):
     groups = GroupsOfAxes(device_mesh)
     names = "xyz"[: len(extents)]
     mesh = Mesh(",".join(f"{name}={size}" for name, size in zip(names, extents, strict=True)))
-    coordinate = device_mesh.get_coordinate()
-    done, kinds = 0, {}
+    texts = {Replicate(): "R", Shard(0): "S(0)", Shard(1): "S(1)", Partial(): "P"}
+    plain = [one for one in texts if one != Partial()]
+    done = 0
     for shape, dtype in itertools.product(SHAPES, [torch.float32, torch.bfloat16, torch.int64, torch.uint8]):
-        whole = torch.randperm(shape[0] * shape[1], generator=torch.Generator().manual_seed(1)).reshape(shape).to(dtype).cuda()
-        sources = itertools.product(["R", "S(0)", "S(1)", "P"] if dtype != torch.uint8 else ["R", "S(0)", "S(1)"], repeat=len(extents))
-        for before in sources:
-            for after in itertools.product(["R", "S(0)", "S(1)"], repeat=len(extents)):
-                from_, to = (Sharding(mesh, list(shape), ",".join(placements)) for placements in (before, after))
-                made = redistribute_local(shard(whole, before, extents, coordinate), from_, to, groups=groups)
-                truth = shard(whole, after, extents, coordinate)
+        whole = whole_of(shape, dtype)
+        # Terms of u8 would wrap around.
+        for before in itertools.product(texts if dtype != torch.uint8 else plain, repeat=len(extents)):
+            for after in itertools.product(plain, repeat=len(extents)):
+                from_, to = (Sharding(mesh, list(shape), ",".join(texts[one] for one in placements)) for placements in (before, after))
+                made = redistribute_local(shard(whole, before, device_mesh).cuda(), from_, to, groups=groups)
+                truth = shard(whole, after, device_mesh).cuda()
                 assert made.is_cuda and made.dtype == dtype and made.shape == truth.shape, (shape, dtype, before, after)
                 assert torch.equal(made, truth), f"{shape} {dtype} {before} -> {after} on rank {dist.get_rank()}"
                 done += 1

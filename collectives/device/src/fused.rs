@@ -229,9 +229,9 @@ fn phase<B: Backend>(
     for round in rounds {
         let mut all = Batch::default();
         for work in round {
-            match work {
-                Command::Copies(batch) if all.append(&batch) => {}
-                Command::Copies(_) | Command::Element { .. } => out.push(work),
+            let is_added = matches!(&work, Command::Copies(batch) if all.append(batch));
+            if !is_added {
+                out.push(work);
             }
         }
         if !all.jobs().is_empty() {

@@ -19,8 +19,14 @@ pub(crate) struct Case {
     name: String,
     nest: Nest,
     item: usize,
-    /// The bytes that the memory has to read and write, over those that are copied.
+    /// The bytes that the memory has to read and write, over twice those that are copied.
     moved: f32,
+}
+
+impl Case {
+    fn new(name: impl Into<String>, nest: Nest, item: usize) -> Case {
+        Case { name: name.into(), nest, item, moved: 1.0 }
+    }
 }
 
 /// Permutes a row-major box.
@@ -38,7 +44,7 @@ fn permute(name: &str, extents: &[usize], order: &[usize], item: usize) -> Case 
     let (source, target) = (strides(&straight), strides(order));
     let modes = extents.iter().zip(source.into_iter().zip(target));
     let modes = modes.rev().map(|(&extent, strides)| Mode::new(extent as i64, strides));
-    Case { name: name.to_owned(), nest: Nest::new(0, 0, modes), item, moved: 2.0 }
+    Case::new(name, Nest::new(0, 0, modes), item)
 }
 
 /// Rows of so many elements that begin anywhere; between them lie as many as make both sides misaligned alike, or one more.
@@ -47,7 +53,7 @@ fn odd_rows(elements: usize, gap: usize, total: usize, item: usize) -> Case {
     let count = (total / item / elements) as i64;
     let nest = Nest::new(1, 1, [Mode::new(elements as i64, (1, 1)), Mode::new(count, steps)]);
     let how = if gap == 0 { "alike" } else { "apart" };
-    Case { name: format!("rows of {elements} elements, {how}"), nest, item, moved: 2.0 }
+    Case::new(format!("rows of {elements} elements, {how}"), nest, item)
 }
 
 /// Rows of so many bytes, with as much left out between them in the source.
@@ -55,8 +61,8 @@ fn rows(bytes: usize, total: usize, item: usize) -> Case {
     let (run, count) = ((bytes / item) as i64, (total / bytes) as i64);
     let nest = Nest::new(0, 0, [Mode::new(run, (1, 1)), Mode::new(count, (2 * run, run))]);
     // Of rows shorter than a burst, whole bursts are read, what is left out and all.
-    let moved = if bytes < BURST { 3.0 } else { 2.0 };
-    Case { name: format!("rows of {bytes} B"), nest, item, moved }
+    let moved = if bytes < BURST { 1.5 } else { 1.0 };
+    Case { moved, ..Case::new(format!("rows of {bytes} B"), nest, item) }
 }
 
 pub(crate) fn cases(total: usize) -> Vec<Case> {
@@ -65,7 +71,7 @@ pub(crate) fn cases(total: usize) -> Vec<Case> {
         let n = total / item;
         let side = 1usize << (n.ilog2() / 2);
         let nest = Nest::new(0, 0, [Mode::new(n as i64, (1, 1))]);
-        all.push(Case { name: "contiguous".to_owned(), nest, item, moved: 2.0 });
+        all.push(Case::new("contiguous", nest, item));
         all.extend([4096, 512, 256, 128, 64, 32, 16].map(|bytes| rows(bytes, total / 2, item)));
         // Rows of odd lengths, misaligned alike and not.
         all.extend(
@@ -200,7 +206,7 @@ pub(crate) fn packs(mesh: &Mesh, total: usize, dtype: DType) -> Result<Vec<Case>
                 };
                 let modes: Vec<String> = nest.modes.iter().map(one).collect();
                 let name = format!("{what} on {mesh}: {}", modes.join(" "));
-                seen.entry(name.clone()).or_insert(Case { name, nest, item, moved: 2.0 });
+                seen.entry(name.clone()).or_insert(Case::new(name, nest, item));
             }
         }
     }
@@ -233,7 +239,7 @@ pub(crate) fn measure(
         let base = device.allocate(bytes)?;
         let theirs = time(device, || device.copy_all(&mut small, &base))?;
         let kernel = copy.launches().first().map_or_else(String::new, |l| l.kernel.name());
-        let (ratio, promised) = (theirs / ours * case.moved / 2.0, class.promise());
+        let (ratio, promised) = (theirs / ours * case.moved, class.promise());
         ratios.entry(class).or_default().push(ratio);
         let speed = 2.0 * bytes as f32 / ours / 1e6;
         let Case { name, item, .. } = case;
