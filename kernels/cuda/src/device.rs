@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DriverError};
-use cudarc::driver::{DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{DevicePtr, DevicePtrMut, DeviceRepr, LaunchConfig, PushKernelArg, SyncOnDrop};
 use reshard_kernels::{CombineOp, Copy, CopySide, DType, Nest};
 
 use crate::library::Library;
@@ -180,6 +180,18 @@ fn needs(nest: &Nest, item_bytes: usize) -> Result<(usize, usize), Error> {
     Ok((copy.source_range().end, copy.target_range().end))
 }
 
+/// An address, and what tells other streams that a use of it was enqueued when it is dropped.
+type Use<'a> = (u64, SyncOnDrop<'a>);
+
+/// Where both buffers of a launch begin, the source to be read and the target to be written on this device's stream.
+fn uses<'a>(
+    device: &'a Device,
+    source: &'a DeviceMemory,
+    target: &'a mut DeviceMemory,
+) -> (Use<'a>, Use<'a>) {
+    (source.slice.device_ptr(&device.stream), target.slice.device_ptr_mut(&device.stream))
+}
+
 /// A copy along a nest, prepared for a device.
 #[derive(Clone, Debug)]
 pub struct DeviceCopy {
@@ -279,15 +291,9 @@ impl DeviceBatch {
         check(CopySide::Source, self.source, source.len())?;
         check(CopySide::Target, self.target, target.len())?;
         let Some(batch) = &self.batch else { return Ok(()) };
-        let function = device.function(Program::Copy, "copy_jobs")?;
-        Library::Driver.call(|| {
-            let mut call = device.stream.launch_builder(&function);
-            call.arg(&batch.image).arg(&batch.count).arg(&source.slice).arg(&mut target.slice);
-            // SAFETY: the arguments are those of the kernel; every job stays within both buffers, whose lengths were just
-            // compared with the ends of all nests.
-            unsafe { call.launch(grid(batch.blocks)) }.map_err(driver("cuLaunchKernel"))
-        })?;
-        Ok(())
+        let ((source, _read), (target, _written)) = uses(device, source, target);
+        // SAFETY: every job stays within both buffers, whose lengths were just compared with the ends of all nests.
+        unsafe { device.copy_jobs(batch, source, target) }
     }
 }
 
@@ -333,8 +339,8 @@ impl DeviceCombine {
     ) -> Result<(), Error> {
         check(CopySide::Source, self.source, source.len())?;
         check(CopySide::Target, self.target, target.len())?;
+        let ((source, _read), (target, _written)) = uses(device, source, target);
         for l in &self.launches {
-            let (source, target) = (source.address(device), target.address(device));
             // SAFETY: the job stays within both buffers, whose lengths were just compared with the ends of its nest.
             unsafe { device.element(l, None, 0, self.divisor, source, target)? };
         }
@@ -413,15 +419,8 @@ impl Device {
     pub unsafe fn run(&self, prepared: &Prepared) -> Result<(), Error> {
         for part in &prepared.parts {
             match part {
-                Part::Copies(batch) => {
-                    let function = self.function(Program::Copy, "copy_jobs")?;
-                    Library::Driver.call(|| {
-                        let mut call = self.stream.launch_builder(&function);
-                        call.arg(&batch.image).arg(&batch.count).arg(&0u64).arg(&0u64);
-                        // SAFETY: the arguments are those of the kernel; the caller vouches for the addresses.
-                        unsafe { call.launch(grid(batch.blocks)) }.map_err(driver("cuLaunchKernel"))
-                    })?;
-                }
+                // SAFETY: the caller vouches for the addresses.
+                Part::Copies(batch) => unsafe { self.copy_jobs(batch, 0, 0)? },
                 Part::Element { launch, bases, terms, divisor } => {
                     // SAFETY: the caller vouches for the addresses.
                     unsafe { self.element(launch, bases.as_ref(), *terms, *divisor, 0, 0)? };
@@ -429,6 +428,23 @@ impl Device {
             }
         }
         Ok(())
+    }
+
+    /// Launches a batch of copies.
+    ///
+    /// # Safety
+    ///
+    /// What the jobs touch from these addresses on is memory of this device that lives.
+    #[allow(unsafe_code, reason = "a launch")]
+    unsafe fn copy_jobs(&self, batch: &BatchOnDevice, source: u64, target: u64) -> Result<(), Error> {
+        let function = self.function(Program::Copy, "copy_jobs")?;
+        Library::Driver.call(|| {
+            let mut call = self.stream.launch_builder(&function);
+            call.arg(&batch.image).arg(&batch.count).arg(&source).arg(&target);
+            // SAFETY: the arguments are those of the kernel; the caller vouches for the addresses.
+            unsafe { call.launch(grid(batch.blocks)) }.map_err(driver("cuLaunchKernel"))?;
+            Ok(())
+        })
     }
 
     /// Launches an elementwise kernel.

@@ -9,7 +9,7 @@ use reshard_layout::Mode;
 use reshard_planner::{Objective, Planner};
 use reshard_sharding::Mesh;
 
-use super::{Result, shardings, time};
+use super::{Clock, Result, shardings};
 
 /// What the memory of a device reads or writes at least, in bytes.
 const BURST: usize = 64;
@@ -230,14 +230,17 @@ pub(crate) fn measure(
         "| copy | item | run | kernel | bytes | GB/s | of the device's copy of the bytes moved | promised | |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
+    let mut clock = Clock::new(device)?;
     for case in cases {
         let bytes = case.nest.len()? * case.item;
         let (run, class) = Class::of(&case.nest, case.item)?;
         let copy = DeviceCopy::new(&case.nest, case.item)?;
-        let ours = time(device, || copy.run(device, &mut buffers.target, &buffers.source))?;
         let mut small = device.allocate(bytes)?;
         let base = device.allocate(bytes)?;
-        let theirs = time(device, || device.copy_all(&mut small, &base))?;
+        let (ours, theirs) = clock
+            .both(&mut || copy.run(device, &mut buffers.target, &buffers.source), &mut || {
+                device.copy_all(&mut small, &base)
+            })?;
         let kernel = copy.launches().first().map_or_else(String::new, |l| l.kernel.name());
         let (ratio, promised) = (theirs / ours * case.moved, class.promise());
         ratios.entry(class).or_default().push(ratio);

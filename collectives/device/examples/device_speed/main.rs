@@ -3,7 +3,7 @@
 //!     cargo run --release -p reshard-device --features cuda --example device_speed TABLE [MIB]
 //!
 //! TABLE is `copies`, `packs`, `plans` or `graphs`. Prints tables in Markdown, and behind `ROW` what belongs in the report.
-//! Bytes count once read and once written; figures are medians of runs timed by the device. Fails where a promise is missed.
+//! Bytes count once read and once written; figures are medians of runs timed by the device, with nothing left in its caches. Fails where a promise is missed.
 
 mod copies;
 mod plans;
@@ -11,9 +11,10 @@ mod plans;
 use std::process::ExitCode;
 
 use copies::{Buffers, Ratios};
-use reshard_cuda::{Device, Error};
+use reshard_cuda::{Device, DeviceCombine, DeviceMemory, Error};
 use reshard_device::Cuda;
-use reshard_kernels::DType;
+use reshard_kernels::{CombineOp, DType, Nest};
+use reshard_layout::Mode;
 use reshard_sharding::{Mesh, Sharding};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -25,17 +26,57 @@ fn row(what: &str, promised: &str, found: &str) {
     println!("ROW | {what} | {promised} | {found} |");
 }
 
+/// What is read before a timed run: more than the caches of a device hold.
+const CACHES: usize = 256 << 20;
+/// What is written by that, for something has to be.
+const SINK: usize = 4 << 20;
+
+/// Times what is enqueued, from memory: of what it reads or writes nothing is still in a cache, and nothing there waits to be
+/// written, which costs the next one up to a tenth.
+struct Clock<'a> {
+    device: &'a Device,
+    caches: DeviceMemory,
+    sink: DeviceMemory,
+    reads: Vec<DeviceCombine>,
+}
+
+type Enqueue<'f> = &'f mut dyn FnMut() -> std::result::Result<(), Error>;
+
+impl<'a> Clock<'a> {
+    fn new(device: &'a Device) -> Result<Clock<'a>> {
+        let (caches, sink) = (device.allocate(CACHES)?, device.allocate(SINK)?);
+        let item = DType::U32.item_bytes()?;
+        let read = |at: usize| {
+            let nest = Nest::new((at / item) as i64, 0, [Mode::new((SINK / item) as i64, (1, 1))]);
+            DeviceCombine::new(&nest, DType::U32, CombineOp::Max)
+        };
+        let reads = (0..CACHES).step_by(SINK).map(read).collect::<std::result::Result<_, Error>>()?;
+        Ok(Clock { device, caches, sink, reads })
+    }
+
+    /// The medians of some runs of both, in turns, in milliseconds.
+    fn both(&mut self, ours: Enqueue<'_>, theirs: Enqueue<'_>) -> Result<(f32, f32)> {
+        ours()?;
+        theirs()?;
+        let (mut a, mut b) = (Vec::with_capacity(RUNS), Vec::with_capacity(RUNS));
+        for _ in 0..RUNS {
+            a.push(self.once(ours)?);
+            b.push(self.once(theirs)?);
+        }
+        Ok((median(a), median(b)))
+    }
+
+    fn once(&mut self, enqueue: Enqueue<'_>) -> std::result::Result<f32, Error> {
+        for read in &self.reads {
+            read.run(self.device, &mut self.sink, &self.caches)?;
+        }
+        self.device.time_ms(enqueue)
+    }
+}
+
 fn median(mut times: Vec<f32>) -> f32 {
     times.sort_by(f32::total_cmp);
     times[times.len() / 2]
-}
-
-fn time(device: &Device, mut enqueue: impl FnMut() -> std::result::Result<(), Error>) -> Result<f32> {
-    enqueue()?;
-    device.synchronize()?;
-    let times =
-        (0..RUNS).map(|_| device.time_ms(&mut enqueue)).collect::<std::result::Result<Vec<f32>, Error>>();
-    Ok(median(times?))
 }
 
 const CHOICES: [&str; 5] = ["R", "S(0)", "S(1)", "SS(0,2)", "SS(1,2)"];
@@ -84,7 +125,7 @@ fn tables(arguments: &[String]) -> Result<bool> {
         return Err(format!("there is no table `{table}`: copies, packs, plans or graphs").into());
     }
     let device = Cuda::open(0)?;
-    println!("{}, {mib} MiB, medians of {RUNS}\n", device.device().name()?);
+    println!("{}, {mib} MiB, medians of {RUNS} with cold caches\n", device.device().name()?);
     if table == "plans" {
         println!("The time of a copy of all targets' bytes over the plan's time.\n");
         println!("| mesh | plans | 0.9 quantile | median | worst |");

@@ -8,7 +8,7 @@ use reshard_kernels::DType;
 use reshard_planner::{Objective, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
-use super::{Result, row, shardings, time};
+use super::{Clock, Result, row, shardings};
 
 /// The most plans of a mesh that are timed.
 const MOST_PLANS: usize = 600;
@@ -26,6 +26,7 @@ pub(crate) fn fused(device: &Cuda, mesh: &Mesh, total: usize) -> Result<()> {
     while step > 1 && all.len().is_multiple_of(step) {
         step += 1;
     }
+    let mut clock = Clock::new(device.device())?;
     for &(from, to) in pairs.iter().step_by(step) {
         let plan = Planner::new().objective(Objective::Bytes).plan(from, to, DType::F32)?;
         let mut plan_of_all = Fused::new(device, &plan)?;
@@ -34,9 +35,9 @@ pub(crate) fn fused(device: &Cuda, mesh: &Mesh, total: usize) -> Result<()> {
             .map(|r| to.local_shape(r).map(|s| s.iter().product::<usize>()))
             .sum::<std::result::Result<usize, reshard_sharding::Error>>()?
             * item;
-        let ours = time(device.device(), || plan_of_all.enqueue())?;
         let (mut a, b) = (device.allocate(target)?, device.allocate(target)?);
-        let theirs = time(device.device(), || device.device().copy_all(&mut a, &b))?;
+        let (ours, theirs) =
+            clock.both(&mut || plan_of_all.enqueue(), &mut || device.device().copy_all(&mut a, &b))?;
         ratios.push((theirs / ours, format!("{from} -> {to}, {} launches", plan_of_all.launches())));
     }
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
