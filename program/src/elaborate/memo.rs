@@ -10,15 +10,18 @@
 //! That holds where a search goes without a bound and in haste. Lists of states have numbers, and what comes after one of them is again one that has a number:
 //! so a layer that was there before is gone through without a look at any state, and all layers after the first few cost what looking up costs.
 
+use std::borrow::Borrow;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use reshard_kernels::DType;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use crate::elaborate::at_hand::{AtHand, Sets};
 use crate::elaborate::moves::{Moves, TypeId, Types};
-use crate::elaborate::search::{Decided, Frontier, Held, Reached, State, Step};
-use crate::elaborate::ways::Looked;
+use crate::elaborate::outcomes::Outcome;
+use crate::elaborate::search::{Decided, Found, Frontier, Held, Reached, State, Step};
 
 /// States whose values have numbers of their own, in the order in which they come, and that cost so much more than the first.
 type List = Vec<(Held, u64)>;
@@ -31,6 +34,30 @@ pub(crate) struct States {
     list: List,
     /// Of each value the types in which some state has it at hand, and whether none has it as it was given.
     held: Vec<(Vec<TypeId>, bool)>,
+}
+
+/// States that are looked up by their list.
+#[derive(Debug)]
+struct ByList(Arc<States>);
+
+impl Borrow<List> for ByList {
+    fn borrow(&self) -> &List {
+        &self.0.list
+    }
+}
+
+impl PartialEq for ByList {
+    fn eq(&self, other: &ByList) -> bool {
+        self.0.list == other.0.list
+    }
+}
+
+impl Eq for ByList {}
+
+impl Hash for ByList {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.list.hash(state);
+    }
 }
 
 /// States that were found before, of these values.
@@ -139,6 +166,53 @@ impl Question {
     }
 }
 
+/// An op and its operands, which have numbers of their own, in the order in which they come.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Operands {
+    /// The ways, by their number.
+    ways: usize,
+    inputs: SmallVec<[usize; 4]>,
+    outputs: SmallVec<[(usize, Option<TypeId>); 2]>,
+    /// Of each value, whether it is needed again, in which types it is at hand, and in which it was given.
+    values: SmallVec<[(bool, AtHand, Option<AtHand>); 6]>,
+    moves: Moves,
+}
+
+impl Operands {
+    /// The operands in a state, and the values in the order of their numbers.
+    fn of(
+        frontier: &Frontier,
+        state: &State,
+        step: Step<'_>,
+        live: &dyn Fn(usize) -> bool,
+    ) -> (Operands, SmallVec<[usize; 6]>) {
+        let mut values: SmallVec<[usize; 6]> = SmallVec::new();
+        let mut number = |v: usize| {
+            values.iter().position(|known| *known == v).unwrap_or_else(|| {
+                values.push(v);
+                values.len() - 1
+            })
+        };
+        let inputs = step.inputs.iter().map(|&v| number(v)).collect();
+        let outputs = step.outputs.iter().map(|&(v, pin)| (number(v), pin)).collect();
+        let about = |&v: &usize| (live(v), frontier.of(state, v), frontier.given.get(&v).copied());
+        let about = values.iter().map(about).collect();
+        let ways = step.ways.number;
+        (Operands { ways, inputs, outputs, values: about, moves: frontier.moves }, values)
+    }
+
+    /// What the op comes to, in a frontier like another.
+    fn outcomes(&self, types: &mut Types, like: &Frontier, step: Step<'_>) -> Found {
+        let values = || self.values.iter().enumerate();
+        let given = values().filter_map(|(v, (_, _, given))| Some((v, (*given)?)));
+        let state = State { live: values().map(|(v, (_, held, _))| (v as u32, *held)).collect(), cost: 0 };
+        let frontier = like.relative(Vec::new(), given.collect());
+        let step = Step { ways: step.ways, inputs: &self.inputs, outputs: &self.outputs, rest: 0 };
+        frontier
+            .outcomes(types, &state, step, &|value| self.values.get(value).is_some_and(|(live, ..)| *live))
+    }
+}
+
 /// What a statement came to.
 #[derive(Debug)]
 struct Answer {
@@ -163,8 +237,10 @@ pub(crate) struct After {
 /// All that was asked.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    lists: FxHashMap<List, Arc<States>>,
+    lists: FxHashSet<ByList>,
     answers: FxHashMap<Question, Arc<Answer>>,
+    /// What ops come to where their operands are at hand in some way.
+    outcomes: FxHashMap<Operands, Arc<Found>>,
     /// Whether everything is found out again, as a test wants it.
     pub(crate) forgets: bool,
 }
@@ -204,7 +280,7 @@ impl Known {
             held.sort_unstable_by_key(|(v, _)| *v);
             list.push((held, cost.saturating_sub(least)));
         }
-        if let Some(known) = self.lists.get(&list) {
+        if let Some(ByList(known)) = self.lists.get(&list) {
             return (Arc::clone(known), values);
         }
         let mut held = vec![(Vec::new(), 0usize); values.len()];
@@ -212,18 +288,18 @@ impl Known {
             held[*v as usize].0.extend_from_slice(sets.of(*at_hand));
             held[*v as usize].1 += 1;
         }
+        let all = list.len();
         let held = held.into_iter().map(|(mut types, times)| {
             types.sort_unstable();
             types.dedup();
-            (types, times == list.len())
+            (types, times == all)
         });
-        let states = Arc::new(States { number: self.lists.len(), list: list.clone(), held: held.collect() });
-        self.lists.insert(list, Arc::clone(&states));
+        let states = Arc::new(States { number: self.lists.len(), held: held.collect(), list });
+        self.lists.insert(ByList(Arc::clone(&states)));
         (states, values)
     }
 
     /// What an op comes to.
-    #[allow(clippy::too_many_arguments, reason = "a step, where it is taken, and how")]
     pub(crate) fn op(
         &mut self,
         types: &mut Types,
@@ -232,16 +308,15 @@ impl Known {
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
         most: usize,
-        reach: impl FnOnce(&mut Types, &Frontier, Step<'_>, &dyn Fn(usize) -> bool) -> (Vec<Reached>, Option<u64>),
     ) -> After {
         let happens = Happens::Op(step.ways.number);
         let operands = (step.inputs, step.outputs);
         let (question, values) = Question::of(frontier, named, happens, operands, live, most);
-        self.answered(types, named, question, &values, |types, q| {
+        self.answered(types, named, question, &values, |known, types, q| {
             let frontier = q.frontier(frontier, &named.of);
-            let ways: &Arc<Looked> = step.ways;
-            let step = Step { ways, inputs: &q.inputs, outputs: &q.outputs, rest: 0 };
-            reach(types, &frontier, step, &|value| q.values.get(value).is_some_and(|(live, _)| *live))
+            let step = Step { ways: step.ways, inputs: &q.inputs, outputs: &q.outputs, rest: 0 };
+            let live = |value: usize| q.values.get(value).is_some_and(|(live, _)| *live);
+            frontier.reach(types, known, step, &live, most)
         })
     }
 
@@ -253,15 +328,41 @@ impl Known {
         named: &Named,
         (from, to): (usize, usize),
         (is, via): (TypeId, Option<DType>),
-        reach: impl FnOnce(&mut Types, &Frontier, (usize, usize)) -> Vec<Reached>,
     ) -> After {
         let happens = Happens::Move(is, via);
         let (question, values) =
             Question::of(frontier, named, happens, (&[from], &[(to, None)]), &|_| true, 0);
-        self.answered(types, named, question, &values, |types, q| {
+        self.answered(types, named, question, &values, |_, types, q| {
             let frontier = q.frontier(frontier, &named.of);
-            (reach(types, &frontier, (q.inputs[0], q.outputs[0].0)), None)
+            (frontier.reach_moved(types, (q.inputs[0], q.outputs[0].0), (is, via)), None)
         })
+    }
+
+    /// What an op comes to from a state without a bound and in haste: that depends on its operands alone.
+    pub(crate) fn outcomes(
+        &mut self,
+        types: &mut Types,
+        frontier: &Frontier,
+        state: &State,
+        step: Step<'_>,
+        live: &dyn Fn(usize) -> bool,
+    ) -> Found {
+        let (operands, values) = Operands::of(frontier, state, step, live);
+        let known = self.outcomes.get(&operands).cloned();
+        let found = known.unwrap_or_else(|| {
+            let found = Arc::new(operands.outcomes(types, frontier, step));
+            if !self.forgets {
+                self.outcomes.insert(operands, Arc::clone(&found));
+            }
+            found
+        });
+        let own = |outcome: &Outcome| {
+            let mut after: Held =
+                outcome.after.iter().map(|(v, at_hand)| (values[*v as usize] as u32, *at_hand)).collect();
+            after.sort_unstable_by_key(|(v, _)| *v);
+            Outcome { after, ..*outcome }
+        };
+        (found.0.iter().map(own).collect(), found.1)
     }
 
     /// The answer, found out if nobody asked before.
@@ -271,13 +372,13 @@ impl Known {
         named: &Named,
         question: Question,
         values: &[usize],
-        find: impl FnOnce(&mut Types, &Question) -> (Vec<Reached>, Option<u64>),
+        find: impl FnOnce(&mut Known, &mut Types, &Question) -> (Vec<Reached>, Option<u64>),
     ) -> After {
         let known = self.answers.get(&question).cloned();
         let answer = if let Some(known) = known {
             known
         } else {
-            let (reached, dropped) = find(types, &question);
+            let (reached, dropped) = find(self, types, &question);
             let more = reached.first().map_or(0, |r| r.cost);
             let (after, values) = self.numbered(&types.sets, reached.iter().map(|r| (&r.live, r.cost)), more);
             let decided = reached.iter().map(|r| r.decided).collect();

@@ -61,7 +61,13 @@ pub(crate) struct Types {
     list: Vec<(DType, Type)>,
     ids: FxHashMap<(DType, Type), TypeId>,
     /// Of each, to each other: what was asked.
-    prices: Vec<Vec<Asked>>,
+    prices: Costs,
+    /// The same of moves that send nothing.
+    free: Costs,
+    /// Of each set, to each other: what putting all of the second at hand costs where the first is, by moves of a kind.
+    brought: FxHashMap<(AtHand, AtHand, Moves), Cost>,
+    /// Of each set, the same without those that are free from others of it.
+    thinned: Vec<Option<AtHand>>,
     local: Vec<u64>,
     /// Of each, whether ranks that cut it hold nothing.
     idle: Vec<bool>,
@@ -72,16 +78,41 @@ pub(crate) struct Types {
     wires: FxHashMap<(TypeId, TypeId, DType), Cost>,
 }
 
-/// What is known of the price of a move.
-#[derive(Clone, Copy, Debug, Default)]
-enum Asked {
-    #[default]
-    Never,
-    Is(Cost),
+/// Costs of getting from one of a few to another, by number, as far as they are known.
+#[derive(Debug, Default)]
+struct Costs(Vec<Vec<u64>>);
+
+impl Costs {
+    const UNKNOWN: u64 = u64::MAX;
+    /// There is no way.
+    const NONE: u64 = u64::MAX - 1;
+
+    fn of(&self, from: u32, to: u32) -> Option<Cost> {
+        match *self.0.get(from as usize)?.get(to as usize)? {
+            Costs::UNKNOWN => None,
+            Costs::NONE => Some(None),
+            cost => Some(Some(cost)),
+        }
+    }
+
+    fn put(&mut self, from: u32, to: u32, cost: Cost) {
+        let (from, to) = (from as usize, to as usize);
+        if self.0.len() <= from {
+            self.0.resize_with(from + 1, Vec::new);
+        }
+        let row = &mut self.0[from];
+        if row.len() <= to {
+            row.resize(to + 1, Costs::UNKNOWN);
+        }
+        row[to] = cost.map_or(Costs::NONE, |cost| cost.min(Costs::NONE - 1));
+    }
 }
 
 /// What it takes to ask the planner for a price, in prices that are known.
 const NEW_PRICE: u64 = 2_000;
+
+/// The same where only whether it is free is asked.
+const NEW_FREE: u64 = 100;
 
 impl Types {
     pub(crate) fn new(planner: &Planner) -> Types {
@@ -91,7 +122,10 @@ impl Types {
             direct: planner.clone().budget(Budget::of(0)),
             list: Vec::new(),
             ids: FxHashMap::default(),
-            prices: Vec::new(),
+            prices: Costs::default(),
+            free: Costs::default(),
+            brought: FxHashMap::default(),
+            thinned: Vec::new(),
             local: Vec::new(),
             idle: Vec::new(),
             work: 0,
@@ -102,7 +136,7 @@ impl Types {
 
     /// The number of a type.
     pub(crate) fn id(&mut self, dtype: DType, is: Type) -> TypeId {
-        let Types { list, ids, local, idle, prices, .. } = self;
+        let Types { list, ids, local, idle, .. } = self;
         let key = (dtype, is);
         if let Some(&known) = ids.get(&key) {
             return known;
@@ -113,7 +147,6 @@ impl Types {
         let last = key.1.value.mesh().size().saturating_sub(1);
         idle.push(key.1.value.local_numel(last) == 0 && key.1.value.max_local_numel() > 0);
         list.push(key.clone());
-        prices.push(Vec::new());
         ids.insert(key, id);
         id
     }
@@ -156,7 +189,7 @@ impl Types {
             return Some(0);
         }
         self.work += 1;
-        if let Some(&Asked::Is(known)) = self.prices[from.0 as usize].get(to.0 as usize) {
+        if let Some(known) = self.prices.of(from.0, to.0) {
             return known;
         }
         self.work += NEW_PRICE;
@@ -172,11 +205,32 @@ impl Types {
             // What has no gradient gives none.
             (None, Some(_)) => None,
         };
-        let row = &mut self.prices[from.0 as usize];
-        if row.len() <= to.0 as usize {
-            row.resize(self.list.len(), Asked::Never);
+        self.prices.put(from.0, to.0, cost);
+        cost
+    }
+
+    /// What it costs to get from one to the other where nothing may be sent, on the way or back.
+    fn free(&mut self, from: TypeId, to: TypeId) -> Cost {
+        if from == to {
+            return Some(0);
         }
-        row[to.0 as usize] = Asked::Is(cost);
+        self.work += 1;
+        if let Some(known) = self.free.of(from.0, to.0) {
+            return known;
+        }
+        self.work += NEW_FREE;
+        let (dtype, a) = &self.list[from.0 as usize];
+        let b = &self.list[to.0 as usize].1;
+        let one_way = |from: &Sharding, to: &Sharding| {
+            from == to || self.planner.is_free(from, to, *dtype).unwrap_or(false)
+        };
+        let gradients = || match (&a.gradient, &b.gradient) {
+            (Some(to), Some(from)) => one_way(from, to),
+            (_, None) => true,
+            (None, Some(_)) => false,
+        };
+        let cost = (one_way(&a.value, &b.value) && gradients()).then_some(0);
+        self.free.put(from.0, to.0, cost);
         cost
     }
 
@@ -241,10 +295,42 @@ impl Types {
         Ok(plan)
     }
 
+    /// What it costs to put all of a set at hand where another is.
+    pub(crate) fn brought(&mut self, mine: AtHand, wanted: AtHand, moves: Moves) -> Cost {
+        if mine == wanted {
+            return Some(0);
+        }
+        self.work += 1;
+        if let Some(&known) = self.brought.get(&(mine, wanted, moves)) {
+            return known;
+        }
+        let mut cost: Cost = Some(0);
+        for i in 0..self.sets.of(wanted).len() {
+            let is = self.sets.of(wanted)[i];
+            if self.sets.of(mine).contains(&is) {
+                continue;
+            }
+            let more = self.cheapest(mine, is, moves);
+            cost = cost.zip(more).map(|(sum, (_, more))| sum.saturating_add(more));
+            if cost.is_none() {
+                break;
+            }
+        }
+        self.brought.insert((mine, wanted, moves), cost);
+        cost
+    }
+
     /// The same set, without those that are free from others of it.
     pub(crate) fn without_free(&mut self, at_hand: AtHand) -> AtHand {
         if self.sets.of(at_hand).len() < 2 {
             return at_hand;
+        }
+        let number = at_hand.number() as usize;
+        if self.thinned.len() <= number {
+            self.thinned.resize(number + 1, None);
+        }
+        if let Some(known) = self.thinned[number] {
+            return known;
         }
         let mut left: SmallVec<[TypeId; 4]> = self.sets.of(at_hand).into();
         let mut i = 0;
@@ -257,14 +343,16 @@ impl Types {
                 i += 1;
             }
         }
-        self.sets.number(&left)
+        let thinned = self.sets.number(&left);
+        self.thinned[number] = Some(thinned);
+        thinned
     }
 
     /// What a move costs that nobody wrote, if it may be made.
     pub(crate) fn allowed(&mut self, from: TypeId, to: TypeId, moves: Moves) -> Cost {
         match moves {
             Moves::Any => self.price(from, to),
-            Moves::Free => self.price(from, to).filter(|&cost| cost == 0),
+            Moves::Free => self.free(from, to),
             Moves::Written => (from == to || self.is_without_gradient(from, to)).then_some(0),
         }
     }

@@ -5,11 +5,14 @@
 //!      + sum over outputs that have to be otherwise, of the move to that
 //! ```
 
+use smallvec::SmallVec;
+
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Frontier, Held, State, Step};
 use crate::elaborate::ways::Way;
 
 /// What may be done with inputs that are at hand in some way: a way of the op, and what is at hand after it.
+#[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) way: usize,
     pub(crate) cost: u64,
@@ -29,10 +32,10 @@ impl Frontier {
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
     ) -> (Vec<Outcome>, Option<u64>) {
-        let mut all: Vec<Outcome> = Vec::new();
         let hasty = types.work() >= self.until && self.moves == Moves::Any;
         let bound = self.bound(types);
         let worth = self.worth(types, state, step, hasty);
+        let mut all: Vec<Outcome> = Vec::with_capacity(worth.len());
         let mut looked_at = vec![false; step.ways.list.len()];
         for &way in &worth {
             looked_at[way] = true;
@@ -135,11 +138,15 @@ impl Frontier {
         way: &Way,
         inputs: &[usize],
         live: &dyn Fn(usize) -> bool,
-    ) -> Vec<(Held, u64)> {
-        let mut out: Vec<(Held, u64)> = vec![(Held::new(), 0)];
+    ) -> SmallVec<[(Held, u64); 1]> {
+        let mut out: SmallVec<[(Held, u64); 1]> = SmallVec::from_buf([(Held::new(), 0)]);
         for (i, (&value, &wanted)) in inputs.iter().zip(&way.inputs).enumerate() {
-            let mut after = Vec::with_capacity(out.len());
-            for (mut held, cost) in out {
+            let again = types.work() < self.until
+                && self.moves == Moves::Any
+                && (live(value) || inputs[i + 1..].contains(&value));
+            let firsts = self.seen.get(&value).filter(|_| again).map_or(&[][..], Vec::as_slice);
+            let mut roundabout: Vec<(Held, u64)> = Vec::new();
+            out.retain(|(held, cost)| {
                 let known = held.iter().position(|(v, _)| *v as usize == value);
                 let at = known.unwrap_or_else(|| {
                     held.push((value as u32, self.of(state, value)));
@@ -147,14 +154,10 @@ impl Frontier {
                 });
                 let at_hand = held[at].1;
                 if types.sets.of(at_hand).contains(&wanted) {
-                    after.push((held, cost));
-                    continue;
+                    return true;
                 }
                 let direct = types.cheapest(at_hand, wanted, self.moves).map(|(_, more)| more);
-                let again = types.work() < self.until
-                    && self.moves == Moves::Any
-                    && (live(value) || inputs[i + 1..].contains(&value));
-                for &first in self.seen.get(&value).filter(|_| again).into_iter().flatten() {
+                for &first in firsts {
                     if first == wanted || types.sets.of(at_hand).contains(&first) {
                         continue;
                     }
@@ -166,14 +169,15 @@ impl Frontier {
                     let Some((_, more)) = types.cheapest(at_hand, first, self.moves) else { continue };
                     let mut held = held.clone();
                     held[at].1 = types.sets.with(at_hand, &[first, wanted]);
-                    after.push((held, cost.saturating_add(more).saturating_add(then)));
+                    roundabout.push((held, cost.saturating_add(more).saturating_add(then)));
                 }
                 if let Some(more) = direct {
                     held[at].1 = types.sets.with(at_hand, &[wanted]);
-                    after.push((held, cost.saturating_add(more)));
+                    *cost = cost.saturating_add(more);
                 }
-            }
-            out = after;
+                direct.is_some()
+            });
+            out.extend(roundabout);
         }
         out
     }

@@ -35,7 +35,7 @@ use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::outcomes::Outcome;
 use crate::elaborate::ways::Looked;
 
-/// Values by number, of which a graph has less than 2^32, with the types in which they are at hand.
+/// Values by number, of which a graph has less than 2^32, in order, with the types in which they are at hand.
 pub(crate) type Held = SmallVec<[(u32, AtHand); 12]>;
 
 /// What is at hand at some point beside what is given, and what it took.
@@ -133,11 +133,28 @@ const HASTY: usize = 12;
 /// How many are kept where a thorough search goes on in haste: with fewer, the ways of two layers that do best together go.
 const TIRED: usize = 128;
 
-/// How much a thorough search looks at: a tenth of a second or two where all prices are new, and less elsewhere.
-const WORK: u64 = 1_000_000;
+/// How much a thorough search looks at: a tenth of a second where all prices are new, and less elsewhere.
+const WORK: u64 = 300_000;
 
 /// What an op comes to from a state, and what the cheapest way computes that was not looked at.
-type Found = (Vec<Outcome>, Option<u64>);
+pub(crate) type Found = (Vec<Outcome>, Option<u64>);
+
+/// What is at hand in a state after an op; what it costs, the state before it, and the way.
+type Candidate<'a> = (&'a Held, &'a (u64, usize, usize));
+
+/// What two hold of different values, in the order of these, as it is in both.
+fn merged(a: &Held, b: &Held) -> Held {
+    let mut out = Held::with_capacity(a.len() + b.len());
+    let mut rest = b.iter().copied().peekable();
+    for &held in a {
+        while let Some(before) = rest.next_if(|other| other.0 < held.0) {
+            out.push(before);
+        }
+        out.push(held);
+    }
+    out.extend(rest);
+    out
+}
 
 /// With how many cheaper states a state is compared.
 const COMPARED: usize = 48;
@@ -237,14 +254,12 @@ impl Frontier {
             let reached = self.reach_moved(types, values, is);
             return self.go_on(reached);
         };
-        let after = known.moved(types, self, named, values, is, |types, frontier, values| {
-            frontier.reach_moved(types, values, is)
-        });
+        let after = known.moved(types, self, named, values, is);
         self.go_on_with(after)
     }
 
     /// The states after a written move.
-    fn reach_moved(
+    pub(crate) fn reach_moved(
         &self,
         types: &mut Types,
         (from, to): (usize, usize),
@@ -256,8 +271,7 @@ impl Frontier {
         for (before, state) in states.iter().enumerate() {
             let starts: SmallVec<[TypeId; 4]> = types.sets.of(self.of(state, from)).into();
             let Some((_, cost)) = types.cheapest_via(&starts, is, via) else { continue };
-            let mut live = state.live.clone();
-            live.push((to as u32, alone));
+            let live = merged(&state.live, &Held::from_slice(&[(to as u32, alone)]));
             let cost = state.cost.saturating_add(cost);
             reached.push(Reached { live, cost, decided: Decided { before, way: None } });
         }
@@ -279,8 +293,8 @@ impl Frontier {
             let starts: SmallVec<[TypeId; 4]> = types.sets.of(self.of(state, from)).into();
             for start in starts {
                 let Some((is, cost)) = types.put(start, partly, via) else { continue };
-                let mut live = state.live.clone();
-                live.push((to as u32, types.sets.number(&[is])));
+                let made = (to as u32, types.sets.number(&[is]));
+                let live = merged(&state.live, &Held::from_slice(&[made]));
                 let cost = state.cost.saturating_add(cost);
                 reached.push(Reached { live, cost, decided: Decided { before, way: Some(start.number()) } });
             }
@@ -310,7 +324,7 @@ impl Frontier {
         }
         let most = self.most_now(types);
         if !self.is_relative(types) {
-            let (reached, dropped) = self.reach(types, step, live, most);
+            let (reached, dropped) = self.reach(types, known, step, live, most);
             self.drops(dropped, step);
             return self.go_on(reached);
         }
@@ -319,9 +333,7 @@ impl Frontier {
             self.now = Now::Named(named);
         }
         let Now::Named(named) = &self.now else { return false };
-        let after = known.op(types, self, named, step, live, most, |types, frontier, step, live| {
-            frontier.reach(types, step, live, most)
-        });
+        let after = known.op(types, self, named, step, live, most);
         self.drops(after.dropped, step);
         self.go_on_with(after)
     }
@@ -367,24 +379,29 @@ impl Frontier {
     }
 
     /// The states that are kept after an op, and the least that one costs which is not, or was not looked at.
-    fn reach(
+    pub(crate) fn reach(
         &self,
         types: &mut Types,
+        known: &mut Known,
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
         most: usize,
     ) -> (Vec<Reached>, Option<u64>) {
         let bound = self.bound(types);
         // What an op comes to where its inputs are at hand as in this state.
-        let mut known: FxHashMap<SmallVec<[AtHand; 4]>, usize> = FxHashMap::default();
+        let mut found: FxHashMap<SmallVec<[AtHand; 4]>, usize> = FxHashMap::default();
         let mut outcomes: Vec<Found> = Vec::new();
         let states = self.states();
         let mut left: Option<u64> = None;
         let mut best: FxHashMap<Held, (u64, usize, usize)> = FxHashMap::default();
         for (before, state) in states.iter().enumerate() {
             let inputs: SmallVec<[AtHand; 4]> = step.inputs.iter().map(|&v| self.of(state, v)).collect();
-            let at = *known.entry(inputs).or_insert_with(|| {
-                outcomes.push(self.outcomes(types, state, step, live));
+            let at = *found.entry(inputs).or_insert_with(|| {
+                outcomes.push(if self.until == 0 {
+                    known.outcomes(types, self, state, step, live)
+                } else {
+                    self.outcomes(types, state, step, live)
+                });
                 outcomes.len() - 1
             });
             let (found, unseen) = &outcomes[at];
@@ -397,9 +414,7 @@ impl Frontier {
                 if cost.saturating_add(step.rest) > bound {
                     continue;
                 }
-                let mut after = passed.clone();
-                after.extend_from_slice(&outcome.after);
-                after.sort_unstable_by_key(|(v, _)| *v);
+                let after = merged(&passed, &outcome.after);
                 let entry = best.entry(after).or_insert((u64::MAX, 0, 0));
                 // Of equal cost, what was looked at first.
                 if cost < entry.0 {
@@ -407,57 +422,56 @@ impl Frontier {
                 }
             }
         }
-        let mut states: Vec<(Held, (u64, usize, usize))> = best.into_iter().collect();
-        states.sort_unstable_by(|a, b| (&a.1, &a.0).cmp(&(&b.1, &b.0)));
-        let (kept, dropped) = self.kept(types, states, most);
+        let mut states: Vec<Candidate<'_>> = best.iter().collect();
+        states.sort_unstable_by_key(|(live, from)| (*from, *live));
+        let (kept, dropped) = self.kept(types, &states, most);
         (kept, dropped.into_iter().chain(left).min())
     }
 
     /// The states that no cheaper one can do all of, the cheapest first, and what the cheapest costs for which there is no room.
-    fn kept(
-        &self,
-        types: &mut Types,
-        states: Vec<(Held, (u64, usize, usize))>,
-        most: usize,
-    ) -> (Vec<Reached>, Option<u64>) {
-        let mut kept: Vec<Reached> = Vec::new();
-        for (live, (cost, before, way)) in states {
-            let cheaper = |k: &Reached| self.replaces(types, (&k.live, k.cost), (&live, cost));
+    fn kept(&self, types: &mut Types, states: &[Candidate<'_>], most: usize) -> (Vec<Reached>, Option<u64>) {
+        let mut kept: Vec<Reached> = Vec::with_capacity(states.len().min(most));
+        for &(live, &(cost, before, way)) in states {
+            let cheaper = |k: &Reached| self.replaces(types, (&k.live, k.cost), (live, cost));
             if kept.iter().take(COMPARED).any(cheaper) {
                 continue;
             }
             if kept.len() >= most {
                 return (kept, Some(cost));
             }
-            kept.push(Reached { live, cost, decided: Decided { before, way: Some(way) } });
+            kept.push(Reached { live: live.clone(), cost, decided: Decided { before, way: Some(way) } });
         }
         (kept, None)
     }
 
     /// Whether what is at hand in `b` can be put at hand in `a` and costs no more then.
     pub(crate) fn replaces(&self, types: &mut Types, a: (&Held, u64), b: (&Held, u64)) -> bool {
-        let mut cost = a.1;
-        // What only `a` holds otherwise than given is given in `b`.
-        let only_a = a.0.iter().filter(|(v, _)| !b.0.iter().any(|(value, _)| value == v));
-        let only_a = only_a.map(|(v, _)| (*v, self.given.get(&(*v as usize)).copied().unwrap_or_default()));
-        for (value, wanted) in b.0.iter().copied().chain(only_a) {
-            let mine = self.held(a.0, value as usize);
-            if mine == wanted {
-                continue;
-            }
-            for i in 0..types.sets.of(wanted).len() {
-                let is = types.sets.of(wanted)[i];
-                if types.sets.of(mine).contains(&is) {
-                    continue;
+        let given = |v: u32| self.given.get(&(v as usize)).copied().unwrap_or_default();
+        // What the values have that come next in the order of both; what only one holds is in the other as it was given.
+        let (mut cost, mut left, mut right) = (a.1, &a.0[..], &b.0[..]);
+        while cost <= b.1 {
+            let (mine, wanted) = match (left, right) {
+                ([x, more @ ..], [y, rest @ ..]) if x.0 == y.0 => {
+                    (left, right) = (more, rest);
+                    if x.1 == y.1 {
+                        continue;
+                    }
+                    (x.1, y.1)
                 }
-                let Some((_, more)) = types.cheapest(mine, is, self.moves) else { return false };
-                cost = cost.saturating_add(more);
-                if cost > b.1 {
-                    return false;
+                ([x, more @ ..], right) if right.first().is_none_or(|y| x.0 < y.0) => {
+                    left = more;
+                    (x.1, given(x.0))
                 }
-            }
+                (_, [y, rest @ ..]) => {
+                    right = rest;
+                    (given(y.0), y.1)
+                }
+                (_, []) => return true,
+            };
+            let Some(more) = types.brought(mine, wanted, self.moves) else { return false };
+            cost = cost.saturating_add(more);
         }
-        cost <= b.1
+        false
     }
 
     /// What the cheapest state costs.

@@ -224,6 +224,12 @@ impl Planner {
         Ok(out)
     }
 
+    /// Whether a redistribution sends nothing; fails where there is no plan.
+    #[doc(hidden)]
+    pub fn is_free(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<bool, Error> {
+        price::is_free(&Question::checked(&self.options, from, to, dtype)?)
+    }
+
     /// The price of a plan, as exactly as asked for, and what knowing it took; fails where there is none.
     #[doc(hidden)]
     pub fn price(

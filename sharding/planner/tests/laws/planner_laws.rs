@@ -7,11 +7,14 @@ use reshard_kernels::DType;
 use std::collections::HashSet;
 
 use quickcheck::{Arbitrary, Gen};
+use reshard_planner::internal::{Ask, Price};
 use reshard_planner::{Objective, Plan, Planner, Step, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::interpreter::{bound_by_regions, run};
-use reshard_test_support::{Random, Sweep, placements, shardings, shards_of, slower};
+use reshard_test_support::{
+    Random, Sweep, placements, random_mesh, random_shape, random_sharding, shardings, shards_of, slower,
+};
 
 /// Nodes of two ranks, with the figures of `h100`: small meshes have two levels.
 fn pairs_of_ranks() -> Topology {
@@ -91,6 +94,45 @@ fn between_equal_shardings_nothing_moves() {
             }
         }
     }
+}
+
+/// All small cases, then random ones; where there is no plan both say so.
+#[test]
+fn what_is_free_costs_nothing() {
+    let planner = Planner::new();
+    let (mut free, mut costs) = (0, 0);
+    let mut check = |from: &Sharding, to: &Sharding| {
+        let price = planner.price(from, to, DType::F32, Ask::Within(u64::MAX)).map(|(price, _)| price);
+        let is_free = planner.is_free(from, to, DType::F32);
+        match (price, is_free) {
+            (Ok(price), Ok(is_free)) => {
+                assert_eq!(is_free, price == Price::Exactly(0), "{from} -> {to}: {price:?}");
+                if is_free { free += 1 } else { costs += 1 }
+            }
+            (Err(a), Err(b)) => assert_eq!(a, b),
+            (price, is_free) => panic!("{from} -> {to}: {price:?}, {is_free:?}"),
+        }
+    };
+    for (mesh, shape, choices) in [
+        ("x=2,y=2", &[4, 4][..], &["R", "S(0)", "S(1)", "SS(0,2)", "P", "P(max)", "P(avg)"][..]),
+        ("x=2,y=3", &[5, 7], &["R", "S(0)", "S(1)", "P", "P(avg)"]),
+        ("x=4", &[6], &["R", "S(0)", "P", "P(max)"]),
+        ("x=2,y=2,z=2", &[8, 4], &["R", "S(0)", "S(1)", "P"]),
+    ] {
+        let all = shardings(&mesh.parse().unwrap(), shape, choices);
+        for from in &all {
+            for to in &all {
+                check(from, to);
+            }
+        }
+    }
+    let mut r = Random(1_017);
+    for _ in 0..1_000 {
+        let (mesh, shape) = (random_mesh(&mut r), random_shape(&mut r));
+        let from = random_sharding(&mut r, &mesh, &shape);
+        check(&from, &random_sharding(&mut r, &mesh, &shape));
+    }
+    assert!(free > 1_000 && costs > 5_000, "{free} {costs}");
 }
 
 #[test]
