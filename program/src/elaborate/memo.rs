@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use crate::elaborate::at_hand::{AtHand, Sets};
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::outcomes::Outcome;
-use crate::elaborate::search::{Decided, Found, Frontier, Held, Reached, State, Step};
+use crate::elaborate::search::{Decided, Found, Frontier, Held, Operands, Reached, State, Step};
 
 /// States whose values have numbers of their own, in the order in which they come, and that cost so much more than the first.
 type List = Vec<(Held, u64)>;
@@ -168,7 +168,7 @@ impl Question {
 
 /// An op and its operands, which have numbers of their own, in the order in which they come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Operands {
+struct Asked {
     /// The ways, by their number.
     ways: usize,
     inputs: SmallVec<[usize; 4]>,
@@ -178,14 +178,14 @@ struct Operands {
     moves: Moves,
 }
 
-impl Operands {
+impl Asked {
     /// The operands in a state, and the values in the order of their numbers.
     fn of(
         frontier: &Frontier,
         state: &State,
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
-    ) -> (Operands, SmallVec<[usize; 6]>) {
+    ) -> (Asked, SmallVec<[usize; 6]>) {
         let mut values: SmallVec<[usize; 6]> = SmallVec::new();
         let mut number = |v: usize| {
             values.iter().position(|known| *known == v).unwrap_or_else(|| {
@@ -198,7 +198,7 @@ impl Operands {
         let about = |&v: &usize| (live(v), frontier.of(state, v), frontier.given.get(&v).copied());
         let about = values.iter().map(about).collect();
         let ways = step.ways.number;
-        (Operands { ways, inputs, outputs, values: about, moves: frontier.moves }, values)
+        (Asked { ways, inputs, outputs, values: about, moves: frontier.moves }, values)
     }
 
     /// What the op comes to, in a frontier like another.
@@ -240,7 +240,7 @@ pub(crate) struct Known {
     lists: FxHashSet<ByList>,
     answers: FxHashMap<Question, Arc<Answer>>,
     /// What ops come to where their operands are at hand in some way.
-    outcomes: FxHashMap<Operands, Arc<Found>>,
+    outcomes: FxHashMap<Asked, Arc<Found>>,
     /// Whether everything is found out again, as a test wants it.
     pub(crate) forgets: bool,
 }
@@ -347,17 +347,17 @@ impl Known {
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
     ) -> Found {
-        let (operands, values) = Operands::of(frontier, state, step, live);
-        let known = self.outcomes.get(&operands).cloned();
+        let (asked, values) = Asked::of(frontier, state, step, live);
+        let known = self.outcomes.get(&asked).cloned();
         let found = known.unwrap_or_else(|| {
-            let found = Arc::new(operands.outcomes(types, frontier, step));
+            let found = Arc::new(asked.outcomes(types, frontier, step));
             if !self.forgets {
-                self.outcomes.insert(operands, Arc::clone(&found));
+                self.outcomes.insert(asked, Arc::clone(&found));
             }
             found
         });
         let own = |outcome: &Outcome| {
-            let mut after: Held =
+            let mut after: Operands =
                 outcome.after.iter().map(|(v, at_hand)| (values[*v as usize] as u32, *at_hand)).collect();
             after.sort_unstable_by_key(|(v, _)| *v);
             Outcome { after, ..*outcome }

@@ -8,7 +8,7 @@
 use smallvec::SmallVec;
 
 use crate::elaborate::moves::{Moves, TypeId, Types};
-use crate::elaborate::search::{Frontier, Held, State, Step};
+use crate::elaborate::search::{Frontier, Operands, State, Step};
 use crate::elaborate::ways::Way;
 
 /// What may be done with inputs that are at hand in some way: a way of the op, and what is at hand after it.
@@ -16,7 +16,7 @@ use crate::elaborate::ways::Way;
 pub(crate) struct Outcome {
     pub(crate) way: usize,
     pub(crate) cost: u64,
-    pub(crate) after: Held,
+    pub(crate) after: Operands,
 }
 
 /// How many ways of an op are looked at in haste.
@@ -101,13 +101,13 @@ impl Frontier {
         &self,
         types: &mut Types,
         way: usize,
-        (taken, cost): (Held, u64),
+        (taken, cost): (Operands, u64),
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
     ) -> Option<Outcome> {
         let of = step.ways.list.get(way)?;
         let mut cost = cost.saturating_add(of.picoseconds);
-        let mut after = Held::new();
+        let mut after = Operands::new();
         for (v, at_hand) in taken {
             let at_hand = if self.moves == Moves::Any { types.without_free(at_hand) } else { at_hand };
             let same = self.given.get(&(v as usize)).is_some_and(|given| *given == at_hand);
@@ -138,14 +138,14 @@ impl Frontier {
         way: &Way,
         inputs: &[usize],
         live: &dyn Fn(usize) -> bool,
-    ) -> SmallVec<[(Held, u64); 1]> {
-        let mut out: SmallVec<[(Held, u64); 1]> = SmallVec::from_buf([(Held::new(), 0)]);
+    ) -> SmallVec<[(Operands, u64); 1]> {
+        let mut out: SmallVec<[(Operands, u64); 1]> = SmallVec::from_buf([(Operands::new(), 0)]);
         for (i, (&value, &wanted)) in inputs.iter().zip(&way.inputs).enumerate() {
             let again = types.work() < self.until
                 && self.moves == Moves::Any
                 && (live(value) || inputs[i + 1..].contains(&value));
             let firsts = self.seen.get(&value).filter(|_| again).map_or(&[][..], Vec::as_slice);
-            let mut roundabout: Vec<(Held, u64)> = Vec::new();
+            let mut roundabout: Vec<(Operands, u64)> = Vec::new();
             out.retain(|(held, cost)| {
                 let known = held.iter().position(|(v, _)| *v as usize == value);
                 let at = known.unwrap_or_else(|| {

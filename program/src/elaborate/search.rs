@@ -38,6 +38,9 @@ use crate::elaborate::ways::Looked;
 /// Values by number, of which a graph has less than 2^32, in order, with the types in which they are at hand.
 pub(crate) type Held = SmallVec<[(u32, AtHand); 12]>;
 
+/// The same of an op's operands.
+pub(crate) type Operands = SmallVec<[(u32, AtHand); 4]>;
+
 /// What is at hand at some point beside what is given, and what it took.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
@@ -143,7 +146,7 @@ pub(crate) type Found = (Vec<Outcome>, Option<u64>);
 type Candidate<'a> = (&'a Held, &'a (u64, usize, usize));
 
 /// What two hold of different values, in the order of these, as it is in both.
-fn merged(a: &Held, b: &Held) -> Held {
+fn merged(a: &[(u32, AtHand)], b: &[(u32, AtHand)]) -> Held {
     let mut out = Held::with_capacity(a.len() + b.len());
     let mut rest = b.iter().copied().peekable();
     for &held in a {
@@ -271,7 +274,7 @@ impl Frontier {
         for (before, state) in states.iter().enumerate() {
             let starts: SmallVec<[TypeId; 4]> = types.sets.of(self.of(state, from)).into();
             let Some((_, cost)) = types.cheapest_via(&starts, is, via) else { continue };
-            let live = merged(&state.live, &Held::from_slice(&[(to as u32, alone)]));
+            let live = merged(&state.live, &[(to as u32, alone)]);
             let cost = state.cost.saturating_add(cost);
             reached.push(Reached { live, cost, decided: Decided { before, way: None } });
         }
@@ -294,7 +297,7 @@ impl Frontier {
             for start in starts {
                 let Some((is, cost)) = types.put(start, partly, via) else { continue };
                 let made = (to as u32, types.sets.number(&[is]));
-                let live = merged(&state.live, &Held::from_slice(&[made]));
+                let live = merged(&state.live, &[made]);
                 let cost = state.cost.saturating_add(cost);
                 reached.push(Reached { live, cost, decided: Decided { before, way: Some(start.number()) } });
             }
@@ -445,10 +448,15 @@ impl Frontier {
     }
 
     /// Whether what is at hand in `b` can be put at hand in `a` and costs no more then.
-    pub(crate) fn replaces(&self, types: &mut Types, a: (&Held, u64), b: (&Held, u64)) -> bool {
+    pub(crate) fn replaces(
+        &self,
+        types: &mut Types,
+        a: (&[(u32, AtHand)], u64),
+        b: (&[(u32, AtHand)], u64),
+    ) -> bool {
         let given = |v: u32| self.given.get(&(v as usize)).copied().unwrap_or_default();
         // What the values have that come next in the order of both; what only one holds is in the other as it was given.
-        let (mut cost, mut left, mut right) = (a.1, &a.0[..], &b.0[..]);
+        let (mut cost, mut left, mut right) = (a.1, a.0, b.0);
         while cost <= b.1 {
             let (mine, wanted) = match (left, right) {
                 ([x, more @ ..], [y, rest @ ..]) if x.0 == y.0 => {
