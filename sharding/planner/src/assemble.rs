@@ -69,6 +69,29 @@ pub(crate) fn assemble_unbounded(
 }
 
 impl Question<'_> {
+    /// What no plan can do without from beyond each level; none where every digit stays local.
+    fn needs(&self, ends: Option<&Ends>) -> Result<Needs, Error> {
+        match ends {
+            Some(ends) if ends.from.iter().zip(&ends.to).all(|(&a, &b)| is_local([a, b])) => Ok(Needs::new()),
+            Some(ends) => {
+                let (s, t) = (codes(&ends.from, &ends.from), codes(&ends.to, &ends.from));
+                Ok(self.needs_between(&ends.bounding, [&s, &t]))
+            }
+            None => needs(&self.network, self.from, self.to, self.item),
+        }
+    }
+
+    /// The same of the innermost level, over whole elements.
+    fn least_bytes_of(&self, needs: &Needs) -> u64 {
+        let least = needs.first().map_or(0.0, |n| n.bytes) / self.item as f64;
+        (least - 1e-6).max(0.0).ceil() as u64 * self.item
+    }
+
+    /// Bytes that the worst rank receives in any plan, at least; of partial targets too.
+    pub(crate) fn least_bytes(&self) -> Result<u64, Error> {
+        Ok(self.least_bytes_of(&self.needs(self.ends().as_ref())?))
+    }
+
     /// The least time of a plan that communicates, of which the worst rank receives so many bytes from beyond each level.
     pub(crate) fn time_needed(&self, needs: &[Need]) -> f64 {
         let bound = self.network.model.least_us(needs);
@@ -89,23 +112,14 @@ impl Plan {
             self.lower_bound_bytes = (!q.to.is_partial()).then_some(0);
             return Ok(());
         }
-        let needs = match ends {
-            Some(ends) if ends.from.iter().zip(&ends.to).all(|(&a, &b)| is_local([a, b])) => Needs::new(),
-            Some(ends) => {
-                let (s, t) = (codes(&ends.from, &ends.from), codes(&ends.to, &ends.from));
-                let needs = q.needs_between(&ends.bounding, [&s, &t]);
-                self.lower_bound_us = q.time_needed(&needs);
-                needs
-            }
-            None => {
-                let needs = needs(&q.network, q.from, q.to, q.item)?;
-                self.lower_bound_us = q.bound_of_needs(&needs);
-                needs
-            }
+        let needs = q.needs(ends)?;
+        self.lower_bound_us = match ends {
+            // Without digits it is not known whether anything has to be said at all.
+            None => q.bound_of_needs(&needs),
+            Some(_) if needs.is_empty() => 0.0,
+            Some(_) => q.time_needed(&needs),
         };
-        // Over whole elements.
-        let least = needs.first().map_or(0.0, |n| n.bytes) / q.item as f64;
-        let bytes = (least - 1e-6).max(0.0).ceil() as u64 * q.item;
+        let bytes = q.least_bytes_of(&needs);
         self.lower_bound_bytes = (!q.to.is_partial()).then_some(bytes);
         // Where that is the question, a plan that talks says that there is none that does not, unless the budget ran out.
         let free = q.options.objective == Objective::Time && !q.options.is_limited();

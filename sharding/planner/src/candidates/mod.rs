@@ -3,12 +3,14 @@
 //! ```text
 //! states    on one mesh where digits nest      the forms of the closed form, one direct exchange, what a search finds
 //! regions   everywhere                         reduce what is partial, then move what is missing; by domain, through shards, ..
+//! detours   on one mesh                        shardings by way of which uneven terms may move fewer bytes
 //! greedy    on one mesh                        axis by axis, as frameworks do: to compare with, and where regions meet a candidate
 //! ```
 //!
 //! A generator compares nothing and plans nothing: where a part of a way is a question of its own it leaves a
 //! [`Leg::Plan`], which only `choose` resolves.
 
+pub(crate) mod detours;
 pub(crate) mod greedy;
 pub(crate) mod received;
 pub(crate) mod region_steps;
@@ -59,6 +61,8 @@ pub enum Origin {
     Axes,
     /// The plan between the duals, turned round.
     Mirror,
+    /// Two plans, one after the other, by way of parts of a dim that are terms in one end.
+    Detour,
 }
 
 impl fmt::Display for Origin {
@@ -72,6 +76,7 @@ impl fmt::Display for Origin {
             Origin::Greedy => f.write_str("axis by axis"),
             Origin::Axes => f.write_str("placements of few axes at a time"),
             Origin::Mirror => f.write_str("the plan between the duals, turned round"),
+            Origin::Detour => f.write_str("by way of parts of a dim"),
         }
     }
 }

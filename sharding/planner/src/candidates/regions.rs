@@ -407,7 +407,7 @@ impl Ways<'_, '_> {
 }
 
 /// The sharding in which the ranks of `subs` share what each of them held of `dim`.
-fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Sharding>, Error> {
+pub(crate) fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Sharding>, Error> {
     let (mesh, shape) = (whole.mesh(), whole.shape());
     if let Some(layout) = whole.layout() {
         let mut of_dim = Modes::from_slice(dim_of(layout, shape.len(), dim));

@@ -8,7 +8,7 @@
 use crate::Error;
 use crate::assemble::assemble_unbounded;
 use crate::budget::Effort;
-use crate::choose::{admits, axes, beats, greedy, plan_straight, with_sent};
+use crate::choose::{admits, axes, beats, detours, greedy, plan_straight, with_sent};
 use crate::mirror::transposed_steps;
 use crate::objective::Objective;
 use crate::plan::Plan;
@@ -107,14 +107,41 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
     let finds = !effort.exhausted || q.options.is_limited();
     let mut best: Option<Plan> = None;
     for between in [Some(straight), greedy].into_iter().flatten().filter(|_| finds) {
-        // Whoever turns round what is turned round gets what was.
-        let Ok(steps) = transposed_steps(q, &with_sent(&dual, between.steps)?) else { continue };
-        let plan = assemble_unbounded(q, steps, None)?;
-        // What nobody is to reduce keeps its bits, which a sum with nothing does not promise for what is no number.
-        let adds = !reduces(q) && plan.steps.iter().any(Step::adds);
-        if !adds && admits(q.options, &plan) && beats(q, &plan, best.as_ref().or(known)) {
+        if let Some(plan) = turned_round(q, &dual, between)?
+            && beats(q, &plan, best.as_ref().or(known))
+        {
             best = Some(plan);
         }
     }
     Ok((best, effort))
+}
+
+/// The best detour between the duals, turned round, without its bounds, if it beats `known`; and what it took.
+///
+/// Out of terms there are detours of its own.
+pub(super) fn best_detour(q: &Question<'_>, known: &Plan) -> Result<(Option<Plan>, Effort), Error> {
+    let none = |effort| Ok((None, effort));
+    let (true, Ok(from), Ok(to)) = (!q.from.is_partial() && is_dual(q), q.to.dual(), q.from.dual()) else {
+        return none(Effort::default());
+    };
+    let dual = q.part(q.options, &from, &to);
+    if !detours::may_help(&dual)
+        || [&from, &to].into_iter().any(|s| q.options.arithmetic.check(s, q.dtype).is_err())
+    {
+        return none(Effort::default());
+    }
+    let (found, effort) = detours::best_plan(&dual, known.received_bytes)?;
+    let Some(between) = found.filter(|_| !effort.exhausted) else { return none(effort) };
+    let plan = turned_round(q, &dual, between)?;
+    Ok((plan.filter(|plan| beats(q, plan, Some(known))), effort))
+}
+
+/// A plan between the duals turned round, if it can be, keeps to the limits, and adds nothing that nobody is to reduce.
+fn turned_round(q: &Question<'_>, dual: &Question<'_>, between: Plan) -> Result<Option<Plan>, Error> {
+    // Whoever turns round what is turned round gets what was.
+    let Ok(steps) = transposed_steps(q, &with_sent(dual, between.steps)?) else { return Ok(None) };
+    let plan = assemble_unbounded(q, steps, None)?;
+    // What nobody is to reduce keeps its bits, which a sum with nothing does not promise for what is no number.
+    let adds = !reduces(q) && plan.steps.iter().any(Step::adds);
+    Ok((!adds && admits(q.options, &plan)).then_some(plan))
 }

