@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.compiler.config as config
 import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
 
@@ -26,6 +27,11 @@ TORCH_OPS = {"sum": "sum", "prod": "product", "min": "min", "max": "max"}
 def default_planner() -> Planner:
     """The planner that is used where none is given: terms are left to PyTorch's own arithmetic."""
     return Planner(arithmetic="framework")
+
+
+def is_for_all_ranks() -> bool:
+    """Whether a graph is traced on one rank that others will run too: it may have nothing in it that is this rank's."""
+    return bool(config.compile_on_one_rank) and bool(funcol._are_we_tracing())
 
 
 class Executor:
@@ -50,6 +56,8 @@ class Executor:
 
     def __call__(self, source: torch.Tensor, *, async_op: bool = False) -> torch.Tensor:
         """The shard that the plan makes of this rank's, which stays as it is; a new tensor unless the plan does nothing."""
+        if is_for_all_ranks():
+            raise ReshardError(f"rank {self.calls.rank} compiles for all ranks, and these are its own calls: turn torch.compiler.config.compile_on_one_rank off")
         if source.numel() != self.source_len:
             raise ReshardError(
                 f"rank {self.calls.rank} has {source.numel()} elements, and its shard of {self.plan.from_} of shape "
