@@ -37,7 +37,7 @@ def is_for_all_ranks() -> bool:
 class Executor:
     """The calls of this rank for one plan, with the shape of what it makes."""
 
-    __slots__ = ("calls", "communicates", "dtype", "kinds", "plan", "received_bytes", "shape", "source_len", "steps", "_ends_open")
+    __slots__ = ("calls", "communicates", "dtype", "kinds", "plan", "received_bytes", "shape", "source_len", "steps", "_ends_open", "_keeps_shape")
 
     def __init__(self, plan: Plan, rank: int, groups: Groups, dtype: torch.dtype) -> None:
         self.plan, self.dtype = plan, dtype
@@ -45,6 +45,9 @@ class Executor:
         before, after = plan.from_, plan.to
         self.source_len = before.local_numel(rank) if rank in before.mesh else 0
         self.shape = after.local_shape(rank) if rank in after.mesh else (0,)
+        # DTensor's ops in place leave specs behind: after `squeeze_` the shard has fewer dims than its spec. Like PyTorch, what leaves shapes
+        # alone goes by the shard.
+        self._keeps_shape = self.source_len > 0 and tuple(before.local_shape(rank)) == tuple(self.shape)
         calls = [self.calls[i] for i in range(len(self.calls))]
         self.kinds = [call.kind for call in calls if call.kind != "local"]
         self.communicates = bool(self.kinds)
@@ -63,8 +66,9 @@ class Executor:
                 f"rank {self.calls.rank} has {source.numel()} elements, and its shard of {self.plan.from_} of shape "
                 f"{list(self.plan.from_.shape)} has {self.source_len}"
             )
+        shape = source.shape if self._keeps_shape else self.shape
         if not self.steps:
-            return source.view(self.shape) if source.is_contiguous() else source.contiguous().view(self.shape)
+            return source.view(shape) if source.is_contiguous() else source.contiguous().view(shape)
         flat = source.contiguous().view(-1)
         last = len(self.steps) - 1
         for i, step in enumerate(self.steps):
@@ -75,7 +79,7 @@ class Executor:
                 if call.kind == "local":
                     raise
                 raise lost(error, f"{call.kind} of {self.plan.from_} -> {self.plan.to}", self.members(call), call.step) from error
-        return flat.view(self.shape)
+        return flat.view(shape)
 
     def members(self, call: RankCall) -> list[int]:
         """Who takes part in one of its calls."""

@@ -262,6 +262,30 @@ def test_shard_orders(eight: Ranks) -> None:
     assert eight.run(orders) == [112] * 8
 
 
+def specs_left_behind(rank: int) -> None:
+    """An op in place may leave a spec behind that has other dims than its shard; what is made of that has PyTorch's own shape."""
+    mesh = device_mesh((8,), ("dp",))
+    row, weight = whole_of((8,), torch.float64), whole_of((8, 8), torch.float64)
+    for first, second in itertools.product([R, Shard(0)], [R, Shard(0), Shard(1)]):
+        made = []
+        for use in (False, True):
+            x, w = dtensor(row, [first], mesh), dtensor(weight, [second], mesh)
+            with planned(strict=True) if use else _nothing():
+                y = torch.nn.functional.linear(x, w)
+                made.append((y.full_tensor(), y.redistribute(placements=[R]).to_local()))
+        for own, ours in zip(*made, strict=True):
+            assert own.shape == ours.shape and torch.equal(own, ours), (first, second, own.shape, ours.shape)
+        assert made[1][0].shape == (8,)
+    terms = dtensor(weight[:1], [Partial()], mesh)
+    terms.squeeze_(0)
+    with planned(strict=True):
+        assert torch.equal(terms.full_tensor(), weight[0])
+
+
+def test_specs_that_ops_in_place_leave_behind(eight: Ranks) -> None:
+    eight.run(specs_left_behind)
+
+
 def any_order_of_devices(rank: int) -> None:
     groups = torch.tensor([[5, 1, 3, 0], [2, 7, 4, 6]])
     mesh = DeviceMesh("cpu", groups, mesh_dim_names=("dp", "tp"))
