@@ -8,7 +8,8 @@ EXPECTED, a list in TOML that says why for each; one that is there and passes is
 another way than these are: they run a third time, in which every count is right, and have to pass, so their values are equal.
 
 `RESHARD_TORCH_SECONDS` is the most that a file may take once (3600), `DISTRIBUTED_TESTS_DEFAULT_TIMEOUT`, which is PyTorch's, the most that a test may
-(120 here). Processes of tests are forked, as spawned ones import PyTorch for seconds; `RESHARD_TORCH_START=spawn` spawns them as PyTorch does.
+(300 here). Processes of tests are forked, as spawned ones import PyTorch for seconds; `RESHARD_TORCH_START=spawn` spawns them as PyTorch does.
+`RESHARD_TORCH_ON_CPUS=1` runs also those that PyTorch has for GPUs only.
 """
 
 import enum
@@ -22,22 +23,36 @@ import tomllib
 import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).parent
-# Those in which tensors are redistributed.
+# Those in which tensors are redistributed, or whose meshes and calls are looked at.
 FILES = [
     "test_redistribute.py",
     "test_dtensor.py",
     "test_api.py",
     "test_matrix_ops.py",
     "test_pointwise_ops.py",
+    "test_math_ops.py",
     "test_tensor_ops.py",
     "test_view_ops.py",
     "test_embedding_ops.py",
+    "test_convolution_ops.py",
+    "test_experimental_ops.py",
+    "test_common_rules.py",
+    "test_op_strategy.py",
     "test_init.py",
+    "test_random_ops.py",
     "test_optimizers.py",
+    "test_utils.py",
+    "test_dtensor_compile.py",
     "parallel/test_parallelize_api.py",
     "parallel/test_tp_style.py",
     "parallel/test_tp_examples.py",
+    "parallel/test_tp_random_state.py",
     "experimental/test_local_map.py",
+    "experimental/test_register_sharding.py",
+    "experimental/test_tp_transform.py",
+    "debug/test_comm_mode.py",
+    "debug/test_comm_mode_features.py",
+    "debug/test_op_coverage.py",
 ]
 # The most differences that there may be.
 MOST = 40
@@ -53,9 +68,12 @@ class Way(enum.Enum):
 
 def outcomes(folder: pathlib.Path, file: str, way: Way, names: list[str] | None = None) -> dict[str, str]:
     """What became of each test of a file, or of those of some names: `passed`, `skipped`, or how it failed."""
-    environment = {"DISTRIBUTED_TESTS_DEFAULT_TIMEOUT": "120", **os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    is_forked = environment.get("RESHARD_TORCH_START", "fork") == "fork"
-    paths = [str(HERE / "plugins")] if is_forked else []
+    environment = {"DISTRIBUTED_TESTS_DEFAULT_TIMEOUT": "300", **os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    plugins = [
+        *(["forked"] if environment.get("RESHARD_TORCH_START", "fork") == "fork" else []),
+        *(["on_cpus"] if environment.get("RESHARD_TORCH_ON_CPUS") else []),
+    ]
+    paths = [str(HERE / "plugins")]
     if way is not Way.OWN:
         paths.append(str(HERE / "every_process"))
     if way is Way.ANY_COUNTS:
@@ -65,9 +83,8 @@ def outcomes(folder: pathlib.Path, file: str, way: Way, names: list[str] | None 
     chosen = [folder / file] if names is None else [f"{folder / file}::{name.split('::', 1)[1].removeprefix(pathlib.Path(file).stem + '::')}" for name in names]
     with tempfile.TemporaryDirectory() as work:
         report = pathlib.Path(work) / "report.xml"
-        command = [sys.executable, "-m", "pytest", *map(str, chosen), "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-        if is_forked:
-            command += ["-p", "forked"]
+        loaded = [part for plugin in plugins for part in ("-p", plugin)]
+        command = [sys.executable, "-m", "pytest", *map(str, chosen), "-q", *loaded, "-p", "no:cacheprovider", f"--junitxml={report}"]
         try:
             ran = subprocess.run(
                 command, cwd=work, env=environment, capture_output=True, text=True, timeout=float(os.environ.get("RESHARD_TORCH_SECONDS", "3600"))
@@ -80,17 +97,26 @@ def outcomes(folder: pathlib.Path, file: str, way: Way, names: list[str] | None 
     found = {}
     for case in tree.iter("testcase"):
         name = f"{file}::{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
-        failed = [child for child in case if child.tag in ("failure", "error")]
-        skipped = [child for child in case if child.tag == "skipped"]
-        found[name] = why("".join(failed[0].itertext())) if failed else "skipped" if skipped else "passed"
+        found[name] = outcome(case)
     if not found:
         sys.exit(f"run: there is no test in {file}, or it cannot be imported:\n{ran.stdout[-2000:]}")
     return found
 
 
+def outcome(case: xml.etree.ElementTree.Element) -> str:
+    """What a test did. Whether PyTorch expects it to fail is nothing to us: one that does has failed, and one that does not has passed."""
+    for child in case:
+        said = "".join(child.itertext())
+        if child.tag in ("failure", "error"):
+            return "passed" if said.strip() == "Unexpected success" else why(said)
+        if child.tag == "skipped":
+            return "failed, and PyTorch expects that" if child.get("type") == "pytest.xfail" else "skipped"
+    return "passed"
+
+
 def why(said: str) -> str:
     """Of what a failed test says the error that began it: processes that end say so after it, each with its own."""
-    errors = re.findall(r"^\W*((?:\w+\.)*\w*(?:Error|Exception): .+)$", said, re.MULTILINE)
+    errors = re.findall(r"^(?:E\s)?\W*((?:\w+\.)*\w*(?:Error|Exception): .+)$", said, re.MULTILINE)
     return str(errors[0]).strip() if errors else (said.strip().splitlines() or ["failed"])[-1].strip()
 
 
