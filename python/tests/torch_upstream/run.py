@@ -3,9 +3,9 @@
     python run.py FOLDER EXPECTED [FILE ..]
 
 FOLDER has PyTorch's tests, `test/distributed/tensor` of a checkout; what fails as it is, of another version than that which is installed,
-is no difference. FILEs are names below it; those in `FILES` if none is said. A test that passes as it is and does not under `planned()` is a difference, and has to be in
-EXPECTED, a list in TOML that says why for each; one that is there and passes is wrong as well. Its table `counts` is of those that only count calls in
-another way than these are: they run a third time, in which every count is right, and have to pass, so their values are equal.
+is no difference. FILEs are names below it; those in `FILES` if none is said. A test that passes as it is and does not under `planned()` is a
+difference, and has to be in EXPECTED, a list in TOML that says why for each; one that is there and passes is wrong as well. Its table `counts`
+is of those that only count other calls than are made here: they run a third time, in which every count is right, and have to pass.
 
 `RESHARD_TORCH_SECONDS` is the most that a file may take once (3600), `DISTRIBUTED_TESTS_DEFAULT_TIMEOUT`, which is PyTorch's, the most that a test may
 (300 here). Processes of tests are forked, as spawned ones import PyTorch for seconds; `RESHARD_TORCH_START=spawn` spawns them as PyTorch does.
