@@ -3,8 +3,8 @@
 #
 #   RESHARD_TORCH_TESTS=FOLDER scripts/check_torch_upstream.sh [FILE ..]
 #
-# FOLDER is `test/distributed/tensor` of a checkout of PyTorch, of the version of scripts/fetch_torch.sh; the wheel has no tests, and
-# they are not in this repository. FILEs are files below it. Each runs twice, which takes minutes a file.
+# FOLDER is `test/distributed/tensor` of a checkout of PyTorch, best of the version of scripts/fetch_torch.sh; the wheel has no tests, and
+# they are not in this repository. FILEs are files below it. Each runs twice, which takes half a minute a file, and of some five.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.compiler.config as config
 import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
 
@@ -28,10 +29,15 @@ def default_planner() -> Planner:
     return Planner(arithmetic="framework")
 
 
+def is_for_all_ranks() -> bool:
+    """Whether a graph is traced on one rank that others will run too: it may have nothing in it that is this rank's."""
+    return bool(config.compile_on_one_rank) and bool(funcol._are_we_tracing())
+
+
 class Executor:
     """The calls of this rank for one plan, with the shape of what it makes."""
 
-    __slots__ = ("calls", "communicates", "dtype", "kinds", "plan", "received_bytes", "shape", "source_len", "steps", "_ends_open")
+    __slots__ = ("calls", "communicates", "dtype", "kinds", "plan", "received_bytes", "shape", "source_len", "steps", "_ends_open", "_keeps_shape")
 
     def __init__(self, plan: Plan, rank: int, groups: Groups, dtype: torch.dtype) -> None:
         self.plan, self.dtype = plan, dtype
@@ -39,6 +45,9 @@ class Executor:
         before, after = plan.from_, plan.to
         self.source_len = before.local_numel(rank) if rank in before.mesh else 0
         self.shape = after.local_shape(rank) if rank in after.mesh else (0,)
+        # DTensor's ops in place leave specs behind: after `squeeze_` the shard has fewer dims than its spec. Like PyTorch, what leaves shapes
+        # alone goes by the shard.
+        self._keeps_shape = self.source_len > 0 and tuple(before.local_shape(rank)) == tuple(self.shape)
         calls = [self.calls[i] for i in range(len(self.calls))]
         self.kinds = [call.kind for call in calls if call.kind != "local"]
         self.communicates = bool(self.kinds)
@@ -50,13 +59,16 @@ class Executor:
 
     def __call__(self, source: torch.Tensor, *, async_op: bool = False) -> torch.Tensor:
         """The shard that the plan makes of this rank's, which stays as it is; a new tensor unless the plan does nothing."""
+        if is_for_all_ranks():
+            raise ReshardError(f"rank {self.calls.rank} compiles for all ranks, and these are its own calls: turn torch.compiler.config.compile_on_one_rank off")
         if source.numel() != self.source_len:
             raise ReshardError(
                 f"rank {self.calls.rank} has {source.numel()} elements, and its shard of {self.plan.from_} of shape "
                 f"{list(self.plan.from_.shape)} has {self.source_len}"
             )
+        shape = source.shape if self._keeps_shape else self.shape
         if not self.steps:
-            return source.view(self.shape) if source.is_contiguous() else source.contiguous().view(self.shape)
+            return source.view(shape) if source.is_contiguous() else source.contiguous().view(shape)
         flat = source.contiguous().view(-1)
         last = len(self.steps) - 1
         for i, step in enumerate(self.steps):
@@ -67,7 +79,7 @@ class Executor:
                 if call.kind == "local":
                     raise
                 raise lost(error, f"{call.kind} of {self.plan.from_} -> {self.plan.to}", self.members(call), call.step) from error
-        return flat.view(self.shape)
+        return flat.view(shape)
 
     def members(self, call: RankCall) -> list[int]:
         """Who takes part in one of its calls."""

@@ -15,7 +15,7 @@ from torch.utils._debug_mode import get_active_debug_mode
 
 from reshard import Planner, ReshardError
 
-from reshard.torch.execute import Executor, default_planner
+from reshard.torch.execute import Executor, default_planner, is_for_all_ranks
 from reshard.torch.groups import groups_of, plan_within
 from reshard.torch.hook import Hook
 from reshard.torch.specs import placement, sharding
@@ -28,6 +28,7 @@ FALLBACKS = {
     "dtype": "elements that have no such arithmetic here, or no type",
     "symbolic": "a shape that is symbolic: plans have sizes",
     "local tensor": "LocalTensor: calls differ by rank",
+    "one rank": "compile_on_one_rank: the graph is every rank's, and a plan's calls are one rank's",
     "groups": "no group holds the members of the plan's calls, and none is made",
     "meshes": "two device meshes: PyTorch's error stands; reshard.torch.redistribute moves between them",
     "outside": "this rank is not in the device mesh and has nothing to move",
@@ -146,6 +147,8 @@ class planned(contextlib.ContextDecorator):
         found: Executor | _Fallback
         if mode is not None:
             found, line = self._line(current, target, _Fallback("local tensor", "a LocalTensorMode is active"))
+        elif is_for_all_ranks():
+            found, line = self._line(current, target, _Fallback("one rank", "a graph is traced that all ranks will run"))
         elif not all(type(extent) is int for extent in current.shape):
             found, line = self._line(current, target, _Fallback("symbolic", f"shape {tuple(current.shape)}"))
         else:

@@ -11,6 +11,7 @@ import torch.distributed as dist
 import torch.distributed.tensor._api as _api
 import torch.distributed.tensor._dispatch as _dispatch
 import torch.distributed.tensor._redistribute as _redistribute
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed._local_tensor import LocalTensorMode
 from torch.distributed.device_mesh import DeviceMesh
@@ -23,7 +24,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from definition import Counted, R, device_mesh, dtensor, shard, whole_of
 from ranks import Ranks
-from reshard.torch import FALLBACKS, Groups, Unplanned, planned
+from reshard import ReshardError
+from reshard.torch import FALLBACKS, Groups, Unplanned, planned, redistribute_local, sharding
 
 AXES = ("a", "b", "c")
 PLAIN = [R, Shard(0), Shard(1)]
@@ -187,6 +189,54 @@ def test_compiled_graphs_have_the_plans_calls(eight: Ranks) -> None:
     eight.run(compiled)
 
 
+def for_all_ranks(rank: int) -> None:
+    """A graph that one rank compiles for all is the same on all, and does the same on this one."""
+    mesh = device_mesh((2, 4), ("dp", "tp"))
+    whole = whole_of((16, 8)) / 16
+    x = dtensor(whole, [Shard(0), Shard(1)], mesh)
+
+    def change(x: DTensor) -> DTensor:
+        return (x * 2).redistribute(placements=[R, Shard(0)])
+
+    def graph_of() -> str:
+        graphs: list[str] = []
+
+        def keep(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+            graphs.append(graph.code)
+            return graph.forward
+
+        from torch._dynamo.backends.common import aot_autograd
+
+        torch._dynamo.reset()
+        y = torch.compile(change, backend=aot_autograd(fw_compiler=keep), fullgraph=True)(x)
+        assert torch.equal(y.to_local(), shard(whole * 2, [R, Shard(0)], mesh))
+        assert len(graphs) == 1
+        return graphs[0]
+
+    with torch.compiler.config.patch(compile_on_one_rank=True):
+        own = graph_of()
+        with planned() as plans:
+            assert graph_of() == own
+            assert set(plans.report().fallbacks) == {"one rank"} and plans.report().plans == 0, plans.report()
+            # What is not compiled goes by a plan.
+            assert torch.equal(change(x).to_local(), shard(whole * 2, [R, Shard(0)], mesh))
+            assert plans.report().plans == 1
+        # Plans that somebody asks for have no other way.
+        before, after = sharding(x), sharding(x.redistribute(placements=[R, R]))
+        with FakeTensorMode(), pytest.raises(ReshardError, match="compile_on_one_rank"):
+            redistribute_local(torch.empty(8, 2), before, after, groups=Groups(mesh))
+    everyones: list[Any] = [None] * 8
+    dist.all_gather_object(everyones, own)
+    assert everyones == [own] * 8
+    with planned():
+        dist.all_gather_object(everyones, graph_of())
+    assert len(set(everyones)) > 1, "a plan's graph is one rank's"
+
+
+def test_a_graph_for_all_ranks_has_no_plan(eight: Ranks) -> None:
+    eight.run(for_all_ranks)
+
+
 def orders(rank: int) -> int:
     mesh = device_mesh((2, 2, 2), AXES)
     done = 0
@@ -210,6 +260,30 @@ def orders(rank: int) -> int:
 
 def test_shard_orders(eight: Ranks) -> None:
     assert eight.run(orders) == [112] * 8
+
+
+def specs_left_behind(rank: int) -> None:
+    """An op in place may leave a spec behind that has other dims than its shard; what is made of that has PyTorch's own shape."""
+    mesh = device_mesh((8,), ("dp",))
+    row, weight = whole_of((8,), torch.float64), whole_of((8, 8), torch.float64)
+    for first, second in itertools.product([R, Shard(0)], [R, Shard(0), Shard(1)]):
+        made = []
+        for use in (False, True):
+            x, w = dtensor(row, [first], mesh), dtensor(weight, [second], mesh)
+            with planned(strict=True) if use else _nothing():
+                y = torch.nn.functional.linear(x, w)
+                made.append((y.full_tensor(), y.redistribute(placements=[R]).to_local()))
+        for own, ours in zip(*made, strict=True):
+            assert own.shape == ours.shape and torch.equal(own, ours), (first, second, own.shape, ours.shape)
+        assert made[1][0].shape == (8,)
+    terms = dtensor(weight[:1], [Partial()], mesh)
+    terms.squeeze_(0)
+    with planned(strict=True):
+        assert torch.equal(terms.full_tensor(), weight[0])
+
+
+def test_specs_that_ops_in_place_leave_behind(eight: Ranks) -> None:
+    eight.run(specs_left_behind)
 
 
 def any_order_of_devices(rank: int) -> None:
@@ -279,7 +353,7 @@ def fallbacks(rank: int) -> None:
     with _no_default_group(), planned(strict=True), pytest.raises(Unplanned) as refused:
         _redistribute.redistribute_local_tensor(torch.zeros(2, 8), spec(Shard(0), R, on=alone), spec(R, R, on=alone))
     assert refused.value.reason == "groups"
-    assert {reason for reason, _, _ in cases} | {"outside", "symbolic", "local tensor", "groups"} == set(FALLBACKS)
+    assert {reason for reason, _, _ in cases} | {"outside", "symbolic", "local tensor", "one rank", "groups"} == set(FALLBACKS)
 
 
 @contextlib.contextmanager
