@@ -42,12 +42,14 @@ echo stand-in >target/gpu/revision
 mkdir target/gpu/wheel && (cd target/gpu/wheel && echo >reshard.py && python3 -m zipfile -c reshard-0-any.whl reshard.py && rm reshard.py)
 # Every call takes a millisecond.
 cat >python/torch/__init__.py <<'END'
-__version__, float32, bfloat16 = "stand-in", "f32", "bf16"
+__version__, float32, bfloat16, int64 = "stand-in", "f32", "bf16", "i64"
 class Tensor:
     def permute(self, order): return self
     def clone(self): return self
     def copy_(self, other): return self
 def empty(extents, dtype, device): return Tensor()
+zeros = empty
+def amax(tensor): return tensor
 class cuda:
     class Event:
         def __init__(self, enable_timing): pass

@@ -16,12 +16,13 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::SmallVec;
 
 use crate::elaborate::at_hand::{AtHand, Sets};
 use crate::elaborate::moves::{Moves, TypeId, Types};
+use crate::elaborate::operands::OfOperands;
 use crate::elaborate::outcomes::Outcome;
-use crate::elaborate::search::{Decided, Found, Frontier, Held, Operands, Reached, State, Step};
+use crate::elaborate::search::{Found, Frontier, Step};
+use crate::elaborate::states::{Decided, Held, Operands, Reached, State};
 
 /// States whose values have numbers of their own, in the order in which they come, and that cost so much more than the first.
 type List = Vec<(Held, u64)>;
@@ -166,53 +167,6 @@ impl Question {
     }
 }
 
-/// An op and its operands, which have numbers of their own, in the order in which they come.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Asked {
-    /// The ways, by their number.
-    ways: usize,
-    inputs: SmallVec<[usize; 4]>,
-    outputs: SmallVec<[(usize, Option<TypeId>); 2]>,
-    /// Of each value, whether it is needed again, in which types it is at hand, and in which it was given.
-    values: SmallVec<[(bool, AtHand, Option<AtHand>); 6]>,
-    moves: Moves,
-}
-
-impl Asked {
-    /// The operands in a state, and the values in the order of their numbers.
-    fn of(
-        frontier: &Frontier,
-        state: &State,
-        step: Step<'_>,
-        live: &dyn Fn(usize) -> bool,
-    ) -> (Asked, SmallVec<[usize; 6]>) {
-        let mut values: SmallVec<[usize; 6]> = SmallVec::new();
-        let mut number = |v: usize| {
-            values.iter().position(|known| *known == v).unwrap_or_else(|| {
-                values.push(v);
-                values.len() - 1
-            })
-        };
-        let inputs = step.inputs.iter().map(|&v| number(v)).collect();
-        let outputs = step.outputs.iter().map(|&(v, pin)| (number(v), pin)).collect();
-        let about = |&v: &usize| (live(v), frontier.of(state, v), frontier.given.get(&v).copied());
-        let about = values.iter().map(about).collect();
-        let ways = step.ways.number;
-        (Asked { ways, inputs, outputs, values: about, moves: frontier.moves }, values)
-    }
-
-    /// What the op comes to, in a frontier like another.
-    fn outcomes(&self, types: &mut Types, like: &Frontier, step: Step<'_>) -> Found {
-        let values = || self.values.iter().enumerate();
-        let given = values().filter_map(|(v, (_, _, given))| Some((v, (*given)?)));
-        let state = State { live: values().map(|(v, (_, held, _))| (v as u32, *held)).collect(), cost: 0 };
-        let frontier = like.relative(Vec::new(), given.collect());
-        let step = Step { ways: step.ways, inputs: &self.inputs, outputs: &self.outputs, rest: 0 };
-        frontier
-            .outcomes(types, &state, step, &|value| self.values.get(value).is_some_and(|(live, ..)| *live))
-    }
-}
-
 /// What a statement came to.
 #[derive(Debug)]
 struct Answer {
@@ -240,7 +194,7 @@ pub(crate) struct Known {
     lists: FxHashSet<ByList>,
     answers: FxHashMap<Question, Arc<Answer>>,
     /// What ops come to where their operands are at hand in some way.
-    outcomes: FxHashMap<Asked, Arc<Found>>,
+    outcomes: FxHashMap<OfOperands, Arc<Found>>,
     /// Whether everything is found out again, as a test wants it.
     pub(crate) forgets: bool,
 }
@@ -347,7 +301,7 @@ impl Known {
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
     ) -> Found {
-        let (asked, values) = Asked::of(frontier, state, step, live);
+        let (asked, values) = OfOperands::of(frontier, state, step, live);
         let known = self.outcomes.get(&asked).cloned();
         let found = known.unwrap_or_else(|| {
             let found = Arc::new(asked.outcomes(types, frontier, step));

@@ -7,11 +7,13 @@ mod flows;
 mod laws;
 mod memo;
 mod moves;
+mod operands;
 mod order;
 mod outcomes;
 mod refusal;
 mod search;
 mod segment;
+mod states;
 mod ways;
 
 use std::borrow::Cow;

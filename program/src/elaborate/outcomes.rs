@@ -8,7 +8,8 @@
 use smallvec::SmallVec;
 
 use crate::elaborate::moves::{Moves, TypeId, Types};
-use crate::elaborate::search::{Frontier, Operands, State, Step};
+use crate::elaborate::search::{Frontier, Step};
+use crate::elaborate::states::{Operands, State};
 use crate::elaborate::ways::Way;
 
 /// What may be done with inputs that are at hand in some way: a way of the op, and what is at hand after it.

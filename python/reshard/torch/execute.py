@@ -31,7 +31,8 @@ def default_planner() -> Planner:
 
 def is_for_all_ranks() -> bool:
     """Whether a graph is traced on one rank that others will run too: it may have nothing in it that is this rank's."""
-    return bool(config.compile_on_one_rank) and bool(funcol._are_we_tracing())
+    # Older versions have no such thing.
+    return bool(getattr(config, "compile_on_one_rank", False)) and bool(funcol._are_we_tracing())
 
 
 class Executor:
@@ -53,7 +54,7 @@ class Executor:
         self.communicates = bool(self.kinds)
         item = dtype.itemsize
         self.received_bytes = sum(_received(call, rank) for call in calls) * item
-        self.steps = [_step(call, groups, dtype, rank) for call in calls]
+        self.steps = [_step(call, groups, dtype, rank, i == len(calls) - 1) for i, call in enumerate(calls)]
         # A wait can stay open where nothing is unpacked after it.
         self._ends_open = bool(calls) and calls[-1].kind not in ("local", "messages") and _wire(dtype)[0] is None and _is_plain(calls[-1])
 
@@ -268,15 +269,15 @@ def unpacker(call: RankCall, dtype: torch.dtype) -> _Step:
     return lambda received: landed(received) / divisor
 
 
-def _step(call: RankCall, groups: Groups, dtype: torch.dtype, rank: int) -> Callable[[torch.Tensor, bool], torch.Tensor]:
-    """One call, from the buffer before to the buffer after."""
+def _step(call: RankCall, groups: Groups, dtype: torch.dtype, rank: int, is_last: bool) -> Callable[[torch.Tensor, bool], torch.Tensor]:
+    """One call, from the buffer before to the buffer after; the last makes the answer, which is no view of the source."""
     pack, unpack = packer(call), unpacker(call, dtype)
     if call.kind == "local":
 
         def local(flat: torch.Tensor, is_open: bool) -> torch.Tensor:
             made = unpack(pack(flat))
-            # What is only cut out is a view of the source, and the answer is not.
-            return made.clone() if made._is_view() or made is flat else made
+            # What is only cut out is a view, which is all that the next call reads.
+            return made.clone() if is_last and (made._is_view() or made is flat) else made
 
         return local
     ops = torch.ops._c10d_functional
@@ -314,7 +315,7 @@ def _step(call: RankCall, groups: Groups, dtype: torch.dtype, rank: int) -> Call
         if is_waited:
             received = ops.wait_tensor(received)
         if attends:
-            return flat
+            return flat.clone() if is_last and flat._is_view() else flat
         return unpack(received if wire is None else received.view(dtype))
 
     return exchange
