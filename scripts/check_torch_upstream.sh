@@ -4,7 +4,8 @@
 #   RESHARD_TORCH_TESTS=FOLDER scripts/check_torch_upstream.sh [FILE ..]
 #
 # FOLDER is `test/distributed/tensor` of a checkout of PyTorch, best of the version of scripts/fetch_torch.sh; the wheel has no tests, and
-# they are not in this repository. FILEs are files below it. Each runs twice, which takes half a minute a file, and of some five.
+# they are not in this repository. FILEs are files below it. Each runs twice, and what only counts calls a third time: half a minute to five
+# minutes a file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -195,7 +195,7 @@ pub(crate) struct Known {
     answers: FxHashMap<Question, Arc<Answer>>,
     /// What ops come to where their operands are at hand in some way.
     outcomes: FxHashMap<OfOperands, Arc<Found>>,
-    /// Whether everything is found out again, as a test wants it.
+    /// Whether what statements and ops come to is found out again, as a test wants it.
     pub(crate) forgets: bool,
 }
 

@@ -49,7 +49,7 @@ pub enum Moves {
 const PRICED: u64 = 20_000;
 
 /// After so much work prices are of direct plans: a search of each of some hundred uneven shardings would take seconds.
-const LAVISH: u64 = 1_000_000;
+const LAVISH: u64 = 300_000;
 
 /// All types and prices that were asked for.
 #[derive(Debug)]
@@ -109,10 +109,10 @@ impl Costs {
 }
 
 /// What it takes to ask the planner for a price, in prices that are known.
-const NEW_PRICE: u64 = 2_000;
+const NEW_PRICE: u64 = 600;
 
 /// The same where only whether it is free is asked.
-const NEW_FREE: u64 = 100;
+const NEW_FREE: u64 = 30;
 
 impl Types {
     pub(crate) fn new(planner: &Planner) -> Types {

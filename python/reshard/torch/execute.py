@@ -31,14 +31,14 @@ def default_planner() -> Planner:
 
 def is_for_all_ranks() -> bool:
     """Whether a graph is traced on one rank that others will run too: it may have nothing in it that is this rank's."""
-    # Older versions have no such thing.
+    # All versions that `planned` works with have it.
     return bool(getattr(config, "compile_on_one_rank", False)) and bool(funcol._are_we_tracing())
 
 
 class Executor:
     """The calls of this rank for one plan, with the shape of what it makes."""
 
-    __slots__ = ("calls", "communicates", "dtype", "kinds", "plan", "received_bytes", "shape", "source_len", "steps", "_ends_open", "_keeps_shape")
+    __slots__ = ("calls", "communicates", "dtype", "kinds", "plan", "received_bytes", "shape", "source_len", "steps", "_ends_open", "_keeps_shape", "_may_share")
 
     def __init__(self, plan: Plan, rank: int, groups: Groups, dtype: torch.dtype) -> None:
         self.plan, self.dtype = plan, dtype
@@ -48,13 +48,15 @@ class Executor:
         self.shape = after.local_shape(rank) if rank in after.mesh else (0,)
         # DTensor's ops in place leave specs behind: after `squeeze_` the shard has fewer dims than its spec. Like PyTorch, what leaves shapes
         # alone goes by the shard.
-        self._keeps_shape = self.source_len > 0 and tuple(before.local_shape(rank)) == tuple(self.shape)
+        self._keeps_shape = rank in before.mesh and rank in after.mesh and tuple(before.local_shape(rank)) == tuple(self.shape)
         calls = [self.calls[i] for i in range(len(self.calls))]
         self.kinds = [call.kind for call in calls if call.kind != "local"]
         self.communicates = bool(self.kinds)
         item = dtype.itemsize
         self.received_bytes = sum(_received(call, rank) for call in calls) * item
-        self.steps = [_step(call, groups, dtype, rank, i == len(calls) - 1) for i, call in enumerate(calls)]
+        self.steps = [_step(call, groups, dtype, rank) for call in calls]
+        # What is only cut out, and what a rank has that only attends, lie where they lay.
+        self._may_share = bool(calls) and (calls[-1].kind == "local" or calls[-1].attends)
         # A wait can stay open where nothing is unpacked after it.
         self._ends_open = bool(calls) and calls[-1].kind not in ("local", "messages") and _wire(dtype)[0] is None and _is_plain(calls[-1])
 
@@ -80,7 +82,13 @@ class Executor:
                 if call.kind == "local":
                     raise
                 raise lost(error, f"{call.kind} of {self.plan.from_} -> {self.plan.to}", self.members(call), call.step) from error
-        return flat.view(shape)
+        return self.apart(flat, source).view(shape)
+
+    def apart(self, made: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        """What the steps made, in memory of its own."""
+        # In inference mode and below dispatch PyTorch does not say what is a view.
+        shares = self._may_share and made.untyped_storage()._cdata == source.untyped_storage()._cdata
+        return made.clone() if shares else made
 
     def members(self, call: RankCall) -> list[int]:
         """Who takes part in one of its calls."""
@@ -98,7 +106,8 @@ def redistribute_local(
     Errors: `ReshardError` for a tensor that is not the rank's shard, and what the planner refuses.
     """
     plan = (planner or default_planner()).plan(from_, to, tensor.dtype)
-    made = Executor(plan, dist.get_rank(), groups, tensor.dtype)(tensor)
+    executor = Executor(plan, dist.get_rank(), groups, tensor.dtype)
+    made = executor(tensor).view(executor.shape)
     if out is None:
         return made
     if out.shape != made.shape or out.dtype != made.dtype:
@@ -269,17 +278,11 @@ def unpacker(call: RankCall, dtype: torch.dtype) -> _Step:
     return lambda received: landed(received) / divisor
 
 
-def _step(call: RankCall, groups: Groups, dtype: torch.dtype, rank: int, is_last: bool) -> Callable[[torch.Tensor, bool], torch.Tensor]:
-    """One call, from the buffer before to the buffer after; the last makes the answer, which is no view of the source."""
+def _step(call: RankCall, groups: Groups, dtype: torch.dtype, rank: int) -> Callable[[torch.Tensor, bool], torch.Tensor]:
+    """One call, from the buffer before to the buffer after, which may be a part of it."""
     pack, unpack = packer(call), unpacker(call, dtype)
     if call.kind == "local":
-
-        def local(flat: torch.Tensor, is_open: bool) -> torch.Tensor:
-            made = unpack(pack(flat))
-            # What is only cut out is a view, which is all that the next call reads.
-            return made.clone() if is_last and (made._is_view() or made is flat) else made
-
-        return local
+        return lambda flat, is_open: unpack(pack(flat))
     ops = torch.ops._c10d_functional
     wire, factor = _wire(dtype)
     if call.kind == "messages":
@@ -315,7 +318,7 @@ def _step(call: RankCall, groups: Groups, dtype: torch.dtype, rank: int, is_last
         if is_waited:
             received = ops.wait_tensor(received)
         if attends:
-            return flat.clone() if is_last and flat._is_view() else flat
+            return flat
         return unpack(received if wire is None else received.view(dtype))
 
     return exchange

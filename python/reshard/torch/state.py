@@ -102,6 +102,7 @@ def run_together(bucket: Sequence[Moving]) -> None:
 
     Errors: an `EngineError` of a call that fails, with who has gone.
     """
+    sources = [moving.flat for moving in bucket]
     waiting: dict[tuple[Any, ...], list[tuple[Moving, RankCall, int]]] = {}
     for moving in bucket:
         for key, call, at in _keys(moving):
@@ -121,9 +122,8 @@ def run_together(bucket: Sequence[Moving]) -> None:
             first = together[0][0]
             names = ", ".join(moving.name for moving, _, _ in together)
             raise lost(error, f"{key[3]} of {names}", first.executor.members(together[0][1]), key[0]) from error
-    for moving in bucket:
-        if not moving.executor.steps:
-            moving.flat = moving.flat.clone()
+    for moving, source in zip(bucket, sources, strict=True):
+        moving.flat = moving.executor.apart(moving.flat, source) if moving.executor.steps else source.clone()
 
 
 def _keys(moving: Moving) -> Iterator[tuple[tuple[Any, ...], RankCall, int]]:

@@ -1,5 +1,6 @@
 """`redistribute` and `redistribute_local`: between device meshes, with derivatives, on the groups that there are."""
 
+import contextlib
 import itertools
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.distributed.tensor import DTensor, Partial, Shard
 from definition import R, device_mesh, dtensor, shard, whole_of
 from ranks import Ranks
 from reshard import Offers, Planner, ReshardError, Sharding
-from reshard.torch import Groups, redistribute, redistribute_local, sharding
+from reshard.torch import Groups, planned, redistribute, redistribute_local, redistribute_state, sharding
 
 
 def on(ranks: list[int], shape: tuple[int, ...]) -> DeviceMesh:
@@ -115,6 +116,30 @@ def pairs_of_four(rank: int) -> None:
 
 def test_all_pairs_on_four_ranks(four: Ranks) -> None:
     four.run(pairs_of_four)
+
+
+def memory_of_its_own(rank: int) -> None:
+    """An answer shares no memory with the source, whatever PyTorch keeps track of."""
+    mesh = device_mesh((2, 2), ("x", "y"))
+    befores, afters = (itertools.product([R, Shard(0), Shard(1), *more], repeat=2) for more in ([Partial()], []))
+    for before, after in itertools.product(befores, afters):
+        if before == after:
+            continue
+        for mode in (contextlib.nullcontext, torch.no_grad, torch.inference_mode):
+            with mode(), planned(strict=True):
+                x = dtensor(whole_of((4, 4)), before, mesh)
+                # In inference mode a tensor that is made there knows of no views.
+                mine = x.to_local().clone()
+                locally = redistribute_local(mine, sharding(x), sharding(x.redistribute(placements=after)), groups=Groups(mesh))
+                of_state = redistribute_state({"x": x, "y": x}, after).values()
+                made = [x.redistribute(placements=after).to_local(), *(one.to_local() for one in of_state)]
+            sources = [x.to_local()] * len(made)
+            for one, source in zip([locally, *made], [mine, *sources], strict=True):
+                assert one.untyped_storage().data_ptr() != source.untyped_storage().data_ptr(), (before, after, mode)
+
+
+def test_memory_of_its_own(four: Ranks) -> None:
+    four.run(memory_of_its_own)
 
 
 def refusals(rank: int) -> None:

@@ -3,7 +3,7 @@
 //!     cargo run --release -p reshard-device --features cuda --example device_speed TABLE [MIB]
 //!
 //! TABLE is `copies`, `packs`, `plans` or `graphs`. Prints tables in Markdown, and behind `ROW` what belongs in the report.
-//! Bytes count once read and once written; figures are medians of runs timed by the device, with nothing left in its caches. Fails where a promise is missed.
+//! Bytes count once read and once written; figures are medians of runs timed by the device, of copies and plans with nothing left in its caches. Fails where a promise is missed.
 
 mod copies;
 mod plans;
@@ -31,8 +31,8 @@ const CACHES: usize = 256 << 20;
 /// What is written by that, for something has to be.
 const SINK: usize = 4 << 20;
 
-/// Times what is enqueued, from memory: of what it reads or writes nothing is still in a cache, and nothing there waits to be
-/// written, which costs the next one up to a tenth.
+/// Times what is enqueued, from memory: of what it reads or writes nothing is still in a cache, and little there waits to be
+/// written, which would cost the next one up to a tenth.
 struct Clock<'a> {
     device: &'a Device,
     caches: DeviceMemory,

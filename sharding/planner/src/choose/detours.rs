@@ -44,7 +44,8 @@ pub(super) fn best_plan(q: &Question<'_>, mut most: u64) -> Result<(Option<Plan>
         if most <= least {
             break;
         }
-        let (steps, more) = by_way_of(q, &options, &between, most)?;
+        // A part that cannot be planned is no way, and a plan is known.
+        let Ok((steps, more)) = by_way_of(q, &options, &between, most) else { continue };
         effort = effort.and(more);
         effort.exhausted |= effort.work > q.options.budget.work();
         if effort.exhausted {

@@ -97,7 +97,7 @@ fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<(Price, Effort)>
     }
 }
 
-/// Whether nothing has to be sent: whether the price is 0.
+/// Whether nothing has to be sent, which digits say; where they do not nest, whether the price is 0.
 pub(crate) fn is_free(q: &Question<'_>) -> Result<bool, Error> {
     // Any plan holds both ends; whether that is too much is for whoever looks for one.
     if q.options.max_peak_bytes.is_none() && q.on_one_mesh() && !q.is_trivial() {
