@@ -85,7 +85,8 @@ def main() -> None:
         answers = ranks.run(timed, side, repeats)[0]
         for pair, (theirs, by_plan) in zip(PAIRS, answers, strict=True):
             print(f"{title} {pair.replace(' ', ' -> '):22} PyTorch {theirs * 1e3:8.2f} ms, by a plan {by_plan * 1e3:8.2f} ms, x{theirs / by_plan:.2f}")
-        print(f"{title}: x{statistics.geometric_mean(a / b for a, b in answers):.2f}")
+        ratios = [a / b for a, b in answers]
+        print(f"{title}: geometric mean x{statistics.geometric_mean(ratios):.2f}, mean x{statistics.mean(ratios):.2f}")
     ranks.close()
 
 
