@@ -14,6 +14,7 @@ import torch
 # What is read before a timed run: more than the caches of a device hold.
 CACHES = torch.zeros(32 << 20, dtype=torch.int64, device="cuda")
 
+
 def ms(function, runs=15):
     function()
     times = []

@@ -9,13 +9,6 @@ use crate::elaborate::moves::TypeId;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct AtHand(u32);
 
-impl AtHand {
-    /// The number.
-    pub(crate) fn number(self) -> u32 {
-        self.0
-    }
-}
-
 /// All sets that there were.
 #[derive(Debug)]
 pub(crate) struct Sets {

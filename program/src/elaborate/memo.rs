@@ -22,7 +22,7 @@ use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::operands::OfOperands;
 use crate::elaborate::outcomes::Outcome;
 use crate::elaborate::search::{Found, Frontier, Step};
-use crate::elaborate::states::{Decided, Held, Operands, Reached, State};
+use crate::elaborate::states::{Decided, Held, Reached, State, number, renamed};
 
 /// States whose values have numbers of their own, in the order in which they come, and that cost so much more than the first.
 type List = Vec<(Held, u64)>;
@@ -91,9 +91,7 @@ impl Named {
     }
 
     fn own(&self, (held, more): &(Held, u64)) -> State {
-        let mut live: Held =
-            held.iter().map(|(v, at_hand)| (self.values[*v as usize] as u32, *at_hand)).collect();
-        live.sort_unstable_by_key(|(v, _)| *v);
+        let live = renamed(held, |v| self.values[v]);
         State { live, cost: self.least.saturating_add(*more) }
     }
 
@@ -136,14 +134,8 @@ impl Question {
         most: usize,
     ) -> (Question, Vec<usize>) {
         let mut values = named.values.clone();
-        let mut number = |v: usize| {
-            values.iter().position(|known| *known == v).unwrap_or_else(|| {
-                values.push(v);
-                values.len() - 1
-            })
-        };
-        let inputs = inputs.iter().map(|&v| number(v)).collect();
-        let outputs = outputs.iter().map(|&(v, pin)| (number(v), pin)).collect();
+        let inputs = inputs.iter().map(|&v| number(&mut values, v)).collect();
+        let outputs = outputs.iter().map(|&(v, pin)| (number(&mut values, v), pin)).collect();
         let about = values.iter().map(|&v| (live(v), frontier.given.get(&v).copied())).collect();
         (
             Question {
@@ -223,15 +215,7 @@ impl Known {
         let mut values: Vec<usize> = Vec::new();
         let mut list = List::new();
         for (live, cost) in states {
-            let mut number = |v: usize| {
-                values.iter().position(|known| *known == v).unwrap_or_else(|| {
-                    values.push(v);
-                    values.len() - 1
-                })
-            };
-            let mut held: Held =
-                live.iter().map(|(v, at_hand)| (number(*v as usize) as u32, *at_hand)).collect();
-            held.sort_unstable_by_key(|(v, _)| *v);
+            let held: Held = renamed(live, |v| number(&mut values, v));
             list.push((held, cost.saturating_sub(least)));
         }
         if let Some(ByList(known)) = self.lists.get(&list) {
@@ -310,12 +294,7 @@ impl Known {
             }
             found
         });
-        let own = |outcome: &Outcome| {
-            let mut after: Operands =
-                outcome.after.iter().map(|(v, at_hand)| (values[*v as usize] as u32, *at_hand)).collect();
-            after.sort_unstable_by_key(|(v, _)| *v);
-            Outcome { after, ..*outcome }
-        };
+        let own = |outcome: &Outcome| Outcome { after: renamed(&outcome.after, |v| values[v]), ..*outcome };
         (found.0.iter().map(own).collect(), found.1)
     }
 

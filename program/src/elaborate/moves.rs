@@ -67,7 +67,7 @@ pub(crate) struct Types {
     /// Of each set, to each other: what putting all of the second at hand costs where the first is, by moves of a kind.
     brought: FxHashMap<(AtHand, AtHand, Moves), Cost>,
     /// Of each set, the same without those that are free from others of it.
-    thinned: Vec<Option<AtHand>>,
+    thinned: FxHashMap<AtHand, AtHand>,
     local: Vec<u64>,
     /// Of each, whether ranks that cut it hold nothing.
     idle: Vec<bool>,
@@ -125,7 +125,7 @@ impl Types {
             prices: Costs::default(),
             free: Costs::default(),
             brought: FxHashMap::default(),
-            thinned: Vec::new(),
+            thinned: FxHashMap::default(),
             local: Vec::new(),
             idle: Vec::new(),
             work: 0,
@@ -193,18 +193,7 @@ impl Types {
             return known;
         }
         self.work += NEW_PRICE;
-        let (dtype, a) = &self.list[from.0 as usize];
-        let b = &self.list[to.0 as usize].1;
-        let forward = self.one_way(&a.value, &b.value, *dtype);
-        let cost = match (&a.gradient, &b.gradient) {
-            (Some(to), Some(from)) => {
-                forward.and_then(|cost| Some(cost.saturating_add(self.one_way(from, to, *dtype)?)))
-            }
-            // A copy without a gradient.
-            (_, None) => forward,
-            // What has no gradient gives none.
-            (None, Some(_)) => None,
-        };
+        let cost = self.both_ways(from, to, Types::one_way);
         self.prices.put(from.0, to.0, cost);
         cost
     }
@@ -219,29 +208,42 @@ impl Types {
             return known;
         }
         self.work += NEW_FREE;
-        let (dtype, a) = &self.list[from.0 as usize];
-        let b = &self.list[to.0 as usize].1;
-        let one_way = |from: &Sharding, to: &Sharding| {
-            from == to || self.planner.is_free(from, to, *dtype).unwrap_or(false)
-        };
-        let gradients = || match (&a.gradient, &b.gradient) {
-            (Some(to), Some(from)) => one_way(from, to),
-            (_, None) => true,
-            (None, Some(_)) => false,
-        };
-        let cost = (one_way(&a.value, &b.value) && gradients()).then_some(0);
+        let cost = self.both_ways(from, to, Types::one_way_free);
         self.free.put(from.0, to.0, cost);
         cost
     }
 
-    fn one_way(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Cost {
-        if from == to {
-            return Some(0);
+    /// What values cost on the way there, and gradients on the way back.
+    fn both_ways(
+        &self,
+        from: TypeId,
+        to: TypeId,
+        one_way: impl Fn(&Types, &Sharding, &Sharding, DType) -> Cost,
+    ) -> Cost {
+        let (dtype, a) = &self.list[from.0 as usize];
+        let b = &self.list[to.0 as usize].1;
+        let of = |from: &Sharding, to: &Sharding| {
+            if from == to { Some(0) } else { one_way(self, from, to, *dtype) }
+        };
+        let forward = of(&a.value, &b.value)?;
+        match (&a.gradient, &b.gradient) {
+            (Some(to), Some(from)) => Some(forward.saturating_add(of(from, to)?)),
+            // A copy without a gradient.
+            (_, None) => Some(forward),
+            // What has no gradient gives none.
+            (None, Some(_)) => None,
         }
+    }
+
+    fn one_way(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Cost {
         let planner = if self.work < LAVISH { &self.planner } else { &self.direct };
         match planner.price(from, to, dtype, Ask::Within(u64::MAX)).ok()?.0 {
             Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => Some(cost),
         }
+    }
+
+    fn one_way_free(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Cost {
+        self.planner.is_free(from, to, dtype).ok()?.then_some(0)
     }
 
     /// The cheapest of these to start from, and what it costs.
@@ -325,11 +327,7 @@ impl Types {
         if self.sets.of(at_hand).len() < 2 {
             return at_hand;
         }
-        let number = at_hand.number() as usize;
-        if self.thinned.len() <= number {
-            self.thinned.resize(number + 1, None);
-        }
-        if let Some(known) = self.thinned[number] {
+        if let Some(&known) = self.thinned.get(&at_hand) {
             return known;
         }
         let mut left: SmallVec<[TypeId; 4]> = self.sets.of(at_hand).into();
@@ -344,7 +342,7 @@ impl Types {
             }
         }
         let thinned = self.sets.number(&left);
-        self.thinned[number] = Some(thinned);
+        self.thinned.insert(at_hand, thinned);
         thinned
     }
 

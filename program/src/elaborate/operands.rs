@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Found, Frontier, Step};
-use crate::elaborate::states::State;
+use crate::elaborate::states::{State, number};
 
 /// An op and its operands, which have numbers of their own, in the order in which they come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,16 +26,10 @@ impl OfOperands {
         state: &State,
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
-    ) -> (OfOperands, SmallVec<[usize; 6]>) {
-        let mut values: SmallVec<[usize; 6]> = SmallVec::new();
-        let mut number = |v: usize| {
-            values.iter().position(|known| *known == v).unwrap_or_else(|| {
-                values.push(v);
-                values.len() - 1
-            })
-        };
-        let inputs = step.inputs.iter().map(|&v| number(v)).collect();
-        let outputs = step.outputs.iter().map(|&(v, pin)| (number(v), pin)).collect();
+    ) -> (OfOperands, Vec<usize>) {
+        let mut values = Vec::new();
+        let inputs = step.inputs.iter().map(|&v| number(&mut values, v)).collect();
+        let outputs = step.outputs.iter().map(|&(v, pin)| (number(&mut values, v), pin)).collect();
         let about = |&v: &usize| (live(v), frontier.of(state, v), frontier.given.get(&v).copied());
         let about = values.iter().map(about).collect();
         let ways = step.ways.number;

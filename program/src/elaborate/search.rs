@@ -344,15 +344,15 @@ impl Frontier {
     ) -> (Vec<Reached>, Option<u64>) {
         let bound = self.bound(types);
         // What an op comes to where its inputs are at hand as in this state.
-        let mut found: FxHashMap<SmallVec<[AtHand; 4]>, usize> = FxHashMap::default();
+        let mut places: FxHashMap<SmallVec<[AtHand; 4]>, usize> = FxHashMap::default();
         let mut outcomes: Vec<Found> = Vec::new();
         let states = self.states();
         let mut left: Option<u64> = None;
         let mut best: FxHashMap<Held, (u64, usize, usize)> = FxHashMap::default();
         for (before, state) in states.iter().enumerate() {
             let inputs: SmallVec<[AtHand; 4]> = step.inputs.iter().map(|&v| self.of(state, v)).collect();
-            let at = *found.entry(inputs).or_insert_with(|| {
-                outcomes.push(if self.until == 0 {
+            let at = *places.entry(inputs).or_insert_with(|| {
+                outcomes.push(if self.is_relative(types) {
                     known.outcomes(types, self, state, step, live)
                 } else {
                     self.outcomes(types, state, step, live)

@@ -4,7 +4,7 @@
 //! a replaces b    cost(a) + moves that put at hand in a what is at hand in b  <=  cost(b)
 //! ```
 
-use smallvec::SmallVec;
+use smallvec::{Array, SmallVec};
 
 use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::moves::Types;
@@ -41,6 +41,24 @@ pub(crate) struct Decided {
 
 /// What is at hand in a state after an op; what it costs, the state before it, and the way.
 pub(crate) type Candidate<'a> = (&'a Held, &'a (u64, usize, usize));
+
+/// The number of a value among these, in the order in which they come; a new one comes behind them.
+pub(crate) fn number(values: &mut Vec<usize>, value: usize) -> usize {
+    values.iter().position(|known| *known == value).unwrap_or_else(|| {
+        values.push(value);
+        values.len() - 1
+    })
+}
+
+/// The same with other numbers for values, in the order of these.
+pub(crate) fn renamed<A: Array<Item = (u32, AtHand)>>(
+    held: &[(u32, AtHand)],
+    mut name: impl FnMut(usize) -> usize,
+) -> SmallVec<A> {
+    let mut out: SmallVec<A> = held.iter().map(|(v, at_hand)| (name(*v as usize) as u32, *at_hand)).collect();
+    out.sort_unstable_by_key(|(v, _)| *v);
+    out
+}
 
 /// What two hold of different values, in the order of these, as it is in both.
 pub(crate) fn merged(a: &[(u32, AtHand)], b: &[(u32, AtHand)]) -> Held {

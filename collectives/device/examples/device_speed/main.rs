@@ -3,7 +3,8 @@
 //!     cargo run --release -p reshard-device --features cuda --example device_speed TABLE [MIB]
 //!
 //! TABLE is `copies`, `packs`, `plans` or `graphs`. Prints tables in Markdown, and behind `ROW` what belongs in the report.
-//! Bytes count once read and once written; figures are medians of runs timed by the device, of copies and plans with nothing left in its caches. Fails where a promise is missed.
+//! Bytes count once read and once written; figures are medians of runs timed by the device, of copies and plans
+//! with nothing left in its caches. Fails where a promise is missed.
 
 mod copies;
 mod plans;

@@ -20,13 +20,12 @@ use crate::question::Question;
 use crate::step::Step;
 use reshard_sharding::Sharding;
 
-/// Whether a detour may save bytes: terms meet a dim that the ranks do not divide.
-pub(super) fn may_help(q: &Question<'_>) -> bool {
+/// Whether a detour may save bytes of terms of one end, or of the other turned round: where they meet a dim that the ranks do not divide.
+pub(super) fn are_asked(q: &Question<'_>) -> bool {
     let ranks = q.from.mesh().size();
     let is_uneven = || q.from.shape().iter().any(|len| !len.is_multiple_of(ranks));
     q.options.objective == Objective::Bytes
         && !q.options.deterministic
-        && q.from.is_partial()
         && q.on_one_mesh()
         && ranks <= COUNTED_UNEVEN
         && is_uneven()

@@ -90,15 +90,18 @@ pub(super) fn asked_up_to_us(q: &Question<'_>, ends: Option<&Ends>) -> f64 {
     }
 }
 
+/// The ends of the mirror, if both are and their terms can be added.
+fn duals(q: &Question<'_>) -> Option<[Sharding; 2]> {
+    let ends = [q.to.dual().ok()?, q.from.dual().ok()?];
+    ends.iter().all(|s| q.options.arithmetic.check(s, q.dtype).is_ok()).then_some(ends)
+}
+
 /// What the mirror says, without its bounds, if it beats `known`; and what it took.
 ///
 /// Where the budget runs out it says nothing, so that less of it never finds more; but for limits, within which anything may be the best that is known.
 pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Option<Plan>, Effort), Error> {
     let none = || Ok((None, Effort::default()));
-    let (Ok(from), Ok(to)) = (q.to.dual(), q.from.dual()) else { return none() };
-    if [&from, &to].into_iter().any(|s| q.options.arithmetic.check(s, q.dtype).is_err()) {
-        return none();
-    }
+    let Some([from, to]) = duals(q) else { return none() };
     // Where there is no plan between the duals, or none that can be turned round, the mirror says nothing.
     let dual = q.part(q.options, &from, &to);
     let Ok(straight) = plan_straight(&dual) else { return none() };
@@ -121,15 +124,13 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
 /// Out of terms there are detours of its own.
 pub(super) fn best_detour(q: &Question<'_>, known: &Plan) -> Result<(Option<Plan>, Effort), Error> {
     let none = |effort| Ok((None, effort));
-    let (true, Ok(from), Ok(to)) = (!q.from.is_partial() && is_dual(q), q.to.dual(), q.from.dual()) else {
+    if q.from.is_partial() || !is_dual(q) {
+        return none(Effort::default());
+    }
+    let Some([from, to]) = duals(q).filter(|[from, _]| from.is_partial()) else {
         return none(Effort::default());
     };
     let dual = q.part(q.options, &from, &to);
-    if !detours::may_help(&dual)
-        || [&from, &to].into_iter().any(|s| q.options.arithmetic.check(s, q.dtype).is_err())
-    {
-        return none(Effort::default());
-    }
     let (found, effort) = detours::best_plan(&dual, known.received_bytes)?;
     let Some(between) = found.filter(|_| !effort.exhausted) else { return none(effort) };
     let plan = turned_round(q, &dual, between)?;

@@ -136,11 +136,13 @@ fn best_plan(
 ) -> Result<Best, Error> {
     let mut best = straight(q, ends, limit, watch)?;
     best.turn(q, ends, watch)?;
-    if let Some(most) = best.may_be_loose(q).filter(|_| detours::may_help(q)) {
-        best.take(Origin::Detour, detours::best_plan(q, most)?, watch);
-    }
-    if let Some(known) = best.plan.as_ref().filter(|_| best.may_be_loose(q).is_some()) {
-        best.take(Origin::Detour, mirror::best_detour(q, known)?, watch);
+    if detours::are_asked(q) {
+        if let Some(most) = best.may_be_loose(q).filter(|_| q.from.is_partial()) {
+            best.take(Origin::Detour, detours::best_plan(q, most)?, watch);
+        }
+        if let Some(known) = best.plan.as_ref().filter(|_| best.may_be_loose(q).is_some()) {
+            best.take(Origin::Detour, mirror::best_detour(q, known)?, watch);
+        }
     }
     Ok(best)
 }
