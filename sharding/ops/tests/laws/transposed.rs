@@ -50,7 +50,19 @@ fn on_whole(verifier: &Verifier<'_>, op: &Op, inputs: &[Tensor]) -> Option<Vec<T
     verifier.run(&view).ok()
 }
 
-/// The vector-Jacobian product of an op on one rank, by differences: of saved inputs and outputs, and gradients of outputs.
+/// By how many elements of a tensor a derivative is looked at, about: each takes two runs of the op.
+const LOOKED_AT: usize = 48;
+
+/// Which elements of a part of a tensor are looked at: those of the whole that are, wherever the part lies.
+fn looked_at(place: &LocalRegion) -> impl Iterator<Item = usize> {
+    let step = place.whole.iter().product::<usize>().div_ceil(LOOKED_AT).max(1);
+    let scattered = |e: usize| (e as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let all = place.elements().into_iter().enumerate();
+    all.filter(move |&(_, e)| scattered(e).is_multiple_of(step as u64)).map(|(at, _)| at)
+}
+
+/// The vector-Jacobian product of an op on one rank, by differences: of saved inputs and outputs, and gradients of outputs. Where
+/// no element is looked at it is 0, on every rank.
 fn by_differences(
     forward: &Verifier<'_>,
     inputs: usize,
@@ -74,7 +86,7 @@ fn by_differences(
     let mut out = Vec::new();
     for &i in wanted {
         let mut made = Tensor::new(&l.inputs[i].shape, vec![0.0; l.inputs[i].data.len()]);
-        for e in 0..made.data.len() {
+        for e in looked_at(l.places[i]) {
             let (up, down) = (run(i, e, STEP)?, run(i, e, -STEP)?);
             for ((up, down), gradient) in up.iter().zip(&down).zip(gradients) {
                 let products = up.data.iter().zip(&down.data).zip(&gradient.data);
