@@ -66,6 +66,8 @@ pub(crate) struct Types {
     free: Costs,
     /// Of each set, to each other: what putting all of the second at hand costs where the first is, by moves of a kind.
     brought: FxHashMap<(AtHand, AtHand, Moves), Cost>,
+    /// Of each set and each type, what it takes to have that as well by moves of a kind, and the set with it.
+    taken: FxHashMap<(AtHand, TypeId, Moves), Option<(u64, AtHand)>>,
     /// Of each set, the same without those that are free from others of it.
     thinned: FxHashMap<AtHand, AtHand>,
     local: Vec<u64>,
@@ -125,6 +127,7 @@ impl Types {
             prices: Costs::default(),
             free: Costs::default(),
             brought: FxHashMap::default(),
+            taken: FxHashMap::default(),
             thinned: FxHashMap::default(),
             local: Vec::new(),
             idle: Vec::new(),
@@ -193,7 +196,7 @@ impl Types {
             return known;
         }
         self.work += NEW_PRICE;
-        let cost = self.both_ways(from, to, Types::one_way);
+        let cost = self.both_ways(from, to, one_way);
         self.prices.put(from.0, to.0, cost);
         cost
     }
@@ -208,7 +211,7 @@ impl Types {
             return known;
         }
         self.work += NEW_FREE;
-        let cost = self.both_ways(from, to, Types::one_way_free);
+        let cost = self.both_ways(from, to, one_way_free);
         self.free.put(from.0, to.0, cost);
         cost
     }
@@ -218,12 +221,13 @@ impl Types {
         &self,
         from: TypeId,
         to: TypeId,
-        one_way: impl Fn(&Types, &Sharding, &Sharding, DType) -> Cost,
+        one_way: impl Fn(&Planner, &Sharding, &Sharding, DType) -> Cost,
     ) -> Cost {
         let (dtype, a) = &self.list[from.0 as usize];
         let b = &self.list[to.0 as usize].1;
+        let planner = if self.work < LAVISH { &self.planner } else { &self.direct };
         let of = |from: &Sharding, to: &Sharding| {
-            if from == to { Some(0) } else { one_way(self, from, to, *dtype) }
+            if from == to { Some(0) } else { one_way(planner, from, to, *dtype) }
         };
         let forward = of(&a.value, &b.value)?;
         match (&a.gradient, &b.gradient) {
@@ -235,17 +239,6 @@ impl Types {
         }
     }
 
-    fn one_way(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Cost {
-        let planner = if self.work < LAVISH { &self.planner } else { &self.direct };
-        match planner.price(from, to, dtype, Ask::Within(u64::MAX)).ok()?.0 {
-            Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => Some(cost),
-        }
-    }
-
-    fn one_way_free(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Cost {
-        self.planner.is_free(from, to, dtype).ok()?.then_some(0)
-    }
-
     /// The cheapest of these to start from, and what it costs.
     pub(crate) fn cheapest(&mut self, at_hand: AtHand, to: TypeId, moves: Moves) -> Option<(TypeId, u64)> {
         let mut best: Option<(TypeId, u64)> = None;
@@ -255,8 +248,27 @@ impl Types {
             if best.is_none_or(|(_, least)| cost < least) {
                 best = Some((from, cost));
             }
+            if cost == 0 {
+                break;
+            }
         }
         best
+    }
+
+    /// What it takes to have a type at hand as well where this set is, by the cheapest move, and what is at hand then.
+    pub(crate) fn taken(&mut self, at_hand: AtHand, wanted: TypeId, moves: Moves) -> Option<(u64, AtHand)> {
+        self.work += 1;
+        if let Some(&known) = self.taken.get(&(at_hand, wanted, moves)) {
+            return known;
+        }
+        let taken = if self.sets.of(at_hand).contains(&wanted) {
+            Some((0, at_hand))
+        } else {
+            let cost = self.cheapest(at_hand, wanted, moves);
+            cost.map(|(_, cost)| (cost, self.sets.with(at_hand, &[wanted])))
+        };
+        self.taken.insert((at_hand, wanted, moves), taken);
+        taken
     }
 
     /// What it costs to get from one to the other, both ways, through a wire where there is one.
@@ -334,7 +346,7 @@ impl Types {
         let mut i = 0;
         while left.len() > 1 && i < left.len() {
             let to = left[i];
-            let free = (0..left.len()).any(|j| j != i && self.price(left[j], to) == Some(0));
+            let free = (0..left.len()).any(|j| j != i && self.free(left[j], to).is_some());
             if free {
                 left.remove(i);
             } else {
@@ -360,6 +372,18 @@ impl Types {
         let (a, b) = (self.get(from), self.get(to));
         b.gradient.is_none() && a.value == b.value
     }
+}
+
+/// What a move costs in one direction.
+fn one_way(planner: &Planner, from: &Sharding, to: &Sharding, dtype: DType) -> Cost {
+    match planner.price(from, to, dtype, Ask::Within(u64::MAX)).ok()?.0 {
+        Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => Some(cost),
+    }
+}
+
+/// The same where nothing may be sent.
+fn one_way_free(planner: &Planner, from: &Sharding, to: &Sharding, dtype: DType) -> Cost {
+    planner.is_free(from, to, dtype).ok()?.then_some(0)
 }
 
 /// As an error: what is wrong with a move.

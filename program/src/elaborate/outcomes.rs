@@ -56,8 +56,10 @@ impl Frontier {
         all.sort_by_key(|o| o.cost);
         let mut kept: Vec<Outcome> = Vec::new();
         for outcome in all {
-            let cheaper =
-                |k: &Outcome| self.replaces(types, (&k.after, k.cost), (&outcome.after, outcome.cost));
+            let cheaper = |k: &Outcome| {
+                let more = self.brought(types, &k.after, &outcome.after);
+                more.is_some_and(|more| k.cost.saturating_add(more) <= outcome.cost)
+            };
             if !kept.iter().any(cheaper) {
                 kept.push(outcome);
             }
@@ -154,16 +156,16 @@ impl Frontier {
                     held.len() - 1
                 });
                 let at_hand = held[at].1;
-                if types.sets.of(at_hand).contains(&wanted) {
+                let direct = types.taken(at_hand, wanted, self.moves);
+                if direct.is_some_and(|(_, with)| with == at_hand) {
                     return true;
                 }
-                let direct = types.cheapest(at_hand, wanted, self.moves).map(|(_, more)| more);
                 for &first in firsts {
                     if first == wanted || types.sets.of(at_hand).contains(&first) {
                         continue;
                     }
                     let Some(then) =
-                        types.price(first, wanted).filter(|then| direct.is_none_or(|d| *then < d))
+                        types.price(first, wanted).filter(|then| direct.is_none_or(|(d, _)| *then < d))
                     else {
                         continue;
                     };
@@ -172,8 +174,8 @@ impl Frontier {
                     held[at].1 = types.sets.with(at_hand, &[first, wanted]);
                     roundabout.push((held, cost.saturating_add(more).saturating_add(then)));
                 }
-                if let Some(more) = direct {
-                    held[at].1 = types.sets.with(at_hand, &[wanted]);
+                if let Some((more, with)) = direct {
+                    held[at].1 = with;
                     *cost = cost.saturating_add(more);
                 }
                 direct.is_some()

@@ -33,7 +33,7 @@ use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::memo::{After, Known, Named};
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::outcomes::Outcome;
-use crate::elaborate::states::{Candidate, Decided, Held, Reached, State, merged};
+use crate::elaborate::states::{Candidate, Decided, Held, Numbered, Reached, State, merged};
 use crate::elaborate::ways::Looked;
 
 /// The states after a statement.
@@ -109,7 +109,7 @@ const HASTY: usize = 12;
 const TIRED: usize = 128;
 
 /// How much a thorough search looks at: a tenth of a second where all prices are new, and less elsewhere.
-const WORK: u64 = 300_000;
+const WORK: u64 = 200_000;
 
 /// What an op comes to from a state, and what the cheapest way computes that was not looked at.
 pub(crate) type Found = (Vec<Outcome>, Option<u64>);
@@ -348,38 +348,37 @@ impl Frontier {
         let mut outcomes: Vec<Found> = Vec::new();
         let states = self.states();
         let mut left: Option<u64> = None;
-        let mut best: FxHashMap<Held, (u64, usize, usize)> = FxHashMap::default();
+        let (mut passed, mut made) = (Numbered::default(), Numbered::default());
+        // Of each list of outcomes the numbers of what is at hand of the operands then.
+        let mut numbers: Vec<Vec<u32>> = Vec::new();
+        let mut candidates: Vec<Candidate> = Vec::new();
         for (before, state) in states.iter().enumerate() {
             let inputs: SmallVec<[AtHand; 4]> = step.inputs.iter().map(|&v| self.of(state, v)).collect();
             let at = *places.entry(inputs).or_insert_with(|| {
-                outcomes.push(if self.is_relative(types) {
+                let found = if self.is_relative(types) {
                     known.outcomes(types, self, state, step, live)
                 } else {
                     self.outcomes(types, state, step, live)
-                });
+                };
+                numbers.push(found.0.iter().map(|outcome| made.number(outcome.after.clone())).collect());
+                outcomes.push(found);
                 outcomes.len() - 1
             });
             let (found, unseen) = &outcomes[at];
             let unseen = unseen.map(|computing| state.cost.saturating_add(computing));
             left = left.into_iter().chain(unseen).min();
             let passes = |v: usize| live(v) && !step.inputs.contains(&v);
-            let passed: Held = state.live.iter().filter(|(v, _)| passes(*v as usize)).copied().collect();
-            for outcome in found {
+            let passed =
+                passed.number(state.live.iter().filter(|(v, _)| passes(*v as usize)).copied().collect());
+            for (outcome, &made) in found.iter().zip(&numbers[at]) {
                 let cost = state.cost.saturating_add(outcome.cost);
-                if cost.saturating_add(step.rest) > bound {
-                    continue;
-                }
-                let after = merged(&passed, &outcome.after);
-                let entry = best.entry(after).or_insert((u64::MAX, 0, 0));
-                // Of equal cost, what was looked at first.
-                if cost < entry.0 {
-                    *entry = (cost, before, outcome.way);
+                if cost.saturating_add(step.rest) <= bound {
+                    candidates.push(Candidate { cost, before, way: outcome.way, passed, made });
                 }
             }
         }
-        let mut states: Vec<Candidate<'_>> = best.iter().collect();
-        states.sort_unstable_by_key(|(live, from)| (*from, *live));
-        let (kept, dropped) = self.kept(types, &states, most);
+        candidates.sort_unstable();
+        let (kept, dropped) = self.kept(types, &candidates, (&passed.list, &made.list), most);
         (kept, dropped.into_iter().chain(left).min())
     }
 

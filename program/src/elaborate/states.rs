@@ -3,11 +3,17 @@
 //! ```text
 //! a replaces b    cost(a) + moves that put at hand in a what is at hand in b  <=  cost(b)
 //! ```
+//!
+//! What an op leads to has two parts: values that are no operands, which the state before says, and operands, which the way
+//! says. Both have numbers, so that what one part takes is looked at once, however many states have it.
 
+use std::hash::Hash;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{Array, SmallVec};
 
 use crate::elaborate::at_hand::AtHand;
-use crate::elaborate::moves::Types;
+use crate::elaborate::moves::{Cost, Types};
 use crate::elaborate::search::Frontier;
 
 /// Values by number, of which a graph has less than 2^32, in order, with the types in which they are at hand.
@@ -39,8 +45,43 @@ pub(crate) struct Decided {
     pub(crate) way: Option<usize>,
 }
 
-/// What is at hand in a state after an op; what it costs, the state before it, and the way.
-pub(crate) type Candidate<'a> = (&'a Held, &'a (u64, usize, usize));
+/// A state that an op could lead to. The cheapest is the least; of equal ones what was looked at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Candidate {
+    pub(crate) cost: u64,
+    /// The state before it.
+    pub(crate) before: usize,
+    pub(crate) way: usize,
+    /// What is at hand of values that are no operands, by number.
+    pub(crate) passed: u32,
+    /// What is at hand of the operands, by number.
+    pub(crate) made: u32,
+}
+
+/// Lists by number: equal ones have one.
+#[derive(Debug)]
+pub(crate) struct Numbered<K> {
+    pub(crate) list: Vec<K>,
+    numbers: FxHashMap<K, u32>,
+}
+
+impl<K> Default for Numbered<K> {
+    fn default() -> Numbered<K> {
+        Numbered { list: Vec::new(), numbers: FxHashMap::default() }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Numbered<K> {
+    pub(crate) fn number(&mut self, key: K) -> u32 {
+        if let Some(&known) = self.numbers.get(&key) {
+            return known;
+        }
+        let number = self.list.len() as u32;
+        self.list.push(key.clone());
+        self.numbers.insert(key, number);
+        number
+    }
+}
 
 /// The number of a value among these, in the order in which they come; a new one comes behind them.
 pub(crate) fn number(values: &mut Vec<usize>, value: usize) -> usize {
@@ -82,40 +123,55 @@ impl Frontier {
     pub(crate) fn kept(
         &self,
         types: &mut Types,
-        states: &[Candidate<'_>],
+        candidates: &[Candidate],
+        (passed, made): (&[Held], &[Operands]),
         most: usize,
     ) -> (Vec<Reached>, Option<u64>) {
-        let mut kept: Vec<Reached> = Vec::with_capacity(states.len().min(most));
-        for &(live, &(cost, before, way)) in states {
-            let cheaper = |k: &Reached| self.replaces(types, (&k.live, k.cost), (live, cost));
-            if kept.iter().take(COMPARED).any(cheaper) {
+        let mut kept: Vec<Reached> = Vec::with_capacity(candidates.len().min(most));
+        let mut seen: FxHashSet<(u32, u32)> = FxHashSet::default();
+        // What getting from one to another costs, of each of both parts: many states have a part in common.
+        let mut brought: [FxHashMap<(u32, u32), Cost>; 2] = Default::default();
+        let mut those: Vec<Candidate> = Vec::new();
+        for candidate in candidates {
+            let Candidate { cost, before, way, .. } = *candidate;
+            if !seen.insert((candidate.passed, candidate.made)) {
+                continue;
+            }
+            let mut cheaper = |k: &Candidate| {
+                let of_made = *brought[0].entry((k.made, candidate.made)).or_insert_with(|| {
+                    self.brought(types, &made[k.made as usize], &made[candidate.made as usize])
+                });
+                let Some(more) = of_made.map(|more| k.cost.saturating_add(more)).filter(|sum| *sum <= cost)
+                else {
+                    return false;
+                };
+                let of_passed = *brought[1].entry((k.passed, candidate.passed)).or_insert_with(|| {
+                    self.brought(types, &passed[k.passed as usize], &passed[candidate.passed as usize])
+                });
+                of_passed.is_some_and(|passed| more.saturating_add(passed) <= cost)
+            };
+            if those.iter().take(COMPARED).any(&mut cheaper) {
                 continue;
             }
             if kept.len() >= most {
                 return (kept, Some(cost));
             }
-            kept.push(Reached { live: live.clone(), cost, decided: Decided { before, way: Some(way) } });
+            those.push(*candidate);
+            let live = merged(&passed[candidate.passed as usize], &made[candidate.made as usize]);
+            kept.push(Reached { live, cost, decided: Decided { before, way: Some(way) } });
         }
         (kept, None)
     }
 
-    /// Whether what is at hand in `b` can be put at hand in `a` and costs no more then.
-    pub(crate) fn replaces(
-        &self,
-        types: &mut Types,
-        a: (&[(u32, AtHand)], u64),
-        b: (&[(u32, AtHand)], u64),
-    ) -> bool {
+    /// What it costs to put at hand in `a` what is at hand in `b`; what only one holds is in the other as it was given.
+    pub(crate) fn brought(&self, types: &mut Types, a: &[(u32, AtHand)], b: &[(u32, AtHand)]) -> Cost {
         let given = |v: u32| self.given.get(&(v as usize)).copied().unwrap_or_default();
-        // What the values have that come next in the order of both; what only one holds is in the other as it was given.
-        let (mut cost, mut left, mut right) = (a.1, a.0, b.0);
-        while cost <= b.1 {
+        // What the values have that come next in the order of both.
+        let (mut cost, mut left, mut right) = (0u64, a, b);
+        loop {
             let (mine, wanted) = match (left, right) {
                 ([x, more @ ..], [y, rest @ ..]) if x.0 == y.0 => {
                     (left, right) = (more, rest);
-                    if x.1 == y.1 {
-                        continue;
-                    }
                     (x.1, y.1)
                 }
                 ([x, more @ ..], right) if right.first().is_none_or(|y| x.0 < y.0) => {
@@ -126,11 +182,9 @@ impl Frontier {
                     right = rest;
                     (given(y.0), y.1)
                 }
-                (_, []) => return true,
+                (_, []) => return Some(cost),
             };
-            let Some(more) = types.brought(mine, wanted, self.moves) else { return false };
-            cost = cost.saturating_add(more);
+            cost = cost.saturating_add(types.brought(mine, wanted, self.moves)?);
         }
-        false
     }
 }

@@ -6,7 +6,7 @@
 //!                                   of a step in which ranks talk to each other at least
 //! ```
 //!
-//! Between states of one digit system nothing moves exactly if every digit stays, or was replicated, or becomes partial:
+//! So a redistribution is free exactly where its bound is 0. Between states of one digit system nothing moves exactly if every digit stays, or was replicated, or becomes partial:
 //! a replicated digit takes its position by a slice, and one that becomes partial is zero-filled.
 
 use smallvec::SmallVec;
@@ -63,27 +63,12 @@ impl Planner {
 impl Question<'_> {
     /// The bound where the digits nest.
     fn bound_of_digits(&self) -> Option<f64> {
-        if self.from.mesh() != self.to.mesh() {
-            return None;
-        }
-        let mut refined = Refined::new();
-        if refined.fill(self.from, self.to, &self.network.cuts()) {
-            return Some(self.bound_of_moving(&refined.digits));
-        }
-        let (system, from, to) = self.states()?;
-        let mut digits: SmallVec<[Moving; 8]> = SmallVec::new();
-        for (d, &mode) in system.digits.iter().enumerate() {
-            digits.push(Moving { mode, places: [from[d], to[d]] });
-        }
-        Some(self.bound_of_moving(&digits))
-    }
-
-    fn bound_of_moving(&self, digits: &[Moving]) -> f64 {
+        let digits = self.moving()?;
         if digits.iter().all(|d| is_local(d.places)) {
-            return 0.0;
+            return Some(0.0);
         }
         let (mut s, mut t) = (Codes::new(), Codes::new());
-        for d in digits {
+        for d in &digits {
             let [from, to] = d.places;
             s.push(code(from, from));
             t.push(code(to, from));
@@ -93,7 +78,32 @@ impl Question<'_> {
             bounding = inside_one_domain(&bounding);
         }
         let needs = self.needs_between(&bounding, [&s, &t]);
-        self.time_needed(&needs)
+        Some(self.time_needed(&needs))
+    }
+
+    /// The digits and where each is before and after, where they nest on one mesh.
+    fn moving(&self) -> Option<SmallVec<[Moving; 8]>> {
+        if self.from.mesh() != self.to.mesh() {
+            return None;
+        }
+        let mut refined = Refined::new();
+        if refined.fill(self.from, self.to, &self.network.cuts()) {
+            return Some(refined.digits);
+        }
+        let (system, from, to) = self.states()?;
+        let places = from.iter().zip(&to).map(|(from, to)| [*from, *to]);
+        Some(system.digits.iter().zip(places).map(|(&mode, places)| Moving { mode, places }).collect())
+    }
+
+    /// Whether nothing has to be sent.
+    pub(crate) fn is_free(&self) -> Result<bool, Error> {
+        if self.is_trivial() {
+            return Ok(true);
+        }
+        if let Some(digits) = self.moving() {
+            return Ok(digits.iter().all(|d| is_local(d.places)));
+        }
+        Ok(self.bound_of_regions()? == 0.0)
     }
 
     /// The bound where regions overlap. What becomes partial may need a step without any byte that is sure to be received:

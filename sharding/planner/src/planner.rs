@@ -227,7 +227,7 @@ impl Planner {
     /// Whether a redistribution sends nothing; fails where there is no plan.
     #[doc(hidden)]
     pub fn is_free(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<bool, Error> {
-        price::is_free(&Question::checked(&self.options, from, to, dtype)?)
+        Question::checked(&self.options, from, to, dtype)?.is_free()
     }
 
     /// The price of a plan, as exactly as asked for, and what knowing it took; fails where there is none.

@@ -97,18 +97,6 @@ fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<(Price, Effort)>
     }
 }
 
-/// Whether nothing has to be sent, which digits say; where they do not nest, whether the price is 0.
-pub(crate) fn is_free(q: &Question<'_>) -> Result<bool, Error> {
-    // Any plan holds both ends; whether that is too much is for whoever looks for one.
-    if q.options.max_peak_bytes.is_none() && q.on_one_mesh() && !q.is_trivial() {
-        let mut refined = Refined::new();
-        if refined.fill(q.from, q.to, &q.network.cuts()) {
-            return Ok(refined.digits.iter().all(|d| is_local(d.places)));
-        }
-    }
-    Ok(matches!(price(q, Ask::Within(0))?.0, Price::Exactly(0) | Price::AtMost(0)))
-}
-
 /// The cost of the plan where it is known without its steps.
 pub(crate) fn cost_without_steps(q: &Question<'_>) -> Result<Option<f64>, Error> {
     let options = q.options;

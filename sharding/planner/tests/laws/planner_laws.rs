@@ -74,6 +74,7 @@ fn what_is_free_costs_nothing() {
         ("x=2,y=2", &[4, 4][..], &["R", "S(0)", "S(1)", "SS(0,2)", "P", "P(max)", "P(avg)"][..]),
         ("x=2,y=3", &[5, 7], &["R", "S(0)", "S(1)", "P", "P(avg)"]),
         ("x=4", &[6], &["R", "S(0)", "P", "P(max)"]),
+        ("x=2,y=2", &[4, 1], &["R", "S(0)", "S(1)", "P", "P(avg)"]),
         ("x=2,y=2,z=2", &[8, 4], &["R", "S(0)", "S(1)", "P"]),
     ] {
         let all = shardings(&mesh.parse().unwrap(), shape, choices);
