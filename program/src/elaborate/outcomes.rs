@@ -56,10 +56,8 @@ impl Frontier {
         all.sort_by_key(|o| o.cost);
         let mut kept: Vec<Outcome> = Vec::new();
         for outcome in all {
-            let cheaper = |k: &Outcome| {
-                let more = self.brought(types, &k.after, &outcome.after);
-                more.is_some_and(|more| k.cost.saturating_add(more) <= outcome.cost)
-            };
+            let cheaper =
+                |k: &Outcome| self.brought(types, &k.after, &outcome.after, outcome.cost - k.cost).is_some();
             if !kept.iter().any(cheaper) {
                 kept.push(outcome);
             }

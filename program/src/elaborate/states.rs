@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{Array, SmallVec};
 
 use crate::elaborate::at_hand::AtHand;
-use crate::elaborate::moves::{Cost, Types};
+use crate::elaborate::moves::Types;
 use crate::elaborate::search::Frontier;
 
 /// Values by number, of which a graph has less than 2^32, in order, with the types in which they are at hand.
@@ -83,6 +83,13 @@ impl<K: Clone + Eq + Hash> Numbered<K> {
     }
 }
 
+/// What is known of what it costs to get from one to another.
+#[derive(Clone, Copy, Debug)]
+enum Brought {
+    Exactly(u64),
+    MoreThan(u64),
+}
+
 /// The number of a value among these, in the order in which they come; a new one comes behind them.
 pub(crate) fn number(values: &mut Vec<usize>, value: usize) -> usize {
     values.iter().position(|known| *known == value).unwrap_or_else(|| {
@@ -130,7 +137,7 @@ impl Frontier {
         let mut kept: Vec<Reached> = Vec::with_capacity(candidates.len().min(most));
         let mut seen: FxHashSet<(u32, u32)> = FxHashSet::default();
         // What getting from one to another costs, of each of both parts: many states have a part in common.
-        let mut brought: [FxHashMap<(u32, u32), Cost>; 2] = Default::default();
+        let mut brought: [FxHashMap<(u32, u32), Brought>; 2] = Default::default();
         let mut those: Vec<Candidate> = Vec::new();
         for candidate in candidates {
             let Candidate { cost, before, way, .. } = *candidate;
@@ -138,17 +145,22 @@ impl Frontier {
                 continue;
             }
             let mut cheaper = |k: &Candidate| {
-                let of_made = *brought[0].entry((k.made, candidate.made)).or_insert_with(|| {
-                    self.brought(types, &made[k.made as usize], &made[candidate.made as usize])
-                });
-                let Some(more) = of_made.map(|more| k.cost.saturating_add(more)).filter(|sum| *sum <= cost)
-                else {
-                    return false;
-                };
-                let of_passed = *brought[1].entry((k.passed, candidate.passed)).or_insert_with(|| {
-                    self.brought(types, &passed[k.passed as usize], &passed[candidate.passed as usize])
-                });
-                of_passed.is_some_and(|passed| more.saturating_add(passed) <= cost)
+                let mut left = cost - k.cost;
+                let of_made = [k.made, candidate.made].map(|at| (at, &made[at as usize][..]));
+                let of_passed = [k.passed, candidate.passed].map(|at| (at, &passed[at as usize][..]));
+                [of_made, of_passed].into_iter().zip(&mut brought).all(|([(a, mine), (b, wanted)], known)| {
+                    let more = match known.get(&(a, b)) {
+                        Some(&Brought::Exactly(more)) => Some(more).filter(|more| *more <= left),
+                        Some(&Brought::MoreThan(limit)) if limit >= left => None,
+                        Some(Brought::MoreThan(_)) | None => {
+                            let more = self.brought(types, mine, wanted, left);
+                            known.insert((a, b), more.map_or(Brought::MoreThan(left), Brought::Exactly));
+                            more
+                        }
+                    };
+                    left -= more.unwrap_or(0);
+                    more.is_some()
+                })
             };
             if those.iter().take(COMPARED).any(&mut cheaper) {
                 continue;
@@ -163,12 +175,18 @@ impl Frontier {
         (kept, None)
     }
 
-    /// What it costs to put at hand in `a` what is at hand in `b`; what only one holds is in the other as it was given.
-    pub(crate) fn brought(&self, types: &mut Types, a: &[(u32, AtHand)], b: &[(u32, AtHand)]) -> Cost {
+    /// What it costs to put at hand in `a` what is at hand in `b`, if it is at most so much; what only one holds is in the other as it was given.
+    pub(crate) fn brought(
+        &self,
+        types: &mut Types,
+        a: &[(u32, AtHand)],
+        b: &[(u32, AtHand)],
+        most: u64,
+    ) -> Option<u64> {
         let given = |v: u32| self.given.get(&(v as usize)).copied().unwrap_or_default();
         // What the values have that come next in the order of both.
         let (mut cost, mut left, mut right) = (0u64, a, b);
-        loop {
+        while cost <= most {
             let (mine, wanted) = match (left, right) {
                 ([x, more @ ..], [y, rest @ ..]) if x.0 == y.0 => {
                     (left, right) = (more, rest);
@@ -186,5 +204,6 @@ impl Frontier {
             };
             cost = cost.saturating_add(types.brought(mine, wanted, self.moves)?);
         }
+        None
     }
 }
