@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
 use reshard_planner::{Arithmetic, Budget, Explanation, Objective, PlanCache, Planner};
@@ -10,7 +10,7 @@ use reshard_sharding::Sharding;
 
 use crate::arguments::type_name;
 use crate::dtype::DTypeArgument;
-use crate::failure::Answer;
+use crate::failure::{Answer, Failure};
 use crate::group::{PatternArgument, PyGroupPattern};
 use crate::plan::PyPlan;
 use crate::sequences::listed_if_any;
@@ -41,11 +41,26 @@ impl PartialEq for PyPlanner {
 /// A class, no arguments by place, and those by name.
 type ByName<'py> = (Bound<'py, PyType>, (), Bound<'py, PyDict>);
 
-/// A number of units of work, or `none`.
-#[derive(FromPyObject)]
-enum BudgetArgument {
-    Work(u64),
-    Text(String),
+/// A budget: a number of units of work, or its notation.
+struct BudgetArgument(Budget);
+
+impl<'py> FromPyObject<'_, 'py> for BudgetArgument {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<BudgetArgument> {
+        if let Ok(text) = object.cast::<PyString>() {
+            return Ok(BudgetArgument(text.to_cow()?.parse().map_err(Failure::from)?));
+        }
+        object.extract().map(|work| BudgetArgument(Budget::of(work))).map_err(|e| {
+            let units = format!("a budget is 0 to {} units of work, or 'none', not", u64::MAX);
+            let py = object.py();
+            if e.is_instance_of::<PyOverflowError>(py) {
+                PyOverflowError::new_err(format!("{units} {}", &*object))
+            } else {
+                PyTypeError::new_err(format!("{units} {}", type_name(&object)))
+            }
+        })
+    }
 }
 
 impl PyPlanner {
@@ -81,17 +96,16 @@ impl PyPlanner {
         }
         Ok(match budget {
             None => planner,
-            Some(BudgetArgument::Work(work)) => planner.budget(Budget::of(work)),
-            Some(BudgetArgument::Text(text)) => planner.budget(text.parse::<Budget>()?),
+            Some(BudgetArgument(budget)) => planner.budget(budget),
         })
     }
 
-    /// The arguments that make it, those that are not the default.
     /// The planner of the library.
     pub(crate) fn rust(&self) -> &Planner {
         &self.planner
     }
 
+    /// The arguments that make it, those that are not the default.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let (options, default) = (self.planner.options(), Planner::new());
         let mut arguments = Vec::new();

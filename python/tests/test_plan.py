@@ -138,6 +138,13 @@ def test_planners_are_values(planner: Planner) -> None:
     round_trips(planner.topology)
 
 
+@pytest.mark.parametrize(("budget", "error"), [(-1, OverflowError), (1 << 64, OverflowError), (1.5, TypeError), ([], TypeError), ("much", reshard.ReshardError)])
+def test_what_is_no_budget_is_told_in_a_sentence(budget: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"budget") as refused:
+        Planner(budget=budget)  # type: ignore[arg-type]
+    assert "\n" not in str(refused.value)
+
+
 def test_the_parts_of_a_plan() -> None:
     mesh = Mesh("dp=2,tp=4")
     from_, to = Sharding(mesh, (64, 32), "S(0),S(1)"), Sharding(mesh, (64, 32), "R,S(1)")
