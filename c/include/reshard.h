@@ -378,74 +378,6 @@ typedef struct reshard_tensor {
 } reshard_tensor;
 
 /*
- How plans are asked for. Zeros and nulls are what is usual.
- */
-typedef struct reshard_options {
-  /*
-   The `sizeof` of this struct, set by the caller.
-   */
-  size_t size;
-  /*
-   The network, such as `h100`, or its text.
-   */
-  const char *topology;
-  /*
-   `time`, `bytes` or `peak`.
-   */
-  const char *objective;
-  /*
-   What no rank may exceed; 0 for no limit.
-   */
-  uint64_t max_peak_bytes;
-  /*
-   The units of work that a search may take; 0 for what is usual.
-   */
-  uint64_t budget;
-  /*
-   Whether all reductions are in one order.
-   */
-  uint8_t deterministic;
-  /*
-   Whether a framework reduces, which knows more element types than the library.
-   */
-  uint8_t framework_arithmetic;
-} reshard_options;
-
-/*
- One operation of a plan.
- */
-typedef struct reshard_step {
-  /*
-   The `sizeof` of this struct, set by the caller; what was written afterwards.
-   */
-  size_t size;
-  /*
-   `slice`, `all_gather`, `reduce_scatter`, `all_reduce`, `all_to_all`, `exchange` or `zero_fill`.
-   */
-  const char *op;
-  /*
-   Bytes that the rank which receives the most receives.
-   */
-  uint64_t received_bytes;
-  /*
-   Bytes that the rank which sends the most sends.
-   */
-  uint64_t sent_bytes;
-  /*
-   Bytes that the rank which holds the most holds.
-   */
-  uint64_t peak_bytes;
-  /*
-   Modelled time in microseconds.
-   */
-  double cost_us;
-  /*
-   Whether ranks talk to each other in it: 1 or 0.
-   */
-  uint8_t communicates;
-} reshard_step;
-
-/*
  An extent, and how far elements are apart in the sender's and in the receiver's buffer.
  */
 typedef struct reshard_mode {
@@ -564,6 +496,74 @@ typedef struct reshard_phase {
    */
   size_t member_count;
 } reshard_phase;
+
+/*
+ One operation of a plan.
+ */
+typedef struct reshard_step {
+  /*
+   The `sizeof` of this struct, set by the caller; what was written afterwards.
+   */
+  size_t size;
+  /*
+   `slice`, `all_gather`, `reduce_scatter`, `all_reduce`, `all_to_all`, `exchange` or `zero_fill`.
+   */
+  const char *op;
+  /*
+   Bytes that the rank which receives the most receives.
+   */
+  uint64_t received_bytes;
+  /*
+   Bytes that the rank which sends the most sends.
+   */
+  uint64_t sent_bytes;
+  /*
+   Bytes that the rank which holds the most holds.
+   */
+  uint64_t peak_bytes;
+  /*
+   Modelled time in microseconds.
+   */
+  double cost_us;
+  /*
+   Whether ranks talk to each other in it: 1 or 0.
+   */
+  uint8_t communicates;
+} reshard_step;
+
+/*
+ How plans are asked for. Zeros and nulls are what is usual.
+ */
+typedef struct reshard_options {
+  /*
+   The `sizeof` of this struct, set by the caller.
+   */
+  size_t size;
+  /*
+   The network, such as `h100`, or its text.
+   */
+  const char *topology;
+  /*
+   `time`, `bytes` or `peak`.
+   */
+  const char *objective;
+  /*
+   What no rank may exceed; 0 for no limit.
+   */
+  uint64_t max_peak_bytes;
+  /*
+   The units of work that a search may take; 0 for what is usual.
+   */
+  uint64_t budget;
+  /*
+   Whether all reductions are in one order.
+   */
+  uint8_t deterministic;
+  /*
+   Whether a framework reduces, which knows more element types than the library.
+   */
+  uint8_t framework_arithmetic;
+} reshard_options;
 
 /*
  Indices one behind the other.
@@ -719,105 +719,6 @@ reshard_status reshard_checkpoint_shard(const struct reshard_checkpoint *checkpo
 size_t reshard_handles(void);
 
 /*
- A planner; without options, which may be null, the usual one.
- */
-reshard_status reshard_planner_new(const struct reshard_options *options, struct reshard_planner **out);
-
-/*
- Frees a planner; its plans stay; null is nothing.
- */
-reshard_status reshard_planner_free(struct reshard_planner *planner);
-
-/*
- The plan from one sharding to another of the same tensor, of elements of a type such as `f32`; `planner` may be null, for the usual one.
- */
-reshard_status reshard_plan_new(const struct reshard_sharding *from,
-                                const struct reshard_sharding *to,
-                                const char *dtype,
-                                const struct reshard_planner *planner,
-                                struct reshard_plan **out);
-
-/*
- What `reshard_plan_json` wrote; the plan is made again.
- */
-reshard_status reshard_plan_from_json(const char *json, struct reshard_plan **out);
-
-/*
- Frees a plan; null is nothing.
- */
-reshard_status reshard_plan_free(struct reshard_plan *plan);
-
-/*
- Its steps, for people.
- */
-reshard_status reshard_plan_text(const struct reshard_plan *plan, char *buffer, size_t size, size_t *length);
-
-/*
- What was asked for, as JSON.
- */
-reshard_status reshard_plan_json(const struct reshard_plan *plan, char *buffer, size_t size, size_t *length);
-
-/*
- How many steps it has; none if every rank already holds its target.
- */
-reshard_status reshard_plan_steps(const struct reshard_plan *plan, size_t *out);
-
-/*
- One of its steps.
- */
-reshard_status reshard_plan_step(const struct reshard_plan *plan, size_t index, struct reshard_step *out);
-
-/*
- The greatest total of bytes that any one rank receives.
- */
-reshard_status reshard_plan_received_bytes(const struct reshard_plan *plan, uint64_t *out);
-
-/*
- The most bytes that any rank holds at one moment.
- */
-reshard_status reshard_plan_peak_bytes(const struct reshard_plan *plan, uint64_t *out);
-
-/*
- Modelled time in microseconds.
- */
-reshard_status reshard_plan_cost_us(const struct reshard_plan *plan, double *out);
-
-/*
- Bytes that the worst rank cannot do without; `known` is 0, and the number too, where nothing simple is true.
- */
-reshard_status reshard_plan_lower_bound_bytes(const struct reshard_plan *plan, uint64_t *out, uint8_t *known);
-
-/*
- All ranks that hold something before or after, ascending.
- */
-reshard_status reshard_plan_ranks(const struct reshard_plan *plan, size_t *values, size_t capacity, size_t *count);
-
-/*
- The plan between the duals, from the second's to the first's: what gradients do.
- */
-reshard_status reshard_plan_transposed(const struct reshard_plan *plan, struct reshard_plan **out);
-
-/*
- What one rank sends and receives: for who has a transport of their own.
- */
-reshard_status reshard_messages_new(const struct reshard_plan *plan, size_t rank, struct reshard_messages **out);
-
-/*
- Frees messages, and what their phases point to; null is nothing.
- */
-reshard_status reshard_messages_free(struct reshard_messages *messages);
-
-/*
- How many phases there are.
- */
-reshard_status reshard_messages_phases(const struct reshard_messages *messages, size_t *out);
-
-/*
- A phase. What it points to is there until the messages are freed.
- */
-reshard_status reshard_messages_phase(const struct reshard_messages *messages, size_t index, struct reshard_phase *out);
-
-/*
  What an expression of the layout algebra comes to, as text: `size((4,2):(1,4))` is `8`.
  */
 reshard_status reshard_evaluate(const char *expression, char *buffer, size_t size, size_t *length);
@@ -926,6 +827,105 @@ reshard_status reshard_mesh_group(const struct reshard_mesh *mesh,
                                   size_t *values,
                                   size_t capacity,
                                   size_t *count);
+
+/*
+ What one rank sends and receives: for who has a transport of their own.
+ */
+reshard_status reshard_messages_new(const struct reshard_plan *plan, size_t rank, struct reshard_messages **out);
+
+/*
+ Frees messages, and what their phases point to; null is nothing.
+ */
+reshard_status reshard_messages_free(struct reshard_messages *messages);
+
+/*
+ How many phases there are.
+ */
+reshard_status reshard_messages_phases(const struct reshard_messages *messages, size_t *out);
+
+/*
+ A phase. What it points to is there until the messages are freed.
+ */
+reshard_status reshard_messages_phase(const struct reshard_messages *messages, size_t index, struct reshard_phase *out);
+
+/*
+ The plan from one sharding to another of the same tensor, of elements of a type such as `f32`; `planner` may be null, for the usual one.
+ */
+reshard_status reshard_plan_new(const struct reshard_sharding *from,
+                                const struct reshard_sharding *to,
+                                const char *dtype,
+                                const struct reshard_planner *planner,
+                                struct reshard_plan **out);
+
+/*
+ What `reshard_plan_json` wrote; the plan is made again.
+ */
+reshard_status reshard_plan_from_json(const char *json, struct reshard_plan **out);
+
+/*
+ Frees a plan; null is nothing.
+ */
+reshard_status reshard_plan_free(struct reshard_plan *plan);
+
+/*
+ Its steps, for people.
+ */
+reshard_status reshard_plan_text(const struct reshard_plan *plan, char *buffer, size_t size, size_t *length);
+
+/*
+ What was asked for, as JSON.
+ */
+reshard_status reshard_plan_json(const struct reshard_plan *plan, char *buffer, size_t size, size_t *length);
+
+/*
+ How many steps it has; none if every rank already holds its target.
+ */
+reshard_status reshard_plan_steps(const struct reshard_plan *plan, size_t *out);
+
+/*
+ One of its steps.
+ */
+reshard_status reshard_plan_step(const struct reshard_plan *plan, size_t index, struct reshard_step *out);
+
+/*
+ The greatest total of bytes that any one rank receives.
+ */
+reshard_status reshard_plan_received_bytes(const struct reshard_plan *plan, uint64_t *out);
+
+/*
+ The most bytes that any rank holds at one moment.
+ */
+reshard_status reshard_plan_peak_bytes(const struct reshard_plan *plan, uint64_t *out);
+
+/*
+ Modelled time in microseconds.
+ */
+reshard_status reshard_plan_cost_us(const struct reshard_plan *plan, double *out);
+
+/*
+ Bytes that the worst rank cannot do without; `known` is 0, and the number too, where nothing simple is true.
+ */
+reshard_status reshard_plan_lower_bound_bytes(const struct reshard_plan *plan, uint64_t *out, uint8_t *known);
+
+/*
+ All ranks that hold something before or after, ascending.
+ */
+reshard_status reshard_plan_ranks(const struct reshard_plan *plan, size_t *values, size_t capacity, size_t *count);
+
+/*
+ The plan between the duals, from the second's to the first's: what gradients do.
+ */
+reshard_status reshard_plan_transposed(const struct reshard_plan *plan, struct reshard_plan **out);
+
+/*
+ A planner; without options, which may be null, the usual one.
+ */
+reshard_status reshard_planner_new(const struct reshard_options *options, struct reshard_planner **out);
+
+/*
+ Frees a planner; its plans stay; null is nothing.
+ */
+reshard_status reshard_planner_free(struct reshard_planner *planner);
 
 /*
  Who holds which elements of a tensor of `dims` sizes: placements such as `S(0),R`, one for each axis of the mesh, or any notation

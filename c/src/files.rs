@@ -12,7 +12,7 @@ use crate::error::{Fault, Status, body};
 use crate::handles::{self, Handled};
 use crate::held::Held;
 use crate::memory::{bytes_mut, list, put, put_sized, put_text, text};
-use crate::values::Sharding;
+use crate::sharding::Sharding;
 
 /// The tensors of a file or a folder.
 pub struct Checkpoint {

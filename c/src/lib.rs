@@ -5,8 +5,9 @@
 //! handles   numbers in the dress of pointers, and what they stand for
 //! held      what structs of C point into
 //! memory    what the caller lends for a call: texts, lists, places for answers
-//! values    layouts, meshes, shardings, types
-//! plan      planners, plans, a rank's messages
+//! layout    layouts, and expressions of their algebra
+//! mesh, sharding, types      who holds what
+//! planner, plan, messages    how it gets there: the question, the steps, what one rank sends and receives
 //! calls     a rank's calls of a framework, and the copies around them
 //! files     propagation as JSON, regions of checkpoints
 //! ```
@@ -20,13 +21,23 @@ mod error;
 mod files;
 mod handles;
 mod held;
+mod layout;
 mod memory;
+mod mesh;
+mod messages;
 mod plan;
-mod values;
+mod planner;
+mod sharding;
+mod types;
 
 pub use calls::*;
 pub use error::*;
 pub use files::*;
 pub use handles::*;
+pub use layout::*;
+pub use mesh::*;
+pub use messages::*;
 pub use plan::*;
-pub use values::*;
+pub use planner::*;
+pub use sharding::*;
+pub use types::*;

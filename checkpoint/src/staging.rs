@@ -16,24 +16,22 @@
 //! held; between making the folder and holding the lock it may be taken for a dead one's, so whoever makes one looks, with
 //! the lock in hand, whether it is still there, and else begins another.
 
+mod hidden;
+mod targets;
+
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
 
-use super::replaced;
 use crate::error::Error;
+use hidden::{
+    LOCK, OLD, absolute, begin_folder, dead, hidden, is_at, parent, remove_dead, remove_folder, remove_one,
+};
+use targets::{check_directory, check_file};
 
-/// The file in a hidden folder whose lock says that somebody lives.
-const LOCK: &str = "lock";
-
-/// What is being written in a hidden folder.
-pub(crate) const NEW: &str = "new";
-
-/// What is replaced, where two names cannot be exchanged.
-const OLD: &str = "old";
+pub(crate) use hidden::{NEW, staged_in};
+pub(crate) use targets::{check, is_whole_file};
 
 /// Says to others who take part that an output that is there is replaced.
 const FORCE: &str = "force";
@@ -118,133 +116,6 @@ impl Begun {
             let _ = fs::remove_dir(folder);
         }
     }
-}
-
-/// Removes a hidden folder, into which other processes of the job may still be writing.
-fn remove_folder(hidden: &Path) {
-    for _ in 0..100 {
-        match fs::remove_dir_all(hidden) {
-            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
-                thread::sleep(Duration::from_millis(20));
-            }
-            Ok(()) | Err(_) => return,
-        }
-    }
-}
-
-/// Whether an output of this name is one file of whole tensors, and not a directory; names of formats that are only read are refused.
-pub(crate) fn is_whole_file(out: &Path) -> Result<bool, Error> {
-    let suffix = out.extension().map(|suffix| suffix.to_string_lossy().to_lowercase());
-    match suffix.as_deref() {
-        Some("safetensors") => Ok(true),
-        Some(read @ ("pt" | "pth" | "npy" | "npz" | "distcp")) => {
-            let message = format!(
-                "--out {} would be a file .{read}, which is only read: a name that ends in .safetensors is a file of whole tensors, any other a directory",
-                out.display()
-            );
-            Err(Error::refused("output", message))
-        }
-        Some(_) | None => Ok(false),
-    }
-}
-
-/// Whether the outputs may be begun: absent, or to be replaced by the user's own wish, and apart from each other.
-pub(crate) fn check(dir: Option<&Path>, file: Option<&Path>, force: bool) -> Result<(), Error> {
-    dir.map_or(Ok(()), |dir| check_directory(dir, force))?;
-    file.map_or(Ok(()), |file| check_file(file, force))?;
-    match (dir, file) {
-        (Some(dir), Some(file)) => check_apart(dir, file),
-        (Some(_) | None, _) => Ok(()),
-    }
-}
-
-/// Whether `dir` may become the output: absent, empty, or an earlier output that the user wants replaced.
-fn check_directory(dir: &Path, force: bool) -> Result<(), Error> {
-    let refused = |why: String| Err(Error::refused("output", format!("--out {} {why}", dir.display())));
-    let Ok(kind) = fs::symlink_metadata(dir) else { return check_above("--out", dir) };
-    if !kind.is_dir() {
-        return refused("is there and is not a directory".to_owned());
-    }
-    if fs::read_dir(dir).map_err(|error| Error::io("reading", dir, &error))?.next().is_none() {
-        return Ok(());
-    }
-    if !force {
-        return refused("is not empty; --force replaces what an earlier run wrote".to_owned());
-    }
-    match replaced::directory(dir)? {
-        None => Ok(()),
-        Some(why) => {
-            refused(format!("{why}, and --force replaces only what a run wrote: choose another name"))
-        }
-    }
-}
-
-/// Whether `file` may become the output: absent, or an earlier output that the user wants replaced.
-fn check_file(file: &Path, force: bool) -> Result<(), Error> {
-    let refused = |why: &str| Err(Error::refused("output", format!("--gather {} {why}", file.display())));
-    if file.file_name().is_none() {
-        return refused("does not name a file");
-    }
-    let slash = |c: u8| std::path::is_separator(c.into());
-    if file.as_os_str().as_encoded_bytes().last().copied().is_some_and(slash) {
-        return refused("ends in a slash, so it does not name a file");
-    }
-    match fs::symlink_metadata(file) {
-        Ok(_) if file.is_dir() => refused("is a directory"),
-        Ok(_) if !force => refused("is there already; --force replaces what an earlier run wrote"),
-        Ok(_) => match replaced::file(file) {
-            None => Ok(()),
-            Some(why) => {
-                refused(&format!("{why}, and --force replaces only what a run wrote: choose another name"))
-            }
-        },
-        Err(_) => check_above("--gather", file),
-    }
-}
-
-/// Whether there can be folders above an output that is not there.
-fn check_above(flag: &str, target: &Path) -> Result<(), Error> {
-    let target = absolute(target)?;
-    let there = target.ancestors().skip(1).find(|above| above.exists());
-    match there {
-        Some(above) if !above.is_dir() => {
-            let message =
-                format!("{flag} {} is below {}, which is not a directory", target.display(), above.display());
-            Err(Error::refused("output", message))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-/// The two outputs appear one after the other, so neither may be inside the other.
-fn check_apart(dir: &Path, file: &Path) -> Result<(), Error> {
-    let (real_dir, real_file) = (real(dir)?, real(file)?);
-    let refused = |how: &str| {
-        let message =
-            format!("--gather {} is {how} --out {}: put it elsewhere", file.display(), dir.display());
-        Err(Error::refused("output", message))
-    };
-    if real_file == real_dir {
-        return refused("the same place as");
-    }
-    if real_file.starts_with(&real_dir) {
-        return refused("inside");
-    }
-    if real_dir.starts_with(&real_file) {
-        return refused("a folder above");
-    }
-    Ok(())
-}
-
-/// The path without the links among the folders above it that are there.
-fn real(target: &Path) -> Result<PathBuf, Error> {
-    let target = absolute(target)?;
-    for above in target.ancestors().skip(1) {
-        if let (Ok(real), Ok(rest)) = (above.canonicalize(), target.strip_prefix(above)) {
-            return Ok(real.join(rest));
-        }
-    }
-    Ok(target)
 }
 
 impl Staging {
@@ -447,73 +318,6 @@ impl Drop for Staging {
     }
 }
 
-/// Makes a hidden folder and holds its lock; None if it is somebody else's.
-fn begin_folder(hidden: &Path, kind: Kind) -> io::Result<Option<File>> {
-    match fs::create_dir(hidden) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
-        other => other?,
-    }
-    let path = hidden.join(LOCK);
-    let lock = match OpenOptions::new().write(true).create(true).truncate(false).open(&path) {
-        // Taken for a dead one's, and gone.
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        other => other?,
-    };
-    let locked = if kind == Kind::SharedDirectory { lock.try_lock_shared() } else { lock.try_lock() };
-    match locked {
-        Err(TryLockError::WouldBlock) => Ok(None),
-        // A file system without locks: then nobody takes it for a dead one's either.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(is_at(&lock, &path).then_some(lock)),
-    }
-}
-
-/// Whether a file is still the one at this path.
-#[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let same = |(a, b): (fs::Metadata, fs::Metadata)| (a.dev(), a.ino()) == (b.dev(), b.ino());
-    file.metadata().ok().zip(fs::metadata(path).ok()).is_some_and(same)
-}
-
-#[cfg(not(unix))]
-fn is_at(_file: &File, path: &Path) -> bool {
-    path.exists()
-}
-
-/// Removes the hidden folders of this target whose processes have ended, as far as that works.
-fn remove_dead(target: &Path) {
-    for (_, hidden, _lock) in dead(target) {
-        remove_one(target, &hidden);
-    }
-}
-
-/// The hidden folders of this target whose processes have ended, each with its number and its lock, which is held now.
-fn dead(target: &Path) -> impl Iterator<Item = (u64, PathBuf, File)> {
-    let prefix = hidden_prefix(target);
-    let entries = fs::read_dir(parent(target)).into_iter().flatten().flatten();
-    entries.filter_map(move |entry| {
-        let number = entry.file_name().to_str()?.strip_prefix(&prefix)?.parse::<u64>().ok()?;
-        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            return None;
-        }
-        let hidden = entry.path();
-        let lock =
-            OpenOptions::new().write(true).create(true).truncate(false).open(hidden.join(LOCK)).ok()?;
-        lock.try_lock().ok()?;
-        Some((number, hidden, lock))
-    })
-}
-
-/// Removes a hidden folder whose lock is held.
-fn remove_one(target: &Path, hidden: &Path) {
-    let old = hidden.join(OLD);
-    if old.exists() && fs::symlink_metadata(target).is_err() {
-        // It ended between two renames.
-        let _ = fs::rename(old, target);
-    }
-    remove_folder(hidden);
-}
-
 /// Lets two directories change places; by way of a third name where the file system knows no better.
 fn exchange(new: &Path, target: &Path, old: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
@@ -528,43 +332,6 @@ fn exchange(new: &Path, target: &Path, old: &Path) -> io::Result<()> {
         // The first error is the one worth reporting.
         let _ = fs::rename(old, target);
     })
-}
-
-/// `out`, `./out/` and `../x/out` as a path whose last component is a name.
-fn absolute(target: &Path) -> Result<PathBuf, Error> {
-    let path = std::path::absolute(target).map_err(|error| Error::io("resolving", target, &error))?;
-    if path.file_name().is_none() {
-        return Err(Error::refused("output", format!("{} does not name an output", target.display())));
-    }
-    // Drops a trailing slash.
-    Ok(path.components().collect())
-}
-
-fn parent(target: &Path) -> &Path {
-    target.parent().unwrap_or(Path::new("/"))
-}
-
-/// Where the output of this target is written meanwhile, by the number of its hidden folder.
-pub(crate) fn staged_in(target: &Path, number: u64) -> Result<PathBuf, Error> {
-    Ok(hidden(&absolute(target)?, number).join(NEW))
-}
-
-/// A hidden folder beside the target.
-fn hidden(target: &Path, number: u64) -> PathBuf {
-    target.with_file_name(format!("{}{number}", hidden_prefix(target)))
-}
-
-/// What the names of the target's hidden folders begin with: some of its name for people, and a hash of all of it. A file
-/// system that takes the name, of 255 bytes at most, takes these too.
-fn hidden_prefix(target: &Path) -> String {
-    let name = target.file_name().unwrap_or_default();
-    // FNV-1a, which stays what it is.
-    let hash = name.as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let name = name.to_string_lossy();
-    let name = &name[..name.floor_char_boundary(64)];
-    format!(".{name}.reshard-{hash:016x}-")
 }
 
 /// Makes renames and new names in a directory survive a power cut.

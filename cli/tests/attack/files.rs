@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use crate::flags;
 use crate::foreign;
 use crate::program;
-use crate::requests::{mutated, size};
+use crate::requests::mutated;
+use crate::texts::size;
 
 /// A folder with an output of `reshard run`, and room for mutants of it.
 pub(crate) struct Folder {

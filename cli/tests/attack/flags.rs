@@ -6,7 +6,8 @@ use std::path::Path;
 use reshard_test_support::Random;
 use safetensors::tensor::{Dtype, TensorView};
 
-use crate::requests::{mutated, size};
+use crate::requests::mutated;
+use crate::texts::size;
 
 /// Flags, and a value of each that is right.
 const FLAGS: [(&str, &str); 22] = [

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use reshard_test_support::Random;
 
-use crate::requests::size;
+use crate::texts::size;
 
 /// An input, and the file of it that is changed, where the input is a folder.
 const INPUTS: [(&str, Option<&str>); 16] = [

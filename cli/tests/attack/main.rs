@@ -19,6 +19,7 @@ mod flags;
 mod foreign;
 mod library;
 mod requests;
+mod texts;
 
 #[path = "../program/mod.rs"]
 mod program;

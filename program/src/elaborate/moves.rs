@@ -176,6 +176,11 @@ impl Types {
         self.work
     }
 
+    /// Something else was looked at that takes as long as so many known prices.
+    pub(crate) fn looks_at(&mut self, known: u64) {
+        self.work += known;
+    }
+
     /// The bytes of the largest shard of the value.
     pub(crate) fn local_bytes(&self, id: TypeId) -> u64 {
         self.local[id.0 as usize]

@@ -109,7 +109,7 @@ const HASTY: usize = 12;
 const TIRED: usize = 128;
 
 /// How much a thorough search looks at: a tenth of a second where all prices are new, and less elsewhere.
-const WORK: u64 = 160_000;
+const WORK: u64 = 280_000;
 
 /// What an op comes to from a state, and what the cheapest way computes that was not looked at.
 pub(crate) type Found = (Vec<Outcome>, Option<u64>);

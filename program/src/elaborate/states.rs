@@ -145,6 +145,7 @@ impl Frontier {
                 continue;
             }
             let mut cheaper = |k: &Candidate| {
+                types.looks_at(1);
                 let mut left = cost - k.cost;
                 let of_made = [k.made, candidate.made].map(|at| (at, &made[at as usize][..]));
                 let of_passed = [k.passed, candidate.passed].map(|at| (at, &passed[at as usize][..]));

@@ -1,0 +1,90 @@
+//! Gradients: asked for by name, and the mark below which nothing has one.
+
+use crate::Error;
+use crate::graph::{Graph, Statement, ValueId, gradient_name};
+
+impl Graph {
+    /// The gradient of the sum of the elements of a value with respect to others, which are called `d` and their name.
+    ///
+    /// Fails for names that are taken.
+    pub fn gradient(&mut self, loss: ValueId, wrt: &[ValueId]) -> Result<Vec<ValueId>, Error> {
+        let names: Vec<String> = wrt.iter().map(|v| gradient_name(self.name(*v))).collect();
+        self.gradient_as(loss, wrt, &names.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// The same with names for the gradients, as a second gradient of a value needs one.
+    ///
+    /// ```
+    /// let text = "mesh x=2\nw: f32[8] R\na = square(w)\nb = exp(w)\ngradient a\ngradient b wrt w as g\ns = add(dw, g)";
+    /// let graph: reshard_program::Graph = text.parse()?;
+    /// assert!(graph.value("g").is_some() && graph.to_string().contains("gradient b wrt w as g"));
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    ///
+    /// Fails for names that are taken, and for more or fewer names than values.
+    pub fn gradient_as(
+        &mut self,
+        loss: ValueId,
+        wrt: &[ValueId],
+        names: &[&str],
+    ) -> Result<Vec<ValueId>, Error> {
+        if names.len() != wrt.len() {
+            return Err(Error::Graph {
+                reason: format!(
+                    "gradient {} has {} values after wrt and {} names after as",
+                    self.name(loss),
+                    wrt.len(),
+                    names.len()
+                ),
+            });
+        }
+        if let Some((v, name)) = wrt.iter().zip(names).find(|(_, name)| self.names.contains_key(**name)) {
+            return Err(Error::Graph {
+                reason: format!(
+                    "{name} is made twice: call this gradient otherwise, like gradient {} wrt {} as {}",
+                    self.name(loss),
+                    self.name(*v),
+                    self.fresh(name)
+                ),
+            });
+        }
+        let gradients: Result<Vec<ValueId>, Error> = (wrt.iter().zip(names))
+            .map(|(v, name)| {
+                let (dtype, shape) = (self.dtype(*v), self.shape(*v).to_vec());
+                self.named(name, dtype, &shape)
+            })
+            .collect();
+        let gradients = gradients?;
+        self.push(Statement::Gradient { loss, wrt: wrt.to_vec(), gradients: gradients.clone() })?;
+        Ok(gradients)
+    }
+
+    /// What is made from here on has no gradient.
+    pub fn no_grad(&mut self) {
+        self.marked.get_or_insert(ValueId(self.values.len()));
+        self.statements.push(Statement::NoGrad);
+    }
+
+    /// Whether what is made now has no gradient.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.marked.is_some()
+    }
+
+    /// The gradients that are asked for: of which value, and which value is the gradient of which.
+    ///
+    /// ```
+    /// let graph: reshard_program::Graph = "mesh x=2\na: f32[8] S(0)\nb = sum(a)\ngradient b".parse()?;
+    /// let (loss, gradients) = graph.gradients().next().unwrap_or_else(|| unreachable!());
+    /// assert_eq!((graph.name(loss), gradients.len()), ("b", 1));
+    /// assert_eq!((graph.name(gradients[0].0), graph.name(gradients[0].1)), ("a", "da"));
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    pub fn gradients(&self) -> impl Iterator<Item = (ValueId, Vec<(ValueId, ValueId)>)> {
+        self.statements.iter().filter_map(|s| match s {
+            Statement::Gradient { loss, wrt, gradients } => {
+                Some((*loss, wrt.iter().copied().zip(gradients.iter().copied()).collect()))
+            }
+            Statement::Input(_) | Statement::Op { .. } | Statement::Move { .. } | Statement::NoGrad => None,
+        })
+    }
+}

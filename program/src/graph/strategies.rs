@@ -1,0 +1,76 @@
+//! The strategy of an op, where somebody says it: whole, or along some axes.
+
+use crate::Error;
+use crate::along::{self, Partly};
+use crate::graph::{Given, Graph, Statement, ValueId};
+
+impl Graph {
+    /// Gives the op that makes a value its strategy: what its inputs have to be, and what it makes of them. Gradients follow.
+    ///
+    /// ```
+    /// use reshard_program::{Elaborator, Graph};
+    /// let mut graph: Graph = "mesh tp=4\nx: f32[8,16] R\nw: f32[16,32] R\ny = mm(x, w)".parse()?;
+    /// let y = graph.value("y").unwrap_or_else(|| unreachable!());
+    /// graph.strategy(y, &["S(1)", "S(0)"], &["P"])?;
+    /// assert!(graph.to_string().ends_with("y = mm(x, w) by S(1); S(0) -> P(sum)\n"));
+    /// let program = Elaborator::new().elaborate(&graph)?;
+    /// assert_eq!(program.value("y").map(|y| program.get(y).is.value.to_string()).as_deref(), Some("P(sum)"));
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    ///
+    /// Fails for a value that no op makes, and for texts that are no shardings of what that takes and makes. Whether the op has such a
+    /// strategy is found by the elaboration.
+    pub fn strategy(&mut self, value: ValueId, inputs: &[&str], outputs: &[&str]) -> Result<(), Error> {
+        let at = self.statements.iter().rposition(|s| s.makes().contains(&value));
+        let Some(Statement::Op { call, inputs: takes, outputs: makes, .. }) =
+            at.map(|at| &self.statements[at])
+        else {
+            return Err(Error::Graph {
+                reason: format!("{} is made by no op, which could have a strategy", self.name(value)),
+            });
+        };
+        if (takes.len(), makes.len()) != (inputs.len(), outputs.len()) {
+            return Err(Error::Graph {
+                reason: format!(
+                    "{call} takes {} values and makes {}, and its strategy says {} and {}: write by A; B -> C",
+                    takes.len(),
+                    makes.len(),
+                    inputs.len(),
+                    outputs.len()
+                ),
+            });
+        }
+        let operands = takes.iter().chain(makes).zip(inputs.iter().chain(outputs));
+        let mesh = self.mesh();
+        let given: Result<Vec<Given>, Error> = operands
+            .map(|(&v, text)| {
+                if let Some(partly) = along::read(text, mesh)? {
+                    return Ok(Given::Along(partly));
+                }
+                let name = format!("the strategy of {call}, {}", self.name(v));
+                Ok(Given::Whole(Box::new(self.sharding_of(&name, self.shape(v), text)?.value)))
+            })
+            .collect();
+        let given = given?;
+        if let Some(Statement::Op { by, .. }) = at.map(|at| &mut self.statements[at]) {
+            *by = Some(given);
+        }
+        Ok(())
+    }
+
+    /// Gives the op that makes a value its strategy along some axes.
+    pub(crate) fn strategy_along(&mut self, value: ValueId, operands: Vec<Partly>) {
+        let made = |s: &Statement| s.makes().contains(&value);
+        let whole = |(v, partly): (&ValueId, Partly)| match along::whole(&partly, self.mesh(), self.shape(*v))
+        {
+            Some(is) => Given::Whole(Box::new(is.value)),
+            None => Given::Along(partly),
+        };
+        let Some(at) = self.statements.iter().rposition(made) else { return };
+        let Statement::Op { inputs, outputs, .. } = &self.statements[at] else { return };
+        let given = inputs.iter().chain(outputs).zip(operands).map(whole).collect();
+        if let Statement::Op { by, .. } = &mut self.statements[at] {
+            *by = Some(given);
+        }
+    }
+}
