@@ -1,9 +1,9 @@
 //! The types in which a value is at hand: sets, by number, so that states are a few words each.
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::elaborate::moves::TypeId;
+use crate::elaborate::numbered::Numbered;
 
 /// A set of types in which a value is at hand, by number: equal sets have one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -11,33 +11,24 @@ pub(crate) struct AtHand(u32);
 
 /// All sets that there were.
 #[derive(Debug)]
-pub(crate) struct Sets {
-    list: Vec<Box<[TypeId]>>,
-    numbers: FxHashMap<Box<[TypeId]>, AtHand>,
-}
+pub(crate) struct Sets(Numbered<Box<[TypeId]>>);
 
 impl Sets {
     /// The empty set alone, which has the number 0.
     pub(crate) fn new() -> Sets {
-        let mut sets = Sets { list: Vec::new(), numbers: FxHashMap::default() };
+        let mut sets = Sets(Numbered::default());
         sets.number(&[]);
         sets
     }
 
     /// The set of these, which are in the order of their numbers.
     pub(crate) fn number(&mut self, types: &[TypeId]) -> AtHand {
-        if let Some(&known) = self.numbers.get(types) {
-            return known;
-        }
-        let number = AtHand(self.list.len() as u32);
-        self.list.push(types.into());
-        self.numbers.insert(types.into(), number);
-        number
+        AtHand(self.0.number(types))
     }
 
     /// The types of a set, in the order of their numbers.
     pub(crate) fn of(&self, set: AtHand) -> &[TypeId] {
-        &self.list[set.0 as usize]
+        self.0.of(set.0)
     }
 
     /// A set and these, which are not in it.

@@ -7,6 +7,7 @@ mod flows;
 mod laws;
 mod memo;
 mod moves;
+mod numbered;
 mod operands;
 mod order;
 mod outcomes;

@@ -176,9 +176,9 @@ impl Types {
         self.work
     }
 
-    /// Something else was looked at that takes as long as so many known prices.
-    pub(crate) fn looks_at(&mut self, known: u64) {
-        self.work += known;
+    /// Something else was looked at that takes as long as a known price.
+    pub(crate) fn looks(&mut self) {
+        self.work += 1;
     }
 
     /// The bytes of the largest shard of the value.

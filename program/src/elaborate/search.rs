@@ -32,8 +32,9 @@ use crate::along::Along;
 use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::memo::{After, Known, Named};
 use crate::elaborate::moves::{Moves, TypeId, Types};
+use crate::elaborate::numbered::Numbered;
 use crate::elaborate::outcomes::Outcome;
-use crate::elaborate::states::{Candidate, Decided, Held, Numbered, Reached, State, merged};
+use crate::elaborate::states::{Candidate, Decided, Held, Operands, Reached, State, merged};
 use crate::elaborate::ways::Looked;
 
 /// The states after a statement.
@@ -348,7 +349,8 @@ impl Frontier {
         let mut outcomes: Vec<Found> = Vec::new();
         let states = self.states();
         let mut left: Option<u64> = None;
-        let (mut passed, mut made) = (Numbered::default(), Numbered::default());
+        let mut passed: Numbered<Held> = Numbered::default();
+        let mut made: Numbered<Operands> = Numbered::default();
         // Of each list of outcomes the numbers of what is at hand of the operands then.
         let mut numbers: Vec<Vec<u32>> = Vec::new();
         let mut candidates: Vec<Candidate> = Vec::new();
@@ -360,7 +362,7 @@ impl Frontier {
                 } else {
                     self.outcomes(types, state, step, live)
                 };
-                numbers.push(found.0.iter().map(|outcome| made.number(outcome.after.clone())).collect());
+                numbers.push(found.0.iter().map(|outcome| made.number(&outcome.after)).collect());
                 outcomes.push(found);
                 outcomes.len() - 1
             });
@@ -368,8 +370,8 @@ impl Frontier {
             let unseen = unseen.map(|computing| state.cost.saturating_add(computing));
             left = left.into_iter().chain(unseen).min();
             let passes = |v: usize| live(v) && !step.inputs.contains(&v);
-            let passed =
-                passed.number(state.live.iter().filter(|(v, _)| passes(*v as usize)).copied().collect());
+            let held: Held = state.live.iter().filter(|(v, _)| passes(*v as usize)).copied().collect();
+            let passed = passed.number(&held);
             for (outcome, &made) in found.iter().zip(&numbers[at]) {
                 let cost = state.cost.saturating_add(outcome.cost);
                 if cost.saturating_add(step.rest) <= bound {
@@ -378,7 +380,7 @@ impl Frontier {
             }
         }
         candidates.sort_unstable();
-        let (kept, dropped) = self.kept(types, &candidates, (&passed.list, &made.list), most);
+        let (kept, dropped) = self.kept(types, &candidates, (&passed, &made), most);
         (kept, dropped.into_iter().chain(left).min())
     }
 

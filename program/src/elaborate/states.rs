@@ -7,13 +7,12 @@
 //! What an op leads to has two parts: values that are no operands, which the state before says, and operands, which the way
 //! says. Both have numbers, so that what one part takes is looked at once, however many states have it.
 
-use std::hash::Hash;
-
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{Array, SmallVec};
 
 use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::moves::Types;
+use crate::elaborate::numbered::Numbered;
 use crate::elaborate::search::Frontier;
 
 /// Values by number, of which a graph has less than 2^32, in order, with the types in which they are at hand.
@@ -56,31 +55,6 @@ pub(crate) struct Candidate {
     pub(crate) passed: u32,
     /// What is at hand of the operands, by number.
     pub(crate) made: u32,
-}
-
-/// Lists by number: equal ones have one.
-#[derive(Debug)]
-pub(crate) struct Numbered<K> {
-    pub(crate) list: Vec<K>,
-    numbers: FxHashMap<K, u32>,
-}
-
-impl<K> Default for Numbered<K> {
-    fn default() -> Numbered<K> {
-        Numbered { list: Vec::new(), numbers: FxHashMap::default() }
-    }
-}
-
-impl<K: Clone + Eq + Hash> Numbered<K> {
-    pub(crate) fn number(&mut self, key: K) -> u32 {
-        if let Some(&known) = self.numbers.get(&key) {
-            return known;
-        }
-        let number = self.list.len() as u32;
-        self.list.push(key.clone());
-        self.numbers.insert(key, number);
-        number
-    }
 }
 
 /// What is known of what it costs to get from one to another.
@@ -131,7 +105,7 @@ impl Frontier {
         &self,
         types: &mut Types,
         candidates: &[Candidate],
-        (passed, made): (&[Held], &[Operands]),
+        (passed, made): (&Numbered<Held>, &Numbered<Operands>),
         most: usize,
     ) -> (Vec<Reached>, Option<u64>) {
         let mut kept: Vec<Reached> = Vec::with_capacity(candidates.len().min(most));
@@ -145,10 +119,10 @@ impl Frontier {
                 continue;
             }
             let mut cheaper = |k: &Candidate| {
-                types.looks_at(1);
+                types.looks();
                 let mut left = cost - k.cost;
-                let of_made = [k.made, candidate.made].map(|at| (at, &made[at as usize][..]));
-                let of_passed = [k.passed, candidate.passed].map(|at| (at, &passed[at as usize][..]));
+                let of_made = [k.made, candidate.made].map(|at| (at, made.of(at)));
+                let of_passed = [k.passed, candidate.passed].map(|at| (at, passed.of(at)));
                 [of_made, of_passed].into_iter().zip(&mut brought).all(|([(a, mine), (b, wanted)], known)| {
                     let more = match known.get(&(a, b)) {
                         Some(&Brought::Exactly(more)) => Some(more).filter(|more| *more <= left),
@@ -170,7 +144,7 @@ impl Frontier {
                 return (kept, Some(cost));
             }
             those.push(*candidate);
-            let live = merged(&passed[candidate.passed as usize], &made[candidate.made as usize]);
+            let live = merged(passed.of(candidate.passed), made.of(candidate.made));
             kept.push(Reached { live, cost, decided: Decided { before, way: Some(way) } });
         }
         (kept, None)

@@ -6,8 +6,9 @@
 //!                                   of a step in which ranks talk to each other at least
 //! ```
 //!
-//! So a redistribution is free exactly where its bound is 0. Between states of one digit system nothing moves exactly if every digit stays, or was replicated, or becomes partial:
-//! a replicated digit takes its position by a slice, and one that becomes partial is zero-filled.
+//! So a redistribution is free exactly where its bound is 0. Between states of one digit system nothing moves exactly if every
+//! digit stays, or was replicated, or becomes partial: a replicated digit takes its position by a slice, and one that becomes
+//! partial is zero-filled.
 
 use smallvec::SmallVec;
 
@@ -83,7 +84,7 @@ impl Question<'_> {
 
     /// The digits and where each is before and after, where they nest on one mesh.
     fn moving(&self) -> Option<SmallVec<[Moving; 8]>> {
-        if self.from.mesh() != self.to.mesh() {
+        if !self.on_one_mesh() {
             return None;
         }
         let mut refined = Refined::new();
