@@ -17,6 +17,7 @@ use std::sync::Arc;
 use reshard_kernels::DType;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::elaborate::ahead::{Ahead, Takers};
 use crate::elaborate::at_hand::{AtHand, Sets};
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::operands::OfOperands;
@@ -118,7 +119,7 @@ struct Question {
     inputs: Vec<usize>,
     outputs: Vec<(usize, Option<TypeId>)>,
     /// Of each value, whether it is needed again, and in which types it was given.
-    values: Vec<(bool, Option<AtHand>)>,
+    values: Vec<(bool, Option<AtHand>, Takers)>,
     moves: Moves,
     most: usize,
 }
@@ -130,13 +131,13 @@ impl Question {
         named: &Named,
         happens: Happens,
         (inputs, outputs): (&[usize], &[(usize, Option<TypeId>)]),
-        live: &dyn Fn(usize) -> bool,
+        (live, takers): (&dyn Fn(usize) -> bool, &dyn Fn(usize) -> Takers),
         most: usize,
     ) -> (Question, Vec<usize>) {
         let mut values = named.values.clone();
         let inputs = inputs.iter().map(|&v| number(&mut values, v)).collect();
         let outputs = outputs.iter().map(|&(v, pin)| (number(&mut values, v), pin)).collect();
-        let about = values.iter().map(|&v| (live(v), frontier.given.get(&v).copied())).collect();
+        let about = values.iter().map(|&v| (live(v), frontier.given.get(&v).copied(), takers(v))).collect();
         (
             Question {
                 before: named.of.number,
@@ -153,8 +154,9 @@ impl Question {
 
     /// The states as a frontier of their own, like another.
     fn frontier(&self, like: &Frontier, before: &States) -> Frontier {
-        let given: FxHashMap<usize, AtHand> =
-            (self.values.iter().enumerate()).filter_map(|(v, (_, at_hand))| Some((v, (*at_hand)?))).collect();
+        let given: FxHashMap<usize, AtHand> = (self.values.iter().enumerate())
+            .filter_map(|(v, (_, at_hand, _))| Some((v, (*at_hand)?)))
+            .collect();
         like.relative(before.list.clone(), given)
     }
 }
@@ -187,6 +189,7 @@ pub(crate) struct Known {
     answers: FxHashMap<Question, Arc<Answer>>,
     /// What ops come to where their operands are at hand in some way.
     outcomes: FxHashMap<OfOperands, Arc<Found>>,
+    pub(crate) ahead: Ahead,
     /// Whether what statements and ops come to is found out again, as a test wants it.
     pub(crate) forgets: bool,
 }
@@ -249,11 +252,13 @@ impl Known {
     ) -> After {
         let happens = Happens::Op(step.ways.number);
         let operands = (step.inputs, step.outputs);
-        let (question, values) = Question::of(frontier, named, happens, operands, live, most);
+        let (question, values) = Question::of(frontier, named, happens, operands, (live, step.takers), most);
         self.answered(types, named, question, &values, |known, types, q| {
             let frontier = q.frontier(frontier, &named.of);
-            let step = Step { ways: step.ways, inputs: &q.inputs, outputs: &q.outputs, rest: 0 };
-            let live = |value: usize| q.values.get(value).is_some_and(|(live, _)| *live);
+            let takers = |value: usize| q.values.get(value).map_or(Takers::default(), |(.., takers)| *takers);
+            let step =
+                Step { ways: step.ways, inputs: &q.inputs, outputs: &q.outputs, rest: 0, takers: &takers };
+            let live = |value: usize| q.values.get(value).is_some_and(|(live, ..)| *live);
             frontier.reach(types, known, step, &live, most)
         })
     }
@@ -268,8 +273,14 @@ impl Known {
         (is, via): (TypeId, Option<DType>),
     ) -> After {
         let happens = Happens::Move(is, via);
-        let (question, values) =
-            Question::of(frontier, named, happens, (&[from], &[(to, None)]), &|_| true, 0);
+        let (question, values) = Question::of(
+            frontier,
+            named,
+            happens,
+            (&[from], &[(to, None)]),
+            (&|_| true, &|_| Takers::default()),
+            0,
+        );
         self.answered(types, named, question, &values, |_, types, q| {
             let frontier = q.frontier(frontier, &named.of);
             (frontier.reach_moved(types, (q.inputs[0], q.outputs[0].0), (is, via)), None)

@@ -1,5 +1,6 @@
 //! Elaboration: from statements to a typed program, with a strategy for every op and every move written.
 
+mod ahead;
 mod at_hand;
 mod chosen;
 mod flows;

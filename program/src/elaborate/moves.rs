@@ -62,6 +62,8 @@ pub(crate) struct Types {
     ids: FxHashMap<(DType, Type), TypeId>,
     /// Of each, to each other: what was asked.
     prices: Costs,
+    /// About the same, from the digits alone.
+    rough: Costs,
     /// The same of moves that send nothing.
     free: Costs,
     /// Of each set, to each other: what putting all of the second at hand costs where the first is, by moves of a kind.
@@ -116,6 +118,9 @@ const NEW_PRICE: u64 = 600;
 /// The same where only whether it is free is asked.
 const NEW_FREE: u64 = 30;
 
+/// The same where about what it costs is asked.
+const NEW_ROUGH: u64 = 60;
+
 impl Types {
     pub(crate) fn new(planner: &Planner) -> Types {
         Types {
@@ -125,6 +130,7 @@ impl Types {
             list: Vec::new(),
             ids: FxHashMap::default(),
             prices: Costs::default(),
+            rough: Costs::default(),
             free: Costs::default(),
             brought: FxHashMap::default(),
             taken: FxHashMap::default(),
@@ -206,6 +212,20 @@ impl Types {
         cost
     }
 
+    /// About what it costs to get from one to the other, both ways, from the digits alone, whatever else was asked.
+    pub(crate) fn roughly(&mut self, from: TypeId, to: TypeId) -> Cost {
+        if from == to {
+            return Some(0);
+        }
+        if let Some(known) = self.rough.of(from.0, to.0) {
+            return known;
+        }
+        self.work += NEW_ROUGH;
+        let cost = self.both_ways(from, to, one_way_roughly);
+        self.rough.put(from.0, to.0, cost);
+        cost
+    }
+
     /// What it costs to get from one to the other where nothing may be sent, on the way or back.
     fn free(&mut self, from: TypeId, to: TypeId) -> Cost {
         if from == to {
@@ -246,18 +266,12 @@ impl Types {
 
     /// The cheapest of these to start from, and what it costs.
     pub(crate) fn cheapest(&mut self, at_hand: AtHand, to: TypeId, moves: Moves) -> Option<(TypeId, u64)> {
-        let mut best: Option<(TypeId, u64)> = None;
-        for i in 0..self.sets.of(at_hand).len() {
-            let from = self.sets.of(at_hand)[i];
-            let Some(cost) = self.allowed(from, to, moves) else { continue };
-            if best.is_none_or(|(_, least)| cost < least) {
-                best = Some((from, cost));
-            }
-            if cost == 0 {
-                break;
-            }
-        }
-        best
+        self.least(at_hand, |types, from| types.allowed(from, to, moves))
+    }
+
+    /// About what it costs to have a type at hand where this set is.
+    pub(crate) fn roughly_from(&mut self, at_hand: AtHand, to: TypeId) -> Cost {
+        Some(self.least(at_hand, |types, from| types.roughly(from, to))?.1)
     }
 
     /// What it takes to have a type at hand as well where this set is, by the cheapest move, and what is at hand then.
@@ -339,6 +353,26 @@ impl Types {
         cost
     }
 
+    /// The first of a set from which something costs the least, and what that is.
+    fn least(
+        &mut self,
+        at_hand: AtHand,
+        mut price: impl FnMut(&mut Types, TypeId) -> Cost,
+    ) -> Option<(TypeId, u64)> {
+        let mut best: Option<(TypeId, u64)> = None;
+        for i in 0..self.sets.of(at_hand).len() {
+            let from = self.sets.of(at_hand)[i];
+            let Some(cost) = price(self, from) else { continue };
+            if best.is_none_or(|(_, least)| cost < least) {
+                best = Some((from, cost));
+            }
+            if cost == 0 {
+                break;
+            }
+        }
+        best
+    }
+
     /// The same set, without those that are free from others of it.
     pub(crate) fn without_free(&mut self, at_hand: AtHand) -> AtHand {
         if self.sets.of(at_hand).len() < 2 {
@@ -384,6 +418,11 @@ fn one_way(planner: &Planner, from: &Sharding, to: &Sharding, dtype: DType) -> C
     match planner.price(from, to, dtype, Ask::Within(u64::MAX)).ok()?.0 {
         Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => Some(cost),
     }
+}
+
+/// About what a move costs in one direction.
+fn one_way_roughly(planner: &Planner, from: &Sharding, to: &Sharding, dtype: DType) -> Cost {
+    Some((planner.roughly_us(from, to, dtype).ok()? * 1e6) as u64)
 }
 
 /// The same where nothing may be sent.

@@ -34,6 +34,14 @@ impl<L> Numbered<L> {
         number
     }
 
+    /// All lists, by number.
+    pub(crate) fn all<'l, T: 'l>(&'l self) -> impl Iterator<Item = &'l [T]>
+    where
+        L: Borrow<[T]>,
+    {
+        self.list.iter().map(L::borrow)
+    }
+
     /// The list of a number.
     pub(crate) fn of<T>(&self, number: u32) -> &[T]
     where

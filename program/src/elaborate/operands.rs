@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::elaborate::ahead::Takers;
 use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Found, Frontier, Step};
@@ -42,7 +43,13 @@ impl OfOperands {
         let given = values().filter_map(|(v, (_, _, given))| Some((v, (*given)?)));
         let state = State { live: values().map(|(v, (_, held, _))| (v as u32, *held)).collect(), cost: 0 };
         let frontier = like.relative(Vec::new(), given.collect());
-        let step = Step { ways: step.ways, inputs: &self.inputs, outputs: &self.outputs, rest: 0 };
+        let step = Step {
+            ways: step.ways,
+            inputs: &self.inputs,
+            outputs: &self.outputs,
+            rest: 0,
+            takers: &|_| Takers::default(),
+        };
         frontier
             .outcomes(types, &state, step, &|value| self.values.get(value).is_some_and(|(live, ..)| *live))
     }

@@ -29,6 +29,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::along::Along;
+use crate::elaborate::ahead::{Ahead, Course, Takers};
 use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::memo::{After, Known, Named};
 use crate::elaborate::moves::{Moves, TypeId, Types};
@@ -47,7 +48,7 @@ enum Now {
 }
 
 /// An op as the search sees it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Step<'a> {
     pub(crate) ways: &'a Shared,
     pub(crate) inputs: &'a [usize],
@@ -55,6 +56,8 @@ pub(crate) struct Step<'a> {
     pub(crate) outputs: &'a [(usize, Option<TypeId>)],
     /// The least that computing everything after it costs.
     pub(crate) rest: u64,
+    /// Those who take values after it.
+    pub(crate) takers: &'a dyn Fn(usize) -> Takers,
 }
 
 /// The states after some statements.
@@ -79,7 +82,7 @@ pub(crate) struct Frontier {
 }
 
 /// How far a search goes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Extent {
     /// How many states are kept.
     pub(crate) most: usize,
@@ -87,6 +90,8 @@ pub(crate) struct Extent {
     pub(crate) known: u64,
     /// The types in which values could be at hand, as far as another search saw.
     pub(crate) seen: FxHashMap<usize, Vec<TypeId>>,
+    /// What lies ahead, as far as another search saw.
+    pub(crate) course: Course,
     /// How much may be looked at before the rest is gone through in haste, in prices that are known.
     pub(crate) work: u64,
 }
@@ -94,20 +99,26 @@ pub(crate) struct Extent {
 impl Extent {
     /// As far as a search goes in haste.
     pub(crate) fn hasty() -> Extent {
-        Extent { most: HASTY, known: u64::MAX, seen: FxHashMap::default(), work: 0 }
+        Extent {
+            most: HASTY,
+            known: u64::MAX,
+            seen: FxHashMap::default(),
+            course: Course::default(),
+            work: 0,
+        }
     }
 
     /// As far as a search goes that keeps so many states.
     pub(crate) fn thorough(most: usize) -> Extent {
-        Extent { most, known: u64::MAX, seen: FxHashMap::default(), work: WORK }
+        Extent { most, known: u64::MAX, seen: FxHashMap::default(), course: Course::default(), work: WORK }
     }
 }
 
 /// How many states are kept in haste when nothing is known yet.
 const HASTY: usize = 12;
 
-/// How many are kept where a thorough search goes on in haste: with fewer, the ways of two layers that do best together go.
-const TIRED: usize = 128;
+/// How many are kept where a thorough search goes on in haste. It knows what lies ahead, so that few are enough.
+const TIRED: usize = 32;
 
 /// How much a thorough search looks at: a tenth of a second where all prices are new, and less elsewhere.
 const WORK: u64 = 280_000;
@@ -119,7 +130,7 @@ impl Frontier {
     /// Before all statements.
     pub(crate) fn new(types: &Types, extent: Extent, moves: Moves) -> Frontier {
         let start = State { live: Held::new(), cost: 0 };
-        let Extent { most, known, seen, work } = extent;
+        let Extent { most, known, seen, work, .. } = extent;
         let until = types.work().saturating_add(work);
         let (now, given, trail) = (Now::Own(vec![start]), FxHashMap::default(), Vec::new());
         Frontier { now, given, seen, trail, moves, most, until, known, dropped: u64::MAX }
@@ -375,13 +386,32 @@ impl Frontier {
             for (outcome, &made) in found.iter().zip(&numbers[at]) {
                 let cost = state.cost.saturating_add(outcome.cost);
                 if cost.saturating_add(step.rest) <= bound {
-                    candidates.push(Candidate { cost, before, way: outcome.way, passed, made });
+                    candidates.push(Candidate { rank: 0, cost, before, way: outcome.way, passed, made });
                 }
             }
+        }
+        let ahead = &mut known.ahead;
+        let of_passed = passed.all().map(|held| self.ahead(types, ahead, held, step)).collect::<Vec<i64>>();
+        let of_made = made.all().map(|held| self.ahead(types, ahead, held, step)).collect::<Vec<i64>>();
+        for c in &mut candidates {
+            c.rank = (c.cost.min(1 << 60) as i64) + of_passed[c.passed as usize] + of_made[c.made as usize];
         }
         candidates.sort_unstable();
         let (kept, dropped) = self.kept(types, &candidates, (&passed, &made), most);
         (kept, dropped.into_iter().chain(left).min())
+    }
+
+    /// What lies ahead of what is held, beside what is given.
+    fn ahead(&self, types: &mut Types, ahead: &mut Ahead, held: &[(u32, AtHand)], step: Step<'_>) -> i64 {
+        let mut sum = 0i64;
+        for &(v, at_hand) in held {
+            let takers = (step.takers)(v as usize);
+            sum += ahead.of(types, at_hand, takers) as i64;
+            if let Some(&given) = self.given.get(&(v as usize)) {
+                sum -= ahead.of(types, given, takers) as i64;
+            }
+        }
+        sum
     }
 
     /// What the cheapest state costs.

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::along::Partly;
+use crate::elaborate::ahead::Course;
 use crate::elaborate::flows::{Differentiable, Flows};
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Extent, Frontier, Shared, Step};
@@ -88,7 +89,8 @@ impl Segment<'_> {
                 hasty
             } else {
                 let seen = hasty.frontier.seen.clone();
-                let extent = Extent { known, seen, ..Extent::thorough(elaborator.most_states) };
+                let course = self.course(types, ways, &facts, &hasty);
+                let extent = Extent { known, seen, course, ..Extent::thorough(elaborator.most_states) };
                 // What is kept may all lead nowhere that is better.
                 match self.search(elaborator, types, ways, &facts, &least, extent) {
                     Ok(found) if found.frontier.least() <= known => found,
@@ -185,6 +187,45 @@ impl Segment<'_> {
         (one * ways::passes(takes) as f64 * 1e6) as u64
     }
 
+    /// What lies ahead of each value, as far as a search saw.
+    pub(crate) fn course(
+        &self,
+        types: &mut Types,
+        ways: &mut Ways,
+        facts: &Facts,
+        found: &Searched,
+    ) -> Course {
+        let ahead = &mut ways.reached.ahead;
+        let mut course = Course::default();
+        let given = |v: &ValueId| found.frontier.given.get(&v.0).copied();
+        for (n, statement) in self.statements.iter().enumerate().rev() {
+            match statement {
+                Statement::Move { from, to, along, .. } if along.is_empty() => {
+                    let Some(is) = facts.pinned(self.graph, *to) else { continue };
+                    let wish = ahead.alone(types.id(self.graph.dtype(*to), is));
+                    course.takes(ahead, from.0, n, wish);
+                }
+                Statement::Op { inputs, outputs, .. } => {
+                    let Some(looked) = &found.looked[n] else { continue };
+                    let made = outputs.iter().map(|v| {
+                        let pin = facts.pinned(self.graph, *v).map(|is| types.id(self.graph.dtype(*v), is));
+                        (course.after(v.0, n), pin)
+                    });
+                    let made = made.collect();
+                    let wishes = ahead.wishes(types, looked, inputs.iter().map(given).collect(), made);
+                    for (v, wish) in inputs.iter().zip(&*wishes) {
+                        course.takes(ahead, v.0, n, *wish);
+                    }
+                }
+                Statement::Input(_)
+                | Statement::Move { .. }
+                | Statement::Gradient { .. }
+                | Statement::NoGrad => {}
+            }
+        }
+        course
+    }
+
     /// Goes through all statements.
     #[allow(clippy::too_many_arguments, reason = "what is searched, and how far")]
     pub(crate) fn search(
@@ -194,9 +235,10 @@ impl Segment<'_> {
         ways: &mut Ways,
         facts: &Facts,
         least: &[u64],
-        extent: Extent,
+        mut extent: Extent,
     ) -> Result<Searched, Error> {
         let graph = self.graph;
+        let course = core::mem::take(&mut extent.course);
         let mut frontier = Frontier::new(types, extent, elaborator.moves);
         let mut looked: Vec<Option<Shared>> = Vec::with_capacity(self.statements.len());
         let mut rest = least.iter().fold(0u64, |a, b| a.saturating_add(*b));
@@ -281,7 +323,8 @@ impl Segment<'_> {
                     {
                         return Err(refusal::no_strategy(graph, mesh, call, by, inputs.len()));
                     }
-                    let step = Step { ways: &found, inputs: &taken, outputs: &made, rest };
+                    let takers = |value: usize| course.after(value, n);
+                    let step = Step { ways: &found, inputs: &taken, outputs: &made, rest, takers: &takers };
                     if !frontier.op(types, &mut ways.reached, step, &live) {
                         return Err(refusal::no_way(types, elaborator, graph, statement, &frontier, step));
                     }

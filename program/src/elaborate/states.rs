@@ -47,6 +47,8 @@ pub(crate) struct Decided {
 /// A state that an op could lead to. The cheapest is the least; of equal ones what was looked at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Candidate {
+    /// What it took, and what lies ahead.
+    pub(crate) rank: i64,
     pub(crate) cost: u64,
     /// The state before it.
     pub(crate) before: usize,
@@ -113,14 +115,14 @@ impl Frontier {
         // What getting from one to another costs, of each of both parts: many states have a part in common.
         let mut brought: [FxHashMap<(u32, u32), Brought>; 2] = Default::default();
         let mut those: Vec<Candidate> = Vec::new();
-        for candidate in candidates {
+        for (at, candidate) in candidates.iter().enumerate() {
             let Candidate { cost, before, way, .. } = *candidate;
             if !seen.insert((candidate.passed, candidate.made)) {
                 continue;
             }
             let mut cheaper = |k: &Candidate| {
                 types.looks();
-                let mut left = cost - k.cost;
+                let Some(mut left) = cost.checked_sub(k.cost) else { return false };
                 let of_made = [k.made, candidate.made].map(|at| (at, made.of(at)));
                 let of_passed = [k.passed, candidate.passed].map(|at| (at, passed.of(at)));
                 [of_made, of_passed].into_iter().zip(&mut brought).all(|([(a, mine), (b, wanted)], known)| {
@@ -141,12 +143,16 @@ impl Frontier {
                 continue;
             }
             if kept.len() >= most {
-                return (kept, Some(cost));
+                let left = candidates[at..].iter().filter(|c| !seen.contains(&(c.passed, c.made)));
+                let least = left.map(|c| c.cost).fold(cost, u64::min);
+                kept.sort_by_key(|k| k.cost);
+                return (kept, Some(least));
             }
             those.push(*candidate);
             let live = merged(passed.of(candidate.passed), made.of(candidate.made));
             kept.push(Reached { live, cost, decided: Decided { before, way: Some(way) } });
         }
+        kept.sort_by_key(|k| k.cost);
         (kept, None)
     }
 

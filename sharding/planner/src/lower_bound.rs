@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::choose;
+use crate::model::Need;
 use crate::model::codes::{Codes, inside_one_domain};
 use crate::objective::Objective;
 use crate::planner::Planner;
@@ -62,6 +63,17 @@ impl Planner {
 }
 
 impl Question<'_> {
+    /// About what a plan takes, from the digits alone: the bound where they nest, else as if the largest shard had to be received.
+    pub(crate) fn roughly_us(&self) -> f64 {
+        if self.is_trivial() {
+            return 0.0;
+        }
+        self.bound_of_digits().unwrap_or_else(|| {
+            let bytes = self.to.max_local_numel() as f64 * self.item as f64;
+            self.time_needed(&[Need::bytes(bytes)])
+        })
+    }
+
     /// The bound where the digits nest.
     fn bound_of_digits(&self) -> Option<f64> {
         let digits = self.moving()?;

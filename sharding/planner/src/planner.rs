@@ -230,6 +230,12 @@ impl Planner {
         Question::checked(&self.options, from, to, dtype)?.is_free()
     }
 
+    /// About what a plan costs in microseconds, in a time that does not grow with ranks; fails where the question cannot be asked.
+    #[doc(hidden)]
+    pub fn roughly_us(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<f64, Error> {
+        Ok(Question::checked(&self.options, from, to, dtype)?.roughly_us())
+    }
+
     /// The price of a plan, as exactly as asked for, and what knowing it took; fails where there is none.
     #[doc(hidden)]
     pub fn price(
