@@ -15,8 +15,9 @@
 //! where it leads nowhere                   cost(b) + the least that computing the rest costs  >  what some program costs
 //! ```
 //!
-//! So the last cheapest state is a cheapest choice of all. Only where more states are left than are kept, the dearest are
-//! dropped; the cheapest of those bounds what may have been lost (the gap).
+//! So the last cheapest state is a cheapest choice of all. Only where more states are left than are kept some are dropped:
+//! those for which what they took and what lies ahead of them (see `ahead`) is most. The cheapest of those bounds what may
+//! have been lost (the gap).
 //!
 //! What an op takes and makes depends only on where its inputs are at hand, so that this is looked at once for all states
 //! which agree there.
