@@ -106,6 +106,10 @@ impl Ahead {
                 least = least.min(more.saturating_add(price));
             }
         }
+        // Nothing is known of it: as far as what is farthest.
+        if least == FAR {
+            least = wishes.last().map_or(FAR, |(_, more)| *more);
+        }
         self.beyond.insert((wish, from), least);
         least
     }
@@ -176,6 +180,11 @@ impl Ahead {
 pub(crate) struct Course(FxHashMap<usize, Vec<(usize, Takers)>>);
 
 impl Course {
+    /// Whether nothing is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Those who take a value after a statement.
     pub(crate) fn after(&self, value: usize, n: usize) -> Takers {
         let Some(list) = self.0.get(&value) else { return Takers::default() };

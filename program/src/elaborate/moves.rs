@@ -62,8 +62,8 @@ pub(crate) struct Types {
     ids: FxHashMap<(DType, Type), TypeId>,
     /// Of each, to each other: what was asked.
     prices: Costs,
-    /// About the same, from the digits alone.
-    rough: Costs,
+    /// About the same, from the digits alone: of few of them.
+    rough: FxHashMap<(TypeId, TypeId), Cost>,
     /// The same of moves that send nothing.
     free: Costs,
     /// Of each set, to each other: what putting all of the second at hand costs where the first is, by moves of a kind.
@@ -121,6 +121,9 @@ const NEW_FREE: u64 = 30;
 /// The same where about what it costs is asked.
 const NEW_ROUGH: u64 = 60;
 
+/// Of how many moves about what they cost is looked at: on a mesh of many axes a value has a thousand types.
+const ROUGH: usize = 50_000;
+
 impl Types {
     pub(crate) fn new(planner: &Planner) -> Types {
         Types {
@@ -130,7 +133,7 @@ impl Types {
             list: Vec::new(),
             ids: FxHashMap::default(),
             prices: Costs::default(),
-            rough: Costs::default(),
+            rough: FxHashMap::default(),
             free: Costs::default(),
             brought: FxHashMap::default(),
             taken: FxHashMap::default(),
@@ -212,18 +215,26 @@ impl Types {
         cost
     }
 
-    /// About what it costs to get from one to the other, both ways, from the digits alone, whatever else was asked.
+    /// About what it costs to get from one to the other, both ways, from the digits alone, whatever else was asked; none where that cannot be, or of too many.
     pub(crate) fn roughly(&mut self, from: TypeId, to: TypeId) -> Cost {
         if from == to {
             return Some(0);
         }
-        if let Some(known) = self.rough.of(from.0, to.0) {
+        if let Some(&known) = self.rough.get(&(from, to)) {
             return known;
+        }
+        if self.is_rough_enough() {
+            return None;
         }
         self.work += NEW_ROUGH;
         let cost = self.both_ways(from, to, one_way_roughly);
-        self.rough.put(from.0, to.0, cost);
+        self.rough.insert((from, to), cost);
         cost
+    }
+
+    /// Whether about what moves cost is no longer looked at.
+    pub(crate) fn is_rough_enough(&self) -> bool {
+        self.rough.len() >= ROUGH
     }
 
     /// What it costs to get from one to the other where nothing may be sent, on the way or back.

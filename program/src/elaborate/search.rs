@@ -72,8 +72,9 @@ pub(crate) struct Frontier {
     /// Where the states after each op and move come from.
     trail: Vec<Arc<[Decided]>>,
     pub(crate) moves: Moves,
-    /// How many are kept.
+    /// How many are kept, and how many in haste.
     most: usize,
+    tired: usize,
     /// After how much work haste begins.
     pub(crate) until: u64,
     /// What some program costs.
@@ -118,8 +119,11 @@ impl Extent {
 /// How many states are kept in haste when nothing is known yet.
 const HASTY: usize = 12;
 
-/// How many are kept where a thorough search goes on in haste. It knows what lies ahead, so that few are enough.
+/// How many are kept where a thorough search goes on in haste: few where it knows what lies ahead.
 const TIRED: usize = 32;
+
+/// The same where it does not: with fewer, the ways of two layers that do best together go.
+const BLIND: usize = 128;
 
 /// How much a thorough search looks at: a tenth of a second where all prices are new, and less elsewhere.
 const WORK: u64 = 280_000;
@@ -129,12 +133,14 @@ pub(crate) type Found = (Vec<Outcome>, Option<u64>);
 
 impl Frontier {
     /// Before all statements.
-    pub(crate) fn new(types: &Types, extent: Extent, moves: Moves) -> Frontier {
+    pub(crate) fn new(types: &Types, extent: &Extent, moves: Moves) -> Frontier {
         let start = State { live: Held::new(), cost: 0 };
-        let Extent { most, known, seen, work, .. } = extent;
+        let Extent { most, known, seen, course, work } = extent;
+        let (most, known, seen, work) = (*most, *known, seen.clone(), *work);
+        let tired = if course.is_empty() { BLIND } else { TIRED };
         let until = types.work().saturating_add(work);
         let (now, given, trail) = (Now::Own(vec![start]), FxHashMap::default(), Vec::new());
-        Frontier { now, given, seen, trail, moves, most, until, known, dropped: u64::MAX }
+        Frontier { now, given, seen, trail, moves, most, tired, until, known, dropped: u64::MAX }
     }
 
     /// The types in which a state has a value at hand.
@@ -315,7 +321,7 @@ impl Frontier {
 
     /// How many states are kept now.
     fn most_now(&self, types: &Types) -> usize {
-        if types.work() < self.until { self.most } else { self.most.min(TIRED) }
+        if types.work() < self.until { self.most } else { self.most.min(self.tired) }
     }
 
     /// What may cost at most what some program costs; in haste nothing is looked at but what is at hand.
@@ -340,6 +346,7 @@ impl Frontier {
             trail,
             moves: self.moves,
             most: self.most,
+            tired: self.tired,
             until: 0,
             known: u64::MAX,
             dropped: u64::MAX,
