@@ -187,12 +187,12 @@ fn both(text: &str) -> (u64, u64) {
         let least: Vec<u64> = (statements.iter().zip(&facts.ops))
             .map(|(s, op)| segment.least(&elaborator, s, op.as_ref()))
             .collect();
-        let hasty = segment.search(&elaborator, types, ways, facts, &least, Extent::hasty()).unwrap();
+        let hasty = segment.search(&elaborator, types, ways, facts, &least, &Extent::hasty()).unwrap();
         let bound = hasty.frontier.least();
         let course = segment.course(types, ways, facts, &hasty);
         let seen = hasty.frontier.seen;
         let extent = Extent { known: bound, seen, course, work: u64::MAX, most: usize::MAX };
-        let found = segment.search(&elaborator, types, ways, facts, &least, extent).unwrap();
+        let found = segment.search(&elaborator, types, ways, facts, &least, &extent).unwrap();
         assert!(found.frontier.is_least(), "nothing was dropped");
         let mut all = All { graph, statements, facts, looked: &found.looked, best: bound + 1 };
         all.from(types, 0, &HashMap::new(), 0);
@@ -233,7 +233,7 @@ fn in_haste(text: &str, moves: Moves, forgets: bool) -> (Option<(Vec<usize>, u64
         let least = vec![0; segment.statements.len()];
         let mut search = |course| {
             let extent = Extent { course, ..Extent::hasty() };
-            let found = segment.search(&elaborator, types, ways, facts, &least, extent).ok()?;
+            let found = segment.search(&elaborator, types, ways, facts, &least, &extent).ok()?;
             Some((segment.course(types, ways, facts, &found), found))
         };
         let found = search(Course::default());

@@ -136,11 +136,21 @@ impl Frontier {
     pub(crate) fn new(types: &Types, extent: &Extent, moves: Moves) -> Frontier {
         let start = State { live: Held::new(), cost: 0 };
         let Extent { most, known, seen, course, work } = extent;
-        let (most, known, seen, work) = (*most, *known, seen.clone(), *work);
         let tired = if course.is_empty() { BLIND } else { TIRED };
-        let until = types.work().saturating_add(work);
+        let until = types.work().saturating_add(*work);
         let (now, given, trail) = (Now::Own(vec![start]), FxHashMap::default(), Vec::new());
-        Frontier { now, given, seen, trail, moves, most, tired, until, known, dropped: u64::MAX }
+        Frontier {
+            now,
+            given,
+            seen: seen.clone(),
+            trail,
+            moves,
+            most: *most,
+            tired,
+            until,
+            known: *known,
+            dropped: u64::MAX,
+        }
     }
 
     /// The types in which a state has a value at hand.

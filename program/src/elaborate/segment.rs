@@ -83,7 +83,7 @@ impl Segment<'_> {
             .collect();
         let found = if elaborator.moves == Moves::Any {
             // First in haste: what that comes to bounds what is worth looking at.
-            let hasty = self.search(elaborator, types, ways, &facts, &least, Extent::hasty())?;
+            let hasty = self.search(elaborator, types, ways, &facts, &least, &Extent::hasty())?;
             let known = hasty.frontier.least();
             if hasty.frontier.is_least() {
                 hasty
@@ -92,13 +92,13 @@ impl Segment<'_> {
                 let course = self.course(types, ways, &facts, &hasty);
                 let extent = Extent { known, seen, course, ..Extent::thorough(elaborator.most_states) };
                 // What is kept may all lead nowhere that is better.
-                match self.search(elaborator, types, ways, &facts, &least, extent) {
+                match self.search(elaborator, types, ways, &facts, &least, &extent) {
                     Ok(found) if found.frontier.least() <= known => found,
                     Ok(_) | Err(_) => hasty,
                 }
             }
         } else {
-            self.search(elaborator, types, ways, &facts, &least, Extent::thorough(elaborator.most_states))?
+            self.search(elaborator, types, ways, &facts, &least, &Extent::thorough(elaborator.most_states))?
         };
         let Some((chosen, gap)) = found.frontier.best() else { return Ok(0) };
         program.gap = program.gap.saturating_add(gap);
@@ -236,10 +236,10 @@ impl Segment<'_> {
         ways: &mut Ways,
         facts: &Facts,
         least: &[u64],
-        extent: Extent,
+        extent: &Extent,
     ) -> Result<Searched, Error> {
         let graph = self.graph;
-        let mut frontier = Frontier::new(types, &extent, elaborator.moves);
+        let mut frontier = Frontier::new(types, extent, elaborator.moves);
         let mut looked: Vec<Option<Shared>> = Vec::with_capacity(self.statements.len());
         let mut rest = least.iter().fold(0u64, |a, b| a.saturating_add(*b));
         for (v, is) in &facts.outside {
