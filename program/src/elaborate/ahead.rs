@@ -46,8 +46,11 @@ const FAR: u64 = 1 << 50;
 #[derive(Debug)]
 pub(crate) struct Ahead {
     wishes: Numbered<Wish>,
+    /// Those who take a value: the numbers of their wishes, in order.
     takers: Numbered<Box<[u32]>>,
+    /// Of each op the wishes of its inputs.
     ops: FxHashMap<Asked, Arc<[u32]>>,
+    /// Of each wish and type what it costs more than the least, and of each set and its takers.
     beyond: FxHashMap<(u32, TypeId), u64>,
     sets: FxHashMap<(AtHand, Takers), u64>,
 }
@@ -69,9 +72,6 @@ impl Default for Ahead {
 impl Ahead {
     /// What lies ahead of a value that is at hand in these types, where it is taken by these.
     pub(crate) fn of(&mut self, types: &mut Types, at_hand: AtHand, takers: Takers) -> u64 {
-        if takers == Takers::default() {
-            return 0;
-        }
         if let Some(&known) = self.sets.get(&(at_hand, takers)) {
             return known;
         }
@@ -83,12 +83,6 @@ impl Ahead {
         let most = of.max().unwrap_or(0);
         self.sets.insert((at_hand, takers), most);
         most
-    }
-
-    /// The same of one type.
-    fn of_type(&mut self, types: &mut Types, is: TypeId, takers: Takers) -> u64 {
-        let wishes: SmallVec<[u32; 8]> = self.takers.of(takers.0).into();
-        wishes.into_iter().map(|wish| self.beyond(types, wish, is)).max().unwrap_or(0)
     }
 
     /// What it costs more than the least where a value is at hand in one type.
@@ -115,7 +109,7 @@ impl Ahead {
     }
 
     /// Those of some takers and an op that takes a value before them.
-    pub(crate) fn with(&mut self, takers: Takers, wish: u32) -> Takers {
+    fn with(&mut self, takers: Takers, wish: u32) -> Takers {
         let mut list: SmallVec<[u32; 8]> = self.takers.of(takers.0).into();
         if let Err(at) = list.binary_search(&wish) {
             list.insert(at, wish);
@@ -149,9 +143,11 @@ impl Ahead {
                 cost = cost.saturating_add(types.roughly_from(*given, is).unwrap_or(FAR));
             }
             for (&is, &(takers, pin)) in way.outputs.iter().zip(&asked.outputs) {
-                let more = match pin {
-                    Some(pin) => types.roughly(is, pin).unwrap_or(FAR),
-                    None => self.of_type(types, is, takers),
+                let more = if let Some(pin) = pin {
+                    types.roughly(is, pin).unwrap_or(FAR)
+                } else {
+                    let alone = types.sets.number(&[is]);
+                    self.of(types, alone, takers)
                 };
                 cost = cost.saturating_add(more);
             }

@@ -5,9 +5,9 @@ use std::fmt::Write;
 
 use reshard_test_support::{Random, Sweep};
 
-use crate::elaborate::ahead::Course;
+use crate::elaborate::extent::Extent;
 use crate::elaborate::moves::{TypeId, Types};
-use crate::elaborate::search::{Extent, Shared};
+use crate::elaborate::search::Shared;
 use crate::elaborate::segment::{Facts, Segment};
 use crate::elaborate::ways::{Way, Ways};
 use crate::graph::{Statement, ValueId};
@@ -224,21 +224,28 @@ fn a_choice_is_the_cheapest_of_all() {
     }
 }
 
-/// What a hasty search of a text chooses, by how much that may cost too much, and how many answers it keeps. Where all moves may
-/// be made it is the second one, which knows what lies ahead.
+/// What a hasty search of a text chooses, by how much that may cost too much, and how many answers it keeps.
 fn in_haste(text: &str, moves: Moves, forgets: bool) -> (Option<(Vec<usize>, u64)>, usize) {
+    in_haste_again(text, moves, forgets, 0)
+}
+
+/// The same of the last of several, each of which knows what lies ahead as far as the one before it saw.
+fn in_haste_again(
+    text: &str,
+    moves: Moves,
+    forgets: bool,
+    times: usize,
+) -> (Option<(Vec<usize>, u64)>, usize) {
     let elaborator = Elaborator::new().moves(moves);
     of_segment(text, &elaborator, |segment, facts, types, ways| {
         ways.reached.forgets = forgets;
         let least = vec![0; segment.statements.len()];
-        let mut search = |course| {
-            let extent = Extent { course, ..Extent::hasty() };
-            let found = segment.search(&elaborator, types, ways, facts, &least, &extent).ok()?;
-            Some((segment.course(types, ways, facts, &found), found))
-        };
-        let found = search(Course::default());
-        let found = if moves == Moves::Any { found.and_then(|(course, _)| search(course)) } else { found };
-        let found = found.map(|(_, found)| found);
+        let mut found = segment.search(&elaborator, types, ways, facts, &least, &Extent::hasty()).ok();
+        for _ in 0..times {
+            let Some(before) = &found else { break };
+            let extent = Extent { course: segment.course(types, ways, facts, before), ..Extent::hasty() };
+            found = segment.search(&elaborator, types, ways, facts, &least, &extent).ok();
+        }
         (found.and_then(|found| found.frontier.best()), ways.reached.len())
     })
 }
@@ -277,10 +284,30 @@ fn haste_remembers_what_it_would_find() {
             assert_eq!(in_haste(&text, moves, false).0, in_haste(&text, moves, true).0, "{text}");
         }
         let meshes = [mesh, "z=2,y=2"];
-        let text = program(&mut random, &meshes[..=case as usize / 2 % 2], 8);
+        let text = program(&mut random, &meshes[..=case as usize / 2 % 2], 12);
         assert_eq!(in_haste(&text, Moves::Any, false).0, in_haste(&text, Moves::Any, true).0, "{text}");
     }
-    // Twice each; what lies ahead is the same of all layers only so far from the last one.
+    assert!(all < 24 * 36 / 2, "{all} answers for {} ops of equal layers", 24 * 36);
+}
+
+#[test]
+fn haste_that_knows_what_lies_ahead_remembers_what_it_would_find() {
+    let mut all = 0;
+    for case in 0..24 {
+        let mut random = Random(case * 17 + 5);
+        let mesh = ["x=4", "x=2,y=2"][case as usize % 2];
+        let text = layers(&mut random, mesh, 12);
+        let (remembered, answers) = in_haste_again(&text, Moves::Any, false, 1);
+        assert!(remembered.is_some(), "{text}");
+        assert_eq!(remembered, in_haste_again(&text, Moves::Any, true, 1).0, "{text}");
+        all += answers;
+        // Two searches that forget must not get to where prices are of direct plans.
+        let meshes = [mesh, "z=2,y=2"];
+        let text = program(&mut random, &meshes[..=case as usize / 2 % 2], 8);
+        let [kept, forgotten] = [false, true].map(|forgets| in_haste_again(&text, Moves::Any, forgets, 1).0);
+        assert_eq!(kept, forgotten, "{text}");
+    }
+    // What lies ahead is the same of all layers only so far from the last one.
     let ops = 2 * 24 * 36;
     assert!(all < ops * 2 / 3, "{all} answers for {ops} ops of equal layers");
 }

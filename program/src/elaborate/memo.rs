@@ -1,10 +1,10 @@
 //! What a statement came to before, for equal layers of a program ask the same again and again.
 //!
 //! What an op does to the states before it depends on its ways, on what is at hand in them, and on which values are needed
-//! again; not on what values are called, and of costs only on how they differ:
+//! again and by whom; not on what values are called, and of costs only on how they differ:
 //!
 //! ```text
-//! states after = f(ways, pins, states before with other numbers for values and less the least cost)
+//! states after = f(ways, pins, what lies ahead, states before with other numbers for values and less the least cost)
 //! ```
 //!
 //! That holds where a search goes without a bound and in haste. Lists of states have numbers, and what comes after one of them is again one that has a number:
@@ -118,7 +118,7 @@ struct Question {
     happens: Happens,
     inputs: Vec<usize>,
     outputs: Vec<(usize, Option<TypeId>)>,
-    /// Of each value, whether it is needed again, and in which types it was given.
+    /// Of each value, whether it is needed again, in which types it was given, and who takes it later.
     values: Vec<(bool, Option<AtHand>, Takers)>,
     moves: Moves,
     most: usize,
@@ -189,6 +189,7 @@ pub(crate) struct Known {
     answers: FxHashMap<Question, Arc<Answer>>,
     /// What ops come to where their operands are at hand in some way.
     outcomes: FxHashMap<OfOperands, Arc<Found>>,
+    /// What lies ahead of values.
     pub(crate) ahead: Ahead,
     /// Whether what statements and ops come to is found out again, as a test wants it.
     pub(crate) forgets: bool,

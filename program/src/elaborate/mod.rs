@@ -3,6 +3,7 @@
 mod ahead;
 mod at_hand;
 mod chosen;
+mod extent;
 mod flows;
 #[cfg(test)]
 mod laws;

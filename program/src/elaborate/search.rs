@@ -30,8 +30,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::along::Along;
-use crate::elaborate::ahead::{Ahead, Course, Takers};
+use crate::elaborate::ahead::{Ahead, Takers};
 use crate::elaborate::at_hand::AtHand;
+use crate::elaborate::extent::Extent;
 use crate::elaborate::memo::{After, Known, Named};
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::numbered::Numbered;
@@ -83,51 +84,6 @@ pub(crate) struct Frontier {
     dropped: u64,
 }
 
-/// How far a search goes.
-#[derive(Debug)]
-pub(crate) struct Extent {
-    /// How many states are kept.
-    pub(crate) most: usize,
-    /// What some program costs.
-    pub(crate) known: u64,
-    /// The types in which values could be at hand, as far as another search saw.
-    pub(crate) seen: FxHashMap<usize, Vec<TypeId>>,
-    /// What lies ahead, as far as another search saw.
-    pub(crate) course: Course,
-    /// How much may be looked at before the rest is gone through in haste, in prices that are known.
-    pub(crate) work: u64,
-}
-
-impl Extent {
-    /// As far as a search goes in haste.
-    pub(crate) fn hasty() -> Extent {
-        Extent {
-            most: HASTY,
-            known: u64::MAX,
-            seen: FxHashMap::default(),
-            course: Course::default(),
-            work: 0,
-        }
-    }
-
-    /// As far as a search goes that keeps so many states.
-    pub(crate) fn thorough(most: usize) -> Extent {
-        Extent { most, known: u64::MAX, seen: FxHashMap::default(), course: Course::default(), work: WORK }
-    }
-}
-
-/// How many states are kept in haste when nothing is known yet.
-const HASTY: usize = 12;
-
-/// How many are kept where a thorough search goes on in haste: few where it knows what lies ahead.
-const TIRED: usize = 32;
-
-/// The same where it does not: with fewer, the ways of two layers that do best together go.
-const BLIND: usize = 128;
-
-/// How much a thorough search looks at: a tenth of a second where all prices are new, and less elsewhere.
-const WORK: u64 = 280_000;
-
 /// What an op comes to from a state, and what the cheapest way computes that was not looked at.
 pub(crate) type Found = (Vec<Outcome>, Option<u64>);
 
@@ -135,8 +91,7 @@ impl Frontier {
     /// Before all statements.
     pub(crate) fn new(types: &Types, extent: &Extent, moves: Moves) -> Frontier {
         let start = State { live: Held::new(), cost: 0 };
-        let Extent { most, known, seen, course, work } = extent;
-        let tired = if course.is_empty() { BLIND } else { TIRED };
+        let Extent { most, known, seen, work, .. } = extent;
         let until = types.work().saturating_add(*work);
         let (now, given, trail) = (Now::Own(vec![start]), FxHashMap::default(), Vec::new());
         Frontier {
@@ -146,7 +101,7 @@ impl Frontier {
             trail,
             moves,
             most: *most,
-            tired,
+            tired: extent.tired(),
             until,
             known: *known,
             dropped: u64::MAX,
@@ -424,6 +379,9 @@ impl Frontier {
         let mut sum = 0i64;
         for &(v, at_hand) in held {
             let takers = (step.takers)(v as usize);
+            if takers == Takers::default() {
+                continue;
+            }
             sum += ahead.of(types, at_hand, takers) as i64;
             if let Some(&given) = self.given.get(&(v as usize)) {
                 sum -= ahead.of(types, given, takers) as i64;

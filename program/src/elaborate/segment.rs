@@ -9,9 +9,10 @@ use rustc_hash::FxHashMap;
 use crate::Error;
 use crate::along::Partly;
 use crate::elaborate::ahead::Course;
+use crate::elaborate::extent::Extent;
 use crate::elaborate::flows::{Differentiable, Flows};
 use crate::elaborate::moves::{Moves, TypeId, Types};
-use crate::elaborate::search::{Extent, Frontier, Shared, Step};
+use crate::elaborate::search::{Frontier, Shared, Step};
 use crate::elaborate::ways::{self, Asked, Ways};
 use crate::elaborate::{Elaborator, made_later, refusal};
 use crate::graph::{Given, Graph, Statement, ValueId};
@@ -51,6 +52,11 @@ impl Facts {
         self.gradients.get(&v).copied().unwrap_or(false)
     }
 
+    /// The number of what a value is said to be.
+    fn pin(&self, graph: &Graph, types: &mut Types, v: ValueId) -> Option<TypeId> {
+        self.pinned(graph, v).map(|is| types.id(graph.dtype(v), is))
+    }
+
     /// What a value is said to be, without a gradient where it has none.
     pub(crate) fn pinned(&self, graph: &Graph, v: ValueId) -> Option<Type> {
         let is = graph.pinned(v)?;
@@ -83,13 +89,13 @@ impl Segment<'_> {
             .collect();
         let found = if elaborator.moves == Moves::Any {
             // First in haste: what that comes to bounds what is worth looking at.
-            let hasty = self.search(elaborator, types, ways, &facts, &least, &Extent::hasty())?;
+            let mut hasty = self.search(elaborator, types, ways, &facts, &least, &Extent::hasty())?;
             let known = hasty.frontier.least();
             if hasty.frontier.is_least() {
                 hasty
             } else {
-                let seen = hasty.frontier.seen.clone();
                 let course = self.course(types, ways, &facts, &hasty);
+                let seen = core::mem::take(&mut hasty.frontier.seen);
                 let extent = Extent { known, seen, course, ..Extent::thorough(elaborator.most_states) };
                 // What is kept may all lead nowhere that is better.
                 match self.search(elaborator, types, ways, &facts, &least, &extent) {
@@ -201,17 +207,15 @@ impl Segment<'_> {
         for (n, statement) in self.statements.iter().enumerate().rev() {
             match statement {
                 Statement::Move { from, to, along, .. } if along.is_empty() => {
-                    let Some(is) = facts.pinned(self.graph, *to) else { continue };
-                    let wish = ahead.alone(types.id(self.graph.dtype(*to), is));
+                    let Some(is) = facts.pin(self.graph, types, *to) else { continue };
+                    let wish = ahead.alone(is);
                     course.takes(ahead, from.0, n, wish);
                 }
                 Statement::Op { inputs, outputs, .. } => {
                     let Some(looked) = &found.looked[n] else { continue };
-                    let made = outputs.iter().map(|v| {
-                        let pin = facts.pinned(self.graph, *v).map(|is| types.id(self.graph.dtype(*v), is));
-                        (course.after(v.0, n), pin)
-                    });
-                    let made = made.collect();
+                    let made = outputs.iter();
+                    let made =
+                        made.map(|v| (course.after(v.0, n), facts.pin(self.graph, types, *v))).collect();
                     let wishes = ahead.wishes(types, looked, inputs.iter().map(given).collect(), made);
                     for (v, wish) in inputs.iter().zip(&*wishes) {
                         course.takes(ahead, v.0, n, *wish);
@@ -252,8 +256,7 @@ impl Segment<'_> {
             let live = |value: usize| facts.last.get(&value).is_some_and(|&at| at > n);
             match statement {
                 Statement::Input(v) => {
-                    let Some(is) = facts.pinned(graph, *v) else { return Err(made_later(graph, *v)) };
-                    let id = types.id(graph.dtype(*v), is);
+                    let Some(id) = facts.pin(graph, types, *v) else { return Err(made_later(graph, *v)) };
                     frontier.enters(v.0, types.sets.number(&[id]));
                 }
                 Statement::Move { from, to, along, via } if !along.is_empty() => {
@@ -262,8 +265,7 @@ impl Segment<'_> {
                     }
                 }
                 Statement::Move { from, to, via, .. } => {
-                    let Some(is) = facts.pinned(graph, *to) else { return Err(made_later(graph, *to)) };
-                    let id = types.id(graph.dtype(*to), is);
+                    let Some(id) = facts.pin(graph, types, *to) else { return Err(made_later(graph, *to)) };
                     if !frontier.moved(types, &mut ways.reached, (from.0, to.0), (id, *via)) {
                         return Err(refusal::no_plan(
                             types,
@@ -278,7 +280,7 @@ impl Segment<'_> {
                     let (input_gradients, output_gradients) = facts.ops[n].clone().unwrap_or_default();
                     let mut made = Vec::with_capacity(outputs.len());
                     for v in outputs {
-                        made.push((v.0, facts.pinned(graph, *v).map(|is| types.id(graph.dtype(*v), is))));
+                        made.push((v.0, facts.pin(graph, types, *v)));
                     }
                     let taken: Vec<usize> = inputs.iter().map(|v| v.0).collect();
                     let operands = inputs.iter().chain(outputs).zip(by.iter().flatten());
