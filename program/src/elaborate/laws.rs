@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use reshard_test_support::{Random, Sweep};
 
-use crate::elaborate::extent::Extent;
+use crate::elaborate::limits::Limits;
 use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::search::Shared;
 use crate::elaborate::segment::{Facts, Segment};
@@ -187,12 +187,12 @@ fn both(text: &str) -> (u64, u64) {
         let least: Vec<u64> = (statements.iter().zip(&facts.ops))
             .map(|(s, op)| segment.least(&elaborator, s, op.as_ref()))
             .collect();
-        let hasty = segment.search(&elaborator, types, ways, facts, &least, &Extent::hasty()).unwrap();
+        let hasty = segment.search(&elaborator, types, ways, facts, &least, &Limits::hasty()).unwrap();
         let bound = hasty.frontier.least();
         let course = segment.course(types, ways, facts, &hasty);
         let seen = hasty.frontier.seen;
-        let extent = Extent { known: bound, seen, course, work: u64::MAX, most: usize::MAX };
-        let found = segment.search(&elaborator, types, ways, facts, &least, &extent).unwrap();
+        let limits = Limits { known: bound, seen, course, work: u64::MAX, most: usize::MAX };
+        let found = segment.search(&elaborator, types, ways, facts, &least, &limits).unwrap();
         assert!(found.frontier.is_least(), "nothing was dropped");
         let mut all = All { graph, statements, facts, looked: &found.looked, best: bound + 1 };
         all.from(types, 0, &HashMap::new(), 0);
@@ -240,11 +240,11 @@ fn in_haste_again(
     of_segment(text, &elaborator, |segment, facts, types, ways| {
         ways.reached.forgets = forgets;
         let least = vec![0; segment.statements.len()];
-        let mut found = segment.search(&elaborator, types, ways, facts, &least, &Extent::hasty()).ok();
+        let mut found = segment.search(&elaborator, types, ways, facts, &least, &Limits::hasty()).ok();
         for _ in 0..times {
             let Some(before) = &found else { break };
-            let extent = Extent { course: segment.course(types, ways, facts, before), ..Extent::hasty() };
-            found = segment.search(&elaborator, types, ways, facts, &least, &extent).ok();
+            let limits = Limits { course: segment.course(types, ways, facts, before), ..Limits::hasty() };
+            found = segment.search(&elaborator, types, ways, facts, &least, &limits).ok();
         }
         (found.and_then(|found| found.frontier.best()), ways.reached.len())
     })

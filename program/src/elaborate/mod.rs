@@ -3,10 +3,10 @@
 mod ahead;
 mod at_hand;
 mod chosen;
-mod extent;
 mod flows;
 #[cfg(test)]
 mod laws;
+mod limits;
 mod memo;
 mod moves;
 mod numbered;

@@ -32,7 +32,7 @@ use smallvec::SmallVec;
 use crate::along::Along;
 use crate::elaborate::ahead::{Ahead, Takers};
 use crate::elaborate::at_hand::AtHand;
-use crate::elaborate::extent::Extent;
+use crate::elaborate::limits::Limits;
 use crate::elaborate::memo::{After, Known, Named};
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::numbered::Numbered;
@@ -89,9 +89,9 @@ pub(crate) type Found = (Vec<Outcome>, Option<u64>);
 
 impl Frontier {
     /// Before all statements.
-    pub(crate) fn new(types: &Types, extent: &Extent, moves: Moves) -> Frontier {
+    pub(crate) fn new(types: &Types, limits: &Limits, moves: Moves) -> Frontier {
         let start = State { live: Held::new(), cost: 0 };
-        let Extent { most, known, seen, work, .. } = extent;
+        let Limits { most, known, seen, work, .. } = limits;
         let until = types.work().saturating_add(*work);
         let (now, given, trail) = (Now::Own(vec![start]), FxHashMap::default(), Vec::new());
         Frontier {
@@ -101,7 +101,7 @@ impl Frontier {
             trail,
             moves,
             most: *most,
-            tired: extent.tired(),
+            tired: limits.tired(),
             until,
             known: *known,
             dropped: u64::MAX,

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use crate::Error;
 use crate::along::Partly;
 use crate::elaborate::ahead::Course;
-use crate::elaborate::extent::Extent;
 use crate::elaborate::flows::{Differentiable, Flows};
+use crate::elaborate::limits::Limits;
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Frontier, Shared, Step};
 use crate::elaborate::ways::{self, Asked, Ways};
@@ -89,22 +89,22 @@ impl Segment<'_> {
             .collect();
         let found = if elaborator.moves == Moves::Any {
             // First in haste: what that comes to bounds what is worth looking at.
-            let mut hasty = self.search(elaborator, types, ways, &facts, &least, &Extent::hasty())?;
+            let mut hasty = self.search(elaborator, types, ways, &facts, &least, &Limits::hasty())?;
             let known = hasty.frontier.least();
             if hasty.frontier.is_least() {
                 hasty
             } else {
                 let course = self.course(types, ways, &facts, &hasty);
                 let seen = core::mem::take(&mut hasty.frontier.seen);
-                let extent = Extent { known, seen, course, ..Extent::thorough(elaborator.most_states) };
+                let limits = Limits { known, seen, course, ..Limits::thorough(elaborator.most_states) };
                 // What is kept may all lead nowhere that is better.
-                match self.search(elaborator, types, ways, &facts, &least, &extent) {
+                match self.search(elaborator, types, ways, &facts, &least, &limits) {
                     Ok(found) if found.frontier.least() <= known => found,
                     Ok(_) | Err(_) => hasty,
                 }
             }
         } else {
-            self.search(elaborator, types, ways, &facts, &least, &Extent::thorough(elaborator.most_states))?
+            self.search(elaborator, types, ways, &facts, &least, &Limits::thorough(elaborator.most_states))?
         };
         let Some((chosen, gap)) = found.frontier.best() else { return Ok(0) };
         program.gap = program.gap.saturating_add(gap);
@@ -240,10 +240,10 @@ impl Segment<'_> {
         ways: &mut Ways,
         facts: &Facts,
         least: &[u64],
-        extent: &Extent,
+        limits: &Limits,
     ) -> Result<Searched, Error> {
         let graph = self.graph;
-        let mut frontier = Frontier::new(types, extent, elaborator.moves);
+        let mut frontier = Frontier::new(types, limits, elaborator.moves);
         let mut looked: Vec<Option<Shared>> = Vec::with_capacity(self.statements.len());
         let mut rest = least.iter().fold(0u64, |a, b| a.saturating_add(*b));
         for (v, is) in &facts.outside {
@@ -325,7 +325,7 @@ impl Segment<'_> {
                     {
                         return Err(refusal::no_strategy(graph, mesh, call, by, inputs.len()));
                     }
-                    let takers = |value: usize| extent.course.after(value, n);
+                    let takers = |value: usize| limits.course.after(value, n);
                     let step = Step { ways: &found, inputs: &taken, outputs: &made, rest, takers: &takers };
                     if !frontier.op(types, &mut ways.reached, step, &live) {
                         return Err(refusal::no_way(types, elaborator, graph, statement, &frontier, step));

@@ -7,7 +7,7 @@ use crate::elaborate::moves::TypeId;
 
 /// How far a search goes.
 #[derive(Debug)]
-pub(crate) struct Extent {
+pub(crate) struct Limits {
     /// How many states are kept.
     pub(crate) most: usize,
     /// What some program costs.
@@ -20,10 +20,10 @@ pub(crate) struct Extent {
     pub(crate) work: u64,
 }
 
-impl Extent {
+impl Limits {
     /// As far as a search goes in haste.
-    pub(crate) fn hasty() -> Extent {
-        Extent {
+    pub(crate) fn hasty() -> Limits {
+        Limits {
             most: HASTY,
             known: u64::MAX,
             seen: FxHashMap::default(),
@@ -33,8 +33,8 @@ impl Extent {
     }
 
     /// As far as a search goes that keeps so many states.
-    pub(crate) fn thorough(most: usize) -> Extent {
-        Extent { most, work: WORK, ..Extent::hasty() }
+    pub(crate) fn thorough(most: usize) -> Limits {
+        Limits { most, work: WORK, ..Limits::hasty() }
     }
 
     /// How many states are kept where it goes on in haste.
