@@ -43,7 +43,17 @@ fn check(from: &Sharding, to: &Sharding, slow: usize, nests: bool) -> (usize, us
             );
             let (bound, cost) = (bound.unwrap(), plan.cost_us());
             assert!(bound <= cost * (1.0 + 1e-9), "{topology} {objective}: {bound} us is above {plan}");
+            // What is said roughly is above 0 where the bound is, and where digits nest it is the bound.
+            let roughly = planner.roughly_us(from, to, DType::F32).unwrap();
+            assert!(
+                roughly.is_finite() && (bound > 0.0) <= (roughly > 0.0),
+                "{topology}: {roughly} us for {plan}"
+            );
             if nests {
+                assert!(
+                    roughly.to_bits() == bound.to_bits(),
+                    "{topology}: {roughly} us, not {bound}, for {plan}"
+                );
                 let least = plan.lower_bound_us() * (1.0 - 1e-9);
                 assert!(bound >= least, "{topology}: {bound} us is below the plan's own bound, {plan}");
             }
