@@ -18,7 +18,7 @@ use crate::regions::tally::{Tally, local_numels};
 use crate::states::ends::Ends;
 use crate::states::system::{codes, is_local};
 use crate::step::{Action, Moves, Step};
-use reshard_sharding::internal::{chunk, digit};
+use reshard_sharding::internal::{chunk, digit, ranks_of_both};
 
 /// The plan of these steps, with its bounds. What one rank receives in all of them is counted rank by rank, unless the
 /// caller knows it.
@@ -63,7 +63,7 @@ pub(crate) fn assemble_unbounded(
     let alike = |s: &Step| q.on_one_mesh() && is_same_for_all(s);
     let differ = || plan.steps.iter().filter(|s| !alike(s)).count() > 1;
     if received.is_none() && ranks <= COUNTED && differ() {
-        plan.received_bytes = total_received(&plan)?;
+        plan.received_bytes = received_by_rank(q, &plan.steps)?.into_iter().max().unwrap_or(0);
     }
     Ok(plan)
 }
@@ -152,18 +152,18 @@ fn is_same_for_all(s: &Step) -> bool {
     }
 }
 
-/// The greatest total that one rank receives.
-fn total_received(plan: &Plan) -> Result<u64, Error> {
-    let ranks = plan.ranks();
+/// The bytes that each rank of both meshes receives in some steps.
+pub(crate) fn received_by_rank(q: &Question<'_>, steps: &[Step]) -> Result<Vec<u64>, Error> {
+    let ranks = ranks_of_both(q.from.mesh(), q.to.mesh());
     let mut totals = vec![0u64; ranks.len()];
-    for step in &plan.steps {
+    for step in steps {
         let mut add = |rank: usize, numel: u64| {
             if let Ok(at) = ranks.binary_search(&rank) {
                 totals[at] += numel;
             }
         };
-        if plan.from.mesh() == plan.to.mesh() && is_same_for_all(step) {
-            let numel = step.received_bytes / plan.item_bytes() as u64;
+        if q.on_one_mesh() && is_same_for_all(step) {
+            let numel = step.received_bytes / q.item;
             for total in &mut totals {
                 *total += numel;
             }
@@ -228,5 +228,8 @@ fn total_received(plan: &Plan) -> Result<u64, Error> {
             }
         }
     }
-    Ok(totals.into_iter().max().unwrap_or(0) * plan.item_bytes() as u64)
+    for total in &mut totals {
+        *total *= q.item;
+    }
+    Ok(totals)
 }

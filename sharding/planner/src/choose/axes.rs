@@ -42,6 +42,9 @@ const AXES: usize = 8;
 const AXES_OF_ANY: usize = 12;
 const NODES: u64 = 1 << 20;
 
+/// The most placements of all axes that are listed.
+const PLACED: usize = 1 << 8;
+
 /// How far from its bound a plan is that is worth looking for a better one, and the most axes, dims and ranks for which that
 /// is soon done.
 const FAR: f64 = 1.1;
@@ -167,6 +170,38 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
     let (any, effort) = search(q, &choices(q, [&from, &to], false, true), Order::NearestFirst, None, until)?;
     let (best, more) = search(q, &all(false), Order::CheapestFirst, any.as_ref(), until)?;
     Ok((best.or(any), effort.and(more)))
+}
+
+/// The shardings with these placements, and where axes share a dim in the other order too; none if there are too many.
+pub(super) fn placed_between(q: &Question<'_>) -> Result<Vec<Sharding>, Error> {
+    let (Ok(from), Ok(to)) = (q.from.placements(), q.to.placements()) else { return Ok(Vec::new()) };
+    let choices = choices(q, [&from, &to], true, true);
+    let count = choices.iter().fold(1usize, |n, c| n.saturating_mul(c.len()));
+    if count > PLACED {
+        return Ok(Vec::new());
+    }
+    let mut all = Vec::with_capacity(count);
+    for word in 0..count {
+        let mut left = word;
+        let mut placements: SmallVec<[Placement; 4]> = SmallVec::new();
+        for of_axis in &choices {
+            placements.push(of_axis[left % of_axis.len()].clone());
+            left /= of_axis.len();
+        }
+        let Ok(made) = Sharding::new(q.from.mesh(), q.from.shape(), &placements) else { continue };
+        for dim in 0..q.from.shape().len() {
+            let subs: Few<SubAxis, 4> = made.dim_cuts(dim).iter().rev().map(|cut| cut.sub).collect();
+            if subs.len() < 2 {
+                continue;
+            }
+            let mut bare = placements.clone();
+            subs.iter().for_each(|s| bare[s.axis] = Placement::Replicate);
+            let bare = Sharding::new(q.from.mesh(), q.from.shape(), &bare)?;
+            all.extend(regions::pieces(&bare, &subs, dim)?);
+        }
+        all.push(made);
+    }
+    Ok(all)
 }
 
 /// What each axis may be: what it is in the source and the target, replicated, terms, and where more is asked for a shard of any dim.

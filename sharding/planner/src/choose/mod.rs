@@ -8,6 +8,7 @@
 //! plan.
 
 mod axes;
+mod by_way;
 pub(crate) mod considered;
 mod detours;
 pub(crate) mod greedy;
@@ -142,6 +143,9 @@ fn best_plan(
         }
         if let Some(known) = best.plan.as_ref().filter(|_| best.may_be_loose(q).is_some()) {
             best.take(Origin::Detour, mirror::best_detour(q, known)?, watch);
+        }
+        if let Some(most) = best.may_be_loose(q).filter(|_| by_way::is_asked(q)) {
+            best.take(Origin::Detour, by_way::best_plan(q, most)?, watch);
         }
     }
     Ok(best)

@@ -60,17 +60,16 @@ fn no_detour_saves_bytes_of_uneven_terms_on_two_axes() {
     println!("{n} triples");
 }
 
-/// On three axes it is not reached, and this says how far it is (`docs/design.md` says why).
 #[test]
-fn few_detours_save_bytes_of_uneven_terms_on_three_axes() {
-    let (mut found, mut n) = (0, 0);
+fn no_detour_saves_bytes_of_uneven_terms_on_three_axes() {
+    let mut n = 0;
     for mesh in ["x=2,y=2,z=2", "x=2,y=3,z=2"] {
         for shape in [[3], [5], [7]] {
-            let (broken, all) = broken(mesh, &shape, choices(&shape));
-            (found, n) = (found + broken.len(), n + all);
+            n += none_of(mesh, &shape, choices(&shape));
         }
     }
-    assert_eq!((found, n), (680, 118_098));
+    n += none_of("x=3,y=3,z=2", &[3], choices(&[3]));
+    println!("{n} triples");
 }
 
 #[test]
@@ -79,7 +78,7 @@ fn terms_that_may_stay_are_reduced_where_that_saves_bytes() {
     let of = |text: &str| Sharding::parse(&mesh, &[7], text).unwrap();
     let (from, to) = (of("P,S(0)"), of("P,R"));
     let seen = Planner::new().objective(Objective::Bytes).explain(&from, &to, DType::F64).unwrap();
-    assert_eq!(seen.plan.received_bytes(), 40);
+    assert_eq!(seen.plan.received_bytes(), 32);
     assert_eq!(seen.considered.last().unwrap().origin, Origin::Detour);
     // For the least time nothing is added.
     assert!(
