@@ -1,6 +1,7 @@
 //! What a plan is asked to be, besides from where to where.
 
 use core::hash::Hasher;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::arithmetic::Arithmetic;
@@ -76,6 +77,11 @@ impl Options {
     /// The same without limits: what parts of a plan are planned with, the limits being kept to by the whole.
     pub(crate) fn free(&self) -> Options {
         Options { groups: None, max_peak_bytes: None, ..self.clone() }
+    }
+
+    /// These, if they are without limits, else the same without.
+    pub(crate) fn without_limits(&self) -> Cow<'_, Options> {
+        if self.is_limited() { Cow::Owned(self.free()) } else { Cow::Borrowed(self) }
     }
 
     pub(crate) fn is_limited(&self) -> bool {

@@ -42,9 +42,6 @@ const AXES: usize = 8;
 const AXES_OF_ANY: usize = 12;
 const NODES: u64 = 1 << 20;
 
-/// The most placements of all axes that are listed.
-const PLACED: usize = 1 << 8;
-
 /// How far from its bound a plan is that is worth looking for a better one, and the most axes, dims and ranks for which that
 /// is soon done.
 const FAR: f64 = 1.1;
@@ -73,7 +70,7 @@ struct Node {
 }
 
 /// By axis, what it may be, what it is at first before all others.
-type Choices = SmallVec<[Vec<Placement>; 4]>;
+pub(super) type Choices = SmallVec<[Vec<Placement>; 4]>;
 
 /// Which node is looked at next.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -172,42 +169,15 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
     Ok((best.or(any), effort.and(more)))
 }
 
-/// The shardings with these placements, and where axes share a dim in the other order too; none if there are too many.
-pub(super) fn placed_between(q: &Question<'_>) -> Result<Vec<Sharding>, Error> {
-    let (Ok(from), Ok(to)) = (q.from.placements(), q.to.placements()) else { return Ok(Vec::new()) };
-    let choices = choices(q, [&from, &to], true, true);
-    let count = choices.iter().fold(1usize, |n, c| n.saturating_mul(c.len()));
-    if count > PLACED {
-        return Ok(Vec::new());
-    }
-    let mut all = Vec::with_capacity(count);
-    for word in 0..count {
-        let mut left = word;
-        let mut placements: SmallVec<[Placement; 4]> = SmallVec::new();
-        for of_axis in &choices {
-            placements.push(of_axis[left % of_axis.len()].clone());
-            left /= of_axis.len();
-        }
-        let Ok(made) = Sharding::new(q.from.mesh(), q.from.shape(), &placements) else { continue };
-        for dim in 0..q.from.shape().len() {
-            let subs: Few<SubAxis, 4> = made.dim_cuts(dim).iter().rev().map(|cut| cut.sub).collect();
-            if subs.len() < 2 {
-                continue;
-            }
-            let mut bare = placements.clone();
-            subs.iter().for_each(|s| bare[s.axis] = Placement::Replicate);
-            let bare = Sharding::new(q.from.mesh(), q.from.shape(), &bare)?;
-            all.extend(regions::pieces(&bare, &subs, dim)?);
-        }
-        all.push(made);
-    }
-    Ok(all)
-}
-
 /// What each axis may be: what it is in the source and the target, replicated, terms, and where more is asked for a shard of any dim.
 ///
 /// Terms are those of the target, or those of the source where all of these may have to go away in a group that has other axes too.
-fn choices(q: &Question<'_>, [from, to]: [&[Placement]; 2], more: bool, of_source: bool) -> Choices {
+pub(super) fn choices(
+    q: &Question<'_>,
+    [from, to]: [&[Placement]; 2],
+    more: bool,
+    of_source: bool,
+) -> Choices {
     let is_partial = |p: &&Placement| matches!(p, Placement::Partial(_));
     let of_source = from.iter().find(|p| is_partial(p) && of_source);
     let terms = to.iter().find(is_partial).or(of_source);
@@ -224,6 +194,16 @@ fn choices(q: &Question<'_>, [from, to]: [&[Placement]; 2], more: bool, of_sourc
         choices.push(of_axis);
     }
     choices
+}
+
+/// Which of its choices each axis has in a node.
+pub(super) fn digits(choices: &Choices, mut word: Letters) -> SmallVec<[usize; 8]> {
+    let mut digits = SmallVec::new();
+    for of_axis in choices {
+        digits.push((word % of_axis.len() as u64) as usize);
+        word /= of_axis.len() as u64;
+    }
+    digits
 }
 
 /// The best plan, or some plan, over these choices if it beats `known`.
@@ -315,16 +295,6 @@ impl Graph<'_, '_> {
         steps
     }
 
-    /// What each axis is in a node.
-    fn digits(&self, mut word: Letters) -> SmallVec<[usize; 8]> {
-        let mut digits = SmallVec::new();
-        for of_axis in self.choices {
-            digits.push((word % of_axis.len() as u64) as usize);
-            word /= of_axis.len() as u64;
-        }
-        digits
-    }
-
     /// The terms that axes may be.
     fn terms(&self) -> Option<Placement> {
         self.choices.iter().flatten().find(|p| matches!(p, Placement::Partial(_))).cloned()
@@ -351,7 +321,7 @@ impl Graph<'_, '_> {
     /// Every node that one step reaches: each set of axes whose group may be used, and each axis alone, since nobody
     /// may have to talk.
     fn expand(&mut self, word: Letters, at: &Sharding, sets: Sets) -> Result<(), Error> {
-        let now = self.digits(word);
+        let now = digits(self.choices, word);
         let moving: SmallVec<[usize; 8]> = (0..now.len()).filter(|&a| self.choices[a].len() > 1).collect();
         for set in 1usize..1 << moving.len() {
             let axes = moving.iter().enumerate().filter(|(n, _)| set >> n & 1 == 1);

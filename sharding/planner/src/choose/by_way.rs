@@ -16,33 +16,36 @@
 //!
 //! It is asked after all else, and says something only if that beats what is known, so that no plan gets dearer by it.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+use reshard_layout::Few;
 
 use crate::Error;
 use crate::assemble::{assemble_unbounded, received_by_rank};
 use crate::budget::Effort;
-use crate::choose::{Best, admits, axes, detours, turned};
+use crate::candidates::regions::pieces;
+use crate::choose::{Best, admits, axes, turned};
 use crate::hash::WordMap;
 use crate::op::StepOp;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::question::Question;
 use crate::step::Step;
-use reshard_sharding::Sharding;
+use reshard_sharding::{Placement, Sharding, SubAxis};
 
-/// The most ranks and dims for which it is asked.
+/// The most ranks and dims for which it is asked, and placements that are looked at.
 const RANKS: usize = 32;
 const DIMS: usize = 2;
+const PLACED: u64 = 1 << 8;
 
 /// The work of planning an edge, for each rank, and of a bound, beside what the planner counts.
 const OF_RANK: u64 = 1 << 7;
 const OF_BOUND: u64 = 1 << 8;
 
 /// Whether the graph is small enough.
-pub(super) fn is_asked(q: &Question<'_>) -> bool {
-    detours::are_asked(q) && q.from.mesh().size() <= RANKS && q.from.shape().len() <= DIMS
+pub(super) fn is_small(q: &Question<'_>) -> bool {
+    q.from.mesh().size() <= RANKS && q.from.shape().len() <= DIMS
 }
 
 /// The source and the target among the nodes.
@@ -54,8 +57,7 @@ const TARGET: usize = 1;
 /// Where the budget runs out it is looked no further, so that less of it never finds more.
 pub(super) fn best_plan(q: &Question<'_>, most: u64) -> Result<(Option<Plan>, Effort), Error> {
     let nodes = nodes(q)?;
-    let options =
-        if q.options.is_limited() { Cow::Owned(q.options.free()) } else { Cow::Borrowed(q.options) };
+    let options = q.options.without_limits();
     let graph = Graph {
         q,
         options: &options,
@@ -66,7 +68,6 @@ pub(super) fn best_plan(q: &Question<'_>, most: u64) -> Result<(Option<Plan>, Ef
             node: SOURCE,
             before: None,
             by_rank: vec![0; q.from.mesh().size()],
-            received: 0,
             all_reduced: false,
         }],
         queue: BinaryHeap::new(),
@@ -76,13 +77,40 @@ pub(super) fn best_plan(q: &Question<'_>, most: u64) -> Result<(Option<Plan>, Ef
     graph.search()
 }
 
-/// The shardings of the graph, the source and the target first.
+/// The shardings of the graph, the source and the target first; no others if there are too many.
 fn nodes(q: &Question<'_>) -> Result<Vec<Sharding>, Error> {
     let mut all = vec![q.from.clone(), q.to.clone()];
-    for made in axes::placed_between(q)? {
-        if !all.contains(&made) {
-            all.push(made);
+    let (Ok(from), Ok(to)) = (q.from.placements(), q.to.placements()) else { return Ok(all) };
+    let choices = axes::choices(q, [&from, &to], true, true);
+    let count = choices.iter().fold(1u64, |n, c| n.saturating_mul(c.len() as u64));
+    for word in 0..if count > PLACED { 0 } else { count } {
+        let digits = axes::digits(&choices, word);
+        let placements: Vec<Placement> =
+            choices.iter().zip(digits).map(|(of_axis, choice)| of_axis[choice].clone()).collect();
+        let Ok(placed) = Sharding::new(q.from.mesh(), q.from.shape(), &placements) else { continue };
+        for made in the_other_way_round(&placed, &placements)?.into_iter().chain([placed]) {
+            if !all.contains(&made) {
+                all.push(made);
+            }
         }
+    }
+    Ok(all)
+}
+
+/// For each dim that axes share, the sharding in which they cut it in the other order.
+fn the_other_way_round(placed: &Sharding, placements: &[Placement]) -> Result<Vec<Sharding>, Error> {
+    let mut all = Vec::new();
+    for dim in 0..placed.shape().len() {
+        let subs: Few<SubAxis, 4> = placed.dim_cuts(dim).iter().rev().map(|cut| cut.sub).collect();
+        if subs.len() < 2 {
+            continue;
+        }
+        let mut bare = placements.to_vec();
+        for sub in &subs {
+            bare[sub.axis] = Placement::Replicate;
+        }
+        let bare = Sharding::new(placed.mesh(), placed.shape(), &bare)?;
+        all.extend(pieces(&bare, &subs, dim)?);
     }
     Ok(all)
 }
@@ -92,11 +120,17 @@ struct Path {
     node: usize,
     /// The way before its last edge.
     before: Option<usize>,
-    /// By rank, and of the worst.
+    /// The bytes that each rank received on it.
     by_rank: Vec<u64>,
-    received: u64,
     /// Whether replicas came of a reduction on it.
     all_reduced: bool,
+}
+
+impl Path {
+    /// The bytes of the worst rank.
+    fn received(&self) -> u64 {
+        self.by_rank.iter().copied().max().unwrap_or(0)
+    }
 }
 
 /// What is looked at next.
@@ -104,8 +138,8 @@ struct Path {
 enum Next {
     /// Where a way led.
     From(usize),
-    /// One more edge of a way.
-    Along { path: usize, to: usize },
+    /// One more edge of a way, and what no plan of it can do without.
+    Along { path: usize, to: usize, least: u64 },
 }
 
 /// The best plan between two nodes.
@@ -122,16 +156,19 @@ struct Graph<'q, 'a> {
     ahead: WordMap<usize, Option<u64>>,
     edges: WordMap<(usize, usize), Option<Edge>>,
     paths: Vec<Path>,
-    /// By the bytes that a way takes at least, then the newest.
+    /// By the bytes that a way takes at least; of equal ones first what came when most were waiting.
     queue: BinaryHeap<Reverse<(u64, Reverse<usize>, Next)>>,
     /// What must be beaten.
     most: u64,
     effort: Effort,
 }
 
+/// Of each node, whether the shortest way to it is known on which nothing was all-reduced, and on which something was.
+type Done = Vec<[bool; 2]>;
+
 impl Graph<'_, '_> {
     fn search(mut self) -> Result<(Option<Plan>, Effort), Error> {
-        let mut done = vec![[false; 2]; self.nodes.len()];
+        let mut done: Done = vec![[false; 2]; self.nodes.len()];
         let mut best: Option<Plan> = None;
         self.push(0, Next::From(0));
         while let Some(Reverse((least, _, next))) = self.queue.pop() {
@@ -139,40 +176,20 @@ impl Graph<'_, '_> {
                 break;
             }
             match next {
-                Next::From(path) => {
-                    let Path { node, received, all_reduced, .. } = self.paths[path];
-                    if node == TARGET {
-                        let plan = assemble_unbounded(self.q, self.steps(path), None)?;
-                        if admits(self.q.options, &plan) && plan.received_bytes < self.most {
-                            self.most = plan.received_bytes;
-                            best = Some(plan);
-                        }
-                        continue;
-                    }
-                    if core::mem::replace(&mut done[node][usize::from(all_reduced)], true) {
-                        continue;
-                    }
-                    let straight = |to: usize| node == SOURCE && to == TARGET;
-                    let left =
-                        |(to, done): (usize, &[bool; 2])| (!done[usize::from(all_reduced)]).then_some(to);
-                    for to in done.iter().enumerate().filter_map(left) {
-                        if to == node || to == SOURCE || straight(to) {
-                            continue;
-                        }
-                        let Some(ahead) = self.ahead(to)? else { continue };
-                        if received.saturating_add(ahead) >= self.most {
-                            continue;
-                        }
-                        let Some(edge) = self.least(node, to)? else { continue };
-                        let least = received.saturating_add(edge).saturating_add(ahead);
-                        self.push(least, Next::Along { path, to });
+                Next::From(path) if self.paths[path].node == TARGET => {
+                    let plan = assemble_unbounded(self.q, self.steps(path), None)?;
+                    if admits(self.q.options, &plan) && plan.received_bytes < self.most {
+                        self.most = plan.received_bytes;
+                        best = Some(plan);
                     }
                 }
-                Next::Along { path, to } => {
-                    if done[to][usize::from(self.paths[path].all_reduced)] {
+                Next::From(path) => self.expand(path, &mut done)?,
+                Next::Along { path, to, least } => {
+                    let Path { node, all_reduced, .. } = self.paths[path];
+                    if done[to][usize::from(all_reduced)] {
                         continue;
                     }
-                    self.plan(self.paths[path].node, to)?;
+                    self.plan(node, to, least)?;
                     if self.effort.exhausted {
                         break;
                     }
@@ -181,6 +198,28 @@ impl Graph<'_, '_> {
             }
         }
         Ok((best, self.effort))
+    }
+
+    /// All edges that go on from where a way led, if it is the shortest.
+    fn expand(&mut self, path: usize, done: &mut Done) -> Result<(), Error> {
+        let Path { node, all_reduced, .. } = self.paths[path];
+        if core::mem::replace(&mut done[node][usize::from(all_reduced)], true) {
+            return Ok(());
+        }
+        let received = self.paths[path].received();
+        for (to, done) in done.iter().enumerate() {
+            let is_known = node == SOURCE && to == TARGET;
+            if to == SOURCE || is_known || done[usize::from(all_reduced)] {
+                continue;
+            }
+            let Some(ahead) = self.ahead(to)? else { continue };
+            if received.saturating_add(ahead) >= self.most {
+                continue;
+            }
+            let Some(least) = self.least(node, to)? else { continue };
+            self.push(received.saturating_add(least).saturating_add(ahead), Next::Along { path, to, least });
+        }
+        Ok(())
     }
 
     fn push(&mut self, least: u64, next: Next) {
@@ -202,10 +241,10 @@ impl Graph<'_, '_> {
         let all_reduced = all_reduced || edge.steps.iter().any(|step| step.op() == StepOp::AllReduce);
         let by_rank: Vec<u64> =
             by_rank.iter().zip(&edge.by_rank).map(|(a, b)| a.saturating_add(*b)).collect();
-        let received = by_rank.iter().copied().max().unwrap_or(0);
         let Some(ahead) = self.ahead(to)? else { return Ok(()) };
-        self.paths.push(Path { node: to, before: Some(path), by_rank, received, all_reduced });
-        self.push(received.saturating_add(ahead), Next::From(self.paths.len() - 1));
+        let longer = Path { node: to, before: Some(path), by_rank, all_reduced };
+        self.push(longer.received().saturating_add(ahead), Next::From(self.paths.len()));
+        self.paths.push(longer);
         Ok(())
     }
 
@@ -233,14 +272,14 @@ impl Graph<'_, '_> {
     }
 
     /// Plans an edge; a part that cannot be planned is none.
-    fn plan(&mut self, from: usize, to: usize) -> Result<(), Error> {
+    fn plan(&mut self, from: usize, to: usize, least: u64) -> Result<(), Error> {
         if self.edges.contains_key(&(from, to)) {
             return Ok(());
         }
         let mut edge = None;
         let mut effort = Effort::default();
         if let Some(part) = self.question(from, to)
-            && let Ok(Best { plan, effort: more, .. }) = turned(&part, part.least_bytes()?)
+            && let Ok(Best { plan, effort: more, .. }) = turned(&part, least)
         {
             effort = more;
             if let Some(Plan { steps, .. }) = plan {

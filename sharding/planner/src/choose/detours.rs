@@ -4,16 +4,13 @@
 //! A part is the best plan between its ends, what the mirror says among them, without detours of its own; it is not planned where what
 //! both parts cannot do without is no less than what is known.
 
-use std::borrow::Cow;
-
 use crate::Error;
 use crate::assemble::assemble_unbounded;
 use crate::budget::Effort;
 use crate::candidates::detours::between;
 use crate::candidates::regions::one_step;
-use crate::choose::{Best, COUNTED_UNEVEN, admits, turned};
+use crate::choose::{Best, COUNTED_UNEVEN, admits, reduces_replicas, turned};
 use crate::objective::Objective;
-use crate::op::StepOp;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::question::Question;
@@ -36,8 +33,7 @@ pub(super) fn are_asked(q: &Question<'_>) -> bool {
 /// Where the budget runs out it is looked no further, so that less of it never finds more.
 pub(super) fn best_plan(q: &Question<'_>, mut most: u64) -> Result<(Option<Plan>, Effort), Error> {
     let (mut best, mut effort): (Option<Plan>, Effort) = (None, Effort::default());
-    let options =
-        if q.options.is_limited() { Cow::Owned(q.options.free()) } else { Cow::Borrowed(q.options) };
+    let options = q.options.without_limits();
     let least = q.least_bytes()?;
     for between in between(q)? {
         if most <= least {
@@ -92,11 +88,4 @@ fn by_way_of(
         all.extend(steps);
     }
     Ok(((bytes[0] + bytes[1] < most).then_some(all), effort))
-}
-
-/// Whether something is added after an all-reduce, which replicas may round otherwise; where only some groups may be used that may be the
-/// only way.
-fn reduces_replicas(q: &Question<'_>, steps: &[Step]) -> bool {
-    let mut after = steps.iter().skip_while(|step| step.op() != StepOp::AllReduce).skip(1);
-    q.options.groups.is_none() && after.any(Step::adds)
 }

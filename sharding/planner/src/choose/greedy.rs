@@ -6,8 +6,7 @@ use crate::budget::Effort;
 use crate::candidates::{greedy, regions};
 use crate::choose::mirror::ROUNDED;
 use crate::choose::ways::Parts;
-use crate::choose::{admits, axes, beats, with_sent};
-use crate::op::StepOp;
+use crate::choose::{admits, axes, beats, reduces_replicas, with_sent};
 use crate::plan::Plan;
 use crate::question::Question;
 use crate::step::Step;
@@ -33,9 +32,7 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
         effort.work = effort.work.saturating_add(work);
         steps.push(step);
     }
-    // Where every group may be used, nothing is reduced after an all-reduce.
-    let mut after = steps.iter().skip_while(|step| step.op() != StepOp::AllReduce).skip(1);
-    if q.options.groups.is_none() && after.any(Step::adds) {
+    if reduces_replicas(q, &steps) {
         return Ok((None, effort));
     }
     let plan = assemble_unbounded(q, steps, None)?;

@@ -29,6 +29,7 @@ use crate::choose::considered::Watch;
 use crate::choose::routes::Routed;
 use crate::model::totals::{Cost, Totals};
 use crate::objective::Objective;
+use crate::op::StepOp;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::question::Question;
@@ -144,7 +145,7 @@ fn best_plan(
         if let Some(known) = best.plan.as_ref().filter(|_| best.may_be_loose(q).is_some()) {
             best.take(Origin::Detour, mirror::best_detour(q, known)?, watch);
         }
-        if let Some(most) = best.may_be_loose(q).filter(|_| by_way::is_asked(q)) {
+        if let Some(most) = best.may_be_loose(q).filter(|_| by_way::is_small(q)) {
             best.take(Origin::Detour, by_way::best_plan(q, most)?, watch);
         }
     }
@@ -215,6 +216,13 @@ fn with_sent(q: &Question<'_>, mut steps: Vec<Step>) -> Result<Vec<Step>, Error>
 /// Whether a plan keeps to the memory and the groups that were asked for.
 fn admits(options: &Options, plan: &Plan) -> bool {
     options.admits_peak(plan.peak_bytes) && plan.groups().into_iter().all(|g| options.admits_group(g))
+}
+
+/// Whether something is added after an all-reduce, which replicas may round otherwise; where only some groups may be used that may be the
+/// only way.
+fn reduces_replicas(q: &Question<'_>, steps: &[Step]) -> bool {
+    let mut after = steps.iter().skip_while(|step| step.op() != StepOp::AllReduce).skip(1);
+    q.options.groups.is_none() && after.any(Step::adds)
 }
 
 /// Whether a plan is better than what is known.

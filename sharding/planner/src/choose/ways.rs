@@ -7,8 +7,6 @@
 //! The counter of work goes on from where proposing the ways left it. Past the budget nothing more is counted, but for the direct way, if it
 //! could still win, and until there is a plan at all.
 
-use std::borrow::Cow;
-
 use crate::Error;
 use crate::assemble::assemble_unbounded;
 use crate::budget::Effort;
@@ -154,8 +152,7 @@ impl Parts {
         let at = if let Some(at) = known {
             at
         } else {
-            let options =
-                if q.options.is_limited() { Cow::Owned(q.options.free()) } else { Cow::Borrowed(q.options) };
+            let options = q.options.without_limits();
             let part = choose::plan_straight(&Question::checked(&options, from, to, q.dtype)?)?;
             self.answered.push(part);
             self.answered.len() - 1
