@@ -2,7 +2,7 @@
 //! along that axis or plain ones; the least cost, and of those the least number of changed inputs.
 
 use reshard_kernels::DType;
-use reshard_ops::propagate::{Constraint, Operand, Propagator};
+use reshard_ops::propagate::{Choice, Constraint, Operand, Propagator};
 use reshard_ops::rules::{Op, Part, Rule, Strategy};
 use reshard_planner::Planner;
 use reshard_sharding::Mesh;
@@ -188,7 +188,7 @@ type Family = (&'static str, Vec<&'static [usize]>, Option<Vec<&'static [usize]>
 
 #[test]
 fn the_choice_is_what_full_enumeration_finds() {
-    use reshard_planner::{Level, Planner, Topology};
+    use reshard_planner::{Budget, Level, Planner, Topology};
     let none: Majors = |_, _, _| Vec::new();
     // `(ij)k->i(jk)` with i = 4 and j = 6: what stands before a factor in its dim.
     let regroup: Majors = |operand, dim, label| match (operand, dim, label) {
@@ -224,7 +224,8 @@ fn the_choice_is_what_full_enumeration_finds() {
     ];
     let sizes = [('i', 4), ('j', 6), ('k', 6)];
     let mut random = Random(7 + Sweep::asked().seed());
-    let (mut cases, mut products) = (0, 0);
+    // Without a budget the choice is the cheapest; within it, that or marked.
+    let (mut cases, mut products, mut exhausted) = (0, 0, 0);
     let sweep = Sweep::asked();
     let rounds = sweep.count(16, 160);
     for round in 0..rounds {
@@ -265,16 +266,32 @@ fn the_choice_is_what_full_enumeration_finds() {
                 Sharding::parse(&mesh, &op.outputs()[0], &text).unwrap()
             });
             let constraints: Vec<Constraint> = constraint.iter().cloned().map(Constraint::Exactly).collect();
-            let ours =
-                Propagator::new().with_planner(planner.clone()).propagate(&op, &mesh, &inputs, &constraints);
+            let hasty = Propagator::new().with_planner(planner.clone());
+            let patient = hasty.clone().with_budget(Budget::UNLIMITED);
+            let ours = patient.propagate(&op, &mesh, &inputs, &constraints);
+            let hasty = hasty.propagate(&op, &mesh, &inputs, &constraints);
             let best = best(&planner, &op, &mesh, &inputs, evens, &sizes, *majors, constraint.as_ref());
             let shown: Vec<String> = inputs.iter().map(ToString::to_string).collect();
             let shown = format!("{rule} of {} constraint {constraint:?}", shown.join(" and "));
+            let cost = |c: &Choice| {
+                let changed = c.plans.iter().filter(|p| p.is_some()).count();
+                ((c.cost_us * 1e6).round() as u64, changed)
+            };
+            match (&ours, &hasty) {
+                (Ok(ours), Ok(hasty)) if hasty.is_exhausted() => {
+                    assert!(cost(hasty) >= cost(ours), "{shown}: {hasty:?}");
+                    exhausted += 1;
+                }
+                (Ok(ours), Ok(hasty)) => {
+                    let whole = |c: &Choice| (cost(c), c.inputs.clone(), c.outputs.clone());
+                    assert_eq!(whole(ours), whole(hasty), "{shown}");
+                }
+                (Err(_), Err(_)) => {}
+                (ours, hasty) => panic!("{shown}: {ours:?}, within the budget {hasty:?}"),
+            }
             match (ours, best) {
                 (Ok(ours), Some(best)) => {
-                    let changed = ours.plans.iter().filter(|p| p.is_some()).count();
-                    let least = (ours.cost_us * 1e6).round() as u64;
-                    assert_eq!((least, changed), (best.picoseconds, best.changed), "{shown}: {ours:?}");
+                    assert_eq!(cost(&ours), (best.picoseconds, best.changed), "{shown}: {ours:?}");
                     cases += 1;
                     products += best.tried;
                 }
@@ -284,7 +301,11 @@ fn the_choice_is_what_full_enumeration_finds() {
             }
         }
     }
-    println!("{cases} propagations equal to the best of {products} products of strategies");
+    println!(
+        "{cases} propagations equal to the best of {products} products of strategies, {exhausted} of them \
+         only beyond the budget"
+    );
+    assert!(50 * exhausted <= cases, "{exhausted} of {cases} propagations run out of the budget");
     // Ten of thirteen rules, at least.
     assert!(cases > 10 * rounds, "{cases} of {rounds} rounds");
 }
