@@ -92,6 +92,11 @@ impl Question<'_> {
         Ok(self.least_bytes_of(&self.needs(self.ends().as_ref())?))
     }
 
+    /// The least time of any plan.
+    pub(crate) fn least_us(&self) -> Result<f64, Error> {
+        Ok(self.bound_of_needs(&self.needs(self.ends().as_ref())?))
+    }
+
     /// The least time of a plan that communicates, of which the worst rank receives so many bytes from beyond each level.
     pub(crate) fn time_needed(&self, needs: &[Need]) -> f64 {
         let bound = self.network.model.least_us(needs);

@@ -42,6 +42,7 @@ mod plan;
 mod planner;
 mod question;
 mod regions;
+mod shared_out;
 mod states;
 mod step;
 mod stored;

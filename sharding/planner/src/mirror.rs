@@ -27,12 +27,10 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::assemble::assemble_unbounded;
-use crate::hash::WordMap;
 use crate::message::Message;
-use crate::model::load::{LevelTraffic, Load, Span, Traffic};
-use crate::model::totals::Cost;
 use crate::plan::Plan;
 use crate::question::Question;
+use crate::shared_out::{SharedOut, Taken};
 use crate::step::{Action, Moves, Step, Transposed};
 use crate::transfers::transposed::messages;
 use reshard_sharding::Sharding;
@@ -98,31 +96,6 @@ pub(crate) fn transposed_steps(q: &Question<'_>, steps: &[Step]) -> Result<Vec<S
     Ok(turned)
 }
 
-/// What others take from each rank, over each level.
-#[derive(Default)]
-struct Taken(WordMap<usize, Traffic>);
-
-impl Taken {
-    fn add(&mut self, q: &Question<'_>, rank: usize, peer: usize, numel: usize) {
-        let levels = q.network.levels();
-        let of_peer =
-            self.0.entry(peer).or_insert_with(|| SmallVec::from_elem(LevelTraffic::default(), levels));
-        let at = &mut of_peer[q.network.model.level_of(rank, peer)];
-        *at = LevelTraffic { bytes: at.bytes + (numel as u64 * q.item) as f64, peers: at.peers + 1 };
-    }
-
-    /// What the step costs in which they get as much from those.
-    fn cost(&self, q: &Question<'_>, step: &Step) -> Cost {
-        let (mut us, mut received) = (0.0f64, 0);
-        for traffic in self.0.values() {
-            let load = Load::exchange(traffic, step.peak_bytes, Span::Group(&step.group));
-            us = us.max(q.network.model.cost_us(&load));
-            received = received.max(load.received_bytes());
-        }
-        Cost::new(us, received, step.peak_bytes)
-    }
-}
-
 fn transposed_step(
     q: &Question<'_>,
     step: &Step,
@@ -134,6 +107,15 @@ fn transposed_step(
         Action::Transposed(turned) => return Ok(Step { before, after, ..turned.of.clone() }),
         // A reduce-scatter and an all-gather of the same pieces are that turned round as well.
         Action::AllReduce(_) => return Ok(Step { before, after, ..step.clone() }),
+        Action::Exchange(Moves::Regions(regions)) if regions.spread.is_some() => {
+            let of = SharedOut::new(
+                q,
+                (**regions).clone(),
+                (step.axes.clone(), step.group.clone()),
+                step.peak_bytes,
+            )?;
+            return Ok(of.turned_round([before, after]));
+        }
         Action::Slice(Moves::Regions(regions))
         | Action::ZeroFill(Moves::Regions(regions))
         | Action::AllGather(Moves::Regions(regions))
@@ -169,7 +151,7 @@ fn transposed_step(
             let [receives, sends] = messages(phase, rank, before.mesh());
             seen.add(q, [&receives, &sends], phase.source_len);
             for m in receives.iter().filter(|m| m.peer != rank) {
-                taken.add(q, m.peer, rank, m.numel());
+                taken.add(q, rank, m.peer, m.numel());
             }
         }
     }
@@ -183,7 +165,7 @@ fn transposed_step(
         | Action::AllReduce(_)
         | Action::Transposed(_) => false,
     };
-    let cost = taken.cost(q, step);
+    let cost = taken.cost(q, &step.group, step.peak_bytes);
     let mesh = before.mesh();
     let axes = if mesh == after.mesh() {
         step.axes.clone()

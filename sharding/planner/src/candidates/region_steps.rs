@@ -14,6 +14,7 @@ use crate::op::StepOp;
 use crate::question::Question;
 use crate::regions::intersection::Intersection;
 use crate::regions::tally::{Tally, local_numels};
+use crate::shared_out::SharedOut;
 use crate::step::{Action, Moves, Reduction, Step};
 use reshard_sharding::SubAxis;
 use reshard_sharding::internal::set_digit;
@@ -136,6 +137,14 @@ impl Question<'_> {
             proposed.least_us = 0.0;
         }
         Ok(proposed)
+    }
+
+    /// The exchange of regions of one mesh that are spread.
+    pub(crate) fn shared_out(&self, regions: Intersection) -> Result<SharedOut, Error> {
+        let axes = moving_axes(&regions.from, &regions.to, true);
+        let group = regions.from.mesh().group(&axes)?;
+        let peak = self.volume(StepOp::Exchange, [&regions.from, &regions.to], 1).peak;
+        SharedOut::new(self, regions, (axes, group), peak)
     }
 
     /// The least of the groups that may be used in which all of another lie, with its axes; `None` where that one may be used itself.

@@ -291,7 +291,7 @@ impl Question<'_> {
     }
 
     /// The intersection of two shardings, into the terms in which the target is partial and the source is not. Between two meshes sources are near.
-    fn intersection(&self, from: &Sharding, to: &Sharding) -> Intersection {
+    pub(crate) fn intersection(&self, from: &Sharding, to: &Sharding) -> Intersection {
         let mut intersection = Intersection::new(from, to);
         let one_mesh = intersection.one_mesh();
         if !one_mesh {

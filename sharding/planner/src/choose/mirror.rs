@@ -50,7 +50,7 @@ pub(super) fn may_help(q: &Question<'_>, ends: Option<&Ends>, best: Option<&Plan
 }
 
 /// Whether both ends have duals, plans between which can be turned round.
-fn is_dual(q: &Question<'_>) -> bool {
+pub(super) fn is_dual(q: &Question<'_>) -> bool {
     let sums = |s: &Sharding| s.partial().iter().all(|p| p.op == ReduceOp::Sum);
     let ranks = q.from.mesh().size().max(q.to.mesh().size());
     !q.options.deterministic && ranks <= RANKS && sums(q.from) && sums(q.to)
@@ -91,7 +91,7 @@ pub(super) fn asked_up_to_us(q: &Question<'_>, ends: Option<&Ends>) -> f64 {
 }
 
 /// The ends of the mirror, if both are and their terms can be added.
-fn duals(q: &Question<'_>) -> Option<[Sharding; 2]> {
+pub(super) fn duals(q: &Question<'_>) -> Option<[Sharding; 2]> {
     let ends = [q.to.dual().ok()?, q.from.dual().ok()?];
     ends.iter().all(|s| q.options.arithmetic.check(s, q.dtype).is_ok()).then_some(ends)
 }

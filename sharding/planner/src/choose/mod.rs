@@ -16,6 +16,7 @@ pub(crate) mod mirror;
 pub(crate) mod price;
 pub(crate) mod refusal;
 mod routes;
+mod spread;
 mod ways;
 
 #[cfg(test)]
@@ -56,7 +57,7 @@ pub(crate) fn picoseconds(q: &Question<'_>) -> Result<(u64, Effort), Error> {
     }
     let Best { plan, effort, .. } = best_plan(q, q.ends().as_ref(), u64::MAX, &mut None)?;
     let plan = if let Some(plan) = plan { plan } else { refusal::otherwise(q, effort)? };
-    Ok((Totals::of(plan.steps.iter().map(|s| Cost::new(s.cost_us, 0, 0))).picoseconds, effort))
+    Ok((totals(&plan).picoseconds, effort))
 }
 
 /// The same without what the mirror says: what a part of a plan is, and what a mirror is asked.
@@ -103,6 +104,11 @@ impl Best {
             && mirror::may_help(q, ends, self.plan.as_ref())
         {
             self.take(Origin::Mirror, mirror::best_plan(q, self.plan.as_ref())?, watch);
+        }
+        if let Some(plan) = &self.plan
+            && spread::may_help(q, &totals(plan))?
+        {
+            self.take(Origin::Spread, spread::best_plan(q, plan)?, watch);
         }
         Ok(())
     }
@@ -237,10 +243,14 @@ fn beats(q: &Question<'_>, plan: &Plan, known: Option<&Plan>) -> bool {
     })
 }
 
+/// What the steps of a plan add up to.
+fn totals(plan: &Plan) -> Totals {
+    Totals::of(plan.steps.iter().map(|s| Cost::new(s.cost_us, s.received_bytes, s.peak_bytes)))
+}
+
 /// What plans are compared by.
 fn key(options: &Options, plan: &Plan) -> [u64; 3] {
-    let costs = plan.steps.iter().map(|s| Cost::new(s.cost_us, s.received_bytes, s.peak_bytes));
-    let mut totals = Totals::of(costs);
+    let mut totals = totals(plan);
     // Steps have their worst ranks, which need not be one rank.
     (totals.bytes, totals.peak) = (plan.received_bytes, plan.peak_bytes);
     totals.key(options.objective)

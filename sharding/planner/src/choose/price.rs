@@ -10,8 +10,8 @@ use crate::candidates::Origin;
 use crate::candidates::states::{Searched, may_search, routes, searched};
 use crate::choose;
 use crate::choose::axes;
-use crate::choose::{mirror, needs_uneven, routes};
-use crate::model::totals::{Totals, picoseconds_below};
+use crate::choose::{mirror, needs_uneven, routes, spread};
+use crate::model::totals::{Cost, Totals, picoseconds_below};
 use crate::objective::Objective;
 use crate::question::Question;
 use crate::states::refine::Refined;
@@ -84,10 +84,21 @@ fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<(Price, Effort)>
             }
             // What the mirror is asked about costs what the plan costs.
             let asked = picoseconds_below(mirror::asked_up_to_us(q, Some(&ends)));
+            let [cost, bytes, _] = best.unwrap_or([u64::MAX; 3]);
+            let totals = Totals::of([Cost { picoseconds: cost, received: bytes, ..Cost::default() }]);
+            let spreads = spread::may_help(q, &totals)?;
+            // Up to the limit it is what the plan costs without.
+            if spreads && cost > limit {
+                return Ok(None);
+            }
             Ok(match best {
                 Some([cost, ..]) if 0 < cost && cost <= asked => None,
                 Some([cost, ..]) if 0 < cost && limit < asked => None,
                 None if limit < asked => None,
+                Some([cost, ..]) if cost <= limit && spreads => {
+                    let (spread, more) = spread::least_picoseconds(q)?;
+                    Some((Price::Exactly(cost.min(spread.unwrap_or(cost))), effort.and(more)))
+                }
                 Some([cost, ..]) if cost <= limit => Some((Price::Exactly(cost), effort)),
                 // There may be none at all.
                 None if limit == u64::MAX || effort.exhausted => None,

@@ -27,6 +27,7 @@ use crate::Error;
 use crate::model::Level;
 use crate::regions::grid::Grid;
 use crate::regions::partition::Partition;
+use crate::regions::spread::Spread;
 use reshard_sharding::Coordinate;
 use reshard_sharding::SubAxis;
 use reshard_sharding::internal::{axis_of, digit, set_digit};
@@ -44,7 +45,17 @@ pub(crate) struct Intersection {
     pub(crate) fill: Option<ReduceOp>,
     /// Ranks of a domain of each inner level of the network.
     domain_sizes: SmallVec<[usize; 2]>,
+    /// How what a receiver does not hold comes from several replicas, if not from one.
+    pub(crate) spread: Option<Spread>,
     partitions: Arc<OnceLock<Partitions>>,
+}
+
+/// How much of what a receiver is to have one sender sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    All,
+    /// One part of so many as a [`Spread`] makes.
+    Part(usize),
 }
 
 /// The regions of every dim of both sides.
@@ -66,6 +77,7 @@ impl Intersection {
             anchors: Modes::new(),
             fill: None,
             domain_sizes: SmallVec::new(),
+            spread: None,
             partitions: Arc::default(),
         }
     }
@@ -74,6 +86,11 @@ impl Intersection {
     pub(crate) fn on(self, levels: &[Level]) -> Intersection {
         let domain_sizes = levels.iter().filter_map(|l| l.ranks).collect();
         Intersection { domain_sizes, ..self }
+    }
+
+    /// The same where receivers share out among replicas of the source what they do not hold.
+    pub(crate) fn spread(self, spread: Spread) -> Intersection {
+        Intersection { spread: Some(spread), ..self }
     }
 
     /// Whether a source may be another replica than the one at the receiver's coordinates.
@@ -180,6 +197,22 @@ impl Intersection {
             }
         }
         Some(mesh.rank_at(&c).expect("digits are below their radix"))
+    }
+
+    /// Who sends a receiver something of what the source at `own` holds.
+    pub(crate) fn senders(&self, own: usize, receiver: usize) -> SmallVec<[usize; 4]> {
+        match self.spread.as_ref().filter(|_| own != receiver) {
+            Some(spread) => spread.replicas(self.from.mesh(), own).collect(),
+            None => SmallVec::from_slice(&[own]),
+        }
+    }
+
+    /// How much of what the source at `own` holds a rank sends to a receiver.
+    pub(crate) fn share(&self, own: usize, receiver: usize, rank: usize) -> Option<Share> {
+        match self.spread.as_ref().filter(|_| own != receiver) {
+            Some(spread) => spread.part_of(self.from.mesh(), own, rank).map(Share::Part),
+            None => (own == rank).then_some(Share::All),
+        }
     }
 
     /// Whether a rank of the target receives, or is only filled.

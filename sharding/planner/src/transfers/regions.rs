@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::message::{Block, Message, Phase};
 use crate::regions::grid::Grid;
-use crate::regions::intersection::Intersection;
+use crate::regions::intersection::{Intersection, Share};
 use crate::regions::partition::{Shares, Side};
 use crate::step::Reduction;
 use reshard_sharding::Coordinate;
@@ -41,13 +41,45 @@ impl Intersection {
         let shares: Vec<Shares> =
             parts.iter().zip(&region.dims).map(|(part, list)| part.shares(list, Side::Source)).collect();
         for_each_choice(&shares, &mut |regions, runs| {
-            if let Some(peer) = self.source_of(&source, rank, regions) {
-                let blocks = blocks(runs, &self.from.local_shape(peer)?, &self.to.local_shape(rank)?);
-                messages.push(Message { peer, blocks });
+            let Some(own) = self.source_of(&source, rank, regions) else { return Ok(()) };
+            for peer in self.senders(own, rank) {
+                if let Some(share) = self.share(own, rank, peer) {
+                    let blocks = self.blocks_of(share, runs, [peer, rank])?;
+                    messages.extend((!blocks.is_empty()).then_some(Message { peer, blocks }));
+                }
             }
             Ok(())
         })?;
         Ok(messages)
+    }
+
+    /// That share of what two ranks' regions have in common, which `runs` says, as blocks.
+    fn blocks_of(
+        &self,
+        share: Share,
+        runs: &[&[Run]],
+        [sender, receiver]: [usize; 2],
+    ) -> Result<Few<Block, 1>, Error> {
+        let shapes = [self.from.local_shape(sender)?, self.to.local_shape(receiver)?];
+        let of_part = match (share, &self.spread) {
+            (Share::Part(part), Some(spread)) => {
+                let dim = spread.dim;
+                Some((
+                    dim,
+                    spread.runs(
+                        &self.from.region(sender)?.dims[dim],
+                        &self.to.region(receiver)?.dims[dim],
+                        part,
+                    ),
+                ))
+            }
+            (Share::All, _) | (Share::Part(_), None) => None,
+        };
+        let mut runs: SmallVec<[&[Run]; 4]> = runs.iter().copied().collect();
+        if let Some((dim, of_part)) = &of_part {
+            runs[*dim] = of_part;
+        }
+        Ok(blocks(&runs, &shapes[0], &shapes[1]))
     }
 
     pub(super) fn phase(&self, rank: usize, members: Vec<usize>) -> Result<Phase, Error> {
@@ -74,13 +106,15 @@ impl Intersection {
                 }
                 let first = mesh.rank_at(&c).expect("digits are below their radix");
                 for receiver in members_along(mesh, &others, first)? {
-                    if receiver != rank
-                        && self.receives(receiver)
-                        && self.source_of(&source, receiver, &my_regions) == Some(rank)
-                    {
-                        let blocks =
-                            blocks(runs, &self.from.local_shape(rank)?, &self.to.local_shape(receiver)?);
-                        phase.sends.push(Message { peer: receiver, blocks });
+                    if receiver == rank || !self.receives(receiver) {
+                        continue;
+                    }
+                    let own = self.source_of(&source, receiver, &my_regions);
+                    if let Some(share) = own.and_then(|own| self.share(own, receiver, rank)) {
+                        let blocks = self.blocks_of(share, runs, [rank, receiver])?;
+                        phase
+                            .sends
+                            .extend((!blocks.is_empty()).then_some(Message { peer: receiver, blocks }));
                     }
                 }
                 Ok(())

@@ -17,5 +17,6 @@ mod planner_laws;
 mod ragged;
 mod redistribute;
 mod rooms;
+mod shared_out;
 mod together;
 mod words;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms, from the ground up: each may use those before it.
-const ROOMS: [&str; 25] = [
+const ROOMS: [&str; 26] = [
     "objective",
     "op",
     "arithmetic",
@@ -23,6 +23,7 @@ const ROOMS: [&str; 25] = [
     "plan",
     "together",
     "assemble",
+    "shared_out",
     "mirror",
     "candidates",
     "choose",

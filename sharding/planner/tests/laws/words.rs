@@ -159,7 +159,7 @@ fn element(from: &End, to: &End, at: [usize; 2]) -> Element {
 }
 
 #[test]
-fn bounds_are_what_all_algorithms_need_and_plans_reach_all_but_twenty_of_them() {
+fn bounds_are_what_all_algorithms_need_and_plans_reach_all_but_ten_of_them() {
     // A network in which only bytes take time: 1 us for 1000 B.
     let planner = Planner::new().topology("launch=0;message=0;level=*:0:1".parse().unwrap());
     let ends: Vec<(String, End)> =
@@ -196,29 +196,19 @@ fn bounds_are_what_all_algorithms_need_and_plans_reach_all_but_twenty_of_them() 
             loose.push(format!("{a} -> {b}: {plan:.0} B for {need:.0} B"));
         }
     }
-    assert_eq!(tight, 236);
-    // A rank that ends with a part of what it has, or with a term beside it, is told all that others of its reader could be told.
+    assert_eq!(tight, 246);
+    // Reductions in two steps, whose worst ranks are two.
     let one_way = [
-        "S(0),S(0) -> P,S(0): 256 B for 128 B",
-        "S(0),S(1) -> S(1),P: 256 B for 128 B",
-        "S(0),S(1) -> P,S(0): 256 B for 128 B",
         "S(0),P -> R,S(0): 768 B for 512 B",
         "S(0),P -> S(1),S(0): 512 B for 384 B",
-        "S(0),P -> P,S(0): 512 B for 256 B",
-        "S(1),S(0) -> S(0),P: 256 B for 128 B",
-        "S(1),S(0) -> P,S(1): 256 B for 128 B",
-        "S(1),S(1) -> P,S(1): 256 B for 128 B",
         "S(1),P -> R,S(1): 768 B for 512 B",
         "S(1),P -> S(0),S(1): 512 B for 384 B",
-        "S(1),P -> P,S(1): 512 B for 256 B",
         "P,S(0) -> S(0),R: 768 B for 512 B",
         "P,S(0) -> S(0),S(0): 512 B for 384 B",
         "P,S(0) -> S(0),S(1): 512 B for 384 B",
-        "P,S(0) -> S(0),P: 512 B for 256 B",
         "P,S(1) -> S(1),R: 768 B for 512 B",
         "P,S(1) -> S(1),S(0): 512 B for 384 B",
         "P,S(1) -> S(1),S(1): 512 B for 384 B",
-        "P,S(1) -> S(1),P: 512 B for 256 B",
     ];
     assert_eq!(loose, one_way);
 }

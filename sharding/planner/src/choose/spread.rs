@@ -1,0 +1,110 @@
+//! Exchanges into terms in which what is not at home yet is shared out among those whose terms add up.
+//!
+//! A reader of a target with terms is several ranks, and any of them may be told what none of them holds. Digits tell one of them, the one
+//! whose digits the holder shares; here each is told a part, so that the worst of them receives what a reader cannot do without, divided by
+//! its ranks, which is the bound. It is made between the duals, as an exchange out of replicas of which each sends a part, and turned round.
+//!
+//! Whoever is told a part adds it to nothing, which changes the sign of a zero and the bits of what is no number: so does whoever reduces the
+//! terms.
+
+use std::sync::Arc;
+
+use crate::Error;
+use crate::assemble::assemble_unbounded;
+use crate::budget::Effort;
+use crate::choose::{admits, beats, mirror};
+use crate::model::Need;
+use crate::model::totals::Totals;
+use crate::objective::Objective;
+use crate::plan::Plan;
+use crate::question::Question;
+use crate::regions::spread::Spread;
+use crate::shared_out::SharedOut;
+use reshard_sharding::SubAxis;
+use smallvec::SmallVec;
+
+/// How far above its bound a plan is for which this is asked.
+const FAR: f64 = 1.05;
+
+/// The work of looking at a rank.
+const OF_RANK: u64 = 1 << 8;
+
+/// Whether a plan of such steps is so far from its bound that this may be better: it receives too much, and that takes time.
+pub(super) fn may_help(q: &Question<'_>, plan: &Totals) -> Result<bool, Error> {
+    if !q.to.is_partial() || !q.on_one_mesh() || plan.bytes == 0 || !mirror::is_dual(q) || idle(q).is_empty()
+    {
+        return Ok(false);
+    }
+    let (bytes, least) = (plan.bytes as f64, q.least_bytes()? as f64);
+    Ok(match q.options.objective {
+        Objective::Time => {
+            let least_us = q.least_us()?;
+            let everywhere: SmallVec<[Need; 3]> = SmallVec::from_elem(Need::bytes(bytes), q.network.levels());
+            let too_long = q.time_needed(&everywhere) - least_us;
+            bytes > FAR * least && too_long > (FAR - 1.0) * plan.picoseconds as f64 / 1e6
+        }
+        Objective::Bytes => bytes > least,
+        Objective::Peak => false,
+    })
+}
+
+/// Along which the target has terms and the source has none.
+fn idle(q: &Question<'_>) -> SmallVec<[SubAxis; 4]> {
+    q.to.partial().iter().filter(|p| !q.from.partial().contains(p)).map(|p| p.sub).collect()
+}
+
+/// The exchanges between the duals.
+fn exchanges(q: &Question<'_>) -> Result<SmallVec<[SharedOut; 2]>, Error> {
+    let mut found = SmallVec::new();
+    let Some([from, to]) = mirror::duals(q) else { return Ok(found) };
+    // What is reduced between the duals is no one exchange.
+    if from.partial().iter().any(|p| !to.partial().contains(p)) {
+        return Ok(found);
+    }
+    // Along the dim of which a receiver has most.
+    let local = to.local_shape(to.mesh().lowest())?;
+    let Some(dim) = (0..local.len()).max_by_key(|&dim| local[dim]) else { return Ok(found) };
+    let dual = q.part(q.options, &from, &to);
+    let idle = idle(q);
+    let alone = idle.iter().filter(|_| idle.len() > 1).map(core::slice::from_ref);
+    for subs in core::iter::once(&*idle).chain(alone) {
+        let spread = Spread::new(from.mesh(), dim, subs);
+        let regions = dual.intersection(&from, &to).spread(spread);
+        found.push(dual.shared_out(regions)?);
+    }
+    Ok(found)
+}
+
+/// The work of all exchanges.
+fn effort(q: &Question<'_>) -> Effort {
+    let exchanges = 1 + idle(q).len() as u64;
+    Effort { work: OF_RANK * q.from.mesh().size() as u64 * exchanges, ..Effort::default() }
+}
+
+/// The least time of such an exchange, in picoseconds, and what knowing it took.
+pub(super) fn least_picoseconds(q: &Question<'_>) -> Result<(Option<u64>, Effort), Error> {
+    let least = exchanges(q)?.iter().map(|x| x.turned.picoseconds).min();
+    Ok((least, effort(q)))
+}
+
+/// The best of these plans if it beats `known`, without its bounds, and what it took.
+pub(super) fn best_plan(q: &Question<'_>, known: &Plan) -> Result<(Option<Plan>, Effort), Error> {
+    let mut best: Option<Plan> = None;
+    for exchange in exchanges(q)? {
+        let known = best.as_ref().unwrap_or(known);
+        let may_beat = match q.options.objective {
+            Objective::Time => exchange.turned.us < known.cost_us(),
+            Objective::Bytes => exchange.turned.received <= known.received_bytes,
+            Objective::Peak => false,
+        };
+        if may_beat {
+            let [from, to] = q.shared();
+            let step = exchange.turned_round([Arc::clone(from), Arc::clone(to)]);
+            let plan = assemble_unbounded(q, vec![step], None)?;
+            if admits(q.options, &plan) && beats(q, &plan, Some(known)) {
+                best = Some(plan);
+            }
+        }
+    }
+    Ok((best, effort(q)))
+}

@@ -1,0 +1,102 @@
+//! The step in which a [`Spread`](crate::regions::spread::Spread) shares out what receivers take, straight and turned round.
+//!
+//! Whoever receives in the one sends in the other, so that both are known from one count of who takes what from whom.
+
+use std::sync::Arc;
+
+use reshard_layout::Few;
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::hash::WordMap;
+use crate::model::load::{LevelTraffic, Load, Span, Traffic};
+use crate::model::totals::Cost;
+use crate::question::Question;
+use crate::regions::intersection::Intersection;
+use crate::step::{Action, Moves, Step, Transposed};
+use reshard_sharding::{GroupPattern, Sharding, SubAxis};
+
+/// What each rank takes, over each level, message by message.
+#[derive(Default)]
+pub(crate) struct Taken(WordMap<usize, Traffic>);
+
+impl Taken {
+    pub(crate) fn add(&mut self, q: &Question<'_>, rank: usize, peer: usize, numel: usize) {
+        let levels = q.network.levels();
+        let of_rank =
+            self.0.entry(rank).or_insert_with(|| SmallVec::from_elem(LevelTraffic::default(), levels));
+        let at = &mut of_rank[q.network.model.level_of(rank, peer)];
+        *at = LevelTraffic { bytes: at.bytes + (numel as u64 * q.item) as f64, peers: at.peers + 1 };
+    }
+
+    /// What an exchange costs in which they take it.
+    pub(crate) fn cost(&self, q: &Question<'_>, group: &GroupPattern, peak_bytes: u64) -> Cost {
+        let (mut us, mut received) = (0.0f64, 0);
+        for traffic in self.0.values() {
+            let load = Load::exchange(traffic, peak_bytes, Span::Group(group));
+            us = us.max(q.network.model.cost_us(&load));
+            received = received.max(load.received_bytes());
+        }
+        Cost::new(us, received, peak_bytes)
+    }
+}
+
+/// An exchange of regions that are spread, and what it costs either way.
+pub(crate) struct SharedOut {
+    regions: Intersection,
+    axes: Few<SubAxis, 4>,
+    group: GroupPattern,
+    straight: Cost,
+    pub(crate) turned: Cost,
+}
+
+impl SharedOut {
+    /// Requires regions of one mesh that are spread, and the axes and groups in which they are exchanged.
+    pub(crate) fn new(
+        q: &Question<'_>,
+        regions: Intersection,
+        (axes, group): (Few<SubAxis, 4>, GroupPattern),
+        peak: u64,
+    ) -> Result<SharedOut, Error> {
+        let (mut straight, mut turned) = (Taken::default(), Taken::default());
+        regions.shared_out(&mut |rank, peer, numel| {
+            straight.add(q, rank, peer, numel);
+            turned.add(q, peer, rank, numel);
+        })?;
+        let [straight, turned] = [straight, turned].map(|taken| taken.cost(q, &group, peak));
+        Ok(SharedOut { regions, axes, group, straight, turned })
+    }
+
+    /// The exchange out of replicas.
+    fn straight(self) -> Step {
+        let [before, after] = [&self.regions.from, &self.regions.to].map(|s| Arc::new(s.clone()));
+        Step {
+            axes: self.axes,
+            group: self.group,
+            before,
+            after,
+            received_bytes: self.straight.received,
+            sent_bytes: self.turned.received,
+            peak_bytes: self.straight.peak,
+            cost_us: self.straight.us,
+            action: Arc::new(Action::Exchange(Moves::Regions(Box::new(self.regions)))),
+        }
+    }
+
+    /// The exchange into terms. Several ranks may have taken one element, and some elements nobody took.
+    pub(crate) fn turned_round(self, [before, after]: [Arc<Sharding>; 2]) -> Step {
+        let turned = self.turned;
+        let of = self.straight();
+        Step {
+            axes: of.axes.clone(),
+            group: of.group.clone(),
+            before,
+            after,
+            received_bytes: turned.received,
+            sent_bytes: of.received_bytes,
+            peak_bytes: of.peak_bytes,
+            cost_us: turned.us,
+            action: Arc::new(Action::Transposed(Box::new(Transposed { of, adds: true, fills: true }))),
+        }
+    }
+}
