@@ -61,9 +61,10 @@ fn exchanges(q: &Question<'_>) -> Result<SmallVec<[SharedOut; 2]>, Error> {
     if from.partial().iter().any(|p| !to.partial().contains(p)) {
         return Ok(found);
     }
-    // Along the dim of which a receiver has most.
-    let local = to.local_shape(to.mesh().lowest())?;
-    let Some(dim) = (0..local.len()).max_by_key(|&dim| local[dim]) else { return Ok(found) };
+    // Along the dim of which both have most.
+    let rank = to.mesh().lowest();
+    let [here, there] = [from.local_shape(rank)?, to.local_shape(rank)?];
+    let Some(dim) = (0..there.len()).max_by_key(|&dim| here[dim].min(there[dim])) else { return Ok(found) };
     let dual = q.part(q.options, &from, &to);
     let idle = idle(q);
     let alone = idle.iter().filter(|_| idle.len() > 1).map(core::slice::from_ref);

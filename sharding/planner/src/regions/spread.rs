@@ -1,7 +1,7 @@
 //! Sharing out: a receiver takes what it does not hold in parts, each from another replica of the source.
 //!
 //! ```text
-//! part k of what a receiver has of a dim    from replica  (number of the one at the receiver's own coordinates) + k  mod parts
+//! part k of what both have of a dim    from replica  (number of the one at the receiver's own coordinates) + k  mod parts
 //! ```
 //!
 //! so that all replicas send alike. Turned round, what leaves a rank for a reader of several ranks whose terms add up comes to all of
@@ -63,29 +63,42 @@ impl Spread {
         (self.replica(mesh, own, part) == rank).then_some(part)
     }
 
-    /// One part of all that a receiver has of the dim, and where it starts.
-    fn part(&self, receiver: &[Interval], part: usize) -> (usize, Vec<Interval>) {
-        let len: usize = receiver.iter().map(|x| x.len).sum();
-        let part = chunk(len, self.parts(), part);
-        let mut before = 0;
-        let within = |x: &Interval| {
-            let (low, high) = (part.start.max(before), (part.start + part.len).min(before + x.len));
-            let start = x.start + low.saturating_sub(before);
-            before += x.len;
-            (low < high).then(|| Interval { start, len: high - low })
-        };
-        (part.start, receiver.iter().filter_map(within).collect())
-    }
-
-    /// What a source and a receiver share of the dim in one part of all that the receiver has of it.
+    /// What a source and a receiver share of the dim, one part of it.
     pub(crate) fn runs(&self, source: &[Interval], receiver: &[Interval], part: usize) -> Vec<Run> {
-        let (start, wanted) = self.part(receiver, part);
-        let mut runs = shared(source, &wanted);
-        for run in &mut runs {
-            run.target += start;
+        let runs = shared(source, receiver);
+        let len = runs.iter().map(|r| r.len * r.count).sum();
+        let part = chunk(len, self.parts(), part);
+        let (mut before, mut kept) = (0, Vec::new());
+        for run in &runs {
+            let len = run.len * run.count;
+            let low = part.start.clamp(before, before + len) - before;
+            let high = (part.start + part.len).clamp(before, before + len) - before;
+            before += len;
+            within(run, low, high, &mut kept);
         }
-        runs
+        kept
     }
+}
+
+/// The elements of regular runs from one number to another, in their order.
+fn within(run: &Run, low: usize, high: usize, kept: &mut Vec<Run>) {
+    let at = |i: usize, skip: usize, len: usize, count: usize| Run {
+        source: run.source + i * run.source_step + skip,
+        target: run.target + i * run.target_step + skip,
+        len,
+        count,
+        ..*run
+    };
+    let [first, last] = [low / run.len, high / run.len];
+    let [skip, over] = [low % run.len, high % run.len];
+    if first == last {
+        kept.extend((low < high).then(|| at(first, skip, high - low, 1)));
+        return;
+    }
+    kept.extend((skip > 0).then(|| at(first, skip, run.len - skip, 1)));
+    let whole = first + usize::from(skip > 0);
+    kept.extend((whole < last).then(|| at(whole, 0, run.len, last - whole)));
+    kept.extend((over > 0).then(|| at(last, 0, over, 1)));
 }
 
 impl Intersection {
@@ -96,32 +109,23 @@ impl Intersection {
         let Some(spread) = &self.spread else { return Ok(()) };
         let (dim, parts) = (spread.dim, spread.parts());
         let [source, target] = [Grid::new(&self.from), Grid::new(&self.to)];
-        let sources = source.regions(dim);
-        // By region of the target, region of the source, and part: in how many indices they meet.
-        let mut met = vec![0; target.regions(dim) * sources * parts];
-        for (j, met) in met.chunks_mut(sources * parts).enumerate() {
-            let wanted = target.intervals(dim, j)?;
-            for part in 0..parts {
-                for (i, len) in self.partitions()?.source[dim].met(&spread.part(&wanted, part).1) {
-                    met[i * parts + part] = len;
-                }
-            }
-        }
         let region = |grid: &Grid<'_>, mesh: &Mesh, rank: usize| {
             grid.regions_of(&mesh.coordinate(rank).expect("it holds something"))[dim]
         };
         let meetings = self.meetings()?;
         for rank in self.to.mesh().ranks() {
-            let j = region(&target, self.to.mesh(), rank);
+            let met = &meetings[dim][region(&target, self.to.mesh(), rank)];
             self.pulls(rank, &meetings, &mut |own, numel| {
                 if own == rank {
                     return;
                 }
-                let i = region(&source, self.from.mesh(), own);
-                let met = &met[(j * sources + i) * parts..][..parts];
-                let across = numel / met.iter().sum::<usize>();
-                for (peer, &len) in spread.replicas(self.from.mesh(), own).zip(met).filter(|x| *x.1 > 0) {
-                    f(rank, peer, across * len);
+                let of = region(&source, self.from.mesh(), own);
+                let len = met.iter().find(|m| m.0 == of).expect("they meet").1;
+                for (part, peer) in spread.replicas(self.from.mesh(), own).enumerate() {
+                    let kept = chunk(len, parts, part).len;
+                    if kept > 0 {
+                        f(rank, peer, numel / len * kept);
+                    }
                 }
             });
         }
