@@ -29,12 +29,20 @@ const FAR: f64 = 1.05;
 /// The work of looking at a rank.
 const OF_RANK: u64 = 1 << 8;
 
-/// Whether a plan of such steps is so far from its bound that this may be better: it receives too much, and that takes time.
+/// Whether a plan of such steps is so far from its bound that this may be better.
 pub(super) fn may_help(q: &Question<'_>, plan: &Totals) -> Result<bool, Error> {
-    if !q.to.is_partial() || !q.on_one_mesh() || plan.bytes == 0 || !mirror::is_dual(q) || idle(q).is_empty()
+    if !(q.from.is_partial() || q.to.is_partial())
+        || !q.on_one_mesh()
+        || plan.bytes == 0
+        || !mirror::is_dual(q)
     {
         return Ok(false);
     }
+    Ok(!idle(q).is_empty() && shares_out(q, plan)? || adds(q, plan)?)
+}
+
+/// Whether the plan receives too much, and that takes time.
+fn shares_out(q: &Question<'_>, plan: &Totals) -> Result<bool, Error> {
     let (bytes, least) = (plan.bytes as f64, q.least_bytes()? as f64);
     Ok(match q.options.objective {
         Objective::Time => {
@@ -46,6 +54,18 @@ pub(super) fn may_help(q: &Question<'_>, plan: &Totals) -> Result<bool, Error> {
         Objective::Bytes => bytes > least,
         Objective::Peak => false,
     })
+}
+
+/// Whether one exchange that adds all terms of what each rank is to have may take less time.
+fn adds(q: &Question<'_>, plan: &Totals) -> Result<bool, Error> {
+    let terms: usize =
+        q.from.partial().iter().filter(|p| !q.to.partial().contains(p)).map(|p| p.sub.size).product();
+    if terms < 2 || q.options.objective != Objective::Time {
+        return Ok(false);
+    }
+    let us = plan.picoseconds as f64 / 1e6;
+    let others = (terms as u64 - 1).saturating_mul(q.to.max_local_numel() as u64 * q.item);
+    Ok(q.network.model.least_of_exchange_us(others, 1) < us && us > FAR * q.least_us()?)
 }
 
 /// Along which the target has terms and the source has none.
@@ -68,7 +88,9 @@ fn exchanges(q: &Question<'_>) -> Result<SmallVec<[SharedOut; 2]>, Error> {
     let dual = q.part(q.options, &from, &to);
     let idle = idle(q);
     let alone = idle.iter().filter(|_| idle.len() > 1).map(core::slice::from_ref);
-    for subs in core::iter::once(&*idle).chain(alone) {
+    let reduces = q.from.partial().iter().any(|p| !q.to.partial().contains(p));
+    let none = (reduces && !idle.is_empty()).then_some(&[][..]);
+    for subs in core::iter::once(&*idle).chain(alone).chain(none) {
         let spread = Spread::new(from.mesh(), dim, subs);
         let regions = dual.intersection(&from, &to).spread(spread);
         found.push(dual.shared_out(regions)?);
