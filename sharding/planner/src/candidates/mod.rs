@@ -4,7 +4,7 @@
 //! states    on one mesh where digits nest      the forms of the closed form, one direct exchange, what a search finds
 //! regions   everywhere                         reduce what is partial, then move what is missing; by domain, through shards, ..
 //! detours   on one mesh                        shardings by way of which uneven terms may move fewer bytes
-//! shared    on one mesh, into terms            one exchange in which all ranks of a reader are told a part of what is missing
+//! exchange  on one mesh, from or into terms    one between the duals, shared out among replicas and turned round
 //! greedy    on one mesh                        axis by axis, as frameworks do: to compare with, and where regions meet a candidate
 //! ```
 //!
@@ -62,8 +62,9 @@ pub enum Origin {
     Axes,
     /// The plan between the duals, turned round.
     Mirror,
-    /// One exchange into terms that is shared out among the ranks whose terms add up.
-    Spread,
+    /// One exchange between the duals, turned round: terms are added where they land, and what is missing is shared out among the
+    /// ranks whose terms add up.
+    OneExchange,
     /// Two plans, one after the other, by way of parts of a dim that are terms in one end.
     Detour,
 }
@@ -79,7 +80,7 @@ impl fmt::Display for Origin {
             Origin::Greedy => f.write_str("axis by axis"),
             Origin::Axes => f.write_str("placements of few axes at a time"),
             Origin::Mirror => f.write_str("the plan between the duals, turned round"),
-            Origin::Spread => f.write_str("an exchange shared out among terms"),
+            Origin::OneExchange => f.write_str("one exchange between the duals, turned round"),
             Origin::Detour => f.write_str("by way of parts of a dim"),
         }
     }

@@ -13,10 +13,10 @@ pub(crate) mod considered;
 mod detours;
 pub(crate) mod greedy;
 pub(crate) mod mirror;
+mod one_exchange;
 pub(crate) mod price;
 pub(crate) mod refusal;
 mod routes;
-mod spread;
 mod ways;
 
 #[cfg(test)]
@@ -106,9 +106,9 @@ impl Best {
             self.take(Origin::Mirror, mirror::best_plan(q, self.plan.as_ref())?, watch);
         }
         if let Some(plan) = &self.plan
-            && spread::may_help(q, &totals(plan))?
+            && one_exchange::may_help(q, &totals(plan))?
         {
-            self.take(Origin::Spread, spread::best_plan(q, plan)?, watch);
+            self.take(Origin::OneExchange, one_exchange::best_plan(q, plan)?, watch);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::candidates::Origin;
 use crate::candidates::states::{Searched, may_search, routes, searched};
 use crate::choose;
 use crate::choose::axes;
-use crate::choose::{mirror, needs_uneven, routes, spread};
+use crate::choose::{mirror, needs_uneven, one_exchange, routes};
 use crate::model::totals::{Cost, Totals, picoseconds_below};
 use crate::objective::Objective;
 use crate::question::Question;
@@ -85,21 +85,23 @@ fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<(Price, Effort)>
             // What the mirror is asked about costs what the plan costs.
             let asked = picoseconds_below(mirror::asked_up_to_us(q, Some(&ends)));
             let [cost, bytes, _] = best.unwrap_or([u64::MAX; 3]);
-            let totals = Totals::of([Cost { picoseconds: cost, received: bytes, ..Cost::default() }]);
-            let spreads = spread::may_help(q, &totals)?;
-            // Up to the limit it is what the plan costs without.
-            if spreads && cost > limit {
+            if cost > 0 && (cost <= asked || limit < asked) {
                 return Ok(None);
             }
-            Ok(match best {
-                Some([cost, ..]) if 0 < cost && cost <= asked => None,
-                Some([cost, ..]) if 0 < cost && limit < asked => None,
-                None if limit < asked => None,
-                Some([cost, ..]) if cost <= limit && spreads => {
-                    let (spread, more) = spread::least_picoseconds(q)?;
-                    Some((Price::Exactly(cost.min(spread.unwrap_or(cost))), effort.and(more)))
+            let totals = Totals::of([Cost { picoseconds: cost, received: bytes, ..Cost::default() }]);
+            let (mut exchange, mut effort) = (None, effort);
+            if one_exchange::may_help(q, &totals)? {
+                let (least, more) = one_exchange::least_picoseconds(q)?;
+                (exchange, effort) = (least, effort.and(more));
+                // Beyond the limit it is not known what the plan costs without it.
+                if cost > limit && least.is_some_and(|least| least <= limit) {
+                    return Ok(None);
                 }
-                Some([cost, ..]) if cost <= limit => Some((Price::Exactly(cost), effort)),
+            }
+            Ok(match best {
+                Some([cost, ..]) if cost <= limit => {
+                    Some((Price::Exactly(exchange.map_or(cost, |least| cost.min(least))), effort))
+                }
                 // There may be none at all.
                 None if limit == u64::MAX || effort.exhausted => None,
                 Some(_) | None => Some((Price::MoreThan(limit), effort)),

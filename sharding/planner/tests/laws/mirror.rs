@@ -83,7 +83,8 @@ fn a_plan_costs_at_most_its_mirror() {
                 // On several levels parts from several replicas may take less time; they are only shared out into terms.
                 let shared_out = || {
                     let seen = planner.explain(&duals[0], &duals[1], DType::F32).unwrap();
-                    !one_level && seen.chosen.is_some_and(|i| seen.considered[i].origin == Origin::Spread)
+                    !one_level
+                        && seen.chosen.is_some_and(|i| seen.considered[i].origin == Origin::OneExchange)
                 };
                 let exhausted = plan.is_exhausted() || dual.is_exhausted();
                 assert!(

@@ -1,8 +1,13 @@
-//! Exchanges into terms in which what is not at home yet is shared out among those whose terms add up.
+//! One exchange between the duals, turned round, where more steps, or one that tells one rank too much, take longer.
 //!
-//! A reader of a target with terms is several ranks, and any of them may be told what none of them holds. Digits tell one of them, the one
-//! whose digits the holder shares; here each is told a part, so that the worst of them receives what a reader cannot do without, divided by
-//! its ranks, which is the bound. It is made between the duals, as an exchange out of replicas of which each sends a part, and turned round.
+//! ```text
+//! from terms    every rank is sent all terms of what it is to have, and adds them: a step less than reducing first, for more bytes
+//! into terms    a reader is several ranks, and any of them may be told what none of them holds
+//! ```
+//!
+//! Digits tell one rank of a reader, the one whose digits the holder shares. Here each is told a part, so that the worst of them receives what
+//! a reader cannot do without, divided by its ranks, which is the bound. Between the duals it is an exchange out of replicas of which each
+//! sends a part ([`Spread`]); its messages are counted without making them, and only one that is better is made.
 //!
 //! Whoever is told a part adds it to nothing, which changes the sign of a zero and the bits of what is no number: so does whoever reduces the
 //! terms.
@@ -73,7 +78,7 @@ fn idle(q: &Question<'_>) -> SmallVec<[SubAxis; 4]> {
     q.to.partial().iter().filter(|p| !q.from.partial().contains(p)).map(|p| p.sub).collect()
 }
 
-/// The exchanges between the duals.
+/// The exchanges between the duals: shared out among all replicas that are to be terms, those along each axis alone, and not.
 fn exchanges(q: &Question<'_>) -> Result<SmallVec<[SharedOut; 2]>, Error> {
     let mut found = SmallVec::new();
     let Some([from, to]) = mirror::duals(q) else { return Ok(found) };
@@ -89,8 +94,8 @@ fn exchanges(q: &Question<'_>) -> Result<SmallVec<[SharedOut; 2]>, Error> {
     let idle = idle(q);
     let alone = idle.iter().filter(|_| idle.len() > 1).map(core::slice::from_ref);
     let reduces = q.from.partial().iter().any(|p| !q.to.partial().contains(p));
-    let none = (reduces && !idle.is_empty()).then_some(&[][..]);
-    for subs in core::iter::once(&*idle).chain(alone).chain(none) {
+    let not = (reduces && !idle.is_empty()).then_some(&[][..]);
+    for subs in core::iter::once(&*idle).chain(alone).chain(not) {
         let spread = Spread::new(from.mesh(), dim, subs);
         let regions = dual.intersection(&from, &to).spread(spread);
         found.push(dual.shared_out(regions)?);

@@ -1,4 +1,4 @@
-//! Exchanges into terms whose parts are shared out: what is missing comes to all ranks of a reader alike.
+//! Plans of one exchange between the duals: terms are added where they land, and what is missing comes to all ranks of a reader alike.
 
 use reshard_kernels::DType;
 use reshard_planner::{Objective, Origin, Plan, Planner, Step, Topology};
@@ -68,7 +68,7 @@ fn shared_out_plans_mean_the_same_and_move_what_they_say_both_ways() {
                             continue;
                         }
                         let seen = planner.explain(from, to, DType::F64).unwrap();
-                        if seen.chosen.is_none_or(|i| seen.considered[i].origin != Origin::Spread) {
+                        if seen.chosen.is_none_or(|i| seen.considered[i].origin != Origin::OneExchange) {
                             continue;
                         }
                         spread += 1;
