@@ -184,10 +184,10 @@ pub(crate) fn received_by_rank(q: &Question<'_>, steps: &[Step]) -> Result<Vec<u
                 if let Some(tally) = Tally::new(&Arc::new(Intersection::clone(regions)))? {
                     tally.each_rank(&mut |rank, seen| add(rank, seen.received() as u64));
                 } else {
-                    let meetings = regions.meetings()?;
+                    let (grids, meetings) = (regions.grids(), regions.meetings()?);
                     for &rank in &ranks {
                         let others = &mut |peer, n| add(rank, if peer == rank { 0 } else { n as u64 });
-                        regions.pulls(rank, &meetings, others);
+                        regions.pulls(&grids, rank, &meetings, others);
                     }
                 }
             }

@@ -208,11 +208,11 @@ impl Question<'_> {
         };
         let found = proposed.tally.as_ref().and_then(|tally| tally.by_level(levels, &mut add));
         if found.is_none() {
-            let meetings = regions.meetings()?;
+            let (grids, meetings) = (regions.grids(), regions.meetings()?);
             let mut heard = vec![(0, 0); levels.len()];
             for rank in regions.to.mesh().ranks() {
                 heard.fill((0, 0));
-                regions.pulls(rank, &meetings, &mut |peer, numel| {
+                regions.pulls(&grids, rank, &meetings, &mut |peer, numel| {
                     if peer != rank {
                         let at = &mut heard[model.level_of(rank, peer)];
                         *at = (at.0 + numel, at.1 + 1);
@@ -263,9 +263,9 @@ impl Question<'_> {
         };
         match Tally::new(&Arc::new(regions.clone()))? {
             None => {
-                let meetings = regions.meetings()?;
+                let (grids, meetings) = (regions.grids(), regions.meetings()?);
                 for rank in regions.to.mesh().ranks() {
-                    regions.pulls(rank, &meetings, &mut |peer, numel| add(rank, peer, numel));
+                    regions.pulls(&grids, rank, &meetings, &mut |peer, numel| add(rank, peer, numel));
                 }
             }
             Some(tally) if tally.message_count() <= MESSAGES => {

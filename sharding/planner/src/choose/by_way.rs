@@ -5,7 +5,7 @@
 //! ```text
 //! node    a placement of each axis: that of the source, of the target, replicated, a shard of any dim, terms; where axes share a dim,
 //!         in their order and the other way round
-//! edge    from each to each, the best plan between them that makes no detour itself, what the mirror says among them
+//! edge    from each to each, the best plan between them that makes no detour itself, what the mirror says and one exchange among them
 //! cost    the bytes that the worst rank receives on the whole way
 //! ahead   the bytes that no plan from here to the target can do without
 //! ```
@@ -25,7 +25,7 @@ use crate::Error;
 use crate::assemble::{assemble_unbounded, received_by_rank};
 use crate::budget::Effort;
 use crate::candidates::regions::pieces;
-use crate::choose::{Best, admits, axes, turned};
+use crate::choose::{admits, axes, turned};
 use crate::hash::WordMap;
 use crate::op::StepOp;
 use crate::options::Options;
@@ -279,10 +279,11 @@ impl Graph<'_, '_> {
         let mut edge = None;
         let mut effort = Effort::default();
         if let Some(part) = self.question(from, to)
-            && let Ok(Best { plan, effort: more, .. }) = turned(&part, least)
+            && let Ok(mut best) = turned(&part, least)
         {
-            effort = more;
-            if let Some(Plan { steps, .. }) = plan {
+            best.exchange(&part, &mut None)?;
+            effort = best.effort;
+            if let Some(Plan { steps, .. }) = best.plan {
                 edge = Some(Edge { by_rank: received_by_rank(&part, &steps)?, steps });
             }
         }

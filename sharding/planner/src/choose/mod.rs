@@ -105,8 +105,13 @@ impl Best {
         {
             self.take(Origin::Mirror, mirror::best_plan(q, self.plan.as_ref())?, watch);
         }
+        Ok(())
+    }
+
+    /// The best of it and of one exchange between the duals.
+    fn exchange(&mut self, q: &Question<'_>, watch: &mut Option<&mut Watch>) -> Result<(), Error> {
         if let Some(plan) = &self.plan
-            && one_exchange::may_help(q, &totals(plan))?
+            && one_exchange::may_help(q, &totals(plan), f64::INFINITY)?
         {
             self.take(Origin::OneExchange, one_exchange::best_plan(q, plan)?, watch);
         }
@@ -144,6 +149,7 @@ fn best_plan(
 ) -> Result<Best, Error> {
     let mut best = straight(q, ends, limit, watch)?;
     best.turn(q, ends, watch)?;
+    best.exchange(q, watch)?;
     if detours::are_asked(q) {
         if let Some(most) = best.may_be_loose(q).filter(|_| q.from.is_partial()) {
             best.take(Origin::Detour, detours::best_plan(q, most)?, watch);

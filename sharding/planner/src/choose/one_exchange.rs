@@ -34,8 +34,8 @@ const FAR: f64 = 1.05;
 /// The work of looking at a rank.
 const OF_RANK: u64 = 1 << 8;
 
-/// Whether a plan of such steps is so far from its bound that this may be better.
-pub(super) fn may_help(q: &Question<'_>, plan: &Totals) -> Result<bool, Error> {
+/// Whether a plan of such steps is so far from its bound that this may be better, and take at most so many microseconds.
+pub(super) fn may_help(q: &Question<'_>, plan: &Totals, most_us: f64) -> Result<bool, Error> {
     if !(q.from.is_partial() || q.to.is_partial())
         || !q.on_one_mesh()
         || plan.bytes == 0
@@ -43,18 +43,20 @@ pub(super) fn may_help(q: &Question<'_>, plan: &Totals) -> Result<bool, Error> {
     {
         return Ok(false);
     }
-    Ok(!idle(q).is_empty() && shares_out(q, plan)? || adds(q, plan)?)
+    Ok(!idle(q).is_empty() && shares_out(q, plan, most_us)? || adds(q, plan, most_us)?)
 }
 
 /// Whether the plan receives too much, and that takes time.
-fn shares_out(q: &Question<'_>, plan: &Totals) -> Result<bool, Error> {
+fn shares_out(q: &Question<'_>, plan: &Totals, most_us: f64) -> Result<bool, Error> {
     let (bytes, least) = (plan.bytes as f64, q.least_bytes()? as f64);
     Ok(match q.options.objective {
         Objective::Time => {
             let least_us = q.least_us()?;
             let everywhere: SmallVec<[Need; 3]> = SmallVec::from_elem(Need::bytes(bytes), q.network.levels());
             let too_long = q.time_needed(&everywhere) - least_us;
-            bytes > FAR * least && too_long > (FAR - 1.0) * plan.picoseconds as f64 / 1e6
+            least_us <= most_us
+                && bytes > FAR * least
+                && too_long > (FAR - 1.0) * plan.picoseconds as f64 / 1e6
         }
         Objective::Bytes => bytes > least,
         Objective::Peak => false,
@@ -62,15 +64,17 @@ fn shares_out(q: &Question<'_>, plan: &Totals) -> Result<bool, Error> {
 }
 
 /// Whether one exchange that adds all terms of what each rank is to have may take less time.
-fn adds(q: &Question<'_>, plan: &Totals) -> Result<bool, Error> {
+fn adds(q: &Question<'_>, plan: &Totals, most_us: f64) -> Result<bool, Error> {
     let terms: usize =
         q.from.partial().iter().filter(|p| !q.to.partial().contains(p)).map(|p| p.sub.size).product();
     if terms < 2 || q.options.objective != Objective::Time {
         return Ok(false);
     }
     let us = plan.picoseconds as f64 / 1e6;
+    // A rank may hold one of the terms; each of the others comes from somebody else.
     let others = (terms as u64 - 1).saturating_mul(q.to.max_local_numel() as u64 * q.item);
-    Ok(q.network.model.least_of_exchange_us(others, 1) < us && us > FAR * q.least_us()?)
+    let least = q.network.model.least_of_exchange_us(others, terms - 1);
+    Ok(least < us && least <= most_us && us > FAR * q.least_us()?)
 }
 
 /// Along which the target has terms and the source has none.

@@ -90,7 +90,7 @@ fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<(Price, Effort)>
             }
             let totals = Totals::of([Cost { picoseconds: cost, received: bytes, ..Cost::default() }]);
             let (mut exchange, mut effort) = (None, effort);
-            if one_exchange::may_help(q, &totals)? {
+            if one_exchange::may_help(q, &totals, limit.saturating_add(1) as f64 / 1e6)? {
                 let (least, more) = one_exchange::least_picoseconds(q)?;
                 (exchange, effort) = (least, effort.and(more));
                 // Beyond the limit it is not known what the plan costs without it.

@@ -38,8 +38,12 @@ impl<'a> Grid<'a> {
 
     /// Which region of every dim a coordinate holds.
     pub(crate) fn regions_of(&self, c: &[usize]) -> SmallVec<[usize; 4]> {
-        let region = |modes: &Modes<At>| modes.iter().fold(0, |i, &m| i * m.extent + digit(c, m)) as usize;
-        self.dims.iter().map(region).collect()
+        (0..self.dims.len()).map(|dim| self.region_of(c, dim)).collect()
+    }
+
+    /// Which region of a dim a coordinate holds.
+    pub(crate) fn region_of(&self, c: &[usize], dim: usize) -> usize {
+        self.dims[dim].iter().fold(0, |i, &m| i * m.extent + digit(c, m)) as usize
     }
 
     pub(crate) fn intervals(&self, dim: usize, i: usize) -> Result<Intervals, Error> {

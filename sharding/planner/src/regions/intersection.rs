@@ -251,11 +251,21 @@ impl Intersection {
             .collect()
     }
 
+    /// The grids of the source and the target.
+    pub(crate) fn grids(&self) -> [Grid<'_>; 2] {
+        [Grid::new(&self.from), Grid::new(&self.to)]
+    }
+
     /// Calls `f` with every source of a rank, itself perhaps, and the number of elements.
-    pub(crate) fn pulls(&self, rank: usize, meetings: &Meetings, f: &mut impl FnMut(usize, usize)) {
-        let source = Grid::new(&self.from);
+    pub(crate) fn pulls(
+        &self,
+        [source, target]: &[Grid<'_>; 2],
+        rank: usize,
+        meetings: &Meetings,
+        f: &mut impl FnMut(usize, usize),
+    ) {
         let Some(c) = self.to.mesh().coordinate(rank).filter(|_| self.receives(rank)) else { return };
-        let regions = Grid::new(&self.to).regions_of(&c);
+        let regions = target.regions_of(&c);
         let met: SmallVec<[&[(usize, usize)]; 4]> =
             regions.iter().zip(meetings).map(|(&j, met)| met[j].as_slice()).collect();
         if met.iter().any(|m| m.is_empty()) {
@@ -265,7 +275,7 @@ impl Intersection {
         loop {
             let chosen = || met.iter().zip(&at).map(|(m, &i)| m[i]);
             let regions: SmallVec<[usize; 4]> = chosen().map(|x| x.0).collect();
-            if let Some(peer) = self.source_of(&source, rank, &regions) {
+            if let Some(peer) = self.source_of(source, rank, &regions) {
                 f(peer, chosen().map(|x| x.1).product());
             }
             let Some(dim) = (0..met.len()).rev().find(|&d| at[d] + 1 < met[d].len()) else { return };

@@ -108,18 +108,19 @@ impl Intersection {
     pub(crate) fn shared_out(&self, f: &mut impl FnMut(usize, usize, usize)) -> Result<(), Error> {
         let Some(spread) = &self.spread else { return Ok(()) };
         let (dim, parts) = (spread.dim, spread.parts());
-        let [source, target] = [Grid::new(&self.from), Grid::new(&self.to)];
+        let grids = self.grids();
+        let [source, target] = &grids;
         let region = |grid: &Grid<'_>, mesh: &Mesh, rank: usize| {
-            grid.regions_of(&mesh.coordinate(rank).expect("it holds something"))[dim]
+            grid.region_of(&mesh.coordinate(rank).expect("it holds something"), dim)
         };
         let meetings = self.meetings()?;
         for rank in self.to.mesh().ranks() {
-            let met = &meetings[dim][region(&target, self.to.mesh(), rank)];
-            self.pulls(rank, &meetings, &mut |own, numel| {
+            let met = &meetings[dim][region(target, self.to.mesh(), rank)];
+            self.pulls(&grids, rank, &meetings, &mut |own, numel| {
                 if own == rank {
                     return;
                 }
-                let of = region(&source, self.from.mesh(), own);
+                let of = region(source, self.from.mesh(), own);
                 let len = met.iter().find(|m| m.0 == of).expect("they meet").1;
                 for (part, peer) in spread.replicas(self.from.mesh(), own).enumerate() {
                     let kept = chunk(len, parts, part).len;

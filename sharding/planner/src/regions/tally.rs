@@ -456,9 +456,10 @@ impl Tally {
         let mut heard: Vec<(usize, usize)> = Vec::new();
         if !self.linear {
             let meetings: Vec<Vec<Vec<(usize, usize)>>> = self.dims.iter().map(|d| d.met.clone()).collect();
+            let grids = self.of.grids();
             for rank in mesh.ranks() {
                 heard.clear();
-                self.of.pulls(rank, &meetings, &mut |peer, numel| heard.push((peer, numel)));
+                self.of.pulls(&grids, rank, &meetings, &mut |peer, numel| heard.push((peer, numel)));
                 f(rank, &heard);
             }
             return;
@@ -631,7 +632,7 @@ mod tests {
                         let mut slow_by_level = Vec::new();
                         for rank in to.mesh().ranks() {
                             let mut of_levels = vec![(0, 0); 3];
-                            x.pulls(rank, &meetings, &mut |peer, numel| {
+                            x.pulls(&x.grids(), rank, &meetings, &mut |peer, numel| {
                                 let at = &mut of_levels[level_of(rank, peer)];
                                 *at = if peer == rank { *at } else { (at.0 + numel, at.1 + 1) };
                             });
@@ -650,7 +651,9 @@ mod tests {
                         }
                         for rank in to.mesh().ranks() {
                             let mut heard = Vec::new();
-                            x.pulls(rank, &meetings, &mut |peer, numel| heard.push((peer, numel)));
+                            x.pulls(&x.grids(), rank, &meetings, &mut |peer, numel| {
+                                heard.push((peer, numel))
+                            });
                             let is = |of: &(usize, usize)| of.0 == rank;
                             let slow = Seen {
                                 wanted: heard.iter().map(|m| m.1).sum(),
