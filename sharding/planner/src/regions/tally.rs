@@ -652,7 +652,7 @@ mod tests {
                         for rank in to.mesh().ranks() {
                             let mut heard = Vec::new();
                             x.pulls(&x.grids(), rank, &meetings, &mut |peer, numel| {
-                                heard.push((peer, numel))
+                                heard.push((peer, numel));
                             });
                             let is = |of: &(usize, usize)| of.0 == rank;
                             let slow = Seen {
