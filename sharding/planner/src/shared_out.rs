@@ -83,10 +83,12 @@ impl SharedOut {
         }
     }
 
-    /// The exchange into terms. Several ranks may have taken one element, and some elements nobody took.
+    /// The exchange turned round: what nobody took is filled, and what several ranks took, where they become replicas, is added.
     pub(crate) fn turned_round(self, [before, after]: [Arc<Sharding>; 2]) -> Step {
         let turned = self.turned;
         let of = self.straight();
+        let known = of.before.replicated_axes();
+        let adds = of.after.replicated_axes().iter().any(|sub| !known.contains(sub));
         Step {
             axes: of.axes.clone(),
             group: of.group.clone(),
@@ -96,7 +98,7 @@ impl SharedOut {
             sent_bytes: of.received_bytes,
             peak_bytes: of.peak_bytes,
             cost_us: turned.us,
-            action: Arc::new(Action::Transposed(Box::new(Transposed { of, adds: true, fills: true }))),
+            action: Arc::new(Action::Transposed(Box::new(Transposed { of, adds, fills: true }))),
         }
     }
 }

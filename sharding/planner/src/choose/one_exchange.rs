@@ -9,8 +9,7 @@
 //! a reader cannot do without, divided by its ranks, which is the bound. Between the duals it is an exchange out of replicas of which each
 //! sends a part ([`Spread`]); its messages are counted without making them, and only one that is better is made.
 //!
-//! Whoever is told a part adds it to nothing, which changes the sign of a zero and the bits of what is no number: so does whoever reduces the
-//! terms.
+//! Nothing is added that nobody is to reduce: into terms each element has one source.
 
 use std::sync::Arc;
 

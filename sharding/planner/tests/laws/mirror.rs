@@ -19,7 +19,7 @@ fn cost(plan: &Plan, objective: Objective) -> u64 {
 }
 
 /// Whether terms of one element meet in a plan.
-fn adds(plan: &Plan) -> bool {
+pub(crate) fn adds(plan: &Plan) -> bool {
     let phases = |rank| plan.phases(rank).unwrap();
     plan.ranks().into_iter().any(|rank| phases(rank).iter().any(|(_, phase)| phase.reduce.is_some()))
 }
