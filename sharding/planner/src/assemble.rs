@@ -92,9 +92,10 @@ impl Question<'_> {
         Ok(self.least_bytes_of(&self.needs(self.ends().as_ref())?))
     }
 
-    /// The least time of any plan.
-    pub(crate) fn least_us(&self) -> Result<f64, Error> {
-        Ok(self.bound_of_needs(&self.needs(self.ends().as_ref())?))
+    /// The same, and the least time of any plan.
+    pub(crate) fn least_bytes_and_us(&self) -> Result<(u64, f64), Error> {
+        let needs = self.needs(self.ends().as_ref())?;
+        Ok((self.least_bytes_of(&needs), self.bound_of_needs(&needs)))
     }
 
     /// The least time of a plan that communicates, of which the worst rank receives so many bytes from beyond each level.

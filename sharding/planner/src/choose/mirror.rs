@@ -57,7 +57,7 @@ pub(super) fn is_dual(q: &Question<'_>) -> bool {
 }
 
 /// Whether terms go away.
-fn reduces(q: &Question<'_>) -> bool {
+pub(super) fn reduces(q: &Question<'_>) -> bool {
     q.from.partial().iter().any(|p| !q.on_one_mesh() || !q.to.partial().contains(p))
 }
 

@@ -42,38 +42,40 @@ pub(super) fn may_help(q: &Question<'_>, plan: &Totals, most_us: f64) -> Result<
     {
         return Ok(false);
     }
-    Ok(!idle(q).is_empty() && shares_out(q, plan, most_us)? || adds(q, plan, most_us)?)
-}
-
-/// Whether the plan receives too much, and that takes time.
-fn shares_out(q: &Question<'_>, plan: &Totals, most_us: f64) -> Result<bool, Error> {
-    let (bytes, least) = (plan.bytes as f64, q.least_bytes()? as f64);
+    let (may_share, may_add) = (!idle(q).is_empty(), may_add(q, plan, most_us));
+    if !may_share && !may_add {
+        return Ok(false);
+    }
+    let (least, least_us) = q.least_bytes_and_us()?;
+    let (bytes, us) = (plan.bytes as f64, microseconds(plan));
     Ok(match q.options.objective {
         Objective::Time => {
-            let least_us = q.least_us()?;
+            // What it receives too much takes time.
             let everywhere: SmallVec<[Need; 3]> = SmallVec::from_elem(Need::bytes(bytes), q.network.levels());
-            let too_long = q.time_needed(&everywhere) - least_us;
-            least_us <= most_us
-                && bytes > FAR * least
-                && too_long > (FAR - 1.0) * plan.picoseconds as f64 / 1e6
+            let too_much =
+                || bytes > FAR * least as f64 && q.time_needed(&everywhere) - least_us > (FAR - 1.0) * us;
+            may_share && least_us <= most_us && too_much() || may_add && us > FAR * least_us
         }
-        Objective::Bytes => bytes > least,
+        Objective::Bytes => may_share && plan.bytes > least,
         Objective::Peak => false,
     })
 }
 
+fn microseconds(plan: &Totals) -> f64 {
+    plan.picoseconds as f64 / 1e6
+}
+
 /// Whether one exchange that adds all terms of what each rank is to have may take less time.
-fn adds(q: &Question<'_>, plan: &Totals, most_us: f64) -> Result<bool, Error> {
+fn may_add(q: &Question<'_>, plan: &Totals, most_us: f64) -> bool {
     let terms: usize =
         q.from.partial().iter().filter(|p| !q.to.partial().contains(p)).map(|p| p.sub.size).product();
     if terms < 2 || q.options.objective != Objective::Time {
-        return Ok(false);
+        return false;
     }
-    let us = plan.picoseconds as f64 / 1e6;
     // A rank may hold one of the terms; each of the others comes from somebody else.
     let others = (terms as u64 - 1).saturating_mul(q.to.max_local_numel() as u64 * q.item);
     let least = q.network.model.least_of_exchange_us(others, terms - 1);
-    Ok(least < us && least <= most_us && us > FAR * q.least_us()?)
+    least < microseconds(plan) && least <= most_us
 }
 
 /// Along which the target has terms and the source has none.
@@ -85,19 +87,18 @@ fn idle(q: &Question<'_>) -> SmallVec<[SubAxis; 4]> {
 fn exchanges(q: &Question<'_>) -> Result<SmallVec<[SharedOut; 2]>, Error> {
     let mut found = SmallVec::new();
     let Some([from, to]) = mirror::duals(q) else { return Ok(found) };
+    let dual = q.part(q.options, &from, &to);
     // What is reduced between the duals is no one exchange.
-    if from.partial().iter().any(|p| !to.partial().contains(p)) {
+    if mirror::reduces(&dual) {
         return Ok(found);
     }
     // Along the dim of which both have most.
     let rank = to.mesh().lowest();
     let [here, there] = [from.local_shape(rank)?, to.local_shape(rank)?];
     let Some(dim) = (0..there.len()).max_by_key(|&dim| here[dim].min(there[dim])) else { return Ok(found) };
-    let dual = q.part(q.options, &from, &to);
     let idle = idle(q);
     let alone = idle.iter().filter(|_| idle.len() > 1).map(core::slice::from_ref);
-    let reduces = q.from.partial().iter().any(|p| !q.to.partial().contains(p));
-    let not = (reduces && !idle.is_empty()).then_some(&[][..]);
+    let not = (mirror::reduces(q) && !idle.is_empty()).then_some(&[][..]);
     for subs in core::iter::once(&*idle).chain(alone).chain(not) {
         let spread = Spread::new(from.mesh(), dim, subs);
         let regions = dual.intersection(&from, &to).spread(spread);
