@@ -4,6 +4,7 @@
 //! and their neighbours change, ratios much less.
 
 pub mod copies;
+pub mod layers;
 pub mod planning;
 pub mod propagating;
 pub mod redistribution;

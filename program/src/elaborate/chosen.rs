@@ -1,10 +1,10 @@
 //! What was chosen, as items of a program: the moves that the search paid for, each before the op that takes it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_sharding::Type;
+use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::elaborate::moves::{TypeId, Types, plan_error};
@@ -28,7 +28,7 @@ impl Segment<'_> {
     ) -> Result<(), Error> {
         let graph = self.graph;
         // Where every value is at hand: its types, and the value of the program that has each.
-        let mut at_hand: HashMap<ValueId, Vec<(TypeId, ValueId)>> = HashMap::new();
+        let mut at_hand: FxHashMap<ValueId, Vec<(TypeId, ValueId)>> = FxHashMap::default();
         for (v, is) in &facts.outside {
             let Some(&at) = self.known.get(v) else { return Err(made_later(graph, *v)) };
             at_hand.insert(*v, vec![(types.id(graph.dtype(*v), is.clone()), at)]);

@@ -1,9 +1,8 @@
 //! Where gradients flow: through which inputs and outputs of an op, as its formula says.
 
-use std::collections::{HashMap, HashSet};
-
 use reshard_ops::gradients::Saved;
 use reshard_ops::rules::{Call, Op, Table};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
 
@@ -13,7 +12,7 @@ pub(crate) type Flows = (Vec<bool>, Vec<bool>);
 /// Which inputs of ops have gradients, and through which outputs, as their formulas say.
 #[derive(Default)]
 pub(crate) struct Differentiable {
-    known: HashMap<(Call, Op), Flows>,
+    known: FxHashMap<(Call, Op), Flows>,
 }
 
 impl Differentiable {
@@ -39,7 +38,7 @@ impl Differentiable {
             Err(e) if strict => return Err(e.into()),
             Err(_) => none(),
             Ok(gradient) => {
-                let taken: HashSet<usize> = (gradient.takes().iter())
+                let taken: FxHashSet<usize> = (gradient.takes().iter())
                     .filter_map(|saved| match saved {
                         Saved::Gradient(o) => Some(*o),
                         Saved::Input(_) | Saved::Output(_) => None,

@@ -1,9 +1,9 @@
 //! The joint choice is the cheapest: against all choices, one after the other.
 
-use std::collections::HashMap;
 use std::fmt::Write;
 
 use reshard_test_support::{Random, Sweep};
+use rustc_hash::FxHashMap;
 
 use crate::elaborate::limits::Limits;
 use crate::elaborate::moves::{TypeId, Types};
@@ -26,7 +26,7 @@ struct All<'a> {
 }
 
 impl All<'_> {
-    fn from(&mut self, types: &mut Types, n: usize, at_hand: &HashMap<usize, Vec<TypeId>>, cost: u64) {
+    fn from(&mut self, types: &mut Types, n: usize, at_hand: &FxHashMap<usize, Vec<TypeId>>, cost: u64) {
         if cost >= self.best {
             return;
         }
@@ -58,7 +58,7 @@ impl All<'_> {
         n: usize,
         way: &Way,
         i: usize,
-        at_hand: &HashMap<usize, Vec<TypeId>>,
+        at_hand: &FxHashMap<usize, Vec<TypeId>>,
         cost: u64,
     ) {
         let Statement::Op { inputs, outputs, .. } = &self.statements[n] else { panic!("an op") };
@@ -162,7 +162,7 @@ fn of_segment<A>(
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}{e}"));
     let (mut types, mut ways) =
         (Types::new(&elaborator.planner), Ways::new(&elaborator.planner, elaborator.rates));
-    let mut known = HashMap::new();
+    let mut known = FxHashMap::default();
     let made_on = graph.made_on();
     let program = Program::new(&graph.meshes, &graph.table);
     let statements = &graph.statements;
@@ -195,7 +195,7 @@ fn both(text: &str) -> (u64, u64) {
         let found = segment.search(&elaborator, types, ways, facts, &least, &limits).unwrap();
         assert!(found.frontier.is_least(), "nothing was dropped");
         let mut all = All { graph, statements, facts, looked: &found.looked, best: bound + 1 };
-        all.from(types, 0, &HashMap::new(), 0);
+        all.from(types, 0, &FxHashMap::default(), 0);
         (found.frontier.least(), all.best)
     })
 }

@@ -20,9 +20,9 @@ mod states;
 mod ways;
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
 
 use reshard_planner::Planner;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::decompose::Apart;
 use crate::elaborate::moves::Types;
@@ -132,7 +132,7 @@ impl Elaborator {
         let made_on = graph.made_on();
         let mut program = Program::new(&graph.meshes, &graph.table);
         let reserved = graph.names();
-        let mut known: HashMap<ValueId, ValueId> = HashMap::new();
+        let mut known: FxHashMap<ValueId, ValueId> = FxHashMap::default();
         let mut types = Types::new(&self.planner);
         let mut ways = Ways::new(&self.planner, self.rates);
         let mut cost = 0u64;
@@ -143,7 +143,7 @@ impl Elaborator {
         let asks =
             |statements: &[Statement]| statements.iter().any(|s| matches!(s, Statement::Gradient { .. }));
         let strict = asks(statements);
-        let all: HashSet<ValueId> = (statements.iter())
+        let all: FxHashSet<ValueId> = (statements.iter())
             .filter(|s| matches!(s, Statement::Gradient { .. }))
             .flat_map(|s| s.takes().iter().copied())
             .collect();
@@ -181,7 +181,7 @@ impl Elaborator {
                         marked = true;
                     }
                     let made_on = backward.made_on();
-                    let mut inner: HashMap<ValueId, ValueId> = HashMap::new();
+                    let mut inner: FxHashMap<ValueId, ValueId> = FxHashMap::default();
                     let statements = &backward.statements;
                     let mut segment = Segment {
                         graph: &backward,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use reshard_kernels::DType;
-use reshard_planner::internal::{Ask, Price};
+use reshard_planner::internal::Prices;
 use reshard_planner::{Budget, Plan, Planner};
 use reshard_sharding::{Sharding, Type};
 use rustc_hash::FxHashMap;
@@ -56,8 +56,11 @@ const LAVISH: u64 = 300_000;
 pub(crate) struct Types {
     pub(crate) sets: Sets,
     planner: Planner,
+    /// Its prices.
+    priced: Prices,
     /// The same without a search.
     direct: Planner,
+    priced_directly: Prices,
     list: Vec<(DType, Type)>,
     ids: FxHashMap<(DType, Type), TypeId>,
     /// Of each, to each other: what was asked.
@@ -129,7 +132,9 @@ impl Types {
         Types {
             sets: Sets::new(),
             planner: planner.clone().budget(Budget::of(PRICED)),
+            priced: Prices::default(),
             direct: planner.clone().budget(Budget::of(0)),
+            priced_directly: Prices::default(),
             list: Vec::new(),
             ids: FxHashMap::default(),
             prices: Costs::default(),
@@ -210,7 +215,13 @@ impl Types {
             return known;
         }
         self.work += NEW_PRICE;
-        let cost = self.both_ways(from, to, one_way);
+        let (planner, known) = if self.work < LAVISH {
+            (&self.planner, &mut self.priced)
+        } else {
+            (&self.direct, &mut self.priced_directly)
+        };
+        let one_way = |a: &Sharding, b: &Sharding, dtype| planner.price_once(a, b, dtype, known).ok();
+        let cost = both_ways(&self.list, from, to, one_way);
         self.prices.put(from.0, to.0, cost);
         cost
     }
@@ -227,7 +238,9 @@ impl Types {
             return None;
         }
         self.work += NEW_ROUGH;
-        let cost = self.both_ways(from, to, one_way_roughly);
+        let cost = both_ways(&self.list, from, to, |a, b, dtype| {
+            Some((self.planner.roughly_us(a, b, dtype).ok()? * 1e6) as u64)
+        });
         self.rough.insert((from, to), cost);
         cost
     }
@@ -247,32 +260,11 @@ impl Types {
             return known;
         }
         self.work += NEW_FREE;
-        let cost = self.both_ways(from, to, one_way_free);
+        let cost = both_ways(&self.list, from, to, |a, b, dtype| {
+            self.planner.is_free(a, b, dtype).ok()?.then_some(0)
+        });
         self.free.put(from.0, to.0, cost);
         cost
-    }
-
-    /// What values cost on the way there, and gradients on the way back.
-    fn both_ways(
-        &self,
-        from: TypeId,
-        to: TypeId,
-        one_way: impl Fn(&Planner, &Sharding, &Sharding, DType) -> Cost,
-    ) -> Cost {
-        let (dtype, a) = &self.list[from.0 as usize];
-        let b = &self.list[to.0 as usize].1;
-        let planner = if self.work < LAVISH { &self.planner } else { &self.direct };
-        let of = |from: &Sharding, to: &Sharding| {
-            if from == to { Some(0) } else { one_way(planner, from, to, *dtype) }
-        };
-        let forward = of(&a.value, &b.value)?;
-        match (&a.gradient, &b.gradient) {
-            (Some(to), Some(from)) => Some(forward.saturating_add(of(from, to)?)),
-            // A copy without a gradient.
-            (_, None) => Some(forward),
-            // What has no gradient gives none.
-            (None, Some(_)) => None,
-        }
     }
 
     /// The cheapest of these to start from, and what it costs.
@@ -424,21 +416,26 @@ impl Types {
     }
 }
 
-/// What a move costs in one direction.
-fn one_way(planner: &Planner, from: &Sharding, to: &Sharding, dtype: DType) -> Cost {
-    match planner.price(from, to, dtype, Ask::Within(u64::MAX)).ok()?.0 {
-        Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => Some(cost),
+/// What values cost on the way there, and gradients on the way back, by what one direction costs.
+fn both_ways(
+    list: &[(DType, Type)],
+    from: TypeId,
+    to: TypeId,
+    mut one_way: impl FnMut(&Sharding, &Sharding, DType) -> Cost,
+) -> Cost {
+    let (dtype, a) = &list[from.0 as usize];
+    let b = &list[to.0 as usize].1;
+    let mut of = |from: &Sharding, to: &Sharding| {
+        if from == to { Some(0) } else { one_way(from, to, *dtype) }
+    };
+    let forward = of(&a.value, &b.value)?;
+    match (&a.gradient, &b.gradient) {
+        (Some(to), Some(from)) => Some(forward.saturating_add(of(from, to)?)),
+        // A copy without a gradient.
+        (_, None) => Some(forward),
+        // What has no gradient gives none.
+        (None, Some(_)) => None,
     }
-}
-
-/// About what a move costs in one direction.
-fn one_way_roughly(planner: &Planner, from: &Sharding, to: &Sharding, dtype: DType) -> Cost {
-    Some((planner.roughly_us(from, to, dtype).ok()? * 1e6) as u64)
-}
-
-/// The same where nothing may be sent.
-fn one_way_free(planner: &Planner, from: &Sharding, to: &Sharding, dtype: DType) -> Cost {
-    planner.is_free(from, to, dtype).ok()?.then_some(0)
 }
 
 /// As an error: what is wrong with a move.

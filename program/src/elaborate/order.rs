@@ -7,8 +7,8 @@
 //! So all of forward is typed with its gradients before any is taken, and what the first takes is marked as backward although another comes after it.
 //! Where a gradient is of what another made, that one is forward to it, and statements stay as they are.
 
+use rustc_hash::FxHashSet;
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 use crate::graph::{Graph, Statement, ValueId};
 
@@ -18,7 +18,7 @@ pub(crate) fn gradients_last(graph: &Graph) -> Cow<'_, [Statement]> {
     let end = all.iter().position(|s| *s == Statement::NoGrad).unwrap_or(all.len());
     let (before, rest) = all.split_at(end);
     let (mut forward, mut gradients, mut made) = (Vec::new(), Vec::new(), Vec::new());
-    let mut reached: HashSet<ValueId> = HashSet::new();
+    let mut reached: FxHashSet<ValueId> = FxHashSet::default();
     for statement in before {
         let takes = statement.takes().iter().any(|v| reached.contains(v));
         match statement {

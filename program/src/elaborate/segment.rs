@@ -1,10 +1,8 @@
 //! A segment: statements between gradients, what is known of their values, and the search over what is not.
 
-use std::collections::{HashMap, HashSet};
-
 use reshard_kernels::DType;
 use reshard_sharding::Type;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
 use crate::along::Partly;
@@ -29,9 +27,9 @@ pub(crate) struct Segment<'a> {
     /// Whether an op without a gradient is refused where one is wanted of it.
     pub(crate) strict: bool,
     /// With respect to which values gradients are taken; of all that have one, if nobody says.
-    pub(crate) wanted: Option<&'a HashSet<ValueId>>,
+    pub(crate) wanted: Option<&'a FxHashSet<ValueId>>,
     /// The values of the program that values of the graph are.
-    pub(crate) known: &'a mut HashMap<ValueId, ValueId>,
+    pub(crate) known: &'a mut FxHashMap<ValueId, ValueId>,
 }
 
 /// What of the values of a segment is known before anything is chosen.
@@ -42,7 +40,7 @@ pub(crate) struct Facts {
     /// The last statement that takes each value.
     pub(crate) last: FxHashMap<usize, usize>,
     /// Which values have gradients.
-    gradients: HashMap<ValueId, bool>,
+    gradients: FxHashMap<ValueId, bool>,
     /// Of each op, which inputs and outputs.
     pub(crate) ops: Vec<Option<Flows>>,
 }
@@ -118,7 +116,7 @@ impl Segment<'_> {
         let graph = self.graph;
         let mut facts = Facts::default();
         let mut differentiable = Differentiable::default();
-        let mut made: HashSet<ValueId> = HashSet::new();
+        let mut made: FxHashSet<ValueId> = FxHashSet::default();
         for (n, statement) in self.statements.iter().enumerate() {
             for &v in statement.takes() {
                 facts.last.insert(v.0, n);

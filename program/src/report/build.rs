@@ -1,9 +1,10 @@
 //! The walk over items: their passes, rows of moves, and sums.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use reshard_planner::Plan;
+use rustc_hash::FxHashMap;
 
 use crate::graph::{ValueId, gradient_name, gradient_of};
 use crate::program::{Item, Program, moved_name, stem};
@@ -231,7 +232,7 @@ impl Known<'_> {
             }
         }
         let mut rows: Vec<MoveReport> = Vec::new();
-        let mut waiting = Waiting::new();
+        let mut waiting = Waiting::default();
         for (item, &pass) in self.program.items().iter().zip(&self.passes) {
             let Item::Move { from, to, forward, backward, .. } = item else { continue };
             let (source, made) = (self.program.get(*from), self.program.get(*to));
@@ -287,7 +288,7 @@ impl Known<'_> {
 }
 
 /// The moves above `no_grad` whose backward has not been seen, by the name of what is moved: their rows and backward plans.
-type Waiting<'a> = HashMap<&'a str, Vec<(usize, &'a Plan)>>;
+type Waiting<'a> = FxHashMap<&'a str, Vec<(usize, &'a Plan)>>;
 
 /// The row of the move whose backward makes `dv` or `dv.7`, for `v`, by this plan.
 fn mirrored(waiting: &mut Waiting<'_>, made: &str, plan: &Plan) -> Option<usize> {

@@ -8,6 +8,7 @@ use crate::Error;
 use crate::arithmetic::Arithmetic;
 use crate::budget::{Budget, Effort};
 use crate::choose;
+use crate::choose::alike::Prices;
 use crate::choose::price::{self, Ask, Price};
 use crate::choose::refusal;
 use crate::model::{CostModel, Model, Topology};
@@ -246,5 +247,19 @@ impl Planner {
         ask: Ask,
     ) -> Result<(Price, Effort), Error> {
         price::price(&Question::checked(&self.options, from, to, dtype)?, ask)
+    }
+
+    /// The exact price of a plan in picoseconds, among those of questions that are alike; fails where there is none.
+    ///
+    /// Requires that all of `known` are prices of this planner.
+    #[doc(hidden)]
+    pub fn price_once(
+        &self,
+        from: &Sharding,
+        to: &Sharding,
+        dtype: DType,
+        known: &mut Prices,
+    ) -> Result<u64, Error> {
+        price::price_once(&Question::checked(&self.options, from, to, dtype)?, known)
     }
 }

@@ -1,8 +1,9 @@
 //! What calls came to: graphs call the same on the same shapes again and again, as in equal layers.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::hash::BuildHasher;
 use std::sync::{PoisonError, RwLock};
+
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::rules::call::Call;
 
@@ -20,7 +21,7 @@ struct Entry<A> {
 /// Answers to calls on shapes, by their hashes.
 ///
 /// What it has forgotten is found out again: a clone knows nothing.
-pub(crate) struct Made<A>(RwLock<HashMap<u64, Vec<Entry<A>>, BuildHasherDefault<DefaultHasher>>>);
+pub(crate) struct Made<A>(RwLock<FxHashMap<u64, Vec<Entry<A>>>>);
 
 impl<A> Default for Made<A> {
     fn default() -> Made<A> {
@@ -48,7 +49,7 @@ impl<A: Clone> Made<A> {
         inputs: &[&[usize]],
         find: impl FnOnce() -> Result<A, E>,
     ) -> Result<A, E> {
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one((call, inputs));
+        let hash = FxBuildHasher.hash_one((call, inputs));
         let is_it = |entry: &&Entry<A>| {
             entry.call == *call
                 && entry.inputs.len() == inputs.len()

@@ -7,6 +7,7 @@
 //! Legs that are questions of their own are resolved here, by asking again, without limits: those are kept to by the whole
 //! plan.
 
+pub(crate) mod alike;
 mod axes;
 mod by_way;
 pub(crate) mod considered;

@@ -9,11 +9,13 @@ use crate::budget::Effort;
 use crate::candidates::Origin;
 use crate::candidates::states::{Searched, may_search, routes, searched};
 use crate::choose;
+use crate::choose::alike::{Alike, Prices};
 use crate::choose::axes;
 use crate::choose::{mirror, needs_uneven, one_exchange, routes};
 use crate::model::totals::{Cost, Totals, picoseconds_below};
 use crate::objective::Objective;
 use crate::question::Question;
+use crate::states::ends::Ends;
 use crate::states::refine::Refined;
 use crate::states::system::is_local;
 
@@ -39,40 +41,75 @@ pub enum Price {
 
 /// The price of a plan, and what knowing it took; fails where there is none.
 pub(crate) fn price(q: &Question<'_>, ask: Ask) -> Result<(Price, Effort), Error> {
-    if let Some(price) = price_of_digits(q, ask)? {
-        return Ok(price);
+    if let Some(ends) = ends(q)
+        && let Some(Priced { price, effort, .. }) = price_of_digits(q, &ends, ask)?
+    {
+        return Ok((price, effort));
     }
     let (picoseconds, effort) = choose::picoseconds(q)?;
     Ok((Price::Exactly(picoseconds), effort))
 }
 
-/// The price where the digits nest and only their forms and a search compete.
-fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<(Price, Effort)>, Error> {
+/// The exact price of a plan, in picoseconds, found out once for all questions that are [alike](Alike); fails where there is none.
+pub(crate) fn price_once(q: &Question<'_>, known: &mut Prices) -> Result<u64, Error> {
+    let Some(ends) = ends(q) else { return Ok(choose::picoseconds(q)?.0) };
+    let alike = Alike::of(q, &ends);
+    if let Some(&picoseconds) = known.0.get(&alike) {
+        return Ok(picoseconds);
+    }
+    let priced = price_of_digits(q, &ends, Ask::Within(u64::MAX))?;
+    let Some(Priced { price: Price::Exactly(picoseconds), by_digits, .. }) = priced else {
+        return Ok(choose::picoseconds(q)?.0);
+    };
+    // An exchange is the same in all of them where it has equal parts.
+    if by_digits || alike.shares_evenly {
+        known.0.insert(alike, picoseconds);
+    }
+    Ok(picoseconds)
+}
+
+/// A price, what knowing it took, and whether nothing but digits was asked.
+struct Priced {
+    price: Price,
+    effort: Effort,
+    by_digits: bool,
+}
+
+/// Both ends, where a price may be that of digits.
+fn ends(q: &Question<'_>) -> Option<Ends> {
     let options = q.options;
     if options.objective != Objective::Time || options.max_peak_bytes.is_some() || q.reduces_in_order() {
-        return Ok(None);
+        return None;
     }
-    let Some(ends) = q.ends().filter(|_| !q.is_trivial()) else { return Ok(None) };
+    q.ends().filter(|_| !q.is_trivial())
+}
+
+/// The price where the digits nest and only their forms and a search compete.
+fn price_of_digits(q: &Question<'_>, ends: &Ends, ask: Ask) -> Result<Option<Priced>, Error> {
     if needs_uneven(q, ends.lacks_spares()) || axes::owes_uneven(q) {
         return Ok(None);
     }
-    if !may_search(q, &ends)
-        && let Some((_, measured)) = routes::best_of_two(q, &ends, &mut None)?
+    if !may_search(q, ends)
+        && let Some((_, measured)) = routes::best_of_two(q, ends, &mut None)?
     {
         let totals = Totals::of(measured.iter().map(|x| &x.cost));
-        return Ok(Some((Price::Exactly(totals.picoseconds), Effort::default())));
+        let price = Price::Exactly(totals.picoseconds);
+        return Ok(Some(Priced { price, effort: Effort::default(), by_digits: true }));
     }
     let mut best: Option<[u64; 3]> = None;
-    for (origin, route) in routes(&ends) {
+    for (origin, route) in routes(ends) {
         if let Some((key, _)) = routes::key(q, &route, &ends.weights, origin, &mut None)? {
             best = Some(best.map_or(key, |b| b.min(key)));
         }
     }
     match ask {
-        Ask::Quick => Ok(best.map(|b| (Price::AtMost(b[0]), Effort::default()))),
+        Ask::Quick => Ok(best.map(|b| {
+            let price = Price::AtMost(b[0]);
+            Priced { price, effort: Effort::default(), by_digits: true }
+        })),
         Ask::Within(limit) => {
             let below = [limit.saturating_add(1), 0, 0];
-            let (searched, effort) = searched(q, &ends, Some(best.map_or(below, |b| b.min(below))));
+            let (searched, effort) = searched(q, ends, Some(best.map_or(below, |b| b.min(below))));
             // Then there are other ways, too.
             if matches!(searched, Searched::TooManyDigits) {
                 return Ok(None);
@@ -83,16 +120,16 @@ fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<(Price, Effort)>
                 best = Some(best.map_or(key, |b| b.min(key)));
             }
             // What the mirror is asked about costs what the plan costs.
-            let asked = picoseconds_below(mirror::asked_up_to_us(q, Some(&ends)));
+            let asked = picoseconds_below(mirror::asked_up_to_us(q, Some(ends)));
             let [cost, bytes, _] = best.unwrap_or([u64::MAX; 3]);
             if cost > 0 && (cost <= asked || limit < asked) {
                 return Ok(None);
             }
             let totals = Totals::of([Cost { picoseconds: cost, received: bytes, ..Cost::default() }]);
-            let (mut exchange, mut effort) = (None, effort);
+            let (mut exchange, mut effort, mut by_digits) = (None, effort, true);
             if one_exchange::may_help(q, &totals, limit.saturating_add(1) as f64 / 1e6)? {
                 let (least, more) = one_exchange::least_picoseconds(q)?;
-                (exchange, effort) = (least, effort.and(more));
+                (exchange, effort, by_digits) = (least, effort.and(more), false);
                 // Beyond the limit it is not known what the plan costs without it.
                 if cost > limit && least.is_some_and(|least| least <= limit) {
                     return Ok(None);
@@ -100,11 +137,12 @@ fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<(Price, Effort)>
             }
             Ok(match best {
                 Some([cost, ..]) if cost <= limit => {
-                    Some((Price::Exactly(exchange.map_or(cost, |least| cost.min(least))), effort))
+                    let price = Price::Exactly(exchange.map_or(cost, |least| cost.min(least)));
+                    Some(Priced { price, effort, by_digits })
                 }
                 // There may be none at all.
                 None if limit == u64::MAX || effort.exhausted => None,
-                Some(_) | None => Some((Price::MoreThan(limit), effort)),
+                Some(_) | None => Some(Priced { price: Price::MoreThan(limit), effort, by_digits }),
             })
         }
     }

@@ -15,6 +15,7 @@ mod one_exchange;
 mod peers;
 mod planner;
 mod planner_laws;
+mod prices;
 mod ragged;
 mod redistribute;
 mod rooms;

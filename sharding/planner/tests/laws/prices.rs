@@ -1,0 +1,78 @@
+//! The prices of questions that are alike: where digits nest, it does not matter which dim is which.
+
+use reshard_kernels::DType;
+use reshard_planner::internal::{Ask, Price, Prices};
+use reshard_planner::{Arithmetic, Budget, Planner, Topology};
+use reshard_sharding::{Mesh, Sharding};
+use reshard_test_support::{Random, shardings};
+
+/// One store of prices for all shapes of a mesh and a planner: a price that is found there is the question's own.
+fn compare(
+    planner: &Planner,
+    mesh: &Mesh,
+    shapes: &[&[usize]],
+    choices: &[&str],
+    every: usize,
+) -> [usize; 2] {
+    let (mut known, mut asked) = (Prices::default(), 0);
+    let mut r = Random(29);
+    for shape in shapes {
+        let all: Vec<Sharding> = shardings(mesh, shape, choices);
+        for from in &all {
+            for to in &all {
+                if r.below(every) > 0 {
+                    continue;
+                }
+                let own = planner.price(from, to, DType::F32, Ask::Within(u64::MAX));
+                let own = own.map(|(price, _)| match price {
+                    Price::Exactly(picoseconds) => picoseconds,
+                    Price::AtMost(_) | Price::MoreThan(_) => panic!("{from} -> {to}: {price:?}"),
+                });
+                let once = planner.price_once(from, to, DType::F32, &mut known);
+                assert_eq!(once, own, "{from} -> {to} of {shape:?} on {mesh}");
+                asked += 1;
+            }
+        }
+    }
+    [known.len(), asked]
+}
+
+const SHARDS: [&str; 6] = ["R", "S(0)", "S(1)", "SS(0,2)", "P", "P(max)"];
+
+#[test]
+fn alike_questions_have_one_price() {
+    let (mut kept, mut asked) = (0, 0);
+    let few = &["R", "S(0)", "S(1)", "P"][..];
+    for (mesh, shapes, choices, every) in [
+        ("x=2,y=2", &[&[64, 64][..], &[4096, 1], &[1, 4096], &[2, 2048], &[64, 128]][..], &SHARDS[..], 4),
+        ("x=2,y=4", &[&[64, 64], &[8, 512], &[512, 8], &[4, 2, 512], &[2, 2048]], &SHARDS, 8),
+        // What could stand nowhere, where there is room for one digit, for both, or for none.
+        ("x=4", &[&[36, 1], &[4, 9], &[6, 6], &[2, 2, 9], &[3, 12]], few, 1),
+        ("x=4,y=2", &[&[2, 3, 6], &[6, 6]], few, 1),
+        ("x=2,y=4", &[&[72, 1], &[8, 9], &[6, 6, 2], &[4, 18], &[2, 36]], few, 1),
+        ("x=3,y=2", &[&[36, 36], &[6, 216], &[216, 6], &[4, 324], &[9, 144]], few, 2),
+        // Where parts are small they are not equal.
+        ("x=2,y=4", &[&[4096, 4096], &[8, 8, 8, 8, 8, 8, 8, 8], &[8, 8, 64, 4096]], few, 1),
+        (
+            "x=8,y=2",
+            &[&[4096, 32, 64], &[8, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4]],
+            &["S(0)", "S(1)", "S(2)", "P"],
+            1,
+        ),
+        ("x=2,y=2,z=2", &[&[4096, 4096], &[2, 8388608], &[128, 131072]], few, 16),
+        ("x=2,y=2@[3,1,0,2]", &[&[64, 64], &[2, 2048]], few, 1),
+        ("x=5,y=2", &[&[5, 7], &[7, 5], &[35, 1]], &["R", "S(0)", "S(1)", "P", "P(avg)"], 2),
+    ] {
+        // Nodes of two ranks, with the figures of `h100`: small meshes have two levels.
+        let pairs = "launch=6.6;message=0.2;level=2:2:370;level=*:8:45".parse().unwrap();
+        for topology in [Topology::uniform(), pairs] {
+            let planner = Planner::new().topology(topology);
+            let mesh = mesh.parse().unwrap();
+            let [k, n] = compare(&planner, &mesh, shapes, choices, every);
+            (kept, asked) = (kept + k, asked + n);
+            let little = planner.arithmetic(Arithmetic::Framework).budget(Budget::of(20_000));
+            compare(&little, &mesh, shapes, choices, 3 * every);
+        }
+    }
+    assert!(4 * kept < asked, "few are alike: {kept} of {asked}");
+}
