@@ -158,6 +158,7 @@ instructions:
 	benches/instructions.sh planner --check
 	benches/instructions.sh propagation --check
 	benches/instructions.sh schedule --check
+	benches/instructions.sh program --check
 
 cuda:
 	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test laws --test contract --test nccl_on_device --test real_over_stand_ins --example device_speed

@@ -2,7 +2,7 @@
 # Instructions per operation, counted by callgrind: the same on every run and every machine of one kind, so a change of a
 # few percent shows.
 #
-#     benches/instructions.sh layout|sharding|planner|propagation|schedule [--check|--write]
+#     benches/instructions.sh layout|sharding|planner|propagation|schedule|program [--check|--write]
 #
 # Prints a table of the operations of that program; with --check compares with the kept counts in
 # benches/layout_instructions.txt or its like for the others and fails where one grew by more than 5 percent; with
@@ -16,8 +16,9 @@ sharding) few=800 many=1600 ;; # every sharding a hundred times, and two hundred
 planner) few=48 many=144 ;; # every list of pairs once, and three times
 propagation) few=48 many=96 ;; # every list of inputs once, and twice
 schedule) few=1000 many=2000 ;;
+program) few=1 many=3 ;;
 *)
-    echo "usage: benches/instructions.sh layout|sharding|planner|propagation|schedule [--check|--write]" >&2
+    echo "usage: benches/instructions.sh layout|sharding|planner|propagation|schedule|program [--check|--write]" >&2
     exit 2
     ;;
 esac

@@ -2,9 +2,8 @@
 """How long JAX takes to trace and lower transformer layers with their gradient: what `reshard check` types and differentiates.
 
     pip install jax
-    scripts/jax_trace.py --program 24 > layers.txt     the same layers as a program of reshard
     scripts/jax_trace.py 24                             JAX, on eight devices of the host: dp=2, tp=4
-    time reshard check layers.txt --explicit free-moves --json
+    time reshard check benches/layers.txt --explicit free-moves --json
 """
 
 import sys
@@ -12,43 +11,16 @@ import time
 
 B, S, D, H, F = 8, 512, 1024, 16, 4096
 WEIGHTS = [
-    ("g1", (D,), "I,I", ()),
-    ("wq", (D, H, D // H), "I,S(1)", (None, "tp")),
-    ("wk", (D, H, D // H), "I,S(1)", (None, "tp")),
-    ("wv", (D, H, D // H), "I,S(1)", (None, "tp")),
-    ("wo", (H, D // H, D), "I,S(0)", ("tp",)),
-    ("g2", (D,), "I,I", ()),
-    ("w1", (D, F), "I,S(1)", (None, "tp")),
-    ("w3", (D, F), "I,S(1)", (None, "tp")),
-    ("w2", (F, D), "I,S(0)", ("tp",)),
+    ("g1", (D,), ()),
+    ("wq", (D, H, D // H), (None, "tp")),
+    ("wk", (D, H, D // H), (None, "tp")),
+    ("wv", (D, H, D // H), (None, "tp")),
+    ("wo", (H, D // H, D), ("tp",)),
+    ("g2", (D,), ()),
+    ("w1", (D, F), (None, "tp")),
+    ("w3", (D, F), (None, "tp")),
+    ("w2", (F, D), ("tp",)),
 ]
-
-
-def program(layers):
-    """Megatron's moves written, sequences cut between products."""
-    lines = ["mesh dp=2,tp=4", f"x0: f32[{B},{S},{D}] S(0),S(1)"]
-    names = [f"{name}_{n}" for n in range(layers) for name, *_ in WEIGHTS]
-    for n in range(layers):
-        for name, shape, kept, _ in WEIGHTS:
-            lines.append(f"{name}_{n}: f32[{','.join(map(str, shape))}] {kept}")
-            lines.append(f"{name}r_{n}: {kept.replace('I', 'R')} = {name}_{n}")
-        lines.append(f"n1_{n} = rms_norm(x{n}, g1r_{n})")
-        lines.append(f"n1r_{n}: S(0),R = n1_{n}")
-        lines += [f"{c}_{n} = bsd,dhe->bhse(n1r_{n}, w{c}r_{n})" for c in "qkv"]
-        lines.append(f"o_{n} = scaled_dot_product_attention(q_{n}, k_{n}, v_{n})")
-        lines.append(f"p_{n} = bhse,hed->bsd(o_{n}, wor_{n})")
-        lines.append(f"ps_{n}: S(0),S(1) = p_{n}")
-        lines.append(f"y_{n} = add(x{n}, ps_{n})")
-        lines.append(f"n2_{n} = rms_norm(y_{n}, g2r_{n})")
-        lines.append(f"n2r_{n}: S(0),R = n2_{n}")
-        lines += [f"h{c}_{n} = bsd,df->bsf(n2r_{n}, w{c}r_{n})" for c in "13"]
-        lines.append(f"s_{n} = silu(h1_{n})")
-        lines.append(f"h_{n} = mul(s_{n}, h3_{n})")
-        lines.append(f"m_{n} = bsf,fd->bsd(h_{n}, w2r_{n})")
-        lines.append(f"ms_{n}: S(0),S(1) = m_{n}")
-        lines.append(f"x{n + 1} = add(y_{n}, ms_{n})")
-    lines += [f"loss = sum(x{layers})", f"gradient loss wrt {', '.join(names)}"]
-    print("\n".join(lines))
 
 
 def jax_times(layers):
@@ -81,7 +53,7 @@ def jax_times(layers):
         return x.sum()
 
     array = lambda shape, spec: jax.ShapeDtypeStruct(shape, jnp.float32, sharding=on(*spec))
-    weights = [{name: array(shape, spec) for name, shape, _, spec in WEIGHTS} for _ in range(layers)]
+    weights = [{name: array(shape, spec) for name, shape, spec in WEIGHTS} for _ in range(layers)]
     x = jax.ShapeDtypeStruct((B, S, D), jnp.float32, sharding=cut)
     for turn in range(3):
         step = jax.jit(lambda w, x: jax.grad(loss)(w, x))
@@ -97,8 +69,4 @@ def jax_times(layers):
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    if arguments[:1] == ["--program"]:
-        program(int(arguments[1]))
-    else:
-        jax_times(int(arguments[0]))
+    jax_times(int(sys.argv[1]))
