@@ -160,8 +160,11 @@ instructions:
 	benches/instructions.sh schedule --check
 	benches/instructions.sh program --check
 
+# The laws of reshard-cuda need no NVRTC and run with `make test`.
+CUDA = -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl
 cuda:
-	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test laws --test contract --test nccl_on_device --test real_over_stand_ins --example device_speed
+	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test $(CUDA) --test nvrtc --test on_device --test contract --test nccl_on_device --test real_over_stand_ins --example device_speed
+	cargo test -p reshard-nccl --features reshard-nccl/nccl --test laws
 	cargo test -p reshard-checkpoint -p reshard-cli --features cuda,nccl --lib --test gpu_run --test cli
 
 MPI = --workspace --features reshard/mpi,reshard-mpi/mpi,reshard-checkpoint/mpi,reshard-cli/mpi

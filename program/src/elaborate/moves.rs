@@ -238,8 +238,9 @@ impl Types {
             return None;
         }
         self.work += NEW_ROUGH;
+        let planner = self.planner_now();
         let cost = both_ways(&self.list, from, to, |a, b, dtype| {
-            Some((self.planner.roughly_us(a, b, dtype).ok()? * 1e6) as u64)
+            Some((planner.roughly_us(a, b, dtype).ok()? * 1e6) as u64)
         });
         self.rough.insert((from, to), cost);
         cost
@@ -260,11 +261,16 @@ impl Types {
             return known;
         }
         self.work += NEW_FREE;
-        let cost = both_ways(&self.list, from, to, |a, b, dtype| {
-            self.planner.is_free(a, b, dtype).ok()?.then_some(0)
-        });
+        let planner = self.planner_now();
+        let cost =
+            both_ways(&self.list, from, to, |a, b, dtype| planner.is_free(a, b, dtype).ok()?.then_some(0));
         self.free.put(from.0, to.0, cost);
         cost
+    }
+
+    /// Who is asked now.
+    fn planner_now(&self) -> &Planner {
+        if self.work < LAVISH { &self.planner } else { &self.direct }
     }
 
     /// The cheapest of these to start from, and what it costs.

@@ -249,9 +249,9 @@ impl Planner {
         price::price(&Question::checked(&self.options, from, to, dtype)?, ask)
     }
 
-    /// The exact price of a plan in picoseconds, among those of questions that are alike; fails where there is none.
+    /// The exact price of a plan in picoseconds, out of a memory of prices where it has it; fails where there is none.
     ///
-    /// Requires that all of `known` are prices of this planner.
+    /// Requires that whatever is remembered was asked of this planner.
     #[doc(hidden)]
     pub fn price_once(
         &self,

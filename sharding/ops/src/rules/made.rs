@@ -1,9 +1,9 @@
 //! What calls came to: graphs call the same on the same shapes again and again, as in equal layers.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::{PoisonError, RwLock};
 
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use reshard_planner::internal::{WordHasher, WordMap};
 
 use crate::rules::call::Call;
 
@@ -21,7 +21,7 @@ struct Entry<A> {
 /// Answers to calls on shapes, by their hashes.
 ///
 /// What it has forgotten is found out again: a clone knows nothing.
-pub(crate) struct Made<A>(RwLock<FxHashMap<u64, Vec<Entry<A>>>>);
+pub(crate) struct Made<A>(RwLock<WordMap<u64, Vec<Entry<A>>>>);
 
 impl<A> Default for Made<A> {
     fn default() -> Made<A> {
@@ -49,7 +49,7 @@ impl<A: Clone> Made<A> {
         inputs: &[&[usize]],
         find: impl FnOnce() -> Result<A, E>,
     ) -> Result<A, E> {
-        let hash = FxBuildHasher.hash_one((call, inputs));
+        let hash = BuildHasherDefault::<WordHasher>::default().hash_one((call, inputs));
         let is_it = |entry: &&Entry<A>| {
             entry.call == *call
                 && entry.inputs.len() == inputs.len()

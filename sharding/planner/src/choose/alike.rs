@@ -1,20 +1,22 @@
-//! Questions that are alike: where digits nest, a price depends on where they stand, and not on what the dims are.
+//! Questions that are alike: where digits nest and a plan moves nothing but digits, its price depends on where they stand, and not on what the dims are.
 //!
 //! ```text
 //! f32[8,512,1024]  S(0),S(1) -> S(0),R   on dp=2,tp=4        dp stays where it stands, tp leaves a position of its own
 //! f32[1024,4096]   S(1),S(0) -> S(1),R                       the same of the same number of elements: one price
 //! ```
 //!
-//! A digit's places are numbered in the order in which digits stand there. Of positions where none stands only which digits could counts:
-//! the greatest divisor that each has in common with the ranks, in the order in which they are tried; and where one has room for all ranks at
-//! once, no digit ever lacks room.
+//! A digit's places are numbered in the order in which digits stand there. Of a position where none stands in either end only `gcd(extent, ranks)` matters,
+//! which says what digits it has room for; and where one has room for all ranks at once, no digit ever lacks room.
+//!
+//! What looks at dims or ranks is no part of such a price: regions, and an exchange between the duals. Whatever a candidate within a digit system looks at
+//! beyond digits must be part of [`Alike`].
 
 use std::hash::{Hash, Hasher};
 
 use reshard_layout::algebra::gcd;
 use smallvec::SmallVec;
 
-use crate::choose::{axes, one_exchange};
+use crate::choose::axes;
 use crate::hash::WordMap;
 use crate::question::Question;
 use crate::states::ends::Ends;
@@ -22,7 +24,7 @@ use crate::states::system::{Place, Stands};
 use reshard_sharding::Mesh;
 use reshard_sharding::internal::axis_of;
 
-/// The prices of questions to one planner, in picoseconds, by what they depend on.
+/// A memory of prices, in picoseconds, of questions to one planner.
 #[derive(Debug, Default)]
 pub struct Prices(pub(crate) WordMap<Alike, u64>);
 
@@ -38,20 +40,18 @@ impl Prices {
     }
 }
 
-/// What the price of a question depends on that the planner does not know before.
+/// What the price of a question to some planner depends on: the key of the memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Alike {
     mesh: Mesh,
     numel: usize,
     item: u64,
     /// Of each digit, its axis, its steps, and both places.
-    digits: SmallVec<[[u32; 5]; 8]>,
+    digits: SmallVec<[[i64; 5]; 8]>,
     /// What could stand where nothing does.
     free: SmallVec<[i64; 4]>,
     /// Whether replicas become terms that no dim can be cut between.
     owes_uneven: bool,
-    /// Whether parts are as large as each other where an exchange shares out what it moves.
-    pub(crate) shares_evenly: bool,
 }
 
 impl Alike {
@@ -64,16 +64,16 @@ impl Alike {
                 known.unwrap_or_else(|| {
                     seen.push(usize::from(at));
                     seen.len() - 1
-                }) as u32
+                }) as i64
             }
             Stands::Replicated => REPLICATED,
-            Stands::Partial(op) => REPLICATED + 1 + u32::from(op.word()),
+            Stands::Partial(op) => REPLICATED + 1 + i64::from(op.word()),
         };
         let mut digits = SmallVec::new();
         for ((digit, &before), &after) in ends.system.digits.iter().zip(&ends.from).zip(&ends.to) {
             let at = digit.stride;
-            let axis = axis_of(at) as u32;
-            digits.push([axis, digit.extent as u32, at.step() as u32, number(before), number(after)]);
+            let axis = axis_of(at) as i64;
+            digits.push([axis, digit.extent, at.step(), number(before), number(after)]);
         }
         let ranks = q.from.mesh().size() as i64;
         let positions = ends.system.zip.iter().enumerate().filter(|(p, _)| !seen.contains(p));
@@ -83,8 +83,7 @@ impl Alike {
             free = SmallVec::from_slice(&[ranks]);
         }
         let (numel, item) = (q.from.numel(), q.item);
-        let [owes_uneven, shares_evenly] = [axes::owes_uneven(q), one_exchange::shares_evenly(q)];
-        Alike { mesh: q.from.mesh().clone(), numel, item, digits, free, owes_uneven, shares_evenly }
+        Alike { mesh: q.from.mesh().clone(), numel, item, digits, free, owes_uneven: axes::owes_uneven(q) }
     }
 }
 
@@ -96,4 +95,4 @@ impl Hash for Alike {
 }
 
 /// Behind all positions.
-const REPLICATED: u32 = 1 << 8;
+const REPLICATED: i64 = 1 << 8;

@@ -24,7 +24,7 @@ use crate::plan::Plan;
 use crate::question::Question;
 use crate::regions::spread::Spread;
 use crate::shared_out::SharedOut;
-use reshard_sharding::{Sharding, SubAxis};
+use reshard_sharding::SubAxis;
 use smallvec::SmallVec;
 
 /// How far above its bound a plan is for which this is asked.
@@ -83,20 +83,6 @@ fn idle(q: &Question<'_>) -> SmallVec<[SubAxis; 4]> {
     q.to.partial().iter().filter(|p| !q.from.partial().contains(p)).map(|p| p.sub).collect()
 }
 
-/// The dim of which both have most: what is shared out is cut along it.
-fn shared_dim(from: &Sharding, to: &Sharding) -> Option<usize> {
-    let rank = to.mesh().lowest();
-    let (here, there) = (from.local_shape(rank).ok()?, to.local_shape(rank).ok()?);
-    (0..there.len()).max_by_key(|&dim| here[dim].min(there[dim]))
-}
-
-/// Whether all parts are as large as each other that such an exchange cuts, whatever the ranks have in common.
-pub(super) fn shares_evenly(q: &Question<'_>) -> bool {
-    let ranks = q.from.mesh().size();
-    let dim = shared_dim(q.to, q.from);
-    dim.is_some_and(|dim| q.from.shape()[dim].is_multiple_of(ranks.saturating_mul(ranks)))
-}
-
 /// The exchanges between the duals: shared out among all replicas that are to be terms, those along each axis alone, and not.
 fn exchanges(q: &Question<'_>) -> Result<SmallVec<[SharedOut; 2]>, Error> {
     let mut found = SmallVec::new();
@@ -106,14 +92,18 @@ fn exchanges(q: &Question<'_>) -> Result<SmallVec<[SharedOut; 2]>, Error> {
     if mirror::reduces(&dual) {
         return Ok(found);
     }
-    let Some(dim) = shared_dim(&from, &to) else { return Ok(found) };
+    // Along the dim of which both have most.
+    let rank = to.mesh().lowest();
+    let [here, there] = [from.local_shape(rank)?, to.local_shape(rank)?];
+    let Some(dim) = (0..there.len()).max_by_key(|&dim| here[dim].min(there[dim])) else { return Ok(found) };
     let idle = idle(q);
     let alone = idle.iter().filter(|_| idle.len() > 1).map(core::slice::from_ref);
     let not = (mirror::reduces(q) && !idle.is_empty()).then_some(&[][..]);
     for subs in core::iter::once(&*idle).chain(alone).chain(not) {
         let spread = Spread::new(from.mesh(), dim, subs);
         let regions = dual.intersection(&from, &to).spread(spread);
-        found.push(dual.shared_out(regions)?);
+        // What is in too many pieces to be counted is no reason to refuse what others find.
+        found.extend(dual.shared_out(regions));
     }
     Ok(found)
 }

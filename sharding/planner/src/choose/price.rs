@@ -50,7 +50,8 @@ pub(crate) fn price(q: &Question<'_>, ask: Ask) -> Result<(Price, Effort), Error
     Ok((Price::Exactly(picoseconds), effort))
 }
 
-/// The exact price of a plan, in picoseconds, found out once for all questions that are [alike](Alike); fails where there is none.
+/// The exact price of a plan, in picoseconds, out of a memory of prices if it is that of digits and was asked of a question that is [alike](Alike); fails
+/// where there is none.
 pub(crate) fn price_once(q: &Question<'_>, known: &mut Prices) -> Result<u64, Error> {
     let Some(ends) = ends(q) else { return Ok(choose::picoseconds(q)?.0) };
     let alike = Alike::of(q, &ends);
@@ -61,8 +62,8 @@ pub(crate) fn price_once(q: &Question<'_>, known: &mut Prices) -> Result<u64, Er
     let Some(Priced { price: Price::Exactly(picoseconds), by_digits, .. }) = priced else {
         return Ok(choose::picoseconds(q)?.0);
     };
-    // An exchange is the same in all of them where it has equal parts.
-    if by_digits || alike.shares_evenly {
+    // A search goes as far in all of them, for it sees digits alone; an exchange between the duals does not.
+    if by_digits {
         known.0.insert(alike, picoseconds);
     }
     Ok(picoseconds)

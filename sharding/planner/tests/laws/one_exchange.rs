@@ -111,3 +111,13 @@ fn all_ranks_of_a_reader_are_told_alike() {
         assert_eq!(plan.communicating_steps(), 1, "{plan}");
     }
 }
+
+/// Turned round it would have to list the pieces of a shard, of which there are too many; digits need no list.
+#[test]
+fn too_many_pieces_to_share_out_are_no_refusal() {
+    let mesh: Mesh = "x=2,y=8".parse().unwrap();
+    let of = |text: &str| Sharding::parse(&mesh, &[1 << 31, 64], text).unwrap();
+    let (from, to) = (of("S(1),SS(0,33554432)"), of("P,S(1)"));
+    let plan = Planner::new().plan(&from, &to, DType::F32).unwrap();
+    assert!(plan.communicating_steps() > 0, "{plan}");
+}

@@ -6,15 +6,16 @@ use reshard_planner::{Arithmetic, Budget, Planner, Topology};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::{Random, shardings};
 
-/// One store of prices for all shapes of a mesh and a planner: a price that is found there is the question's own.
+/// One store of prices for all shapes of a mesh and a planner: a price that is found there is the question's own. How many prices there are, questions,
+/// and those for which the budget ran out.
 fn compare(
     planner: &Planner,
     mesh: &Mesh,
     shapes: &[&[usize]],
     choices: &[&str],
     every: usize,
-) -> [usize; 2] {
-    let (mut known, mut asked) = (Prices::default(), 0);
+) -> [usize; 3] {
+    let (mut known, mut asked, mut exhausted) = (Prices::default(), 0, 0);
     let mut r = Random(29);
     for shape in shapes {
         let all: Vec<Sharding> = shardings(mesh, shape, choices);
@@ -24,6 +25,7 @@ fn compare(
                     continue;
                 }
                 let own = planner.price(from, to, DType::F32, Ask::Within(u64::MAX));
+                exhausted += usize::from(own.as_ref().is_ok_and(|(_, effort)| effort.exhausted));
                 let own = own.map(|(price, _)| match price {
                     Price::Exactly(picoseconds) => picoseconds,
                     Price::AtMost(_) | Price::MoreThan(_) => panic!("{from} -> {to}: {price:?}"),
@@ -34,14 +36,14 @@ fn compare(
             }
         }
     }
-    [known.len(), asked]
+    [known.len(), asked, exhausted]
 }
 
 const SHARDS: [&str; 6] = ["R", "S(0)", "S(1)", "SS(0,2)", "P", "P(max)"];
 
 #[test]
 fn alike_questions_have_one_price() {
-    let (mut kept, mut asked) = (0, 0);
+    let (mut kept, mut asked, mut exhausted) = (0, 0, 0);
     let few = &["R", "S(0)", "S(1)", "P"][..];
     for (mesh, shapes, choices, every) in [
         ("x=2,y=2", &[&[64, 64][..], &[4096, 1], &[1, 4096], &[2, 2048], &[64, 128]][..], &SHARDS[..], 4),
@@ -59,7 +61,7 @@ fn alike_questions_have_one_price() {
             &["S(0)", "S(1)", "S(2)", "P"],
             1,
         ),
-        ("x=2,y=2,z=2", &[&[4096, 4096], &[2, 8388608], &[128, 131072]], few, 16),
+        ("x=2,y=2,z=2", &[&[4096, 4096], &[2, 8_388_608], &[128, 131_072]], few, 16),
         ("x=2,y=2@[3,1,0,2]", &[&[64, 64], &[2, 2048]], few, 1),
         ("x=5,y=2", &[&[5, 7], &[7, 5], &[35, 1]], &["R", "S(0)", "S(1)", "P", "P(avg)"], 2),
     ] {
@@ -68,11 +70,14 @@ fn alike_questions_have_one_price() {
         for topology in [Topology::uniform(), pairs] {
             let planner = Planner::new().topology(topology);
             let mesh = mesh.parse().unwrap();
-            let [k, n] = compare(&planner, &mesh, shapes, choices, every);
+            let [k, n, _] = compare(&planner, &mesh, shapes, choices, every);
             (kept, asked) = (kept + k, asked + n);
-            let little = planner.arithmetic(Arithmetic::Framework).budget(Budget::of(20_000));
-            compare(&little, &mesh, shapes, choices, 3 * every);
+            for budget in [0, 2_000, 20_000] {
+                let little = planner.clone().arithmetic(Arithmetic::Framework).budget(Budget::of(budget));
+                exhausted += compare(&little, &mesh, shapes, choices, 4 * every)[2];
+            }
         }
     }
+    assert!(exhausted > 1_000, "{exhausted} ran out");
     assert!(4 * kept < asked, "few are alike: {kept} of {asked}");
 }
