@@ -16,7 +16,6 @@ use std::hash::{Hash, Hasher};
 use reshard_layout::algebra::gcd;
 use smallvec::SmallVec;
 
-use crate::choose::axes;
 use crate::hash::WordMap;
 use crate::question::Question;
 use crate::states::ends::Ends;
@@ -50,12 +49,10 @@ pub(crate) struct Alike {
     digits: SmallVec<[[i64; 5]; 8]>,
     /// What could stand where nothing does.
     free: SmallVec<[i64; 4]>,
-    /// Whether replicas become terms that no dim can be cut between.
-    owes_uneven: bool,
 }
 
 impl Alike {
-    /// What a question within a digit system depends on.
+    /// What a question depends on whose price is that of digits.
     pub(crate) fn of(q: &Question<'_>, ends: &Ends) -> Alike {
         let mut seen: SmallVec<[usize; 16]> = SmallVec::new();
         let mut number = |place: Place| match place.stands() {
@@ -83,7 +80,7 @@ impl Alike {
             free = SmallVec::from_slice(&[ranks]);
         }
         let (numel, item) = (q.from.numel(), q.item);
-        Alike { mesh: q.from.mesh().clone(), numel, item, digits, free, owes_uneven: axes::owes_uneven(q) }
+        Alike { mesh: q.from.mesh().clone(), numel, item, digits, free }
     }
 }
 

@@ -76,20 +76,18 @@ struct Priced {
     by_digits: bool,
 }
 
-/// Both ends, where a price may be that of digits.
+/// Both ends, where a price may be that of digits: nothing that looks at dims competes but one exchange between the duals.
 fn ends(q: &Question<'_>) -> Option<Ends> {
     let options = q.options;
     if options.objective != Objective::Time || options.max_peak_bytes.is_some() || q.reduces_in_order() {
         return None;
     }
-    q.ends().filter(|_| !q.is_trivial())
+    let ends = q.ends().filter(|_| !q.is_trivial())?;
+    (!needs_uneven(q, ends.lacks_spares()) && !axes::owes_uneven(q)).then_some(ends)
 }
 
 /// The price where the digits nest and only their forms and a search compete.
 fn price_of_digits(q: &Question<'_>, ends: &Ends, ask: Ask) -> Result<Option<Priced>, Error> {
-    if needs_uneven(q, ends.lacks_spares()) || axes::owes_uneven(q) {
-        return Ok(None);
-    }
     if !may_search(q, ends)
         && let Some((_, measured)) = routes::best_of_two(q, ends, &mut None)?
     {
