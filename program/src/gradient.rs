@@ -8,13 +8,13 @@
 //!
 //! Nothing here knows how gradients are sharded or what communicates: the types of the program say that.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_ops::gradients::Saved;
 use reshard_ops::rules::{Call, Value as Argument};
 use reshard_sharding::Type;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
 use crate::graph::{Graph, Statement, ValueId};
@@ -28,14 +28,14 @@ impl Program {
         loss: ValueId,
         wrt: &[(ValueId, String)],
         twice: bool,
-        reserved: &Arc<BTreeSet<String>>,
+        reserved: &Arc<FxHashSet<String>>,
     ) -> Result<Graph, Error> {
         let mut b = Backward {
             program: self,
             twice,
             graph: Graph::on_meshes(self.meshes.clone(), self.table.clone()),
-            parts: BTreeMap::new(),
-            last: BTreeMap::new(),
+            parts: FxHashMap::default(),
+            last: FxHashMap::default(),
             named: Vec::new(),
         };
         b.graph.reserved = Arc::clone(reserved);
@@ -80,9 +80,9 @@ struct Backward<'a> {
     twice: bool,
     graph: Graph,
     /// The sum of what was found so far of the gradient of each value.
-    parts: BTreeMap<ValueId, ValueId>,
+    parts: FxHashMap<ValueId, ValueId>,
     /// Their sums, once all are known.
-    last: BTreeMap<ValueId, ValueId>,
+    last: FxHashMap<ValueId, ValueId>,
     /// Which have the name of a gradient that was asked for.
     named: Vec<ValueId>,
 }

@@ -18,12 +18,12 @@ mod statement;
 mod strategies;
 
 use core::fmt;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_ops::rules::{Call, Table};
 use reshard_sharding::{Mesh, Type};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
 use crate::meshes::Meshes;
@@ -77,11 +77,11 @@ pub struct Graph {
     pub(crate) meshes: Meshes,
     pub(crate) values: Vec<Known>,
     pub(crate) statements: Vec<Statement>,
-    names: BTreeMap<String, ValueId>,
+    names: FxHashMap<String, ValueId>,
     /// The first value that may be made below `no_grad`, where that is said.
     marked: Option<ValueId>,
     /// Names that others have, or will have: what nobody names gets none of them.
-    pub(crate) reserved: Arc<BTreeSet<String>>,
+    pub(crate) reserved: Arc<FxHashSet<String>>,
 }
 
 /// Its text.
@@ -114,7 +114,7 @@ impl Graph {
     /// The same on several meshes.
     pub(crate) fn on_meshes(meshes: Meshes, table: Arc<Table>) -> Graph {
         let (values, statements) = (Vec::new(), Vec::new());
-        let (names, marked) = (BTreeMap::new(), None);
+        let (names, marked) = (FxHashMap::default(), None);
         Graph { table, meshes, values, statements, names, marked, reserved: Arc::default() }
     }
 

@@ -1,7 +1,6 @@
 //! Programs: values with types, and the ops and moves between them.
 
 use core::fmt;
-use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use reshard_ops::propagate::TypedStrategy;
 use reshard_ops::rules::{Call, Op, Table};
 use reshard_planner::Plan;
 use reshard_sharding::{Mesh, Type};
+use rustc_hash::FxHashMap;
 
 use crate::graph::{Graph, Statement, ValueId};
 use crate::meshes::Meshes;
@@ -148,7 +148,7 @@ pub struct Program {
     pub(crate) meshes: Meshes,
     pub(crate) values: Vec<Value>,
     pub(crate) items: Vec<Item>,
-    names: BTreeMap<String, ValueId>,
+    names: FxHashMap<String, ValueId>,
     /// By how much it may cost more than the cheapest program, in picoseconds; 0 if it is surely the cheapest.
     pub(crate) gap: u64,
 }
@@ -156,7 +156,7 @@ pub struct Program {
 impl Program {
     pub(crate) fn new(meshes: &Meshes, table: &Arc<Table>) -> Program {
         let (table, meshes) = (Arc::clone(table), meshes.clone());
-        Program { table, meshes, values: Vec::new(), items: Vec::new(), names: BTreeMap::new(), gap: 0 }
+        Program { table, meshes, values: Vec::new(), items: Vec::new(), names: FxHashMap::default(), gap: 0 }
     }
 
     /// The first mesh, which has all ranks.

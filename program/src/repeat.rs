@@ -18,7 +18,7 @@
 //! it is above. Below, it is what the last layer made. `repeat 12 dec` calls values `w_dec0`, where another block has the plain
 //! numbers. So a graph has no layers, only statements, and equal ones cost what looking them up costs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
 use crate::graph::{Graph, ValueId};
@@ -86,11 +86,11 @@ impl<'t> Block<'t> {
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
     /// The values of each name, layer by layer, of the block that made it last.
-    layers: BTreeMap<String, Vec<String>>,
+    layers: FxHashMap<String, Vec<String>>,
     /// All names that layers made.
-    made: BTreeSet<String>,
+    made: FxHashSet<String>,
     /// Which of them are inputs.
-    inputs: BTreeSet<String>,
+    inputs: FxHashSet<String>,
     /// The layer that is read now: its label, its number, and what it made so far.
     layer: Option<(String, usize)>,
     /// How many statements blocks made.

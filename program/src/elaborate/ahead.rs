@@ -171,9 +171,9 @@ impl Ahead {
     }
 }
 
-/// Of each value those who take it, from each statement on that does.
+/// Of each value, by number, those who take it, from each statement on that does.
 #[derive(Debug, Default)]
-pub(crate) struct Course(FxHashMap<usize, Vec<(usize, Takers)>>);
+pub(crate) struct Course(Vec<Vec<(usize, Takers)>>);
 
 impl Course {
     /// Whether nothing is known.
@@ -183,7 +183,7 @@ impl Course {
 
     /// Those who take a value after a statement.
     pub(crate) fn after(&self, value: usize, n: usize) -> Takers {
-        let Some(list) = self.0.get(&value) else { return Takers::default() };
+        let Some(list) = self.0.get(value) else { return Takers::default() };
         // The last statement comes first.
         let at = list.partition_point(|(taken, _)| *taken > n);
         if at == 0 { Takers::default() } else { list[at - 1].1 }
@@ -191,7 +191,10 @@ impl Course {
 
     /// A statement takes a value, before all others that are known.
     pub(crate) fn takes(&mut self, ahead: &mut Ahead, value: usize, n: usize, wish: u32) {
-        let list = self.0.entry(value).or_default();
+        if self.0.len() <= value {
+            self.0.resize_with(value + 1, Vec::new);
+        }
+        let list = &mut self.0[value];
         let takers = list.last().map_or(Takers::default(), |(_, takers)| *takers);
         let with = ahead.with(takers, wish);
         match list.last_mut() {

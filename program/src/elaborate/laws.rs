@@ -81,7 +81,7 @@ impl All<'_> {
             return self.with_input(types, n, way, i + 1, at_hand, cost);
         }
         // Of a value that nobody needs again, no copy is made but the one that is taken: a plan knows its own way.
-        let again = inputs[i + 1..].contains(v) || self.facts.last.get(&v.0).is_some_and(|&last| last > n);
+        let again = inputs[i + 1..].contains(v) || self.facts.last[v.0] > n;
         let could_be = if again { self.could_be(*v) } else { Vec::new() };
         for first in core::iter::once(None).chain(could_be.into_iter().map(Some)) {
             let (mut known, mut cost): (Vec<TypeId>, u64) = (known.clone(), cost);

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::elaborate::ahead::Course;
-use crate::elaborate::moves::TypeId;
+use crate::elaborate::at_hand::AtHand;
 
 /// How far a search goes.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct Limits {
     /// What some program costs.
     pub(crate) known: u64,
     /// The types in which values could be at hand, as far as another search saw.
-    pub(crate) seen: FxHashMap<usize, Vec<TypeId>>,
+    pub(crate) seen: FxHashMap<usize, AtHand>,
     /// What lies ahead, as far as another search saw.
     pub(crate) course: Course,
     /// How much may be looked at before the rest is gone through in haste, in prices that are known.
@@ -41,6 +41,16 @@ impl Limits {
     pub(crate) fn tired(&self) -> usize {
         if self.course.is_empty() { BLIND } else { TIRED }
     }
+}
+
+/// How many statements have their share of the work before the first is looked at: what is new costs most at the beginning.
+const AHEAD: usize = 64;
+
+/// How much of the work is meant for the first statements of all. Where they take more there will not be enough for the last,
+/// and what was spent on the first is lost.
+pub(crate) fn share(work: u64, first: usize, all: usize) -> u64 {
+    let share = u128::from(work) * (first + AHEAD) as u128 / all.max(1) as u128;
+    u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 /// How many states are kept in haste when nothing is known yet.

@@ -35,7 +35,7 @@ pub(crate) struct States {
     number: usize,
     list: List,
     /// Of each value the types in which some state has it at hand, and whether none has it as it was given.
-    held: Vec<(Vec<TypeId>, bool)>,
+    held: Vec<(AtHand, bool)>,
 }
 
 /// States that are looked up by their list.
@@ -74,12 +74,9 @@ pub(crate) struct Named {
 
 impl Named {
     /// The types in which some state has a value at hand, and whether none has it as it was given.
-    pub(crate) fn at_hand(&self, value: usize) -> (&[TypeId], bool) {
+    pub(crate) fn at_hand(&self, value: usize) -> (AtHand, bool) {
         let at = self.values.iter().position(|known| *known == value);
-        at.map_or((&[], false), |at| {
-            let (types, everywhere) = &self.of.held[at];
-            (types, *everywhere)
-        })
+        at.map(|at| self.of.held[at]).unwrap_or_default()
     }
 
     /// The states themselves.
@@ -137,7 +134,7 @@ impl Question {
         let mut values = named.values.clone();
         let inputs = inputs.iter().map(|&v| number(&mut values, v)).collect();
         let outputs = outputs.iter().map(|&(v, pin)| (number(&mut values, v), pin)).collect();
-        let about = values.iter().map(|&v| (live(v), frontier.given.get(&v).copied(), takers(v))).collect();
+        let about = values.iter().map(|&v| (live(v), frontier.given.of(v), takers(v))).collect();
         (
             Question {
                 before: named.of.number,
@@ -154,10 +151,8 @@ impl Question {
 
     /// The states as a frontier of their own, like another.
     fn frontier(&self, like: &Frontier, before: &States) -> Frontier {
-        let given: FxHashMap<usize, AtHand> = (self.values.iter().enumerate())
-            .filter_map(|(v, (_, at_hand, _))| Some((v, (*at_hand)?)))
-            .collect();
-        like.relative(before.list.clone(), given)
+        let given = self.values.iter().map(|(_, at_hand, _)| *at_hand);
+        like.relative(before.list.clone(), given.collect())
     }
 }
 
@@ -203,7 +198,7 @@ impl Known {
     }
 
     /// States by the number of their list.
-    pub(crate) fn named(&mut self, sets: &Sets, states: &[State]) -> Named {
+    pub(crate) fn named(&mut self, sets: &mut Sets, states: &[State]) -> Named {
         let least = states.first().map_or(0, |state| state.cost);
         let states = states.iter().map(|state| (&state.live, state.cost));
         let (of, values) = self.numbered(sets, states, least);
@@ -212,7 +207,7 @@ impl Known {
 
     fn numbered<'s>(
         &mut self,
-        sets: &Sets,
+        sets: &mut Sets,
         states: impl Iterator<Item = (&'s Held, u64)>,
         least: u64,
     ) -> (Arc<States>, Vec<usize>) {
@@ -225,18 +220,14 @@ impl Known {
         if let Some(ByList(known)) = self.lists.get(&list) {
             return (Arc::clone(known), values);
         }
-        let mut held = vec![(Vec::new(), 0usize); values.len()];
+        let mut held = vec![(AtHand::default(), 0usize); values.len()];
         for (v, at_hand) in list.iter().flat_map(|(held, _)| held) {
-            held[*v as usize].0.extend_from_slice(sets.of(*at_hand));
-            held[*v as usize].1 += 1;
+            let (own, times) = &mut held[*v as usize];
+            *own = sets.join(*own, *at_hand);
+            *times += 1;
         }
-        let all = list.len();
-        let held = held.into_iter().map(|(mut types, times)| {
-            types.sort_unstable();
-            types.dedup();
-            (types, times == all)
-        });
-        let states = Arc::new(States { number: self.lists.len(), held: held.collect(), list });
+        let held = held.into_iter().map(|(own, times)| (own, times == list.len())).collect();
+        let states = Arc::new(States { number: self.lists.len(), held, list });
         self.lists.insert(ByList(Arc::clone(&states)));
         (states, values)
     }
@@ -325,7 +316,8 @@ impl Known {
         } else {
             let (reached, dropped) = find(self, types, &question);
             let more = reached.first().map_or(0, |r| r.cost);
-            let (after, values) = self.numbered(&types.sets, reached.iter().map(|r| (&r.live, r.cost)), more);
+            let (after, values) =
+                self.numbered(&mut types.sets, reached.iter().map(|r| (&r.live, r.cost)), more);
             let decided = reached.iter().map(|r| r.decided).collect();
             let answer = Arc::new(Answer { after, values, decided, more, dropped });
             if !self.forgets {

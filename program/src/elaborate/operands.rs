@@ -31,7 +31,7 @@ impl OfOperands {
         let mut values = Vec::new();
         let inputs = step.inputs.iter().map(|&v| number(&mut values, v)).collect();
         let outputs = step.outputs.iter().map(|&(v, pin)| (number(&mut values, v), pin)).collect();
-        let about = |&v: &usize| (live(v), frontier.of(state, v), frontier.given.get(&v).copied());
+        let about = |&v: &usize| (live(v), frontier.of(state, v), frontier.given.of(v));
         let about = values.iter().map(about).collect();
         let ways = step.ways.number;
         (OfOperands { ways, inputs, outputs, values: about, moves: frontier.moves }, values)
@@ -40,7 +40,7 @@ impl OfOperands {
     /// What the op comes to, in a frontier like another.
     pub(crate) fn outcomes(&self, types: &mut Types, like: &Frontier, step: Step<'_>) -> Found {
         let values = || self.values.iter().enumerate();
-        let given = values().filter_map(|(v, (_, _, given))| Some((v, (*given)?)));
+        let given = self.values.iter().map(|(_, _, given)| *given);
         let state = State { live: values().map(|(v, (_, held, _))| (v as u32, *held)).collect(), cost: 0 };
         let frontier = like.relative(Vec::new(), given.collect());
         let step = Step {

@@ -111,7 +111,7 @@ impl Frontier {
         let mut after = Operands::new();
         for (v, at_hand) in taken {
             let at_hand = if self.moves == Moves::Any { types.without_free(at_hand) } else { at_hand };
-            let same = self.given.get(&(v as usize)).is_some_and(|given| *given == at_hand);
+            let same = self.given.of(v as usize) == Some(at_hand);
             if live(v as usize) && !same {
                 after.push((v, at_hand));
             }
@@ -145,7 +145,8 @@ impl Frontier {
             let again = types.work() < self.until
                 && self.moves == Moves::Any
                 && (live(value) || inputs[i + 1..].contains(&value));
-            let firsts = self.seen.get(&value).filter(|_| again).map_or(&[][..], Vec::as_slice);
+            let firsts = self.seen.get(&value).copied().filter(|_| again).unwrap_or_default();
+            let firsts: SmallVec<[TypeId; 32]> = types.sets.of(firsts).into();
             let mut roundabout: Vec<(Operands, u64)> = Vec::new();
             out.retain(|(held, cost)| {
                 let known = held.iter().position(|(v, _)| *v as usize == value);
@@ -158,7 +159,7 @@ impl Frontier {
                 if direct.is_some_and(|(_, with)| with == at_hand) {
                     return true;
                 }
-                for &first in firsts {
+                for &first in &firsts {
                     if first == wanted || types.sets.of(at_hand).contains(&first) {
                         continue;
                     }

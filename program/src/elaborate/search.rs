@@ -31,8 +31,8 @@ use smallvec::SmallVec;
 
 use crate::along::Along;
 use crate::elaborate::ahead::{Ahead, Takers};
-use crate::elaborate::at_hand::AtHand;
-use crate::elaborate::limits::Limits;
+use crate::elaborate::at_hand::{AtHand, Outside};
+use crate::elaborate::limits::{self, Limits};
 use crate::elaborate::memo::{After, Known, Named};
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::numbered::Numbered;
@@ -67,17 +67,18 @@ pub(crate) struct Step<'a> {
 pub(crate) struct Frontier {
     now: Now,
     /// What comes from outside, before anything is moved.
-    pub(crate) given: FxHashMap<usize, AtHand>,
+    pub(crate) given: Outside,
     /// The types in which each value could have been at hand, in states that are kept or not.
-    pub(crate) seen: FxHashMap<usize, Vec<TypeId>>,
+    pub(crate) seen: FxHashMap<usize, AtHand>,
     /// Where the states after each op and move come from.
     trail: Vec<Arc<[Decided]>>,
     pub(crate) moves: Moves,
     /// How many are kept, and how many in haste.
     most: usize,
     tired: usize,
-    /// After how much work haste begins.
+    /// After how much work haste begins, and how much there was before.
     pub(crate) until: u64,
+    begun: u64,
     /// What some program costs.
     known: u64,
     /// The least that a program costs of which a state was dropped.
@@ -93,7 +94,7 @@ impl Frontier {
         let start = State { live: Held::new(), cost: 0 };
         let Limits { most, known, seen, work, .. } = limits;
         let until = types.work().saturating_add(*work);
-        let (now, given, trail) = (Now::Own(vec![start]), FxHashMap::default(), Vec::new());
+        let (now, given, trail) = (Now::Own(vec![start]), Outside::default(), Vec::new());
         Frontier {
             now,
             given,
@@ -103,6 +104,7 @@ impl Frontier {
             most: *most,
             tired: limits.tired(),
             until,
+            begun: types.work(),
             known: *known,
             dropped: u64::MAX,
         }
@@ -116,26 +118,23 @@ impl Frontier {
     /// The types in which a value is at hand where these are held.
     fn held(&self, held: &Held, value: usize) -> AtHand {
         let own = held.iter().find(|(v, _)| *v as usize == value).map(|(_, at_hand)| *at_hand);
-        own.or_else(|| self.given.get(&value).copied()).unwrap_or_default()
+        own.or_else(|| self.given.of(value)).unwrap_or_default()
     }
 
     /// The types in which some state has a value at hand.
-    pub(crate) fn at_hand(&self, types: &Types, value: usize) -> Vec<TypeId> {
-        let mut out: Vec<TypeId> = match &self.now {
+    pub(crate) fn at_hand(&self, types: &mut Types, value: usize) -> AtHand {
+        match &self.now {
             Now::Own(states) => {
                 let mut sets: Vec<AtHand> = states.iter().map(|s| self.of(s, value)).collect();
                 sets.dedup();
-                sets.into_iter().flat_map(|set| types.sets.of(set)).copied().collect()
+                sets.into_iter().fold(AtHand::default(), |all, set| types.sets.join(all, set))
             }
             Now::Named(named) => {
                 let (own, everywhere) = named.at_hand(value);
-                let given = self.given.get(&value).filter(|_| !everywhere);
-                own.iter().chain(given.into_iter().flat_map(|set| types.sets.of(*set))).copied().collect()
+                let given = self.given.of(value).filter(|_| !everywhere);
+                types.sets.join(own, given.unwrap_or_default())
             }
-        };
-        out.sort_unstable();
-        out.dedup();
-        out
+        }
     }
 
     /// The cheapest state.
@@ -178,7 +177,7 @@ impl Frontier {
 
     /// A value that comes from outside.
     pub(crate) fn enters(&mut self, value: usize, at_hand: AtHand) {
-        self.given.insert(value, at_hand);
+        self.given.put(value, at_hand);
     }
 
     /// A written move; whether some state allows it.
@@ -251,15 +250,8 @@ impl Frontier {
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
     ) -> bool {
-        let pins = step.outputs.iter().map(|(v, pin)| (*v, *pin));
-        let operands = step.inputs.iter().map(|v| (*v, None)).chain(pins);
-        for ((value, pin), could_be) in operands.zip(&step.ways.could_be) {
-            let seen = self.seen.entry(value).or_default();
-            for is in pin.as_ref().map_or(&could_be[..], core::slice::from_ref) {
-                if !seen.contains(is) {
-                    seen.push(*is);
-                }
-            }
+        if self.looks_around(types) {
+            self.sees(types, step);
         }
         let most = self.most_now(types);
         if !self.is_relative(types) {
@@ -268,7 +260,7 @@ impl Frontier {
             return self.go_on(reached);
         }
         if let Now::Own(states) = &self.now {
-            let named = known.named(&types.sets, states);
+            let named = known.named(&mut types.sets, states);
             self.now = Now::Named(named);
         }
         let Now::Named(named) = &self.now else { return false };
@@ -277,10 +269,34 @@ impl Frontier {
         self.go_on_with(after)
     }
 
+    /// Whether this search, or one after it, looks at what values could be in other ops.
+    fn looks_around(&self, types: &Types) -> bool {
+        self.moves == Moves::Any && (self.known == u64::MAX || types.work() < self.until)
+    }
+
+    /// The operands of an op could be as its ways say, or as they are pinned.
+    fn sees(&mut self, types: &mut Types, step: Step<'_>) {
+        let pins = step.outputs.iter().map(|(v, pin)| (*v, *pin));
+        let operands = step.inputs.iter().map(|v| (*v, None)).chain(pins);
+        for ((value, pin), &could_be) in operands.zip(&step.ways.could_be) {
+            let could_be = pin.map_or(could_be, |is| types.sets.number(&[is]));
+            let seen = self.seen.entry(value).or_default();
+            *seen = types.sets.behind(*seen, could_be);
+        }
+    }
+
     /// What the cheapest state costs for which there was no room.
     fn drops(&mut self, dropped: Option<u64>, step: Step<'_>) {
         if let Some(cost) = dropped {
             self.dropped = self.dropped.min(cost.saturating_add(step.rest));
+        }
+    }
+
+    /// Goes on in haste, from here to the end, where more was looked at than is meant for so many statements of all.
+    pub(crate) fn paces(&mut self, types: &Types, done: usize, all: usize) {
+        let (spent, work) = (types.work() - self.begun, self.until - self.begun);
+        if spent > limits::share(work, done, all) {
+            self.until = self.begun;
         }
     }
 
@@ -301,7 +317,7 @@ impl Frontier {
     }
 
     /// States of which nothing is known but what is at hand and what they took, to be gone on from in haste.
-    pub(crate) fn relative(&self, states: Vec<(Held, u64)>, given: FxHashMap<usize, AtHand>) -> Frontier {
+    pub(crate) fn relative(&self, states: Vec<(Held, u64)>, given: Outside) -> Frontier {
         let states = states.into_iter().map(|(live, cost)| State { live, cost }).collect();
         let (seen, trail) = (FxHashMap::default(), Vec::new());
         Frontier {
@@ -313,6 +329,7 @@ impl Frontier {
             most: self.most,
             tired: self.tired,
             until: 0,
+            begun: 0,
             known: u64::MAX,
             dropped: u64::MAX,
         }
@@ -383,7 +400,7 @@ impl Frontier {
                 continue;
             }
             sum += ahead.of(types, at_hand, takers) as i64;
-            if let Some(&given) = self.given.get(&(v as usize)) {
+            if let Some(given) = self.given.of(v as usize) {
                 sum -= ahead.of(types, given, takers) as i64;
             }
         }

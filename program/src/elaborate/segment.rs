@@ -1,12 +1,17 @@
 //! A segment: statements between gradients, what is known of their values, and the search over what is not.
 
+use std::cell::OnceCell;
+
 use reshard_kernels::DType;
+use reshard_ops::rules::Op;
 use reshard_sharding::Type;
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::{SmallVec, smallvec};
 
 use crate::Error;
 use crate::along::Partly;
 use crate::elaborate::ahead::Course;
+use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::flows::{Differentiable, Flows};
 use crate::elaborate::limits::Limits;
 use crate::elaborate::moves::{Moves, TypeId, Types};
@@ -37,12 +42,14 @@ pub(crate) struct Segment<'a> {
 pub(crate) struct Facts {
     /// What is there already, in which types.
     pub(crate) outside: Vec<(ValueId, Type)>,
-    /// The last statement that takes each value.
-    pub(crate) last: FxHashMap<usize, usize>,
+    /// The last statement that takes each value, by number; 0 for what none takes.
+    pub(crate) last: Vec<usize>,
     /// Which values have gradients.
     gradients: FxHashMap<ValueId, bool>,
     /// Of each op, which inputs and outputs.
     pub(crate) ops: Vec<Option<Flows>>,
+    /// What no search changes of each statement, as soon as one has asked.
+    plain: Vec<OnceCell<Plain>>,
 }
 
 impl Facts {
@@ -59,6 +66,27 @@ impl Facts {
     pub(crate) fn pinned(&self, graph: &Graph, v: ValueId) -> Option<Type> {
         let is = graph.pinned(v)?;
         Some(Type { value: is.value.clone(), gradient: is.gradient.clone().filter(|_| self.has(v)) })
+    }
+}
+
+/// What no search changes of a statement.
+#[derive(Debug, Default)]
+struct Plain {
+    /// The number of what is asked of an op.
+    question: u32,
+    inputs: SmallVec<[usize; 4]>,
+    /// What it makes, and what that has to become.
+    outputs: SmallVec<[(usize, Option<TypeId>); 2]>,
+    /// Of an op whose strategy is given, how that takes the inputs.
+    given: Option<SmallVec<[AtHand; 4]>>,
+    /// The number of the mesh on which an op runs.
+    on: usize,
+}
+
+impl Plain {
+    /// What the first value that it makes has to become.
+    fn pin(&self) -> Option<TypeId> {
+        self.outputs.first()?.1
     }
 }
 
@@ -114,12 +142,13 @@ impl Segment<'_> {
     /// What of values is known before anything is chosen: which are there, which have gradients.
     pub(crate) fn facts(&mut self, program: &Program) -> Result<Facts, Error> {
         let graph = self.graph;
-        let mut facts = Facts::default();
+        let mut facts = Facts { last: vec![0; graph.values.len()], ..Facts::default() };
+        facts.plain.resize_with(self.statements.len(), OnceCell::new);
         let mut differentiable = Differentiable::default();
         let mut made: FxHashSet<ValueId> = FxHashSet::default();
         for (n, statement) in self.statements.iter().enumerate() {
             for &v in statement.takes() {
-                facts.last.insert(v.0, n);
+                facts.last[v.0] = n;
                 if !made.contains(&v) && !facts.outside.iter().any(|(known, _)| *known == v) {
                     let is = self.outside(program, v)?;
                     facts.gradients.insert(v, is.gradient.is_some());
@@ -199,21 +228,21 @@ impl Segment<'_> {
         facts: &Facts,
         found: &Searched,
     ) -> Course {
-        let ahead = &mut ways.reached.ahead;
         let mut course = Course::default();
-        let given = |v: &ValueId| found.frontier.given.get(&v.0).copied();
+        let given = |v: &ValueId| found.frontier.given.of(v.0);
         for (n, statement) in self.statements.iter().enumerate().rev() {
             match statement {
-                Statement::Move { from, to, along, .. } if along.is_empty() => {
-                    let Some(is) = facts.pin(self.graph, types, *to) else { continue };
+                Statement::Move { from, along, .. } if along.is_empty() => {
+                    let Some(is) = self.plain(types, ways, facts, n).pin() else { continue };
+                    let ahead = &mut ways.reached.ahead;
                     let wish = ahead.alone(is);
                     course.takes(ahead, from.0, n, wish);
                 }
-                Statement::Op { inputs, outputs, .. } => {
+                Statement::Op { inputs, .. } => {
                     let Some(looked) = &found.looked[n] else { continue };
-                    let made = outputs.iter();
-                    let made =
-                        made.map(|v| (course.after(v.0, n), facts.pin(self.graph, types, *v))).collect();
+                    let made = self.plain(types, ways, facts, n).outputs.iter();
+                    let made = made.map(|&(v, pin)| (course.after(v, n), pin)).collect();
+                    let ahead = &mut ways.reached.ahead;
                     let wishes = ahead.wishes(types, looked, inputs.iter().map(given).collect(), made);
                     for (v, wish) in inputs.iter().zip(&*wishes) {
                         course.takes(ahead, v.0, n, *wish);
@@ -251,10 +280,13 @@ impl Segment<'_> {
         for (n, statement) in self.statements.iter().enumerate() {
             rest = rest.saturating_sub(least[n]);
             looked.push(None);
-            let live = |value: usize| facts.last.get(&value).is_some_and(|&at| at > n);
+            frontier.paces(types, n, self.statements.len());
+            let live = |value: usize| facts.last.get(value).is_some_and(|&at| at > n);
             match statement {
                 Statement::Input(v) => {
-                    let Some(id) = facts.pin(graph, types, *v) else { return Err(made_later(graph, *v)) };
+                    let Some(id) = self.plain(types, ways, facts, n).pin() else {
+                        return Err(made_later(graph, *v));
+                    };
                     frontier.enters(v.0, types.sets.number(&[id]));
                 }
                 Statement::Move { from, to, along, via } if !along.is_empty() => {
@@ -263,7 +295,9 @@ impl Segment<'_> {
                     }
                 }
                 Statement::Move { from, to, via, .. } => {
-                    let Some(id) = facts.pin(graph, types, *to) else { return Err(made_later(graph, *to)) };
+                    let Some(id) = self.plain(types, ways, facts, n).pin() else {
+                        return Err(made_later(graph, *to));
+                    };
                     if !frontier.moved(types, &mut ways.reached, (from.0, to.0), (id, *via)) {
                         return Err(refusal::no_plan(
                             types,
@@ -274,57 +308,22 @@ impl Segment<'_> {
                         ));
                     }
                 }
-                Statement::Op { call, op, inputs, outputs, by } => {
-                    let (input_gradients, output_gradients) = facts.ops[n].clone().unwrap_or_default();
-                    let mut made = Vec::with_capacity(outputs.len());
-                    for v in outputs {
-                        made.push((v.0, facts.pin(graph, types, *v)));
-                    }
-                    let taken: Vec<usize> = inputs.iter().map(|v| v.0).collect();
-                    let operands = inputs.iter().chain(outputs).zip(by.iter().flatten());
-                    let given: Option<Vec<TypeId>> = by.as_ref().and_then(|_| {
-                        let whole = |(v, given): (&ValueId, &Given)| match given {
-                            Given::Whole(is) => {
-                                let plain = Type { value: (**is).clone(), gradient: None };
-                                Some(types.id(graph.dtype(*v), plain))
-                            }
-                            Given::Along(_) => None,
-                        };
-                        operands.clone().map(whole).collect()
-                    });
-                    let along = operands.map(|(_, given)| match given {
-                        Given::Whole(_) => Partly::new(),
-                        Given::Along(partly) => partly.clone(),
-                    });
-                    let at_hand = |(i, v): (usize, &usize)| match &given {
-                        Some(given) => vec![given[i]],
-                        None => frontier.at_hand(types, *v),
+                Statement::Op { call, inputs, by, .. } => {
+                    let plain = self.plain(types, ways, facts, n);
+                    let at_hand = match &plain.given {
+                        Some(given) => given.clone(),
+                        None => plain.inputs.iter().map(|&v| frontier.at_hand(types, v)).collect(),
                     };
-                    let asked = Asked {
-                        op: op.clone(),
-                        at_hand: taken.iter().enumerate().map(at_hand).collect(),
-                        also: match &given {
-                            Some(given) => given[inputs.len()..].to_vec(),
-                            None => made.iter().filter_map(|(_, pin)| *pin).collect(),
-                        },
-                        along: along.collect(),
-                        given: given.unwrap_or_default(),
-                        input_dtypes: inputs.iter().map(|&v| graph.dtype(v)).collect(),
-                        output_dtypes: outputs.iter().map(|&v| graph.dtype(v)).collect(),
-                        stored: inputs.iter().chain(outputs).map(|v| !graph.values[v.0].inner).collect(),
-                        input_gradients,
-                        output_gradients,
-                        on: self.runs_on(outputs),
-                    };
-                    let mesh = graph.meshes.at(asked.on);
-                    let found = ways.of(types, mesh, asked)?;
+                    let mesh = graph.meshes.at(plain.on);
+                    let found = ways.of(types, mesh, (plain.question, at_hand))?;
                     if found.list.is_empty()
                         && let Some(by) = by
                     {
                         return Err(refusal::no_strategy(graph, mesh, call, by, inputs.len()));
                     }
                     let takers = |value: usize| limits.course.after(value, n);
-                    let step = Step { ways: &found, inputs: &taken, outputs: &made, rest, takers: &takers };
+                    let (inputs, outputs) = (&plain.inputs, &plain.outputs);
+                    let step = Step { ways: &found, inputs, outputs, rest, takers: &takers };
                     if !frontier.op(types, &mut ways.reached, step, &live) {
                         return Err(refusal::no_way(types, elaborator, graph, statement, &frontier, step));
                     }
@@ -334,6 +333,70 @@ impl Segment<'_> {
             }
         }
         Ok(Searched { frontier, looked })
+    }
+
+    /// What no search changes of a statement.
+    fn plain<'f>(&self, types: &mut Types, ways: &mut Ways, facts: &'f Facts, n: usize) -> &'f Plain {
+        facts.plain[n].get_or_init(|| match &self.statements[n] {
+            Statement::Input(v) | Statement::Move { to: v, .. } => {
+                let pin = facts.pin(self.graph, types, *v);
+                Plain { outputs: smallvec![(v.0, pin)], ..Plain::default() }
+            }
+            Statement::Op { op, inputs, outputs, by, .. } => {
+                self.plain_op(types, ways, (facts, n), op, (inputs, outputs), by.as_deref())
+            }
+            Statement::Gradient { .. } | Statement::NoGrad => Plain::default(),
+        })
+    }
+
+    fn plain_op(
+        &self,
+        types: &mut Types,
+        ways: &mut Ways,
+        (facts, n): (&Facts, usize),
+        op: &Op,
+        (inputs, outputs): (&[ValueId], &[ValueId]),
+        by: Option<&[Given]>,
+    ) -> Plain {
+        let graph = self.graph;
+        let (input_gradients, output_gradients) = facts.ops[n].clone().unwrap_or_default();
+        let made = outputs.iter().map(|v| (v.0, facts.pin(graph, types, *v)));
+        let made: SmallVec<[(usize, Option<TypeId>); 2]> = made.collect();
+        let operands = inputs.iter().chain(outputs).zip(by.unwrap_or_default());
+        let given: Option<Vec<TypeId>> = by.and_then(|_| {
+            let whole = |(v, given): (&ValueId, &Given)| match given {
+                Given::Whole(is) => {
+                    let plain = Type { value: (**is).clone(), gradient: None };
+                    Some(types.id(graph.dtype(*v), plain))
+                }
+                Given::Along(_) => None,
+            };
+            operands.clone().map(whole).collect()
+        });
+        let along = operands.map(|(_, given)| match given {
+            Given::Whole(_) => Partly::new(),
+            Given::Along(partly) => partly.clone(),
+        });
+        let on = self.runs_on(outputs);
+        let alone = |types: &mut Types, is: TypeId| types.sets.number(&[is]);
+        let asked = Asked {
+            op: op.clone(),
+            also: match &given {
+                Some(given) => given[inputs.len()..].to_vec(),
+                None => made.iter().filter_map(|(_, pin)| *pin).collect(),
+            },
+            along: along.collect(),
+            given: given.clone().unwrap_or_default(),
+            input_dtypes: inputs.iter().map(|&v| graph.dtype(v)).collect(),
+            output_dtypes: outputs.iter().map(|&v| graph.dtype(v)).collect(),
+            stored: inputs.iter().chain(outputs).map(|v| !graph.values[v.0].inner).collect(),
+            input_gradients,
+            output_gradients,
+            on,
+        };
+        let given = given.map(|given| given[..inputs.len()].iter().map(|&is| alone(types, is)).collect());
+        let question = ways.number(asked);
+        Plain { question, inputs: inputs.iter().map(|v| v.0).collect(), outputs: made, given, on }
     }
 
     /// The number of the mesh on which an op runs that makes these.

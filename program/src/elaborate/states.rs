@@ -164,7 +164,7 @@ impl Frontier {
         b: &[(u32, AtHand)],
         most: u64,
     ) -> Option<u64> {
-        let given = |v: u32| self.given.get(&(v as usize)).copied().unwrap_or_default();
+        let given = |v: u32| self.given.of(v as usize).unwrap_or_default();
         // What the values have that come next in the order of both.
         let (mut cost, mut left, mut right) = (0u64, a, b);
         while cost <= most {

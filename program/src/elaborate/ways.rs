@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use reshard_kernels::DType;
-use reshard_ops::propagate::{Propagator, TypedQuestion, TypedStrategy};
+use reshard_ops::propagate::{Propagator, TypedLists, TypedQuestion, TypedStrategy};
 use reshard_ops::rules::Op;
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding, Type};
@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::along::{self, Partly};
+use crate::elaborate::at_hand::{AtHand, Sets};
 use crate::elaborate::memo::Known;
 use crate::elaborate::moves::{TypeId, Types};
 use crate::{Error, Rates};
@@ -29,11 +30,11 @@ pub(crate) struct Way {
     pub(crate) strategy: Arc<TypedStrategy>,
 }
 
-/// What is asked of an op.
+/// What is asked of an op, wherever its inputs are at hand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Asked {
     pub(crate) op: Op,
-    pub(crate) at_hand: Vec<Vec<TypeId>>,
+    /// What its outputs have to become.
     pub(crate) also: Vec<TypeId>,
     /// The values' shardings of the one strategy that may be taken, of inputs and outputs; all may where there are none.
     pub(crate) given: Vec<TypeId>,
@@ -49,6 +50,18 @@ pub(crate) struct Asked {
     pub(crate) on: usize,
 }
 
+/// What the ways of a list of strategies depend on beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Dressed {
+    /// Where the list is, which is never dropped.
+    list: usize,
+    given: Vec<TypeId>,
+    along: Vec<Partly>,
+    input_dtypes: Vec<DType>,
+    output_dtypes: Vec<DType>,
+    stored: Vec<bool>,
+}
+
 /// The most ways that are looked at for one op.
 const MOST: usize = 1 << 13;
 
@@ -59,12 +72,12 @@ pub(crate) struct Looked {
     pub(crate) number: usize,
     pub(crate) list: Vec<Way>,
     /// The types in which each input, and then each output, is in some way.
-    pub(crate) could_be: Vec<SmallVec<[TypeId; 4]>>,
+    pub(crate) could_be: SmallVec<[AtHand; 4]>,
 }
 
 impl Looked {
-    fn of(number: usize, list: Vec<Way>) -> Looked {
-        let mut could_be: Vec<SmallVec<[TypeId; 4]>> = Vec::new();
+    fn of(sets: &mut Sets, number: usize, list: Vec<Way>) -> Looked {
+        let mut could_be: SmallVec<[SmallVec<[TypeId; 16]>; 4]> = SmallVec::new();
         for way in &list {
             for (i, is) in way.inputs.iter().chain(&way.outputs).enumerate() {
                 if could_be.len() == i {
@@ -73,11 +86,12 @@ impl Looked {
                 could_be[i].push(*is);
             }
         }
-        for types in &mut could_be {
+        let could_be = could_be.into_iter().map(|mut types| {
             types.sort_unstable();
             types.dedup();
-        }
-        Looked { number, list, could_be }
+            sets.number(&types)
+        });
+        Looked { number, could_be: could_be.collect(), list }
     }
 }
 
@@ -86,7 +100,14 @@ impl Looked {
 pub(crate) struct Ways {
     propagator: Propagator,
     rates: Rates,
-    known: FxHashMap<Asked, Arc<Looked>>,
+    /// All questions, by number.
+    asked: FxHashMap<Arc<Asked>, u32>,
+    questions: Vec<Arc<Asked>>,
+    /// The ways of each, where its inputs are at hand so.
+    known: FxHashMap<(u32, SmallVec<[AtHand; 4]>), Arc<Looked>>,
+    /// Strategies, and their ways with types and costs.
+    lists: TypedLists,
+    looked: FxHashMap<Dressed, Arc<Looked>>,
     /// What they came to.
     pub(crate) reached: Known,
 }
@@ -94,15 +115,42 @@ pub(crate) struct Ways {
 impl Ways {
     pub(crate) fn new(planner: &Planner, rates: Rates) -> Ways {
         let propagator = Propagator::new().with_planner(planner.clone());
-        Ways { propagator, rates, known: FxHashMap::default(), reached: Known::default() }
+        Ways {
+            propagator,
+            rates,
+            asked: FxHashMap::default(),
+            questions: Vec::new(),
+            known: FxHashMap::default(),
+            lists: TypedLists::default(),
+            looked: FxHashMap::default(),
+            reached: Known::default(),
+        }
     }
 
-    /// The ways of an op, in the order of its strategies.
-    pub(crate) fn of(&mut self, types: &mut Types, mesh: &Mesh, asked: Asked) -> Result<Arc<Looked>, Error> {
-        if let Some(known) = self.known.get(&asked) {
+    /// The number of a question: equal ones have one.
+    pub(crate) fn number(&mut self, asked: Asked) -> u32 {
+        if let Some(&known) = self.asked.get(&asked) {
+            return known;
+        }
+        let (number, asked) = (self.questions.len() as u32, Arc::new(asked));
+        self.questions.push(Arc::clone(&asked));
+        self.asked.insert(asked, number);
+        number
+    }
+
+    /// The ways of an op whose inputs are at hand in these types, in the order of its strategies.
+    pub(crate) fn of(
+        &mut self,
+        types: &mut Types,
+        mesh: &Mesh,
+        (question, at_hand): (u32, SmallVec<[AtHand; 4]>),
+    ) -> Result<Arc<Looked>, Error> {
+        let key = (question, at_hand);
+        if let Some(known) = self.known.get(&key) {
             return Ok(Arc::clone(known));
         }
-        let shardings = |list: &Vec<TypeId>| -> Vec<Sharding> {
+        let asked = Arc::clone(&self.questions[question as usize]);
+        let shardings = |list: &[TypeId]| -> Vec<Sharding> {
             let mut out: Vec<Sharding> = Vec::with_capacity(list.len());
             for &id in list {
                 let value = &types.get(id).value;
@@ -112,7 +160,7 @@ impl Ways {
             }
             out
         };
-        let mut inputs: Vec<Vec<Sharding>> = asked.at_hand.iter().map(shardings).collect();
+        let mut inputs: Vec<Vec<Sharding>> = key.1.iter().map(|set| shardings(types.sets.of(*set))).collect();
         // What is only on another mesh comes in any way that an op can take it.
         for (at_hand, shape) in inputs.iter_mut().zip(asked.op.inputs()) {
             at_hand.retain(|s| s.mesh() == mesh);
@@ -127,12 +175,24 @@ impl Ways {
             input_gradients: &asked.input_gradients,
             output_gradients: &asked.output_gradients,
         };
-        let found = self.propagator.typed(&asked.op, mesh, &question, MOST)?;
+        let found = self.propagator.typed_once(&asked.op, mesh, &question, MOST, &mut self.lists)?;
+        let dressed = Dressed {
+            list: found.as_ptr() as usize,
+            given: asked.given.clone(),
+            along: asked.along.clone(),
+            input_dtypes: asked.input_dtypes.clone(),
+            output_dtypes: asked.output_dtypes.clone(),
+            stored: asked.stored.clone(),
+        };
+        if let Some(known) = self.looked.get(&dressed) {
+            self.known.insert(key, Arc::clone(known));
+            return Ok(Arc::clone(known));
+        }
         let operations = asked.op.operations();
         let dtypes = [&asked.input_dtypes[..], &asked.output_dtypes].concat();
         let mut out = Vec::with_capacity(found.len());
         let given = shardings_of(types, &asked.given);
-        for strategy in found {
+        for strategy in &*found {
             let operands = || strategy.inputs.iter().chain(&strategy.outputs);
             if !given.is_empty() && !operands().map(|is| &is.value).eq(&given) {
                 continue;
@@ -145,7 +205,7 @@ impl Ways {
             };
             let inputs = ids(&strategy.inputs, &asked.input_dtypes);
             let outputs = ids(&strategy.outputs, &asked.output_dtypes);
-            let is_view = leaves_all(&asked.op, &strategy, &dtypes);
+            let is_view = leaves_all(&asked.op, strategy, &dtypes);
             let bytes: u64 = if is_view {
                 0
             } else {
@@ -163,11 +223,12 @@ impl Ways {
                 picoseconds,
                 operations,
                 is_view,
-                strategy: Arc::new(strategy),
+                strategy: Arc::clone(strategy),
             });
         }
-        let out = Arc::new(Looked::of(self.known.len(), out));
-        self.known.insert(asked, Arc::clone(&out));
+        let out = Arc::new(Looked::of(&mut types.sets, self.looked.len(), out));
+        self.looked.insert(dressed, Arc::clone(&out));
+        self.known.insert(key, Arc::clone(&out));
         Ok(out)
     }
 }

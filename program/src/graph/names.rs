@@ -1,9 +1,9 @@
 //! The names of values: each has one, which is read and written, and no two have the same.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use reshard_kernels::DType;
+use rustc_hash::FxHashSet;
 
 use crate::Error;
 use crate::graph::{Graph, Known, ValueId};
@@ -74,7 +74,7 @@ impl Graph {
     }
 
     /// All names.
-    pub(crate) fn names(&self) -> Arc<BTreeSet<String>> {
+    pub(crate) fn names(&self) -> Arc<FxHashSet<String>> {
         Arc::new(self.names.keys().cloned().collect())
     }
 

@@ -168,8 +168,8 @@ impl PlanCache {
         dtype: DType,
     ) -> Result<Arc<Plan>, Error> {
         let mut hasher = WordHasher::default();
-        from.hash_word(&mut hasher);
-        to.hash_word(&mut hasher);
+        from.hash(&mut hasher);
+        to.hash(&mut hasher);
         hasher.write_u8(dtype as u8);
         planner.options().hash_word(&mut hasher);
         let key = hasher.finish();

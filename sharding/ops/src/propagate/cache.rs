@@ -3,7 +3,7 @@
 //! A choice is a pure function of propagator, op, mesh, inputs and constraints, so that nothing is ever invalidated. As for
 //! plans there are two ways in: by value (hash, then compare) and by handle (ids of what was interned).
 
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -92,11 +92,11 @@ impl PropagationCache {
         let mut hasher = WordHasher::default();
         hasher.write_u64(op.hash_word());
         for input in inputs {
-            input.sharding.hash_word(&mut hasher);
+            input.sharding.hash(&mut hasher);
             hasher.write_u8(input.dtype as u8);
         }
         for constrained in constraints.iter().filter_map(Constraint::sharding) {
-            constrained.hash_word(&mut hasher);
+            constrained.hash(&mut hasher);
         }
         let key = hasher.finish();
         if let Some(known) = self.by_value.get(&key)
@@ -163,11 +163,7 @@ impl PropagationCache {
     }
 }
 
-fn intern<T: Clone + Eq + std::hash::Hash>(
-    table: &Table<T, Interned<T>>,
-    next: &AtomicU64,
-    value: &T,
-) -> Interned<T> {
+fn intern<T: Clone + Eq + Hash>(table: &Table<T, Interned<T>>, next: &AtomicU64, value: &T) -> Interned<T> {
     if let Some(known) = table.get(value) {
         return known;
     }

@@ -35,4 +35,6 @@ pub use graph::{Communication, Graph, Propagation, Value};
 pub use operand::Operand;
 pub use propagator::Propagator;
 pub use slots::ShardKind;
+#[doc(hidden)]
+pub use typed::TypedLists;
 pub use typed::{TypedQuestion, TypedStrategy};

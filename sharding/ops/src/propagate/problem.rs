@@ -41,7 +41,7 @@ pub(super) struct Letter {
 }
 
 /// A row of a slot: one of the op's, filled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SlotRow {
     pub(super) row: u16,
     pub(super) kind: u16,
@@ -348,7 +348,7 @@ fn letter(bound: &Bound, r: SlotRow, operand: usize) -> Letter {
 }
 
 /// The exponents of norms of which inputs hold terms, but for that which all rules speak of.
-fn norms_of(inputs: &[Operand]) -> SmallVec<[Exponent; 1]> {
+pub(super) fn norms_of(inputs: &[Operand]) -> SmallVec<[Exponent; 1]> {
     let mut out = SmallVec::new();
     for p in inputs.iter().flat_map(|i| i.sharding.partial()) {
         match p.op {

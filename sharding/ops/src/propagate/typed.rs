@@ -12,17 +12,19 @@
 //! Propagation asks for the cheapest path of one op. Whoever chooses for many ops at once needs all of them.
 
 use core::ops::ControlFlow;
+use std::sync::Arc;
 
+use reshard_planner::internal::WordMap;
 use smallvec::SmallVec;
 
 use crate::Error;
 use crate::propagate::constraint::Constraint;
 use crate::propagate::operand::Operand;
-use crate::propagate::problem::{Path, Problem, SlotRow, Stays};
+use crate::propagate::problem::{Path, Problem, SlotRow, Stays, norms_of};
 use crate::propagate::propagator::Propagator;
-use crate::propagate::slots::{Class, PerSlot, classify};
+use crate::propagate::slots::{Class, PerSlot, ShardKind, classify};
 use crate::rules::{Entry, Op, Strategy};
-use reshard_sharding::{Mesh, ReduceOp, Sharding, SubAxis, Type};
+use reshard_sharding::{Exponent, Mesh, ReduceOp, Sharding, SubAxis, Type};
 
 /// One way for an op to run on a whole mesh, with the types of all operands.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +34,7 @@ pub struct TypedStrategy {
     /// What each output is.
     pub outputs: Vec<Type>,
     /// The strategy of each (sub-)axis with more than one rank; none for a view.
-    pub rows: Vec<(SubAxis, Strategy)>,
+    pub rows: Vec<(SubAxis, Arc<Strategy>)>,
     /// The part of the op's work that a rank does: the product over all slots that cut it.
     pub share: f64,
     /// Whether the op has to know its region along some axis.
@@ -80,7 +82,40 @@ impl Propagator {
         question: &TypedQuestion<'_>,
         most: usize,
     ) -> Result<Vec<TypedStrategy>, Error> {
-        let mut found = Vec::new();
+        self.asked(op, mesh, question, |typed| typed.all(most))
+    }
+
+    /// The same out of a memory of lists where it has that.
+    ///
+    /// Requires that `most` is always the same.
+    #[doc(hidden)]
+    pub fn typed_once(
+        &self,
+        op: &Op,
+        mesh: &Mesh,
+        question: &TypedQuestion<'_>,
+        most: usize,
+        known: &mut TypedLists,
+    ) -> Result<Arc<[Arc<TypedStrategy>]>, Error> {
+        self.asked(op, mesh, question, |typed| {
+            let key = typed.key();
+            if let Some(list) = known.0.get(&key) {
+                return Arc::clone(list);
+            }
+            let list: Arc<[_]> = typed.all(most).into_iter().map(Arc::new).collect();
+            known.0.insert(key, Arc::clone(&list));
+            list
+        })
+    }
+
+    /// What is asked, as a problem.
+    fn asked<T>(
+        &self,
+        op: &Op,
+        mesh: &Mesh,
+        question: &TypedQuestion<'_>,
+        answer: impl FnOnce(&Typed<'_, '_>) -> T,
+    ) -> Result<T, Error> {
         let firsts: Result<Vec<Operand>, Error> = (question.inputs.iter())
             .map(|at_hand| match at_hand.first() {
                 Some(first) => Ok(Operand::new(reshard_kernels::DType::F32, first.clone())),
@@ -93,20 +128,36 @@ impl Propagator {
         let also: Vec<&Sharding> = question.inputs.iter().flatten().chain(question.also).collect();
         let problem = Problem::beside(&self.planner, op, mesh, &firsts, &constraints, Stays::Nothing, &also)?;
         let trained = question.input_gradients.iter().chain(question.output_gradients).any(|g| *g);
-        let typed = Typed { problem: &problem, question, trained, rows: Vec::new() }.with_rows();
-        let mut path = Path::new();
-        let _ = typed.extended(&mut path, &mut |path| {
-            typed.every(path, &mut found);
-            if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        found.truncate(most);
-        Ok(found)
+        let norms = norms_of(&firsts);
+        let typed = Typed { problem: &problem, norms, question, trained, rows: Vec::new() }.with_rows();
+        Ok(answer(&typed))
     }
+}
+
+/// A memory of lists of typed strategies: ops are asked for again where other inputs are at hand that are cut alike.
+#[derive(Debug, Default)]
+pub struct TypedLists(WordMap<Key, Arc<[Arc<TypedStrategy>]>>);
+
+/// All that the typed strategies of an op depend on.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Key {
+    op: Op,
+    mesh: Mesh,
+    /// The norms of which inputs hold terms: rows of the op's for them.
+    norms: SmallVec<[Exponent; 1]>,
+    /// Of inputs and outputs, which have gradients.
+    gradients: SmallVec<[bool; 6]>,
+    slots: PerSlot<SubAxis>,
+    kinds: PerSlot<SmallVec<[ShardKind; 2]>>,
+    rows: SmallVec<[SlotRow; 32]>,
+    /// How many of the rows are each slot's.
+    lens: PerSlot<usize>,
 }
 
 /// The paths of a problem, with types.
 struct Typed<'p, 'a> {
     problem: &'p Problem<'a>,
+    norms: SmallVec<[Exponent; 1]>,
     question: &'p TypedQuestion<'p>,
     /// Whether anything here has a gradient.
     trained: bool,
@@ -128,6 +179,35 @@ impl Typed<'_, '_> {
             })
             .collect();
         self
+    }
+
+    /// All that the list depends on.
+    fn key(&self) -> Key {
+        let p = self.problem;
+        let rows = self.rows.iter().zip(&p.rows);
+        let gradients = self.question.input_gradients.iter().chain(self.question.output_gradients);
+        Key {
+            op: p.op.clone(),
+            mesh: p.mesh.clone(),
+            norms: self.norms.clone(),
+            gradients: gradients.copied().collect(),
+            slots: p.slots.clone(),
+            kinds: p.kinds.clone(),
+            rows: rows.flat_map(|(rows, of)| rows.iter().map(|&row| of[usize::from(row)])).collect(),
+            lens: self.rows.iter().map(Vec::len).collect(),
+        }
+    }
+
+    /// All strategies, in the order of the rows; at most so many.
+    fn all(&self, most: usize) -> Vec<TypedStrategy> {
+        let mut found = Vec::new();
+        let mut path = Path::new();
+        let _ = self.extended(&mut path, &mut |path| {
+            self.every(path, &mut found);
+            if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        found.truncate(most);
+        found
     }
 
     /// Whether a row may stand for a slot: see [`Propagator::typed`].
@@ -179,13 +259,13 @@ impl Typed<'_, '_> {
             .map(|(_, s)| *s)
             .collect();
         let views = p.op.is_view();
-        let strategies: Vec<(SubAxis, Strategy)> = if views {
+        let strategies: Vec<(SubAxis, Arc<Strategy>)> = if views {
             Vec::new()
         } else {
             p.slots
                 .iter()
                 .copied()
-                .zip(rows().map(|row| bound.strategy(&row.entries, p.alike.len())))
+                .zip(rows().map(|row| Arc::new(bound.strategy(&row.entries, p.alike.len()))))
                 .collect()
         };
         let region = !views && rows().any(|row| row.region);
