@@ -258,7 +258,7 @@ fn input(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> 
             name.trim()
         ));
     }
-    let is = read(graph, name.trim(), &shape, text)?;
+    let is = read(graph, scope, name.trim(), &shape, text)?;
     graph.input_of(&scope.makes(name.trim(), true), dtype, is).map(|_| ())
 }
 
@@ -284,11 +284,11 @@ fn elements<'t>(name: &str, text: &'t str) -> Result<(Option<Elements>, &'t str)
 }
 
 /// A type; below `no_grad` also what has no dual, as terms of an average.
-fn read(graph: &Graph, name: &str, shape: &[usize], text: &str) -> Result<Type, Error> {
-    match graph.type_of(name, shape, text) {
+fn read(graph: &Graph, scope: &mut Scope, name: &str, shape: &[usize], text: &str) -> Result<Type, Error> {
+    scope.read(shape, text, || match graph.type_of(name, shape, text) {
         Err(_) if graph.is_marked() => graph.sharding_of(name, shape, text),
         other => other,
-    }
+    })
 }
 
 /// A type, and what travels to it where that is said: `S(0),R via bf16`.
@@ -317,7 +317,7 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
             if let Some(along) = along::read(text, graph.mesh())? {
                 return graph.moved_along(from, &scope.makes(name, false), along, via).map(|_| ());
             }
-            let is = read(graph, name, graph.shape(from), text)?;
+            let is = read(graph, scope, name, graph.shape(from), text)?;
             return graph.moved_via(from, &scope.makes(name, false), is, via).map(|_| ());
         }
         (From::Value(from), _) => return refused(format!("{from} is moved to one value that says its type")),
@@ -348,10 +348,10 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
             graph.values[output.0].dtype = dtype;
         }
         if via.is_some() {
-            let is = read(graph, name, graph.shape(output), text)?;
+            let is = read(graph, scope, name, graph.shape(output), text)?;
             graph.moved_via(output, full, is, via)?;
         } else if !text.is_empty() {
-            let is = read(graph, name, graph.shape(output), text)?;
+            let is = read(graph, scope, name, graph.shape(output), text)?;
             graph.pin(output, is)?;
         }
     }

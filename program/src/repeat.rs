@@ -18,6 +18,7 @@
 //! it is above. Below, it is what the last layer made. `repeat 12 dec` calls values `w_dec0`, where another block has the plain
 //! numbers. So a graph has no layers, only statements, and equal ones cost what looking them up costs.
 
+use reshard_sharding::Type;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
@@ -95,6 +96,8 @@ pub(crate) struct Scope {
     layer: Option<(String, usize)>,
     /// How many statements blocks made.
     statements: usize,
+    /// The types that texts were, of each shape: layers say the same again and again.
+    types: FxHashMap<String, Vec<Type>>,
 }
 
 /// `w` in the third layer of `repeat 12 dec`: `w_dec2`, and of `w'` it is `w_dec2'`.
@@ -127,6 +130,22 @@ impl Scope {
     /// Begins a layer of a block.
     pub(crate) fn enter(&mut self, block: &Block<'_>, number: usize) {
         self.layer = Some((block.label.to_owned(), number));
+    }
+
+    /// The type that a text is of a shape, read if it was not before.
+    pub(crate) fn read(
+        &mut self,
+        shape: &[usize],
+        text: &str,
+        read: impl FnOnce() -> Result<Type, Error>,
+    ) -> Result<Type, Error> {
+        let known = self.types.get(text).into_iter().flatten().find(|is| is.value.shape() == shape);
+        if let Some(known) = known {
+            return Ok(known.clone());
+        }
+        let is = read()?;
+        self.types.entry(text.to_owned()).or_default().push(is.clone());
+        Ok(is)
     }
 
     /// Ends the layers of a block.

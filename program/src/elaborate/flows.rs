@@ -12,7 +12,7 @@ pub(crate) type Flows = (Vec<bool>, Vec<bool>);
 /// Which inputs of ops have gradients, and through which outputs, as their formulas say.
 #[derive(Default)]
 pub(crate) struct Differentiable {
-    known: FxHashMap<(Call, Op), Flows>,
+    known: FxHashMap<Op, Vec<(Call, Flows)>>,
 }
 
 impl Differentiable {
@@ -29,8 +29,8 @@ impl Differentiable {
         if !wanted {
             return Ok(none());
         }
-        let key = (call.clone(), op.clone());
-        if let Some(found) = self.known.get(&key) {
+        let known = self.known.get(op).into_iter().flatten();
+        if let Some((_, found)) = known.into_iter().find(|(known, _)| known == call) {
             return Ok(found.clone());
         }
         let shapes: Vec<&[usize]> = op.inputs().iter().map(Vec::as_slice).collect();
@@ -48,7 +48,7 @@ impl Differentiable {
                 (gives, (0..op.outputs().len()).map(|o| taken.contains(&o)).collect())
             }
         };
-        self.known.insert(key, found.clone());
+        self.known.entry(op.clone()).or_default().push((call.clone(), found.clone()));
         Ok(found)
     }
 }

@@ -1,6 +1,7 @@
 //! How a formula is made: calls of the table's ops on what is saved of an op's call.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{Gradient, Saved};
 use crate::Error;
@@ -379,7 +380,7 @@ impl<'a> GradientBuilder<'a> {
         }
         kept.reverse();
         if wanted.is_empty() {
-            return Ok(Gradient { body: None, takes: Vec::new(), gives: vec![None; n] });
+            return Ok(Gradient { body: None, takes: Arc::default(), gives: vec![None; n].into() });
         }
         let names = self.names(&own, &used);
         // What is used of what is saved comes first, then what is made, in order.
@@ -410,7 +411,7 @@ impl<'a> GradientBuilder<'a> {
         });
         let mut count = 0..;
         let gives = own.iter().map(|o| o.and_then(|_| count.next())).collect();
-        Ok(Gradient { body: Some(body), takes: takes.collect(), gives })
+        Ok(Gradient { body: Some(Arc::new(body)), takes: takes.collect(), gives })
     }
 
     /// `x0`, `y`, `dy`, `dx0`, and letters for what is between; `_` for results that nobody uses.

@@ -71,15 +71,15 @@ pub enum Saved {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gradient {
-    body: Option<Composite>,
-    takes: Vec<Saved>,
-    gives: Vec<Option<usize>>,
+    body: Option<Arc<Composite>>,
+    takes: Arc<[Saved]>,
+    gives: Arc<[Option<usize>]>,
 }
 
 impl Gradient {
     /// The formula; none where no input has a gradient.
     pub fn body(&self) -> Option<&Composite> {
-        self.body.as_ref()
+        self.body.as_deref()
     }
 
     /// What each input of the formula is.
@@ -101,7 +101,7 @@ impl Gradient {
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     pub fn lines(&self) -> Vec<String> {
-        self.body.as_ref().map_or_else(Vec::new, Composite::statements)
+        self.body().map_or_else(Vec::new, Composite::statements)
     }
 }
 

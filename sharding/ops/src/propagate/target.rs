@@ -12,6 +12,9 @@ use crate::rules::Entry;
 use reshard_sharding::internal::{AxisCut, Cuts, check_sizes, cut_after};
 use reshard_sharding::{PartialAxis, Placement, Sharding};
 
+/// The terms of an operand.
+pub(super) type Terms = SmallVec<[PartialAxis; 2]>;
+
 impl Problem<'_> {
     /// Whether the factors that must be cut evenly are, by a path.
     pub(super) fn is_even(&self, path: &[u16]) -> bool {
@@ -42,9 +45,30 @@ impl Problem<'_> {
 
     /// What an operand (inputs before outputs) becomes by a whole path; an error where no sharding is that.
     pub(super) fn target(&self, path: &[u16], operand: usize, shape: &[usize]) -> Result<Sharding, Error> {
+        let (cuts, partial) = self.spelled(path, operand, shape)?;
+        self.made(shape, cuts, partial)
+    }
+
+    /// The sharding of these cuts and terms; an error where it has no notation.
+    pub(super) fn made(&self, shape: &[usize], cuts: Cuts, partial: Terms) -> Result<Sharding, Error> {
+        let made = Sharding::from_cuts(&self.mesh, shape, cuts, partial)?;
+        if made.has_notation() {
+            Ok(made)
+        } else {
+            Err(Error::Unsupported { reason: "no notation holds that sharding".to_owned() })
+        }
+    }
+
+    /// The cuts and terms of an operand by a whole path.
+    pub(super) fn spelled(
+        &self,
+        path: &[u16],
+        operand: usize,
+        shape: &[usize],
+    ) -> Result<(Cuts, Terms), Error> {
         let bound = self.bound.get();
         let mut cuts = Cuts::new();
-        let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
+        let mut partial = Terms::new();
         for (slot, &row) in path.iter().enumerate() {
             let sub = self.slots[slot];
             let letter = self.letter(slot, row, operand);
@@ -77,12 +101,7 @@ impl Problem<'_> {
                 }
             }
         }
-        let made = Sharding::from_cuts(&self.mesh, shape, cuts, partial)?;
-        if made.has_notation() {
-            Ok(made)
-        } else {
-            Err(Error::Unsupported { reason: "no notation holds that sharding".to_owned() })
-        }
+        Ok((cuts, partial))
     }
 
     /// The product of what is left locally, at a slot, of the factors before this one in a dim.

@@ -23,7 +23,9 @@ use crate::propagate::operand::Operand;
 use crate::propagate::problem::{Path, Problem, SlotRow, Stays, norms_of};
 use crate::propagate::propagator::Propagator;
 use crate::propagate::slots::{Class, PerSlot, ShardKind, classify};
+use crate::propagate::target::Terms;
 use crate::rules::{Entry, Op, Strategy};
+use reshard_sharding::internal::{Cuts, Shape};
 use reshard_sharding::{Exponent, Mesh, ReduceOp, Sharding, SubAxis, Type};
 
 /// One way for an op to run on a whole mesh, with the types of all operands.
@@ -82,7 +84,7 @@ impl Propagator {
         question: &TypedQuestion<'_>,
         most: usize,
     ) -> Result<Vec<TypedStrategy>, Error> {
-        self.asked(op, mesh, question, |typed| typed.all(most))
+        self.asked(op, mesh, question, |typed| typed.all(most, &mut OnMesh::default()))
     }
 
     /// The same out of a memory of lists where it has that.
@@ -97,13 +99,18 @@ impl Propagator {
         most: usize,
         known: &mut TypedLists,
     ) -> Result<Arc<[Arc<TypedStrategy>]>, Error> {
+        let TypedLists { lists, meshes } = known;
         self.asked(op, mesh, question, |typed| {
             let key = typed.key();
-            if let Some(list) = known.0.get(&key) {
+            if let Some(list) = lists.get(&key) {
                 return Arc::clone(list);
             }
-            let list: Arc<[_]> = typed.all(most).into_iter().map(Arc::new).collect();
-            known.0.insert(key, Arc::clone(&list));
+            let at = meshes.iter().position(|(known, _)| known == mesh).unwrap_or_else(|| {
+                meshes.push((mesh.clone(), OnMesh::default()));
+                meshes.len() - 1
+            });
+            let list: Arc<[_]> = typed.all(most, &mut meshes[at].1).into_iter().map(Arc::new).collect();
+            lists.insert(key, Arc::clone(&list));
             list
         })
     }
@@ -136,7 +143,63 @@ impl Propagator {
 
 /// A memory of lists of typed strategies: ops are asked for again where other inputs are at hand that are cut alike.
 #[derive(Debug, Default)]
-pub struct TypedLists(WordMap<Key, Arc<[Arc<TypedStrategy>]>>);
+pub struct TypedLists {
+    lists: WordMap<Key, Arc<[Arc<TypedStrategy>]>>,
+    /// What operands of all ops are, on each mesh.
+    meshes: Vec<(Mesh, OnMesh)>,
+}
+
+/// What operands are on one mesh: strategies are many, and what one operand is in them are few.
+#[derive(Debug, Default)]
+struct OnMesh {
+    numbers: WordMap<Spelled, Number>,
+    /// By number; none where no sharding is that.
+    shardings: Vec<Option<Sharding>>,
+    /// The types whose ranks do the same work along some sub-axes; none where there is no gradient.
+    types: WordMap<(Number, SmallVec<[SubAxis; 4]>), Option<Type>>,
+}
+
+/// Shape, cuts and terms.
+type Spelled = (Shape, Cuts, Terms);
+
+/// A sharding by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Number(usize);
+
+impl OnMesh {
+    fn of(&self, number: Number) -> Option<&Sharding> {
+        self.shardings.get(number.0)?.as_ref()
+    }
+
+    /// The number of a sharding that nothing spells.
+    fn another(&mut self, sharding: Sharding) -> Number {
+        self.shardings.push(Some(sharding));
+        Number(self.shardings.len() - 1)
+    }
+
+    /// The number of what is spelled so, if a sharding is that.
+    fn number(
+        &mut self,
+        spelled: Spelled,
+        make: impl FnOnce(&Spelled) -> Option<Sharding>,
+    ) -> Option<Number> {
+        let OnMesh { numbers, shardings, .. } = self;
+        let number = *numbers.entry(spelled).or_insert_with_key(|spelled| {
+            shardings.push(make(spelled));
+            Number(shardings.len() - 1)
+        });
+        shardings[number.0].as_ref().map(|_| number)
+    }
+
+    /// The type of a sharding: with the gradient of ranks that do the same work along some sub-axes, or without one.
+    fn typed(&mut self, number: Number, again: Option<&SmallVec<[SubAxis; 4]>>) -> Option<Type> {
+        let OnMesh { shardings, types, .. } = self;
+        let value = shardings[number.0].as_ref()?;
+        let Some(again) = again else { return Some(Type { value: value.clone(), gradient: None }) };
+        let make = || Type::same_work(value.clone(), again).ok();
+        types.entry((number, again.clone())).or_insert_with(make).clone()
+    }
+}
 
 /// All that the typed strategies of an op depend on.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -199,11 +262,11 @@ impl Typed<'_, '_> {
     }
 
     /// All strategies, in the order of the rows; at most so many.
-    fn all(&self, most: usize) -> Vec<TypedStrategy> {
+    fn all(&self, most: usize, known: &mut OnMesh) -> Vec<TypedStrategy> {
         let mut found = Vec::new();
         let mut path = Path::new();
         let _ = self.extended(&mut path, &mut |path| {
-            self.every(path, &mut found);
+            self.every(path, known, &mut found);
             if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         found.truncate(most);
@@ -246,12 +309,12 @@ impl Typed<'_, '_> {
     }
 
     /// All that a path may mean: along slots where all operands are replicas, the same work or different work.
-    fn every(&self, path: &Path, found: &mut Vec<TypedStrategy>) {
+    fn every(&self, path: &Path, known: &mut OnMesh, found: &mut Vec<TypedStrategy>) {
         let p = self.problem;
         let bound = p.bound.get();
         let rows =
             || path.iter().enumerate().map(|(s, &r)| &bound.rows[usize::from(p.rows[s][usize::from(r)].row)]);
-        let Some((inputs, outputs)) = self.values(path) else { return };
+        let Some(values) = self.values(path, known) else { return };
         let replicates = |row: &crate::rules::Row| row.entries.iter().all(|e| *e == Entry::Replicate);
         let free: SmallVec<[SubAxis; 6]> = rows()
             .zip(&p.slots)
@@ -270,24 +333,17 @@ impl Typed<'_, '_> {
         };
         let region = !views && rows().any(|row| row.region);
         let share = if views { 1.0 } else { self.share(path) };
+        let (inputs, outputs) = values.split_at(p.op.inputs().len());
         // Views of replicas: what a view does along an axis it does to values and to gradients.
         for same in 0..1usize << free.len().min(8) {
-            let again: SmallVec<[SubAxis; 6]> =
+            let again: SmallVec<[SubAxis; 4]> =
                 free.iter().enumerate().filter(|(i, _)| same >> i & 1 == 1).map(|(_, s)| *s).collect();
-            let typed = |values: &[Sharding], gradients: &[bool]| -> Option<Vec<Type>> {
-                let of = |(v, &g): (&Sharding, &bool)| {
-                    if g {
-                        Type::same_work(v.clone(), &again).ok()
-                    } else {
-                        Some(Type { value: v.clone(), gradient: None })
-                    }
-                };
-                values.iter().zip(gradients).map(of).collect()
+            let mut typed = |values: &[Number], gradients: &[bool]| -> Option<Vec<Type>> {
+                values.iter().zip(gradients).map(|(&v, &g)| known.typed(v, g.then_some(&again))).collect()
             };
-            let (Some(inputs), Some(outputs)) = (
-                typed(&inputs, self.question.input_gradients),
-                typed(&outputs, self.question.output_gradients),
-            ) else {
+            let (Some(inputs), Some(outputs)) =
+                (typed(inputs, self.question.input_gradients), typed(outputs, self.question.output_gradients))
+            else {
                 continue;
             };
             found.push(TypedStrategy { inputs, outputs, rows: strategies.clone(), share, region });
@@ -295,13 +351,23 @@ impl Typed<'_, '_> {
     }
 
     /// The shardings of a path, of inputs and outputs; none where no sharding is what it spells.
-    fn values(&self, path: &Path) -> Option<(Vec<Sharding>, Vec<Sharding>)> {
+    fn values(&self, path: &Path, known: &mut OnMesh) -> Option<SmallVec<[Number; 6]>> {
         let p = self.problem;
-        let inputs: Option<Vec<Sharding>> =
-            p.op.inputs().iter().enumerate().map(|(i, shape)| p.target(path, i, shape).ok()).collect();
-        let inputs = inputs?;
-        let outputs = p.outputs(path, inputs.first()).ok()?;
-        Some((inputs, outputs))
+        let (inputs, outputs) = (p.op.inputs(), p.op.outputs());
+        let mut values: SmallVec<[Number; 6]> = SmallVec::new();
+        for (operand, shape) in inputs.iter().chain(outputs).enumerate() {
+            let seen = values.first().copied().filter(|_| p.op.is_view() && operand == inputs.len());
+            values.push(match seen {
+                Some(first) => known.another(known.of(first)?.view_if_free(shape)?),
+                None => {
+                    let (cuts, terms) = p.spelled(path, operand, shape).ok()?;
+                    known.number((Shape::from_slice(shape), cuts, terms), |(shape, cuts, terms)| {
+                        p.made(shape, cuts.clone(), terms.clone()).ok()
+                    })?
+                }
+            });
+        }
+        Some(values)
     }
 
     /// The part of the work that the rank with most of it does.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::Error;
 use crate::rules::bind::Binding;
@@ -41,7 +41,21 @@ struct Inner {
     outputs: Vec<Vec<usize>>,
     body: Body,
     rule: Stated,
+    /// How many operations it takes, once somebody has asked.
+    operations: Counted,
 }
+
+/// A number that follows from the rest.
+#[derive(Clone, Debug, Default)]
+struct Counted(OnceLock<f64>);
+
+impl PartialEq for Counted {
+    fn eq(&self, _: &Counted) -> bool {
+        true
+    }
+}
+
+impl Eq for Counted {}
 
 /// The rule that was bound, for readers. The body is all that matters, so that it makes no op another one.
 #[derive(Clone, Debug)]
@@ -121,6 +135,7 @@ impl Op {
             outputs,
             body,
             rule: Stated(rule),
+            operations: Counted::default(),
         }))
     }
 
@@ -133,6 +148,11 @@ impl Op {
     pub(super) fn named(&self, name: &str) -> Op {
         let Inner { inputs, outputs, body, rule, .. } = &*self.0;
         Op::made(name, inputs.clone(), outputs.clone(), body.clone(), rule.0.clone())
+    }
+
+    /// How many operations it takes, counted if nobody asked before.
+    pub(super) fn operations_once(&self, count: impl FnOnce() -> f64) -> f64 {
+        *self.0.operations.0.get_or_init(count)
     }
 
     /// A hash: equal ops have equal ones.
@@ -219,6 +239,7 @@ impl Op {
             outputs: outputs.clone(),
             body: body.clone(),
             rule: rule.clone(),
+            operations: Counted::default(),
         }))
     }
 

@@ -28,6 +28,10 @@ impl Op {
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     pub fn operations(&self) -> f64 {
+        self.operations_once(|| self.count_operations())
+    }
+
+    fn count_operations(&self) -> f64 {
         let Some(bound) = self.bound() else { return 0.0 };
         let elements = |shape: &Vec<usize>| shape.iter().map(|&n| n as f64).product::<f64>();
         let largest = self.inputs().iter().chain(self.outputs()).map(elements).fold(0.0, f64::max);
