@@ -14,9 +14,11 @@
 //! apart wherever there are gradients; the others are worth their price only where something is gathered for them, and
 //! the [elaboration](crate::Elaborator) takes whichever costs less.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use reshard_ops::rules::{Call, Composite, Table, Value};
+use smallvec::SmallVec;
 
 use crate::Error;
 use crate::graph::{Graph, Statement, ValueId};
@@ -30,13 +32,39 @@ pub(crate) struct Apart {
     pub(crate) rows: bool,
 }
 
+impl Apart {
+    /// The same of one op: only what is trained needs its means in parts, and what has a strategy stays whole where it can.
+    fn of(self, is_trained: bool, has_strategy: bool) -> Apart {
+        Apart { means: self.means && is_trained, rows: self.rows && !has_strategy }
+    }
+}
+
 /// How deep composites of composites go.
 const DEEPEST: usize = 32;
 
 impl Graph {
     /// The same graph in ops that have no parts: composites by their bodies, and what is to be taken apart. What no statement
     /// makes stays as it is.
-    pub(crate) fn in_parts(&self, apart: Apart) -> Result<Graph, Error> {
+    pub(crate) fn in_parts(&self, apart: Apart) -> Result<Cow<'_, Graph>, Error> {
+        let trained = self.trained();
+        for (n, statement) in self.statements.iter().enumerate() {
+            let Statement::Op { call, op, by, .. } = statement else { continue };
+            let shapes: SmallVec<[&[usize]; 4]> = op.inputs().iter().map(Vec::as_slice).collect();
+            if body_of(&self.table, call, &shapes, apart.of(n < trained, by.is_some()))?.0.is_some() {
+                return Ok(Cow::Owned(self.taken_apart(apart)?));
+            }
+        }
+        Ok(Cow::Borrowed(self))
+    }
+
+    /// How many of the statements may be differentiated: those above the mark, and above the last gradient.
+    fn trained(&self) -> usize {
+        let last = self.statements.iter().rposition(|s| matches!(s, Statement::Gradient { .. }));
+        let marked = self.statements.iter().position(|s| *s == Statement::NoGrad);
+        last.into_iter().chain(marked).min().unwrap_or(self.statements.len())
+    }
+
+    fn taken_apart(&self, apart: Apart) -> Result<Graph, Error> {
         let made_on = self.made_on();
         let mut out = Graph::on_meshes(self.meshes.clone(), self.table.clone());
         out.reserved = Arc::new(self.names().union(&self.reserved).cloned().collect());
@@ -55,9 +83,7 @@ impl Graph {
         let list = |known: &[Option<ValueId>], of: &[ValueId]| {
             of.iter().map(|&v| at(known, v)).collect::<Result<Vec<_>, _>>()
         };
-        // What is differentiated; whatever comes after the last gradient is not.
-        let last = self.statements.iter().rposition(|s| matches!(s, Statement::Gradient { .. }));
-        let marked = self.statements.iter().position(|s| *s == Statement::NoGrad).unwrap_or(usize::MAX);
+        let trained = self.trained();
         for (n, statement) in self.statements.iter().enumerate() {
             match statement {
                 Statement::NoGrad => out.no_grad(),
@@ -83,9 +109,7 @@ impl Graph {
                 }
                 Statement::Op { call, inputs, outputs, by, .. } => {
                     let inputs = list(&known, inputs)?;
-                    let trained = n < marked && last.is_none_or(|last| n < last);
-                    // What has a strategy stays whole where it can.
-                    let apart = Apart { means: apart.means && trained, rows: apart.rows && by.is_none() };
+                    let apart = apart.of(n < trained, by.is_some());
                     let mesh = outputs.first().map_or(0, |v| made_on[v.0]);
                     let mut path = Path { apart, deep: 0, own: 0, mesh };
                     let made = out.call_in_parts(&mut path, call, &inputs, &|o| {
@@ -212,14 +236,13 @@ pub(crate) fn body_of(
 /// The parts of an op of the table, if it is to be taken apart.
 fn parts(table: &Table, call: &Call, shapes: &[&[usize]], apart: Apart) -> Result<Option<Composite>, Error> {
     let Call::Named { name, .. } = call else { return Ok(None) };
-    let request = table.request(call, shapes)?;
+    let request = || table.request(call, shapes);
     let rank = shapes.first().map_or(0, |s| s.len());
     let list = |dims: &[usize]| dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let many = |dims: &[usize]| dims.iter().map(|&d| shapes[0][d]).product::<usize>();
     let text = match name.as_str() {
         "mean" if apart.means => {
-            let dims = request.dims("dims")?;
-            let keepdim = request.flag("keepdim")?;
+            let (dims, keepdim) = (request()?.dims("dims")?, request()?.flag("keepdim")?);
             format!(
                 "x -> y: s = sum(x, dims=[{}], keepdim={keepdim}); y = div_scalar(s, value={})",
                 list(&dims),
@@ -233,22 +256,21 @@ fn parts(table: &Table, call: &Call, shapes: &[&[usize]], apart: Apart) -> Resul
         | "binary_cross_entropy"
         | "binary_cross_entropy_with_logits"
         | "kl_div"
-            if apart.means && request.word("reduction")? == "mean" =>
+            if apart.means && request()?.word("reduction")? == "mean" =>
         {
             let all: Vec<usize> = (0..rank).collect();
             summed(call, shapes.len(), many(&all))
         }
         "nll_loss" | "cross_entropy"
             if apart.means
-                && request.word("reduction")? == "mean"
-                && !request.has("ignore_index")?
+                && request()?.word("reduction")? == "mean"
+                && !request()?.has("ignore_index")?
                 && shapes.len() == 2 =>
         {
             summed(call, 2, shapes[1].iter().product())
         }
         "logsumexp" if apart.rows => {
-            let dims = request.dims("dims")?;
-            let keepdim = request.flag("keepdim")?;
+            let (dims, keepdim) = (request()?.dims("dims")?, request()?.flag("keepdim")?);
             let kept = (0..rank).filter(|d| !dims.contains(d)).map(|d| shapes[0][d]);
             let shape = list(&kept.collect::<Vec<_>>());
             let last = if keepdim {
@@ -263,7 +285,7 @@ fn parts(table: &Table, call: &Call, shapes: &[&[usize]], apart: Apart) -> Resul
             )
         }
         "log_softmax" if apart.rows => {
-            let dim = request.dim("dim")?;
+            let dim = request()?.dim("dim")?;
             format!(
                 "x -> y: c = detach(x); m = amax(c, dims=[{dim}], keepdim=true); s = sub(x, m); e = exp(s); \
                  z = sum(e, dims=[{dim}], keepdim=true); l = log(z); y = sub(s, l)"

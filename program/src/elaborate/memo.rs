@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use crate::elaborate::ahead::{Ahead, Takers};
 use crate::elaborate::at_hand::{AtHand, Sets};
@@ -113,10 +114,10 @@ enum Happens {
 struct Question {
     before: usize,
     happens: Happens,
-    inputs: Vec<usize>,
-    outputs: Vec<(usize, Option<TypeId>)>,
+    inputs: SmallVec<[usize; 4]>,
+    outputs: SmallVec<[(usize, Option<TypeId>); 2]>,
     /// Of each value, whether it is needed again, in which types it was given, and who takes it later.
-    values: Vec<(bool, Option<AtHand>, Takers)>,
+    values: SmallVec<[(bool, Option<AtHand>, Takers); 12]>,
     moves: Moves,
     most: usize,
 }

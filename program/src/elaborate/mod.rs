@@ -174,7 +174,7 @@ impl Elaborator {
                     let (loss, wrt) = (of(loss)?, wrt.collect::<Result<Vec<_>, Error>>()?);
                     let mut backward = program.backward(loss, &wrt, later, &reserved)?;
                     if later {
-                        backward = backward.in_parts(Apart { means: true, rows: false })?;
+                        backward = backward.in_parts(Apart { means: true, rows: false })?.into_owned();
                     }
                     if !later && !marked {
                         program.items.push(Item::NoGrad);

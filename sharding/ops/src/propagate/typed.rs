@@ -341,9 +341,10 @@ impl Typed<'_, '_> {
             let mut typed = |values: &[Number], gradients: &[bool]| -> Option<Vec<Type>> {
                 values.iter().zip(gradients).map(|(&v, &g)| known.typed(v, g.then_some(&again))).collect()
             };
-            let (Some(inputs), Some(outputs)) =
-                (typed(inputs, self.question.input_gradients), typed(outputs, self.question.output_gradients))
-            else {
+            let (Some(inputs), Some(outputs)) = (
+                typed(inputs, self.question.input_gradients),
+                typed(outputs, self.question.output_gradients),
+            ) else {
                 continue;
             };
             found.push(TypedStrategy { inputs, outputs, rows: strategies.clone(), share, region });
