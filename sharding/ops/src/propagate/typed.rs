@@ -149,6 +149,18 @@ pub struct TypedLists {
     meshes: Vec<(Mesh, OnMesh)>,
 }
 
+impl TypedLists {
+    /// How many lists there are.
+    pub fn len(&self) -> usize {
+        self.lists.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.lists.is_empty()
+    }
+}
+
 /// What operands are on one mesh: strategies are many, and what one operand is in them are few.
 #[derive(Debug, Default)]
 struct OnMesh {
@@ -212,9 +224,7 @@ struct Key {
     gradients: SmallVec<[bool; 6]>,
     slots: PerSlot<SubAxis>,
     kinds: PerSlot<SmallVec<[ShardKind; 2]>>,
-    rows: SmallVec<[SlotRow; 32]>,
-    /// How many of the rows are each slot's.
-    lens: PerSlot<usize>,
+    rows: PerSlot<SmallVec<[SlotRow; 12]>>,
 }
 
 /// The paths of a problem, with types.
@@ -256,8 +266,7 @@ impl Typed<'_, '_> {
             gradients: gradients.copied().collect(),
             slots: p.slots.clone(),
             kinds: p.kinds.clone(),
-            rows: rows.flat_map(|(rows, of)| rows.iter().map(|&row| of[usize::from(row)])).collect(),
-            lens: self.rows.iter().map(Vec::len).collect(),
+            rows: rows.map(|(rows, of)| rows.iter().map(|&row| of[usize::from(row)]).collect()).collect(),
         }
     }
 

@@ -17,5 +17,6 @@ mod table;
 mod torch_choices;
 mod torch_names;
 mod transposed;
+mod typed;
 mod verifier;
 mod written;
