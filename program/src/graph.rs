@@ -49,7 +49,7 @@ pub(crate) struct Known {
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
     /// What it is said to be.
-    pub(crate) pinned: Option<Type>,
+    pub(crate) pinned: Option<Arc<Type>>,
     /// The number of the mesh on which it is made, where what it is made of does not say that.
     pub(crate) on: Option<usize>,
     /// Whether it is only between the parts of one op, which a kernel keeps to itself: no memory is read or written for it.
@@ -150,6 +150,11 @@ impl Graph {
 
     /// What a value of this graph is said to be.
     pub fn pinned(&self, value: ValueId) -> Option<&Type> {
+        self.values[value.0].pinned.as_deref()
+    }
+
+    /// The same, which graphs and programs share.
+    pub(crate) fn shared_pin(&self, value: ValueId) -> Option<&Arc<Type>> {
         self.values[value.0].pinned.as_ref()
     }
 
@@ -218,7 +223,7 @@ impl Graph {
             }
         }
         let gradient = is.gradient.filter(|_| !marked);
-        known.pinned = Some(Type { value: is.value, gradient });
+        known.pinned = Some(Arc::new(Type { value: is.value, gradient }));
         Ok(())
     }
 
@@ -258,7 +263,7 @@ impl Graph {
             let replaced = self.name(v).strip_suffix('\'').and_then(|name| self.value(name));
             let alike = |of: &ValueId| self.shape(*of) == self.shape(v) && self.inputs().any(|i| i == *of);
             if let Some(is) = replaced.filter(alike).and_then(|of| self.values[of.0].pinned.clone()) {
-                self.pin(v, is)?;
+                self.pin(v, Type::clone(&is))?;
             }
         }
         self.push(Statement::Op {

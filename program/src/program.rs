@@ -23,7 +23,7 @@ pub struct Value {
     /// The type of its elements.
     pub dtype: DType,
     /// Who holds it, and its gradient if it has one.
-    pub is: Type,
+    pub is: Arc<Type>,
 }
 
 impl Value {
@@ -231,7 +231,8 @@ impl Program {
     }
 
     /// A new value; the name is free.
-    pub(crate) fn add(&mut self, name: &str, dtype: DType, is: Type) -> ValueId {
+    pub(crate) fn add(&mut self, name: &str, dtype: DType, is: impl Into<Arc<Type>>) -> ValueId {
+        let is = is.into();
         let value = ValueId(self.values.len());
         self.names.insert(name.to_owned(), value);
         self.values.push(Value { name: name.to_owned(), dtype, is });
@@ -266,7 +267,7 @@ impl Program {
         let mut graph = Graph::on_meshes(self.meshes.clone(), Arc::clone(&self.table));
         for value in &self.values {
             let v = graph.named(&value.name, value.dtype, value.shape())?;
-            graph.pin(v, value.is.clone())?;
+            graph.pin(v, Type::clone(&value.is))?;
         }
         for item in &self.items {
             graph.push(match item {

@@ -97,7 +97,7 @@ pub(crate) struct Scope {
     /// How many statements blocks made.
     statements: usize,
     /// The types that texts were, of each shape: layers say the same again and again.
-    types: FxHashMap<String, Vec<Type>>,
+    types: FxHashMap<String, FxHashMap<Vec<usize>, Type>>,
 }
 
 /// `w` in the third layer of `repeat 12 dec`: `w_dec2`, and of `w'` it is `w_dec2'`.
@@ -139,12 +139,11 @@ impl Scope {
         text: &str,
         read: impl FnOnce() -> Result<Type, Error>,
     ) -> Result<Type, Error> {
-        let known = self.types.get(text).into_iter().flatten().find(|is| is.value.shape() == shape);
-        if let Some(known) = known {
+        if let Some(known) = self.types.get(text).and_then(|shapes| shapes.get(shape)) {
             return Ok(known.clone());
         }
         let is = read()?;
-        self.types.entry(text.to_owned()).or_default().push(is.clone());
+        self.types.entry(text.to_owned()).or_default().insert(shape.to_vec(), is.clone());
         Ok(is)
     }
 

@@ -4,7 +4,6 @@ mod local;
 mod normal;
 
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
 pub(crate) use normal::made;
 pub use normal::{canonical_partial, cut_after};
@@ -54,12 +53,8 @@ pub struct PartialAxis {
 /// assert_eq!(s.ownership().unwrap().to_string(), "((4,2),(128,)):((256,128),(1,))");
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sharding(Arc<Parts>);
-
-/// What a sharding is made of; its clones share it.
 #[derive(Debug, PartialEq, Eq)]
-struct Parts {
+pub struct Sharding {
     mesh: Mesh,
     shape: Shape,
     partial: SmallVec<[PartialAxis; 2]>,
@@ -81,7 +76,7 @@ pub struct AxisCut {
 pub type Cuts = SmallVec<[AxisCut; 4]>;
 
 /// How the tensor lies on the mesh.
-#[derive(Clone, Debug, Eq)]
+#[derive(Debug, Eq)]
 pub(crate) enum Form {
     /// One mode per dim, the last dim first.
     Layout(Layout<At>),
@@ -104,12 +99,11 @@ impl PartialEq for Form {
 impl Hash for Sharding {
     /// A word for each part that tells shardings apart: they are keys of caches, and of the mesh its ranks are enough.
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let Parts { mesh, shape, partial, form } = &*self.0;
-        hasher.write_usize(mesh.size() ^ mesh.world().rotate_left(32));
-        for &n in shape {
+        hasher.write_usize(self.mesh.size() ^ self.mesh.world().rotate_left(32));
+        for &n in &self.shape {
             hasher.write_usize(n);
         }
-        match form {
+        match &self.form {
             Form::Layout(layout) => {
                 for m in layout.flat() {
                     let axis = m.stride.axis().map_or(0, |axis| axis as usize + 1);
@@ -126,7 +120,7 @@ impl Hash for Sharding {
                 }
             }
         }
-        for p in partial {
+        for p in &self.partial {
             hasher.write_usize(
                 p.sub.axis ^ p.sub.pre.rotate_left(16) ^ usize::from(p.op.word()).rotate_left(56),
             );
@@ -134,18 +128,23 @@ impl Hash for Sharding {
     }
 }
 
+impl Clone for Sharding {
+    // Plans hold many: plain copies of the lists, not element by element.
+    fn clone(&self) -> Sharding {
+        let form = match &self.form {
+            Form::Layout(layout) => Form::Layout(layout.clone()),
+            Form::Cuts(cuts) => Form::Cuts(cuts.clone()),
+        };
+        Sharding {
+            mesh: self.mesh.clone(),
+            shape: Shape::from_slice(&self.shape),
+            partial: SmallVec::from_slice(&self.partial),
+            form,
+        }
+    }
+}
+
 impl Sharding {
-    fn of(parts: Parts) -> Sharding {
-        Sharding(Arc::new(parts))
-    }
-
-    /// The same with these terms.
-    fn with_terms(&self, partial: SmallVec<[PartialAxis; 2]>) -> Sharding {
-        let Parts { mesh, shape, form, .. } = &*self.0;
-        let (mesh, shape, form) = (mesh.clone(), Shape::from_slice(shape), form.clone());
-        Sharding::of(Parts { mesh, shape, partial, form })
-    }
-
     /// The sharding that these placements mean, one per mesh axis, applied from the outermost axis in.
     pub fn new(mesh: &Mesh, shape: &[usize], placements: &[Placement]) -> Result<Sharding, Error> {
         Sharding::applied(mesh, shape, placements, 0..placements.len())
@@ -253,7 +252,7 @@ impl Sharding {
             let dims = cuts.chunk_by(|a, b| a.dim == b.dim);
             Form::Cuts(dims.flat_map(|c| normal_cuts(mesh, shape, c)).collect())
         };
-        Ok(Sharding::of(Parts { mesh: mesh.clone(), shape: Shape::from_slice(shape), partial, form }))
+        Ok(Sharding { mesh: mesh.clone(), shape: Shape::from_slice(shape), partial, form })
     }
 
     /// The sharding of these modes of the row-major index, the fastest first; local strides need not be right.
@@ -268,63 +267,63 @@ impl Sharding {
         partial: &[PartialAxis],
     ) -> Result<Sharding, Boundary> {
         let form = Form::Layout(layout::of_modes(shape, modes)?);
-        Ok(Sharding::of(Parts {
+        Ok(Sharding {
             mesh: mesh.clone(),
             shape: Shape::from_slice(shape),
             partial: SmallVec::from_slice(partial),
             form,
-        }))
+        })
     }
 
     /// The same tensor on the same mesh with other modes, of which it is known that they nest with its dims.
     #[doc(hidden)]
     #[must_use]
     pub fn with_modes(&self, modes: impl Iterator<Item = Mode<At>>) -> Sharding {
-        Sharding::from_modes(&self.0.mesh, &self.0.shape, modes.collect(), &self.0.partial)
+        Sharding::from_modes(&self.mesh, &self.shape, modes.collect(), &self.partial)
             .expect("the modes of each dim stay in it")
     }
 
     /// The mesh.
     #[inline]
     pub fn mesh(&self) -> &Mesh {
-        &self.0.mesh
+        &self.mesh
     }
 
     /// The extents of the whole tensor.
     #[inline]
     pub fn shape(&self) -> &[usize] {
-        &self.0.shape
+        &self.shape
     }
 
     /// The number of elements of the whole tensor.
     #[inline]
     pub fn numel(&self) -> usize {
-        self.0.shape.iter().product()
+        self.shape.iter().product()
     }
 
     /// The partial axes, outermost first; none for a tensor in which no reduction is pending.
     #[inline]
     pub fn partial(&self) -> &[PartialAxis] {
-        &self.0.partial
+        &self.partial
     }
 
     /// The same with its terms reduced to replicas.
     #[doc(hidden)]
     #[must_use]
     pub fn reduced(&self) -> Sharding {
-        if self.is_partial() { self.with_terms(SmallVec::new()) } else { self.clone() }
+        Sharding { partial: SmallVec::new(), ..self.clone() }
     }
 
     /// Whether ranks hold terms whose reduction is pending.
     #[inline]
     pub fn is_partial(&self) -> bool {
-        !self.0.partial.is_empty()
+        !self.partial.is_empty()
     }
 
     /// The op that combines the terms, and the number that their combination is divided by (1 without avg).
     pub fn reduction(&self) -> Option<(ReduceOp, usize)> {
-        let op = self.0.partial.first()?.op.combining();
-        let divisor = self.0.partial.iter().filter(|p| p.op.divides()).map(|p| p.sub.size).product();
+        let op = self.partial.first()?.op.combining();
+        let divisor = self.partial.iter().filter(|p| p.op.divides()).map(|p| p.sub.size).product();
         Some((op, divisor))
     }
 
@@ -333,14 +332,14 @@ impl Sharding {
     /// One mode per dim, the last dim first; `step@a` goes along axis `a` of the mesh, plain strides are those of the dense
     /// local buffer. Uneven and zero-size tensors have none.
     pub fn layout(&self) -> Option<&Layout<At>> {
-        match &self.0.form {
+        match &self.form {
             Form::Layout(layout) => Some(layout),
             Form::Cuts(_) => None,
         }
     }
 
     pub(crate) fn form(&self) -> &Form {
-        &self.0.form
+        &self.form
     }
 
     /// The modes of the row-major index, fastest first, where there is a layout.
@@ -354,7 +353,7 @@ impl Sharding {
     #[inline]
     #[doc(hidden)]
     pub fn cuts(&self) -> Option<&[AxisCut]> {
-        match &self.0.form {
+        match &self.form {
             Form::Layout(_) => None,
             Form::Cuts(c) => Some(c),
         }
@@ -364,19 +363,17 @@ impl Sharding {
     #[inline]
     #[doc(hidden)]
     pub fn dim_modes(&self, dim: usize) -> Option<Modes<At>> {
-        match &self.0.form {
-            Form::Layout(layout) => Some(Modes::from_slice(layout::dim_of(layout, self.0.shape.len(), dim))),
-            Form::Cuts(cuts) => dim_of_cuts(&self.0.mesh, dim, self.0.shape[dim], cuts),
+        match &self.form {
+            Form::Layout(layout) => Some(Modes::from_slice(layout::dim_of(layout, self.shape.len(), dim))),
+            Form::Cuts(cuts) => dim_of_cuts(&self.mesh, dim, self.shape[dim], cuts),
         }
     }
 
     /// The cuts of a dim in order of application, whatever the form.
     #[doc(hidden)]
     pub fn dim_cuts(&self, dim: usize) -> Cuts {
-        match &self.0.form {
-            Form::Layout(layout) => {
-                cuts_of(&self.0.mesh, dim, layout::dim_of(layout, self.0.shape.len(), dim))
-            }
+        match &self.form {
+            Form::Layout(layout) => cuts_of(&self.mesh, dim, layout::dim_of(layout, self.shape.len(), dim)),
             Form::Cuts(cuts) => cuts.iter().filter(|c| c.dim == dim).cloned().collect(),
         }
     }
@@ -384,15 +381,15 @@ impl Sharding {
     /// The sub-axes that shard a dim, by dim and in order of application.
     #[doc(hidden)]
     pub fn cutting(&self) -> impl Iterator<Item = SubAxis> + Clone + '_ {
-        let modes = self.modes().unwrap_or_default().iter().rev().filter_map(|&m| self.0.mesh.sub_axis(m));
+        let modes = self.modes().unwrap_or_default().iter().rev().filter_map(|&m| self.mesh.sub_axis(m));
         modes.chain(self.cuts().unwrap_or_default().iter().map(|x| x.sub))
     }
 
     /// This sharding with other partial axes.
     #[doc(hidden)]
     pub fn with_partial(&self, partial: impl IntoIterator<Item = PartialAxis>) -> Result<Sharding, Error> {
-        let partial = canonical_partial(&self.0.mesh, partial.into_iter().collect())?;
-        Ok(self.with_terms(partial))
+        let partial = canonical_partial(&self.mesh, partial.into_iter().collect())?;
+        Ok(Sharding { partial, ..self.clone() })
     }
 }
 

@@ -6,7 +6,8 @@ use smallvec::SmallVec;
 use crate::elaborate::moves::TypeId;
 use crate::elaborate::numbered::Numbered;
 
-/// A set of types in which a value is at hand, by number: equal sets have one.
+/// A set of types in which a value is at hand, by number: equal sets, in the order of their types, have one. A [list in another order](Sets::behind) has
+/// another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct AtHand(u32);
 
@@ -35,7 +36,7 @@ impl FromIterator<Option<AtHand>> for Outside {
     }
 }
 
-/// All sets that there were.
+/// All sets and lists that there were.
 #[derive(Debug)]
 pub(crate) struct Sets {
     lists: Numbered<Box<[TypeId]>>,
@@ -58,7 +59,7 @@ impl Sets {
         AtHand(self.lists.number(types))
     }
 
-    /// The types of a set, in the order of their numbers.
+    /// The types of a set, in the order of their numbers, or of a list.
     pub(crate) fn of(&self, set: AtHand) -> &[TypeId] {
         self.lists.of(set.0)
     }
@@ -70,7 +71,7 @@ impl Sets {
         self.number(&types)
     }
 
-    /// What is in one or the other.
+    /// The set of what is in one or the other, which are sets.
     pub(crate) fn join(&mut self, a: AtHand, b: AtHand) -> AtHand {
         if a == b || b == AtHand::default() {
             return a;

@@ -188,7 +188,7 @@ fn moved_via(
         let name = program.fresh(stem(name), graph);
         from = through(elaborator, program, from, (middle, dtype, via), &name)?;
     }
-    through(elaborator, program, from, (is.clone(), dtype, via), name)
+    through(elaborator, program, from, (Type::clone(is), dtype, via), name)
 }
 
 /// Adds one move through a wire.

@@ -12,7 +12,7 @@ pub(crate) type Flows = (Vec<bool>, Vec<bool>);
 /// Which inputs of ops have gradients, and through which outputs, as their formulas say.
 #[derive(Default)]
 pub(crate) struct Differentiable {
-    known: FxHashMap<Op, Vec<(Call, Flows)>>,
+    known: FxHashMap<Op, FxHashMap<Call, Flows>>,
 }
 
 impl Differentiable {
@@ -29,8 +29,7 @@ impl Differentiable {
         if !wanted {
             return Ok(none());
         }
-        let known = self.known.get(op).into_iter().flatten();
-        if let Some((_, found)) = known.into_iter().find(|(known, _)| known == call) {
+        if let Some(found) = self.known.get(op).and_then(|calls| calls.get(call)) {
             return Ok(found.clone());
         }
         let shapes: Vec<&[usize]> = op.inputs().iter().map(Vec::as_slice).collect();
@@ -48,7 +47,7 @@ impl Differentiable {
                 (gives, (0..op.outputs().len()).map(|o| taken.contains(&o)).collect())
             }
         };
-        self.known.entry(op.clone()).or_default().push((call.clone(), found.clone()));
+        self.known.entry(op.clone()).or_default().insert(call.clone(), found.clone());
         Ok(found)
     }
 }

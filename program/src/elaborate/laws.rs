@@ -311,3 +311,25 @@ fn haste_that_knows_what_lies_ahead_remembers_what_it_would_find() {
     let ops = 2 * 24 * 36;
     assert!(all < ops * 2 / 3, "{all} answers for {ops} ops of equal layers");
 }
+
+#[test]
+fn a_search_that_would_not_finish_goes_on_in_haste() {
+    let elaborator = Elaborator::new();
+    for case in 0..8 {
+        let of = |count: usize| {
+            let text = layers(&mut Random(case * 17 + 5), "x=2,y=2", count);
+            of_segment(&text, &elaborator, |segment, facts, types, ways| {
+                let least = vec![0; segment.statements.len()];
+                let search = |types: &mut Types, ways: &mut Ways, limits: &Limits| {
+                    segment.search(&elaborator, types, ways, facts, &least, limits).unwrap().frontier
+                };
+                let hasty = search(types, ways, &Limits::hasty());
+                let limits =
+                    Limits { known: hasty.least(), seen: hasty.seen.clone(), ..Limits::thorough(256) };
+                search(types, ways, &limits).gave_up()
+            })
+        };
+        assert!(!of(2), "case {case}: two layers");
+        assert!(of(100), "case {case}: a hundred layers");
+    }
+}

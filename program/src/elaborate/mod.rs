@@ -174,7 +174,11 @@ impl Elaborator {
                     let (loss, wrt) = (of(loss)?, wrt.collect::<Result<Vec<_>, Error>>()?);
                     let mut backward = program.backward(loss, &wrt, later, &reserved)?;
                     if later {
-                        backward = backward.in_parts(Apart { means: true, rows: false })?.into_owned();
+                        let parted = match backward.in_parts(Apart { means: true, rows: false })? {
+                            Cow::Owned(parted) => Some(parted),
+                            Cow::Borrowed(_) => None,
+                        };
+                        backward = parted.unwrap_or(backward);
                     }
                     if !later && !marked {
                         program.items.push(Item::NoGrad);

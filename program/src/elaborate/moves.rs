@@ -61,8 +61,8 @@ pub(crate) struct Types {
     /// The same without a search.
     direct: Planner,
     priced_directly: Prices,
-    list: Vec<(DType, Type)>,
-    ids: FxHashMap<(DType, Type), TypeId>,
+    list: Vec<(DType, Arc<Type>)>,
+    ids: FxHashMap<(DType, Arc<Type>), TypeId>,
     /// Of each, to each other: what was asked.
     prices: Costs,
     /// About the same, from the digits alone: of few of them.
@@ -152,7 +152,7 @@ impl Types {
     }
 
     /// The number of a type.
-    pub(crate) fn id(&mut self, dtype: DType, is: Type) -> TypeId {
+    pub(crate) fn id(&mut self, dtype: DType, is: Arc<Type>) -> TypeId {
         let Types { list, ids, local, idle, .. } = self;
         let key = (dtype, is);
         if let Some(&known) = ids.get(&key) {
@@ -176,12 +176,12 @@ impl Types {
         via: Option<DType>,
     ) -> Option<(TypeId, u64)> {
         let (dtype, is) = &self.list[from.0 as usize];
-        let (dtype, is) = (*dtype, along::put(partly, is)?);
+        let (dtype, is) = (*dtype, Arc::new(along::put(partly, is)?));
         let to = self.id(dtype, is);
         Some((to, self.price_via(from, to, via)?))
     }
 
-    pub(crate) fn get(&self, id: TypeId) -> &Type {
+    pub(crate) fn get(&self, id: TypeId) -> &Arc<Type> {
         &self.list[id.0 as usize].1
     }
 
@@ -424,7 +424,7 @@ impl Types {
 
 /// What values cost on the way there, and gradients on the way back, by what one direction costs.
 fn both_ways(
-    list: &[(DType, Type)],
+    list: &[(DType, Arc<Type>)],
     from: TypeId,
     to: TypeId,
     mut one_way: impl FnMut(&Sharding, &Sharding, DType) -> Cost,

@@ -68,7 +68,7 @@ pub(crate) struct Frontier {
     now: Now,
     /// What comes from outside, before anything is moved.
     pub(crate) given: Outside,
-    /// The types in which each value could have been at hand, in states that are kept or not.
+    /// The types in which each value could have been at hand, in states that are kept or not, as far as somebody [looks](Frontier::looks_around): lists in no order.
     pub(crate) seen: FxHashMap<usize, AtHand>,
     /// Where the states after each op and move come from.
     trail: Vec<Arc<[Decided]>>,
@@ -292,12 +292,22 @@ impl Frontier {
         }
     }
 
-    /// Goes on in haste, from here to the end, where more was looked at than is meant for so many statements of all.
+    /// Goes on in haste, from here to the end, where more was looked at than is meant for so many statements of all. Not where moves
+    /// are written: what a layer comes to is remembered there anyway, and a state that is dropped may be the only one.
     pub(crate) fn paces(&mut self, types: &Types, done: usize, all: usize) {
+        if self.moves != Moves::Any {
+            return;
+        }
         let (spent, work) = (types.work() - self.begun, self.until - self.begun);
         if spent > limits::share(work, done, all) {
             self.until = self.begun;
         }
+    }
+
+    /// Whether the rest of the work was given up.
+    #[cfg(test)]
+    pub(crate) fn gave_up(&self) -> bool {
+        self.until == self.begun
     }
 
     /// How many states are kept now.

@@ -1,6 +1,7 @@
 //! A segment: statements between gradients, what is known of their values, and the search over what is not.
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_ops::rules::Op;
@@ -41,7 +42,7 @@ pub(crate) struct Segment<'a> {
 #[derive(Default)]
 pub(crate) struct Facts {
     /// What is there already, in which types.
-    pub(crate) outside: Vec<(ValueId, Type)>,
+    pub(crate) outside: Vec<(ValueId, Arc<Type>)>,
     /// The last statement that takes each value, by number; 0 for what none takes.
     pub(crate) last: Vec<usize>,
     /// Which values have gradients.
@@ -63,9 +64,9 @@ impl Facts {
     }
 
     /// What a value is said to be, without a gradient where it has none.
-    pub(crate) fn pinned(&self, graph: &Graph, v: ValueId) -> Option<Type> {
-        let is = graph.pinned(v)?;
-        Some(Type { value: is.value.clone(), gradient: is.gradient.clone().filter(|_| self.has(v)) })
+    pub(crate) fn pinned(&self, graph: &Graph, v: ValueId) -> Option<Arc<Type>> {
+        let is = graph.shared_pin(v)?;
+        Some(with_gradient_if(is, self.has(v)))
     }
 }
 
@@ -366,7 +367,7 @@ impl Segment<'_> {
         let given: Option<Vec<TypeId>> = by.and_then(|_| {
             let whole = |(v, given): (&ValueId, &Given)| match given {
                 Given::Whole(is) => {
-                    let plain = Type { value: (**is).clone(), gradient: None };
+                    let plain = Arc::new(Type { value: (**is).clone(), gradient: None });
                     Some(types.id(graph.dtype(*v), plain))
                 }
                 Given::Along(_) => None,
@@ -405,7 +406,7 @@ impl Segment<'_> {
     }
 
     /// The type of a value of the program that this segment takes.
-    fn outside(&mut self, program: &Program, v: ValueId) -> Result<Type, Error> {
+    fn outside(&mut self, program: &Program, v: ValueId) -> Result<Arc<Type>, Error> {
         let name = self.graph.name(v);
         let at = self
             .known
@@ -414,7 +415,14 @@ impl Segment<'_> {
             .or_else(|| program.value(name))
             .ok_or_else(|| made_later(self.graph, v))?;
         self.known.insert(v, at);
-        let is = &program.get(at).is;
-        Ok(Type { value: is.value.clone(), gradient: is.gradient.clone().filter(|_| self.trains) })
+        Ok(with_gradient_if(&program.get(at).is, self.trains))
     }
+}
+
+/// The same type, without a gradient where there is to be none.
+fn with_gradient_if(is: &Arc<Type>, has: bool) -> Arc<Type> {
+    if has || is.gradient.is_none() {
+        return Arc::clone(is);
+    }
+    Arc::new(Type { value: is.value.clone(), gradient: None })
 }

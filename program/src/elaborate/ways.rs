@@ -200,8 +200,8 @@ impl Ways {
             if !operands().zip(&asked.along).all(|(is, partly)| along::holds(partly, is)) {
                 continue;
             }
-            let mut ids = |list: &[Type], dtypes: &[DType]| -> SmallVec<[TypeId; 4]> {
-                list.iter().zip(dtypes).map(|(is, &dtype)| types.id(dtype, is.clone())).collect()
+            let mut ids = |list: &[Arc<Type>], dtypes: &[DType]| -> SmallVec<[TypeId; 4]> {
+                list.iter().zip(dtypes).map(|(is, &dtype)| types.id(dtype, Arc::clone(is))).collect()
             };
             let inputs = ids(&strategy.inputs, &asked.input_dtypes);
             let outputs = ids(&strategy.outputs, &asked.output_dtypes);

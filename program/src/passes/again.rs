@@ -9,6 +9,8 @@
 //! made again too, which costs nothing. A value is made again at most once, and the copy is there from its first use to its last. What only
 //! backward takes is not made twice: it is made there.
 
+use std::sync::Arc;
+
 use crate::Error;
 use crate::graph::ValueId;
 use crate::program::{Item, Program};
@@ -171,7 +173,7 @@ impl<'a> Forward<'a> {
             // What is made below `no_grad` has no gradient.
             if is_copy || again.is_late[item] {
                 for v in done.makes() {
-                    made.values[v.index()].is.gradient = None;
+                    Arc::make_mut(&mut made.values[v.index()].is).gradient = None;
                 }
                 if let Item::Move { backward, .. } = &mut done {
                     *backward = None;

@@ -152,8 +152,8 @@ impl Wire<'_> {
         let share = if all > 0.0 { takes.is.value.max_local_numel() as f64 / all } else { 0.0 };
         let without_gradient = |is: &Type| Type { gradient: None, ..is.clone() };
         let strategy = TypedStrategy {
-            inputs: vec![without_gradient(&takes.is)],
-            outputs: vec![without_gradient(&makes.is)],
+            inputs: vec![without_gradient(&takes.is).into()],
+            outputs: vec![without_gradient(&makes.is).into()],
             rows: Vec::new(),
             share,
             region: false,

@@ -82,7 +82,7 @@ impl Chunk<'_> {
     fn alone(&self) -> Result<Graph, Error> {
         let Chunk { program, from, to, inputs, outputs, .. } = *self;
         let mut graph = Graph::on_meshes(program.meshes().clone(), program.table().clone());
-        let without_gradient = |v: ValueId| Type { gradient: None, ..program.get(v).is.clone() };
+        let without_gradient = |v: ValueId| Type { value: program.get(v).is.value.clone(), gradient: None };
         let input = |graph: &mut Graph, v: ValueId, name: String| {
             graph.input_of(&name, program.get(v).dtype, without_gradient(v))
         };

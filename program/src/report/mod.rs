@@ -41,6 +41,7 @@ mod peak;
 mod text;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_planner::StepOp;
@@ -135,7 +136,7 @@ pub struct ValueReport {
     /// The type of its elements.
     pub dtype: DType,
     /// Who holds it, and its gradient.
-    pub is: Type,
+    pub is: Arc<Type>,
     /// The type as the text says it, with the name of its mesh.
     pub written: String,
     /// What it is for.
@@ -169,9 +170,9 @@ pub struct MoveReport {
     /// The name of what is made.
     pub made: String,
     /// What it was.
-    pub from: Type,
+    pub from: Arc<Type>,
     /// What it becomes.
-    pub to: Type,
+    pub to: Arc<Type>,
     /// Both as the text says them, with the names of their meshes; without gradients where none is moved.
     pub written: [String; 2],
     /// What it communicates; none in a pass in which nothing of it runs.

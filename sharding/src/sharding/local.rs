@@ -11,19 +11,19 @@ use crate::{Error, Sharding};
 
 impl Sharding {
     fn coordinate(&self, rank: usize) -> Result<crate::mesh::Coordinate, Error> {
-        self.0.mesh.coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: self.0.mesh.to_string() })
+        self.mesh.coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: self.mesh.to_string() })
     }
 
     /// Which piece of a cut the rank at a coordinate keeps.
     fn place(&self, x: &AxisCut, c: &[usize]) -> usize {
-        x.sub.known_digit(c[x.sub.axis], self.0.mesh.axes()[x.sub.axis].size())
+        x.sub.known_digit(c[x.sub.axis], self.mesh.axes()[x.sub.axis].size())
     }
 
     /// The extents of the local tensor of a rank.
     pub fn local_shape(&self, rank: usize) -> Result<Few<usize, 6>, Error> {
         let c = self.coordinate(rank)?;
-        let mut local = Few::from_slice(&self.0.shape);
-        match &self.0.form {
+        let mut local = Few::from_slice(&self.shape);
+        match &self.form {
             Form::Layout(layout) => {
                 for (n, dim) in local.iter_mut().rev().zip(layout.flat_modes()) {
                     *n = layout::local_len(dim) as usize;
@@ -54,10 +54,10 @@ impl Sharding {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn common_local_shape(&self) -> Option<Few<usize, 6>> {
-        match &self.0.form {
-            Form::Layout(_) => self.local_shape(self.0.mesh.lowest()).ok(),
+        match &self.form {
+            Form::Layout(_) => self.local_shape(self.mesh.lowest()).ok(),
             Form::Cuts(cuts) => {
-                let dims = self.0.shape.iter().enumerate().map(|(dim, &len)| {
+                let dims = self.shape.iter().enumerate().map(|(dim, &len)| {
                     let lens = lens_after(len, cuts.iter().filter(|x| x.dim == dim));
                     let first = *lens.first()?;
                     lens.iter().all(|&n| n == first).then_some(first)
@@ -69,13 +69,13 @@ impl Sharding {
 
     /// The greatest number of elements that any rank holds.
     pub fn max_local_numel(&self) -> usize {
-        match &self.0.form {
+        match &self.form {
             Form::Layout(layout) => layout::local_len(layout.flat()) as usize,
             // No sub-axis cuts two dims, so the greatest of each dim meet on one rank.
-            Form::Cuts(cuts) => (0..self.0.shape.len())
+            Form::Cuts(cuts) => (0..self.shape.len())
                 .map(|dim| {
                     let cuts = cuts.iter().filter(|x| x.dim == dim);
-                    lens_after(self.0.shape[dim], cuts).into_iter().max().unwrap_or(0)
+                    lens_after(self.shape[dim], cuts).into_iter().max().unwrap_or(0)
                 })
                 .product(),
         }
@@ -84,19 +84,16 @@ impl Sharding {
     /// Which global indices a rank holds.
     pub fn region(&self, rank: usize) -> Result<Region, Error> {
         let c = self.coordinate(rank)?;
-        let dims =
-            (0..self.0.shape.len()).map(|dim| self.intervals(dim, &c)).collect::<Result<_, Error>>()?;
+        let dims = (0..self.shape.len()).map(|dim| self.intervals(dim, &c)).collect::<Result<_, Error>>()?;
         Ok(Region { dims })
     }
 
     /// Which indices of one dim the rank at a coordinate holds.
     #[doc(hidden)]
     pub fn intervals(&self, dim: usize, c: &[usize]) -> Result<Intervals, Error> {
-        let len = self.0.shape[dim];
-        match &self.0.form {
-            Form::Layout(layout) => {
-                inverse::intervals(layout::dim_of(layout, self.0.shape.len(), dim), dim, c)
-            }
+        let len = self.shape[dim];
+        match &self.form {
+            Form::Layout(layout) => inverse::intervals(layout::dim_of(layout, self.shape.len(), dim), dim, c),
             Form::Cuts(cuts) => {
                 let mut list = Intervals::new();
                 push(&mut list, Interval { start: 0, len });
@@ -114,7 +111,7 @@ impl Sharding {
     /// order (last axis fastest), index `j` of the second is the row-major offset in the local tensor. Replicated and
     /// partial axes have stride 0. Uneven and zero-size tensors have none.
     pub fn ownership(&self) -> Option<Layout> {
-        inverse::ownership(&self.0.mesh, self.layout()?)
+        inverse::ownership(&self.mesh, self.layout()?)
     }
 
     /// The sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
@@ -124,14 +121,14 @@ impl Sharding {
 
     /// The same without these sub-axes.
     pub(crate) fn replicated_axes_but(&self, but: &[SubAxis]) -> Few<SubAxis, 4> {
-        let besides = self.0.partial.iter().map(|p| p.sub).chain(but.iter().copied());
-        let mut used: Modes<At> = besides.map(|sub| self.0.mesh.known_mode(sub)).collect();
-        match &self.0.form {
+        let besides = self.partial.iter().map(|p| p.sub).chain(but.iter().copied());
+        let mut used: Modes<At> = besides.map(|sub| self.mesh.known_mode(sub)).collect();
+        match &self.form {
             Form::Layout(layout) => {
                 used.extend(layout.flat().iter().copied().filter(|m| !m.stride.is_local()));
             }
-            Form::Cuts(cuts) => used.extend(cuts.iter().map(|x| self.0.mesh.known_mode(x.sub))),
+            Form::Cuts(cuts) => used.extend(cuts.iter().map(|x| self.mesh.known_mode(x.sub))),
         }
-        self.0.mesh.complement(&used)
+        self.mesh.complement(&used)
     }
 }

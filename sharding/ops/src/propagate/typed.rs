@@ -32,9 +32,9 @@ use reshard_sharding::{Exponent, Mesh, ReduceOp, Sharding, SubAxis, Type};
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypedStrategy {
     /// What each input has to be; without a gradient where none is wanted of it.
-    pub inputs: Vec<Type>,
+    pub inputs: Vec<Arc<Type>>,
     /// What each output is.
-    pub outputs: Vec<Type>,
+    pub outputs: Vec<Arc<Type>>,
     /// The strategy of each (sub-)axis with more than one rank; none for a view.
     pub rows: Vec<(SubAxis, Arc<Strategy>)>,
     /// The part of the op's work that a rank does: the product over all slots that cut it.
@@ -165,28 +165,33 @@ impl TypedLists {
 #[derive(Debug, Default)]
 struct OnMesh {
     numbers: WordMap<Spelled, Number>,
+    /// Of what a view makes, by its input and the shape.
+    seen: WordMap<(Number, Shape), Option<Number>>,
     /// By number; none where no sharding is that.
     shardings: Vec<Option<Sharding>>,
     /// The types whose ranks do the same work along some sub-axes; none where there is no gradient.
-    types: WordMap<(Number, SmallVec<[SubAxis; 4]>), Option<Type>>,
+    types: WordMap<(Number, Option<Again>), Option<Arc<Type>>>,
 }
 
 /// Shape, cuts and terms.
 type Spelled = (Shape, Cuts, Terms);
+
+/// Along which sub-axes ranks do the same work.
+type Again = SmallVec<[SubAxis; 4]>;
 
 /// A sharding by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Number(usize);
 
 impl OnMesh {
-    fn of(&self, number: Number) -> Option<&Sharding> {
-        self.shardings.get(number.0)?.as_ref()
-    }
-
-    /// The number of a sharding that nothing spells.
-    fn another(&mut self, sharding: Sharding) -> Number {
-        self.shardings.push(Some(sharding));
-        Number(self.shardings.len() - 1)
+    /// The number of a sharding as a view of this shape sees it, if it does.
+    fn seen_as(&mut self, first: Number, shape: &[usize]) -> Option<Number> {
+        let OnMesh { seen, shardings, .. } = self;
+        *seen.entry((first, Shape::from_slice(shape))).or_insert_with(|| {
+            let made = shardings[first.0].as_ref()?.view_if_free(shape)?;
+            shardings.push(Some(made));
+            Some(Number(shardings.len() - 1))
+        })
     }
 
     /// The number of what is spelled so, if a sharding is that.
@@ -204,12 +209,14 @@ impl OnMesh {
     }
 
     /// The type of a sharding: with the gradient of ranks that do the same work along some sub-axes, or without one.
-    fn typed(&mut self, number: Number, again: Option<&SmallVec<[SubAxis; 4]>>) -> Option<Type> {
+    fn typed(&mut self, number: Number, again: Option<&Again>) -> Option<Arc<Type>> {
         let OnMesh { shardings, types, .. } = self;
         let value = shardings[number.0].as_ref()?;
-        let Some(again) = again else { return Some(Type { value: value.clone(), gradient: None }) };
-        let make = || Type::same_work(value.clone(), again).ok();
-        types.entry((number, again.clone())).or_insert_with(make).clone()
+        let make = || match again {
+            None => Some(Arc::new(Type { value: value.clone(), gradient: None })),
+            Some(again) => Type::same_work(value.clone(), again).ok().map(Arc::new),
+        };
+        types.entry((number, again.cloned())).or_insert_with(make).clone()
     }
 }
 
@@ -345,9 +352,9 @@ impl Typed<'_, '_> {
         let (inputs, outputs) = values.split_at(p.op.inputs().len());
         // Views of replicas: what a view does along an axis it does to values and to gradients.
         for same in 0..1usize << free.len().min(8) {
-            let again: SmallVec<[SubAxis; 4]> =
+            let again: Again =
                 free.iter().enumerate().filter(|(i, _)| same >> i & 1 == 1).map(|(_, s)| *s).collect();
-            let mut typed = |values: &[Number], gradients: &[bool]| -> Option<Vec<Type>> {
+            let mut typed = |values: &[Number], gradients: &[bool]| -> Option<Vec<Arc<Type>>> {
                 values.iter().zip(gradients).map(|(&v, &g)| known.typed(v, g.then_some(&again))).collect()
             };
             let (Some(inputs), Some(outputs)) = (
@@ -367,14 +374,13 @@ impl Typed<'_, '_> {
         let mut values: SmallVec<[Number; 6]> = SmallVec::new();
         for (operand, shape) in inputs.iter().chain(outputs).enumerate() {
             let seen = values.first().copied().filter(|_| p.op.is_view() && operand == inputs.len());
-            values.push(match seen {
-                Some(first) => known.another(known.of(first)?.view_if_free(shape)?),
-                None => {
-                    let (cuts, terms) = p.spelled(path, operand, shape).ok()?;
-                    known.number((Shape::from_slice(shape), cuts, terms), |(shape, cuts, terms)| {
-                        p.made(shape, cuts.clone(), terms.clone()).ok()
-                    })?
-                }
+            values.push(if let Some(first) = seen {
+                known.seen_as(first, shape)?
+            } else {
+                let (cuts, terms) = p.spelled(path, operand, shape).ok()?;
+                known.number((Shape::from_slice(shape), cuts, terms), |(shape, cuts, terms)| {
+                    p.made(shape, cuts.clone(), terms.clone()).ok()
+                })?
             });
         }
         Some(values)
