@@ -51,7 +51,7 @@ impl Graph {
             let Statement::Op { call, op, by, .. } = statement else { continue };
             let shapes: SmallVec<[&[usize]; 4]> = op.inputs().iter().map(Vec::as_slice).collect();
             if body_of(&self.table, call, &shapes, apart.of(n < trained, by.is_some()))?.0.is_some() {
-                return Ok(Cow::Owned(self.taken_apart(apart)?));
+                return Ok(Cow::Owned(self.taken_apart(apart, trained)?));
             }
         }
         Ok(Cow::Borrowed(self))
@@ -64,7 +64,8 @@ impl Graph {
         last.into_iter().chain(marked).min().unwrap_or(self.statements.len())
     }
 
-    fn taken_apart(&self, apart: Apart) -> Result<Graph, Error> {
+    /// The same, of which so many statements may be differentiated, in a graph of its own.
+    fn taken_apart(&self, apart: Apart, trained: usize) -> Result<Graph, Error> {
         let made_on = self.made_on();
         let mut out = Graph::on_meshes(self.meshes.clone(), self.table.clone());
         out.reserved = Arc::new(self.names().union(&self.reserved).cloned().collect());
@@ -83,7 +84,6 @@ impl Graph {
         let list = |known: &[Option<ValueId>], of: &[ValueId]| {
             of.iter().map(|&v| at(known, v)).collect::<Result<Vec<_>, _>>()
         };
-        let trained = self.trained();
         for (n, statement) in self.statements.iter().enumerate() {
             match statement {
                 Statement::NoGrad => out.no_grad(),

@@ -175,7 +175,7 @@ impl PyItem {
             Item::Op { strategy, outputs, .. } => {
                 let mesh = outputs.first().map(|v| self.program.get(*v).is.value.mesh());
                 let axes = mesh.map_or(&[][..], |mesh| mesh.axes());
-                let row = |(axis, row): &(reshard_sharding::SubAxis, Arc<reshard_ops::rules::Strategy>)| {
+                let row = |(axis, row): &(reshard_sharding::SubAxis, reshard_ops::rules::Strategy)| {
                     (axis.printed(axes), row.to_string())
                 };
                 strategy.rows.iter().map(row).collect()

@@ -7,8 +7,9 @@
 //! So all of forward is typed with its gradients before any is taken, and what the first takes is marked as backward although another comes after it.
 //! Where a gradient is of what another made, that one is forward to it, and statements stay as they are.
 
-use rustc_hash::FxHashSet;
 use std::borrow::Cow;
+
+use rustc_hash::FxHashSet;
 
 use crate::graph::{Graph, Statement, ValueId};
 

@@ -17,7 +17,7 @@ use crate::elaborate::flows::{Differentiable, Flows};
 use crate::elaborate::limits::Limits;
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Frontier, Shared, Step};
-use crate::elaborate::ways::{self, Asked, Ways};
+use crate::elaborate::ways::{self, Asked, OfList, Ways};
 use crate::elaborate::{Elaborator, made_later, refusal};
 use crate::graph::{Given, Graph, Statement, ValueId};
 use crate::program::Program;
@@ -386,14 +386,16 @@ impl Segment<'_> {
                 Some(given) => given[inputs.len()..].to_vec(),
                 None => made.iter().filter_map(|(_, pin)| *pin).collect(),
             },
-            along: along.collect(),
-            given: given.clone().unwrap_or_default(),
-            input_dtypes: inputs.iter().map(|&v| graph.dtype(v)).collect(),
-            output_dtypes: outputs.iter().map(|&v| graph.dtype(v)).collect(),
-            stored: inputs.iter().chain(outputs).map(|v| !graph.values[v.0].inner).collect(),
             input_gradients,
             output_gradients,
             on,
+            of_list: OfList {
+                given: given.clone().unwrap_or_default(),
+                along: along.collect(),
+                input_dtypes: inputs.iter().map(|&v| graph.dtype(v)).collect(),
+                output_dtypes: outputs.iter().map(|&v| graph.dtype(v)).collect(),
+                stored: inputs.iter().chain(outputs).map(|v| !graph.values[v.0].inner).collect(),
+            },
         };
         let given = given.map(|given| given[..inputs.len()].iter().map(|&is| alone(types, is)).collect());
         let question = ways.number(asked);

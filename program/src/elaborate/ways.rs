@@ -36,6 +36,16 @@ pub(crate) struct Asked {
     pub(crate) op: Op,
     /// What its outputs have to become.
     pub(crate) also: Vec<TypeId>,
+    pub(crate) input_gradients: Vec<bool>,
+    pub(crate) output_gradients: Vec<bool>,
+    /// The number of the mesh on which it runs.
+    pub(crate) on: usize,
+    pub(crate) of_list: OfList,
+}
+
+/// Which strategies of a list are ways, and what they cost.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OfList {
     /// The values' shardings of the one strategy that may be taken, of inputs and outputs; all may where there are none.
     pub(crate) given: Vec<TypeId>,
     /// What each operand has to be along some axes, inputs before outputs; nothing is said where there are none.
@@ -44,22 +54,6 @@ pub(crate) struct Asked {
     pub(crate) output_dtypes: Vec<DType>,
     /// Of each operand, whether memory is read or written for it.
     pub(crate) stored: Vec<bool>,
-    pub(crate) input_gradients: Vec<bool>,
-    pub(crate) output_gradients: Vec<bool>,
-    /// The number of the mesh on which it runs.
-    pub(crate) on: usize,
-}
-
-/// What the ways of a list of strategies depend on beside it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Dressed {
-    /// Where the list is, which is never dropped.
-    list: usize,
-    given: Vec<TypeId>,
-    along: Vec<Partly>,
-    input_dtypes: Vec<DType>,
-    output_dtypes: Vec<DType>,
-    stored: Vec<bool>,
 }
 
 /// The most ways that are looked at for one op.
@@ -105,9 +99,9 @@ pub(crate) struct Ways {
     questions: Vec<Arc<Asked>>,
     /// The ways of each, where its inputs are at hand so.
     known: FxHashMap<(u32, SmallVec<[AtHand; 4]>), Arc<Looked>>,
-    /// Strategies, and their ways with types and costs.
     lists: TypedLists,
-    looked: FxHashMap<Dressed, Arc<Looked>>,
+    /// The ways of each list, by where it is, for none is dropped.
+    looked: FxHashMap<(usize, OfList), Arc<Looked>>,
     /// What they came to.
     pub(crate) reached: Known,
 }
@@ -176,40 +170,34 @@ impl Ways {
             output_gradients: &asked.output_gradients,
         };
         let found = self.propagator.typed_once(&asked.op, mesh, &question, MOST, &mut self.lists)?;
-        let dressed = Dressed {
-            list: found.as_ptr() as usize,
-            given: asked.given.clone(),
-            along: asked.along.clone(),
-            input_dtypes: asked.input_dtypes.clone(),
-            output_dtypes: asked.output_dtypes.clone(),
-            stored: asked.stored.clone(),
-        };
-        if let Some(known) = self.looked.get(&dressed) {
+        let OfList { given, along, input_dtypes, output_dtypes, stored } = &asked.of_list;
+        let of_list = (found.as_ptr() as usize, asked.of_list.clone());
+        if let Some(known) = self.looked.get(&of_list) {
             self.known.insert(key, Arc::clone(known));
             return Ok(Arc::clone(known));
         }
         let operations = asked.op.operations();
-        let dtypes = [&asked.input_dtypes[..], &asked.output_dtypes].concat();
+        let dtypes = [&input_dtypes[..], output_dtypes].concat();
         let mut out = Vec::with_capacity(found.len());
-        let given = shardings_of(types, &asked.given);
+        let given = shardings_of(types, given);
         for strategy in &*found {
             let operands = || strategy.inputs.iter().chain(&strategy.outputs);
             if !given.is_empty() && !operands().map(|is| &is.value).eq(&given) {
                 continue;
             }
-            if !operands().zip(&asked.along).all(|(is, partly)| along::holds(partly, is)) {
+            if !operands().zip(along).all(|(is, partly)| along::holds(partly, is)) {
                 continue;
             }
             let mut ids = |list: &[Arc<Type>], dtypes: &[DType]| -> SmallVec<[TypeId; 4]> {
                 list.iter().zip(dtypes).map(|(is, &dtype)| types.id(dtype, Arc::clone(is))).collect()
             };
-            let inputs = ids(&strategy.inputs, &asked.input_dtypes);
-            let outputs = ids(&strategy.outputs, &asked.output_dtypes);
+            let inputs = ids(&strategy.inputs, input_dtypes);
+            let outputs = ids(&strategy.outputs, output_dtypes);
             let is_view = leaves_all(&asked.op, strategy, &dtypes);
             let bytes: u64 = if is_view {
                 0
             } else {
-                let operands = inputs.iter().chain(&outputs).zip(&asked.stored);
+                let operands = inputs.iter().chain(&outputs).zip(stored);
                 let stored = operands.filter(|(_, stored)| **stored);
                 stored.fold(0, |bytes: u64, (&id, _)| bytes.saturating_add(types.local_bytes(id)))
             };
@@ -227,7 +215,7 @@ impl Ways {
             });
         }
         let out = Arc::new(Looked::of(&mut types.sets, self.looked.len(), out));
-        self.looked.insert(dressed, Arc::clone(&out));
+        self.looked.insert(of_list, Arc::clone(&out));
         self.known.insert(key, Arc::clone(&out));
         Ok(out)
     }

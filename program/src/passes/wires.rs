@@ -154,7 +154,7 @@ impl Wire<'_> {
         let strategy = TypedStrategy {
             inputs: vec![without_gradient(&takes.is).into()],
             outputs: vec![without_gradient(&makes.is).into()],
-            rows: Vec::new(),
+            rows: Arc::default(),
             share,
             region: false,
         };

@@ -87,6 +87,8 @@ pub(super) enum Stays {
 pub(super) struct Problem<'a> {
     pub(super) op: &'a Op,
     pub(super) planner: &'a Planner,
+    /// The exponents of norms of which inputs hold terms, for which the rows are made.
+    pub(super) norms: SmallVec<[Exponent; 1]>,
     pub(super) bound: Bounded<'a>,
     pub(super) mesh: Mesh,
     pub(super) slots: PerSlot<SubAxis>,
@@ -212,6 +214,7 @@ impl<'a> Problem<'a> {
         let mut problem = Problem {
             op,
             planner,
+            norms,
             bound,
             mesh: mesh.clone(),
             kinds: PerSlot::new(),
@@ -348,7 +351,7 @@ fn letter(bound: &Bound, r: SlotRow, operand: usize) -> Letter {
 }
 
 /// The exponents of norms of which inputs hold terms, but for that which all rules speak of.
-pub(super) fn norms_of(inputs: &[Operand]) -> SmallVec<[Exponent; 1]> {
+fn norms_of(inputs: &[Operand]) -> SmallVec<[Exponent; 1]> {
     let mut out = SmallVec::new();
     for p in inputs.iter().flat_map(|i| i.sharding.partial()) {
         match p.op {

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::propagate::constraint::Constraint;
 use crate::propagate::operand::Operand;
-use crate::propagate::problem::{Path, Problem, SlotRow, Stays, norms_of};
+use crate::propagate::problem::{Path, Problem, SlotRow, Stays};
 use crate::propagate::propagator::Propagator;
 use crate::propagate::slots::{Class, PerSlot, ShardKind, classify};
 use crate::propagate::target::Terms;
@@ -36,7 +36,7 @@ pub struct TypedStrategy {
     /// What each output is.
     pub outputs: Vec<Arc<Type>>,
     /// The strategy of each (sub-)axis with more than one rank; none for a view.
-    pub rows: Vec<(SubAxis, Arc<Strategy>)>,
+    pub rows: Arc<[(SubAxis, Strategy)]>,
     /// The part of the op's work that a rank does: the product over all slots that cut it.
     pub share: f64,
     /// Whether the op has to know its region along some axis.
@@ -135,8 +135,7 @@ impl Propagator {
         let also: Vec<&Sharding> = question.inputs.iter().flatten().chain(question.also).collect();
         let problem = Problem::beside(&self.planner, op, mesh, &firsts, &constraints, Stays::Nothing, &also)?;
         let trained = question.input_gradients.iter().chain(question.output_gradients).any(|g| *g);
-        let norms = norms_of(&firsts);
-        let typed = Typed { problem: &problem, norms, question, trained, rows: Vec::new() }.with_rows();
+        let typed = Typed { problem: &problem, question, trained, rows: Vec::new() }.with_rows();
         Ok(answer(&typed))
     }
 }
@@ -237,7 +236,6 @@ struct Key {
 /// The paths of a problem, with types.
 struct Typed<'p, 'a> {
     problem: &'p Problem<'a>,
-    norms: SmallVec<[Exponent; 1]>,
     question: &'p TypedQuestion<'p>,
     /// Whether anything here has a gradient.
     trained: bool,
@@ -269,7 +267,7 @@ impl Typed<'_, '_> {
         Key {
             op: p.op.clone(),
             mesh: p.mesh.clone(),
-            norms: self.norms.clone(),
+            norms: p.norms.clone(),
             gradients: gradients.copied().collect(),
             slots: p.slots.clone(),
             kinds: p.kinds.clone(),
@@ -338,13 +336,13 @@ impl Typed<'_, '_> {
             .map(|(_, s)| *s)
             .collect();
         let views = p.op.is_view();
-        let strategies: Vec<(SubAxis, Arc<Strategy>)> = if views {
-            Vec::new()
+        let strategies: Arc<[(SubAxis, Strategy)]> = if views {
+            Arc::default()
         } else {
             p.slots
                 .iter()
                 .copied()
-                .zip(rows().map(|row| Arc::new(bound.strategy(&row.entries, p.alike.len()))))
+                .zip(rows().map(|row| bound.strategy(&row.entries, p.alike.len())))
                 .collect()
         };
         let region = !views && rows().any(|row| row.region);
