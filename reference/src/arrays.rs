@@ -9,7 +9,7 @@ pub(crate) type A = ArrayD<f64>;
 pub(crate) type Unfit = String;
 
 /// A tensor by its elements.
-pub(crate) fn make(shape: &[usize], f: impl Fn(&[usize]) -> f64) -> A {
+pub(crate) fn make(shape: &[usize], f: &dyn Fn(&[usize]) -> f64) -> A {
     A::from_shape_fn(IxDyn(shape), |i| f(i.slice()))
 }
 
@@ -17,6 +17,11 @@ pub(crate) fn make(shape: &[usize], f: impl Fn(&[usize]) -> f64) -> A {
 pub(crate) fn of(shape: &[usize], numbers: Vec<f64>) -> Result<A, Unfit> {
     let n = numbers.len();
     A::from_shape_vec(IxDyn(shape), numbers).map_err(|_| format!("{n} numbers are no tensor of {shape:?}"))
+}
+
+/// The numbers of a tensor, in row-major order.
+pub(crate) fn numbers(a: &A) -> Vec<f64> {
+    a.iter().copied().collect()
 }
 
 /// One number.
@@ -54,16 +59,16 @@ pub(crate) fn coordinates(shape: &[usize]) -> Vec<Vec<usize>> {
 }
 
 /// Each line along a dim as another line, all of one length.
-pub(crate) fn lines(a: &A, dim: usize, f: impl Fn(&[f64]) -> Vec<f64>) -> A {
+pub(crate) fn lines(a: &A, dim: usize, f: &dyn Fn(&[f64]) -> Vec<f64>) -> A {
     let list: Vec<Vec<f64>> = a.lanes(Axis(dim)).into_iter().map(|l| f(&l.to_vec())).collect();
     // Where there is no line, one of zeros tells how long they would be.
     let n = list.first().map_or_else(|| f(&vec![0.0; a.shape()[dim]]).len(), Vec::len);
     let other = without(a.shape(), dim);
-    make(&with(a.shape(), dim, n), |i| list[place(&other, without(i, dim))][i[dim]])
+    make(&with(a.shape(), dim, n), &|i| list[place(&other, without(i, dim))][i[dim]])
 }
 
 /// Each line along a dim as a number.
-pub(crate) fn fold(a: &A, dim: usize, f: impl Fn(&[f64]) -> f64) -> A {
+pub(crate) fn fold(a: &A, dim: usize, f: &dyn Fn(&[f64]) -> f64) -> A {
     a.map_axis(Axis(dim), |l| f(&l.to_vec()))
 }
 
@@ -82,9 +87,9 @@ pub(crate) fn groups(a: &A, dims: &[usize], keep: bool) -> (Vec<usize>, Vec<Vec<
 }
 
 /// The same as one number each.
-pub(crate) fn over(a: &A, dims: &[usize], keep: bool, f: impl Fn(&[f64]) -> f64) -> A {
+pub(crate) fn over(a: &A, dims: &[usize], keep: bool, f: &dyn Fn(&[f64]) -> f64) -> A {
     let (shape, lists) = groups(a, dims, keep);
-    make(&shape, |i| f(&lists[place(&shape, i.iter().copied())]))
+    make(&shape, &|i| f(&lists[place(&shape, i.iter().copied())]))
 }
 
 /// The shape that two have when they are broadcast.
@@ -108,14 +113,19 @@ pub(crate) fn spread(a: &A, i: &[usize]) -> f64 {
 }
 
 /// So many tensors, broadcast, element by element.
-pub(crate) fn together<const N: usize>(inputs: [&A; N], f: impl Fn([f64; N]) -> f64) -> Result<A, Unfit> {
+pub(crate) fn together<const N: usize>(inputs: [&A; N], f: &dyn Fn([f64; N]) -> f64) -> Result<A, Unfit> {
     let shape = inputs.iter().try_fold(Vec::new(), |shape, a| broadcast(&shape, a.shape()))?;
-    Ok(make(&shape, |i| f(inputs.map(|a| spread(a, i)))))
+    Ok(make(&shape, &|i| f(inputs.map(|a| spread(a, i)))))
+}
+
+/// One tensor, element by element.
+pub(crate) fn map(a: &A, f: &dyn Fn(f64) -> f64) -> A {
+    a.mapv(f)
 }
 
 /// Two tensors, broadcast, element by element.
-pub(crate) fn zip(a: &A, b: &A, f: impl Fn(f64, f64) -> f64) -> Result<A, Unfit> {
-    together([a, b], |[a, b]| f(a, b))
+pub(crate) fn zip(a: &A, b: &A, f: &dyn Fn(f64, f64) -> f64) -> Result<A, Unfit> {
+    together([a, b], &|[a, b]| f(a, b))
 }
 
 /// The indices of a dim from `start` up to `end`.
@@ -166,10 +176,10 @@ pub(crate) fn einsum(equation: &str, inputs: &[&A]) -> Result<A, Unfit> {
             letters.iter().map(of).collect()
         })
         .collect();
-    let numbers: Vec<Vec<f64>> = inputs.iter().map(|a| a.iter().copied().collect()).collect();
+    let numbers: Vec<Vec<f64>> = inputs.iter().map(|a| numbers(a)).collect();
     let free = right.chars().count();
     let summed = coordinates(&sizes[free..]);
-    Ok(make(&sizes[..free], |i| {
+    Ok(make(&sizes[..free], &|i| {
         let term = |s: &Vec<usize>| -> f64 {
             let place =
                 |steps: &Vec<usize>| i.iter().chain(s).zip(steps).map(|(c, step)| c * step).sum::<usize>();

@@ -96,13 +96,13 @@ impl Ask<'_> {
     }
 
     /// The row-major number in the whole of every element of an input, as a tensor.
-    pub(crate) fn numbered(&self, i: usize, f: impl Fn(usize) -> f64) -> Result<A, Error> {
+    pub(crate) fn numbered(&self, i: usize, f: &dyn Fn(usize) -> f64) -> Result<A, Error> {
         let place = self.places.get(i).ok_or_else(|| self.wrong(format!("has no input {i}")))?;
         self.fit(of(self.x(i)?.shape(), place.elements().into_iter().map(f).collect()))
     }
 
     /// An output by the row-major numbers of its elements in the whole.
-    pub(crate) fn counted(&self, f: impl Fn(usize) -> f64) -> Made {
+    pub(crate) fn counted(&self, f: &dyn Fn(usize) -> f64) -> Made {
         let place = self.target(0)?;
         Ok(vec![self.fit(of(&place.shape(), place.elements().into_iter().map(f).collect()))?])
     }
@@ -118,18 +118,18 @@ impl Ask<'_> {
     }
 
     /// One output, element by element of the first input.
-    pub(crate) fn map(&self, f: impl Fn(f64) -> f64) -> Made {
-        Ok(vec![self.x(0)?.mapv(f)])
+    pub(crate) fn map(&self, f: &dyn Fn(f64) -> f64) -> Made {
+        Ok(vec![crate::arrays::map(self.x(0)?, f)])
     }
 
     /// One output, element by element of the first two inputs, broadcast.
-    pub(crate) fn zip(&self, f: impl Fn(f64, f64) -> f64) -> Made {
+    pub(crate) fn zip(&self, f: &dyn Fn(f64, f64) -> f64) -> Made {
         Ok(vec![self.fit(crate::arrays::zip(self.x(0)?, self.x(1)?, f))?])
     }
 
     /// One output, element by element of the first three inputs, broadcast.
-    pub(crate) fn zip3(&self, f: impl Fn(f64, f64, f64) -> f64) -> Made {
+    pub(crate) fn zip3(&self, f: &dyn Fn(f64, f64, f64) -> f64) -> Made {
         let inputs = [self.x(0)?, self.x(1)?, self.x(2)?];
-        Ok(vec![self.fit(crate::arrays::together(inputs, |[a, b, c]| f(a, b, c)))?])
+        Ok(vec![self.fit(crate::arrays::together(inputs, &|[a, b, c]| f(a, b, c)))?])
     }
 }

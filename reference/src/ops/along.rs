@@ -4,10 +4,10 @@ use super::Body::By;
 use super::Ops;
 use super::reductions::norm_of;
 use crate::Error;
-use crate::arrays::{A, cut, fold, lines, of, zip};
+use crate::arrays::{A, cut, fold, lines, numbers, of, zip};
 use crate::ask::{Ask, Made};
 
-fn along(r: &Ask<'_>, f: impl Fn(&[f64]) -> Vec<f64>) -> Made {
+fn along(r: &Ask<'_>, f: &dyn Fn(&[f64]) -> Vec<f64>) -> Made {
     Ok(vec![lines(r.x(0)?, r.dim("dim")?, f)])
 }
 
@@ -37,8 +37,8 @@ fn add_logs(a: f64, b: f64) -> f64 {
 
 fn normalize(r: &Ask<'_>) -> Made {
     let (p, eps) = (r.real("p")?, r.real("eps")?);
-    along(r, |v| {
-        let n = norm_of(p, v.iter().copied()).max(eps);
+    along(r, &|v| {
+        let n = norm_of(p, v).max(eps);
         v.iter().map(|x| x / n).collect()
     })
 }
@@ -56,14 +56,14 @@ fn sorted(r: &Ask<'_>, descending: bool, k: usize) -> Result<[A; 2], Error> {
     let held = r.held(0, dim)?;
     let first = |v: &[f64]| order(v, descending).into_iter().take(k).collect::<Vec<_>>();
     Ok([
-        lines(a, dim, |v| first(v).into_iter().map(|i| v[i]).collect()),
-        lines(a, dim, |v| first(v).into_iter().map(|i| held[i] as f64).collect()),
+        lines(a, dim, &|v| first(v).into_iter().map(|i| v[i]).collect()),
+        lines(a, dim, &|v| first(v).into_iter().map(|i| held[i] as f64).collect()),
     ])
 }
 
 /// The different values in order.
 fn unique(r: &Ask<'_>, in_order: bool) -> Made {
-    let mut v: Vec<f64> = r.x(0)?.iter().copied().collect();
+    let mut v = numbers(r.x(0)?);
     if in_order {
         v.sort_by(f64::total_cmp);
     }
@@ -73,8 +73,8 @@ fn unique(r: &Ask<'_>, in_order: bool) -> Made {
 
 fn clip_by_norm(r: &Ask<'_>) -> Made {
     let (most, eps) = (r.given("max_norm")?, r.real("eps")?);
-    let n = norm_of(2.0, r.x(0)?.iter().copied());
-    r.map(|x| x * (most / (n + eps)).min(1.0))
+    let n = norm_of(2.0, &numbers(r.x(0)?));
+    r.map(&|x| x * (most / (n + eps)).min(1.0))
 }
 
 /// One half times the logistic function of the other.
@@ -82,21 +82,21 @@ fn glu(r: &Ask<'_>) -> Made {
     let (a, dim) = (r.x(0)?, r.dim("dim")?);
     let n = a.shape()[dim] / 2;
     let halves = (r.fit(cut(a, dim, 0, n))?, r.fit(cut(a, dim, n, 2 * n))?);
-    Ok(vec![r.fit(zip(&halves.0, &halves.1, |a, b| a * super::pointwise::sigmoid(b)))?])
+    Ok(vec![r.fit(zip(&halves.0, &halves.1, &|a, b| a * super::pointwise::sigmoid(b)))?])
 }
 
 fn gumbel_softmax(r: &Ask<'_>) -> Made {
     let tau = r.real("tau")?;
     let noise = r.noise()?;
-    let drawn = r.numbered(0, |e| -(-noise(e).ln()).ln())?;
-    let moved = r.fit(zip(r.x(0)?, &drawn, |a, g| (a + g) / tau))?;
-    Ok(vec![lines(&moved, r.dim("dim")?, softmax)])
+    let drawn = r.numbered(0, &|e| -(-noise(e).ln()).ln())?;
+    let moved = r.fit(zip(r.x(0)?, &drawn, &|a, g| (a + g) / tau))?;
+    Ok(vec![lines(&moved, r.dim("dim")?, &softmax)])
 }
 
 /// Differences of neighbours, so many times.
 fn diff(r: &Ask<'_>) -> Made {
     let times = r.size("order")?;
-    along(r, |v| {
+    along(r, &|v| {
         let once = |v: Vec<f64>| v.windows(2).map(|w| w[1] - w[0]).collect();
         (0..times.min(v.len())).fold(v.to_vec(), |v, _| once(v))
     })
@@ -113,19 +113,19 @@ fn gradient(v: &[f64]) -> Vec<f64> {
 
 fn trapezoid(r: &Ask<'_>) -> Made {
     let area = |v: &[f64]| v.windows(2).map(|w| f64::midpoint(w[0], w[1])).sum();
-    Ok(vec![fold(r.x(0)?, r.dim("dim")?, area)])
+    Ok(vec![fold(r.x(0)?, r.dim("dim")?, &area)])
 }
 
 pub(super) const OPS: Ops = &[
-    ("softmax", By(|r| along(r, softmax))),
-    ("softmin", By(|r| along(r, |v| softmax(&v.iter().map(|x| -x).collect::<Vec<_>>())))),
-    ("log_softmax", By(|r| along(r, log_softmax))),
+    ("softmax", By(|r| along(r, &softmax))),
+    ("softmin", By(|r| along(r, &|v| softmax(&v.iter().map(|x| -x).collect::<Vec<_>>())))),
+    ("log_softmax", By(|r| along(r, &log_softmax))),
     ("gumbel_softmax", By(gumbel_softmax)),
-    ("cumsum", By(|r| along(r, |v| scan(v, 0.0, |a, b| a + b)))),
-    ("cumprod", By(|r| along(r, |v| scan(v, 1.0, |a, b| a * b)))),
-    ("cummax", By(|r| along(r, |v| scan(v, f64::NEG_INFINITY, f64::max)))),
-    ("cummin", By(|r| along(r, |v| scan(v, f64::INFINITY, f64::min)))),
-    ("logcumsumexp", By(|r| along(r, |v| scan(v, f64::NEG_INFINITY, add_logs)))),
+    ("cumsum", By(|r| along(r, &|v| scan(v, 0.0, |a, b| a + b)))),
+    ("cumprod", By(|r| along(r, &|v| scan(v, 1.0, |a, b| a * b)))),
+    ("cummax", By(|r| along(r, &|v| scan(v, f64::NEG_INFINITY, f64::max)))),
+    ("cummin", By(|r| along(r, &|v| scan(v, f64::INFINITY, f64::min)))),
+    ("logcumsumexp", By(|r| along(r, &|v| scan(v, f64::NEG_INFINITY, add_logs)))),
     ("normalize", By(normalize)),
     ("sort", By(|r| Ok(sorted(r, r.flag("descending")?, usize::MAX)?.to_vec()))),
     ("argsort", By(|r| Ok(sorted(r, r.flag("descending")?, usize::MAX)?[1..].to_vec()))),
@@ -135,7 +135,7 @@ pub(super) const OPS: Ops = &[
     ("clip_by_norm", By(clip_by_norm)),
     ("glu", By(glu)),
     ("diff", By(diff)),
-    ("cumulative_trapezoid", By(|r| along(r, cumulative_trapezoid))),
-    ("gradient", By(|r| along(r, gradient))),
+    ("cumulative_trapezoid", By(|r| along(r, &cumulative_trapezoid))),
+    ("gradient", By(|r| along(r, &gradient))),
     ("trapezoid", By(trapezoid)),
 ];

@@ -4,7 +4,7 @@ use super::Body::By;
 use super::Ops;
 use super::reductions::norm_of;
 use crate::Error;
-use crate::arrays::{A, at, fold, make, number, of, over, zip};
+use crate::arrays::{A, at, fold, make, number, numbers, of, over, zip};
 use crate::ask::{Ask, Made};
 
 /// The exponent, one of a few words.
@@ -22,27 +22,29 @@ fn cdist(r: &Ask<'_>) -> Made {
         "rows differ",
     )?;
     let shape = [&a.shape()[..n - 1], &b.shape()[n - 2..n - 1]].concat();
-    Ok(vec![make(&shape, |i| {
+    Ok(vec![make(&shape, &|i| {
         let of = |x: &A, row: usize, k: usize| at(x, &[&i[..n - 2], &[row, k]].concat());
-        norm_of(p, (0..a.shape()[n - 1]).map(|k| of(a, i[n - 2], k) - of(b, i[n - 1], k)))
+        let apart = |k: usize| of(a, i[n - 2], k) - of(b, i[n - 1], k);
+        norm_of(p, &(0..a.shape()[n - 1]).map(apart).collect::<Vec<_>>())
     })])
 }
 
 fn pairwise_distance(r: &Ask<'_>) -> Made {
     let (p, eps) = (exponent(r)?, r.real("eps")?);
-    let d = r.fit(zip(r.x(0)?, r.x(1)?, |a, b| a - b + eps))?;
-    Ok(vec![fold(&d, d.ndim() - 1, |v| norm_of(p, v.iter().copied()))])
+    let d = r.fit(zip(r.x(0)?, r.x(1)?, &|a, b| a - b + eps))?;
+    Ok(vec![fold(&d, d.ndim() - 1, &|v| norm_of(p, v))])
 }
 
 fn dist(r: &Ask<'_>) -> Made {
     let p = exponent(r)?;
-    Ok(vec![number(norm_of(p, r.fit(zip(r.x(0)?, r.x(1)?, |a, b| a - b))?.into_iter()))])
+    Ok(vec![number(norm_of(p, &numbers(&r.fit(zip(r.x(0)?, r.x(1)?, &|a, b| a - b))?)))])
 }
 
 fn pdist(r: &Ask<'_>) -> Made {
     let (a, p) = (r.x(0)?, exponent(r)?);
     let (n, width) = (a.shape()[0], a.shape()[1]);
-    let apart = |i: usize, j: usize| norm_of(p, (0..width).map(|k| a[[i, k]] - a[[j, k]]));
+    let apart =
+        |i: usize, j: usize| norm_of(p, &(0..width).map(|k| a[[i, k]] - a[[j, k]]).collect::<Vec<_>>());
     let list: Vec<f64> =
         (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j))).map(|(i, j)| apart(i, j)).collect();
     Ok(vec![r.fit(of(&[list.len()], list))?])
@@ -51,31 +53,31 @@ fn pdist(r: &Ask<'_>) -> Made {
 fn cosine_similarity(r: &Ask<'_>) -> Made {
     let (a, b, dim, eps) = (r.x(0)?, r.x(1)?, r.dim("dim")?, r.real("eps")?);
     let dot = |a: &A, b: &A| -> Result<A, Error> {
-        Ok(r.fit(zip(a, b, |a, b| a * b))?.sum_axis(ndarray::Axis(dim)))
+        Ok(r.fit(zip(a, b, &|a, b| a * b))?.sum_axis(ndarray::Axis(dim)))
     };
     let all = [&dot(a, b)?, &dot(a, a)?, &dot(b, b)?];
     Ok(vec![
-        r.fit(crate::arrays::together(all, |[ab, aa, bb]| ab / (aa.sqrt().max(eps) * bb.sqrt().max(eps))))?,
+        r.fit(crate::arrays::together(all, &|[ab, aa, bb]| ab / (aa.sqrt().max(eps) * bb.sqrt().max(eps))))?,
     ])
 }
 
 /// Each index of a dim by the norm over all others.
 fn lengths(a: &A, dim: usize, p: f64) -> A {
     let others: Vec<usize> = (0..a.ndim()).filter(|&d| d != dim).collect();
-    over(a, &others, true, |v| norm_of(p, v.iter().copied()))
+    over(a, &others, true, &|v| norm_of(p, v))
 }
 
 fn renorm(r: &Ask<'_>) -> Made {
     let (a, most) = (r.x(0)?, r.given("maxnorm")?);
     let n = lengths(a, r.dim("dim")?, r.real("p")?);
-    Ok(vec![r.fit(zip(a, &n, |v, n| if n > most { v * most / (n + 1e-7) } else { v }))?])
+    Ok(vec![r.fit(zip(a, &n, &|v, n| if n > most { v * most / (n + 1e-7) } else { v }))?])
 }
 
 fn weight_norm(r: &Ask<'_>) -> Made {
     let (v, g) = (r.x(0)?, r.x(1)?);
     let n = lengths(v, r.dim("dim")?, 2.0);
     r.alike(g, &n)?;
-    Ok(vec![r.fit(crate::arrays::together([v, g, &n], |[v, g, n]| v * g / n))?])
+    Ok(vec![r.fit(crate::arrays::together([v, g, &n], &|[v, g, n]| v * g / n))?])
 }
 
 pub(super) const OPS: Ops = &[

@@ -7,7 +7,7 @@ use ndarray::{Axis, stack};
 use super::Body::{By, One, Two};
 use super::Ops;
 use crate::Error;
-use crate::arrays::{A, at, make, truth, zip};
+use crate::arrays::{A, at, make, map, truth, zip};
 use crate::ask::{Ask, Made};
 
 fn gcd(a: i64, b: i64) -> i64 {
@@ -25,7 +25,7 @@ fn lcm(a: f64, b: f64) -> f64 {
 
 fn next_after(r: &Ask<'_>) -> Made {
     let next = r.element.next;
-    r.zip(|a, b| match a.partial_cmp(&b) {
+    r.zip(&|a, b| match a.partial_cmp(&b) {
         Some(std::cmp::Ordering::Less) => next(a),
         Some(std::cmp::Ordering::Greater) => -next(-a),
         Some(std::cmp::Ordering::Equal) => b,
@@ -41,17 +41,17 @@ fn logaddexp2(a: f64, b: f64) -> f64 {
 fn frexp(r: &Ask<'_>) -> Made {
     let a = r.x(0)?;
     let exponent = |v: f64| if v == 0.0 || !v.is_finite() { 0.0 } else { v.abs().log2().floor() + 1.0 };
-    Ok(vec![a.mapv(|v| v * (-exponent(v)).exp2()), a.mapv(exponent)])
+    Ok(vec![map(a, &|v| v * (-exponent(v)).exp2()), map(a, &exponent)])
 }
 
 fn prelu(r: &Ask<'_>) -> Made {
     let (a, w) = (r.x(0)?, r.x(1)?);
     r.ensure(a.shape()[1] == w.len(), "the weight has not as many elements as there are channels")?;
-    Ok(vec![make(a.shape(), |i| if at(a, i) > 0.0 { at(a, i) } else { w[i[1]] * at(a, i) })])
+    Ok(vec![make(a.shape(), &|i| if at(a, i) > 0.0 { at(a, i) } else { w[i[1]] * at(a, i) })])
 }
 
 /// Two tensors, broadcast, as a last dim of two.
-fn pair(r: &Ask<'_>, real: impl Fn(f64, f64) -> f64, imaginary: impl Fn(f64, f64) -> f64) -> Made {
+fn pair(r: &Ask<'_>, real: &dyn Fn(f64, f64) -> f64, imaginary: &dyn Fn(f64, f64) -> f64) -> Made {
     let (a, b) = (r.x(0)?, r.x(1)?);
     let (a, b) = (r.fit(zip(a, b, real))?, r.fit(zip(a, b, imaginary))?);
     let made = stack(Axis(a.ndim()), &[a.view(), b.view()]);
@@ -67,7 +67,7 @@ fn part(r: &Ask<'_>, i: usize) -> Result<A, Error> {
 fn conj(r: &Ask<'_>) -> Made {
     part(r, 0)?;
     let a = r.x(0)?;
-    Ok(vec![make(a.shape(), |i| if i.last() == Some(&1) { -at(a, i) } else { at(a, i) })])
+    Ok(vec![make(a.shape(), &|i| if i.last() == Some(&1) { -at(a, i) } else { at(a, i) })])
 }
 
 pub(super) const OPS: Ops = &[
@@ -96,15 +96,15 @@ pub(super) const OPS: Ops = &[
         "isclose",
         By(|r| {
             let (relative, absolute) = (r.real("rtol")?, r.real("atol")?);
-            r.zip(|a, b| truth(a == b || (a - b).abs() <= absolute + relative * b.abs()))
+            r.zip(&|a, b| truth(a == b || (a - b).abs() <= absolute + relative * b.abs()))
         }),
     ),
     ("nextafter", By(next_after)),
     ("frexp", By(frexp)),
-    ("fma", By(|r| r.zip3(|a, b, c| a * b + c))),
+    ("fma", By(|r| r.zip3(&|a, b, c| a * b + c))),
     ("prelu", By(prelu)),
-    ("complex", By(|r| pair(r, |a, _| a, |_, b| b))),
-    ("polar", By(|r| pair(r, |length, angle| length * angle.cos(), |length, angle| length * angle.sin()))),
+    ("complex", By(|r| pair(r, &|a, _| a, &|_, b| b))),
+    ("polar", By(|r| pair(r, &|length, angle| length * angle.cos(), &|length, angle| length * angle.sin()))),
     ("real", By(|r| Ok(vec![part(r, 0)?]))),
     ("imag", By(|r| Ok(vec![part(r, 1)?]))),
     ("conj", By(conj)),

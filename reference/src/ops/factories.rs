@@ -17,28 +17,28 @@ fn bessel(x: f64) -> f64 {
 }
 
 /// From `start` to `end` in equal steps.
-fn spaced(r: &Ask<'_>, f: impl Fn(f64) -> f64) -> Made {
+fn spaced(r: &Ask<'_>, f: &dyn Fn(f64) -> f64) -> Made {
     let (n, start, end) = (r.size("size")?, r.given("start")?, r.given("end")?);
     let step = (end - start) / (n.max(2) - 1) as f64;
-    r.counted(|e| f(start + step * e as f64))
+    r.counted(&|e| f(start + step * e as f64))
 }
 
 /// A window by the part of its length, from 0 to 1, at which an element is.
-fn window(r: &Ask<'_>, f: impl Fn(f64) -> f64) -> Made {
+fn window(r: &Ask<'_>, f: &dyn Fn(f64) -> f64) -> Made {
     let n = r.size("size")?;
     let length = if r.flag("periodic")? { n } else { n.saturating_sub(1) };
-    r.counted(|e| if n == 1 { 1.0 } else { f(e as f64 / length as f64) })
+    r.counted(&|e| if n == 1 { 1.0 } else { f(e as f64 / length as f64) })
 }
 
 fn kaiser(r: &Ask<'_>) -> Made {
     let beta = r.real("beta")?;
-    window(r, |t| bessel(beta * (1.0 - (2.0 * t - 1.0).powi(2)).max(0.0).sqrt()) / bessel(beta))
+    window(r, &|t| bessel(beta * (1.0 - (2.0 * t - 1.0).powi(2)).max(0.0).sqrt()) / bessel(beta))
 }
 
 fn frequencies(r: &Ask<'_>, half: bool) -> Made {
     let (n, d) = (r.size("size")?, r.real("d")?);
     let signed = |e: usize| if half || e < n.div_ceil(2) { e as f64 } else { e as f64 - n as f64 };
-    r.counted(|e| signed(e) / (n as f64 * d))
+    r.counted(&|e| signed(e) / (n as f64 * d))
 }
 
 /// Rows and columns of the elements of a triangle, in order.
@@ -55,53 +55,53 @@ fn triangle(r: &Ask<'_>, keep: fn(usize, usize) -> bool) -> Made {
     let all = (0..rows).flat_map(|i| (0..columns).map(move |j| [i, j]));
     let list: Vec<[usize; 2]> = all.filter(|p| keep(p[0], p[1])).collect();
     let (of, at) = (r.wanted(0, 0)?, r.wanted(0, 1)?);
-    Ok(vec![make(&[of.len(), at.len()], |i| list[at[i[1]]][of[i[0]]] as f64)])
+    Ok(vec![make(&[of.len(), at.len()], &|i| list[at[i[1]]][of[i[0]]] as f64)])
 }
 
 pub(super) const OPS: Ops = &[
-    ("zeros", By(|r| r.counted(|_| 0.0))),
-    ("ones", By(|r| r.counted(|_| 1.0))),
+    ("zeros", By(|r| r.counted(&|_| 0.0))),
+    ("ones", By(|r| r.counted(&|_| 1.0))),
     (
         "full",
         By(|r| {
             let value = r.given("fill_value")?;
-            r.counted(|_| value)
+            r.counted(&|_| value)
         }),
     ),
     (
         "arange",
         By(|r| {
             let (start, step) = (r.real("start")?, r.real("step")?);
-            r.counted(|e| start + step * e as f64)
+            r.counted(&|e| start + step * e as f64)
         }),
     ),
     (
         "eye",
         By(|r| {
             let n = r.size("size")?;
-            r.counted(|e| truth(e / n == e % n))
+            r.counted(&|e| truth(e / n == e % n))
         }),
     ),
-    ("linspace", By(|r| spaced(r, |x| x))),
+    ("linspace", By(|r| spaced(r, &|x| x))),
     (
         "logspace",
         By(|r| {
             let base = r.real("base")?;
-            spaced(r, |x| base.powf(x))
+            spaced(r, &|x| base.powf(x))
         }),
     ),
-    ("bartlett_window", By(|r| window(r, |t| 1.0 - (2.0 * t - 1.0).abs()))),
-    ("hann_window", By(|r| window(r, |t| 0.5 - 0.5 * (2.0 * PI * t).cos()))),
+    ("bartlett_window", By(|r| window(r, &|t| 1.0 - (2.0 * t - 1.0).abs()))),
+    ("hann_window", By(|r| window(r, &|t| 0.5 - 0.5 * (2.0 * PI * t).cos()))),
     (
         "hamming_window",
         By(|r| {
             let (alpha, beta) = (r.real("alpha")?, r.real("beta")?);
-            window(r, |t| alpha - beta * (2.0 * PI * t).cos())
+            window(r, &|t| alpha - beta * (2.0 * PI * t).cos())
         }),
     ),
     (
         "blackman_window",
-        By(|r| window(r, |t| 0.42 - 0.5 * (2.0 * PI * t).cos() + 0.08 * (4.0 * PI * t).cos())),
+        By(|r| window(r, &|t| 0.42 - 0.5 * (2.0 * PI * t).cos() + 0.08 * (4.0 * PI * t).cos())),
     ),
     ("kaiser_window", By(kaiser)),
     ("fftfreq", By(|r| frequencies(r, false))),

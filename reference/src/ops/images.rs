@@ -14,7 +14,7 @@ fn im2col(r: &Ask<'_>) -> Made {
     let space = &a.shape()[2..];
     let windows = Windows::of(r, &r.spatial("kernel", space.len())?, true)?;
     let (kernel, places) = (coordinates(&windows.kernel), coordinates(&windows.count(r, space)?));
-    Ok(vec![make(&[a.shape()[0], a.shape()[1] * kernel.len(), places.len()], |i| {
+    Ok(vec![make(&[a.shape()[0], a.shape()[1] * kernel.len(), places.len()], &|i| {
         let (c, k) = (i[1] / kernel.len(), i[1] % kernel.len());
         let from = windows.at(&places[i[2]], &kernel[k], space);
         from.map_or(0.0, |p| at(a, &[&[i[0], c], &p[..]].concat()))
@@ -80,7 +80,7 @@ fn fractional(r: &Ask<'_>, fs: &[fn(&Part) -> f64]) -> Made {
         coordinates(&kernel).iter().map(of).collect()
     };
     let shape = [&a.shape()[..2], &size[..]].concat();
-    Ok(fs.iter().map(|f| make(&shape, |i| f(&part(i)))).collect())
+    Ok(fs.iter().map(|f| make(&shape, &|i| f(&part(i)))).collect())
 }
 
 /// Space at points from -1 to 1, zeros outside: between two dims, the columns first.
@@ -96,7 +96,7 @@ fn grid_sample(r: &Ask<'_>) -> Made {
         let inside = row >= 0.0 && column >= 0.0 && row < h && column < w;
         if inside { a[[b, c, row as usize, column as usize]] } else { 0.0 }
     };
-    Ok(vec![make(&[a.shape()[0], a.shape()[1], grid.shape()[1], grid.shape()[2]], |i| {
+    Ok(vec![make(&[a.shape()[0], a.shape()[1], grid.shape()[1], grid.shape()[2]], &|i| {
         let p = |k: usize, n: f64| ((grid[[i[0], i[2], i[3], k]] + 1.0) * n - 1.0) / 2.0;
         let (column, row) = (p(0, w), p(1, h));
         if nearest {
@@ -119,7 +119,7 @@ fn affine_grid(r: &Ask<'_>) -> Made {
     let held = (0..n).map(|d| r.wanted(0, d + 1)).collect::<Result<Vec<_>, _>>()?;
     r.ensure(a.shape()[1..] == [n, n + 1], "there is not a matrix of that many dims")?;
     let space: Vec<usize> = held.iter().map(Vec::len).collect();
-    Ok(vec![make(&[&[b], &space[..], &[n]].concat(), |i| {
+    Ok(vec![make(&[&[b], &space[..], &[n]].concat(), &|i| {
         let point = |k: usize| {
             let d = n - 1 - k;
             (2.0 * held[d][i[d + 1]] as f64 + 1.0) / size[d] as f64 - 1.0

@@ -4,7 +4,7 @@ use super::Body::By;
 use super::Ops;
 use super::pointwise::filling;
 use crate::Error;
-use crate::arrays::{A, at, coordinates, make, of, truth, with, zip};
+use crate::arrays::{A, at, coordinates, make, map, numbers, of, truth, with, zip};
 use crate::ask::{Ask, Made};
 use ndarray::IxDyn;
 
@@ -25,7 +25,7 @@ fn along(r: &Ask<'_>, index: &A, dim: usize) -> Result<Vec<Option<usize>>, Error
 }
 
 /// A number of each element of a shape, in order.
-fn each(shape: &[usize], f: impl FnMut((usize, Vec<usize>)) -> f64) -> A {
+fn each(shape: &[usize], f: &dyn Fn((usize, Vec<usize>)) -> f64) -> A {
     let list = coordinates(shape).into_iter().enumerate().map(f).collect();
     A::from_shape_vec(IxDyn(shape), list).unwrap_or_else(|_| A::zeros(IxDyn(shape)))
 }
@@ -34,7 +34,7 @@ fn embedding(r: &Ask<'_>) -> Made {
     let (w, index) = (r.x(0)?, r.x(1)?);
     let rows = along(r, index, 0)?;
     let width = w.shape()[1];
-    Ok(vec![each(&[index.shape(), &[width]].concat(), |(e, _)| {
+    Ok(vec![each(&[index.shape(), &[width]].concat(), &|(e, _)| {
         rows[e / width].map_or(0.0, |row| w[[row, e % width]])
     })])
 }
@@ -42,7 +42,7 @@ fn embedding(r: &Ask<'_>) -> Made {
 fn embedding_bag(r: &Ask<'_>) -> Made {
     let (w, index) = (r.x(0)?, r.x(1)?);
     let (rows, n, mean) = (along(r, index, 0)?, index.shape()[1], r.word("mode")? == "mean");
-    Ok(vec![make(&[index.shape()[0], w.shape()[1]], |i| {
+    Ok(vec![make(&[index.shape()[0], w.shape()[1]], &|i| {
         let sum: f64 = rows[i[0] * n..(i[0] + 1) * n].iter().flatten().map(|&row| w[[row, i[1]]]).sum();
         if mean { sum / n as f64 } else { sum }
     })])
@@ -52,13 +52,13 @@ fn gather(r: &Ask<'_>) -> Made {
     let (a, index, dim) = (r.x(0)?, r.x(1)?, r.dim("dim")?);
     leading(r, a, index, 1, dim)?;
     let places = along(r, index, dim)?;
-    Ok(vec![each(index.shape(), |(e, i)| places[e].map_or(0.0, |p| at(a, &with(&i, dim, p))))])
+    Ok(vec![each(index.shape(), &|(e, i)| places[e].map_or(0.0, |p| at(a, &with(&i, dim, p))))])
 }
 
 fn index_select(r: &Ask<'_>) -> Made {
     let (a, index, dim) = (r.x(0)?, r.x(1)?, r.dim("dim")?);
     let places = along(r, index, dim)?;
-    Ok(vec![make(&with(a.shape(), dim, index.len()), |i| {
+    Ok(vec![make(&with(a.shape(), dim, index.len()), &|i| {
         places[i[dim]].map_or(0.0, |p| at(a, &with(i, dim, p)))
     })])
 }
@@ -72,7 +72,7 @@ fn leading(r: &Ask<'_>, a: &A, b: &A, input: usize, dim: usize) -> Result<(), Er
 }
 
 /// Writes along a dim; the index has all dims, or only that one.
-fn written(r: &Ask<'_>, dim: usize, one_index: bool, f: impl Fn(f64, f64) -> f64) -> Result<A, Error> {
+fn written(r: &Ask<'_>, dim: usize, one_index: bool, f: fn(f64, f64) -> f64) -> Result<A, Error> {
     write_all(r, r.x(0)?.clone(), r.x(2)?, dim, one_index, f)
 }
 
@@ -82,7 +82,7 @@ fn write_all(
     source: &A,
     dim: usize,
     one_index: bool,
-    f: impl Fn(f64, f64) -> f64,
+    f: fn(f64, f64) -> f64,
 ) -> Result<A, Error> {
     let index = r.x(1)?;
     leading(r, &a, source, 2, dim)?;
@@ -130,9 +130,9 @@ fn reduced(r: &Ask<'_>, one_index: bool) -> Made {
     if r.word("reduce")? != "mean" {
         return Ok(vec![made]);
     }
-    let ones = |a: &A| a.mapv(|_| 1.0);
+    let ones = |a: &A| map(a, &|_| 1.0);
     let counts = write_all(r, ones(r.x(0)?), &ones(r.x(2)?), dim, one_index, plus)?;
-    Ok(vec![r.fit(zip(&made, &counts, |sum, n| sum / n))?])
+    Ok(vec![r.fit(zip(&made, &counts, &|sum, n| sum / n))?])
 }
 
 fn index_fill(r: &Ask<'_>) -> Made {
@@ -144,20 +144,20 @@ fn index_fill(r: &Ask<'_>) -> Made {
 }
 
 /// An index by row-major numbers: where what it names is held here.
-fn numbers(r: &Ask<'_>) -> Result<Vec<Option<usize>>, Error> {
+fn numbered(r: &Ask<'_>) -> Result<Vec<Option<usize>>, Error> {
     found(r, r.x(1)?, &r.places[0].elements(), r.input(0)?.iter().product())
 }
 
 fn take(r: &Ask<'_>) -> Made {
-    let (all, places): (Vec<f64>, _) = (r.x(0)?.iter().copied().collect(), numbers(r)?);
-    Ok(vec![each(r.x(1)?.shape(), |(e, _)| places[e].map_or(0.0, |p| all[p]))])
+    let (all, places) = (numbers(r.x(0)?), numbered(r)?);
+    Ok(vec![each(r.x(1)?.shape(), &|(e, _)| places[e].map_or(0.0, |p| all[p]))])
 }
 
 fn put(r: &Ask<'_>) -> Made {
     let (a, source, add) = (r.x(0)?, r.x(2)?, r.flag("accumulate")?);
     r.alike(r.x(1)?, source)?;
-    let mut all: Vec<f64> = a.iter().copied().collect();
-    for (p, v) in numbers(r)?.into_iter().zip(source) {
+    let mut all = numbers(a);
+    for (p, v) in numbered(r)?.into_iter().zip(source) {
         if let Some(p) = p {
             all[p] = if add { all[p] + v } else { *v };
         }
@@ -189,17 +189,16 @@ fn select_scatter(r: &Ask<'_>) -> Made {
     let (a, b, dim) = (r.x(0)?, r.x(1)?, r.dim("dim")?);
     let index = r.number("index")?.rem_euclid(r.input(0)?[dim].max(1) as i64) as usize;
     r.ensure(b.shape() == crate::arrays::without(a.shape(), dim), "two shapes do not fit")?;
-    Ok(vec![make(
-        a.shape(),
-        |i| if i[dim] == index { at(b, &crate::arrays::without(i, dim)) } else { at(a, i) },
-    )])
+    Ok(vec![make(a.shape(), &|i| {
+        if i[dim] == index { at(b, &crate::arrays::without(i, dim)) } else { at(a, i) }
+    })])
 }
 
 fn diagonal_scatter(r: &Ask<'_>) -> Made {
     let (a, d) = (r.x(0)?, r.x(1)?);
     let n = a.ndim();
     r.ensure(a.shape()[..n - 1] == *d.shape(), "two shapes do not fit")?;
-    Ok(vec![make(a.shape(), |i| if i[n - 1] == i[n - 2] { at(d, &i[..n - 1]) } else { at(a, i) })])
+    Ok(vec![make(a.shape(), &|i| if i[n - 1] == i[n - 2] { at(d, &i[..n - 1]) } else { at(a, i) })])
 }
 
 fn masked_scatter(r: &Ask<'_>) -> Made {
@@ -215,8 +214,8 @@ fn masked_scatter(r: &Ask<'_>) -> Made {
 fn masked_select(r: &Ask<'_>) -> Made {
     let (a, mask) = (r.x(0)?, r.x(1)?);
     let list: Vec<f64> =
-        r.fit(zip(a, mask, |a, m| if m == 0.0 { f64::NAN } else { a }))?.into_iter().collect();
-    let kept = r.fit(zip(a, mask, |_, m| m))?;
+        r.fit(zip(a, mask, &|a, m| if m == 0.0 { f64::NAN } else { a }))?.into_iter().collect();
+    let kept = r.fit(zip(a, mask, &|_, m| m))?;
     let list: Vec<f64> = list.into_iter().zip(&kept).filter(|(_, m)| **m != 0.0).map(|(v, _)| v).collect();
     Ok(vec![r.fit(of(&[list.len()], list))?])
 }
@@ -224,24 +223,24 @@ fn masked_select(r: &Ask<'_>) -> Made {
 fn nonzero(r: &Ask<'_>) -> Made {
     let a = r.x(0)?;
     let found: Vec<Vec<usize>> = coordinates(a.shape()).into_iter().filter(|i| at(a, i) != 0.0).collect();
-    Ok(vec![make(&[found.len(), a.ndim()], |i| found[i[0]][i[1]] as f64)])
+    Ok(vec![make(&[found.len(), a.ndim()], &|i| found[i[0]][i[1]] as f64)])
 }
 
 fn one_hot(r: &Ask<'_>) -> Made {
     let a = r.x(0)?;
     let classes = r.wanted(0, a.ndim())?;
     let shape = [a.shape(), &[classes.len()]].concat();
-    Ok(vec![make(&shape, |i| truth(at(a, &i[..a.ndim()]) == classes[i[a.ndim()]] as f64))])
+    Ok(vec![make(&shape, &|i| truth(at(a, &i[..a.ndim()]) == classes[i[a.ndim()]] as f64))])
 }
 
 fn bincount(r: &Ask<'_>) -> Made {
     let (a, classes) = (r.x(0)?, r.wanted(0, 0)?);
-    Ok(vec![make(&[classes.len()], |i| a.iter().filter(|&&v| v == classes[i[0]] as f64).count() as f64)])
+    Ok(vec![make(&[classes.len()], &|i| a.iter().filter(|&&v| v == classes[i[0]] as f64).count() as f64)])
 }
 
 /// How many of a list are less.
 fn below(list: &A, values: &A) -> Made {
-    Ok(vec![values.mapv(|v| list.iter().filter(|&&s| s < v).count() as f64)])
+    Ok(vec![map(values, &|v| list.iter().filter(|&&s| s < v).count() as f64)])
 }
 
 pub(super) const OPS: Ops = &[
@@ -275,7 +274,7 @@ pub(super) const OPS: Ops = &[
         "isin",
         By(|r| {
             let list = r.x(1)?;
-            r.map(|v| truth(list.iter().any(|&x| x == v)))
+            r.map(&|v| truth(list.iter().any(|&x| x == v)))
         }),
     ),
 ];

@@ -26,17 +26,17 @@ fn weighted(r: &Ask<'_>, losses: A, count: f64) -> Made {
 }
 
 /// Of each two elements of two tensors of one shape.
-fn pairs(r: &Ask<'_>, f: impl Fn(f64, f64) -> f64) -> Made {
+fn pairs(r: &Ask<'_>, f: &dyn Fn(f64, f64) -> f64) -> Made {
     r.alike(r.x(0)?, r.x(1)?)?;
     reduced(r, r.fit(zip(r.x(0)?, r.x(1)?, f))?)
 }
 
 /// Of each three.
-fn triples(r: &Ask<'_>, f: impl Fn(f64, f64, f64) -> f64) -> Made {
+fn triples(r: &Ask<'_>, f: &dyn Fn(f64, f64, f64) -> f64) -> Made {
     let (a, b, c) = (r.x(0)?, r.x(1)?, r.x(2)?);
     r.alike(a, b)?;
     r.alike(b, c)?;
-    reduced(r, r.fit(together([a, b, c], |[a, b, c]| f(a, b, c)))?)
+    reduced(r, r.fit(together([a, b, c], &|[a, b, c]| f(a, b, c)))?)
 }
 
 /// Quadratic up to a distance, linear beyond.
@@ -55,9 +55,9 @@ fn binary(p: f64, y: f64) -> f64 {
 
 fn divergence(r: &Ask<'_>) -> Made {
     if r.flag("log_target")? {
-        return pairs(r, |x, t| t.exp() * (t - x));
+        return pairs(r, &|x, t| t.exp() * (t - x));
     }
-    pairs(r, |x, t| if t > 0.0 { t * (t.ln() - x) } else { 0.0 })
+    pairs(r, &|x, t| if t > 0.0 { t * (t.ln() - x) } else { 0.0 })
 }
 
 /// Less the logarithm of the chance of a class, times the class's weight if there are any, for each row or each point of space.
@@ -81,9 +81,9 @@ fn classes(r: &Ask<'_>, logits: bool) -> Made {
     if let Some(class) = t.iter().find(|&&class| counts(class) && !known(class)) {
         return Err(r.wrong(format!("{class} is none of {n} classes")));
     }
-    let logs = if logits { lines(a, 1, log_softmax) } else { a.clone() };
+    let logs = if logits { lines(a, 1, &log_softmax) } else { a.clone() };
     let of = |i: &[usize], c: usize| at(&logs, &[&i[..1], &[c], &i[1..]].concat());
-    let losses = make(t.shape(), |i| {
+    let losses = make(t.shape(), &|i| {
         let class = at(t, i);
         if !counts(class) {
             return 0.0;
@@ -98,7 +98,7 @@ fn classes(r: &Ask<'_>, logits: bool) -> Made {
 
 fn poisson(r: &Ask<'_>) -> Made {
     let (log, full, eps) = (r.flag("log_input")?, r.flag("full")?, r.real("eps")?);
-    pairs(r, |x, y| {
+    pairs(r, &|x, y| {
         let rest = if full && y > 1.0 { y * y.ln() - y + 0.5 * (2.0 * PI * y).ln() } else { 0.0 };
         rest + if log { x.exp() - y * x } else { x - y * (x + eps).ln() }
     })
@@ -106,30 +106,31 @@ fn poisson(r: &Ask<'_>) -> Made {
 
 fn gaussian(r: &Ask<'_>) -> Made {
     let (eps, constant) = (r.real("eps")?, if r.flag("full")? { 0.5 * (2.0 * PI).ln() } else { 0.0 });
-    triples(r, |mean, y, var| 0.5 * (var.max(eps).ln() + (mean - y).powi(2) / var.max(eps)) + constant)
+    triples(r, &|mean, y, var| 0.5 * (var.max(eps).ln() + (mean - y).powi(2) / var.max(eps)) + constant)
 }
 
 /// How far apart the rows of two inputs are.
 fn apart(r: &Ask<'_>, a: &A, b: &A) -> Result<A, Error> {
     let (p, eps) = (r.real("p")?, r.real("eps")?);
     r.alike(a, b)?;
-    Ok(fold(&r.fit(zip(a, b, |a, b| a - b + eps))?, 1, |v| norm_of(p, v.iter().copied())))
+    Ok(fold(&r.fit(zip(a, b, &|a, b| a - b + eps))?, 1, &|v| norm_of(p, v)))
 }
 
 fn triplet(r: &Ask<'_>) -> Made {
     let (near, far) = (apart(r, r.x(0)?, r.x(1)?)?, apart(r, r.x(0)?, r.x(2)?)?);
     let margin = r.real("margin")?;
-    reduced(r, r.fit(zip(&near, &far, |near, far| (near - far + margin).max(0.0)))?)
+    reduced(r, r.fit(zip(&near, &far, &|near, far| (near - far + margin).max(0.0)))?)
 }
 
 fn cosine(r: &Ask<'_>) -> Made {
     let (a, b, y, margin) = (r.x(0)?, r.x(1)?, r.x(2)?, r.real("margin")?);
     r.alike(a, b)?;
     r.ensure(y.shape() == &a.shape()[..1], "there is not a sign for each row")?;
-    let dot =
-        |a: &A, b: &A| -> Result<A, Error> { Ok(r.fit(zip(a, b, |a, b| a * b))?.sum_axis(ndarray::Axis(1))) };
+    let dot = |a: &A, b: &A| -> Result<A, Error> {
+        Ok(r.fit(zip(a, b, &|a, b| a * b))?.sum_axis(ndarray::Axis(1)))
+    };
     let all = [&dot(a, b)?, &dot(a, a)?, &dot(b, b)?, y];
-    let losses = together(all, |[ab, aa, bb, y]| {
+    let losses = together(all, &|[ab, aa, bb, y]| {
         let cosine = ab / ((aa + 1e-12) * (bb + 1e-12)).sqrt();
         if y > 0.0 { 1.0 - cosine } else { (cosine - margin).max(0.0) }
     });
@@ -144,7 +145,7 @@ fn multi_margin(r: &Ask<'_>) -> Made {
     r.ensure(y.iter().all(|c| c.fract() == 0.0 && *c >= 0.0 && *c < n as f64), "a class is none of them")?;
     reduced(
         r,
-        make(&[y.len()], |i| {
+        make(&[y.len()], &|i| {
             let right = y[i[0]] as usize;
             let others = (0..n).filter(|&c| c != right);
             let over = |c: usize| (margin - a[[i[0], right]] + a[[i[0], c]]).max(0.0).powf(p);
@@ -159,7 +160,7 @@ fn multilabel_margin(r: &Ask<'_>) -> Made {
     let n = a.shape()[1];
     reduced(
         r,
-        make(&a.shape()[..1], |i| {
+        make(&a.shape()[..1], &|i| {
             let is = |k: &usize| y[[i[0], *k]] > 0.5;
             let over = |j: usize, k: usize| (1.0 - a[[i[0], j]] + a[[i[0], k]]).max(0.0);
             let of = |j: usize| (0..n).filter(|k| !is(k)).map(|k| over(j, k)).sum::<f64>();
@@ -170,8 +171,8 @@ fn multilabel_margin(r: &Ask<'_>) -> Made {
 
 fn multilabel_soft_margin(r: &Ask<'_>) -> Made {
     r.alike(r.x(0)?, r.x(1)?)?;
-    let each = r.fit(zip(r.x(0)?, r.x(1)?, with_logits))?;
-    reduced(r, fold(&each, 1, super::reductions::mean))
+    let each = r.fit(zip(r.x(0)?, r.x(1)?, &with_logits))?;
+    reduced(r, fold(&each, 1, &super::reductions::mean))
 }
 
 /// Less the logarithm of the chance of a sequence of targets, with blanks of class 0 between, over all alignments.
@@ -209,7 +210,7 @@ fn ctc(r: &Ask<'_>) -> Made {
     let mean = r.word("reduction")? == "mean";
     reduced(
         r,
-        make(&[b], |i| {
+        make(&[b], &|i| {
             let n = of_targets[i] as usize;
             let list: Vec<usize> = (0..n).map(|s| targets[[i[0], s]] as usize).collect();
             let loss = aligned(logs, i[0], &list, lengths[i] as usize);
@@ -219,34 +220,34 @@ fn ctc(r: &Ask<'_>) -> Made {
 }
 
 pub(super) const OPS: Ops = &[
-    ("mse_loss", By(|r| pairs(r, |a, b| (a - b).powi(2)))),
-    ("l1_loss", By(|r| pairs(r, |a, b| (a - b).abs()))),
+    ("mse_loss", By(|r| pairs(r, &|a, b| (a - b).powi(2)))),
+    ("l1_loss", By(|r| pairs(r, &|a, b| (a - b).abs()))),
     (
         "smooth_l1_loss",
         By(|r| {
             let beta = r.real("beta")?;
-            pairs(r, |a, b| smooth(a - b, beta))
+            pairs(r, &|a, b| smooth(a - b, beta))
         }),
     ),
     (
         "huber_loss",
         By(|r| {
             let delta = r.real("delta")?;
-            pairs(r, |a, b| delta * smooth(a - b, delta))
+            pairs(r, &|a, b| delta * smooth(a - b, delta))
         }),
     ),
-    ("binary_cross_entropy", By(|r| pairs(r, binary))),
-    ("binary_cross_entropy_with_logits", By(|r| pairs(r, with_logits))),
+    ("binary_cross_entropy", By(|r| pairs(r, &binary))),
+    ("binary_cross_entropy_with_logits", By(|r| pairs(r, &with_logits))),
     ("kl_div", By(divergence)),
     ("cross_entropy", By(|r| classes(r, true))),
     ("nll_loss", By(|r| classes(r, false))),
     ("ctc_loss", By(ctc)),
-    ("soft_margin_loss", By(|r| pairs(r, |x, y| (-y * x).exp().ln_1p()))),
+    ("soft_margin_loss", By(|r| pairs(r, &|x, y| (-y * x).exp().ln_1p()))),
     (
         "hinge_embedding_loss",
         By(|r| {
             let margin = r.real("margin")?;
-            pairs(r, |x, y| if y > 0.0 { x } else { (margin - x).max(0.0) })
+            pairs(r, &|x, y| if y > 0.0 { x } else { (margin - x).max(0.0) })
         }),
     ),
     ("poisson_nll_loss", By(poisson)),
@@ -255,7 +256,7 @@ pub(super) const OPS: Ops = &[
         "margin_ranking_loss",
         By(|r| {
             let margin = r.real("margin")?;
-            triples(r, |a, b, y| (margin - y * (a - b)).max(0.0))
+            triples(r, &|a, b, y| (margin - y * (a - b)).max(0.0))
         }),
     ),
     ("triplet_margin_loss", By(triplet)),

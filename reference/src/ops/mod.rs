@@ -36,8 +36,8 @@ pub(crate) enum Body {
 impl Body {
     pub(crate) fn run(self, ask: &Ask<'_>) -> Made {
         match self {
-            Body::One(f) => ask.map(f),
-            Body::Two(f) => ask.zip(f),
+            Body::One(f) => ask.map(&f),
+            Body::Two(f) => ask.zip(&f),
             Body::By(f) => f(ask),
         }
     }

@@ -25,8 +25,8 @@ fn root(v: &[f64], eps: f64) -> Moments {
 /// The moments of every group of elements.
 fn grouped(
     a: &A,
-    group: impl Fn(&[usize]) -> Vec<usize>,
-    of: impl Fn(&[f64]) -> Moments,
+    group: &dyn Fn(&[usize]) -> Vec<usize>,
+    of: &dyn Fn(&[f64]) -> Moments,
 ) -> BTreeMap<Vec<usize>, Moments> {
     let mut lists: BTreeMap<Vec<usize>, Vec<f64>> = BTreeMap::new();
     for (i, &v) in a.indexed_iter() {
@@ -35,8 +35,8 @@ fn grouped(
     lists.into_iter().map(|(group, v)| (group, of(&v))).collect()
 }
 
-fn normalised(a: &A, group: impl Fn(&[usize]) -> Vec<usize>, by: &BTreeMap<Vec<usize>, Moments>) -> A {
-    make(a.shape(), |i| {
+fn normalised(a: &A, group: &dyn Fn(&[usize]) -> Vec<usize>, by: &BTreeMap<Vec<usize>, Moments>) -> A {
+    make(a.shape(), &|i| {
         let (mean, scale) = by[&group(i)];
         (at(a, i) - mean) * scale
     })
@@ -52,7 +52,7 @@ fn affine(r: &Ask<'_>, y: &A, from: usize, count: usize) -> Made {
         )?;
     }
     let of = |i: usize, at_: &[usize], none: f64| r.maybe(i).map_or(none, |w| at(w, &at_[dims.clone()]));
-    Ok(vec![make(y.shape(), |i| at(y, i) * of(1, i, 1.0) + of(2, i, 0.0))])
+    Ok(vec![make(y.shape(), &|i| at(y, i) * of(1, i, 1.0) + of(2, i, 0.0))])
 }
 
 /// How many of the last dims are normalised: so many, or these.
@@ -61,15 +61,15 @@ fn last(r: &Ask<'_>) -> Result<usize, Error> {
 }
 
 /// Over the last dims; with the mean and one over the deviation, if they are asked for, each of size 1 there.
-fn layer(r: &Ask<'_>, last: usize, of: impl Fn(&[f64]) -> Moments, stats: &[fn(Moments) -> f64]) -> Made {
+fn layer(r: &Ask<'_>, last: usize, of: &dyn Fn(&[f64]) -> Moments, stats: &[fn(Moments) -> f64]) -> Made {
     let a = r.x(0)?;
     let kept = a.ndim() - last;
     let group = |i: &[usize]| i[..kept].to_vec();
-    let by = grouped(a, group, of);
-    let mut made = affine(r, &normalised(a, group, &by), kept, last)?;
+    let by = grouped(a, &group, of);
+    let mut made = affine(r, &normalised(a, &group, &by), kept, last)?;
     let shape = [&a.shape()[..kept], &vec![1; last]].concat();
     // Of nothing there are no moments.
-    made.extend(stats.iter().map(|stat| make(&shape, |i| by.get(&group(i)).map_or(f64::NAN, |m| stat(*m)))));
+    made.extend(stats.iter().map(|stat| make(&shape, &|i| by.get(&group(i)).map_or(f64::NAN, |m| stat(*m)))));
     Ok(made)
 }
 
@@ -78,12 +78,12 @@ const SCALE: fn(Moments) -> f64 = |m| m.1;
 
 fn layer_norm(r: &Ask<'_>, stats: &[fn(Moments) -> f64]) -> Made {
     let eps = r.real("eps")?;
-    layer(r, last(r)?, |v| moments(v, eps), stats)
+    layer(r, last(r)?, &|v| moments(v, eps), stats)
 }
 
 fn rms_norm(r: &Ask<'_>, last: usize, stats: &[fn(Moments) -> f64]) -> Made {
     let eps = r.maybe_real("eps")?.unwrap_or(r.element.epsilon);
-    layer(r, last, |v| root(v, eps), stats)
+    layer(r, last, &|v| root(v, eps), stats)
 }
 
 /// Which group each channel is in, in the whole.
@@ -95,25 +95,25 @@ fn channel_groups(r: &Ask<'_>) -> Result<Vec<usize>, Error> {
 fn group_norm(r: &Ask<'_>, stats: &[fn(Moments) -> f64]) -> Made {
     let (a, eps, groups) = (r.x(0)?, r.real("eps")?, channel_groups(r)?);
     let group = |i: &[usize]| vec![i[0], groups[i[1]]];
-    let by = grouped(a, group, |v| moments(v, eps));
-    let mut made = affine(r, &normalised(a, group, &by), 1, 1)?;
+    let by = grouped(a, &group, &|v| moments(v, eps));
+    let mut made = affine(r, &normalised(a, &group, &by), 1, 1)?;
     let mut here = groups.clone();
     here.dedup();
     let shape = [a.shape()[0], here.len()];
     let of = |i: &[usize], stat: &fn(Moments) -> f64| {
         by.get(&vec![i[0], here[i[1]]]).map_or(f64::NAN, |m| stat(*m))
     };
-    made.extend(stats.iter().map(|stat| make(&shape, |i| of(i, stat))));
+    made.extend(stats.iter().map(|stat| make(&shape, &|i| of(i, stat))));
     Ok(made)
 }
 
 fn batch_norm(r: &Ask<'_>, stats: &[fn(Moments) -> f64]) -> Made {
     let (a, eps) = (r.x(0)?, r.real("eps")?);
     let group = |i: &[usize]| vec![i[1]];
-    let by = grouped(a, group, |v| moments(v, eps));
-    let mut made = affine(r, &normalised(a, group, &by), 1, 1)?;
+    let by = grouped(a, &group, &|v| moments(v, eps));
+    let mut made = affine(r, &normalised(a, &group, &by), 1, 1)?;
     let of = |c: usize, stat: &fn(Moments) -> f64| by.get(&vec![c]).map_or(f64::NAN, |m| stat(*m));
-    made.extend(stats.iter().map(|stat| make(&a.shape()[1..2], |i| of(i[0], stat))));
+    made.extend(stats.iter().map(|stat| make(&a.shape()[1..2], &|i| of(i[0], stat))));
     Ok(made)
 }
 
@@ -122,14 +122,14 @@ fn evaluated(r: &Ask<'_>) -> Made {
     let (a, mean, var, eps) = (r.x(0)?, r.x(3)?, r.x(4)?, r.real("eps")?);
     r.alike(mean, var)?;
     r.ensure(mean.len() == a.shape()[1], "there is not a mean for each channel")?;
-    let y = make(a.shape(), |i| (at(a, i) - mean[i[1]]) / (var[i[1]] + eps).sqrt());
+    let y = make(a.shape(), &|i| (at(a, i) - mean[i[1]]) / (var[i[1]] + eps).sqrt());
     affine(r, &y, 1, 1)
 }
 
 fn instance_norm(r: &Ask<'_>) -> Made {
     let (a, eps) = (r.x(0)?, r.real("eps")?);
     let group = |i: &[usize]| i[..2].to_vec();
-    affine(r, &normalised(a, group, &grouped(a, group, |v| moments(v, eps))), 1, 1)
+    affine(r, &normalised(a, &group, &grouped(a, &group, &|v| moments(v, eps))), 1, 1)
 }
 
 pub(super) const OPS: Ops = &[

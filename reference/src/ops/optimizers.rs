@@ -4,16 +4,16 @@ use super::Body::By;
 use super::Ops;
 use super::pointwise::sign;
 use crate::Error;
-use crate::arrays::of;
+use crate::arrays::{numbers, of};
 use crate::ask::{Ask, Made};
 
 /// So many inputs of one shape, element by element; the parameter and the states come out.
-fn step<const N: usize>(r: &Ask<'_>, f: impl Fn([f64; N]) -> Vec<f64>) -> Made {
+fn step<const N: usize>(r: &Ask<'_>, f: &dyn Fn([f64; N]) -> Vec<f64>) -> Made {
     let first = r.x(0)?;
     let mut lists = Vec::new();
     for i in 0..N {
         r.alike(first, r.x(i)?)?;
-        lists.push(r.x(i)?.iter().copied().collect::<Vec<f64>>());
+        lists.push(numbers(r.x(i)?));
     }
     let made: Vec<Vec<f64>> = (0..first.len()).map(|e| f(core::array::from_fn(|i| lists[i][e]))).collect();
     (0..N - 1).map(|o| r.fit(of(first.shape(), made.iter().map(|outputs| outputs[o]).collect()))).collect()
@@ -50,7 +50,7 @@ fn bias(r: &Ask<'_>) -> Result<(f64, f64), Error> {
 /// With a decay that is part of the gradient, or apart from it.
 fn adam(r: &Ask<'_>, apart: bool) -> Made {
     let (rates, (c1, c2), decay) = (Rates::of(r)?, bias(r)?, r.real("weight_decay")?);
-    step(r, |[p, g, m, v]| {
+    step(r, &|[p, g, m, v]| {
         let (p, g) = if apart { (p * (1.0 - rates.lr * decay), g) } else { (p, g + decay * p) };
         let (m, v) = rates.moments(g, m, v);
         vec![p - rates.lr * (m / c1) / ((v / c2).sqrt() + rates.eps), m, v]
@@ -59,7 +59,7 @@ fn adam(r: &Ask<'_>, apart: bool) -> Made {
 
 fn adam_amsgrad(r: &Ask<'_>) -> Made {
     let (rates, (c1, c2)) = (Rates::of(r)?, bias(r)?);
-    step(r, |[p, g, m, v, most]| {
+    step(r, &|[p, g, m, v, most]| {
         let (m, v) = rates.moments(g, m, v);
         let most = most.max(v);
         vec![p - rates.lr * (m / c1) / ((most / c2).sqrt() + rates.eps), m, v, most]
@@ -69,7 +69,7 @@ fn adam_amsgrad(r: &Ask<'_>) -> Made {
 /// With Nesterov's momentum.
 fn nadam(r: &Ask<'_>) -> Made {
     let rates = Rates::of(r)?;
-    step(r, |[p, g, m, v]| {
+    step(r, &|[p, g, m, v]| {
         let (m, v) = rates.moments(g, m, v);
         let ahead = rates.beta1 * m + (1.0 - rates.beta1) * g;
         vec![p - rates.lr * ahead / (v.sqrt() + rates.eps), m, v]
@@ -83,7 +83,7 @@ fn radam(r: &Ask<'_>) -> Made {
     let t = if r.has("step")? { Some(r.number("step")? as f64) } else { None };
     let length = t.map_or(most, |t| most - 2.0 * t * rates.beta2.powf(t) / c2);
     let rectified = ((length - 4.0) * (length - 2.0) * most / ((most - 4.0) * (most - 2.0) * length)).sqrt();
-    step(r, |[p, g, m, v]| {
+    step(r, &|[p, g, m, v]| {
         let (m, v) = rates.moments(g, m, v);
         let by = if length > 5.0 { rectified * c2.sqrt() / (v.sqrt() + rates.eps) } else { 1.0 };
         vec![p - rates.lr * m / c1 * by, m, v]
@@ -93,7 +93,7 @@ fn radam(r: &Ask<'_>) -> Made {
 /// By the greatest gradient.
 fn adamax(r: &Ask<'_>) -> Made {
     let rates = Rates::of(r)?;
-    step(r, |[p, g, m, u]| {
+    step(r, &|[p, g, m, u]| {
         let m = rates.beta1 * m + (1.0 - rates.beta1) * g;
         let u = (rates.beta2 * u).max(g.abs() + rates.eps);
         vec![p - rates.lr * m / u, m, u]
@@ -103,7 +103,7 @@ fn adamax(r: &Ask<'_>) -> Made {
 fn sgd_momentum(r: &Ask<'_>) -> Made {
     let (lr, momentum) = (r.real("lr")?, r.real("momentum")?);
     let (dampening, nesterov) = (r.real("dampening")?, r.flag("nesterov")?);
-    step(r, |[p, g, m]| {
+    step(r, &|[p, g, m]| {
         let m = momentum * m + (1.0 - dampening) * g;
         vec![p - lr * if nesterov { g + momentum * m } else { m }, m]
     })
@@ -111,7 +111,7 @@ fn sgd_momentum(r: &Ask<'_>) -> Made {
 
 fn adagrad(r: &Ask<'_>) -> Made {
     let (lr, eps) = (r.real("lr")?, r.real("eps")?);
-    step(r, |[p, g, s]| {
+    step(r, &|[p, g, s]| {
         let s = s + g * g;
         vec![p - lr * g / (s.sqrt() + eps), s]
     })
@@ -119,7 +119,7 @@ fn adagrad(r: &Ask<'_>) -> Made {
 
 fn rmsprop(r: &Ask<'_>) -> Made {
     let (lr, alpha, eps) = (r.real("lr")?, r.real("alpha")?, r.real("eps")?);
-    step(r, |[p, g, v]| {
+    step(r, &|[p, g, v]| {
         let v = alpha * v + (1.0 - alpha) * g * g;
         vec![p - lr * g / (v.sqrt() + eps), v]
     })
@@ -127,7 +127,7 @@ fn rmsprop(r: &Ask<'_>) -> Made {
 
 fn adadelta(r: &Ask<'_>) -> Made {
     let (lr, rho, eps) = (r.real("lr")?, r.real("rho")?, r.real("eps")?);
-    step(r, |[p, g, v, d]| {
+    step(r, &|[p, g, v, d]| {
         let v = rho * v + (1.0 - rho) * g * g;
         let by = ((d + eps) / (v + eps)).sqrt() * g;
         vec![p - lr * by, v, rho * d + (1.0 - rho) * by * by]
@@ -138,7 +138,7 @@ fn adadelta(r: &Ask<'_>) -> Made {
 fn rprop(r: &Ask<'_>) -> Made {
     let (minus, plus) = (r.real("etaminus")?, r.real("etaplus")?);
     let (least, most) = (r.real("min_step")?, r.real("max_step")?);
-    step(r, |[p, g, before, size]| {
+    step(r, &|[p, g, before, size]| {
         let turned = sign(g * before);
         let size = match turned {
             t if t > 0.0 => size * plus,
@@ -153,7 +153,7 @@ fn rprop(r: &Ask<'_>) -> Made {
 
 fn lion(r: &Ask<'_>) -> Made {
     let (lr, beta1, beta2) = (r.real("lr")?, r.real("beta1")?, r.real("beta2")?);
-    step(r, |[p, g, m]| vec![p - lr * sign(beta1 * m + (1.0 - beta1) * g), beta2 * m + (1.0 - beta2) * g])
+    step(r, &|[p, g, m]| vec![p - lr * sign(beta1 * m + (1.0 - beta1) * g), beta2 * m + (1.0 - beta2) * g])
 }
 
 pub(super) const OPS: Ops = &[
@@ -161,7 +161,7 @@ pub(super) const OPS: Ops = &[
         "sgd",
         By(|r| {
             let lr = r.real("lr")?;
-            r.zip(|p, g| p - lr * g)
+            r.zip(&|p, g| p - lr * g)
         }),
     ),
     ("sgd_momentum", By(sgd_momentum)),

@@ -25,12 +25,12 @@ pub(crate) fn sign(x: f64) -> f64 {
 /// To the nearest, and of two to the even one.
 fn round(r: &Ask<'_>) -> Made {
     let by = 10f64.powi(r.number("decimals")?.clamp(-300, 300) as i32);
-    r.map(|x| (x * by).round_ties_even() / by)
+    r.map(&|x| (x * by).round_ties_even() / by)
 }
 
 fn gelu(r: &Ask<'_>) -> Made {
     let tanh = r.word("approximate")? == "tanh";
-    r.map(|x| {
+    r.map(&|x| {
         let inner = || (2.0 / PI).sqrt() * (x + 0.044_715 * x.powi(3));
         0.5 * x * if tanh { 1.0 + inner().tanh() } else { erfc(-x * FRAC_1_SQRT_2) }
     })
@@ -40,7 +40,7 @@ fn clamp(r: &Ask<'_>) -> Made {
     let (min, max) = (r.maybe_real("min")?, r.maybe_real("max")?);
     r.ensure(min.is_some() || max.is_some(), "needs a value of min or of max to be run")?;
     // Of a least that is more than the greatest, the greatest remains.
-    r.map(|x| min.map_or(x, |min| x.max(min)).min(max.unwrap_or(f64::INFINITY)))
+    r.map(&|x| min.map_or(x, |min| x.max(min)).min(max.unwrap_or(f64::INFINITY)))
 }
 
 fn nan_to_num(r: &Ask<'_>) -> Made {
@@ -48,7 +48,7 @@ fn nan_to_num(r: &Ask<'_>) -> Made {
     let nan = r.real("nan")?;
     let (up, down) =
         (r.maybe_real("posinf")?.unwrap_or(greatest), r.maybe_real("neginf")?.unwrap_or(-greatest));
-    r.map(|x| match x {
+    r.map(&|x| match x {
         x if x.is_nan() => nan,
         f64::INFINITY => up,
         f64::NEG_INFINITY => down,
@@ -58,7 +58,7 @@ fn nan_to_num(r: &Ask<'_>) -> Made {
 
 fn masked_fill(r: &Ask<'_>) -> Made {
     let value = filling(r)?;
-    r.zip(|x, mask| if mask == 0.0 { x } else { value })
+    r.zip(&|x, mask| if mask == 0.0 { x } else { value })
 }
 
 /// The number in `value`, which may be infinite.
@@ -95,21 +95,21 @@ pub(super) const OPS: Ops = &[
         "leaky_relu",
         By(|r| {
             let slope = r.real("negative_slope")?;
-            r.map(|x| if x > 0.0 { x } else { slope * x })
+            r.map(&|x| if x > 0.0 { x } else { slope * x })
         }),
     ),
     (
         "elu",
         By(|r| {
             let alpha = r.real("alpha")?;
-            r.map(|x| if x > 0.0 { x } else { alpha * x.exp_m1() })
+            r.map(&|x| if x > 0.0 { x } else { alpha * x.exp_m1() })
         }),
     ),
     (
         "celu",
         By(|r| {
             let alpha = r.real("alpha")?;
-            r.map(|x| if x > 0.0 || alpha == 0.0 { x.max(0.0) } else { alpha * (x / alpha).exp_m1() })
+            r.map(&|x| if x > 0.0 || alpha == 0.0 { x.max(0.0) } else { alpha * (x / alpha).exp_m1() })
         }),
     ),
     (
@@ -120,14 +120,14 @@ pub(super) const OPS: Ops = &[
         "softplus",
         By(|r| {
             let (beta, threshold) = (r.real("beta")?, r.real("threshold")?);
-            r.map(|x| if beta * x > threshold { x } else { (beta * x).exp().ln_1p() / beta })
+            r.map(&|x| if beta * x > threshold { x } else { (beta * x).exp().ln_1p() / beta })
         }),
     ),
     (
         "hardtanh",
         By(|r| {
             let (min, max) = (r.real("min_val")?, r.real("max_val")?);
-            r.map(|x| x.max(min).min(max))
+            r.map(&|x| x.max(min).min(max))
         }),
     ),
     ("clamp", By(clamp)),
@@ -135,14 +135,14 @@ pub(super) const OPS: Ops = &[
         "clamp_min",
         By(|r| {
             let min = r.given("min")?;
-            r.map(|x| x.max(min))
+            r.map(&|x| x.max(min))
         }),
     ),
     (
         "clamp_max",
         By(|r| {
             let max = r.given("max")?;
-            r.map(|x| x.min(max))
+            r.map(&|x| x.min(max))
         }),
     ),
     ("hardsigmoid", One(|x| (x / 6.0 + 0.5).clamp(0.0, 1.0))),
@@ -151,14 +151,14 @@ pub(super) const OPS: Ops = &[
         "hardshrink",
         By(|r| {
             let lambd = r.real("lambd")?;
-            r.map(|x| if x.abs() > lambd { x } else { 0.0 })
+            r.map(&|x| if x.abs() > lambd { x } else { 0.0 })
         }),
     ),
     (
         "softshrink",
         By(|r| {
             let lambd = r.real("lambd")?;
-            r.map(|x| sign(x) * (x.abs() - lambd).max(0.0))
+            r.map(&|x| sign(x) * (x.abs() - lambd).max(0.0))
         }),
     ),
     ("tanhshrink", One(|x| x - x.tanh())),
@@ -187,7 +187,7 @@ pub(super) const OPS: Ops = &[
         "threshold",
         By(|r| {
             let (threshold, value) = (r.given("threshold")?, r.given("value")?);
-            r.map(|x| if x > threshold { x } else { value })
+            r.map(&|x| if x > threshold { x } else { value })
         }),
     ),
     ("frac", One(f64::fract)),
@@ -198,42 +198,42 @@ pub(super) const OPS: Ops = &[
         "pow_scalar",
         By(|r| {
             let n = r.given("exponent")?;
-            r.map(|x| x.powf(n))
+            r.map(&|x| x.powf(n))
         }),
     ),
     (
         "add_scalar",
         By(|r| {
             let n = r.given("value")?;
-            r.map(|x| x + n)
+            r.map(&|x| x + n)
         }),
     ),
     (
         "sub_scalar",
         By(|r| {
             let n = r.given("value")?;
-            r.map(|x| x - n)
+            r.map(&|x| x - n)
         }),
     ),
     (
         "rsub_scalar",
         By(|r| {
             let n = r.given("value")?;
-            r.map(|x| n - x)
+            r.map(&|x| n - x)
         }),
     ),
     (
         "mul_scalar",
         By(|r| {
             let n = r.given("value")?;
-            r.map(|x| x * n)
+            r.map(&|x| x * n)
         }),
     ),
     (
         "div_scalar",
         By(|r| {
             let n = r.given("value")?;
-            r.map(|x| x / n)
+            r.map(&|x| x / n)
         }),
     ),
     ("copy", One(|x| x)),
@@ -252,7 +252,7 @@ pub(super) const OPS: Ops = &[
         "full_like",
         By(|r| {
             let n = r.given("fill_value")?;
-            r.map(|_| n)
+            r.map(&|_| n)
         }),
     ),
     // Two inputs, broadcast.
@@ -305,28 +305,28 @@ pub(super) const OPS: Ops = &[
     ("copy_", Two(|_, b| b)),
     ("masked_fill", By(masked_fill)),
     // Three.
-    ("where", By(|r| r.zip3(|c, a, b| if c == 0.0 { b } else { a }))),
-    ("lerp", By(|r| r.zip3(|a, b, w| a + w * (b - a)))),
+    ("where", By(|r| r.zip3(&|c, a, b| if c == 0.0 { b } else { a }))),
+    ("lerp", By(|r| r.zip3(&|a, b, w| a + w * (b - a)))),
     (
         "addcmul",
         By(|r| {
             let n = r.real("value")?;
-            r.zip3(|a, b, c| a + n * b * c)
+            r.zip3(&|a, b, c| a + n * b * c)
         }),
     ),
     (
         "addcdiv",
         By(|r| {
             let n = r.real("value")?;
-            r.zip3(|a, b, c| a + n * b / c)
+            r.zip3(&|a, b, c| a + n * b / c)
         }),
     ),
-    ("clamp_tensor", By(|r| r.zip3(|x, min, max| x.max(min).min(max)))),
+    ("clamp_tensor", By(|r| r.zip3(&|x, min, max| x.max(min).min(max)))),
     (
         "scale_by_norm",
         By(|r| {
             let (most, eps) = (r.given("max_norm")?, r.real("eps")?);
-            r.zip(|x, norm| x * (most / (norm + eps)).min(1.0))
+            r.zip(&|x, norm| x * (most / (norm + eps)).min(1.0))
         }),
     ),
 ];

@@ -5,7 +5,7 @@ use super::Ops;
 use super::along::softmax;
 use super::pointwise::sigmoid;
 use crate::Error;
-use crate::arrays::{A, at, broadcast, cut, einsum, make, number, spread, together, zip};
+use crate::arrays::{A, at, broadcast, cut, einsum, make, map, number, numbers, spread, together, zip};
 use crate::ask::{Ask, Made};
 
 /// An equation of all inputs.
@@ -18,14 +18,14 @@ fn product(r: &Ask<'_>, equation: &str) -> Made {
 fn rows(r: &Ask<'_>, a: &A, w: &A) -> Result<A, Error> {
     let outer = &a.shape()[..a.ndim().saturating_sub(1)];
     let flat = [outer.iter().product(), a.shape().last().copied().unwrap_or(1)];
-    let flat = r.fit(crate::arrays::of(&flat, a.iter().copied().collect()))?;
+    let flat = r.fit(crate::arrays::of(&flat, numbers(a)))?;
     let y = r.fit(einsum("mk,nk->mn", &[&flat, w]))?;
     r.fit(crate::arrays::of(&[outer, &w.shape()[..1]].concat(), y.into_iter().collect()))
 }
 
 /// A tensor and something that is broadcast to it.
 fn plus(r: &Ask<'_>, y: &A, bias: &A) -> Result<A, Error> {
-    let z = r.fit(zip(y, bias, |y, b| y + b))?;
+    let z = r.fit(zip(y, bias, &|y, b| y + b))?;
     r.alike(&z, y)?;
     Ok(z)
 }
@@ -39,7 +39,7 @@ fn linear(r: &Ask<'_>) -> Made {
 fn added(r: &Ask<'_>, equation: &str) -> Made {
     let (beta, alpha) = (r.real("beta")?, r.real("alpha")?);
     let y = r.fit(einsum(equation, &[r.x(1)?, r.x(2)?]))?;
-    Ok(vec![plus(r, &y.mapv(|y| alpha * y), &r.x(0)?.mapv(|x| beta * x))?])
+    Ok(vec![plus(r, &map(&y, &|y| alpha * y), &map(r.x(0)?, &|x| beta * x))?])
 }
 
 /// Batches of matrices, broadcast; a vector is a row on the left and a column on the right.
@@ -54,7 +54,7 @@ fn matmul(r: &Ask<'_>) -> Made {
     let (p, q) = (a.ndim() - 2, b.ndim() - 2);
     let batch = r.fit(broadcast(&a.shape()[..p], &b.shape()[..q]))?;
     let n = batch.len();
-    let mut y = make(&[&batch[..], &[a.shape()[p], b.shape()[q + 1]]].concat(), |i| {
+    let mut y = make(&[&batch[..], &[a.shape()[p], b.shape()[q + 1]]].concat(), &|i| {
         let on = |x: &A, last: [usize; 2]| spread(x, &[&i[..n], &last[..]].concat());
         (0..k).map(|k| on(&a, [i[n], k]) * on(&b, [k, i[n + 1]])).sum()
     });
@@ -95,15 +95,15 @@ fn attention(r: &Ask<'_>) -> Made {
             at(m, &last.iter().zip(m.shape()).map(|(&c, &n)| if n == 1 { 0 } else { c }).collect::<Vec<_>>())
         })
     };
-    let taken = make(&[q.shape()[0], q.shape()[1], q.shape()[2], length], |i| {
+    let taken = make(&[q.shape()[0], q.shape()[1], q.shape()[2], length], &|i| {
         let (b, h, row, column) = (i[0], i[1], i[2], i[3]);
         let head = of_head[h].unwrap_or(0);
         let dot: f64 = (0..width).map(|d| q[[b, h, row, d]] * k[[b, head, column, d]]).sum();
         let hidden = causal && at_column[column] > at_row[row];
         if hidden { f64::NEG_INFINITY } else { dot * scale + masked([b, h, row, column]) }
     });
-    let taken = crate::arrays::lines(&taken, 3, softmax);
-    Ok(vec![make(&[q.shape()[0], q.shape()[1], q.shape()[2], v.shape()[3]], |i| {
+    let taken = crate::arrays::lines(&taken, 3, &softmax);
+    Ok(vec![make(&[q.shape()[0], q.shape()[1], q.shape()[2], v.shape()[3]], &|i| {
         let head = of_head[i[1]].unwrap_or(0);
         (0..length).map(|j| taken[[i[0], i[1], i[2], j]] * v[[i[0], head, j, i[3]]]).sum()
     })])
@@ -118,7 +118,7 @@ fn rotary(r: &Ask<'_>) -> Made {
         "the tables do not fit",
     )?;
     let half = a.shape()[n - 1] / 2;
-    Ok(vec![make(a.shape(), |i| {
+    Ok(vec![make(a.shape(), &|i| {
         let (mut other, d) = (i.to_vec(), i[n - 1]);
         other[n - 1] = if d < half { d + half } else { d - half };
         let turned = if d < half { -at(a, &other) } else { at(a, &other) };
@@ -132,7 +132,7 @@ fn bilinear(r: &Ask<'_>) -> Made {
     r.ensure(b.ndim() == a.ndim() && &b.shape()[..outer.len()] == outer, "the batches differ")?;
     let flat = |a: &A| {
         let shape = [outer.iter().product(), a.shape().last().copied().unwrap_or(1)];
-        r.fit(crate::arrays::of(&shape, a.iter().copied().collect()))
+        r.fit(crate::arrays::of(&shape, numbers(a)))
     };
     let y = r.fit(einsum("bi,bj,oij->bo", &[&flat(a)?, &flat(b)?, r.x(2)?]))?;
     let shape = [outer, &r.x(2)?.shape()[..1]].concat();
@@ -140,7 +140,7 @@ fn bilinear(r: &Ask<'_>) -> Made {
 }
 
 fn vecdot(r: &Ask<'_>) -> Made {
-    let y = r.fit(zip(r.x(0)?, r.x(1)?, |a, b| a * b))?;
+    let y = r.fit(zip(r.x(0)?, r.x(1)?, &|a, b| a * b))?;
     Ok(vec![y.sum_axis(ndarray::Axis(y.ndim().saturating_sub(1)))])
 }
 
@@ -148,14 +148,14 @@ fn kron(r: &Ask<'_>) -> Made {
     let (a, b) = (r.x(0)?, r.x(1)?);
     let (p, q) = (b.shape()[0], b.shape()[1]);
     let shape = [a.shape()[0] * p, a.shape()[1] * q];
-    Ok(vec![make(&shape, |i| a[[i[0] / p, i[1] / q]] * b[[i[0] % p, i[1] % q]])])
+    Ok(vec![make(&shape, &|i| a[[i[0] / p, i[1] / q]] * b[[i[0] % p, i[1] % q]])])
 }
 
 fn cross(r: &Ask<'_>) -> Made {
     let (a, b, dim) = (r.x(0)?, r.x(1)?, r.dim("dim")?);
     r.alike(a, b)?;
     r.ensure(a.shape()[dim] == 3, "a cross product is of three")?;
-    Ok(vec![make(a.shape(), |i| {
+    Ok(vec![make(a.shape(), &|i| {
         let on = |x: &A, by: usize| at(x, &crate::arrays::with(i, dim, (i[dim] + by) % 3));
         on(a, 1) * on(b, 2) - on(a, 2) * on(b, 1)
     })])
@@ -193,7 +193,7 @@ fn gate(r: &Ask<'_>, a: &A, i: usize, of: usize) -> Result<A, Error> {
 }
 
 fn rnn(r: &Ask<'_>, f: fn(f64) -> f64) -> Made {
-    Ok(vec![plus(r, &gates(r, 0, 2, 4)?, &gates(r, 1, 3, 5)?)?.mapv(f)])
+    Ok(vec![map(&plus(r, &gates(r, 0, 2, 4)?, &gates(r, 1, 3, 5)?)?, &f)])
 }
 
 fn lstm(r: &Ask<'_>) -> Made {
@@ -202,29 +202,29 @@ fn lstm(r: &Ask<'_>) -> Made {
     let (i, f, g, o, memory) = (i?, f?, g?, o?, r.x(2)?);
     r.alike(memory, &f)?;
     let parts = [&f, memory, &i, &g];
-    let memory = r.fit(together(parts, |[f, c, i, g]| sigmoid(f) * c + sigmoid(i) * g.tanh()))?;
-    Ok(vec![r.fit(zip(&o, &memory, |o, c| sigmoid(o) * c.tanh()))?, memory])
+    let memory = r.fit(together(parts, &|[f, c, i, g]| sigmoid(f) * c + sigmoid(i) * g.tanh()))?;
+    Ok(vec![r.fit(zip(&o, &memory, &|o, c| sigmoid(o) * c.tanh()))?, memory])
 }
 
 fn gru(r: &Ask<'_>) -> Made {
     let (a, h) = (gates(r, 0, 2, 4)?, gates(r, 1, 3, 5)?);
     let of = |k| -> Result<(A, A), Error> { Ok((gate(r, &a, k, 3)?, gate(r, &h, k, 3)?)) };
     let (reset, update, new) = (of(0)?, of(1)?, of(2)?);
-    let sum = |p: &(A, A)| r.fit(zip(&p.0, &p.1, |a, b| sigmoid(a + b)));
-    let new = r.fit(together([&new.0, &sum(&reset)?, &new.1], |[a, r, h]| (a + r * h).tanh()))?;
-    Ok(vec![r.fit(together([&sum(&update)?, &new, r.x(1)?], |[z, n, h]| (1.0 - z) * n + z * h))?])
+    let sum = |p: &(A, A)| r.fit(zip(&p.0, &p.1, &|a, b| sigmoid(a + b)));
+    let new = r.fit(together([&new.0, &sum(&reset)?, &new.1], &|[a, r, h]| (a + r * h).tanh()))?;
+    Ok(vec![r.fit(together([&sum(&update)?, &new, r.x(1)?], &|[z, n, h]| (1.0 - z) * n + z * h))?])
 }
 
 fn check_and_unscale(r: &Ask<'_>) -> Made {
     let (g, found, by) = (r.x(0)?, r.x(1)?, r.x(2)?);
     let odd = g.iter().any(|v| !v.is_finite());
     let found = found.iter().copied().fold(0.0, f64::max).max(f64::from(u8::from(odd)));
-    Ok(vec![r.fit(zip(g, by, |v, by| v * by))?, number(found)])
+    Ok(vec![r.fit(zip(g, by, &|v, by| v * by))?, number(found)])
 }
 
 fn scaled_mm(r: &Ask<'_>) -> Made {
     let y = r.fit(einsum("mk,kn->mn", &[r.x(0)?, r.x(1)?]))?;
-    let z = r.fit(together([&y, r.x(2)?, r.x(3)?], |[y, a, b]| y * a * b))?;
+    let z = r.fit(together([&y, r.x(2)?, r.x(3)?], &|[y, a, b]| y * a * b))?;
     r.alike(&z, &y)?;
     Ok(vec![z])
 }
@@ -234,7 +234,7 @@ fn grouped_mm(r: &Ask<'_>) -> Made {
     let (a, w, ends) = (r.x(0)?, r.x(1)?, r.x(2)?);
     r.ensure(a.shape()[1] == w.shape()[1], "the sizes that are summed differ")?;
     let (rows, groups) = (r.held(0, 0)?, r.held(1, 0)?);
-    Ok(vec![make(&[a.shape()[0], w.shape()[2]], |i| {
+    Ok(vec![make(&[a.shape()[0], w.shape()[2]], &|i| {
         let group = ends.iter().take_while(|&&e| e <= rows[i[0]] as f64).count();
         let held = groups.iter().position(|&g| g == group);
         held.map_or(0.0, |g| (0..a.shape()[1]).map(|k| a[[i[0], k]] * w[[g, k, i[1]]]).sum())
@@ -263,7 +263,7 @@ pub(super) const OPS: Ops = &[
         "vander",
         By(|r| {
             let (a, n) = (r.x(0)?, r.size("columns")?);
-            Ok(vec![make(&[a.len(), n], |i| a[i[0]].powi((n - 1 - i[1]) as i32))])
+            Ok(vec![make(&[a.len(), n], &|i| a[i[0]].powi((n - 1 - i[1]) as i32))])
         }),
     ),
     ("tensordot", By(tensordot)),

@@ -46,8 +46,8 @@ fn logsumexp(v: &[f64]) -> f64 {
 }
 
 /// `(sum |x|^p)^(1/p)`, or what that goes to.
-pub(crate) fn norm_of(p: f64, v: impl Iterator<Item = f64>) -> f64 {
-    let v = v.map(f64::abs);
+pub(crate) fn norm_of(p: f64, v: &[f64]) -> f64 {
+    let v = v.iter().copied().map(f64::abs);
     match p {
         f64::INFINITY => v.fold(0.0, f64::max),
         f64::NEG_INFINITY => v.fold(f64::INFINITY, f64::min),
@@ -60,7 +60,7 @@ pub(crate) fn norm_of(p: f64, v: impl Iterator<Item = f64>) -> f64 {
 
 fn norm(r: &Ask<'_>) -> Made {
     let p = r.word("p")?.parse::<f64>().map_err(|_| r.wrong("p is no number"))?;
-    folded(r, |v| norm_of(p, v.iter().copied()))
+    folded(r, &|v| norm_of(p, v))
 }
 
 /// The value between the two that lie about it in order.
@@ -76,30 +76,30 @@ fn quantile(v: &[f64], q: f64) -> f64 {
 fn quantiles(r: &Ask<'_>, without_nan: bool) -> Made {
     let q = r.given("q")?;
     r.ensure(q <= 1.0, "q is at most 1")?;
-    one(r, |v| if without_nan { quantile(&present(v), q) } else { quantile(v, q) })
+    one(r, &|v| if without_nan { quantile(&present(v), q) } else { quantile(v, q) })
 }
 
 /// Over dims.
-fn folded(r: &Ask<'_>, f: impl Fn(&[f64]) -> f64) -> Made {
+fn folded(r: &Ask<'_>, f: &dyn Fn(&[f64]) -> f64) -> Made {
     Ok(vec![over(r.x(0)?, &r.dims("dims")?, r.flag("keepdim")?, f)])
 }
 
 /// Over one dim, or all.
-fn one(r: &Ask<'_>, f: impl Fn(&[f64]) -> f64) -> Made {
+fn one(r: &Ask<'_>, f: &dyn Fn(&[f64]) -> f64) -> Made {
     Ok(vec![over(r.x(0)?, &r.dims("dim")?, r.flag("keepdim")?, f)])
 }
 
 /// Over one dim, with the index in it of every element; or over all, with the row-major index.
-pub(crate) fn placed(r: &Ask<'_>, f: impl Fn(&[f64], &[f64]) -> f64) -> Result<A, Error> {
+pub(crate) fn placed(r: &Ask<'_>, f: &dyn Fn(&[f64], &[f64]) -> f64) -> Result<A, Error> {
     let (a, dims, keep) = (r.x(0)?, r.dims("dim")?, r.flag("keepdim")?);
     let indices = if r.has("dim")? {
         let held = r.held(0, dims[0])?;
-        make(a.shape(), |i| held[i[dims[0]]] as f64)
+        make(a.shape(), &|i| held[i[dims[0]]] as f64)
     } else {
-        r.numbered(0, |e| e as f64)?
+        r.numbered(0, &|e| e as f64)?
     };
     let ((shape, values), (_, indices)) = (groups(a, &dims, keep), groups(&indices, &dims, keep));
-    Ok(make(&shape, |i| {
+    Ok(make(&shape, &|i| {
         let row = place(&shape, i.iter().copied());
         f(&values[row], &indices[row])
     }))
@@ -115,16 +115,16 @@ fn best(v: &[f64], of: &[f64], sign: f64) -> f64 {
 }
 
 fn greatest(r: &Ask<'_>, sign: f64) -> Made {
-    let values = one(r, |v| if sign > 0.0 { max(v) } else { min(v) })?;
-    Ok([values, vec![placed(r, |v, of| best(v, of, sign))?]].concat())
+    let values = one(r, &|v| if sign > 0.0 { max(v) } else { min(v) })?;
+    Ok([values, vec![placed(r, &|v, of| best(v, of, sign))?]].concat())
 }
 
 /// Moments: the mean square about the mean, or its root, and the mean.
 fn moments(r: &Ask<'_>, root: bool, and_mean: bool) -> Made {
     let correction = r.number("correction")? as f64;
-    let mut made = folded(r, |v| if root { var(v, correction).sqrt() } else { var(v, correction) })?;
+    let mut made = folded(r, &|v| if root { var(v, correction).sqrt() } else { var(v, correction) })?;
     if and_mean {
-        made.extend(folded(r, mean)?);
+        made.extend(folded(r, &mean)?);
     }
     Ok(made)
 }
@@ -140,8 +140,8 @@ fn kth(r: &Ask<'_>) -> Made {
     let n = r.inputs[0].shape().get(r.dim("dim")?).copied().unwrap_or(0);
     r.ensure(k <= n, "k is more than there are")?;
     Ok(vec![
-        placed(r, |v, _| order(v).map_or(f64::NAN, |i| v[i]))?,
-        placed(r, |v, of| order(v).map_or(-1.0, |i| of[i]))?,
+        placed(r, &|v, _| order(v).map_or(f64::NAN, |i| v[i]))?,
+        placed(r, &|v, of| order(v).map_or(-1.0, |i| of[i]))?,
     ])
 }
 
@@ -153,36 +153,36 @@ fn mode(r: &Ask<'_>) -> Made {
         v.iter().copied().fold(f64::NAN, |b, x| if better(x, b) { x } else { b })
     };
     Ok(vec![
-        placed(r, |v, _| most(v))?,
-        placed(r, |v, of| v.iter().rposition(|&x| x == most(v)).map_or(-1.0, |i| of[i]))?,
+        placed(r, &|v, _| most(v))?,
+        placed(r, &|v, of| v.iter().rposition(|&x| x == most(v)).map_or(-1.0, |i| of[i]))?,
     ])
 }
 
 pub(super) const OPS: Ops = &[
-    ("sum", By(|r| folded(r, sum))),
-    ("mean", By(|r| folded(r, mean))),
-    ("prod", By(|r| folded(r, |v| v.iter().product()))),
-    ("amax", By(|r| folded(r, max))),
-    ("amin", By(|r| folded(r, min))),
-    ("any", By(|r| folded(r, |v| truth(v.iter().any(|x| *x != 0.0))))),
-    ("all", By(|r| folded(r, |v| truth(v.iter().all(|x| *x != 0.0))))),
-    ("count_nonzero", By(|r| folded(r, |v| v.iter().filter(|x| **x != 0.0).count() as f64))),
-    ("logsumexp", By(|r| folded(r, logsumexp))),
+    ("sum", By(|r| folded(r, &sum))),
+    ("mean", By(|r| folded(r, &mean))),
+    ("prod", By(|r| folded(r, &|v| v.iter().product()))),
+    ("amax", By(|r| folded(r, &max))),
+    ("amin", By(|r| folded(r, &min))),
+    ("any", By(|r| folded(r, &|v| truth(v.iter().any(|x| *x != 0.0))))),
+    ("all", By(|r| folded(r, &|v| truth(v.iter().all(|x| *x != 0.0))))),
+    ("count_nonzero", By(|r| folded(r, &|v| v.iter().filter(|x| **x != 0.0).count() as f64))),
+    ("logsumexp", By(|r| folded(r, &logsumexp))),
     ("norm", By(norm)),
     ("linalg_vector_norm", By(norm)),
     ("var", By(|r| moments(r, false, false))),
     ("std", By(|r| moments(r, true, false))),
     ("var_mean", By(|r| moments(r, false, true))),
     ("std_mean", By(|r| moments(r, true, true))),
-    ("nansum", By(|r| folded(r, |v| sum(&present(v))))),
-    ("nanmean", By(|r| folded(r, |v| mean(&present(v))))),
-    ("argmax", By(|r| Ok(vec![placed(r, |v, of| best(v, of, 1.0))?]))),
-    ("argmin", By(|r| Ok(vec![placed(r, |v, of| best(v, of, -1.0))?]))),
+    ("nansum", By(|r| folded(r, &|v| sum(&present(v))))),
+    ("nanmean", By(|r| folded(r, &|v| mean(&present(v))))),
+    ("argmax", By(|r| Ok(vec![placed(r, &|v, of| best(v, of, 1.0))?]))),
+    ("argmin", By(|r| Ok(vec![placed(r, &|v, of| best(v, of, -1.0))?]))),
     ("max", By(|r| greatest(r, 1.0))),
     ("min", By(|r| greatest(r, -1.0))),
-    ("aminmax", By(|r| Ok([one(r, min)?, one(r, max)?].concat()))),
-    ("median", By(|r| one(r, middle))),
-    ("nanmedian", By(|r| one(r, |v| middle(&present(v))))),
+    ("aminmax", By(|r| Ok([one(r, &min)?, one(r, &max)?].concat()))),
+    ("median", By(|r| one(r, &middle))),
+    ("nanmedian", By(|r| one(r, &|v| middle(&present(v))))),
     ("quantile", By(|r| quantiles(r, false))),
     ("nanquantile", By(|r| quantiles(r, true))),
     ("kthvalue", By(kth)),

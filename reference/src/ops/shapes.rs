@@ -6,11 +6,11 @@ use super::Body::By;
 use super::Ops;
 use super::indexing::sliced;
 use crate::Error;
-use crate::arrays::{A, at, cut, make, of, place, taken, with};
+use crate::arrays::{A, at, cut, make, numbers, of, place, taken, with};
 use crate::ask::{Ask, Made};
 
 /// An output that is wanted, by the place in the whole input of each of its elements.
-fn from(r: &Ask<'_>, source: impl Fn(&[usize]) -> Vec<usize>) -> Made {
+fn from(r: &Ask<'_>, source: &dyn Fn(&[usize]) -> Vec<usize>) -> Made {
     let (a, target) = (r.x(0)?, r.target(0)?);
     let held = (0..a.ndim()).map(|d| r.held(0, d)).collect::<Result<Vec<_>, _>>()?;
     let wanted = (0..target.whole.len()).map(|d| r.wanted(0, d)).collect::<Result<Vec<_>, _>>()?;
@@ -27,7 +27,7 @@ fn from(r: &Ask<'_>, source: impl Fn(&[usize]) -> Vec<usize>) -> Made {
 
 /// The same elements, in order, as they are wanted.
 fn view(r: &Ask<'_>) -> Made {
-    Ok(vec![r.fit(of(&r.target(0)?.shape(), r.x(0)?.iter().copied().collect()))?])
+    Ok(vec![r.fit(of(&r.target(0)?.shape(), numbers(r.x(0)?)))?])
 }
 
 fn ordered(r: &Ask<'_>, order: Vec<usize>) -> Made {
@@ -171,7 +171,7 @@ fn pad(r: &Ask<'_>) -> Made {
         before[d] = pair[0];
         shape[d] = usize::try_from(shape[d] as i64 + pair.iter().sum::<i64>()).map_err(|e| r.wrong(e))?;
     }
-    Ok(vec![make(&shape, |i| {
+    Ok(vec![make(&shape, &|i| {
         let source =
             |d: usize| folded_back(i[d] as i64 - before[d], a.shape()[d] as i64, &mode).map(|c| c as usize);
         (0..a.ndim()).map(source).collect::<Option<Vec<_>>>().map_or(value, |from| at(a, &from))
@@ -182,15 +182,15 @@ fn roll(r: &Ask<'_>) -> Made {
     let (a, shifts) = (r.x(0)?, r.numbers("shifts")?);
     if !r.has("dims")? {
         // All elements as one line.
-        let (n, all) = (a.len(), a.iter().copied().collect::<Vec<_>>());
+        let (n, all) = (a.len(), numbers(a));
         let by = shifts.first().copied().unwrap_or(0).rem_euclid(n.max(1) as i64);
         let from =
             |i: &[usize]| (place(a.shape(), i.iter().copied()) as i64 - by).rem_euclid(n as i64) as usize;
-        return Ok(vec![make(a.shape(), |i| all[from(i)])]);
+        return Ok(vec![make(a.shape(), &|i| all[from(i)])]);
     }
     let dims = r.dims("dims")?;
     r.ensure(shifts.len() == dims.len() || shifts.len() == 1, "there is not a shift for each dim")?;
-    Ok(vec![make(a.shape(), |i| {
+    Ok(vec![make(a.shape(), &|i| {
         let mut from = i.to_vec();
         for (k, &d) in dims.iter().enumerate() {
             let n = a.shape()[d] as i64;
@@ -202,7 +202,7 @@ fn roll(r: &Ask<'_>) -> Made {
 }
 
 fn flipped(a: &A, dims: &[usize]) -> A {
-    make(a.shape(), |i| {
+    make(a.shape(), &|i| {
         let back = |(d, &c): (usize, &usize)| if dims.contains(&d) { a.shape()[d] - 1 - c } else { c };
         at(a, &i.iter().enumerate().map(back).collect::<Vec<_>>())
     })
@@ -223,26 +223,26 @@ fn triangle(r: &Ask<'_>, keep: fn(usize, usize) -> bool) -> Made {
     let a = r.x(0)?;
     let n = a.ndim();
     let (rows, columns) = (r.held(0, n - 2)?, r.held(0, n - 1)?);
-    Ok(vec![make(a.shape(), |i| if keep(rows[i[n - 2]], columns[i[n - 1]]) { at(a, i) } else { 0.0 })])
+    Ok(vec![make(a.shape(), &|i| if keep(rows[i[n - 2]], columns[i[n - 1]]) { at(a, i) } else { 0.0 })])
 }
 
 fn diagonal(r: &Ask<'_>) -> Result<A, Error> {
     let a = r.x(0)?;
     let n = a.ndim();
     r.ensure(r.held(0, n - 2)? == r.held(0, n - 1)?, "rows and columns are not the same")?;
-    Ok(make(&a.shape()[..n - 1], |i| at(a, &[i, &i[n - 2..]].concat())))
+    Ok(make(&a.shape()[..n - 1], &|i| at(a, &[i, &i[n - 2..]].concat())))
 }
 
 fn diag_embed(r: &Ask<'_>) -> Made {
     let a = r.x(0)?;
     let n = a.ndim();
     let shape = [a.shape(), &a.shape()[n - 1..]].concat();
-    Ok(vec![make(&shape, |i| if i[n] == i[n - 1] { at(a, &i[..n]) } else { 0.0 })])
+    Ok(vec![make(&shape, &|i| if i[n] == i[n - 1] { at(a, &i[..n]) } else { 0.0 })])
 }
 
 fn expand(r: &Ask<'_>) -> Made {
     let whole = r.input(0)?.to_vec();
-    from(r, |i| {
+    from(r, &|i| {
         let last = &i[i.len() - whole.len()..];
         last.iter().zip(&whole).map(|(&c, &n)| if n == 1 { 0 } else { c }).collect()
     })
@@ -251,7 +251,7 @@ fn expand(r: &Ask<'_>) -> Made {
 /// Each dim so many times one after the other.
 fn tiled(r: &Ask<'_>) -> Made {
     let whole = r.input(0)?.to_vec();
-    from(r, |i| i[i.len() - whole.len()..].iter().zip(&whole).map(|(&c, &n)| c % n.max(1)).collect())
+    from(r, &|i| i[i.len() - whole.len()..].iter().zip(&whole).map(|(&c, &n)| c % n.max(1)).collect())
 }
 
 fn unfold_dim(r: &Ask<'_>) -> Made {
@@ -259,14 +259,14 @@ fn unfold_dim(r: &Ask<'_>) -> Made {
     let windows =
         a.shape()[dim].checked_sub(size).ok_or_else(|| r.wrong("the dim has no window"))? / step + 1;
     let shape = [&with(a.shape(), dim, windows)[..], &[size]].concat();
-    Ok(vec![make(&shape, |i| at(a, &with(&i[..a.ndim()], dim, i[dim] * step + i[a.ndim()])))])
+    Ok(vec![make(&shape, &|i| at(a, &with(&i[..a.ndim()], dim, i[dim] * step + i[a.ndim()])))])
 }
 
 fn pixel_shuffle(r: &Ask<'_>) -> Made {
     let (a, f) = (r.x(0)?, r.size("factor")?);
     let s = a.shape();
     r.ensure(s[1].is_multiple_of(f * f), "the channels are no multiple of the square of the factor")?;
-    Ok(vec![make(&[s[0], s[1] / f / f, f * s[2], f * s[3]], |i| {
+    Ok(vec![make(&[s[0], s[1] / f / f, f * s[2], f * s[3]], &|i| {
         a[[i[0], f * f * i[1] + f * (i[2] % f) + i[3] % f, i[2] / f, i[3] / f]]
     })])
 }
@@ -275,7 +275,7 @@ fn pixel_unshuffle(r: &Ask<'_>) -> Made {
     let (a, f) = (r.x(0)?, r.size("factor")?);
     let s = a.shape();
     r.ensure(s[2].is_multiple_of(f) && s[3].is_multiple_of(f), "space is no multiple of the factor")?;
-    Ok(vec![make(&[s[0], f * f * s[1], s[2] / f, s[3] / f], |i| {
+    Ok(vec![make(&[s[0], f * f * s[1], s[2] / f, s[3] / f], &|i| {
         a[[i[0], i[1] / f / f, f * i[2] + i[1] / f % f, f * i[3] + i[1] % f]]
     })])
 }
@@ -291,7 +291,7 @@ fn channel_shuffle(r: &Ask<'_>) -> Made {
 
 fn meshgrid(r: &Ask<'_>) -> Made {
     let shape: Vec<usize> = r.inputs.iter().map(A::len).collect();
-    Ok(r.inputs.iter().enumerate().map(|(d, a)| make(&shape, |i| a[i[d]])).collect())
+    Ok(r.inputs.iter().enumerate().map(|(d, a)| make(&shape, &|i| a[i[d]])).collect())
 }
 
 fn cartesian_prod(r: &Ask<'_>) -> Made {
@@ -300,7 +300,7 @@ fn cartesian_prod(r: &Ask<'_>) -> Made {
     if let [one] = &r.inputs[..] {
         return Ok(vec![one.clone()]);
     }
-    Ok(vec![make(&[rows.len(), shape.len()], |i| r.inputs[i[1]][rows[i[0]][i[1]]])])
+    Ok(vec![make(&[rows.len(), shape.len()], &|i| r.inputs[i[1]][rows[i[0]][i[1]]])])
 }
 
 fn block_diag(r: &Ask<'_>) -> Made {
@@ -360,7 +360,7 @@ pub(super) const OPS: Ops = &[
         "repeat_interleave",
         By(|r| {
             let (dim, times) = (r.dim("dim")?, r.size("times")?);
-            from(r, |i| with(i, dim, i[dim] / times))
+            from(r, &|i| with(i, dim, i[dim] / times))
         }),
     ),
     ("unfold_dim", By(unfold_dim)),

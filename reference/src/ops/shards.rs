@@ -18,9 +18,9 @@ fn indices(r: &Ask<'_>, slices: usize, whole: usize) -> Result<Vec<Vec<usize>>, 
     let (zigzag, each) = match r.word("cut")?.as_str() {
         "zigzag" => (true, 2),
         "strided" => (false, r.size("tiles")?),
-        "ragged" => return counted(r, slices, |i| i),
+        "ragged" => return counted(r, slices, &|i| i),
         // What sources have for the same slice.
-        _ => return counted(r, slices, |i| i % slices),
+        _ => return counted(r, slices, &|i| i % slices),
     };
     // In which chunk of the dim the slice `p` has its chunk `t`.
     let chunk = |p: usize, t: usize| if zigzag && t == 1 { 2 * slices - 1 - p } else { t * slices + p };
@@ -30,7 +30,7 @@ fn indices(r: &Ask<'_>, slices: usize, whole: usize) -> Result<Vec<Vec<usize>>, 
 }
 
 /// The same where `counts` say how many indices come next, for the slice that their number says.
-fn counted(r: &Ask<'_>, slices: usize, of: impl Fn(usize) -> usize) -> Result<Vec<Vec<usize>>, Error> {
+fn counted(r: &Ask<'_>, slices: usize, of: &dyn Fn(usize) -> usize) -> Result<Vec<Vec<usize>>, Error> {
     let mut lists = vec![Vec::new(); slices];
     let mut next = 0;
     for (i, count) in r.sizes("counts")?.into_iter().enumerate() {
@@ -44,7 +44,7 @@ fn split(r: &Ask<'_>) -> Made {
     let (a, dim, new) = (r.x(0)?, r.dim("dim")?, r.dim("at")?);
     let shape = r.target(0)?.shape();
     let indices = indices(r, shape[new], a.shape()[dim])?;
-    Ok(vec![make(&shape, |i| {
+    Ok(vec![make(&shape, &|i| {
         let mut from = i.to_vec();
         let p = from.remove(new);
         // Behind its own indices a slice has zeros.
@@ -62,7 +62,7 @@ fn join(r: &Ask<'_>) -> Made {
             owners[index] = (p, j);
         }
     }
-    Ok(vec![make(&shape, |i| {
+    Ok(vec![make(&shape, &|i| {
         let (p, j) = owners[i[dim]];
         let mut from = with(i, dim, j);
         from.insert(new, p);

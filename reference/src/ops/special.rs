@@ -101,7 +101,7 @@ fn erfinv(y: f64) -> f64 {
 }
 
 /// `p_(k+1) = step(k, p_k, p_(k-1))` from two polynomials on.
-fn polynomial(n: f64, first: [f64; 2], step: impl Fn(f64, f64, f64) -> f64) -> f64 {
+fn polynomial(n: f64, first: [f64; 2], step: &dyn Fn(f64, f64, f64) -> f64) -> f64 {
     // Nobody asks for more.
     if n > 1e6 {
         return f64::NAN;
@@ -114,7 +114,7 @@ fn polynomial(n: f64, first: [f64; 2], step: impl Fn(f64, f64, f64) -> f64) -> f
 }
 
 fn chebyshev(n: f64, x: f64, first: f64) -> f64 {
-    polynomial(n, [1.0, first], |_, p, q| 2.0 * x * p - q)
+    polynomial(n, [1.0, first], &|_, p, q| 2.0 * x * p - q)
 }
 
 pub(super) const OPS: Ops = &[
@@ -143,7 +143,7 @@ pub(super) const OPS: Ops = &[
         By(|r| {
             let n = r.size("n")?;
             let by = (1..=n.min(1000)).fold(if n % 2 == 0 { -1.0 } else { 1.0 }, |by, k| by * k as f64);
-            r.map(|x| if n == 0 { digamma(x) } else { by * zeta(n as f64 + 1.0, x) })
+            r.map(&|x| if n == 0 { digamma(x) } else { by * zeta(n as f64 + 1.0, x) })
         }),
     ),
     (
@@ -152,7 +152,7 @@ pub(super) const OPS: Ops = &[
             let p = r.size("p")?;
             r.ensure(p <= 1 << 12, "p is at most 4096")?;
             let constant = p as f64 * (p as f64 - 1.0) / 4.0 * PI.ln();
-            r.map(|x| constant + (0..p).map(|j| lgamma(x - j as f64 / 2.0)).sum::<f64>())
+            r.map(&|x| constant + (0..p).map(|j| lgamma(x - j as f64 / 2.0)).sum::<f64>())
         }),
     ),
     ("entr", One(|x| if x == 0.0 { 0.0 } else { -x * x.ln() })),
@@ -163,7 +163,7 @@ pub(super) const OPS: Ops = &[
         By(|r| {
             let eps = r.maybe_real("eps")?;
             let within = |p: f64| eps.map_or(p, |eps| p.max(eps).min(1.0 - eps));
-            r.map(|p| (within(p) / (1.0 - within(p))).ln())
+            r.map(&|p| (within(p) / (1.0 - within(p))).ln())
         }),
     ),
     ("zeta", Two(zeta)),
@@ -178,15 +178,15 @@ pub(super) const OPS: Ops = &[
     ("shifted_chebyshev_polynomial_u", Two(|x, n| chebyshev(n, 2.0 * x - 1.0, 4.0 * x - 2.0))),
     ("shifted_chebyshev_polynomial_v", Two(|x, n| chebyshev(n, 2.0 * x - 1.0, 4.0 * x - 3.0))),
     ("shifted_chebyshev_polynomial_w", Two(|x, n| chebyshev(n, 2.0 * x - 1.0, 4.0 * x - 1.0))),
-    ("hermite_polynomial_h", Two(|x, n| polynomial(n, [1.0, 2.0 * x], |k, p, q| 2.0 * x * p - 2.0 * k * q))),
-    ("hermite_polynomial_he", Two(|x, n| polynomial(n, [1.0, x], |k, p, q| x * p - k * q))),
+    ("hermite_polynomial_h", Two(|x, n| polynomial(n, [1.0, 2.0 * x], &|k, p, q| 2.0 * x * p - 2.0 * k * q))),
+    ("hermite_polynomial_he", Two(|x, n| polynomial(n, [1.0, x], &|k, p, q| x * p - k * q))),
     (
         "laguerre_polynomial_l",
-        Two(|x, n| polynomial(n, [1.0, 1.0 - x], |k, p, q| ((2.0 * k + 1.0 - x) * p - k * q) / (k + 1.0))),
+        Two(|x, n| polynomial(n, [1.0, 1.0 - x], &|k, p, q| ((2.0 * k + 1.0 - x) * p - k * q) / (k + 1.0))),
     ),
     (
         "legendre_polynomial_p",
-        Two(|x, n| polynomial(n, [1.0, x], |k, p, q| ((2.0 * k + 1.0) * x * p - k * q) / (k + 1.0))),
+        Two(|x, n| polynomial(n, [1.0, x], &|k, p, q| ((2.0 * k + 1.0) * x * p - k * q) / (k + 1.0))),
     ),
 ];
 
@@ -218,7 +218,7 @@ mod tests {
             ("log_ndtr(-10)", log_ndtr(-10.0), -53.231_285_151_247_06),
             ("erfinv(0.5)", erfinv(0.5), 0.476_936_276_204_469_9),
             ("T3(0.5)", chebyshev(3.0, 0.5, 0.5), -1.0),
-            ("H3(1)", polynomial(3.0, [1.0, 2.0], |k, p, q| 2.0 * p - 2.0 * k * q), -4.0),
+            ("H3(1)", polynomial(3.0, [1.0, 2.0], &|k, p, q| 2.0 * p - 2.0 * k * q), -4.0),
         ] {
             assert!(
                 (has - wants).abs() < 1e-9 * (1.0 + wants.abs()),

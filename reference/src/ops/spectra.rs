@@ -12,7 +12,7 @@ use crate::ask::{Ask, Made};
 type Complex = (f64, f64);
 
 /// `sum_t z_t exp(sign 2 pi i t f / n)`.
-fn frequency(f: usize, n: usize, sign: f64, z: impl Fn(usize) -> Complex) -> Complex {
+fn frequency(f: usize, n: usize, sign: f64, z: &dyn Fn(usize) -> Complex) -> Complex {
     (0..n).fold((0.0, 0.0), |(re, im), t| {
         let (s, c) = (sign * 2.0 * PI * (t * f % n) as f64 / n as f64).sin_cos();
         let (x, y) = z(t);
@@ -28,9 +28,9 @@ fn part(z: Complex, i: usize) -> f64 {
 fn transformed(a: &A, dim: usize, sign: f64, scaled: bool) -> A {
     let (n, last) = (a.shape()[dim], a.ndim() - 1);
     let by = if scaled { n as f64 } else { 1.0 };
-    make(a.shape(), |i| {
+    make(a.shape(), &|i| {
         let get = |t: usize, k: usize| at(a, &with(&with(i, dim, t), last, k));
-        part(frequency(i[dim], n, sign, |t| (get(t, 0), get(t, 1))), i[last]) / by
+        part(frequency(i[dim], n, sign, &|t| (get(t, 0), get(t, 1))), i[last]) / by
     })
 }
 
@@ -48,7 +48,7 @@ fn complex(r: &Ask<'_>, sign: f64, scaled: bool) -> Made {
 fn from_real(r: &Ask<'_>, sign: f64, scaled: bool) -> Made {
     let (a, dims) = (r.x(0)?, r.dims("dims")?);
     let rank = a.ndim();
-    let a = make(&[a.shape(), &[2]].concat(), |i| if i[rank] == 0 { at(a, &i[..rank]) } else { 0.0 });
+    let a = make(&[a.shape(), &[2]].concat(), &|i| if i[rank] == 0 { at(a, &i[..rank]) } else { 0.0 });
     let a = dims.iter().fold(a, |a, &dim| transformed(&a, dim, sign, scaled));
     let last = dims.last().copied().ok_or_else(|| r.wrong("names no dim"))?;
     Ok(vec![r.fit(cut(&a, last, 0, a.shape()[last] / 2 + 1))?])
@@ -56,7 +56,7 @@ fn from_real(r: &Ask<'_>, sign: f64, scaled: bool) -> Made {
 
 /// A frequency of `n` real numbers, of which half are given: the others are mirrored, and those that are their own mirror
 /// image are real.
-fn mirrored(t: usize, n: usize, given: usize, get: impl Fn(usize) -> Complex) -> Complex {
+fn mirrored(t: usize, n: usize, given: usize, get: &dyn Fn(usize) -> Complex) -> Complex {
     let near = t.min(n - t);
     if near >= given {
         return (0.0, 0.0);
@@ -81,16 +81,16 @@ fn to_real(r: &Ask<'_>, sign: f64, scaled: bool) -> Made {
     let given = a.shape()[last];
     let n = if r.has("size")? { r.size("size")? } else { 2 * given.saturating_sub(1) };
     let by = if scaled { n as f64 } else { 1.0 };
-    Ok(vec![make(&with(&a.shape()[..a.ndim() - 1], last, n), |i| {
+    Ok(vec![make(&with(&a.shape()[..a.ndim() - 1], last, n), &|i| {
         let get = |t: usize, k: usize| at(&a, &[&with(i, last, t)[..], &[k]].concat());
-        frequency(i[last], n, sign, |t| mirrored(t, n, given, |t| (get(t, 0), get(t, 1)))).0 / by
+        frequency(i[last], n, sign, &|t| mirrored(t, n, given, &|t| (get(t, 0), get(t, 1)))).0 / by
     })])
 }
 
 /// The frequency 0 in the middle, or back at the start.
 fn shifted(r: &Ask<'_>, back: bool) -> Made {
     let (a, dims) = (r.x(0)?, r.dims("dims")?);
-    Ok(vec![make(a.shape(), |i| {
+    Ok(vec![make(a.shape(), &|i| {
         let mut from = i.to_vec();
         for &d in &dims {
             let n = a.shape()[d];
@@ -106,9 +106,9 @@ fn stft(r: &Ask<'_>) -> Made {
     let d = a.ndim() - 1;
     let left = a.shape()[d].checked_sub(window).ok_or_else(|| r.wrong("a window does not fit"))?;
     let shape = [&a.shape()[..d], &[window / 2 + 1, left / hop + 1, 2]].concat();
-    Ok(vec![make(&shape, |i| {
+    Ok(vec![make(&shape, &|i| {
         let get = |t: usize| (at(a, &[&i[..d], &[hop * i[d + 1] + t]].concat()), 0.0);
-        part(frequency(i[d], window, -1.0, get), i[d + 2])
+        part(frequency(i[d], window, -1.0, &get), i[d + 2])
     })])
 }
 
@@ -118,11 +118,11 @@ fn istft(r: &Ask<'_>) -> Made {
     let d = a.ndim() - 3;
     let (given, frames) = (a.shape()[d], a.shape()[d + 1]);
     let length = frames.saturating_sub(1) * hop + window;
-    Ok(vec![make(&[&a.shape()[..d], &[length]].concat(), |i| {
+    Ok(vec![make(&[&a.shape()[..d], &[length]].concat(), &|i| {
         let of = |frame: usize| {
             let get = |t: usize, k: usize| at(a, &[&i[..d], &[t, frame, k]].concat());
-            let z = |t: usize| mirrored(t, window, given, |t| (get(t, 0), get(t, 1)));
-            frequency(i[d] - hop * frame, window, 1.0, z).0 / window as f64
+            let z = |t: usize| mirrored(t, window, given, &|t| (get(t, 0), get(t, 1)));
+            frequency(i[d] - hop * frame, window, 1.0, &z).0 / window as f64
         };
         let covering: Vec<usize> =
             (0..frames).filter(|f| (hop * f..hop * f + window).contains(&i[d])).collect();

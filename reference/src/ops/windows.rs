@@ -4,7 +4,7 @@ use super::Body::By;
 use super::Ops;
 use super::reductions::norm_of;
 use crate::Error;
-use crate::arrays::{A, at, coordinates, make, of, place};
+use crate::arrays::{A, at, coordinates, make, numbers, of, place};
 use crate::ask::{Ask, Made};
 
 /// Windows along each spatial dim.
@@ -58,8 +58,8 @@ fn conv(r: &Ask<'_>) -> Made {
     }
     let space = windows.count(r, &a.shape()[2..])?;
     let kernel = coordinates(&w.shape()[2..]);
-    let (of_a, of_w): (Vec<f64>, Vec<f64>) = (a.iter().copied().collect(), w.iter().copied().collect());
-    Ok(vec![make(&[&[a.shape()[0], outputs], &space[..]].concat(), |i| {
+    let (of_a, of_w) = (numbers(a), numbers(w));
+    Ok(vec![make(&[&[a.shape()[0], outputs], &space[..]].concat(), &|i| {
         let first = i[1] / (outputs / groups) * each;
         let mut sum = r.maybe(2).map_or(0.0, |bias| bias[i[1]]);
         for k in &kernel {
@@ -96,7 +96,7 @@ fn transposed(r: &Ask<'_>) -> Made {
     if let Some(bias) = r.maybe(2) {
         r.ensure(bias.len() == shape[1], "the bias is not as long as there are channels")?;
     }
-    let mut y = make(&shape, |i| r.maybe(2).map_or(0.0, |bias| bias[i[1]])).into_raw_vec_and_offset().0;
+    let mut y = make(&shape, &|i| r.maybe(2).map_or(0.0, |bias| bias[i[1]])).into_raw_vec_and_offset().0;
     let kernel = coordinates(&w.shape()[2..]);
     for (i, v) in coordinates(a.shape()).iter().zip(a) {
         for k in &kernel {
@@ -125,7 +125,7 @@ fn pooled(r: &Ask<'_>, fs: &[&dyn Fn(&Part) -> f64]) -> Made {
         let here = kernel.iter().filter_map(|k| windows.at(&i[2..], k, space));
         here.map(|p| (at(a, &[&i[..2], &p[..]].concat()), place(space, p))).collect()
     };
-    Ok(fs.iter().map(|f| make(&shape, |i| f(&part(i)))).collect())
+    Ok(fs.iter().map(|f| make(&shape, &|i| f(&part(i)))).collect())
 }
 
 pub(super) fn greatest(v: &Part) -> f64 {
@@ -149,7 +149,7 @@ fn avg_pool(r: &Ask<'_>) -> Made {
 
 fn lp_pool(r: &Ask<'_>) -> Made {
     let p = r.real("norm_type")?;
-    pooled(r, &[&|v: &Part| norm_of(p, v.iter().map(|x| x.0))])
+    pooled(r, &[&|v: &Part| norm_of(p, &v.iter().map(|x| x.0).collect::<Vec<_>>())])
 }
 
 /// Each place of a space of a size from its part of the input's.
@@ -169,7 +169,7 @@ fn parts(r: &Ask<'_>, fs: &[fn(&Part) -> f64]) -> Made {
         .collect()
     };
     let shape = [&a.shape()[..2], &size[..]].concat();
-    Ok(fs.iter().map(|f| make(&shape, |i| f(&part(i)))).collect())
+    Ok(fs.iter().map(|f| make(&shape, &|i| f(&part(i)))).collect())
 }
 
 /// The weights of four neighbours.
@@ -220,7 +220,7 @@ fn interpolate(r: &Ask<'_>) -> Made {
             let each = all[i[d + 2]].iter();
             each.map(|&(from, w)| w * at(&a, &crate::arrays::with(i, d + 2, from))).sum()
         };
-        a = make(&crate::arrays::with(a.shape(), d + 2, to), of);
+        a = make(&crate::arrays::with(a.shape(), d + 2, to), &of);
     }
     Ok(vec![a])
 }
@@ -229,7 +229,7 @@ fn interpolate(r: &Ask<'_>) -> Made {
 fn local_response_norm(r: &Ask<'_>) -> Made {
     let (a, size) = (r.x(0)?, r.size("size")?);
     let (alpha, beta, k) = (r.real("alpha")?, r.real("beta")?, r.real("k")?);
-    Ok(vec![make(a.shape(), |i| {
+    Ok(vec![make(a.shape(), &|i| {
         let (from, to) = (i[1].saturating_sub(size / 2), (i[1] + size.div_ceil(2)).min(a.shape()[1]));
         let sum: f64 = (from..to).map(|c| at(a, &crate::arrays::with(i, 1, c)).powi(2)).sum();
         at(a, i) / (k + alpha * sum / size as f64).powf(beta)
