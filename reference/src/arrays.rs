@@ -1,4 +1,6 @@
 //! What ops are made of: tensors by their elements, by lines along a dim, by pairs of elements, and sums of products.
+//!
+//! Closures come as `&dyn Fn`: what goes over elements is compiled once, and not again for every op.
 
 use ndarray::{ArrayD, Axis, Dimension, IxDyn, Slice};
 

@@ -2,6 +2,7 @@
 
 use super::Body::By;
 use super::Ops;
+use super::pointwise::{logaddexp, sigmoid};
 use super::reductions::norm_of;
 use crate::Error;
 use crate::arrays::{A, cut, fold, lines, numbers, of, zip};
@@ -30,11 +31,6 @@ fn scan(v: &[f64], start: f64, f: fn(f64, f64) -> f64) -> Vec<f64> {
         .collect()
 }
 
-fn add_logs(a: f64, b: f64) -> f64 {
-    let m = a.max(b);
-    if m.is_infinite() { m } else { m + ((a - m).exp() + (b - m).exp()).ln() }
-}
-
 fn normalize(r: &Ask<'_>) -> Made {
     let (p, eps) = (r.real("p")?, r.real("eps")?);
     along(r, &|v| {
@@ -44,7 +40,7 @@ fn normalize(r: &Ask<'_>) -> Made {
 }
 
 /// The places of a line in its order; of equal ones the first is first.
-fn order(v: &[f64], descending: bool) -> Vec<usize> {
+pub(crate) fn order(v: &[f64], descending: bool) -> Vec<usize> {
     let mut all: Vec<usize> = (0..v.len()).collect();
     all.sort_by(|&a, &b| if descending { v[b].total_cmp(&v[a]) } else { v[a].total_cmp(&v[b]) });
     all
@@ -82,7 +78,7 @@ fn glu(r: &Ask<'_>) -> Made {
     let (a, dim) = (r.x(0)?, r.dim("dim")?);
     let n = a.shape()[dim] / 2;
     let halves = (r.fit(cut(a, dim, 0, n))?, r.fit(cut(a, dim, n, 2 * n))?);
-    Ok(vec![r.fit(zip(&halves.0, &halves.1, &|a, b| a * super::pointwise::sigmoid(b)))?])
+    Ok(vec![r.fit(zip(&halves.0, &halves.1, &|a, b| a * sigmoid(b)))?])
 }
 
 fn gumbel_softmax(r: &Ask<'_>) -> Made {
@@ -125,7 +121,7 @@ pub(super) const OPS: Ops = &[
     ("cumprod", By(|r| along(r, &|v| scan(v, 1.0, |a, b| a * b)))),
     ("cummax", By(|r| along(r, &|v| scan(v, f64::NEG_INFINITY, f64::max)))),
     ("cummin", By(|r| along(r, &|v| scan(v, f64::INFINITY, f64::min)))),
-    ("logcumsumexp", By(|r| along(r, &|v| scan(v, f64::NEG_INFINITY, add_logs)))),
+    ("logcumsumexp", By(|r| along(r, &|v| scan(v, f64::NEG_INFINITY, logaddexp)))),
     ("normalize", By(normalize)),
     ("sort", By(|r| Ok(sorted(r, r.flag("descending")?, usize::MAX)?.to_vec()))),
     ("argsort", By(|r| Ok(sorted(r, r.flag("descending")?, usize::MAX)?[1..].to_vec()))),

@@ -52,9 +52,7 @@ fn pdist(r: &Ask<'_>) -> Made {
 
 fn cosine_similarity(r: &Ask<'_>) -> Made {
     let (a, b, dim, eps) = (r.x(0)?, r.x(1)?, r.dim("dim")?, r.real("eps")?);
-    let dot = |a: &A, b: &A| -> Result<A, Error> {
-        Ok(r.fit(zip(a, b, &|a, b| a * b))?.sum_axis(ndarray::Axis(dim)))
-    };
+    let dot = |a: &A, b: &A| r.fit(zip(a, b, &|a, b| a * b)).map(|all| all.sum_axis(ndarray::Axis(dim)));
     let all = [&dot(a, b)?, &dot(a, a)?, &dot(b, b)?];
     Ok(vec![
         r.fit(crate::arrays::together(all, &|[ab, aa, bb]| ab / (aa.sqrt().max(eps) * bb.sqrt().max(eps))))?,

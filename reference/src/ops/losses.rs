@@ -126,9 +126,7 @@ fn cosine(r: &Ask<'_>) -> Made {
     let (a, b, y, margin) = (r.x(0)?, r.x(1)?, r.x(2)?, r.real("margin")?);
     r.alike(a, b)?;
     r.ensure(y.shape() == &a.shape()[..1], "there is not a sign for each row")?;
-    let dot = |a: &A, b: &A| -> Result<A, Error> {
-        Ok(r.fit(zip(a, b, &|a, b| a * b))?.sum_axis(ndarray::Axis(1)))
-    };
+    let dot = |a: &A, b: &A| r.fit(zip(a, b, &|a, b| a * b)).map(|all| all.sum_axis(ndarray::Axis(1)));
     let all = [&dot(a, b)?, &dot(a, a)?, &dot(b, b)?, y];
     let losses = together(all, &|[ab, aa, bb, y]| {
         let cosine = ab / ((aa + 1e-12) * (bb + 1e-12)).sqrt();

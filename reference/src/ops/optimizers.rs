@@ -9,8 +9,7 @@ use crate::ask::{Ask, Made};
 
 /// So many inputs of one shape, element by element; the parameter and the states come out.
 fn step<const N: usize>(r: &Ask<'_>, f: &dyn Fn([f64; N]) -> Vec<f64>) -> Made {
-    let first = r.x(0)?;
-    let mut lists = Vec::new();
+    let (first, mut lists) = (r.x(0)?, Vec::new());
     for i in 0..N {
         r.alike(first, r.x(i)?)?;
         lists.push(numbers(r.x(i)?));

@@ -69,7 +69,7 @@ pub(crate) fn filling(r: &Ask<'_>) -> Result<f64, crate::Error> {
 }
 
 /// The greater of two logarithms, and what the other adds.
-fn logaddexp(a: f64, b: f64) -> f64 {
+pub(crate) fn logaddexp(a: f64, b: f64) -> f64 {
     let m = a.max(b);
     if m.is_infinite() { m } else { m + ((a - m).exp() + (b - m).exp()).ln() }
 }

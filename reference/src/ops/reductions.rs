@@ -2,6 +2,7 @@
 
 use super::Body::By;
 use super::Ops;
+use super::along::order;
 use crate::Error;
 use crate::arrays::{A, groups, make, over, place, truth};
 use crate::ask::{Ask, Made};
@@ -132,16 +133,12 @@ fn moments(r: &Ask<'_>, root: bool, and_mean: bool) -> Made {
 /// The `k`-th least value and where it is.
 fn kth(r: &Ask<'_>) -> Made {
     let k = r.size("k")?;
-    let order = |v: &[f64]| {
-        let mut all: Vec<usize> = (0..v.len()).collect();
-        all.sort_by(|&i, &j| v[i].total_cmp(&v[j]));
-        all.get(k.wrapping_sub(1)).copied()
-    };
+    let kth = |v: &[f64]| order(v, false).get(k.wrapping_sub(1)).copied();
     let n = r.inputs[0].shape().get(r.dim("dim")?).copied().unwrap_or(0);
     r.ensure(k <= n, "k is more than there are")?;
     Ok(vec![
-        placed(r, &|v, _| order(v).map_or(f64::NAN, |i| v[i]))?,
-        placed(r, &|v, of| order(v).map_or(-1.0, |i| of[i]))?,
+        placed(r, &|v, _| kth(v).map_or(f64::NAN, |i| v[i]))?,
+        placed(r, &|v, of| kth(v).map_or(-1.0, |i| of[i]))?,
     ])
 }
 
