@@ -33,7 +33,7 @@ pub(crate) fn number(x: f64) -> A {
 
 /// An element.
 pub(crate) fn at(a: &A, i: &[usize]) -> f64 {
-    a[IxDyn(i)]
+    a[i]
 }
 
 /// `i` with another coordinate along a dim.

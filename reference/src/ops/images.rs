@@ -1,7 +1,5 @@
 //! Space sampled at points, taken apart into windows and put together again.
 
-use ndarray::IxDyn;
-
 use super::Body::By;
 use super::Ops;
 use super::windows::{Part, Windows, greatest, greatest_at};
@@ -34,7 +32,7 @@ fn col2im(r: &Ask<'_>) -> Made {
     for (i, &v) in a.indexed_iter() {
         let (c, k) = (i[1] / kernel.len(), i[1] % kernel.len());
         if let Some(p) = windows.at(&places[i[2]], &kernel[k], &space) {
-            y[IxDyn(&[&[i[0], c], &p[..]].concat())] += v;
+            y[&[&[i[0], c], &p[..]].concat()[..]] += v;
         }
     }
     Ok(vec![y])
@@ -50,7 +48,7 @@ fn max_unpool(r: &Ask<'_>) -> Made {
     for (i, &v) in a.indexed_iter() {
         let (i, p) = (ndarray::Dimension::slice(&i), index[&i]);
         r.ensure(p.fract() == 0.0 && p >= 0.0 && p < places.len() as f64, "an index is outside of space")?;
-        y[IxDyn(&[&i[..2], &places[p as usize][..]].concat())] = v;
+        y[&[&i[..2], &places[p as usize][..]].concat()[..]] = v;
     }
     Ok(vec![y])
 }

@@ -94,8 +94,8 @@ fn write_all(
     let places = along(r, index, dim)?;
     for (e, i) in coordinates(source.shape()).into_iter().enumerate() {
         if let Some(p) = places[if one_index { i[dim] } else { e }] {
-            let to = IxDyn(&with(&i, dim, p));
-            a[&to] = f(a[&to], at(source, &i));
+            let to = &with(&i, dim, p)[..];
+            a[to] = f(a[to], at(source, &i));
         }
     }
     Ok(a)
@@ -180,7 +180,7 @@ fn slice_scatter(r: &Ask<'_>) -> Made {
     r.ensure(b.shape()[dim] == end.saturating_sub(start).div_ceil(step), "the slice is not so long")?;
     for (i, &v) in b.indexed_iter() {
         let i = ndarray::Dimension::slice(&i);
-        a[IxDyn(&with(i, dim, start + step * i[dim]))] = v;
+        a[&with(i, dim, start + step * i[dim])[..]] = v;
     }
     Ok(vec![a])
 }

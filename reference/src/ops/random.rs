@@ -180,9 +180,8 @@ pub(super) const OPS: Ops = &[
     (
         "randperm",
         By(|r| {
-            let noise = r.noise()?;
-            let mut order: Vec<usize> = (0..r.size("size")?).collect();
-            order.sort_by(|&a, &b| noise(a).total_cmp(&noise(b)));
+            let noises: Vec<f64> = (0..r.size("size")?).map(r.noise()?).collect();
+            let order = super::along::order(&noises, false);
             r.counted(&|e| order[e] as f64)
         }),
     ),
