@@ -64,31 +64,39 @@ fn all_pairs_on_one_axis() {
 
 #[test]
 fn all_pairs_on_two_by_two() {
-    assert!(check_mesh::<i64>(&[2, 2], &SHAPES, |_| true) > 5000);
+    let sweep = Sweep::asked();
+    assert!(check_mesh::<i64>(&[2, 2], &SHAPES, |n| sweep.picks(16, n)) as u64 > sweep.least(300, 5000));
 }
 
 #[test]
 fn all_pairs_on_two_by_three() {
-    assert!(check_mesh::<i64>(&[2, 3], &SHAPES, |_| true) > 5000);
+    let sweep = Sweep::asked();
+    assert!(check_mesh::<i64>(&[2, 3], &SHAPES, |n| sweep.picks(16, n)) as u64 > sweep.least(300, 5000));
 }
 
 #[test]
 fn all_pairs_on_four_by_two() {
-    assert!(check_mesh::<i64>(&[4, 2], &SHAPES, |n| Sweep::asked().takes_one_in(5, n)) > 1000);
+    let sweep = Sweep::asked();
+    assert!(check_mesh::<i64>(&[4, 2], &SHAPES, |n| sweep.picks(24, n)) as u64 > sweep.least(150, 5000));
 }
 
 #[test]
 fn a_sample_of_pairs_on_two_by_two_by_two() {
-    assert!(check_mesh::<i64>(&[2, 2, 2], &[&[16, 24], &[7, 5]], |n| n.is_multiple_of(61)) > 1000);
+    let sweep = Sweep::asked();
+    let takes = |n: usize| n.is_multiple_of(61) && sweep.picks(8, n);
+    assert!(check_mesh::<i64>(&[2, 2, 2], &[&[16, 24], &[7, 5]], takes) as u64 > sweep.least(120, 1000));
 }
 
 #[test]
 fn floats_whose_sums_depend_on_the_order_leave_equal_replicas() {
+    let sweep = Sweep::asked();
     assert!(check_mesh::<f32>(&[3], &[&[12, 12], &[7, 5]], |_| true) > 70);
     for mesh in [&[2, 2], &[2, 3], &[4, 2]] {
-        assert!(check_mesh::<f32>(mesh, &[&[12, 12], &[7, 5]], |n| Sweep::asked().takes_one_in(5, n)) > 500);
+        let done = check_mesh::<f32>(mesh, &[&[12, 12], &[7, 5]], |n| sweep.picks(24, n));
+        assert!(done as u64 > sweep.least(75, 2500));
     }
-    assert!(check_mesh::<f32>(&[2, 2, 2], &[&[16, 24]], |n| n.is_multiple_of(97)) > 450);
+    let takes = |n: usize| n.is_multiple_of(97) && sweep.picks(8, n);
+    assert!(check_mesh::<f32>(&[2, 2, 2], &[&[16, 24]], takes) as u64 > sweep.least(45, 450));
 }
 
 #[test]
@@ -98,6 +106,7 @@ fn two_meshes_and_other_world_sizes() {
         if axes == 1 { vec!["S(0)", "R", "SS(1,3)"] } else { vec!["S(0),S(1)", "R,S(0)", "S(1),SS(1,2)"] }
     };
     let mut world = World::new(8).unwrap();
+    let mut numbers = 0..;
     for shape in [&[16, 24][..], &[7, 5], &[0, 5]] {
         for from in meshes {
             for to in meshes {
@@ -106,6 +115,9 @@ fn two_meshes_and_other_world_sizes() {
                     let source = Sharding::parse(&from, shape, before).unwrap();
                     let data = shards::<i64>(&source, &[]);
                     for after in texts(to.axes().len()) {
+                        if !numbers.next().is_some_and(|n| Sweep::asked().picks(8, n)) {
+                            continue;
+                        }
                         check_pair(
                             &mut world,
                             &Planner::new(),
@@ -142,12 +154,16 @@ fn zigzag_goes_everywhere_and_back() {
     ] {
         let mesh: Mesh = mesh.parse().unwrap();
         let mut world = World::new(mesh.size()).unwrap();
+        let mut numbers = 0..;
         for shape in [&[24, 6][..], &[16, 5], &[7, 13], &[0, 5], &[1, 2]] {
             for from in texts {
                 let placements: Placements = from.parse().unwrap();
                 let source = Sharding::new(&mesh, shape, &placements).unwrap();
                 let data = shards::<i64>(&source, &placements);
                 for to in texts {
+                    if !numbers.next().is_some_and(|n| Sweep::asked().picks(4, n)) {
+                        continue;
+                    }
                     let target = Sharding::parse(&mesh, shape, to).unwrap();
                     check_pair(&mut world, &Planner::new(), &source, &target, &data);
                 }

@@ -4,7 +4,7 @@ use crate::pair::{check_pair, shards};
 use reshard_collectives::threads::World;
 use reshard_planner::{Planner, Topology};
 use reshard_sharding::{Mesh, Placements, Sharding};
-use reshard_test_support::every;
+use reshard_test_support::{Sweep, every};
 
 const ORDERS: [&str; 5] = [
     "x=4@[1,2,3,0]",
@@ -33,7 +33,10 @@ fn every_pair_in_any_order_means_the_tensor() {
         for shape in [[12, 6], [7, 5]] {
             let all = all(&mesh, &shape);
             let pairs = all.iter().flat_map(|a| all.iter().map(move |b| (a, b)));
-            for ((from, placements), (to, _)) in pairs.skip(i).step_by(step) {
+            for (n, ((from, placements), (to, _))) in pairs.skip(i).step_by(step).enumerate() {
+                if !Sweep::asked().picks(16, n) {
+                    continue;
+                }
                 let data = shards::<i64>(from, placements);
                 check_pair(&mut world, &Planner::new(), from, to, &data);
             }

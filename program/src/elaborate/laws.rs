@@ -271,8 +271,8 @@ fn layers(random: &mut Random, mesh: &str, count: usize) -> String {
 
 #[test]
 fn haste_remembers_what_it_would_find() {
-    let mut all = 0;
-    for case in 0..24 {
+    let (mut all, cases) = (0, Sweep::asked().count(4, 24));
+    for case in 0..cases {
         let mut random = Random(case * 17 + 5);
         let mesh = ["x=4", "x=2,y=2"][case as usize % 2];
         let text = layers(&mut random, mesh, 12);
@@ -287,13 +287,14 @@ fn haste_remembers_what_it_would_find() {
         let text = program(&mut random, &meshes[..=case as usize / 2 % 2], 12);
         assert_eq!(in_haste(&text, Moves::Any, false).0, in_haste(&text, Moves::Any, true).0, "{text}");
     }
-    assert!(all < 24 * 36 / 2, "{all} answers for {} ops of equal layers", 24 * 36);
+    let ops = cases as usize * 36;
+    assert!(all < ops / 2, "{all} answers for {ops} ops of equal layers");
 }
 
 #[test]
 fn haste_that_knows_what_lies_ahead_remembers_what_it_would_find() {
-    let mut all = 0;
-    for case in 0..24 {
+    let (mut all, cases) = (0, Sweep::asked().count(4, 24));
+    for case in 0..cases {
         let mut random = Random(case * 17 + 5);
         let mesh = ["x=4", "x=2,y=2"][case as usize % 2];
         let text = layers(&mut random, mesh, 12);
@@ -308,14 +309,14 @@ fn haste_that_knows_what_lies_ahead_remembers_what_it_would_find() {
         assert_eq!(kept, forgotten, "{text}");
     }
     // What lies ahead is the same of all layers only so far from the last one.
-    let ops = 2 * 24 * 36;
+    let ops = 2 * cases as usize * 36;
     assert!(all < ops * 2 / 3, "{all} answers for {ops} ops of equal layers");
 }
 
 #[test]
 fn a_search_that_would_not_finish_goes_on_in_haste() {
     let elaborator = Elaborator::new();
-    for case in 0..8 {
+    for case in 0..Sweep::asked().count(2, 8) {
         let of = |count: usize| {
             let text = layers(&mut Random(case * 17 + 5), "x=2,y=2", count);
             of_segment(&text, &elaborator, |segment, facts, types, ways| {

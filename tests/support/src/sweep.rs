@@ -53,6 +53,28 @@ impl Sweep {
         }
     }
 
+    /// Whether the case of this number is looked at, of cases of which a sample takes about one in `n`, wherever in their order what
+    /// they have in common comes again. An eighth has one in eight, and the eighths together take all.
+    ///
+    /// ```
+    /// use reshard_test_support::Sweep;
+    /// let taken = |sweep: Sweep| (0..80_000).filter(|&case| sweep.picks(16, case)).count();
+    /// assert!((4_700..5_300).contains(&taken(Sweep::Sample)) && (9_700..10_300).contains(&taken(Sweep::Eighth(3))));
+    /// assert_eq!((0..8).map(|k| taken(Sweep::Eighth(k))).sum::<usize>(), taken(Sweep::All));
+    /// ```
+    pub fn picks(self, n: u64, case: usize) -> bool {
+        // The last step of SplitMix64: cases in order fall into classes as random ones would.
+        let mut mixed = (case as u64).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^= mixed >> 31;
+        match self {
+            Sweep::Sample => mixed.is_multiple_of(n),
+            Sweep::All => true,
+            Sweep::Eighth(k) => mixed % 8 == k,
+        }
+    }
+
     /// Whether the case of this number is looked at, of cases of which a sample takes one in `n`. The eighths together take all.
     pub fn takes_one_in(self, n: usize, case: usize) -> bool {
         match self {

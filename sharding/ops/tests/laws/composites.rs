@@ -6,6 +6,7 @@ use reshard_ops::propagate::{Operand, Propagator};
 use reshard_ops::rules::verify::{LocalView, Tensor, Verifier};
 use reshard_ops::rules::{Call, Composite, Table};
 use reshard_sharding::{Mesh, Sharding};
+use reshard_test_support::Sweep;
 
 /// A body, and shapes of its inputs.
 struct Body {
@@ -97,6 +98,7 @@ fn a_composite_takes_what_its_ops_take_in_turn() {
         for shapes in body.shapes {
             let op = table.op(&Call::new(body.name), shapes).unwrap();
             for (mesh, most) in [("x=2", 60), ("x=3", 60), ("x=2,y=2", 40), ("x=3,y=2", 40)] {
+                let most = if Sweep::asked().is_exhaustive() { most } else { most / 6 };
                 let mesh: Mesh = mesh.parse().unwrap();
                 let lists: Vec<Vec<Sharding>> = shapes.iter().map(|s| placed(&mesh, s)).collect();
                 let count: usize = lists.iter().map(Vec::len).product();
@@ -134,7 +136,7 @@ fn a_composite_takes_what_its_ops_take_in_turn() {
         }
     }
     println!("{taken} taken, {beyond} that no placements of the values between say");
-    assert!(taken > 120, "{taken}");
+    assert!(taken > if Sweep::asked().is_exhaustive() { 120 } else { 20 }, "{taken}");
 }
 
 /// All placements of a tensor, of sums as terms.

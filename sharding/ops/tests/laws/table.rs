@@ -118,7 +118,7 @@ fn what_is_chosen_is_true_on_several_axes() {
 fn every_mutant_is_caught_or_true() {
     let started = std::time::Instant::now();
     let sweep = Sweep::asked();
-    let taken = |i: usize| sweep.takes(i as u64) && (sweep.is_exhaustive() || i.is_multiple_of(11));
+    let taken = |i: usize| sweep.takes(i as u64) && (sweep.is_exhaustive() || i.is_multiple_of(44));
     let results = each(|i, e, table| {
         if e.constant || !taken(i) {
             return (Verdict::default(), Mutants::default());
@@ -147,7 +147,7 @@ fn every_mutant_is_caught_or_true() {
         started.elapsed()
     );
     assert!(all.missed.is_empty(), "{} missed:\n{}", all.missed.len(), all.missed.join("\n"));
-    assert!(all.caught as u64 > sweep.least(4_000, 30_000), "only {} are caught", all.caught);
+    assert!(all.caught as u64 > sweep.least(1_000, 30_000), "only {} are caught", all.caught);
 }
 
 #[test]
