@@ -52,11 +52,22 @@ struct AllRanks {
 enum Carrier {
     /// The threads of this process, on which ranks take turns.
     Threads,
-    #[cfg(feature = "cuda")]
-    Device(Box<OnDevice<reshard_device::Cuda>>),
-    /// What tests take for one.
-    #[cfg(all(test, not(feature = "cuda")))]
-    Simulated(Box<OnDevice<reshard_device::Simulated>>),
+    #[cfg(any(test, feature = "cuda"))]
+    Device(Box<OnDevice<Device>>),
+}
+
+#[cfg(all(feature = "cuda", not(test)))]
+type Device = reshard_device::Cuda;
+/// What tests take for one.
+#[cfg(test)]
+type Device = reshard_device::Simulated;
+
+#[cfg(any(test, feature = "cuda"))]
+fn open_device() -> Result<Device, Error> {
+    #[cfg(test)]
+    return Ok(Device::new());
+    #[cfg(not(test))]
+    Device::open(0).map_err(|error| Error::failed(error.kind(), error.to_string()))
 }
 
 impl Exchange for AllRanks {
@@ -89,14 +100,8 @@ impl Exchange for AllRanks {
             }
         }
         self.carrier = Some(match self.engine {
-            #[cfg(feature = "cuda")]
-            Engine::Cuda => {
-                let device = reshard_device::Cuda::open(0);
-                let device = device.map_err(|error| Error::failed(error.kind(), error.to_string()))?;
-                Carrier::Device(Box::new(OnDevice::new(device)))
-            }
-            #[cfg(all(test, not(feature = "cuda")))]
-            Engine::Cuda => Carrier::Simulated(Box::new(OnDevice::new(reshard_device::Simulated::new()))),
+            #[cfg(any(test, feature = "cuda"))]
+            Engine::Cuda => Carrier::Device(Box::new(OnDevice::new(open_device()?))),
             // What is not built in was refused before.
             #[allow(
                 clippy::wildcard_enum_match_arm,
@@ -166,10 +171,8 @@ impl Carrier {
     ) -> Result<Vec<u64>, Error> {
         match self {
             Self::Threads => in_turn::redistribute(plans, &|at, rank| held[at].shard(rank), rooms, arrived),
-            #[cfg(feature = "cuda")]
+            #[cfg(any(test, feature = "cuda"))]
             Self::Device(device) => on_device(device, plans, held, arrived),
-            #[cfg(all(test, not(feature = "cuda")))]
-            Self::Simulated(device) => on_device(device, plans, held, arrived),
         }
     }
 }

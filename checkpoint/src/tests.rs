@@ -20,9 +20,7 @@ fn the_honest_run_passes() {
     assert!(report.tensors.iter().all(|tensor| tensor.verified));
 }
 
-/// With the feature `cuda` the device is a real one, and there may be none.
 #[test]
-#[cfg_attr(feature = "cuda", ignore = "needs a device")]
 fn a_run_on_a_simulated_device_passes_and_says_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let run = |engine, name: &str| {
