@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci dcp python torch torch-sweep torch-upstream fmt one-algebra dependencies clippy doc package test recipes own-cut candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
+.PHONY: all help ci release-check candle-check dcp python torch torch-sweep torch-upstream fmt one-algebra dependencies clippy doc package test recipes candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
 
 all: fmt unsafe-list one-algebra clippy doc test
 
@@ -16,8 +16,9 @@ help:
 	@echo "make jax          reshard.jax on virtual devices: all pairs of two meshes at the bound, audits, docs/jax.md (fetches 500 MB once)"
 	@echo "make c            the library for C: the header, every function called badly, examples between processes, under sanitizers"
 	@echo "make recipes      the diffs of docs/recipes applied to a copy, and their tests run there"
-	@echo "make own-cut      a placement of one's own, from a package outside of the workspace"
+	@echo "make      a placement of one's own, from a package outside of the workspace"
 	@echo "make candle       a framework's tensors under schedules, from a package outside of the workspace, on the real checkpoint"
+	@echo "make release-check  what CI does not run for every change: packages built, recipes and a framework tried, all sweeps"
 	@echo "make kept         200,000 plans and 100,000 shardings against the hashes kept of them (RESHARD_EXHAUSTIVE=0..7 an eighth)"
 	@echo "make dependencies licences and duplicates of all dependencies, and known vulnerabilities where their data can be had"
 	@echo "make bench        all benchmarks; the tables are in docs/benchmarks.md"
@@ -28,7 +29,7 @@ help:
 	@echo "make large-mpi    a tensor of more than 2^31 bytes over MPI (8 GiB of memory)"
 	@echo "make gpu          all that needs a GPU; where there is no Rust, after a make gpu-build elsewhere"
 	@echo "make pictures     pages of reshard report and the committed pictures in a real headless Chromium (fetches it and its driver once)"
-	@echo "make check-gpu    the script behind make gpu, over stand-ins for a GPU and all that it runs"
+	@echo "make    the script behind make gpu, over stand-ins for a GPU and all that it runs"
 	@echo "make exhaustive   the laws of layouts, shardings, plans, ops, engines and checkpoints over larger spaces, and all kept answers (RESHARD_EXHAUSTIVE=0..7 an eighth)"
 	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
 	@echo "make kills        200 runs killed at random moments, and gone on with (RESHARD_KILLS another number)"
@@ -53,13 +54,17 @@ one-algebra:
 dependencies:
 	scripts/check_dependencies.sh
 
+# Always the whole workspace: a build of some crates unifies features differently, and compiles most of them again. `cuda` and
+# `nccl`, which need nothing to build, are features of reshard-benches' dependencies, and so on in all of these.
+MPI = reshard/mpi,reshard-mpi/mpi,reshard-checkpoint/mpi,reshard-cli/mpi,reshard-benches/mpi
+EVERYTHING = --workspace --features reshard-python/extension$(if $(shell command -v mpicc),$(comma)$(MPI))
+comma = ,
+
 clippy:
-	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy -p reshard -p reshard-checkpoint -p reshard-cli --features cuda,nccl --all-targets -- -D warnings
-	cargo clippy -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --all-targets -- -D warnings
+	cargo clippy $(EVERYTHING) --all-targets -- -D warnings
 
 doc:
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc $(EVERYTHING) --no-deps
 
 test:
 	cargo test --workspace
@@ -92,21 +97,16 @@ c:
 recipes:
 	scripts/check_recipes.sh
 
-# No member of the workspace: it sees what a stranger sees. One target directory, so that nothing is built twice.
-OWN_CUT = --manifest-path examples/own_cut/Cargo.toml
-own-cut: export CARGO_TARGET_DIR ?= $(CURDIR)/target
-own-cut:
-	cargo fmt $(OWN_CUT) --check
-	cargo clippy $(OWN_CUT) --all-targets -- -D warnings
-	cargo test $(OWN_CUT)
-
 # Tests are optimised as a release: they compute with 90 MB of weights. RESHARD_MINILM may be given; it is fetched if not.
 CANDLE = --release --locked --manifest-path examples/candle/Cargo.toml
-candle: export CARGO_TARGET_DIR ?= $(CURDIR)/target
+candle candle-check: export CARGO_TARGET_DIR ?= $(CURDIR)/target
 candle:
 	cargo fmt --manifest-path examples/candle/Cargo.toml --check
 	cargo clippy $(CANDLE) --all-targets -- -D warnings
 	RESHARD_MINILM="$${RESHARD_MINILM:-$$(scripts/fetch_minilm.sh)}" cargo test $(CANDLE) -- --nocapture
+
+candle-check:
+	cargo check $(CANDLE) --all-targets
 
 kept: export RESHARD_EXHAUSTIVE ?= all
 kept:
@@ -119,8 +119,14 @@ exhaustive:
 package:
 	scripts/check_packages.sh
 
+# What CI does not run for every change, before a release.
+release-check: candle
+	scripts/check_packages.sh --full
+	scripts/check_recipes.sh --all
+	RESHARD_EXHAUSTIVE=all $(MAKE) exhaustive
+
 minilm:
-	RESHARD_MINILM="$$(scripts/fetch_minilm.sh)" cargo test --release -p reshard-cli --test minilm -- --nocapture
+	RESHARD_MINILM="$${RESHARD_MINILM:-$$(scripts/fetch_minilm.sh)}" cargo test --workspace --test minilm -- --nocapture
 
 bench:
 	cargo bench -p reshard-benches
@@ -146,7 +152,7 @@ large:
 ATTACK_SECONDS ?= 60
 ATTACK_SEED ?= random
 attack:
-	RESHARD_ATTACK_SECONDS=$(ATTACK_SECONDS) RESHARD_ATTACK_SEED=$(ATTACK_SEED) cargo test -p reshard-cli --test attack -- --nocapture
+	RESHARD_ATTACK_SECONDS=$(ATTACK_SECONDS) RESHARD_ATTACK_SEED=$(ATTACK_SEED) cargo test --workspace --test attack -- --nocapture
 
 FUZZ_SECONDS ?= 60
 fuzz:
@@ -160,19 +166,13 @@ instructions:
 	benches/instructions.sh schedule --check
 	benches/instructions.sh program --check
 
-# The laws of reshard-cuda need no NVRTC and run with `make test`.
-CUDA = -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl
+# What compiles kernels. All else of CUDA and NCCL runs with `make test`.
 cuda:
-	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test $(CUDA) --test nvrtc --test on_device --test contract --test nccl_on_device --test real_over_stand_ins --example device_speed
-	cargo test -p reshard-nccl --features reshard-nccl/nccl --test laws
-	cargo test -p reshard-checkpoint -p reshard-cli --features cuda,nccl --lib --test gpu_run --test cli
+	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test --workspace --test nvrtc --test on_device
 
-MPI = --workspace --features reshard/mpi,reshard-mpi/mpi,reshard-checkpoint/mpi,reshard-cli/mpi
 MPIRUN ?= mpirun --oversubscribe --allow-run-as-root --bind-to none
 mpi:
-	cargo clippy $(MPI),reshard-benches/mpi --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc -p reshard-mpi --features mpi --no-deps
-	RESHARD_MPIRUN="$(MPIRUN)" cargo test $(MPI) --test jobs --test mpi_run -- --nocapture --test-threads 1
+	RESHARD_MPIRUN="$(MPIRUN)" cargo test --workspace --features $(MPI) --test jobs --test mpi_run -- --nocapture --test-threads 1
 
 mpi-bench:
 	cargo build --release -p reshard-benches --features mpi --bin mpi_against_bare
@@ -186,9 +186,6 @@ gpu-build:
 
 pictures:
 	scripts/check_pictures.sh
-
-check-gpu:
-	scripts/check_gpu.sh
 
 gpu:
 	if command -v cargo >/dev/null; then scripts/gpu.sh build; fi

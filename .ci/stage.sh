@@ -1,41 +1,66 @@
-# What both lists of stages share: to be sourced, with `shared` naming a folder of the run.
+# What the stages of .ci/run share: to be sourced, with `shared` naming a folder of the run.
 
-# Everything is built once and from nothing: what makes a second build or a debugger quicker only costs here.
-export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=false CARGO_PROFILE_RELEASE_DEBUG=false
-
-# Of sweeps too long for every run an eighth is done, another with each commit.
-eighth=$(($(git rev-list --count HEAD 2>/dev/null || echo 0) % 8))
+# One eighth of the sweeps that are too long for every run. It is the same on every run unless another is asked for, so that a
+# verdict depends on the change alone.
+export RESHARD_EXHAUSTIVE=${RESHARD_EXHAUSTIVE:-0}
+export RESHARD_TORCH_SWEEP=$RESHARD_EXHAUSTIVE RESHARD_JAX_SWEEP=$RESHARD_EXHAUSTIVE
+# No build holds a path of this machine, so that the wheel needs none of its own. Cargo keeps what was built without these flags.
+export RUSTFLAGS="$(scripts/remap_paths.sh)"
+export CARGO_INCREMENTAL=0
+# Every call of the compiler leaves a line there: what it built and how long it took.
+export RESHARD_BUILDS=$shared/builds RUSTC_WRAPPER=$PWD/.ci/rustc
 
 stages=()
 name=
+again=
 began=$SECONDS
 computed=0
 
-# stage NAME: what comes next, after the time that the last one took, by the clock and of processors.
-stage() {
-    # Whose children are counted is the shell that asks: it is no subshell.
+# The seconds of processors that this shell's children have taken.
+processors() {
     times >"$shared/times.$$"
+    awk -F'[ms ]+' 'END { printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }' "$shared/times.$$"
+}
+
+finished() {
     local now
-    now=$(awk -F'[ms ]+' 'END { printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }' "$shared/times.$$")
+    now=$(processors)
     if [ -n "$name" ]; then
         stages+=("$(printf '%5d s %5d s  %s' "$((SECONDS - began))" "$((now - computed))" "$name")")
         echo "${stages[-1]}"
     fi
+    name= began=$SECONDS computed=$now
+}
+
+# stage NAME COMMAND..: runs it, and takes its time by the clock and of processors.
+stage() {
     name=$1
-    began=$SECONDS
-    computed=$now
-    printf '\n== %s (%s s from the start)\n' "$name" "$SECONDS"
+    shift
+    again=$*
+    printf '\n== %s (%s s from the start)\n   %s\n' "$name" "$SECONDS" "$again"
+    "$@"
+    finished
+}
+
+# What failed, and the one command that does it again.
+failed() {
+    {
+        echo
+        echo "FAILED: $name"
+        echo "again:  RESHARD_EXHAUSTIVE=$RESHARD_EXHAUSTIVE${RESHARD_SEED:+ RESHARD_SEED=$RESHARD_SEED} $again"
+    } >&2
 }
 
 # The table of all stages so far.
 stages_taken() {
     echo "by the clock, of processors:"
     printf '%s\n' "${stages[@]}"
-    printf '%5d s          in all\n' "$SECONDS"
+    printf '%5d s %5d s  in all\n' "$SECONDS" "$(processors)"
 }
 
 # skip WHAT: it is said at the end of the run, loudly.
 skip() {
+    echo "SKIPPED: $1"
     echo "$1" >>"$shared/skipped"
 }
 

@@ -33,7 +33,7 @@ if [ "$cbindgen" != none ]; then
 fi
 
 step "the library, installed"
-scripts/install_c.sh "$work/prefix" debug
+scripts/install_c.sh "$work/prefix"
 export PKG_CONFIG_PATH="$work/prefix/lib/pkgconfig" LD_LIBRARY_PATH="$work/prefix/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 read -ra flags <<<"$(pkg-config --cflags reshard)"
 read -ra libs <<<"$(pkg-config --libs reshard)"

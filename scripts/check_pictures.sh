@@ -10,8 +10,8 @@ mkdir -p "$out"
 installed=$(scripts/fetch_browser.sh)
 { read -r chromium && read -r driver; } <<<"$installed"
 
-cargo build --quiet --package reshard-cli
-reshard=${CARGO_TARGET_DIR:-target}/debug/reshard
+cargo build --quiet --release --bin reshard
+reshard=${CARGO_TARGET_DIR:-target}/release/reshard
 pages=$out/pages
 rm -rf "$pages" "$out"/*.png
 mkdir -p "$pages"

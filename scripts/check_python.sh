@@ -14,9 +14,6 @@ step() {
     printf -- '-- %s (%s s)\n' "$1" "$SECONDS"
 }
 
-step "clippy over the extension"
-cargo clippy -p reshard-python --features extension --all-targets --locked -- -D warnings
-
 step "the wheel"
 wheel=$(scripts/build_wheel.sh "$tools/bin/maturin" "$work/wheels")
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Whether the recipes of CONTRIBUTING.md still work: every diff of docs/recipes is applied to a copy of the tracked files, alone and
-# together with the others, and the tests that stand in front of them run there.
+# together with the others, and the tests that stand in front of them run there, where a file that the diff touches has
+# changed since they last ran: docs/recipes/tested.txt has the hash of those files.
 #
-#     scripts/check_recipes.sh                 all of them
-#     scripts/check_recipes.sh NAME..          these
+#     scripts/check_recipes.sh                 all of them; tests of those that changed
+#     scripts/check_recipes.sh --all           all of them, with all tests; writes docs/recipes/tested.txt
+#     scripts/check_recipes.sh NAME..          these, with all tests
 #     scripts/check_recipes.sh --make NAME     writes docs/recipes/NAME.diff anew: what HEAD lacks of the working tree
 #
 # A diff begins with what it adds and with its tests, one `    cargo test SELECTION -- FILTER..` a line.
@@ -40,6 +42,13 @@ if [ "${1:-}" = --make ]; then
     exit
 fi
 
+changed_only=
+if [ $# -eq 0 ]; then changed_only=1; fi
+all=
+if [ "${1:-}" = --all ]; then
+    all=1
+    shift
+fi
 names=("$@")
 if [ ${#names[@]} -eq 0 ]; then
     for file in "$recipes"/*.diff; do names+=("$(basename "$file" .diff)"); done
@@ -62,20 +71,42 @@ stale() {
         "    scripts/check_recipes.sh --make $1"
 }
 
+# hash_of NAME: of the diff, and of the files that are there of those that it touches.
+hash_of() {
+    local file=$recipes/$1.diff
+    {
+        cat "$file"
+        git apply --numstat "$file" | cut -f3 | sort | while IFS= read -r touched; do
+            if [ -f "$touched" ]; then cat "$touched"; fi
+        done
+    } | sha256sum | cut -d' ' -f1
+}
+
+tested() {
+    [ -n "$changed_only" ] && grep -qxF "$1 $(hash_of "$1")" "$recipes/tested.txt" 2>/dev/null
+}
+
 declare -A filters=()
 selections=()
+skipped=()
 for name in "${names[@]}"; do
     file=$PWD/$recipes/$name.diff
     [ -f "$file" ] || fail "there is no $recipes/$name.diff"
     grep -q '^diff --git ' "$file" || fail "$recipes/$name.diff is empty"
     apply --check "$file" || stale "$name" "to the tree"
     [ -n "$(apply --numstat "$file")" ] || fail "$recipes/$name.diff changes nothing"
+    skip_tests=
+    if tested "$name"; then
+        skip_tests=1
+        skipped+=("$name")
+    fi
     tests=0
     while IFS= read -r line; do
         [[ $line =~ ^"    cargo test "(.+)" -- "(.+)$ ]] || continue
+        tests=$((tests + 1))
+        [ -z "$skip_tests" ] || continue
         [ -n "${filters[${BASH_REMATCH[1]}]:-}" ] || selections+=("${BASH_REMATCH[1]}")
         filters[${BASH_REMATCH[1]}]+=" ${BASH_REMATCH[2]}"
-        tests=$((tests + 1))
     done < <(comment "$file")
     [ $tests -gt 0 ] || fail "$recipes/$name.diff names no test: a line such as \"    cargo test -p reshard-planner --test laws -- golden\""
 done
@@ -83,6 +114,9 @@ for name in "${names[@]}"; do
     apply "$PWD/$recipes/$name.diff" || stale "$name" "after those before it: ${names[*]}"
     echo "applied: $name"
 done
+
+if [ ${#skipped[@]} -gt 0 ]; then echo "nothing that they touch has changed, so their tests do not run: ${skipped[*]}"; fi
+if [ ${#selections[@]} -eq 0 ]; then exit; fi
 
 # One folder from run to run, in which only what differs is written, so that cargo finds what it has built. Its target directory
 # is its own: cargo tells the members of two copies of a workspace apart by their paths from its root alone, and would take what
@@ -100,16 +134,24 @@ done
     fi
 done
 export CARGO_TARGET_DIR=${tree%/tree}/target
+root=$PWD
 cd "$tree"
 
 for selection in "${selections[@]}"; do
     read -ra select <<<"$selection"
-    read -ra all <<<"${filters[$selection]}"
+    read -ra wanted <<<"${filters[$selection]}"
     listed=$(cargo test --locked --quiet "${select[@]}" -- --list)
-    for filter in "${all[@]}"; do
+    for filter in "${wanted[@]}"; do
         grep -q -F -- "$filter" <(grep ': test$' <<<"$listed") || fail "cargo test $selection -- $filter: no test has that name"
     done
     printf '\ncargo test %s --%s\n' "$selection" "${filters[$selection]}"
-    cargo test --locked "${select[@]}" -- "${all[@]}"
+    cargo test --locked "${select[@]}" -- "${wanted[@]}"
 done
-echo "${#names[@]} recipes apply, and their tests pass: ${names[*]}"
+echo "${#names[@]} recipes apply, and the tests of those that changed pass: ${names[*]}"
+if [ -n "$all" ]; then
+    cd "$root"
+    for name in "${names[@]}"; do echo "$name $(hash_of "$name")"; done >"$recipes/tested.txt"
+    echo "$recipes/tested.txt is written"
+elif [ -n "$changed_only" ]; then
+    echo "scripts/check_recipes.sh --all keeps that in $recipes/tested.txt"
+fi

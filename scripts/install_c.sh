@@ -1,20 +1,15 @@
 #!/usr/bin/env bash
 # Installs the library for C into a folder: the header, both libraries, and what pkg-config and CMake find them by.
 #
-#   scripts/install_c.sh PREFIX [PROFILE]      PROFILE: release, which is built where it is not there, or debug
+#   scripts/install_c.sh PREFIX
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 prefix=${1:?"install_c: where to? scripts/install_c.sh PREFIX"}
-profile=${2:-release}
-case $profile in
-    release) cargo build -p reshard-c --release --locked ;;
-    debug) cargo build -p reshard-c --locked ;;
-    *) echo "install_c: the profile is release or debug, not $profile" >&2; exit 2 ;;
-esac
+cargo build -p reshard-c --release --locked
 mkdir -p "$prefix"
 prefix=$(cd "$prefix" && pwd)
-built=${CARGO_TARGET_DIR:-target}/$profile
+built=${CARGO_TARGET_DIR:-target}/release
 shared=libreshard_c.so
 [ -f "$built/$shared" ] || shared=libreshard_c.dylib
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)

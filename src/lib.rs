@@ -16,11 +16,13 @@
 //! * [`glossary`]: the words, what they mean and whose they are.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "draw")]
 pub mod glossary;
 
 pub use reshard_collectives as collectives;
 #[cfg(feature = "cuda")]
 pub use reshard_device as device;
+#[cfg(feature = "draw")]
 pub use reshard_draw as draw;
 pub use reshard_kernels as kernels;
 pub use reshard_layout as layout;
@@ -28,8 +30,10 @@ pub use reshard_layout as layout;
 pub use reshard_mpi as mpi;
 #[cfg(feature = "nccl")]
 pub use reshard_nccl as nccl;
+#[cfg(feature = "program")]
 pub use reshard_ops as ops;
 pub use reshard_planner as planner;
+#[cfg(feature = "program")]
 pub use reshard_program as program;
 pub use reshard_sharding as sharding;
 
@@ -48,7 +52,9 @@ pub mod prelude {
     pub use reshard_collectives::{Communicator, Compiled, threads};
     pub use reshard_kernels::DType;
     pub use reshard_layout::Layout;
+    #[cfg(feature = "program")]
     pub use reshard_ops::propagate::{Operand, Propagator};
+    #[cfg(feature = "program")]
     pub use reshard_ops::rules::Op;
     pub use reshard_planner::{Objective, Plan, Planner, Step, StepOp, Topology};
     pub use reshard_sharding::meaning::{meaning, scatter};
