@@ -15,14 +15,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use regex::Regex;
 use reshard_sharding::internal::shared;
 use reshard_sharding::{Interval, Intervals};
 
 use super::bytes::Bytes;
 use super::checkpoint::{Data, Tensor};
 use super::error::Error;
-use super::pattern::regex;
+use super::pattern;
 use super::placed::{Known, Placed};
 use super::strided;
 use super::units::Units;
@@ -152,7 +151,7 @@ impl Fusion {
     /// The tensors with the wholes in place of their parts.
     pub(crate) fn fuse(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         let parts: Vec<&str> = self.parts.iter().map(|part| &part.name[..]).collect();
-        let all = stars(&parts, tensors)?;
+        let all = stars(&parts, tensors);
         if all.is_empty() {
             return Err(self.unused("none of its parts is a tensor of the input"));
         }
@@ -186,11 +185,10 @@ impl Fusion {
 
     /// The tensors with the parts in place of their wholes.
     pub(crate) fn split(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, Error> {
-        let whole = matcher(&self.whole)?;
         let mut result = Vec::with_capacity(tensors.len());
         let (mut known, mut found) = (Known::default(), false);
         for tensor in tensors {
-            let Some(texts) = captured(&whole, &tensor.name) else {
+            let Some(texts) = pattern::stars(&self.whole, &tensor.name) else {
                 result.push(tensor.clone());
                 continue;
             };
@@ -282,7 +280,7 @@ impl Fusion {
     }
 
     /// The parts of a whole.
-    fn cut(&self, whole: &Tensor, texts: &[String], known: &mut Known) -> Result<Vec<Tensor>, Error> {
+    fn cut(&self, whole: &Tensor, texts: &[&str], known: &mut Known) -> Result<Vec<Tensor>, Error> {
         let dim = self.dim;
         let refused = |why: String| Err(Error::refused("fusion", why));
         let Some(extent) = whole.shape.get(dim) else {
@@ -423,19 +421,8 @@ fn push(list: &mut Intervals, x: Interval) {
     }
 }
 
-/// What the `*` of a name stand for, as an expression.
-fn matcher(name: &str) -> Result<Regex, Error> {
-    let pieces: Vec<String> = name.split('*').map(regex::escape).collect();
-    regex(&format!("^{}$", pieces.join("(.*?)"))).map_err(|why| Error::refused("fusion", why))
-}
-
-fn captured(matcher: &Regex, name: &str) -> Option<Vec<String>> {
-    let found = matcher.captures(name)?;
-    Some(found.iter().skip(1).flatten().map(|text| text.as_str().to_owned()).collect())
-}
-
 /// A name with texts in place of its `*`.
-fn filled(name: &str, texts: &[String]) -> String {
+fn filled(name: &str, texts: &[&str]) -> String {
     let mut texts = texts.iter();
     let mut pieces = name.split('*');
     let first = pieces.next().unwrap_or_default().to_owned();
@@ -443,9 +430,7 @@ fn filled(name: &str, texts: &[String]) -> String {
 }
 
 /// All texts that `*` stands for in a tensor of one of these names at least.
-fn stars(names: &[&str], tensors: &[Tensor]) -> Result<BTreeSet<Vec<String>>, Error> {
-    let matchers = names.iter().map(|name| matcher(name)).collect::<Result<Vec<_>, _>>()?;
-    let found =
-        tensors.iter().flat_map(|tensor| matchers.iter().filter_map(|one| captured(one, &tensor.name)));
-    Ok(found.collect())
+fn stars<'a>(names: &[&str], tensors: &'a [Tensor]) -> BTreeSet<Vec<&'a str>> {
+    let found = |tensor: &'a Tensor| names.iter().filter_map(|name| pattern::stars(name, &tensor.name));
+    tensors.iter().flat_map(found).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use regex::Regex;
+use regex_lite::Regex;
 
 use crate::error::Error;
 use crate::pattern::regex;

@@ -98,6 +98,9 @@ impl Spec {
         let mut used = vec![false; self.rules.len()];
         for rule in names.filter_map(|name| self.winner(name)) {
             used[rule] = true;
+            if used.iter().all(|used| *used) {
+                return Ok(());
+            }
         }
         let unused: Vec<&str> = self
             .rules
