@@ -218,7 +218,7 @@ impl Checkpoint {
     fn open_indexed(dir: &Path, path: &Path) -> Result<Self, Error> {
         let index = Index::read(path)?;
         let refused = |why: String| Err(Error::refused("index", format!("{}: {why}", path.display())));
-        let mut tensors: BTreeMap<String, (String, Stored)> = BTreeMap::new();
+        let mut tensors: BTreeMap<String, Stored> = BTreeMap::new();
         let mut free_texts: Option<FreeTexts> = None;
         for file in index.files() {
             let file_path = dir.join(file);
@@ -227,15 +227,16 @@ impl Checkpoint {
             }
             let opened = header::open(&file_path)?;
             for (name, stored) in opened.tensors {
-                if let Some((first, _)) = tensors.get(&name) {
-                    return refused(format!("tensor `{name}` is both in {first} and in {file}"));
-                }
                 match index.file_of(&name) {
+                    // It was taken from the file that the index says.
+                    Some(first) if tensors.contains_key(&name) => {
+                        return refused(format!("tensor `{name}` is both in {first} and in {file}"));
+                    }
                     Some(said) if said == file => {}
                     Some(said) => return refused(format!("tensor `{name}` is in {file}, not in {said}")),
                     None => return refused(format!("tensor `{name}` of {file} is not in the index")),
                 }
-                tensors.insert(name, (file.to_owned(), stored));
+                tensors.insert(name, stored);
             }
             // Files of one checkpoint repeat the same texts; where they differ the first one stays.
             if let Some(texts) = opened.free_texts {
@@ -248,7 +249,7 @@ impl Checkpoint {
         if let Some((name, file)) = index.entries().find(|(name, _)| !tensors.contains_key(*name)) {
             return refused(format!("tensor `{name}` is not in {file}"));
         }
-        let tensors = tensors.into_iter().map(|(name, (_, stored))| Tensor::whole(name, stored)).collect();
+        let tensors = tensors.into_iter().map(|(name, stored)| Tensor::whole(name, stored)).collect();
         Ok(Self {
             tensors,
             free_texts,

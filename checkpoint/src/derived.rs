@@ -14,7 +14,7 @@
 //! # Ok::<(), reshard_checkpoint::Error>(())
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use super::cast::Float;
 use super::checkpoint::{Checkpoint, Tensor};
@@ -81,7 +81,7 @@ impl Checkpoint {
             let message = format!("`{}` leaves nothing of the name `{old}`", rename.text().escape_debug());
             return Err(Error::refused("rename", message));
         }
-        let mut olds: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut olds: HashMap<&str, &str> = HashMap::new();
         for (tensor, old) in tensors.iter().zip(&self.tensors) {
             if let Some(other) = olds.insert(&tensor.name, &old.name) {
                 let [other, old, name] = [other, &old.name, &tensor.name].map(str::escape_debug);

@@ -1,6 +1,6 @@
 //! Whether two checkpoints are equal as tensors, whatever files and shardings hold them.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
@@ -55,7 +55,7 @@ struct Pair<'a> {
 }
 
 /// How many units of a tensor differ, and the first of them.
-type Found = Mutex<BTreeMap<usize, (usize, usize)>>;
+type Found = (usize, usize);
 
 /// Compares two checkpoints. Free texts, files and shardings do not count.
 ///
@@ -72,7 +72,7 @@ pub fn diff(
 ) -> Result<Difference, Error> {
     let names =
         |one: &'_ Checkpoint| one.tensors.iter().map(|tensor| tensor.name.clone()).collect::<Vec<_>>();
-    let others: BTreeMap<&str, &Tensor> =
+    let others: HashMap<&str, &Tensor> =
         second.tensors.iter().map(|tensor| (&tensor.name[..], tensor)).collect();
     let mut pairs: Vec<(&Tensor, &Tensor)> =
         first.tensors.iter().filter_map(|one| Some((one, *others.get(&one.name[..])?))).collect();
@@ -89,17 +89,14 @@ pub fn diff(
     let found = compare(&pairs, observer)?;
     observer.ends();
     let different: Vec<Different> =
-        pairs.iter().enumerate().filter_map(|(number, pair)| different(*pair, found.get(&number))).collect();
+        pairs.iter().zip(found).filter_map(|(pair, found)| different(*pair, found)).collect();
     let equal = only_first.is_empty() && only_second.is_empty() && different.is_empty();
     Ok(Difference { equal, tensors: pairs.len(), only_first, only_second, different })
 }
 
 /// How many units of each pair differ, and the first.
-fn compare(
-    pairs: &[(&Tensor, &Tensor)],
-    observer: &mut dyn Observer,
-) -> Result<BTreeMap<usize, (usize, usize)>, Error> {
-    let found = Found::default();
+fn compare(pairs: &[(&Tensor, &Tensor)], observer: &mut dyn Observer) -> Result<Vec<Found>, Error> {
+    let found = Mutex::new(vec![(0, usize::MAX); pairs.len()]);
     let mut left = pairs.iter().enumerate();
     let mut known = [Known::default(), Known::default()];
     let mut current: Option<(Arc<Pair<'_>>, usize)> = None;
@@ -138,7 +135,7 @@ fn compare(
                     let start =
                         slab.part(&all(pair.units.shape())).map_or(0, |part| part.bytes.start / bytes);
                     let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                    let (count, lowest) = found.entry(pair.number).or_insert((0, usize::MAX));
+                    let (count, lowest) = &mut found[pair.number];
                     *count += 1 + wrong.count();
                     *lowest = (*lowest).min(start + first);
                 }
@@ -151,7 +148,7 @@ fn compare(
 }
 
 /// How a pair differs, if it does.
-fn different((one, two): (&Tensor, &Tensor), found: Option<&(usize, usize)>) -> Option<Different> {
+fn different((one, two): (&Tensor, &Tensor), (count, at): Found) -> Option<Different> {
     let said =
         |what: String, first: Option<Vec<usize>>| Some(Different { name: one.name.clone(), what, first });
     if one.dtype != two.dtype {
@@ -160,7 +157,9 @@ fn different((one, two): (&Tensor, &Tensor), found: Option<&(usize, usize)>) -> 
     if one.shape != two.shape {
         return said(format!("it is {:?} and {:?}", one.shape, two.shape), None);
     }
-    let (count, at) = *found?;
+    if count == 0 {
+        return None;
+    }
     let units = one.units();
     if units.shape() != one.shape {
         return said(format!("{count} of {} bytes differ, the first is byte {at}", one.byte_len()), None);

@@ -10,7 +10,7 @@
 //! is regions of the parts. That is all that fusing and splitting are: the tensors that come out are made of the same
 //! bytes of the same files at other regions, and are read, cut, moved and compared as any others are. No byte is copied for it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -157,8 +157,8 @@ impl Fusion {
         }
         let by_name: HashMap<&str, &Tensor> = tensors.iter().map(|one| (&one.name[..], one)).collect();
         let mut maker = Maker::default();
-        let mut made = BTreeMap::new();
-        let mut gone = BTreeSet::new();
+        // The parts, the first of them with what is made.
+        let mut made: HashMap<&str, Option<Tensor>> = HashMap::new();
         for texts in &all {
             let whole = filled(&self.whole, texts);
             let found = parts.iter().map(|part| {
@@ -169,14 +169,15 @@ impl Fusion {
             });
             let found = found.collect::<Result<Vec<_>, _>>()?;
             let fused = self.fused(&whole, &found, &mut maker).map_err(|error| error.about_tensor(&whole))?;
-            gone.extend(found.iter().map(|part| &part.name[..]));
-            made.insert(&found[0].name[..], fused);
+            for part in &found {
+                made.entry(&part.name).or_default();
+            }
+            made.insert(&found[0].name, Some(fused));
         }
         let mut result = Vec::with_capacity(tensors.len());
         for tensor in tensors {
-            match made.remove(&tensor.name[..]) {
-                Some(fused) => result.push(fused),
-                None if gone.contains(&tensor.name[..]) => {}
+            match made.get_mut(&tensor.name[..]) {
+                Some(fused) => result.extend(fused.take()),
                 None => result.push(tensor.clone()),
             }
         }
@@ -430,7 +431,10 @@ fn filled(name: &str, texts: &[&str]) -> String {
 }
 
 /// All texts that `*` stands for in a tensor of one of these names at least.
-fn stars<'a>(names: &[&str], tensors: &'a [Tensor]) -> BTreeSet<Vec<&'a str>> {
+fn stars<'a>(names: &[&str], tensors: &'a [Tensor]) -> Vec<Vec<&'a str>> {
     let found = |tensor: &'a Tensor| names.iter().filter_map(|name| pattern::stars(name, &tensor.name));
-    tensors.iter().flat_map(found).collect()
+    let mut all: Vec<_> = tensors.iter().flat_map(found).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }

@@ -88,7 +88,7 @@ pub(crate) fn open(path: &Path) -> Result<Opened, Error> {
 /// The first bytes of a file that will hold these tensors, one after the other in this order: the length of the
 /// header, the header, and blanks that align the data to 8 bytes.
 pub(crate) fn encode<'a>(
-    tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize])>,
+    tensors: &mut dyn Iterator<Item = (&'a str, Dtype, &'a [usize])>,
     free_texts: Option<&FreeTexts>,
 ) -> Result<Vec<u8>, Error> {
     let bad = |why: String| Error::failed("safetensors", format!("no header can be written: {why}"));

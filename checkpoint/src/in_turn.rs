@@ -18,8 +18,8 @@
 //! What a rank receives is counted where it lands, and what is taken from a rank is compared with what that rank gives.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reshard_collectives::{Compiled, Exchange, Receive, Send};
@@ -110,7 +110,7 @@ fn key(exchange: &Exchange) -> (usize, usize) {
 /// Some ranks, and the exchanges that they take part in.
 struct Part {
     ranks: Vec<usize>,
-    keys: BTreeSet<(usize, usize)>,
+    keys: Vec<(usize, usize)>,
 }
 
 /// The ranks of a plan in parts that take nothing from each other.
@@ -133,11 +133,15 @@ fn parts(plan: &Plan) -> Result<Vec<Part>, Error> {
     let mut part_of: HashMap<usize, usize> = HashMap::new();
     for (at, keys) in keys.into_iter().enumerate() {
         let part = *part_of.entry(root(&mut first, at)).or_insert_with(|| {
-            parts.push(Part { ranks: Vec::new(), keys: BTreeSet::new() });
+            parts.push(Part { ranks: Vec::new(), keys: Vec::new() });
             parts.len() - 1
         });
         parts[part].ranks.push(ranks[at]);
         parts[part].keys.extend(keys);
+    }
+    for part in &mut parts {
+        part.keys.sort_unstable();
+        part.keys.dedup();
     }
     Ok(parts)
 }

@@ -8,6 +8,7 @@ use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use super::checksum;
+use super::decision::Move;
 use crate::error::Error;
 use crate::read::read;
 
@@ -63,6 +64,17 @@ impl Manifest {
             tensors,
             own_crc64nvme: None,
         }
+    }
+
+    /// Of what comes out of a job, with the checksums of each of its tensors where there are any.
+    pub(crate) fn of_moves(mesh: &Mesh, moves: &[Move<'_>], sums: &dyn Fn(usize) -> Option<String>) -> Self {
+        let mut tensors = BTreeMap::new();
+        for (at, Move { tensor, to, .. }) in moves.iter().enumerate() {
+            let (shape, sharding) = (tensor.shape.clone(), to.to_string());
+            let entry = Entry { shape, dtype: tensor.dtype, sharding, crc64nvme: sums(at) };
+            tensors.insert(tensor.name.clone(), entry);
+        }
+        Self::new(mesh, tensors)
     }
 
     /// The same, with the checksums of the headers of its files, and with its own.

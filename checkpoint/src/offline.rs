@@ -104,9 +104,7 @@ pub(crate) fn reshard(
     observer: &mut dyn Observer,
 ) -> Result<Report, Error> {
     let mut moves = decision::decide(checkpoint, wish)?;
-    moves.sort_by(|a, b| {
-        shard_files::file_order((&a.tensor.name, a.tensor.dtype), (&b.tensor.name, b.tensor.dtype))
-    });
+    shard_files::in_file_order(&mut moves);
     staging::check(asked.out, asked.gather, asked.force)?;
     check_ranks(&wish.mesh, asked)?;
     if asked.format.is_of_pytorch() && asked.out.is_some() {

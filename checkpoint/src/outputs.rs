@@ -3,7 +3,6 @@
 //! Every process writes the files of its ranks. What there is one of for all (the directory under its hidden name, the
 //! manifest, the gathered file, the renaming) is the first process's.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +14,7 @@ use super::checkpoint::Checkpoint;
 use super::decision::Move;
 use super::exchange::Exchange;
 use super::job::Job;
-use super::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
+use super::manifest::{MANIFEST_NAME, Manifest, rank_file_name};
 use super::parallel;
 use super::shard_files::ShardFile;
 use super::staging::{self, Staging};
@@ -29,8 +28,8 @@ const SYNCS: usize = 16;
 pub(crate) struct Outputs {
     /// The directory and its number of rank files, in the first process.
     directory: Option<(Staging, usize)>,
-    /// The files of this process's ranks.
-    files: BTreeMap<usize, Mutex<ShardFile>>,
+    /// The files of this process's ranks, in ascending order.
+    files: Vec<(usize, Mutex<ShardFile>)>,
     /// The gathered file, in the first process.
     gathered: Option<(Staging, ShardFile)>,
     /// Whether there is a gathered file, in whatever process.
@@ -63,12 +62,13 @@ impl Outputs {
                 staging::staged_in(out, *number).and_then(|staged| {
                     let file =
                         |rank| Ok((rank, Mutex::new(rank_file(&staged, rank, mesh, moves, checkpoint)?)));
-                    held.map(file).collect()
+                    held.map(file).collect::<Result<Vec<_>, _>>()
                 })
             }
-            (_, _) => Ok(BTreeMap::new()),
+            (_, _) => Ok(Vec::new()),
         };
-        let files = together(exchange, files)?;
+        let mut files = together(exchange, files)?;
+        files.sort_unstable_by_key(|(rank, _)| *rank);
         let directory = directory.map(|staging| (staging, mesh.size()));
         Ok(Self { directory, files, gathered, gathers: job.gather.is_some() })
     }
@@ -80,8 +80,8 @@ impl Outputs {
 
     /// Takes a rank's new shard of the next tensor, in the order of the moves that the outputs were begun with.
     pub(crate) fn write(&self, rank: usize, shard: &[u8]) -> Result<(), Error> {
-        let Some(file) = self.files.get(&rank) else { return Ok(()) };
-        file.lock().unwrap_or_else(PoisonError::into_inner).append(shard)
+        let Ok(at) = self.files.binary_search_by_key(&rank, |(rank, _)| *rank) else { return Ok(()) };
+        self.files[at].1.lock().unwrap_or_else(PoisonError::into_inner).append(shard)
     }
 
     /// Takes the next tensor as it was gathered, which must be the whole.
@@ -97,8 +97,8 @@ impl Outputs {
     pub(crate) fn finish(mut self, exchange: &mut impl Exchange) -> Result<Vec<String>, Stop> {
         // Syncing waits for the disk, which takes many files at once.
         let mut files: Vec<ShardFile> = std::mem::take(&mut self.files)
-            .into_values()
-            .map(|file| file.into_inner().unwrap_or_else(PoisonError::into_inner))
+            .into_iter()
+            .map(|(_, file)| file.into_inner().unwrap_or_else(PoisonError::into_inner))
             .collect();
         let mut synced = parallel::for_each(SYNCS, &mut files, || (), |(), file| file.finish());
         if let (Ok(()), Some((_, file))) = (&synced, &mut self.gathered) {
@@ -162,15 +162,8 @@ fn describe<'a>(tensor: &'a Move<'_>, shape: &'a [usize]) -> (&'a str, Dtype, &'
 
 /// Writes and syncs the manifest of a directory.
 fn write_manifest(dir: &Path, mesh: &Mesh, moves: &[Move<'_>]) -> Result<(), Error> {
-    let entry = |tensor: &Move<'_>| Entry {
-        shape: tensor.tensor.shape.clone(),
-        dtype: tensor.tensor.dtype,
-        sharding: tensor.to.to_string(),
-        crc64nvme: None,
-    };
-    let tensors = moves.iter().map(|tensor| (tensor.tensor.name.clone(), entry(tensor))).collect();
     let path = dir.join(MANIFEST_NAME);
-    let text = Manifest::new(mesh, tensors).to_text()?;
+    let text = Manifest::of_moves(mesh, moves, &|_| None).to_text()?;
     fs::write(&path, text)
         .and_then(|()| File::open(&path)?.sync_all())
         .map_err(|error| Error::io("writing", &path, &error))

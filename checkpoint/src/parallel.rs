@@ -1,8 +1,8 @@
 //! Work on many ranks' shards, spread over the processors where there is enough of it.
 
 use std::num::NonZero;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, Scope, ScopedJoinHandle};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use crate::error::Error;
 
@@ -25,63 +25,63 @@ pub(crate) fn for_each<T: Send, W>(
     work: impl Fn(&mut W, &mut T) -> Result<(), Error> + Sync,
 ) -> Result<(), Error> {
     let threads = threads.clamp(1, items.len().max(1));
-    let mut parts: Vec<Part<'_, T>> = std::iter::repeat_with(Vec::new).take(threads).collect();
+    let mut parts: Vec<Mutex<Part<'_, T>>> = std::iter::repeat_with(Mutex::default).take(threads).collect();
     for (at, item) in items.iter_mut().enumerate() {
-        parts[at % threads].push((at, item));
+        parts[at % threads].get_mut().unwrap_or_else(PoisonError::into_inner).push((at, item));
     }
-    let all = |part: &mut Part<'_, T>| -> Outcome {
-        let mut mine = own();
-        part.iter_mut().try_for_each(|(at, item)| work(&mut mine, item).map_err(|error| (*at, error)))
+    let first = First::default();
+    let all = |part: usize| {
+        let (mut mine, mut part) = (own(), parts[part].lock().unwrap_or_else(PoisonError::into_inner));
+        for (at, item) in part.iter_mut() {
+            if let Err(error) = work(&mut mine, item) {
+                return first.failed(*at, error);
+            }
+        }
     };
-    let all = &all;
-    let outcomes: Vec<Outcome> = thread::scope(|scope| {
-        let mut parts = parts.into_iter();
-        let mut mine = parts.next().unwrap_or_default();
-        let others: Vec<_> = parts.map(|part| begin(scope, part, all)).collect();
-        // The caller is one of the threads.
-        let done = all(&mut mine);
-        others.into_iter().map(Begun::end).chain([done]).collect()
+    let whole = beside(threads - 1, &all, &mut |others| {
+        // The caller is one of the threads, and does what those would have done that are not there.
+        all(0);
+        (others + 1..threads).for_each(all);
     });
-    match outcomes.into_iter().filter_map(Result::err).min_by_key(|(at, _)| *at) {
-        None => Ok(()),
-        Some((_, error)) => Err(error),
-    }
+    first.or(whole)
 }
 
 /// What one thread does: items with their places.
 type Part<'a, T> = Vec<(usize, &'a mut T)>;
 
-/// How a part went; an error with the place of its item.
-type Outcome = Result<(), (usize, Error)>;
+/// The error of the first item that has one.
+#[derive(Default)]
+pub(crate) struct First(Mutex<Option<(usize, Error)>>);
 
-/// A part of the work, on a thread of its own or done already.
-enum Begun<'scope> {
-    Running(ScopedJoinHandle<'scope, Outcome>),
-    Done(Outcome),
-}
-
-fn begin<'scope, 'a: 'scope, T: Send>(
-    scope: &'scope Scope<'scope, '_>,
-    part: Part<'a, T>,
-    all: &'scope (impl Fn(&mut Part<'a, T>) -> Outcome + Sync),
-) -> Begun<'scope> {
-    // A thread that is refused takes the closure with it, so the part stays where both can reach it.
-    let part = Arc::new(Mutex::new(part));
-    let given = Arc::clone(&part);
-    let work = move || all(&mut given.lock().unwrap_or_else(PoisonError::into_inner));
-    match thread::Builder::new().spawn_scoped(scope, work) {
-        Ok(handle) => Begun::Running(handle),
-        Err(_) => Begun::Done(all(&mut part.lock().unwrap_or_else(PoisonError::into_inner))),
-    }
-}
-
-impl Begun<'_> {
-    fn end(self) -> Outcome {
-        match self {
-            Self::Running(handle) => handle.join().unwrap_or_else(|_| {
-                Err((usize::MAX, Error::failed("internal", "a working thread panicked")))
-            }),
-            Self::Done(outcome) => outcome,
+impl First {
+    pub(crate) fn failed(&self, at: usize, error: Error) {
+        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.as_ref().is_none_or(|(other, _)| at < *other) {
+            *first = Some((at, error));
         }
     }
+
+    /// That error; else one of threads that did not all come to their end.
+    pub(crate) fn or(self, whole: bool) -> Result<(), Error> {
+        match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, error)) => Err(error),
+            None if whole => Ok(()),
+            None => Err(Error::failed("internal", "a working thread panicked")),
+        }
+    }
+}
+
+/// Calls `other` with 1, 2, .., each on a thread, until there are `most` or no more can be had, and `mine` with how many there are.
+/// Returns whether all came to their end.
+///
+/// It knows nothing of the work, so that threads are compiled once.
+pub(crate) fn beside(most: usize, other: &(dyn Fn(usize) + Sync), mine: &mut dyn FnMut(usize)) -> bool {
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..=most)
+            .map_while(|number| thread::Builder::new().spawn_scoped(scope, move || other(number)).ok())
+            .collect();
+        mine(others.len());
+        // Each is waited for, whatever the one before did.
+        others.into_iter().map(|other| other.join().is_err()).filter(|panicked| *panicked).count() == 0
+    })
 }

@@ -55,9 +55,7 @@ pub(crate) fn carry_out<X: Exchange>(
     let spec = together(exchange, job.spec.as_deref().map(Spec::read).transpose())?;
     let wish = together(exchange, Wish::of(job, &checkpoint.origin, spec.as_ref()))?;
     let mut moves = together(exchange, decision::decide(&checkpoint, &wish))?;
-    moves.sort_by(|a, b| {
-        shard_files::file_order((&a.tensor.name, a.tensor.dtype), (&b.tensor.name, b.tensor.dtype))
-    });
+    shard_files::in_file_order(&mut moves);
     // The first process writes what there is one of.
     let allowed = if exchange.process() == 0 { outputs::check(job) } else { Ok(()) };
     together(exchange, allowed)?;

@@ -17,12 +17,18 @@ use std::thread::{self, JoinHandle};
 
 use safetensors::Dtype;
 
+use super::decision::Move;
 use super::header::{self, FreeTexts};
 use crate::error::Error;
 
 /// The order of tensors in a file: widest elements first, so that all stay aligned, then by name.
 pub(crate) fn file_order(left: (&str, Dtype), right: (&str, Dtype)) -> std::cmp::Ordering {
     right.1.cmp(&left.1).then_with(|| left.0.cmp(right.0))
+}
+
+/// Moves in the order of the files that they are written to.
+pub(crate) fn in_file_order(moves: &mut [Move<'_>]) {
+    moves.sort_by(|a, b| file_order((&a.tensor.name, a.tensor.dtype), (&b.tensor.name, b.tensor.dtype)));
 }
 
 /// So many bytes are worth a sync of their own.
@@ -61,7 +67,7 @@ impl ShardFile {
         tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize])> + Clone,
         free_texts: Option<&FreeTexts>,
     ) -> Result<Self, Error> {
-        let header = header::encode(tensors.clone(), free_texts)?;
+        let header = header::encode(&mut tensors.clone(), free_texts)?;
         let mut expected: Vec<usize> =
             tensors.map(|(_, dtype, shape)| header::byte_len(dtype, shape).unwrap_or(0)).collect();
         expected.reverse();

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use crate::error::Error;
+use crate::parallel::{First, beside};
 
 /// More threads than this take more memory than they save time.
 const MOST_THREADS: usize = 8;
@@ -27,32 +28,47 @@ pub(crate) fn spread<T: Send, W>(
     told: &mut dyn FnMut(u64) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let pieces = Mutex::new((next, 0_usize));
-    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let first: Mutex<Option<(usize, Error)>> = Mutex::new(None);
-    let failed = |at: usize, error: Error| {
-        stop.store(true, Ordering::Relaxed);
-        let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-        if first.as_ref().is_none_or(|(other, _)| at < *other) {
-            *first = Some((at, error));
-        }
-    };
-    let all = |told: &mut dyn FnMut(u64) -> Result<(), Error>| {
-        let mut mine = own();
-        while !stop.load(Ordering::Relaxed) {
+    let worker = || -> Worker<'_> {
+        let (mut mine, pieces, work) = (own(), &pieces, &work);
+        Box::new(move || {
             let (at, piece) = {
                 let mut pieces = pieces.lock().unwrap_or_else(PoisonError::into_inner);
                 pieces.1 += 1;
                 (pieces.1, (pieces.0)())
             };
-            match piece.map(|piece| piece.map(|piece| work(&mut mine, piece))) {
-                Ok(None) => return,
-                Ok(Some(Ok(worth))) => {
+            let worth = piece.and_then(|piece| piece.map(|piece| work(&mut mine, piece)).transpose());
+            (at, worth)
+        })
+    };
+    all(threads, &worker, told)
+}
+
+/// Does the next piece: its number, and what it is worth, if there was one.
+type Worker<'a> = Box<dyn FnMut() -> (usize, Result<Option<u64>, Error>) + 'a>;
+
+/// The same for workers that know the pieces.
+fn all<'a>(
+    threads: usize,
+    worker: &(dyn Fn() -> Worker<'a> + Sync),
+    told: &mut dyn FnMut(u64) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (done, stop, first) = (AtomicU64::new(0), AtomicBool::new(false), First::default());
+    let failed = |at: usize, error: Error| {
+        stop.store(true, Ordering::Relaxed);
+        first.failed(at, error);
+    };
+    let work = |told: &mut dyn FnMut(u64) -> Result<(), Error>| {
+        let mut next = worker();
+        while !stop.load(Ordering::Relaxed) {
+            match next() {
+                (_, Ok(None)) => return,
+                (at, Ok(Some(worth))) => {
                     done.fetch_add(worth, Ordering::Relaxed);
                     if let Err(error) = told(done.load(Ordering::Relaxed)) {
                         failed(at, error);
                     }
                 }
-                Ok(Some(Err(error))) | Err(error) => failed(at, error),
+                (at, Err(error)) => failed(at, error),
             }
         }
     };
@@ -62,20 +78,11 @@ pub(crate) fn spread<T: Send, W>(
         before = now;
         told(more)
     };
-    let whole = thread::scope(|scope| {
-        let others: Vec<_> = (1..threads)
-            .map_while(|_| thread::Builder::new().spawn_scoped(scope, || all(&mut |_| Ok(()))).ok())
-            .collect();
-        all(&mut tell);
-        // Each is waited for, whatever the one before did.
-        others.into_iter().map(|other| other.join().is_err()).filter(|panicked| *panicked).count() == 0
-    });
+    let whole = beside(threads.saturating_sub(1), &|_| work(&mut |_| Ok(())), &mut |_| work(&mut tell));
     if !whole {
         return Err(Error::failed("internal", "a working thread panicked"));
     }
-    if let Some((_, error)) = first.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
-    }
+    first.or(whole)?;
     tell(done.into_inner())
 }
 

@@ -29,11 +29,16 @@ impl Stop {
 
 /// Succeeds if all processes have; otherwise the first that has not says why, and the others end as it does.
 pub(crate) fn together<T>(exchange: &mut impl Exchange, result: Result<T, Error>) -> Result<T, Stop> {
-    let status = result.as_ref().err().map_or(0, |error| u64::from(error.status()));
-    let all = exchange.share(&[status])?.concat();
-    match (all.iter().position(|status| *status != 0), result) {
+    let status = result.as_ref().err().map_or(0, Error::status);
+    match (failed_elsewhere(exchange, status)?, result) {
         (None, result) => result.map_err(Stop::Together),
-        (Some(first), Err(error)) if first == exchange.process() => Err(Stop::Together(error)),
-        (Some(first), _) => Err(Stop::Together(Error::told_elsewhere(all[first] as u8))),
+        (Some(status), _) => Err(Stop::Together(Error::told_elsewhere(status))),
     }
+}
+
+/// The status of the first process that has not succeeded, where that is another than this one.
+fn failed_elsewhere(exchange: &mut impl Exchange, status: u8) -> Result<Option<u8>, Stop> {
+    let all = exchange.share(&[status.into()])?.concat();
+    let first = all.iter().position(|status| *status != 0);
+    Ok(first.filter(|first| *first != exchange.process()).map(|first| all[first] as u8))
 }

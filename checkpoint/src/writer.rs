@@ -174,7 +174,7 @@ impl Writer {
         let (plan, mesh, _) = Manifest::read(&hidden.join("plan.json"))?;
         let path = hidden.join("texts.json");
         let texts = read_text(&path).map_err(|error| Error::io("reading", &path, &error))?;
-        let texts: FreeTexts = serde_json::from_str(&texts)
+        let texts: FreeTexts = serde_json::from_slice(texts.as_bytes())
             .map_err(|error| Error::failed("internal", format!("{}: {error}", path.display())))?;
         let mut tensors = Vec::new();
         for (name, Entry { shape, dtype, sharding, .. }) in plan.tensors {
@@ -230,12 +230,12 @@ impl Writer {
         self.open()?;
         let shapes = self.tensors.iter().map(|tensor| tensor.sharding.local_shape(rank));
         let shapes = shapes.collect::<Result<Vec<_>, _>>()?;
-        let described = self
+        let mut described = self
             .tensors
             .iter()
             .zip(&shapes)
             .map(|(tensor, shape)| (&tensor.name[..], tensor.dtype, shape.as_slice()));
-        let header = header::encode(described, self.texts.as_ref())?;
+        let header = header::encode(&mut described, self.texts.as_ref())?;
         let mut end = header.len() as u64;
         let mut places = Vec::with_capacity(self.tensors.len());
         for (tensor, shape) in self.tensors.iter().zip(&shapes) {
@@ -342,7 +342,7 @@ impl Writer {
         for rank in self.mesh.ranks() {
             let path = self.done(rank);
             let text = read_text(&path).map_err(|error| Error::io("reading", &path, &error))?;
-            let done: Option<Done> = serde_json::from_str(&text).ok();
+            let done: Option<Done> = serde_json::from_slice(text.as_bytes()).ok();
             let sums = done.and_then(|done| {
                 Some((checksum::of_text(&done.header_crc64nvme)?, checksum::of_text(&done.crc64nvme)?))
             });

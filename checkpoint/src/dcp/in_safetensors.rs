@@ -171,7 +171,7 @@ fn offsets(file: &Opened, path: &Path) -> Result<BTreeMap<String, Saved>, Error>
     let Some(text) = file.free_texts.as_ref().and_then(|texts| texts.get(INFO)) else {
         return Ok(BTreeMap::new());
     };
-    serde_json::from_str(text).map_err(|error| {
+    serde_json::from_slice(text.as_bytes()).map_err(|error| {
         Error::refused(
             "dcp",
             format!("{}: its {INFO} does not say where chunks begin: {error}", path.display()),

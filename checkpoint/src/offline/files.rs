@@ -2,7 +2,7 @@
 //!
 //! There may be more of them than a process may have open, so one is open only while it is written to.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::header::{self, FreeTexts};
 use crate::index::{INDEX_NAME, Index};
 use crate::job::OutputFormat;
-use crate::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
+use crate::manifest::{MANIFEST_NAME, Manifest, rank_file_name};
 use crate::parallel;
 use crate::staging::Staging;
 
@@ -282,18 +282,8 @@ impl Files {
         sums: Option<&[Sums]>,
     ) -> Result<(), Error> {
         let Some((staging, made)) = &self.directory else { return Ok(()) };
-        let entry = |(at, tensor): (usize, &Move<'_>)| {
-            let sums = sums.and_then(|sums| sums.get(at));
-            let entry = Entry {
-                shape: tensor.tensor.shape.clone(),
-                dtype: tensor.tensor.dtype,
-                sharding: tensor.to.to_string(),
-                crc64nvme: sums.map(|sums| checksum::to_text(&sums.shards)),
-            };
-            (tensor.tensor.name.clone(), entry)
-        };
-        let tensors: BTreeMap<String, Entry> = moves.iter().enumerate().map(entry).collect();
-        let mut manifest = Manifest::new(mesh, tensors);
+        let of_tensor = |at: usize| Some(checksum::to_text(&sums?.get(at)?.shards));
+        let mut manifest = Manifest::of_moves(mesh, moves, &of_tensor);
         if sums.is_some() {
             let headers: Vec<u64> = made.iter().map(|file| file.header).collect();
             manifest = manifest.with_headers(&headers);
@@ -449,7 +439,7 @@ impl Made {
         texts: Option<&FreeTexts>,
         may_be_there: bool,
     ) -> Result<Self, Error> {
-        let header = header::encode(tensors.clone(), texts)?;
+        let header = header::encode(&mut tensors.clone(), texts)?;
         let bytes: usize = tensors.map(|(_, dtype, shape)| header::byte_len(dtype, shape).unwrap_or(0)).sum();
         let data = header.len() as u64;
         let made = create(&path, may_be_there).and_then(|file| file.set_len(data + bytes as u64));
