@@ -7,15 +7,15 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bytes::{self, Bytes, Input};
 use super::checkpoint::{Checkpoint, Tensor};
 use super::checksum::{Sum32, crc32};
 use super::error::Error;
 use super::inflated;
-use super::integrity::{PIECE, Problem};
+use super::integrity::{PIECE, Problem, Problems};
 use super::observer::{Observer, moved};
 use super::peek::Peek;
 use super::slab_read::read;
@@ -143,9 +143,9 @@ impl Piece {
 impl Checkpoint {
     /// Reads every entry of every archive, and compares the checksums that are said.
     pub(crate) fn check_archives(&self, observer: &mut dyn Observer) -> Result<Vec<Problem>, Error> {
-        let wrong: Mutex<Vec<(usize, Problem)>> = Mutex::default();
+        let wrong = Problems::default();
         let found = |number: usize, problem: Problem| {
-            wrong.lock().unwrap_or_else(PoisonError::into_inner).push((number, problem));
+            wrong.push((number, 0), problem);
         };
         let mut room = zip::room();
         let mut archives = self.archives.iter();
@@ -177,9 +177,7 @@ impl Checkpoint {
             },
             &mut |bytes| moved(observer, bytes),
         )?;
-        let mut wrong = wrong.into_inner().unwrap_or_else(PoisonError::into_inner);
-        wrong.sort_by_key(|(number, _)| *number);
-        Ok(wrong.into_iter().map(|(_, problem)| problem).collect())
+        Ok(wrong.in_order())
     }
 }
 

@@ -14,7 +14,7 @@
 //!
 //! Opening reads headers only; the bytes stay in their files until a tensor's turn comes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -165,7 +165,7 @@ impl Checkpoint {
     fn open_directory(dir: &Path) -> Result<Self, Error> {
         let manifest = dir.join(MANIFEST_NAME);
         if place::exists(&manifest)? {
-            return Self::open_sharded(dir, &manifest, &BTreeSet::new());
+            return Self::open_sharded(dir, &manifest, &[]);
         }
         let metadata = dir.join(METADATA_NAME);
         if place::exists(&metadata)? {
@@ -260,16 +260,20 @@ impl Checkpoint {
         })
     }
 
-    /// The rank files of an earlier run, but of dead ranks; manifest and files must agree about every other rank and every tensor.
-    pub(crate) fn open_sharded(dir: &Path, path: &Path, dead: &BTreeSet<usize>) -> Result<Self, Error> {
+    /// The rank files of an earlier run, but of dead ranks, which are in order; manifest and files must agree about every other rank
+    /// and every tensor.
+    pub(crate) fn open_sharded(dir: &Path, path: &Path, dead: &[usize]) -> Result<Self, Error> {
         let (manifest, mesh, manifest_is_right) = Manifest::read(path)?;
         let has_checksums = manifest.has_checksums();
+        let is_living = |rank: &usize| dead.binary_search(rank).is_err();
         let expected = || mesh.ranks().map(|rank| rank_file_name(rank, mesh.world()));
         let refused = |why: String| Err(Error::refused("rank_files", format!("{}: {why}", dir.display())));
         // Where nobody has a list, what is missing is found when it is opened.
         if let Some(present) = safetensors_files(dir)? {
-            let mut living = mesh.ranks().filter(|rank| !dead.contains(rank));
-            if let Some(first) = living.find(|&rank| !present.contains(&rank_file_name(rank, mesh.world()))) {
+            let mut living = mesh.ranks().filter(is_living);
+            if let Some(first) =
+                living.find(|&rank| present.binary_search(&rank_file_name(rank, mesh.world())).is_err())
+            {
                 let missing = rank_file_name(first, mesh.world());
                 let ranks = dead.iter().copied().chain([first]).map(|rank| rank.to_string());
                 let ranks = ranks.collect::<Vec<_>>().join(",");
@@ -278,8 +282,9 @@ impl Checkpoint {
                 ));
             }
             // There are no more ranks than files and dead ones, whatever the manifest says.
-            let expected: BTreeSet<String> = expected().collect();
-            if let Some(extra) = present.difference(&expected).next() {
+            let mut expected: Vec<String> = expected().collect();
+            expected.sort_unstable();
+            if let Some(extra) = present.iter().find(|name| expected.binary_search(name).is_err()) {
                 return refused(format!("{extra} is not a rank file of mesh `{mesh}`"));
             }
         }
@@ -321,7 +326,7 @@ impl Checkpoint {
         let mut headers = Vec::new();
         let mut free_texts = None;
         let mut texts_known = false;
-        for (position, rank) in mesh.ranks().enumerate().filter(|(_, rank)| !dead.contains(rank)) {
+        for (position, rank) in mesh.ranks().enumerate().filter(|(_, rank)| is_living(rank)) {
             let file = rank_file_name(rank, mesh.world());
             let opened = header::open(&dir.join(&file))?;
             if let Some(said) = said.get(position) {
@@ -424,12 +429,17 @@ fn take_shards(
     }
 }
 
-/// The names of all `.safetensors` files of a directory; None where nobody has a list.
-pub(crate) fn safetensors_files(dir: &Path) -> Result<Option<BTreeSet<String>>, Error> {
-    let names = place::names(dir).map_err(|error| Error::io("reading", dir, &error))?;
+/// The names of all `.safetensors` files of a directory, in order; None where nobody has a list.
+pub(crate) fn safetensors_files(dir: &Path) -> Result<Option<Vec<String>>, Error> {
+    let mut names = place::names(dir).map_err(|error| Error::io("reading", dir, &error))?;
     let is_one = |name: &String| {
         let suffix = Path::new(name).extension();
         suffix.is_some_and(|suffix| suffix == "safetensors") && !name.starts_with('.')
     };
-    Ok(names.map(|names| names.into_iter().filter(is_one).collect()))
+    if let Some(names) = &mut names {
+        names.retain(is_one);
+        names.sort_unstable();
+        names.dedup();
+    }
+    Ok(names)
 }

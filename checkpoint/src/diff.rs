@@ -80,7 +80,7 @@ pub fn diff(
     let only = |one: &Checkpoint| {
         let mut only = names(one);
         only.retain(|name| pairs.binary_search_by(|pair| pair.0.name.cmp(name)).is_err());
-        only.sort();
+        only.sort_unstable();
         only
     };
     let (only_first, only_second) = (only(first), only(second));

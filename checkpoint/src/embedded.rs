@@ -8,6 +8,7 @@ use safetensors::Dtype;
 
 use super::bytes::Bytes;
 use super::checkpoint::{Checkpoint, Data, Origin, Tensor};
+use super::header::FreeTexts;
 
 const SEED: u64 = 0x5eed;
 const VOCABULARY: usize = 2003;
@@ -62,7 +63,8 @@ pub(crate) fn checkpoint() -> Checkpoint {
             }
         })
         .collect();
-    let free_texts = [("made_by".to_owned(), "reshard".to_owned())].into();
+    let mut free_texts = FreeTexts::new();
+    free_texts.insert("made_by".to_owned(), "reshard".to_owned());
     Checkpoint {
         tensors,
         free_texts: Some(free_texts),

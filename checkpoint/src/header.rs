@@ -76,8 +76,8 @@ pub(crate) fn open(path: &Path) -> Result<Opened, Error> {
             len: info.data_offsets.1 - info.data_offsets.0,
         },
     };
-    let tensors: BTreeMap<String, Stored> =
-        metadata.tensors().into_iter().map(|(name, info)| (name, stored(info))).collect();
+    let mut tensors = BTreeMap::new();
+    tensors.extend(metadata.tensors().into_iter().map(|(name, info)| (name, stored(info))));
     if tensors.len() != count {
         let message = format!("{} has two tensors of the same name", path.display());
         return Err(Error::refused("safetensors", message));

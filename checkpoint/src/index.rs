@@ -1,6 +1,6 @@
 //! The index of a checkpoint in several files: `model.safetensors.index.json`, which maps tensor names to file names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
 use serde::{Deserialize, Serialize};
@@ -77,8 +77,11 @@ impl Index {
     }
 
     /// The files that the index names, each once.
-    pub(crate) fn files(&self) -> BTreeSet<&str> {
-        self.weight_map.values().map(String::as_str).collect()
+    pub(crate) fn files(&self) -> Vec<&str> {
+        let mut files: Vec<&str> = self.weight_map.values().map(String::as_str).collect();
+        files.sort_unstable();
+        files.dedup();
+        files
     }
 
     /// The file that is to hold `tensor`.

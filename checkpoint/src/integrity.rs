@@ -116,7 +116,7 @@ impl Checkpoint {
 
     fn compare(&self, observer: &mut dyn Observer) -> Result<Vec<Problem>, Error> {
         let found: Found<'_> = Mutex::default();
-        let wrong: Mutex<Vec<((usize, usize), Problem)>> = Mutex::default();
+        let wrong = Problems::default();
         let mut pieces =
             Pieces { tensors: self.tensors.iter().enumerate(), known: Known::default(), current: None };
         spread(
@@ -136,20 +136,33 @@ impl Checkpoint {
             },
             &mut |bytes| moved(observer, bytes),
         )?;
-        let mut wrong = wrong.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Replicas of what has no checksum, each beside the first that holds the same.
-        let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-        found.sort_by_key(|(at, ..)| *at);
+        let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
         let sum_of: HashMap<(usize, usize), u64> = found.iter().map(|(at, _, _, sum)| (*at, *sum)).collect();
         for (at, tensor, source, sum) in &found {
             let first = source.placed.holders[source.placed.of_rank[at.1]][0];
             if sum_of.get(&(at.0, first)).is_some_and(|first| first != sum) {
                 let what = format!("it differs from its replica in {}", path(&source.files[first]));
-                wrong.push((*at, Problem::of(tensor, &source.files[at.1], what)));
+                wrong.push(*at, Problem::of(tensor, &source.files[at.1], what));
             }
         }
-        wrong.sort_by_key(|(at, _)| *at);
-        Ok(wrong.into_iter().map(|(_, problem)| problem).collect())
+        Ok(wrong.in_order())
+    }
+}
+
+/// What is wrong, and where that is.
+#[derive(Default)]
+pub(crate) struct Problems(Mutex<Vec<((usize, usize), Problem)>>);
+
+impl Problems {
+    pub(crate) fn push(&self, at: (usize, usize), problem: Problem) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((at, problem));
+    }
+
+    pub(crate) fn in_order(self) -> Vec<Problem> {
+        let mut all = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        all.sort_by_key(|(at, _)| *at);
+        all.into_iter().map(|(_, problem)| problem).collect()
     }
 }
 
@@ -210,14 +223,14 @@ impl<'a> Current<'a> {
 
 impl<'a> Shard<'a> {
     /// Compares what was read with the manifest, or leaves it to be compared with its replicas.
-    fn judge(&self, found: &Found<'a>, wrong: &Mutex<Vec<((usize, usize), Problem)>>) {
+    fn judge(&self, found: &Found<'a>, wrong: &Problems) {
         let (sum, region) = (self.sum.get(), self.source.placed.of_rank[self.at.1]);
         match self.tensor.sums.as_ref().map(|sums| sums[region]) {
             Some(said) if said == sum => {}
             Some(said) => {
                 let what = format!("its checksum is {sum:016x}, and {said:016x} is what was written");
                 let problem = Problem::of(self.tensor, &self.source.files[self.at.1], what);
-                wrong.lock().unwrap_or_else(PoisonError::into_inner).push((self.at, problem));
+                wrong.push(self.at, problem);
             }
             None if self.source.placed.holders[region].len() < 2 => {}
             None => {

@@ -8,7 +8,6 @@
 //! Where another checkpoint fills what is lost, its regions that have an element of that come first, and those of the living
 //! after them. Where two regions have something in common the later one holds, so everything that lives is newer than what is filled.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -85,7 +84,9 @@ impl Checkpoint {
             );
             return Err(Error::refused("dead", message));
         }
-        let dead: BTreeSet<usize> = dead.iter().copied().collect();
+        let mut dead = dead.to_vec();
+        dead.sort_unstable();
+        dead.dedup();
         let mut checkpoint = Self::open_sharded(path, &manifest, &dead)?;
         let Some(mesh) = checkpoint.mesh().cloned() else {
             return Err(Error::failed("internal", "rank files have no mesh"));
@@ -105,7 +106,7 @@ impl Checkpoint {
             }
             (tensor.data, tensor.sums) = (data, sums);
         }
-        Ok(Remains { checkpoint, dead: dead.into_iter().collect(), lost, places })
+        Ok(Remains { checkpoint, dead, lost, places })
     }
 }
 
@@ -155,7 +156,7 @@ impl Remains {
 /// What the living have of a tensor: its bytes, its checksums, and the regions that are lost with the ranks that held them.
 type Living = (Data, Option<Vec<u64>>, Vec<(Region, Vec<usize>)>);
 
-fn living(tensor: &Tensor, mesh: &Mesh, dead: &BTreeSet<usize>, known: &mut Known) -> Result<Living, Error> {
+fn living(tensor: &Tensor, mesh: &Mesh, dead: &[usize], known: &mut Known) -> Result<Living, Error> {
     let Data::Shards { sharding, shards } = &tensor.data else {
         return Err(Error::failed("internal", "it is not in rank files"));
     };
@@ -170,7 +171,7 @@ fn living(tensor: &Tensor, mesh: &Mesh, dead: &BTreeSet<usize>, known: &mut Know
     // The files of the living, by the places of their ranks.
     let mut files = shards.iter();
     let files: Vec<Option<&Bytes>> =
-        ranks.iter().map(|rank| if dead.contains(rank) { None } else { files.next() }).collect();
+        ranks.iter().map(|rank| if dead.binary_search(rank).is_ok() { None } else { files.next() }).collect();
     let (mut left, mut chunks, mut gone) = (Placed::apart(Vec::new()), Vec::new(), Vec::new());
     let mut sums = tensor.sums.as_ref().map(|_| Vec::new());
     for (number, (region, holders)) in placed.regions.iter().zip(&placed.holders).enumerate() {

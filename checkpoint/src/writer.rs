@@ -134,14 +134,14 @@ impl Writer {
                 return Err(Error::refused("name", "it is said twice").about_tensor(name));
             }
         }
-        let texts: FreeTexts =
-            texts.into_iter().map(|(key, text)| (key.to_owned(), text.to_owned())).collect();
+        let mut said = FreeTexts::new();
+        said.extend(texts.into_iter().map(|(key, text)| (key.to_owned(), text.to_owned())));
         staging::check(Some(out), None, force)?;
         let staging = Staging::shared(out, force)?;
         let nonce = format!("{:016x}", RandomState::new().build_hasher().finish());
         let hidden = staging.hidden().to_owned();
         let plan = Manifest::new(mesh, entries).to_text()?;
-        let texts = serde_json::to_string(&texts).map_err(|error| {
+        let texts = serde_json::to_string(&said).map_err(|error| {
             Error::failed("internal", format!("texts cannot be written as JSON: {error}"))
         })?;
         for (name, text) in [("plan.json", &plan), ("texts.json", &texts), ("token", &nonce)] {

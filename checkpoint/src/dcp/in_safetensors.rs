@@ -3,7 +3,7 @@
 //! Where a chunk begins stands in the free texts of its file, `DCP_SHARDING_INFO`: `{"NAME": {"saved_offsets": [0, 4]}, ..}`. No file
 //! says what the whole is; it is as large as the chunks reach.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use safetensors::Dtype;
@@ -100,7 +100,7 @@ pub(crate) fn is_alone(file: &Opened, path: &Path) -> Result<bool, Error> {
     let Some(dir) = path.parent() else { return Ok(true) };
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     // Where nobody has a list it has to be said to be one of several by its name.
-    let alone = |names: Option<BTreeSet<String>>| {
+    let alone = |names: Option<Vec<String>>| {
         let several = path.file_name().and_then(|name| name.to_str()).is_some_and(is_file_name);
         names.map_or(!several, |names| names.len() < 2)
     };
@@ -108,7 +108,7 @@ pub(crate) fn is_alone(file: &Opened, path: &Path) -> Result<bool, Error> {
 }
 
 /// Opens the files of a folder.
-pub(crate) fn open(dir: &Path, files: &BTreeSet<String>) -> Result<Checkpoint, Error> {
+pub(crate) fn open(dir: &Path, files: &[String]) -> Result<Checkpoint, Error> {
     let mut tensors: BTreeMap<String, Collected> = BTreeMap::new();
     let mut free_texts: Option<FreeTexts> = None;
     for file in files {

@@ -72,7 +72,7 @@ impl<'a> Metadata<'a> {
             let tensor = Tensor::read(&pickle, *said).map_err(|error| error.about_tensor(name))?;
             tensors.insert(name, tensor);
         }
-        others.sort();
+        others.sort_unstable();
         others.dedup();
         Ok(Self { tensors, others, items })
     }

@@ -2,7 +2,7 @@
 //!
 //! There may be more of them than a process may have open, so one is open only while it is written to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -321,12 +321,13 @@ impl Files {
     /// Writes and syncs the index of files of whole tensors.
     pub(super) fn write_index(&self, moves: &[Move<'_>]) -> Result<(), Error> {
         let Some((staging, _)) = &self.directory else { return Ok(()) };
-        let named = moves.iter().zip(&self.parcels.tensors).map(|(tensor, parts)| {
+        let mut named = BTreeMap::new();
+        named.extend(moves.iter().zip(&self.parcels.tensors).map(|(tensor, parts)| {
             let file = parts.chunks.first().and_then(|chunk| self.parcels.files.get(chunk.place));
             (tensor.tensor.name.clone(), file.map(|file| file.name.clone()).unwrap_or_default())
-        });
+        }));
         let total = moves.iter().map(|tensor| tensor.tensor.byte_len()).sum();
-        let text = serde_json::to_string_pretty(&Index::new(total, named.collect()));
+        let text = serde_json::to_string_pretty(&Index::new(total, named));
         let failed = |error| Error::failed("index", format!("the index cannot be written: {error}"));
         write_synced(&staging.path().join(INDEX_NAME), (text.map_err(failed)? + "\n").as_bytes())
     }
