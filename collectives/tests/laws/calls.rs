@@ -289,7 +289,7 @@ fn check_all(
         let parse = |list: &Vec<&str>| Sharding::parse(&mesh, shape, &list.join(",")).ok();
         let all: Vec<Sharding> = lists.iter().filter_map(parse).collect();
         for (n, (from, to)) in all.iter().flat_map(|from| all.iter().map(move |to| (from, to))).enumerate() {
-            if !Sweep::asked().takes_one_in(one_in, n) {
+            if !Sweep::asked().takes_one_in(5 * one_in, n) {
                 continue;
             }
             let Ok(plan) = planner(random).plan(from, to, dtype_of(from, to)) else { continue };
@@ -329,13 +329,15 @@ fn calls_mean_what_is_compiled() {
     );
     println!("{seen:?}");
     assert_eq!(seen.kinds.len(), 6, "{seen:?}");
-    assert!(seen.terms > 1000 && seen.attended > 900 && seen.by_digits > 1000, "{seen:?}");
+    let least = if Sweep::asked() == Sweep::All { 900 } else { 90 };
+    assert!(seen.terms > least && seen.attended > least && seen.by_digits > least, "{seen:?}");
 }
 
 #[test]
 fn calls_of_random_plans_mean_what_is_compiled() {
     let (mut seen, mut random) = (Seen::default(), Random(Sweep::asked().seed() + 2026));
-    for _ in 0..Sweep::asked().count(600, 20_000) {
+    let count = Sweep::asked().count(120, 20_000);
+    for _ in 0..count {
         let mesh = random_mesh(&mut random);
         let shape = random_shape(&mut random);
         let (from, to) =
@@ -347,12 +349,12 @@ fn calls_of_random_plans_mean_what_is_compiled() {
         }
     }
     println!("{seen:?}");
-    assert!(seen.plans > 500 && seen.kinds.len() == 6, "{seen:?}");
+    assert!(seen.plans as u64 > count * 5 / 6 && seen.kinds.len() == 6, "{seen:?}");
 }
 
 #[test]
 fn calls_between_meshes_mean_what_is_compiled() {
-    let (mut seen, mut random) = (Seen::default(), Random(5));
+    let (mut seen, mut random, mut numbers) = (Seen::default(), Random(5), 0..);
     let meshes = ["dp=2,tp=4", "tp=8", "cp=3,tp=2", "dp=2,tp=2@4", "dp=2:1,tp=2:2", "x=5@1"];
     let texts =
         |axes: usize| if axes == 1 { &["S(0)", "R", "P"][..] } else { &["S(0),S(1)", "R,S(0)", "P,S(1)"] };
@@ -365,14 +367,16 @@ fn calls_between_meshes_mean_what_is_compiled() {
             {
                 let source = Sharding::parse(&from, shape, before).unwrap();
                 let target = Sharding::parse(&to, shape, after).unwrap();
-                if let Ok(plan) = planner(&mut random).plan(&source, &target, DType::I64) {
+                let picked = numbers.next().is_some_and(|n| Sweep::asked().picks(8, n));
+                if let (true, Ok(plan)) = (picked, planner(&mut random).plan(&source, &target, DType::I64)) {
                     seen.check(&plan, &mut random);
                 }
             }
         }
     }
     println!("{seen:?}");
-    assert!(seen.plans > 400 && seen.attended > 100, "{seen:?}");
+    let part = if Sweep::asked() == Sweep::All { 1 } else { 10 };
+    assert!(seen.plans > 400 / part && seen.attended > 100 / part, "{seen:?}");
 }
 
 #[test]

@@ -16,11 +16,11 @@ fn on_threads(ranks: usize, options: &Options) -> Vec<Report> {
 #[test]
 fn threads_keep_the_contract() {
     // Of the pairs of shardings over many ranks one in so many, unless all are asked for.
-    for (ranks, every) in [(1, 1), (2, 1), (3, 1), (5, 4), (8, 4)] {
+    for (ranks, every) in [(1, 1), (2, 1), (3, 2), (5, 12), (8, 16)] {
         let every = Sweep::asked().one_in(every);
         let reports = on_threads(ranks, &Options { every, ..Options::default() });
         println!("{ranks} ranks: {}", reports[0]);
-        assert!(reports.iter().all(|report| report.redistributions > 500), "{ranks} ranks: {}", reports[0]);
+        assert!(reports.iter().all(|report| report.redistributions > 100), "{ranks} ranks: {}", reports[0]);
     }
 }
 

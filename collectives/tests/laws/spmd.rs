@@ -247,7 +247,7 @@ fn one_program_for_random_plans_is_what_each_rank_calls() {
     let (mut random, mut patterns, mut alike, mut all) =
         (Random(Sweep::asked().seed() + 77), BTreeMap::new(), 0, 0);
     let ops = ["P", "P(max)", "P(avg)", "P(norm2)"];
-    for case in 0..Sweep::asked().count(800, 20_000) as usize {
+    for case in 0..Sweep::asked().count(160, 20_000) as usize {
         let mesh: Mesh =
             random.pick(&["x=4", "x=2,y=2", "x=2,y=4", "x=2,y=2,z=2", "x=4@[1,2,3,0]"]).parse().unwrap();
         let texts = ["R", "S(0)", "S(1)", "SS(0,2)", ops[case % ops.len()]];

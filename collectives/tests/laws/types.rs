@@ -97,7 +97,7 @@ fn forward_and_backward_of_any_move_are_adjoint() {
     let mut r = Random(Sweep::asked().seed() + 11);
     let mut worlds: Vec<World> = (1..=RANKS).map(|n| World::new(n).unwrap()).collect();
     let planner = Planner::new();
-    for case in 0..Sweep::asked().count(10_000, 100_000) {
+    for case in 0..Sweep::asked().count(1_500, 100_000) {
         let (mesh, shape) = (random_mesh(&mut r), random_shape(&mut r));
         let mut any = || {
             let value = random_sharding(&mut r, &mesh, &shape);

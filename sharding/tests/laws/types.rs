@@ -35,7 +35,7 @@ fn shardings() -> Vec<Sharding> {
         }
     }
     let mut r = Random(Sweep::asked().seed() + 17);
-    for _ in 0..Sweep::asked().count(3_000, 200_000) {
+    for _ in 0..Sweep::asked().count(1_000, 200_000) {
         let (mesh, shape) = (random_mesh(&mut r), random_shape(&mut r));
         all.push(random_sharding(&mut r, &mesh, &shape));
     }
@@ -85,7 +85,7 @@ fn any_type(r: &mut Random) -> Type {
 fn every_text_of_a_type_comes_back() {
     let mut r = Random(Sweep::asked().seed() + 5);
     let (mut by_tensor, mut specs, mut rounds) = (0, 0, 0);
-    for _ in 0..Sweep::asked().count(4_000, 200_000) {
+    for _ in 0..Sweep::asked().count(1_000, 200_000) {
         let t = any_type(&mut r);
         let comes_back = |text: &str| {
             assert_eq!(
@@ -190,7 +190,7 @@ const PIECES: [&str; 19] = [
 fn no_text_makes_the_reader_of_types_panic() {
     let mesh: Mesh = "dp=2,tp=4".parse().unwrap();
     let mut r = Random(3);
-    for _ in 0..Sweep::asked().count(20_000, 1_000_000) {
+    for _ in 0..Sweep::asked().count(4_000, 1_000_000) {
         let text: String = (0..r.below(9)).map(|_| *r.pick(&PIECES)).collect();
         if let Ok(t) = Type::parse(&mesh, &[8, 8], &text) {
             assert_eq!(Type::parse(&mesh, &[8, 8], &t.to_string()), Ok(t), "{text}");

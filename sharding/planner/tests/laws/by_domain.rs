@@ -126,7 +126,7 @@ fn sources_are_near() {
 fn bounds_hold_where_nodes_are_straddled() {
     let sweep = Sweep::asked();
     // Of the pairs on so many axes one in so many.
-    let one_in: [usize; 4] = if sweep.is_exhaustive() { [5, 5, 5, 41] } else { [13, 13, 13, 97] };
+    let one_in: [usize; 4] = if sweep.is_exhaustive() { [5, 5, 5, 41] } else { [61, 61, 61, 389] };
     let mut count = 0;
     for node in [4, 6, 8] {
         let nodes: Topology =
@@ -171,7 +171,7 @@ fn bounds_hold_where_nodes_are_straddled() {
         }
     }
     println!("{count} plans");
-    assert!(count > sweep.least(1_000, 3_000), "{count}");
+    assert!(count > sweep.least(200, 3_000), "{count}");
 }
 
 /// What the worst rank pays in an exchange if its messages are looked at one by one, by the model's own formula, and the

@@ -128,7 +128,7 @@ fn shardings(mesh: &Mesh, shape: &[usize]) -> Vec<Sharding> {
 #[test]
 fn a_model_plans_the_same_whoever_brings_it() {
     let sweep = Sweep::asked();
-    let one_in = if sweep.is_exhaustive() { 7 } else { 19 };
+    let one_in = if sweep.is_exhaustive() { 7 } else { 97 };
     let mut plans = 0;
     for topology in networks() {
         let theirs = Arc::new(Strange::of(&topology, "theirs"));
@@ -157,7 +157,7 @@ fn a_model_plans_the_same_whoever_brings_it() {
             }
         }
     }
-    assert!(plans > sweep.least(1_000, 2_500), "{plans}");
+    assert!(plans > sweep.least(180, 2_500), "{plans}");
 }
 
 #[test]
