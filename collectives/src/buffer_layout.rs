@@ -273,12 +273,12 @@ fn compose(layout: &Layout, nest: &Nest, composed: &mut Nests) -> Result<(), Err
 
 #[cfg(test)]
 mod tests {
-    use quickcheck::{TestResult, quickcheck};
     use reshard_kernels::reference::pairs;
+    use reshard_test_support::{TestResult, properties};
 
     use super::*;
 
-    quickcheck! {
+    properties! {
         /// `apply(N)(i) = (A(b(i)), t(i))` with `N(i) = (b(i), t(i))`, in order, on either side.
         fn applying_is_composition(shape: Vec<u8>, order: Vec<u8>, modes: Vec<(u8, u8, i8)>, offset: u8) -> TestResult {
             let Some((shape, memory, nest)) = drawn(&shape, &order, &modes, offset) else { return TestResult::discard() };

@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(recorder.take(), Trace::default());
     }
 
-    quickcheck::quickcheck! {
+    reshard_test_support::properties! {
         /// `read(print(trace)) = trace`, and what reads at all prints as it was read.
         fn a_trace_reads_as_it_prints(hops: Vec<(u8, u8, u8, u16, u16, u16)>, cut: usize, put: char) -> bool {
             let mut trace = Trace::default();

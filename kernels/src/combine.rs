@@ -220,7 +220,7 @@ impl Elements {
 #[cfg(test)]
 mod tests {
     use half::{bf16, f16};
-    use quickcheck::quickcheck;
+    use reshard_test_support::properties;
 
     use super::*;
     use crate::dtype::Arithmetic;
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(Divide::new(&nest, DType::F32, 0).unwrap_err().kind(), "arithmetic");
     }
 
-    quickcheck! {
+    properties! {
         /// Rows take another path than single elements, for 16-bit floats through batches.
         fn rows_agree_with_elements(a: Vec<u16>, b: Vec<u16>) -> bool {
             let bytes = |v: &[u16]| v.iter().cycle().take(300).flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>();

@@ -187,7 +187,7 @@ fn has_zero_difference(modes: &[Mode<(i64, i64)>], sum: i128, moved: bool) -> bo
 mod tests {
     use std::collections::HashSet;
 
-    use quickcheck::{Arbitrary, Gen, quickcheck};
+    use reshard_test_support::{Arbitrary, Gen, properties};
 
     use super::*;
     use crate::reference::pairs;
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    quickcheck! {
+    properties! {
         fn extremes_are_the_extremes(nest: SmallNest) -> bool {
             let all = pairs(&nest.0);
             let source = all.iter().map(|p| p.0).min().zip(all.iter().map(|p| p.0).max());
@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    quickcheck! {
+    properties! {
         // Whatever the numbers are, and whatever does not fit.
         fn any_numbers_have_an_answer(nest: AnyNest, factor: usize) -> bool {
             let nest = nest.0;

@@ -85,8 +85,8 @@ pub(crate) fn spread(offsets: &[i64], inner: &Modes, views: &mut Views) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use quickcheck::quickcheck;
     use reshard_layout::Layout;
+    use reshard_test_support::properties;
 
     use super::*;
 
@@ -96,7 +96,7 @@ mod tests {
         views
     }
 
-    quickcheck! {
+    properties! {
         /// The views have the elements of the blocks in their order.
         fn fusing_keeps_elements_and_order(offsets: Vec<u8>) -> bool {
             let offsets: Vec<i64> = offsets.iter().map(|offset| i64::from(offset % 16)).collect();

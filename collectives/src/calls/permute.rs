@@ -57,11 +57,11 @@ fn free(slots: &Slots, rank: usize) -> usize {
 mod tests {
     use std::collections::{HashMap, HashSet};
 
-    use quickcheck::quickcheck;
+    use reshard_test_support::properties;
 
     use super::rounds;
 
-    quickcheck! {
+    properties! {
         /// No two edges of one round meet, and there are as many rounds as the busiest rank has edges.
         fn as_many_rounds_as_the_busiest_rank_has_peers(drawn: Vec<(u8, u8)>) -> bool {
             let edges: HashSet<(usize, usize)> =

@@ -155,7 +155,7 @@ impl FromStr for View {
 
 #[cfg(test)]
 mod tests {
-    use quickcheck::{TestResult, quickcheck};
+    use reshard_test_support::{TestResult, properties};
 
     use super::*;
 
@@ -165,7 +165,7 @@ mod tests {
         (0..extent as i64).flat_map(|i| by_loops(offset + i * stride, inner)).collect()
     }
 
-    quickcheck! {
+    properties! {
         /// The elements are those of the loops; equal lists of elements are equal views; the text reads as it prints.
         fn a_view_is_its_loops(offset: u8, loops: Vec<(u8, i8)>) -> TestResult {
             let loops = loops.iter().take(4).map(|(extent, stride)| (usize::from(extent % 4) + 1, i64::from(*stride)));

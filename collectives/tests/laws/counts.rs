@@ -1,10 +1,10 @@
 //! Tokens go to experts by counts and come back: one exchange of exactly those rows, whatever they are.
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_planner::Planner;
 use reshard_sharding::{Counts, Mesh, Placement, Sharding};
+use reshard_test_support::{Arbitrary, Gen, property};
 
 use crate::pair::{check_pair, shards};
 
@@ -56,5 +56,5 @@ fn an_exchange_of_counts_receives_what_is_counted_and_no_more() {
         assert!(back.received_bytes() <= combined, "{back}");
         true
     }
-    QuickCheck::new().tests(300).quickcheck(law as fn(Routes) -> bool);
+    property!().tests(300).holds(law as fn(Routes) -> bool);
 }

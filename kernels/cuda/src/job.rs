@@ -104,7 +104,7 @@ impl Job {
 
 #[cfg(test)]
 mod tests {
-    use quickcheck::quickcheck;
+    use reshard_test_support::properties;
 
     use super::JobLoop;
 
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    quickcheck! {
+    properties! {
         fn division_is_right(n: u32, extent: u32) -> bool {
             let (n, extent) = (n >> 1, (extent >> 1).max(1));
             JobLoop::new(extent, 0, 0).divide(n) == n / extent

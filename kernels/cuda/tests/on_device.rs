@@ -5,11 +5,11 @@
 mod cases;
 
 use cases::{Case, Misaligned, pattern, same, values};
-use quickcheck::{Arbitrary, Gen};
 use reshard_cuda::{Device, DeviceBatch, DeviceCombine, DeviceCopy, DeviceDraw, Program};
 use reshard_kernels::random::{Draw, Generator, IndexRun, Key, fill};
 use reshard_kernels::{Combine, CombineOp, CopySide, Divide, Nest, reference};
 use reshard_layout::Mode;
+use reshard_test_support::{Arbitrary, Gen, property};
 
 fn device() -> Option<Device> {
     match Device::open(0) {
@@ -32,51 +32,53 @@ fn random(g: &mut Gen, count: usize) -> Vec<Case> {
 #[test]
 fn copies_are_the_definition() {
     let Some(device) = device() else { return };
-    let mut g = Gen::new(30);
-    let edges = [1, 2, 4, 8, 16, 12].into_iter().flat_map(|item| {
-        [(8, 8), (64, 64), (65, 63), (96, 40), (1000, 513), (512, 2048)]
-            .map(|(rows, columns)| Case::of(&[rows, columns], &[1, 0], (0, 0), (0, 0), item))
+    property!().size(30).draws(|g| {
+        let edges = [1, 2, 4, 8, 16, 12].into_iter().flat_map(|item| {
+            [(8, 8), (64, 64), (65, 63), (96, 40), (1000, 513), (512, 2048)]
+                .map(|(rows, columns)| Case::of(&[rows, columns], &[1, 0], (0, 0), (0, 0), item))
+        });
+        for case in edges.chain(random(g, 4000)) {
+            let source = pattern(case.bytes(CopySide::Source), 1);
+            let before = pattern(case.bytes(CopySide::Target), 2);
+            let mut want = before.clone();
+            reference::copy_nest(&mut want, &source, &case.nest, case.item);
+            let copy = DeviceCopy::new(&case.nest, case.item).unwrap();
+            let (source, mut target) = (device.upload(&source).unwrap(), device.upload(&before).unwrap());
+            copy.run(&device, &mut target, &source).unwrap();
+            let got = device.download(&target).unwrap();
+            assert!(got[..want.len()] == want, "{case:?} {:?}", copy.launches());
+        }
     });
-    for case in edges.chain(random(&mut g, 4000)) {
-        let source = pattern(case.bytes(CopySide::Source), 1);
-        let before = pattern(case.bytes(CopySide::Target), 2);
-        let mut want = before.clone();
-        reference::copy_nest(&mut want, &source, &case.nest, case.item);
-        let copy = DeviceCopy::new(&case.nest, case.item).unwrap();
-        let (source, mut target) = (device.upload(&source).unwrap(), device.upload(&before).unwrap());
-        copy.run(&device, &mut target, &source).unwrap();
-        let got = device.download(&target).unwrap();
-        assert!(got[..want.len()] == want, "{case:?} {:?}", copy.launches());
-    }
 }
 
 #[test]
 fn batches_are_their_copies() {
     let Some(device) = device() else { return };
-    let mut g = Gen::new(30);
-    for n in 1..100 {
-        let (mut source_at, mut target_at) = (0, 0);
-        let mut nests = Vec::new();
-        for case in random(&mut g, n) {
-            let bytes = |side| (case.bytes(side) as i64 + 15) / 16 * 16;
-            let mut nest = case.nest.scale(case.item).unwrap();
-            nest.modes.insert(0, Mode::new(case.item as i64, (1, 1)));
-            nest.source_offset += source_at;
-            nest.target_offset += target_at;
-            (source_at, target_at) =
-                (source_at + bytes(CopySide::Source), target_at + bytes(CopySide::Target));
-            nests.push(nest);
+    property!().size(30).draws(|g| {
+        for n in 1..100 {
+            let (mut source_at, mut target_at) = (0, 0);
+            let mut nests = Vec::new();
+            for case in random(g, n) {
+                let bytes = |side| (case.bytes(side) as i64 + 15) / 16 * 16;
+                let mut nest = case.nest.scale(case.item).unwrap();
+                nest.modes.insert(0, Mode::new(case.item as i64, (1, 1)));
+                nest.source_offset += source_at;
+                nest.target_offset += target_at;
+                (source_at, target_at) =
+                    (source_at + bytes(CopySide::Source), target_at + bytes(CopySide::Target));
+                nests.push(nest);
+            }
+            let (source, before) = (pattern(source_at as usize, n), pattern(target_at as usize, n + 1));
+            let mut want = before.clone();
+            for nest in &nests {
+                reference::copy_nest(&mut want, &source, nest, 1);
+            }
+            let batch = DeviceBatch::new(&device, &nests, 1).unwrap();
+            let (source, mut target) = (device.upload(&source).unwrap(), device.upload(&before).unwrap());
+            batch.run(&device, &mut target, &source).unwrap();
+            assert!(device.download(&target).unwrap()[..want.len()] == want, "{nests:?}");
         }
-        let (source, before) = (pattern(source_at as usize, n), pattern(target_at as usize, n + 1));
-        let mut want = before.clone();
-        for nest in &nests {
-            reference::copy_nest(&mut want, &source, nest, 1);
-        }
-        let batch = DeviceBatch::new(&device, &nests, 1).unwrap();
-        let (source, mut target) = (device.upload(&source).unwrap(), device.upload(&before).unwrap());
-        batch.run(&device, &mut target, &source).unwrap();
-        assert!(device.download(&target).unwrap()[..want.len()] == want, "{nests:?}");
-    }
+    });
 }
 
 #[test]

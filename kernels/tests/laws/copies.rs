@@ -1,9 +1,9 @@
 //! The fast copy against its definition.
 
-use quickcheck::{Arbitrary, Gen, quickcheck};
 use reshard_kernels::{Copy, CopySide, Nest, copy, copy_at, reference};
 use reshard_layout::Layout;
 use reshard_layout::Mode;
+use reshard_test_support::{Arbitrary, Gen, properties};
 
 /// A nest whose target is injective by construction: random extents, a random order, and gaps.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ fn bytes(length: usize) -> Vec<u8> {
     (0..length as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
 }
 
-quickcheck! {
+properties! {
     fn a_nest_copies_as_defined(case: Case) -> bool {
         let copy = Copy::new(&case.nest, case.item).unwrap();
         let source = bytes(case.source_len);

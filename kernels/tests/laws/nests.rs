@@ -1,9 +1,9 @@
 //! The laws of nests, against merging and cutting written out loop by loop, slowest first.
 
-use quickcheck::{Arbitrary, Gen, TestResult, quickcheck};
 use reshard_kernels::{Error, Nest, reference};
 use reshard_layout::Layout;
 use reshard_layout::Mode;
+use reshard_test_support::{Arbitrary, Gen, TestResult, properties, property};
 
 /// Extent, source stride, target stride.
 type Triple = (i128, i128, i128);
@@ -133,7 +133,7 @@ impl Arbitrary for Two {
     }
 }
 
-quickcheck! {
+properties! {
     /// `reduce` merges what loops side by side merge, and no more.
     fn reduce_is_merging_loop_by_loop(nest: AnyNest) -> bool {
         let reduced = nest.0.reduce().unwrap();
@@ -191,23 +191,24 @@ quickcheck! {
 /// What the random nests and layouts above must not miss.
 #[test]
 fn the_laws_are_not_empty() {
-    let mut g = Gen::new(30);
-    let (mut merge, mut tie, mut empty, mut refused, mut nests) = (0, 0, 0, 0, 0);
-    for _ in 0..2000 {
-        let AnyNest(nest) = AnyNest::arbitrary(&mut g);
-        let longer = nest.modes.iter().filter(|mode| mode.extent > 1).count();
-        let reduced = nest.reduce().unwrap();
-        empty += usize::from(nest.is_empty());
-        merge += usize::from(!nest.is_empty() && reduced.modes.len() < longer);
-        tie += usize::from(reduced.modes.windows(2).any(|pair| pair[0].stride == pair[1].stride));
-        let two = Two::arbitrary(&mut g);
-        match Nest::between(&two.0, &two.1).unwrap() {
-            None => refused += 1,
-            Some(nest) => nests += usize::from(nest.modes.len() > 1),
+    property!().size(30).draws(|g| {
+        let (mut merge, mut tie, mut empty, mut refused, mut nests) = (0, 0, 0, 0, 0);
+        for _ in 0..2000 {
+            let AnyNest(nest) = AnyNest::arbitrary(g);
+            let longer = nest.modes.iter().filter(|mode| mode.extent > 1).count();
+            let reduced = nest.reduce().unwrap();
+            empty += usize::from(nest.is_empty());
+            merge += usize::from(!nest.is_empty() && reduced.modes.len() < longer);
+            tie += usize::from(reduced.modes.windows(2).any(|pair| pair[0].stride == pair[1].stride));
+            let two = Two::arbitrary(g);
+            match Nest::between(&two.0, &two.1).unwrap() {
+                None => refused += 1,
+                Some(nest) => nests += usize::from(nest.modes.len() > 1),
+            }
         }
-    }
-    let counts = [merge, tie, empty, refused, nests];
-    assert!(counts.into_iter().zip([300, 10, 50, 30, 300]).all(|(n, least)| n > least), "{counts:?}");
+        let counts = [merge, tie, empty, refused, nests];
+        assert!(counts.into_iter().zip([300, 10, 50, 30, 300]).all(|(n, least)| n > least), "{counts:?}");
+    });
 }
 
 /// Modes that would merge into more than 64 bits stay apart, and the copy is refused for what is wrong with it.

@@ -3,9 +3,9 @@
 
 use std::collections::HashSet;
 
-use quickcheck::{Arbitrary, Gen, quickcheck};
 use reshard_kernels::random::{Draw, Generator, IndexRun, Key, definition, fill};
 use reshard_kernels::{DType, Error};
+use reshard_test_support::{Arbitrary, Gen, properties};
 
 #[derive(Clone, Copy, Debug)]
 struct AnyKey(Key);
@@ -65,7 +65,7 @@ impl Arbitrary for AnyRuns {
     }
 }
 
-quickcheck! {
+properties! {
     fn what_is_filled_is_the_definition(key: AnyKey, draw: AnyDraw, runs: AnyRuns) -> bool {
         let (AnyKey(key), AnyDraw(draw), AnyRuns(runs)) = (key, draw, runs);
         let elements: u64 = runs.iter().map(|run| run.len).sum();

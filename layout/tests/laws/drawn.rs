@@ -1,8 +1,7 @@
 //! Random lists of modes with strides of any kind.
 
-use quickcheck::{Arbitrary, Gen, QuickCheck, Testable};
 use reshard_layout::{At, Layout, Mode};
-use reshard_test_support::Sweep;
+use reshard_test_support::{Arbitrary, Gen, Property, Sweep, Testable};
 
 use crate::slow::Slow;
 
@@ -106,10 +105,8 @@ pub(crate) fn cut<S: Slow>(modes: &[Mode<S>], where_to: &[u8]) -> Vec<Mode<S>> {
 }
 
 /// 5,000 random cases, or 200,000; discarded ones do not count.
-pub(crate) fn check<A: Testable>(law: A) {
+pub(crate) fn check<A: Testable>(property: Property, law: A) {
     let tests = Sweep::asked().count(5_000, 200_000);
-    match QuickCheck::new().tests(tests).max_tests(tests * 20).quicktest(law) {
-        Ok(passed) => assert!(passed * 2 >= tests, "only {passed} cases"),
-        Err(failed) => panic!("{failed:?}"),
-    }
+    let passed = property.tests(tests).holds(law);
+    assert!(passed * 2 >= tests, "only {passed} cases");
 }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use reshard_layout::{At, Layout, MAX_LEAVES, Mode, Modes, Stride};
+use reshard_test_support::property;
 
 use crate::drawn::{Drawn, List, check, cut};
 use crate::slow::{Place, Slow, for_each_list, is_shortest, pairs, read, steps, values};
@@ -58,10 +59,10 @@ fn coalesced_forms_of_random_lists_are_unique() {
             && same(&again)
             && same(&b.0) == (function == other)
     }
-    check(law as fn(List<i64>, List<i64>, Vec<u8>) -> bool);
-    check(law as fn(List<At>, List<At>, Vec<u8>) -> bool);
-    check(law as fn(List<(i64, i64)>, List<(i64, i64)>, Vec<u8>) -> bool);
-    check(law as fn(List<(At, At)>, List<(At, At)>, Vec<u8>) -> bool);
+    check(property!(), law as fn(List<i64>, List<i64>, Vec<u8>) -> bool);
+    check(property!(), law as fn(List<At>, List<At>, Vec<u8>) -> bool);
+    check(property!(), law as fn(List<(i64, i64)>, List<(i64, i64)>, Vec<u8>) -> bool);
+    check(property!(), law as fn(List<(At, At)>, List<(At, At)>, Vec<u8>) -> bool);
 }
 
 #[test]

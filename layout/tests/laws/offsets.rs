@@ -1,9 +1,9 @@
 //! Laws of composition from an offset on, and of the gaps between modes.
 #![allow(clippy::needless_pass_by_value, reason = "quickcheck gives every argument by value")]
 
-use quickcheck::TestResult;
 use reshard_layout::algebra::gaps;
 use reshard_layout::{Layout, Mode, reference};
+use reshard_test_support::{TestResult, property};
 
 use crate::drawn::{List, check};
 use crate::slow::{for_each_list, values};
@@ -118,7 +118,7 @@ fn random_composition_from_an_offset_is_the_function_from_there_on() {
             Err(_) => TestResult::discard(),
         }
     }
-    check(law as fn(List<i64>, List<i64>, u16) -> TestResult);
+    check(property!(), law as fn(List<i64>, List<i64>, u16) -> TestResult);
 }
 
 /// Gaps and modes together cover `[0, bound)` exactly once if all divisions are exact; else they do not overlap.
@@ -181,5 +181,5 @@ fn random_gaps_are_the_other_digits() {
             .map(|gaps| if gaps.is_empty() { Layout::unit() } else { flat(&gaps).coalesce() });
         TestResult::from_bool(gaps_law(&modes, step) && gaps == Ok(others))
     }
-    check(law as fn(Vec<u8>, Vec<bool>) -> TestResult);
+    check(property!(), law as fn(Vec<u8>, Vec<bool>) -> TestResult);
 }

@@ -1,10 +1,9 @@
 //! The laws again, over random layouts of up to eight leaves, with shrinking.
 #![allow(clippy::needless_pass_by_value, reason = "quickcheck gives every argument by value")]
 
-use quickcheck::{Arbitrary, Gen, QuickCheck, TestResult};
 use reshard_layout::algebra::{Composed, Tiler};
 use reshard_layout::{Layout, Swizzle, reference};
-use reshard_test_support::Sweep;
+use reshard_test_support::{Arbitrary, Gen, Property, Sweep, TestResult, Testable, property};
 
 /// The greatest size of a random layout, so that enumerating its values stays quick.
 const MAX_SIZE: i64 = 2048;
@@ -95,9 +94,8 @@ impl Arbitrary for Random {
     }
 }
 
-fn check<A: quickcheck::Testable>(law: A) {
-    let tests = Sweep::asked().count(5_000, 200_000);
-    QuickCheck::new().tests(tests).max_tests(tests * 20).quickcheck(law);
+fn check(property: Property, law: impl Testable) {
+    property.tests(Sweep::asked().count(5_000, 200_000)).holds(law);
 }
 
 #[test]
@@ -107,7 +105,7 @@ fn notation_round_trips() {
             && serde_json::to_string(&a.0)
                 .is_ok_and(|json| serde_json::from_str::<Layout>(&json).is_ok_and(|b| b == a.0))
     }
-    check(law as fn(Random) -> bool);
+    check(property!(), law as fn(Random) -> bool);
 }
 
 #[test]
@@ -116,7 +114,7 @@ fn coalesce_keeps_the_function() {
         reference::values(&a.0) == reference::values(&a.0.coalesce())
             && a.0.coalesce().coalesce() == a.0.coalesce()
     }
-    check(law as fn(Random) -> bool);
+    check(property!(), law as fn(Random) -> bool);
 }
 
 #[test]
@@ -137,7 +135,7 @@ fn compose_is_composition_of_functions_or_says_why_not() {
             }
         }
     }
-    check(law as fn(Random, Random) -> TestResult);
+    check(property!(), law as fn(Random, Random) -> TestResult);
 }
 
 /// The same with strides for which carries of opposite weight can cancel.
@@ -160,7 +158,7 @@ fn compose_is_exact_where_weights_have_both_signs() {
             },
         }
     }
-    check(law as fn(Random, Random, Vec<bool>) -> TestResult);
+    check(property!(), law as fn(Random, Random, Vec<bool>) -> TestResult);
 }
 
 #[test]
@@ -175,7 +173,7 @@ fn complement_tiles() {
         let exact = values.iter().copied().eq(0..bound) && reference::is_injective(&reference::values(&a.0));
         TestResult::from_bool(injective && a.0.tiles(bound) == Ok(exact))
     }
-    check(law as fn(Random, u16) -> TestResult);
+    check(property!(), law as fn(Random, u16) -> TestResult);
 }
 
 #[test]
@@ -189,7 +187,7 @@ fn inverses_invert() {
                 .is_ok_and(|l| values.iter().all(|v| l.at(*v).map(|i| values[i as usize]) == Ok(*v)));
         right && (left || !a.0.is_compact())
     }
-    check(law as fn(Random) -> bool);
+    check(property!(), law as fn(Random) -> bool);
 }
 
 #[test]
@@ -207,7 +205,7 @@ fn divide_is_a_permutation_when_the_tile_tiles() {
             Ok(_) | Err(_) => TestResult::discard(),
         }
     }
-    check(law as fn(Random, Random) -> TestResult);
+    check(property!(), law as fn(Random, Random) -> TestResult);
 }
 
 #[test]
@@ -226,7 +224,7 @@ fn swizzles_are_what_they_do_to_bits() {
         let involution = shift.unsigned_abs() < bits || swizzle.at(value) == Ok(index);
         value == expected && involution && swizzle.to_string().parse() == Ok(swizzle)
     }
-    check(law as fn(u8, u8, i8, u16) -> bool);
+    check(property!(), law as fn(u8, u8, i8, u16) -> bool);
 }
 
 #[test]
@@ -246,5 +244,5 @@ fn swizzles_compose_to_what_they_do_one_after_the_other() {
             });
         after && layout
     }
-    check(law as fn((u8, u8, i8), (u8, u8, i8), Random) -> bool);
+    check(property!(), law as fn((u8, u8, i8), (u8, u8, i8), Random) -> bool);
 }

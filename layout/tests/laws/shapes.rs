@@ -1,7 +1,7 @@
 //! Arithmetic of shapes, and how they nest.
 
-use quickcheck::quickcheck;
 use reshard_layout::{IntTuple, Layout};
+use reshard_test_support::properties;
 
 /// Every tuple of up to two components of these numbers, which may be pairs.
 fn small() -> Vec<IntTuple> {
@@ -100,7 +100,7 @@ fn an_index_and_its_coordinate_are_each_others() {
     }
 }
 
-quickcheck! {
+properties! {
     fn arithmetic_of_any_numbers_is_answered_or_refused(a: Vec<i64>, b: Vec<i64>, c: i64) -> bool {
         let (Ok(a), Ok(b)) = (IntTuple::flat(&a), IntTuple::flat(&b)) else { return true };
         for other in [&b, &IntTuple::scalar(c)] {

@@ -4,10 +4,9 @@
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use quickcheck::{Arbitrary, Gen};
 use reshard_layout::expression::{Value, evaluate};
 use reshard_layout::{At, Error, Layout, Mode, Named, Point, Points};
-use reshard_test_support::Sweep;
+use reshard_test_support::{Arbitrary, Gen, Sweep, property};
 
 use crate::drawn::{Drawn, List, below, check};
 use crate::slow::{pairs, steps};
@@ -45,11 +44,11 @@ fn display_then_from_str_is_the_identity_for_every_stride() {
     {
         round_trips(&nest(&modes.0, &cuts))
     }
-    check(law as fn(List<i64>, Vec<u8>) -> bool);
-    check(law as fn(List<At>, Vec<u8>) -> bool);
-    check(law as fn(List<(i64, i64)>, Vec<u8>) -> bool);
-    check(law as fn(List<(At, At)>, Vec<u8>) -> bool);
-    check(law as fn(List<((At, i64), At)>, Vec<u8>) -> bool);
+    check(property!(), law as fn(List<i64>, Vec<u8>) -> bool);
+    check(property!(), law as fn(List<At>, Vec<u8>) -> bool);
+    check(property!(), law as fn(List<(i64, i64)>, Vec<u8>) -> bool);
+    check(property!(), law as fn(List<(At, At)>, Vec<u8>) -> bool);
+    check(property!(), law as fn(List<((At, i64), At)>, Vec<u8>) -> bool);
 }
 
 #[test]
@@ -67,7 +66,7 @@ fn steps_and_points_are_read_as_they_are_written() {
     {
         assert_eq!(text.parse::<Point>().map(|point| point.to_string()).as_deref(), Ok(canonical));
     }
-    check(law as fn(List<At>, u16) -> bool);
+    check(property!(), law as fn(List<At>, u16) -> bool);
 }
 
 /// Names of the two axes that are drawn, in the other order.
@@ -99,7 +98,7 @@ fn names_are_only_other_numbers() {
             && round_trips(&points)
             && named.stride().is_ok_and(|s| round_trips(&s))
     }
-    check(law as fn(List<At>, Vec<u8>, u16) -> bool);
+    check(property!(), law as fn(List<At>, Vec<u8>, u16) -> bool);
 }
 
 #[test]
@@ -113,7 +112,7 @@ fn names_of_pairs_are_read_as_they_are_written() {
             && named.value(i64::from(index) % layout.size()).is_ok_and(|points| round_trips(&points))
             && named.stride().is_ok_and(|stride| round_trips(&stride))
     }
-    check(law as fn(List<(At, At)>, Vec<u8>, u16) -> bool);
+    check(property!(), law as fn(List<(At, At)>, Vec<u8>, u16) -> bool);
 }
 
 #[test]
@@ -182,36 +181,37 @@ fn mutated_texts_are_read_or_refused() {
             }
         }
     }
-    let mut g = Gen::new(64);
-    let mut counts = [0, 0];
-    for _ in 0..Sweep::asked().count(2_000, 200_000) {
-        let cuts = Vec::<u8>::arbitrary(&mut g);
-        let texts = [
-            nest(&List::<At>::arbitrary(&mut g).0, &cuts).to_string(),
-            nest(&List::<(i64, i64)>::arbitrary(&mut g).0, &cuts).to_string(),
-            nest(&List::<(At, At)>::arbitrary(&mut g).0, &cuts).to_string(),
-            "(3+1@0+-4@1,2@tp)".to_owned(),
-            "(4,(2,3)):(1@tp,(4@dp.0,8))".to_owned(),
-            "(4,2):((1,1@tp),(4@dp,-4))".to_owned(),
-        ];
-        for text in texts {
-            let text = mutate(&mut g, &text);
-            let read = [
-                read::<Layout>(&text),
-                read::<Layout<At>>(&text),
-                read::<Layout<(i64, i64)>>(&text),
-                read::<Layout<(At, At)>>(&text),
-                read::<At>(&text),
-                read::<Point>(&text),
-                read::<Named>(&text),
-                read::<Named<(At, At)>>(&text),
-                read::<Points>(&text),
-                evaluate(&text).is_ok_and(|value| !value.to_string().is_empty()),
+    property!().size(64).draws(|g| {
+        let mut counts = [0, 0];
+        for _ in 0..Sweep::asked().count(2_000, 200_000) {
+            let cuts = Vec::<u8>::arbitrary(g);
+            let texts = [
+                nest(&List::<At>::arbitrary(g).0, &cuts).to_string(),
+                nest(&List::<(i64, i64)>::arbitrary(g).0, &cuts).to_string(),
+                nest(&List::<(At, At)>::arbitrary(g).0, &cuts).to_string(),
+                "(3+1@0+-4@1,2@tp)".to_owned(),
+                "(4,(2,3)):(1@tp,(4@dp.0,8))".to_owned(),
+                "(4,2):((1,1@tp),(4@dp,-4))".to_owned(),
             ];
-            counts[usize::from(read.contains(&true))] += 1;
+            for text in texts {
+                let text = mutate(g, &text);
+                let read = [
+                    read::<Layout>(&text),
+                    read::<Layout<At>>(&text),
+                    read::<Layout<(i64, i64)>>(&text),
+                    read::<Layout<(At, At)>>(&text),
+                    read::<At>(&text),
+                    read::<Point>(&text),
+                    read::<Named>(&text),
+                    read::<Named<(At, At)>>(&text),
+                    read::<Points>(&text),
+                    evaluate(&text).is_ok_and(|value| !value.to_string().is_empty()),
+                ];
+                counts[usize::from(read.contains(&true))] += 1;
+            }
         }
-    }
-    assert!(counts.iter().all(|count| *count > 500), "{counts:?}");
+        assert!(counts.iter().all(|count| *count > 500), "{counts:?}");
+    });
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Laws of zip and split.
 #![allow(clippy::needless_pass_by_value, reason = "quickcheck gives every argument by value")]
 
-use quickcheck::TestResult;
 use reshard_layout::algebra::{split_into, zip};
 use reshard_layout::{At, Boundary, Layout, Mode, Modes};
+use reshard_test_support::{TestResult, property};
 
 use crate::drawn::{Drawn, List, check};
 use crate::slow::{
@@ -108,9 +108,9 @@ fn a_zip_does_not_depend_on_how_its_operands_are_written() {
         left.zip(&right) == Ok(both.layout().coalesce())
             && left.coalesce().zip(&right.coalesce()) == left.zip(&right)
     }
-    check(law as fn(List<(i64, i64)>) -> bool);
-    check(law as fn(List<(At, At)>) -> bool);
-    check(law as fn(List<(i64, (At, i64))>) -> bool);
+    check(property!(), law as fn(List<(i64, i64)>) -> bool);
+    check(property!(), law as fn(List<(At, At)>) -> bool);
+    check(property!(), law as fn(List<(i64, (At, i64))>) -> bool);
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn a_random_zip_is_both_functions_or_there_is_none() {
         zip_law(a.flat(), b.flat());
         TestResult::passed()
     }
-    check(law as fn(List<i64>, List<i64>) -> TestResult);
-    check(law as fn(List<At>, List<At>) -> TestResult);
-    check(law as fn(List<(i64, i64)>, List<At>) -> TestResult);
+    check(property!(), law as fn(List<i64>, List<i64>) -> TestResult);
+    check(property!(), law as fn(List<At>, List<At>) -> TestResult);
+    check(property!(), law as fn(List<(i64, i64)>, List<At>) -> TestResult);
 }
 
 #[test]
@@ -209,9 +209,9 @@ fn splitting_gives_the_parts_of_a_concatenation_back() {
             whole.split(&sizes) == Ok(whole.clone()) && whole.coalesce().split(&sizes) == Ok(whole.clone()),
         )
     }
-    check(law as fn(Vec<List<i64>>) -> TestResult);
-    check(law as fn(Vec<List<At>>) -> TestResult);
-    check(law as fn(Vec<List<(At, At)>>) -> TestResult);
+    check(property!(), law as fn(Vec<List<i64>>) -> TestResult);
+    check(property!(), law as fn(Vec<List<At>>) -> TestResult);
+    check(property!(), law as fn(Vec<List<(At, At)>>) -> TestResult);
     // All parts of up to two modes.
     let mut parts: Vec<Layout<At>> = Vec::new();
     for_each_list(&[2, 3], &steps(), 2, &mut |modes| parts.push(flat(modes).coalesce()));
@@ -273,6 +273,7 @@ fn a_view_is_a_composition() {
     };
     for_each_list(&[1, 2, 3, 4], &[-1, 0, 1, 2, 3, 4, 8], 3, &mut |modes| law(modes));
     check(
+        property!(),
         (|a: List<i64>| {
             let a = a.layout();
             // Extents in another order cut elsewhere.

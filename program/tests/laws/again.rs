@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use quickcheck::quickcheck;
 use reshard_program::{Item, Pass, Program, Rates, ValueId};
+use reshard_test_support::properties;
 
 use crate::elaborated;
 use crate::report::STAGES;
@@ -211,7 +211,7 @@ fn a_gathered_parameter_is_gathered_again() {
     assert!(after.peak.bytes < before.peak.bytes, "{:?} {:?}", after.peak, before.peak);
 }
 
-quickcheck! {
+properties! {
     /// Whatever is chosen, the text is that of a program whose every move is written, with the same types, and each value is made once.
     fn every_choice_is_a_program(which: u8, bits: u64) -> bool {
         let program = elaborated(SMALL[which as usize % SMALL.len()]);

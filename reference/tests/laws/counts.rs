@@ -1,9 +1,9 @@
 //! All-to-all by counts inside of regions: each coordinate sends each other so many rows, and nothing else moves.
 
 use ndarray::{ArrayD, IxDyn};
-use quickcheck::TestResult;
 use reshard_program::{Elaborator, Graph, Program};
 use reshard_reference::{on_one_device, on_ranks};
+use reshard_test_support::{TestResult, property};
 
 use crate::programs::inputs;
 
@@ -120,7 +120,7 @@ fn any_counts_move_exactly_their_rows() {
         holds(&counts, usize::from(spare % 3));
         TestResult::passed()
     }
-    quickcheck::QuickCheck::new().tests(30).quickcheck(law as fn(Vec<u8>, u8) -> TestResult);
+    property!().tests(30).holds(law as fn(Vec<u8>, u8) -> TestResult);
 }
 
 #[test]

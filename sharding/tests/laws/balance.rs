@@ -1,8 +1,7 @@
 //! Ragged sizes that keep blocks whole, against all ways to share them out.
 
-use quickcheck::quickcheck;
 use reshard_sharding::Placement;
-use reshard_test_support::{Random, every};
+use reshard_test_support::{Random, every, property};
 
 fn sizes(p: &Placement) -> Vec<usize> {
     let Placement::Ragged { sizes, .. } = p else { panic!("{p} is not ragged") };
@@ -88,7 +87,7 @@ fn units_are_shares_of_the_dim() {
         let missed = sum < 2 || Placement::ragged_in_units(0, sum * times + 1, &units).is_err();
         missed && sizes(&got.unwrap()).iter().zip(&units).all(|(size, unit)| *size == unit * times)
     }
-    quickcheck(law as fn(Vec<u16>, u16) -> bool);
+    property!().holds(law as fn(Vec<u16>, u16) -> bool);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Counts of what sources have for ranks: who keeps what is the definition, and a table is read as it is printed.
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::meaning::held;
 use reshard_sharding::{Counts, Mesh, Placement, Sharding};
+use reshard_test_support::{Arbitrary, Gen, property};
 
 /// For each of up to five sources and up to five ranks a count, often none.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ fn of_each_source_a_rank_keeps_what_is_counted_for_it() {
                 counts.receives(rank) == keeps.len() && held(&after, rank) == Ok(keeps)
             })
     }
-    QuickCheck::new().tests(2_000).quickcheck(law as fn(Table) -> bool);
+    property!().tests(2_000).holds(law as fn(Table) -> bool);
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! Meshes and groups, where nothing enumerates ranks, against enumerations of ranks.
 use std::collections::BTreeSet;
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::{GroupPattern, Mesh, SubAxis};
 use reshard_sharding::{GroupRegistry, ProcessGroup, ProcessGroups};
-use reshard_test_support::Sweep;
+use reshard_test_support::{Arbitrary, Gen, Sweep, property};
 
 fn mesh(text: &str) -> Mesh {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -104,7 +103,7 @@ fn groups_are_the_ranks_that_agree_on_the_rest() {
             && outside
             && groups.to_string().parse::<ProcessGroups>().as_ref() == Ok(&groups)
     }
-    QuickCheck::new().tests(5_000).quickcheck(law as fn(Case) -> bool);
+    property!().tests(5_000).holds(law as fn(Case) -> bool);
 }
 
 #[test]
@@ -114,7 +113,7 @@ fn equal_groups_are_exactly_the_same_communicators() {
         // Groups of one rank have no communication and any pattern of firsts: compared all the same.
         (x == y) == (listed(&x) == listed(&y)) && x.all_in(&y) == listed(&x).is_subset(&listed(&y))
     }
-    QuickCheck::new().tests(5_000).quickcheck(law as fn(Case, Case) -> bool);
+    property!().tests(5_000).holds(law as fn(Case, Case) -> bool);
 }
 
 #[test]
@@ -149,7 +148,7 @@ fn members_below_a_rank_and_on_a_node_are_counted_right() {
             below && on_node && split_right && g.to_string().parse::<ProcessGroup>() == Ok(g)
         })
     }
-    QuickCheck::new().tests(2_000).quickcheck(law as fn(Case, u8) -> bool);
+    property!().tests(2_000).holds(law as fn(Case, u8) -> bool);
 }
 
 #[test]
@@ -182,7 +181,7 @@ fn transforms_keep_ranks_at_their_coordinates() {
             && own
             && mesh.to_string().parse::<Mesh>().as_ref() == Ok(&mesh)
     }
-    QuickCheck::new().tests(3_000).quickcheck(law as fn(Case) -> bool);
+    property!().tests(3_000).holds(law as fn(Case) -> bool);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Every notation against every sharding: what it can hold comes back, what it cannot is an error of the right kind,
 //! and what it means is checked against its own definition where that is another one.
-use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::Strided;
 use reshard_sharding::meaning::held;
 use reshard_sharding::notation::{
     DeviceList, HloSharding, HloShardings, LastDim, PartitionSpec, ReplicaGroups, ShardySharding,
 };
 use reshard_sharding::{Mesh, Placement, Placements, ReduceOp, Sharding, SubAxis};
+use reshard_test_support::{Arbitrary, Gen, property};
 
 fn mesh(text: &str) -> Mesh {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -78,7 +78,7 @@ fn what_a_notation_holds_comes_back() {
             && comes_back(&s, s.hlo().and_then(|h| h.v1()).map(|h| h.to_string()))
             && comes_back(&s, Ok(s.to_string()))
     }
-    QuickCheck::new().tests(20_000).quickcheck(law as fn(Case) -> bool);
+    property!().tests(20_000).holds(law as fn(Case) -> bool);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn even_shardings_are_held_by_all_that_can() {
             && s.hlo().is_ok() == (!strided && sums)
             && s.partition_spec().is_ok() == (!strided && sums && whole)
     }
-    QuickCheck::new().tests(20_000).quickcheck(law as fn(Case) -> bool);
+    property!().tests(20_000).holds(law as fn(Case) -> bool);
 }
 
 /// What XLA says a device holds: tiles of `ceil(len / tiles)`, row-major over the device list, last dims apart.
@@ -179,7 +179,7 @@ fn hlo_shardings_are_flat_chunks_over_the_device_list() {
             true
         })
     }
-    QuickCheck::new().tests(10_000).quickcheck(law as fn(Case) -> bool);
+    property!().tests(10_000).holds(law as fn(Case) -> bool);
 }
 
 #[test]
@@ -458,7 +458,7 @@ fn no_text_makes_a_parser_panic() {
             (text.parse::<reshard_sharding::ProcessGroups>(), text.parse::<reshard_sharding::ProcessGroup>());
         true
     }
-    QuickCheck::new().tests(100_000).quickcheck(law as fn(Vec<u8>) -> bool);
+    property!().tests(100_000).holds(law as fn(Vec<u8>) -> bool);
 }
 
 #[test]

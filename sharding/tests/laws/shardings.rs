@@ -1,8 +1,7 @@
 //! Shardings against PyTorch's semantics written out literally, and against brute force over what every rank holds.
-use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::meaning::{held, meaning, scatter};
 use reshard_sharding::{GroupPattern, Mesh, Placement, Placements, ReduceOp, Sharding};
-use reshard_test_support::{Sweep, every};
+use reshard_test_support::{Arbitrary, Gen, Sweep, every, property};
 
 /// `torch.chunk(list, n)`: pieces of `ceil(len/n)`, the last one shorter, missing ones empty.
 fn torch_chunk(list: &[usize], n: usize) -> Vec<Vec<usize>> {
@@ -342,7 +341,7 @@ fn random_shardings_are_what_torch_says_and_come_back() {
         let group_text = group.to_string().parse::<GroupPattern>() == Ok(group);
         held_right && layout_right && by_tensor && text && mesh_text && group_text
     }
-    QuickCheck::new().tests(Sweep::asked().count(2_000, 80_000)).quickcheck(law as fn(Case) -> bool);
+    property!().tests(Sweep::asked().count(2_000, 80_000)).holds(law as fn(Case) -> bool);
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! What frameworks write, drawn from what it may say: each text says what its words are defined to mean, index by index, and
 //! what is printed reads back.
-use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::meaning::held;
 use reshard_sharding::notation::{
     DeviceList, HloSharding, HloShardings, PartitionSpec, ShardySharding, inlined_mesh,
 };
 use reshard_sharding::{Mesh, Placements, Sharding};
-use reshard_test_support::every;
+use reshard_test_support::{Arbitrary, Gen, every, property};
 
 /// Flat chunks of each dim over some axes, the first slowest: what a rank at a coordinate holds.
 fn chunked(shape: &[usize], dims: &[Vec<usize>], sizes: &[usize], c: &[usize]) -> Vec<usize> {
@@ -120,7 +119,7 @@ fn a_partition_spec_chunks_each_dim_over_its_axes() {
         }
         true
     }
-    QuickCheck::new().tests(20_000).quickcheck(law as fn(Lists) -> bool);
+    property!().tests(20_000).holds(law as fn(Lists) -> bool);
 }
 
 #[test]
@@ -195,7 +194,7 @@ fn a_shardy_sharding_is_of_its_mesh_and_complete_or_refused() {
         assert_eq!(Sharding::parse(&other, &l.shape, &text).is_err(), inlined || open || ranked, "{text}");
         true
     }
-    QuickCheck::new().tests(20_000).quickcheck(law as fn(Lists) -> bool);
+    property!().tests(20_000).holds(law as fn(Lists) -> bool);
 }
 
 /// All orders of some of the axes.

@@ -1,10 +1,9 @@
 //! Views against brute force: whatever placements of the new shape hold the same elements on every rank.
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::meaning::held;
 use reshard_sharding::{Error, Mesh, Placement, Placements, Sharding};
-use reshard_test_support::{Sweep, every};
+use reshard_test_support::{Arbitrary, Gen, Sweep, every, property};
 
 fn mesh(sizes: &[usize]) -> Mesh {
     Mesh::new(["a", "b", "c"].into_iter().zip(sizes.iter().copied())).unwrap()
@@ -365,7 +364,7 @@ fn permutes_are_local() {
             got == gather(&new_shape, &shape, &mine, back)
         })
     }
-    QuickCheck::new().tests(3_000).quickcheck(law as fn(Case, usize) -> bool);
+    property!().tests(3_000).holds(law as fn(Case, usize) -> bool);
 }
 
 #[test]
@@ -385,7 +384,7 @@ fn expands_and_squeezes_are_local() {
         });
         all_held(&squeezed) == all_held(&s) && (s.layout().is_none() || squeezed == s) && local_expand
     }
-    QuickCheck::new().tests(3_000).quickcheck(law as fn(Case, usize, usize) -> bool);
+    property!().tests(3_000).holds(law as fn(Case, usize, usize) -> bool);
 }
 
 #[test]
@@ -417,7 +416,7 @@ fn narrows_are_local() {
             })
         })
     }
-    QuickCheck::new().tests(5_000).quickcheck(law as fn(Case, usize, usize, usize) -> bool);
+    property!().tests(5_000).holds(law as fn(Case, usize, usize, usize) -> bool);
 }
 
 #[test]
@@ -430,7 +429,7 @@ fn views_there_and_back_are_the_same() {
             Err(e) => matches!(e.kind(), "needs_redistribute" | "view"),
         }
     }
-    QuickCheck::new().tests(5_000).quickcheck(law as fn(Case, usize) -> bool);
+    property!().tests(5_000).holds(law as fn(Case, usize) -> bool);
 }
 
 #[test]

@@ -3,7 +3,12 @@
 //! * [`every`]: all small cases of a kind, the last position fastest.
 //! * [`Sweep`]: how much of a sweep runs.
 //! * [`Random`]: numbers that look drawn, the same every time.
+//! * [`seed`]: what cases are drawn from.
 //! * [`jobs`]: tests whose ranks are processes of an MPI job.
+//!
+//! With the feature `properties`:
+//!
+//! * [`properties!`] and [`property!`]: laws of drawn cases, the same ones every time.
 //!
 //! With the feature `shardings`:
 //!
@@ -22,14 +27,23 @@ pub mod interpreter;
 pub mod jobs;
 #[cfg(feature = "plans")]
 mod plans;
+#[cfg(feature = "properties")]
+mod properties;
 mod random;
+mod seed;
 #[cfg(feature = "shardings")]
 mod shardings;
 mod sweep;
 
 #[cfg(feature = "plans")]
 pub use plans::{placements, shardings, slower};
+#[cfg(feature = "properties")]
+pub use properties::Property;
+/// What laws and their cases are made of. How cases are drawn is [`Property`]'s alone: `quickcheck` itself draws others every time.
+#[cfg(feature = "properties")]
+pub use quickcheck::{Arbitrary, Gen, TestResult, Testable};
 pub use random::Random;
+pub use seed::seed;
 #[cfg(feature = "shardings")]
 pub use shardings::{random_mesh, random_shape, random_sharding, shards_of};
 pub use sweep::Sweep;

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 
 use crate::cases::{Case, Misaligned, pattern, same, values};
 use crate::emulator::{Emulator, Memory};
-use quickcheck::{Arbitrary, Gen};
 use reshard_cuda::{Alignment, Batch, CopyKernel, ElementOp, Program, copies, elementwise, simulate};
 use reshard_kernels::{Combine, CombineOp, CopySide, DType, Divide, Nest, reference};
 use reshard_layout::Mode;
-use reshard_test_support::Sweep;
+use reshard_test_support::{Arbitrary, Sweep, property};
 
 /// The programs whose turn it is: each has to be compiled, with a sanitizer, which takes seconds.
 pub(crate) fn looked_at() -> impl Iterator<Item = Program> {
@@ -44,42 +43,48 @@ fn copies_are_the_definition() {
     }
     let mut emulator = Emulator::new(Program::Copy, &[]);
     let mut used: BTreeMap<String, usize> = BTreeMap::new();
-    let mut count = |names: Vec<String>| names.into_iter().for_each(|n| *used.entry(n).or_default() += 1);
+    let count = |used: &mut BTreeMap<String, usize>, names: Vec<String>| {
+        for name in names {
+            *used.entry(name).or_default() += 1;
+        }
+    };
     // Transposes of all element sizes around the edges of tiles, plain and batched.
     for item in [1, 2, 4, 8, 16, 12] {
         for (rows, columns) in
             [(8, 8), (16, 64), (64, 64), (65, 63), (96, 40), (32, 128), (33, 8), (129, 130)]
         {
-            count(check(
-                &mut emulator,
-                &Case::of(&[rows, columns], &[1, 0], (0, 0), (0, 0), item),
-                Alignment::FULL,
-            ));
+            count(
+                &mut used,
+                check(
+                    &mut emulator,
+                    &Case::of(&[rows, columns], &[1, 0], (0, 0), (0, 0), item),
+                    Alignment::FULL,
+                ),
+            );
         }
-        count(check(
-            &mut emulator,
-            &Case::of(&[3, 20, 24], &[0, 2, 1], (4, 8), (4, 16), item),
-            Alignment::FULL,
-        ));
-        count(check(
-            &mut emulator,
-            &Case::of(&[20, 3, 24], &[2, 1, 0], (0, 0), (0, 0), item),
-            Alignment::FULL,
-        ));
+        count(
+            &mut used,
+            check(&mut emulator, &Case::of(&[3, 20, 24], &[0, 2, 1], (4, 8), (4, 16), item), Alignment::FULL),
+        );
+        count(
+            &mut used,
+            check(&mut emulator, &Case::of(&[20, 3, 24], &[2, 1, 0], (0, 0), (0, 0), item), Alignment::FULL),
+        );
     }
-    let mut g = Gen::new(30);
-    for i in 0..600 {
-        let shift = |i: usize| [16, 16, 16, 8, 4, 2, 1][i % 7];
-        let alignment = Alignment { source: shift(i), target: shift(i / 7) };
-        count(check(&mut emulator, &Case::arbitrary(&mut g), alignment));
-    }
-    for i in 0..400 {
-        let alignment = Alignment { source: 1 << (i % 5), target: 1 << (i / 5 % 5) };
-        count(check(&mut emulator, &Misaligned::arbitrary(&mut g).0, alignment));
-    }
-    for kernel in CopyKernel::ALL {
-        assert!(used.contains_key(&kernel.name()), "{kernel:?} was never chosen: {used:?}");
-    }
+    property!().size(30).draws(|g| {
+        for i in 0..600 {
+            let shift = |i: usize| [16, 16, 16, 8, 4, 2, 1][i % 7];
+            let alignment = Alignment { source: shift(i), target: shift(i / 7) };
+            count(&mut used, check(&mut emulator, &Case::arbitrary(g), alignment));
+        }
+        for i in 0..400 {
+            let alignment = Alignment { source: 1 << (i % 5), target: 1 << (i / 5 % 5) };
+            count(&mut used, check(&mut emulator, &Misaligned::arbitrary(g).0, alignment));
+        }
+        for kernel in CopyKernel::ALL {
+            assert!(used.contains_key(&kernel.name()), "{kernel:?} was never chosen: {used:?}");
+        }
+    });
 }
 
 #[test]
@@ -88,58 +93,59 @@ fn batches_are_their_copies() {
         return;
     }
     let mut emulator = Emulator::new(Program::Copy, &[]);
-    let mut g = Gen::new(30);
-    for n in 1..40 {
-        let case = |i| if i % 3 == 2 { Misaligned::arbitrary(&mut g).0 } else { Case::arbitrary(&mut g) };
-        let cases: Vec<Case> = (0..n).map(case).collect();
-        // One after the other in both buffers.
-        let (mut source_at, mut target_at) = (0, 0);
-        let (mut launches, mut shifted) = (Vec::new(), Vec::new());
-        for case in &cases {
-            let bytes = |side| (case.bytes(side) as i64 + 15) / 16 * 16;
-            let mut nest = case.nest.scale(case.item).unwrap();
-            if case.item > 1 {
-                nest.modes.insert(0, Mode::new(case.item as i64, (1, 1)));
+    property!().size(30).draws(|g| {
+        for n in 1..40 {
+            let case = |i| if i % 3 == 2 { Misaligned::arbitrary(g).0 } else { Case::arbitrary(g) };
+            let cases: Vec<Case> = (0..n).map(case).collect();
+            // One after the other in both buffers.
+            let (mut source_at, mut target_at) = (0, 0);
+            let (mut launches, mut shifted) = (Vec::new(), Vec::new());
+            for case in &cases {
+                let bytes = |side| (case.bytes(side) as i64 + 15) / 16 * 16;
+                let mut nest = case.nest.scale(case.item).unwrap();
+                if case.item > 1 {
+                    nest.modes.insert(0, Mode::new(case.item as i64, (1, 1)));
+                }
+                nest.source_offset += source_at;
+                nest.target_offset += target_at;
+                (source_at, target_at) =
+                    (source_at + bytes(CopySide::Source), target_at + bytes(CopySide::Target));
+                launches.extend(copies(&nest, 1, Alignment::FULL).unwrap());
+                shifted.push(nest);
             }
-            nest.source_offset += source_at;
-            nest.target_offset += target_at;
-            (source_at, target_at) =
-                (source_at + bytes(CopySide::Source), target_at + bytes(CopySide::Target));
-            launches.extend(copies(&nest, 1, Alignment::FULL).unwrap());
-            shifted.push(nest);
+            let batch = Batch::new(launches).unwrap();
+            let (source, before) = (pattern(source_at as usize, n), pattern(target_at as usize, n + 1));
+            let mut want = before.clone();
+            for nest in &shifted {
+                reference::copy_nest(&mut want, &source, nest, 1);
+            }
+            let got = emulator.batch(&batch, n % 2 == 0, memory(&source), memory(&before));
+            assert!(got.expect("the sanitizer objects") == want, "{cases:?}");
         }
-        let batch = Batch::new(launches).unwrap();
-        let (source, before) = (pattern(source_at as usize, n), pattern(target_at as usize, n + 1));
-        let mut want = before.clone();
-        for nest in &shifted {
-            reference::copy_nest(&mut want, &source, nest, 1);
+        // More jobs than a block has threads, of one block and of several; all alike, and one among them that is not.
+        for (n, odd) in [(1, false), (255, false), (256, true), (257, false), (300, true), (700, false)] {
+            let mut nests: Vec<(usize, usize)> = Vec::new();
+            let mut total = 0;
+            for i in 0..n {
+                let bytes = 16 * if i % 50 == 7 { 1100 } else { 1 + i % 3 };
+                nests.push((total, bytes - usize::from(odd && i == n / 2)));
+                total += bytes;
+            }
+            let (source, before) = (pattern(total, n), pattern(total, n + 1));
+            let mut want = before.clone();
+            let mut launches = Vec::new();
+            // Backwards in the target.
+            for (from, bytes) in nests {
+                let to = total - from - bytes.next_multiple_of(16);
+                want[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
+                let nest = Nest::new(from as i64, to as i64, [Mode::new(bytes as i64, (1, 1))]);
+                launches.extend(copies(&nest, 1, Alignment::FULL).unwrap());
+            }
+            let batch = Batch::new(launches).unwrap();
+            let got = emulator.batch(&batch, odd, memory(&source), memory(&before));
+            assert!(got.expect("the sanitizer objects") == want, "{n} jobs");
         }
-        let got = emulator.batch(&batch, n % 2 == 0, memory(&source), memory(&before));
-        assert!(got.expect("the sanitizer objects") == want, "{cases:?}");
-    }
-    // More jobs than a block has threads, of one block and of several; all alike, and one among them that is not.
-    for (n, odd) in [(1, false), (255, false), (256, true), (257, false), (300, true), (700, false)] {
-        let mut nests: Vec<(usize, usize)> = Vec::new();
-        let mut total = 0;
-        for i in 0..n {
-            let bytes = 16 * if i % 50 == 7 { 1100 } else { 1 + i % 3 };
-            nests.push((total, bytes - usize::from(odd && i == n / 2)));
-            total += bytes;
-        }
-        let (source, before) = (pattern(total, n), pattern(total, n + 1));
-        let mut want = before.clone();
-        let mut launches = Vec::new();
-        // Backwards in the target.
-        for (from, bytes) in nests {
-            let to = total - from - bytes.next_multiple_of(16);
-            want[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
-            let nest = Nest::new(from as i64, to as i64, [Mode::new(bytes as i64, (1, 1))]);
-            launches.extend(copies(&nest, 1, Alignment::FULL).unwrap());
-        }
-        let batch = Batch::new(launches).unwrap();
-        let got = emulator.batch(&batch, odd, memory(&source), memory(&before));
-        assert!(got.expect("the sanitizer objects") == want, "{n} jobs");
-    }
+    });
 }
 
 #[test]
@@ -314,22 +320,23 @@ fn reductions_are_those_of_the_host_bit_for_bit() {
 
 #[test]
 fn simulated_copies_are_the_definition() {
-    let mut g = Gen::new(30);
-    for i in 0..2000 {
-        let case = if i % 4 == 3 { Misaligned::arbitrary(&mut g).0 } else { Case::arbitrary(&mut g) };
-        let source = pattern(case.bytes(CopySide::Source), 1);
-        let before = pattern(case.bytes(CopySide::Target), 2);
-        let mut want = before.clone();
-        reference::copy_nest(&mut want, &source, &case.nest, case.item);
-        let start = source.len().next_multiple_of(16);
-        let mut arena = source.clone();
-        arena.resize(start, 0);
-        arena.extend(&before);
-        for l in copies(&case.nest, case.item, Alignment::FULL).unwrap() {
-            let mut job = l.job;
-            job.target += start as i64;
-            simulate::copy(&mut arena, &job).unwrap();
+    property!().size(30).draws(|g| {
+        for i in 0..2000 {
+            let case = if i % 4 == 3 { Misaligned::arbitrary(g).0 } else { Case::arbitrary(g) };
+            let source = pattern(case.bytes(CopySide::Source), 1);
+            let before = pattern(case.bytes(CopySide::Target), 2);
+            let mut want = before.clone();
+            reference::copy_nest(&mut want, &source, &case.nest, case.item);
+            let start = source.len().next_multiple_of(16);
+            let mut arena = source.clone();
+            arena.resize(start, 0);
+            arena.extend(&before);
+            for l in copies(&case.nest, case.item, Alignment::FULL).unwrap() {
+                let mut job = l.job;
+                job.target += start as i64;
+                simulate::copy(&mut arena, &job).unwrap();
+            }
+            assert!(arena[start..] == want, "{case:?}");
         }
-        assert!(arena[start..] == want, "{case:?}");
-    }
+    });
 }

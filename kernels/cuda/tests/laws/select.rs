@@ -1,10 +1,10 @@
 //! Which kernel a nest gets: pure, against a definition that is written otherwise.
 
 use crate::cases::Case;
-use quickcheck::quickcheck;
 use reshard_cuda::{Alignment, CopyKernel, THREADS, copies};
 use reshard_kernels::{CopySide, Nest};
 use reshard_layout::Mode;
+use reshard_test_support::properties;
 
 /// Rows of so many bytes, whose beginnings are so many bytes apart on both sides.
 fn rows(count: usize, run: usize, steps: (i64, i64), offsets: (i64, i64)) -> Nest {
@@ -88,7 +88,7 @@ fn a_run_of_more_than_a_launch_takes_is_several() {
     }
 }
 
-quickcheck! {
+properties! {
     /// Whatever is chosen, its jobs have as many bytes as the nest.
     fn jobs_have_the_bytes_of_the_nest(case: Case) -> bool {
         let bytes = |l: &reshard_cuda::Launch<CopyKernel>| -> usize {

@@ -6,14 +6,14 @@
 use reshard_kernels::DType;
 use std::collections::HashSet;
 
-use quickcheck::{Arbitrary, Gen};
 use reshard_planner::internal::{Ask, Price};
 use reshard_planner::{Objective, Origin, Plan, Planner, Step, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::interpreter::{bound_by_regions, run};
 use reshard_test_support::{
-    Random, Sweep, placements, random_mesh, random_shape, random_sharding, shardings, shards_of, slower,
+    Arbitrary, Gen, Random, Sweep, placements, property, random_mesh, random_shape, random_sharding,
+    shardings, shards_of, slower,
 };
 
 /// Nodes of two ranks, with the figures of `h100`: small meshes have two levels.
@@ -373,34 +373,35 @@ fn carry_out(q: &Question) -> Option<Plan> {
 #[test]
 fn what_a_plan_promises_is_what_happens() {
     let sweep = Sweep::asked();
-    let mut g = Gen::from_size_and_seed(64, 1 + sweep.seed());
-    let mut seen: HashSet<Question> = HashSet::new();
-    let (mut done, mut steps, mut empty) = (0, 0, 0);
-    while done < sweep.count(300, 100_000) {
-        let q = Question::arbitrary(&mut g);
-        if seen.contains(&q) {
-            continue;
+    property!().size(64).draws(|g| {
+        let mut seen: HashSet<Question> = HashSet::new();
+        let (mut done, mut steps, mut empty) = (0, 0, 0);
+        while done < sweep.count(300, 100_000) {
+            let q = Question::arbitrary(g);
+            if seen.contains(&q) {
+                continue;
+            }
+            let Ok(outcome) = std::panic::catch_unwind(|| carry_out(&q)) else { panic!("{q:?}") };
+            if let Some(plan) = outcome {
+                done += 1;
+                steps += plan.steps().len() as u64;
+                empty += usize::from(plan.steps().is_empty());
+                seen.insert(q);
+            }
         }
-        let Ok(outcome) = std::panic::catch_unwind(|| carry_out(&q)) else { panic!("{q:?}") };
-        if let Some(plan) = outcome {
-            done += 1;
-            steps += plan.steps().len() as u64;
-            empty += usize::from(plan.steps().is_empty());
-            seen.insert(q);
-        }
-    }
-    println!("{done} distinct redistributions, {steps} steps, {empty} without any");
-    assert!(steps > done / 2, "{steps} steps in {done} plans");
+        println!("{done} distinct redistributions, {steps} steps, {empty} without any");
+        assert!(steps > done / 2, "{steps} steps in {done} plans");
+    });
 }
 
 #[test]
 fn an_objective_is_least_in_its_own() {
     let sweep = Sweep::asked();
-    let mut g = Gen::from_size_and_seed(64, 2 + sweep.seed());
+    property!().size(64).draws(|g| {
     let mut broken = Vec::new();
     let (mut count, mut by_placements, mut turned_round, mut detoured) = (0, 0, 0, 0);
     while count < sweep.count(150, 10_000) {
-        let q = Question::arbitrary(&mut g);
+        let q = Question::arbitrary(g);
         let (a, b): (Mesh, Mesh) = (q.mesh.parse().unwrap(), q.to_mesh.parse().unwrap());
         let sharding = |m: &Mesh, p: &str| Sharding::parse(m, &q.shape, p).ok();
         let (Some(from), Some(to)) = (sharding(&a, &q.from), sharding(&b, &q.to)) else { continue };
@@ -451,6 +452,7 @@ fn an_objective_is_least_in_its_own() {
     );
     assert!(broken.is_empty(), "{} of {count}:\n{first}", broken.len());
     assert!(2 * (by_placements + turned_round) < count, "{by_placements} and {turned_round} of {count}");
+    });
 }
 
 /// Terms whose sum depends on the order.

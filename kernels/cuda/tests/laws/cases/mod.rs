@@ -3,9 +3,9 @@
 #![allow(dead_code, reason = "every test binary uses its own part")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "all dtypes but the floats are alike here")]
 
-use quickcheck::{Arbitrary, Gen};
 use reshard_kernels::{CopySide, DType, Nest};
 use reshard_layout::Mode;
+use reshard_test_support::{Arbitrary, Gen};
 
 /// A nest whose target is injective, drawn as a permuted box with gaps, and an element size.
 #[derive(Clone, Debug)]

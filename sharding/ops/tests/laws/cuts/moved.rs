@@ -1,17 +1,16 @@
 //! Plans, views and ops.
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_kernels::DType;
 use reshard_ops::propagate::{Operand, Propagator};
 use reshard_ops::rules::{Op, Rule};
 use reshard_planner::{Objective, Planner};
 use reshard_sharding::meaning::{held, meaning};
 use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding};
+use reshard_test_support::{Arbitrary, Gen, Sweep, property, shards_of};
 
 use super::brought::registry;
 use super::definition::lists;
 use reshard_test_support::interpreter::{bound_by_regions, run};
-use reshard_test_support::{Sweep, shards_of};
 
 fn sharding(mesh: &Mesh, shape: &[usize], text: &str) -> Sharding {
     Sharding::parse_with(&registry(), mesh, shape, text)
@@ -161,7 +160,7 @@ fn random_pairs_are_carried_out() {
         is_carried_out(&s(&from), &s(&to), seed);
         true
     }
-    QuickCheck::new().tests(1_500).quickcheck(law as fn(Pair, u64) -> bool);
+    property!().tests(1_500).holds(law as fn(Pair, u64) -> bool);
 }
 
 /// A view of a cut dim holds, rank by rank and in order, what the tensor does, or says what to redistribute to first.

@@ -1,9 +1,9 @@
 //! Who holds what.
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::meaning::{held, meaning, scatter};
 use reshard_sharding::{Block, Cut, Rolled, Zigzag, check_cut};
 use reshard_sharding::{Mesh, Placement, Sharding};
+use reshard_test_support::{Arbitrary, Gen, property};
 
 use super::brought::{BlockCyclic, block_cyclic, registry};
 use super::definition::{elements, indices, lists};
@@ -178,5 +178,5 @@ fn random_shardings_are_what_the_definition_gives() {
         let s = is_as_defined(&mesh, &shape, &placements);
         s.layout().is_none() || s.ownership().is_some()
     }
-    QuickCheck::new().tests(3_000).quickcheck(law as fn(Case) -> bool);
+    property!().tests(3_000).holds(law as fn(Case) -> bool);
 }
