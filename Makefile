@@ -29,14 +29,13 @@ help:
 	@echo "make large-mpi    a tensor of more than 2^31 bytes over MPI (8 GiB of memory)"
 	@echo "make gpu          all that needs a GPU; where there is no Rust, after a make gpu-build elsewhere"
 	@echo "make pictures     pages of reshard report and the committed pictures in a real headless Chromium (fetches it and its driver once)"
-	@echo "make    the script behind make gpu, over stand-ins for a GPU and all that it runs"
 	@echo "make exhaustive   the laws of layouts, shardings, plans, ops, engines and checkpoints over larger spaces, and all kept answers (RESHARD_EXHAUSTIVE=0..7 an eighth)"
-	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
+	@echo "make soak         random redistributions on every engine of one process: SOAK_TENSORS (550,000, ten minutes of two busy cores) from SOAK_SEED (random, printed)"
 	@echo "make kills        200 runs killed at random moments, and gone on with (RESHARD_KILLS another number)"
 	@echo "make large-files  a tensor of 8 GiB to 1,024 rank files in 512 MiB of address space (16 GiB of disk), and the peak"
 	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
-	@echo "make fuzz         arbitrary texts for every parser, FUZZ_SECONDS in all (a minute; nightly, cargo-fuzz)"
-	@echo "make attack       made and mutated requests for every subcommand and file, for ATTACK_SECONDS (a minute) from ATTACK_SEED (random, printed)"
+	@echo "make fuzz         arbitrary texts for every parser, FUZZ_SECONDS in all (a minute; nightly, cargo-fuzz); make attack has mutants of the same examples"
+	@echo "make attack       ATTACK_REQUESTS (12,000, a minute) made and mutated requests for every subcommand and file, and mutants for every parser, from ATTACK_SEED (random, printed)"
 	@echo "make instructions instruction counts of layouts, shardings, plans, propagation and schedules against the kept ones (valgrind)"
 
 ci:
@@ -135,9 +134,10 @@ bench-check:
 	cargo run --release --package reshard-benches --bin bench_check
 	scripts/check_run_speed.sh
 
-SOAK_SECONDS ?= 600
+SOAK_TENSORS ?= 550000
+SOAK_SEED ?= random
 soak:
-	RESHARD_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --release -p reshard-collectives --test laws -- --nocapture soak
+	RESHARD_SOAK_TENSORS=$(SOAK_TENSORS) RESHARD_SOAK_SEED=$(SOAK_SEED) cargo test --release -p reshard-collectives --test laws -- --nocapture soak
 
 kills: export RESHARD_KILLS ?= 200
 kills:
@@ -149,10 +149,10 @@ large-files:
 large:
 	cargo test --release -p reshard-collectives --test laws -- --ignored --nocapture --test-threads=1 large
 
-ATTACK_SECONDS ?= 60
+ATTACK_REQUESTS ?= 12000
 ATTACK_SEED ?= random
 attack:
-	RESHARD_ATTACK_SECONDS=$(ATTACK_SECONDS) RESHARD_ATTACK_SEED=$(ATTACK_SEED) cargo test --workspace --test attack -- --nocapture
+	RESHARD_ATTACK_REQUESTS=$(ATTACK_REQUESTS) RESHARD_ATTACK_SEED=$(ATTACK_SEED) cargo test --workspace --test attack -- --nocapture
 
 FUZZ_SECONDS ?= 60
 fuzz:

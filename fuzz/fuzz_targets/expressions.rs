@@ -1,51 +1,9 @@
-//! Reads and evaluates arbitrary expressions: no panic, no overflow, and what is printed is read again.
-//!
-//! ```text
-//! cargo +nightly fuzz run -s none expressions -- -max_total_time=60 -dict=fuzz/dictionaries/expressions.dict
-//! ```
+//! The target `expressions` for libFuzzer.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use reshard_layout::expression::{Expression, Value, evaluate};
-use reshard_layout::{At, Layout, Named, Points, reference};
+#[path = "../targets/expressions.rs"]
+mod target;
 
-/// Up to this size values are compared with the definition.
-const SMALL: i64 = 4096;
-
-fuzz_target!(|text: &str| {
-    let Ok(expression) = text.parse::<Expression>() else {
-        let error = text.parse::<Expression>().expect_err("the same again");
-        assert!(!error.to_string().contains('\n') && !error.kind().is_empty());
-        assert!(error.render().len() < 10_000);
-        return;
-    };
-    let again: Expression = expression.to_string().parse().expect("what is printed is read");
-    assert_eq!(again, expression);
-    match expression.evaluate() {
-        Ok(Value::Layout(layout)) => {
-            assert_eq!(layout.to_string().parse::<Layout>().as_ref(), Ok(&layout));
-            assert_eq!(evaluate(&layout.to_string()), Ok(Value::Layout(layout.clone())));
-            if layout.size() <= SMALL {
-                let values = reference::values(&layout);
-                assert!(layout.values().eq(values.iter().copied()));
-                assert_eq!(layout.coalesce().values().collect::<Vec<_>>(), values);
-                reshard_draw::layout(&layout).expect("small").svg();
-            }
-        }
-        Ok(Value::Named(named)) => {
-            assert_eq!(named.to_string().parse::<Named>().as_ref(), Ok(named.as_ref()));
-            assert_eq!(evaluate(&named.to_string()), Ok(Value::Named(named.clone())));
-            let shortest = named.try_map(|layout| Ok(layout.coalesce())).expect("it fits");
-            assert!(shortest.same_function(&named));
-        }
-        Ok(Value::Pairs(pairs)) => {
-            assert_eq!(pairs.to_string().parse::<Named<(At, At)>>().as_ref(), Ok(pairs.as_ref()));
-            assert_eq!(evaluate(&pairs.to_string()), Ok(Value::Pairs(pairs.clone())));
-        }
-        Ok(Value::Points(points)) => {
-            assert_eq!(points.to_string().parse::<Points>().as_ref(), Ok(points.as_ref()));
-        }
-        Ok(value) => assert!(!value.to_string().is_empty()),
-        Err(error) => assert!(!error.to_string().contains('\n')),
-    }
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    target::run(text);
 });

@@ -1,38 +1,9 @@
-//! Reads arbitrary meshes and groups: no panic, and what is read is printed and read again.
+//! The target `meshes` for libFuzzer.
 #![no_main]
 
-use std::fmt::{Debug, Display};
-use std::str::FromStr;
+#[path = "../targets/meshes.rs"]
+mod target;
 
-use libfuzzer_sys::fuzz_target;
-use reshard_sharding::notation::ReplicaGroups;
-use reshard_sharding::{AxisName, Error, GroupPattern, Mesh, ProcessGroup, ProcessGroups};
-
-/// What is read is printed and read again.
-fn comes_back<T: FromStr<Err = Error> + Display + PartialEq + Debug>(text: &str) -> Option<T> {
-    match text.parse::<T>() {
-        Ok(value) => {
-            assert_eq!(value.to_string().parse::<T>().as_ref(), Ok(&value));
-            Some(value)
-        }
-        Err(error) => {
-            assert!(!error.kind().is_empty() && !error.to_string().is_empty());
-            None
-        }
-    }
-}
-
-fuzz_target!(|text: &str| {
-    comes_back::<ReplicaGroups>(text);
-    comes_back::<ProcessGroups>(text);
-    comes_back::<ProcessGroup>(text);
-    comes_back::<GroupPattern>(text);
-    let _ = AxisName::new(text);
-    let Some(mesh) = comes_back::<Mesh>(text) else { return };
-    if let Ok(text) = mesh.shardy() {
-        assert_eq!(text.parse::<Mesh>().as_ref(), Ok(&mesh));
-    }
-    if let Some(rank) = mesh.ranks().next() {
-        assert!(mesh.coordinate(rank).is_some());
-    }
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    target::run(text);
 });

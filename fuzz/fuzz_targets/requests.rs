@@ -1,32 +1,9 @@
-//! Answers arbitrary batches of requests: no panic, status 0, and one JSON object for each line.
-//!
-//! The first byte picks the subcommand.
+//! The target `requests` for libFuzzer.
 #![no_main]
 
+#[path = "../targets/requests.rs"]
+mod target;
+
 use libfuzzer_sys::{Corpus, fuzz_target};
-use reshard_cli::Console;
 
-const SUBCOMMANDS: [&str; 5] = ["shards", "plan", "view", "propagate", "layout"];
-
-/// Numbers of more digits make answers long, which is not what is looked for.
-const DIGITS: usize = 4;
-
-fuzz_target!(|data: &[u8]| -> Corpus {
-    let [pick, lines @ ..] = data else { return Corpus::Reject };
-    if lines.split(|b| !b.is_ascii_digit()).any(|run| run.len() > DIGITS) {
-        return Corpus::Reject;
-    }
-    let subcommand = SUBCOMMANDS[usize::from(*pick) % SUBCOMMANDS.len()];
-    let (mut input, mut out, mut err) = (lines, Vec::new(), Vec::new());
-    let mut console = Console { input: &mut input, out: &mut out, err: &mut err, colour: false, progress: false };
-    let status = reshard_cli::run(["reshard", subcommand, "--batch"], &mut console);
-    assert_eq!(status.code(), 0, "{}", String::from_utf8_lossy(&err));
-    let count = lines.split_inclusive(|&b| b == b'\n').count();
-    let answers: Vec<&[u8]> = out.split_inclusive(|&b| b == b'\n').collect();
-    assert_eq!(answers.len(), count);
-    for answer in answers {
-        let answer: serde_json::Value = serde_json::from_slice(answer).expect("JSON");
-        assert!(answer.is_object());
-    }
-    Corpus::Keep
-});
+fuzz_target!(|data: &[u8]| -> Corpus { target::run(data).map_or(Corpus::Reject, |_| Corpus::Keep) });

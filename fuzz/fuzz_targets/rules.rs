@@ -1,17 +1,9 @@
-//! Reads arbitrary rules, calls and strategies: no panic, and what is read is printed and read again.
+//! The target `rules` for libFuzzer.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use reshard_ops::rules::{Call, Rule, Strategy};
+#[path = "../targets/rules.rs"]
+mod target;
 
-fuzz_target!(|text: &str| {
-    if let Ok(rule) = text.parse::<Rule>() {
-        assert_eq!(rule.to_string().parse::<Rule>().as_ref(), Ok(&rule), "{rule}");
-    }
-    if let Ok(call) = text.parse::<Call>() {
-        assert_eq!(call.to_string().parse::<Call>().as_ref(), Ok(&call), "{call}");
-    }
-    if let Ok(strategy) = text.parse::<Strategy>() {
-        assert_eq!(strategy.to_string().parse::<Strategy>().as_ref(), Ok(&strategy), "{strategy}");
-    }
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    target::run(text);
 });

@@ -10,23 +10,24 @@
 //! is refused in more than one line, or in one that steers          a raw escape on somebody's terminal
 //! ```
 //!
-//! `RESHARD_ATTACK_SECONDS` says for how long (3), `RESHARD_ATTACK_SEED` from which seed (1, or `random`); the seed is printed,
-//! and the same one makes the same requests.
+//! `RESHARD_ATTACK_REQUESTS` says how many, `RESHARD_ATTACK_SEED` from which seed (1, or `random`); the seed is printed, and the same
+//! one makes the same requests, as many on a slow machine as on a fast one.
 
 mod child;
 mod files;
 mod flags;
 mod foreign;
 mod library;
+mod parsers;
 mod requests;
 mod texts;
 
 #[path = "../program/mod.rs"]
 mod program;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use reshard_test_support::Random;
+use reshard_test_support::{Random, seed};
 
 use child::{Batch, Verdict, once};
 use requests::{Request, request};
@@ -38,18 +39,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What is found before the attack ends.
 const ENOUGH: usize = 12;
 
-fn seed() -> u64 {
-    match std::env::var("RESHARD_ATTACK_SEED").as_deref() {
-        Err(_) => 1,
-        Ok("random") => std::time::UNIX_EPOCH
-            .elapsed()
-            .map_or(1, |time| time.as_nanos() as u64 ^ u64::from(std::process::id())),
-        Ok(text) => text.parse().expect("RESHARD_ATTACK_SEED is a number, or `random`"),
-    }
-}
+/// How many requests are made where nothing is said: those of about three seconds of a test build.
+const REQUESTS: u64 = 800;
 
-fn seconds() -> u64 {
-    std::env::var("RESHARD_ATTACK_SECONDS").map_or(3, |text| text.parse().expect("a number of seconds"))
+fn requests() -> u64 {
+    std::env::var("RESHARD_ATTACK_REQUESTS")
+        .map_or(REQUESTS, |text| text.parse().expect("a number of requests"))
 }
 
 /// Every case by its own seed, so that one can be looked at alone.
@@ -63,16 +58,18 @@ fn case(seed: u64, number: u64) -> Random {
 
 #[test]
 fn nothing_dies_hangs_or_fills_the_memory() {
-    let (seed, seconds) = (seed(), seconds());
-    println!("attack: RESHARD_ATTACK_SEED={seed} RESHARD_ATTACK_SECONDS={seconds}");
-    let end = Instant::now() + Duration::from_secs(seconds);
+    let (seed, requests) = (seed("RESHARD_ATTACK_SEED", 1), requests());
+    let again = format!(
+        "RESHARD_ATTACK_SEED={seed} RESHARD_ATTACK_REQUESTS={requests} cargo test -p reshard-cli --test attack nothing_dies"
+    );
+    println!("attack: {again}");
     let mut batches: [Batch; 10] =
         ["shards", "plan", "view", "rule", "grad", "propagate", "layout", "check", "trace", "random"]
             .map(Batch::new);
     let mut folder = files::Folder::new();
     let mut found: Vec<String> = Vec::new();
     let (mut asked, mut answered) = (0u64, 0u64);
-    while Instant::now() < end && found.len() < ENOUGH {
+    while asked < requests && found.len() < ENOUGH {
         let mut random = case(seed, asked);
         // One in so many starts a program of its own, which takes as long as hundreds of lines.
         let (shown, verdict) = if asked % 128 == 127 {
@@ -92,7 +89,7 @@ fn nothing_dies_hangs_or_fills_the_memory() {
         asked += 1;
     }
     println!("attack: {asked} requests, {answered} of them answered, {} wrong", found.len());
-    assert!(found.is_empty(), "seed {seed}:\n{}", found.join("\n"));
+    assert!(found.is_empty(), "{}\nagain: {again}", found.join("\n"));
     // An attack whose every request is refused at the first look attacks nothing.
-    assert!(answered * 20 >= asked, "{answered} of {asked}");
+    assert!(answered * 20 >= asked, "{answered} of {asked}\nagain: {again}");
 }

@@ -1,10 +1,9 @@
-//! Random meshes, shapes, shardings, dtypes, memories, planners, batches and engines for as many seconds as
-//! `RESHARD_SOAK_SECONDS` says (one unless it says otherwise), from the seed `RESHARD_SOAK_SEED`. Every result is judged by
-//! what it denotes. A failure prints what was tried; the seed is printed at the beginning and at the end.
+//! Random meshes, shapes, shardings, dtypes, memories, planners, batches and engines for as many tensors as `RESHARD_SOAK_TENSORS`
+//! says, from the seed `RESHARD_SOAK_SEED` (1, or `random`). Every result is judged by what it denotes. A failure prints what was
+//! tried; the seed is printed at the beginning and at the end.
 
 use std::collections::BTreeMap;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
 
 use crate::mailbox::{Habit, Mailbox};
 use crate::pair::{check_pair, shards};
@@ -15,8 +14,12 @@ use reshard_kernels::DType;
 use reshard_layout::Layout;
 use reshard_planner::{Objective, Plan, Planner};
 use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding};
+use reshard_test_support::seed;
 
 const RANKS: usize = 12;
+
+/// How many tensors are moved where nothing is said: those of about a second.
+const TENSORS: usize = 1_000;
 
 /// A xorshift generator.
 struct Dice(u64);
@@ -170,16 +173,17 @@ const DTYPES: [DType; 8] =
 
 #[test]
 fn random_redistributions() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seconds = number("RESHARD_SOAK_SECONDS").unwrap_or(1);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let seed = number("RESHARD_SOAK_SEED").unwrap_or(now.as_nanos() as u64);
-    println!("seed {seed}");
+    let seed = seed("RESHARD_SOAK_SEED", 1);
+    let count = std::env::var("RESHARD_SOAK_TENSORS")
+        .map_or(TENSORS, |text| text.parse().expect("a number of tensors"));
+    println!(
+        "RESHARD_SOAK_SEED={seed} RESHARD_SOAK_TENSORS={count} cargo test -p reshard-collectives --test laws random_redistributions"
+    );
     let mut dice = Dice(seed | 1);
     let mut world = World::new(RANKS).unwrap();
     let mut mailboxes = Mailbox::all(RANKS, Habit::Sound);
-    let (begin, mut done, mut tensors) = (Instant::now(), [0; 4], 0);
-    while begin.elapsed() < Duration::from_secs(seconds) {
+    let (mut done, mut tensors) = ([0; 4], 0);
+    while tensors < count {
         let kind = dice.roll(8);
         let options = Options { seed: dice.0, ..Options::default() };
         if kind == 0 {
@@ -231,7 +235,7 @@ fn random_redistributions() {
     }
     let [batches, by_mail, judged, counted] = done;
     println!(
-        "seed {seed}: {tensors} tensors in {seconds} s: {batches} batches, {by_mail} by mail, {judged} in any dtype and \
+        "seed {seed}: {tensors} tensors: {batches} batches, {by_mail} by mail, {judged} in any dtype and \
          memory, {counted} with the bytes counted"
     );
 }
