@@ -277,14 +277,12 @@ def test_integers_and_truth_values_keep_their_types():
         made.on_one_device({**inputs, "i": np.ones(6)})
 
 
-def test_importing_loads_no_numpy_and_takes_little_time():
-    code = "import sys, time; t = time.perf_counter(); import reshard; t = time.perf_counter() - t; print('numpy' in sys.modules, t)"
-    best = 1.0
-    for _ in range(10):
-        loaded, seconds = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-        assert loaded == "False"
-        best = min(best, float(seconds))
-    assert best < 0.01, best
+def test_importing_loads_nothing_that_takes_time():
+    # A busy machine takes as long as it likes; what it has to load is the same everywhere.
+    code = "import sys; before = set(sys.modules); import reshard; print(*sorted(set(sys.modules) - before))"
+    loaded = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    slow = {"numpy", "typing", "inspect", "dataclasses", "re", "tempfile", "ctypes", "json", "asyncio", "reshard._trace", "reshard.checkpoint"}
+    assert "reshard._reshard" in loaded and not slow & set(loaded), loaded
 
 
 def test_kernels_see_their_operands_where_they_lie():

@@ -78,7 +78,8 @@ fn a_rank_that_stalls_panics_or_fails_is_named_by_all_others() {
             let (source, mut target) = (comm.allocate(64)?, comm.allocate(64)?);
             compiled.run(comm, &source, &mut target, &mut scratch)
         });
-        assert!(started.elapsed() < Duration::from_secs(5));
+        // What takes so long hangs.
+        assert!(started.elapsed() < Duration::from_mins(1));
         for (rank, result) in results.iter().enumerate() {
             let error = result.as_ref().unwrap_err();
             if rank != 2 {

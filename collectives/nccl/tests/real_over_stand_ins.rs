@@ -96,7 +96,8 @@ fn faults() {
         assert_eq!(comm.nccl().communicators(), 0);
         first.to_string()
     });
-    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    // What takes so long hangs.
+    assert!(start.elapsed() < Duration::from_mins(1), "{:?}", start.elapsed());
     for said in &said {
         assert!(said.contains("step 0 of group [0,1,2,3]; the communicator is aborted"), "{said}");
     }

@@ -9,6 +9,9 @@ use reshard_kernels::DType;
 use reshard_planner::{Arithmetic, Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
+/// What takes so long hangs; no machine is as slow.
+const HANGS: Duration = Duration::from_mins(1);
+
 fn plan(from: &str, to: &str, shape: &[usize]) -> Plan {
     let mesh = Mesh::new([("x", 2), ("y", 2)]).unwrap();
     let parse = |text: &str| Sharding::parse(&mesh, shape, text).unwrap();
@@ -55,7 +58,7 @@ fn every_other_rank_names_the_one_that_failed() {
                         Some(rank),
                         "rank {other} on {kind:?} of {rank}: {error}"
                     );
-                    assert!(time < Duration::from_secs(5), "rank {other} took {time:?}");
+                    assert!(time < HANGS, "rank {other} took {time:?}");
                     if other != rank {
                         assert_eq!(error.kind(), "rank_failed");
                         let text = error.to_string();
@@ -82,20 +85,24 @@ fn a_stalled_rank_is_named_within_the_time_out() {
 }
 
 fn a_stalled_rank_is_named(world: &mut World, plan: &Plan) {
-    world.set_time_out(Duration::from_millis(100));
-    world.plant([Fault { rank: 2, step: 0, kind: FaultKind::Stall(Duration::from_millis(1500)) }]);
-    for (rank, (result, time)) in run(world, plan).into_iter().enumerate() {
+    let time_out = Duration::from_millis(300);
+    world.set_time_out(time_out);
+    world.plant([Fault { rank: 2, step: 0, kind: FaultKind::Stall(Duration::from_secs(2)) }]);
+    let seen = run(world, plan);
+    let times: Vec<Duration> = seen.iter().map(|(_, time)| *time).collect();
+    for (rank, (result, time)) in seen.into_iter().enumerate() {
         let error = result.expect_err("no rank reports success");
         assert_eq!(error.failed_rank(), Some(2), "rank {rank}: {error}");
         if rank != 2 {
             let text = error.to_string();
             assert!(text.contains("rank 2") && text.contains("step 0 of group [0,1,2,3]"), "{text}");
-            assert!(
-                time >= Duration::from_millis(50) && time < Duration::from_millis(1400),
-                "rank {rank} took {time:?}"
-            );
+            // However busy the machine is, nobody waits for as long as the rank stalls.
+            assert!(time < times[2], "rank {rank} took {time:?} of {times:?}");
         }
     }
+    // Whoever came later found that it had failed; the first of them waited.
+    let longest = [0, 1, 3].map(|rank: usize| times[rank]).into_iter().max();
+    assert!(longest >= Some(time_out), "{times:?}");
     world.plant([]);
     world.set_time_out(Duration::from_secs(20));
     assert!(run(world, plan).iter().all(|(result, _)| result.is_ok()));
@@ -245,7 +252,8 @@ fn no_error_stands_in_itself() {
         }
     }
     world.plant([]);
-    // Rank 1 leaves; rank 0 waits for it, and rank 2 for rank 0.
+    // Rank 1 leaves; rank 0 waits for it, and rank 2 for rank 0, whenever that comes.
+    world.set_time_out(Duration::from_secs(20));
     let results = world.run(|comm| match comm.rank() {
         0 => comm.barrier(&[0, 1]).and_then(|()| comm.barrier(&[0, 2])),
         2 => comm.barrier(&[0, 2]),

@@ -73,7 +73,8 @@ fn whoever_is_missing_is_named_in_time() {
     let port = free_port();
     let start = Instant::now();
     let results = together(vec![at(0, 4, port), at(2, 4, port)], Duration::from_secs(1));
-    assert!(start.elapsed() < Duration::from_secs(10));
+    // What takes so long hangs.
+    assert!(start.elapsed() < Duration::from_mins(1));
     assert_eq!(results[1], Ok(id()));
     let said = results[0].as_ref().unwrap_err().to_string();
     assert!(said.contains("ranks [1, 3] did not come to 127.0.0.1:") && said.contains("within 1s"), "{said}");
