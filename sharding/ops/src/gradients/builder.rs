@@ -1,6 +1,5 @@
 //! How a formula is made: calls of the table's ops on what is saved of an op's call.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Gradient, Saved};
@@ -31,6 +30,7 @@ pub struct Variable(pub(super) usize);
 pub struct GradientBuilder<'a> {
     table: &'a Table,
     call: &'a Call,
+    inputs: &'a [&'a [usize]],
     op: Op,
     deep: usize,
     /// The shape of every value: inputs, outputs, gradients of outputs, and what is made.
@@ -42,12 +42,17 @@ impl<'a> GradientBuilder<'a> {
     pub(super) fn new(
         table: &'a Table,
         call: &'a Call,
-        inputs: &[&[usize]],
+        inputs: &'a [&'a [usize]],
         deep: usize,
     ) -> Result<Self, Error> {
         let op = table.op(call, inputs)?;
         let shapes = [op.inputs(), op.outputs(), op.outputs()].concat();
-        Ok(GradientBuilder { table, call, op, deep, shapes, statements: Vec::new() })
+        Ok(GradientBuilder { table, call, inputs, op, deep, shapes, statements: Vec::new() })
+    }
+
+    /// How many values there are.
+    pub(super) fn values(&self) -> usize {
+        self.shapes.len()
     }
 
     /// How many calls there are.
@@ -100,8 +105,7 @@ impl<'a> GradientBuilder<'a> {
 
     /// Reads an argument of the call by what the op's family declares.
     pub fn argument<T>(&self, read: impl FnOnce(&Request<'_>) -> Result<T, Error>) -> Result<T, Error> {
-        let inputs: Vec<&[usize]> = self.op.inputs().iter().map(Vec::as_slice).collect();
-        read(&self.table.request(self.call, &inputs)?)
+        read(&self.table.request(self.call, self.inputs)?)
     }
 
     /// The value of an argument that is a number and that the formula depends on.
@@ -387,8 +391,11 @@ impl<'a> GradientBuilder<'a> {
         let inputs: Vec<usize> = (0..saved).filter(|&v| used[v]).collect();
         let made = kept.iter().flat_map(|s| s.results.iter().copied());
         let order: Vec<usize> = inputs.iter().copied().chain(made).collect();
-        let place: BTreeMap<usize, usize> = order.iter().enumerate().map(|(at, &v)| (v, at)).collect();
-        let placed = |values: &[usize]| values.iter().map(|v| place[v]).collect::<Vec<_>>();
+        let mut place = vec![0; used.len()];
+        for (at, &v) in order.iter().enumerate() {
+            place[v] = at;
+        }
+        let placed = |values: &[usize]| values.iter().map(|&v| place[v]).collect::<Vec<_>>();
         let statements = kept
             .iter()
             .map(|s| Statement {
@@ -398,7 +405,7 @@ impl<'a> GradientBuilder<'a> {
             })
             .collect();
         let body = Composite::of(
-            order.iter().map(|v| names[v].clone()).collect(),
+            order.iter().map(|&v| names[v].clone()).collect(),
             inputs.len(),
             placed(&wanted),
             statements,
@@ -415,27 +422,25 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// `x0`, `y`, `dy`, `dx0`, and letters for what is between; `_` for results that nobody uses.
-    fn names(&self, own: &[Option<usize>], used: &[bool]) -> BTreeMap<usize, String> {
+    fn names(&self, own: &[Option<usize>], used: &[bool]) -> Vec<String> {
         let (n, outputs) = (self.op.inputs().len(), self.op.outputs().len());
         let numbered = |what: &str, i: usize, of: usize| {
             if of == 1 { what.to_owned() } else { format!("{what}{i}") }
         };
-        let mut names = BTreeMap::new();
+        let mut names = vec![String::new(); used.len()];
         for (i, gradient) in own.iter().enumerate() {
-            names.insert(i, numbered("x", i, n));
+            names[i] = numbered("x", i, n);
             if let Some(gradient) = *gradient {
-                names.insert(gradient, numbered("dx", i, n));
+                names[gradient] = numbered("dx", i, n);
             }
         }
         for o in 0..outputs {
-            names.insert(n + o, numbered("y", o, outputs));
-            names.insert(n + outputs + o, numbered("dy", o, outputs));
+            names[n + o] = numbered("y", o, outputs);
+            names[n + outputs + o] = numbered("dy", o, outputs);
         }
         let mut letters = (0..).map(letters);
-        for (value, &used) in used.iter().enumerate() {
-            names
-                .entry(value)
-                .or_insert_with(|| if used { letters.next().unwrap_or_default() } else { "_".to_owned() });
+        for (name, &used) in names.iter_mut().zip(used).filter(|(name, _)| name.is_empty()) {
+            *name = if used { letters.next().unwrap_or_default() } else { "_".to_owned() };
         }
         names
     }

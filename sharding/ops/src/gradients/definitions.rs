@@ -36,7 +36,7 @@ pub(super) fn formulas() -> Vec<Alike> {
         products::cells(),
         spectra::spectra(),
     ];
-    all.into_iter().flatten().map(|(names, text)| -> Alike { (names, body(text)) }).collect()
+    all.concat().into_iter().map(|(names, text)| -> Alike { (names, body(text)) }).collect()
 }
 
 /// The lower of those in the middle along a dim, to the position where it is.

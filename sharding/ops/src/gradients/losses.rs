@@ -64,7 +64,7 @@ pub(super) fn formulas() -> Vec<Alike> {
             }
             by(b, &[slope, back])
         }),
-        (&["cross_entropy", "nll_loss"], |b| defined(b, |b| Ok(vec![of_classes(b)?]))),
+        (&["cross_entropy", "nll_loss"], |b| defined(b, &|b| Ok(vec![of_classes(b)?]))),
     ];
     list.iter().map(|&(names, f)| -> Alike { (names, Formula::new(f)) }).collect()
 }

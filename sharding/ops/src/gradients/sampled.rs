@@ -20,7 +20,7 @@ pub(super) fn formulas() -> Vec<Alike> {
             let moved = super::moved::gradient(b)?;
             moved.ok_or_else(|| super::refused("grid_sample(mode=nearest)"))
         }
-        "linear" => defined(b, |b| Ok(vec![sampled(b)?])),
+        "linear" => defined(b, &|b| Ok(vec![sampled(b)?])),
         mode => Err(super::refused(&format!("grid_sample(mode={mode})"))),
     });
     vec![(&["grid_sample"], formula)]

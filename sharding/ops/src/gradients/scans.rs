@@ -29,7 +29,7 @@ pub(super) fn formulas() -> Vec<Alike> {
         }),
     ];
     let scans = scans.iter().map(|&(names, combine)| -> Alike {
-        (names, Formula::new(move |b| defined(b, |b| Ok(vec![scan(b, combine)?]))))
+        (names, Formula::new(move |b| defined(b, &|b| Ok(vec![scan(b, combine)?]))))
     });
     scans
         .chain([(
@@ -38,7 +38,7 @@ pub(super) fn formulas() -> Vec<Alike> {
                 if b.forward().inputs()[0].contains(&0) {
                     return Ok(vec![Some(b.x(0))]);
                 }
-                defined(b, |b| Ok(vec![product(b)?]))
+                defined(b, &|b| Ok(vec![product(b)?]))
             }),
         )])
         .collect()

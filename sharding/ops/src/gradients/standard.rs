@@ -7,8 +7,8 @@ use super::{
     sampled, scans, windows,
 };
 
-/// All of them, by the name of the op.
-pub(crate) fn formulas() -> impl Iterator<Item = (&'static str, Formula)> {
+/// All of them, with the names of their ops.
+pub(crate) fn formulas() -> Vec<Alike> {
     [
         nothing(),
         pointwise::formulas(),
@@ -25,9 +25,7 @@ pub(crate) fn formulas() -> impl Iterator<Item = (&'static str, Formula)> {
         scans::formulas(),
         definitions::formulas(),
     ]
-    .into_iter()
-    .flatten()
-    .flat_map(|(names, formula): Alike| names.iter().map(move |&name| (name, formula.clone())))
+    .concat()
 }
 
 /// Ops whose outputs are indices, truth values or steps, or depend on no number.

@@ -9,8 +9,6 @@
 //! What is between is computed again: a composite saves what it was given, and nothing of its body. A call whose gradient
 //! needs nothing of what was computed leaves no trace, since calls that nobody uses are left out.
 
-use std::collections::BTreeMap;
-
 use super::Formula;
 use super::builder::{GradientBuilder, Variable};
 use crate::Error;
@@ -19,34 +17,34 @@ use crate::rules::{Composite, Statement};
 /// Of what these calls make of the inputs: the outputs, in order, or the first of them where the others are indices.
 pub(super) fn defined(
     b: &mut GradientBuilder<'_>,
-    define: impl FnOnce(&mut GradientBuilder<'_>) -> Result<Vec<Variable>, Error>,
+    define: &dyn Fn(&mut GradientBuilder<'_>) -> Result<Vec<Variable>, Error>,
 ) -> Result<Vec<Option<Variable>>, Error> {
     let before = b.made();
     let outputs = define(b)?;
     let calls: Vec<Statement> = b.made_since(before).to_vec();
-    let mut gradients: BTreeMap<Variable, Variable> = BTreeMap::new();
+    let mut gradients: Vec<Option<Variable>> = vec![None; b.values()];
     for (o, &value) in outputs.iter().enumerate() {
         let (has, wants) = (b.shape(value).to_vec(), b.shape(b.y(o)).to_vec());
         if has != wants {
             return Err(b.wrong(&format!("its definition makes {has:?} of output {o}, which is {wants:?}")));
         }
-        add(b, &mut gradients, value, b.dy(o))?;
+        add(b, &mut gradients[value.0], b.dy(o))?;
     }
     for Statement { call, operands, results } in calls.into_iter().rev() {
         let [takes, makes] =
             [operands, results].map(|list| list.into_iter().map(Variable).collect::<Vec<_>>());
-        let of_outputs: Vec<Option<Variable>> = makes.iter().map(|v| gradients.get(v).copied()).collect();
+        let of_outputs: Vec<Option<Variable>> = makes.iter().map(|v| gradients[v.0]).collect();
         if of_outputs.iter().all(Option::is_none) {
             continue;
         }
         let back = b.backward(&call, &takes, &makes, &of_outputs)?;
         for (&value, gradient) in takes.iter().zip(back) {
             if let Some(gradient) = gradient {
-                add(b, &mut gradients, value, gradient)?;
+                add(b, &mut gradients[value.0], gradient)?;
             }
         }
     }
-    Ok((0..b.forward().inputs().len()).map(|i| gradients.get(&b.x(i)).copied()).collect())
+    Ok((0..b.forward().inputs().len()).map(|i| gradients[b.x(i).0]).collect())
 }
 
 /// Of a composite.
@@ -54,7 +52,7 @@ pub(super) fn gradient(
     b: &mut GradientBuilder<'_>,
     body: &Composite,
 ) -> Result<Vec<Option<Variable>>, Error> {
-    defined(b, |b| {
+    defined(b, &|b| {
         let inputs: Vec<Variable> = (0..b.forward().inputs().len()).map(|i| b.x(i)).collect();
         b.spliced(body, &inputs)
     })
@@ -70,16 +68,10 @@ pub(super) fn body(
     })
 }
 
-fn add(
-    b: &mut GradientBuilder<'_>,
-    gradients: &mut BTreeMap<Variable, Variable>,
-    value: Variable,
-    more: Variable,
-) -> Result<(), Error> {
-    let sum = match gradients.get(&value) {
+fn add(b: &mut GradientBuilder<'_>, gradient: &mut Option<Variable>, more: Variable) -> Result<(), Error> {
+    *gradient = Some(match *gradient {
         None => more,
-        Some(&one) => b.op("add", &[one, more])?,
-    };
-    gradients.insert(value, sum);
+        Some(one) => b.op("add", &[one, more])?,
+    });
     Ok(())
 }

@@ -64,30 +64,28 @@ impl RuleBuilder {
     /// One input more, with these dims.
     #[must_use]
     pub fn input(mut self, dims: impl IntoIterator<Item = impl Into<Dim>>) -> RuleBuilder {
-        self.inputs.push(dims.into_iter().map(Into::into).collect());
+        self.inputs.push(listed(dims));
         self
     }
 
     /// So many inputs more, all with these dims.
     #[must_use]
     pub fn inputs(mut self, count: usize, dims: impl IntoIterator<Item = impl Into<Dim>>) -> RuleBuilder {
-        let dims: Vec<Dim> = dims.into_iter().map(Into::into).collect();
-        self.inputs.extend(std::iter::repeat_n(dims, count));
+        self.inputs.extend(std::iter::repeat_n(listed(dims), count));
         self
     }
 
     /// One output more, with these dims.
     #[must_use]
     pub fn output(mut self, dims: impl IntoIterator<Item = impl Into<Dim>>) -> RuleBuilder {
-        self.outputs.push(dims.into_iter().map(Into::into).collect());
+        self.outputs.push(listed(dims));
         self
     }
 
     /// So many outputs more, all with these dims.
     #[must_use]
     pub fn outputs(mut self, count: usize, dims: impl IntoIterator<Item = impl Into<Dim>>) -> RuleBuilder {
-        let dims: Vec<Dim> = dims.into_iter().map(Into::into).collect();
-        self.outputs.extend(std::iter::repeat_n(dims, count));
+        self.outputs.extend(std::iter::repeat_n(listed(dims), count));
         self
     }
 
@@ -125,8 +123,7 @@ impl RuleBuilder {
     /// ```
     #[must_use]
     pub fn regions(mut self, of: impl IntoIterator<Item = impl Into<Dim>>) -> RuleBuilder {
-        for dim in of {
-            let dim = dim.into();
+        for dim in listed(of) {
             self.rest_region |= dim == Dim::Rest;
             self.said.extend(dim.factors().iter().map(|&name| (name, Said::Region)));
         }
@@ -199,6 +196,15 @@ impl RuleBuilder {
         let reason = unknown.map(|name| format!("{name} is no factor of an operand")).or_else(|| refusal(&e));
         made(e, text, reason)
     }
+}
+
+/// Dims as a list. A loop, since it is compiled for every kind of list: a chain that collects is five times as much code.
+fn listed(dims: impl IntoIterator<Item = impl Into<Dim>>) -> Vec<Dim> {
+    let mut list = Vec::new();
+    for dim in dims {
+        list.push(dim.into());
+    }
+    list
 }
 
 /// The rule of an equation, if an op can mean it.

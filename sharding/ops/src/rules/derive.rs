@@ -189,7 +189,8 @@ impl<'a> Loops<'a> {
         request: &Request<'_>,
         out: &mut Vec<Joined>,
     ) -> Result<(), Error> {
-        let mut states: BTreeSet<Vec<Option<Along>>> = BTreeSet::from([vec![None; self.body.values()]]);
+        let mut states: BTreeSet<Vec<Option<Along>>> = BTreeSet::new();
+        states.insert(vec![None; self.body.values()]);
         for (i, s) in self.body.statements.iter().enumerate() {
             let rows = self.rows(i, sharded);
             let later = |v: usize| {

@@ -147,7 +147,11 @@ impl Table {
                 Err(error) => debug_assert!(false, "{}: {error}", family.name),
             }
         }
-        table.gradients.extend(formulas().map(|(name, formula)| (name.to_owned(), formula)));
+        for (names, formula) in formulas() {
+            for name in names {
+                table.gradients.insert((*name).to_owned(), formula.clone());
+            }
+        }
         table
     }
 
