@@ -100,6 +100,12 @@ impl Along {
     }
 }
 
+/// The same in the order of the axes. One function for all lists: a sort is much code.
+pub(crate) fn in_order(mut partly: Partly) -> Partly {
+    partly.sort_by_key(|(axis, _)| *axis);
+    partly
+}
+
 /// A type that is so along these axes, and as before along all others. Where several cut one dim, the first cuts it first.
 pub(crate) fn put(partly: &[(usize, Along)], is: &Type) -> Option<Type> {
     let mut is = is.clone();

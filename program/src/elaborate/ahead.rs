@@ -76,7 +76,7 @@ impl Ahead {
             return known;
         }
         let wishes: SmallVec<[u32; 8]> = self.takers.of(takers.0).into();
-        let own: SmallVec<[TypeId; 8]> = types.sets.of(at_hand).into();
+        let own: SmallVec<[TypeId; 16]> = types.sets.of(at_hand).into();
         let of = wishes
             .into_iter()
             .map(|wish| own.iter().map(|is| self.beyond(types, wish, *is)).min().unwrap_or(FAR));

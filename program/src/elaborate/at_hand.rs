@@ -66,7 +66,7 @@ impl Sets {
 
     /// A set and these, which are not in it.
     pub(crate) fn with(&mut self, set: AtHand, more: &[TypeId]) -> AtHand {
-        let mut types: SmallVec<[TypeId; 8]> = self.of(set).iter().chain(more).copied().collect();
+        let mut types: SmallVec<[TypeId; 16]> = self.of(set).iter().chain(more).copied().collect();
         types.sort_unstable();
         self.number(&types)
     }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Frontier, Step};
-use crate::elaborate::states::{Operands, State};
+use crate::elaborate::states::{Operands, State, by_value};
 use crate::elaborate::ways::Way;
 
 /// What may be done with inputs that are at hand in some way: a way of the op, and what is at hand after it.
@@ -124,7 +124,7 @@ impl Frontier {
                 after.push((value as u32, types.sets.number(&[is])));
             }
         }
-        after.sort_unstable_by_key(|(v, _)| *v);
+        by_value(&mut after);
         Some(Outcome { way, cost, after })
     }
 
@@ -146,7 +146,7 @@ impl Frontier {
                 && self.moves == Moves::Any
                 && (live(value) || inputs[i + 1..].contains(&value));
             let firsts = self.seen.get(&value).copied().filter(|_| again).unwrap_or_default();
-            let firsts: SmallVec<[TypeId; 32]> = types.sets.of(firsts).into();
+            let firsts: SmallVec<[TypeId; 64]> = types.sets.of(firsts).into();
             let mut roundabout: Vec<(Operands, u64)> = Vec::new();
             out.retain(|(held, cost)| {
                 let known = held.iter().position(|(v, _)| *v as usize == value);

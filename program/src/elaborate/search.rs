@@ -37,7 +37,7 @@ use crate::elaborate::memo::{After, Known, Named};
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::numbered::Numbered;
 use crate::elaborate::outcomes::Outcome;
-use crate::elaborate::states::{Candidate, Decided, Held, Operands, Reached, State, merged};
+use crate::elaborate::states::{Candidate, Decided, Held, Operands, Reached, State, cheapest_first, merged};
 use crate::elaborate::ways::Looked;
 
 /// The states after a statement.
@@ -213,7 +213,7 @@ impl Frontier {
             let cost = state.cost.saturating_add(cost);
             reached.push(Reached { live, cost, decided: Decided { before, way: None } });
         }
-        reached.sort_by_key(|r| r.cost);
+        cheapest_first(&mut reached);
         reached
     }
 
@@ -238,7 +238,7 @@ impl Frontier {
             }
         }
         drop(states);
-        reached.sort_by_key(|r| r.cost);
+        cheapest_first(&mut reached);
         self.go_on(reached)
     }
 

@@ -80,8 +80,18 @@ pub(crate) fn renamed<A: Array<Item = (u32, AtHand)>>(
     mut name: impl FnMut(usize) -> usize,
 ) -> SmallVec<A> {
     let mut out: SmallVec<A> = held.iter().map(|(v, at_hand)| (name(*v as usize) as u32, *at_hand)).collect();
-    out.sort_unstable_by_key(|(v, _)| *v);
+    by_value(&mut out);
     out
+}
+
+/// Puts what is held in the order of values.
+pub(crate) fn by_value(held: &mut [(u32, AtHand)]) {
+    held.sort_unstable_by_key(|(v, _)| *v);
+}
+
+/// Puts the cheapest first. One function for all, as above: a sort is much code.
+pub(crate) fn cheapest_first(reached: &mut [Reached]) {
+    reached.sort_by_key(|r| r.cost);
 }
 
 /// What two hold of different values, in the order of these, as it is in both.
@@ -145,14 +155,14 @@ impl Frontier {
             if kept.len() >= most {
                 let left = candidates[at..].iter().filter(|c| !seen.contains(&(c.passed, c.made)));
                 let least = left.map(|c| c.cost).fold(cost, u64::min);
-                kept.sort_by_key(|k| k.cost);
+                cheapest_first(&mut kept);
                 return (kept, Some(least));
             }
             those.push(*candidate);
             let live = merged(passed.of(candidate.passed), made.of(candidate.made));
             kept.push(Reached { live, cost, decided: Decided { before, way: Some(way) } });
         }
-        kept.sort_by_key(|k| k.cost);
+        cheapest_first(&mut kept);
         (kept, None)
     }
 

@@ -4,7 +4,7 @@ use reshard_ops::rules::Call;
 use reshard_sharding::Placement;
 
 use crate::Error;
-use crate::along::{Along, Partly};
+use crate::along::{Along, Partly, in_order};
 use crate::notation::{outside_brackets, refused};
 use crate::region::kind::{Kind, Origin};
 use crate::region::slices::{Slicing, sliced};
@@ -66,9 +66,7 @@ impl Region<'_> {
         // The dims that axes cut, outermost first: as the mesh has them.
         let mut cuts: Vec<Vec<usize>> = vec![Vec::new(); shape.len()];
         let mut moved: Partly = Partly::new();
-        let mut sorted = words.to_vec();
-        sorted.sort_by_key(|(axis, _)| *axis);
-        for (axis, along) in sorted {
+        for (axis, along) in in_order(words.to_vec()) {
             let along = match along {
                 Along::Cut(placement) => {
                     let dim = placement.dim().unwrap_or_default();
@@ -112,7 +110,7 @@ impl Region<'_> {
             };
             kinds.push((*axis, kind));
         }
-        kinds.sort_by_key(|(axis, _)| self.axes.iter().position(|known| known == axis));
+        self.sort(&mut kinds);
         let local = Local { value: made, kinds, trained: value.trained };
         if is_cut { self.split(&local, before, &cuts, &moved, value, name) } else { Ok(local) }
     }
@@ -144,8 +142,7 @@ impl Region<'_> {
         // Along every axis of the region: what it is before, and after with the dims in these places.
         let with = |cut: &dyn Fn(usize) -> Option<usize>| -> Partly {
             let others = of.along().into_iter().filter(|(axis, _)| !moved.iter().any(|(m, _)| m == axis));
-            let mut all: Partly = others.chain(moved.iter().cloned()).collect();
-            all.sort_by_key(|(axis, _)| *axis);
+            let all = in_order(others.chain(moved.iter().cloned()).collect());
             let placed = |(axis, along): (usize, Along)| match (along, cut(axis)) {
                 (Along::Cut(_), Some(dim)) => (axis, Along::Cut(Placement::Shard(dim))),
                 (other, _) => (axis, other),
@@ -253,8 +250,7 @@ impl Region<'_> {
             words.iter().filter(|(_, claim)| *claim == Along::Terms).map(|(axis, _)| *axis).collect();
         let mut local = self.summed(value, &summed)?;
         // The dims that axes cut, outermost first: as the mesh has them.
-        let (mut sorted, varies) = (words.to_vec(), local.varies());
-        sorted.sort_by_key(|(axis, _)| *axis);
+        let (sorted, varies) = (in_order(words.to_vec()), local.varies());
         let shape = self.shape(&local).to_vec();
         let mut cuts: Vec<Vec<usize>> = vec![Vec::new(); shape.len()];
         for (axis, claim) in &sorted {

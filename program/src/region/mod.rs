@@ -33,7 +33,7 @@ use reshard_ops::rules::{Call, Each, Value as Argument};
 use reshard_sharding::Placement;
 
 use crate::Error;
-use crate::along::{Along, Partly};
+use crate::along::{Along, Partly, in_order};
 use crate::decompose::{Apart, body_of};
 use crate::graph::{Graph, ValueId};
 use crate::notation::refused;
@@ -81,9 +81,7 @@ impl Local {
             };
             (*axis, along)
         };
-        let mut along: Partly = self.kinds.iter().map(of).collect();
-        along.sort_by_key(|(axis, _)| *axis);
-        along
+        in_order(self.kinds.iter().map(of).collect())
     }
 }
 
@@ -221,6 +219,11 @@ impl<'g> Region<'g> {
 
     fn size(&self, axis: usize) -> usize {
         self.graph.mesh().axes()[axis].size()
+    }
+
+    /// Kinds in the order of the region's axes.
+    fn sort(&self, kinds: &mut [(usize, Kind)]) {
+        kinds.sort_by_key(|(axis, _)| self.axes.iter().position(|known| known == axis));
     }
 
     /// The axis of a name, of those of the region.

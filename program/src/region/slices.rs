@@ -14,7 +14,7 @@ use reshard_ops::rules::{Call, Value as Argument};
 use reshard_sharding::{Counts, Placement};
 
 use crate::Error;
-use crate::along::{Along, Partly};
+use crate::along::{Along, Partly, in_order};
 use crate::notation::refused;
 use crate::region::{Local, Region, origin};
 
@@ -191,7 +191,7 @@ impl Region<'_> {
         let moved = self.graph.moved_along(value.value, &at_hand, vec![(axis, lies.clone())], self.wire)?;
         let mut local = value.clone();
         local.kinds.push((axis, origin(Some(dim))));
-        local.kinds.sort_by_key(|(axis, _)| self.axes.iter().position(|known| known == axis));
+        self.sort(&mut local.kinds);
         let at = local.varies().iter().position(|&known| known == axis).unwrap_or_default();
         let mut split =
             how.call("split_shards", before + dim, at).with("parts", Argument::Number(parts as i64));
@@ -201,8 +201,7 @@ impl Region<'_> {
         local.value = self.emit(&split, &[moved], &name.into_iter().collect::<Vec<_>>())?[0];
         let mut from = value.along();
         from.push((axis, lies));
-        from.sort_by_key(|(axis, _)| *axis);
-        self.graph.strategy_along(local.value, vec![from, local.along()]);
+        self.graph.strategy_along(local.value, vec![in_order(from), local.along()]);
         Ok(local)
     }
 
@@ -230,8 +229,7 @@ impl Region<'_> {
         left.value = self.emit(&join, &[value.value], &[])?[0];
         let mut made = left.along();
         made.push((axis, Along::Cut(how.placed(before + dim))));
-        made.sort_by_key(|(axis, _)| *axis);
-        self.graph.strategy_along(left.value, vec![value.along(), made]);
+        self.graph.strategy_along(left.value, vec![value.along(), in_order(made)]);
         Ok(left)
     }
 

@@ -1,7 +1,6 @@
 //! Over what a step communicates: axes of a mesh, or from one mesh to another.
 
 use core::fmt;
-use std::collections::BTreeMap;
 
 use reshard_planner::Step;
 
@@ -75,8 +74,8 @@ impl fmt::Display for Over {
 impl Report {
     /// What the steps over these axes or meshes communicate, as they are printed: `tp`, `ep on experts` or `default to experts`.
     pub fn over(&self, text: &str) -> Passes<Traffic> {
-        let by_text: BTreeMap<String, Passes<Traffic>> =
-            self.by_axes.iter().map(|(over, traffic)| (over.to_string(), *traffic)).collect();
-        by_text.get(text).copied().unwrap_or_default()
+        // Of two of one text the last.
+        let found = self.by_axes.iter().rev().find(|(over, _)| over.to_string() == text);
+        found.map(|(_, traffic)| *traffic).unwrap_or_default()
     }
 }

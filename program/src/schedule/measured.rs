@@ -14,13 +14,13 @@
 //! along that is the critical path. It has gaps, since ranks take time between two instructions and for a post.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use reshard_collectives::{Exchange, Receive};
 
 use crate::Error;
 use crate::schedule::build::refused;
-use crate::schedule::{Activity, Begins, Instr, Lane, Record, Schedule, Span, Timeline, Transfer};
+use crate::schedule::{Activity, Begins, Instr, Lane, Record, Schedule, Span, Timeline, Transfer, each_once};
 
 /// When an exchange began on a rank, and the span that had ended last before.
 type Begun = (Duration, Option<usize>);
@@ -179,8 +179,7 @@ impl<'a> Walk<'a> {
 
 /// Every rank that takes part in some step.
 fn members(transfer: &Transfer) -> Vec<usize> {
-    let all: BTreeSet<usize> = transfer.steps.iter().flat_map(|step| &step.members).copied().collect();
-    all.into_iter().collect()
+    each_once(transfer.steps.iter().flat_map(|step| &step.members).copied().collect())
 }
 
 /// When an exchange of a rank had begun there and where it receives from; none as long as somebody has not come to it.
@@ -194,7 +193,7 @@ fn latest(
     let transfer = &walks[n].schedule.exchanges()[exchange];
     let Some(mut latest) = walks[n].begun[exchange] else { return Ok(None) };
     let receives = transfer.compiled.exchanges().flat_map(Exchange::receives);
-    let peers: BTreeSet<usize> = receives.filter(|message| message.bytes() > 0).map(Receive::peer).collect();
+    let peers = each_once(receives.filter(|message| message.bytes() > 0).map(Receive::peer).collect());
     let rank = walks[n].schedule.rank();
     for peer in peers.into_iter().filter(|peer| *peer != rank) {
         let Some(other) = number.get(&peer).map(|&other| &walks[other]) else {

@@ -87,6 +87,13 @@ pub use transfer::{Moved, Transfer, TransferStep};
 
 use crate::{Error, Program};
 
+/// Numbers of ranks, each once and in order.
+fn each_once(mut ranks: Vec<usize>) -> Vec<usize> {
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
+}
+
 /// Some bytes of the arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Arg {

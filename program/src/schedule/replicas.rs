@@ -151,13 +151,17 @@ impl Program {
     ///
     /// Fails with `replicas` for the first value of which two ranks have different bytes, with its name, the axis and the ranks.
     pub fn replicas(&self, hashes: &[Hashes]) -> Result<usize, Error> {
-        let of_rank: BTreeMap<usize, &Hashes> = hashes.iter().map(|hashes| (hashes.rank, hashes)).collect();
+        let mut of_rank: BTreeMap<usize, usize> = BTreeMap::new();
+        for (n, hashes) in hashes.iter().enumerate() {
+            of_rank.insert(hashes.rank, n);
+        }
         let mut compared = 0;
         for value in self.values() {
-            for (&rank, hashes) in &of_rank {
-                let Some(hash) = hashes.get(&value.name) else { continue };
+            for (&rank, &own) in &of_rank {
+                let Some(hash) = hashes[own].get(&value.name) else { continue };
                 for (axis, first) in replicas_of(value, rank) {
-                    let Some(other) = of_rank.get(&first).and_then(|other| other.get(&value.name)) else {
+                    let Some(other) = of_rank.get(&first).and_then(|&other| hashes[other].get(&value.name))
+                    else {
                         continue;
                     };
                     if hash != other {

@@ -9,8 +9,6 @@
 //! [says](crate::Program::graph). What leaves all bytes where they are is in neither, and what a rank copies for itself in a
 //! move neither.
 
-use std::collections::BTreeSet;
-
 use reshard_kernels::DType;
 use reshard_ops::rules::Call;
 use reshard_planner::{Plan, StepOp};
@@ -22,7 +20,7 @@ use crate::program::{Item, Program, Value};
 use crate::report::Over;
 use crate::schedule::build::refused;
 use crate::schedule::call::called;
-use crate::schedule::{Instr, LocalTensor, Schedule};
+use crate::schedule::{Instr, LocalTensor, Schedule, each_once};
 
 /// A tensor that an op takes or makes on a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,8 +156,7 @@ fn exchanged(
 ) -> Result<(), Error> {
     for step in plan.steps().iter().filter(|step| step.op().communicates()) {
         let phases = step.phases(rank)?;
-        let members: BTreeSet<usize> =
-            phases.iter().flat_map(|phase| phase.members.iter().copied()).collect();
+        let members = each_once(phases.iter().flat_map(|phase| phase.members.iter().copied()).collect());
         if phases.is_empty() {
             continue;
         }
@@ -168,7 +165,7 @@ fn exchanged(
         events.push(Event::Exchange {
             op: step.op(),
             over: Over::of(program.meshes(), step),
-            members: members.into_iter().collect(),
+            members,
             values: vec![values.clone()],
             received_bytes: elements.saturating_mul(plan.item_bytes() as u64),
         });
