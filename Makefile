@@ -29,7 +29,7 @@ help:
 	@echo "make large-mpi    a tensor of more than 2^31 bytes over MPI (8 GiB of memory)"
 	@echo "make gpu          all that needs a GPU; where there is no Rust, after a make gpu-build elsewhere"
 	@echo "make pictures     pages of reshard report and the committed pictures in a real headless Chromium (fetches it and its driver once)"
-	@echo "make exhaustive   the laws of layouts, shardings, plans, ops, engines and checkpoints over larger spaces, and all kept answers (RESHARD_EXHAUSTIVE=0..7 an eighth)"
+	@echo "make exhaustive   all laws over their whole spaces, and all kept answers (RESHARD_EXHAUSTIVE=0..7 an eighth)"
 	@echo "make soak         random redistributions on every engine of one process: SOAK_TENSORS (550,000, ten minutes of two busy cores) from SOAK_SEED (random, printed)"
 	@echo "make kills        200 runs killed at random moments, and gone on with (RESHARD_KILLS another number)"
 	@echo "make large-files  a tensor of 8 GiB to 1,024 rank files in 512 MiB of address space (16 GiB of disk), and the peak"
@@ -113,7 +113,7 @@ kept:
 
 exhaustive: export RESHARD_EXHAUSTIVE ?= all
 exhaustive:
-	cargo test --release -p reshard-layout -p reshard-sharding -p reshard-planner -p reshard-ops -p reshard-collectives -p reshard-nccl -p reshard-checkpoint --lib --test laws --test kept -- --nocapture
+	cargo test --release --workspace --lib --tests -- --nocapture
 
 package:
 	scripts/check_packages.sh

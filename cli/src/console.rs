@@ -5,8 +5,8 @@ use std::io::{self, BufRead, Write};
 use serde::Serialize;
 use serde_json::json;
 
-use super::Status;
 use super::error::{CliError, Exit, printable};
+use super::status::Status;
 
 /// The widest column that others are lined up behind.
 pub(crate) const WIDEST: usize = 256;

@@ -32,6 +32,7 @@ mod ops;
 mod pictures;
 mod plan;
 mod program;
+mod program_errors;
 mod propagate;
 mod random;
 mod report;
@@ -39,6 +40,7 @@ mod rule;
 mod run;
 mod shape;
 mod shards;
+mod status;
 mod step;
 mod step_inputs;
 #[cfg(feature = "mpi")]
@@ -49,14 +51,13 @@ mod view;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 pub use console::Console;
-use error::CliError;
 use guard::guarded;
+pub use status::Status;
+use status::{finish, required, usage};
 
 /// Where is an element, who holds it, how does it get there: layouts, shardings and redistribution plans.
 #[derive(Debug, Parser)]
@@ -104,22 +105,8 @@ enum Command {
     Verify(verify::VerifyArgs),
 }
 
-/// How the program ends: 0, 1 for a run that failed, 2 for what is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status(u8);
-
-impl Status {
-    /// The number.
-    pub fn code(self) -> u8 {
-        self.0
-    }
-}
-
-impl From<Status> for ExitCode {
-    fn from(status: Status) -> Self {
-        Self::from(status.0)
-    }
-}
+const NO_SUBCOMMAND: &str = "no subcommand was given: layout, shards, plan, mesh, view, rule, grad, check, step, trace, propagate, random, report, \
+                             run, inspect, diff or verify";
 
 /// The whole program: the first of `args` is its name; a batch reads the stdin of the process.
 ///
@@ -143,7 +130,7 @@ pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut C
         Ok(cli) => cli.command,
         Err(error) => {
             let json = args.iter().skip(1).any(|argument| argument == "--json");
-            return usage(&error, json, console);
+            return usage(&error, NO_SUBCOMMAND, json, console);
         }
     };
     let (done, json) = match command {
@@ -166,35 +153,6 @@ pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut C
         Command::Verify(args) => (guarded(|| verify::run(&args, console)), args.format.json),
     };
     finish(done, json, console)
-}
-
-/// What a subcommand returned, as a status; errors are reported on the way.
-fn finish(done: Result<(), CliError>, json: bool, console: &mut Console<'_>) -> Status {
-    match done {
-        Ok(()) => Status(0),
-        Err(error) => console.report(&error, json),
-    }
-}
-
-/// Help and version are answers, with status 0; a wrong use of the command line is an error like any other.
-fn usage(error: &clap::Error, json: bool, console: &mut Console<'_>) -> Status {
-    if !error.use_stderr() {
-        let printed = console.print(&format!("{}\n", error.render().to_string().trim_end()));
-        return finish(printed, false, console);
-    }
-    let sentence = if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        "no subcommand was given: layout, shards, plan, mesh, view, rule, grad, check, step, trace, propagate, random, report, run, inspect, diff \
-         or verify"
-            .to_owned()
-    } else {
-        error.render().to_string()
-    };
-    console.report(&CliError::usage(&sentence), json)
-}
-
-/// A value that a request cannot do without, whether it came as a flag or as a key.
-fn required<'a, T: ?Sized>(key: &str, value: Option<&'a T>) -> Result<&'a T, CliError> {
-    value.ok_or_else(|| CliError::refused("usage", format!("the request lacks `{key}` (see --help)")))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! `reshard run`: reshards a checkpoint for real, verifies every byte, and writes the result.
 
+#[path = "run/progress.rs"]
 pub(crate) mod progress;
+#[path = "run/table.rs"]
 mod table;
 
 use std::path::PathBuf;

@@ -1,0 +1,97 @@
+//! The command line's `run`, `verify` and `diff`, as a program that compiles in less than half the time of all of it.
+//!
+//! The files are those of reshard-cli, which has other subcommands that need what is not here.
+#![forbid(unsafe_code)]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "other subcommands use the rest of these files, and a library exports it"
+)]
+
+#[path = "../src/arguments.rs"]
+mod arguments;
+#[path = "../src/console.rs"]
+mod console;
+#[path = "../src/diff.rs"]
+mod diff;
+#[path = "../src/error.rs"]
+mod error;
+#[path = "../src/guard.rs"]
+mod guard;
+#[path = "../src/listed.rs"]
+mod listed;
+#[path = "../src/run.rs"]
+mod run;
+#[path = "../src/shape.rs"]
+mod shape;
+#[cfg(unix)]
+#[path = "../src/signals.rs"]
+mod signals;
+#[path = "../src/status.rs"]
+mod status;
+#[path = "../src/terminal.rs"]
+mod terminal;
+#[path = "../src/verify.rs"]
+mod verify;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use console::Console;
+use guard::guarded;
+use status::{Status, finish, required, usage};
+
+/// Reshards, verifies and compares checkpoints. The other subcommands: cargo run --release --bin reshard -- --help
+#[derive(Debug, Parser)]
+#[command(name = "reshard-run", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Reshard a checkpoint for real and verify every byte
+    Run(run::RunArgs),
+    /// Compare two checkpoints as tensors, whatever their files and shardings
+    Diff(diff::DiffArgs),
+    /// Read a checkpoint and compare its checksums and its replicas
+    Verify(verify::VerifyArgs),
+    /// What the other subcommands are asked
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
+}
+
+fn main() -> ExitCode {
+    #[cfg(unix)]
+    signals::clean_up();
+    terminal::with_console(answer)
+}
+
+fn answer(args: Vec<OsString>, console: &mut Console<'_>) -> Status {
+    let command = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli.command,
+        Err(error) => {
+            let json = args.iter().skip(1).any(|argument| argument == "--json");
+            return usage(&error, "no subcommand was given: run, diff or verify", json, console);
+        }
+    };
+    let (done, json) = match command {
+        Command::Run(args) => (guarded(|| run::run(&args, console)), args.format.json),
+        Command::Diff(args) => (guarded(|| diff::run(&args, console)), args.format.json),
+        Command::Verify(args) => (guarded(|| verify::run(&args, console)), args.format.json),
+        Command::Other(args) => {
+            let name = args.first().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            let message = format!(
+                "`{name}` is none of run, diff and verify; the program with every subcommand: cargo run --release --bin reshard -- {name}"
+            );
+            (
+                Err(error::CliError::refused("usage", message)),
+                args.iter().any(|argument| argument == "--json"),
+            )
+        }
+    };
+    finish(done, json, console)
+}

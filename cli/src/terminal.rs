@@ -1,0 +1,21 @@
+//! The console of a process: its stdin, stdout and stderr.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use anstream::{AutoStream, ColorChoice};
+
+use super::{Console, Status};
+
+/// Answers the arguments of this process on its own console.
+pub(crate) fn with_console(answer: impl FnOnce(Vec<OsString>, &mut Console<'_>) -> Status) -> ExitCode {
+    // A bar on a terminal only, so that neither files nor pipes ever see it.
+    let progress = io::stderr().is_terminal();
+    let (mut out, mut err) = (io::stdout(), io::stderr());
+    // What the environment says of colours (NO_COLOR, CLICOLOR_FORCE, TERM), and whether it is a terminal.
+    let colour = AutoStream::choice(&out) != ColorChoice::Never;
+    let mut console =
+        Console { input: &mut io::stdin().lock(), out: &mut out, err: &mut err, colour, progress };
+    answer(std::env::args_os().collect(), &mut console).into()
+}
