@@ -16,7 +16,6 @@ help:
 	@echo "make jax          reshard.jax on virtual devices: all pairs of two meshes at the bound, audits, docs/jax.md (fetches 500 MB once)"
 	@echo "make c            the library for C: the header, every function called badly, examples between processes, under sanitizers"
 	@echo "make recipes      the diffs of docs/recipes applied to a copy, and their tests run there"
-	@echo "make      a placement of one's own, from a package outside of the workspace"
 	@echo "make candle       a framework's tensors under schedules, from a package outside of the workspace, on the real checkpoint"
 	@echo "make release-check  what CI does not run for every change: packages built, recipes and a framework tried, all sweeps"
 	@echo "make kept         200,000 plans and 100,000 shardings against the hashes kept of them (RESHARD_EXHAUSTIVE=0..7 an eighth)"

@@ -8,12 +8,12 @@
 //! * [`layout`]: where is an element? Layouts, their algebra, [strides in a module](layout::Stride), swizzles.
 //! * [`sharding`]: who holds it? Meshes, placements, shardings, regions, views, notations.
 //! * [`planner`]: how does it get there? Plans, their steps, costs and bounds, networks, caches.
-//! * [`ops`]: what do ops do to shardings? Rules, strategies, propagation.
-//! * [`program`]: is this training step right, and what does it cost? Types of values and gradients, moves, reports.
+//! * [`ops`] (feature `program`): what do ops do to shardings? Rules, strategies, propagation.
+//! * [`program`] (feature `program`): is this training step right, and what does it cost? Types of values and gradients, moves, reports.
 //! * [`kernels`]: element types, copies, reductions.
-//! * [`draw`]: what does it look like? Pictures of all of these, as text, SVG and HTML.
+//! * [`draw`] (feature `draw`): what does it look like? Pictures of all of these, as text, SVG and HTML.
 //! * [`collectives`]: plans carried out, and engines; `mpi`, `nccl` and, with the feature `cuda`, `device` are the others.
-//! * [`glossary`]: the words, what they mean and whose they are.
+//! * [`glossary`] (feature `draw`, whose items it links to as well): the words, what they mean and whose they are.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "draw")]

@@ -161,7 +161,7 @@ fn zigzag_goes_everywhere_and_back() {
                 let source = Sharding::new(&mesh, shape, &placements).unwrap();
                 let data = shards::<i64>(&source, &placements);
                 for to in texts {
-                    if !numbers.next().is_some_and(|n| Sweep::asked().picks(4, n)) {
+                    if !numbers.next().is_some_and(|n| Sweep::asked().picks(8, n)) {
                         continue;
                     }
                     let target = Sharding::parse(&mesh, shape, to).unwrap();

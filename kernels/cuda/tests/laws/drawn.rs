@@ -32,8 +32,8 @@ fn drawn_elements_are_those_of_the_definition() {
         return;
     }
     let mut checked = 0usize;
-    for program in crate::on_cpu::looked_at() {
-        let Program::Random(of) = program else { continue };
+    let random = |program| if let Program::Random(dtype) = program { Some(dtype) } else { None };
+    for (program, of) in crate::on_cpu::looked_at(random) {
         let mut emulator = Emulator::new(program, &[]);
         let dtypes = if of == DType::U8 { vec![DType::U8, DType::Bool] } else { vec![of] };
         for dtype in dtypes {

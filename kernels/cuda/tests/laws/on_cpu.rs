@@ -10,9 +10,15 @@ use reshard_kernels::{Combine, CombineOp, CopySide, DType, Divide, Nest, referen
 use reshard_layout::Mode;
 use reshard_test_support::{Arbitrary, Sweep, property};
 
-/// The programs whose turn it is: each has to be compiled, with a sanitizer, which takes seconds.
-pub(crate) fn looked_at() -> impl Iterator<Item = Program> {
-    Program::all().enumerate().filter(|(i, _)| Sweep::asked().takes_one_in(8, *i)).map(|(_, program)| program)
+/// Of the programs of one kind those whose turn it is, an integer's and a float's among them: each has to be compiled, with a
+/// sanitizer, which takes seconds.
+pub(crate) fn looked_at(kind: impl Fn(Program) -> Option<DType>) -> impl Iterator<Item = (Program, DType)> {
+    let all = Program::all().filter_map(move |program| Some((program, kind(program)?)));
+    all.enumerate().filter(|(i, _)| Sweep::asked().takes_one_in(6, i + 1)).map(|(_, program)| program)
+}
+
+fn element(program: Program) -> Option<DType> {
+    if let Program::Element(dtype) = program { Some(dtype) } else { None }
 }
 
 fn memory(bytes: &[u8]) -> Memory<'_> {
@@ -199,8 +205,7 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
     if crate::emulator::is_missing() {
         return;
     }
-    for program in looked_at() {
-        let Program::Element(dtype) = program else { continue };
+    for (program, dtype) in looked_at(element) {
         let mut emulator = Emulator::new(program, &[]);
         // A dense run, rows with gaps, and a transpose.
         let nests = [
@@ -261,8 +266,7 @@ fn reductions_are_those_of_the_host_bit_for_bit() {
     if crate::emulator::is_missing() {
         return;
     }
-    for program in looked_at() {
-        let Program::Element(dtype) = program else { continue };
+    for (program, dtype) in looked_at(element) {
         let item = dtype.item_bytes().unwrap();
         let mut emulator = Emulator::new(program, &[]);
         // One term of 1200 elements behind the other; a run, and rows.

@@ -80,7 +80,7 @@ fn a_foreach_op_is_its_op_for_each_tensor() {
         .collect();
     let mut tried = 0;
     let named: BTreeSet<&&str> = lists.values().collect();
-    let picked = named.into_iter().enumerate().filter(|(i, _)| Sweep::asked().picks(8, *i));
+    let picked = named.into_iter().enumerate().filter(|(i, _)| Sweep::asked().takes_one_in(8, *i));
     for of in picked.map(|(_, of)| of) {
         let e: &Example = examples.iter().find(|e| e.name() == **of).unwrap();
         let op = &e.ops(&table)[1];

@@ -92,7 +92,7 @@ fn nothing_is_missing_in_place() {
             continue;
         }
         run += 1;
-        if !Sweep::asked().picks(3, run) {
+        if !Sweep::asked().takes_one_in(3, run) {
             continue;
         }
         let ops: Vec<Op> = e
