@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ENOUGH: usize = 12;
 
 /// How many requests are made where nothing is said: those of about three seconds of a test build.
-const REQUESTS: u64 = 800;
+const REQUESTS: u64 = 400;
 
 fn requests() -> u64 {
     std::env::var("RESHARD_ATTACK_REQUESTS")

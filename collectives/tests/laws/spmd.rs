@@ -234,10 +234,10 @@ fn one_program_for_all_ranks_is_what_each_rank_calls() {
         (alike, plans.len())
     };
     assert_eq!(alike("x=2,y=4", &[64, 32], 1), (110, 110));
-    assert_eq!(alike("x=2,y=2,z=2", &[64, 32], Sweep::asked().one_in(5)), (2352, 2352));
+    assert_eq!(alike("x=2,y=2,z=2", &[64, 32], Sweep::asked().one_in(29)), (2352, 2352));
     // Where shardings do not nest some are none.
     assert_eq!(alike("x=4,y=6", &[48, 48], 1), (96, 110));
-    let (some, all) = alike("x=2,y=3,z=4", &[48, 48], Sweep::asked().one_in(11));
+    let (some, all) = alike("x=2,y=3,z=4", &[48, 48], Sweep::asked().one_in(53));
     assert!(some < all && some * 4 > all * 3, "{some} of {all}");
     println!("{patterns:?}");
 }

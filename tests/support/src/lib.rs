@@ -8,7 +8,7 @@
 //!
 //! With the feature `properties`:
 //!
-//! * [`properties!`] and [`property!`]: laws of drawn cases, the same ones every time.
+//! * `properties!` and `property!`: laws of drawn cases, the same ones every time.
 //!
 //! With the feature `shardings`:
 //!

@@ -4,7 +4,7 @@
 //! every cost to the bit and every message of one rank, and a line of the kept file is the hash of [`BLOCK`] such texts.
 //!
 //! ```text
-//! cargo test --release -p reshard-planner --test kept                        a hundred-and-twenty-eighth of the blocks
+//! cargo test --release -p reshard-planner --test kept                        one block in 512
 //! RESHARD_EXHAUSTIVE=all ..                                                   all of them
 //! RESHARD_EXHAUSTIVE=3   ..                                                   the eighth that holds blocks 3, 11, 19 ..
 //! RESHARD_KEPT=write     ..                                                   keeps the answers of today
@@ -54,7 +54,7 @@ fn compare(name: &str, blocks: u64, answer: impl Fn(u64) -> String + Sync) {
     let asked = asked();
     let chosen = |b: &u64| match asked {
         Asked::Write => true,
-        Asked::Compare(Sweep::Sample) => b.is_multiple_of(128),
+        Asked::Compare(Sweep::Sample) => b.is_multiple_of(512),
         Asked::Compare(sweep @ (Sweep::All | Sweep::Eighth(_))) => sweep.takes(*b),
         Asked::Show(only) => *b == only,
     };

@@ -96,6 +96,7 @@ fn what_is_free_costs_nothing() {
 #[test]
 fn names_of_axes_do_not_matter() {
     let (a, b): (Mesh, Mesh) = ("x=2,y=4".parse().unwrap(), "tp=2,a=4".parse().unwrap());
+    let mut n = 0;
     for shape in [&[16, 8][..], &[5, 7]] {
         let choices = ["R", "S(0)", "S(1)", "P"];
         let (one, two) = (shardings(&a, shape, &choices), shardings(&b, shape, &choices));
@@ -104,6 +105,10 @@ fn names_of_axes_do_not_matter() {
                 let planner = Planner::new().topology(topology.clone()).objective(objective);
                 for (s, s2) in one.iter().zip(&two) {
                     for (t, t2) in one.iter().zip(&two) {
+                        n += 1;
+                        if !Sweep::asked().picks(8, n) {
+                            continue;
+                        }
                         let (p, q) = (
                             planner.plan(s, t, DType::F32).unwrap(),
                             planner.plan(s2, t2, DType::F32).unwrap(),
