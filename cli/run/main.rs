@@ -34,6 +34,7 @@ mod terminal;
 #[path = "../src/verify.rs"]
 mod verify;
 
+use std::env::ArgsOs;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -54,7 +55,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Reshard a checkpoint for real and verify every byte
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     /// Compare two checkpoints as tensors, whatever their files and shardings
     Diff(diff::DiffArgs),
     /// Read a checkpoint and compare its checksums and its replicas
@@ -70,7 +71,8 @@ fn main() -> ExitCode {
     terminal::with_console(answer)
 }
 
-fn answer(args: Vec<OsString>, console: &mut Console<'_>) -> Status {
+fn answer(args: ArgsOs, console: &mut Console<'_>) -> Status {
+    let args: Vec<OsString> = args.collect();
     let command = match Cli::try_parse_from(&args) {
         Ok(cli) => cli.command,
         Err(error) => {

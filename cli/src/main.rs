@@ -11,5 +11,5 @@ use reshard_cli::{Console, Status};
 fn main() -> ExitCode {
     #[cfg(unix)]
     signals::clean_up();
-    terminal::with_console(|args, console| reshard_cli::run(args, console))
+    terminal::with_console(reshard_cli::run)
 }

@@ -1,6 +1,6 @@
 //! The console of a process: its stdin, stdout and stderr.
 
-use std::ffi::OsString;
+use std::env::ArgsOs;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use anstream::{AutoStream, ColorChoice};
 use super::{Console, Status};
 
 /// Answers the arguments of this process on its own console.
-pub(crate) fn with_console(answer: impl FnOnce(Vec<OsString>, &mut Console<'_>) -> Status) -> ExitCode {
+pub(crate) fn with_console(answer: impl FnOnce(ArgsOs, &mut Console<'_>) -> Status) -> ExitCode {
     // A bar on a terminal only, so that neither files nor pipes ever see it.
     let progress = io::stderr().is_terminal();
     let (mut out, mut err) = (io::stdout(), io::stderr());
@@ -17,5 +17,5 @@ pub(crate) fn with_console(answer: impl FnOnce(Vec<OsString>, &mut Console<'_>) 
     let colour = AutoStream::choice(&out) != ColorChoice::Never;
     let mut console =
         Console { input: &mut io::stdin().lock(), out: &mut out, err: &mut err, colour, progress };
-    answer(std::env::args_os().collect(), &mut console).into()
+    answer(std::env::args_os(), &mut console).into()
 }
