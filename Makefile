@@ -65,7 +65,7 @@ doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc $(EVERYTHING) --no-deps
 
 test:
-	cargo test --workspace
+	cargo test --workspace --no-fail-fast
 
 dcp:
 	scripts/check_dcp.sh

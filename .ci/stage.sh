@@ -16,15 +16,15 @@ again=
 began=$SECONDS
 computed=0
 
-# The seconds of processors that this shell's children have taken.
+# Sets `now` to the seconds of processors that this shell's children have taken. A subshell would count its own.
+now=0
 processors() {
     times >"$shared/times.$$"
-    awk -F'[ms ]+' 'END { printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }' "$shared/times.$$"
+    now=$(awk -F'[ms ]+' 'END { printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }' "$shared/times.$$")
 }
 
 finished() {
-    local now
-    now=$(processors)
+    processors
     if [ -n "$name" ]; then
         stages+=("$(printf '%5d s %5d s  %s' "$((SECONDS - began))" "$((now - computed))" "$name")")
         echo "${stages[-1]}"
@@ -55,7 +55,8 @@ failed() {
 stages_taken() {
     echo "by the clock, of processors:"
     printf '%s\n' "${stages[@]}"
-    printf '%5d s %5d s  in all\n' "$SECONDS" "$(processors)"
+    processors
+    printf '%5d s %5d s  in all\n' "$SECONDS" "$now"
 }
 
 # skip WHAT: it is said at the end of the run, loudly.
