@@ -7,7 +7,7 @@ set -euo pipefail
 version=0.4.48
 folder=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/reshard}/llvm-lines
 if [ ! -x "$folder/bin/cargo-llvm-lines" ] || [ "$(cat "$folder/version" 2>/dev/null)" != "$version" ]; then
-    env -u RUSTC_WRAPPER -u RUSTFLAGS cargo install cargo-llvm-lines --version "$version" --locked --debug --quiet --root "$folder" >&2
+    cargo install cargo-llvm-lines --version "$version" --locked --debug --quiet --root "$folder" >&2
     echo "$version" >"$folder/version"
 fi
 echo "$folder/bin"
