@@ -106,7 +106,7 @@ fn two_meshes_and_other_world_sizes() {
         if axes == 1 { vec!["S(0)", "R", "SS(1,3)"] } else { vec!["S(0),S(1)", "R,S(0)", "S(1),SS(1,2)"] }
     };
     let mut world = World::new(8).unwrap();
-    let mut numbers = 0..;
+    let mut cases = Sweep::asked().picking(8);
     for shape in [&[16, 24][..], &[7, 5], &[0, 5]] {
         for from in meshes {
             for to in meshes {
@@ -115,7 +115,7 @@ fn two_meshes_and_other_world_sizes() {
                     let source = Sharding::parse(&from, shape, before).unwrap();
                     let data = shards::<i64>(&source, &[]);
                     for after in texts(to.axes().len()) {
-                        if !numbers.next().is_some_and(|n| Sweep::asked().picks(8, n)) {
+                        if !cases.picks_next() {
                             continue;
                         }
                         check_pair(
@@ -154,14 +154,14 @@ fn zigzag_goes_everywhere_and_back() {
     ] {
         let mesh: Mesh = mesh.parse().unwrap();
         let mut world = World::new(mesh.size()).unwrap();
-        let mut numbers = 0..;
+        let mut cases = Sweep::asked().picking(8);
         for shape in [&[24, 6][..], &[16, 5], &[7, 13], &[0, 5], &[1, 2]] {
             for from in texts {
                 let placements: Placements = from.parse().unwrap();
                 let source = Sharding::new(&mesh, shape, &placements).unwrap();
                 let data = shards::<i64>(&source, &placements);
                 for to in texts {
-                    if !numbers.next().is_some_and(|n| Sweep::asked().picks(8, n)) {
+                    if !cases.picks_next() {
                         continue;
                     }
                     let target = Sharding::parse(&mesh, shape, to).unwrap();

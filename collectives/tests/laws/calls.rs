@@ -354,7 +354,7 @@ fn calls_of_random_plans_mean_what_is_compiled() {
 
 #[test]
 fn calls_between_meshes_mean_what_is_compiled() {
-    let (mut seen, mut random, mut numbers) = (Seen::default(), Random(5), 0..);
+    let (mut seen, mut random, mut cases) = (Seen::default(), Random(5), Sweep::asked().picking(8));
     let meshes = ["dp=2,tp=4", "tp=8", "cp=3,tp=2", "dp=2,tp=2@4", "dp=2:1,tp=2:2", "x=5@1"];
     let texts =
         |axes: usize| if axes == 1 { &["S(0)", "R", "P"][..] } else { &["S(0),S(1)", "R,S(0)", "P,S(1)"] };
@@ -367,7 +367,7 @@ fn calls_between_meshes_mean_what_is_compiled() {
             {
                 let source = Sharding::parse(&from, shape, before).unwrap();
                 let target = Sharding::parse(&to, shape, after).unwrap();
-                let picked = numbers.next().is_some_and(|n| Sweep::asked().picks(8, n));
+                let picked = cases.picks_next();
                 if let (true, Ok(plan)) = (picked, planner(&mut random).plan(&source, &target, DType::I64)) {
                     seen.check(&plan, &mut random);
                 }

@@ -46,7 +46,7 @@ pub use random::Random;
 pub use seed::seed;
 #[cfg(feature = "shardings")]
 pub use shardings::{random_mesh, random_shape, random_sharding, shards_of};
-pub use sweep::Sweep;
+pub use sweep::{Picking, Sweep};
 
 /// All lists of `length` of these choices.
 ///

@@ -75,6 +75,17 @@ impl Sweep {
         }
     }
 
+    /// The cases of a loop as they come, of which a sweep picks as [`picks`](Sweep::picks) does.
+    ///
+    /// ```
+    /// use reshard_test_support::Sweep;
+    /// let mut cases = Sweep::Sample.picking(16);
+    /// assert!((0..1_000).all(|number| cases.picks_next() == Sweep::Sample.picks(16, number)));
+    /// ```
+    pub fn picking(self, n: u64) -> Picking {
+        Picking { sweep: self, n, next: 0 }
+    }
+
     /// Whether the case of this number is looked at, of cases of which a sample takes one in `n`. The eighths together take all.
     pub fn takes_one_in(self, n: usize, case: usize) -> bool {
         match self {
@@ -117,5 +128,22 @@ impl Sweep {
             Sweep::Sample | Sweep::All => 0,
             Sweep::Eighth(k) => 1000 * (k + 1),
         }
+    }
+}
+
+/// Cases that come one after another, of which a sweep picks some; [`Sweep::picking`] makes one.
+#[derive(Clone, Debug)]
+pub struct Picking {
+    sweep: Sweep,
+    n: u64,
+    next: usize,
+}
+
+impl Picking {
+    /// Whether the next case is looked at.
+    pub fn picks_next(&mut self) -> bool {
+        let case = self.next;
+        self.next += 1;
+        self.sweep.picks(self.n, case)
     }
 }

@@ -192,7 +192,7 @@ fn look(seed: u64, coverage: &Mutex<Coverage>) -> Result<Looked, String> {
 #[test]
 fn random_training_steps_are_what_they_mean() {
     let sweep = Sweep::asked();
-    let count = sweep.count(12, 2000);
+    let count = sweep.count(8, 2000);
     let (next, coverage) = (AtomicU64::new(0), Mutex::new(Coverage::default()));
     let counted = Mutex::new([0u64; 7]);
     let failed: Mutex<Vec<(u64, String)>> = Mutex::new(Vec::new());

@@ -227,7 +227,7 @@ fn the_choice_is_what_full_enumeration_finds() {
     // Without a budget the choice is the cheapest; within it, that or marked.
     let (mut cases, mut products, mut exhausted) = (0, 0, 0);
     let sweep = Sweep::asked();
-    let rounds = sweep.count(4, 160);
+    let rounds = sweep.count(2, 160);
     for round in 0..rounds {
         for ((rule, shapes, outs, evens), majors) in &families {
             let rule: Rule = rule.parse().unwrap();

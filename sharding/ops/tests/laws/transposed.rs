@@ -197,7 +197,7 @@ fn mutant(row: &Strategy) -> Option<Strategy> {
 fn every_transposed_row_is_true() {
     let sweep = Sweep::asked();
     let all = Mutex::new((0, 0, 0, 0));
-    let results = each(|i| sweep.picks(96, i), outcome);
+    let results = each(|i| sweep.picks(200, i), outcome);
     let mut wrong = Vec::new();
     let mut nothing = Vec::new();
     for (call, result) in results {

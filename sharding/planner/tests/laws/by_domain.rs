@@ -203,6 +203,8 @@ fn exchange_us(plan: &Plan, step: usize, topology: &Topology) -> [f64; 2] {
 /// too low, but the latency of inner levels is not counted beside that of the outermost.
 #[test]
 fn an_exchange_on_straddled_nodes_is_costed_high() {
+    let sweep = Sweep::asked();
+    let mut cases = sweep.picking(5);
     let (mut steps, mut high, mut most, mut low) = (0, 0, 0.0f64, 0.0f64);
     for node in [4, 6, 8] {
         let text = format!("launch=6.6;message=0.2;level={node}:2:370;level=*:8:45");
@@ -216,6 +218,9 @@ fn an_exchange_on_straddled_nodes_is_costed_high() {
             };
             for i in 0..3usize.pow(axes) {
                 for j in 0..3usize.pow(axes) {
+                    if !cases.picks_next() && !sweep.is_exhaustive() {
+                        continue;
+                    }
                     let parse = |i| Sharding::parse(&mesh, &[720, 720], &word(i)).unwrap();
                     for nodes in [nodes.clone(), slower(&nodes, 1024)] {
                         let plan = Planner::new()
@@ -245,7 +250,8 @@ fn an_exchange_on_straddled_nodes_is_costed_high() {
     println!(
         "{steps} exchanges, {high} costed too high, at most {most:.2} times; at most {low:.2} us too low"
     );
-    assert!(steps > 500 && high > 0, "{steps} {high}");
+    let least = if sweep.is_exhaustive() { 500 } else { 100 };
+    assert!(steps > least && high > 0, "{steps} {high}");
     // Two rounds of the inner level.
     assert!(low <= 2.0 * 2.0, "{low} us too low");
 }

@@ -184,7 +184,7 @@ fn axes_of_one_rank_change_nothing() {
 /// Terms go away in the group of all ranks, whatever else has to change: what is whole becomes terms first.
 #[test]
 fn terms_go_away_in_a_group_of_all() {
-    let (mut count, mut numbers) = (0, 0..);
+    let (mut count, mut cases) = (0, Sweep::asked().picking(16));
     for (mesh, shape) in [("x=2,y=3", &[5, 7][..]), ("x=2,y=2", &[4]), ("x=2,y=2,z=2", &[3])] {
         let mesh: Mesh = mesh.parse().unwrap();
         let names: Vec<&str> = mesh.axes().iter().map(|a| a.name().as_str()).collect();
@@ -194,7 +194,7 @@ fn terms_go_away_in_a_group_of_all() {
         let all = shardings(&mesh, shape, choices);
         for from in all.iter().filter(|s| s.is_partial()) {
             for to in all.iter().filter(|s| !s.is_partial()) {
-                if !numbers.next().is_some_and(|n| Sweep::asked().picks(16, n)) {
+                if !cases.picks_next() {
                     continue;
                 }
                 for budget in [Budget::of(0), Budget::default()] {
@@ -213,13 +213,13 @@ fn terms_go_away_in_a_group_of_all() {
 /// A refusal for memory names more than was given, and with what it names there is a plan; with the groups that are given none is said to miss that does not.
 #[test]
 fn what_a_refusal_says_is_so() {
-    let (mut planned, mut refused, mut numbers) = (0, 0, 0..);
+    let (mut planned, mut refused, mut cases) = (0, 0, Sweep::asked().picking(16));
     let mesh: Mesh = "x=2,y=3".parse().unwrap();
     for shape in [&[6, 4][..], &[5, 2]] {
         let all = shardings(&mesh, shape, &["R", "S(0)", "SS(1,2)", "P"]);
         for from in &all {
             for to in &all {
-                if !numbers.next().is_some_and(|n| Sweep::asked().picks(16, n)) {
+                if !cases.picks_next() {
                     continue;
                 }
                 let whole = Planner::new().plan(from, to, DType::F64).unwrap().peak_bytes();

@@ -54,12 +54,12 @@ fn everything(mesh: &Mesh, shape: &[usize]) -> Vec<Sharding> {
 
 fn all_pairs_are_carried_out(mesh: &str, extents: impl IntoIterator<Item = usize>) {
     let mesh: Mesh = mesh.parse().unwrap();
-    let mut numbers = 0..;
+    let mut cases = Sweep::asked().picking(16);
     for extent in extents {
         let all = everything(&mesh, &[extent, 3]);
         for from in &all {
             for to in &all {
-                if numbers.next().is_some_and(|n| Sweep::asked().picks(16, n)) {
+                if cases.picks_next() {
                     is_carried_out(from, to, extent as u64);
                 }
             }
