@@ -1,10 +1,15 @@
 """Arrays of any library as the bytes that they are, without a copy, and new arrays like them.
 
-    lend(array)     a view of the array's memory as bytes, the name of its element type (None for plain bytes), its shape
+    lend(array)     a view of the array's memory as bytes, the name of its element type, its shape
+    dense(array)    the same array, or a contiguous copy that can be lent
+    numbers(array)  an array or nested lists of numbers as an array of NumPy
     make(...)       new arrays like those that were given: NumPy's, PyTorch's, else memoryviews
     new(...)        a new array of NumPy where it can be imported, else a memoryview
 
 Element types go by the names that NumPy, ml_dtypes and PyTorch have for them; `src/dtype.rs` has ours.
+
+This is the only place that takes memory of other libraries. It checks that the memory is there, that it is large enough, and that it is
+the value of the array, and every view holds what owns the memory.
 
 NumPy refuses buffers and DLPack of bfloat16, and PyTorch refuses ml_dtypes' arrays; both view such arrays as uint8.
 Nothing here imports PyTorch, and NumPy is imported only where a new array of it is made: whoever has such an array has imported it.
@@ -55,9 +60,14 @@ def _on_device(device: object) -> Refused:
     return Refused("device", f"it is on the device {device}, and only memory of the host is read: copy it there first")
 
 
-def _of_address(address: int, size: int) -> Any:
-    # A view has strides, which arrays of ctypes leave out. It does not hold the memory: whoever lends the tensor does.
-    return memoryview((ctypes.c_uint8 * size).from_address(address)) if size else memoryview(bytearray())
+def _of_address(address: int, size: int, owner: object) -> Any:
+    if not size:
+        return memoryview(bytearray())
+    memory = (ctypes.c_uint8 * size).from_address(address)
+    # An array of ctypes does not own memory at an address. The view holds the array, and the array holds the owner.
+    memory.owner = owner  # type: ignore[attr-defined]
+    # A view has strides, which arrays of ctypes leave out.
+    return memoryview(memory)
 
 
 def _of_view(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
@@ -75,30 +85,143 @@ def _of_view(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
         raise Refused("closed", f"its memory is not there: {error}") from None
 
 
+def _addresses(array: Any) -> tuple[int, int]:
+    """The first byte of an array of NumPy, and one past its last."""
+    first = last = array.ctypes.data
+    for extent, stride in zip(array.shape, array.strides, strict=True):
+        first, last = first + min(0, (extent - 1) * stride), last + max(0, (extent - 1) * stride)
+    return first, last + array.itemsize
+
+
+# The most objects between an array and the array that owns its memory.
+_MOST_BASES = 64
+
+
+def _check_numpy(array: Any) -> None:
+    """Refuses an array of NumPy whose memory is not its value, or is not there."""
+    if _is(array, "numpy.ma", "MaskedArray"):
+        raise Refused("masked", "it is a masked array, and its mask would be lost: give array.filled(value), or array.data")
+    if not array.nbytes:
+        return
+    if not array.ctypes.data:
+        raise _gone(array.nbytes)
+    # `as_strided` holds its source by an object that has it as `base`.
+    base = array.base
+    for _ in range(_MOST_BASES):
+        if base is None or _is(base, "numpy", "ndarray") and base.flags.owndata:
+            break
+        base = getattr(base, "base", None)
+    if not _is(base, "numpy", "ndarray"):
+        return
+    (begin, end), (first, last) = _addresses(array), _addresses(base)
+    if begin < first or end > last:
+        raise Refused("storage", f"its shape {array.shape} and strides {array.strides} reach out of the {base.nbytes} bytes that it is a view of")
+
+
 def _of_numpy(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
+    _check_numpy(array)
+    if array.dtype.hasobject:
+        raise Refused("dtype", f"its items are objects of Python, {array.dtype}")
     if not array.flags.c_contiguous:
         raise _not_contiguous(array.strides)
     if not array.dtype.isnative:
         raise Refused("dtype", f"its items have the byte order {array.dtype.byteorder!r}: give them in that of this machine")
-    if array.dtype.hasobject:
-        raise Refused("dtype", f"its items are objects of Python, {array.dtype}")
-    return array.reshape(-1).view("uint8"), array.dtype.name, tuple(array.shape)
+    if not array.dtype.itemsize:
+        raise Refused("dtype", f"its items have no bytes, {array.dtype}")
+    plain = array.view(sys.modules["numpy"].ndarray)
+    return plain.reshape(-1).view("uint8"), array.dtype.name, tuple(array.shape)
+
+
+def _gone(size: int) -> Refused:
+    return Refused("storage", f"it has no memory for its {size} bytes: the address is null. Give it after its memory is there")
+
+
+def _own_protocol(kind: type, plain: type, protocol: str, disabled: object) -> bool:
+    """Whether a class says by itself what operations on its tensors do."""
+    for each in kind.__mro__:
+        if each is plain:
+            return False
+        if protocol in vars(each):
+            return vars(each)[protocol] is not disabled
+    return False
+
+
+def check_tensor(tensor: Any, functions: bool = False) -> None:
+    """Refuses a tensor of PyTorch's whose memory is not its value, or is not there, on whatever device it is.
+
+    With `functions`, classes that override functions by `__torch_function__` are taken: those functions are what is called.
+    """
+    torch = sys.modules["torch"]
+    kind, name = type(tensor), type(tensor).__qualname__
+    known = sys.modules.get("torch.distributed.tensor")
+    if known is not None and isinstance(tensor, known.DTensor):
+        raise Refused(
+            "subclass",
+            "it is a DTensor, of which every rank holds a part: reshard.torch.save(path, state) writes it, reshard.torch.load fills it, "
+            "tensor.to_local() is the part of this rank and tensor.full_tensor() the whole",
+        )
+    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+        raise Refused("subclass", f"it is an {name}, which has no shape and no memory yet: run the module once")
+    if _own_protocol(kind, torch.Tensor, "__torch_dispatch__", torch._C._disabled_torch_dispatch_impl) or not functions and _own_protocol(
+        kind, torch.Tensor, "__torch_function__", torch._C._disabled_torch_function_impl
+    ):
+        raise Refused("subclass", f"it is a {name}, a class of tensors whose memory need not be their value: give a torch.Tensor with that value")
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
+        raise Refused("subclass", "it is a tensor within torch.func, such as vmap or grad, and has no memory: call this outside of it")
+    with torch._C.DisableTorchFunctionSubclass():
+        if tensor.is_nested:
+            raise Refused("strides", "it is a nested tensor: give its parts, or tensor.to_padded_tensor(value)")
+        if str(tensor.layout) != "torch.strided":
+            raise Refused("strides", f"it has the layout {tensor.layout}: give tensor.to_dense()")
+        if tensor.is_quantized:
+            raise Refused("dtype", f"it is quantized, {tensor.dtype}: give tensor.dequantize(), or tensor.int_repr()")
+        if tensor.is_conj() or tensor.is_neg():
+            raise Refused("strides", "it is a view that conjugates or negates: give tensor.resolve_conj().resolve_neg()")
+        if tensor.device.type == "meta":
+            raise Refused("device", "it is on the device meta, which has no memory: give a tensor with values")
+        if tensor._is_zerotensor():
+            raise Refused("storage", "it is a tensor of zeros without memory: give tensor.clone()")
+        check_storage(tensor)
+        if tensor.numel() and not tensor.untyped_storage().data_ptr():
+            raise _gone(tensor.numel() * tensor.element_size())
+
+
+def check_storage(tensor: Any) -> None:
+    """Refuses a tensor of PyTorch's with a storage that is smaller than its shape and strides say."""
+    if not tensor.numel():
+        return
+    last = tensor.storage_offset() + sum((extent - 1) * step for extent, step in zip(tensor.shape, tensor.stride(), strict=True))
+    needed, has = (last + 1) * tensor.element_size(), tensor.untyped_storage().nbytes()
+    if has < needed:
+        freed = "its memory was freed, as FSDP does" if has == 0 else f"its storage has {has} bytes"
+        raise Refused("storage", f"{freed}, and its shape {tuple(tensor.shape)} and strides {tuple(tensor.stride())} need {needed}")
+
+
+def _unreadable(error: Exception) -> Refused:
+    lines = str(error).splitlines() or [type(error).__name__]
+    return Refused("buffer", f"PyTorch does not give its memory: {lines[0]}")
 
 
 def _of_torch(tensor: Any) -> tuple[Any, str | None, tuple[int, ...]]:
-    if tensor.device.type != "cpu":
-        raise _on_device(tensor.device)
-    if str(tensor.layout) != "torch.strided" or tensor.is_conj() or tensor.is_neg():
-        raise Refused("strides", "it is sparse or a view that conjugates or negates: give it resolved and dense")
-    if not tensor.is_contiguous():
-        raise _not_contiguous(tuple(tensor.stride()))
-    size = tensor.numel() * tensor.element_size()
-    return _of_address(tensor.data_ptr(), size), str(tensor.dtype), tuple(tensor.shape)
+    torch = sys.modules["torch"]
+    try:
+        check_tensor(tensor)
+        with torch._C.DisableTorchFunctionSubclass():
+            if tensor.device.type != "cpu":
+                raise _on_device(tensor.device)
+            if not tensor.is_contiguous():
+                raise _not_contiguous(tuple(tensor.stride()))
+            size = tensor.numel() * tensor.element_size()
+            # The storage too: a tensor may be given another one while it is lent.
+            owner = (tensor, tensor.untyped_storage())
+            return _of_address(tensor.data_ptr() if size else 0, size, owner), str(tensor.dtype), tuple(tensor.shape)
+    except (RuntimeError, NotImplementedError, ValueError, AttributeError) as error:
+        raise _unreadable(error) from None
 
 
 def _is(array: Any, module: str, name: str) -> bool:
-    known = sys.modules.get(module)
-    return known is not None and isinstance(array, getattr(known, name))
+    known = getattr(sys.modules.get(module), name, None)
+    return known is not None and isinstance(array, known)
 
 
 def lend(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
@@ -117,30 +240,82 @@ def lend(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
         if kind not in _HOST_DEVICES:
             raise _on_device(f"{int(kind)}:{number}")
     numpy = sys.modules.get("numpy")
-    if device is not None and numpy is not None:
+    if numpy is not None and (device is not None or getattr(array, "__array_interface__", None) is not None):
         # An array of an element type that DLPack cannot say is one of NumPy's by another way.
-        made = numpy.asarray(array) if hasattr(array, "__array__") else numpy.from_dlpack(array)
+        by_dlpack = device is not None and not hasattr(array, "__array__")
+        try:
+            made = numpy.from_dlpack(array) if by_dlpack else numpy.asarray(array)
+        except (ValueError, BufferError, RuntimeError) as error:
+            raise Refused("buffer", f"NumPy does not take it: {error}") from None
+        if not _is(made, "numpy", "ndarray") or made.dtype.hasobject:
+            raise Refused("buffer", f"{type(array).__qualname__} is no array to NumPy")
         return _of_numpy(made)
-    interface = getattr(array, "__array_interface__", None)
-    if interface is not None and numpy is not None:
-        return _of_numpy(numpy.asarray(array))
     if hasattr(array, "__cuda_array_interface__"):
         raise _on_device("cuda")
     name = type(array).__qualname__
     raise Refused("buffer", f"{name} has no memory to read: give a buffer, a NumPy array or a tensor on the CPU")
 
 
-def in_numpy(array: Any) -> Any:
+def dense(array: Any) -> Any:
+    """The array; of an array of NumPy or PyTorch on the CPU that is not contiguous or in another byte order, a copy that can be lent."""
+    if _is(array, "numpy", "ndarray"):
+        _check_numpy(array)
+        native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+        return native if native.flags.c_contiguous else sys.modules["numpy"].array(native, order="C")
+    if _is(array, "torch", "Tensor"):
+        try:
+            check_tensor(array)
+            with sys.modules["torch"].no_grad():
+                return array if array.device.type != "cpu" or array.is_contiguous() else array.contiguous()
+        except (RuntimeError, NotImplementedError, ValueError, AttributeError) as error:
+            raise _unreadable(error) from None
+    return array
+
+
+# The deepest that lists of numbers are nested: NumPy's arrays have at most 64 dims.
+_DEEPEST = 64
+
+
+def _in_numpy(array: Any) -> Any:
     """A tensor of PyTorch's as an array of NumPy, with the types of ml_dtypes where NumPy has none; all others as they are."""
     if not _is(array, "torch", "Tensor"):
         return array
-    view, name, shape = lend(array.detach())
+    view, name, shape = lend(dense(array))
     dtype = numpy_dtype(str(name).removeprefix("torch."))
     if dtype is None:
         return array
+    numpy = sys.modules["numpy"]
+    return numpy.frombuffer(view, dtype).reshape(shape) if len(view) else numpy.empty(shape, dtype)
+
+
+def _check_items(items: Any, depth: int) -> None:
+    for item in items:
+        if isinstance(item, (list, tuple)):
+            if depth == _DEEPEST:
+                raise Refused("shape", f"its lists are nested more than {_DEEPEST} deep, or hold themselves")
+            _check_items(item, depth + 1)
+        elif _is(item, "numpy", "ndarray"):
+            _check_numpy(item)
+        elif _is(item, "torch", "Tensor"):
+            check_tensor(item)
+
+
+def numbers(array: Any) -> Any:
+    """An array, or numbers in nested lists, as an array of NumPy."""
     import numpy
 
-    return numpy.frombuffer(view, dtype).reshape(shape) if len(view) else numpy.empty(shape, dtype)
+    if isinstance(array, (list, tuple)):
+        _check_items(array, 1)
+    if _is(array, "numpy.ma", "MaskedArray"):
+        _check_numpy(array)
+    try:
+        made = numpy.asarray(_in_numpy(array))
+    except MemoryError:
+        raise Refused("memory", "there is no memory for it as an array of NumPy") from None
+    except (ValueError, RuntimeError, OverflowError, BufferError) as error:
+        raise Refused("buffer", f"NumPy does not take it: {error}") from None
+    _check_numpy(made)
+    return made
 
 
 def _family(array: Any) -> str:
@@ -161,7 +336,10 @@ def make(like: Any, raw: bool, dtype: str, item_bytes: int, shapes: list[tuple[i
         torch = sys.modules["torch"]
         kind = getattr(torch, dtype, None)
         if kind is not None:
-            return [torch.empty(shape, dtype=kind) for shape in shapes]
+            try:
+                return [torch.empty(shape, dtype=kind, device="cpu") for shape in shapes]
+            except RuntimeError:
+                raise _no_memory(max(item_bytes * math.prod(shape) for shape in shapes)) from None
     if family == "numpy":
         return [new(dtype, item_bytes, shape) for shape in shapes]
     return [_view(dtype, item_bytes, shape) for shape in shapes]
@@ -174,7 +352,7 @@ def new(dtype: str, item_bytes: int, shape: tuple[int, ...]) -> Any:
         return _view(dtype, item_bytes, shape)
     try:
         return sys.modules["numpy"].empty(shape, dtype=kind)
-    except MemoryError:
+    except (MemoryError, ValueError):
         raise _no_memory(item_bytes * math.prod(shape)) from None
 
 
@@ -205,7 +383,7 @@ def _view(dtype: str, item_bytes: int, shape: tuple[int, ...]) -> Any:
     size = item_bytes * math.prod(shape)
     try:
         view: Any = memoryview(bytearray(size))
-    except MemoryError:
+    except (MemoryError, OverflowError):
         raise _no_memory(size) from None
     code = _CODES.get(dtype)
     # What is empty has no shape as a memoryview.

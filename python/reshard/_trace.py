@@ -346,14 +346,14 @@ def _indexed(x: Tensor, key: object) -> Tensor:
             dim += 1
         elif isinstance(one, slice) and one.step in (None, 1):
             if dim >= x.ndim:
-                raise IndexError(f"{x!r} has {x.ndim} dims, and more are indexed")
+                raise _refused("program", f"{x!r} has {x.ndim} dims, and more are indexed")
             start, stop, _ = one.indices(x.shape[dim])
             if (start, stop) != (0, x.shape[dim]):
                 x = _one("narrow", [x], dim=dim, start=start, length=max(stop - start, 0))
             dim += 1
         elif isinstance(one, int):
             if dim >= x.ndim:
-                raise IndexError(f"{x!r} has {x.ndim} dims, and more are indexed")
+                raise _refused("program", f"{x!r} has {x.ndim} dims, and more are indexed")
             x = _one("select", [x], dim=dim, index=one if one >= 0 else one + x.shape[dim])
         else:
             raise _refused("program", f"a tensor is indexed by numbers, slices without steps, None and .., not {one!r}")
@@ -376,6 +376,12 @@ def _current() -> _Tape:
     return _WRITTEN.tapes[-1]
 
 
+def _tape_of(x: object) -> _Tape:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"expected a tensor of a function that is written down, found {type(x).__qualname__}")
+    return x._tape
+
+
 def moved(x: Tensor, type: str) -> Tensor:
     """The same tensor in another type, such as `"S(0),R"` or `"S(0) on experts"`: a move."""
 
@@ -383,7 +389,8 @@ def moved(x: Tensor, type: str) -> Tensor:
         name = wanted[0] if wanted and wanted[0] != "_" else f"m.{graph.values}"
         return [graph.moved(known[x._name], name, type)]
 
-    return Tensor(x._tape, x._tape.write(write)[0])
+    tape = _tape_of(x)
+    return Tensor(tape, tape.write(write)[0])
 
 
 def pin(x: Tensor, type: str) -> Tensor:
@@ -393,7 +400,7 @@ def pin(x: Tensor, type: str) -> Tensor:
         graph.pin(known[x._name], type)
         return []
 
-    x._tape.write(write)
+    _tape_of(x).write(write)
     return x
 
 
@@ -404,7 +411,7 @@ def strategy(x: Tensor, inputs: Sequence[str], outputs: Sequence[str]) -> Tensor
         graph.strategy(known[x._name], list(inputs), list(outputs))
         return []
 
-    x._tape.write(write)
+    _tape_of(x).write(write)
     return x
 
 
@@ -418,7 +425,10 @@ def gradient(loss: Tensor, wrt: Sequence[Tensor]) -> list[Tensor]:
         names = [f"{n}.{graph.values}" if want == "_" and n in graph else n for n, want in zip(names, chosen, strict=True)]
         return graph.gradient(known[loss._name], of, names)
 
-    return [Tensor(loss._tape, made) for made in loss._tape.write(write)]
+    tape = _tape_of(loss)
+    for tensor in wrt:
+        _tape_of(tensor)
+    return [Tensor(tape, made) for made in tape.write(write)]
 
 
 def local(
@@ -434,7 +444,11 @@ def local(
         names = wanted or ["_"] * len(made)
         return [name if want == "_" else graph.apply("clone", [name], [want])[0] for name, want in zip(made, names, strict=True)]
 
-    if not takes:
+    for pair in takes:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"a region takes pairs of a tensor and its type, like [(x, 'S(0)')], and {type(pair).__qualname__} is none")
+        _tape_of(pair[0])
+    if len(takes) == 0:
         raise _refused("program", "a region takes tensors: say which, like [(x, 'S(0)')]")
     tape = takes[0][0]._tape
     return [Tensor(tape, made) for made in tape.write(write)]
@@ -503,12 +517,14 @@ def _example(table: Table, call: str) -> str:
 
 
 def _at_once(table: Table, call: str, arrays: Sequence[Any], arguments: Mapping[str, Any]) -> tuple[Any, ...]:
-    import numpy as np
-
+    from reshard._buffers import Refused, numbers
     from reshard._kernels import runner
     from reshard._reshard import local_call
 
-    listed = [np.asarray(array) for array in arrays]
+    try:
+        listed = [numbers(array) for array in arrays]
+    except Refused as error:
+        raise _refused(error.kind, f"{call} cannot read its array: {error}") from None
     for given, array in zip(arrays, listed):
         if array.dtype == object:
             raise TypeError(f"{call} takes arrays, or tensors of a function that a program is made of, and {type(given).__qualname__} is neither")
@@ -562,7 +578,12 @@ def trace(
     """
     if not callable(function):
         raise TypeError(f"the graph of a function is asked for, and a {type(function).__name__} is none; a text is read by Graph.parse")
-    parameters = inspect.signature(function).parameters.values()
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        raise TypeError(f"a {type(function).__qualname__} has no parameters to read: give a function of Python") from None
+    if meshes is not None and not isinstance(meshes, Mapping):
+        raise TypeError(f"meshes are a mapping from names to meshes, not {type(meshes).__qualname__}")
     positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     missing = [p.name for p in parameters if p.name in positional and p.default is p.empty and p.name not in inputs]
     if missing:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from reshard._buffers import in_numpy as _in_numpy
 from reshard._refusals import refused as _refused
 from reshard._reshard import (
     Checkpoint,
@@ -44,26 +43,51 @@ def save(
 ) -> None:
     """Writes whole tensors: into one file that ends in `.safetensors`, or sharded over a mesh into a folder.
 
+    Arrays are any that lie on the CPU: buffers, arrays of NumPy and tensors. A mapping may make them on demand: each is copied before the
+    next is made. `reshard.torch.save` writes DTensors.
+
     A folder has a file for each rank and `sharding.json` with checksums; what was written is read back. What is there already is
     replaced only with `force`.
     """
+    if not isinstance(tensors, Mapping):
+        raise TypeError(f"tensors are a mapping from names to arrays, not {type(tensors).__qualname__}")
+    _write_pairs(path, tensors.items(), sharding, mesh=mesh, texts=texts, format=format, force=force)
+
+
+def _write_pairs(
+    path: Path,
+    tensors: Iterable[tuple[str, Any]],
+    sharding: Wanted | None = None,
+    *,
+    mesh: Meshes | None = None,
+    texts: Mapping[str, str] | None = None,
+    format: str = "rank_files",
+    force: bool = False,
+) -> None:
+    """`save` of names and arrays that are made one at a time: each is copied before the next is made."""
     target = os.fspath(path)
-    # Their memory is that of the tensors, which are kept until it is written.
-    arrays = {name: _in_numpy(tensor) for name, tensor in tensors.items()}
+    texts = _mapping("texts", texts)
     if sharding is None and mesh is None:
         if not target.endswith(".safetensors"):
             raise _refused("usage", f"{target} is no .safetensors file: name one, or say a sharding and a mesh")
         if os.path.exists(target) and not force:
             raise _refused("output", f"the output {target} is there already: force=True replaces it")
-        write_whole(target, arrays, None if texts is None else dict(texts))
+        write_whole(target, tensors, texts)
         return
     if sharding is None or mesh is None:
         raise _refused("usage", "tensors are sharded over a mesh: say both, a sharding and mesh=")
     parent = os.path.dirname(os.path.abspath(target))
     with tempfile.TemporaryDirectory(prefix=".reshard-", dir=parent) as folder:
         whole = os.path.join(folder, "whole.safetensors")
-        write_whole(whole, arrays, None if texts is None else dict(texts))
+        write_whole(whole, tensors, texts)
         reshard(whole, mesh, sharding, target, format=format, force=force)
+
+
+def _mapping(name: str, given: Mapping[str, str] | None) -> dict[str, str] | None:
+    """A mapping as a dict, or None."""
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"{name} is a mapping from texts to texts, not {type(given).__qualname__}")
+    return None if given is None else dict(given)
 
 
 def reshard(
@@ -84,7 +108,7 @@ def reshard(
     `out` is a folder, or a file that ends in `.safetensors` for whole tensors. It appears whole or not at all.
     """
     opened = source if isinstance(source, Checkpoint) else open_checkpoint(source)
-    wanted = to if isinstance(to, str) else dict(to)
+    wanted = to if isinstance(to, str) else _mapping("to", to)
     return opened.reshard(
         mesh,
         wanted,

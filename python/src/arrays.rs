@@ -89,8 +89,8 @@ pub(crate) fn checked<'py>(
     name: &str,
 ) -> Answer<Option<Bound<'py, PyAny>>> {
     let py = object.py();
-    let (Some(numpy), Some(as_numpy)) = (numpy(py), numpy_dtype(py, dtype)) else { return Ok(None) };
-    let array = numpy.call_method1("asarray", (object,))?;
+    let (Some(_), Some(as_numpy)) = (numpy(py), numpy_dtype(py, dtype)) else { return Ok(None) };
+    let array = buffers::numbers(object, name)?;
     let given: Vec<usize> = listed(&array.getattr("shape")?)?;
     if given != shape {
         return Err(unfit(name, dtype, shape, &format!("{given:?}")));
@@ -133,7 +133,28 @@ fn with_bytes<T>(
 
 /// The bytes of a tensor that Python gives, row-major, as elements of a type.
 pub(crate) fn read(object: &Bound<'_, PyAny>, dtype: DType, shape: &[usize], name: &str) -> Answer<Vec<u8>> {
-    with_bytes(object, dtype, shape, name, <[u8]>::to_vec)
+    with_bytes(object, dtype, shape, name, copied)?
+}
+
+/// A tensor that Python gives as it is, without any conversion: its elements, its shape and a copy of its bytes, row-major.
+pub(crate) fn whole(object: &Bound<'_, PyAny>, name: &str) -> Answer<(DType, Vec<usize>, Vec<u8>)> {
+    let source = buffers::dense(object, name)?;
+    let lent = Lent::new(&source, name.to_owned())?;
+    let (dtype, shape) = (lent.dtype(), lent.shape().to_vec());
+    if lent.bytes().len() != bytes_of(dtype, &shape)? {
+        return Err(unfit(name, dtype, &shape, &format!("{} bytes", lent.bytes().len())));
+    }
+    let bytes = copied(lent.bytes())?;
+    Ok((dtype, shape, bytes))
+}
+
+/// A copy of bytes; refused where there is no memory for it.
+pub(crate) fn copied(bytes: &[u8]) -> Answer<Vec<u8>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len())
+        .map_err(|_| refused("memory", format!("there is no memory for a copy of {} bytes", bytes.len())))?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
 }
 
 /// Writes the bytes of a tensor that Python gives where as many are.
@@ -152,11 +173,11 @@ pub(crate) fn read_into(
             target.copy_from_slice(bytes);
             None
         } else {
-            Some(bytes.to_vec())
+            Some(copied(bytes))
         }
     })?;
     if let Some(kept) = kept {
-        target.copy_from_slice(&kept);
+        target.copy_from_slice(&kept?);
     }
     Ok(())
 }

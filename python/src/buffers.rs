@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyList, PyMemoryView, PyTuple};
 use reshard_kernels::DType;
 
 use crate::dtype::{by_name, framework_name};
@@ -41,6 +41,14 @@ fn told(half: &Bound<'_, PyModule>, error: PyErr, words: impl Fn(String) -> Stri
     }
 }
 
+/// Succeeds if a buffer has memory for its bytes.
+fn check_is_there(buffer: &PyUntypedBuffer, name: &str) -> Answer<()> {
+    if buffer.len_bytes() > 0 && buffer.buf_ptr().is_null() {
+        return Err(mismatched("storage", format!("{name} has no memory: its address is null")));
+    }
+    Ok(())
+}
+
 impl Lent {
     /// Holds the memory of an array.
     pub(crate) fn new(array: &Bound<'_, PyAny>, name: String) -> Answer<Lent> {
@@ -54,6 +62,7 @@ impl Lent {
             return Err(mismatched("dtype", format!("{name} is of `{dtype}`, and there are {known}")));
         };
         let buffer = PyUntypedBuffer::get(&bytes)?;
+        check_is_there(&buffer, &name)?;
         if !buffer.is_c_contiguous() {
             return Err(mismatched("strides", format!("{name} is not C-contiguous: give a contiguous copy")));
         }
@@ -75,6 +84,11 @@ impl Lent {
     /// The type of the elements.
     pub(crate) fn dtype(&self) -> DType {
         self.dtype
+    }
+
+    /// The shape.
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.shape
     }
 
     /// Whether these are the bytes of elements of another type.
@@ -160,6 +174,28 @@ pub(crate) fn check_apart(sources: &[Lent], targets: &[Lent]) -> Answer<()> {
         }
     }
     Ok(())
+}
+
+/// An array that can be lent: the array itself, or a contiguous copy.
+pub(crate) fn dense<'py>(array: &Bound<'py, PyAny>, name: &str) -> Answer<Bound<'py, PyAny>> {
+    by_half(array, name, "dense")
+}
+
+/// An array, or numbers in nested lists, as an array of NumPy.
+pub(crate) fn numbers<'py>(array: &Bound<'py, PyAny>, name: &str) -> Answer<Bound<'py, PyAny>> {
+    // Of a buffer at the null address NumPy makes new memory with any content. A view has strides, which arrays of ctypes leave out.
+    if let Ok(view) = PyMemoryView::from(array)
+        && let Ok(buffer) = PyUntypedBuffer::get(&view)
+    {
+        check_is_there(&buffer, name)?;
+    }
+    by_half(array, name, "numbers")
+}
+
+fn by_half<'py>(array: &Bound<'py, PyAny>, name: &str, function: &str) -> Answer<Bound<'py, PyAny>> {
+    let half = array.py().import(HALF)?;
+    half.call_method1(function, (array,))
+        .map_err(|error| told(&half, error, |why| format!("{name} cannot be read: {why}")))
 }
 
 /// New arrays like one that was given, of these shapes; of bytes if that one was of bytes.

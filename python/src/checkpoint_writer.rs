@@ -11,6 +11,7 @@ use crate::arguments::MeshArgument;
 use crate::arrays;
 use crate::dtype::DTypeArgument;
 use crate::failure::{Answer, refused};
+use crate::numbers::number;
 use crate::sharding::PySharding;
 
 /// A checkpoint that ranks are writing: each saves its own shards, and one commits. Nothing half-written is ever one.
@@ -31,10 +32,11 @@ impl PyWriter {
         texts: Option<std::collections::BTreeMap<String, String>>,
     ) -> Answer<PyWriter> {
         let mut all = Vec::with_capacity(tensors.len());
-        for (name, said) in tensors.iter() {
-            let (dtype, sharding): (Bound<'_, PyAny>, PyRef<'_, PySharding>) = said.extract()?;
+        for item in tensors.items() {
+            let (name, (dtype, sharding)): (String, (Bound<'_, PyAny>, PyRef<'_, PySharding>)) =
+                item.extract()?;
             let dtype = dtype.extract::<DTypeArgument>()?.0;
-            all.push((name.extract::<String>()?, dtype.name().to_owned(), sharding.0.clone()));
+            all.push((name, dtype.name().to_owned(), sharding.0.clone()));
         }
         let texts = texts.unwrap_or_default();
         let writer = py.detach(|| {
@@ -58,24 +60,43 @@ impl PyWriter {
     }
 
     /// The name of the element type and the shape of what a rank saves of a tensor.
-    fn expects(&self, tensor: &str, rank: usize) -> Answer<(String, Vec<usize>)> {
+    fn expects(
+        &self,
+        tensor: &str,
+        #[pyo3(from_py_with = number)] rank: usize,
+    ) -> Answer<(String, Vec<usize>)> {
         let (dtype, shape) = self.0.expects(tensor, rank)?;
         Ok((dtype.to_lowercase(), shape))
     }
 
     /// Writes all that a rank holds: a dict from the names of all tensors to its shards.
-    fn save(&self, py: Python<'_>, rank: usize, shards: &Bound<'_, PyDict>) -> Answer<()> {
+    fn save(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] rank: usize,
+        shards: &Bound<'_, PyDict>,
+    ) -> Answer<()> {
         let mut file = py.detach(|| self.0.rank(rank))?;
-        for (name, array) in shards.iter() {
-            let name: String = name.extract()?;
+        // A list of the items: an array may be of a class whose methods change the dict.
+        for (name, array) in shards
+            .items()
+            .iter()
+            .map(|item| item.extract::<(String, Bound<'_, PyAny>)>())
+            .collect::<PyResult<Vec<_>>>()?
+        {
             let (dtype, shape) = self.0.expects(&name, rank)?;
             let dtype: DType = dtype.to_lowercase().parse()?;
-            let found = array.getattr("dtype")?.extract::<DTypeArgument>()?.0;
+            let (found, has, bytes) = arrays::whole(&array, &name)?;
             if found != dtype {
                 let message = format!("tensor `{name}`: its shard is {found}, and what is saved is {dtype}");
                 return Err(refused("dtype", message));
             }
-            let bytes = arrays::read(&array, dtype, &shape, &name)?;
+            if has != shape {
+                let message = format!(
+                    "tensor `{name}`: its shard has the shape {has:?}, and rank {rank} saves {shape:?}"
+                );
+                return Err(refused("shape", message));
+            }
             py.detach(|| file.write(&name, &bytes))?;
         }
         Ok(py.detach(|| file.finish())?)

@@ -10,7 +10,9 @@ use reshard_ops::rules::verify::{Data, LocalView, Tensor, Verifier};
 use reshard_ops::rules::{Op, Strategy};
 
 use crate::arrays;
+use crate::buffers;
 use crate::failure::{Answer, refused};
+use crate::numbers::number;
 use crate::op::PyOp;
 use crate::sequences::{items, listed, listed_twice};
 
@@ -97,7 +99,7 @@ impl PyVerifier {
         };
         let read = |array: &Bound<'_, PyAny>| -> Answer<Tensor> {
             let array = match arrays::numpy(py) {
-                Some(numpy) => numpy.call_method1("asarray", (array, "f8"))?,
+                Some(numpy) => numpy.call_method1("asarray", (buffers::numbers(array, "a result")?, "f8"))?,
                 None => array.clone(),
             };
             let shape: Vec<usize> = listed(&array.getattr("shape")?)?;
@@ -169,14 +171,14 @@ impl PyVerifier {
         name: String,
         kernel: Py<PyAny>,
         #[pyo3(from_py_with = listed)] data: Vec<String>,
-        tolerance: f64,
+        #[pyo3(from_py_with = number)] tolerance: f64,
         near_replicas: bool,
         constant: bool,
         idle_inputs: bool,
         places: bool,
-        budget: usize,
-        sets: usize,
-        seed: u64,
+        #[pyo3(from_py_with = number)] budget: usize,
+        #[pyo3(from_py_with = number)] sets: usize,
+        #[pyo3(from_py_with = number)] seed: u64,
     ) -> Answer<PyVerifier> {
         data.iter().try_for_each(|word| self::data(word).map(|_| ()))?;
         let most = Verifier::MOST_SETS;

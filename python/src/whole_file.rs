@@ -1,14 +1,14 @@
 //! Whole tensors in, one file of safetensors out.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use reshard_kernels::DType;
 
 use crate::arrays;
 use crate::failure::{Answer, refused};
-use crate::sequences::listed;
 
 /// The type of elements as safetensors has it.
 fn stored(dtype: DType) -> safetensors::Dtype {
@@ -39,26 +39,31 @@ fn stored(dtype: DType) -> safetensors::Dtype {
     }
 }
 
-/// Whole tensors in one file, which appears whole or not at all.
+/// Whole tensors in one file, which appears whole or not at all: pairs of a name and an array.
+///
+/// The bytes of an array are copied before the next pair is made, so what makes arrays one at a time may use memory again.
 #[pyfunction]
 fn write_whole(
     py: Python<'_>,
     path: PathBuf,
-    tensors: &Bound<'_, PyDict>,
+    tensors: &Bound<'_, PyAny>,
     texts: Option<std::collections::HashMap<String, String>>,
 ) -> Answer<()> {
-    let mut all: Vec<(String, DType, Vec<usize>, Vec<u8>)> = Vec::with_capacity(tensors.len());
-    for (name, array) in tensors.iter() {
-        let name: String = name.extract()?;
-        let dtype = array.getattr("dtype")?.extract::<crate::dtype::DTypeArgument>()?.0;
-        let shape: Vec<usize> = listed(&array.getattr("shape")?)?;
-        let bytes = arrays::read(&array, dtype, &shape, &name)?;
-        all.push((name, dtype, shape, bytes));
+    let mut all: BTreeMap<String, (DType, Vec<usize>, Vec<u8>)> = BTreeMap::new();
+    for pair in tensors.try_iter()? {
+        let (name, array): (String, Bound<'_, PyAny>) = pair?.extract()?;
+        let tensor = arrays::whole(&array, &name)?;
+        match all.entry(name) {
+            Entry::Vacant(place) => drop(place.insert(tensor)),
+            Entry::Occupied(other) => {
+                return Err(refused("input", format!("two tensors have the name {}", other.key())));
+            }
+        }
     }
     py.detach(|| {
         let failed = |what: String| refused("io", format!("writing {} failed: {what}", path.display()));
         let mut views = Vec::with_capacity(all.len());
-        for (name, dtype, shape, bytes) in &all {
+        for (name, (dtype, shape, bytes)) in &all {
             let view = safetensors::tensor::TensorView::new(stored(*dtype), shape.clone(), bytes);
             views.push((name.as_str(), view.map_err(|error| failed(error.to_string()))?));
         }

@@ -1,7 +1,12 @@
 """Arrays of any library, lent without a copy; what cannot be lent is refused in one sentence."""
 
 import array
+import ctypes
+import gc
 import mmap
+import pathlib
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -142,6 +147,107 @@ def test_what_is_no_array_is_refused() -> None:
     refused("buffer", [None, None])
     with pytest.raises(TypeError):
         PLAN.run(3)  # type: ignore[arg-type]
+
+
+def test_memory_that_is_not_the_value_is_refused(tmp_path: pathlib.Path) -> None:
+    program = reshard.Program("mesh x=1\nx: f32[2,6] R\ny: R = relu(x)\n")
+    one = Sharding("x=1", (2, 6), "R")
+    plan, rows = reshard.plan(one, one), Sharding("x=2", (2, 6), "S(0)")
+    writer = reshard.checkpoint.Writer.begin(tmp_path / "w", "x=1", {"w": ("f32", one)})
+    whole = np.zeros((2, 6), np.float32)
+    takers: list[Callable[[Any], Any]] = [
+        lambda given: reshard.save(tmp_path / "w.safetensors", {"w": given}),
+        lambda given: reshard.save(tmp_path / "f", {"w": given}, "R", mesh="x=1"),
+        lambda given: writer.save(0, {"w": given}),
+        lambda given: rows.scatter(given),
+        lambda given: one.meaning([given]),
+        lambda given: plan.run([given]),
+        lambda given: plan.run([whole], out=[given]),
+        lambda given: program.on_ranks({"x": given}),
+        lambda given: program.on_ranks({"x": [given[0], given[1]]} if isinstance(given, np.ma.MaskedArray) else {"x": given}),
+        lambda given: program.on_one_device({"x": given}),
+        lambda given: program.on_ranks({"x": whole}, kernels={"relu": lambda call, x: given}),
+    ]
+    past_the_end = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (2, 6), (24, 4))
+    before_the_start = np.lib.stride_tricks.as_strided(np.zeros(12, np.float32), (2, 6), (-24, 4))
+    nowhere = ((ctypes.c_float * 6) * 2).from_address(0)
+    masked = np.ma.masked_array(whole, whole == 0)
+    for kind, given in [("masked", masked), ("storage", past_the_end), ("storage", before_the_start), ("storage", nowhere)]:
+        for number, taker in enumerate(takers):
+            with pytest.raises(reshard.ReshardError) as error:
+                taker(given)
+            assert error.value.kind == kind, (number, error.value)
+    for number, taker in enumerate(takers[:7]):
+        for wrong in (whole.tolist(), None, "text", 3, {"a": 1}, object()):
+            with pytest.raises(reshard.Mismatch) as mismatch:
+                taker(wrong)
+            assert mismatch.value.kind == "buffer", (number, wrong)
+            assert type(wrong).__name__ in str(mismatch.value)
+
+
+def test_owners_of_memory_are_held() -> None:
+    """What lends memory may be forgotten while it is lent."""
+
+    class Owner:
+        def __init__(self) -> None:
+            self.inner = np.arange(12, dtype=np.float32)
+            self.__array_interface__ = self.inner.__array_interface__
+
+    class Capsule(Owner):
+        def __init__(self) -> None:
+            self.inner = np.arange(12, dtype=np.float32)
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self.inner.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.inner.__dlpack_device__()  # type: ignore[no-any-return]
+
+    for make in (Owner, Capsule, lambda: np.arange(12, dtype=np.float32), lambda: (ctypes.c_float * 12)(*range(12)), lambda: array.array("f", range(12))):
+        given: Any = make()
+        memory = weakref.ref(given.inner if hasattr(given, "inner") else given)
+        view, _, _ = _buffers.lend(given)
+        del given
+        gc.collect()
+        assert memory() is not None
+        assert np.frombuffer(bytes(view), np.float32).tolist() == list(range(12))
+        del view
+        gc.collect()
+        assert memory() is None
+
+
+def test_arrays_that_are_made_on_demand_are_saved_each(tmp_path: pathlib.Path) -> None:
+    class OneBuffer(dict[str, Any]):
+        buffer = np.zeros(4, np.float32)
+
+        def items(self) -> Any:
+            for name, value in super().items():
+                self.buffer[:] = value
+                yield name, self.buffer
+
+    class Made(dict[str, Any]):
+        def items(self) -> Any:
+            for name, value in super().items():
+                yield name, np.full(100_000, value, np.float32)
+
+    for of in (OneBuffer, Made):
+        for options in ({}, {"sharding": "S(0)", "mesh": "x=2"}):
+            path = tmp_path / ("w.safetensors" if not options else "folder")
+            reshard.save(path, of(a=1, b=2, c=3), force=True, **options)  # type: ignore[arg-type]
+            read = reshard.open_checkpoint(path)
+            assert [set(read.read(name).tolist()) for name in "abc"] == [{1}, {2}, {3}]
+
+    class Twice(dict[str, Any]):
+        def items(self) -> Any:
+            return [("a", np.zeros(1)), ("a", np.ones(1))]
+
+    with pytest.raises(reshard.ReshardError, match="two tensors have the name a"):
+        reshard.save(tmp_path / "t.safetensors", Twice())
+    with pytest.raises(TypeError, match="mapping"):
+        reshard.save(tmp_path / "t.safetensors", [np.zeros(1)])  # type: ignore[arg-type]
+    reshard.save(tmp_path / "t.safetensors", {"view": memoryview(b"abcd"), "c": (ctypes.c_int16 * 2)(1, 2), "array": array.array("d", [1.5])})
+    read = reshard.open_checkpoint(tmp_path / "t.safetensors")
+    assert [read.read(name).tolist() for name in ("view", "c", "array")] == [[97, 98, 99, 100], [1, 2], [1.5]]
 
 
 def test_read_only_targets_are_refused() -> None:
