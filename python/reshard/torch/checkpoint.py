@@ -1,7 +1,7 @@
 """Checkpoints into DTensors and out of them, and a `StorageReader` for `torch.distributed.checkpoint`."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -15,35 +15,36 @@ from torch.futures import Future
 
 from reshard import Planner, ReshardError
 from reshard._buffers import lend
-from reshard.checkpoint import Checkpoint, open_checkpoint
-from reshard.checkpoint import save as save_whole
+from reshard._refusals import refused
+from reshard.checkpoint import Checkpoint, _write_pairs, open_checkpoint
 
 from reshard.torch.execute import default_planner
+from reshard.torch.memory import settled, why_not
+from reshard.torch.nested import entries, listed
 from reshard.torch.redistribute import moved
 from reshard.torch.specs import sharding
 
 Path = str | os.PathLike[str]
 
 
-def load(path: Path | Checkpoint, state: Mapping[str, Any], *, planner: Planner | None = None) -> int:
+def load(path: Path | Checkpoint, state: Mapping[str, Any], *, only_tensors: bool = False, planner: Planner | None = None) -> int:
     """Fills the tensors of a state from a checkpoint of any format that the package opens; returns the bytes that this rank has read.
+
+    The state may be nested; names are those of `torch.distributed.checkpoint`, such as `model.layers.0.w`. All names, shapes and types are
+    compared before anything is filled. Entries that are no tensors are refused, or left as they are with `only_tensors`.
 
     Of a DTensor every byte is read by one rank and gets to the others by a plan, so what all ranks hold is read once. A plain tensor
     is read whole by every rank. All ranks call it with the same names in the same order, and see the same files.
 
-    Errors: `ReshardError` for a name that the checkpoint has not, and for another shape or type.
+    Errors: `ReshardError` for names that the checkpoint has not, for other shapes or types, for tensors without memory and for a state
+    without a tensor. Nothing is filled then.
     """
     opened = path if isinstance(path, Checkpoint) else open_checkpoint(path)
     before = opened.bytes_read
-    wanted = {name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)}
-    for name, tensor in wanted.items():
-        if name not in opened:
-            raise ReshardError(f"the checkpoint has no tensor {name}")
-        found = opened[name]
-        if tuple(found.shape) != tuple(tensor.shape):
-            raise ReshardError(f"{name} is {list(tensor.shape)}, and {found.shape} in the checkpoint")
-        if str(found.dtype) != str(_dtype(tensor.dtype)):
-            raise ReshardError(f"{name} is {tensor.dtype}, and {found.dtype} in the checkpoint")
+    found = list(entries(state))
+    wanted = {entry.name: entry.value for entry in found if isinstance(entry.value, torch.Tensor)}
+    objects = [entry.name for entry in found if entry.name not in wanted]
+    _check_wanted(opened, wanted, [] if only_tensors else objects)
     with torch.no_grad():
         for name, tensor in wanted.items():
             if isinstance(tensor, DTensor):
@@ -53,27 +54,115 @@ def load(path: Path | Checkpoint, state: Mapping[str, Any], *, planner: Planner 
     return opened.bytes_read - before
 
 
-def save(path: Path, state: Mapping[str, Any], *, force: bool = False) -> None:
+def _check_wanted(opened: Checkpoint, wanted: dict[str, torch.Tensor], objects: list[str]) -> None:
+    """Refuses tensors that the checkpoint cannot fill, all in one sentence."""
+    others = set(opened.others)
+    missing = [name for name in wanted if name not in opened and name not in others]
+    no_tensors = [name for name in wanted if name in others]
+    problems = []
+    if missing:
+        many = "tensor" if len(missing) == 1 else f"{len(missing)} tensors:"
+        problems.append(("no_such_tensor", f"the checkpoint has no {many} {listed(missing)}"))
+    if no_tensors:
+        problems.append(("object", f"no tensors in the checkpoint, but objects, which are not read: {listed(no_tensors)}"))
+    if objects:
+        problems.append(("object", f"no tensors in the state: {listed(objects)}; only_tensors=True leaves them as they are"))
+    fit = [(name, tensor) for name, tensor in wanted.items() if name in opened]
+    unfit = [why for name, tensor in fit if (why := _unfit(opened, name, tensor))]
+    problems += unfit[:10]
+    if len(unfit) > 10:
+        problems.append(("shape", f"{len(unfit) - 10} more tensors do not fit"))
+    if not wanted:
+        problems.append(("no_tensor", "the state has no tensor to fill"))
+    if problems:
+        raise refused(problems[0][0], "; ".join(message for _, message in problems))
+
+
+def _unfit(opened: Checkpoint, name: str, tensor: torch.Tensor) -> tuple[str, str] | None:
+    """Why a tensor cannot be filled from the one of its name: a kind and a sentence."""
+    found = opened[name]
+    if isinstance(tensor, DTensor):
+        if any(one.is_partial() for one in tensor._spec.placements):
+            return "partial", f"{name} is in terms, and a checkpoint has none: {tensor._spec.placements}"
+        if not tensor._spec.mesh._is_current_rank_part_of_mesh():
+            return None
+    if (why := why_not(tensor)) is not None:
+        return why.kind, f"{name} cannot be filled: {why}"
+    if tuple(found.shape) != tuple(tensor.shape):
+        return "shape", f"{name} is {list(tensor.shape)}, and {found.shape} in the checkpoint"
+    try:
+        dtype = str(_dtype(tensor.dtype))
+    except ReshardError:
+        dtype = ""
+    if str(found.dtype) != dtype:
+        return "dtype", f"{name} is {tensor.dtype}, and {found.dtype} in the checkpoint"
+    local = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
+    if any(extent > 1 and step == 0 for extent, step in zip(local.shape, local.stride(), strict=True)):
+        return "strides", f"{name} cannot be filled: several of its elements are one in memory: give tensor.contiguous()"
+    if local.is_inference() and not torch.is_inference_mode_enabled():
+        return "read_only", f"{name} cannot be filled: it was made in inference mode: call this within torch.inference_mode()"
+    return None
+
+
+def save(path: Path, state: Mapping[str, Any], *, force: bool = False, only_tensors: bool = False) -> None:
     """Writes the tensors of a state as whole tensors, into a file that ends in `.safetensors`.
 
-    Rank 0 writes, and holds them all in memory; `torch.distributed.checkpoint` writes by ranks, and the package reads that too. All ranks call it.
+    The state may be nested; names are those of `torch.distributed.checkpoint`, such as `model.layers.0.w`. Entries that are no tensors are
+    refused, or left out with `only_tensors`.
+
+    Rank 0 writes, and holds them all in memory; `torch.distributed.checkpoint` writes by ranks, and the package reads that too. All ranks
+    call it with the same names in the same order.
+
+    Errors: `ReshardError` for entries that are no tensors, for tensors without memory and for a state without a tensor. Nothing is
+    written then.
     """
-    whole = {}
-    for name, tensor in state.items():
-        if not isinstance(tensor, torch.Tensor):
+    together = dist.is_initialized()
+    writes = not together or dist.get_rank() == 0
+    tensors = _wholes(state, only_tensors, writes)
+    failed: Exception | None = None
+    try:
+        if writes:
+            _write_pairs(path, tensors, force=force)
+        # The other ranks take part in the collectives of all tensors, also of those that rank 0 does not come to.
+        for _ in tensors:
+            pass
+    except Exception as error:
+        failed = error
+        for _ in tensors:
+            pass
+    refusal: list[tuple[str, str] | None] = [None]
+    if writes and failed is not None:
+        refusal = [(getattr(failed, "kind", "raised"), str(failed))]
+    if together:
+        dist.broadcast_object_list(refusal, src=0)
+    if failed is not None:
+        raise failed
+    if refusal[0] is not None:
+        kind, message = refusal[0]
+        raise refused(kind, message)
+
+
+def _wholes(state: Mapping[str, Any], only_tensors: bool, writes: bool) -> Iterator[tuple[str, torch.Tensor]]:
+    """The names and whole tensors of a state, made one at a time; at the end what is wrong with all is raised."""
+    objects, problems, any_tensor = [], [], False
+    for entry in entries(state):
+        if not isinstance(entry.value, torch.Tensor):
+            objects.append(entry.name)
             continue
-        full = tensor.detach().full_tensor() if isinstance(tensor, DTensor) else tensor.detach()
-        if dist.get_rank() == 0:
-            whole[name] = full.cpu().contiguous()
-    refused: list[str | None] = [None]
-    if dist.get_rank() == 0:
-        try:
-            save_whole(path, whole, force=force)
-        except ValueError as error:
-            refused = [str(error)]
-    dist.broadcast_object_list(refused, src=0)
-    if refused[0] is not None:
-        raise ReshardError(refused[0])
+        any_tensor = True
+        if (why := why_not(entry.value)) is not None:
+            problems.append((why.kind, f"{entry.name} cannot be read: {why}"))
+            continue
+        tensor = entry.value.detach()
+        whole = settled(tensor.full_tensor() if isinstance(tensor, DTensor) else tensor)
+        if not problems:
+            yield entry.name, whole.cpu() if writes else whole
+    if objects and not only_tensors:
+        problems.append(("object", f"no tensors in the state: {listed(objects)}; only_tensors=True leaves them out"))
+    if not any_tensor:
+        problems.append(("no_tensor", "the state has no tensor to write"))
+    if problems:
+        raise refused(problems[0][0], "; ".join(message for _, message in problems[:10]))
 
 
 def read_once(of: DTensorSpec) -> DTensorSpec:
@@ -101,8 +190,6 @@ def read_once(of: DTensorSpec) -> DTensorSpec:
 
 def _fill(opened: Checkpoint, name: str, tensor: DTensor, planner: Planner) -> None:
     spec = tensor._spec
-    if any(one.is_partial() for one in spec.placements):
-        raise ReshardError(f"{name} is in terms, and a checkpoint has none: {spec.placements}")
     plain = all(isinstance(one, Shard | Replicate) for one in spec.placements)
     reading = read_once(spec) if plain else spec
     if not spec.mesh._is_current_rank_part_of_mesh():
@@ -151,7 +238,8 @@ class Reader(StorageReader):
             size = torch.Size(tensor.shape)
             chunk = ChunkStorageMetadata(offsets=torch.Size([0] * len(size)), sizes=size)
             found[tensor.name] = TensorStorageMetadata(TensorProperties(dtype=_torch_dtype(tensor.dtype)), size, [chunk])
-        return Metadata(found)
+        # PyTorch's planner for states that are not there yet looks up the path of each name.
+        return Metadata(found, planner_data={name: (name,) for name in found})
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Nothing is to be set up."""
@@ -168,7 +256,7 @@ class Reader(StorageReader):
         """Reads of every tensor the region that is asked for, and no byte more."""
         for item in plan.items:
             if item.type == LoadItemType.BYTE_IO:
-                raise ReshardError(f"{item.storage_index.fqn} is no tensor, and is not read")
+                raise refused("object", f"{item.storage_index.fqn} is no tensor, and is not read")
             target = planner.resolve_tensor(item).detach()
             region = [slice(start, start + length) for start, length in zip(item.storage_offsets, item.lengths, strict=True)]
             read = self._opened.read(item.storage_index.fqn, region)
@@ -194,4 +282,4 @@ def _torch_dtype(of: Any) -> torch.dtype:
                     return found
             except (ValueError, TypeError):
                 continue
-    raise ReshardError(f"PyTorch has no elements of {of}")
+    raise refused("dtype", f"PyTorch has no elements of {of}")

@@ -10,11 +10,14 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
-from reshard import Planner, RankCall, ReshardError
+from reshard import Planner, RankCall
+from reshard._refusals import refused
 
 from reshard.torch.execute import TORCH_OPS, Executor, default_planner, packer, unpacker
 from reshard.torch.groups import Groups, groups_of
 from reshard.torch.lost import lost
+from reshard.torch.memory import check_is_there
+from reshard.torch.nested import Entry, copied
 from reshard.torch.redistribute import executor, target
 
 Wanted = Sequence[Placement] | Callable[[str, DTensor], Sequence[Placement] | None]
@@ -30,6 +33,9 @@ def redistribute_state(
 ) -> dict[str, Any]:
     """All DTensors of a state with other placements, or on another device mesh, as few calls as there would be for a single one of them.
 
+    The state may be nested, and what is returned has the same nesting in new dicts and lists. Names are those of
+    `torch.distributed.checkpoint`, such as `model.layers.0.w`: a tuple is one entry, and stays as it is.
+
     `placements` are those of all, or a function of a name and a DTensor, of which None says that the tensor stays. What is no DTensor stays.
     Tensors go in buckets: the calls of a bucket on one group are one call, and shards of a bucket have together at most `max_bytes`
     on any rank, or are one tensor's. It is not differentiable. All ranks give the same names in the same order.
@@ -37,12 +43,13 @@ def redistribute_state(
     Errors: as `redistribute`, with the name of the tensor; a `max_bytes` below 1.
     """
     if max_bytes < 1:
-        raise ReshardError(f"max_bytes is {max_bytes}, and a bucket holds at least a byte")
+        raise refused("max_bytes", f"max_bytes is {max_bytes}, and a bucket holds at least a byte")
     chosen = planner or default_planner()
-    made: dict[str, Any] = dict(state)
+    made, found = copied(state)
     bucket: list[_Moved] = []
     size = 0
-    for name, tensor in state.items():
+    for entry in found:
+        name, tensor = entry.name, entry.value
         if not isinstance(tensor, DTensor):
             continue
         wanted = placements(name, tensor) if callable(placements) else placements
@@ -54,20 +61,21 @@ def redistribute_state(
             if before == after:
                 continue
             local = tensor._local_tensor.detach()
+            check_is_there("its part on this rank", local)
             if not any(one.mesh._is_current_rank_part_of_mesh() for one in (before, after)):
-                made[name] = DTensor(local.new_empty(0), after, requires_grad=False)
+                entry.put(DTensor(local.new_empty(0), after, requires_grad=False))
                 continue
             of = executor(before, after, local.dtype, chosen, id(dist.group.WORLD))
         except ValueError as error:
-            raise ReshardError(f"{name}: {error}") from error
+            raise refused(getattr(error, "kind", "placements"), f"{name}: {error}") from error
         groups = groups_of(before.mesh) if before.mesh == after.mesh else groups_of(before.mesh, after.mesh)
         bytes_of = of.plan.max_shard_bytes
         if bucket and size + bytes_of > max_bytes:
-            _run(bucket, made)
+            _run(bucket)
             bucket, size = [], 0
-        bucket.append(_Moved(Moving(name, of, groups, local.contiguous().view(-1)), after))
+        bucket.append(_Moved(Moving(name, of, groups, local.contiguous().view(-1)), after, entry))
         size += bytes_of
-    _run(bucket, made)
+    _run(bucket)
     return made
 
 
@@ -87,14 +95,15 @@ class _Moved:
 
     moving: Moving
     after: DTensorSpec
+    entry: Entry
 
 
-def _run(bucket: list[_Moved], made: dict[str, Any]) -> None:
+def _run(bucket: list[_Moved]) -> None:
     """Carries out the plans of a bucket."""
     with torch.no_grad():
         run_together([one.moving for one in bucket])
         for one in bucket:
-            made[one.moving.name] = DTensor(one.moving.flat.view(one.moving.executor.shape), one.after, requires_grad=False)
+            one.entry.put(DTensor(one.moving.flat.view(one.moving.executor.shape), one.after, requires_grad=False))
 
 
 def run_together(bucket: Sequence[Moving]) -> None:
