@@ -1,13 +1,14 @@
 //! Arguments that Python gives in several forms: one type for each, that holds the Rust value.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
 use reshard_layout::{Few, IntTuple, MAX_LEAVES};
 use reshard_sharding::{Mesh, Placement, Placements};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, refused};
 use crate::mesh::PyMesh;
+use crate::numbers::number;
 use crate::placement::PyPlacement;
 use crate::sequences::{items, listed, printed};
 
@@ -26,7 +27,7 @@ pub(crate) struct Ints(pub(crate) IntTuple);
 /// The nested tuple of integers that an object is.
 pub(crate) fn ints(object: &Bound<'_, PyAny>, depth: usize) -> Result<IntTuple, Failure> {
     if depth > DEEPEST {
-        return Err(PyValueError::new_err(format!("a tuple nested more than {DEEPEST} deep")).into());
+        return Err(refused("nested", format!("a tuple nested more than {DEEPEST} deep")));
     }
     if let Ok(text) = object.cast::<PyString>() {
         return Ok(text.to_cow()?.parse::<IntTuple>()?);
@@ -104,7 +105,12 @@ impl<'py> FromPyObject<'_, 'py> for AxesArgument {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<AxesArgument> {
         match object.cast::<PyDict>() {
-            Ok(axes) => axes.iter().map(|(name, number)| Ok((name.extract()?, number.extract()?))).collect(),
+            Ok(axes) => axes
+                .items()
+                .iter()
+                .map(|axis| axis.extract::<(String, Bound<'_, PyAny>)>())
+                .map(|axis| axis.and_then(|(name, size)| Ok((name, number(&size)?))))
+                .collect(),
             Err(_) => listed(&object),
         }
         .map(AxesArgument)
@@ -118,6 +124,9 @@ impl<'py> FromPyObject<'_, 'py> for ShapeArgument {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<ShapeArgument> {
+        if object.is_instance_of::<PyInt>() {
+            return Ok(ShapeArgument(vec![number(&object)?]));
+        }
         match object.extract::<usize>() {
             Ok(single) => Ok(ShapeArgument(vec![single])),
             Err(_) => Ok(ShapeArgument(listed(&object)?)),

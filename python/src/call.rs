@@ -8,6 +8,7 @@ use reshard_ops::rules::{Call, Value};
 
 use crate::arguments::type_name;
 use crate::failure::{Answer, refused};
+use crate::numbers::number;
 use crate::sequences::items;
 
 /// An argument as the notation writes it.
@@ -16,10 +17,10 @@ fn text_of(key: &str, object: &Bound<'_, PyAny>) -> Answer<String> {
         return Ok(flag.is_true().to_string());
     }
     if object.is_instance_of::<PyInt>() {
-        return Ok(object.extract::<i64>()?.to_string());
+        return Ok(number::<i64>(object)?.to_string());
     }
     if object.is_instance_of::<PyFloat>() {
-        return Ok(object.extract::<f64>()?.to_string());
+        return Ok(number::<f64>(object)?.to_string());
     }
     if let Ok(text) = object.cast::<PyString>() {
         return Ok(text.to_cow()?.into_owned());
@@ -37,7 +38,7 @@ fn text_of(key: &str, object: &Bound<'_, PyAny>) -> Answer<String> {
         ))
         .into());
     };
-    let numbers = items.map(|item| item?.extract::<i64>()).collect::<PyResult<Vec<_>>>()?;
+    let numbers = items.map(|item| number::<i64>(&item?)).collect::<PyResult<Vec<_>>>()?;
     Ok(format!("[{}]", numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(",")))
 }
 

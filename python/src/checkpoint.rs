@@ -16,6 +16,7 @@ use crate::checkpoint_reports::{PyDifference, PyResharded, PyVerified};
 use crate::dtype::{DTypeArgument, PyDType};
 use crate::failure::{Answer, refused};
 use crate::mesh::PyMesh;
+use crate::numbers::number;
 use crate::sequences::{listed_if_any, printed};
 use crate::sharding::PySharding;
 
@@ -128,7 +129,7 @@ fn interval(object: &Bound<'_, PyAny>, extent: usize) -> Answer<Vec<Interval>> {
         }
         return Ok(whole(asked.start.unsigned_abs(), asked.slicelength));
     }
-    let (start, stop): (usize, usize) = object.extract()?;
+    let (start, stop): (usize, usize) = number(object)?;
     if start > stop || stop > extent {
         return Err(refused("usage", format!("from {start} to {stop} is not in a dim of {extent}")));
     }
@@ -305,7 +306,7 @@ impl PyCheckpoint {
         py: Python<'py>,
         name: &str,
         sharding: &PySharding,
-        rank: usize,
+        #[pyo3(from_py_with = number)] rank: usize,
     ) -> Answer<Bound<'py, PyAny>> {
         let dtype = dtype_of(&self.checkpoint.tensor(name)?.dtype())?;
         let local = sharding.0.local_shape(rank)?.to_vec();
@@ -507,7 +508,7 @@ fn load<'py>(
     path: PathBuf,
     mesh: MeshArgument,
     to: &Bound<'py, PyAny>,
-    rank: usize,
+    #[pyo3(from_py_with = number)] rank: usize,
     #[pyo3(from_py_with = listed_if_any)] names: Option<Vec<String>>,
 ) -> Answer<Bound<'py, PyDict>> {
     let opened = PyCheckpoint::opened(py, path, None, None)?;

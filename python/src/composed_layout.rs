@@ -10,6 +10,7 @@ use reshard_layout::expression::{Function, Value};
 use crate::arguments::to_python;
 use crate::failure::{Answer, refused};
 use crate::layout::{PyLayout, SHOWN_CELLS};
+use crate::numbers::number;
 use crate::operations::operations;
 use crate::value::by_notation;
 use crate::values;
@@ -24,7 +25,7 @@ operations! {
         /// A composition from its notation, or from what is applied last, an offset, and what is applied first.
         #[new]
         #[pyo3(signature = (outer, offset=0, inner=None))]
-        fn new(outer: &Bound<'_, PyAny>, offset: i64, inner: Option<&PyLayout>) -> Answer<PyComposed> {
+        fn new(outer: &Bound<'_, PyAny>, #[pyo3(from_py_with = number)] offset: i64, inner: Option<&PyLayout>) -> Answer<PyComposed> {
             let Some(inner) = inner else {
                 return Ok(PyComposed(outer.extract::<String>()?.parse::<Composed>()?));
             };
@@ -89,7 +90,7 @@ operations! {
         }
 
         /// The value at an index.
-        fn at(&self, index: i64) -> Answer<i64> {
+        fn at(&self, #[pyo3(from_py_with = number)] index: i64) -> Answer<i64> {
             Ok(self.0.at(index)?)
         }
 
@@ -111,7 +112,7 @@ operations! {
         }
 
         /// This function and a number.
-        fn plus(&self, number: i64) -> Answer<PyComposed> {
+        fn plus(&self, #[pyo3(from_py_with = number)] number: i64) -> Answer<PyComposed> {
             Ok(PyComposed(self.0.plus(number)?))
         }
 
@@ -179,11 +180,11 @@ pub(crate) struct PySwizzle(pub(crate) Swizzle);
 by_notation! { PySwizzle {
     #[new]
     #[pyo3(signature = (bits, base=0, shift=0))]
-    fn new(bits: &Bound<'_, PyAny>, base: u8, shift: i8) -> Answer<PySwizzle> {
+    fn new(bits: &Bound<'_, PyAny>, #[pyo3(from_py_with = number)] base: u8, shift: i8) -> Answer<PySwizzle> {
         if let Ok(text) = bits.extract::<String>() {
             return Ok(PySwizzle(text.parse()?));
         }
-        Ok(PySwizzle(Swizzle::new(bits.extract()?, base, shift)?))
+        Ok(PySwizzle(Swizzle::new(number(bits)?, base, shift)?))
     }
 
     /// How many bits change.
@@ -211,7 +212,7 @@ by_notation! { PySwizzle {
     }
 
     /// The value at an index.
-    fn __call__(&self, index: i64) -> Answer<i64> {
+    fn __call__(&self, #[pyo3(from_py_with = number)] index: i64) -> Answer<i64> {
         Ok(self.0.at(index)?)
     }
 

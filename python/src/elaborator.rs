@@ -6,6 +6,7 @@ use reshard_program::{Elaborator, Moves, Rates};
 
 use crate::failure::{Answer, refused};
 use crate::graph::PyGraph;
+use crate::numbers::number_if_any;
 use crate::planner::PyPlanner;
 use crate::program::PyProgram;
 use crate::rates::PyRates;
@@ -38,7 +39,7 @@ impl PyElaborator {
         topology: Option<TopologyArgument>,
         planner: Option<&PyPlanner>,
         rates: Option<&PyRates>,
-        most_states: Option<usize>,
+        #[pyo3(from_py_with = number_if_any)] most_states: Option<usize>,
     ) -> Answer<PyElaborator> {
         let which = match moves {
             "any" => Moves::Any,

@@ -170,5 +170,12 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("NotRepresentable", py.get_type::<NotRepresentable>())?;
     module.add("NeedsRedistribute", py.get_type::<NeedsRedistribute>())?;
     module.add("Mismatch", py.get_type::<Mismatch>())?;
-    module.add("EngineError", py.get_type::<EngineError>())
+    module.add("EngineError", py.get_type::<EngineError>())?;
+    // What Python code raises has a kind, too.
+    py.get_type::<ReshardError>().setattr("kind", "refused")?;
+    py.get_type::<NotRepresentable>().setattr("kind", "not_representable")?;
+    py.get_type::<Mismatch>().setattr("kind", "mismatch")?;
+    let failed = py.get_type::<EngineError>();
+    failed.setattr("kind", "failed")?;
+    ["rank", "step", "group"].iter().try_for_each(|part| failed.setattr(*part, py.None()))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use reshard_sharding::notation::ReplicaGroups;
@@ -10,6 +11,7 @@ use reshard_sharding::{GroupPattern, GroupRegistry, ProcessGroup, ProcessGroups}
 use crate::arguments::{MeshArgument, type_name};
 use crate::failure::{Answer, Failure, refused};
 use crate::layout::PyLayout;
+use crate::numbers::{number, number_if_any};
 use crate::sequences::{listed, listed_twice};
 use crate::value::{by_notation, hash_of};
 
@@ -24,6 +26,15 @@ pub(crate) fn check_listed(ranks: usize) -> Answer<()> {
         return Err(refused("too_many_ranks", message));
     }
     Ok(())
+}
+
+/// The rank that a number is; none where it is out of the range of ranks.
+pub(crate) fn rank_of(object: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    match object.extract::<usize>() {
+        Ok(rank) => Ok(Some(rank)),
+        Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Where the members of a group are, from the lowest one on, such as `GroupPattern("4:2")`.
@@ -61,7 +72,7 @@ by_notation! { PyGroupPattern {
     }
 
     /// The members of the group with this lowest member, ascending.
-    fn members(&self, first: usize) -> Answer<Vec<usize>> {
+    fn members(&self, #[pyo3(from_py_with = number)] first: usize) -> Answer<Vec<usize>> {
         check_listed(self.0.size())?;
         Ok(ProcessGroup::new(self.0.clone(), first)?.iter().collect())
     }
@@ -144,22 +155,22 @@ by_notation! { PyProcessGroup {
         self.0.size()
     }
 
-    fn __contains__(&self, rank: usize) -> bool {
-        self.0.contains(rank)
+    fn __contains__(&self, rank: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(rank_of(rank)?.is_some_and(|rank| self.0.contains(rank)))
     }
 
     /// The member of this number, in ascending order, or None.
-    fn member(&self, number: usize) -> Option<usize> {
+    fn member(&self, #[pyo3(from_py_with = number)] number: usize) -> Option<usize> {
         self.0.member(number)
     }
 
     /// The number of a member, or None for other ranks.
-    fn position(&self, rank: usize) -> Option<usize> {
+    fn position(&self, #[pyo3(from_py_with = number)] rank: usize) -> Option<usize> {
         self.0.position(rank)
     }
 
     /// How many members are below a rank.
-    fn below(&self, rank: usize) -> usize {
+    fn below(&self, #[pyo3(from_py_with = number)] rank: usize) -> usize {
         self.0.below(rank)
     }
 }}
@@ -240,12 +251,12 @@ by_notation! { PyProcessGroups {
     }
 
     /// The group that holds a rank, or None.
-    fn group_of(&self, rank: usize) -> Option<PyProcessGroup> {
+    fn group_of(&self, #[pyo3(from_py_with = number)] rank: usize) -> Option<PyProcessGroup> {
         self.0.group_of(rank).map(PyProcessGroup)
     }
 
     /// The patterns within and across nodes of so many ranks, where the groups lie alike on them.
-    fn split_at_node(&self, node: usize) -> Option<(PyGroupPattern, PyGroupPattern)> {
+    fn split_at_node(&self, #[pyo3(from_py_with = number)] node: usize) -> Option<(PyGroupPattern, PyGroupPattern)> {
         self.0.split_at_node(node).map(|(within, across)| (PyGroupPattern(within), PyGroupPattern(across)))
     }
 
@@ -271,7 +282,7 @@ impl PyGroupRegistry {
     #[pyo3(signature = (mesh=None, *, world=None, groups=None))]
     fn new(
         mesh: Option<MeshArgument>,
-        world: Option<usize>,
+        #[pyo3(from_py_with = number_if_any)] world: Option<usize>,
         groups: Option<BTreeMap<String, Py<PyProcessGroups>>>,
     ) -> Answer<PyGroupRegistry> {
         let mut registry = GroupRegistry::new();

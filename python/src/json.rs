@@ -1,14 +1,12 @@
 //! JSON texts of values, as the library writes and reads them.
 
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
 use serde_json::error::Category;
 
 use crate::failure::{Answer, refused};
 
 /// The text of a value.
-pub(crate) fn write<T: serde::Serialize + ?Sized>(value: &T) -> PyResult<String> {
-    serde_json::to_string(value).map_err(|error| PyValueError::new_err(error.to_string()))
+pub(crate) fn write<T: serde::Serialize + ?Sized>(value: &T) -> Answer<String> {
+    serde_json::to_string(value).map_err(|error| refused("json", error.to_string()))
 }
 
 /// The value of a text.

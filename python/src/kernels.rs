@@ -18,7 +18,8 @@ use crate::buffers;
 use crate::call::{arguments, call};
 use crate::dtype::{DTypeArgument, PyDType};
 use crate::failure::{Answer, Failure, refused};
-use crate::sequences::{items, listed, listed_twice};
+use crate::numbers::number;
+use crate::sequences::{check_list, items, list_of, listed, listed_twice};
 use crate::table::{PyTable, table_or_standard};
 
 /// An operand of a call on one rank: its elements, and which of the whole they are.
@@ -57,10 +58,12 @@ impl PyLocalTensor {
     }
 
     /// The indices of the whole that are held along a dim, in local order.
-    fn indices(&self, dim: usize) -> Answer<Vec<usize>> {
+    fn indices(&self, #[pyo3(from_py_with = number)] dim: usize) -> Answer<Vec<usize>> {
+        let count = self.shape.get(dim).copied().unwrap_or_default();
+        check_list(count)?;
         match &self.region {
             Some(region) => Ok(region.indices(dim)?),
-            None => Ok((0..self.shape.get(dim).copied().unwrap_or_default()).collect()),
+            None => list_of(count, || 0..count),
         }
     }
 

@@ -8,6 +8,7 @@ use reshard_layout::{Banks, Layout};
 use crate::arguments::{Ints, to_python};
 use crate::failure::Answer;
 use crate::json;
+use crate::numbers::number;
 use crate::operations::operations;
 use crate::sequences::listed;
 use crate::values::known;
@@ -50,7 +51,7 @@ operations! {
 
         /// A layout of one mode.
         #[staticmethod]
-        fn scalar(extent: i64, stride: i64) -> Answer<PyLayout> {
+        fn scalar(#[pyo3(from_py_with = number)] extent: i64, #[pyo3(from_py_with = number)] stride: i64) -> Answer<PyLayout> {
             Ok(PyLayout(Layout::scalar(extent, stride)?))
         }
 
@@ -68,7 +69,7 @@ operations! {
 
         /// Indices of a domain for so many workers, or as many as divide.
         #[staticmethod]
-        fn domain_distribute(shape: Ints, count: i64) -> Answer<PyLayout> {
+        fn domain_distribute(shape: Ints, #[pyo3(from_py_with = number)] count: i64) -> Answer<PyLayout> {
             Ok(PyLayout(Layout::domain_distribute(&shape.0, count)?))
         }
 
@@ -166,27 +167,27 @@ operations! {
         }
 
         /// The value at an index.
-        fn at(&self, index: i64) -> Answer<i64> {
+        fn at(&self, #[pyo3(from_py_with = number)] index: i64) -> Answer<i64> {
             Ok(self.0.at(index)?)
         }
 
         /// The value at an index, where the last leaf goes on without end.
-        fn at_extended(&self, index: i64) -> Answer<i64> {
+        fn at_extended(&self, #[pyo3(from_py_with = number)] index: i64) -> Answer<i64> {
             Ok(self.0.at_extended(index)?)
         }
 
         /// The coordinate of an index, nested like the shape.
-        fn coordinates<'py>(&self, py: Python<'py>, index: i64) -> Answer<Bound<'py, PyAny>> {
+        fn coordinates<'py>(&self, py: Python<'py>, #[pyo3(from_py_with = number)] index: i64) -> Answer<Bound<'py, PyAny>> {
             Ok(to_python(py, &self.0.coordinates(index)?)?)
         }
 
         /// The digits of a number in the system of this layout, nested like the shape.
-        fn digits<'py>(&self, py: Python<'py>, number: i64) -> Answer<Bound<'py, PyAny>> {
+        fn digits<'py>(&self, py: Python<'py>, #[pyo3(from_py_with = number)] number: i64) -> Answer<Bound<'py, PyAny>> {
             Ok(to_python(py, &self.0.digits(number)?)?)
         }
 
         /// Whether the values are exactly [0, bound).
-        fn is_surjective_onto(&self, py: Python<'_>, bound: i64) -> bool {
+        fn is_surjective_onto(&self, py: Python<'_>, #[pyo3(from_py_with = number)] bound: i64) -> bool {
             py.detach(|| self.0.is_surjective_onto(bound))
         }
 
@@ -196,14 +197,14 @@ operations! {
         }
 
         /// A(k + B(i)) as A(k) and a layout.
-        fn compose_from(&self, py: Python<'_>, offset: i64, inner: &PyLayout) -> Answer<(i64, PyLayout)> {
+        fn compose_from(&self, py: Python<'_>, #[pyo3(from_py_with = number)] offset: i64, inner: &PyLayout) -> Answer<(i64, PyLayout)> {
             let (start, modes) = py.detach(|| self.0.compose_from(offset, &inner.0))?;
             Ok((start, PyLayout(modes)))
         }
 
         /// The swizzle of rows of elements of so many bytes that has no conflicts in 32 banks, or None.
         #[staticmethod]
-        fn bank_swizzle(row: i64, element: i64, access: i64) -> Option<crate::composed_layout::PySwizzle> {
+        fn bank_swizzle(#[pyo3(from_py_with = number)] row: i64, #[pyo3(from_py_with = number)] element: i64, #[pyo3(from_py_with = number)] access: i64) -> Option<crate::composed_layout::PySwizzle> {
             Banks::SHARED.swizzle(row, element, access).map(crate::composed_layout::PySwizzle)
         }
 
@@ -222,7 +223,7 @@ operations! {
         }
 
         /// The JSON text of it.
-        fn to_json(&self) -> PyResult<String> {
+        fn to_json(&self) -> Answer<String> {
             json::write(&self.0)
         }
 

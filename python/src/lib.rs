@@ -38,6 +38,7 @@ mod layout;
 mod local_region;
 mod mesh;
 mod named_layout;
+mod numbers;
 mod op;
 mod operand;
 mod operations;

@@ -20,6 +20,7 @@ use crate::arguments::type_name;
 use crate::call::call;
 use crate::failure::{Answer, Failure, refused};
 use crate::graph::{PyGraph, slices, value};
+use crate::numbers::{number, number_if_any};
 use crate::sequences::{items, listed};
 use crate::sequences::{listed_if_any, listed_twice};
 
@@ -140,10 +141,10 @@ impl PyLocalRegion {
         &self,
         value: &PyLocal,
         axis: String,
-        dim: usize,
+        #[pyo3(from_py_with = number)] dim: usize,
         to: String,
         zigzag: bool,
-        tiles: Option<usize>,
+        #[pyo3(from_py_with = number_if_any)] tiles: Option<usize>,
         #[pyo3(from_py_with = listed_if_any)] sizes: Option<Vec<usize>>,
     ) -> Answer<PyLocal> {
         let (value, parts) = (value.0.clone(), parts(dim, zigzag, tiles, sizes.as_deref())?);
@@ -151,7 +152,13 @@ impl PyLocalRegion {
     }
 
     /// What the coordinates of an axis have, along a new dim, on all of them.
-    fn all_gather_stack(&self, value: &PyLocal, axis: String, dim: usize, to: String) -> Answer<PyLocal> {
+    fn all_gather_stack(
+        &self,
+        value: &PyLocal,
+        axis: String,
+        #[pyo3(from_py_with = number)] dim: usize,
+        to: String,
+    ) -> Answer<PyLocal> {
         let value = value.0.clone();
         self.one(move |region| region.all_gather_stack(&value, &axis, dim, &to))
     }
@@ -163,9 +170,9 @@ impl PyLocalRegion {
         &self,
         value: &PyLocal,
         axis: String,
-        dim: usize,
+        #[pyo3(from_py_with = number)] dim: usize,
         zigzag: bool,
-        tiles: Option<usize>,
+        #[pyo3(from_py_with = number_if_any)] tiles: Option<usize>,
         #[pyo3(from_py_with = listed_if_any)] sizes: Option<Vec<usize>>,
     ) -> Answer<PyLocal> {
         let (value, parts) = (value.0.clone(), parts(dim, zigzag, tiles, sizes.as_deref())?);
@@ -173,7 +180,13 @@ impl PyLocalRegion {
     }
 
     /// Each coordinate's parts of one dim for its parts of another.
-    fn all_to_all(&self, value: &PyLocal, axis: String, split: usize, concat: usize) -> Answer<PyLocal> {
+    fn all_to_all(
+        &self,
+        value: &PyLocal,
+        axis: String,
+        #[pyo3(from_py_with = number)] split: usize,
+        #[pyo3(from_py_with = number)] concat: usize,
+    ) -> Answer<PyLocal> {
         let value = value.0.clone();
         self.one(move |region| region.all_to_all(&value, &axis, split, concat))
     }
@@ -188,9 +201,9 @@ impl PyLocalRegion {
         &self,
         value: &PyLocal,
         axis: String,
-        dim: usize,
+        #[pyo3(from_py_with = number)] dim: usize,
         #[pyo3(from_py_with = listed_twice)] counts: Vec<Vec<usize>>,
-        room: Option<usize>,
+        #[pyo3(from_py_with = number_if_any)] room: Option<usize>,
     ) -> Answer<PyLocal> {
         let (value, counts) = (value.0.clone(), Counts::new(&counts)?);
         self.one(move |region| region.all_to_all_by_counts(&value, &axis, dim, &counts, room))
@@ -203,7 +216,12 @@ impl PyLocalRegion {
     }
 
     /// What the coordinate has that stands so many places before, around the axis.
-    fn shift(&self, value: &PyLocal, axis: String, by: i64) -> Answer<PyLocal> {
+    fn shift(
+        &self,
+        value: &PyLocal,
+        axis: String,
+        #[pyo3(from_py_with = number)] by: i64,
+    ) -> Answer<PyLocal> {
         let value = value.0.clone();
         self.one(move |region| region.shift(&value, &axis, by))
     }

@@ -9,9 +9,10 @@ use reshard_sharding::{AxisName, Mesh, SubAxis};
 
 use crate::arguments::{AxesArgument, MeshArgument, ShapeArgument};
 use crate::failure::{Answer, Failure};
-use crate::group::{PyGroupPattern, PyProcessGroup, PyProcessGroups, check_listed};
+use crate::group::{PyGroupPattern, PyProcessGroup, PyProcessGroups, check_listed, rank_of};
 use crate::json;
 use crate::layout::PyLayout;
+use crate::numbers::number;
 use crate::sequences::{listed, nested};
 use crate::value::{by_notation, hash_of};
 
@@ -50,7 +51,7 @@ by_notation! { PyMesh {
     /// A mesh of axes with layouts from coordinates to rank offsets, from a first rank on.
     #[staticmethod]
     #[pyo3(signature = (axes, offset=0))]
-    fn with_layouts(#[pyo3(from_py_with = listed)] axes: Vec<(String, Py<PyLayout>)>, offset: usize) -> Answer<PyMesh> {
+    fn with_layouts(#[pyo3(from_py_with = listed)] axes: Vec<(String, Py<PyLayout>)>, #[pyo3(from_py_with = number)] offset: usize) -> Answer<PyMesh> {
         let axes = axes
             .iter()
             .map(|(name, layout)| Ok((AxisName::new(name)?, layout.get().0.clone())))
@@ -139,12 +140,12 @@ by_notation! { PyMesh {
         Ok(self.0.ranks().collect())
     }
 
-    fn __contains__(&self, rank: usize) -> bool {
-        self.0.contains(rank)
+    fn __contains__(&self, rank: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(rank_of(rank)?.is_some_and(|rank| self.0.contains(rank)))
     }
 
     /// The place of a rank on every axis.
-    fn coordinate<'py>(&self, py: Python<'py>, rank: usize) -> Answer<Bound<'py, PyTuple>> {
+    fn coordinate<'py>(&self, py: Python<'py>, #[pyo3(from_py_with = number)] rank: usize) -> Answer<Bound<'py, PyTuple>> {
         let place = self.0.coordinate(rank).ok_or_else(|| no_rank(&self.0, rank))?;
         Ok(PyTuple::new(py, place)?)
     }
@@ -155,12 +156,12 @@ by_notation! { PyMesh {
     }
 
     /// The coordinate of the rank that stands there in `ranks`.
-    fn coordinate_of_index<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    fn coordinate_of_index<'py>(&self, py: Python<'py>, #[pyo3(from_py_with = number)] index: usize) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.0.coordinate_of_index(index).map(|place| PyTuple::new(py, place)).transpose()
     }
 
     /// Where a rank stands in `ranks`, or None.
-    fn index_of(&self, rank: usize) -> Option<usize> {
+    fn index_of(&self, #[pyo3(from_py_with = number)] rank: usize) -> Option<usize> {
         self.0.index_of(rank)
     }
 
@@ -178,7 +179,7 @@ by_notation! { PyMesh {
 
     /// The group of these axes that holds a rank.
     #[pyo3(signature = (rank, *names))]
-    fn members(&self, rank: usize, names: Vec<String>) -> Answer<PyProcessGroup> {
+    fn members(&self, #[pyo3(from_py_with = number)] rank: usize, names: Vec<String>) -> Answer<PyProcessGroup> {
         Ok(PyProcessGroup(self.0.members(&sub_axes(&self.0, &names)?, rank)?))
     }
 
@@ -211,7 +212,7 @@ by_notation! { PyMesh {
 
     /// The part along these axes that holds a rank.
     #[pyo3(signature = (rank, *names))]
-    fn slice_of(&self, rank: usize, names: Vec<String>) -> Answer<PyMesh> {
+    fn slice_of(&self, #[pyo3(from_py_with = number)] rank: usize, names: Vec<String>) -> Answer<PyMesh> {
         Ok(PyMesh(self.0.slice_of(rank, &as_text(&names))?))
     }
 
@@ -253,7 +254,7 @@ by_notation! { PyMesh {
     }
 
     /// The JSON text of it.
-    fn to_json(&self) -> PyResult<String> {
+    fn to_json(&self) -> Answer<String> {
         json::write(&self.0)
     }
 
@@ -316,7 +317,7 @@ by_notation! { PyRecipe {
     }
 
     /// The same with the one degree that was left out, so that it has so many ranks.
-    fn on_world(&self, ranks: usize) -> Answer<PyRecipe> {
+    fn on_world(&self, #[pyo3(from_py_with = number)] ranks: usize) -> Answer<PyRecipe> {
         Ok(PyRecipe(self.0.clone().on_world(ranks)?))
     }
 

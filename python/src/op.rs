@@ -8,6 +8,7 @@ use reshard_ops::rules::{Call, Op, Table};
 
 use crate::call::{arguments, call};
 use crate::failure::{Answer, refused};
+use crate::numbers::number;
 use crate::sequences::{listed, listed_twice, listed_twice_if_any};
 use crate::table::{PyTable, standard, table_or_standard};
 use crate::value::Reduced;
@@ -171,7 +172,7 @@ impl PyOp {
     }
 
     /// The dims of an input that it carries whole into all outputs, each with its place in every output.
-    fn carried(&self, input: usize) -> Answer<Vec<(usize, Vec<usize>)>> {
+    fn carried(&self, #[pyo3(from_py_with = number)] input: usize) -> Answer<Vec<(usize, Vec<usize>)>> {
         if input < self.op.inputs().len() {
             return Ok(self.op.carried(input));
         }

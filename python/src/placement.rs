@@ -2,13 +2,13 @@
 
 use std::num::NonZeroUsize;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyModule;
 use reshard_sharding::{Counts, Placement, ReduceOp};
 
 use crate::arguments::PlacementArgument;
 use crate::failure::{Answer, refused};
+use crate::numbers::{number, number_if_any};
 use crate::sequences::{listed, listed_twice};
 use crate::value::Reduced;
 
@@ -26,31 +26,39 @@ impl PyPlacement {
 
     /// The dim is cut into pieces of these sizes, one for each rank of the axis.
     #[staticmethod]
-    fn ragged(dim: usize, #[pyo3(from_py_with = listed)] sizes: Vec<usize>) -> PyPlacement {
+    fn ragged(
+        #[pyo3(from_py_with = number)] dim: usize,
+        #[pyo3(from_py_with = listed)] sizes: Vec<usize>,
+    ) -> PyPlacement {
         PyPlacement(Placement::ragged(dim, &sizes))
     }
 
     /// Ragged pieces of whole blocks of these sizes, as even as they go among so many ranks.
     #[staticmethod]
     fn ragged_of_blocks(
-        dim: usize,
+        #[pyo3(from_py_with = number)] dim: usize,
         #[pyo3(from_py_with = listed)] blocks: Vec<usize>,
-        ranks: usize,
+        #[pyo3(from_py_with = number)] ranks: usize,
     ) -> Answer<PyPlacement> {
         Ok(PyPlacement(Placement::ragged_of_blocks(dim, &blocks, ranks)?))
     }
 
     /// Ragged pieces of whole blocks of one size, as even as they go among so many ranks.
     #[staticmethod]
-    fn ragged_in_blocks(dim: usize, len: usize, block: usize, ranks: usize) -> Answer<PyPlacement> {
+    fn ragged_in_blocks(
+        #[pyo3(from_py_with = number)] dim: usize,
+        #[pyo3(from_py_with = number)] len: usize,
+        #[pyo3(from_py_with = number)] block: usize,
+        #[pyo3(from_py_with = number)] ranks: usize,
+    ) -> Answer<PyPlacement> {
         Ok(PyPlacement(Placement::ragged_in_blocks(dim, len, block, ranks)?))
     }
 
     /// Ragged pieces in proportion to these units, one for each rank of the axis.
     #[staticmethod]
     fn ragged_in_units(
-        dim: usize,
-        len: usize,
+        #[pyo3(from_py_with = number)] dim: usize,
+        #[pyo3(from_py_with = number)] len: usize,
         #[pyo3(from_py_with = listed)] units: Vec<usize>,
     ) -> Answer<PyPlacement> {
         Ok(PyPlacement(Placement::ragged_in_units(dim, len, &units)?))
@@ -58,21 +66,27 @@ impl PyPlacement {
 
     /// Twice as many chunks as ranks: rank i keeps the i-th and the i-th from the end.
     #[staticmethod]
-    fn zigzag(dim: usize) -> PyPlacement {
+    fn zigzag(#[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
         PyPlacement(Placement::zigzag(dim))
     }
 
     /// Blocks of so many indices, dealt out to the ranks in turn.
     #[staticmethod]
-    fn block(dim: usize, len: usize) -> PyResult<PyPlacement> {
+    fn block(
+        #[pyo3(from_py_with = number)] dim: usize,
+        #[pyo3(from_py_with = number)] len: usize,
+    ) -> PyResult<PyPlacement> {
         let len = NonZeroUsize::new(len)
-            .ok_or_else(|| PyValueError::new_err("a block has at least one index, not 0"))?;
+            .ok_or_else(|| refused("placement", "a block has at least one index, not 0"))?;
         Ok(PyPlacement(Placement::block(dim, len)))
     }
 
     /// Chunks that are rolled by so many ranks.
     #[staticmethod]
-    fn rolled(dim: usize, by: usize) -> PyPlacement {
+    fn rolled(
+        #[pyo3(from_py_with = number)] dim: usize,
+        #[pyo3(from_py_with = number)] by: usize,
+    ) -> PyPlacement {
         PyPlacement(Placement::rolled(dim, by))
     }
 
@@ -114,7 +128,7 @@ impl PyPlacement {
     }
 
     /// The same of another dim.
-    fn at(&self, dim: usize) -> PyPlacement {
+    fn at(&self, #[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
         PyPlacement(self.0.at(dim))
     }
 }
@@ -131,7 +145,7 @@ impl PyCounts {
     #[pyo3(signature = (rows, capacity=None))]
     fn new(
         #[pyo3(from_py_with = listed_twice)] rows: Vec<Vec<usize>>,
-        capacity: Option<usize>,
+        #[pyo3(from_py_with = number_if_any)] capacity: Option<usize>,
     ) -> Answer<PyCounts> {
         let counts = Counts::new(&rows)?;
         Ok(PyCounts(match capacity {
@@ -159,7 +173,7 @@ impl PyCounts {
     }
 
     /// How many rows a rank receives.
-    fn receives(&self, rank: usize) -> Answer<usize> {
+    fn receives(&self, #[pyo3(from_py_with = number)] rank: usize) -> Answer<usize> {
         if rank >= self.0.ranks() {
             let message = format!("rank {rank} receives nothing: there are {} ranks", self.0.ranks());
             return Err(refused("no_such_rank", message));
@@ -168,12 +182,12 @@ impl PyCounts {
     }
 
     /// The placement of the rows as they are sent.
-    fn sent(&self, dim: usize) -> PyPlacement {
+    fn sent(&self, #[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
         PyPlacement(self.0.sent(dim))
     }
 
     /// The placement of the rows as they are received.
-    fn received(&self, dim: usize) -> PyPlacement {
+    fn received(&self, #[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
         PyPlacement(self.0.received(dim))
     }
 }
@@ -188,14 +202,17 @@ fn replicate() -> PyPlacement {
 /// Chunks of a dim: `torch.chunk`, the last ones short or empty.
 #[pyfunction]
 #[pyo3(name = "S")]
-fn shard(dim: usize) -> PyPlacement {
+fn shard(#[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
     PyPlacement(Placement::Shard(dim))
 }
 
 /// The dim is chunked into so many pieces, and each piece over the ranks.
 #[pyfunction]
 #[pyo3(name = "SS")]
-fn strided_shard(dim: usize, split_factor: usize) -> Answer<PyPlacement> {
+fn strided_shard(
+    #[pyo3(from_py_with = number)] dim: usize,
+    #[pyo3(from_py_with = number)] split_factor: usize,
+) -> Answer<PyPlacement> {
     // Read, and so checked, as a text would be.
     Ok(PyPlacement(format!("SS({dim},{split_factor})").parse()?))
 }

@@ -14,6 +14,7 @@ use crate::engine;
 use crate::failure::{Answer, refused};
 use crate::group::PyGroupPattern;
 use crate::json;
+use crate::numbers::number;
 use crate::planner::PyPlanner;
 use crate::sequences::{listed, listed_if_any};
 use crate::sharding::PySharding;
@@ -181,13 +182,17 @@ impl PyPlan {
     }
 
     /// All that one rank does, phase after phase.
-    fn phases(&self, py: Python<'_>, rank: usize) -> Answer<Vec<PyPhase>> {
+    fn phases(&self, py: Python<'_>, #[pyo3(from_py_with = number)] rank: usize) -> Answer<Vec<PyPhase>> {
         let phases = py.detach(|| self.plan.phases(rank))?;
         Ok(phases.into_iter().map(|(step, phase)| PyPhase { step, phase }).collect())
     }
 
     /// All that one rank sends to others and receives from them: (step, `"send"` or `"receive"`, message).
-    fn messages(&self, py: Python<'_>, rank: usize) -> Answer<Vec<(usize, &'static str, PyMessage)>> {
+    fn messages(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] rank: usize,
+    ) -> Answer<Vec<(usize, &'static str, PyMessage)>> {
         let phases = py.detach(|| self.plan.phases(rank))?;
         let mut all = Vec::new();
         for (step, phase) in phases {
@@ -222,7 +227,7 @@ impl PyPlan {
     #[pyo3(signature = (rank, offers=None, dtype=None))]
     fn calls(
         &self,
-        rank: usize,
+        #[pyo3(from_py_with = number)] rank: usize,
         offers: Option<&Bound<'_, PyAny>>,
         dtype: Option<DTypeArgument>,
     ) -> Answer<PyRankCalls> {
@@ -269,7 +274,12 @@ impl PyPlan {
     /// What `to_json` wrote; the greedy planner's answer to it, or the plan turned round so often, where asked for.
     #[staticmethod]
     #[pyo3(signature = (text, *, greedy=false, transposed=0))]
-    fn from_json(py: Python<'_>, text: &str, greedy: bool, transposed: usize) -> Answer<PyPlan> {
+    fn from_json(
+        py: Python<'_>,
+        text: &str,
+        greedy: bool,
+        #[pyo3(from_py_with = number)] transposed: usize,
+    ) -> Answer<PyPlan> {
         PyPlan::read(py, text, greedy, transposed)
     }
 
@@ -337,7 +347,12 @@ impl PyPlan {
 }
 
 #[pyfunction]
-fn _read_plan(py: Python<'_>, text: &str, greedy: bool, transposed: usize) -> Answer<PyPlan> {
+fn _read_plan(
+    py: Python<'_>,
+    text: &str,
+    greedy: bool,
+    #[pyo3(from_py_with = number)] transposed: usize,
+) -> Answer<PyPlan> {
     PyPlan::read(py, text, greedy, transposed)
 }
 

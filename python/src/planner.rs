@@ -10,8 +10,9 @@ use reshard_sharding::Sharding;
 
 use crate::arguments::type_name;
 use crate::dtype::DTypeArgument;
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, Failure, refused};
 use crate::group::{PatternArgument, PyGroupPattern};
+use crate::numbers::number_if_any;
 use crate::plan::PyPlan;
 use crate::sequences::listed_if_any;
 use crate::sharding::PySharding;
@@ -55,7 +56,17 @@ impl<'py> FromPyObject<'_, 'py> for BudgetArgument {
             let units = format!("a budget is 0 to {} units of work, or 'none', not", u64::MAX);
             let py = object.py();
             if e.is_instance_of::<PyOverflowError>(py) {
-                PyOverflowError::new_err(format!("{units} {}", &*object))
+                refused(
+                    "number",
+                    format!(
+                        "{units} {}",
+                        object.str().map_or_else(
+                            |_| "a number of too many digits".to_owned(),
+                            |text| text.to_string()
+                        )
+                    ),
+                )
+                .into()
             } else {
                 PyTypeError::new_err(format!("{units} {}", type_name(&object)))
             }
@@ -170,7 +181,7 @@ impl PyPlanner {
     fn from_options(
         topology: Option<TopologyArgument>,
         objective: Option<&str>,
-        max_peak_bytes: Option<u64>,
+        #[pyo3(from_py_with = number_if_any)] max_peak_bytes: Option<u64>,
         #[pyo3(from_py_with = listed_if_any)] groups: Option<Vec<PatternArgument>>,
         deterministic: bool,
         arithmetic: Option<&str>,
@@ -376,7 +387,7 @@ fn plan(
     dtype: DTypeArgument,
     topology: Option<TopologyArgument>,
     objective: Option<&str>,
-    max_peak_bytes: Option<u64>,
+    #[pyo3(from_py_with = number_if_any)] max_peak_bytes: Option<u64>,
     #[pyo3(from_py_with = listed_if_any)] groups: Option<Vec<PatternArgument>>,
     deterministic: bool,
     arithmetic: Option<&str>,

@@ -14,6 +14,7 @@ use crate::elaborator::PyElaborator;
 use crate::failure::Answer;
 use crate::graph::{PyGraph, meshes_to_python};
 use crate::mesh::PyMesh;
+use crate::numbers::number;
 use crate::ranks::PyRanks;
 use crate::rates::PyRates;
 use crate::report::PyReport;
@@ -338,7 +339,12 @@ impl PyProgram {
 
     /// The same program in which backward makes again what does not fit into so many bytes, in the least time.
     #[pyo3(signature = (limit_bytes, rates=None))]
-    fn recompute(&self, py: Python<'_>, limit_bytes: u64, rates: Option<&PyRates>) -> Answer<PyProgram> {
+    fn recompute(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] limit_bytes: u64,
+        rates: Option<&PyRates>,
+    ) -> Answer<PyProgram> {
         let rates = rates.map_or_else(Rates::uniform, |rates| rates.0);
         Ok(PyProgram::made(py.detach(|| self.0.recompute(limit_bytes, &rates))?))
     }
@@ -349,7 +355,7 @@ impl PyProgram {
         &self,
         py: Python<'_>,
         moved: &str,
-        pieces: usize,
+        #[pyo3(from_py_with = number)] pieces: usize,
         elaborator: Option<&PyElaborator>,
     ) -> Answer<PyProgram> {
         let (moved, elaborator) = (self.named(moved)?, PyElaborator::or_new(elaborator));
@@ -361,7 +367,7 @@ impl PyProgram {
     fn all_chunked(
         &self,
         py: Python<'_>,
-        pieces: usize,
+        #[pyo3(from_py_with = number)] pieces: usize,
         elaborator: Option<&PyElaborator>,
     ) -> Answer<PyProgram> {
         let elaborator = PyElaborator::or_new(elaborator);
@@ -375,8 +381,8 @@ impl PyProgram {
         py: Python<'_>,
         elaborator: Option<&PyElaborator>,
         liveness: bool,
-        hoist_bytes: u64,
-        bucket_bytes: u64,
+        #[pyo3(from_py_with = number)] hoist_bytes: u64,
+        #[pyo3(from_py_with = number)] bucket_bytes: u64,
         order: &str,
     ) -> Answer<PyProgram> {
         let elaborator = PyElaborator::or_new(elaborator);
@@ -397,10 +403,10 @@ impl PyProgram {
     fn compile(
         &self,
         py: Python<'_>,
-        rank: usize,
+        #[pyo3(from_py_with = number)] rank: usize,
         liveness: bool,
-        hoist_bytes: u64,
-        bucket_bytes: u64,
+        #[pyo3(from_py_with = number)] hoist_bytes: u64,
+        #[pyo3(from_py_with = number)] bucket_bytes: u64,
         order: &str,
     ) -> Answer<PySchedule> {
         let options = ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order }.read()?;
@@ -441,8 +447,8 @@ impl PyProgram {
         inputs: &Bound<'_, PyDict>,
         kernels: Option<&Bound<'_, PyAny>>,
         liveness: bool,
-        hoist_bytes: u64,
-        bucket_bytes: u64,
+        #[pyo3(from_py_with = number)] hoist_bytes: u64,
+        #[pyo3(from_py_with = number)] bucket_bytes: u64,
         order: &str,
         hashed: bool,
     ) -> Answer<PyRanks> {
@@ -451,7 +457,11 @@ impl PyProgram {
     }
 
     /// What a rank does, item by item, by its types and plans: what its schedule does.
-    fn trace<'py>(&self, py: Python<'py>, rank: usize) -> Answer<Bound<'py, PyTuple>> {
+    fn trace<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = number)] rank: usize,
+    ) -> Answer<Bound<'py, PyTuple>> {
         Ok(PyEvent::all(py, self.0.trace(rank)?)?)
     }
 

@@ -9,6 +9,7 @@ use reshard_sharding::{Mesh, Sharding};
 
 use crate::arguments::{MeshArgument, type_name};
 use crate::failure::{Answer, refused};
+use crate::numbers::{number, number_if_any};
 use crate::op::PyOp;
 use crate::operand::operand;
 use crate::planner::PyPlanner;
@@ -261,7 +262,7 @@ impl PyPropagator {
     fn new(
         topology: Option<TopologyArgument>,
         planner: Option<&PyPlanner>,
-        budget: Option<u64>,
+        #[pyo3(from_py_with = number_if_any)] budget: Option<u64>,
     ) -> PyPropagator {
         let planner = planner.map_or_else(Planner::new, |planner| planner.rust().clone());
         let planner = topology.map_or(planner.clone(), |topology| planner.topology(topology.0));
@@ -306,7 +307,7 @@ impl PyPropagator {
         py: Python<'_>,
         op: &Bound<'_, PyAny>,
         inputs: &Bound<'_, PyAny>,
-        most: usize,
+        #[pyo3(from_py_with = number)] most: usize,
         constraint: Option<&Bound<'_, PyAny>>,
         mesh: Option<MeshArgument>,
     ) -> Answer<Vec<PyChoice>> {
@@ -346,7 +347,7 @@ fn propagate(
     mesh: Option<MeshArgument>,
     topology: Option<TopologyArgument>,
     planner: Option<&PyPlanner>,
-    budget: Option<u64>,
+    #[pyo3(from_py_with = number_if_any)] budget: Option<u64>,
 ) -> Answer<PyChoice> {
     let reduced = PyString::new(py, "reduced").into_any();
     let constraint = Some(constraint.unwrap_or(&reduced));

@@ -11,6 +11,8 @@ use crate::arguments::ShapeArgument;
 use crate::arrays;
 use crate::dtype::DTypeArgument;
 use crate::failure::{Answer, refused};
+use crate::numbers::{number, number_if_any};
+use crate::sequences::list_of;
 use crate::sharding::PySharding;
 use crate::value::Reduced;
 
@@ -116,9 +118,9 @@ macro_rules! key_with_draws {
                     py: Python<'py>,
                     shape: Option<ShapeArgument>,
                     dtype: Option<DTypeArgument>,
-                    $($number: $type,)*
+                    $(#[pyo3(from_py_with = number)] $number: $type,)*
                     sharding: Option<&PySharding>,
-                    rank: Option<usize>,
+                    #[pyo3(from_py_with = number_if_any)] rank: Option<usize>,
                 ) -> Answer<Bound<'py, PyAny>> {
                     let dtype = dtype.map_or($dtype, |dtype| dtype.0);
                     self.drawn(py, &Part::new($draw, dtype, shape, sharding, rank)?)
@@ -140,7 +142,7 @@ key_with_draws! {
             return Err(PyTypeError::new_err("a key is of a seed, a whole number, or of its text").into());
         }
         let generator: Generator = generator.parse()?;
-        Ok(PyKey(Key::with(generator, seed.extract()?)))
+        Ok(PyKey(Key::with(generator, number(seed)?)))
     }
 
     fn __repr__(&self) -> String {
@@ -163,16 +165,12 @@ key_with_draws! {
 
     /// So many keys, each different from the others: `fold_in(0)`, `fold_in(1)`, ..
     #[pyo3(signature = (n=2))]
-    fn split(&self, n: u64) -> Answer<Vec<PyKey>> {
-        const MOST: u64 = 1 << 24;
-        if n > MOST {
-            return Err(refused("too_many_elements", format!("{n} keys are asked for, and at most {MOST} are made at a time")));
-        }
-        Ok(self.0.split(n).map(PyKey).collect())
+    fn split(&self, #[pyo3(from_py_with = number)] n: u64) -> Answer<Vec<PyKey>> {
+        list_of(n.try_into().unwrap_or(usize::MAX), || self.0.split(n).map(PyKey))
     }
 
     /// The key of a part of what this key is for, such as a step or an op: different numbers give different keys.
-    fn fold_in(&self, data: u64) -> PyKey {
+    fn fold_in(&self, #[pyo3(from_py_with = number)] data: u64) -> PyKey {
         PyKey(self.0.fold_in(data))
     }
 
@@ -185,7 +183,7 @@ key_with_draws! {
         shape: Option<ShapeArgument>,
         dtype: Option<DTypeArgument>,
         sharding: Option<&PySharding>,
-        rank: Option<usize>,
+        #[pyo3(from_py_with = number_if_any)] rank: Option<usize>,
     ) -> Answer<Bound<'py, PyAny>> {
         let dtype = dtype.map_or(DType::F32, |dtype| dtype.0);
         self.drawn(py, &Part::new(draw.parse()?, dtype, shape, sharding, rank)?)
@@ -197,7 +195,7 @@ key_with_draws! {
         &self,
         py: Python<'py>,
         draw: &str,
-        index: u64,
+        #[pyo3(from_py_with = number)] index: u64,
         dtype: Option<DTypeArgument>,
     ) -> Answer<Bound<'py, PyAny>> {
         let dtype = dtype.map_or(DType::F32, |dtype| dtype.0);

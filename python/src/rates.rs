@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use reshard_program::Rates;
 
 use crate::dtype::DTypeArgument;
+use crate::numbers::number;
 use crate::topology::TopologyArgument;
 use crate::value::Reduced;
 
@@ -16,7 +17,10 @@ pub(crate) struct PyRates(pub(crate) Rates);
 #[pymethods]
 impl PyRates {
     #[new]
-    fn new(per_us: [f64; 4], memory_per_us: f64) -> PyRates {
+    fn new(
+        #[pyo3(from_py_with = number)] per_us: [f64; 4],
+        #[pyo3(from_py_with = number)] memory_per_us: f64,
+    ) -> PyRates {
         PyRates(Rates { per_us, memory_per_us })
     }
 
@@ -59,7 +63,12 @@ impl PyRates {
     }
 
     /// The time that so many operations take which read and write so many bytes, in microseconds.
-    fn time_us(&self, dtype: DTypeArgument, operations: f64, bytes: u64) -> f64 {
+    fn time_us(
+        &self,
+        dtype: DTypeArgument,
+        #[pyo3(from_py_with = number)] operations: f64,
+        #[pyo3(from_py_with = number)] bytes: u64,
+    ) -> f64 {
         self.0.time_us(dtype.0, operations, bytes)
     }
 }

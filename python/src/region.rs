@@ -1,14 +1,13 @@
 //! Regions: which indices of a tensor a rank holds.
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyRange, PySlice, PyTuple};
 use reshard_sharding::{Interval, Intervals, Region};
 
 use crate::arguments::ShapeArgument;
-use crate::failure::Answer;
-use crate::group::check_listed;
-use crate::sequences::listed_twice;
+use crate::failure::{Answer, refused};
+use crate::numbers::number;
+use crate::sequences::{list_of, listed_twice};
 
 /// For every dim the indices that a rank holds, as ranges in local order.
 #[pyclass(frozen, eq, hash, name = "Region", module = "reshard")]
@@ -25,13 +24,13 @@ impl PyRegion {
             let mut intervals = Intervals::new();
             let mut end = None;
             for range in dim {
-                let part = |name: &str| range.getattr(name)?.extract::<usize>();
+                let part = |name: &str| number::<usize>(&range.getattr(name)?);
                 let (start, stop, step) = (part("start")?, part("stop")?, part("step")?);
                 if step != 1 || stop <= start || end.is_some_and(|end| start <= end) {
                     let message = format!(
                         "range({start}, {stop}, {step}): the ranges of a dim ascend, are not empty and do not touch"
                     );
-                    return Err(PyValueError::new_err(message));
+                    return Err(refused("region", message).into());
                 }
                 end = Some(stop);
                 intervals.push(Interval { start, len: stop - start });
@@ -81,21 +80,25 @@ impl PyRegion {
     }
 
     /// The indices of a dim, in local order.
-    fn indices(&self, dim: usize) -> Answer<Vec<usize>> {
-        Ok(self.0.indices(dim)?.collect())
+    fn indices(&self, #[pyo3(from_py_with = number)] dim: usize) -> Answer<Vec<usize>> {
+        let count = self
+            .0
+            .dims
+            .get(dim)
+            .map_or(0, |ranges| ranges.iter().fold(0, |n, range| range.len.saturating_add(n)));
+        let indices = self.0.indices(dim)?;
+        list_of(count, || indices)
     }
 
     /// The row-major indices of the elements in a tensor of this shape, in local order, as ranges.
     fn runs<'py>(&self, py: Python<'py>, shape: ShapeArgument) -> Answer<Vec<Bound<'py, PyRange>>> {
-        let mut runs = Vec::new();
-        for run in self.0.runs(&shape.0)? {
-            check_listed(runs.len())?;
+        let runs = self.0.runs(&shape.0)?.map(|run| {
             let (start, stride) = (run.start as isize, run.stride as isize);
             // From the last index on a stride further: past it, and no index between.
             let stop = run.last().map_or(start, |last| last as isize + stride);
-            runs.push(PyRange::new_with_step(py, start, stop, stride.max(1))?);
-        }
-        Ok(runs)
+            PyRange::new_with_step(py, start, stop, stride.max(1))
+        });
+        Ok(list_of(0, || runs)?.into_iter().collect::<PyResult<_>>()?)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

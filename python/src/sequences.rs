@@ -1,15 +1,45 @@
 //! Sequences that Python gives, read item by item: what one says of its length is not believed, and none is read without end.
 
 use pyo3::conversion::FromPyObjectOwned;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
 use reshard_layout::MAX_DEPTH;
 
 use crate::arguments::type_name;
+use crate::failure::{Answer, refused};
+use crate::numbers::number;
 
 /// The most items that an argument lists, as many as ranks are ever listed.
 const MOST: usize = 1 << 20;
+
+/// The most items of a list that is made for Python: 160 MB of numbers.
+const MOST_LISTED: usize = 1 << 22;
+
+/// Succeeds if a list may have so many items.
+pub(crate) fn check_list(count: usize) -> Answer<()> {
+    if count > MOST_LISTED {
+        let message =
+            format!("these are {count} items, and a list has at most {MOST_LISTED}: take a part of them");
+        return Err(refused("too_many_elements", message));
+    }
+    Ok(())
+}
+
+/// A list of so many items, for Python. The items are made only where they are few enough, and where there is memory for them.
+pub(crate) fn list_of<T, I: Iterator<Item = T>>(count: usize, items: impl FnOnce() -> I) -> Answer<Vec<T>> {
+    check_list(count)?;
+    let mut list = Vec::new();
+    let no_memory = |_| refused("memory", "there is no memory for the list");
+    list.try_reserve_exact(count).map_err(no_memory)?;
+    for item in items() {
+        // A count that is too low is no reason to list without end.
+        check_list(list.len() + 1)?;
+        list.try_reserve(1).map_err(no_memory)?;
+        list.push(item);
+    }
+    Ok(list)
+}
 
 /// The items of an object, and a refusal in place of one too many.
 pub(crate) fn items<'py>(
@@ -30,7 +60,7 @@ pub(crate) fn items<'py>(
         if index < MOST {
             item
         } else {
-            Err(PyValueError::new_err(format!("a sequence of more than {MOST} items")))
+            Err(refused("too_many_items", format!("a sequence of more than {MOST} items")).into())
         }
     }))
 }
@@ -52,7 +82,9 @@ pub(crate) fn nested(object: &Bound<'_, PyAny>) -> PyResult<String> {
         *read += 1;
         if *read > 2 * MOST || depth > MAX_DEPTH {
             let limits = format!("{MOST} numbers, nested {MAX_DEPTH} deep");
-            return Err(PyValueError::new_err(format!("nested sequences have no more than {limits}")));
+            return Err(
+                refused("too_many_items", format!("nested sequences have no more than {limits}")).into()
+            );
         }
         if let Ok(number) = object.extract::<i64>() {
             text.push_str(&number.to_string());
@@ -78,7 +110,7 @@ pub(crate) fn nested(object: &Bound<'_, PyAny>) -> PyResult<String> {
 
 /// An argument that is a sequence.
 pub(crate) fn listed<'py, T: FromPyObjectOwned<'py>>(object: &Bound<'py, PyAny>) -> PyResult<Vec<T>> {
-    items(object)?.map(|item| item?.extract().map_err(Into::into)).collect()
+    items(object)?.map(|item| number(&item?)).collect()
 }
 
 /// An argument that is a sequence, or None.

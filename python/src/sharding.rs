@@ -15,9 +15,10 @@ use crate::json;
 use crate::layout::PyLayout;
 use crate::mesh::{PyMesh, sub_axes};
 use crate::named_layout::PyNamed;
+use crate::numbers::{number, number_if_any};
 use crate::placement::PyPlacement;
 use crate::region::PyRegion;
-use crate::sequences::listed;
+use crate::sequences::{check_list, listed};
 use crate::shards;
 use crate::value::Reduced;
 
@@ -150,7 +151,11 @@ impl PySharding {
     }
 
     /// The shape of what a rank holds.
-    fn local_shape<'py>(&self, py: Python<'py>, rank: usize) -> Answer<Bound<'py, PyTuple>> {
+    fn local_shape<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = number)] rank: usize,
+    ) -> Answer<Bound<'py, PyTuple>> {
         let shape = self.0.local_shape(rank)?;
         Ok(PyTuple::new(py, shape.iter().copied())?)
     }
@@ -162,7 +167,7 @@ impl PySharding {
     }
 
     /// The number of elements that a rank holds.
-    fn local_numel(&self, rank: usize) -> Answer<usize> {
+    fn local_numel(&self, #[pyo3(from_py_with = number)] rank: usize) -> Answer<usize> {
         Ok(self.0.local_shape(rank)?.iter().product())
     }
 
@@ -173,12 +178,14 @@ impl PySharding {
     }
 
     /// Which indices a rank holds.
-    fn region(&self, rank: usize) -> Answer<PyRegion> {
+    fn region(&self, #[pyo3(from_py_with = number)] rank: usize) -> Answer<PyRegion> {
         Ok(PyRegion(self.0.region(rank)?))
     }
 
     /// The row-major index of every element that a rank holds, in local order.
-    fn held(&self, py: Python<'_>, rank: usize) -> Answer<Vec<usize>> {
+    fn held(&self, py: Python<'_>, #[pyo3(from_py_with = number)] rank: usize) -> Answer<Vec<usize>> {
+        let count = self.0.local_shape(rank)?.iter().fold(1_usize, |n, extent| n.saturating_mul(*extent));
+        check_list(count)?;
         Ok(py.detach(|| meaning::held(&self.0, rank))?)
     }
 
@@ -263,22 +270,26 @@ impl PySharding {
     }
 
     /// Dims [begin, end) as one.
-    fn flatten(&self, begin: usize, end: usize) -> Answer<PySharding> {
+    fn flatten(
+        &self,
+        #[pyo3(from_py_with = number)] begin: usize,
+        #[pyo3(from_py_with = number)] end: usize,
+    ) -> Answer<PySharding> {
         Ok(PySharding(self.0.flatten(begin..end)?))
     }
 
     /// One dim as several.
-    fn split(&self, dim: usize, into: ShapeArgument) -> Answer<PySharding> {
+    fn split(&self, #[pyo3(from_py_with = number)] dim: usize, into: ShapeArgument) -> Answer<PySharding> {
         Ok(PySharding(self.0.split(dim, &into.0)?))
     }
 
     /// Without a dim of size 1.
-    fn squeeze(&self, dim: usize) -> Answer<PySharding> {
+    fn squeeze(&self, #[pyo3(from_py_with = number)] dim: usize) -> Answer<PySharding> {
         Ok(PySharding(self.0.squeeze(dim)?))
     }
 
     /// With a dim of size 1 before a dim.
-    fn unsqueeze(&self, dim: usize) -> Answer<PySharding> {
+    fn unsqueeze(&self, #[pyo3(from_py_with = number)] dim: usize) -> Answer<PySharding> {
         Ok(PySharding(self.0.unsqueeze(dim)?))
     }
 
@@ -288,12 +299,21 @@ impl PySharding {
     }
 
     /// A dim of size 1 repeated so many times.
-    fn expand(&self, dim: usize, len: usize) -> Answer<PySharding> {
+    fn expand(
+        &self,
+        #[pyo3(from_py_with = number)] dim: usize,
+        #[pyo3(from_py_with = number)] len: usize,
+    ) -> Answer<PySharding> {
         Ok(PySharding(self.0.expand(dim, len)?))
     }
 
     /// The part [begin, end) of a dim.
-    fn narrow(&self, dim: usize, begin: usize, end: usize) -> Answer<PySharding> {
+    fn narrow(
+        &self,
+        #[pyo3(from_py_with = number)] dim: usize,
+        #[pyo3(from_py_with = number)] begin: usize,
+        #[pyo3(from_py_with = number)] end: usize,
+    ) -> Answer<PySharding> {
         Ok(PySharding(self.0.narrow(dim, begin..end)?))
     }
 
@@ -305,7 +325,7 @@ impl PySharding {
     fn scatter<'py>(
         &self,
         array: &Bound<'py, PyAny>,
-        rank: Option<usize>,
+        #[pyo3(from_py_with = number_if_any)] rank: Option<usize>,
         dtype: Option<DTypeArgument>,
     ) -> Answer<Bound<'py, PyAny>> {
         let dtype = dtype.map(|dtype| dtype.0);
@@ -328,7 +348,7 @@ impl PySharding {
     }
 
     /// The JSON text of it.
-    fn to_json(&self) -> PyResult<String> {
+    fn to_json(&self) -> Answer<String> {
         json::write(&self.0)
     }
 

@@ -9,6 +9,7 @@ use crate::calls::{PyRankCalls, name, views};
 use crate::dtype::PyDType;
 use crate::failure::{Answer, Failure};
 use crate::layout::PyLayout;
+use crate::numbers::number;
 use crate::value::hash_of;
 use crate::view::PyView;
 
@@ -185,7 +186,7 @@ impl PySpmd {
     }
 
     /// One rank's calls again.
-    fn at(&self, rank: usize) -> Answer<PyRankCalls> {
+    fn at(&self, #[pyo3(from_py_with = number)] rank: usize) -> Answer<PyRankCalls> {
         Ok(PyRankCalls::new(self.0.at(rank).map_err(Failure::from)?))
     }
 

@@ -7,6 +7,7 @@ use reshard_planner::{Message, Phase, Plan, Step};
 
 use crate::failure::Answer;
 use crate::group::PyGroupPattern;
+use crate::numbers::number;
 use crate::sharding::PySharding;
 
 /// One operation of a plan.
@@ -102,7 +103,7 @@ impl PyStep {
     }
 
     /// What one rank does in it: one phase, two for an all-reduce in pieces, none for a rank outside.
-    fn phases(&self, py: Python<'_>, rank: usize) -> Answer<Vec<PyPhase>> {
+    fn phases(&self, py: Python<'_>, #[pyo3(from_py_with = number)] rank: usize) -> Answer<Vec<PyPhase>> {
         let phases = py.detach(|| self.step().phases(rank))?;
         Ok(phases.into_iter().map(|phase| PyPhase { step: self.index, phase }).collect())
     }

@@ -6,6 +6,7 @@ use reshard_planner::{Level, Topology};
 
 use crate::arguments::type_name;
 use crate::failure::{Answer, Failure};
+use crate::numbers::number;
 use crate::sequences::listed;
 use crate::value::{by_notation, hash_of};
 
@@ -27,7 +28,7 @@ by_notation! { PyTopology {
 
     /// A network of a launch and a message time in us, and of levels from within: (ranks or None, latency in us, GB/s).
     #[staticmethod]
-    fn of(launch_us: f64, message_us: f64, #[pyo3(from_py_with = listed)] levels: Vec<(Option<usize>, f64, f64)>) -> Answer<PyTopology> {
+    fn of(#[pyo3(from_py_with = number)] launch_us: f64, #[pyo3(from_py_with = number)] message_us: f64, #[pyo3(from_py_with = listed)] levels: Vec<(Option<usize>, f64, f64)>) -> Answer<PyTopology> {
         let level = |(ranks, latency_us, gbytes_per_s)| Level { ranks, latency_us, gbytes_per_s };
         let levels: Vec<Level> = levels.into_iter().map(level).collect();
         Ok(PyTopology(Topology::new(launch_us, message_us, &levels)?))
@@ -64,7 +65,7 @@ by_notation! { PyTopology {
     }
 
     /// The level on which two ranks meet.
-    fn level_of(&self, a: usize, b: usize) -> usize {
+    fn level_of(&self, #[pyo3(from_py_with = number)] a: usize, #[pyo3(from_py_with = number)] b: usize) -> usize {
         self.0.level_of(a, b)
     }
 }}

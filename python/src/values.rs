@@ -7,7 +7,7 @@
 //! ```
 
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 use reshard_layout::algebra::{Pattern, Tiler};
@@ -88,10 +88,10 @@ impl Read {
         self.depth += 1;
         self.objects += 1;
         if self.depth > MAX_DEPTH + 1 {
-            return Err(PyValueError::new_err(format!("a tuple nested more than {MAX_DEPTH} deep")).into());
+            return Err(refused("nested", format!("a tuple nested more than {MAX_DEPTH} deep")));
         }
         if self.objects > MOST {
-            return Err(PyValueError::new_err(format!("a tuple of more than {MOST} parts")).into());
+            return Err(refused("nested", format!("a tuple of more than {MOST} parts")));
         }
         let made = read(self);
         self.depth -= 1;

@@ -6,7 +6,8 @@ use reshard_collectives::calls::View;
 
 use crate::failure::Answer;
 use crate::layout::PyLayout;
-use crate::sequences::listed_if_any;
+use crate::numbers::number;
+use crate::sequences::{list_of, listed_if_any};
 use crate::value::{by_notation, hash_of};
 
 /// Elements of a flat buffer: an offset and loops over strides, the outermost first, such as `View("3+(2:8,4:1)")`.
@@ -25,7 +26,7 @@ by_notation! { PyView {
         if let (Ok(text), None) = (offset.cast::<PyString>(), &loops) {
             return Ok(PyView(text.to_cow()?.parse::<View>()?));
         }
-        Ok(PyView(View::new(offset.extract()?, &loops.unwrap_or_default())?))
+        Ok(PyView(View::new(number(offset)?, &loops.unwrap_or_default())?))
     }
 
     /// The first element.
@@ -71,8 +72,8 @@ by_notation! { PyView {
     }
 
     /// The elements in their order.
-    fn elements(&self) -> Vec<usize> {
-        self.0.elements().collect()
+    fn elements(&self) -> Answer<Vec<usize>> {
+        list_of(self.0.len(), || self.0.elements())
     }
 
     fn __len__(&self) -> usize {

@@ -114,5 +114,5 @@ def test_refusals_say_their_kind(wrong: object, kind: str) -> None:
 def test_what_is_no_mesh_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="a mesh is a Mesh"):
         Mesh(3)  # type: ignore[arg-type]
-    with pytest.raises(OverflowError):
+    with pytest.raises(reshard.ReshardError, match="-1 is out of range"):
         Mesh({"dp": -1})

@@ -138,7 +138,7 @@ def test_planners_are_values(planner: Planner) -> None:
     round_trips(planner.topology)
 
 
-@pytest.mark.parametrize(("budget", "error"), [(-1, OverflowError), (1 << 64, OverflowError), (1.5, TypeError), ([], TypeError), ("much", reshard.ReshardError)])
+@pytest.mark.parametrize(("budget", "error"), [(-1, reshard.ReshardError), (1 << 64, reshard.ReshardError), (1.5, TypeError), ([], TypeError), ("much", reshard.ReshardError)])
 def test_what_is_no_budget_is_told_in_a_sentence(budget: object, error: type[Exception]) -> None:
     with pytest.raises(error, match=r"budget") as refused:
         Planner(budget=budget)  # type: ignore[arg-type]

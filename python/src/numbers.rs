@@ -1,0 +1,35 @@
+//! Numbers that Python gives: one out of the range of its type is refused like any other argument, with the number.
+
+use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::failure::{ReshardError, refused};
+
+/// A number, of whatever type the argument has.
+pub(crate) fn number<'py, T: FromPyObjectOwned<'py>>(object: &Bound<'py, PyAny>) -> PyResult<T> {
+    object.extract().map_err(|error: T::Error| in_range(object, error.into()))
+}
+
+/// A number, or None.
+pub(crate) fn number_if_any<'py, T: FromPyObjectOwned<'py>>(
+    object: &Bound<'py, PyAny>,
+) -> PyResult<Option<T>> {
+    if object.is_none() { Ok(None) } else { number(object).map(Some) }
+}
+
+/// The refusal of a number that is out of range, or of a sequence of another length; any other exception as it is.
+pub(crate) fn in_range(object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let py = object.py();
+    if error.is_instance_of::<PyValueError>(py) && !error.is_instance_of::<ReshardError>(py) {
+        return refused("argument", error.value(py).to_string()).into();
+    }
+    if !error.is_instance_of::<PyOverflowError>(py) {
+        return error;
+    }
+    // Python prints no integers of more than some thousand digits.
+    let given =
+        object.repr().map_or_else(|_| "a number of too many digits".to_owned(), |text| text.to_string());
+    refused("number", format!("{given} is out of range: counts are 0 to 2^63 - 1, and integers have 64 bits"))
+        .into()
+}
