@@ -28,6 +28,7 @@ mod command_line;
 mod composed_layout;
 mod dtype;
 mod elaborator;
+mod element_text;
 mod engine;
 mod failure;
 mod graph;

@@ -5,6 +5,7 @@
 //! of arrays   scatter, meaning: the same on arrays of Python, which are lent, and as new arrays like them
 //! ```
 
+use core::fmt;
 use std::marker::PhantomData;
 
 use pyo3::prelude::*;
@@ -16,14 +17,22 @@ use reshard_sharding::meaning::{self, Term};
 use reshard_sharding::{ReduceOp, Sharding};
 
 use crate::buffers::{Lent, make};
+use crate::element_text::element_text;
 use crate::failure::{Answer, Failure, mismatched};
 
 /// The bytes of one element.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq)]
 struct Element<K, const N: usize>([u8; N], PhantomData<K>);
 
+/// As the number that it is: messages say which elements differ.
+impl<K: Kind, const N: usize> fmt::Debug for Element<K, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&element_text(K::DTYPE, &self.0))
+    }
+}
+
 /// What kind of elements the bytes are.
-trait Kind: Copy + PartialEq + std::fmt::Debug {
+trait Kind: Copy + PartialEq {
     const DTYPE: DType;
 }
 
@@ -93,7 +102,7 @@ macro_rules! kinds {
         #[allow(non_camel_case_types, reason = "the names of the element types")]
         mod kind {
             $(
-                #[derive(Clone, Copy, PartialEq, Debug)]
+                #[derive(Clone, Copy, PartialEq)]
                 pub(super) struct $dtype;
                 impl super::Kind for $dtype {
                     const DTYPE: super::DType = super::DType::$dtype;

@@ -155,3 +155,21 @@ def test_regions_are_checked() -> None:
         Region([[range(0, 2), range(2, 4)]])
     with pytest.raises(ValueError, match="not empty"):
         Region([[range(2, 2)]])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits", "text"),
+    [
+        ("f32", b"\0\0\xc0\x3f", "1.5"), ("f32", b"\0\0\xc0\x7f", "NaN (0x7fc00000)"), ("f32", b"\0\0\x80\xff", "-inf"), ("f64", b"\0" * 6 + b"\xf8\x3f", "1.5"),
+        ("i8", b"\xfe", "-2"), ("i16", b"\xfe\xff", "-2"), ("i32", b"\xfe\xff\xff\xff", "-2"), ("i64", b"\xfe" + b"\xff" * 7, "-2"), ("u8", b"\xfe", "254"),
+        ("u16", b"\xfe\xff", "65534"), ("u64", b"\xff" * 8, "18446744073709551615"), ("bool", b"\1", "true"), ("c64", b"\0\0\x80\x3f\0\0\0\x40", "1 + 2i"),
+        ("f16", b"\0\x3e", "1.5"), ("f16", b"\1\0", "0.00000005960464477539063"), ("f16", b"\0\xfc", "-inf"), ("bf16", b"\xc0\xbf", "-1.5"), ("bf16", b"\xc1\x7f", "NaN (0x7fc1)"),
+        ("f8_e4m3", b"\x3c", "1.5"), ("f8_e4m3", b"\x7e", "448"), ("f8_e4m3", b"\x7f", "NaN (0x7f)"), ("f8_e5m2", b"\x3e", "1.5"), ("f8_e5m2", b"\x7b", "57344"),
+        ("f8_e4m3fnuz", b"\x44", "1.5"), ("f8_e4m3fnuz", b"\x80", "NaN (0x80)"), ("f8_e5m2fnuz", b"\x42", "1.5"), ("f8_e8m0", b"\x80", "2"), ("f8_e8m0", b"\xff", "NaN (0xff)"),
+    ],
+)  # fmt: skip
+def test_replicas_that_differ_are_named_by_their_numbers(dtype: str, bits: bytes, text: str) -> None:
+    both = reshard.Sharding("x=2", (1,), "R")
+    with pytest.raises(reshard.ReshardError) as error:
+        both.meaning([bytes(len(bits)), bits], dtype=dtype)
+    assert f"element 0 is {text} on rank 1" in str(error.value)
