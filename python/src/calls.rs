@@ -12,6 +12,7 @@ use reshard_kernels::CombineOp;
 use crate::dtype::PyDType;
 use crate::failure::Answer;
 use crate::sequences::listed;
+use crate::value::not_pickled;
 use crate::value::{Reduced, hash_of};
 use crate::view::PyView;
 
@@ -108,6 +109,18 @@ impl PyRankCall {
 
 #[pymethods]
 impl PyRankCall {
+    fn __reduce__(&self) -> PyResult<()> {
+        not_pickled::<PyRankCall>("pickle the plan, and call the same method of it again")
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
+
     /// The step of the plan.
     #[getter]
     fn step(&self) -> usize {
@@ -268,6 +281,18 @@ impl PyRankCalls {
 
 #[pymethods]
 impl PyRankCalls {
+    fn __reduce__(&self) -> PyResult<()> {
+        not_pickled::<PyRankCalls>("pickle the plan, and call the same method of it again")
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
+
     /// The rank.
     #[getter]
     fn rank(&self) -> usize {

@@ -11,11 +11,11 @@ use crate::arguments::{MeshArgument, ShapeArgument};
 use crate::call::call;
 use crate::dtype::{DTypeArgument, PyDType};
 use crate::elaborator::PyElaborator;
-use crate::failure::Answer;
+use crate::failure::{Answer, refused};
 use crate::mesh::PyMesh;
 use crate::program::PyProgram;
 use crate::sequences::{listed, listed_if_any};
-use crate::table::{PyTable, table_or_standard};
+use crate::table::{PyTable, standard, table_or_standard};
 
 /// A list of statements over named values: `Graph("dp=2,tp=2")` without statements, `Graph.parse("mesh dp=2..")` of a text.
 ///
@@ -99,6 +99,21 @@ impl PyGraph {
 
     fn __str__(&self) -> String {
         self.lock().to_string()
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Answer<(Bound<'py, PyAny>, (String,))> {
+        if !Arc::ptr_eq(self.lock().table(), &standard()) {
+            return Err(refused("pickle", "a graph with a table of its own is not pickled"));
+        }
+        Ok((py.get_type::<PyGraph>().getattr("parse")?, (self.__str__(),)))
+    }
+
+    fn __copy__(&self) -> PyGraph {
+        PyGraph::of(self.lock().clone())
+    }
+
+    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> PyGraph {
+        self.__copy__()
     }
 
     fn __eq__(&self, other: &PyGraph) -> bool {

@@ -134,9 +134,13 @@ impl PyPlacement {
 }
 
 /// How many rows every source sends to every rank, such as tokens to experts: `Counts([[3, 1], [0, 2]])`.
-#[pyclass(frozen, eq, name = "Counts", module = "reshard")]
-#[derive(PartialEq)]
-pub(crate) struct PyCounts(Counts);
+#[pyclass(frozen, name = "Counts", module = "reshard")]
+pub(crate) struct PyCounts {
+    counts: Counts,
+    /// What it was made of.
+    rows: Vec<Vec<usize>>,
+    capacity: Option<usize>,
+}
 
 #[pymethods]
 impl PyCounts {
@@ -148,47 +152,56 @@ impl PyCounts {
         #[pyo3(from_py_with = number_if_any)] capacity: Option<usize>,
     ) -> Answer<PyCounts> {
         let counts = Counts::new(&rows)?;
-        Ok(PyCounts(match capacity {
+        let counts = match capacity {
             Some(capacity) => counts.within(capacity)?,
             None => counts,
-        }))
+        };
+        Ok(PyCounts { counts, rows, capacity })
+    }
+
+    fn __eq__(&self, other: &PyCounts) -> bool {
+        self.counts == other.counts
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, (Vec<Vec<usize>>, Option<usize>)> {
+        (py.get_type::<PyCounts>(), (self.rows.clone(), self.capacity))
     }
 
     /// How many send.
     #[getter]
     fn sources(&self) -> usize {
-        self.0.sources()
+        self.counts.sources()
     }
 
     /// How many receive.
     #[getter]
     fn ranks(&self) -> usize {
-        self.0.ranks()
+        self.counts.ranks()
     }
 
     /// How many rows there are in all.
     #[getter]
     fn total(&self) -> usize {
-        self.0.total()
+        self.counts.total()
     }
 
     /// How many rows a rank receives.
     fn receives(&self, #[pyo3(from_py_with = number)] rank: usize) -> Answer<usize> {
-        if rank >= self.0.ranks() {
-            let message = format!("rank {rank} receives nothing: there are {} ranks", self.0.ranks());
+        if rank >= self.counts.ranks() {
+            let message = format!("rank {rank} receives nothing: there are {} ranks", self.counts.ranks());
             return Err(refused("no_such_rank", message));
         }
-        Ok(self.0.receives(rank))
+        Ok(self.counts.receives(rank))
     }
 
     /// The placement of the rows as they are sent.
     fn sent(&self, #[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
-        PyPlacement(self.0.sent(dim))
+        PyPlacement(self.counts.sent(dim))
     }
 
     /// The placement of the rows as they are received.
     fn received(&self, #[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
-        PyPlacement(self.0.received(dim))
+        PyPlacement(self.counts.received(dim))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::planner::PyPlanner;
 use crate::sequences::items;
 use crate::sharding::PySharding;
 use crate::topology::TopologyArgument;
+use crate::value::not_pickled;
 
 /// What is wanted of outputs.
 fn constraints(object: &Bound<'_, PyAny>, op: &PyOp, mesh: &Mesh) -> Answer<Vec<Constraint>> {
@@ -256,6 +257,18 @@ pub(crate) struct PyPropagator(Propagator);
 
 #[pymethods]
 impl PyPropagator {
+    fn __reduce__(&self) -> PyResult<()> {
+        not_pickled::<PyPropagator>("pickle its planner and its budget, and make it again")
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
+
     /// For a network; `budget` is how much a search over strategies looks at, and 0 is without a limit.
     #[new]
     #[pyo3(signature = (topology=None, *, planner=None, budget=None))]

@@ -5,6 +5,7 @@ use pyo3::types::{PyDict, PyTuple};
 use reshard_program::{Class, MoveReport, Pass, Passes, Report, StepReport, Traffic};
 
 use crate::dtype::PyDType;
+use crate::value::not_pickled;
 
 /// What communication is and costs: steps, bytes that the worst rank receives, and time by the cost model.
 #[pyclass(frozen, eq, name = "Traffic", module = "reshard")]
@@ -13,6 +14,18 @@ pub(crate) struct PyTraffic(Traffic);
 
 #[pymethods]
 impl PyTraffic {
+    fn __reduce__(&self) -> PyResult<()> {
+        not_pickled::<PyTraffic>("pickle the program, and call its report() again")
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
+
     fn __repr__(&self) -> String {
         let Traffic { steps, received_bytes, cost_us } = self.0;
         format!("<{steps} steps, {received_bytes} bytes, {cost_us:.1} us>")

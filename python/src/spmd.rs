@@ -11,6 +11,7 @@ use crate::failure::{Answer, Failure};
 use crate::layout::PyLayout;
 use crate::numbers::number;
 use crate::value::hash_of;
+use crate::value::not_pickled;
 use crate::view::PyView;
 
 /// One exchange of all ranks.
@@ -167,6 +168,18 @@ pub(crate) struct PySpmd(pub(crate) Arc<Spmd>);
 
 #[pymethods]
 impl PySpmd {
+    fn __reduce__(&self) -> PyResult<()> {
+        not_pickled::<PySpmd>("pickle the plan, and call the same method of it again")
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
+
     /// The ranks, ascending; tables have a row for each.
     #[getter]
     fn ranks(&self) -> Vec<usize> {

@@ -9,6 +9,7 @@ use crate::failure::Answer;
 use crate::group::PyGroupPattern;
 use crate::numbers::number;
 use crate::sharding::PySharding;
+use crate::value::not_pickled;
 
 /// One operation of a plan.
 #[pyclass(frozen, name = "Step", module = "reshard")]
@@ -131,6 +132,18 @@ fn messages(messages: &[Message]) -> Vec<PyMessage> {
 
 #[pymethods]
 impl PyPhase {
+    fn __reduce__(&self) -> PyResult<()> {
+        not_pickled::<PyPhase>("pickle the plan, and call the same method of it again")
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
+
     /// The index of its step.
     #[getter]
     fn step(&self) -> usize {
@@ -204,6 +217,18 @@ type Block = (usize, usize, Vec<(i64, i64, i64)>);
 
 #[pymethods]
 impl PyMessage {
+    fn __reduce__(&self) -> PyResult<()> {
+        not_pickled::<PyMessage>("pickle the plan, and call the same method of it again")
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
+
     /// The other rank.
     #[getter]
     fn peer(&self) -> usize {

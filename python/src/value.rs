@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -13,6 +14,11 @@ pub(crate) fn hash_of(value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
+}
+
+/// The answer of `__reduce__` of a class whose objects are parts of another: what can be pickled in its place.
+pub(crate) fn not_pickled<Class: pyo3::PyClass>(instead: &str) -> PyResult<()> {
+    Err(PyTypeError::new_err(format!("a {} is not pickled: {instead}", <Class as pyo3::PyClass>::NAME)))
 }
 
 /// The methods of a class whose values are made of their notation: those written by hand, `str`, `repr` and pickles.
