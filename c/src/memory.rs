@@ -6,8 +6,8 @@ use std::{mem, ptr, slice};
 
 use crate::error::{Fault, Status};
 
-/// The longest list that is taken: of more nobody asks, and a length that was never set is longer.
-const LONGEST: usize = 1 << 24;
+/// The longest list that is taken or given: of more nobody asks, and a length that was never set is longer.
+pub(crate) const LONGEST: usize = 1 << 24;
 
 /// Fails for a null pointer.
 pub(crate) fn not_null<T>(pointer: *const T, name: &str) -> Result<(), Fault> {

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 
 use crate::error::{Fault, Status, body};
 use crate::handles::{self, Handled};
-use crate::memory::{list, put, put_each, put_list, put_text, text};
+use crate::memory::{LONGEST, list, put, put_each, put_list, put_text, text};
 
 /// Ranks along named axes.
 #[derive(Debug)]
@@ -181,7 +181,12 @@ pub unsafe extern "C" fn reshard_mesh_group(
         let axes = unsafe { text(axes, "axes") }?;
         let axes = axes.split(',').map(|axis| mesh.0.whole(mesh.0.axis(axis.trim())?));
         let axes = axes.collect::<Result<Vec<_>, _>>()?;
-        let members: Vec<usize> = mesh.0.members(&axes, rank)?.iter().collect();
+        let group = mesh.0.members(&axes, rank)?;
+        if group.size() > LONGEST {
+            let message = format!("the group has {} ranks, and at most {LONGEST} are listed", group.size());
+            return Err(Fault::refused("too_many_ranks", message));
+        }
+        let members: Vec<usize> = group.iter().collect();
         // SAFETY: as the caller promises.
         unsafe { put_list(&members, values, capacity, count) }
     })

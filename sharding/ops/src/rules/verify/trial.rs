@@ -45,6 +45,9 @@ struct Operand {
     shards: Vec<Vec<Tensor>>,
 }
 
+/// The most elements of all tensors of all data sets: 512 MB of numbers.
+const MOST_ELEMENTS: usize = 1 << 26;
+
 impl<'a> Trial<'a> {
     pub(super) fn new(
         verifier: &'a Verifier<'a>,
@@ -58,6 +61,17 @@ impl<'a> Trial<'a> {
             return Err(
                 verifier.error(shapes, format!("a strategy has to pass 1 to {most} data sets, not {sets}"))
             );
+        }
+        // All data sets are held at once, and a number of a shape is the caller's.
+        let elements = (shapes.inputs.iter().chain(shapes.outputs.iter()))
+            .map(|shape| shape.iter().fold(1_usize, |n, &extent| n.saturating_mul(extent)))
+            .fold(0_usize, usize::saturating_add)
+            .saturating_mul(sets);
+        if elements > MOST_ELEMENTS {
+            let reason = format!(
+                "its tensors have {elements} elements in {sets} data sets, and at most {MOST_ELEMENTS} are tried: give a smaller call"
+            );
+            return Err(verifier.error(shapes, reason));
         }
         let mut random = Random::new(seed);
         let mut wholes = Vec::with_capacity(sets);
