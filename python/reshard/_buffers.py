@@ -236,7 +236,10 @@ def lend(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
         pass
     device = getattr(array, "__dlpack_device__", None)
     if device is not None:
-        kind, number = device()
+        at = device()
+        if not isinstance(at, tuple) or len(at) != 2:
+            raise Refused("device", f"its device is {type(at).__qualname__}, and DLPack has a pair of a kind and a number")
+        kind, number = at
         if kind not in _HOST_DEVICES:
             raise _on_device(f"{int(kind)}:{number}")
     numpy = sys.modules.get("numpy")

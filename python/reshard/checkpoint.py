@@ -108,7 +108,7 @@ def reshard(
     `out` is a folder, or a file that ends in `.safetensors` for whole tensors. It appears whole or not at all.
     """
     opened = source if isinstance(source, Checkpoint) else open_checkpoint(source)
-    wanted = to if isinstance(to, str) else _mapping("to", to)
+    wanted = to if isinstance(to, str) else _mapping("to", to) or {}
     return opened.reshard(
         mesh,
         wanted,

@@ -24,11 +24,19 @@ import reshard.checkpoint
 RUSTS = ("Some(", "Error {", "Err(", "Ok(", "called `", "unwrap", "panicked", "PyErr {", "PoisonError", "src/")
 
 
+# What Python and NumPy say by themselves, when an argument is compared, printed or called.
+PYTHONS = ("truth value", "planted", "integer string conversion", "repr()", "NumPy boolean", "not supported by signature")
+
+
 def fault(error: BaseException, known: bool = False) -> str | None:
     """Why an exception is none that a user should see."""
     name, text = type(error).__name__, str(error)
-    if name in ("PanicException", "SystemError", "AssertionError", "UnboundLocalError", "NameError", "AttributeError" if known else ""):
+    if name in ("PanicException", "OverflowError", "SystemError", "AssertionError", "UnboundLocalError", "NameError", "AttributeError" if known else ""):
         return f"{name}: {text[:300]}"
+    if isinstance(error, (reshard.ReshardError, reshard.EngineError)) and not isinstance(error.kind, str):
+        return f"no kind in {name}: {text[:300]}"
+    if type(error) is ValueError and not known and text and not any(word in text for word in PYTHONS):
+        return f"a ValueError that is no ReshardError: {text[:300]}"
     if any(word in text for word in RUSTS):
         return f"Rust's notation in {name}: {text[:300]}"
     if len(text) > 4000:

@@ -47,7 +47,76 @@ def test_a_panic_is_found(tmp_path: pathlib.Path) -> None:
     assert attack.fault(ValueError("no Some(3) here"))
     assert attack.fault(ValueError("x" * 5000))
     assert attack.fault(AttributeError("'reshard.Layout' object has no attribute"), known=True)
-    assert not attack.fault(ValueError("a tuple nested more than 64 deep"))
+    assert attack.fault(OverflowError("can't convert negative int to unsigned"))
+    assert attack.fault(ValueError("expected a sequence of length 4"))
+    bare = reshard.ReshardError("planted")
+    assert not attack.fault(bare)
+    bare.kind = None  # type: ignore[assignment]
+    assert attack.fault(bare)
+
+
+def run(script: str, tmp_path: pathlib.Path, *arguments: str) -> str:
+    """What a script of this folder prints; the test fails where it does, with what it was at."""
+    note = tmp_path / "call"
+    command = [sys.executable, str(HERE / script), *arguments, str(note)]
+    same = os.environ | {"PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=same, timeout=600)
+    last = note.read_bytes().rstrip(b"\0").decode(errors="replace") if note.exists() else ""
+    assert done.returncode == 0, f"exit {done.returncode} at {last}\n{done.stdout[-4000:]}\n{done.stderr[-2000:]}"
+    return done.stdout
+
+
+def test_memory_of_every_kind(tmp_path: pathlib.Path) -> None:
+    """Every function that takes memory, with memory of every kind: it is refused, or its own bytes are read."""
+    rounds = max(2, CALLS // 12_500)
+    assert " accepted" in run("attack_buffers.py", tmp_path, str(SEED), str(rounds))
+
+
+def test_no_list_is_without_end(tmp_path: pathlib.Path) -> None:
+    """Every function that returns a list, on objects of 2^40 elements and ranks, in 2 GiB of memory."""
+    called = run("walk_lists.py", tmp_path).split()
+    assert len(called) > 200
+    assert {"Region.indices", "View.elements", "Sharding.held", "ComposedLayout.values", "LocalTensor.indices", "Mesh.ranks", "Key.split"} <= set(called)
+
+
+def test_lists_have_a_limit() -> None:
+    long = reshard.Sharding("x=2", (2**40,), "R")
+    for call in (
+        lambda: long.region(0).indices(0),
+        lambda: long.held(0),
+        lambda: reshard.View(0, [(2**40, 1)]).elements(),
+        lambda: reshard.Key(0).split(2**40),
+        lambda: reshard.Verifier("relu", lambda x: x).failing(reshard.Op("relu", [(2**40,)])),
+    ):
+        with pytest.raises(reshard.ReshardError):
+            call()
+    assert len(reshard.View(0, [(1 << 20, 1)]).elements()) == 1 << 20
+
+
+def test_numbers_out_of_range_are_refused() -> None:
+    one = reshard.Sharding("x=2", (4, 6), "S(0)")
+    for wrong in (-1, 2**64, 10**5000):
+        for call in (
+            lambda wrong=wrong: one.local_shape(wrong),
+            lambda wrong=wrong: one.region(0).indices(wrong),
+            lambda wrong=wrong: one.narrow(0, wrong, 3),
+            lambda wrong=wrong: one.permute([0, wrong]),
+            lambda wrong=wrong: reshard.S(wrong),
+            lambda wrong=wrong: reshard.Key(0).fold_in(wrong),
+            lambda wrong=wrong: reshard.Key(0).normal((4,), sharding=None, rank=wrong),
+            lambda wrong=wrong: reshard.Planner(max_peak_bytes=wrong),
+            lambda wrong=wrong: reshard.GroupPattern("2:1").members(wrong),
+            lambda wrong=wrong: reshard.Mesh({"x": wrong}),
+            lambda wrong=wrong: reshard.Sharding("x=2", wrong, "R"),
+            lambda wrong=wrong: reshard.Sharding("x=2", (4, wrong), "R"),
+            lambda wrong=wrong: reshard.ProcessGroup([0, wrong]),
+        ):
+            with pytest.raises(reshard.ReshardError) as error:
+                call()
+            assert isinstance(error.value.kind, str)
+        assert wrong not in reshard.Mesh("x=2") and wrong not in reshard.ProcessGroup([0, 1])
+    for kind in (reshard.ReshardError, reshard.EngineError, reshard.NotRepresentable, reshard.Mismatch):
+        assert isinstance(kind("by hand").kind, str)
 
 
 class Lying(list[int]):

@@ -11,11 +11,13 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from reshard import EngineError, Instr, Plan, Program, ReshardError, Schedule, Sharding
+from reshard._refusals import refused
 
 from reshard.torch.execute import Executor
 from reshard.torch.groups import Groups
 from reshard.torch.kernels import Kernel, kernel_of, torch_dtype
 from reshard.torch.lost import lost
+from reshard.torch.memory import why_not
 from reshard.torch.specs import sharding
 from reshard.torch.state import Moving, run_together
 
@@ -167,6 +169,8 @@ class Runner:
                     f"{local.name} is {here.dtype}{list(here.shape)} on rank {self.rank}, and {given.dtype}{list(given.shape)} is given: "
                     f"Runner.shard cuts it from a whole"
                 )
+            if (why := why_not(given)) is not None:
+                raise refused(why.kind, f"{local.name} cannot be read: {why}")
             here.copy_(given)
 
     def _call(self, step: Instr, kernel: Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]) -> Callable[[], None]:

@@ -1,0 +1,355 @@
+"""Memory of every kind against every function that takes memory: `python attack_buffers.py SEED ROUNDS NOTE [with_torch]`.
+
+Each call either is refused, or reads the array's own bytes: what a file or a tensor has of it is compared. What it is at is written into the
+file NOTE, as memory that is not there ends the process.
+"""
+
+import array
+import ctypes
+import mmap
+import os
+import pathlib
+import random
+import resource
+import sys
+import tempfile
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attack
+import numpy as np
+import reshard
+
+Make = Callable[[np.ndarray[Any, Any]], Any]
+
+
+class Interface:
+    """An array by `__array_interface__`, whose memory is its own."""
+
+    def __init__(self, whole: Any, **changed: Any) -> None:
+        self.inner = whole.copy()
+        self.__array_interface__ = {**self.inner.__array_interface__, **changed}
+
+
+class Capsule:
+    """An array by DLPack."""
+
+    def __init__(self, whole: Any, device: Any = (1, 0)) -> None:
+        self.inner, self.device = whole.copy(), device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.inner.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.device
+
+
+class Raises:
+    def __init__(self, attribute: str) -> None:
+        self.attribute = attribute
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self.attribute:
+            raise RuntimeError("planted")
+        raise AttributeError(name)
+
+
+def released(whole: Any) -> Any:
+    view = memoryview(bytearray(whole.tobytes()))
+    view.release()
+    return view
+
+
+def mapped(whole: Any) -> Any:
+    made = mmap.mmap(-1, max(whole.nbytes, 1))
+    made[: whole.nbytes] = whole.tobytes()
+    return made
+
+
+def read_only(whole: Any) -> Any:
+    made = whole.copy()
+    made.flags.writeable = False
+    return made
+
+
+def in_ctypes(whole: Any) -> Any:
+    kinds = {"float32": ctypes.c_float, "float64": ctypes.c_double, "int64": ctypes.c_int64, "uint8": ctypes.c_uint8}
+    kind: Any = kinds[whole.dtype.name]
+    for extent in reversed(whole.shape):
+        kind = kind * extent
+    return kind.from_buffer_copy(whole.tobytes())
+
+
+def masked(whole: Any) -> Any:
+    return np.ma.masked_array(whole, whole == whole)
+
+
+BUFFERS: dict[str, Make] = {
+    "array": lambda w: w.copy(),
+    "read-only array": read_only,
+    "Fortran order": lambda w: np.asfortranarray(w),
+    "transposed": lambda w: np.ascontiguousarray(w.T).T,
+    "reversed": lambda w: w[::-1],
+    "every second": lambda w: np.repeat(w, 2, axis=-1)[..., ::2],
+    "broadcast": lambda w: np.broadcast_to(w[:1], w.shape) if w.ndim else w,
+    "swapped bytes": lambda w: w.astype(w.dtype.newbyteorder(">")),
+    "matrix": lambda w: w.view(np.matrix) if w.ndim == 2 else w,
+    "masked": masked,
+    "objects": lambda w: w.astype(object),
+    "texts": lambda w: w.astype("S3"),
+    "records": lambda w: np.zeros(w.shape, [("a", "f4")]),
+    "times": lambda w: w.astype("i8").astype("M8[s]"),
+    "past its end": lambda w: np.lib.stride_tricks.as_strided(w[:1].copy(), (*w.shape[:-1], 1 << 40), w.strides),
+    "before its start": lambda w: np.lib.stride_tricks.as_strided(w.copy(), w.shape, tuple(-s for s in w.strides)),
+    "bytes of another shape": lambda w: w.reshape(-1).view("u1")[:-1].copy(),
+    "scalar": lambda w: w.reshape(-1)[:1].copy().reshape(())[()],
+    "bytes": lambda w: w.tobytes(),
+    "bytearray": lambda w: bytearray(w.tobytes()),
+    "memoryview": lambda w: memoryview(w.copy()),
+    "read-only memoryview": lambda w: memoryview(w.tobytes()),
+    "strided memoryview": lambda w: memoryview(w.copy())[::2] if w.ndim == 1 else memoryview(w.T),
+    "released memoryview": released,
+    "array.array": lambda w: array.array(w.dtype.char if w.dtype.char in "fdB" else "q", w.reshape(-1).tolist()),
+    "mmap": mapped,
+    "ctypes": in_ctypes,
+    "ctypes at null": lambda w: type(in_ctypes(w)).from_address(0),
+    "ctypes pointer": lambda w: ctypes.pointer(ctypes.c_float(1)),
+    "ctypes structure": lambda w: type("S", (ctypes.Structure,), {"_fields_": [("a", ctypes.c_float)]})(),
+    "interface": lambda w: Interface(w),
+    "interface at null": lambda w: Interface(w, data=(0, False)),
+    "interface without data": lambda w: Interface(w, data=None),
+    "interface of a shape below zero": lambda w: Interface(w, shape=(-1, 3)),
+    "interface of any shape": lambda w: Interface(w, shape="x"),
+    "interface that is no dict": lambda w: types.SimpleNamespace(__array_interface__=3),
+    "DLPack": lambda w: Capsule(w),
+    "DLPack on a device": lambda w: Capsule(w, (2, 0)),
+    "DLPack on no device": lambda w: Capsule(w, "x"),
+    "DLPack without a capsule": lambda w: types.SimpleNamespace(__dlpack_device__=lambda: (1, 0), __dlpack__=lambda **_: 3),
+    "CUDA": lambda w: types.SimpleNamespace(__cuda_array_interface__={"shape": w.shape}),
+    "raises at its interface": lambda w: Raises("__array_interface__"),
+    "raises at its device": lambda w: Raises("__dlpack_device__"),
+    "list": lambda w: w.tolist(),
+    "list of masked": lambda w: [masked(row) for row in w] if w.ndim else [masked(w)],
+    "list in itself": lambda w: attack.itself(),
+    "number": lambda w: 3,
+    "huge number": lambda w: 1 << 70,
+    "text": lambda w: "array",
+    "None": lambda w: None,
+    "dict": lambda w: {"a": w},
+    "class": lambda w: np.ndarray,
+}
+"""By its name, what makes it of an array of NumPy."""
+
+
+def torch_buffers() -> dict[str, Make]:
+    import torch
+
+    def resized(size: int) -> Make:
+        def make(whole: Any) -> Any:
+            tensor = torch.nn.Parameter(torch.from_numpy(whole.copy()), requires_grad=False)
+            tensor.untyped_storage().resize_(size)
+            return tensor
+
+        return make
+
+    def tensor(whole: Any) -> Any:
+        return torch.from_numpy(whole.copy())
+
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    class Wrapper(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner: Any) -> Any:
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+        @classmethod
+        def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise NotImplementedError(str(function))
+
+    return {
+        "tensor": tensor,
+        "parameter": lambda w: torch.nn.Parameter(tensor(w), requires_grad=False),
+        "bf16": lambda w: tensor(w).bfloat16(),
+        "strided tensor": lambda w: tensor(np.ascontiguousarray(w.T)).T,
+        "expanded tensor": lambda w: torch.ones(1, dtype=tensor(w).dtype).expand(w.shape),
+        "offset": lambda w: torch.cat([tensor(w).reshape(-1)] * 2)[w.size :].view(w.shape),
+        "freed": resized(0),
+        "too short": resized(3),
+        "meta": lambda w: tensor(w).to("meta"),
+        "fake": lambda w: FakeTensorMode().from_tensor(tensor(w)),
+        "functional": lambda w: torch._to_functional_tensor(tensor(w)),
+        "wrapper": lambda w: Wrapper(tensor(w)),
+        "sparse": lambda w: tensor(w).to_sparse(),
+        "nested": lambda w: torch.nested.nested_tensor([tensor(w)]),
+        "jagged": lambda w: torch.nested.nested_tensor([tensor(w.reshape(-1, 1))], layout=torch.jagged),
+        "quantized": lambda w: torch.quantize_per_tensor(tensor(w).float(), 0.1, 0, torch.qint8),
+        "conjugate": lambda w: tensor(w).to(torch.complex64).conj(),
+        "negative": lambda w: torch._neg_view(tensor(w)),
+        "zeros": lambda w: torch._efficientzerotensor(w.shape),
+        "list of freed": lambda w: [resized(0)(w)],
+        "uninitialized": lambda w: torch.nn.parameter.UninitializedParameter(),
+    }
+
+
+class OnDemand(Mapping[str, Any]):
+    """A mapping that makes its arrays in one memory."""
+
+    def __init__(self, make: Make, whole: Any) -> None:
+        self.make, self.whole = make, whole
+
+    def __getitem__(self, name: str) -> Any:
+        return self.make(self.whole)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("a", "b"))
+
+    def __len__(self) -> int:
+        return 2
+
+
+def takers(folder: pathlib.Path, whole: Any) -> dict[str, Callable[[Any], Any]]:
+    """Every function that takes memory. Those that answer give back bytes of what they have read."""
+    dtype, shape = reshard.DType(whole.dtype), whole.shape
+    one, two = reshard.Sharding("x=1", shape, "R"), reshard.Sharding("x=2", shape, "S(0)" if shape else "R")
+    plan = reshard.plan(one, one, dtype)
+    path = folder / "w.safetensors"
+    extents = ",".join(map(str, shape))
+    # Types that multiply are what programs take; the others are copied.
+    program = reshard.Program(f"mesh x=1\nx: {dtype}[{extents}] R\ny: R = clone(x)\n")
+
+    def saved(given: Any) -> bytes:
+        reshard.save(path, {"w": given}, force=True)
+        return np.asarray(reshard.open_checkpoint(path).read("w")).tobytes()
+
+    def written(given: Any) -> None:
+        writer = reshard.checkpoint.Writer.begin(folder / "ranks", "x=1", {"w": (dtype, one)}, force=True)
+        writer.save(0, {"w": given})
+
+    return {
+        "save": saved,
+        "save, sharded": lambda given: reshard.save(folder / "sharded", {"w": given}, "R", mesh="x=2", force=True),
+        "save, on demand": lambda given: reshard.save(path, OnDemand(lambda _: given, whole), force=True),
+        "Writer.save": written,
+        "Sharding.scatter": lambda given: two.scatter(given),
+        "Sharding.scatter, a rank": lambda given: two.scatter(given, 1, dtype=dtype),
+        "Sharding.meaning": lambda given: np.asarray(one.meaning([given], dtype=dtype)).tobytes(),
+        "Plan.run": lambda given: plan.run([given]),
+        "Plan.run into": lambda given: plan.run([whole], out=[given]),
+        "Plan.run onto itself": lambda given: plan.run([given], out=[given]),
+        "RankCalls.interpret": lambda given: reshard.RankCalls.interpret([plan.calls(0)], [given]),
+        "Program.on_ranks": lambda given: program.on_ranks({"x": given}).whole("y"),
+        "Program.on_one_device": lambda given: program.on_one_device({"x": given}),
+        "a kernel": lambda given: program.on_ranks({"x": whole}, kernels={"clone": lambda call, x: given}),
+        "LocalCall.reference": lambda given: reshard._reshard.local_call("clone", [list(shape)], [dtype]).reference(given),
+        "ops": lambda given: reshard.ops.add(given, given),
+        "Verifier": lambda given: reshard.Verifier("relu", lambda x: given).failing(reshard.Op("relu", [(2, 2)])),
+    }
+
+
+def state_takers(folder: pathlib.Path) -> dict[str, Callable[[Any], Any]]:
+    """Functions that take nested states."""
+    from reshard.torch import load, redistribute_state, save
+
+    path = folder / "state.safetensors"
+    reshard.save(folder / "one.safetensors", {"a.0": np.zeros((2, 3), "f4")}, force=True)
+    return {
+        "torch.save": lambda state: save(path, state, force=True),
+        "torch.save, tensors": lambda state: save(path, state, force=True, only_tensors=True),
+        "torch.load": lambda state: load(folder / "one.safetensors", state),
+        "torch.load, tensors": lambda state: load(folder / "one.safetensors", state, only_tensors=True),
+        "redistribute_state": lambda state: redistribute_state(state, lambda name, tensor: None),
+    }
+
+
+def why_wrong(error: BaseException) -> str | None:
+    """Why an exception is none that a user should see."""
+    if "planted" in str(error):
+        return None
+    if not isinstance(error, (reshard.ReshardError, reshard.EngineError, TypeError)):
+        return f"{type(error).__name__}: {str(error)[:300]}"
+    if not isinstance(error, TypeError) and not isinstance(getattr(error, "kind", None), str):
+        return f"no kind: {error}"
+    return attack.fault(error)
+
+
+def main() -> int:
+    seed, rounds, note = int(sys.argv[1]), int(sys.argv[2]), os.open(sys.argv[3], os.O_RDWR | os.O_CREAT)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with_torch = sys.argv[4:] == ["with_torch"]
+    if not with_torch:
+        # PyTorch maps more than that.
+        resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+    warnings.simplefilter("ignore")
+    draw = random.Random(seed)
+    buffers = BUFFERS | (torch_buffers() if with_torch else {})
+    faults, calls, accepted = [], 0, 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+
+        def call(said: str, taker: Callable[[Any], Any], given: Any, right: bytes | None) -> None:
+            nonlocal calls, accepted
+            os.pwrite(note, said.encode()[:4000].ljust(4000, b"\0"), 0)
+            calls += 1
+            try:
+                read = taker(given)
+                accepted += 1
+                if right is not None and isinstance(read, bytes) and read != right:
+                    faults.append(f"{said}: other bytes")
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:
+                if why := why_wrong(error):
+                    faults.append(f"{said}: {why}")
+
+        for turn in range(rounds):
+            shape = draw.choice([(4, 6), (2, 3), (8,), (1, 1), (2, 2, 2), (16, 1)])
+            whole = np.arange(np.prod(shape)).reshape(shape).astype(draw.choice(["f4", "f8", "i8", "u1"]))
+            for taken, taker in takers(folder, whole).items():
+                for kind, make in buffers.items():
+                    try:
+                        given = make(whole)
+                        right = np.asarray(make(whole)).tobytes() if isinstance(given, np.ndarray) and given.nbytes < 1 << 20 else None
+                    except (RuntimeError, ValueError, TypeError, KeyError):
+                        continue  # There is no such memory of these elements.
+                    if kind in ("swapped bytes", "past its end", "before its start"):
+                        right = None
+                    call(f"{turn}: {taken} of {kind}, {whole.dtype}{shape}", taker, given, right)
+        if with_torch:
+            for turn in range(rounds):
+                for taken, taker in state_takers(folder).items():
+                    for _ in range(40):
+                        call(f"{turn}: {taken} of a state", taker, nested_state(draw, buffers), None)
+    print(f"{calls} calls, {accepted} accepted")
+    print("\n".join(faults[:30]))
+    return 1 if faults or accepted * 20 < calls else 0
+
+
+def nested_state(draw: random.Random, buffers: Mapping[str, Make], depth: int = 0) -> Any:
+    """A state of dicts, lists and tuples, with anything in them."""
+    whole = np.ones((2, 3), "f4")
+    kinds = ["dict", "dict", "list", "tuple", "tensor", "tensor", "buffer", "garbage", "itself"]
+    match draw.choice(kinds if 0 < depth < 4 else ["dict", "dict", "garbage"] if depth == 0 else ["tensor"]):
+        case "dict":
+            return {draw.choice(["a", "b", 0, "0", "a.0", None, ""]): nested_state(draw, buffers, depth + 1) for _ in range(draw.randrange(4))}
+        case "list":
+            return [nested_state(draw, buffers, depth + 1) for _ in range(draw.randrange(3))]
+        case "tuple":
+            return tuple(nested_state(draw, buffers, depth + 1) for _ in range(draw.randrange(3)))
+        case "tensor":
+            return buffers["tensor"](whole)
+        case "buffer":
+            try:
+                return buffers[draw.choice(sorted(buffers))](whole)
+            except (RuntimeError, ValueError, TypeError):
+                return None
+        case "garbage":
+            return draw.choice([None, 3, "x", [], {}, (), attack.itself(), attack.doubled(), range(2**40), np.zeros(3)])
+    held: dict[str, Any] = {"w": buffers["tensor"](whole)}
+    held["again"] = held
+    return held
+
+
+if __name__ == "__main__":
+    sys.exit(main())
