@@ -11,6 +11,7 @@ use reshard_kernels::CombineOp;
 
 use crate::dtype::PyDType;
 use crate::failure::Answer;
+use crate::numbers::number;
 use crate::sequences::listed;
 use crate::value::not_pickled;
 use crate::value::{Reduced, hash_of};
@@ -309,7 +310,8 @@ impl PyRankCalls {
         self.calls.len()
     }
 
-    fn __getitem__(&self, index: isize) -> PyResult<PyRankCall> {
+    fn __getitem__(&self, index: &Bound<'_, PyAny>) -> PyResult<PyRankCall> {
+        let index: isize = number(index)?;
         let len = self.calls.len();
         let at = if index < 0 { index + len as isize } else { index };
         match usize::try_from(at).ok().filter(|at| *at < len) {

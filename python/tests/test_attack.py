@@ -95,6 +95,7 @@ def test_lists_have_a_limit() -> None:
 
 def test_numbers_out_of_range_are_refused() -> None:
     one = reshard.Sharding("x=2", (4, 6), "S(0)")
+    plan = reshard.plan(one, one)
     for wrong in (-1, 2**64, 10**5000):
         for call in (
             lambda wrong=wrong: one.local_shape(wrong),
@@ -110,6 +111,7 @@ def test_numbers_out_of_range_are_refused() -> None:
             lambda wrong=wrong: reshard.Sharding("x=2", wrong, "R"),
             lambda wrong=wrong: reshard.Sharding("x=2", (4, wrong), "R"),
             lambda wrong=wrong: reshard.ProcessGroup([0, wrong]),
+            lambda wrong=wrong: plan.calls(0)[wrong] if wrong > 0 else reshard.S(wrong),
         ):
             with pytest.raises(reshard.ReshardError) as error:
                 call()
