@@ -5,17 +5,19 @@
 //! same, `little` in `byteorder` for one, and has a checksum that is not 0. So where all say 0 nothing is said, and everywhere else a 0 is
 //! a checksum as any other.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::bytes::{self, Bytes, Input};
 use super::checkpoint::{Checkpoint, Tensor};
 use super::checksum::{Sum32, crc32};
-use super::error::Error;
+use super::error::{Class, Error};
 use super::inflated;
 use super::integrity::{PIECE, Problem, Problems};
+use super::objects::Object;
 use super::observer::{Observer, moved};
 use super::peek::Peek;
 use super::slab_read::read;
@@ -30,7 +32,21 @@ pub(crate) struct Archive {
     len: u64,
     /// Whether it says checksums.
     pub(crate) has_checksums: bool,
+    form: Form,
+    /// Whether it is an entry that is not a tensor.
+    pub(crate) is_object: bool,
 }
+
+/// What it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Zip,
+    /// A pickle without an archive around it, which is read to its end and has no checksum.
+    Pickle,
+}
+
+/// What a pickle begins with.
+const PICKLE: u8 = 0x80;
 
 /// An entry of which pieces are being read.
 struct Entry {
@@ -60,6 +76,29 @@ impl Archive {
             start: place.start(),
             len: place.len(),
             has_checksums: zip.has_checksums(),
+            form: Form::Zip,
+            is_object: false,
+        }
+    }
+
+    /// That of an object, which is opened by nobody here: one that is damaged can be listed and copied, and is found by `verify`.
+    pub(crate) fn of_object(place: Peek<'_>, room: &mut [u8]) -> Result<Self, Error> {
+        let of_form = |form: Form, has_checksums: bool| Self {
+            input: Arc::clone(place.input),
+            start: place.start(),
+            len: place.len(),
+            has_checksums,
+            form,
+            is_object: true,
+        };
+        match Zip::open(place, room) {
+            Ok(zip) => Ok(Self { is_object: true, ..Self::of(&zip) }),
+            Err(error) if error.class() != Class::Refused => Err(error),
+            Err(_) => {
+                let head = place.part(0, place.len().min(1)).map_or(Ok(Vec::new()), |head| head.read())?;
+                let is_pickle = head == [PICKLE];
+                Ok(if is_pickle { of_form(Form::Pickle, false) } else { of_form(Form::Zip, true) })
+            }
         }
     }
 
@@ -70,8 +109,26 @@ impl Archive {
     /// The pieces of all entries, and what is wrong with those that cannot be read.
     fn pieces(&self, first: usize, room: &mut [u8]) -> Result<(VecDeque<Piece>, Vec<Problem>), Error> {
         let file = self.input.open_again()?;
-        let zip = Zip::open(Peek::new(&self.input, &file, self.start, self.len)?, room)?;
+        let place = Peek::new(&self.input, &file, self.start, self.len)?;
         let (mut pieces, mut problems) = (VecDeque::new(), Vec::new());
+        if self.form == Form::Pickle {
+            let range = self.start..self.start + self.len;
+            pieces.extend(cut(first, "pickle", place.bytes(), range, 0, PIECE));
+            return Ok((pieces, problems));
+        }
+        let zip = match Zip::open(place, room) {
+            Ok(zip) => zip,
+            Err(error) if error.class() == Class::Refused => {
+                problems.push(Problem {
+                    file: self.input.path().display().to_string(),
+                    tensor: None,
+                    object: None,
+                    what: format!("at byte {}: {error}", self.start),
+                });
+                return Ok((pieces, problems));
+            }
+            Err(error) => return Err(error),
+        };
         for (at, (name, entry)) in zip.entries().enumerate() {
             let bytes = match zip.bytes(entry) {
                 Ok(bytes) => bytes,
@@ -86,21 +143,7 @@ impl Archive {
             };
             // What is compressed is inflated once, by one thread.
             let piece = if matches!(bytes, Bytes::Inflated { .. }) { usize::MAX } else { PIECE };
-            let (len, number) = (bytes.len(), first + at);
-            let entry = Arc::new(Entry {
-                name: name.to_owned(),
-                bytes,
-                place: entry.place(),
-                said: entry.crc32(),
-                sum: Sum32::default(),
-                left: len.div_ceil(piece).into(),
-            });
-            pieces.extend((0..len).step_by(piece.min(len.max(1))).map(|at| Piece {
-                number,
-                entry: Arc::clone(&entry),
-                at,
-                len: piece.min(len - at),
-            }));
+            pieces.extend(cut(first + at, name, bytes, entry.place(), entry.crc32(), piece));
         }
         Ok((pieces, problems))
     }
@@ -109,9 +152,26 @@ impl Archive {
         Problem {
             file: self.input.path().display().to_string(),
             tensor: tensor.map(str::to_owned),
+            object: None,
             what: format!("`{}` at byte {}: {what}", entry.escape_debug(), self.start),
         }
     }
+}
+
+/// The pieces of an entry.
+fn cut(
+    number: usize,
+    name: &str,
+    bytes: Bytes,
+    place: Range<u64>,
+    said: u32,
+    piece: usize,
+) -> impl Iterator<Item = Piece> {
+    let len = bytes.len();
+    let left = len.div_ceil(piece).into();
+    let entry = Arc::new(Entry { name: name.to_owned(), bytes, place, said, sum: Sum32::default(), left });
+    let piece_at = move |at| Piece { number, entry: Arc::clone(&entry), at, len: piece.min(len - at) };
+    (0..len).step_by(piece.min(len.max(1))).map(piece_at)
 }
 
 /// Archives in the order of their files and their places there, which does not depend on who opened them when; each once.
@@ -144,8 +204,17 @@ impl Checkpoint {
     /// Reads every entry of every archive, and compares the checksums that are said.
     pub(crate) fn check_archives(&self, observer: &mut dyn Observer) -> Result<Vec<Problem>, Error> {
         let wrong = Problems::default();
-        let found = |number: usize, problem: Problem| {
-            wrong.push((number, 0), problem);
+        // Objects by their files and places, each in an archive of its own.
+        let mut objects: HashMap<(&Path, u64), &Object> = HashMap::new();
+        for object in &self.objects {
+            if let Some((input, start)) = object.archive().and_then(Bytes::place) {
+                objects.insert((input.path(), start), object);
+            }
+        }
+        let found = |number: usize, archive: &Archive, problem: Problem| {
+            let object = objects.get(&(archive.input.path(), archive.start));
+            let object = object.filter(|_| problem.tensor.is_none()).map(|object| object.name.clone());
+            wrong.push((number, 0), Problem { object, ..problem });
         };
         let mut room = zip::room();
         let mut archives = self.archives.iter();
@@ -161,7 +230,7 @@ impl Checkpoint {
                 let Some(archive) = archives.next() else { return Ok(None) };
                 let (more, problems) = archive.pieces(first, &mut room)?;
                 for problem in problems {
-                    found(first, problem);
+                    found(first, archive, problem);
                 }
                 first = more.back().map_or(first, |piece: &Piece| piece.number + 1);
                 (pieces, current) = (more, Some(archive));
@@ -171,7 +240,8 @@ impl Checkpoint {
                 if let Some(what) = piece.check(archive.has_checksums, room)? {
                     let tensor =
                         self.tensors.iter().find(|tensor| tensor.is_in(&archive.input, &piece.entry.place));
-                    found(piece.number, archive.problem(&piece.entry.name, tensor.map(Tensor::name), &what));
+                    let problem = archive.problem(&piece.entry.name, tensor.map(Tensor::name), &what);
+                    found(piece.number, archive, problem);
                 }
                 Ok(piece.len as u64)
             },

@@ -28,6 +28,7 @@ use super::dcp::{METADATA_NAME, in_safetensors};
 use super::header::{self, FreeTexts, Stored};
 use super::index::{INDEX_NAME, Index};
 use super::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
+use super::objects::{Key, Listed, Object};
 use super::place::{self, Kind};
 use super::placed::Placed;
 use super::{by_content, dcp, embedded, header::Opened};
@@ -53,8 +54,8 @@ pub struct Checkpoint {
     pub(crate) sums: Option<Sums>,
     /// The zip archives that it is made of.
     pub(crate) archives: Vec<Archive>,
-    /// The names of what is in it and no tensor.
-    pub(crate) others: Vec<String>,
+    /// What is in it and not a tensor, in the order of the names.
+    pub(crate) objects: Vec<Object>,
 }
 
 /// The checksums of what is no tensor.
@@ -82,6 +83,8 @@ pub(crate) enum Origin {
 #[derive(Clone)]
 pub struct Tensor {
     pub(crate) name: String,
+    /// Where it is in nested dicts and lists; None where only its name is known.
+    pub(crate) path: Option<Vec<Key>>,
     /// The type of its elements, as they are read.
     pub(crate) dtype: Dtype,
     /// That of the elements in the files, which are converted on the way if it is another.
@@ -152,11 +155,6 @@ impl Checkpoint {
         self.free_texts.iter().flatten().map(|(key, text)| (&key[..], &text[..]))
     }
 
-    /// The names of what is in it and is no tensor: numbers, texts and objects of other programs. They are not read.
-    pub fn others(&self) -> &[String] {
-        &self.others
-    }
-
     /// Every tensor; of an earlier job's output in the order of its manifest, else as the files name them.
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
@@ -210,7 +208,7 @@ impl Checkpoint {
             origin: Origin::Files,
             sums: None,
             archives: Vec::new(),
-            others: Vec::new(),
+            objects: Vec::new(),
         }
     }
 
@@ -256,7 +254,7 @@ impl Checkpoint {
             origin: Origin::Files,
             sums: None,
             archives: Vec::new(),
-            others: Vec::new(),
+            objects: Vec::new(),
         })
     }
 
@@ -299,7 +297,7 @@ impl Checkpoint {
                 );
                 return Err(Error::refused("manifest", message));
             }
-            let Entry { shape, dtype, crc64nvme, .. } = entry;
+            let Entry { shape, dtype, crc64nvme, path: keys, .. } = entry;
             let sums = match &crc64nvme {
                 Some(text) => {
                     Some(sums(text).map_err(|error| error.about_tensor(&name).about(path.display()))?)
@@ -308,6 +306,7 @@ impl Checkpoint {
             };
             tensors.push(Tensor {
                 name,
+                path: keys,
                 dtype,
                 stored: dtype,
                 shape,
@@ -338,27 +337,30 @@ impl Checkpoint {
             take_shards(&mut tensors, opened.tensors, rank)
                 .map_err(|why| Error::refused("manifest", format!("{}: {why}", dir.join(&file).display())))?;
         }
+        let objects = Listed::open(dir, manifest.others)?;
+        if let Some(twice) = objects.iter().find(|one| tensors.iter().any(|tensor| tensor.name == one.name)) {
+            let message = format!("{} lists `{}` as a tensor and as an object", path.display(), twice.name);
+            return Err(Error::refused("manifest", message));
+        }
         let sums = has_checksums.then(|| Sums { manifest: path.to_owned(), manifest_is_right, headers });
-        Ok(Self {
-            tensors,
-            free_texts,
-            origin: Origin::Sharded(mesh),
-            sums,
-            archives: Vec::new(),
-            others: Vec::new(),
-        })
+        Ok(Self { tensors, free_texts, origin: Origin::Sharded(mesh), sums, archives: Vec::new(), objects })
     }
 }
 
 impl Tensor {
     pub(crate) fn whole(name: String, stored: Stored) -> Self {
         let Stored { dtype, shape, bytes } = stored;
-        Self { name, dtype, stored: dtype, shape, data: Data::Whole(bytes), sums: None }
+        Self { name, path: None, dtype, stored: dtype, shape, data: Data::Whole(bytes), sums: None }
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where it is in nested dicts and lists; `None` where only its name is known.
+    pub fn path(&self) -> Option<&[Key]> {
+        self.path.as_deref()
     }
 
     /// The shape of the whole.

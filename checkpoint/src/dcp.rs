@@ -19,10 +19,11 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::archives;
+use super::archives::{self, Archive};
 use super::bytes::{Bytes, Input};
 use super::checkpoint::{Checkpoint, Data, Origin, Tensor};
 use super::header::{self, Stored};
+use super::objects::{Content, Object};
 use super::parallel;
 use super::peek::Peek;
 use super::placed::Placed;
@@ -40,11 +41,17 @@ pub(crate) const METADATA_NAME: &str = ".metadata";
 /// It has at most so many bytes: 128 MiB, at some 150 for a chunk.
 const MOST_BYTES: u64 = 128 << 20;
 
-/// A chunk of which the place of its bytes is being looked up.
+/// A stretch of a file that is being looked up.
 struct Wanted<'a> {
-    tensor: usize,
-    chunk: usize,
+    what: What,
     item: Item<'a>,
+}
+
+/// What a stretch holds, by number.
+#[derive(Clone, Copy)]
+enum What {
+    Chunk { tensor: usize, chunk: usize },
+    Object(usize),
 }
 
 /// Opens the folder of a `.metadata`.
@@ -60,16 +67,37 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
         for (chunk, (start, _)) in tensor.chunks.iter().enumerate() {
             let item = metadata.item(name, start).map_err(about)?;
             stays_inside(item.file).map_err(about)?;
-            files.entry(item.file).or_default().push(Wanted { tensor: number, chunk, item });
+            let what = What::Chunk { tensor: number, chunk };
+            files.entry(item.file).or_default().push(Wanted { what, item });
         }
     }
+    for (number, (name, item)) in metadata.objects.iter().enumerate() {
+        let about = |error: Error| error.about(format_args!("{}: `{}`", path.display(), name.escape_debug()));
+        stays_inside(item.file).map_err(about)?;
+        files.entry(item.file).or_default().push(Wanted { what: What::Object(number), item: *item });
+    }
+    let names: Vec<&str> = metadata.objects.keys().copied().collect();
+    let mut contents: Vec<Option<Bytes>> = names.iter().map(|_| None).collect();
     let tensors: Vec<_> = metadata.tensors.iter().collect();
-    let found = Mutex::new((&mut chunks, Vec::new()));
+    let found = Mutex::new((&mut chunks, Vec::new(), &mut contents));
     let mut files: Vec<_> = files.into_iter().collect();
     parallel::for_each(THREADS, &mut files, zip::room, |room, (file, wanted)| {
         let input = Arc::new(Input::open(&dir.join(&**file))?);
         let opened = input.open_again()?;
-        for Wanted { tensor: number, chunk, item } in wanted {
+        for Wanted { what, item } in wanted {
+            let (number, chunk) = match what {
+                What::Chunk { tensor, chunk } => (tensor, chunk),
+                What::Object(number) => {
+                    let about =
+                        |error: Error| error.about(format_args!("`{}`", names[*number].escape_debug()));
+                    let place = Peek::new(&input, &opened, item.offset, item.len).map_err(about)?;
+                    let archive = Archive::of_object(place, room).map_err(about)?;
+                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    found.1.push(archive);
+                    found.2[*number] = Some(place.bytes());
+                    continue;
+                }
+            };
             let (name, tensor) = tensors[*number];
             let about = |error: Error| error.about_tensor(name).about(input.path().display());
             let (stored, archive) = Peek::new(&input, &opened, item.offset, item.len)
@@ -90,7 +118,8 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
         }
         input.check(&opened)
     })?;
-    let (_, archives) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (_, archives, _) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let path_of = |name: &str| metadata.paths.get(name).cloned();
     let mut all = Vec::with_capacity(tensors.len());
     for ((name, tensor), bytes) in tensors.into_iter().zip(chunks) {
         let parts = tensor
@@ -99,15 +128,21 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
             .zip(bytes)
             .filter_map(|((start, len), bytes)| Some((&start[..], &len[..], bytes?)));
         let made = of_chunks(name, tensor.dtype, &tensor.shape, parts.collect());
-        all.push(made.map_err(|error| error.about_tensor(name).about(path.display()))?);
+        let made = made.map_err(|error| error.about_tensor(name).about(path.display()))?;
+        all.push(Tensor { path: path_of(name), ..made });
     }
+    let object = |(name, bytes): (&&str, Option<Bytes>)| {
+        let content = Content::Archive(bytes?);
+        Some(Object { name: (*name).to_owned(), path: path_of(name), content, sum: None })
+    };
+    let objects = names.iter().zip(contents).filter_map(object).collect();
     Ok(Checkpoint {
         tensors: all,
         free_texts: None,
         origin: Origin::Files,
         sums: None,
         archives: archives::in_order(archives),
-        others: metadata.others,
+        objects,
     })
 }
 
@@ -158,7 +193,15 @@ pub(crate) fn of_chunks(
             Data::Chunks { placed, chunks: chunks.into_iter().map(|(_, _, bytes)| bytes).collect() }
         }
     };
-    Ok(Tensor { name: name.to_owned(), dtype, shape: shape.to_vec(), data, sums: None, stored: dtype })
+    Ok(Tensor {
+        name: name.to_owned(),
+        path: None,
+        dtype,
+        shape: shape.to_vec(),
+        data,
+        sums: None,
+        stored: dtype,
+    })
 }
 
 /// A checkpoint from somewhere else must not make us read files outside its folder.

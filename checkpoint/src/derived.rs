@@ -20,13 +20,15 @@ use super::cast::Float;
 use super::checkpoint::{Checkpoint, Tensor};
 use super::error::Error;
 use super::fusion::Fusion;
+use super::objects::{Object, counted};
 use super::pattern::Pattern;
 use super::rename::Rename;
 
 impl Checkpoint {
-    /// The tensors whose names one of the patterns matches: globs, or regular expressions between slashes.
+    /// The tensors, and the entries that are not tensors, whose names one of the patterns matches: globs, or regular expressions
+    /// between slashes.
     ///
-    /// A pattern that matches no tensor is refused.
+    /// A pattern that matches none of them is refused.
     ///
     /// ```
     /// use reshard_checkpoint::Checkpoint;
@@ -38,20 +40,31 @@ impl Checkpoint {
     pub fn only<'a>(&self, patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
         let pattern = |text| Pattern::new(text).map_err(|why| Error::refused("pattern", why));
         let patterns = patterns.into_iter().map(pattern).collect::<Result<Vec<_>, _>>()?;
-        let unused = |one: &&Pattern| !self.tensors.iter().any(|tensor| one.matches(&tensor.name));
+        let names = || {
+            let tensors = self.tensors.iter().map(|tensor| &tensor.name);
+            tensors.chain(self.objects.iter().map(|object| &object.name))
+        };
+        let unused = |one: &&Pattern| !names().any(|name| one.matches(name));
         if let Some(unused) = patterns.iter().find(unused) {
-            let message = format!(
-                "the pattern `{}` matches none of the {} tensors",
-                unused.text().escape_debug(),
-                self.tensors.len()
-            );
+            let count = match (self.tensors.len(), self.objects.len()) {
+                (tensors, 0) => counted(tensors, "tensor", "tensors"),
+                (tensors, objects) => format!(
+                    "{} and {}",
+                    counted(tensors, "tensor", "tensors"),
+                    counted(objects, "entry that is no tensor", "entries that are no tensors")
+                ),
+            };
+            let message =
+                format!("the pattern `{}` matches none of the {count}", unused.text().escape_debug());
             return Err(Error::refused("unused_pattern", message));
         }
-        let wanted = |tensor: &&Tensor| patterns.iter().any(|one| one.matches(&tensor.name));
-        self.with(self.tensors.iter().filter(wanted).cloned().collect())
+        let wanted = |name: &str| patterns.iter().any(|one| one.matches(name));
+        let tensors = self.tensors.iter().filter(|tensor| wanted(&tensor.name)).cloned().collect();
+        let objects = self.objects.iter().filter(|object| wanted(&object.name)).cloned().collect();
+        self.with(tensors, objects)
     }
 
-    /// The same tensors by other names: `s/EXPRESSION/NEW/`, or with a `g` behind it for every place where the expression matches.
+    /// The same tensors and other entries by other names: `s/EXPRESSION/NEW/`, or with a `g` behind it for every place where the expression matches.
     ///
     /// Refused where it changes no name, or makes two tensors one name.
     ///
@@ -65,44 +78,51 @@ impl Checkpoint {
     pub fn renamed(&self, rename: &str) -> Result<Self, Error> {
         let rename: Rename = rename.parse()?;
         let mut any = false;
-        let mut tensors = self.tensors.clone();
-        for tensor in &mut tensors {
-            if let Some(name) = rename.of(&tensor.name) {
+        let (mut tensors, mut objects) = (self.tensors.clone(), self.objects.clone());
+        let of_tensors = tensors.iter_mut().map(|tensor| (&mut tensor.name, &mut tensor.path));
+        for (name, path) in of_tensors.chain(objects.iter_mut().map(|one| (&mut one.name, &mut one.path))) {
+            if let Some(new) = rename.of(name) {
                 any = true;
-                tensor.name = name;
+                // How the new name is nested is not known.
+                (*name, *path) = (new, None);
             }
         }
         if !any {
             let message = format!("`{}` changes the name of no tensor", rename.text().escape_debug());
             return Err(Error::refused("rename", message));
         }
-        if let Some(nameless) = tensors.iter().position(|tensor| tensor.name.is_empty()) {
-            let old = self.tensors[nameless].name.escape_debug();
-            let message = format!("`{}` leaves nothing of the name `{old}`", rename.text().escape_debug());
-            return Err(Error::refused("rename", message));
-        }
-        let mut olds: HashMap<&str, &str> = HashMap::new();
-        for (tensor, old) in tensors.iter().zip(&self.tensors) {
-            if let Some(other) = olds.insert(&tensor.name, &old.name) {
-                let [other, old, name] = [other, &old.name, &tensor.name].map(str::escape_debug);
+        let olds = self.tensors.iter().map(|one| &one.name).chain(self.objects.iter().map(|one| &one.name));
+        let news = tensors.iter().map(|one| &one.name).chain(objects.iter().map(|one| &one.name));
+        let mut known: HashMap<&str, &str> = HashMap::new();
+        for (name, old) in news.zip(olds) {
+            if name.is_empty() {
+                let (rename, old) = (rename.text().escape_debug(), old.escape_debug());
+                return Err(Error::refused(
+                    "rename",
+                    format!("`{rename}` leaves nothing of the name `{old}`"),
+                ));
+            }
+            if let Some(other) = known.insert(name, old) {
+                let [other, old, name] = [other, &**old, &**name].map(str::escape_debug);
                 let message = format!("both `{other}` and `{old}` would be `{name}`");
                 return Err(Error::refused("rename", message));
             }
         }
-        self.with(tensors)
+        objects.sort_by(|a, b| a.name.cmp(&b.name));
+        self.with(tensors, objects)
     }
 
     /// Whole tensors in place of their parts. See [`Fusion`] for what may be said; its parts must be there, of one type,
     /// and alike in all dims but one.
     pub fn fused(&self, fusion: &Fusion) -> Result<Self, Error> {
-        self.with(fusion.fuse(&self.tensors)?)
+        self.with(fusion.fuse(&self.tensors)?, self.objects.clone())
     }
 
     /// Parts in place of whole tensors: what [`Checkpoint::fused`] undoes.
     ///
     /// A checksum of a whole is none of its parts, so those of the input are not compared where a tensor is split; its replicas are.
     pub fn split(&self, fusion: &Fusion) -> Result<Self, Error> {
-        self.with(fusion.split(&self.tensors)?)
+        self.with(fusion.split(&self.tensors)?, self.objects.clone())
     }
 
     /// The same tensors of another type of floating point: `f16`, `bf16`, `f32` or `f64`.
@@ -141,17 +161,20 @@ impl Checkpoint {
                 format!("no tensor is of f16, bf16, f32 or f64, so none can become {}", dtype.escape_debug());
             return Err(Error::refused("dtype", message));
         }
-        self.with(tensors)
+        self.with(tensors, self.objects.clone())
     }
 
-    /// These tensors instead of its own; no two may have one name.
-    fn with(&self, tensors: Vec<Tensor>) -> Result<Self, Error> {
+    /// These tensors and objects instead of its own; no two may have one name.
+    fn with(&self, tensors: Vec<Tensor>, objects: Vec<Object>) -> Result<Self, Error> {
         let mut names: Vec<&str> = tensors.iter().map(|tensor| &tensor.name[..]).collect();
+        names.extend(objects.iter().map(|object| &object.name[..]));
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message = format!("there would be two tensors `{}`", twice[0].escape_debug());
+            let of_tensors = tensors.iter().filter(|tensor| tensor.name == twice[0]).count();
+            let what = if of_tensors == 2 { "tensors" } else { "entries" };
+            let message = format!("there would be two {what} `{}`", twice[0].escape_debug());
             return Err(Error::refused("name", message));
         }
-        Ok(Self { tensors, ..self.clone() })
+        Ok(Self { tensors, objects, ..self.clone() })
     }
 }

@@ -1,4 +1,4 @@
-//! Whether two checkpoints are equal as tensors, whatever files and shardings hold them.
+//! Whether two checkpoints are equal, whatever files and shardings hold them: as tensors, and in the bytes of other entries.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::checkpoint::{Checkpoint, Tensor};
 use super::error::Error;
+use super::objects_compared::{Objects, compare_objects};
 use super::observer::{Observer, moved};
 use super::placed::{Known, all};
 use super::reading::Source;
@@ -22,19 +23,24 @@ const SLAB: usize = 4 << 20;
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Difference {
-    /// Whether they are equal as tensors.
+    /// Whether they are equal in all that was compared.
     pub equal: bool,
     /// How many tensors both have.
     pub tensors: usize,
+    /// How many entries that are not tensors both have and were compared.
+    pub others: usize,
     /// Names that only the first has.
     pub only_first: Vec<String>,
     /// Names that only the second has.
     pub only_second: Vec<String>,
-    /// Tensors that both have and that differ, by name.
+    /// Tensors and other entries that both have and that differ, by name.
     pub different: Vec<Different>,
+    /// Entries that are not tensors, and in one of the two are a part of a `.pt` or `.npz` file, which is not compared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_compared: Vec<String>,
 }
 
-/// A tensor that differs.
+/// A tensor, or another entry, that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Different {
@@ -59,6 +65,8 @@ type Found = (usize, usize);
 
 /// Compares two checkpoints. Free texts, files and shardings do not count.
 ///
+/// Of entries that are not tensors the bytes are compared: of archives of `torch.save` those of their entries.
+///
 /// ```
 /// use reshard_checkpoint::{Checkpoint, diff};
 /// let (one, two) = (Checkpoint::open(None)?, Checkpoint::open(None)?);
@@ -70,28 +78,34 @@ pub fn diff(
     second: &Checkpoint,
     observer: &mut dyn Observer,
 ) -> Result<Difference, Error> {
-    let names =
-        |one: &'_ Checkpoint| one.tensors.iter().map(|tensor| tensor.name.clone()).collect::<Vec<_>>();
     let others: HashMap<&str, &Tensor> =
         second.tensors.iter().map(|tensor| (&tensor.name[..], tensor)).collect();
     let mut pairs: Vec<(&Tensor, &Tensor)> =
         first.tensors.iter().filter_map(|one| Some((one, *others.get(&one.name[..])?))).collect();
     pairs.sort_by(|a, b| a.0.name.cmp(&b.0.name));
-    let only = |one: &Checkpoint| {
-        let mut only = names(one);
-        only.retain(|name| pairs.binary_search_by(|pair| pair.0.name.cmp(name)).is_err());
+    let only = |one: &Checkpoint, of_objects: Vec<String>| {
+        let mut only = of_objects;
+        let mut names: Vec<String> = one.tensors.iter().map(|tensor| tensor.name.clone()).collect();
+        names.retain(|name| pairs.binary_search_by(|pair| pair.0.name.cmp(name)).is_err());
+        only.extend(names);
         only.sort_unstable();
         only
     };
-    let (only_first, only_second) = (only(first), only(second));
+    let Objects { only_first, only_second, pairs: objects, not_compared } = Objects::of(first, second);
+    let (only_first, only_second) = (only(first, only_first), only(second, only_second));
     let same = |(a, b): &&(&Tensor, &Tensor)| (a.dtype, &a.shape) == (b.dtype, &b.shape);
     observer.begins(pairs.iter().filter(same).map(|(one, _)| one.byte_len()).sum());
     let found = compare(&pairs, observer)?;
     observer.ends();
-    let different: Vec<Different> =
+    let mut different: Vec<Different> =
         pairs.iter().zip(found).filter_map(|(pair, found)| different(*pair, found)).collect();
+    for (one, two) in &objects {
+        different.extend(compare_objects(one, two)?);
+    }
+    different.sort_by(|a, b| a.name.cmp(&b.name));
     let equal = only_first.is_empty() && only_second.is_empty() && different.is_empty();
-    Ok(Difference { equal, tensors: pairs.len(), only_first, only_second, different })
+    let (tensors, others) = (pairs.len(), objects.len());
+    Ok(Difference { equal, tensors, others, only_first, only_second, different, not_compared })
 }
 
 /// How many units of each pair differ, and the first.

@@ -55,6 +55,7 @@ pub(crate) fn checkpoint() -> Checkpoint {
             };
             Tensor {
                 name: name.to_owned(),
+                path: None,
                 dtype,
                 stored: dtype,
                 shape,
@@ -71,7 +72,7 @@ pub(crate) fn checkpoint() -> Checkpoint {
         origin: Origin::Embedded,
         sums: None,
         archives: Vec::new(),
-        others: Vec::new(),
+        objects: Vec::new(),
     }
 }
 

@@ -278,7 +278,15 @@ impl Fusion {
         let sums: Option<Vec<&Vec<u64>>> = parts.iter().map(|part| part.sums.as_ref()).collect();
         let sums = sums.map(|sums| sums.into_iter().flatten().copied().collect());
         let data = Data::Chunks { placed, chunks };
-        Ok(Tensor { name: name.to_owned(), dtype: first.dtype, stored: first.stored, shape, data, sums })
+        Ok(Tensor {
+            name: name.to_owned(),
+            path: None,
+            dtype: first.dtype,
+            stored: first.stored,
+            shape,
+            data,
+            sums,
+        })
     }
 
     /// The parts of a whole.
@@ -336,7 +344,15 @@ impl Fusion {
             };
             let name = filled(&part.name, texts);
             // A checksum of the whole is none of a part.
-            parts.push(Tensor { name, dtype: whole.dtype, stored: whole.stored, shape, data, sums: None });
+            parts.push(Tensor {
+                name,
+                path: None,
+                dtype: whole.dtype,
+                stored: whole.stored,
+                shape,
+                data,
+                sums: None,
+            });
         }
         Ok(parts)
     }

@@ -38,6 +38,8 @@ pub(crate) const PIECE: usize = 4 << 20;
 pub struct Verified {
     /// How many tensors there are.
     pub tensors: usize,
+    /// The number of entries that are not tensors, those of a `.pt` or `.npz` file included.
+    pub others: usize,
     /// How many shards of tensors were read, those that are replicas too.
     pub shards: usize,
     /// How many bytes of tensors were read.
@@ -56,15 +58,21 @@ pub struct Problem {
     pub file: String,
     /// The tensor whose bytes are wrong; None for a header or a manifest.
     pub tensor: Option<String>,
+    /// The entry that is not a tensor whose bytes are wrong.
+    #[serde(rename = "other", skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
     /// What is wrong.
     pub what: String,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.tensor {
-            Some(tensor) => write!(f, "{}: tensor `{}`: {}", self.file, tensor.escape_debug(), self.what),
-            None => write!(f, "{}: {}", self.file, self.what),
+        match (&self.tensor, &self.object) {
+            (Some(tensor), _) => {
+                write!(f, "{}: tensor `{}`: {}", self.file, tensor.escape_debug(), self.what)
+            }
+            (None, Some(object)) => write!(f, "{}: `{}`: {}", self.file, object.escape_debug(), self.what),
+            (None, None) => write!(f, "{}: {}", self.file, self.what),
         }
     }
 }
@@ -99,9 +107,11 @@ impl Checkpoint {
         // What is in archives is there once, so there are no replicas to compare.
         observer.begins(if archives > 0 { archives } else { bytes });
         problems.extend(if archives > 0 { self.check_archives(observer) } else { self.compare(observer) }?);
+        problems.extend(self.check_objects()?);
         observer.ends();
         let checksums = self.has_checksums();
-        Ok(Verified { tensors: self.tensors.len(), shards, bytes, checksums, problems })
+        let (tensors, others) = (self.tensors.len(), self.objects.len());
+        Ok(Verified { tensors, others, shards, bytes, checksums, problems })
     }
 
     /// What of the manifest and the headers must be right before anything is made of them.
@@ -243,8 +253,12 @@ impl<'a> Shard<'a> {
 
 impl Sums {
     fn problems(&self) -> Vec<Problem> {
-        let problem =
-            |file: &Path, what: String| Problem { file: file.display().to_string(), tensor: None, what };
+        let problem = |file: &Path, what: String| Problem {
+            file: file.display().to_string(),
+            tensor: None,
+            object: None,
+            what,
+        };
         let mut problems = Vec::new();
         if !self.manifest_is_right {
             problems.push(problem(
@@ -266,7 +280,7 @@ impl Sums {
 
 impl Problem {
     fn of(tensor: &Tensor, file: &Bytes, what: String) -> Self {
-        Self { file: path(file), tensor: Some(tensor.name.clone()), what }
+        Self { file: path(file), tensor: Some(tensor.name.clone()), object: None, what }
     }
 }
 

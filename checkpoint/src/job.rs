@@ -78,6 +78,8 @@ pub struct Job {
     pub unchecked: bool,
     /// How long a process waits for another that does not come; else a minute.
     pub time_out: Option<Duration>,
+    /// Whether it is refused, before anything is written, if an entry that is not a tensor would not be in the output.
+    pub strict: bool,
     /// Whether an output that is there already is replaced.
     pub force: bool,
     /// Whether it goes on with what a run of the same job has done that was killed; then what it has done itself stays too, if it is

@@ -66,6 +66,8 @@ mod mpi;
 #[cfg(any(test, feature = "nccl"))]
 mod nccl;
 mod numpy;
+mod objects;
+mod objects_compared;
 mod observer;
 mod offline;
 mod one_process;
@@ -119,6 +121,7 @@ pub use job::{Engine, Job, OutputFormat};
 pub use loading::{Loading, Reading};
 #[doc(hidden)]
 pub use manifest::manifest_again;
+pub use objects::{Key, NotCarried, Object, Others};
 pub use observer::Observer;
 pub use read::{MOST_BYTES, read, read_text};
 pub use remains::{Lost, Remains};

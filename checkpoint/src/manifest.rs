@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::checksum;
 use super::decision::Move;
+use super::objects::{Key, Listed, Placed};
 use crate::error::Error;
 use crate::read::read;
 
@@ -31,6 +32,9 @@ pub(crate) struct Manifest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) headers_crc64nvme: Option<String>,
     pub(crate) tensors: BTreeMap<String, Entry>,
+    /// What is not a tensor, in the order of `others.bin`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) others: Vec<Listed>,
     /// The checksum of this text with zeros in its place. It stands last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     own_crc64nvme: Option<String>,
@@ -48,6 +52,9 @@ pub(crate) struct Entry {
     pub(crate) shape: Vec<usize>,
     pub(crate) dtype: Dtype,
     pub(crate) sharding: String,
+    /// Where it is in nested dicts and lists, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<Vec<Key>>,
     /// The checksums of its shards, those that several ranks hold once, in the order of the first ranks that hold them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) crc64nvme: Option<String>,
@@ -62,6 +69,7 @@ impl Manifest {
             world: mesh.world(),
             headers_crc64nvme: None,
             tensors,
+            others: Vec::new(),
             own_crc64nvme: None,
         }
     }
@@ -71,10 +79,16 @@ impl Manifest {
         let mut tensors = BTreeMap::new();
         for (at, Move { tensor, to, .. }) in moves.iter().enumerate() {
             let (shape, sharding) = (tensor.shape.clone(), to.to_string());
-            let entry = Entry { shape, dtype: tensor.dtype, sharding, crc64nvme: sums(at) };
+            let path = tensor.path.clone();
+            let entry = Entry { shape, dtype: tensor.dtype, sharding, path, crc64nvme: sums(at) };
             tensors.insert(tensor.name.clone(), entry);
         }
         Self::new(mesh, tensors)
+    }
+
+    /// The same, with what is not a tensor.
+    pub(crate) fn with_others(self, others: &[Placed<'_>]) -> Self {
+        Self { others: others.iter().map(Listed::of).collect(), ..self }
     }
 
     /// The same, with the checksums of the headers of its files, and with its own.
@@ -166,7 +180,8 @@ pub fn manifest_again(text: &[u8]) -> Result<String, Error> {
         tensors.insert(name, Entry { sharding, ..entry });
     }
     let (headers_crc64nvme, own_crc64nvme) = (manifest.headers_crc64nvme, manifest.own_crc64nvme);
-    Manifest { headers_crc64nvme, own_crc64nvme, ..Manifest::new(&mesh, tensors) }.to_text()
+    let others = manifest.others;
+    Manifest { headers_crc64nvme, own_crc64nvme, others, ..Manifest::new(&mesh, tensors) }.to_text()
 }
 
 /// The name of the file of one rank.

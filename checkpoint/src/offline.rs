@@ -36,6 +36,7 @@ use super::copies::{Stretch, copies};
 use super::dcp::written::{self, Chunk};
 use super::decision::{self, Move};
 use super::job::{Job, OutputFormat};
+use super::objects::{Object, Others, Target};
 use super::observer::{Observer, moved};
 use super::report::{Report, TensorReport};
 use super::shard_files;
@@ -68,6 +69,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) out: Option<&'a Path>,
     pub(crate) gather: Option<&'a Path>,
     pub(crate) force: bool,
+    /// Whether nothing may be left out.
+    pub(crate) strict: bool,
     pub(crate) checked: bool,
     pub(crate) format: OutputFormat,
     /// Whether it goes on with what a run has done that was killed, and leaves what it has done itself if it does not come to its end.
@@ -86,6 +89,7 @@ pub(crate) fn carry_out(job: &Job, observer: &mut dyn Observer) -> Result<Report
         out,
         gather,
         force: job.force,
+        strict: job.strict,
         checked: !job.unchecked,
         format: job.format,
         resume: job.resume,
@@ -105,6 +109,11 @@ pub(crate) fn reshard(
 ) -> Result<Report, Error> {
     let mut moves = decision::decide(checkpoint, wish)?;
     shard_files::in_file_order(&mut moves);
+    let target = Target::of(asked.out, asked.format, asked.gather);
+    let others = Others::of(wish.objects(checkpoint), target);
+    if asked.strict {
+        others.check_strict()?;
+    }
     staging::check(asked.out, asked.gather, asked.force)?;
     check_ranks(&wish.mesh, asked)?;
     if asked.format.is_of_pytorch() && asked.out.is_some() {
@@ -123,13 +132,14 @@ pub(crate) fn reshard(
         return Err(Error::refused("usage", message));
     }
     let (report, resumed) = write(checkpoint, wish, &moves, asked, asked.resume, start, observer);
-    match report {
+    let report = match report {
         // What was left was not what it was said to be: then all is done anew.
         Err(error) if resumed && error.kind() == "verification" => {
             write(checkpoint, wish, &moves, asked, false, start, observer).0
         }
         report => report,
-    }
+    };
+    report.map(|report| Report { others, ..report })
 }
 
 /// Writes the output; says whether it went on with what an earlier run had done.
@@ -142,13 +152,14 @@ fn write(
     start: Instant,
     observer: &mut dyn Observer,
 ) -> (Result<Report, Error>, bool) {
-    let (files, before) = match Files::begin(asked, &wish.mesh, moves, checkpoint, resume) {
+    let (files, before) = match Files::begin(asked, wish, moves, checkpoint, resume) {
         Ok(begun) => begun,
         Err(error) => return (Err(error), false),
     };
     files.keep(asked.resume);
     let resumed = !before.is_empty();
-    let sums = match fill(&files, wish, moves, &before, asked, observer) {
+    let objects = wish.objects(checkpoint);
+    let sums = match fill(&files, wish, (moves, objects), &before, asked, observer) {
         Ok(sums) => sums,
         Err(error) => {
             // A disk that is full may have room later; what is wrong stays wrong.
@@ -175,7 +186,7 @@ fn bytes_of(moves: &[Move<'_>], before: &HashMap<usize, Done>) -> u64 {
 fn fill(
     files: &Files,
     wish: &Wish<'_>,
-    moves: &[Move<'_>],
+    (moves, objects): (&[Move<'_>], &[Object]),
     before: &HashMap<usize, Done>,
     asked: Asked<'_>,
     observer: &mut dyn Observer,
@@ -186,11 +197,12 @@ fn fill(
     }
     let sums =
         files.flushed_meanwhile(|| copy(moves, files, before, asked.checked, asked.format, observer))?;
+    let objects = files.write_objects(objects, &sums, asked.checked)?;
     match asked.format {
         OutputFormat::RankFiles => {
-            files.write_manifest(&wish.mesh, moves, asked.checked.then_some(&sums[..]))?;
+            files.write_manifest(&wish.mesh, moves, asked.checked.then_some(&sums[..]), &objects)?;
         }
-        OutputFormat::Dcp => files.write_metadata(&wish.mesh, moves, &sums)?,
+        OutputFormat::Dcp => files.write_metadata(&wish.mesh, moves, &sums, &objects)?,
         OutputFormat::Safetensors => files.write_index(moves)?,
         // What its files say besides is in their headers.
         OutputFormat::DcpSafetensors => {}
@@ -198,7 +210,7 @@ fn fill(
     // The disk writes while what it writes is read back.
     let (synced, read_back) = thread::scope(|scope| {
         let syncing = thread::Builder::new().spawn_scoped(scope, || files.sync()).ok();
-        let read_back = if asked.checked { files.read_back(moves, &sums) } else { Ok(()) };
+        let read_back = if asked.checked { files.read_back(moves, &sums, &objects) } else { Ok(()) };
         let synced = match syncing.map(thread::ScopedJoinHandle::join) {
             None => files.sync(),
             Some(synced) => {

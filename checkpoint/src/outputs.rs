@@ -15,10 +15,12 @@ use super::decision::Move;
 use super::exchange::Exchange;
 use super::job::Job;
 use super::manifest::{MANIFEST_NAME, Manifest, rank_file_name};
+use super::objects::{self, Placed};
 use super::parallel;
 use super::shard_files::ShardFile;
 use super::staging::{self, Staging};
 use super::together::{Stop, together};
+use super::wish::Wish;
 use crate::error::Error;
 
 /// How many files are synced at a time.
@@ -46,12 +48,13 @@ impl Outputs {
     pub(crate) fn begin<X: Exchange>(
         job: &Job,
         exchange: &mut X,
-        mesh: &Mesh,
+        wish: &Wish<'_>,
         moves: &[Move<'_>],
         checkpoint: &Checkpoint,
     ) -> Result<Self, Stop> {
+        let mesh = &wish.mesh;
         let first = exchange.process() == 0;
-        let staged = if first { stage(job, mesh, moves, checkpoint) } else { Ok((None, None)) };
+        let staged = if first { stage(job, wish, moves, checkpoint) } else { Ok((None, None)) };
         let (directory, gathered) = together(exchange, staged)?;
         // The first process has made the directory, and says where.
         let number = directory.as_ref().map_or(0, Staging::number);
@@ -123,11 +126,12 @@ impl Outputs {
 /// What the first process begins: the directory with its manifest, and the gathered file.
 type Staged = (Option<Staging>, Option<(Staging, ShardFile)>);
 
-fn stage(job: &Job, mesh: &Mesh, moves: &[Move<'_>], checkpoint: &Checkpoint) -> Result<Staged, Error> {
+fn stage(job: &Job, wish: &Wish<'_>, moves: &[Move<'_>], checkpoint: &Checkpoint) -> Result<Staged, Error> {
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
     let directory = out.map(|dir| Staging::directory(dir, job.force)).transpose()?;
     if let Some(staging) = &directory {
-        write_manifest(&staging.path(), mesh, moves)?;
+        let others = objects::write_file(&staging.path(), wish.objects(checkpoint), true)?;
+        write_manifest(&staging.path(), &wish.mesh, moves, &others)?;
     }
     let gathered = match gather {
         None => None,
@@ -161,9 +165,9 @@ fn describe<'a>(tensor: &'a Move<'_>, shape: &'a [usize]) -> (&'a str, Dtype, &'
 }
 
 /// Writes and syncs the manifest of a directory.
-fn write_manifest(dir: &Path, mesh: &Mesh, moves: &[Move<'_>]) -> Result<(), Error> {
+fn write_manifest(dir: &Path, mesh: &Mesh, moves: &[Move<'_>], others: &[Placed<'_>]) -> Result<(), Error> {
     let path = dir.join(MANIFEST_NAME);
-    let text = Manifest::of_moves(mesh, moves, &|_| None).to_text()?;
+    let text = Manifest::of_moves(mesh, moves, &|_| None).with_others(others).to_text()?;
     fs::write(&path, text)
         .and_then(|()| File::open(&path)?.sync_all())
         .map_err(|error| Error::io("writing", &path, &error))

@@ -29,6 +29,7 @@ use super::error::Error;
 use super::exchange::{Exchange, agrees};
 use super::held::Held;
 use super::job::Job;
+use super::objects::{Others, Target};
 use super::observer::{self, Observer};
 use super::outputs::{self, Outputs};
 use super::report::{Report, TensorReport};
@@ -56,12 +57,15 @@ pub(crate) fn carry_out<X: Exchange>(
     let wish = together(exchange, Wish::of(job, &checkpoint.origin, spec.as_ref()))?;
     let mut moves = together(exchange, decision::decide(&checkpoint, &wish))?;
     shard_files::in_file_order(&mut moves);
+    let target = Target::of(job.out.as_deref(), job.format, job.gather.as_deref());
+    let others = Others::of(wish.objects(&checkpoint), target);
+    together(exchange, if job.strict { others.check_strict() } else { Ok(()) })?;
     // The first process writes what there is one of.
     let allowed = if exchange.process() == 0 { outputs::check(job) } else { Ok(()) };
     together(exchange, allowed)?;
     let prepared = exchange.prepare(&moves, job.gather.is_some());
     together(exchange, prepared)?;
-    let mut outputs = Outputs::begin(job, exchange, &wish.mesh, &moves, &checkpoint)?;
+    let mut outputs = Outputs::begin(job, exchange, &wish, &moves, &checkpoint)?;
     // One process shows how far all are.
     let mut nobody = ();
     let observer = if exchange.process() == 0 { observer } else { &mut nobody };
@@ -77,7 +81,7 @@ pub(crate) fn carry_out<X: Exchange>(
     let reports = moves.iter().enumerate().map(|(at, tensor)| report(tensor, exchange, worst(at))).collect();
     let reports = together(exchange, reports)?;
     let written = outputs.finish(exchange)?;
-    Ok(Report { lost, ..Report::new(reports, true, written, start.elapsed()) })
+    Ok(Report { lost, others, ..Report::new(reports, true, written, start.elapsed()) })
 }
 
 /// Moves a batch; every new shard of this process's ranks is verified and written. Returns what the worst of them received.

@@ -6,6 +6,7 @@ use reshard_planner::Plan;
 use serde::Serialize;
 
 use super::decision::Move;
+use super::objects::Others;
 use super::remains::Lost;
 
 /// What a job did; all of it has been verified.
@@ -26,6 +27,8 @@ pub struct Report {
     /// Bytes of tensors that an earlier run of the same job had done, which was killed.
     #[serde(skip_serializing_if = "is_zero")]
     pub resumed_bytes: u64,
+    /// What became of the entries that are not tensors.
+    pub others: Others,
     /// How long the whole job took.
     pub seconds: f64,
     /// Whether every byte of every rank is as it should be; false where nobody looked.
@@ -125,6 +128,7 @@ impl Report {
         Self {
             lost: Vec::new(),
             resumed_bytes: 0,
+            others: Others::default(),
             through_engine,
             bytes: tensors.iter().map(|tensor| tensor.bytes).sum(),
             received_bytes: tensors.iter().map(|tensor| tensor.received_bytes).sum(),

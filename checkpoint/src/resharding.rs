@@ -27,6 +27,8 @@ pub struct Options<'a> {
     pub format: OutputFormat,
     /// A file of whole tensors in a directory has at most so many bytes, or one tensor; else 5 GB.
     pub file_bytes: Option<u64>,
+    /// Whether it is refused, before anything is written, if an entry that is not a tensor would not be in the output.
+    pub strict: bool,
     /// Whether an output of an earlier call that is there already is replaced.
     pub force: bool,
     /// Whether it goes on with what a call for the same has done that was killed; then what it has done itself stays too, if it
@@ -78,6 +80,7 @@ pub fn reshard(
         out: (!is_file).then_some(out),
         gather: is_file.then_some(out),
         force: options.force,
+        strict: options.strict,
         checked: !options.unchecked,
         format: options.format,
         resume: options.resume,

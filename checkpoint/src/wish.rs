@@ -3,8 +3,9 @@
 use reshard_sharding::Axis;
 use reshard_sharding::Mesh;
 
-use super::checkpoint::Origin;
+use super::checkpoint::{Checkpoint, Origin};
 use super::job::{Job, OutputFormat};
+use super::objects::Object;
 use super::spec::Spec;
 use crate::error::Error;
 
@@ -48,6 +49,11 @@ impl<'a> Wish<'a> {
             }
         };
         Ok(Self { mesh, from, to, spec, tensor: job.tensor.as_deref() })
+    }
+
+    /// The entries that are not tensors and are wanted: none where it is about one tensor.
+    pub(crate) fn objects<'c>(&self, checkpoint: &'c Checkpoint) -> &'c [Object] {
+        if self.tensor.is_some() { &[] } else { &checkpoint.objects }
     }
 }
 

@@ -6,6 +6,7 @@
 //! .NAME.reshard-HASH-N/token          whose folder it is, so that nobody joins what an earlier attempt left
 //! .NAME.reshard-HASH-N/new/rank-..    the files of the ranks
 //! .NAME.reshard-HASH-N/done-RANK      that a file is whole and on the disk, and its checksums
+//! .NAME.reshard-HASH-N/object-..      what is not a tensor: its bytes, and its name and path
 //! .NAME.reshard-HASH-N/committing     made by the one that commits
 //! ```
 //!
@@ -18,17 +19,18 @@ use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reshard_sharding::{Mesh, Sharding};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
-use super::bytes::write_all_at;
+use super::bytes::{Bytes, Input, write_all_at};
 use super::checksum::{self, checksum};
 use super::error::Error;
 use super::header::{self, FreeTexts};
 use super::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
+use super::objects::{self, Content, Key, Object};
 use super::placed::Known;
 use super::read::read_text;
 use super::shard_files::file_order;
@@ -77,6 +79,18 @@ struct Saved {
     dtype: Dtype,
     sharding: Sharding,
 }
+
+/// What an object is, beside its bytes.
+#[derive(Serialize, Deserialize)]
+struct About {
+    name: String,
+    path: Option<Vec<Key>>,
+    crc64nvme: String,
+}
+
+/// What the files of objects begin with, and how those end that list one.
+const OBJECT: &str = "object-";
+const LISTED: &str = "json";
 
 /// What a rank says when its file is whole.
 #[derive(Serialize, Deserialize)]
@@ -207,6 +221,72 @@ impl Writer {
             Error::refused("no_such_tensor", "it is not among those that are being saved")
                 .about_tensor(tensor)
         })
+    }
+
+    /// Writes an entry that is not a tensor: its name, its path in nested dicts and lists, and its bytes, an archive of `torch.save`.
+    ///
+    /// Any process may write it, each entry once, before the checkpoint is committed.
+    pub fn save_object(&self, name: &str, path: Option<&[Key]>, bytes: &[u8]) -> Result<(), Error> {
+        let refused =
+            |why: &str| Error::refused("name", why).about(format_args!("`{}`", name.escape_debug()));
+        self.open()?;
+        if name.is_empty() {
+            return Err(refused("an object needs a name"));
+        }
+        if self.number(name).is_ok() {
+            return Err(refused("it is the name of a tensor that is being saved"));
+        }
+        let about = About {
+            name: name.to_owned(),
+            path: path.map(<[Key]>::to_vec),
+            crc64nvme: checksum::to_text(&[checksum(bytes)]),
+        };
+        let text = serde_json::to_string(&about).map_err(|error| {
+            Error::failed("internal", format!("a name cannot be written as JSON: {error}"))
+        })?;
+        let stem = self.hidden.join(format!("{OBJECT}{:016x}", checksum(name.as_bytes())));
+        let (content, meanwhile) = (stem.with_extension("bin"), stem.with_extension("part"));
+        let mut file = match File::create_new(&content) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                return Err(refused("it is being saved already, or has been"));
+            }
+            created => created.map_err(|error| Error::io("creating", &content, &error))?,
+        };
+        // Listed when it is whole.
+        let written = file
+            .write_all(bytes)
+            .and_then(|()| fs::write(&meanwhile, text))
+            .and_then(|()| fs::rename(&meanwhile, stem.with_extension(LISTED)));
+        written.map_err(|error| Error::io("writing", &content, &error))
+    }
+
+    /// The objects that were saved, in the order of their names.
+    fn objects(&self) -> Result<Vec<Object>, Error> {
+        let failed = |error| Error::io("reading", &self.hidden, &error);
+        let mut objects = Vec::new();
+        for entry in fs::read_dir(&self.hidden).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            let is_one =
+                path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(OBJECT));
+            if !is_one || path.extension().is_none_or(|extension| extension != LISTED) {
+                continue;
+            }
+            let text = read_text(&path).map_err(|error| Error::io("reading", &path, &error))?;
+            let about: Option<About> = serde_json::from_slice(text.as_bytes()).ok();
+            let sums = about.as_ref().and_then(|about| checksum::of_text(&about.crc64nvme));
+            let (Some(About { name, path: keys, .. }), Some([sum])) = (about, sums.as_deref()) else {
+                return Err(Error::failed(
+                    "io",
+                    format!("{} does not say what an object is", path.display()),
+                ));
+            };
+            let input = Arc::new(Input::open(&path.with_extension("bin"))?);
+            let len = input.len() as usize;
+            let content = Content::Archive(Bytes::InFile { input, start: 0, len });
+            objects.push(Object { name, path: keys, content, sum: Some(*sum) });
+        }
+        objects.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(objects)
     }
 
     /// Writes all that a rank holds: of every tensor the name and the bytes of its shard, in any order.
@@ -377,11 +457,14 @@ impl Writer {
                 shape: tensor.sharding.shape().to_vec(),
                 dtype: tensor.dtype,
                 sharding: tensor.sharding.to_string(),
+                path: None,
                 crc64nvme: Some(checksum::to_text(&sums)),
             };
             entries.insert(tensor.name.clone(), entry);
         }
-        Manifest::new(&self.mesh, entries).with_headers(&headers).to_text()
+        let objects = self.objects()?;
+        let others = objects::write_file(&self.hidden.join(staging::NEW), &objects, true)?;
+        Manifest::new(&self.mesh, entries).with_others(&others).with_headers(&headers).to_text()
     }
 }
 
@@ -461,5 +544,5 @@ fn entry(mesh: &Mesh, dtype: &str, sharding: &Sharding) -> Result<Entry, Error> 
         return Err(Error::refused("shape", message));
     }
     Units::of(dtype, &shape).sharding(sharding).map_err(|why| Error::refused("packed", why))?;
-    Ok(Entry { shape, dtype, sharding: sharding.to_string(), crc64nvme: None })
+    Ok(Entry { shape, dtype, sharding: sharding.to_string(), path: None, crc64nvme: None })
 }

@@ -1,4 +1,4 @@
-//! `reshard diff`: whether two checkpoints are equal as tensors.
+//! `reshard diff`: whether two checkpoints are equal, as tensors and in other entries.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,9 @@ use super::arguments::Format;
 use super::console::Console;
 use super::error::{CliError, printable};
 use super::run::progress::Bar;
+
+/// So many names are listed.
+const NAMED: usize = 8;
 
 /// What the status means.
 const AFTER_HELP: &str =
@@ -54,10 +57,21 @@ fn said(difference: &Difference, first: &Path, second: &Path) -> String {
     for different in &difference.different {
         let _ = writeln!(text, "{}: {}", printable(&different.name), different.what);
     }
-    let counted = match difference.tensors {
-        1 => "1 tensor of both".to_owned(),
-        tensors => format!("{tensors} tensors of both"),
+    let tensors = match difference.tensors {
+        1 => "1 tensor".to_owned(),
+        tensors => format!("{tensors} tensors"),
     };
+    let counted = match difference.others {
+        0 => format!("{tensors} of both"),
+        1 => format!("{tensors} and 1 other entry of both"),
+        others => format!("{tensors} and {others} other entries of both"),
+    };
+    if !difference.not_compared.is_empty() {
+        let names: Vec<_> = difference.not_compared.iter().take(NAMED).map(|name| printable(name)).collect();
+        let more = if difference.not_compared.len() > NAMED { ", .." } else { "" };
+        let names = names.join(", ");
+        let _ = writeln!(text, "not compared, as parts of .pt or .npz files: {names}{more}");
+    }
     let _ = match (difference.equal, difference.different.len()) {
         (true, _) => writeln!(text, "equal: {counted}"),
         (false, different) => writeln!(text, "they differ: {different} of {counted}"),

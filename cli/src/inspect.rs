@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::HumanBytes;
-use reshard_checkpoint::{Checkpoint, Tensor};
+use reshard_checkpoint::{Checkpoint, Object, Tensor};
 use reshard_draw::{Limits, Page, Scene, Section};
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ struct Inspected<'a> {
     texts: BTreeMap<&'a str, &'a str>,
     tensors: Vec<Row>,
     /// What is in it and no tensor.
-    others: &'a [String],
+    others: Vec<&'a str>,
 }
 
 /// One tensor.
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &InspectArgs, console: &mut Console<'_>) -> Result<(), C
         checksums: checkpoint.has_checksums(),
         texts: checkpoint.texts().collect(),
         tensors,
-        others: checkpoint.others(),
+        others: checkpoint.objects().iter().map(Object::name).collect(),
     };
     if args.format.json { console.print_json(&inspected) } else { console.print(&inspected.table()) }
 }
@@ -153,7 +153,7 @@ impl Inspected<'_> {
                 width[0], width[1], width[2]
             );
         }
-        for other in self.others {
+        for other in &self.others {
             let _ = writeln!(text, "{}  is no tensor", printable(other));
         }
         let mesh = self.mesh.as_deref().map_or_else(String::new, |mesh| format!(" over {mesh}"));

@@ -26,7 +26,9 @@ An output appears whole or not at all, when every byte has been verified. \
 Status 0: it is in place and the report is printed. 2: refused, nothing was written. 1: the run failed, and what was begun \
 is removed; only where the message says that the report could not be printed is the output in place. Ctrl-C and kill (130, \
 143 in a shell) remove what was begun; what a run leaves that is killed for good (-9) is removed by the next run into the \
-same place.";
+same place. \
+Entries that are not tensors (steps, learning rates, random states) are carried byte for byte to --format rank-files and dcp; \
+safetensors files hold tensors only, and what is left out of them is named. --strict rejects such a run.";
 
 /// Arguments of `reshard run`.
 #[derive(Debug, Default, Args)]
@@ -57,7 +59,7 @@ pub(crate) struct RunArgs {
     /// Read what only dead ranks held from this checkpoint
     #[arg(long, value_name = "CHECKPOINT", requires = "dead")]
     fill_from: Option<PathBuf>,
-    /// Only tensors whose names this glob matches, or this regular expression between slashes; may be said several times
+    /// Only tensors and other entries whose names this glob matches, or this regular expression between slashes; may be said several times
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
     /// Replace a tensor by its parts, like '*.qkv.weight = 4 *.q.weight + *.k.weight + *.v.weight on 0 by 8': of dim 0, in 8 groups
@@ -97,6 +99,9 @@ pub(crate) struct RunArgs {
     /// How many seconds a process waits for another that does not come (mpi, nccl) [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     time_out: Option<Duration>,
+    /// Reject a run that would leave out an entry that is not a tensor, before anything is written
+    #[arg(long)]
+    strict: bool,
     /// Replace what an earlier run wrote there
     #[arg(long)]
     force: bool,
@@ -180,6 +185,7 @@ impl RunArgs {
             through_engine: self.through_engine || self.engine.is_some(),
             unchecked: self.no_verify,
             time_out: self.time_out,
+            strict: self.strict,
             force: self.force,
             resume: self.resume,
         }

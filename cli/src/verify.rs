@@ -45,7 +45,7 @@ fn said(verified: &Verified) -> String {
     for problem in &verified.problems {
         let _ = writeln!(text, "{}", printable(&problem.to_string()));
     }
-    let Verified { tensors, shards, bytes, .. } = verified;
+    let Verified { tensors, shards, bytes, others, .. } = verified;
     let compared = if verified.checksums {
         "checksums and replicas compared"
     } else {
@@ -56,6 +56,16 @@ fn said(verified: &Verified) -> String {
         1 => "1 is wrong".to_owned(),
         wrong => format!("{wrong} are wrong"),
     };
-    let _ = writeln!(text, "{tensors} tensors in {shards} shards, {bytes} bytes: {compared}, {end}");
+    let counted = |count: usize, one: &str, many: &str| {
+        if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
+    };
+    let tensors = counted(*tensors, "tensor", "tensors");
+    let shards = counted(*shards, "shard", "shards");
+    let others = match others {
+        0 => String::new(),
+        others => format!(" and {}", counted(*others, "other entry", "other entries")),
+    };
+    let bytes = counted(*bytes as usize, "byte", "bytes");
+    let _ = writeln!(text, "{tensors} in {shards}{others}, {bytes}: {compared}, {end}");
     text
 }

@@ -266,7 +266,7 @@ impl PyCheckpoint {
     /// The names of what is in it and is no tensor.
     #[getter]
     fn others(&self) -> Vec<String> {
-        self.checkpoint.others().to_vec()
+        self.checkpoint.objects().iter().map(|object| object.name().to_owned()).collect()
     }
 
     /// How many bytes of tensors have been read; headers do not count.

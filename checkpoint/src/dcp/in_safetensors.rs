@@ -162,7 +162,7 @@ pub(crate) fn open(dir: &Path, files: &[String]) -> Result<Checkpoint, Error> {
         origin: Origin::Files,
         sums: None,
         archives: Vec::new(),
-        others: Vec::new(),
+        objects: Vec::new(),
     })
 }
 

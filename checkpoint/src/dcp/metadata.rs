@@ -3,16 +3,17 @@
 //! ```text
 //! state_dict_metadata   name -> properties, size, chunks of offsets and sizes; or bytes, which are no tensor
 //! storage_data          (name, offset) -> file, offset and length in it
-//! ```
+//! planner_data          name -> the path of keys and indices that it stands for
 //!
-//! What else it says (how names are nested, who wrote it) is not asked for. Chunks without elements have no bytes, and are left out; one
-//! that is said twice is one.
+//! Chunks without elements have no bytes, and are left out; one that is listed twice is one. An entry of bytes is not a tensor: it has
+//! one place, without an offset.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use safetensors::Dtype;
 
 use crate::error::Error;
+use crate::objects::Key;
 use crate::pickle::{Global, Id, Pickle};
 use crate::torch_save::{known, sizes};
 
@@ -38,7 +39,10 @@ pub(super) struct Item<'a> {
 /// What is asked of it.
 pub(super) struct Metadata<'a> {
     pub(super) tensors: BTreeMap<&'a str, Tensor>,
-    pub(super) others: Vec<String>,
+    /// What is not a tensor, and where it is.
+    pub(super) objects: BTreeMap<&'a str, Item<'a>>,
+    /// Where names are nested, as far as that is known.
+    pub(super) paths: HashMap<&'a str, Vec<Key>>,
     items: HashMap<(&'a str, Vec<usize>), Item<'a>>,
 }
 
@@ -47,34 +51,40 @@ impl<'a> Metadata<'a> {
         let pickle = Pickle::read(text)?;
         let state = pickle.state(pickle.root(), Global::Metadata, "what it holds")?;
         let storage = pickle.needed(state, "storage_data")?;
-        let mut items = HashMap::new();
+        let (mut items, mut places) = (HashMap::new(), HashMap::new());
         for (index, info) in entries(&pickle, storage, "storage_data")? {
             let index = pickle.state(*index, Global::MetadataIndex, "a key of storage_data")?;
             let name = pickle.text(pickle.needed(index, "fqn")?, "a name in storage_data")?;
-            // What is no tensor has no offset.
+            // What is not a tensor has no offset.
             let offset = pickle.attribute(index, "offset")?.filter(|offset| !pickle.is_none(*offset));
+            let item = Item::read(&pickle, *info).map_err(|error| error.about_tensor(name))?;
             if let Some(offset) = offset {
-                let offset = sizes(&pickle, offset, "an offset in storage_data")?;
-                items.insert(
-                    (name, offset),
-                    Item::read(&pickle, *info).map_err(|error| error.about_tensor(name))?,
-                );
+                items.insert((name, sizes(&pickle, offset, "an offset in storage_data")?), item);
+            } else {
+                places.insert(name, item);
             }
         }
-        let (mut tensors, mut others) = (BTreeMap::new(), Vec::new());
+        let (mut tensors, mut objects) = (BTreeMap::new(), BTreeMap::new());
         let all = pickle.needed(state, "state_dict_metadata")?;
         for (name, said) in entries(&pickle, all, "state_dict_metadata")? {
             let name = pickle.text(*name, "a name in state_dict_metadata")?;
             if pickle.is(*said, Global::BytesStorageMetadata) {
-                others.push(name.to_owned());
+                let place = places.get(name).copied().ok_or_else(|| {
+                    refused(format!(
+                        "`{}` is not a tensor, and its bytes are in no file",
+                        name.escape_debug()
+                    ))
+                })?;
+                objects.insert(name, place);
+                tensors.remove(name);
                 continue;
             }
             let tensor = Tensor::read(&pickle, *said).map_err(|error| error.about_tensor(name))?;
             tensors.insert(name, tensor);
+            objects.remove(name);
         }
-        others.sort_unstable();
-        others.dedup();
-        Ok(Self { tensors, others, items })
+        let paths = paths(&pickle, state)?;
+        Ok(Self { tensors, objects, paths, items })
     }
 
     /// Where the chunk of a tensor is that begins there.
@@ -137,6 +147,27 @@ impl Tensor {
         }
         Ok(Self { dtype, shape, chunks })
     }
+}
+
+/// Where names are nested. Planners may leave anything there, so whatever is no path is passed over.
+fn paths<'a>(pickle: &Pickle<'a>, state: Id) -> Result<HashMap<&'a str, Vec<Key>>, Error> {
+    let mut paths = HashMap::new();
+    let Some(planned) = pickle.attribute(state, "planner_data")? else { return Ok(paths) };
+    for (name, path) in pickle.entries(planned)?.into_iter().flatten() {
+        let (true, Some(keys)) = (pickle.is_text(*name), pickle.parts(*path)?) else { continue };
+        let keys: Option<Vec<Key>> = keys.iter().map(|key| path_key(pickle, *key)).collect();
+        if let (Ok(name), Some(keys)) = (pickle.text(*name, "a name"), keys.filter(|keys| !keys.is_empty())) {
+            paths.insert(name, keys);
+        }
+    }
+    Ok(paths)
+}
+
+fn path_key(pickle: &Pickle<'_>, key: Id) -> Option<Key> {
+    if pickle.is_text(key) {
+        return pickle.text(key, "a key").ok().map(|text| Key::Text(text.to_owned()));
+    }
+    pickle.size(key, "an index").ok().map(Key::Index)
 }
 
 /// Who wrote it, if it says so.

@@ -8,6 +8,7 @@ use safetensors::Dtype;
 
 use super::frame::{Frame, names};
 use crate::error::Error;
+use crate::objects::{Key, Placed as PlacedObject};
 use crate::pickle::Writer;
 use crate::placed::{Placed, all};
 
@@ -124,15 +125,20 @@ fn bounds(region: &Region) -> (Vec<usize>, Vec<usize>) {
 /// A tensor as `.metadata` says it.
 pub(crate) struct Tensor<'a> {
     pub(crate) name: &'a str,
+    /// Where it is nested; by its name alone where that is not known.
+    pub(crate) path: Option<&'a [Key]>,
     pub(crate) dtype: Dtype,
     pub(crate) shape: &'a [usize],
     pub(crate) chunks: &'a [Chunk],
 }
 
 /// The text of `.metadata`; `rank` is that at a place.
-pub(crate) fn metadata(tensors: &[Tensor<'_>], rank: impl Fn(usize) -> usize) -> Vec<u8> {
+pub(crate) fn metadata(
+    tensors: &[Tensor<'_>],
+    objects: &[PlacedObject<'_>],
+    rank: impl Fn(usize) -> usize,
+) -> Vec<u8> {
     let mut w = Writer::new();
-    let size = |w: &mut Writer, sizes: &[usize]| w.call("torch", "Size", |w| w.sizes(sizes));
     w.object(METADATA, "Metadata", |w| {
         w.dict(|w| {
             w.text("state_dict_metadata");
@@ -161,13 +167,23 @@ pub(crate) fn metadata(tensors: &[Tensor<'_>], rank: impl Fn(usize) -> usize) ->
                         });
                     });
                 }
+                for object in objects {
+                    w.text(object.object.name());
+                    w.empty_object(METADATA, "BytesStorageMetadata");
+                }
             });
-            // How names were nested: they were not.
             w.text("planner_data");
             w.dict(|w| {
-                for tensor in tensors {
-                    w.text(tensor.name);
-                    w.tuple(|w| w.text(tensor.name));
+                let of_objects = objects.iter().map(|one| (one.object.name(), one.object.path()));
+                for (name, path) in tensors.iter().map(|one| (one.name, one.path)).chain(of_objects) {
+                    w.text(name);
+                    w.tuple(|w| match path {
+                        None => w.text(name),
+                        Some(keys) => keys.iter().for_each(|key| match key {
+                            Key::Text(text) => w.text(text),
+                            Key::Index(index) => w.size(*index),
+                        }),
+                    });
                 }
             });
             w.text("storage_data");
@@ -175,26 +191,12 @@ pub(crate) fn metadata(tensors: &[Tensor<'_>], rank: impl Fn(usize) -> usize) ->
                 for (tensor, chunk) in
                     tensors.iter().flat_map(|tensor| tensor.chunks.iter().map(move |chunk| (tensor, chunk)))
                 {
-                    w.object(METADATA, "MetadataIndex", |w| {
-                        w.dict(|w| {
-                            w.text("fqn");
-                            w.text(tensor.name);
-                            w.text("offset");
-                            size(w, &chunk.start);
-                            w.text("index");
-                            w.none();
-                        });
-                    });
-                    w.object("torch.distributed.checkpoint.filesystem", "_StorageInfo", |w| {
-                        w.dict(|w| {
-                            w.text("relative_path");
-                            w.text(&file_name(rank(chunk.place)));
-                            w.text("offset");
-                            w.size(chunk.offset);
-                            w.text("length");
-                            w.size(chunk.len);
-                        });
-                    });
+                    index(w, tensor.name, Some(&chunk.start));
+                    info(w, rank(chunk.place), chunk.offset, chunk.len);
+                }
+                for PlacedObject { object, place, offset, len, .. } in objects {
+                    index(w, object.name(), None);
+                    info(w, rank(*place), *offset, *len);
                 }
             });
             w.text("storage_meta");
@@ -213,6 +215,41 @@ pub(crate) fn metadata(tensors: &[Tensor<'_>], rank: impl Fn(usize) -> usize) ->
         });
     });
     w.finish()
+}
+
+fn size(w: &mut Writer, sizes: &[usize]) {
+    w.call("torch", "Size", |w| w.sizes(sizes));
+}
+
+/// A key of `storage_data`: a chunk by where it begins, an object without that.
+fn index(w: &mut Writer, name: &str, start: Option<&[usize]>) {
+    w.object(METADATA, "MetadataIndex", |w| {
+        w.dict(|w| {
+            w.text("fqn");
+            w.text(name);
+            w.text("offset");
+            match start {
+                Some(start) => size(w, start),
+                None => w.none(),
+            }
+            w.text("index");
+            w.none();
+        });
+    });
+}
+
+/// A value of `storage_data`: a stretch of the file of a rank.
+fn info(w: &mut Writer, rank: usize, offset: u64, len: u64) {
+    w.object("torch.distributed.checkpoint.filesystem", "_StorageInfo", |w| {
+        w.dict(|w| {
+            w.text("relative_path");
+            w.text(&file_name(rank));
+            w.text("offset");
+            w.size(offset);
+            w.text("length");
+            w.size(len);
+        });
+    });
 }
 
 /// Type, layout, whether it requires a gradient, order of dims, whether its memory is pinned.

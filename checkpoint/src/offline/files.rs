@@ -28,8 +28,10 @@ use crate::header::{self, FreeTexts};
 use crate::index::{INDEX_NAME, Index};
 use crate::job::OutputFormat;
 use crate::manifest::{MANIFEST_NAME, Manifest, rank_file_name};
+use crate::objects::{self, Object, Placed};
 use crate::parallel;
 use crate::staging::Staging;
+use crate::wish::Wish;
 
 /// How many files are synced at a time: each thread of it takes address space of its own.
 const SYNCS: usize = 3;
@@ -80,12 +82,14 @@ impl Files {
     /// With `resume` it takes over what a killed run of the same fingerprint has made, and says what that has done.
     pub(super) fn begin(
         asked: Asked<'_>,
-        mesh: &Mesh,
+        wish: &Wish<'_>,
         moves: &[Move<'_>],
         checkpoint: &Checkpoint,
         resume: bool,
     ) -> Result<(Self, HashMap<usize, Done>), Error> {
-        let fingerprint = asked.checked.then(|| journal::fingerprint(moves, asked));
+        let mesh = &wish.mesh;
+        let objects = wish.objects(checkpoint);
+        let fingerprint = asked.checked.then(|| journal::fingerprint(moves, objects, asked));
         let wanted =
             |hidden: &Path| fingerprint.is_some_and(|fingerprint| journal::is_of(hidden, fingerprint));
         let mut begun: Vec<(bool, PathBuf)> = Vec::new();
@@ -274,16 +278,48 @@ impl Files {
         )
     }
 
+    /// Copies what is not a tensor, where the format holds it: after the chunks of its file, or into a file of its own.
+    pub(super) fn write_objects<'a>(
+        &self,
+        objects: &'a [Object],
+        sums: &[Sums],
+        checked: bool,
+    ) -> Result<Vec<Placed<'a>>, Error> {
+        let Some((staging, made)) = &self.directory else { return Ok(Vec::new()) };
+        match self.format {
+            OutputFormat::RankFiles => objects::write_file(&staging.path(), objects, checked),
+            OutputFormat::DcpSafetensors | OutputFormat::Safetensors => Ok(Vec::new()),
+            OutputFormat::Dcp => {
+                let mut ends = vec![0; made.len()];
+                for (chunk, _) in sums.iter().flat_map(|sums| &sums.chunks) {
+                    if let Some(end) = ends.get_mut(chunk.place) {
+                        *end = (chunk.offset + chunk.len).max(*end);
+                    }
+                }
+                let mut placed = Vec::new();
+                for object in objects.iter().filter(|object| object.archive().is_some()) {
+                    let place = object.holder(made.len());
+                    let (Some(file), Some(end)) = (made.get(place), ends.get_mut(place)) else { continue };
+                    let one = objects::copy(object, (place, &file.path), *end, checked)?;
+                    *end += one.len;
+                    placed.push(one);
+                }
+                Ok(placed)
+            }
+        }
+    }
+
     /// Writes and syncs the manifest of the rank files.
     pub(super) fn write_manifest(
         &self,
         mesh: &Mesh,
         moves: &[Move<'_>],
         sums: Option<&[Sums]>,
+        objects: &[Placed<'_>],
     ) -> Result<(), Error> {
         let Some((staging, made)) = &self.directory else { return Ok(()) };
         let of_tensor = |at: usize| Some(checksum::to_text(&sums?.get(at)?.shards));
-        let mut manifest = Manifest::of_moves(mesh, moves, &of_tensor);
+        let mut manifest = Manifest::of_moves(mesh, moves, &of_tensor).with_others(objects);
         if sums.is_some() {
             let headers: Vec<u64> = made.iter().map(|file| file.header).collect();
             manifest = manifest.with_headers(&headers);
@@ -292,7 +328,13 @@ impl Files {
     }
 
     /// Writes the archives around the chunks, and `.metadata`, which is synced.
-    pub(super) fn write_metadata(&self, mesh: &Mesh, moves: &[Move<'_>], sums: &[Sums]) -> Result<(), Error> {
+    pub(super) fn write_metadata(
+        &self,
+        mesh: &Mesh,
+        moves: &[Move<'_>],
+        sums: &[Sums],
+        objects: &[Placed<'_>],
+    ) -> Result<(), Error> {
         let Some((staging, made)) = &self.directory else { return Ok(()) };
         for (tensor, sums) in moves.iter().zip(sums) {
             for (chunk, crc) in &sums.chunks {
@@ -308,13 +350,14 @@ impl Files {
             sums.iter().map(|sums| sums.chunks.iter().map(|(chunk, _)| chunk.clone()).collect()).collect();
         let tensors = moves.iter().zip(&chunks).map(|(tensor, chunks)| written::Tensor {
             name: &tensor.tensor.name,
+            path: tensor.tensor.path.as_deref(),
             dtype: tensor.tensor.dtype,
             shape: &tensor.tensor.shape,
             chunks,
         });
         let tensors: Vec<_> = tensors.collect();
         let ranks: Vec<usize> = mesh.ranks().collect();
-        let text = written::metadata(&tensors, |place| ranks.get(place).copied().unwrap_or(place));
+        let text = written::metadata(&tensors, objects, |place| ranks.get(place).copied().unwrap_or(place));
         write_synced(&staging.path().join(METADATA_NAME), &text)
     }
 
@@ -333,7 +376,12 @@ impl Files {
     }
 
     /// Reads everything that was written, as anybody would who opens it, and holds it against the checksums.
-    pub(super) fn read_back(&self, moves: &[Move<'_>], sums: &[Sums]) -> Result<(), Error> {
+    pub(super) fn read_back(
+        &self,
+        moves: &[Move<'_>],
+        sums: &[Sums],
+        objects: &[Placed<'_>],
+    ) -> Result<(), Error> {
         let told = |result: Result<Checkpoint, Error>| {
             result.map_err(|error| {
                 Error::failed("verification", format!("what was written cannot be read: {error}"))
@@ -342,6 +390,19 @@ impl Files {
         let mut opened = Vec::new();
         if let Some((staging, _)) = &self.directory {
             let mut ranks = told(Checkpoint::open(Some(&staging.path())))?;
+            let known: HashMap<&str, u64> =
+                objects.iter().map(|placed| (placed.object.name(), placed.sum)).collect();
+            if known.len() != ranks.objects.len() {
+                let (found, wrote) = (ranks.objects.len(), known.len());
+                let message =
+                    format!("what was written lists {found} entries that are no tensors, not {wrote}");
+                return Err(Error::failed("verification", message));
+            }
+            // Objects are held against what was read, whether or not that is a whole archive.
+            ranks.archives.retain(|archive| !archive.is_object);
+            for object in &mut ranks.objects {
+                object.sum = known.get(&object.name[..]).copied();
+            }
             for (tensor, sums) in moves.iter().zip(sums).filter(|(_, sums)| !sums.chunks.is_empty()) {
                 if let Some(found) = ranks.tensors.iter_mut().find(|found| found.name == tensor.tensor.name) {
                     found.sums = Some(of_chunks(found, sums));

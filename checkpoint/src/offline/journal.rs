@@ -24,6 +24,7 @@ use crate::checkpoint::Data;
 use crate::checksum::{checksum, of_text, to_text};
 use crate::decision::Move;
 use crate::error::Error;
+use crate::objects::Object;
 
 /// The name of the journal in a hidden folder.
 pub(crate) const JOURNAL: &str = "journal";
@@ -142,14 +143,14 @@ fn entry(line: &str) -> Option<(usize, Done)> {
 }
 
 /// A number of all that decides what is written where.
-pub(super) fn fingerprint(moves: &[Move<'_>], asked: Asked<'_>) -> u64 {
+pub(super) fn fingerprint(moves: &[Move<'_>], objects: &[Object], asked: Asked<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     env!("CARGO_PKG_VERSION").hash(&mut hasher);
     (asked.out.is_some(), asked.gather.is_some(), asked.format, asked.file_bytes).hash(&mut hasher);
     let mut known: HashMap<*const Input, usize> = HashMap::new();
     for one in moves {
         let tensor = one.tensor;
-        (&tensor.name, &tensor.shape).hash(&mut hasher);
+        (&tensor.name, &tensor.path, &tensor.shape).hash(&mut hasher);
         [tensor.dtype, tensor.stored].map(|dtype| dtype.to_string()).hash(&mut hasher);
         (one.to.mesh().to_string(), one.to.to_string()).hash(&mut hasher);
         match &tensor.data {
@@ -171,6 +172,8 @@ pub(super) fn fingerprint(moves: &[Move<'_>], asked: Asked<'_>) -> u64 {
             }
         }
     }
+    objects.len().hash(&mut hasher);
+    objects.iter().for_each(|object| object.hash_identity(&mut hasher));
     hasher.finish()
 }
 

@@ -88,6 +88,10 @@ impl<'a> Pickle<'a> {
         matches!(self.node(id), Node::None)
     }
 
+    pub(crate) fn is_text(&self, id: Id) -> bool {
+        matches!(self.node(id), Node::Text { .. })
+    }
+
     pub(crate) fn text(&self, id: Id, what: &str) -> Result<&'a str, Error> {
         let Node::Text { start, len } = *self.node(id) else { return Err(self.wrong(id, what, "a text")) };
         self.pay(1 + u64::from(len) / 16)?;

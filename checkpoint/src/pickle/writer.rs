@@ -97,6 +97,12 @@ impl Writer {
         self.bytes.push(b'b');
     }
 
+    /// An object without a state.
+    pub(crate) fn empty_object(&mut self, module: &'static str, name: &'static str) {
+        self.global(module, name);
+        self.bytes.extend([b')', 0x81]);
+    }
+
     /// What the file around the pickle has under a key.
     pub(crate) fn persistent(&mut self, key: impl FnOnce(&mut Self)) {
         self.tuple(key);

@@ -55,5 +55,8 @@ pub(crate) fn table(report: &Report) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(table, "{label:<11} {}", printable(&value));
     }
+    for line in report.others.lines() {
+        let _ = writeln!(table, "{}", printable(&line));
+    }
     table
 }

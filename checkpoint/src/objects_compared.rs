@@ -1,0 +1,124 @@
+//! Whether entries that are not tensors are equal: the bytes of the entries of their archives, whatever the archives are like.
+//!
+//! An archive of `torch.save` has fields of its own (times, alignment, the version of its format) that say nothing of the object.
+//! Its pickle and its storages are the object. What is not such an archive is compared byte by byte.
+
+use std::collections::BTreeMap;
+
+use super::bytes::Bytes;
+use super::checkpoint::Checkpoint;
+use super::diff::Different;
+use super::error::{Class, Error};
+use super::integrity::PIECE;
+use super::objects::Object;
+use super::peek::Peek;
+use super::slab_read::read;
+use super::zip::{self, Zip};
+
+/// The objects of two checkpoints by what can be done with them.
+pub(crate) struct Objects<'a> {
+    pub(crate) only_first: Vec<String>,
+    pub(crate) only_second: Vec<String>,
+    /// Those that both have, with bytes of their own.
+    pub(crate) pairs: Vec<(&'a Object, &'a Object)>,
+    pub(crate) not_compared: Vec<String>,
+}
+
+impl<'a> Objects<'a> {
+    pub(crate) fn of(first: &'a Checkpoint, second: &'a Checkpoint) -> Self {
+        let by_name = |one: &'a Checkpoint| -> BTreeMap<&'a str, &'a Object> {
+            one.objects.iter().map(|object| (&object.name[..], object)).collect()
+        };
+        let (of_first, mut of_second) = (by_name(first), by_name(second));
+        let mut this = Self {
+            only_first: Vec::new(),
+            only_second: Vec::new(),
+            pairs: Vec::new(),
+            not_compared: Vec::new(),
+        };
+        for (name, one) in of_first {
+            match of_second.remove(name) {
+                Some(two) if one.archive().is_some() && two.archive().is_some() => {
+                    this.pairs.push((one, two))
+                }
+                None if one.archive().is_some() => this.only_first.push(name.to_owned()),
+                Some(_) | None => this.not_compared.push(name.to_owned()),
+            }
+        }
+        for (name, two) in of_second {
+            let list = if two.archive().is_some() { &mut this.only_second } else { &mut this.not_compared };
+            list.push(name.to_owned());
+        }
+        this.not_compared.sort_unstable();
+        this
+    }
+}
+
+/// How two objects of one name differ, if they do.
+pub(crate) fn compare_objects(one: &Object, two: &Object) -> Result<Option<Different>, Error> {
+    let (Some(a), Some(b)) = (one.archive(), two.archive()) else { return Ok(None) };
+    let about = |error: Error| error.about(format_args!("`{}`", one.name.escape_debug()));
+    let what = match (parts(a).map_err(about)?, parts(b).map_err(about)?) {
+        (Some(a), Some(b)) => entries_differ(&a, &b).map_err(about)?,
+        (_, _) => {
+            bytes_differ(a, b).map_err(about)?.map(|at| format!("its bytes differ, the first at byte {at}"))
+        }
+    };
+    Ok(what.map(|what| Different { name: one.name.clone(), what, first: None }))
+}
+
+/// The entries of an archive that are the object, by their names without the folder that is around all; None of other bytes.
+fn parts(bytes: &Bytes) -> Result<Option<BTreeMap<String, Bytes>>, Error> {
+    let Some((input, start)) = bytes.place() else { return Ok(None) };
+    let file = input.open_again()?;
+    let zip = match Zip::open(Peek::new(input, &file, start, bytes.len() as u64)?, &mut zip::room()) {
+        Ok(zip) => zip,
+        Err(error) if error.class() == Class::Refused => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut parts = BTreeMap::new();
+    for (name, entry) in zip.entries() {
+        let name = name.split_once('/').map_or(name, |(_, rest)| rest);
+        if name.starts_with('.') || name == "version" {
+            continue;
+        }
+        // Compressed by a method that is not read: then the bytes are compared as they are.
+        let Ok(bytes) = zip.bytes(entry) else { return Ok(None) };
+        parts.insert(name.to_owned(), bytes);
+    }
+    input.check(&file)?;
+    Ok(parts.contains_key("data.pkl").then_some(parts))
+}
+
+fn entries_differ(
+    one: &BTreeMap<String, Bytes>,
+    two: &BTreeMap<String, Bytes>,
+) -> Result<Option<String>, Error> {
+    for (name, bytes) in one {
+        let Some(other) = two.get(name) else {
+            return Ok(Some(format!("its entry `{}` is only in the first", name.escape_debug())));
+        };
+        if let Some(at) = bytes_differ(bytes, other)? {
+            return Ok(Some(format!("its entry `{}` differs, the first at byte {at}", name.escape_debug())));
+        }
+    }
+    let only = two.keys().find(|name| !one.contains_key(*name));
+    Ok(only.map(|name| format!("its entry `{}` is only in the second", name.escape_debug())))
+}
+
+/// The first byte that differs; where one is the beginning of the other, that behind it.
+fn bytes_differ(one: &Bytes, two: &Bytes) -> Result<Option<usize>, Error> {
+    let shorter = one.len().min(two.len());
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for at in (0..shorter).step_by(PIECE) {
+        let len = PIECE.min(shorter - at);
+        super::bytes::resize(&mut a, len)?;
+        super::bytes::resize(&mut b, len)?;
+        read(one, at, &mut a)?;
+        read(two, at, &mut b)?;
+        if let Some(found) = a.iter().zip(&b).position(|(a, b)| a != b) {
+            return Ok(Some(at + found));
+        }
+    }
+    Ok((one.len() != two.len()).then_some(shorter))
+}
