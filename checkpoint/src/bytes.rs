@@ -3,7 +3,7 @@
 //! Files are read by copying, and never mapped: another process may change or truncate one at any moment, which is an error
 //! here and would be a signal, or undefined bytes, in a mapping. Nor are they kept open, since there may be more of them than
 //! a process may have open. Each reading opens the file and looks whether it still is the one whose header was read, unchanged
-//! in length and time of change, before and after. Objects at URLs ([`remote`](super::place)) are asked for by ranges, if they still are
+//! in length, number and time of change, before and after. Objects at URLs ([`remote`](super::place)) are asked for by ranges, if they still are
 //! what they were.
 
 use std::fs::{self, File};
@@ -55,6 +55,8 @@ struct Identity {
     modified: Option<SystemTime>,
     /// Device and number, where there are such.
     place: (u64, u64),
+    /// When anything of it was last changed, which no program can set back.
+    changed: (i64, i64),
 }
 
 /// A range of bytes of an input.
@@ -88,13 +90,13 @@ pub(crate) enum Reader<'a> {
 impl Identity {
     fn of(kind: &fs::Metadata) -> Self {
         #[cfg(unix)]
-        let place = {
+        let (place, changed) = {
             use std::os::unix::fs::MetadataExt;
-            (kind.dev(), kind.ino())
+            ((kind.dev(), kind.ino()), (kind.ctime(), kind.ctime_nsec()))
         };
         #[cfg(not(unix))]
-        let place = (0, 0);
-        Self { len: kind.len(), modified: kind.modified().ok(), place }
+        let (place, changed) = ((0, 0), (0, 0));
+        Self { len: kind.len(), modified: kind.modified().ok(), place, changed }
     }
 }
 
@@ -185,12 +187,12 @@ impl Input {
         if now == *identity {
             return Ok(());
         }
-        let message = format!(
-            "{} was changed while it was read: it had {} bytes and has {}",
-            self.path.display(),
-            identity.len,
-            now.len
-        );
+        let how = if now.len == identity.len {
+            "it is another file, or was written or renamed since".to_owned()
+        } else {
+            format!("it had {} bytes and has {}", identity.len, now.len)
+        };
+        let message = format!("{} was changed while it was read: {how}", self.path.display());
         Err(Error::failed("input", message))
     }
 
