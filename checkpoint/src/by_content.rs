@@ -74,7 +74,16 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
     let mut objects: Vec<Object> =
         saved.others.into_iter().map(|name| Object::part_of(name, container)).collect();
     objects.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Checkpoint { tensors, free_texts: None, origin: Origin::Files, sums: None, archives, objects })
+    Ok(Checkpoint {
+        tensors,
+        free_texts: None,
+        origin: Origin::Files,
+        sums: None,
+        archives,
+        objects,
+        folders: Vec::new(),
+        ignored: Vec::new(),
+    })
 }
 
 /// A safetensors file; one of several that hold chunks of the same tensors is refused.

@@ -56,6 +56,10 @@ pub struct Checkpoint {
     pub(crate) archives: Vec<Archive>,
     /// What is in it and not a tensor, in the order of the names.
     pub(crate) objects: Vec<Object>,
+    /// The folders that it was opened from: nothing is written into them.
+    pub(crate) folders: Vec<PathBuf>,
+    /// Files of its folder that its manifest does not list.
+    pub(crate) ignored: Vec<String>,
 }
 
 /// The checksums of what is no tensor.
@@ -113,15 +117,18 @@ impl Checkpoint {
         let kind = place::kind(path).map_err(|error| {
             Error::refused("input", format!("the input {} cannot be read: {error}", place::shown(path)))
         })?;
+        let of_folder = |folder: &Path, opened: Result<Self, Error>| {
+            opened.map(|opened| Self { folders: vec![folder.to_owned()], ..opened })
+        };
         if kind == Kind::Directory {
-            return Self::open_directory(path);
+            return of_folder(path, Self::open_directory(path));
         }
         let folder = path.parent().unwrap_or(Path::new(""));
         if path.file_name().is_some_and(|name| name == INDEX_NAME) {
-            return Self::open_indexed(folder, path);
+            return of_folder(folder, Self::open_indexed(folder, path));
         }
         if path.file_name().is_some_and(|name| name == METADATA_NAME) {
-            return dcp::open(folder, path);
+            return of_folder(folder, dcp::open(folder, path));
         }
         by_content::open(path)
     }
@@ -153,6 +160,11 @@ impl Checkpoint {
     /// The free texts that its writer left for readers.
     pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.free_texts.iter().flatten().map(|(key, text)| (&key[..], &text[..]))
+    }
+
+    /// The names of safetensors files in its folder that are not read, as its `sharding.json` does not list them.
+    pub fn ignored(&self) -> &[String] {
+        &self.ignored
     }
 
     /// Every tensor; of an earlier job's output in the order of its manifest, else as the files name them.
@@ -209,6 +221,8 @@ impl Checkpoint {
             sums: None,
             archives: Vec::new(),
             objects: Vec::new(),
+            folders: Vec::new(),
+            ignored: Vec::new(),
         }
     }
 
@@ -255,6 +269,8 @@ impl Checkpoint {
             sums: None,
             archives: Vec::new(),
             objects: Vec::new(),
+            folders: Vec::new(),
+            ignored: Vec::new(),
         })
     }
 
@@ -266,6 +282,7 @@ impl Checkpoint {
         let is_living = |rank: &usize| dead.binary_search(rank).is_err();
         let expected = || mesh.ranks().map(|rank| rank_file_name(rank, mesh.world()));
         let refused = |why: String| Err(Error::refused("rank_files", format!("{}: {why}", dir.display())));
+        let mut ignored = Vec::new();
         // Where nobody has a list, what is missing is found when it is opened.
         if let Some(present) = safetensors_files(dir)? {
             let mut living = mesh.ranks().filter(is_living);
@@ -282,9 +299,8 @@ impl Checkpoint {
             // There are no more ranks than files and dead ones, whatever the manifest says.
             let mut expected: Vec<String> = expected().collect();
             expected.sort_unstable();
-            if let Some(extra) = present.iter().find(|name| expected.binary_search(name).is_err()) {
-                return refused(format!("{extra} is not a rank file of mesh `{mesh}`"));
-            }
+            // The manifest says what belongs to it.
+            ignored.extend(present.into_iter().filter(|name| expected.binary_search(name).is_err()));
         }
         let mut tensors = Vec::new();
         for (name, entry) in manifest.tensors {
@@ -343,7 +359,16 @@ impl Checkpoint {
             return Err(Error::refused("manifest", message));
         }
         let sums = has_checksums.then(|| Sums { manifest: path.to_owned(), manifest_is_right, headers });
-        Ok(Self { tensors, free_texts, origin: Origin::Sharded(mesh), sums, archives: Vec::new(), objects })
+        Ok(Self {
+            tensors,
+            free_texts,
+            origin: Origin::Sharded(mesh),
+            sums,
+            archives: Vec::new(),
+            objects,
+            folders: vec![dir.to_owned()],
+            ignored,
+        })
     }
 }
 

@@ -143,6 +143,8 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
         sums: None,
         archives: archives::in_order(archives),
         objects,
+        folders: Vec::new(),
+        ignored: Vec::new(),
     })
 }
 

@@ -73,6 +73,8 @@ pub(crate) fn checkpoint() -> Checkpoint {
         sums: None,
         archives: Vec::new(),
         objects: Vec::new(),
+        folders: Vec::new(),
+        ignored: Vec::new(),
     }
 }
 

@@ -108,6 +108,11 @@ pub(crate) fn encode<'a>(
     // Through a JSON value, whose keys are sorted: the same tensors give the same bytes in every run.
     let text = serde_json::to_value(&metadata).map_err(|error| bad(error.to_string()))?.to_string();
     let len = text.len().next_multiple_of(size_of::<u64>());
+    if len as u64 > LONGEST {
+        return Err(bad(format!(
+            "it has {len} bytes, and the format allows {LONGEST}: write fewer tensors a file"
+        )));
+    }
     let mut header = (len as u64).to_le_bytes().to_vec();
     header.extend_from_slice(text.as_bytes());
     header.resize(size_of::<u64>() + len, b' ');

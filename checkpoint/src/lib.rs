@@ -89,6 +89,7 @@ mod remote;
 mod rename;
 mod replaced;
 mod report;
+mod reserved;
 mod resharding;
 mod rooms;
 mod runs;

@@ -39,6 +39,7 @@ use super::job::{Job, OutputFormat};
 use super::objects::{Object, Others, Target};
 use super::observer::{Observer, moved};
 use super::report::{Report, TensorReport};
+use super::reserved;
 use super::shard_files;
 use super::slab_read::{Buffers, assemble, assemble_checked};
 use super::spec::Spec;
@@ -115,6 +116,8 @@ pub(crate) fn reshard(
         others.check_strict()?;
     }
     staging::check(asked.out, asked.gather, asked.force)?;
+    staging::check_outside(asked.out, asked.gather, &checkpoint.folders)?;
+    reserved::check(checkpoint, &moves, wish.objects(checkpoint), target, asked.gather.is_some())?;
     check_ranks(&wish.mesh, asked)?;
     if asked.format.is_of_pytorch() && asked.out.is_some() {
         for tensor in &moves {
@@ -139,7 +142,7 @@ pub(crate) fn reshard(
         }
         report => report,
     };
-    report.map(|report| Report { others, ..report })
+    report.map(|report| Report { others, ignored: checkpoint.ignored.clone(), ..report })
 }
 
 /// Writes the output; says whether it went on with what an earlier run had done.
@@ -168,6 +171,8 @@ fn write(
         }
     };
     let resumed_bytes = bytes_of(moves, &before);
+    // From here on no run goes on with it: if another one was first, nothing of this one stays.
+    files.keep(false);
     let placed = files.put_in_place(&wish.mesh).map(|written| {
         let offline =
             |(tensor, sums): (&Move<'_>, &Sums)| TensorReport::offline(tensor, asked.checked, sums.infinite);

@@ -4,7 +4,7 @@
 //! manifest, the gathered file, the renaming) is the first process's.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use reshard_sharding::Mesh;
@@ -39,8 +39,10 @@ pub(crate) struct Outputs {
 }
 
 /// Refuses what may not be replaced, before anything is exchanged or written.
-pub(crate) fn check(job: &Job) -> Result<(), Error> {
-    staging::check(job.out.as_deref(), job.gather.as_deref(), job.force)
+pub(crate) fn check(job: &Job, inputs: &[PathBuf]) -> Result<(), Error> {
+    let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
+    staging::check(out, gather, job.force)?;
+    staging::check_outside(out, gather, inputs)
 }
 
 impl Outputs {

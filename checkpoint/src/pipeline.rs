@@ -33,6 +33,7 @@ use super::objects::{Others, Target};
 use super::observer::{self, Observer};
 use super::outputs::{self, Outputs};
 use super::report::{Report, TensorReport};
+use super::reserved;
 use super::rooms::Rooms;
 use super::shard_files;
 use super::spec::Spec;
@@ -61,7 +62,10 @@ pub(crate) fn carry_out<X: Exchange>(
     let others = Others::of(wish.objects(&checkpoint), target);
     together(exchange, if job.strict { others.check_strict() } else { Ok(()) })?;
     // The first process writes what there is one of.
-    let allowed = if exchange.process() == 0 { outputs::check(job) } else { Ok(()) };
+    let allowed = if exchange.process() == 0 { outputs::check(job, &checkpoint.folders) } else { Ok(()) };
+    let allowed = allowed.and_then(|()| {
+        reserved::check(&checkpoint, &moves, wish.objects(&checkpoint), target, job.gather.is_some())
+    });
     together(exchange, allowed)?;
     let prepared = exchange.prepare(&moves, job.gather.is_some());
     together(exchange, prepared)?;
@@ -81,7 +85,8 @@ pub(crate) fn carry_out<X: Exchange>(
     let reports = moves.iter().enumerate().map(|(at, tensor)| report(tensor, exchange, worst(at))).collect();
     let reports = together(exchange, reports)?;
     let written = outputs.finish(exchange)?;
-    Ok(Report { lost, others, ..Report::new(reports, true, written, start.elapsed()) })
+    let ignored = checkpoint.ignored.clone();
+    Ok(Report { lost, others, ignored, ..Report::new(reports, true, written, start.elapsed()) })
 }
 
 /// Moves a batch; every new shard of this process's ranks is verified and written. Returns what the worst of them received.

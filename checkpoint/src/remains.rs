@@ -139,6 +139,7 @@ impl Remains {
     /// are compared of tensors of which both have them.
     pub fn filled(self, other: &Checkpoint) -> Result<Checkpoint, Error> {
         let mut checkpoint = self.checkpoint;
+        checkpoint.folders.extend(other.folders.iter().cloned());
         let mut known = Known::default();
         for (number, tensor) in checkpoint.tensors.iter_mut().enumerate() {
             let lost: Vec<&Region> =

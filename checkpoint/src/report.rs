@@ -27,6 +27,9 @@ pub struct Report {
     /// Bytes of tensors that an earlier run of the same job had done, which was killed.
     #[serde(skip_serializing_if = "is_zero")]
     pub resumed_bytes: u64,
+    /// Files of the folder of the input that were not read, as its `sharding.json` does not list them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<String>,
     /// What became of the entries that are not tensors.
     pub others: Others,
     /// How long the whole job took.
@@ -128,6 +131,7 @@ impl Report {
         Self {
             lost: Vec::new(),
             resumed_bytes: 0,
+            ignored: Vec::new(),
             others: Others::default(),
             through_engine,
             bytes: tensors.iter().map(|tensor| tensor.bytes).sum(),

@@ -31,7 +31,7 @@ use hidden::{
 use targets::{check_directory, check_file};
 
 pub(crate) use hidden::{NEW, staged_in};
-pub(crate) use targets::{check, is_whole_file};
+pub(crate) use targets::{check, check_outside, is_whole_file};
 
 /// Says to others who take part that an output that is there is replaced.
 const FORCE: &str = "force";
@@ -261,6 +261,8 @@ impl Staging {
             one.kept = false;
         }
         drop(begun);
+        // What runs left that were killed is of no use any more.
+        remove_dead(&self.target);
         sync_directory(parent(&self.target))
     }
 

@@ -33,6 +33,7 @@ use super::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
 use super::objects::{self, Content, Key, Object};
 use super::placed::Known;
 use super::read::read_text;
+use super::reserved;
 use super::shard_files::file_order;
 use super::staging::{self, Staging};
 use super::units::Units;
@@ -143,6 +144,7 @@ impl Writer {
         }
         let mut entries = BTreeMap::new();
         for (name, dtype, sharding) in tensors {
+            reserved::check_tensor(name)?;
             let entry = entry(mesh, dtype, sharding).map_err(|error| error.about_tensor(name))?;
             if entries.insert(name.to_owned(), entry).is_some() {
                 return Err(Error::refused("name", "it is said twice").about_tensor(name));
@@ -150,6 +152,7 @@ impl Writer {
         }
         let mut said = FreeTexts::new();
         said.extend(texts.into_iter().map(|(key, text)| (key.to_owned(), text.to_owned())));
+        said.keys().try_for_each(|key| reserved::check_text(key))?;
         staging::check(Some(out), None, force)?;
         let staging = Staging::shared(out, force)?;
         let nonce = format!("{:016x}", RandomState::new().build_hasher().finish());

@@ -39,6 +39,8 @@ struct Inspected<'a> {
     tensors: Vec<Row>,
     /// What is in it and no tensor.
     others: Vec<&'a str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    ignored: &'a [String],
 }
 
 /// One tensor.
@@ -66,6 +68,7 @@ pub(crate) fn run(args: &InspectArgs, console: &mut Console<'_>) -> Result<(), C
         checksums: checkpoint.has_checksums(),
         texts: checkpoint.texts().collect(),
         tensors,
+        ignored: checkpoint.ignored(),
         others: checkpoint.objects().iter().map(Object::name).collect(),
     };
     if args.format.json { console.print_json(&inspected) } else { console.print(&inspected.table()) }
@@ -155,6 +158,9 @@ impl Inspected<'_> {
         }
         for other in &self.others {
             let _ = writeln!(text, "{}  is no tensor", printable(other));
+        }
+        for name in self.ignored {
+            let _ = writeln!(text, "{}  is not read: sharding.json does not list it", printable(name));
         }
         let mesh = self.mesh.as_deref().map_or_else(String::new, |mesh| format!(" over {mesh}"));
         let checksums = if self.checksums { "with checksums" } else { "no checksums" };

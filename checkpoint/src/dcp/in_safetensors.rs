@@ -28,7 +28,7 @@ const VERSION: (&str, &str) = ("DCP_VERSION", "1.0");
 const BY: &str = "DCP_WRITER";
 
 /// Free texts that are about chunks, and mean nothing without them.
-const ABOUT_CHUNKS: [&str; 3] = [INFO, VERSION.0, BY];
+pub(crate) const ABOUT_CHUNKS: [&str; 3] = [INFO, VERSION.0, BY];
 
 /// Where a chunk begins in its tensor.
 #[derive(Deserialize, Serialize)]
@@ -163,6 +163,8 @@ pub(crate) fn open(dir: &Path, files: &[String]) -> Result<Checkpoint, Error> {
         sums: None,
         archives: Vec::new(),
         objects: Vec::new(),
+        folders: Vec::new(),
+        ignored: Vec::new(),
     })
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::place;
 use crate::replaced;
 use crate::staging::hidden::absolute;
 
@@ -31,6 +32,29 @@ pub(crate) fn check(dir: Option<&Path>, file: Option<&Path>, force: bool) -> Res
         (Some(dir), Some(file)) => check_apart(dir, file),
         (Some(_) | None, _) => Ok(()),
     }
+}
+
+/// Refuses an output inside a folder that is read: the folder would hold what it is not, or be no checkpoint any more.
+pub(crate) fn check_outside(
+    dir: Option<&Path>,
+    file: Option<&Path>,
+    inputs: &[PathBuf],
+) -> Result<(), Error> {
+    for (flag, target) in dir.map(|dir| ("--out", dir)).into_iter().chain(file.map(|file| ("--gather", file)))
+    {
+        let place = real(target)?;
+        for input in inputs.iter().filter(|input| !place::is_url(input)) {
+            let input = if input.as_os_str().is_empty() { Path::new(".") } else { input };
+            let Ok(folder) = input.canonicalize() else { continue };
+            if place != folder && place.starts_with(&folder) {
+                let (target, input) = (target.display(), input.display());
+                let message =
+                    format!("{flag} {target} is inside the input folder {input}: write it to another folder");
+                return Err(Error::refused("output", message));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether `dir` may become the output: absent, empty, or an earlier output that the user wants replaced.

@@ -11,6 +11,7 @@ mod objects;
 mod offline;
 mod page;
 mod reading;
+mod refusals;
 mod remains;
 mod torch;
 mod writer;

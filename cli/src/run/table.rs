@@ -55,6 +55,9 @@ pub(crate) fn table(report: &Report) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(table, "{label:<11} {}", printable(&value));
     }
+    for name in &report.ignored {
+        let _ = writeln!(table, "ignored     {}: sharding.json does not list it", printable(name));
+    }
     for line in report.others.lines() {
         let _ = writeln!(table, "{}", printable(&line));
     }

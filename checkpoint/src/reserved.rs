@@ -1,0 +1,84 @@
+//! Names that the files of an output keep for themselves: refused before anything is written.
+//!
+//! ```text
+//! safetensors       a tensor `__metadata__`      the header has its free texts there
+//!                   a free text `DCP_..`         the header says there where chunks begin
+//! dcp               a path within another one    a dict would be a value and hold values
+//! ```
+//!
+//! No name of a tensor becomes the name of a file, so any other text is a name.
+
+use super::checkpoint::Checkpoint;
+use super::dcp::in_safetensors::ABOUT_CHUNKS;
+use super::decision::Move;
+use super::error::Error;
+use super::objects::{Key, Object, Target};
+
+/// Where the header of a safetensors file has its free texts.
+const TEXTS: &str = "__metadata__";
+
+/// Refuses names of a checkpoint that an output cannot hold; `gathers`: a file of whole tensors is written too.
+pub(crate) fn check(
+    checkpoint: &Checkpoint,
+    moves: &[Move<'_>],
+    objects: &[Object],
+    target: Target,
+    gathers: bool,
+) -> Result<(), Error> {
+    let in_safetensors = match target {
+        Target::Nowhere => return Ok(()),
+        Target::Dcp => {
+            check_paths(moves, objects)?;
+            gathers
+        }
+        Target::RankFiles | Target::DcpSafetensors | Target::Safetensors => true,
+    };
+    if !in_safetensors {
+        return Ok(());
+    }
+    moves.iter().try_for_each(|tensor| check_tensor(&tensor.tensor.name))?;
+    let texts = checkpoint.free_texts.iter().flatten();
+    texts.map(|(key, _)| key).try_for_each(|key| check_text(key))
+}
+
+/// Refuses a name of a tensor that a safetensors file cannot hold.
+pub(crate) fn check_tensor(name: &str) -> Result<(), Error> {
+    if name != TEXTS {
+        return Ok(());
+    }
+    let message = format!(
+        "safetensors files have their free texts under this name: rename it (--rename 's/^{TEXTS}$/metadata/'), or write --format dcp"
+    );
+    Err(Error::refused("name", message).about_tensor(name))
+}
+
+/// Refuses a key of a free text by which readers would take a file for a part of a distributed checkpoint.
+pub(crate) fn check_text(key: &str) -> Result<(), Error> {
+    if !ABOUT_CHUNKS.contains(&key) {
+        return Ok(());
+    }
+    let message =
+        format!("the free text `{key}` says in a safetensors file where chunks begin: give it another name");
+    Err(Error::refused("name", message))
+}
+
+/// Refuses paths of which one is the other or leads to it: PyTorch nests what it loads by them.
+fn check_paths(moves: &[Move<'_>], objects: &[Object]) -> Result<(), Error> {
+    let tensors = moves.iter().map(|tensor| (&tensor.tensor.name, tensor.tensor.path.as_deref()));
+    let objects = objects.iter().filter(|object| object.archive().is_some());
+    let all = tensors.chain(objects.map(|object| (&object.name, object.path())));
+    let mut paths: Vec<(Vec<Key>, &str)> = all
+        .map(|(name, path)| (path.map_or_else(|| vec![Key::Text(name.clone())], <[Key]>::to_vec), &name[..]))
+        .collect();
+    paths.sort();
+    // What begins with a path comes right after it.
+    match paths.windows(2).find(|pair| pair[1].0.starts_with(&pair[0].0)) {
+        None => Ok(()),
+        Some(pair) => {
+            let [outer, inner] = [pair[0].1, pair[1].1].map(str::escape_debug);
+            let message =
+                format!("`{inner}` would be nested inside `{outer}`, which is a value: rename one of them");
+            Err(Error::refused("name", message))
+        }
+    }
+}
