@@ -98,6 +98,13 @@ pub enum Error {
         /// The greatest number of indices that are enumerated.
         budget: i64,
     },
+    /// An operation on a layout with axes has no answer.
+    Along {
+        /// The kind.
+        kind: ErrorKind,
+        /// Why, with the layouts as they were given.
+        message: Box<str>,
+    },
     /// Nesting is deeper than `limit`.
     TooDeep {
         /// The limit.
@@ -155,6 +162,7 @@ impl Error {
             Self::NotNesting { .. } => ErrorKind::NotNesting,
             Self::Inadmissible { .. } => ErrorKind::Inadmissible,
             Self::Undecided { .. } => ErrorKind::Undecided,
+            Self::Along { kind, .. } => *kind,
             Self::TooDeep { .. } => ErrorKind::TooDeep,
             Self::TooLarge { .. } => ErrorKind::TooLarge,
             Self::NoSuchRange { .. }
@@ -181,6 +189,7 @@ impl Error {
             | Self::NotNesting { .. }
             | Self::Inadmissible { .. }
             | Self::Undecided { .. }
+            | Self::Along { .. }
             | Self::TooDeep { .. }
             | Self::TooLarge { .. }
             | Self::NoSuchRange { .. }
@@ -270,6 +279,7 @@ impl fmt::Display for Error {
                  evaluations",
                 operands.0, operands.1
             ),
+            Self::Along { message, .. } => f.write_str(message),
             Self::TooDeep { limit } => write!(f, "nesting is deeper than {limit}"),
             Self::TooLarge { what, limit } => write!(f, "there are more than {limit} {what}"),
             Self::NoSuchRange { begin, end, rank } => write!(

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+mod linear;
 mod points;
 
 pub use points::Points;
@@ -51,6 +52,14 @@ impl Names {
         }
     }
 
+    /// What [`write`](Self::write) writes.
+    fn text(&self, at: At) -> String {
+        match at.axis().and_then(|axis| self.0.get(axis as usize)) {
+            Some(name) => format!("{}@{name}", at.step()),
+            None => at.step().to_string(),
+        }
+    }
+
     /// Reads what [`write`](Self::write) writes.
     pub(crate) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<At, Error> {
         let step = cursor.integer()?;
@@ -81,6 +90,9 @@ pub(crate) trait NamedStride: Stride {
     /// The steps, one or two.
     fn steps(self) -> SmallVec<[At; 2]>;
 
+    /// The stride of these steps, of which a single one takes the first.
+    fn of_steps(steps: [At; 2]) -> Self;
+
     /// The points of a value, one or two.
     fn points(value: Self::Value) -> SmallVec<[Point; 2]>;
 }
@@ -104,6 +116,10 @@ impl NamedStride for At {
 
     fn steps(self) -> SmallVec<[At; 2]> {
         SmallVec::from_slice(&[self])
+    }
+
+    fn of_steps([at, _]: [At; 2]) -> At {
+        at
     }
 
     fn points(value: Point) -> SmallVec<[Point; 2]> {
@@ -141,6 +157,10 @@ impl NamedStride for (At, At) {
 
     fn steps(self) -> SmallVec<[At; 2]> {
         SmallVec::from_slice(&[self.0, self.1])
+    }
+
+    fn of_steps([first, second]: [At; 2]) -> (At, At) {
+        (first, second)
     }
 
     fn points(value: (Point, Point)) -> SmallVec<[Point; 2]> {

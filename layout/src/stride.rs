@@ -9,8 +9,9 @@
 //! (S, T)     two layouts of one domain              4:(1,8)    a copy: source and target
 //! ```
 //!
-//! What needs an order (inverses, division, products) or a sum as the next argument (the outer operand of a composition)
-//! is defined for integers only.
+//! What needs an order (inverses, complements, products) or a sum as the next argument (the inner operand of a composition)
+//! is defined for integers only. A composition after a layout, and so a division, asks nothing of its strides:
+//! [`Named::linear`](crate::Named::linear).
 
 use std::fmt;
 use std::hash::Hash;

@@ -67,6 +67,7 @@
 //! | notation | `FromStr` undoes `Display` | `notation` | `display_then_from_str_is_the_identity` |
 //! | | the same for steps along axes and for pairs | | `display_then_from_str_is_the_identity_for_every_stride` |
 //! | | names of axes are only other numbers | `named` | `names_are_only_other_numbers` |
+//! | composition after axes | `R(i) = A(B(i))` along every axis, or there is none | `named` | `composition_after_axes_is_its_definition_or_proved_not_to_be_a_layout` |
 //! | | any other text is refused with a sentence | | `mutated_texts_are_read_or_refused` |
 
 mod by_mode;

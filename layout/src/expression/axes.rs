@@ -1,9 +1,10 @@
-//! Functions of layouts with axes and of layouts of pairs: those that need neither an order of the strides nor a sum.
+//! Functions of layouts with axes and of layouts of pairs: those that do not need an order of the strides.
 
 use std::ops::Range;
 
 use super::evaluate::{Operation, Placed};
 use super::{Function, Value};
+use crate::algebra::Tiler;
 use crate::stride::Stride;
 use crate::{At, Error, IntTuple, Layout, Named};
 
@@ -12,6 +13,9 @@ pub(super) enum Operand {
     Steps(Named),
     Pairs(Named<(At, At)>),
 }
+
+/// A composition or a division.
+type Divide = fn(&Layout, &Tiler) -> Result<Layout, Error>;
 
 /// What makes a layout of a layout, whatever its strides are.
 enum Change {
@@ -49,6 +53,14 @@ impl Operand {
         match self {
             Self::Steps(named) => named.try_map(|layout| change.of(layout)).map(Value::from),
             Self::Pairs(pairs) => pairs.try_map(|layout| change.of(layout)).map(Value::from),
+        }
+    }
+
+    /// What is linear in the strides.
+    fn linear(&self, operation: impl Fn(&Layout) -> Result<Layout, Error>) -> Result<Value, Error> {
+        match self {
+            Self::Steps(named) => named.linear(operation).map(Value::from),
+            Self::Pairs(pairs) => pairs.linear(operation).map(Value::from),
         }
     }
 
@@ -141,6 +153,67 @@ impl Operation<'_> {
         }
     }
 
+    /// The answer of what is linear in the strides of its first argument.
+    fn linear(&self, function: Function, arguments: &[Placed]) -> Option<Result<Value, Error>> {
+        use Function as F;
+        Operand::of(&arguments.first()?.1)?;
+        let by = |a, tiler: Result<Tiler, Error>, divide: Divide| {
+            let (a, tiler) = (self.operand(a)?, tiler?);
+            a.linear(|a| divide(a, &tiler))
+        };
+        // An argument that is a layout too, beside the first: both are modes of one layout, whose axes have one table.
+        let both = |a, mode, join: &dyn Fn(&Layout, &Layout) -> Result<Layout, Error>| {
+            let values: [Placed; 2] = [Placed::clone(a), Placed::clone(mode)];
+            let join = |both: &Layout| join(&both.mode(0)?, &both.mode(1)?);
+            self.alike(
+                &values,
+                |steps| Named::concat(&steps)?.linear(join).map(Value::from),
+                |pairs| Named::concat(&pairs)?.linear(join).map(Value::from),
+            )
+        };
+        let plain =
+            |a, operation: &dyn Fn(&Layout) -> Result<Layout, Error>| self.operand(a)?.linear(operation);
+        Some(match (function, arguments) {
+            (F::Composition, [a, b]) => by(a, self.tiler(b), Layout::compose_by),
+            (F::CompositionExtended, [a, b]) => {
+                self.layout(b).and_then(|b| plain(a, &|a| a.compose_extended(b)))
+            }
+            (F::LogicalDivide, [a, t]) => by(a, self.tiler(t), Layout::logical_divide),
+            (F::ZippedDivide, [a, t]) => by(a, self.tiler(t), Layout::zipped_divide),
+            (F::TiledDivide, [a, t]) => by(a, self.tiler(t), Layout::tiled_divide),
+            (F::FlatDivide, [a, t]) => by(a, self.tiler(t), Layout::flat_divide),
+            (F::LogicalDivideExtended, [a, t]) => by(a, self.tiler(t), Layout::logical_divide_extended),
+            (F::ZippedDivideExtended, [a, t]) => by(a, self.tiler(t), Layout::zipped_divide_extended),
+            (F::TiledDivideExtended, [a, t]) => by(a, self.tiler(t), Layout::tiled_divide_extended),
+            (F::FlatDivideExtended, [a, t]) => by(a, self.tiler(t), Layout::flat_divide_extended),
+            (F::Filter, [a]) => plain(a, &|a| Ok(a.filter())),
+            (F::FilterZeros, [a]) => plain(a, &|a| Ok(a.filter_zeros())),
+            (F::Dice, [a, pattern]) => self.pattern(pattern).and_then(|p| plain(a, &|a| a.dice(p))),
+            (F::Slice, [a, pattern]) => {
+                self.pattern(pattern).and_then(|p| plain(a, &|a| a.slice(p).map(|(open, _)| open)))
+            }
+            (F::Select, [a, modes @ ..]) if !modes.is_empty() => {
+                self.indices(modes).and_then(|modes| plain(a, &|a| a.select(&modes)))
+            }
+            (F::Take, [a, begin, end]) => self
+                .index(begin)
+                .and_then(|begin| Ok(begin..self.index(end)?))
+                .and_then(|modes| plain(a, &|a| a.take(modes.clone()))),
+            (F::Append, [a, mode]) => both(a, mode, &|a, mode| a.append(mode)),
+            (F::Append, [a, mode, rank]) => {
+                self.index(rank).and_then(|rank| both(a, mode, &|a, mode| a.append_to(rank, mode)))
+            }
+            (F::Prepend, [a, mode]) => both(a, mode, &|a, mode| a.prepend(mode)),
+            (F::Prepend, [a, mode, rank]) => {
+                self.index(rank).and_then(|rank| both(a, mode, &|a, mode| a.prepend_to(rank, mode)))
+            }
+            (F::Replace, [a, k, mode]) => {
+                self.index(k).and_then(|k| both(a, mode, &|a, mode| a.replace(k, mode)))
+            }
+            (_, _) => return None,
+        })
+    }
+
     /// The answer where an argument is a layout with axes or of pairs and the function takes it.
     pub(super) fn call_with_axes(
         &self,
@@ -158,6 +231,9 @@ impl Operation<'_> {
             Operand::Steps(named) => named.layout().size(),
             Operand::Pairs(pairs) => pairs.layout().size(),
         };
+        if let Some(answer) = self.linear(function, arguments) {
+            return Some(answer);
+        }
         Some(match (function, arguments) {
             (F::Coalesce, [a]) => change(a, Ok(Change::Coalesce)),
             (F::Coalesce, [a, profile]) => change(a, self.profile(profile).map(Change::CoalesceBy)),

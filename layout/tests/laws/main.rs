@@ -10,6 +10,7 @@ mod compositions;
 mod cute;
 mod drawn;
 mod expressions;
+mod linear;
 mod modules;
 mod nesting;
 mod offsets;
