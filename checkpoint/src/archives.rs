@@ -23,6 +23,7 @@ use super::peek::Peek;
 use super::slab_read::read;
 use super::spread::{spread, threads};
 use super::zip::{self, Zip};
+use crate::shown::Shown;
 
 /// Where an archive is.
 #[derive(Clone)]
@@ -153,7 +154,7 @@ impl Archive {
             file: self.input.path().display().to_string(),
             tensor: tensor.map(str::to_owned),
             object: None,
-            what: format!("`{}` at byte {}: {what}", entry.escape_debug(), self.start),
+            what: format!("`{}` at byte {}: {what}", entry.shown(), self.start),
         }
     }
 }

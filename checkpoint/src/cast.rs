@@ -5,9 +5,11 @@
 //! every number of 16 bits, and of every middle between two of them, as it was.
 
 use half::{bf16, f16};
+use reshard_kernels::DType;
 use safetensors::Dtype;
 
 use crate::error::Error;
+use crate::shown::Shown;
 
 /// A type whose elements can be converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,13 +41,18 @@ impl Float {
         }
     }
 
-    /// The one of this name, in lower or upper case.
+    /// The one of this name, ours or that of NumPy or PyTorch.
     pub(crate) fn named(name: &str) -> Result<Dtype, Error> {
-        let all = [("f16", Dtype::F16), ("bf16", Dtype::BF16), ("f32", Dtype::F32), ("f64", Dtype::F64)];
-        let found = all.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let all = [
+            (DType::F16, Dtype::F16),
+            (DType::BF16, Dtype::BF16),
+            (DType::F32, Dtype::F32),
+            (DType::F64, Dtype::F64),
+        ];
+        let named = name.parse::<DType>().ok();
+        let found = all.into_iter().find(|(known, _)| Some(*known) == named);
         found.map(|(_, dtype)| dtype).ok_or_else(|| {
-            let message =
-                format!("tensors can become f16, bf16, f32 or f64, and not `{}`", name.escape_debug());
+            let message = format!("tensors can become f16, bf16, f32 or f64, and not `{}`", name.shown());
             Error::refused("dtype", message)
         })
     }

@@ -32,6 +32,7 @@ use super::torch_save;
 use super::units::Units;
 use super::zip;
 use crate::error::Error;
+use crate::shown::Shown;
 use metadata::{Item, Metadata};
 use reshard_sharding::{Interval, Region};
 
@@ -72,7 +73,7 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
         }
     }
     for (number, (name, item)) in metadata.objects.iter().enumerate() {
-        let about = |error: Error| error.about(format_args!("{}: `{}`", path.display(), name.escape_debug()));
+        let about = |error: Error| error.about(format_args!("{}: `{}`", path.display(), name.shown()));
         stays_inside(item.file).map_err(about)?;
         files.entry(item.file).or_default().push(Wanted { what: What::Object(number), item: *item });
     }
@@ -88,8 +89,7 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
             let (number, chunk) = match what {
                 What::Chunk { tensor, chunk } => (tensor, chunk),
                 What::Object(number) => {
-                    let about =
-                        |error: Error| error.about(format_args!("`{}`", names[*number].escape_debug()));
+                    let about = |error: Error| error.about(format_args!("`{}`", names[*number].shown()));
                     let place = Peek::new(&input, &opened, item.offset, item.len).map_err(about)?;
                     let archive = Archive::of_object(place, room).map_err(about)?;
                     let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,7 +213,6 @@ fn stays_inside(file: &str) -> Result<(), Error> {
     if plain {
         return Ok(());
     }
-    let message =
-        format!("a chunk is said to be in `{}`, which is not a file of this folder", file.escape_debug());
+    let message = format!("a chunk is said to be in `{}`, which is not a file of this folder", file.shown());
     Err(Error::refused("dcp", message))
 }

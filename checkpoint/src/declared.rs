@@ -25,7 +25,7 @@ pub(crate) struct Declared {
     pub(crate) tensors: Vec<(String, TensorInfo)>,
 }
 
-/// A tensor, with no more dims than there may be.
+/// A tensor, with at most one dim more than there may be.
 #[derive(serde::Deserialize)]
 struct Info {
     dtype: Dtype,
@@ -110,12 +110,10 @@ impl<'de> Deserialize<'de> for Shape {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Shape, A::Error> {
                 let mut shape = Vec::new();
                 while let Some(extent) = list.next_element()? {
-                    if shape.len() == MOST_DIMS {
-                        return Err(A::Error::custom(format_args!(
-                            "a tensor has more than {MOST_DIMS} dims, which are read at most"
-                        )));
+                    // One more says that there are too many.
+                    if shape.len() <= MOST_DIMS {
+                        shape.push(extent);
                     }
-                    shape.push(extent);
                 }
                 Ok(Shape(shape))
             }

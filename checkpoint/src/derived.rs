@@ -23,6 +23,7 @@ use super::fusion::Fusion;
 use super::objects::{Object, counted};
 use super::pattern::Pattern;
 use super::rename::Rename;
+use crate::shown::Shown;
 
 impl Checkpoint {
     /// The tensors, and the entries that are not tensors, whose names one of the patterns matches: globs, or regular expressions
@@ -54,8 +55,7 @@ impl Checkpoint {
                     counted(objects, "entry that is no tensor", "entries that are no tensors")
                 ),
             };
-            let message =
-                format!("the pattern `{}` matches none of the {count}", unused.text().escape_debug());
+            let message = format!("the pattern `{}` matches none of the {count}", unused.text().shown());
             return Err(Error::refused("unused_pattern", message));
         }
         let wanted = |name: &str| patterns.iter().any(|one| one.matches(name));
@@ -88,7 +88,7 @@ impl Checkpoint {
             }
         }
         if !any {
-            let message = format!("`{}` changes the name of no tensor", rename.text().escape_debug());
+            let message = format!("`{}` changes the name of no tensor", rename.text().shown());
             return Err(Error::refused("rename", message));
         }
         let olds = self.tensors.iter().map(|one| &one.name).chain(self.objects.iter().map(|one| &one.name));
@@ -96,14 +96,14 @@ impl Checkpoint {
         let mut known: HashMap<&str, &str> = HashMap::new();
         for (name, old) in news.zip(olds) {
             if name.is_empty() {
-                let (rename, old) = (rename.text().escape_debug(), old.escape_debug());
+                let (rename, old) = (rename.text().shown(), old.shown());
                 return Err(Error::refused(
                     "rename",
                     format!("`{rename}` leaves nothing of the name `{old}`"),
                 ));
             }
             if let Some(other) = known.insert(name, old) {
-                let [other, old, name] = [other, &**old, &**name].map(str::escape_debug);
+                let [other, old, name] = [other, &**old, &**name].map(Shown::shown);
                 let message = format!("both `{other}` and `{old}` would be `{name}`");
                 return Err(Error::refused("rename", message));
             }
@@ -158,7 +158,7 @@ impl Checkpoint {
         }
         if !any {
             let message =
-                format!("no tensor is of f16, bf16, f32 or f64, so none can become {}", dtype.escape_debug());
+                format!("no tensor is of f16, bf16, f32 or f64, so none can become {}", dtype.shown());
             return Err(Error::refused("dtype", message));
         }
         self.with(tensors, self.objects.clone())
@@ -172,7 +172,7 @@ impl Checkpoint {
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             let of_tensors = tensors.iter().filter(|tensor| tensor.name == twice[0]).count();
             let what = if of_tensors == 2 { "tensors" } else { "entries" };
-            let message = format!("there would be two {what} `{}`", twice[0].escape_debug());
+            let message = format!("there would be two {what} `{}`", twice[0].shown());
             return Err(Error::refused("name", message));
         }
         Ok(Self { tensors, objects, ..self.clone() })

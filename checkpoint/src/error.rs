@@ -1,5 +1,6 @@
 //! Why a job did not succeed: a kind for programs, a sentence for people, and whether it was refused or failed.
 
+use crate::shown::Shown;
 use std::fmt;
 use std::path::Path;
 
@@ -65,7 +66,7 @@ impl Error {
 
     /// The same error, said about one tensor.
     pub(crate) fn about_tensor(self, name: &str) -> Self {
-        self.about(format_args!("tensor `{}`", name.escape_debug()))
+        self.about(format_args!("tensor `{}`", name.shown()))
     }
 
     /// The stable word for what is wrong: `input`, `rank_files`, `verification`, ..

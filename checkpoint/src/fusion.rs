@@ -25,6 +25,7 @@ use super::pattern;
 use super::placed::{Known, Placed};
 use super::strided;
 use super::units::Units;
+use crate::shown::Shown;
 
 /// More blocks than this a dim is not cut into.
 const MOST_BLOCKS: usize = 1 << 16;
@@ -75,7 +76,7 @@ impl FromStr for Fusion {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let bad = |why: &str| {
-            let said = text.escape_debug();
+            let said = text.shown();
             Error::refused("fusion", format!("`{said}` is not like `WHOLE = PART + PART on 0 by 1`: {why}"))
         };
         let number = |text: &str| text.parse::<usize>().map_err(|_| bad(&format!("`{text}` is no number")));
@@ -165,7 +166,7 @@ impl Fusion {
             let found = parts.iter().map(|part| {
                 let name = filled(part, texts);
                 by_name.get(&name[..]).copied().ok_or_else(|| {
-                    self.unused(&format!("there is no tensor `{}` for `{whole}`", name.escape_debug()))
+                    self.unused(&format!("there is no tensor `{}` for `{whole}`", name.shown()))
                 })
             });
             let found = found.collect::<Result<Vec<_>, _>>()?;
@@ -212,8 +213,7 @@ impl Fusion {
         let (first, dim) = (parts[0], self.dim);
         let mut shape = first.shape.clone();
         let Some(extent) = shape.get_mut(dim) else {
-            let message =
-                format!("`{}` is {:?} and has no dim {dim}", first.name.escape_debug(), first.shape);
+            let message = format!("`{}` is {:?} and has no dim {dim}", first.name.shown(), first.shape);
             return Err(Error::refused("fusion", message));
         };
         *extent = 0;
@@ -221,8 +221,7 @@ impl Fusion {
             let alike = part.shape.len() == shape.len()
                 && part.shape.iter().zip(&shape).enumerate().all(|(at, (a, b))| at == dim || a == b);
             if !alike || (part.dtype, part.stored) != (first.dtype, first.stored) {
-                let said =
-                    |one: &Tensor| format!("`{}` is {} {:?}", one.name.escape_debug(), one.dtype, one.shape);
+                let said = |one: &Tensor| format!("`{}` is {} {:?}", one.name.shown(), one.dtype, one.shape);
                 let message = format!("{} and {}, which do not fit on dim {dim}", said(first), said(part));
                 return Err(Error::refused("fusion", message));
             }
@@ -247,7 +246,7 @@ impl Fusion {
         if let Some((part, size)) = uneven {
             let message = format!(
                 "`{}` has {size} indices of dim {dim}, which are not {} equal blocks",
-                part.name.escape_debug(),
+                part.name.shown(),
                 self.blocks
             );
             return Err(Error::refused("fusion", message));

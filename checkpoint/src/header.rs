@@ -60,6 +60,10 @@ pub(crate) fn open(path: &Path) -> Result<Opened, Error> {
         .map_err(|error| bad(SafeTensorError::InvalidHeaderDeserialization(error)))?;
     let checksum = checksum(&head);
     drop(head);
+    if let Some((name, _)) = tensors.iter().find(|(_, info)| info.shape.len() > MOST_DIMS) {
+        let message = format!("it has more than {MOST_DIMS} dims, and at most {MOST_DIMS} are read");
+        return Err(Error::refused("safetensors", message).about_tensor(name).about(path.display()));
+    }
     let count = tensors.len();
     tensors.sort_by_key(|(_, info)| info.data_offsets);
     // Whether they lie side by side and are as long as their shapes say.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::read::read;
+use crate::unique;
 
 /// The name of the index inside a folder.
 pub(crate) const INDEX_NAME: &str = "model.safetensors.index.json";
@@ -16,6 +17,7 @@ pub(crate) const INDEX_NAME: &str = "model.safetensors.index.json";
 pub(crate) struct Index {
     #[serde(default)]
     metadata: About,
+    #[serde(deserialize_with = "unique::map")]
     weight_map: BTreeMap<String, String>,
 }
 

@@ -28,6 +28,7 @@ use super::placed::Known;
 use super::reading::Source;
 use super::slab_read::read;
 use super::spread::{spread, threads};
+use crate::shown::Shown;
 
 /// So many bytes are read at once.
 pub(crate) const PIECE: usize = 4 << 20;
@@ -69,9 +70,9 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.tensor, &self.object) {
             (Some(tensor), _) => {
-                write!(f, "{}: tensor `{}`: {}", self.file, tensor.escape_debug(), self.what)
+                write!(f, "{}: tensor `{}`: {}", self.file, tensor.shown(), self.what)
             }
-            (None, Some(object)) => write!(f, "{}: `{}`: {}", self.file, object.escape_debug(), self.what),
+            (None, Some(object)) => write!(f, "{}: `{}`: {}", self.file, object.shown(), self.what),
             (None, None) => write!(f, "{}: {}", self.file, self.what),
         }
     }

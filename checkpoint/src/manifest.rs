@@ -12,6 +12,7 @@ use super::decision::Move;
 use super::objects::{Key, Listed, Placed};
 use crate::error::Error;
 use crate::read::read;
+use crate::unique;
 
 /// The name of the manifest inside a directory.
 pub(crate) const MANIFEST_NAME: &str = "sharding.json";
@@ -31,6 +32,7 @@ pub(crate) struct Manifest {
     /// The checksums of the headers of the rank files, in the order of the ranks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) headers_crc64nvme: Option<String>,
+    #[serde(deserialize_with = "unique::map")]
     pub(crate) tensors: BTreeMap<String, Entry>,
     /// What is not a tensor, in the order of `others.bin`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -16,6 +16,7 @@ use super::strided::strided;
 use super::torch_save::Saved;
 use super::zip::Zip;
 use crate::error::Error;
+use crate::shown::Shown;
 
 /// What a file begins with.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
@@ -86,12 +87,17 @@ impl Header {
         let text = std::str::from_utf8(text).map_err(|_| refused("its header is not UTF-8"))?;
         let data = bytes.len() - rest.len() + text.len();
         let mut literal = Literal { rest: text };
-        literal.header(data).ok_or_else(|| {
+        let header = literal.header(data).ok_or_else(|| {
             refused(format!(
                 "its header `{}` is no dict of descr, fortran_order and shape",
-                text.trim_end().chars().take(120).collect::<String>().escape_debug()
+                text.trim_end().chars().take(120).collect::<String>().shown()
             ))
-        })
+        })?;
+        if header.shape.len() > MOST_DIMS {
+            let dims = header.shape.len();
+            return Err(refused(format!("it has {dims} dims, and at most {MOST_DIMS} are read")));
+        }
+        Ok(header)
     }
 
     /// The type of its elements; None for what is no number.
@@ -119,14 +125,14 @@ impl Header {
             ">" if dtype.bitsize() == 8 => Ok(Some(dtype)),
             _ => Err(refused(format!(
                 "its elements `{}` have the highest byte first, and little-endian ones are read",
-                self.descr.escape_debug()
+                self.descr.shown()
             ))),
         }
     }
 
     fn no_tensor(&self) -> Error {
         let what = if self.descr.is_empty() { "records" } else { &self.descr };
-        refused(format!("its elements are `{}`, for which safetensors has no type", what.escape_debug()))
+        refused(format!("its elements are `{}`, for which safetensors has no type", what.shown()))
     }
 
     /// The array in the bytes that begin with this header.
@@ -231,9 +237,6 @@ impl<'a> Literal<'a> {
             shape.push(rest[..digits].parse().ok()?);
             // Old Pythons wrote long integers so.
             self.rest = rest[digits..].strip_prefix('L').unwrap_or(&rest[digits..]);
-            if shape.len() > MOST_DIMS {
-                return None;
-            }
             if self.token(",").is_none() {
                 self.token(")")?;
                 break;

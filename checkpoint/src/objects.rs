@@ -18,6 +18,7 @@ use super::checksum::{Sum, checksum, crc32};
 use super::error::Error;
 use super::integrity::{PIECE, Problem, path};
 use super::job::OutputFormat;
+use crate::shown::Shown;
 
 /// The file next to rank files that holds what is not a tensor.
 pub(crate) const OTHERS_NAME: &str = "others.bin";
@@ -127,7 +128,7 @@ impl Object {
         take: &mut dyn FnMut(usize, &[u8]) -> Result<(), Error>,
     ) -> Result<u64, Error> {
         let Some(bytes) = self.archive() else { return Err(self.has_no_bytes()) };
-        let about = |error: Error| error.about(format_args!("`{}`", self.name.escape_debug()));
+        let about = |error: Error| error.about(format_args!("`{}`", self.name.shown()));
         let (access, sum, mut piece) = (bytes.access()?, Sum::default(), Vec::new());
         for at in (0..bytes.len()).step_by(PIECE) {
             let len = PIECE.min(bytes.len() - at);
@@ -145,7 +146,7 @@ impl Object {
             Content::Archive(_) => "it has bytes",
             Content::PartOf(container) => container.why(),
         };
-        Error::refused("object", why).about(format_args!("`{}`", self.name.escape_debug()))
+        Error::refused("object", why).about(format_args!("`{}`", self.name.shown()))
     }
 
     /// The rank position whose file holds it: any rule will do that needs nothing but its name.
@@ -178,8 +179,7 @@ impl Checkpoint {
         let object = self.objects.iter().find(|object| object.name == name);
         let object = object.ok_or_else(|| {
             let count = counted(self.objects.len(), "entry that is no tensor", "entries that are no tensors");
-            let message =
-                format!("there is no object `{}` among the {count} of the input", name.escape_debug());
+            let message = format!("there is no object `{}` among the {count} of the input", name.shown());
             Error::refused("no_such_object", message)
         })?;
         let mut all = Vec::new();
@@ -217,7 +217,7 @@ fn check_sum(object: &Object, found: u64) -> Result<(), Error> {
         Some(said) => {
             let message = format!(
                 "`{}`: its bytes have the checksum {found:016x}, and the manifest says {said:016x}; --no-verify takes it as it is",
-                object.name.escape_debug()
+                object.name.shown()
             );
             Err(Error::refused("checksum", message))
         }
@@ -306,7 +306,7 @@ impl Listed {
         let mut objects = Vec::with_capacity(listed.len());
         for Self { name, path: keys, offset, bytes, crc64nvme } in listed {
             let bad = |why: String| {
-                let about = format!("{}: `{}`", path.display(), name.escape_debug());
+                let about = format!("{}: `{}`", path.display(), name.shown());
                 Error::refused("manifest", why).about(about)
             };
             if offset.checked_add(bytes).is_none_or(|end| end > input.len()) {
@@ -329,7 +329,7 @@ impl Listed {
         }
         objects.sort_by(|a, b| a.name.cmp(&b.name));
         if let Some(twice) = objects.windows(2).find(|pair| pair[0].name == pair[1].name) {
-            let message = format!("{} lists `{}` twice", path.display(), twice[0].name.escape_debug());
+            let message = format!("{} lists `{}` twice", path.display(), twice[0].name.shown());
             return Err(Error::refused("manifest", message));
         }
         Ok(objects)
@@ -441,7 +441,7 @@ impl Others {
     fn lost(&self) -> Option<String> {
         let first = self.not_carried.first()?;
         let named: Vec<String> =
-            self.not_carried.iter().take(NAMED).map(|one| one.name.escape_debug().to_string()).collect();
+            self.not_carried.iter().take(NAMED).map(|one| one.name.shown().to_string()).collect();
         let more = if self.not_carried.len() > NAMED { ", .." } else { "" };
         let (count, are) = match self.not_carried.len() {
             1 => ("1 entry that is no tensor".to_owned(), "is"),

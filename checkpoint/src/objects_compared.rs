@@ -14,6 +14,7 @@ use super::objects::Object;
 use super::peek::Peek;
 use super::slab_read::read;
 use super::zip::{self, Zip};
+use crate::shown::Shown;
 
 /// The objects of two checkpoints by what can be done with them.
 pub(crate) struct Objects<'a> {
@@ -57,7 +58,7 @@ impl<'a> Objects<'a> {
 /// How two objects of one name differ, if they do.
 pub(crate) fn compare_objects(one: &Object, two: &Object) -> Result<Option<Different>, Error> {
     let (Some(a), Some(b)) = (one.archive(), two.archive()) else { return Ok(None) };
-    let about = |error: Error| error.about(format_args!("`{}`", one.name.escape_debug()));
+    let about = |error: Error| error.about(format_args!("`{}`", one.name.shown()));
     let what = match (parts(a).map_err(about)?, parts(b).map_err(about)?) {
         (Some(a), Some(b)) => entries_differ(&a, &b).map_err(about)?,
         (_, _) => {
@@ -96,14 +97,14 @@ fn entries_differ(
 ) -> Result<Option<String>, Error> {
     for (name, bytes) in one {
         let Some(other) = two.get(name) else {
-            return Ok(Some(format!("its entry `{}` is only in the first", name.escape_debug())));
+            return Ok(Some(format!("its entry `{}` is only in the first", name.shown())));
         };
         if let Some(at) = bytes_differ(bytes, other)? {
-            return Ok(Some(format!("its entry `{}` differs, the first at byte {at}", name.escape_debug())));
+            return Ok(Some(format!("its entry `{}` differs, the first at byte {at}", name.shown())));
         }
     }
     let only = two.keys().find(|name| !one.contains_key(*name));
-    Ok(only.map(|name| format!("its entry `{}` is only in the second", name.escape_debug())))
+    Ok(only.map(|name| format!("its entry `{}` is only in the second", name.shown())))
 }
 
 /// The first byte that differs; where one is the beginning of the other, that behind it.

@@ -1,5 +1,6 @@
 //! Patterns of names: a glob, or a regular expression between slashes.
 
+use crate::shown::Shown;
 use std::mem;
 use std::str::Chars;
 
@@ -21,7 +22,7 @@ impl Pattern {
             Some(regex(expression)?)
         } else if text.contains(['?', '[', '{', '}', '\\']) || text.contains("**") {
             let whole = of_glob(text).and_then(|glob| Regex::new(&glob).map_err(|error| error.to_string()));
-            Some(whole.map_err(|why| format!("`{}` is no glob: {why}", text.escape_debug()))?)
+            Some(whole.map_err(|why| format!("`{}` is no glob: {why}", text.shown()))?)
         } else {
             None
         };
@@ -44,7 +45,7 @@ impl Pattern {
 /// A regular expression; or why it is none, in one sentence.
 pub(crate) fn regex(expression: &str) -> Result<Regex, String> {
     Regex::new(expression)
-        .map_err(|error| format!("`{}` is no regular expression: {error}", expression.escape_debug()))
+        .map_err(|error| format!("`{}` is no regular expression: {error}", expression.shown()))
 }
 
 /// What each `*` of a pattern without anything else stands for in a name, the first as little as can be, then the second.

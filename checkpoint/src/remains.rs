@@ -22,6 +22,7 @@ use super::error::Error;
 use super::manifest::MANIFEST_NAME;
 use super::place;
 use super::placed::{Known, Placed};
+use crate::shown::Shown;
 
 /// So many are named in a sentence.
 const NAMED: usize = 4;
@@ -69,7 +70,7 @@ pub struct Lost {
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ranks: Vec<String> = self.ranks.iter().map(ToString::to_string).collect();
-        write!(f, "{} bytes of `{}` of rank {}", self.bytes, self.tensor.escape_debug(), ranks.join(", "))
+        write!(f, "{} bytes of `{}` of rank {}", self.bytes, self.tensor.shown(), ranks.join(", "))
     }
 }
 

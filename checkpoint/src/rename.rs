@@ -6,6 +6,7 @@ use regex_lite::Regex;
 
 use crate::error::Error;
 use crate::pattern::regex;
+use crate::shown::Shown;
 
 /// `s/^model\.(.*)/decoder.$1/`: the first place in a name where the expression matches becomes what is between the second two
 /// slashes; `s/a/b/g` changes every place. Instead of slashes there may be any other character, and `\1` may be said for `$1`.
@@ -36,7 +37,7 @@ impl FromStr for Rename {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let bad = |why: &str| {
-            let said = text.escape_debug();
+            let said = text.shown();
             Error::refused("rename", format!("`{said}` is no renaming like s/EXPRESSION/NEW/: {why}"))
         };
         let rest = text.strip_prefix('s').ok_or_else(|| bad("it does not begin with s"))?;
@@ -65,7 +66,7 @@ impl FromStr for Rename {
         let everywhere = match &flags[..] {
             "" => false,
             "g" => true,
-            other => return Err(bad(&format!("`{}` behind it is not g", other.escape_debug()))),
+            other => return Err(bad(&format!("`{}` behind it is not g", other.shown()))),
         };
         let expression = regex(expression).map_err(|why| bad(&why))?;
         let new = replacement(new);

@@ -13,6 +13,7 @@ use super::dcp::in_safetensors::ABOUT_CHUNKS;
 use super::decision::Move;
 use super::error::Error;
 use super::objects::{Key, Object, Target};
+use crate::shown::Shown;
 
 /// Where the header of a safetensors file has its free texts.
 const TEXTS: &str = "__metadata__";
@@ -75,7 +76,7 @@ fn check_paths(moves: &[Move<'_>], objects: &[Object]) -> Result<(), Error> {
     match paths.windows(2).find(|pair| pair[1].0.starts_with(&pair[0].0)) {
         None => Ok(()),
         Some(pair) => {
-            let [outer, inner] = [pair[0].1, pair[1].1].map(str::escape_debug);
+            let [outer, inner] = [pair[0].1, pair[1].1].map(Shown::shown);
             let message =
                 format!("`{inner}` would be nested inside `{outer}`, which is a value: rename one of them");
             Err(Error::refused("name", message))

@@ -21,6 +21,7 @@ use super::read::MOST_BYTES;
 use super::strided::strided;
 use super::zip::Zip;
 use crate::error::Error;
+use crate::shown::Shown;
 
 /// Dicts and lists inside each other, at most.
 const DEEPEST: usize = 32;
@@ -128,7 +129,7 @@ impl Reader<'_> {
                 continue;
             };
             if saved.tensors.contains_key(&name) {
-                let message = format!("two tensors are named `{}`, by keys with dots", name.escape_debug());
+                let message = format!("two tensors are named `{}`, by keys with dots", name.shown());
                 return Err(Error::refused("torch", message));
             }
             saved.tensors.insert(name, tensor);
@@ -194,9 +195,9 @@ impl Reader<'_> {
         let len = (self.pickle.size(numel, "the length of a storage")? as usize).checked_mul(unit);
         let key = self.pickle.text(key, "the key of a storage")?;
         let entry = self.zip.get(&format!("{}/data/{key}", self.folder))?;
-        let len = len.filter(|len| *len as u64 <= entry.len()).ok_or_else(|| {
-            refused(&format!("storage {} is shorter than it is said to be", key.escape_debug()))
-        })?;
+        let len = len
+            .filter(|len| *len as u64 <= entry.len())
+            .ok_or_else(|| refused(&format!("storage {} is shorter than it is said to be", key.shown())))?;
         Ok((dtype, self.zip.bytes(entry)?.part(0, len)))
     }
 }

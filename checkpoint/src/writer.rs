@@ -21,6 +21,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use reshard_kernels::DType;
 use reshard_sharding::{Mesh, Sharding};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,7 @@ use super::reserved;
 use super::shard_files::file_order;
 use super::staging::{self, Staging};
 use super::units::Units;
+use crate::shown::Shown;
 
 /// More ranks than this do not write.
 const MOST_RANKS: usize = 1 << 16;
@@ -115,7 +117,7 @@ pub struct RankWriter<'a> {
 }
 
 impl Writer {
-    /// Begins a checkpoint in the directory `out`: of each tensor the name, the type of its elements (`F32`, `bf16`, ..) and its
+    /// Begins a checkpoint in the directory `out`: of each tensor the name, the type of its elements (`F32`, `bf16`, `torch.bfloat16`, ..) and its
     /// sharding, which must be over `mesh` and without pending sums.
     ///
     /// One process begins, and gives its [`token`](Writer::token) to the others, which [`join`](Writer::join). With `force` an
@@ -171,7 +173,7 @@ impl Writer {
     /// Takes part in what another process has begun in the directory `out`, and whose token this is.
     pub fn join(out: &Path, token: &str) -> Result<Self, Error> {
         let refused = |why: &str| {
-            let said = token.escape_debug();
+            let said = token.shown();
             let message = format!("nobody is saving to {} by the token `{said}`: {why}", out.display());
             Error::refused("token", message)
         };
@@ -230,8 +232,7 @@ impl Writer {
     ///
     /// Any process may write it, each entry once, before the checkpoint is committed.
     pub fn save_object(&self, name: &str, path: Option<&[Key]>, bytes: &[u8]) -> Result<(), Error> {
-        let refused =
-            |why: &str| Error::refused("name", why).about(format_args!("`{}`", name.escape_debug()));
+        let refused = |why: &str| Error::refused("name", why).about(format_args!("`{}`", name.shown()));
         self.open()?;
         if name.is_empty() {
             return Err(refused("an object needs a name"));
@@ -528,10 +529,10 @@ impl Drop for RankWriter<'_> {
 
 /// A tensor of the plan.
 fn entry(mesh: &Mesh, dtype: &str, sharding: &Sharding) -> Result<Entry, Error> {
-    let known = serde_json::from_value::<Dtype>(dtype.to_uppercase().into());
-    let dtype = known.map_err(|_| {
-        Error::refused("dtype", format!("`{}` is no type of elements like F32 or bf16", dtype.escape_debug()))
-    })?;
+    let named: DType =
+        dtype.parse().map_err(|error: reshard_kernels::Error| Error::refused("dtype", error.to_string()))?;
+    let dtype = serde_json::from_value::<Dtype>(named.name().to_uppercase().into());
+    let dtype = dtype.map_err(|_| Error::refused("dtype", format!("safetensors has no type {named}")))?;
     if sharding.mesh() != mesh {
         let message =
             format!("`{sharding}` is over the mesh `{}`, and what is saved over `{mesh}`", sharding.mesh());

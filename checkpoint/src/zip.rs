@@ -13,6 +13,7 @@ use super::bytes::Bytes;
 use super::inflated::{Inflated, Last};
 use super::peek::Peek;
 use crate::error::Error;
+use crate::shown::Shown;
 
 /// An archive has at most so many entries.
 const MOST_ENTRIES: usize = 1 << 20;
@@ -75,13 +76,13 @@ impl<'a> Zip<'a> {
         for (name, wayfinder, method, crc32) in found {
             let (start, end) = zip.get_entry(wayfinder).map_err(failed)?.compressed_data_range();
             let packed = archive.part(start, end.saturating_sub(start));
-            let packed = packed.ok_or_else(|| bad(format!("`{}` goes past its end", name.escape_debug())))?;
+            let packed = packed.ok_or_else(|| bad(format!("`{}` goes past its end", name.shown())))?;
             let entry = Entry { packed, method, len: wayfinder.uncompressed_size_hint(), crc32 };
             if entry.method == CompressionMethod::STORE && entry.len != packed.len() {
-                return Err(bad(format!("`{}` has two lengths", name.escape_debug())));
+                return Err(bad(format!("`{}` has two lengths", name.shown())));
             }
             if entries.insert(name.clone(), entry).is_some() {
-                return Err(bad(format!("`{}` is in it twice", name.escape_debug())));
+                return Err(bad(format!("`{}` is in it twice", name.shown())));
             }
         }
         Ok(Self { entries, archive, last: Last::default() })
@@ -110,7 +111,7 @@ impl<'a> Zip<'a> {
             let message = format!(
                 "{} has no entry `{}`",
                 self.archive.input.path().display(),
-                name.chars().take(200).collect::<String>().escape_debug()
+                name.chars().take(200).collect::<String>().shown()
             );
             Error::refused("zip", message)
         })
@@ -122,8 +123,7 @@ impl<'a> Zip<'a> {
             return Ok(entry.packed.bytes());
         }
         if entry.method != CompressionMethod::DEFLATE {
-            let message = format!("an entry is compressed by method {:?}, and DEFLATE is read", entry.method);
-            return Err(Error::refused("compressed", message));
+            return Err(entry.compressed("entries that are stored or deflated are read"));
         }
         let (input, last) = (Arc::clone(entry.packed.input), self.last.clone());
         let inflated = Inflated::new(input, entry.packed.start(), entry.packed.len(), entry.len, last)?;
@@ -147,6 +147,9 @@ impl<'a> Entry<'a> {
 
     /// What it begins with: at most so many bytes of it, inflated if it is compressed.
     pub(crate) fn head(&self, most: usize) -> Result<Vec<u8>, Error> {
+        if self.method != CompressionMethod::STORE && self.method != CompressionMethod::DEFLATE {
+            return Err(self.compressed("entries that are stored or deflated are read"));
+        }
         let head = self
             .packed
             .part(0, self.packed.len().min(most as u64))
@@ -163,9 +166,20 @@ impl<'a> Entry<'a> {
         if self.method == CompressionMethod::STORE {
             return Ok(self.packed);
         }
-        Err(Error::refused(
-            "compressed",
-            "an entry is compressed that is read in place: save it uncompressed",
-        ))
+        Err(self.compressed("it is read in place: save it uncompressed"))
+    }
+
+    /// That it is compressed in a way that is not read here, and what would be.
+    fn compressed(&self, what: &str) -> Error {
+        let method = match self.method {
+            CompressionMethod::DEFLATE => "DEFLATE".to_owned(),
+            CompressionMethod::DEFLATE64 => "Deflate64".to_owned(),
+            CompressionMethod::BZIP2 => "bzip2".to_owned(),
+            CompressionMethod::LZMA => "LZMA".to_owned(),
+            CompressionMethod::XZ => "xz".to_owned(),
+            CompressionMethod::ZSTD | CompressionMethod::ZSTD_DEPRECATED => "Zstandard".to_owned(),
+            other => format!("method {other}"),
+        };
+        Error::refused("compressed", format!("an entry is compressed by {method}, and {what}"))
     }
 }

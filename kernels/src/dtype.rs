@@ -14,7 +14,7 @@ use crate::{CombineOp, Error};
 ///
 /// ```
 /// use reshard_kernels::{CombineOp, DType};
-/// let dtype: DType = "BF16".parse()?;
+/// let dtype: DType = "BF16".parse()?; // also bfloat16 and torch.bfloat16
 /// assert_eq!((dtype, dtype.to_string()), (DType::BF16, "bf16".to_string()));
 /// assert_eq!(dtype.item_bytes()?, 2);
 /// dtype.check_combine(CombineOp::Sum)?;
@@ -76,6 +76,39 @@ impl DType {
         DType::I64,
         DType::U64,
     ];
+
+    /// The name in NumPy, ml_dtypes, PyTorch and JAX.
+    ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// assert_eq!((DType::BF16.framework_name(), DType::F8_E4M3.framework_name()), ("bfloat16", "float8_e4m3fn"));
+    /// ```
+    pub fn framework_name(self) -> &'static str {
+        match self {
+            DType::Bool => "bool",
+            DType::I8 => "int8",
+            DType::U8 => "uint8",
+            DType::I16 => "int16",
+            DType::U16 => "uint16",
+            DType::I32 => "int32",
+            DType::U32 => "uint32",
+            DType::I64 => "int64",
+            DType::U64 => "uint64",
+            DType::F16 => "float16",
+            DType::BF16 => "bfloat16",
+            DType::F32 => "float32",
+            DType::F64 => "float64",
+            DType::C64 => "complex64",
+            DType::F8_E5M2 => "float8_e5m2",
+            DType::F8_E4M3 => "float8_e4m3fn",
+            DType::F8_E8M0 => "float8_e8m0fnu",
+            DType::F8_E4M3FNUZ => "float8_e4m3fnuz",
+            DType::F8_E5M2FNUZ => "float8_e5m2fnuz",
+            DType::F4 => "float4_e2m1fn",
+            DType::F6_E2M3 => "float6_e2m3fn",
+            DType::F6_E3M2 => "float6_e3m2fn",
+        }
+    }
 
     /// The name, in lower case.
     pub fn name(self) -> &'static str {
@@ -251,12 +284,35 @@ impl fmt::Display for DType {
     }
 }
 
+/// Further names: of scalar types, and PyTorch's older ones.
+const ALIASES: [(&str, DType); 10] = [
+    ("bool_", DType::Bool),
+    ("byte", DType::U8),
+    ("short", DType::I16),
+    ("int", DType::I32),
+    ("long", DType::I64),
+    ("half", DType::F16),
+    ("single", DType::F32),
+    ("float", DType::F32),
+    ("double", DType::F64),
+    ("cfloat", DType::C64),
+];
+
+/// Modules that a name may be written with, as in `torch.float32`.
+const MODULES: [&str; 6] = ["torch", "numpy", "np", "ml_dtypes", "jax.numpy", "jnp"];
+
+/// Reads [`DType::name`], [`DType::framework_name`] and PyTorch's older names (`half`, `double`), with or without the module.
 impl FromStr for DType {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let named = DType::ALL.into_iter().find(|dtype| dtype.name().eq_ignore_ascii_case(text));
-        named.ok_or_else(|| Error::UnknownDType { text: text.to_string() })
+        let known = |name: &str| {
+            let is = |one: &str| one.eq_ignore_ascii_case(name);
+            let ours = DType::ALL.into_iter().find(|dtype| is(dtype.name()) || is(dtype.framework_name()));
+            ours.or_else(|| ALIASES.into_iter().find(|(alias, _)| is(alias)).map(|(_, dtype)| dtype))
+        };
+        let bare = MODULES.into_iter().find_map(|module| text.strip_prefix(module)?.strip_prefix('.'));
+        known(bare.unwrap_or(text)).ok_or_else(|| Error::UnknownDType { text: text.to_string() })
     }
 }
 
@@ -287,6 +343,31 @@ mod tests {
             assert_eq!(dtype.item_bytes().is_ok(), dtype.bits() % 8 == 0);
         }
         assert_eq!(DType::F4.item_bytes().unwrap_err().kind(), "dtype");
+    }
+
+    #[test]
+    fn names_of_frameworks_are_read_with_and_without_their_modules() {
+        for dtype in DType::ALL {
+            for module in ["", "torch.", "np.", "jax.numpy.", "ml_dtypes."] {
+                let name = format!("{module}{}", dtype.framework_name());
+                assert_eq!(name.parse::<DType>(), Ok(dtype), "{name}");
+            }
+        }
+        let older = [
+            ("half", DType::F16),
+            ("torch.double", DType::F64),
+            ("np.single", DType::F32),
+            ("Float", DType::F32),
+        ];
+        for (name, dtype) in older {
+            assert_eq!(name.parse::<DType>(), Ok(dtype), "{name}");
+        }
+        for unknown in
+            ["", "torch", "torch.", "tensorflow.float32", "float33", "torch.torch.float32", ".float32"]
+        {
+            let said = unknown.parse::<DType>().unwrap_err().to_string();
+            assert!(said.contains(&format!("'{unknown}'")) && said.contains("bf16, i32"), "{said}");
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl fmt::Display for CopySide {
 /// use reshard_kernels::DType;
 /// let error = "f33".parse::<DType>().unwrap_err();
 /// assert_eq!(error.kind(), "dtype");
-/// assert_eq!(error.to_string(), "unknown dtype 'f33'");
+/// assert!(error.to_string().starts_with("unknown dtype 'f33': expected one of bool, f4, "));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -169,7 +169,13 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::UnknownDType { text } => write!(f, "unknown dtype '{text}'"),
+            Error::UnknownDType { text } => {
+                let known = DType::ALL.map(DType::name).join(", ");
+                write!(
+                    f,
+                    "unknown dtype '{text}': expected one of {known}, or its name in NumPy or PyTorch, such as float32"
+                )
+            }
             Error::SubByte { dtype } => {
                 write!(
                     f,

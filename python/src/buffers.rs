@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyMemoryView, PyTuple};
 use reshard_kernels::DType;
 
-use crate::dtype::{by_name, framework_name};
+use crate::dtype::by_name;
 use crate::failure::{Answer, Failure, mismatched};
 
 /// The Python half: which bytes an array is, and new arrays.
@@ -205,7 +205,7 @@ pub(crate) fn make<'py>(
     dtype: DType,
     shapes: Vec<Vec<usize>>,
 ) -> Answer<Bound<'py, PyList>> {
-    let arguments = (like, raw, framework_name(dtype), dtype.item_bytes()?, shapes);
+    let arguments = (like, raw, dtype.framework_name(), dtype.item_bytes()?, shapes);
     let half = like.py().import(HALF)?;
     let made = half.call_method1("make", arguments).map_err(|error| told(&half, error, |why| why))?;
     made.cast_into::<PyList>().map_err(|error| PyErr::from(error).into())
@@ -213,7 +213,7 @@ pub(crate) fn make<'py>(
 
 /// A new array of NumPy, or a memoryview where NumPy has no such elements or is not there.
 pub(crate) fn new<'py>(py: Python<'py>, dtype: DType, shape: &[usize]) -> Answer<Bound<'py, PyAny>> {
-    let arguments = (framework_name(dtype), dtype.item_bytes()?, PyTuple::new(py, shape)?);
+    let arguments = (dtype.framework_name(), dtype.item_bytes()?, PyTuple::new(py, shape)?);
     let half = py.import(HALF)?;
     half.call_method1("new", arguments).map_err(|error| told(&half, error, |why| why))
 }
@@ -232,6 +232,6 @@ pub(crate) fn seen<'py>(
 /// The dtype of NumPy that elements have; none where NumPy or ml_dtypes is not there, or has no such type.
 pub(crate) fn numpy_dtype(py: Python<'_>, dtype: DType) -> Option<Bound<'_, PyAny>> {
     dtype.item_bytes().ok()?;
-    let found = py.import(HALF).ok()?.call_method1("numpy_dtype", (framework_name(dtype),)).ok()?;
+    let found = py.import(HALF).ok()?.call_method1("numpy_dtype", (dtype.framework_name(),)).ok()?;
     (!found.is_none()).then_some(found)
 }

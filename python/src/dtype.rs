@@ -59,53 +59,10 @@ impl DTypeArgument {
     pub(crate) const F32: DTypeArgument = DTypeArgument(DType::F32);
 }
 
-/// What NumPy, ml_dtypes, torch and jax call a type; ours is the other name of each.
-pub(crate) fn framework_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Bool => "bool",
-        DType::I8 => "int8",
-        DType::U8 => "uint8",
-        DType::I16 => "int16",
-        DType::U16 => "uint16",
-        DType::I32 => "int32",
-        DType::U32 => "uint32",
-        DType::I64 => "int64",
-        DType::U64 => "uint64",
-        DType::F16 => "float16",
-        DType::BF16 => "bfloat16",
-        DType::F32 => "float32",
-        DType::F64 => "float64",
-        DType::C64 => "complex64",
-        DType::F8_E5M2 => "float8_e5m2",
-        DType::F8_E4M3 => "float8_e4m3fn",
-        DType::F8_E8M0 => "float8_e8m0fnu",
-        DType::F8_E4M3FNUZ => "float8_e4m3fnuz",
-        DType::F8_E5M2FNUZ => "float8_e5m2fnuz",
-        DType::F4 => "float4_e2m1fn",
-        DType::F6_E2M3 => "float6_e2m3fn",
-        DType::F6_E3M2 => "float6_e3m2fn",
-    }
-}
-
-/// Further names: of scalar types, and torch's older ones.
-const ALIASES: [(&str, DType); 9] = [
-    ("bool_", DType::Bool),
-    ("byte", DType::U8),
-    ("short", DType::I16),
-    ("int", DType::I32),
-    ("long", DType::I64),
-    ("half", DType::F16),
-    ("float", DType::F32),
-    ("double", DType::F64),
-    ("cfloat", DType::C64),
-];
-
 /// The element type of this name, ours or that of a framework.
 pub(crate) fn by_name(name: &str) -> Option<DType> {
-    let last = name.rsplit('.').next()?;
-    let alias = || ALIASES.iter().find(|(alias, _)| *alias == last).map(|(_, dtype)| *dtype);
-    let known = DType::ALL.into_iter().find(|dtype| framework_name(*dtype) == last);
-    known.or_else(alias).or_else(|| last.parse().ok())
+    // Scalar types print with modules of any name before them.
+    name.rsplit('.').next()?.parse().ok()
 }
 
 impl<'py> FromPyObject<'_, 'py> for DTypeArgument {

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::header::{self, FreeTexts, Opened, Stored};
 use crate::index::INDEX_NAME;
 use crate::place;
+use crate::unique;
 
 /// The free text that says where chunks begin.
 const INFO: &str = "DCP_SHARDING_INFO";
@@ -173,7 +174,7 @@ fn offsets(file: &Opened, path: &Path) -> Result<BTreeMap<String, Saved>, Error>
     let Some(text) = file.free_texts.as_ref().and_then(|texts| texts.get(INFO)) else {
         return Ok(BTreeMap::new());
     };
-    serde_json::from_slice(text.as_bytes()).map_err(|error| {
+    unique::map(&mut serde_json::Deserializer::from_str(text)).map_err(|error| {
         Error::refused(
             "dcp",
             format!("{}: its {INFO} does not say where chunks begin: {error}", path.display()),

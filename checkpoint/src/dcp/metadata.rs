@@ -15,6 +15,7 @@ use safetensors::Dtype;
 use crate::error::Error;
 use crate::objects::Key;
 use crate::pickle::{Global, Id, Pickle};
+use crate::shown::Shown;
 use crate::torch_save::{known, sizes};
 
 /// Where a chunk begins, and its shape.
@@ -70,10 +71,7 @@ impl<'a> Metadata<'a> {
             let name = pickle.text(*name, "a name in state_dict_metadata")?;
             if pickle.is(*said, Global::BytesStorageMetadata) {
                 let place = places.get(name).copied().ok_or_else(|| {
-                    refused(format!(
-                        "`{}` is not a tensor, and its bytes are in no file",
-                        name.escape_debug()
-                    ))
+                    refused(format!("`{}` is not a tensor, and its bytes are in no file", name.shown()))
                 })?;
                 objects.insert(name, place);
                 tensors.remove(name);

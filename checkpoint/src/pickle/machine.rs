@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::globals;
 use super::tree::{Id, Node, Pickle, Tree, refused};
 use crate::error::Error;
+use crate::shown::Shown;
 
 /// Memory that a tree may take, in bytes.
 const BUDGET: usize = 1 << 30;
@@ -460,7 +461,7 @@ impl Machine<'_> {
             }
             None => Err(refused(format!(
                 "it names `{}`, which is not on the list of names that are known: pickles are read, and never run",
-                format!("{module}.{name}").chars().take(120).collect::<String>().escape_debug()
+                format!("{module}.{name}").chars().take(120).collect::<String>().shown()
             ))),
         }
     }

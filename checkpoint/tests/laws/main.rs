@@ -7,6 +7,7 @@ mod files;
 mod headers;
 mod integrity;
 mod loading;
+mod messages;
 mod objects;
 mod offline;
 mod page;

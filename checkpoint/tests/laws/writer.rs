@@ -176,7 +176,7 @@ fn what_cannot_be_saved_is_refused() {
     let begin = |dtype: &str, sharding: &Sharding| {
         Writer::begin(&out, &mesh, [("w", dtype, sharding)], false).err().unwrap()
     };
-    said(begin("float", &of(&[4], "R")), "dtype", "`float`");
+    said(begin("float33", &of(&[4], "R")), "dtype", "'float33'");
     said(begin("F32", &of(&[4], "P")), "partial_target", "reduce it first");
     said(begin("F4", &of(&[2, 6], "S(1)")), "packed", "share");
     said(begin("F32", &Sharding::parse(&"b=2".parse().unwrap(), &[4], "R").unwrap()), "mesh", "b=2");

@@ -488,17 +488,21 @@ impl World {
     ) -> Result<(HashMap<usize, T>, Trace), Error> {
         let failed = self.shared.failure().map(|(rank, _)| rank);
         let (mut trace, mut made, mut error) = (Trace::default(), HashMap::new(), None);
+        let mut is_own = false;
         for (rank, result) in results.into_iter().enumerate() {
             match result {
                 Ok((one, part)) => {
                     trace.merge(&part);
                     made.insert(rank, one);
                 }
-                // What the rank that failed first says itself is worth more than what others say of it.
+                // What a rank says of itself is worth more than what others say of it. Of several that fail on their own the
+                // lowest is named, whichever was first: the same mistake has the same message in every run.
                 Err(said) => {
-                    if error.is_none() || failed == Some(rank) {
+                    let own = said.failed_rank().is_none_or(|about| about == rank);
+                    if error.is_none() || !is_own && (own || failed == Some(rank)) {
                         error = Some(said);
                     }
+                    is_own |= own;
                 }
             }
         }
