@@ -6,6 +6,7 @@
 //! in length, number and time of change, before and after. Objects at URLs ([`remote`](super::place)) are asked for by ranges, if they still are
 //! what they were.
 
+use reshard_layout::internal::counted;
 use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
 use std::io::{self, ErrorKind};
@@ -190,7 +191,7 @@ impl Input {
         let how = if now.len == identity.len {
             "it is another file, or was written or renamed since".to_owned()
         } else {
-            format!("it had {} bytes and has {}", identity.len, now.len)
+            format!("it had {} and has {}", counted(identity.len, "byte", "bytes"), now.len)
         };
         let message = format!("{} was changed while it was read: {how}", self.path.display());
         Err(Error::failed("input", message))
@@ -371,7 +372,13 @@ fn within(at: usize, count: usize, len: usize) -> Result<(), Error> {
     if at.checked_add(count).is_some_and(|end| end <= len) {
         return Ok(());
     }
-    Err(Error::failed("internal", format!("{count} bytes at {at} were asked for, and there are {len}")))
+    Err(Error::failed(
+        "internal",
+        format!(
+            "{count} at {at} were asked for, and there are {len}",
+            count = counted(count, "byte", "bytes")
+        ),
+    ))
 }
 
 impl Handle {
@@ -487,9 +494,12 @@ impl From<Vec<u8>> for Bytes {
 
 /// Makes room for so many more bytes, or says that there is none.
 pub(crate) fn reserve(bytes: &mut Vec<u8>, more: usize) -> Result<(), Error> {
-    bytes
-        .try_reserve_exact(more)
-        .map_err(|_| Error::failed("memory", format!("there is no memory for {more} bytes of it")))
+    bytes.try_reserve_exact(more).map_err(|_| {
+        Error::failed(
+            "memory",
+            format!("there is no memory for {more} of it", more = counted(more, "byte", "bytes")),
+        )
+    })
 }
 
 /// Makes it so long; what is in it then means nothing.

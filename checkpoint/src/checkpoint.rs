@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use reshard_layout::internal::counted;
 use reshard_sharding::{Mesh, Sharding};
 use safetensors::Dtype;
 
@@ -335,7 +336,12 @@ impl Checkpoint {
             None => Vec::new(),
         };
         if !said.is_empty() && said.len() != mesh.size() {
-            let message = format!("{}: {} checksums for {} files", path.display(), said.len(), mesh.size());
+            let message = format!(
+                "{}: {} for {}",
+                path.display(),
+                counted(said.len(), "checksum", "checksums"),
+                counted(mesh.size(), "file", "files")
+            );
             return Err(Error::refused("manifest", message));
         }
         let mut headers = Vec::new();

@@ -16,11 +16,13 @@
 
 use std::collections::HashMap;
 
+use reshard_layout::internal::counted;
+
 use super::cast::Float;
 use super::checkpoint::{Checkpoint, Tensor};
 use super::error::Error;
 use super::fusion::Fusion;
-use super::objects::{Object, counted};
+use super::objects::Object;
 use super::pattern::Pattern;
 use super::rename::Rename;
 use crate::shown::Shown;
@@ -48,7 +50,7 @@ impl Checkpoint {
         let unused = |one: &&Pattern| !names().any(|name| one.matches(name));
         if let Some(unused) = patterns.iter().find(unused) {
             let count = match (self.tensors.len(), self.objects.len()) {
-                (tensors, 0) => counted(tensors, "tensor", "tensors"),
+                (tensors, 0) => counted(tensors, "tensor", "tensors").to_string(),
                 (tensors, objects) => format!(
                     "{} and {}",
                     counted(tensors, "tensor", "tensors"),

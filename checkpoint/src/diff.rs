@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use reshard_layout::internal::counted;
 use serde::Serialize;
 
 use super::checkpoint::{Checkpoint, Tensor};
@@ -176,7 +177,10 @@ fn different((one, two): (&Tensor, &Tensor), (count, at): Found) -> Option<Diffe
     }
     let units = one.units();
     if units.shape() != one.shape {
-        return said(format!("{count} of {} bytes differ, the first is byte {at}", one.byte_len()), None);
+        return said(
+            format!("{count} of {} differ, the first is byte {at}", counted(one.byte_len(), "byte", "bytes")),
+            None,
+        );
     }
     let (mut index, mut rest) = (vec![0; one.shape.len()], at);
     for (index, extent) in index.iter_mut().zip(&one.shape).rev() {
@@ -184,5 +188,11 @@ fn different((one, two): (&Tensor, &Tensor), (count, at): Found) -> Option<Diffe
         rest /= extent;
     }
     let numel: usize = one.shape.iter().product();
-    said(format!("{count} of {numel} elements differ, the first at {index:?}"), Some(index))
+    said(
+        format!(
+            "{count} of {numel} differ, the first at {index:?}",
+            numel = counted(numel, "element", "elements")
+        ),
+        Some(index),
+    )
 }

@@ -5,6 +5,7 @@
 
 use reshard_collectives::Error as EngineError;
 use reshard_kernels::DType;
+use reshard_layout::internal::counted;
 use reshard_planner::Plan;
 use reshard_sharding::Sharding;
 
@@ -81,7 +82,10 @@ pub(crate) fn agrees(received_bytes: u64, plan: &Plan) -> Result<(), Error> {
     if received_bytes == promised {
         return Ok(());
     }
-    let message = format!("the worst rank received {received_bytes} bytes, and the plan promised {promised}");
+    let message = format!(
+        "the worst rank received {received_bytes}, and the plan promised {promised}",
+        received_bytes = counted(received_bytes, "byte", "bytes")
+    );
     Err(Error::failed("verification", message))
 }
 

@@ -15,6 +15,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use reshard_layout::internal::counted;
 use reshard_sharding::internal::shared;
 use reshard_sharding::{Interval, Intervals};
 
@@ -245,9 +246,10 @@ impl Fusion {
         let uneven = parts.iter().zip(&sizes).find(|(_, size)| !size.is_multiple_of(self.blocks));
         if let Some((part, size)) = uneven {
             let message = format!(
-                "`{}` has {size} indices of dim {dim}, which are not {} equal blocks",
+                "`{}` has {size} of dim {dim}, which are not {} equal blocks",
                 part.name.shown(),
-                self.blocks
+                self.blocks,
+                size = counted(size, "index", "indices")
             );
             return Err(Error::refused("fusion", message));
         }
@@ -307,9 +309,10 @@ impl Fusion {
         let size = units.shape()[dim];
         if !size.is_multiple_of(all) {
             return refused(format!(
-                "its {size} indices of dim {dim} are not {} blocks of {} equal shares",
-                self.blocks,
-                all / self.blocks
+                "its {size} of dim {dim} are not {} of {} equal shares",
+                counted(self.blocks, "block", "blocks"),
+                all / self.blocks,
+                size = counted(size, "index", "indices")
             ));
         }
         let per_unit = extent.checked_div(size).unwrap_or(1);

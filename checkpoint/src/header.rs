@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
+use reshard_layout::internal::counted;
 use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{Dtype, SafeTensorError};
 
@@ -114,7 +115,8 @@ pub(crate) fn encode<'a>(
     let len = text.len().next_multiple_of(size_of::<u64>());
     if len as u64 > LONGEST {
         return Err(bad(format!(
-            "it has {len} bytes, and the format allows {LONGEST}: write fewer tensors a file"
+            "it has {len}, and the format allows {LONGEST}: write fewer tensors a file",
+            len = counted(len, "byte", "bytes")
         )));
     }
     let mut header = (len as u64).to_le_bytes().to_vec();

@@ -23,6 +23,7 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reshard_collectives::{Compiled, Exchange, Receive, Send};
+use reshard_layout::internal::counted;
 use reshard_planner::{Plan, Step};
 
 use super::bytes;
@@ -275,8 +276,10 @@ impl Traffic {
             let Counts { taken, given, .. } = &self.0[rank];
             let (taken, given) = (count(taken), count(given));
             if taken != given {
-                let message =
-                    format!("others took {taken} bytes from rank {rank}, and by the plan it gives {given}");
+                let message = format!(
+                    "others took {taken} from rank {rank}, and by the plan it gives {given}",
+                    taken = counted(taken, "byte", "bytes")
+                );
                 return Err(Error::failed("verification", message));
             }
         }

@@ -2,17 +2,23 @@
 //!
 //! There is no reading in the middle of it, so it stays in memory, until another one of the same archive is asked for: memory
 //! holds one of them, and those that somebody reads at that moment. More than [`MOST`] bytes are not inflated. What it inflates to
-//! was said before, and has to be just that long.
+//! was said before, and has to be just that long. Where all of it is wanted once and in order it is not kept in memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
+use miniz_oxide::inflate::stream::{InflateState, inflate};
+use miniz_oxide::{DataFormat, MZError, MZFlush, MZStatus};
+use reshard_layout::internal::counted;
 
-use super::bytes::Input;
+use super::bytes::{self, Input};
 use crate::error::Error;
 
 /// More bytes than this are not inflated: 512 MiB.
 pub(crate) const MOST: u64 = 512 << 20;
+
+/// So many bytes are inflated at once where none is kept.
+const PIECE: usize = 1 << 18;
 
 /// The kind of the error of what does not inflate.
 pub(crate) const KIND: &str = "inflate";
@@ -47,8 +53,9 @@ impl Inflated {
     ) -> Result<Self, Error> {
         if len > MOST || packed > MOST {
             let message = format!(
-                "{}: a compressed entry of {len} bytes is not read, since it would be inflated in memory; {MOST} bytes are the most, and what is saved without compression has no limit",
-                input.path().display()
+                "{}: a compressed entry of {len} is not read, since it would be inflated in memory; {MOST} bytes are the most, and what is saved without compression has no limit",
+                input.path().display(),
+                len = counted(len, "byte", "bytes")
             );
             return Err(Error::refused("compressed", message));
         }
@@ -74,16 +81,95 @@ impl Inflated {
         *last = None;
         let packed = self.input.read(self.start, self.packed)?;
         let bytes = decompress_to_vec_with_limit(&packed, self.len).ok();
-        let bytes = bytes.filter(|bytes| bytes.len() == self.len).ok_or_else(|| {
-            let message = format!(
-                "{}: a compressed entry does not inflate to the {} bytes that it says",
-                self.input.path().display(),
-                self.len
-            );
-            Error::failed(KIND, message)
-        })?;
+        let bytes = bytes.filter(|bytes| bytes.len() == self.len).ok_or_else(|| self.wrong())?;
         let bytes = Arc::new(bytes);
         *last = Some(Kept { start: self.start, bytes: Arc::clone(&bytes) });
         Ok(bytes)
+    }
+
+    /// All of them, a piece at a time; none is kept, so this takes little memory, however many there are.
+    pub(crate) fn each_piece(&self, take: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+        let file = self.input.open_again()?;
+        let mut state = InflateState::new_boxed(DataFormat::Raw);
+        let (mut packed, mut piece) = (Vec::new(), vec![0; PIECE]);
+        let (mut at, mut made) = (0, 0);
+        while at < self.packed {
+            let len = PIECE.min(self.packed - at);
+            bytes::resize(&mut packed, len)?;
+            let read = file.read_exact_at(self.start + at as u64, &mut packed);
+            read.map_err(|error| self.input.failed(&error))?;
+            at += len;
+            let mut rest = &packed[..];
+            loop {
+                let done = inflate(&mut state, rest, &mut piece, MZFlush::None);
+                rest = &rest[done.bytes_consumed..];
+                made += done.bytes_written;
+                if made > self.len {
+                    return Err(self.wrong());
+                }
+                take(&piece[..done.bytes_written]);
+                match done.status {
+                    Ok(MZStatus::StreamEnd) if made == self.len => return self.input.check(&file),
+                    // It wants more than it was given.
+                    Err(MZError::Buf) => break,
+                    Ok(MZStatus::Ok) if rest.is_empty() && done.bytes_written < piece.len() => break,
+                    Ok(MZStatus::Ok) => {}
+                    Ok(MZStatus::StreamEnd | MZStatus::NeedDict) | Err(_) => return Err(self.wrong()),
+                }
+            }
+        }
+        Err(self.wrong())
+    }
+
+    fn wrong(&self) -> Error {
+        let message = format!(
+            "{}: a compressed entry does not inflate to the {} that it says",
+            self.input.path().display(),
+            counted(self.len, "byte", "bytes")
+        );
+        Error::failed(KIND, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
+    use miniz_oxide::deflate::compress_to_vec;
+    use reshard_test_support::Random;
+
+    use super::{Inflated, KIND, Last, PIECE};
+    use crate::bytes::Input;
+
+    #[test]
+    fn pieces_are_all_bytes_in_order_and_few_at_once() {
+        let mut r = Random(11);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("packed");
+        for len in [0, 1, 1000, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 77] {
+            for kinds in [1, 4, 256] {
+                let bytes: Vec<u8> = (0..len).map(|_| r.below(kinds) as u8).collect();
+                let packed = compress_to_vec(&bytes, 6);
+                let pieces = |packed: &[u8], len: usize| {
+                    fs::write(&path, [b"before", packed, b"behind"].concat()).unwrap();
+                    let input = Arc::new(Input::open(&path).unwrap());
+                    let inflated =
+                        Inflated::new(input, 6, packed.len() as u64, len as u64, Last::default()).unwrap();
+                    let mut all = Vec::new();
+                    let done = inflated.each_piece(&mut |piece| {
+                        assert!(piece.len() <= PIECE);
+                        all.extend_from_slice(piece);
+                    });
+                    done.map(|()| all)
+                };
+                assert!(pieces(&packed, len).unwrap() == bytes, "{len} {kinds}");
+                assert_eq!(pieces(&packed[..packed.len() - 1], len).unwrap_err().kind(), KIND);
+                assert_eq!(pieces(&packed, len + 1).unwrap_err().kind(), KIND);
+                if let Some(less) = len.checked_sub(1) {
+                    assert_eq!(pieces(&packed, less).unwrap_err().kind(), KIND);
+                }
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use reshard_layout::internal::counted;
 use reshard_sharding::{Mesh, Sharding};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
@@ -134,10 +135,10 @@ impl Manifest {
             return Err(Error::refused(
                 "world",
                 format!(
-                    "{} says world {}, but its mesh `{mesh}` needs {} ranks",
+                    "{} says world {}, but its mesh `{mesh}` needs {}",
                     path.display(),
                     manifest.world,
-                    mesh.world()
+                    counted(mesh.world(), "rank", "ranks")
                 ),
             ));
         }

@@ -7,6 +7,7 @@
 //! The header is a Python dict of three entries, and is read as that and nothing more. Arrays of Python objects are pickles; they, texts
 //! and records are no tensors.
 
+use reshard_layout::internal::counted;
 use safetensors::Dtype;
 
 use super::bytes::Bytes;
@@ -95,7 +96,10 @@ impl Header {
         })?;
         if header.shape.len() > MOST_DIMS {
             let dims = header.shape.len();
-            return Err(refused(format!("it has {dims} dims, and at most {MOST_DIMS} are read")));
+            return Err(refused(format!(
+                "it has {dims}, and at most {MOST_DIMS} are read",
+                dims = counted(dims, "dim", "dims")
+            )));
         }
         Ok(header)
     }
@@ -141,9 +145,13 @@ impl Header {
         let held = bytes.len().saturating_sub(self.data);
         if len != Some(held) || bytes.len() < self.data {
             return Err(refused(format!(
-                "an array of {dtype} {:?} has {} bytes, and {held} are there",
+                "an array of {dtype} {:?} has {}, and {held} are there",
                 self.shape,
-                len.map_or_else(|| "more than 2^64".to_owned(), |len| len.to_string())
+                counted(
+                    len.map_or_else(|| "more than 2^64".to_owned(), |len| len.to_string()),
+                    "byte",
+                    "bytes"
+                )
             )));
         }
         let mut strides = vec![0; self.shape.len()];

@@ -10,6 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::hash::{Hash, Hasher};
 use std::path::Path;
 
+use reshard_layout::internal::counted;
 use serde::{Deserialize, Serialize};
 
 use super::bytes::{self, Bytes, Input, write_all_at};
@@ -311,8 +312,9 @@ impl Listed {
             };
             if offset.checked_add(bytes).is_none_or(|end| end > input.len()) {
                 return Err(bad(format!(
-                    "{bytes} bytes at {offset} are to be in it, and it has {}",
-                    input.len()
+                    "{bytes} at {offset} are to be in it, and it has {}",
+                    input.len(),
+                    bytes = counted(bytes, "byte", "bytes")
                 )));
             }
             let sum = super::checksum::of_text(&crc64nvme).filter(|sums| sums.len() == 1);
@@ -454,9 +456,4 @@ impl Others {
             first.why
         ))
     }
-}
-
-/// `1 entry`, `2 entries`.
-pub(crate) fn counted(count: usize, one: &str, many: &str) -> String {
-    if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
 }

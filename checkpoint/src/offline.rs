@@ -27,6 +27,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Instant;
 
+use reshard_layout::internal::counted;
 use reshard_sharding::Mesh;
 
 use super::bytes;
@@ -235,8 +236,8 @@ fn check_ranks(mesh: &Mesh, asked: Asked<'_>) -> Result<(), Error> {
         return Ok(());
     }
     let message = format!(
-        "the mesh `{mesh}` has {} ranks, and files are written for at most {MOST_RANKS}",
-        mesh.size()
+        "the mesh `{mesh}` has {}, and files are written for at most {MOST_RANKS}",
+        counted(mesh.size(), "rank", "ranks")
     );
     Err(Error::refused("too_many_ranks", message))
 }

@@ -1,5 +1,6 @@
 //! A stretch of a file that is looked at while a checkpoint is opened. What is read here is no byte of a tensor, and is not counted.
 
+use reshard_layout::internal::counted;
 use std::io;
 use std::sync::Arc;
 
@@ -20,9 +21,9 @@ impl<'a> Peek<'a> {
     pub(crate) fn new(input: &'a Arc<Input>, file: &'a Handle, start: u64, len: u64) -> Result<Self, Error> {
         if start.checked_add(len).is_none_or(|end| end > input.len()) {
             let message = format!(
-                "{} has {} bytes, and {len} from byte {start} on are to be in it",
+                "{} has {}, and {len} from byte {start} on are to be in it",
                 input.path().display(),
-                input.len()
+                counted(input.len(), "byte", "bytes")
             );
             return Err(Error::refused("input", message));
         }

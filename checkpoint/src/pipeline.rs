@@ -21,6 +21,7 @@
 //! process, and if it fails it fails alone. Input and output are files that all processes see; the first stages and commits,
 //! and only after all have verified, written and synced their parts.
 
+use reshard_layout::internal::counted;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -119,7 +120,11 @@ fn reshard<X: Exchange>(
         let ranks = tensor.unit_to.mesh().ranks().filter(|rank| exchange.holds(*rank)).count();
         let came = came.into_inner();
         if came != ranks {
-            let message = format!("{came} shards came for the {ranks} ranks of the mesh");
+            let message = format!(
+                "{came} came for the {ranks} of the mesh",
+                came = counted(came, "shard", "shards"),
+                ranks = counted(ranks, "rank", "ranks")
+            );
             return Err(about(at)(Error::failed("verification", message)));
         }
     }

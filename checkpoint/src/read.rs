@@ -1,5 +1,6 @@
 //! Reading what people write by hand, or what programs write for programs: whole files up to a limit.
 
+use reshard_layout::internal::counted;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
@@ -33,7 +34,10 @@ pub(crate) fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        return Err(io::Error::other(format!("it is longer than {most} bytes")));
+        return Err(io::Error::other(format!(
+            "it is longer than {most}",
+            most = counted(most, "byte", "bytes")
+        )));
     }
     Ok(bytes)
 }

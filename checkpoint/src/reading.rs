@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use reshard_layout::internal::counted;
 use reshard_sharding::{Region, Sharding};
 
 use super::bytes::{self, Bytes};
@@ -104,8 +105,11 @@ impl Tensor {
             }
         }
         if let Some(sums) = self.sums.as_ref().filter(|sums| sums.len() != placed.regions.len()) {
-            let message =
-                format!("the manifest has {} checksums for its {} shards", sums.len(), placed.regions.len());
+            let message = format!(
+                "the manifest has {} for its {}",
+                counted(sums.len(), "checksum", "checksums"),
+                counted(placed.regions.len(), "shard", "shards")
+            );
             return Err(Error::refused("manifest", message));
         }
         Ok(Source { placed, files, item_bytes, cast })
@@ -188,7 +192,10 @@ impl Source<'_> {
 fn check(region: &Region, shape: &[usize]) -> Result<(), Error> {
     let refused = |why: String| Err(Error::refused("region", why));
     if region.dims.len() != shape.len() {
-        return refused(format!("the region has {} dims, and the tensor is {shape:?}", region.dims.len()));
+        return refused(format!(
+            "the region has {}, and the tensor is {shape:?}",
+            counted(region.dims.len(), "dim", "dims")
+        ));
     }
     for (dim, (list, extent)) in region.dims.iter().zip(shape).enumerate() {
         let mut end = 0;
@@ -196,8 +203,10 @@ fn check(region: &Region, shape: &[usize]) -> Result<(), Error> {
             let Some(next) = x.start.checked_add(x.len).filter(|next| next <= extent && x.start >= end)
             else {
                 return refused(format!(
-                    "dim {dim} of the tensor has {extent} indices, and the region has {} from {} on",
-                    x.len, x.start
+                    "dim {dim} of the tensor has {extent}, and the region has {} from {} on",
+                    x.len,
+                    x.start,
+                    extent = counted(extent, "index", "indices")
                 ));
             };
             end = next;

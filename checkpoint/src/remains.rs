@@ -12,6 +12,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use reshard_layout::internal::counted;
 use reshard_sharding::internal::shared_len;
 use reshard_sharding::{Mesh, Region};
 use serde::Serialize;
@@ -70,7 +71,13 @@ pub struct Lost {
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ranks: Vec<String> = self.ranks.iter().map(ToString::to_string).collect();
-        write!(f, "{} bytes of `{}` of rank {}", self.bytes, self.tensor.shown(), ranks.join(", "))
+        write!(
+            f,
+            "{} of `{}` of rank {}",
+            counted(self.bytes, "byte", "bytes"),
+            self.tensor.shown(),
+            ranks.join(", ")
+        )
     }
 }
 
@@ -165,8 +172,11 @@ fn living(tensor: &Tensor, mesh: &Mesh, dead: &[usize], known: &mut Known) -> Re
     let of_units = tensor.units().sharding(sharding).map_err(|why| Error::refused("packed", why))?;
     let placed = known.placed(&of_units)?;
     if let Some(sums) = tensor.sums.as_ref().filter(|sums| sums.len() != placed.regions.len()) {
-        let message =
-            format!("the manifest has {} checksums for its {} shards", sums.len(), placed.regions.len());
+        let message = format!(
+            "the manifest has {} for its {}",
+            counted(sums.len(), "checksum", "checksums"),
+            counted(placed.regions.len(), "shard", "shards")
+        );
         return Err(Error::refused("manifest", message));
     }
     let ranks: Vec<usize> = mesh.ranks().collect();

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use regex_lite::Regex;
+use reshard_layout::internal::counted;
 
 use crate::error::Error;
 use crate::pattern::regex;
@@ -74,7 +75,10 @@ impl FromStr for Rename {
         for number in groups.captures_iter(&new).filter_map(|found| found[1].parse::<usize>().ok()) {
             if number >= expression.captures_len() {
                 let there = expression.captures_len() - 1;
-                return Err(bad(&format!("${number} is not among the {there} groups of the expression")));
+                return Err(bad(&format!(
+                    "${number} is not among the {there} of the expression",
+                    there = counted(there, "group", "groups")
+                )));
             }
         }
         Ok(Self { text: text.to_owned(), expression, new, everywhere })

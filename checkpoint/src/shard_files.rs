@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
+use reshard_layout::internal::counted;
 use safetensors::Dtype;
 
 use super::decision::Move;
@@ -88,11 +89,13 @@ impl ShardFile {
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let expected = self.expected.pop();
         if expected != Some(bytes.len()) {
-            let expected = expected.map_or("no more tensors".to_owned(), |len| format!("{len} bytes"));
+            let expected = expected.map_or("no more tensors".to_owned(), |len| {
+                format!("{len}", len = counted(len, "byte", "bytes"))
+            });
             let message = format!(
-                "{} expects {expected} next and was given {} bytes",
+                "{} expects {expected} next and was given {}",
                 self.path.display(),
-                bytes.len()
+                counted(bytes.len(), "byte", "bytes")
             );
             return Err(Error::failed("internal", message));
         }
@@ -102,7 +105,11 @@ impl ShardFile {
     /// Flushes and syncs; every tensor must have come.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         if !self.expected.is_empty() {
-            let message = format!("{} lacks {} tensors", self.path.display(), self.expected.len());
+            let message = format!(
+                "{} lacks {}",
+                self.path.display(),
+                counted(self.expected.len(), "tensor", "tensors")
+            );
             return Err(Error::failed("internal", message));
         }
         self.join_sync()

@@ -13,6 +13,7 @@
 
 use std::hash::{Hash, Hasher};
 
+use reshard_layout::internal::counted;
 use reshard_sharding::Region;
 use reshard_sharding::internal::{Run, shared};
 
@@ -82,7 +83,8 @@ pub(crate) fn strided(
     }
     if numel > held {
         return refused(format!(
-            "shape {shape:?} has {numel} elements and {held} are stored: it was expanded, and is to be saved as `.contiguous()`"
+            "shape {shape:?} has {numel} and {held} are stored: it was expanded, and is to be saved as `.contiguous()`",
+            numel = counted(numel, "element", "elements")
         ));
     }
     let mut next = 1;
@@ -146,8 +148,11 @@ impl Strided {
     /// A stretch of the row-major order, which is within it.
     pub(crate) fn read_at(&self, access: &Access<'_>, at: usize, room: &mut [u8]) -> Result<(), Error> {
         if !at.is_multiple_of(self.item) || !room.len().is_multiple_of(self.item) {
-            let message =
-                format!("{} bytes at {at} were asked for, of elements of {}", room.len(), self.item);
+            let message = format!(
+                "{} at {at} were asked for, of elements of {}",
+                counted(room.len(), "byte", "bytes"),
+                self.item
+            );
             return Err(Error::failed("internal", message));
         }
         let elements = at / self.item..(at + room.len()) / self.item;

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use reshard_layout::internal::counted;
 use safetensors::Dtype;
 
 use super::archives::Archive;
@@ -77,7 +78,10 @@ fn pickle_of(zip: &Zip<'_>, folder: &str) -> Result<Vec<u8>, Error> {
     let small = |name: &str| -> Result<Vec<u8>, Error> {
         let entry = zip.get(name)?.stored()?;
         if entry.len() > MOST_BYTES {
-            let message = format!("`{name}` has {} bytes, and at most {MOST_BYTES} are read", entry.len());
+            let message = format!(
+                "`{name}` has {}, and at most {MOST_BYTES} are read",
+                counted(entry.len(), "byte", "bytes")
+            );
             return Err(Error::refused("torch", message));
         }
         entry.read()
@@ -222,8 +226,8 @@ pub(crate) fn sizes(pickle: &Pickle<'_>, id: Id, what: &str) -> Result<Vec<usize
     let parts = parts.ok_or_else(|| refused(&format!("{what} is no tuple of integers")))?;
     if parts.len() > header::MOST_DIMS {
         return Err(refused(&format!(
-            "{what} has {} dims, and at most {} are read",
-            parts.len(),
+            "{what} has {}, and at most {} are read",
+            counted(parts.len(), "dim", "dims"),
             header::MOST_DIMS
         )));
     }

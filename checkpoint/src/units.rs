@@ -5,6 +5,7 @@
 //! further dim that is never cut. A tensor of them can be sharded wherever no rank's piece ends inside a unit; where even
 //! the rows end inside one, it can only be replicated, as the bytes it has.
 
+use reshard_layout::internal::counted;
 use reshard_sharding::{Interval, Region, Sharding};
 use safetensors::Dtype;
 
@@ -72,7 +73,8 @@ impl Units {
         for interval in region.dims.last_mut().into_iter().flatten() {
             if !interval.start.is_multiple_of(elements) || !interval.len.is_multiple_of(elements) {
                 return Err(format!(
-                    "{elements} elements share {bytes} bytes, and the region would cut them"
+                    "{elements} elements share {bytes}, and the region would cut them",
+                    bytes = counted(bytes, "byte", "bytes")
                 ));
             }
             interval.start /= elements;
@@ -99,7 +101,8 @@ impl Units {
         let units = Sharding::parse(mesh, &self.shape, &sharding.to_string()).map_err(said)?;
         if mesh.size() > MOST_RANKS {
             return Err(format!(
-                "{elements} elements share {bytes} bytes, which is looked at rank by rank, for at most {MOST_RANKS} ranks"
+                "{elements} elements share {bytes}, which is looked at rank by rank, for at most {MOST_RANKS} ranks",
+                bytes = counted(bytes, "byte", "bytes")
             ));
         }
         for rank in mesh.ranks() {
@@ -111,7 +114,8 @@ impl Units {
             }
             if scaled != sharding.region(rank).map_err(said)? {
                 return Err(format!(
-                    "{elements} elements share {bytes} bytes, and rank {rank} would cut them"
+                    "{elements} elements share {bytes}, and rank {rank} would cut them",
+                    bytes = counted(bytes, "byte", "bytes")
                 ));
             }
         }

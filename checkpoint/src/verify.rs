@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
+use reshard_layout::internal::counted;
 use reshard_sharding::{Region, Sharding};
 
 use super::bytes;
@@ -81,5 +82,11 @@ pub(crate) fn verify_rank(
 }
 
 pub(crate) fn wrong_length(rank: usize, expected: usize, found: usize) -> Error {
-    Error::failed("verification", format!("rank {rank}'s shard has {found} bytes and should have {expected}"))
+    Error::failed(
+        "verification",
+        format!(
+            "rank {rank}'s shard has {found} and should have {expected}",
+            found = counted(found, "byte", "bytes")
+        ),
+    )
 }

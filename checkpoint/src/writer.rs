@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reshard_kernels::DType;
+use reshard_layout::internal::counted;
 use reshard_sharding::{Mesh, Sharding};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
@@ -140,8 +141,10 @@ impl Writer {
         texts: impl IntoIterator<Item = (&'t str, &'t str)>,
     ) -> Result<Self, Error> {
         if mesh.size() > MOST_RANKS {
-            let message =
-                format!("the mesh `{mesh}` has {} ranks, and at most {MOST_RANKS} write", mesh.size());
+            let message = format!(
+                "the mesh `{mesh}` has {}, and at most {MOST_RANKS} write",
+                counted(mesh.size(), "rank", "ranks")
+            );
             return Err(Error::refused("too_many_ranks", message));
         }
         let mut entries = BTreeMap::new();
@@ -481,7 +484,10 @@ impl RankWriter<'_> {
         let (at, len) = self.places[number];
         if bytes.len() != len {
             let found = bytes.len();
-            return Err(refused(format!("rank {rank} holds {len} bytes of it, and {found} are given")));
+            return Err(refused(format!(
+                "rank {rank} holds {len} of it, and {found} are given",
+                len = counted(len, "byte", "bytes")
+            )));
         }
         if self.sums[number].is_some() {
             return Err(refused(format!("rank {rank} has written it already")));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
 use rawzip::{CompressionMethod, ErrorKind, RECOMMENDED_BUFFER_SIZE, ZipLocator};
+use reshard_layout::internal::counted;
 
 use super::bytes::Bytes;
 use super::inflated::{Inflated, Last};
@@ -69,7 +70,8 @@ impl<'a> Zip<'a> {
         }
         if first != 0 && !found.is_empty() {
             return Err(bad(format!(
-                "{first} bytes stand before its first entry; a file of a distributed checkpoint is read with its folder"
+                "{first} stand before its first entry; a file of a distributed checkpoint is read with its folder",
+                first = counted(first, "byte", "bytes")
             )));
         }
         let mut entries = BTreeMap::new();

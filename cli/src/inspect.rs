@@ -8,6 +8,7 @@ use clap::Args;
 use indicatif::HumanBytes;
 use reshard_checkpoint::{Checkpoint, Object, Tensor};
 use reshard_draw::{Limits, Page, Scene, Section};
+use reshard_layout::internal::counted;
 use serde::Serialize;
 
 use super::arguments::Format;
@@ -129,7 +130,7 @@ impl Row {
         let shape: Vec<String> = self.shape.iter().map(usize::to_string).collect();
         let sharding = match (&self.sharding, self.chunks) {
             (Some(sharding), _) => sharding.clone(),
-            (None, Some(chunks)) => format!("{chunks} chunks"),
+            (None, Some(chunks)) => format!("{chunks}", chunks = counted(chunks, "chunk", "chunks")),
             (None, None) => "whole".to_owned(),
         };
         [printable(&self.name).into_owned(), self.dtype.clone(), format!("[{}]", shape.join(",")), sharding]
@@ -166,9 +167,9 @@ impl Inspected<'_> {
         let checksums = if self.checksums { "with checksums" } else { "no checksums" };
         let _ = writeln!(
             text,
-            "{} tensors{mesh}, {} bytes ({}), {checksums}",
-            self.tensors.len(),
-            self.bytes,
+            "{}{mesh}, {} ({}), {checksums}",
+            counted(self.tensors.len(), "tensor", "tensors"),
+            counted(self.bytes, "byte", "bytes"),
             HumanBytes(self.bytes)
         );
         text

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_draw::{Limits, MeshLook, Scene, mesh_with};
+use reshard_layout::internal::counted;
 use reshard_planner::Topology;
 use reshard_sharding::recipes::{Parallelism, Recipe, Role};
 use reshard_sharding::{Mesh, SubAxis};
@@ -146,7 +147,7 @@ fn read(text: &str, args: &MeshArgs) -> Result<(Mesh, Option<Recipe>), CliError>
         None => text.parse()?,
     };
     if let Some(world) = args.world.filter(|&w| w != mesh.size()) {
-        let message = format!("the mesh `{mesh}` has {} ranks, not {world}", mesh.size());
+        let message = format!("the mesh `{mesh}` has {}, not {world}", counted(mesh.size(), "rank", "ranks"));
         return Err(CliError::refused("mesh", message));
     }
     Ok((mesh, recipe))
@@ -288,7 +289,7 @@ impl Answer {
         if let Some(recipe) = &self.recipe {
             let _ = writeln!(text, "recipe  {recipe}");
         }
-        let _ = writeln!(text, "mesh    {}   ({} ranks)", self.mesh, self.ranks);
+        let _ = writeln!(text, "mesh    {}   ({})", self.mesh, counted(self.ranks, "rank", "ranks"));
         if let Some(sparse) = &self.sparse {
             let _ = writeln!(text, "sparse  {sparse}");
         }

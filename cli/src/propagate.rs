@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_kernels::DType;
+use reshard_layout::internal::counted;
 use reshard_ops::propagate::{Choice, Constraint, Operand, OperandIndex, Propagator};
 use reshard_ops::rules::{Call, Op, Table};
 use reshard_planner::Arithmetic;
@@ -251,8 +252,11 @@ fn dtypes(listed: Option<&Listed<String>>, inputs: usize) -> Result<Vec<DType>, 
         [all] => Ok(vec![all; inputs]),
         _ if dtypes.len() == inputs => Ok(dtypes),
         _ => {
-            let message =
-                format!("`dtype` names {} types for {inputs} inputs: one for all, or one each", dtypes.len());
+            let message = format!(
+                "`dtype` names {} types for {inputs}: one for all, or one each",
+                dtypes.len(),
+                inputs = counted(inputs, "input", "inputs")
+            );
             Err(CliError::refused("usage", message))
         }
     }
@@ -299,10 +303,10 @@ fn constraints(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<Constraint
     };
     if listed.len() > op.outputs().len() {
         let message = format!(
-            "`{key}` has {} shardings, and {} has {} outputs",
+            "`{key}` has {} shardings, and {} has {}",
             listed.len(),
             op.name(),
-            op.outputs().len()
+            counted(op.outputs().len(), "output", "outputs")
         );
         return Err(CliError::refused("usage", message));
     }

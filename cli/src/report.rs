@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use reshard_draw::Page;
+use reshard_layout::internal::counted;
 use serde_json::json;
 
 use super::console::Console;
@@ -83,7 +84,11 @@ pub(crate) fn run(args: &ReportArgs, console: &mut Console<'_>) -> Result<(), Cl
         let answer = json!({"html": path.display().to_string(), "bytes": html.len(), "pictures": pictures});
         console.print_json(&answer)?;
     } else {
-        console.print(&format!("{pictures} pictures in {} ({} bytes)\n", path.display(), html.len()))?;
+        console.print(&format!(
+            "{pictures} pictures in {} ({})\n",
+            path.display(),
+            counted(html.len(), "byte", "bytes")
+        ))?;
     }
     failed.map_or(Ok(()), |verdict| Err(CliError::failed("verification", verdict)))
 }

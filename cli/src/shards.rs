@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_draw::Limits;
+use reshard_layout::internal::counted;
 use reshard_sharding::{Mesh, Sharding};
 use serde::{Deserialize, Serialize};
 
@@ -90,8 +91,10 @@ impl Request {
 fn answer(request: &Request) -> Result<Shards, CliError> {
     let (mesh, sharding) = request.sharding()?;
     if mesh.size() > MOST_RANKS {
-        let message =
-            format!("the mesh `{mesh}` has {} ranks, and at most {MOST_RANKS} are listed", mesh.size());
+        let message = format!(
+            "the mesh `{mesh}` has {}, and at most {MOST_RANKS} are listed",
+            counted(mesh.size(), "rank", "ranks")
+        );
         return Err(CliError::refused("too_many_ranks", message));
     }
     // A list of devices may be a mesh of its own, in whose order the layout counts ranks.

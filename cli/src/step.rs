@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use reshard_draw::{Limits, Page, Section, chrome_trace, timeline};
+use reshard_layout::internal::counted;
 use reshard_ops::rules::Table;
 use reshard_program::schedule::{Options, Schedule, Timeline};
 use reshard_program::{Graph, Item, Moves, Program, Rates};
@@ -219,7 +220,7 @@ pub(crate) fn page(args: &StepArgs, console: &mut Console<'_>) -> Result<(Page, 
         ));
     }
     let answer = answer_timed(args, console, &mut Threads, true)?;
-    let mut page = Page::new(format!("A run of a program on {} ranks", answer.ranks));
+    let mut page = Page::new(format!("A run of a program on {}", counted(answer.ranks, "rank", "ranks")));
     page.words = answer.text().lines().map(str::to_owned).collect();
     if let Some(Clocked { schedules, measured, model }) = &answer.clocked {
         for (title, times) in [("By the clock, on threads", measured), ("By the cost model", model)] {
@@ -264,8 +265,11 @@ fn answer_timed<J: Job>(
     let clock = clock.as_ref();
     let world = program.mesh().world();
     if let Some(size) = job.size().filter(|&size| size != world) {
-        let message =
-            format!("the job has {size} ranks, and the mesh {} takes {world}: start as many", program.mesh());
+        let message = format!(
+            "the job has {size}, and the mesh {} takes {world}: start as many",
+            program.mesh(),
+            size = counted(size, "rank", "ranks")
+        );
         return Err(CliError::refused("world", message));
     }
     match args.dtype {
@@ -438,15 +442,20 @@ impl Answer {
         let Answer { worst, values, tolerance, verified, .. } = self;
         let verdict = if *verified { "verified" } else { "NOT verified" };
         format!(
-            "{verdict}: of {values} values {} is off most, by {:.1e}; {tolerance:.0e} is allowed",
-            worst.name, worst.relative_error
+            "{verdict}: of {values} {} is off most, by {:.1e}; {tolerance:.0e} is allowed",
+            worst.name,
+            worst.relative_error,
+            values = counted(values, "value", "values")
         )
     }
 
     fn text(&self) -> String {
         let Answer { loss, loss_one_device, gradients, wires, ranks, .. } = self;
         let width = gradients.iter().map(|g| g.name.chars().count()).max().unwrap_or(0).min(WIDEST);
-        let mut text = format!("loss {loss} on {ranks} ranks, {loss_one_device} on one device\n");
+        let mut text = format!(
+            "loss {loss} on {ranks}, {loss_one_device} on one device\n",
+            ranks = counted(ranks, "rank", "ranks")
+        );
         for Compared { name, relative_error } in gradients {
             // Writing to a string does not fail.
             let _ = writeln!(text, "  {name:width$}   off by {relative_error:.1e}");

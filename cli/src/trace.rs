@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use reshard_draw::{Limits, Page, Section, chrome_trace, timeline};
+use reshard_layout::internal::counted;
 use reshard_ops::rules::Table;
 use reshard_program::schedule::{Event, Lane, Operand, Options, Schedule, Timeline};
 use reshard_program::{Moves, Over, Program, Rates};
@@ -233,7 +234,8 @@ fn trace(table: &Arc<Table>, text: &str, request: &Request, is_drawn: bool) -> R
     let (ranks, moves) = (program.mesh().size(), program.moves().count());
     if ranks.saturating_mul(moves) > MOST_PAIRS {
         let message = format!(
-            "a trace is of at most {MOST_PAIRS} ranks times moves, and this program has {ranks} ranks and {moves} moves: give axes smaller sizes with --axes"
+            "a trace is of at most {MOST_PAIRS} ranks times moves, and this program has {ranks} and {moves} moves: give axes smaller sizes with --axes",
+            ranks = counted(ranks, "rank", "ranks")
         );
         return Err(CliError::refused("too_large", message));
     }
@@ -260,7 +262,8 @@ pub(crate) fn within_pairs(program: &Program) -> Result<(), CliError> {
     let (ranks, moves) = (program.mesh().size(), program.moves().count());
     if ranks.saturating_mul(ranks).saturating_mul(moves) > MOST_PAIRS {
         let message = format!(
-            "times are of at most {MOST_PAIRS} ranks times ranks times moves, and this program has {ranks} ranks and {moves} moves: give axes smaller sizes with --axes"
+            "times are of at most {MOST_PAIRS} ranks times ranks times moves, and this program has {ranks} and {moves} moves: give axes smaller sizes with --axes",
+            ranks = counted(ranks, "rank", "ranks")
         );
         return Err(CliError::refused("too_large", message));
     }

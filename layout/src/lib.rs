@@ -40,6 +40,8 @@ pub mod expression;
 mod few;
 mod index_run;
 mod int_tuple;
+#[doc(hidden)]
+pub mod internal;
 mod layout;
 mod modes;
 mod named;

@@ -385,6 +385,7 @@ impl PyCheckpoint {
                 format,
                 force,
                 resume,
+                strict: false,
                 unchecked,
                 file_bytes: None,
                 observer: Some(&mut progress),

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use reshard_layout::Excerpt;
+use reshard_layout::internal::counted;
 
 /// Why a mesh, placement, sharding or view could not be made.
 ///
@@ -190,19 +191,26 @@ impl fmt::Display for Error {
             }
             Error::PlacementCount { placements, axes, mesh } => write!(
                 f,
-                "{} has {axes} axes but there are {placements} placements: give one per axis",
-                named(mesh)
+                "{} has {axes} but there {are} {placements}: give one per axis",
+                named(mesh),
+                axes = counted(axes, "axis", "axes"),
+                are = if *placements == 1 { "is" } else { "are" },
+                placements = counted(placements, "placement", "placements")
             ),
             Error::NoSuchDim { dim, dims, placement } => {
                 match placement {
                     Some(placement) => write!(f, "{placement} shards dim {dim}")?,
                     None => write!(f, "dim {dim} is asked for")?,
                 }
-                write!(f, ", but the tensor has {dims} dims (counted from 0)")
+                write!(f, ", but the tensor has {dims} (counted from 0)", dims = counted(dims, "dim", "dims"))
             }
             Error::DimCount { named, dims, text } => {
                 let text = Excerpt::of(text);
-                write!(f, "{text} names {named} dims, but the tensor has {dims}: give one {{..}} per dim")
+                write!(
+                    f,
+                    "{text} names {named}, but the tensor has {dims}: give one {{..}} per dim",
+                    named = counted(named, "dim", "dims")
+                )
             }
             Error::NotExpressible { notation, reason } => {
                 write!(f, "the {notation} notation cannot hold this sharding: {reason}")
@@ -215,7 +223,8 @@ impl fmt::Display for Error {
             }
             Error::NeedsRedistribute { reason, first, elements } => write!(
                 f,
-                "{reason}: redistribute to {first} first, for which the worst rank receives {elements} elements"
+                "{reason}: redistribute to {first} first, for which the worst rank receives {elements}",
+                elements = counted(elements, "element", "elements")
             ),
             Error::Layout(e) => e.fmt(f),
         }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use reshard_layout::internal::counted;
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
@@ -131,8 +132,8 @@ pub(crate) fn open(dir: &Path, files: &[String]) -> Result<Checkpoint, Error> {
             });
             if whole.dtype != dtype || whole.shape.len() != shape.len() {
                 return Err(refused(format!(
-                    "it is {dtype} of {} dims, and in another file {} of {}",
-                    shape.len(),
+                    "it is {dtype} of {}, and in another file {} of {}",
+                    counted(shape.len(), "dim", "dims"),
                     whole.dtype,
                     whole.shape.len()
                 )));

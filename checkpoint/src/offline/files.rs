@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use reshard_layout::internal::counted;
 use reshard_sharding::{Mesh, Region};
 use safetensors::Dtype;
 
@@ -436,8 +437,12 @@ impl Files {
             let files = match self.format {
                 OutputFormat::RankFiles => format!("{} rank files and {MANIFEST_NAME}", mesh.size()),
                 OutputFormat::Dcp => format!("{} .distcp files and {METADATA_NAME}", mesh.size()),
-                OutputFormat::DcpSafetensors => format!("{} files of chunks", self.parcels.files.len()),
-                OutputFormat::Safetensors => format!("{} files and {INDEX_NAME}", self.parcels.files.len()),
+                OutputFormat::DcpSafetensors => {
+                    format!("{} of chunks", counted(self.parcels.files.len(), "file", "files"))
+                }
+                OutputFormat::Safetensors => {
+                    format!("{} and {INDEX_NAME}", counted(self.parcels.files.len(), "file", "files"))
+                }
             };
             let said = format!("{files} in {}", staging.target().display());
             staging.put_in_place()?;

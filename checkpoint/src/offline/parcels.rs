@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use reshard_layout::internal::counted;
 use reshard_sharding::Mesh;
 
 use crate::dcp::in_safetensors::{self, Offsets};
@@ -72,7 +73,8 @@ impl Parcels {
         let total: usize = boxes.iter().sum();
         if total > MOST_FILES {
             let message = format!(
-                "{total} files would be written, one for each box of a shard, and {MOST_FILES} are the most: choose longer blocks"
+                "{total} would be written, one for each box of a shard, and {MOST_FILES} are the most: choose longer blocks",
+                total = counted(total, "file", "files")
             );
             return Err(Error::refused("chunks", message));
         }
@@ -115,7 +117,8 @@ impl Parcels {
         let (places, count) = in_turn(&lens, most);
         if count > MOST_FILES {
             let message = format!(
-                "files of at most {most} bytes would be {count}, and {MOST_FILES} are the most: choose longer ones"
+                "files of at most {most} would be {count}, and {MOST_FILES} are the most: choose longer ones",
+                most = counted(most, "byte", "bytes")
             );
             return Err(Error::refused("files", message));
         }

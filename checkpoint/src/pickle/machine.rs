@@ -1,6 +1,7 @@
 //! The instructions of a pickle, protocols 0 to 5, each turned into nodes. Those that run code without a name that can be looked
 //! up (`INST`, `OBJ`, extension codes) or that ask for buffers elsewhere are refused.
 
+use reshard_layout::internal::counted;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -48,7 +49,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<Pickle<'_>, Error> {
 /// The same within a budget.
 pub(super) fn read_within(bytes: &[u8], budget: usize) -> Result<Pickle<'_>, Error> {
     if u32::try_from(bytes.len()).is_err() {
-        return Err(refused(format!("it has {} bytes, and at most 2^32 are read", bytes.len())));
+        return Err(refused(format!(
+            "it has {}, and at most 2^32 are read",
+            counted(bytes.len(), "byte", "bytes")
+        )));
     }
     let mut nodes = vec![Node::None, Node::Bool, Node::Tuple(Box::default())];
     nodes.extend((0..256).map(Node::Int));

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use reshard_layout::internal::counted;
 use reshard_planner::Topology;
 use reshard_sharding::{Mesh, ProcessGroups, SubAxis};
 use serde::Serialize;
@@ -102,7 +103,7 @@ impl NodeLines {
     /// Writes a line for each of the groups, and a warning where they lie unlike each other.
     pub(super) fn write(&self, text: &mut String) {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "on nodes of {} ranks:", self.ranks);
+        let _ = writeln!(text, "on nodes of {}:", counted(self.ranks, "rank", "ranks"));
         for on in &self.groups {
             let (axes, count) = (&on.axes, on.count);
             let groups = if count == 1 { "group" } else { "groups" };

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use indicatif::HumanBytes;
 use reshard_checkpoint::Report;
+use reshard_layout::internal::counted;
 
 use crate::error::printable;
 
@@ -26,7 +27,13 @@ pub(crate) fn table(report: &Report) -> String {
     if report.through_engine {
         let (received, bound) = (report.received_bytes, report.lower_bound_bytes);
         rows.push(("steps", steps.to_string()));
-        rows.push(("moved", format!("{received} bytes to the worst rank, bound {bound}")));
+        rows.push((
+            "moved",
+            format!(
+                "{received} to the worst rank, bound {bound}",
+                received = counted(received, "byte", "bytes")
+            ),
+        ));
     }
     rows.push(("time", format!("{:.3} s, {}/s", report.seconds, HumanBytes(rate as u64))));
     let verified = match (report.verified, report.through_engine) {

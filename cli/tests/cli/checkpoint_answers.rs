@@ -98,15 +98,49 @@ fn what_pytorch_wrote_goes_through_every_subcommand() {
     );
     let table = ask(&["inspect", text(&dcp)]).stdout;
     assert!(table.contains("4 chunks") && table.contains("step  is no tensor"), "{table}");
-    assert_eq!(answer(0, &["diff", text(&dcp), text(&whole)])["equal"], json!(true));
+    let others = json!(["optimizer.groups.lr", "optimizer.state.0.name", "step"]);
+    let difference = answer(1, &["diff", text(&dcp), text(&whole)]);
+    assert_eq!((&difference["different"], &difference["only_first"]), (&json!([]), &others));
     assert_eq!(answer(0, &["verify", text(&dcp)])["problems"], json!([]));
     let folder = tempdir().unwrap();
     let [ranks, back] = ["ranks", "back"].map(|name| folder.path().join(name));
     let flags = ["--mesh", "a=3", "--to", "S(0)", "--json"];
     reshard(&[&["run", text(&dcp), "--out", text(&ranks)], &flags[..]].concat()).json();
-    reshard(&[&["run", text(&ranks), "--format", "dcp", "--out", text(&back)], &flags[..]].concat()).json();
-    assert_eq!(answer(0, &["diff", text(&ranks), text(&whole)])["equal"], json!(true));
-    assert_eq!(answer(0, &["diff", text(&back), text(&whole)])["equal"], json!(true));
+    let report =
+        reshard(&[&["run", text(&ranks), "--format", "dcp", "--out", text(&back)], &flags[..]].concat())
+            .json();
+    assert_eq!(report["others"], json!({"carried": others, "not_carried": []}));
+    assert_eq!(answer(0, &["diff", text(&ranks), text(&dcp)])["equal"], json!(true));
+    assert_eq!(answer(0, &["diff", text(&back), text(&dcp)])["others"], json!(3));
+    let said = ask(&["diff", text(&back), text(&dcp)]).stdout;
+    assert!(said.ends_with(" tensors and 3 other entries of both\n"), "{said}");
+    assert_eq!(answer(0, &["verify", text(&back)])["others"], json!(3));
+    // What safetensors cannot hold is named, or the run is refused.
+    let lost = folder.path().join("lost");
+    let to_whole = ["run", text(&back), "--format", "safetensors", "--out", text(&lost)];
+    ask(&[&to_whole[..], &["--strict", "--json"]].concat()).refused("not_carried", "optimizer.groups.lr");
+    assert!(!lost.exists());
+    let said = ask(&to_whole).stdout;
+    let expected = "3 entries that are no tensors are not in safetensors: optimizer.groups.lr, optimizer.state.0.name, step (--json has all)";
+    assert!(said.lines().last().unwrap().starts_with(expected), "{said}");
+    let said = ask(&[
+        "run",
+        text(&dcp),
+        "--mesh",
+        "a=3",
+        "--to",
+        "S(0)",
+        "--format",
+        "dcp",
+        "--force",
+        "--out",
+        text(&back),
+    ])
+    .stdout;
+    assert!(said.ends_with("\ncarried 3 entries that are no tensors\n"), "{said}");
+    let why = answer(0, &[&to_whole[..], &["--force"]].concat())["others"]["not_carried"][0].clone();
+    assert_eq!(why["name"], "optimizer.groups.lr");
+    assert!(why["why"].as_str().unwrap().contains("--format dcp keeps it"), "{why}");
     assert!(back.join("__2_0.distcp").exists() && !back.join("sharding.json").exists());
     let pickle = data.join("object.pt");
     ask(&["inspect", text(&pickle), "--json"]).refused("pickle", "`torch.nn.modules.linear.Linear`");

@@ -40,6 +40,23 @@ fn run(world: &mut World, plan: &Plan) -> Vec<(Result<(), Error>, Duration)> {
     results.into_iter().map(|result| result.unwrap_or_else(|error| (Err(error), Duration::ZERO))).collect()
 }
 
+/// Which of them came first differs from run to run, and what is said does not.
+#[test]
+fn of_several_ranks_that_fail_on_their_own_the_lowest_is_named() {
+    let plan = plan("S(0),S(0)", "S(1),S(1)", &[64, 64]);
+    let mut world = World::new(4).unwrap();
+    for wrong in [&[0, 1, 2, 3][..], &[1, 2, 3], &[2, 3], &[3, 1]] {
+        let mut given = shards(&plan);
+        wrong.iter().for_each(|rank| given[*rank].truncate(8));
+        for _ in 0..20 {
+            let error = world.redistribute(&plan, &given).unwrap_err();
+            let lowest = *wrong.iter().min().unwrap();
+            let named = matches!(error, Error::Buffer { rank, which: "source", .. } if rank == lowest);
+            assert!(named, "{wrong:?}: {error}");
+        }
+    }
+}
+
 #[test]
 fn every_other_rank_names_the_one_that_failed() {
     let all_to_all = plan("S(0),S(0)", "S(1),S(1)", &[64, 64]);
