@@ -248,13 +248,26 @@ impl Staging {
             check_directory(&self.target, self.force)?;
         }
         let mut begun = begun();
-        let placed = match (self.kind, fs::symlink_metadata(&self.target)) {
-            (Kind::Directory | Kind::SharedDirectory, Ok(_)) => {
+        let placed = match (self.kind, self.force, fs::symlink_metadata(&self.target)) {
+            (Kind::Directory | Kind::SharedDirectory, true, Ok(_)) => {
                 exchange(&new, &self.target, &self.hidden.join(OLD))
             }
-            (Kind::Directory | Kind::SharedDirectory | Kind::File, _) => fs::rename(&new, &self.target),
+            // Another run may have been first since it was looked at. A directory that holds something is not renamed over.
+            (Kind::Directory | Kind::SharedDirectory, _, _) | (Kind::File, true, _) => {
+                fs::rename(&new, &self.target)
+            }
+            (Kind::File, false, _) => link(&new, &self.target),
         };
-        placed.map_err(|error| Error::io("renaming to", &self.target, &error))?;
+        placed.map_err(|error| match error.kind() {
+            ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists if !self.force => {
+                let message = format!(
+                    "another run has written {} meanwhile; --force replaces what a run wrote",
+                    self.target.display()
+                );
+                Error::refused("output", message)
+            }
+            _ => Error::io("renaming to", &self.target, &error),
+        })?;
         if let Some(one) = begun.iter_mut().find(|one| Arc::ptr_eq(&one.lock, &self.lock)) {
             // They are needed now.
             one.above.clear();
@@ -334,6 +347,15 @@ fn exchange(new: &Path, target: &Path, old: &Path) -> io::Result<()> {
         // The first error is the one worth reporting.
         let _ = fs::rename(old, target);
     })
+}
+
+/// Gives a file its name, unless there is a file of that name; where the file system has no links it is looked at before.
+fn link(new: &Path, target: &Path) -> io::Result<()> {
+    match fs::hard_link(new, target) {
+        Ok(()) => fs::remove_file(new),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
+        Err(_) => fs::rename(new, target),
+    }
 }
 
 /// Makes renames and new names in a directory survive a power cut.
