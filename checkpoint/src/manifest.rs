@@ -184,7 +184,7 @@ pub fn manifest_again(text: &[u8]) -> Result<String, Error> {
     }
     let (headers_crc64nvme, own_crc64nvme) = (manifest.headers_crc64nvme, manifest.own_crc64nvme);
     let others = manifest.others;
-    Manifest { headers_crc64nvme, own_crc64nvme, others, ..Manifest::new(&mesh, tensors) }.to_text()
+    Manifest { headers_crc64nvme, others, own_crc64nvme, ..Manifest::new(&mesh, tensors) }.to_text()
 }
 
 /// The name of the file of one rank.

@@ -65,6 +65,9 @@ pub struct Object {
     pub(crate) sum: Option<u64>,
 }
 
+/// Takes a piece of bytes, and where it begins in them.
+type Take<'a> = dyn FnMut(usize, &[u8]) -> Result<(), Error> + 'a;
+
 /// Where an object is.
 #[derive(Clone)]
 pub(crate) enum Content {
@@ -124,10 +127,7 @@ impl Object {
     }
 
     /// Its bytes, a piece at a time; returns their checksum.
-    pub(crate) fn each_piece(
-        &self,
-        take: &mut dyn FnMut(usize, &[u8]) -> Result<(), Error>,
-    ) -> Result<u64, Error> {
+    pub(crate) fn each_piece(&self, take: &mut Take<'_>) -> Result<u64, Error> {
         let Some(bytes) = self.archive() else { return Err(self.has_no_bytes()) };
         let about = |error: Error| error.about(format_args!("`{}`", self.name.shown()));
         let (access, sum, mut piece) = (bytes.access()?, Sum::default(), Vec::new());
@@ -442,8 +442,7 @@ impl Others {
 
     fn lost(&self) -> Option<String> {
         let first = self.not_carried.first()?;
-        let named: Vec<String> =
-            self.not_carried.iter().take(NAMED).map(|one| one.name.shown().to_string()).collect();
+        let named: Vec<String> = self.not_carried.iter().take(NAMED).map(|one| one.name.shown()).collect();
         let more = if self.not_carried.len() > NAMED { ", .." } else { "" };
         let (count, are) = match self.not_carried.len() {
             1 => ("1 entry that is no tensor".to_owned(), "is"),

@@ -40,7 +40,7 @@ impl<'a> Objects<'a> {
         for (name, one) in of_first {
             match of_second.remove(name) {
                 Some(two) if one.archive().is_some() && two.archive().is_some() => {
-                    this.pairs.push((one, two))
+                    this.pairs.push((one, two));
                 }
                 None if one.archive().is_some() => this.only_first.push(name.to_owned()),
                 Some(_) | None => this.not_compared.push(name.to_owned()),

@@ -67,6 +67,7 @@ pub(crate) const FILE_BYTES: u64 = 5_000_000_000;
 
 /// Where the result goes, and how much is looked at on the way.
 #[derive(Clone, Copy)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Asked<'a> {
     pub(crate) out: Option<&'a Path>,
     pub(crate) gather: Option<&'a Path>,

@@ -87,7 +87,7 @@ pub(crate) fn carry_out<X: Exchange>(
     let reports = together(exchange, reports)?;
     let written = outputs.finish(exchange)?;
     let ignored = checkpoint.ignored.clone();
-    Ok(Report { lost, others, ignored, ..Report::new(reports, true, written, start.elapsed()) })
+    Ok(Report { lost, ignored, others, ..Report::new(reports, true, written, start.elapsed()) })
 }
 
 /// Moves a batch; every new shard of this process's ranks is verified and written. Returns what the worst of them received.

@@ -18,6 +18,7 @@ use super::wish::Wish;
 
 /// What [`reshard`] may be told besides; [`Options::default`] checks everything and replaces nothing.
 #[derive(Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Options<'a> {
     /// The sharding of tensors that no pattern of the spec matches; one that lacks its dims is replicated.
     pub to: Option<String>,

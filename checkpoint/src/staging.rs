@@ -258,15 +258,16 @@ impl Staging {
             }
             (Kind::File, false, _) => link(&new, &self.target),
         };
-        placed.map_err(|error| match error.kind() {
-            ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists if !self.force => {
-                let message = format!(
-                    "another run has written {} meanwhile; --force replaces what a run wrote",
-                    self.target.display()
-                );
-                Error::refused("output", message)
+        placed.map_err(|error| {
+            let is_there = matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists);
+            if self.force || !is_there {
+                return Error::io("renaming to", &self.target, &error);
             }
-            _ => Error::io("renaming to", &self.target, &error),
+            let message = format!(
+                "another run has written {} meanwhile; --force replaces what a run wrote",
+                self.target.display()
+            );
+            Error::refused("output", message)
         })?;
         if let Some(one) = begun.iter_mut().find(|one| Arc::ptr_eq(&one.lock, &self.lock)) {
             // They are needed now.

@@ -173,7 +173,9 @@ pub(super) fn fingerprint(moves: &[Move<'_>], objects: &[Object], asked: Asked<'
         }
     }
     objects.len().hash(&mut hasher);
-    objects.iter().for_each(|object| object.hash_identity(&mut hasher));
+    for object in objects {
+        object.hash_identity(&mut hasher);
+    }
     hasher.finish()
 }
 

@@ -124,9 +124,9 @@ fn what_is_left_out_is_named_and_strict_rejects_it() {
             !difference.equal && NAMES.iter().all(|name| difference.only_first.contains(&(*name).to_owned()))
         );
         if written.is_dir() {
-            fs::remove_dir_all(written).unwrap()
+            fs::remove_dir_all(written).unwrap();
         } else {
-            fs::remove_file(written).unwrap()
+            fs::remove_file(written).unwrap();
         }
     }
     // Parts of one pickle are not carried anywhere, and say so.

@@ -252,7 +252,10 @@ fn runs_that_go_on_at_once_leave_one_output_and_nothing_else() {
     for (round, asked) in jobs.cycle().take(20).enumerate() {
         let asked = Job { resume: round % 4 != 3, force: false, ..asked };
         let begin = Barrier::new(4);
-        let run = || asked.run(&mut Then(|| drop(begin.wait()))).is_ok();
+        let meet = || {
+            begin.wait();
+        };
+        let run = || asked.run(&mut Then(meet)).is_ok();
         let done = thread::scope(|scope| {
             let runs: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
             runs.into_iter().map(|run| run.join().unwrap()).filter(|done| *done).count()

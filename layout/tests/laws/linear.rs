@@ -22,7 +22,7 @@ fn stride(r: &mut Random) -> At {
 /// Extents with a product of at most 64.
 fn extents(r: &mut Random) -> Vec<i64> {
     let mut size = 1;
-    let drawn: Vec<i64> = (0..1 + r.below(4)).map(|_| [1, 2, 2, 3, 4, 6][r.below(6)]).collect();
+    let drawn: Vec<i64> = (0..=r.below(4)).map(|_| [1, 2, 2, 3, 4, 6][r.below(6)]).collect();
     drawn
         .into_iter()
         .filter(|extent| {
@@ -93,7 +93,7 @@ fn are_modes(values: &[Point]) -> bool {
         return false;
     }
     let run = (1..values.len()).take_while(|n| values[*n] == times(step, *n as i64)).count() + 1;
-    if values.len() % run != 0 {
+    if !values.len().is_multiple_of(run) {
         return false;
     }
     let tops: Vec<Point> = values.iter().step_by(run).cloned().collect();
