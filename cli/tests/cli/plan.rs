@@ -232,7 +232,7 @@ fn bad_requests_are_refused() {
     run(&["--from", "P(avg),R", "--to", "R,R", "--dtype", "i32"]).refused("arithmetic", "no avg of i32");
     run(&["--from", "R,R", "--to", "R,R", "--topology", "/absent.toml"]).refused("topology", "absent.toml");
     run(&["--from", "R,R", "--to", "R,R", "--topology", "a100"])
-        .refused("topology", "there is no network profile `a100`: write uniform, h100, or");
+        .refused("topology", "unknown network profile `a100`: expected uniform, h100, or");
     run(&["--from", "R,R", "--to", "R,R", "--objective", "luck"]).refused("parse", "luck");
     run(&["--from", "S(0),R", "--to", "R,R", "--max-peak-bytes", "7"]).refused("peak_too_small", "7");
     run(&["--batch", "--from", "R,R"]).refused("usage", "--batch");

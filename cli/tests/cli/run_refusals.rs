@@ -126,7 +126,7 @@ fn a_foreign_file_beside_rank_files_is_named() {
     let setting = Setting::new();
     let dir = setting.sharded();
     fs::copy(&rank_files(&dir)[0], dir.join("rank-00004-of-00004.safetensors")).unwrap();
-    let table = setting.run(&dir, &TO);
+    let table = reshard(&["inspect", text(&dir)]);
     assert!(table.status == 0 && table.stdout.contains("rank-00004-of-00004.safetensors"), "{table:?}");
 }
 

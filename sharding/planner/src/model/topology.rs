@@ -322,7 +322,7 @@ impl FromStr for Topology {
             // A word is the name of a profile that there is not; anything else is the notation with a mistake.
             if !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')) {
                 let reason = format!(
-                    "there is no network profile `{s}`: write uniform, h100, or \
+                    "unknown network profile `{s}`: expected uniform, h100, or \
                      launch=us;message=us;level=ranks:us:GB/s;..;level=*:us:GB/s"
                 );
                 return Err(Error::Topology { reason });
