@@ -182,6 +182,14 @@ impl PyGraph {
         Ok(PyDType(graph.dtype(value(&graph, name)?)))
     }
 
+    /// Sets the element type of what the last op made, where the op leaves that open: of a factory such as `ones`, and of
+    /// what is made of integers or truth values.
+    fn set_dtype(&self, name: &str, dtype: DTypeArgument) -> Answer<()> {
+        let mut graph = self.lock();
+        let v = value(&graph, name)?;
+        Ok(graph.set_dtype(v, dtype.0)?)
+    }
+
     /// What a value is said to be, as text; None where nobody says.
     fn pinned(&self, name: &str) -> Answer<Option<String>> {
         let graph = self.lock();

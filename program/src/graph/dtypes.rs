@@ -3,9 +3,56 @@
 use reshard_kernels::DType;
 use reshard_ops::rules::{Call, Value as Argument};
 
-use crate::graph::{Graph, ValueId};
+use crate::Error;
+use crate::graph::{Graph, Statement, ValueId};
+
+/// The ops whose result has the widest element type of several operands, and which operand is the first of those.
+const PROMOTING: [(&str, usize); 14] = [
+    ("add", 0),
+    ("sub", 0),
+    ("mul", 0),
+    ("pow", 0),
+    ("fmod", 0),
+    ("remainder", 0),
+    ("floor_divide", 0),
+    ("maximum", 0),
+    ("minimum", 0),
+    ("lerp", 0),
+    ("addcmul", 0),
+    ("clamp_tensor", 0),
+    ("cat", 0),
+    // The first operand of `where` decides, and is not chosen from.
+    ("where", 1),
+];
+
+/// The integral type that holds the values of both: truth values count as 0 and 1.
+fn wider(one: DType, two: DType) -> DType {
+    if one == DType::Bool || (two != DType::Bool && two.bits() > one.bits()) { two } else { one }
+}
 
 impl Graph {
+    /// Sets the element type of an output of the last call, where the call leaves that open: of a factory such as
+    /// `ones`, and of what is made of integers or truth values.
+    ///
+    /// Fails for a value that the last statement does not make, and for a type that the op cannot make.
+    pub fn set_dtype(&mut self, value: ValueId, dtype: DType) -> Result<(), Error> {
+        let name = self.name(value).to_owned();
+        let Some(Statement::Op { call, inputs, outputs, .. }) = self.statements.last() else {
+            return Err(Error::Graph { reason: format!("no op has just made {name}") });
+        };
+        if !outputs.contains(&value) {
+            return Err(Error::Graph {
+                reason: format!("{call} is the last op and does not make {name}: set element types at once"),
+            });
+        }
+        let made = self.values[value.0].dtype;
+        if !self.may_be(made, dtype, inputs) {
+            return Err(Error::Graph { reason: format!("{call} makes {name} of {made}, not of {dtype}") });
+        }
+        self.values[value.0].dtype = dtype;
+        Ok(())
+    }
+
     /// Whether a text may say this element type of what a call makes: that of an operand, or any where no real operand decides.
     pub(crate) fn may_be(&self, made: DType, said: DType, operands: &[ValueId]) -> bool {
         let of = |v: &ValueId| self.values[v.0].dtype;
@@ -18,8 +65,13 @@ impl Graph {
     /// The element types of what a call makes, where nobody says them.
     pub(crate) fn dtypes(&self, call: &Call, inputs: &[ValueId], outputs: usize) -> Vec<DType> {
         let of = |v: &ValueId| self.values[v.0].dtype;
-        let like =
-            inputs.iter().map(of).find(|d| !d.is_integral()).or(inputs.first().map(of)).unwrap_or(DType::F32);
+        let promoting = PROMOTING.iter().find(|(name, _)| call.name() == Some(name));
+        let deciding = promoting.map_or(inputs, |&(_, first)| inputs.get(first..).unwrap_or_default());
+        let integral = match promoting {
+            Some(_) => deciding.iter().map(of).reduce(wider),
+            None => deciding.first().map(of),
+        };
+        let like = deciding.iter().map(of).find(|d| !d.is_integral()).or(integral).unwrap_or(DType::F32);
         let made = |o: usize| match call.name() {
             Some("cast") => match call.argument("dtype") {
                 Some(Argument::Word(word)) => word.parse().unwrap_or(like),
@@ -29,8 +81,8 @@ impl Graph {
                 (
                     "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "eq_scalar" | "ne_scalar" | "lt_scalar"
                     | "le_scalar" | "gt_scalar" | "ge_scalar" | "isnan" | "isinf" | "isfinite" | "isneginf"
-                    | "isposinf" | "isclose" | "signbit" | "logical_and" | "logical_or" | "logical_not"
-                    | "logical_xor" | "any" | "all",
+                    | "isposinf" | "isclose" | "isin" | "signbit" | "logical_and" | "logical_or"
+                    | "logical_not" | "logical_xor" | "any" | "all",
                     _,
                 ) => DType::Bool,
                 (

@@ -9,6 +9,7 @@ fn elaborated(text: &str) -> Program {
 }
 
 mod again;
+mod elements;
 mod megatron;
 mod meshes;
 mod pipeline;

@@ -1,0 +1,69 @@
+//! The element types of what ops make.
+
+use reshard_kernels::DType;
+use reshard_ops::rules::Call;
+use reshard_program::Graph;
+
+use crate::elaborated;
+
+const TYPES: [&str; 8] = ["bool", "u8", "i32", "i64", "f16", "bf16", "f32", "f64"];
+
+/// The element type of `v` where it is the result of a call of operands of these types.
+fn made(call: &str, operands: &[(&str, &str)]) -> String {
+    let mut text = "mesh dp=2\n".to_owned();
+    for (name, dtype) in operands {
+        text += &format!("{name}: {dtype}[4] R\n");
+    }
+    text += &format!("v = {call}\n");
+    let program = elaborated(&text);
+    // What is printed is read again as the same.
+    let printed = program.to_string();
+    assert_eq!(elaborated(&printed).to_string(), printed);
+    program.value("v").map(|v| program.get(v).dtype.to_string()).unwrap_or_else(|| panic!("{text}"))
+}
+
+#[test]
+fn where_has_the_elements_that_it_chooses_from() {
+    for dtype in TYPES {
+        for condition in ["bool", "f32", "i64"] {
+            let operands = [("c", condition), ("a", dtype), ("b", dtype)];
+            assert_eq!(made("where(c, a, b)", &operands), dtype, "by {condition}");
+        }
+    }
+    assert_eq!(made("where(c, a, b)", &[("c", "bool"), ("a", "bool"), ("b", "i64")]), "i64");
+    assert_eq!(made("where(c, a, b)", &[("c", "bool"), ("a", "i32"), ("b", "f32")]), "f32");
+}
+
+#[test]
+fn of_two_integer_types_the_wider_one_is_made() {
+    for op in ["add", "sub", "mul", "maximum", "minimum", "remainder", "fmod", "floor_divide"] {
+        for (one, two, wider) in
+            [("bool", "i64", "i64"), ("i32", "i64", "i64"), ("u8", "i32", "i32"), ("bool", "bool", "bool")]
+        {
+            for operands in [[("a", one), ("b", two)], [("a", two), ("b", one)]] {
+                assert_eq!(made(&format!("{op}(a, b)"), &operands), wider, "{op} of {operands:?}");
+            }
+        }
+    }
+    assert_eq!(made("add(a, b)", &[("a", "i64"), ("b", "bf16")]), "bf16");
+    assert_eq!(made("isin(a, b)", &[("a", "i64"), ("b", "i64")]), "bool");
+}
+
+#[test]
+fn the_elements_of_a_factory_are_set_right_after_it() {
+    let mut graph = Graph::new(&"dp=2".parse().unwrap());
+    let ones: Call = "ones(shape=[3])".parse().unwrap();
+    let made = graph.apply(&ones, &[], &["a"]).unwrap()[0];
+    assert_eq!(graph.dtype(made), DType::F32);
+    graph.set_dtype(made, DType::Bool).unwrap();
+    assert_eq!(graph.dtype(made), DType::Bool);
+    assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph);
+    let x = graph.input("x", DType::F32, &[3], "R").unwrap();
+    let late = graph.set_dtype(made, DType::I64).unwrap_err().to_string();
+    assert!(late.contains("no op has just made a"), "{late}");
+    let y = graph.apply(&"relu".parse().unwrap(), &[x], &["y"]).unwrap()[0];
+    let other = graph.set_dtype(made, DType::I64).unwrap_err().to_string();
+    assert!(other.contains("relu is the last op and does not make a"), "{other}");
+    let wrong = graph.set_dtype(y, DType::Bool).unwrap_err().to_string();
+    assert!(wrong.contains("relu makes y of f32, not of bool"), "{wrong}");
+}
