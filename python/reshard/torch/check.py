@@ -7,28 +7,29 @@ from typing import Any
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
+from torch.export.graph_signature import OutputKind
 
 from reshard import Elaborator, Graph, Mesh, Program, Report, ReshardError, Table
 
 from reshard.torch.beside import Comparison, compared
+from reshard.torch.lower import lower
 from reshard.torch.specs import mesh
 
-# What is called otherwise here: ops, and their arguments.
-_OPS = {"_softmax": "softmax", "native_layer_norm": "layer_norm", "_unsafe_view": "view", "alias": "clone", "detach_": "detach"}
-_ARGUMENTS = {"size": "shape", "is_causal": "causal", "split_size": "size"}
-# Ops that give what they get, where nothing is trained and no type changes.
-_SAME = {"clone", "contiguous", "detach", "alias", "lift_fresh_copy"}
-_SCALARS = {"add": "value", "sub": "value", "mul": "value", "div": "value", "pow": "exponent"}
-_IGNORED = {"_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size", "sym_constrain_range"}
+# Outputs that are the new value of an input.
+_WRITTEN = {OutputKind.USER_INPUT_MUTATION, OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION}
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A module as a program, with what it moves and holds, and what DTensor would move for it; `str` is all of that."""
+    """A module as a program, with what it moves and holds, and what DTensor would move for it; `str` is all of that.
+
+    `results` are the names of what `forward` returns, in order.
+    """
 
     program: Program
     report: Report
     beside: Comparison
+    results: tuple[str, ...]
 
     def __str__(self) -> str:
         lines = [str(self.program).rstrip()]
@@ -63,7 +64,8 @@ def check(
     Errors: `ReshardError` for an op or an argument that the table has not, with its name; what the elaborator refuses.
     """
     ranks = mesh(over) if isinstance(over, DeviceMesh) else Mesh(over)
-    exported = torch.export.export(module, tuple(inputs))
+    # Without decompositions of ops: the graph becomes functional, so that no write through a view is missed.
+    exported = torch.export.export(module, tuple(inputs)).run_decompositions({})
     graph = Graph(ranks, table=table)
     chosen = Table.standard() if table is None else table
     signature = exported.graph_signature
@@ -81,69 +83,23 @@ def check(
             if node.name in signature.inputs_to_parameters:
                 trained.append(names[node])
         elif node.op == "call_function":
-            names[node] = _apply(graph, chosen, node, names)
-    output = next(node for node in exported.graph.nodes if node.op == "output")
-    results = [names[node] for node in output.args[0] if isinstance(node, torch.fx.Node)]
+            names[node] = lower(graph, chosen, node, names)
+        elif node.op != "output":
+            raise ReshardError(f"{node.name} is a node of the kind {node.op}, and programs are of ops and inputs")
+    made = {one.name: name for one, name in names.items()}
+    results = tuple(made[spec.arg.name] for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT and spec.arg.name in made)
     if gradient:
         graph.gradient(results[0], trained)
+    for spec in signature.output_specs:
+        # An input that is written to is that in the next step.
+        if spec.target is not None and spec.kind in _WRITTEN:
+            graph.apply("clone", [made[spec.arg.name]], [f"{_name(spec.target)}'"])
     program = graph.elaborate(elaborator)
     named = {node: name for node, name in names.items() if node.op == "placeholder"}
-    return Checked(program, program.report(), compared(exported, program, ranks, named, names, gradient))
+    return Checked(program, program.report(), compared(exported, program, ranks, named, names, gradient), results)
 
 
 def _name(of: str) -> str:
     """A name of PyTorch's as one of a program's."""
     made = of.replace(".", "_")
     return made if made[:1].isalpha() or made[:1] == "_" else f"_{made}"
-
-
-def _apply(graph: Graph, table: Table, node: torch.fx.Node, names: Mapping[Any, Any]) -> Any:
-    """The statement of a node, by the names of what it takes; the name of what it makes, or of several."""
-    target: Any = node.target
-    if getattr(target, "__name__", "") == "getitem":
-        return names[node.args[0]][node.args[1]]
-    if not isinstance(target, torch._ops.OpOverload):
-        raise ReshardError(f"{target} is no op of aten's")
-    packet = target._schema.name.partition("::")[2]
-    if packet in _IGNORED:
-        return None
-    given = dict(zip((one.name for one in target._schema.arguments), node.args, strict=False)) | dict(node.kwargs)
-    name = _OPS.get(packet, packet)
-    if packet == "dropout" and not given.get("train", True):
-        name, given = "clone", {"input": given["input"]}
-    if name in _SAME:
-        return names[next(iter(given.values()))]
-    if packet in _SCALARS and not isinstance(given.get("other", given.get("exponent")), torch.fx.Node):
-        name = f"{packet}_scalar"
-        given = {"self": given["self"], _SCALARS[packet]: given.get("other", given.get("exponent"))} | _rest(given)
-    if packet == "layer_norm":
-        given = {key: value for key, value in given.items() if key != "cudnn_enable"}
-        given["last"] = len(given.pop("normalized_shape"))
-    if name not in table:
-        raise ReshardError(f"{target} is no op of the table")
-    parameters = table.parameters(name) or {}
-    taken: list[str] = []
-    arguments: dict[str, Any] = {}
-    defaults = {one.name: one.default_value for one in target._schema.arguments}
-    for key, value in given.items():
-        nodes = value if isinstance(value, list | tuple) and value and all(isinstance(one, torch.fx.Node) for one in value) else [value]
-        if all(isinstance(one, torch.fx.Node) for one in nodes):
-            taken += [names[one] for one in nodes]
-            continue
-        key = next((one for one in (key, _ARGUMENTS.get(key, key), f"{key}s") if one in parameters), key)
-        if key not in parameters:
-            if value is None or value == defaults.get(key) or key in ("dtype", "memory_format", "layout", "device", "pin_memory"):
-                continue
-            raise ReshardError(f"{target} has the argument {key}={value}, which {name} of the table has not")
-        if value is None:
-            continue
-        if key in ("dims", "shape", "sizes") and not isinstance(value, list | tuple):
-            value = [value]
-        arguments[key] = list(value) if isinstance(value, list | tuple) else value
-    made = graph.apply(name, taken, **arguments)
-    return made if len(made) > 1 or isinstance(node.meta.get("val"), list | tuple) else made[0]
-
-
-def _rest(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a call with a number says besides it, which has to be nothing."""
-    return {key: value for key, value in given.items() if key not in ("self", "other", "exponent")}

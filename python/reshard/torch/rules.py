@@ -13,6 +13,7 @@ from torch.distributed.tensor.experimental import register_sharding
 
 from reshard import Op, ReshardError, Table
 
+from reshard.torch.overloads import Use, arguments, by_name, value_of
 from reshard.torch.specs import OURS_TO_TORCH
 
 # The ops of PyTorch's that DTensor refuses, having neither a rule nor a decomposition of them, and what they are in our table; PyTorch's validator
@@ -27,9 +28,6 @@ OPS = {
     "searchsorted.Tensor": "searchsorted",
     "unfold": "unfold_dim",
 }
-
-# What an argument of PyTorch's is called here.
-_CALLED = {"kernel_size": "kernel", "output_size": "size", "dimension": "dim"}
 
 Strategy = tuple[list[Placement], list[Placement | None]]
 
@@ -90,31 +88,22 @@ def _rule(overload: OpOverload, ours: str, table: Table) -> Callable[..., list[S
 def op_of(overload: OpOverload, ours: str, table: Table, given: Mapping[str, Any]) -> Op | None:
     """A call of PyTorch's as an op of the table, from its arguments by name; None for arguments that the table does not know, or refuses."""
     parameters = table.parameters(ours) or {}
-    arguments: dict[str, Any] = {}
+    uses = arguments(overload, ours, parameters)
+    chosen: dict[str, Any] = {}
     for argument in overload._schema.arguments:
         value = given.get(argument.name, argument.default_value)
+        use = uses[argument.name]
         if _is_tensor(value):
             continue
-        name = _CALLED.get(argument.name, argument.name)
-        if name not in parameters and f"{name}s" in parameters:
-            name, value = f"{name}s", value if value is None or isinstance(value, list | tuple) else [value]
-        if name not in parameters:
-            if value != argument.default_value:
-                return None
-            continue
-        if ours == "cdist" and name == "p":
-            value = f"{value:g}"
-        if value is not None:
-            arguments[name] = list(value) if isinstance(value, list | tuple) else value
+        if use.use is Use.PARAMETER:
+            if value is not None:
+                chosen[use.called] = value_of(use, value, parameters)
+        elif use.use is not Use.LEFT_OUT and value != argument.default_value:
+            return None
     try:
-        return Op(ours, [tuple(one.shape) for one in given.values() if _is_tensor(one)], table=table, **arguments)
+        return Op(ours, [tuple(one.shape) for one in given.values() if _is_tensor(one)], table=table, **chosen)
     except (ReshardError, TypeError):
         return None
-
-
-def by_name(overload: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by their names."""
-    return dict(zip((one.name for one in overload._schema.arguments), args, strict=False)) | dict(kwargs)
 
 
 def strategies(overload: OpOverload, ours: str, table: Table, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Strategy]:

@@ -1,0 +1,218 @@
+"""A node of a functional graph of PyTorch's as statements of a program."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from reshard import DType, Graph, ReshardError, Table
+
+from reshard.torch.overloads import Argument, Use, arguments, by_name, is_absent, is_default, op_of, value_of, with_defaults, with_number
+
+# Ops that have no value.
+_IGNORED = {"_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size", "sym_constrain_range"}
+# Ops that give what they get; `detach` is an op, since it has no gradient.
+_SAME = {"clone", "contiguous", "alias", "lift_fresh_copy"}
+# Factories like a tensor, by the factory of the same shape.
+_LIKE = {"ones_like": "ones", "zeros_like": "zeros", "full_like": "full"}
+# Ops whose operands PyTorch brings to the type of the result.
+_PROMOTING = {
+    "add", "sub", "mul", "div", "pow", "maximum", "minimum", "where", "atan2", "hypot", "fmod", "remainder", "lerp", "addcmul", "addcdiv",
+    "cat", "stack", "add_scalar", "sub_scalar", "mul_scalar", "div_scalar", "pow_scalar",
+}  # fmt: skip
+
+Names = Mapping[Any, Any]
+
+
+def lower(graph: Graph, table: Table, node: torch.fx.Node, names: Names) -> Any:
+    """Writes the statements of a node; returns the name of its result, a list for several, None for none.
+
+    Errors: `ReshardError` for an op or an argument that the table has not, and where the table's op makes another shape or element type.
+    """
+    target: Any = node.target
+    if getattr(target, "__name__", "") == "getitem":
+        return names[node.args[0]][node.args[1]]
+    if not isinstance(target, torch._ops.OpOverload):
+        raise ReshardError(f"{target} is no op of aten's")
+    if target._schema.name.partition("::")[2] in _IGNORED:
+        return None
+    made = _Call(graph, table, node, names).lowered()
+    _compare(graph, node, made)
+    return made
+
+
+def _compare(graph: Graph, node: torch.fx.Node, made: Any) -> None:
+    """Rejects what has another shape or element type than PyTorch's."""
+    meant = node.meta["val"]
+    wanted = list(meant) if isinstance(meant, list | tuple) else [meant]
+    found = made if isinstance(made, list) else [made]
+    if len(wanted) != len(found):
+        raise ReshardError(f"{node.target} makes {len(wanted)} values, and the op of the table {len(found)}")
+    for name, value in zip(found, wanted, strict=True):
+        if value is None:
+            continue
+        ours = f"{graph.dtype(name)}{list(graph.shape(name))}"
+        theirs = f"{DType(value.dtype)}{list(value.shape)}"
+        if ours != theirs:
+            raise ReshardError(f"{node.target} makes {theirs}, and the op of the table makes {ours}: cast the operands before it")
+
+
+class _Call:
+    """A call of an overload, with its arguments by name."""
+
+    def __init__(self, graph: Graph, table: Table, node: torch.fx.Node, names: Names) -> None:
+        self.graph, self.table, self.node, self.names = graph, table, node, names
+        self.target: Any = node.target
+        self.given = with_defaults(self.target, node.args, node.kwargs)
+        number = with_number(self.target, self.given)
+        self.op = op_of(self.target) if number is None else number
+        self.parameters = table.parameters(self.op) or {}
+        self.uses = arguments(self.target, self.op, self.parameters)
+
+    def lowered(self) -> Any:
+        op, given = self.op, self.given
+        if op == "dropout" and given["train"] is False:
+            return self.names[given["input"]]
+        if op in _SAME:
+            return self.names[next(iter(given.values()))]
+        if op == "copy":
+            self.check_rest()
+            return self.like(self.names[given["src"]])
+        if op in ("fill", "zero"):
+            return self.fill(given.get("value", 0))
+        if op == "cast":
+            self.check_rest()
+            return self.cast(self.names[given["self"]], self.node.meta["val"].dtype)
+        if op in _LIKE:
+            return self.made_like()
+        if op not in self.table:
+            raise ReshardError(f"{self.target} is no op of the table")
+        chosen = self.arguments()
+        taken = self.operands()
+        made = self.graph.apply(op, taken, **chosen)
+        value = self.node.meta.get("val")
+        if isinstance(value, list | tuple):
+            return made
+        if any(use.use is Use.ELEMENTS for use in self.uses.values()):
+            self.graph.set_dtype(made[0], value.dtype)
+        return made[0] if len(made) == 1 else made
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the table's op; PyTorch's default where that is another than the table's."""
+        chosen: dict[str, Any] = {}
+        written = by_name(self.target, self.node.args, self.node.kwargs)
+        for key, value in self.given.items():
+            use = self.uses[key]
+            if use.use is not Use.PARAMETER or is_absent(use, value):
+                continue
+            if key in written or not is_default(use, value, self.parameters):
+                chosen[use.called] = self.value(use, value)
+        self.check_rest()
+        return chosen
+
+    def value(self, use: Argument, value: Any) -> Any:
+        shape = self.node.meta["val"].shape if isinstance(self.node.meta.get("val"), torch.Tensor) else ()
+        if use.called == "shape":
+            # Without -1.
+            return list(shape)
+        if self.op in ("slice", "slice_scatter") and use.called in ("start", "end"):
+            whole = self.whole()
+            return min(max(value + whole if value < 0 else value, 0), whole)
+        if self.op in ("select", "select_scatter") and use.called == "index":
+            return value + self.whole() if value < 0 else value
+        if any(isinstance(one, torch.fx.Node) for one in (value if isinstance(value, list | tuple) else [value])):
+            raise ReshardError(f"{self.target} has {use.name}={value}, a number that is computed, and programs have none")
+        return value_of(use, value, self.parameters)
+
+    def whole(self) -> int:
+        """The extent of the dim that is sliced."""
+        name = self.names[self.given["self"]]
+        return self.graph.shape(name)[self.given["dim"]]
+
+    def check_rest(self) -> None:
+        """Rejects what no use is known of."""
+        defaults = {one.name: one.default_value for one in self.target._schema.arguments if one.has_default_value()}
+        for key, value in self.given.items():
+            if key == "layout" and value is torch.strided:
+                continue
+            if self.uses[key].use is Use.REJECTED and not (key in defaults and value == defaults[key]):
+                raise ReshardError(f"{self.target} has the argument {key}={value}, which {self.op} of the table has not")
+
+    def operands(self) -> list[str]:
+        """The names of the operands, in the element types that the op computes with."""
+        taken: list[str] = []
+        absent = None
+        for key, value in self.given.items():
+            if self.uses[key].use is not Use.OPERAND:
+                continue
+            if value is None:
+                absent = key
+                continue
+            nodes = value if isinstance(value, list | tuple) else [value]
+            if absent is not None and nodes:
+                # Operands have no names: the one behind would be taken for the one that is missing.
+                raise ReshardError(f"{self.target} has {key} without {absent}, and {self.op} of the table takes them in order")
+            for one in nodes:
+                if not isinstance(one, torch.fx.Node):
+                    raise ReshardError(f"{self.target} has {key}={value}, and {self.op} of the table takes tensors")
+                taken.append(self.mask(self.names[one]) if key == "attn_mask" else self.names[one])
+        value = self.node.meta.get("val")
+        casts = any(use.use is Use.CAST and self.given.get(use.name) for use in self.uses.values())
+        if isinstance(value, torch.Tensor) and (casts or self.op in _PROMOTING):
+            from_ = 1 if self.op == "where" else 0
+            taken[from_:] = [self.promoted(name, value.dtype, casts) for name in taken[from_:]]
+        return taken
+
+    def promoted(self, name: str, dtype: torch.dtype, asked: bool) -> str:
+        """An operand in the element type of the result; integers stay what they are where that is not asked for, or the result has integers."""
+        return self.cast(name, dtype) if dtype.is_floating_point or (asked and not self.is_counted(name, dtype)) else name
+
+    def is_counted(self, name: str, dtype: torch.dtype) -> bool:
+        """Whether truth values are counted, which the ops do without a cast."""
+        return dtype == torch.int64 and str(self.graph.dtype(name)) == "bool"
+
+    def cast(self, name: str, dtype: torch.dtype) -> str:
+        """A value in an element type."""
+        wanted = DType(dtype)
+        if self.graph.dtype(name) == wanted:
+            return name
+        if not dtype.is_floating_point:
+            raise ReshardError(f"{self.target} casts {self.graph.dtype(name)} to {wanted}, and programs have casts to floating-point types only")
+        return self.graph.apply("cast", [name], dtype=str(wanted))[0]
+
+    def like(self, name: str) -> str:
+        """A value with the shape and the element type of the result."""
+        value = self.node.meta["val"]
+        made = self.cast(name, value.dtype)
+        shape = list(value.shape)
+        return made if list(self.graph.shape(made)) == shape else self.graph.apply("expand", [made], shape=shape)[0]
+
+    def filled(self, op: str, shape: list[int], dtype: torch.dtype | DType, **chosen: Any) -> str:
+        made = self.graph.apply(op, [], shape=shape, **chosen)[0]
+        self.graph.set_dtype(made, DType(dtype))
+        return made
+
+    def fill(self, value: Any) -> str:
+        """A tensor that is overwritten by one number."""
+        if isinstance(value, torch.fx.Node):
+            return self.like(self.names[value])
+        made = self.node.meta["val"]
+        return self.filled("full", list(made.shape), made.dtype, fill_value=value)
+
+    def made_like(self) -> str:
+        self.check_rest()
+        value = self.node.meta["val"]
+        chosen = {"fill_value": self.given["fill_value"]} if self.op == "full_like" else {}
+        if self.graph.dtype(self.names[self.given["self"]]) == DType(value.dtype):
+            return self.graph.apply(self.op, [self.names[self.given["self"]]], **chosen)[0]
+        return self.filled(_LIKE[self.op], list(value.shape), value.dtype, **chosen)
+
+    def mask(self, name: str) -> str:
+        """A mask of attention as the numbers that are added: of truth values, 0 where an element attends and minus infinity elsewhere."""
+        if str(self.graph.dtype(name)) != "bool":
+            return name
+        shape, dtype = list(self.graph.shape(name)), self.node.meta["val"].dtype
+        attends = self.filled("zeros", shape, dtype)
+        # Numbers of calls are finite, and the logarithm of 0 is not.
+        ignored = self.graph.apply("log", [attends])[0]
+        return self.graph.apply("where", [name, attends, ignored])[0]

@@ -1,0 +1,245 @@
+"""What `check` makes of a function computes what PyTorch computes, in its element types; or it is rejected."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from reshard import ReshardError, Table
+from reshard.torch import check
+from reshard.torch.kernels import torch_dtype
+from reshard.torch.overloads import Use, arguments, op_of, with_number
+
+
+class Function(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.function(*inputs)
+
+
+def compared(function: Callable[..., Any], *inputs: torch.Tensor, ranks: bool = False) -> None:
+    """Compares the results of a function with those of its program, in the order of the outputs: values, shapes and element types."""
+    copies = [one.clone() for one in inputs]
+    results = function(*copies)
+    wanted = list(results) if isinstance(results, list | tuple) else [results]
+    checked = check(Function(function), inputs, "x=2", {"*": "R"})
+    arrays = {f"inputs_{n}": numpy(one) for n, one in enumerate(inputs)}
+    program = checked.program
+    names = checked.results
+    assert len(names) == len(wanted)
+    runs = [program.on_one_device(arrays, kernels="reference"), program.on_one_device(arrays, kernels="numpy")]
+    for n, value in zip(names, wanted, strict=True):
+        assert torch_dtype(program[n].dtype.name) == value.dtype, f"{n} is {program[n].dtype.name}, and PyTorch's {value.dtype}"
+        tolerance = {torch.bfloat16: 2e-2, torch.float16: 2e-3}.get(value.dtype, 1e-5)
+        for run in runs:
+            np.testing.assert_allclose(np.asarray(run[n], dtype=np.float64), value.double().numpy(), rtol=tolerance, atol=tolerance, err_msg=str(program))
+    if ranks:
+        whole = program.on_ranks(arrays, kernels="reference")
+        for n, value in zip(names, wanted, strict=True):
+            np.testing.assert_allclose(np.asarray(whole.whole(n), dtype=np.float64), value.double().numpy(), rtol=1e-5, atol=1e-5)
+
+
+def numpy(tensor: torch.Tensor) -> Any:
+    if tensor.dtype != torch.bfloat16:
+        return tensor.numpy()
+    import ml_dtypes
+
+    return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+
+
+def shifted(x: torch.Tensor) -> torch.Tensor:
+    y = x * 1.0
+    y[:, 1:].copy_(x[:, :-1])
+    return y + 1
+
+
+def in_a_row(x: torch.Tensor) -> torch.Tensor:
+    y = x * 1.0
+    y[0].relu_()
+    return y
+
+
+def filled(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y[1].fill_(3.0)
+    y[:, 0].zero_()
+    return y
+
+
+def of_another_type(x: torch.Tensor) -> torch.Tensor:
+    y = x.double()
+    y[1:3].copy_(x[0])
+    return y
+
+
+def through_two_views(x: torch.Tensor) -> torch.Tensor:
+    y = x * 1.0
+    view = y.view(16)
+    view[2:9].mul_(3)
+    y.t()[1].add_(view[:4].clone())
+    return y + view.view(4, 4)
+
+
+def of_steps(x: torch.Tensor) -> torch.Tensor:
+    y = x * 1.0
+    y[::2].neg_()
+    y[-1].exp_()
+    return y
+
+
+WRITTEN = [shifted, in_a_row, filled, of_another_type, through_two_views, of_steps]
+
+
+@pytest.mark.parametrize("function", WRITTEN, ids=lambda one: one.__name__)
+def test_writes_through_views_are_not_lost(function: Callable[..., Any]) -> None:
+    torch.manual_seed(0)
+    compared(function, torch.randn(4, 4), ranks=True)
+
+
+def test_an_input_that_is_written_to_is_a_value_of_the_program() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 4)
+    checked = check(Function(lambda x: x[1:].add_(1).sum()), [x], "x=2", {"*": "S(0)"})
+    after = x.clone()
+    after[1:] += 1
+    made = checked.program.on_one_device({"inputs_0": x.numpy()}, kernels="reference")
+    np.testing.assert_allclose(made["inputs_0'"], after.numpy())
+    assert str(checked.program["inputs_0'"].sharding) == str(checked.program["inputs_0"].sharding)
+
+
+def attended(mask: torch.Tensor, **options: Any) -> tuple[Callable[..., Any], list[torch.Tensor]]:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 2, 4, 8) for _ in range(3))
+    return lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options), [q, k, v, mask]
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (2, 1, 4, 4)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32], ids=str)
+def test_a_mask_of_truth_values_says_who_attends(shape: Sequence[int], dtype: torch.dtype) -> None:
+    mask = torch.ones(shape, dtype=torch.bool).tril().to(dtype)
+    function, inputs = attended(mask, scale=0.3)
+    compared(function, *inputs, ranks=True)
+
+
+# What is computed in a type that is given.
+TYPED: list[Callable[[torch.Tensor], torch.Tensor]] = [
+    lambda x: F.softmax(x, -1, dtype=torch.float32),
+    lambda x: F.log_softmax(x, 0, dtype=torch.float64),
+    lambda x: x.sum(dtype=torch.float64),
+    lambda x: x.sum(1, dtype=torch.float32),
+    lambda x: x.mean(dtype=torch.float32),
+    lambda x: x.mean(0, keepdim=True, dtype=torch.float64),
+    lambda x: x.cumsum(0, dtype=torch.float64),
+    lambda x: x.prod(0, dtype=torch.float64),
+    lambda x: x.cumprod(0, dtype=torch.float64),
+    lambda x: x.nansum(0, dtype=torch.float64),
+    lambda x: x.to(torch.float32) + 1,
+    lambda x: x * x.amax().to(torch.float64),
+    lambda x: x.float() + x.double(),
+    lambda x: torch.zeros_like(x, dtype=torch.int32),
+    lambda x: torch.ones_like(x, dtype=torch.bool),
+    lambda x: torch.full_like(x, 3, dtype=torch.float64),
+    torch.zeros_like,
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool], ids=str)
+def test_a_type_that_is_given_is_that_of_the_result(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    compared(lambda x: [function(x) for function in TYPED], (torch.randn(4, 6) * 1.5).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool], ids=str)
+def test_factories_make_the_type_that_is_given(dtype: torch.dtype) -> None:
+    def function(x: torch.Tensor) -> Any:
+        made = [torch.ones(3, dtype=dtype), torch.zeros((2, 3), dtype=dtype), torch.full((4,), 1, dtype=dtype)]
+        return [*made, *([] if dtype is torch.bool else [torch.arange(5, dtype=dtype), torch.eye(3, dtype=dtype)]), x + 1]
+
+    compared(function, torch.randn(4))
+
+
+def test_where_makes_what_it_chooses_from() -> None:
+    torch.manual_seed(0)
+    condition = torch.rand(4, 6) > 0.5
+    types = (torch.int64, torch.int32, torch.bool, torch.float32, torch.float64, torch.bfloat16)
+    operands = [(torch.randn(4, 6) * 5).to(dtype) for dtype in types for _ in range(2)]
+
+    def function(condition: torch.Tensor, *operands: torch.Tensor) -> list[torch.Tensor]:
+        pairs = zip(operands[::2], operands[1::2], strict=True)
+        return [*(torch.where(condition, *pair) for pair in pairs), torch.where(condition, operands[6], operands[8])]
+
+    compared(function, condition, *operands)
+
+
+def test_a_cast_to_integers_is_rejected() -> None:
+    for function in (lambda x: x.to(torch.int64), lambda x: x.sum(dtype=torch.int64), lambda x: x.cumsum(0, dtype=torch.int32)):
+        with pytest.raises(ReshardError, match="casts to floating-point types only"):
+            check(Function(function), [torch.randn(4)], "x=2", {})
+
+
+def overloads() -> list[tuple[Any, str]]:
+    """All functional overloads of the ops that the table has, and the names of their ops."""
+    table, found = Table.standard(), []
+    for packet in sorted(dir(torch.ops.aten)):
+        group = getattr(torch.ops.aten, packet)
+        if not isinstance(group, torch._ops.OpOverloadPacket):
+            continue
+        for name in group.overloads():
+            one = getattr(group, name)
+            types = [str(argument.type) for argument in one._schema.arguments]
+            makes = [str(returned.type) for returned in one._schema.returns]
+            is_functional = not one._schema.is_mutable and all("Tensor" in made for made in makes) and makes
+            # The others are PyTorch's own ops on numbers, lists and texts.
+            if not is_functional or not all(any(word in of for word in ("Tensor", *PLAIN)) for of in types):
+                continue
+            numbers = {argument.name: 2 for argument in one._schema.arguments if str(argument.type) == "number"}
+            if (op := with_number(one, numbers) or op_of(one)) in table:
+                found.append((one, op))
+    return found
+
+
+PLAIN = ("int", "float", "bool", "number", "str", "Device", "Generator")
+
+
+def test_every_argument_is_used_left_out_for_a_reason_or_rejected() -> None:
+    from reshard import Graph
+    from reshard.torch.lower import _Call
+
+    table, uses, left_out, tried = Table.standard(), Counter[Use](), set(), 0
+    for overload, op in overloads():
+        parameters = table.parameters(op)
+        assert parameters is not None
+        said = arguments(overload, op, parameters)
+        assert list(said) == [argument.name for argument in overload._schema.arguments]
+        for argument in overload._schema.arguments:
+            use = said[argument.name]
+            uses[use.use] += 1
+            assert (use.use is Use.LEFT_OUT) == bool(use.why), f"{overload}: {use}"
+            assert use.use is not Use.PARAMETER or use.called in parameters, f"{overload}: {use}"
+            assert use.use not in (Use.CAST, Use.ELEMENTS) or argument.name in ("dtype", "half_to_float"), f"{overload}: {use}"
+            if use.use is Use.LEFT_OUT:
+                left_out.add(argument.name)
+            if use.use is Use.REJECTED and op not in ("dropout", "clone", "contiguous"):
+                tried += 1
+                node = torch.fx.Graph().call_function(overload, (), {argument.name: "another"})
+                with pytest.raises(ReshardError, match=rf"has the argument {argument.name}=another"):
+                    _Call(Graph("x=2"), table, node, {}).check_rest()
+        # Two arguments of one overload are not the same argument of the op.
+        called = [use.called for use in said.values() if use.use is Use.PARAMETER]
+        assert len(called) == len(set(called)), f"{overload}: {called}"
+    # What is left out is a decision: one more name belongs here, with its reason there.
+    assert left_out == {
+        "device", "pin_memory", "memory_format", "non_blocking", "cudnn_enable", "cudnn_enabled", "implicit", "assume_unique",
+        "sparse", "sparse_grad", "sorted", "self",
+    }  # fmt: skip
+    assert tried > 150 and all(uses[use] > 0 for use in Use), (tried, uses)
