@@ -243,3 +243,39 @@ def test_every_argument_is_used_left_out_for_a_reason_or_rejected() -> None:
         "sparse", "sparse_grad", "sorted", "self",
     }  # fmt: skip
     assert tried > 150 and all(uses[use] > 0 for use in Use), (tried, uses)
+
+
+SAMPLED = (
+    "add", "mul", "sub", "div", "sum", "mean", "softmax", "cumsum", "where", "var", "std", "nn.functional.gelu", "slice", "select", "roll", "topk",
+    "amax", "max", "squeeze", "gather", "index_select", "addmm", "nn.functional.conv2d", "flip", "std_mean", "logsumexp", "prod", "isin",
+    "nn.functional.elu", "nn.functional.leaky_relu", "nn.functional.glu", "count_nonzero", "diag_embed", "select_scatter", "slice_scatter",
+    "nn.functional.hardtanh", "round", "nan_to_num", "renorm", "lerp", "addcmul",
+)  # fmt: skip
+
+
+def test_samples_of_pytorch_are_computed_as_there_or_rejected() -> None:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    chosen, met = random.Random(0), Counter[str]()
+    for op in (one for one in op_db if one.name in SAMPLED):
+        torch.manual_seed(0)
+        samples = list(op.sample_inputs("cpu", torch.float32))
+        for sample in chosen.sample(samples, min(2, len(samples))):
+            flat, structure = torch.utils._pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+            at = [n for n, value in enumerate(flat) if isinstance(value, torch.Tensor)]
+            if any(flat[n].numel() == 0 for n in at):
+                continue
+
+            def function(*tensors: torch.Tensor, op: Any = op, flat: Any = flat, at: Any = at, structure: Any = structure) -> Any:
+                given = list(flat)
+                for n, tensor in zip(at, tensors, strict=True):
+                    given[n] = tensor
+                first, args, kwargs = torch.utils._pytree.tree_unflatten(given, structure)
+                return op.op(first, *args, **kwargs)
+
+            try:
+                compared(function, *(flat[n].detach() for n in at))
+                met[op.name] += 1
+            except ReshardError:
+                continue
+    assert len(met) >= 25, met
