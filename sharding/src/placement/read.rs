@@ -35,7 +35,7 @@ pub(crate) const WORDS: [&str; 14] = [
     "_NormPartial",
 ];
 
-/// Whether a word is the placement R or P with another one behind it, as PyTorch prints specs: `RRS(0)`, `PS(0)`.
+/// Whether a text starts with the placement R or P and another one behind it, as PyTorch prints specs: `RRS(0)`, `PS(0)`.
 pub(crate) fn runs_on(word: &str) -> bool {
     word.starts_with(['R', 'P']) && word[1..].starts_with(['R', 'S', 'P', '_'])
 }
@@ -61,14 +61,15 @@ impl Placement {
     fn read_of(r: &mut Cursor<'_>, cuts: &CutRegistry, of: &mut Of) -> Result<Placement, Error> {
         let dims = of.dims;
         let at = r.here();
-        let start = r.clone();
-        let mut word = r.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
-        // PyTorch prints specs without commas: RRS(0) starts with R.
-        if runs_on(word) {
-            word = &word[..1];
-            *r = start;
-            r.expect(word)?;
-        }
+        // PyTorch prints specs without commas: RRS(0) starts with R. The word is not read to its end before that is known,
+        // or else a text of many would be read once for each.
+        let rest = r.rest();
+        let word = if runs_on(rest) {
+            r.expect(&rest[..1])?;
+            &rest[..1]
+        } else {
+            r.take_while(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
         match word {
             "R" | "Replicate" => {
                 if r.eat("(") {

@@ -333,3 +333,14 @@ fn a_mesh_without_axes_is_one_rank_that_holds_everything() {
         }
     }
 }
+
+/// Each placement is read once: reading the rest of the text for each would take 2^36 steps here, which is minutes.
+#[test]
+fn placements_without_separators_are_read_in_one_pass() {
+    let many = 1 << 18;
+    let placements: Placements = "R".repeat(many).parse().unwrap();
+    assert_eq!(placements.len(), many);
+    let placements: Placements = format!("{}PS(0)", "RP".repeat(many / 2)).parse().unwrap();
+    assert_eq!(placements.len(), many + 2);
+    assert!("R".repeat(many).replace("RR", "RX").parse::<Placements>().is_err());
+}
