@@ -111,18 +111,21 @@ impl Propagator {
         most: usize,
     ) -> Result<Vec<Choice>, Error> {
         let problem = Problem::new(&self.planner, op, mesh, inputs, constraints, Stays::Written)?;
-        let (out, last) = best(&problem, most, self.budget)?;
+        let mut search = Search::new(&problem, most <= 1, self.budget);
+        let out = best(&problem, most, &mut search)?;
         if !out.is_empty() {
             return Ok(out);
         }
         Err(if problem.inputs.iter().any(|a| a.stays) {
             refusal::written_moves(self, op, mesh, inputs)
         } else {
-            refusal::nothing_fits(op, inputs, last)
+            let spent = search.effort.exhausted.then_some(search.effort.work);
+            refusal::nothing_fits(op, inputs, search.refusal, spent)
         })
     }
 
-    /// The cheapest strategies if the tensors into which the op writes may be redistributed before.
+    /// The cheapest strategies if the tensors into which the op writes may be redistributed before, as far as the budget
+    /// goes: they are the ways out of a refusal, which costs no more than an answer.
     pub(super) fn moving_written(
         &self,
         op: &Op,
@@ -131,7 +134,19 @@ impl Propagator {
         most: usize,
     ) -> Result<Vec<Choice>, Error> {
         let problem = Problem::new(&self.planner, op, mesh, inputs, &[], Stays::Nothing)?;
-        Ok(best(&problem, most, self.budget)?.0)
+        best(&problem, most, &mut Search::new(&problem, most <= 1, self.budget).hasty())
+    }
+
+    /// The cheapest strategies, as far as the budget goes.
+    pub(super) fn advise_hastily(
+        &self,
+        op: &Op,
+        mesh: &Mesh,
+        inputs: &[Operand],
+        most: usize,
+    ) -> Result<Vec<Choice>, Error> {
+        let problem = Problem::new(&self.planner, op, mesh, inputs, &[], Stays::Written)?;
+        best(&problem, most, &mut Search::new(&problem, most <= 1, self.budget).hasty())
     }
 
     /// What comes out if no input may be redistributed, not even for free.
@@ -175,18 +190,17 @@ impl Propagator {
     }
 }
 
-/// The best choices, at most so many; and why the last path was none.
-fn best(problem: &Problem<'_>, most: usize, budget: Budget) -> Result<(Vec<Choice>, Option<Error>), Error> {
-    let mut search = Search::new(problem, most <= 1, budget);
+/// The best choices, at most so many.
+fn best(problem: &Problem<'_>, most: usize, search: &mut Search<'_, '_>) -> Result<Vec<Choice>, Error> {
     let mut out: Vec<Choice> = Vec::new();
     while out.len() < most.max(1) {
         let Some(found) = search.next_best() else { break };
-        let choice = chosen(problem, &mut search, &found)?;
+        let choice = chosen(problem, search, &found)?;
         if !out.iter().any(|c| c.inputs == choice.inputs && c.outputs == choice.outputs) {
             out.push(choice);
         }
     }
-    Ok((out, search.refusal))
+    Ok(out)
 }
 
 /// The choice that a path stands for.

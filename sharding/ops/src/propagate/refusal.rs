@@ -23,10 +23,11 @@ fn call(op: &Op, inputs: &[Operand]) -> String {
     format!("{} of {}{more}", op.name(), shown.join(" and "))
 }
 
-/// No strategy can be had at all.
-pub(super) fn nothing_fits(op: &Op, inputs: &[Operand], last: Option<Error>) -> Error {
+/// No strategy can be had at all, or none was found by so much work.
+pub(super) fn nothing_fits(op: &Op, inputs: &[Operand], last: Option<Error>, spent: Option<u64>) -> Error {
     let why = last.map_or(String::new(), |e| format!(": {e}"));
-    Error::Unsupported { reason: format!("{}: no strategy can be had{why}", call(op, inputs)) }
+    let within = spent.map_or(String::new(), |work| format!(" within {work} units of work"));
+    Error::Unsupported { reason: format!("{}: no strategy can be had{within}{why}", call(op, inputs)) }
 }
 
 /// The inputs are taken as they are by no strategy.
@@ -37,8 +38,10 @@ pub(super) fn needs_redistribute(
     mesh: &Mesh,
     inputs: &[Operand],
 ) -> Error {
-    let choices = match propagator.advise(op, mesh, inputs, &[], advised(mesh)) {
-        Err(_) if !op.written().is_empty() => propagator.moving_written(op, mesh, inputs, advised(mesh)),
+    let choices = match propagator.advise_hastily(op, mesh, inputs, advised(mesh)) {
+        Ok(none) if none.is_empty() && !op.written().is_empty() => {
+            propagator.moving_written(op, mesh, inputs, advised(mesh))
+        }
         choices => choices,
     };
     let fixes = ways_out(propagator, op, mesh, inputs, &choices.unwrap_or_default());

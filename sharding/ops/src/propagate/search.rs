@@ -29,7 +29,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::propagate::bound::{Known, picoseconds_below};
 use crate::propagate::made::Made;
-use crate::propagate::problem::{Alike, Path, Problem};
+use crate::propagate::problem::{Alike, Path, Problem, SlotRow};
 use crate::rules::Entry;
 use reshard_planner::Budget;
 use reshard_planner::internal::WordMap;
@@ -123,6 +123,8 @@ pub(super) struct Search<'p, 'a> {
     known: Option<Path>,
     /// How much may be looked at.
     budget: u64,
+    /// How much more there is where completing paths leads nowhere; none once it is given.
+    longer: Option<u64>,
     /// What is left to answer with, once the budget is spent; the cheapest last.
     completed: Option<Vec<Found>>,
     /// What it took so far.
@@ -132,6 +134,11 @@ pub(super) struct Search<'p, 'a> {
 }
 
 impl<'p, 'a> Search<'p, 'a> {
+    /// The same, which gives up where the budget led nowhere.
+    pub(super) fn hasty(self) -> Search<'p, 'a> {
+        Search { longer: None, ..self }
+    }
+
     pub(super) fn new(problem: &'p Problem<'a>, only_one: bool, budget: Budget) -> Search<'p, 'a> {
         let mut queue = BinaryHeap::new();
         queue.push(Entered { least: 0, changed: 0, path: Path::new(), exact: 0 });
@@ -148,6 +155,7 @@ impl<'p, 'a> Search<'p, 'a> {
             most: u64::MAX,
             known: None,
             budget: budget.work(),
+            longer: Some(budget.work().max(1 << 20).saturating_mul(UNTIL_ANY)),
             completed: None,
             effort: Effort::default(),
             refusal: None,
@@ -212,6 +220,8 @@ impl<'p, 'a> Search<'p, 'a> {
             }
             self.queue.clear();
         }
+        // Replicas can mostly be had where nothing else can.
+        ends.extend(self.plain());
         ends.sort_unstable();
         ends.dedup();
         for path in ends {
@@ -220,15 +230,28 @@ impl<'p, 'a> Search<'p, 'a> {
         found.sort_by(|a, b| (b.picoseconds, &b.path).cmp(&(a.picoseconds, &a.path)));
         let first = found.pop();
         self.completed = Some(found);
-        if first.is_none() && self.budget < u64::MAX {
-            // Nowhere: go on from where it was, for longer.
+        if first.is_none()
+            && let Some(longer) = self.longer.take()
+        {
+            // Nowhere: go on from where it was, for longer, and once: a refusal is within a budget, too.
             self.queue = starts.into_iter().collect();
-            let longer = self.budget.max(1 << 20).saturating_mul(UNTIL_ANY);
-            self.budget = if self.budget < longer { longer } else { u64::MAX };
+            self.budget = longer;
             self.completed = None;
             return self.next_best();
         }
         first
+    }
+
+    /// The path of replicas alone, if the op has that.
+    fn plain(&self) -> Option<Path> {
+        let p = self.problem;
+        let rows = &p.bound.get().rows;
+        let of_slot = |slot: &SmallVec<[SlotRow; 12]>| {
+            let plain = |r: &SlotRow| rows[usize::from(r.row)].entries.iter().all(|e| *e == Entry::Replicate);
+            slot.iter().position(plain).map(|at| at as u16)
+        };
+        let path: Option<Path> = p.rows.iter().map(of_slot).collect();
+        path.filter(|path| self.known_of(path).iter().zip(&p.inputs).all(|(k, a)| !(a.stays && k.changed)))
     }
 
     /// The cost of a whole path.

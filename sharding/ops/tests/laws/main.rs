@@ -10,6 +10,7 @@ mod norms;
 mod parameters;
 mod propagation;
 mod reference_ops;
+mod refused;
 mod regions;
 mod rules;
 mod rules_page;
