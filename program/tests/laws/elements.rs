@@ -10,16 +10,14 @@ const TYPES: [&str; 8] = ["bool", "u8", "i32", "i64", "f16", "bf16", "f32", "f64
 
 /// The element type of `v` where it is the result of a call of operands of these types.
 fn made(call: &str, operands: &[(&str, &str)]) -> String {
-    let mut text = "mesh dp=2\n".to_owned();
-    for (name, dtype) in operands {
-        text += &format!("{name}: {dtype}[4] R\n");
-    }
-    text += &format!("v = {call}\n");
+    let inputs: Vec<String> = operands.iter().map(|(name, dtype)| format!("{name}: {dtype}[4] R")).collect();
+    let text = format!("mesh dp=2\n{}\nv = {call}\n", inputs.join("\n"));
     let program = elaborated(&text);
     // What is printed is read again as the same.
     let printed = program.to_string();
     assert_eq!(elaborated(&printed).to_string(), printed);
-    program.value("v").map(|v| program.get(v).dtype.to_string()).unwrap_or_else(|| panic!("{text}"))
+    let made = program.value("v").map(|v| program.get(v).dtype.to_string());
+    made.unwrap_or_else(|| panic!("{text}"))
 }
 
 #[test]

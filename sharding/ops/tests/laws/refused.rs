@@ -6,8 +6,11 @@ use reshard_ops::rules::{Op, Table};
 use reshard_planner::Budget;
 use reshard_sharding::{Mesh, Sharding};
 
+/// The shape of an operand, and its placements.
+type Placed = (&'static [usize], &'static str);
+
 /// Terms and shards of eight axes that no plan brings together, as each of so many ranks would have to be looked at.
-const CASES: &[(&str, &str, &[(&[usize], &str)])] = &[
+const CASES: &[(&str, &str, &[Placed])] = &[
     (
         "a=2,b=2,c=2,d=2,e=2,f=4,g=5,h=11,i=127",
         "add",
@@ -27,9 +30,8 @@ fn a_search_that_leads_nowhere_ends() {
         let mesh: Mesh = mesh.parse().unwrap();
         let shapes: Vec<&[usize]> = operands.iter().map(|(shape, _)| *shape).collect();
         let op: Op = table.op(&call.parse().unwrap(), &shapes).unwrap();
-        let of = |(shape, text): &(&[usize], &str)| {
-            Operand::new(DType::F32, Sharding::parse(&mesh, shape, text).unwrap())
-        };
+        let of =
+            |(shape, text): &Placed| Operand::new(DType::F32, Sharding::parse(&mesh, shape, text).unwrap());
         let inputs: Vec<Operand> = operands.iter().map(of).collect();
         for propagator in [Propagator::new(), Propagator::new().with_budget(Budget::of(1000))] {
             let error = propagator.propagate(&op, &mesh, &inputs, &[]).unwrap_err().to_string();
