@@ -47,7 +47,9 @@ fn of_several_ranks_that_fail_on_their_own_the_lowest_is_named() {
     let mut world = World::new(4).unwrap();
     for wrong in [&[0, 1, 2, 3][..], &[1, 2, 3], &[2, 3], &[3, 1]] {
         let mut given = shards(&plan);
-        wrong.iter().for_each(|rank| given[*rank].truncate(8));
+        for rank in wrong {
+            given[*rank].truncate(8);
+        }
         for _ in 0..20 {
             let error = world.redistribute(&plan, &given).unwrap_err();
             let lowest = *wrong.iter().min().unwrap();
