@@ -284,7 +284,7 @@ fn errors_are_one_sentence() {
     );
     refused("mm", "64,32;32,16", "R,R;R,R", &["--prefer", "R,R"], "usage", "--penalty-us");
     refused("mm", "64,32;32,16", "R,R;R,R", &["--out", "R,S(2)"], "no_such_dim", "output 0");
-    refused("mm", "64,32;32,16", "R,R;R,R", &["--topology", "none"], "parse", "expected uniform, h100");
+    refused("mm", "64,32;32,16", "R,R;R,R", &["--topology", "none"], "topology", "expected uniform, h100");
     refused("mm", "64,32;32,16", "R,R;R,R", &["--objective", "fun"], "parse", "expected time, bytes or peak");
     refused("mm", "64,32;32,16", "R,R;R,R", &["--advise", "1000000"], "usage", "1000000");
     refused("mm", "4294967296,4294967296;4294967296,4294967296", "R,R;R,R", &[], "overflow", "63 bits");

@@ -200,7 +200,7 @@ fn what_cannot_travel_so_is_refused_with_what_can() {
     assert_eq!(of("f32", "f64"), "line 3: b is f32 and cannot travel via f64: via takes f16 or bf16");
     assert_eq!(of("i64", "bf16"), "line 3: b is i64 and cannot travel via bf16: leave out via bf16");
     assert_eq!(of("bf16", "f16"), "line 3: b is bf16 and cannot travel via f16: leave out via f16");
-    assert_eq!(of("f32", "half"), "line 3: via half: \"half\" is no type of elements, like via bf16");
+    assert_eq!(of("f32", "hlaf"), "line 3: via hlaf: \"hlaf\" is no type of elements, like via bf16");
     let text = "mesh x=2\na: f32[2,8] S(0)\nno_grad\nt: P(max) = amax(a, dims=[0])\nb: R via bf16 = t";
     assert_eq!(
         refused(text),
