@@ -144,3 +144,18 @@ fn every_number_changes_a_result() {
     assert!(lacking.is_empty(), "no result changes: {lacking:?}");
     println!("{} numbers", tried.len());
 }
+
+/// As NumPy's documentation defines them: what is behind the middle is negative.
+#[test]
+fn frequencies_are_cycles_per_unit_of_the_spacing() {
+    let of = |call: &str| {
+        let none: [ArrayD<f64>; 0] = [];
+        run(&Table::standard(), &call.parse::<Call>().unwrap(), &none).unwrap()[0]
+            .as_slice()
+            .unwrap()
+            .to_vec()
+    };
+    assert_eq!(of("fftfreq(size=5,d=0.5)"), [0.0, 0.4, 0.8, -0.8, -0.4]);
+    assert_eq!(of("fftfreq(size=4,d=0.25)"), [0.0, 1.0, -2.0, -1.0]);
+    assert_eq!(of("rfftfreq(size=5,d=0.5)"), [0.0, 0.4, 0.8]);
+}
