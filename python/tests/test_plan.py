@@ -179,7 +179,7 @@ def test_the_parts_of_a_plan() -> None:
         (lambda a, b: reshard.plan(a, b, "f99"), reshard.ReshardError, None),
         (lambda a, b: reshard.plan(a, b, objective="speed"), reshard.ReshardError, "parse"),  # type: ignore[arg-type]
         (lambda a, b: reshard.plan(a, b, max_peak_bytes=1), reshard.ReshardError, "peak_too_small"),
-        (lambda a, b: Topology("cray"), reshard.ReshardError, "parse"),
+        (lambda a, b: Topology("cray"), reshard.ReshardError, "topology"),
         (lambda a, b: reshard.plan(Sharding("x=2", (4, 4), "P"), b, "c64"), reshard.ReshardError, None),
         (lambda a, b: Plan.from_json("{}"), reshard.ReshardError, "parse"),
         (lambda a, b: reshard.plan(a, b).phases(7), reshard.ReshardError, "no_such_rank"),
