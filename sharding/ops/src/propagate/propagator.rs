@@ -124,28 +124,17 @@ impl Propagator {
         })
     }
 
-    /// The cheapest strategies if the tensors into which the op writes may be redistributed before, as far as the budget
-    /// goes: they are the ways out of a refusal, which costs no more than an answer.
-    pub(super) fn moving_written(
-        &self,
-        op: &Op,
-        mesh: &Mesh,
-        inputs: &[Operand],
-        most: usize,
-    ) -> Result<Vec<Choice>, Error> {
-        let problem = Problem::new(&self.planner, op, mesh, inputs, &[], Stays::Nothing)?;
-        best(&problem, most, &mut Search::new(&problem, most <= 1, self.budget).hasty())
-    }
-
-    /// The cheapest strategies, as far as the budget goes.
+    /// The cheapest strategies, as far as the budget goes: they are the ways out of a refusal, which costs no more than an
+    /// answer.
     pub(super) fn advise_hastily(
         &self,
         op: &Op,
         mesh: &Mesh,
         inputs: &[Operand],
         most: usize,
+        stays: Stays,
     ) -> Result<Vec<Choice>, Error> {
-        let problem = Problem::new(&self.planner, op, mesh, inputs, &[], Stays::Written)?;
+        let problem = Problem::new(&self.planner, op, mesh, inputs, &[], stays)?;
         best(&problem, most, &mut Search::new(&problem, most <= 1, self.budget).hasty())
     }
 

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::propagate::choice::Choice;
 use crate::propagate::operand::Operand;
-use crate::propagate::problem::Problem;
+use crate::propagate::problem::{Problem, Stays};
 use crate::propagate::propagator::Propagator;
 use crate::propagate::slots::Class;
 use crate::rules::{Entry, Op};
@@ -38,9 +38,9 @@ pub(super) fn needs_redistribute(
     mesh: &Mesh,
     inputs: &[Operand],
 ) -> Error {
-    let choices = match propagator.advise_hastily(op, mesh, inputs, advised(mesh)) {
+    let choices = match propagator.advise_hastily(op, mesh, inputs, advised(mesh), Stays::Written) {
         Ok(none) if none.is_empty() && !op.written().is_empty() => {
-            propagator.moving_written(op, mesh, inputs, advised(mesh))
+            propagator.advise_hastily(op, mesh, inputs, advised(mesh), Stays::Nothing)
         }
         choices => choices,
     };
@@ -54,7 +54,8 @@ pub(super) fn written_moves(propagator: &Propagator, op: &Op, mesh: &Mesh, input
     let written: Vec<String> = op.written().iter().take(SHOWN).map(|(i, _)| format!("input {i}")).collect();
     let (written, are) = (written.join(" and "), if written.len() == 1 { "is" } else { "are" });
     let stays = format!("{written} {are} written and cannot move");
-    let choices = propagator.moving_written(op, mesh, inputs, advised(mesh)).unwrap_or_default();
+    let choices =
+        propagator.advise_hastily(op, mesh, inputs, advised(mesh), Stays::Nothing).unwrap_or_default();
     let fixes = ways_out(propagator, op, mesh, inputs, &choices);
     let fixes = fixes.map_or_else(String::new, |fixes| format!("{fixes} before it, or "));
     Error::ImplicitRedistribute {
