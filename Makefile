@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci release-check candle-check dcp python torch torch-sweep torch-upstream fmt one-algebra dependencies clippy doc package test recipes candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
+.PHONY: all help ci release-check candle-check dcp python torch torch-sweep torch-upstream fmt one-algebra dependencies clippy doc package test recipes candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack slow instructions cuda gpu gpu-build pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
 
 all: fmt unsafe-list one-algebra clippy doc test
 
@@ -35,6 +35,7 @@ help:
 	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
 	@echo "make fuzz         arbitrary texts for every parser, FUZZ_SECONDS in all (a minute; nightly, cargo-fuzz); make attack has mutants of the same examples"
 	@echo "make attack       ATTACK_REQUESTS (12,000, a minute) made and mutated requests for every subcommand and file, and mutants for every parser, from ATTACK_SEED (random, printed)"
+	@echo "make slow         a guided search for plans, propagations and checks that take over a second: SLOW_SECONDS (600) from SLOW_SEED (1)"
 	@echo "make instructions instruction counts of layouts, shardings, plans, propagation and schedules against the kept ones (valgrind)"
 
 ci:
@@ -155,6 +156,12 @@ ATTACK_REQUESTS ?= 12000
 ATTACK_SEED ?= random
 attack:
 	RESHARD_ATTACK_REQUESTS=$(ATTACK_REQUESTS) RESHARD_ATTACK_SEED=$(ATTACK_SEED) cargo test --workspace --test attack $(SAME_BUILD) -- --nocapture
+
+SLOW_SECONDS ?= 600
+SLOW_SEED ?= 1
+slow:
+	cargo build --release --bin reshard
+	scripts/slow_questions.py target/release/reshard --seconds $(SLOW_SECONDS) --seed $(SLOW_SEED)
 
 FUZZ_SECONDS ?= 60
 fuzz:

@@ -110,6 +110,17 @@ impl Item {
         }
     }
 
+    /// What sending costs, both ways, in picoseconds: of a move, and nothing else.
+    pub(crate) fn sends_picoseconds(&self) -> u64 {
+        match self {
+            Item::Move { forward, backward, .. } => {
+                let of = |plan: &Arc<Plan>| (plan.cost_us() * 1e6).round() as u64;
+                of(forward).saturating_add(backward.as_ref().map_or(0, of))
+            }
+            Item::Input(_) | Item::Op { .. } | Item::NoGrad => 0,
+        }
+    }
+
     /// What it takes and makes, where these are the same bytes: of a view, and of a move that leaves all where they are.
     pub(crate) fn viewed(&self) -> Option<(ValueId, ValueId)> {
         let is_view = match self {

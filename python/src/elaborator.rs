@@ -10,6 +10,7 @@ use crate::numbers::number_if_any;
 use crate::planner::PyPlanner;
 use crate::program::PyProgram;
 use crate::rates::PyRates;
+use crate::stop::stoppable;
 use crate::topology::TopologyArgument;
 
 /// Makes programs of graphs: `Elaborator(moves="any", topology="h100")`.
@@ -79,7 +80,7 @@ impl PyElaborator {
     /// The program of a graph; refused where nothing that is allowed leads there, with what to write instead.
     fn elaborate(&self, py: Python<'_>, graph: &PyGraph) -> Answer<PyProgram> {
         let graph = graph.lock().clone();
-        let program = py.detach(|| self.elaborator.elaborate(&graph))?;
+        let program = stoppable(py, || self.elaborator.elaborate(&graph))??;
         Ok(PyProgram(std::sync::Arc::new(program)))
     }
 }

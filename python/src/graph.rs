@@ -15,6 +15,7 @@ use crate::failure::{Answer, refused};
 use crate::mesh::PyMesh;
 use crate::program::PyProgram;
 use crate::sequences::{listed, listed_if_any};
+use crate::stop::stoppable;
 use crate::table::{PyTable, standard, table_or_standard};
 
 /// A list of statements over named values: `Graph("dp=2,tp=2")` without statements, `Graph.parse("mesh dp=2..")` of a text.
@@ -299,7 +300,7 @@ impl PyGraph {
     #[pyo3(signature = (elaborator=None))]
     fn elaborate(&self, py: Python<'_>, elaborator: Option<&PyElaborator>) -> Answer<PyProgram> {
         let (graph, elaborator) = (self.lock().clone(), PyElaborator::or_new(elaborator));
-        let program = py.detach(|| elaborator.elaborate(&graph))?;
+        let program = stoppable(py, || elaborator.elaborate(&graph))??;
         Ok(PyProgram(Arc::new(program)))
     }
 }

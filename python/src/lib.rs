@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Classes are frozen. `==` and `hash` are Rust's, `str` is the notation, `repr` evaluates to an equal value, and copies and
-//! pickles go through the notation. What may take longer than 50 us runs detached from the interpreter.
+//! pickles go through the notation. What may take longer than 50 us runs detached from the interpreter; what searches answers Ctrl-C.
 #![cfg(feature = "extension")]
 #![allow(
     clippy::needless_pass_by_value,
@@ -60,6 +60,7 @@ mod sharding;
 mod shards;
 mod spmd;
 mod step;
+mod stop;
 mod table;
 mod tensor_type;
 mod topology;

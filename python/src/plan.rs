@@ -20,6 +20,7 @@ use crate::sequences::{listed, listed_if_any};
 use crate::sharding::PySharding;
 use crate::spmd::PySpmd;
 use crate::step::{PyMessage, PyPhase, PyStep, steps};
+use crate::stop::stoppable;
 use crate::value::hash_of;
 
 /// How a plan was made where it is not the planner's answer to a question.
@@ -218,7 +219,9 @@ impl PyPlan {
             return Ok(plan.to_string());
         }
         let planner = Planner::from(plan.options().clone());
-        Ok(py.detach(|| planner.explain(plan.from(), plan.to(), plan.dtype()).map(|text| text.to_string()))?)
+        Ok(stoppable(py, || {
+            planner.explain(plan.from(), plan.to(), plan.dtype()).map(|text| text.to_string())
+        })??)
     }
 
     /// The plan as one rank's calls of a framework, between strided views of its flat buffers.
@@ -334,7 +337,7 @@ impl PyPlan {
         let mut made = PyPlan::new(Arc::clone(&origin));
         if greedy {
             let planner = Planner::from(origin.options().clone());
-            let plan = py.detach(|| planner.greedy(origin.from(), origin.to(), origin.dtype()))?;
+            let plan = stoppable(py, || planner.greedy(origin.from(), origin.to(), origin.dtype()))??;
             let plan =
                 plan.ok_or_else(|| refused("unsupported", "no plan goes axis by axis between two meshes"))?;
             made = PyPlan::greedy(origin, plan);

@@ -16,6 +16,7 @@ use crate::numbers::number_if_any;
 use crate::plan::PyPlan;
 use crate::sequences::listed_if_any;
 use crate::sharding::PySharding;
+use crate::stop::stoppable;
 use crate::topology::{PyTopology, TopologyArgument};
 use crate::value::hash_of;
 
@@ -168,7 +169,7 @@ impl PyPlanner {
         dtype: DTypeArgument,
     ) -> Answer<PyPlan> {
         let to = PyPlanner::target(from, to)?;
-        let plan = py.detach(|| self.cache.plan(&self.planner, &from.0, &to, dtype.0))?;
+        let plan = stoppable(py, || self.cache.plan(&self.planner, &from.0, &to, dtype.0))??;
         Ok(PyPlan::new(plan))
     }
 }
@@ -213,7 +214,7 @@ impl PyPlanner {
         to: &PySharding,
         dtype: DTypeArgument,
     ) -> Answer<PyExplanation> {
-        Ok(PyExplanation(py.detach(|| self.planner.explain(&from_.0, &to.0, dtype.0))?))
+        Ok(PyExplanation(stoppable(py, || self.planner.explain(&from_.0, &to.0, dtype.0))??))
     }
 
     /// Modelled time of the plan in us, found without its steps where that is possible.
@@ -225,7 +226,7 @@ impl PyPlanner {
         to: &PySharding,
         dtype: DTypeArgument,
     ) -> Answer<f64> {
-        Ok(py.detach(|| self.planner.cost_us(&from_.0, &to.0, dtype.0))?)
+        Ok(stoppable(py, || self.planner.cost_us(&from_.0, &to.0, dtype.0))??)
     }
 
     /// Time in us that no plan can beat.
@@ -237,7 +238,7 @@ impl PyPlanner {
         to: &PySharding,
         dtype: DTypeArgument,
     ) -> Answer<f64> {
-        Ok(py.detach(|| self.planner.lower_bound_us(&from_.0, &to.0, dtype.0))?)
+        Ok(stoppable(py, || self.planner.lower_bound_us(&from_.0, &to.0, dtype.0))??)
     }
 
     /// The plan that a greedy planner makes axis by axis, or None between two meshes.
@@ -249,15 +250,15 @@ impl PyPlanner {
         to: &PySharding,
         dtype: DTypeArgument,
     ) -> Answer<Option<PyPlan>> {
-        let greedy = py.detach(|| self.planner.greedy(&from_.0, &to.0, dtype.0))?;
+        let greedy = stoppable(py, || self.planner.greedy(&from_.0, &to.0, dtype.0))??;
         let Some(greedy) = greedy else { return Ok(None) };
-        let origin = py.detach(|| self.cache.plan(&self.planner, &from_.0, &to.0, dtype.0))?;
+        let origin = stoppable(py, || self.cache.plan(&self.planner, &from_.0, &to.0, dtype.0))??;
         Ok(Some(PyPlan::greedy(origin, greedy)))
     }
 
     /// Each group that a plan would use if it existed, and the us that it would save.
     fn savings(&self, py: Python<'_>, plan: &PyPlan) -> Answer<Vec<(PyGroupPattern, f64)>> {
-        let savings = py.detach(|| self.planner.savings(plan.plan()))?;
+        let savings = stoppable(py, || self.planner.savings(plan.plan()))??;
         Ok(savings.into_iter().map(|(group, us)| (PyGroupPattern(group), us)).collect())
     }
 
@@ -397,7 +398,7 @@ fn plan(
     let planner =
         PyPlanner::of(topology, objective, max_peak_bytes, groups, deterministic, arithmetic, budget)?;
     let to = PyPlanner::target(from_, to)?;
-    Ok(PyPlan::new(py.detach(|| SHARED.plan(&planner, &from_.0, &to, dtype.0))?))
+    Ok(PyPlan::new(stoppable(py, || SHARED.plan(&planner, &from_.0, &to, dtype.0))??))
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

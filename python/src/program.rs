@@ -22,6 +22,7 @@ use crate::run::{on_device, on_ranks};
 use crate::schedule::{PyEvent, PySchedule, ScheduleOptions};
 use crate::sequences::listed;
 use crate::sharding::PySharding;
+use crate::stop::stoppable;
 use crate::table::{PyTable, table_or_standard};
 use crate::value::Reduced;
 
@@ -219,7 +220,7 @@ impl PyProgram {
     fn new(py: Python<'_>, text: &str, table: Option<&PyTable>) -> Answer<PyProgram> {
         let table = table_or_standard(table);
         let written = PyElaborator::or_new(None).moves(Moves::Written);
-        let program = py.detach(|| written.elaborate(&Graph::parse(table, text)?))?;
+        let program = stoppable(py, || written.elaborate(&Graph::parse(table, text)?))??;
         Ok(PyProgram::made(program))
     }
 
@@ -329,7 +330,7 @@ impl PyProgram {
     /// The same program in which backward makes these values once more, right before it takes them.
     fn again(&self, py: Python<'_>, #[pyo3(from_py_with = listed)] names: Vec<String>) -> Answer<PyProgram> {
         let values = names.iter().map(|name| self.named(name)).collect::<Answer<Vec<_>>>()?;
-        Ok(PyProgram::made(py.detach(|| self.0.again(&values))?))
+        Ok(PyProgram::made(stoppable(py, || self.0.again(&values))??))
     }
 
     /// The copies of parameters that forward gathers, by name: made again, they are gathered again.
@@ -346,7 +347,7 @@ impl PyProgram {
         rates: Option<&PyRates>,
     ) -> Answer<PyProgram> {
         let rates = rates.map_or_else(Rates::uniform, |rates| rates.0);
-        Ok(PyProgram::made(py.detach(|| self.0.recompute(limit_bytes, &rates))?))
+        Ok(PyProgram::made(stoppable(py, || self.0.recompute(limit_bytes, &rates))??))
     }
 
     /// The same program in which what a move makes, and what one op makes of that, come in so many pieces.
@@ -359,7 +360,7 @@ impl PyProgram {
         elaborator: Option<&PyElaborator>,
     ) -> Answer<PyProgram> {
         let (moved, elaborator) = (self.named(moved)?, PyElaborator::or_new(elaborator));
-        Ok(PyProgram::made(py.detach(|| self.0.chunked(moved, pieces, &elaborator))?))
+        Ok(PyProgram::made(stoppable(py, || self.0.chunked(moved, pieces, &elaborator))??))
     }
 
     /// The same of all moves of which that can be.
@@ -371,7 +372,7 @@ impl PyProgram {
         elaborator: Option<&PyElaborator>,
     ) -> Answer<PyProgram> {
         let elaborator = PyElaborator::or_new(elaborator);
-        Ok(PyProgram::made(py.detach(|| self.0.all_chunked(pieces, &elaborator))?))
+        Ok(PyProgram::made(stoppable(py, || self.0.all_chunked(pieces, &elaborator))??))
     }
 
     /// The same program in pieces where the timeline says that it takes less time.
@@ -387,12 +388,12 @@ impl PyProgram {
     ) -> Answer<PyProgram> {
         let elaborator = PyElaborator::or_new(elaborator);
         let options = ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order }.read()?;
-        Ok(PyProgram::made(py.detach(|| self.0.chunk(&options, &elaborator))?))
+        Ok(PyProgram::made(stoppable(py, || self.0.chunk(&options, &elaborator))??))
     }
 
     /// The same program with all its numbers in one type, and its moves planned for that.
     fn in_dtype(&self, py: Python<'_>, dtype: DTypeArgument) -> Answer<PyProgram> {
-        Ok(PyProgram::made(py.detach(|| self.0.in_dtype(dtype.0))?))
+        Ok(PyProgram::made(stoppable(py, || self.0.in_dtype(dtype.0))??))
     }
 
     /// What a rank does, as a list without types.

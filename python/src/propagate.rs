@@ -15,6 +15,7 @@ use crate::operand::operand;
 use crate::planner::PyPlanner;
 use crate::sequences::items;
 use crate::sharding::PySharding;
+use crate::stop::stoppable;
 use crate::topology::TopologyArgument;
 use crate::value::not_pickled;
 
@@ -308,8 +309,9 @@ impl PyPropagator {
         mesh: Option<MeshArgument>,
     ) -> Answer<PyChoice> {
         let asked = Question::of(op, inputs, mesh, constraint)?;
-        let choice =
-            py.detach(|| self.0.propagate(&asked.op.op, &asked.mesh, &asked.inputs, &asked.constraints))?;
+        let choice = stoppable(py, || {
+            self.0.propagate(&asked.op.op, &asked.mesh, &asked.inputs, &asked.constraints)
+        })??;
         Ok(asked.answered(choice))
     }
 
@@ -325,8 +327,9 @@ impl PyPropagator {
         mesh: Option<MeshArgument>,
     ) -> Answer<Vec<PyChoice>> {
         let asked = Question::of(op, inputs, mesh, constraint)?;
-        let all =
-            py.detach(|| self.0.advise(&asked.op.op, &asked.mesh, &asked.inputs, &asked.constraints, most))?;
+        let all = stoppable(py, || {
+            self.0.advise(&asked.op.op, &asked.mesh, &asked.inputs, &asked.constraints, most)
+        })??;
         Ok(all.into_iter().map(|choice| asked.answered(choice)).collect())
     }
 
@@ -340,7 +343,7 @@ impl PyPropagator {
         mesh: Option<MeshArgument>,
     ) -> Answer<PyChoice> {
         let asked = Question::of(op, inputs, mesh, None)?;
-        let choice = py.detach(|| self.0.explicit(&asked.op.op, &asked.mesh, &asked.inputs))?;
+        let choice = stoppable(py, || self.0.explicit(&asked.op.op, &asked.mesh, &asked.inputs))??;
         Ok(asked.answered(choice))
     }
 }

@@ -16,7 +16,7 @@ use crate::program::{Item, Program, stem};
 use crate::wire;
 
 impl Segment<'_> {
-    /// The items of the ways that were chosen.
+    /// Adds the items of the ways that were chosen; gives what computing costs in picoseconds.
     pub(crate) fn write(
         &mut self,
         elaborator: &Elaborator,
@@ -25,8 +25,9 @@ impl Segment<'_> {
         looked: &[Option<Shared>],
         chosen: &[usize],
         facts: &Facts,
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
         let graph = self.graph;
+        let mut computing = 0u64;
         // Where every value is at hand: its types, and the value of the program that has each.
         let mut at_hand: FxHashMap<ValueId, Vec<(TypeId, ValueId)>> = FxHashMap::default();
         for (v, is) in &facts.outside {
@@ -66,6 +67,7 @@ impl Segment<'_> {
                 }
                 (Statement::Op { call, op, inputs, outputs, .. }, Some(ways)) => {
                     let Some(way) = chosen.next().and_then(|&way| ways.list.get(way)) else { continue };
+                    computing = computing.saturating_add(way.picoseconds);
                     let mut taken = Vec::with_capacity(inputs.len());
                     for (&v, &wanted) in inputs.iter().zip(&way.inputs) {
                         let known =
@@ -128,7 +130,7 @@ impl Segment<'_> {
                 (Statement::Op { .. }, None) | (Statement::Gradient { .. } | Statement::NoGrad, _) => {}
             }
         }
-        Ok(())
+        Ok(computing)
     }
 }
 

@@ -269,6 +269,49 @@ fn layers(random: &mut Random, mesh: &str, count: usize) -> String {
     text
 }
 
+/// What a program of these sizes costs where looking at ranks may take so much, by how much that may be too much, and whether prices were
+/// not looked for.
+fn uneven(text: &str, looks: u64) -> (u64, u64, bool) {
+    let elaborator = Elaborator::new();
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}{e}"));
+    let mut types = Types::looking(&elaborator.planner, looks);
+    let mut ways = Ways::new(&elaborator.planner, elaborator.rates);
+    let mut program = Program::new(&graph.meshes, &graph.table);
+    let made_on = graph.made_on();
+    let mut segment = Segment {
+        graph: &graph,
+        made_on: &made_on,
+        statements: &graph.statements,
+        trains: true,
+        strict: false,
+        wanted: None,
+        known: &mut FxHashMap::default(),
+    };
+    let cost = segment.elaborate(&elaborator, &mut program, &mut types, &mut ways).unwrap();
+    (cost, program.gap, types.stand_in())
+}
+
+#[test]
+fn where_prices_stand_in_the_gap_covers_what_is_lost() {
+    let (mut stood, mut lost) = (0, 0);
+    let sweep = Sweep::asked();
+    for case in 0..sweep.count(24, 240) {
+        let mut random = Random(case * 13 + 3);
+        let ops = 1 + random.below(3);
+        let mesh = ["x=4", "x=3", "x=2,y=3"][case as usize % 3];
+        let side = ["5", "7", "33"][case as usize / 3 % 3];
+        let text = program(&mut random, &[mesh], ops).replace("512", side);
+        let (exact, gap, stands_in) = uneven(&text, u64::MAX);
+        assert!(!stands_in, "{text}");
+        let (cost, claimed, stands_in) = uneven(&text, 0);
+        stood += u64::from(stands_in);
+        lost += u64::from(cost > exact);
+        assert!(cost - claimed <= exact, "{text}{cost} - {claimed}, {exact}");
+        assert!(cost >= exact - gap, "{text}{cost}, {exact} - {gap}");
+    }
+    assert!(stood >= 8 && lost > 0, "{stood} programs, of which {lost} cost more");
+}
+
 #[test]
 fn haste_remembers_what_it_would_find() {
     let (mut all, cases) = (0, Sweep::asked().count(3, 24));

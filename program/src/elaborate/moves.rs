@@ -51,6 +51,14 @@ const PRICED: u64 = 20_000;
 /// After so much work prices are of direct plans: a search of each of some hundred uneven shardings would take seconds.
 const LAVISH: u64 = 300_000;
 
+/// What looking at ranks may take for prices, and as much again for those that are free, in the units of a budget: a fifth of a
+/// second. Past it prices are from the digits alone ([`Types::stand_in`]): a program of eight products of 101 x 101 on 48 ranks would
+/// ask for 32,000.
+const UNEVEN: u64 = 40_000_000;
+
+/// How much of a budget takes as long as a known price.
+const KNOWN: u64 = 35;
+
 /// All types and prices that were asked for.
 #[derive(Debug)]
 pub(crate) struct Types {
@@ -61,6 +69,10 @@ pub(crate) struct Types {
     /// The same without a search.
     direct: Planner,
     priced_directly: Prices,
+    /// What looked at ranks to say what is free.
+    looked: Prices,
+    /// How much looking at ranks may take for each of these.
+    uneven: u64,
     list: Vec<(DType, Arc<Type>)>,
     ids: FxHashMap<(DType, Arc<Type>), TypeId>,
     /// Of each, to each other: what was asked.
@@ -129,12 +141,19 @@ const ROUGH: usize = 50_000;
 
 impl Types {
     pub(crate) fn new(planner: &Planner) -> Types {
+        Types::looking(planner, UNEVEN)
+    }
+
+    /// None yet, for which ranks are looked at as far as that much of a budget goes.
+    pub(crate) fn looking(planner: &Planner, uneven: u64) -> Types {
         Types {
+            uneven,
             sets: Sets::new(),
             planner: planner.clone().budget(Budget::of(PRICED)),
-            priced: Prices::default(),
+            priced: Prices::within(Budget::of(uneven)),
             direct: planner.clone().budget(Budget::of(0)),
-            priced_directly: Prices::default(),
+            priced_directly: Prices::within(Budget::of(uneven)),
+            looked: Prices::default(),
             list: Vec::new(),
             ids: FxHashMap::default(),
             prices: Costs::default(),
@@ -220,10 +239,17 @@ impl Types {
         } else {
             (&self.direct, &mut self.priced_directly)
         };
+        let looked = known.looked();
         let one_way = |a: &Sharding, b: &Sharding, dtype| planner.price_once(a, b, dtype, known).ok();
         let cost = both_ways(&self.list, from, to, one_way);
+        self.work += (known.looked() - looked) / KNOWN;
         self.prices.put(from.0, to.0, cost);
         cost
+    }
+
+    /// Whether what some moves cost was not looked for.
+    pub(crate) fn stand_in(&self) -> bool {
+        self.priced.stands_in() || self.priced_directly.stands_in()
     }
 
     /// About what it costs to get from one to the other, both ways, from the digits alone, whatever else was asked; none where that cannot be, or of too many.
@@ -261,11 +287,23 @@ impl Types {
             return known;
         }
         self.work += NEW_FREE;
-        let planner = self.planner_now();
-        let cost =
-            both_ways(&self.list, from, to, |a, b, dtype| planner.is_free(a, b, dtype).ok()?.then_some(0));
+        let planner = if self.work < LAVISH { &self.planner } else { &self.direct };
+        let looked = self.looked.looked();
+        let known = &mut self.looked;
+        let one_way =
+            |a: &Sharding, b: &Sharding, dtype| planner.is_free(a, b, dtype, known).ok()?.then_some(0);
+        let cost = both_ways(&self.list, from, to, one_way);
+        self.work += (self.looked.looked() - looked) / KNOWN;
         self.free.put(from.0, to.0, cost);
         cost
+    }
+
+    /// Whether nothing has to be sent on the way or back, as far as ranks are still looked at.
+    fn is_surely_free(&mut self, from: TypeId, to: TypeId) -> bool {
+        if self.looked.looked() >= self.uneven && self.free.of(from.0, to.0).is_none() {
+            return self.price(from, to) == Some(0);
+        }
+        self.free(from, to).is_some()
     }
 
     /// Who is asked now.
@@ -394,7 +432,7 @@ impl Types {
         let mut i = 0;
         while left.len() > 1 && i < left.len() {
             let to = left[i];
-            let free = (0..left.len()).any(|j| j != i && self.free(left[j], to).is_some());
+            let free = (0..left.len()).any(|j| j != i && self.is_surely_free(left[j], to));
             if free {
                 left.remove(i);
             } else {

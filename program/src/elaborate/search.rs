@@ -26,6 +26,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use reshard_kernels::DType;
+use reshard_planner::internal::is_stopped;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -366,6 +367,9 @@ impl Frontier {
         let mut numbers: Vec<Vec<u32>> = Vec::new();
         let mut candidates: Vec<Candidate> = Vec::new();
         for (before, state) in states.iter().enumerate() {
+            if is_stopped() {
+                break;
+            }
             let inputs: SmallVec<[AtHand; 4]> = step.inputs.iter().map(|&v| self.of(state, v)).collect();
             let at = *places.entry(inputs).or_insert_with(|| {
                 let found = if self.is_relative(types) {

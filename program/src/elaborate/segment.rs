@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_ops::rules::Op;
+use reshard_planner::internal::go_on;
 use reshard_sharding::Type;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -20,7 +21,7 @@ use crate::elaborate::search::{Frontier, Shared, Step};
 use crate::elaborate::ways::{self, Asked, OfList, Ways};
 use crate::elaborate::{Elaborator, made_later, refusal};
 use crate::graph::{Given, Graph, Statement, ValueId};
-use crate::program::Program;
+use crate::program::{Item, Program};
 
 /// Statements between gradients.
 pub(crate) struct Segment<'a> {
@@ -134,9 +135,17 @@ impl Segment<'_> {
             self.search(elaborator, types, ways, &facts, &least, &Limits::thorough(elaborator.most_states))?
         };
         let Some((chosen, gap)) = found.frontier.best() else { return Ok(0) };
+        let first = program.items.len();
+        let computing = self.write(elaborator, program, types, &found.looked, &chosen, &facts)?;
+        let (cost, gap) = if types.stand_in() {
+            // Prices that were not looked for bound nothing: all that is sure is what computing costs at least.
+            let sent = program.items[first..].iter().map(Item::sends_picoseconds).sum::<u64>();
+            let cost = computing.saturating_add(sent);
+            (cost, cost.saturating_sub(least.iter().sum()))
+        } else {
+            (found.frontier.least(), gap)
+        };
         program.gap = program.gap.saturating_add(gap);
-        let cost = found.frontier.least();
-        self.write(elaborator, program, types, &found.looked, &chosen, &facts)?;
         Ok(cost)
     }
 
@@ -279,6 +288,7 @@ impl Segment<'_> {
             frontier.enters(v.0, types.sets.number(&[id]));
         }
         for (n, statement) in self.statements.iter().enumerate() {
+            go_on().map_err(reshard_ops::Error::from)?;
             rest = rest.saturating_sub(least[n]);
             looked.push(None);
             frontier.paces(types, n, self.statements.len());

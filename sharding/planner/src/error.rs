@@ -34,6 +34,8 @@ pub enum Error {
         /// The reason, with the way out.
         reason: String,
     },
+    /// Whoever asked no longer wants to know.
+    Stopped,
 }
 
 impl Error {
@@ -51,6 +53,7 @@ impl Error {
             Error::PeakTooSmall { .. } => "peak_too_small",
             Error::Incompatible { .. } => "incompatible",
             Error::Unsupported { .. } => "unsupported",
+            Error::Stopped => "stopped",
         }
     }
 
@@ -73,6 +76,7 @@ impl fmt::Display for Error {
             Error::Topology { reason } | Error::Incompatible { reason } | Error::Unsupported { reason } => {
                 f.write_str(reason)
             }
+            Error::Stopped => f.write_str("stopped before there was an answer: ask again"),
             Error::PeakTooSmall { limit, least } => {
                 write!(f, "no plan stays within {limit} bytes on every rank: the least peak is {least} bytes")
             }

@@ -45,6 +45,7 @@ mod regions;
 mod shared_out;
 mod states;
 mod step;
+mod stop;
 mod stored;
 pub mod theory;
 mod together;
@@ -78,4 +79,5 @@ pub mod internal {
     pub use crate::choose::price::{Ask, Price};
     pub use crate::hash::{WordHasher, WordMap};
     pub use crate::message::{DigitPhase, Ends};
+    pub use crate::stop::{go_on, is_stopped, stoppable};
 }

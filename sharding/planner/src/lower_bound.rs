@@ -13,9 +13,12 @@
 use smallvec::SmallVec;
 
 use crate::Error;
+use crate::budget::Effort;
 use crate::choose;
+use crate::choose::alike::Prices;
 use crate::model::Need;
 use crate::model::codes::{Codes, inside_one_domain};
+use crate::model::totals::picoseconds;
 use crate::objective::Objective;
 use crate::planner::Planner;
 use crate::question::Question;
@@ -24,6 +27,7 @@ use crate::states::refine::{Moving, Refined};
 use crate::states::system::{code, is_local};
 use reshard_kernels::DType;
 use reshard_sharding::Sharding;
+use reshard_sharding::internal::shared_len;
 
 impl Planner {
     /// Microseconds that no plan of this planner for the same question can beat, without making one.
@@ -51,27 +55,63 @@ impl Planner {
     /// Fails if the shapes differ or a shard would have to become a term of an average, as [`Planner::plan`] does. Limits
     /// on memory and groups are not looked at.
     pub fn lower_bound_us(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<f64, Error> {
+        Ok(self.lower_bound_and_ranks(from, to, dtype)?.0)
+    }
+
+    /// The same, and how many ranks were looked at for it: none where digits say it all, and of those that hold the same one.
+    #[doc(hidden)]
+    pub fn lower_bound_and_ranks(
+        &self,
+        from: &Sharding,
+        to: &Sharding,
+        dtype: DType,
+    ) -> Result<(f64, usize), Error> {
         let q = Question::checked(self.options(), from, to, dtype)?;
         if q.is_trivial() {
-            return Ok(0.0);
+            return Ok((0.0, 0));
         }
         match q.bound_of_digits() {
-            Some(bound) => Ok(bound),
-            None => q.bound_of_regions(),
+            Some(bound) => Ok((bound, 0)),
+            None => Ok((q.bound_of_regions()?, q.ranks_apart())),
         }
     }
 }
 
 impl Question<'_> {
-    /// About what a plan takes, from the digits alone: the bound where they nest, else as if the largest shard had to be received.
+    /// About what a plan takes, from the digits alone: the bound where they nest, else nothing where shards are only cut further, and
+    /// as if the largest shard had to be received where not.
     pub(crate) fn roughly_us(&self) -> f64 {
         if self.is_trivial() {
             return 0.0;
         }
         self.bound_of_digits().unwrap_or_else(|| {
+            if self.only_cuts_further() {
+                return 0.0;
+            }
             let bytes = self.to.max_local_numel() as f64 * self.item as f64;
             self.time_needed(&[Need::bytes(bytes)])
         })
+    }
+
+    /// Whether what every rank has in the end is a part of what it has, by the cuts alone.
+    fn only_cuts_further(&self) -> bool {
+        let cut = |d| self.to.dim_cuts(d).starts_with(&self.from.dim_cuts(d));
+        self.on_one_mesh()
+            && self.from.partial() == self.to.partial()
+            && (0..self.from.shape().len()).all(cut)
+    }
+
+    /// What stands in for a price where none is looked for, in picoseconds: about what a plan takes; fails where there is none.
+    pub(crate) fn stand_in_price(&self) -> Result<u64, Error> {
+        let options = self.options;
+        if options.max_peak_bytes.is_some() || options.groups.is_some() {
+            // Whether there is a plan within limits only a search knows.
+            return Ok(choose::picoseconds(self)?.0);
+        }
+        if self.moving().is_none() {
+            self.few_ranks()?;
+        }
+        Ok(picoseconds(self.roughly_us()))
     }
 
     /// The bound where the digits nest.
@@ -108,15 +148,52 @@ impl Question<'_> {
         Some(system.digits.iter().zip(places).map(|(&mode, places)| Moving { mode, places }).collect())
     }
 
-    /// Whether nothing has to be sent.
-    pub(crate) fn is_free(&self) -> Result<bool, Error> {
+    /// How many ranks hold different shards, before or after.
+    fn ranks_apart(&self) -> usize {
+        let (from, to) = (self.from, self.to);
+        if !self.on_one_mesh() || to.is_partial() {
+            return from.mesh().size().max(to.mesh().size());
+        }
+        let mut axes: SmallVec<[usize; 8]> = from.cutting().chain(to.cutting()).map(|sub| sub.axis).collect();
+        axes.sort_unstable();
+        axes.dedup();
+        axes.into_iter().map(|axis| from.mesh().axes()[axis].size()).product()
+    }
+
+    /// Whether nothing has to be sent, out of a memory that may stand in for a look at ranks.
+    pub(crate) fn is_free(&self, known: &mut Prices) -> Result<bool, Error> {
         if self.is_trivial() {
             return Ok(true);
         }
         if let Some(digits) = self.moving() {
             return Ok(digits.iter().all(|d| is_local(d.places)));
         }
-        Ok(self.bound_of_regions()? == 0.0)
+        let look = || Ok((self.is_free_by_regions()?, Effort::default()));
+        known.look(self, look, || Ok(self.stand_in_price()? == 0))
+    }
+
+    /// The same by regions: seldom does it take a look at all ranks to see that one lacks something.
+    fn is_free_by_regions(&self) -> Result<bool, Error> {
+        let (from, to) = (self.from, self.to);
+        // What becomes partial is filled with zeros, and may take a step all the same.
+        if !self.on_one_mesh() || from.partial() != to.partial() {
+            return Ok(self.bound_of_regions()? == 0.0);
+        }
+        self.few_ranks()?;
+        if self.only_cuts_further() {
+            return Ok(true);
+        }
+        let mesh = from.mesh();
+        for rank in mesh.ranks() {
+            let (Some(c), Ok(wanted)) = (mesh.coordinate(rank), to.region(rank)) else { continue };
+            for dim in 0..if wanted.numel() == 0 { 0 } else { from.shape().len() } {
+                let len = wanted.dims[dim].iter().map(|x| x.len).sum::<usize>();
+                if shared_len(&from.intervals(dim, &c)?, &wanted.dims[dim]) < len {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// The bound where regions overlap. What becomes partial may need a step without any byte that is sure to be received:

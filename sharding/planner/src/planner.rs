@@ -16,6 +16,7 @@ use crate::objective::Objective;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::question::Question;
+use crate::stop;
 use reshard_sharding::{GroupPattern, Sharding};
 
 /// Makes plans for one network and one objective.
@@ -160,7 +161,10 @@ impl Planner {
         dtype: DType,
         limit: u64,
     ) -> Result<Plan, Error> {
-        choose::plan(&Question::checked(&self.options, from, to, dtype)?, limit, None)
+        let plan = choose::plan(&Question::checked(&self.options, from, to, dtype)?, limit, None)?;
+        // A search that was cut short may have found one all the same.
+        stop::go_on()?;
+        Ok(plan)
     }
 
     /// The plan that a greedy planner makes axis by axis, costed on the same network; `None` between two meshes, where
@@ -225,10 +229,16 @@ impl Planner {
         Ok(out)
     }
 
-    /// Whether a redistribution sends nothing; fails where there is no plan.
+    /// Whether a redistribution sends nothing, as far as a memory of prices goes on to look at ranks; fails where there is no plan.
     #[doc(hidden)]
-    pub fn is_free(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<bool, Error> {
-        Question::checked(&self.options, from, to, dtype)?.is_free()
+    pub fn is_free(
+        &self,
+        from: &Sharding,
+        to: &Sharding,
+        dtype: DType,
+        known: &mut Prices,
+    ) -> Result<bool, Error> {
+        Question::checked(&self.options, from, to, dtype)?.is_free(known)
     }
 
     /// About what a plan costs in microseconds, in a time that does not grow with ranks; fails where the question cannot be asked.
@@ -249,7 +259,8 @@ impl Planner {
         price::price(&Question::checked(&self.options, from, to, dtype)?, ask)
     }
 
-    /// The exact price of a plan in picoseconds, out of a memory of prices where it has it; fails where there is none.
+    /// The price of a plan in picoseconds, out of a memory of prices where it has it; fails where there is none. Exact, unless the
+    /// memory says that something stands in.
     ///
     /// Requires that whatever is remembered was asked of this planner.
     #[doc(hidden)]
@@ -260,6 +271,7 @@ impl Planner {
         dtype: DType,
         known: &mut Prices,
     ) -> Result<u64, Error> {
-        price::price_once(&Question::checked(&self.options, from, to, dtype)?, known)
+        let q = Question::checked(&self.options, from, to, dtype)?;
+        price::price_once(&q, known, || q.stand_in_price())
     }
 }

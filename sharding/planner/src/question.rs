@@ -8,6 +8,7 @@ use reshard_kernels::DType;
 use crate::Error;
 use crate::model::network::Network;
 use crate::options::Options;
+use crate::stop;
 use reshard_sharding::Sharding;
 
 /// The most ranks that are looked at one by one where formulas do not say the same.
@@ -48,6 +49,7 @@ impl<'a> Question<'a> {
         to: &'a Sharding,
         dtype: DType,
     ) -> Result<Question<'a>, Error> {
+        stop::go_on()?;
         if from.shape() != to.shape() {
             let reason = format!(
                 "a tensor {:?} does not become {:?}: the shapes must be equal",

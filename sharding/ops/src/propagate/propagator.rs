@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::rules::Op;
+use reshard_planner::internal::go_on;
 use reshard_planner::{Arithmetic, Budget, Planner};
 use reshard_sharding::Mesh;
 
@@ -113,6 +114,7 @@ impl Propagator {
         let problem = Problem::new(&self.planner, op, mesh, inputs, constraints, Stays::Written)?;
         let mut search = Search::new(&problem, most <= 1, self.budget);
         let out = best(&problem, most, &mut search)?;
+        go_on()?;
         if !out.is_empty() {
             return Ok(out);
         }

@@ -33,7 +33,7 @@ use crate::propagate::problem::{Alike, Path, Problem, SlotRow};
 use crate::rules::Entry;
 use reshard_planner::Budget;
 use reshard_planner::internal::WordMap;
-use reshard_planner::internal::{Ask, Effort, Price};
+use reshard_planner::internal::{Ask, Effort, Price, is_stopped};
 use reshard_sharding::Sharding;
 
 /// What one input becomes.
@@ -95,12 +95,15 @@ type Targets = Vec<(Letters, Option<Target>)>;
 /// The letters of one input along every slot.
 type Letters = SmallVec<[u8; 8]>;
 
-/// The work of trying a row, per input and slot that it is seen from, of a target, of each of its ranks where
-/// it is uneven, and of a price beside what the planner says.
+/// The work of trying a row, per input and slot that it is seen from, of a target, of each rank that is looked at
+/// for it, and of a price beside what the planner says.
 const ROW: u64 = 10;
 const TARGET: u64 = 200;
 const RANK: u64 = 8;
 const PRICE: u64 = 200;
+
+/// How many more budgets completing paths may take.
+const TO_COMPLETE: u64 = 4;
 
 /// How many paths are completed when the budget is spent.
 const COMPLETED: usize = 8;
@@ -171,7 +174,7 @@ impl<'p, 'a> Search<'p, 'a> {
             return Some(found);
         }
         while let Some(top) = self.queue.pop() {
-            if self.effort.work > self.budget {
+            if self.effort.work > self.budget || is_stopped() {
                 self.queue.push(top);
                 return self.complete();
             }
@@ -224,7 +227,15 @@ impl<'p, 'a> Search<'p, 'a> {
         ends.extend(self.plain());
         ends.sort_unstable();
         ends.dedup();
-        for path in ends {
+        // Those that promise most first, as far as some more budgets go: where shards are uneven each looks at every rank.
+        let mut promising: Vec<(u64, Path)> =
+            ends.into_iter().map(|path| (self.promise(&path), path)).collect();
+        promising.sort_unstable();
+        let until = self.effort.work.saturating_add(self.budget.saturating_mul(TO_COMPLETE));
+        for (_, path) in promising {
+            if !found.is_empty() && self.effort.work > until {
+                break;
+            }
             found.extend(self.exactly(path));
         }
         found.sort_by(|a, b| (b.picoseconds, &b.path).cmp(&(a.picoseconds, &a.path)));
@@ -252,6 +263,14 @@ impl<'p, 'a> Search<'p, 'a> {
         };
         let path: Option<Path> = p.rows.iter().map(of_slot).collect();
         path.filter(|path| self.known_of(path).iter().zip(&p.inputs).all(|(k, a)| !(a.stays && k.changed)))
+    }
+
+    /// What a whole path costs at least, by the digits of its inputs.
+    fn promise(&self, path: &Path) -> u64 {
+        let (p, known) = (self.problem, self.known_of(path));
+        let least =
+            p.inputs.iter().zip(&known).map(|(a, k)| a.count.saturating_mul(p.least(a, k, p.slots.len())));
+        least.fold(0, u64::saturating_add)
     }
 
     /// The cost of a whole path.
@@ -427,12 +446,16 @@ impl<'p, 'a> Search<'p, 'a> {
         let at = if let Some(&at) = self.known_words[input].get(&word) {
             at as usize
         } else {
-            let made = bounded(p, a, path).map_err(|e| self.refusal = Some(e)).ok();
-            // Where shards are uneven a bound looks at every rank.
-            let even = |s: &Sharding| s.layout().is_some();
-            let uneven = !even(a.source) || made.as_ref().is_some_and(|t| !even(&t.sharding));
-            let ranks = if uneven { (p.mesh.size() as u64).saturating_mul(RANK) } else { 0 };
-            self.effort.work = self.effort.work.saturating_add(TARGET.saturating_add(ranks));
+            // One that cannot be is refused before a rank is looked at, and may be one of very many.
+            let (made, ranks) = match bounded(p, a, path) {
+                Ok((made, ranks)) => (Some(made), ranks),
+                Err(e) => {
+                    self.refusal = Some(e);
+                    (None, p.mesh.size())
+                }
+            };
+            let work = TARGET.saturating_add(RANK.saturating_mul(ranks as u64));
+            self.effort.work = self.effort.work.saturating_add(work);
             let at = self.targets[input].len();
             self.targets[input].push((word.clone(), made));
             self.known_words[input].insert(word, at as u32);
@@ -482,14 +505,15 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 }
 
-/// A target with what the planner says that it cannot cost less than.
-fn bounded(p: &Problem<'_>, a: &Alike<'_>, path: &Path) -> Result<Target, Error> {
+/// A target with what the planner says that it cannot cost less than, and how many ranks it looked at.
+fn bounded(p: &Problem<'_>, a: &Alike<'_>, path: &Path) -> Result<(Target, usize), Error> {
     let sharding = p.target(path, a.operand, a.source.shape())?;
     if sharding == *a.source {
-        return Ok(Target { sharding, changed: false, least: 0, most: Some(0) });
+        return Ok((Target { sharding, changed: false, least: 0, most: Some(0) }, 0));
     }
-    let bound = p.planner.lower_bound_us(a.source, &sharding, a.dtype)?;
+    let (bound, ranks) = p.planner.lower_bound_and_ranks(a.source, &sharding, a.dtype)?;
     // The bound is 0 exactly where nothing has to be said.
     let free = bound == 0.0 && p.trusts_free;
-    Ok(Target { sharding, changed: true, least: picoseconds_below(bound), most: free.then_some(0) })
+    let (least, most) = (picoseconds_below(bound), free.then_some(0));
+    Ok((Target { sharding, changed: true, least, most }, ranks))
 }

@@ -22,6 +22,7 @@ use crate::question::Question;
 use crate::regions::intersection::Intersection;
 use crate::regions::tally::most_missing;
 use crate::step::{Reduction, Step};
+use crate::stop;
 use reshard_sharding::PartialAxis;
 use reshard_sharding::SubAxis;
 use reshard_sharding::internal::DimCut;
@@ -188,7 +189,7 @@ impl Question<'_> {
 impl Ways<'_, '_> {
     /// Whether the budget allows to look for more.
     fn goes_on(&mut self) -> bool {
-        self.exhausted |= self.work > self.most;
+        self.exhausted |= self.work > self.most || stop::is_stopped();
         !self.exhausted
     }
 

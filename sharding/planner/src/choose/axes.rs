@@ -35,6 +35,7 @@ use crate::op::StepOp;
 use crate::plan::Plan;
 use crate::question::Question;
 use crate::step::Step;
+use crate::stop;
 use reshard_sharding::{Placement, Sharding, SubAxis};
 
 /// The most axes of which all sets are tried, with all choices or where some plan is looked for, and the most nodes.
@@ -253,6 +254,7 @@ fn search(
     graph.nodes.insert(0, first);
     let mut exhausted = false;
     while let Some(Reverse((_, cost, _, word))) = graph.queue.pop() {
+        stop::go_on()?;
         let Some(node) = graph.nodes.get_mut(&word).filter(|node| !node.done && node.cost == cost) else {
             continue;
         };

@@ -32,6 +32,7 @@ use crate::options::Options;
 use crate::plan::Plan;
 use crate::question::Question;
 use crate::step::Step;
+use crate::stop;
 use reshard_sharding::{Placement, Sharding, SubAxis};
 
 /// The most ranks and dims for which it is asked, and placements that are looked at.
@@ -289,7 +290,7 @@ impl Graph<'_, '_> {
         }
         self.effort = self.effort.and(effort);
         self.effort.work += OF_RANK * self.q.from.mesh().size() as u64;
-        self.effort.exhausted |= self.effort.work > self.q.options.budget.work();
+        self.effort.exhausted |= self.effort.work > self.q.options.budget.work() || stop::is_stopped();
         self.edges.insert((from, to), edge);
         Ok(())
     }

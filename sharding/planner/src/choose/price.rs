@@ -50,21 +50,28 @@ pub(crate) fn price(q: &Question<'_>, ask: Ask) -> Result<(Price, Effort), Error
     Ok((Price::Exactly(picoseconds), effort))
 }
 
-/// The exact price of a plan, in picoseconds, out of a memory of prices if it is that of digits and was asked of a question that is [alike](Alike); fails
-/// where there is none.
-pub(crate) fn price_once(q: &Question<'_>, known: &mut Prices) -> Result<u64, Error> {
-    let Some(ends) = ends(q) else { return Ok(choose::picoseconds(q)?.0) };
+/// The price of a plan, in picoseconds, out of a memory of prices if it is that of digits and was asked of a question that is
+/// [alike](Alike); fails where there is none. Exact, unless what is remembered [stands in](Prices::stands_in) for others.
+pub(crate) fn price_once(
+    q: &Question<'_>,
+    known: &mut Prices,
+    instead: impl Fn() -> Result<u64, Error>,
+) -> Result<u64, Error> {
+    let of_ranks = |known: &mut Prices| known.look(q, || choose::picoseconds(q), &instead);
+    let Some(ends) = ends(q) else {
+        return if q.is_trivial() { Ok(choose::picoseconds(q)?.0) } else { of_ranks(known) };
+    };
     let alike = Alike::of(q, &ends);
-    if let Some(&picoseconds) = known.0.get(&alike) {
+    if let Some(&picoseconds) = known.known.get(&alike) {
         return Ok(picoseconds);
     }
     let priced = price_of_digits(q, &ends, Ask::Within(u64::MAX))?;
     let Some(Priced { price: Price::Exactly(picoseconds), by_digits, .. }) = priced else {
-        return Ok(choose::picoseconds(q)?.0);
+        return of_ranks(known);
     };
     // A search goes as far in all of them, for it sees digits alone; an exchange between the duals does not.
     if by_digits {
-        known.0.insert(alike, picoseconds);
+        known.known.insert(alike, picoseconds);
     }
     Ok(picoseconds)
 }

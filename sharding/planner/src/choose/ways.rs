@@ -19,6 +19,7 @@ use crate::objective::Objective;
 use crate::plan::Plan;
 use crate::question::Question;
 use crate::step::Step;
+use crate::stop;
 use reshard_sharding::Sharding;
 
 /// The best way if it beats `known`, without its bounds and what it sends; and what it took.
@@ -39,6 +40,7 @@ pub(super) fn best_plan(
     let mut seen: Vec<Option<Considered>> = vec![None; if watch.is_some() { ways.all.len() } else { 0 }];
     let (mut shown, mut exhausted) = (0u64, ways.exhausted);
     for (least, i) in order {
+        stop::go_on()?;
         let way = &ways.all[i];
         let loses = known.is_some_and(|k| least > k[0]);
         let work = way.iter().map(|leg| work_to_count(q, leg)).sum::<u64>();

@@ -21,7 +21,7 @@ impl Cost {
 }
 
 /// A time in whole picoseconds.
-fn picoseconds(us: f64) -> u64 {
+pub(crate) fn picoseconds(us: f64) -> u64 {
     (us * 1e6).round() as u64
 }
 

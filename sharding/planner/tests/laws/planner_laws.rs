@@ -6,7 +6,7 @@
 use reshard_kernels::DType;
 use std::collections::HashSet;
 
-use reshard_planner::internal::{Ask, Price};
+use reshard_planner::internal::{Ask, Price, Prices};
 use reshard_planner::{Objective, Origin, Plan, Planner, Step, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
@@ -60,7 +60,7 @@ fn what_is_free_costs_nothing() {
     let (mut free, mut costs) = (0, 0);
     let mut check = |from: &Sharding, to: &Sharding| {
         let price = planner.price(from, to, DType::F32, Ask::Within(u64::MAX)).map(|(price, _)| price);
-        let is_free = planner.is_free(from, to, DType::F32);
+        let is_free = planner.is_free(from, to, DType::F32, &mut Prices::default());
         match (price, is_free) {
             (Ok(price), Ok(is_free)) => {
                 assert_eq!(is_free, price == Price::Exactly(0), "{from} -> {to}: {price:?}");

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms, from the ground up: each may use those before it.
-const ROOMS: [&str; 26] = [
+const ROOMS: [&str; 27] = [
     "objective",
     "op",
     "arithmetic",
     "budget",
+    "stop",
     "hash",
     "message",
     "model",

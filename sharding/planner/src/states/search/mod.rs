@@ -26,6 +26,7 @@ use crate::model::totals::{Cost, Key, add};
 use crate::objective::Objective;
 use crate::op::StepOp;
 use crate::states::closed_form::{Move, Route};
+use crate::stop;
 use moves::{Groups, Visitor};
 
 use problem::MAX_DIGITS;
@@ -98,7 +99,7 @@ impl Search<'_> {
     /// Whether the budget is spent; where nothing is known yet, a far greater one, since nothing is refused for want of it.
     fn ran_out(&self) -> bool {
         let most = self.problem.limits.work;
-        self.work > if self.known.is_some() { most } else { most.max(UNTIL_ANY) }
+        stop::is_stopped() || self.work > if self.known.is_some() { most } else { most.max(UNTIL_ANY) }
     }
 
     /// What is known of a state, first of all what is left from it.
