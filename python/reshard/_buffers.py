@@ -2,7 +2,7 @@
 
     lend(array)     a view of the array's memory as bytes, the name of its element type, its shape
     dense(array)    the same array, or a contiguous copy that can be lent
-    numbers(array)  an array or nested lists of numbers as an array of NumPy
+    numbers(array)  an array or nested sequences of numbers as an array of NumPy
     make(...)       new arrays like those that were given: NumPy's, PyTorch's, else memoryviews
     new(...)        a new array of NumPy where it can be imported, else a memoryview
 
@@ -18,9 +18,11 @@ Nothing here imports PyTorch, and NumPy is imported only where a new array of it
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import struct
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 # The formats of `struct` whose items are of these kinds, which the size completes: int and 8 bytes are int64.
@@ -70,9 +72,55 @@ def _of_address(address: int, size: int, owner: object) -> Any:
     return memoryview(memory)
 
 
-def _of_view(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
+class _PyBuffer(ctypes.Structure):
+    """What Python says of the memory of a buffer."""
+
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    )
+
+
+# A buffer of any strides, which need not be writable.
+_FULL_READ_ONLY = 0x011C
+
+
+def _place(view: memoryview) -> tuple[int, int]:
+    """The address of the first item of a view, and how many bytes its items have."""
+    place = _PyBuffer()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(place), _FULL_READ_ONLY)
+    try:
+        return place.buf or 0, place.len
+    finally:
+        ctypes.pythonapi.PyBuffer_Release(ctypes.byref(place))
+
+
+def _view_of(array: Any) -> memoryview | None:
+    """A view of the memory of a buffer, which is there; None of what is no buffer."""
     try:
         view = memoryview(array)
+    except TypeError:
+        return None
+    address, size = _place(view)
+    if size and not address:
+        raise _gone(size)
+    return view
+
+
+def _of_view(array: Any) -> tuple[Any, str | None, tuple[int, ...]] | None:
+    try:
+        view = _view_of(array)
+        if view is None:
+            return None
         if not view.c_contiguous:
             raise _not_contiguous(view.strides)
         shape = tuple(view.shape or ())
@@ -97,25 +145,54 @@ def _addresses(array: Any) -> tuple[int, int]:
 _MOST_BASES = 64
 
 
+def _masked() -> Refused:
+    return Refused("masked", "it is a masked array, and its mask would be lost: give array.filled(value), or array.data")
+
+
 def _check_numpy(array: Any) -> None:
     """Refuses an array of NumPy whose memory is not its value, or is not there."""
     if _is(array, "numpy.ma", "MaskedArray"):
-        raise Refused("masked", "it is a masked array, and its mask would be lost: give array.filled(value), or array.data")
+        raise _masked()
     if not array.nbytes:
         return
     if not array.ctypes.data:
         raise _gone(array.nbytes)
-    # `as_strided` holds its source by an object that has it as `base`.
-    base = array.base
-    for _ in range(_MOST_BASES):
-        if base is None or _is(base, "numpy", "ndarray") and base.flags.owndata:
-            break
-        base = getattr(base, "base", None)
-    if not _is(base, "numpy", "ndarray"):
-        return
-    (begin, end), (first, last) = _addresses(array), _addresses(base)
+    (begin, end), (first, last) = _addresses(array), _owned(array)
     if begin < first or end > last:
-        raise Refused("storage", f"its shape {array.shape} and strides {array.strides} reach out of the {base.nbytes} bytes that it is a view of")
+        raise Refused("storage", f"its shape {array.shape} and strides {array.strides} reach out of the {last - first} bytes that it is a view of")
+
+
+def _owned(array: Any) -> tuple[int, int]:
+    """The first byte of the memory that an array is a view of, and one past its last.
+
+    That is what the last object says which is known to hold memory, of those that the array holds one behind the other: `as_strided` and
+    `frombuffer` make arrays that hold others by objects of their own.
+    """
+    found, owner = _addresses(array), array.base
+    for _ in range(_MOST_BASES):
+        if owner is None:
+            break
+        if _is(owner, "numpy", "ndarray"):
+            found = _addresses(owner)
+        elif _is(owner, "torch", "Tensor"):
+            storage = owner.untyped_storage()
+            return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+        elif not hasattr(owner, "base"):
+            try:
+                view = _view_of(owner)
+                if view is not None:
+                    # A view of a part of a buffer holds all of it.
+                    whole = view if view.obj is None or _is(view.obj, "numpy", "ndarray") else _view_of(view.obj)
+                    address, size = _place(whole or view)
+                    found = address, address + size
+                    if _is(view.obj, "numpy", "ndarray"):
+                        owner = view.obj
+                        continue
+            except (ValueError, BufferError):
+                pass  # What does not say where its memory is has been asked by NumPy.
+            break
+        owner = getattr(owner, "base", None)
+    return found
 
 
 def _of_numpy(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
@@ -168,25 +245,31 @@ def check_tensor(tensor: Any, functions: bool = False) -> None:
         raise Refused("subclass", f"it is a {name}, a class of tensors whose memory need not be their value: give a torch.Tensor with that value")
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
         raise Refused("subclass", "it is a tensor within torch.func, such as vmap or grad, and has no memory: call this outside of it")
+    check_memory(tensor)
     with torch._C.DisableTorchFunctionSubclass():
+        if tensor.is_conj() or tensor.is_neg():
+            raise Refused("strides", "it is a view that conjugates or negates: give tensor.resolve_conj().resolve_neg()")
+        if tensor.numel() and not tensor.untyped_storage().data_ptr():
+            raise _gone(tensor.numel() * tensor.element_size())
+
+
+def check_memory(tensor: Any) -> None:
+    """Refuses a tensor of PyTorch's without a memory of elements as large as its shape and strides say, whatever class it is of."""
+    with sys.modules["torch"]._C.DisableTorchFunctionSubclass():
         if tensor.is_nested:
             raise Refused("strides", "it is a nested tensor: give its parts, or tensor.to_padded_tensor(value)")
         if str(tensor.layout) != "torch.strided":
             raise Refused("strides", f"it has the layout {tensor.layout}: give tensor.to_dense()")
         if tensor.is_quantized:
             raise Refused("dtype", f"it is quantized, {tensor.dtype}: give tensor.dequantize(), or tensor.int_repr()")
-        if tensor.is_conj() or tensor.is_neg():
-            raise Refused("strides", "it is a view that conjugates or negates: give tensor.resolve_conj().resolve_neg()")
         if tensor.device.type == "meta":
             raise Refused("device", "it is on the device meta, which has no memory: give a tensor with values")
         if tensor._is_zerotensor():
             raise Refused("storage", "it is a tensor of zeros without memory: give tensor.clone()")
-        check_storage(tensor)
-        if tensor.numel() and not tensor.untyped_storage().data_ptr():
-            raise _gone(tensor.numel() * tensor.element_size())
+        _check_storage(tensor)
 
 
-def check_storage(tensor: Any) -> None:
+def _check_storage(tensor: Any) -> None:
     """Refuses a tensor of PyTorch's with a storage that is smaller than its shape and strides say."""
     if not tensor.numel():
         return
@@ -230,25 +313,28 @@ def lend(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
         return _of_numpy(array)
     if _is(array, "torch", "Tensor"):
         return _of_torch(array)
-    try:
-        return _of_view(array)
-    except TypeError:
-        pass
+    lent = _of_view(array)
+    if lent is not None:
+        return lent
     device = getattr(array, "__dlpack_device__", None)
     if device is not None:
         at = device()
         if not isinstance(at, tuple) or len(at) != 2:
             raise Refused("device", f"its device is {type(at).__qualname__}, and DLPack has a pair of a kind and a number")
         kind, number = at
+        if not all(isinstance(part, int) or hasattr(part, "__index__") for part in at):
+            raise Refused("device", f"its device is {at!r:.100}, and DLPack has a pair of whole numbers, a kind and a number")
         if kind not in _HOST_DEVICES:
             raise _on_device(f"{int(kind)}:{number}")
     numpy = sys.modules.get("numpy")
+    _check_interface(array)
     if numpy is not None and (device is not None or getattr(array, "__array_interface__", None) is not None):
         # An array of an element type that DLPack cannot say is one of NumPy's by another way.
         by_dlpack = device is not None and not hasattr(array, "__array__")
         try:
-            made = numpy.from_dlpack(array) if by_dlpack else numpy.asarray(array)
-        except (ValueError, BufferError, RuntimeError) as error:
+            # As a class of NumPy's, which may be one that is refused.
+            made = numpy.from_dlpack(array) if by_dlpack else numpy.asanyarray(array)
+        except (ValueError, BufferError, RuntimeError, AttributeError, OverflowError, MemoryError) as error:
             raise Refused("buffer", f"NumPy does not take it: {error}") from None
         if not _is(made, "numpy", "ndarray") or made.dtype.hasobject:
             raise Refused("buffer", f"{type(array).__qualname__} is no array to NumPy")
@@ -263,8 +349,11 @@ def dense(array: Any) -> Any:
     """The array; of an array of NumPy or PyTorch on the CPU that is not contiguous or in another byte order, a copy that can be lent."""
     if _is(array, "numpy", "ndarray"):
         _check_numpy(array)
-        native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-        return native if native.flags.c_contiguous else sys.modules["numpy"].array(native, order="C")
+        try:
+            native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+            return native if native.flags.c_contiguous else sys.modules["numpy"].array(native, order="C")
+        except (MemoryError, ValueError):
+            raise _no_memory(array.nbytes) from None
     if _is(array, "torch", "Tensor"):
         try:
             check_tensor(array)
@@ -291,34 +380,92 @@ def _in_numpy(array: Any) -> Any:
     return numpy.frombuffer(view, dtype).reshape(shape) if len(view) else numpy.empty(shape, dtype)
 
 
-def _check_items(items: Any, depth: int) -> None:
-    for item in items:
-        if isinstance(item, (list, tuple)):
-            if depth == _DEEPEST:
-                raise Refused("shape", f"its lists are nested more than {_DEEPEST} deep, or hold themselves")
-            _check_items(item, depth + 1)
-        elif _is(item, "numpy", "ndarray"):
-            _check_numpy(item)
-        elif _is(item, "torch", "Tensor"):
-            check_tensor(item)
+# The most numbers that are read from lists: a gigabyte of them.
+_MOST_NUMBERS = 1 << 27
+_SCALARS = {int, float, bool, complex, str, bytes, type(None)}
+
+
+class _Sequences:
+    """Nested sequences as lists of what NumPy may read, each read once and not without end.
+
+    NumPy reads whatever has a length and items, twice, and of arrays in it takes neither masks nor bounds into account.
+    """
+
+    def __init__(self) -> None:
+        # By the address of a sequence: what it is read as, how many numbers that is, and the sequence, which so keeps its address.
+        self._known: dict[int, tuple[Any, int, Any]] = {}
+
+    def read(self, given: Any, depth: int = 0) -> tuple[Any, int]:
+        """What NumPy may read in place of an object, and how many numbers it is."""
+        kind = type(given)
+        if kind in _SCALARS or _is(given, "numpy", "generic"):
+            return given, 1
+        if _is(given, "torch", "Tensor"):
+            check_tensor(given)
+            return _in_numpy(given), given.numel()
+        if _is(given, "numpy", "ndarray"):
+            _check_numpy(given)
+            return given, given.size
+        if isinstance(given, Mapping):
+            raise Refused("buffer", f"{kind.__qualname__} is no array of numbers")
+        view = _view_of(given)
+        if view is not None:
+            return given, view.nbytes
+        _check_interface(given)
+        if any(hasattr(given, name) for name in ("__array_struct__", "__array_interface__", "__array__")):
+            # As a class of NumPy's, which may be one that is refused.
+            made = sys.modules["numpy"].asanyarray(given)
+            _check_numpy(made)
+            return made, made.size
+        if not hasattr(kind, "__len__") or not hasattr(kind, "__getitem__") or isinstance(given, str):
+            return given, 1
+        if id(given) not in self._known:
+            self._known[id(given)] = (*self._listed(given, depth + 1), given)
+        return self._known[id(given)][:2]
+
+    def _listed(self, given: Any, depth: int) -> tuple[Any, int]:
+        if depth > _DEEPEST:
+            raise Refused("shape", f"its lists are nested more than {_DEEPEST} deep, or hold themselves")
+        if isinstance(given, range) and len(given) > _MOST_NUMBERS:
+            raise _too_many()
+        items = given if type(given) in (list, tuple) else list(itertools.islice(iter(given), _MOST_NUMBERS + 1))
+        if len(items) > _MOST_NUMBERS:
+            raise _too_many()
+        if _SCALARS.issuperset(map(type, items)):
+            return items, len(items)
+        parts, count = [], 0
+        for item in items:
+            part, numbers_of = self.read(item, depth)
+            count += numbers_of
+            if count > _MOST_NUMBERS:
+                raise _too_many()
+            parts.append(part)
+        return parts, count
+
+
+def _too_many() -> Refused:
+    return Refused("memory", f"it is more than {_MOST_NUMBERS} numbers in lists: give an array")
+
+
+def _check_interface(array: Any) -> None:
+    """Refuses an array by its interface that has a mask, of which NumPy takes no notice."""
+    interface = getattr(array, "__array_interface__", None)
+    if isinstance(interface, dict) and interface.get("mask") is not None:
+        raise _masked()
 
 
 def numbers(array: Any) -> Any:
-    """An array, or numbers in nested lists, as an array of NumPy."""
+    """An array, or numbers in nested sequences, as an array of NumPy."""
     import numpy
 
-    if isinstance(array, (list, tuple)):
-        _check_items(array, 1)
-    if _is(array, "numpy.ma", "MaskedArray"):
-        _check_numpy(array)
     try:
-        made = numpy.asarray(_in_numpy(array))
+        made = numpy.asanyarray(_Sequences().read(array)[0])
     except MemoryError:
         raise Refused("memory", "there is no memory for it as an array of NumPy") from None
-    except (ValueError, RuntimeError, OverflowError, BufferError) as error:
+    except (ValueError, RuntimeError, OverflowError, BufferError, AttributeError) as error:
         raise Refused("buffer", f"NumPy does not take it: {error}") from None
     _check_numpy(made)
-    return made
+    return numpy.asarray(made)
 
 
 def _family(array: Any) -> str:

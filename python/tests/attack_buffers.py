@@ -5,7 +5,9 @@ file NOTE, as memory that is not there ends the process.
 """
 
 import array
+import collections
 import ctypes
+import itertools
 import mmap
 import os
 import pathlib
@@ -86,6 +88,36 @@ def masked(whole: Any) -> Any:
     return np.ma.masked_array(whole, whole == whole)
 
 
+class ByArray:
+    """An array by `__array__`."""
+
+    def __init__(self, made: Any) -> None:
+        self.made = made
+
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        return self.made
+
+
+class Endless(collections.UserList[Any]):
+    """A sequence that says it has few items, and has no end."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.repeat(0.0)
+
+
+def stretched(of: Any, whole: Any) -> Any:
+    """An array over a buffer, of more elements than the buffer has bytes."""
+    seen = np.frombuffer(of, whole.dtype)
+    return np.lib.stride_tricks.as_strided(seen, (*whole.shape[:-1], 1 << 20), (*whole.strides[:-1], whole.itemsize))
+
+
+def null(whole: Any) -> Any:
+    return type(in_ctypes(whole)).from_address(0)
+
+
 BUFFERS: dict[str, Make] = {
     "array": lambda w: w.copy(),
     "read-only array": read_only,
@@ -103,6 +135,16 @@ BUFFERS: dict[str, Make] = {
     "times": lambda w: w.astype("i8").astype("M8[s]"),
     "past its end": lambda w: np.lib.stride_tricks.as_strided(w[:1].copy(), (*w.shape[:-1], 1 << 40), w.strides),
     "before its start": lambda w: np.lib.stride_tricks.as_strided(w.copy(), w.shape, tuple(-s for s in w.strides)),
+    "past a bytearray": lambda w: stretched(bytearray(w.tobytes()), w),
+    "past bytes": lambda w: stretched(w.tobytes(), w),
+    "past a memoryview": lambda w: stretched(memoryview(w.copy()).cast("B") if w.ndim == 1 else memoryview(bytearray(w.tobytes())), w),
+    "past a part of a memoryview": lambda w: stretched(memoryview(bytearray(w.tobytes() * 2))[: w.nbytes], w),
+    "past a map": lambda w: stretched(mapped(w), w),
+    "past an array.array": lambda w: stretched(array.array("B", w.tobytes()), w),
+    "past ctypes": lambda w: stretched(in_ctypes(w), w),
+    "past a view of a view": lambda w: stretched(np.frombuffer(bytearray(w.tobytes()), "u1")[1:][:-1].view(np.matrix)[0].view("u1")[:1], np.zeros(1, "u1")),
+    "a part of a buffer": lambda w: np.frombuffer(bytearray(bytes(8) + w.tobytes() + bytes(8)), w.dtype, w.size, 8).reshape(w.shape),
+    "all places of one number": lambda w: np.broadcast_to(w.reshape(-1)[:1], (1 << 40,)),
     "bytes of another shape": lambda w: w.reshape(-1).view("u1")[:-1].copy(),
     "scalar": lambda w: w.reshape(-1)[:1].copy().reshape(())[()],
     "bytes": lambda w: w.tobytes(),
@@ -114,7 +156,10 @@ BUFFERS: dict[str, Make] = {
     "array.array": lambda w: array.array(w.dtype.char if w.dtype.char in "fdB" else "q", w.reshape(-1).tolist()),
     "mmap": mapped,
     "ctypes": in_ctypes,
-    "ctypes at null": lambda w: type(in_ctypes(w)).from_address(0),
+    "ctypes at null": null,
+    "read-only ctypes at null": lambda w: memoryview(null(w)).toreadonly(),
+    "list of ctypes at null": lambda w: [null(w)],
+    "ctypes at null in a deque": lambda w: collections.deque([null(w)]),
     "ctypes pointer": lambda w: ctypes.pointer(ctypes.c_float(1)),
     "ctypes structure": lambda w: type("S", (ctypes.Structure,), {"_fields_": [("a", ctypes.c_float)]})(),
     "interface": lambda w: Interface(w),
@@ -122,16 +167,37 @@ BUFFERS: dict[str, Make] = {
     "interface without data": lambda w: Interface(w, data=None),
     "interface of a shape below zero": lambda w: Interface(w, shape=(-1, 3)),
     "interface of any shape": lambda w: Interface(w, shape="x"),
+    "interface with a mask": lambda w: Interface(w, mask=Interface(w == w)),
     "interface that is no dict": lambda w: types.SimpleNamespace(__array_interface__=3),
     "DLPack": lambda w: Capsule(w),
     "DLPack on a device": lambda w: Capsule(w, (2, 0)),
     "DLPack on no device": lambda w: Capsule(w, "x"),
+    "DLPack on a named device": lambda w: Capsule(w, ("cuda", 0)),
+    "DLPack on a device of no number": lambda w: Capsule(w, (1, None)),
+    "DLPack on three numbers": lambda w: Capsule(w, (1, 0, 0)),
     "DLPack without a capsule": lambda w: types.SimpleNamespace(__dlpack_device__=lambda: (1, 0), __dlpack__=lambda **_: 3),
     "CUDA": lambda w: types.SimpleNamespace(__cuda_array_interface__={"shape": w.shape}),
     "raises at its interface": lambda w: Raises("__array_interface__"),
     "raises at its device": lambda w: Raises("__dlpack_device__"),
     "list": lambda w: w.tolist(),
     "list of masked": lambda w: [masked(row) for row in w] if w.ndim else [masked(w)],
+    "deque": lambda w: collections.deque(w.tolist()),
+    "UserList": lambda w: collections.UserList(w.tolist()),
+    "deque of arrays": lambda w: collections.deque(w),
+    "deque of masked": lambda w: collections.deque([masked(w)]),
+    "UserList of masked": lambda w: collections.UserList([masked(w)]),
+    "list of deques of masked": lambda w: [collections.deque([masked(w)])],
+    "by __array__": lambda w: ByArray(w),
+    "masked by __array__": lambda w: ByArray(masked(w)),
+    "list of masked by __array__": lambda w: [ByArray(masked(w))],
+    "past its end by __array__": lambda w: ByArray(stretched(bytearray(w.tobytes()), w)),
+    "range": lambda w: range(w.size),
+    "long range": lambda w: range(10**9),
+    "list of long ranges": lambda w: [range(10**9)] * 9,
+    "endless": lambda w: Endless(),
+    "list of endless": lambda w: [Endless()],
+    "lists that hold each other": lambda w: attack.doubled(),
+    "user dict": lambda w: collections.UserDict({0: 1}),
     "list in itself": lambda w: attack.itself(),
     "number": lambda w: 3,
     "huge number": lambda w: 1 << 70,
@@ -189,6 +255,11 @@ def torch_buffers() -> dict[str, Make]:
         "negative": lambda w: torch._neg_view(tensor(w)),
         "zeros": lambda w: torch._efficientzerotensor(w.shape),
         "list of freed": lambda w: [resized(0)(w)],
+        "deque of freed": lambda w: collections.deque([resized(0)(w)]),
+        "imaginary of a conjugate": lambda w: tensor(w).to(torch.complex64).conj().imag,
+        "array of a tensor": lambda w: tensor(w).numpy(),
+        "past a tensor": lambda w: stretched(tensor(w).numpy().reshape(-1).view("u1"), np.zeros(1, "u1")),
+        "one place": lambda w: torch.empty(64, dtype=tensor(w).dtype).as_strided(w.shape, (1,) * w.ndim),
         "uninitialized": lambda w: torch.nn.parameter.UninitializedParameter(),
     }
 
@@ -248,6 +319,51 @@ def takers(folder: pathlib.Path, whole: Any) -> dict[str, Callable[[Any], Any]]:
     }
 
 
+def torch_takers(whole: Any) -> dict[str, Callable[[Any], Any]]:
+    """Every function of `reshard.torch` that takes a tensor; one that answers gives back its bytes."""
+    import torch
+    from reshard.torch import Groups, Runner, redistribute, redistribute_local, redistribute_state
+    from reshard.torch.run import cut
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    dtype, shape = reshard.DType(whole.dtype), whole.shape
+    one, terms = reshard.Sharding("x=1", shape, "R"), reshard.Sharding("x=1", shape, "P")
+    rows = reshard.Sharding("x=1", shape, "S(0)")
+    mesh = DeviceMesh("cpu", [0], mesh_dim_names=("x",))
+    groups = Groups(mesh)
+    extents = ",".join(map(str, shape))
+    program = reshard.Program(f"mesh x=1\nx: {dtype}[{extents}] R\ny: R = clone(x)\n")
+    tensor = torch.from_numpy(whole.copy())
+
+    def read(made: torch.Tensor) -> bytes:
+        return bytes(made.detach().contiguous().resolve_neg().view(-1).view(torch.uint8).numpy().tobytes())
+
+    def own(given: Any) -> Any:
+        """What is moved by the functions of its class, whatever they do."""
+        if isinstance(given, torch.Tensor) and "__torch_dispatch__" in vars(type(given)):
+            raise TypeError("a class of tensors with functions of its own")
+        return given
+
+    def placed(given: Any) -> DTensor:
+        if not isinstance(given, torch.Tensor):
+            raise TypeError("PyTorch makes no DTensor of it")
+        return DTensor.from_local(own(given), mesh, [Shard(0)], run_check=False)
+
+    return {
+        "redistribute_local": lambda given: read(redistribute_local(own(given), one, rows, groups=groups)),
+        "redistribute_local, nothing moves": lambda given: read(redistribute_local(own(given), one, one, groups=groups)),
+        "redistribute_local into": lambda given: read(redistribute_local(tensor, one, rows, groups=groups, out=own(given))) and None,
+        "redistribute": lambda given: read(redistribute(placed(given), placements=[Replicate()]).to_local()),
+        "redistribute_state": lambda given: read(redistribute_state({"a": placed(given)}, [Replicate()])["a"].to_local()),
+        "Runner.shard": lambda given: read(Runner(program).shard("x", given)),
+        "cut": lambda given: read(cut(rows, given, 0)),
+        "cut of terms": lambda given: read(cut(terms, given, 0)),
+        "Runner": lambda given: read(Runner(program)({"x": given})["y"]),
+        "a function of Runner": lambda given: read(Runner(program, kernels={"clone": lambda call, x: own(given)})({"x": tensor})["y"]),
+    }
+
+
 def state_takers(folder: pathlib.Path) -> dict[str, Callable[[Any], Any]]:
     """Functions that take nested states."""
     from reshard.torch import load, redistribute_state, save
@@ -274,6 +390,17 @@ def why_wrong(error: BaseException) -> str | None:
     return attack.fault(error)
 
 
+def value_of(given: Any) -> bytes | None:
+    """The bytes of the elements of a tensor that has some."""
+    import torch
+
+    try:
+        plain = given.detach().resolve_conj().resolve_neg().contiguous()
+        return bytes(plain.view(-1).view(torch.uint8).numpy().tobytes()) if type(plain) is torch.Tensor and given.untyped_storage().nbytes() > 3 else None
+    except (RuntimeError, AttributeError, NotImplementedError, TypeError):
+        return None
+
+
 def main() -> int:
     seed, rounds, note = int(sys.argv[1]), int(sys.argv[2]), os.open(sys.argv[3], os.O_RDWR | os.O_CREAT)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -285,6 +412,10 @@ def main() -> int:
     draw = random.Random(seed)
     buffers = BUFFERS | (torch_buffers() if with_torch else {})
     faults, calls, accepted = [], 0, 0
+    if with_torch:
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
 
@@ -306,13 +437,20 @@ def main() -> int:
         for turn in range(rounds):
             shape = draw.choice([(4, 6), (2, 3), (8,), (1, 1), (2, 2, 2), (16, 1)])
             whole = np.arange(np.prod(shape)).reshape(shape).astype(draw.choice(["f4", "f8", "i8", "u1"]))
-            for taken, taker in takers(folder, whole).items():
+            all_takers = takers(folder, whole) | (torch_takers(whole) if with_torch else {})
+            for taken, taker in all_takers.items():
                 for kind, make in buffers.items():
                     try:
                         given = make(whole)
                         right = np.asarray(make(whole)).tobytes() if isinstance(given, np.ndarray) and given.nbytes < 1 << 20 else None
+                        # What is read of a tensor is what PyTorch says that it holds.
+                        right = value_of(given) if with_torch and right is None else right
                     except (RuntimeError, ValueError, TypeError, KeyError):
                         continue  # There is no such memory of these elements.
+                    if kind == "bf16":
+                        right = None  # A function may make other elements, which are converted.
+                    if kind.startswith("past"):
+                        right = b"none of it"
                     if kind in ("swapped bytes", "past its end", "before its start"):
                         right = None
                     call(f"{turn}: {taken} of {kind}, {whole.dtype}{shape}", taker, given, right)

@@ -10,11 +10,14 @@ import torch
 import torch.compiler.config as config
 import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
+from torch.distributed.tensor import DTensor
 
 from reshard import Plan, Planner, RankCall, ReshardError, Sharding, View
+from reshard._refusals import refused
 
 from reshard.torch.groups import Groups
 from reshard.torch.lost import lost
+from reshard.torch.memory import check_is_there, resolved, why_no_target
 
 _Step = Callable[[torch.Tensor], torch.Tensor]
 
@@ -64,11 +67,8 @@ class Executor:
         """The shard that the plan makes of this rank's, which stays as it is; a new tensor unless the plan does nothing."""
         if is_for_all_ranks():
             raise ReshardError(f"rank {self.calls.rank} compiles for all ranks, and these are its own calls: turn torch.compiler.config.compile_on_one_rank off")
-        if source.numel() != self.source_len:
-            raise ReshardError(
-                f"rank {self.calls.rank} has {source.numel()} elements, and its shard of {self.plan.from_} of shape "
-                f"{list(self.plan.from_.shape)} has {self.source_len}"
-            )
+        self.check(source)
+        source = resolved(source)
         shape = source.shape if self._keeps_shape else self.shape
         if not self.steps:
             return source.view(shape) if source.is_contiguous() else source.contiguous().view(shape)
@@ -83,6 +83,14 @@ class Executor:
                     raise
                 raise lost(error, f"{call.kind} of {self.plan.from_} -> {self.plan.to}", self.members(call), call.step) from error
         return self.apart(flat, source).view(shape)
+
+    def check(self, source: torch.Tensor) -> None:
+        """Refuses a tensor that has not the elements of this rank's shard."""
+        if source.numel() != self.source_len:
+            raise ReshardError(
+                f"rank {self.calls.rank} has {source.numel()} elements, and its shard of {self.plan.from_} of shape "
+                f"{list(self.plan.from_.shape)} has {self.source_len}"
+            )
 
     def apart(self, made: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         """What the steps made, in memory of its own."""
@@ -105,14 +113,19 @@ def redistribute_local(
 
     Errors: `ReshardError` for a tensor that is not the rank's shard, and what the planner refuses.
     """
+    for name, given in (("the tensor", tensor), *([] if out is None else [("out", out)])):
+        if not isinstance(given, torch.Tensor) or isinstance(given, DTensor):
+            raise TypeError(f"{name} is a torch.Tensor, not {type(given).__qualname__}")
+        check_is_there(name, given)
     plan = (planner or default_planner()).plan(from_, to, tensor.dtype)
     executor = Executor(plan, dist.get_rank(), groups, tensor.dtype)
+    if out is not None:
+        if tuple(out.shape) != tuple(executor.shape) or out.dtype != tensor.dtype:
+            raise ReshardError(f"out is {out.dtype}{list(out.shape)}, and the shard is {tensor.dtype}{list(executor.shape)}")
+        if (why := why_no_target(out)) is not None:
+            raise refused(why.kind, f"out cannot be filled: {why}")
     made = executor(tensor).view(executor.shape)
-    if out is None:
-        return made
-    if out.shape != made.shape or out.dtype != made.dtype:
-        raise ReshardError(f"out is {out.dtype}{list(out.shape)}, and the shard is {made.dtype}{list(made.shape)}")
-    return out.copy_(made)
+    return made if out is None else out.copy_(made)
 
 
 def _received(call: RankCall, rank: int) -> int:

@@ -5,7 +5,7 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 
 from reshard import ReshardError
-from reshard._buffers import Refused, check_storage, check_tensor
+from reshard._buffers import Refused, check_memory, check_tensor
 from reshard._refusals import refused
 
 
@@ -14,18 +14,60 @@ def settled(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.wait() if isinstance(tensor, AsyncCollectiveTensor) else tensor
 
 
+def resolved(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor whose memory is its value: of a view that conjugates or negates a copy, any other as it is."""
+    return tensor.resolve_conj().resolve_neg() if tensor.is_conj() or tensor.is_neg() else tensor
+
+
 def why_not(tensor: torch.Tensor) -> ReshardError | None:
     """Why the memory of a tensor, or of this rank's part of a DTensor, cannot be read or filled."""
+    return why_not_plain(tensor._local_tensor if isinstance(tensor, DTensor) else tensor)
+
+
+def why_not_plain(tensor: torch.Tensor) -> ReshardError | None:
+    """Why the memory of a tensor cannot be read or filled: a DTensor is none."""
     try:
-        check_tensor(settled(tensor._local_tensor if isinstance(tensor, DTensor) else tensor), functions=True)
+        check_tensor(settled(tensor), functions=True)
     except Refused as error:
         return refused(error.kind, str(error))
     return None
 
 
 def check_is_there(name: str, local: torch.Tensor) -> None:
-    """Refuses a tensor whose storage is smaller than the tensor says, whatever class it is of."""
+    """Refuses a tensor without memory, or with less than the tensor says, whatever class it is of; where it is traced there is none yet."""
+    if torch.compiler.is_compiling():
+        return
     try:
-        check_storage(local)
+        check_memory(settled(local))
     except Refused as error:
         raise refused(error.kind, f"{name} cannot be read: {error}") from None
+
+
+def why_no_target(tensor: torch.Tensor) -> ReshardError | None:
+    """Why a tensor that has memory cannot be written."""
+    if overlaps(tensor):
+        return refused("strides", "several of its elements are one in memory: give tensor.contiguous()")
+    if tensor.is_inference() and not torch.is_inference_mode_enabled():
+        return refused("read_only", "it was made in inference mode: call this within torch.inference_mode()")
+    return None
+
+
+def overlaps(tensor: torch.Tensor) -> bool:
+    """Whether two elements of a strided tensor lie at one place of its storage."""
+    if not tensor.numel():
+        return False
+    dims = sorted((stride, extent) for extent, stride in zip(tensor.shape, tensor.stride(), strict=True) if extent > 1)
+    last = 0
+    for stride, extent in dims:
+        if stride <= last:
+            break
+        last += (extent - 1) * stride
+    else:
+        return False  # Every dim steps over all that is below it.
+    span = 1 + sum((extent - 1) * stride for stride, extent in dims)
+    if tensor.numel() > span or dims[0][0] == 0:
+        return True
+    # Others are apart too, such as (2, 3) with strides (3, 2): every place is marked, which takes no more memory than the tensor has.
+    marks = torch.zeros(span, dtype=torch.bool)
+    marks.as_strided([extent for _, extent in dims], [stride for stride, _ in dims]).fill_(True)
+    return int(marks.sum()) < tensor.numel()

@@ -15,6 +15,7 @@ from reshard import Planner, ReshardError
 
 from reshard.torch.execute import Executor, default_planner
 from reshard.torch.groups import groups_of, plan_within
+from reshard.torch.memory import check_is_there
 from reshard.torch.specs import contiguous_strides, sharding
 
 
@@ -82,6 +83,7 @@ class _Redistribute(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: DTensor, after: DTensorSpec, planner: Planner) -> DTensor:
         ctx.before, ctx.planner = x._spec, planner
+        check_is_there("the part of this rank", x._local_tensor)
         return DTensor(moved(x._local_tensor, x._spec, after, planner), after, requires_grad=x.requires_grad)
 
     @staticmethod

@@ -17,7 +17,7 @@ from reshard.torch.execute import Executor
 from reshard.torch.groups import Groups
 from reshard.torch.kernels import Kernel, kernel_of, torch_dtype
 from reshard.torch.lost import lost
-from reshard.torch.memory import why_not
+from reshard.torch.memory import check_is_there, resolved, settled, why_not_plain
 from reshard.torch.specs import sharding
 from reshard.torch.state import Moving, run_together
 
@@ -103,6 +103,7 @@ class Runner:
     def shard(self, name: str, whole: torch.Tensor) -> torch.Tensor:
         """This rank's part of an input, from the whole of it."""
         value = self.program[name]
+        whole = _tensor_of(name, whole)
         if tuple(whole.shape) != value.shape:
             raise ReshardError(f"{name} is {list(value.shape)} in the program, and {list(whole.shape)} is given")
         return cut(value.sharding, whole, self.rank)
@@ -164,13 +165,12 @@ class Runner:
                     )
                 given = given._local_tensor
             here = self._tensors[local.name]
+            given = _tensor_of(local.name, given)
             if given.shape != here.shape or given.dtype != here.dtype:
                 raise ReshardError(
                     f"{local.name} is {here.dtype}{list(here.shape)} on rank {self.rank}, and {given.dtype}{list(given.shape)} is given: "
                     f"Runner.shard cuts it from a whole"
                 )
-            if (why := why_not(given)) is not None:
-                raise refused(why.kind, f"{local.name} cannot be read: {why}")
             here.copy_(given)
 
     def _call(self, step: Instr, kernel: Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]) -> Callable[[], None]:
@@ -185,6 +185,7 @@ class Runner:
                 if len(made) != len(makes):
                     raise ReshardError(f"{text} makes {len(makes)} tensors, and its function made {len(made)}")
                 for (name, place), tensor in zip(makes, made, strict=True):
+                    _check_made(text, tensor, place)
                     if tensor.shape != place.shape:
                         raise ReshardError(f"{text} makes {name} of shape {list(place.shape)} on rank {self.rank}, and its function made {list(tensor.shape)}")
                     place.copy_(tensor)
@@ -309,14 +310,39 @@ def run(program: Program, inputs: Mapping[str, torch.Tensor | DTensor], **option
 
 def cut(of: Sharding, whole: torch.Tensor, rank: int) -> torch.Tensor:
     """A rank's shard of a whole tensor: its part, or of terms what is left of the whole as one of them."""
+    whole = _tensor_of("the whole", whole)
+    if tuple(whole.shape) != of.shape:
+        raise ReshardError(f"the sharding is of {list(of.shape)}, and {list(whole.shape)} is given")
     if rank not in of.mesh:
         return whole.new_empty(0)
     if "P" in str(of):
-        return torch.from_numpy(of.scatter(whole.detach().cpu().numpy(), rank)).to(whole.device)
+        return of.scatter(whole.detach().cpu(), rank).to(whole.device)
     made = whole.detach()
     for dim, ranges in enumerate(of.region(rank).intervals):
         made = torch.cat([made.narrow(dim, one.start, len(one)) for one in ranges] or [made.narrow(dim, 0, 0)], dim)
     return made.contiguous()
+
+
+def _tensor_of(name: str, given: Any) -> torch.Tensor:
+    """A tensor whose memory is its value; what is none, or has no memory, is refused."""
+    if not isinstance(given, torch.Tensor):
+        raise TypeError(f"{name} is a torch.Tensor, not {type(given).__qualname__}")
+    made = resolved(settled(given))
+    if (why := why_not_plain(made)) is not None:
+        raise refused(why.kind, f"{name} cannot be read: {why}")
+    return made
+
+
+def _check_made(call: str, given: Any, place: torch.Tensor) -> None:
+    """Refuses what a function made that is no tensor, has no memory, or would lose a part of its numbers."""
+    if not isinstance(given, torch.Tensor) or isinstance(given, DTensor):
+        raise TypeError(f"the function of {call} makes a torch.Tensor, not {type(given).__qualname__}")
+    if type(given).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
+        _tensor_of(f"what the function of {call} made", given)
+    else:
+        check_is_there(f"what the function of {call} made", given)
+    if given.is_complex() and not place.is_complex():
+        raise refused("dtype", f"the function of {call} made {given.dtype}, and {place.dtype} would lose a part of its numbers")
 
 
 def _exact(plan: Plan) -> list[tuple[int, ...]]:
