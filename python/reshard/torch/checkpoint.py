@@ -18,11 +18,12 @@ from reshard._buffers import lend
 from reshard._refusals import refused
 from reshard.checkpoint import Checkpoint, _write_pairs, open_checkpoint
 
+from reshard.torch.agreed import agree, digest, members_of, tensors_on, world
 from reshard.torch.execute import default_planner
-from reshard.torch.memory import settled, why_not
-from reshard.torch.nested import entries, listed
+from reshard.torch.memory import settled, why_no_target, why_not
+from reshard.torch.nested import Entry, entries, holds_tensors, listed
 from reshard.torch.redistribute import moved
-from reshard.torch.specs import sharding
+from reshard.torch.specs import mesh, sharding
 
 Path = str | os.PathLike[str]
 
@@ -36,25 +37,49 @@ def load(path: Path | Checkpoint, state: Mapping[str, Any], *, only_tensors: boo
     Of a DTensor every byte is read by one rank and gets to the others by a plan, so what all ranks hold is read once. A plain tensor
     is read whole by every rank. All ranks call it with the same names in the same order, and see the same files.
 
-    Errors: `ReshardError` for names that the checkpoint has not, for other shapes or types, for tensors without memory and for a state
-    without a tensor. Nothing is filled then.
+    Errors: `ReshardError` for names that the checkpoint has not, for other shapes or types, for tensors without memory, whose elements
+    overlap, or within entries that are none, and for a state without a tensor. Nothing is filled then. What one rank refuses of DTensors
+    all of their ranks raise.
     """
-    opened = path if isinstance(path, Checkpoint) else open_checkpoint(path)
-    before = opened.bytes_read
-    found = list(entries(state))
-    wanted = {entry.name: entry.value for entry in found if isinstance(entry.value, torch.Tensor)}
-    objects = [entry.name for entry in found if entry.name not in wanted]
-    _check_wanted(opened, wanted, [] if only_tensors else objects)
+    refusal: Exception | None = None
+    wanted: dict[str, torch.Tensor] = {}
+    members = world()
+    try:
+        found = list(entries(state))
+        wanted = {entry.name: entry.value for entry in found if isinstance(entry.value, torch.Tensor)}
+        if wanted:
+            members = members_of(tensor.device_mesh for tensor in wanted.values() if isinstance(tensor, DTensor))
+        opened = path if isinstance(path, Checkpoint) else open_checkpoint(path)
+        before = opened.bytes_read
+        _check_wanted(opened, wanted, [entry for entry in found if entry.name not in wanted], only_tensors)
+    except Exception as error:
+        refusal = error
+    # Plain tensors are nobody else's.
+    agree("loading", refusal, members, _said(wanted))
+    chosen = planner or default_planner()
+    failed: Exception | None = None
     with torch.no_grad():
         for name, tensor in wanted.items():
-            if isinstance(tensor, DTensor):
-                _fill(opened, name, tensor, planner or default_planner())
-            else:
-                tensor.copy_(_tensor(opened.read(name), tensor.dtype).view(tensor.shape))
+            why = _filled(opened, name, tensor, chosen)
+            failed = failed or why
+    agree("loading", failed, members, {})
     return opened.bytes_read - before
 
 
-def _check_wanted(opened: Checkpoint, wanted: dict[str, torch.Tensor], objects: list[str]) -> None:
+def _said(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """What is the same on all ranks of a device mesh."""
+    return tensors_on((name, tensor) for name, tensor in tensors.items() if isinstance(tensor, DTensor))
+
+
+def _lost_within(objects: list[Entry]) -> tuple[str, str] | None:
+    """The refusal of entries that are no tensors, and have tensors in them."""
+    within = [entry.name for entry in objects if holds_tensors(entry.value)]
+    if not within:
+        return None
+    return "object", f"tensors are within entries that are none, and would be lost: {listed(within)}; give them in dicts or lists"
+
+
+def _check_wanted(opened: Checkpoint, wanted: dict[str, torch.Tensor], objects: list[Entry], only_tensors: bool) -> None:
     """Refuses tensors that the checkpoint cannot fill, all in one sentence."""
     others = set(opened.others)
     missing = [name for name in wanted if name not in opened and name not in others]
@@ -65,8 +90,11 @@ def _check_wanted(opened: Checkpoint, wanted: dict[str, torch.Tensor], objects: 
         problems.append(("no_such_tensor", f"the checkpoint has no {many} {listed(missing)}"))
     if no_tensors:
         problems.append(("object", f"no tensors in the checkpoint, but objects, which are not read: {listed(no_tensors)}"))
-    if objects:
-        problems.append(("object", f"no tensors in the state: {listed(objects)}; only_tensors=True leaves them as they are"))
+    if objects and not only_tensors:
+        names = listed([entry.name for entry in objects])
+        problems.append(("object", f"no tensors in the state: {names}; only_tensors=True leaves them as they are"))
+    elif (within := _lost_within(objects)) is not None:
+        problems.append(within)
     fit = [(name, tensor) for name, tensor in wanted.items() if name in opened]
     unfit = [why for name, tensor in fit if (why := _unfit(opened, name, tensor))]
     problems += unfit[:10]
@@ -97,10 +125,8 @@ def _unfit(opened: Checkpoint, name: str, tensor: torch.Tensor) -> tuple[str, st
     if str(found.dtype) != dtype:
         return "dtype", f"{name} is {tensor.dtype}, and {found.dtype} in the checkpoint"
     local = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
-    if any(extent > 1 and step == 0 for extent, step in zip(local.shape, local.stride(), strict=True)):
-        return "strides", f"{name} cannot be filled: several of its elements are one in memory: give tensor.contiguous()"
-    if local.is_inference() and not torch.is_inference_mode_enabled():
-        return "read_only", f"{name} cannot be filled: it was made in inference mode: call this within torch.inference_mode()"
+    if (why := why_no_target(local)) is not None:
+        return why.kind, f"{name} cannot be filled: {why}"
     return None
 
 
@@ -111,58 +137,129 @@ def save(path: Path, state: Mapping[str, Any], *, force: bool = False, only_tens
     refused, or left out with `only_tensors`.
 
     Rank 0 writes, and holds them all in memory; `torch.distributed.checkpoint` writes by ranks, and the package reads that too. All ranks
-    call it with the same names in the same order.
+    call it with the same names in the same order. Rank 0 need not be in the device mesh of a DTensor.
 
-    Errors: `ReshardError` for entries that are no tensors, for tensors without memory and for a state without a tensor. Nothing is
-    written then.
+    Errors: `ReshardError` for entries that are no tensors, for tensors without memory or within entries that are none, and for a state
+    without a tensor. Nothing is written then. What one rank refuses all raise.
     """
     together = dist.is_initialized()
     writes = not together or dist.get_rank() == 0
+    if together and dist.get_world_size() > 1:
+        _agree_on_saving(state, only_tensors)
     tensors = _wholes(state, only_tensors, writes)
     failed: Exception | None = None
     try:
         if writes:
             _write_pairs(path, tensors, force=force)
-        # The other ranks take part in the collectives of all tensors, also of those that rank 0 does not come to.
+    except Exception as error:
+        failed = error
+    # All take part in the collectives of all tensors, also of those that rank 0 does not come to.
+    try:
         for _ in tensors:
             pass
     except Exception as error:
-        failed = error
-        for _ in tensors:
-            pass
-    refusal: list[tuple[str, str] | None] = [None]
-    if writes and failed is not None:
-        refusal = [(getattr(failed, "kind", "raised"), str(failed))]
+        failed = failed or error
     if together:
+        refusal: list[tuple[str, str] | None] = [None]
+        if writes and failed is not None:
+            refusal = [(getattr(failed, "kind", "raised"), str(failed))]
         dist.broadcast_object_list(refusal, src=0)
+        if failed is None and refusal[0] is not None:
+            failed = refused(*refusal[0])
     if failed is not None:
         raise failed
-    if refusal[0] is not None:
-        kind, message = refusal[0]
-        raise refused(kind, message)
+
+
+def _agree_on_saving(state: Mapping[str, Any], only_tensors: bool) -> None:
+    """Raises on all ranks what is wrong on one, before any of them waits for another."""
+    found = _Found()
+    refusal: Exception | None = None
+    said: dict[str, str] = {}
+    try:
+        tensors = []
+        for entry in entries(state):
+            if found.take(entry, only_tensors) and isinstance(entry.value, DTensor):
+                tensors.append((entry.name, entry.value))
+        said = tensors_on(tensors) | {"names": digest(name for name, _ in tensors)}
+        found.check()
+    except Exception as error:
+        refusal = error
+    agree("saving", refusal, world(), said)
+
+
+class _Found:
+    """What is wrong with the entries of a state that is to be written."""
+
+    def __init__(self) -> None:
+        self.problems: list[tuple[str, str]] = []
+        self._objects: list[str] = []
+        self._within: list[Entry] = []
+        self._any_tensor = False
+
+    def take(self, entry: Entry, only_tensors: bool) -> bool:
+        """Whether an entry is a tensor that can be read."""
+        if not isinstance(entry.value, torch.Tensor):
+            if not only_tensors:
+                self._objects.append(entry.name)
+            elif holds_tensors(entry.value):
+                self._within.append(entry)
+            return False
+        self._any_tensor = True
+        if (why := why_not(entry.value)) is not None:
+            self.problems.append((why.kind, f"{entry.name} cannot be read: {why}"))
+        return why is None
+
+    def check(self) -> None:
+        """Refuses all that is wrong in one sentence."""
+        problems = self.problems
+        if self._objects:
+            problems.append(("object", f"no tensors in the state: {listed(self._objects)}; only_tensors=True leaves them out"))
+        if (within := _lost_within(self._within)) is not None:
+            problems.append(within)
+        if not self._any_tensor:
+            problems.append(("no_tensor", "the state has no tensor to write"))
+        if problems:
+            raise refused(problems[0][0], "; ".join(message for _, message in problems[:10]))
 
 
 def _wholes(state: Mapping[str, Any], only_tensors: bool, writes: bool) -> Iterator[tuple[str, torch.Tensor]]:
     """The names and whole tensors of a state, made one at a time; at the end what is wrong with all is raised."""
-    objects, problems, any_tensor = [], [], False
+    found = _Found()
     for entry in entries(state):
-        if not isinstance(entry.value, torch.Tensor):
-            objects.append(entry.name)
+        if not found.take(entry, only_tensors):
             continue
-        any_tensor = True
-        if (why := why_not(entry.value)) is not None:
-            problems.append((why.kind, f"{entry.name} cannot be read: {why}"))
-            continue
-        tensor = entry.value.detach()
-        whole = settled(tensor.full_tensor() if isinstance(tensor, DTensor) else tensor)
-        if not problems:
+        whole = _whole(entry.value.detach())
+        if not found.problems:
             yield entry.name, whole.cpu() if writes else whole
-    if objects and not only_tensors:
-        problems.append(("object", f"no tensors in the state: {listed(objects)}; only_tensors=True leaves them out"))
-    if not any_tensor:
-        problems.append(("no_tensor", "the state has no tensor to write"))
-    if problems:
-        raise refused(problems[0][0], "; ".join(message for _, message in problems[:10]))
+    found.check()
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    """A whole tensor, on the ranks of its device mesh and on rank 0."""
+    if not isinstance(tensor, DTensor):
+        return settled(tensor)
+    whole = settled(tensor.full_tensor())
+    ranks, me = mesh(tensor.device_mesh).ranks, dist.get_rank()
+    if 0 in ranks:
+        return whole
+    # Rank 0 has no part of it, and need not know its shape.
+    if me == min(ranks):
+        dist.send_object_list([(tuple(whole.shape), whole.dtype)], dst=0)
+        if whole.numel():
+            dist.send(_bytes(whole), dst=0)
+    elif me == 0:
+        told: list[Any] = [None]
+        dist.recv_object_list(told, src=min(ranks))
+        shape, dtype = told[0]
+        whole = torch.empty(shape, dtype=dtype, device=tensor._local_tensor.device)
+        if whole.numel():
+            dist.recv(_bytes(whole), src=min(ranks))
+    return whole
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a tensor; of one that is not contiguous, that of a copy."""
+    return tensor.contiguous().view(-1).view(torch.uint8)
 
 
 def read_once(of: DTensorSpec) -> DTensorSpec:
@@ -188,15 +285,29 @@ def read_once(of: DTensorSpec) -> DTensorSpec:
     return DTensorSpec(of.mesh, tuple(placements), tensor_meta=of.tensor_meta, shard_order=entries)
 
 
-def _fill(opened: Checkpoint, name: str, tensor: DTensor, planner: Planner) -> None:
+def _filled(opened: Checkpoint, name: str, tensor: torch.Tensor, planner: Planner) -> Exception | None:
+    """Fills a tensor; what cannot be read is returned, after this rank has taken part in the plan of a DTensor with zeros."""
+    if not isinstance(tensor, DTensor):
+        try:
+            tensor.copy_(_tensor(opened.read(name), tensor.dtype).view(tensor.shape))
+        except Exception as error:
+            return error
+        return None
     spec = tensor._spec
+    if not spec.mesh._is_current_rank_part_of_mesh():
+        return None
     plain = all(isinstance(one, Shard | Replicate) for one in spec.placements)
     reading = read_once(spec) if plain else spec
-    if not spec.mesh._is_current_rank_part_of_mesh():
-        return
-    read = _tensor(opened.shard(name, sharding(reading), dist.get_rank()), tensor.dtype).to(tensor._local_tensor.device)
+    of, failed = sharding(reading), None
+    try:
+        read = _tensor(opened.shard(name, of, dist.get_rank()), tensor.dtype)
+    except Exception as error:
+        failed, read = error, torch.zeros(of.local_numel(dist.get_rank()), dtype=tensor.dtype)
+    read = read.to(tensor._local_tensor.device)
     local = moved(read, reading, spec, planner) if reading != spec else read
-    tensor._local_tensor.copy_(local.view(tensor._local_tensor.shape))
+    if failed is None:
+        tensor._local_tensor.copy_(local.view(tensor._local_tensor.shape))
+    return failed
 
 
 def _dtype(of: torch.dtype) -> Any:

@@ -7,8 +7,13 @@ A dict is always entered, and an empty one has no entry. A list is entered if a 
 never entered: it is one object, with all that is in it.
 """
 
-from collections.abc import Iterator, Mapping, MutableSequence
-from dataclasses import dataclass
+import array
+import collections
+import itertools
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence, Set
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -19,6 +24,8 @@ from reshard._refusals import refused
 # States that people have are nested less than ten deep; one that holds itself is found here.
 _DEEPEST = 100
 _MOST_ENTRIES = 1 << 20
+# Dicts and lists that hold each other have no end long before they have entries.
+_MOST_COLLECTIONS = 1 << 20
 # The most names that an error lists.
 _MOST_NAMES = 10
 
@@ -40,7 +47,7 @@ class Entry:
 def entries(state: Mapping[Any, Any]) -> Iterator[Entry]:
     """The entries of a state, one at a time: mappings may make their values on demand.
 
-    Errors: `ReshardError` for two entries of one name, for a state that holds itself and for more than 2^20 entries.
+    Errors: `ReshardError` for two entries of one name, for a state that holds itself, for more than 2^20 entries, dicts or lists.
     """
     return _named(state, {})
 
@@ -62,7 +69,7 @@ def _named(state: Mapping[Any, Any], copy: dict[Any, Any]) -> Iterator[Entry]:
     if not isinstance(state, Mapping):
         raise TypeError(f"a state is a dict from names to tensors, not {type(state).__qualname__}")
     paths: dict[str, tuple[str | int, ...]] = {}
-    for path, entry in _walked(state, (), copy):
+    for path, entry in _walked(state, (), copy, _Visits()):
         if entry.name in paths:
             raise refused("names", f"two entries of the state have the name {entry.name}: {paths[entry.name]} and {path}")
         if len(paths) == _MOST_ENTRIES:
@@ -71,9 +78,24 @@ def _named(state: Mapping[Any, Any], copy: dict[Any, Any]) -> Iterator[Entry]:
         yield entry
 
 
-def _walked(state: Mapping[Any, Any] | list[Any], path: tuple[str | int, ...], copy: Any) -> Iterator[tuple[tuple[str | int, ...], Entry]]:
+class _Visits:
+    """How many dicts and lists of a state were visited, with a limit."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def one(self) -> None:
+        self.count += 1
+        if self.count > _MOST_COLLECTIONS:
+            raise refused("names", f"the state has more than {_MOST_COLLECTIONS} dicts and lists, or some that hold each other")
+
+
+def _walked(
+    state: Mapping[Any, Any] | list[Any], path: tuple[str | int, ...], copy: Any, visits: _Visits
+) -> Iterator[tuple[tuple[str | int, ...], Entry]]:
     if len(path) > _DEEPEST:
         raise _too_deep()
+    visits.one()
     is_list = isinstance(state, list)
     for key, value in enumerate(state) if is_list else state.items():  # type: ignore[union-attr]
         below = (*path, key if is_list else str(key))
@@ -81,10 +103,10 @@ def _walked(state: Mapping[Any, Any] | list[Any], path: tuple[str | int, ...], c
             copy.append(None)
         if isinstance(value, Mapping):
             copy[key] = {}
-            yield from _walked(value, below, copy[key])
+            yield from _walked(value, below, copy[key], visits)
         elif isinstance(value, list) and _is_entered(value, {}, len(below)):
             copy[key] = []
-            yield from _walked(value, below, copy[key])
+            yield from _walked(value, below, copy[key], visits)
         else:
             yield below, Entry(".".join(map(str, below)), value, copy, key)
 
@@ -98,6 +120,50 @@ def _is_entered(items: list[Any], known: dict[int, bool], depth: int) -> bool:
             isinstance(item, Mapping | torch.Tensor) or isinstance(item, list) and _is_entered(item, known, depth + 1) for item in items
         )
     return known[id(items)]
+
+
+# Sequences of numbers and texts, which hold nothing else however long they are.
+_PLAIN = (str, bytes, bytearray, memoryview, range, array.array)
+# What holds its items, so that there is memory for all of them.
+_BUILT_IN = (list, tuple, set, frozenset, dict, collections.deque)
+
+
+def _inner(value: Any) -> Iterable[Any] | None:
+    """What a collection holds; None of what is no collection."""
+    if isinstance(value, Mapping):
+        return itertools.chain.from_iterable(value.items())
+    if isinstance(value, torch.nn.Module):
+        return itertools.chain(value.parameters(), value.buffers())
+    if isinstance(value, types.SimpleNamespace):
+        return vars(value).values()
+    if is_dataclass(value) and not isinstance(value, type):
+        return (getattr(value, field.name, None) for field in fields(value))
+    if isinstance(value, Sequence | Set) and not isinstance(value, _PLAIN):
+        return value
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.ndarray) and value.dtype.hasobject:
+        return value.flat
+    return None
+
+
+def holds_tensors(value: Any) -> bool:
+    """Whether a tensor is in an entry that is none itself: in tuples, sets, dataclasses, modules and other collections, at any depth.
+
+    Errors: `ReshardError` for more than 2^20 items that are made on demand.
+    """
+    visits, seen, left = _Visits(), {id(value): value}, [value]
+    while left:
+        one = left.pop()
+        for item in _inner(one) or ():
+            if isinstance(item, torch.Tensor):
+                return True
+            if not isinstance(one, _BUILT_IN):
+                visits.one()
+            # It is kept, as the address of what is made on demand would be another's.
+            if id(item) not in seen and _inner(item) is not None:
+                seen[id(item)] = item
+                left.append(item)
+    return False
 
 
 def _too_deep() -> ReshardError:

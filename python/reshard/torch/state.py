@@ -13,10 +13,11 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from reshard import Planner, RankCall
 from reshard._refusals import refused
 
+from reshard.torch.agreed import agree, members_of, tensors_on, world
 from reshard.torch.execute import TORCH_OPS, Executor, default_planner, packer, unpacker
 from reshard.torch.groups import Groups, groups_of
 from reshard.torch.lost import lost
-from reshard.torch.memory import check_is_there
+from reshard.torch.memory import check_is_there, resolved
 from reshard.torch.nested import Entry, copied
 from reshard.torch.redistribute import executor, target
 
@@ -40,43 +41,75 @@ def redistribute_state(
     Tensors go in buckets: the calls of a bucket on one group are one call, and shards of a bucket have together at most `max_bytes`
     on any rank, or are one tensor's. It is not differentiable. All ranks give the same names in the same order.
 
-    Errors: as `redistribute`, with the name of the tensor; a `max_bytes` below 1.
+    Errors: as `redistribute`, with the name of the tensor; a `max_bytes` below 1; tensors without memory. What one rank refuses all ranks
+    of the device meshes raise, before anything moves.
     """
-    if max_bytes < 1:
-        raise refused("max_bytes", f"max_bytes is {max_bytes}, and a bucket holds at least a byte")
-    chosen = planner or default_planner()
-    made, found = copied(state)
+    refusal: Exception | None = None
+    made: dict[str, Any] = {}
+    ready: list[_Ready] = []
+    meshes: list[DeviceMesh] | None = None
+    try:
+        made, found = copied(state)
+        tensors = [entry for entry in found if isinstance(entry.value, DTensor)]
+        meshes = [entry.value.device_mesh for entry in tensors] + ([device_mesh] if device_mesh is not None and tensors else [])
+        if max_bytes < 1:
+            raise refused("max_bytes", f"max_bytes is {max_bytes}, and a bucket holds at least a byte")
+        chosen = planner or default_planner()
+        for entry in tensors:
+            if (one := _ready(entry, placements, device_mesh, chosen)) is not None:
+                ready.append(one)
+    except Exception as error:
+        refusal = error
+    members = world() if meshes is None else members_of(meshes)
+    agree("redistributing a state", refusal, members, tensors_on((one.entry.name, one.entry.value) for one in ready))
     bucket: list[_Moved] = []
     size = 0
-    for entry in found:
-        name, tensor = entry.name, entry.value
-        if not isinstance(tensor, DTensor):
+    for one in ready:
+        if one.executor is None:
+            one.entry.put(DTensor(one.local.new_empty(0), one.after, requires_grad=False))
             continue
-        wanted = placements(name, tensor) if callable(placements) else placements
-        if wanted is None:
-            continue
-        try:
-            after = target(tensor, device_mesh, wanted)
-            before = tensor._spec
-            if before == after:
-                continue
-            local = tensor._local_tensor.detach()
-            check_is_there("its part on this rank", local)
-            if not any(one.mesh._is_current_rank_part_of_mesh() for one in (before, after)):
-                entry.put(DTensor(local.new_empty(0), after, requires_grad=False))
-                continue
-            of = executor(before, after, local.dtype, chosen, id(dist.group.WORLD))
-        except ValueError as error:
-            raise refused(getattr(error, "kind", "placements"), f"{name}: {error}") from error
-        groups = groups_of(before.mesh) if before.mesh == after.mesh else groups_of(before.mesh, after.mesh)
-        bytes_of = of.plan.max_shard_bytes
+        bytes_of = one.executor.plan.max_shard_bytes
         if bucket and size + bytes_of > max_bytes:
             _run(bucket)
             bucket, size = [], 0
-        bucket.append(_Moved(Moving(name, of, groups, local.contiguous().view(-1)), after, entry))
+        moving = Moving(one.entry.name, one.executor, one.groups, one.local.contiguous().view(-1))
+        bucket.append(_Moved(moving, one.after, one.entry))
         size += bytes_of
     _run(bucket)
     return made
+
+
+@dataclass
+class _Ready:
+    """A tensor that is to move, by an executor where this rank has a part in that."""
+
+    entry: Entry
+    local: torch.Tensor
+    after: DTensorSpec
+    executor: Executor | None
+    groups: Groups
+
+
+def _ready(entry: Entry, placements: Wanted, device_mesh: DeviceMesh | None, planner: Planner) -> _Ready | None:
+    """A DTensor of a state, made ready to move; None for one that stays."""
+    name, tensor = entry.name, entry.value
+    wanted = placements(name, tensor) if callable(placements) else placements
+    if wanted is None:
+        return None
+    try:
+        after, before = target(tensor, device_mesh, wanted), tensor._spec
+        if before == after:
+            return None
+        local = resolved(tensor._local_tensor.detach())
+        check_is_there("its part on this rank", local)
+        groups = groups_of(before.mesh) if before.mesh == after.mesh else groups_of(before.mesh, after.mesh)
+        takes_part = any(one.mesh._is_current_rank_part_of_mesh() for one in (before, after))
+        of = executor(before, after, local.dtype, planner, id(dist.group.WORLD)) if takes_part else None
+        if of is not None:
+            of.check(local)
+    except ValueError as error:
+        raise refused(getattr(error, "kind", "placements"), f"{name}: {error}") from error
+    return _Ready(entry, local, after, of, groups)
 
 
 @dataclass

@@ -1,12 +1,15 @@
 """Nested states: names as PyTorch's distributed checkpoint has them, and nothing of a state is lost."""
 
-import collections
+import collections.abc
+import dataclasses
+import itertools
 import pathlib
 import random
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -19,6 +22,7 @@ from definition import R, device_mesh, dtensor, shard, whole_of
 from ranks import Ranks
 from reshard import ReshardError
 from reshard.torch import Reader, Runner, load, redistribute_state, save
+from reshard.torch.memory import overlaps
 from reshard.torch.nested import copied, entries
 
 KEYS: list[Any] = ["w", "b", "a.b", "", 0, 1, -1, True, None, (1, 2), 2.5, "0", "é"]
@@ -56,7 +60,7 @@ def nesting(draw: random.Random, tensor: Callable[[], Any], depth: int = 0) -> d
 
 def test_names_are_those_of_pytorch(tmp_path: pathlib.Path) -> None:
     """Of 2,000 random nestings, those that PyTorch refuses for a name of two entries are refused here."""
-    refused = tensors = 0
+    refused = tensors = lossy = 0
     for seed in range(2_000):
         state = nesting(random.Random(seed), lambda: torch.zeros(2))
         try:
@@ -76,10 +80,22 @@ def test_names_are_those_of_pytorch(tmp_path: pathlib.Path) -> None:
         tensors += sum(isinstance(value, torch.Tensor) for value in expected.values())
         if seed < 200 and any(isinstance(value, torch.Tensor) for value in expected.values()):
             path = tmp_path / f"{seed}.safetensors"
+            lost = [name for name, value in expected.items() if not isinstance(value, torch.Tensor) and within(value)]
+            if lost:
+                refusal(lambda path=path, state=state: save(path, state, only_tensors=True), "object", "would be lost", lost[0])
+                lossy += 1
+                continue
             save(path, state, only_tensors=True)
             names = {name for name, value in expected.items() if isinstance(value, torch.Tensor)}
             assert {tensor.name for tensor in reshard.open_checkpoint(path).tensors} == names
-    assert refused > 30 and tensors > 1_000
+    assert refused > 30 and tensors > 1_000 and lossy > 5
+
+
+def within(value: Any) -> bool:
+    """Whether a tensor is in nested containers."""
+    if isinstance(value, collections.abc.Mapping):
+        return any(map(within, value.values()))
+    return isinstance(value, torch.Tensor) or isinstance(value, (list, tuple)) and any(map(within, value))
 
 
 def test_states_that_hold_themselves_are_refused() -> None:
@@ -94,6 +110,11 @@ def test_states_that_hold_themselves_are_refused() -> None:
         with pytest.raises(ReshardError, match="hold") as error:
             list(entries(state))
         assert error.value.kind == "names"
+    shared: dict[str, Any] = {}
+    for _ in range(60):
+        shared = {"a": shared, "b": shared}
+    for call in (lambda: list(entries(shared)), lambda: redistribute_state(shared, [])):
+        refusal(call, "names", "hold each other")
     without: list[Any] = [1]
     for _ in range(60):
         without = [without, without]
@@ -156,6 +177,9 @@ def test_all_that_is_missing_is_listed_and_nothing_is_filled(tmp_path: pathlib.P
     unchanged(zeros | {"model": {"w": torch.zeros(8, 4, device="meta")}}, "device", "model.w cannot be filled", "meta")
     unchanged(zeros | {"model": {"w": torch.zeros(8, 1).expand(8, 4)}}, "strides", "model.w cannot be filled")
     unchanged(zeros | {"step": 3, "betas": (torch.zeros(1), 2)}, "object", "step, betas", "only_tensors=True")
+    unchanged(zeros | {"step": 3, "betas": (torch.zeros(1), 2)}, "object", "would be lost: betas;", only_tensors=True)
+    unchanged(zeros | {"model": {"w": torch.zeros(16).as_strided((8, 4), (1, 1))}}, "strides", "model.w cannot be filled", "one in memory")
+    unchanged(zeros | {"model": {"w": torch.zeros(64).as_strided((8, 4), (3, 5))}}, "strides", "model.w cannot be filled", "one in memory")
     unchanged({"step": 3}, "no_tensor", "no tensor to fill", only_tensors=True)
     unchanged({"model": {}}, "no_tensor", "no tensor to fill")
     unchanged({}, "no_tensor", "no tensor to fill")
@@ -163,11 +187,61 @@ def test_all_that_is_missing_is_listed_and_nothing_is_filled(tmp_path: pathlib.P
     freed.untyped_storage().resize_(0)
     refusal(lambda: load(path, {"model": {"w": freed}}), "storage", "model.w cannot be filled: its memory was freed")
     load(path, zeros | {"step": 3}, only_tensors=True)
+    # Strides that are apart without one dim stepping over the other.
+    apart = torch.zeros(64).as_strided((8, 4), (4, 7))
+    load(path, zeros | {"model": {"w": apart}})
+    assert torch.equal(apart, whole_of((8, 4), seed=1))
+
+
+def test_what_overlaps_is_found() -> None:
+    """Exactly those strided tensors overlap of which two elements have one place."""
+    draw, found = random.Random(1), 0
+    for _ in range(2_000):
+        shape = [draw.randrange(4) for _ in range(draw.randrange(4))]
+        strides = [draw.randrange(7) for _ in shape]
+        places = [sum(i * step for i, step in zip(index, strides, strict=True)) for index in itertools.product(*map(range, shape))]
+        expected = len(set(places)) < len(places)
+        assert overlaps(torch.empty(64).as_strided(shape, strides)) == expected, (shape, strides)
+        found += expected
+    assert 100 < found < 1_900
+
+
+class Row(NamedTuple):
+    w: torch.Tensor
+
+
+@dataclasses.dataclass
+class Pair:
+    w: torch.Tensor
+
+
+def test_tensors_within_other_collections_are_not_lost(tmp_path: pathlib.Path) -> None:
+    path, one = tmp_path / "w.safetensors", torch.ones(2)
+    array = np.empty(1, object)
+    array[0] = one
+    deep: Any = (one,)
+    for _ in range(5_000):
+        deep = (deep, 1)
+    held: list[Any] = [1]
+    held.append((held, one))
+    for value in (
+        (one,), {one}, frozenset([one]), collections.deque([one]), collections.UserList([one]), [(one,)], ({"a": one},), ([one],), Row(one), Pair(one),
+        (torch.nn.Linear(1, 1),), torch.nn.Linear(1, 1), types.SimpleNamespace(w=one), array, deep, (held,), (types.MappingProxyType({"a": (one,)}),),
+    ):  # fmt: skip
+        state = {"w": torch.ones(1), "other": value}
+        refusal(lambda state=state: save(path, state, only_tensors=True), "object", "would be lost: other;")
+    assert not path.exists()
+    doubled: Any = (1,)
+    for _ in range(60):
+        doubled = (doubled, doubled)
+    fine = {"t": (1, "x", None), "r": range(2**40), "d": doubled, "b": b"abc", "l": list(range(3 << 20)), "n": np.zeros(3), "c": Pair, "f": {1, 2}}
+    save(path, {"w": one, **fine}, only_tensors=True)
+    load(path, {"w": one, **fine}, only_tensors=True)
 
 
 def test_what_is_no_tensor_is_named(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "w.safetensors"
-    state = {"model": {"w": torch.ones(2)}, "optim": {"step": 3, "betas": (0.9, torch.ones(1)), "ids": [1, 2]}, "none": None}
+    state = {"model": {"w": torch.ones(2)}, "optim": {"step": 3, "betas": (0.9, 0.99), "ids": [1, 2]}, "none": None}
     refusal(lambda: save(path, state), "object", "optim.step, optim.betas, optim.ids, none", "only_tensors=True")
     assert not path.exists()
     save(path, state, only_tensors=True)
