@@ -9,7 +9,7 @@ use super::checkpoint::{Checkpoint, Origin, Tensor};
 use super::dcp::{METADATA_NAME, in_safetensors};
 use super::header;
 use super::numpy;
-use super::objects::{Container, Object};
+use super::objects::Object;
 use super::peek::Peek;
 use super::place;
 use super::torch_save::{self, Saved};
@@ -39,7 +39,7 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
         if said { error } else { error.about(path.display()) }
     };
     let (brace, is) = BRACE;
-    let (mut archives, mut container) = (Vec::new(), Container::Numpy);
+    let mut archives = Vec::new();
     let saved = if head.get(brace) == Some(&is) {
         return safetensors(path);
     } else if head.starts_with(numpy::MAGIC) {
@@ -54,9 +54,6 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
             }
             zip => {
                 let zip = zip?;
-                if torch_save::folder(&zip).is_some() {
-                    container = Container::TorchSave;
-                }
                 archives.push(Archive::of(&zip));
                 archive(&zip, path).map_err(about)?
             }
@@ -71,9 +68,8 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
         return safetensors(path);
     };
     let tensors = saved.tensors.into_iter().map(|(name, stored)| Tensor::whole(name, stored)).collect();
-    let mut objects: Vec<Object> =
-        saved.others.into_iter().map(|name| Object::part_of(name, container)).collect();
-    objects.sort_by(|a, b| a.name.cmp(&b.name));
+    let objects =
+        saved.objects.into_iter().map(|(name, container)| Object::part_of(name, container)).collect();
     Ok(Checkpoint {
         tensors,
         free_texts: None,

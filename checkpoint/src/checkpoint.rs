@@ -14,7 +14,7 @@
 //!
 //! Opening reads headers only; the bytes stay in their files until a tensor's turn comes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -217,7 +217,7 @@ impl Checkpoint {
         let tensors = file.tensors.into_iter().map(|(name, stored)| Tensor::whole(name, stored)).collect();
         Self {
             tensors,
-            free_texts: file.free_texts,
+            free_texts: file.free_texts.map(in_safetensors::not_about_chunks),
             origin: Origin::Files,
             sums: None,
             archives: Vec::new(),
@@ -254,7 +254,7 @@ impl Checkpoint {
             // Files of one checkpoint repeat the same texts; where they differ the first one stays.
             if let Some(texts) = opened.free_texts {
                 let merged = free_texts.get_or_insert_default();
-                for (key, text) in texts {
+                for (key, text) in in_safetensors::not_about_chunks(texts) {
                     merged.entry(key).or_insert(text);
                 }
             }
@@ -359,8 +359,9 @@ impl Checkpoint {
             take_shards(&mut tensors, opened.tensors, rank)
                 .map_err(|why| Error::refused("manifest", format!("{}: {why}", dir.join(&file).display())))?;
         }
-        let objects = Listed::open(dir, manifest.others)?;
-        if let Some(twice) = objects.iter().find(|one| tensors.iter().any(|tensor| tensor.name == one.name)) {
+        let objects = Listed::open(dir, manifest.objects)?;
+        let names: HashSet<&str> = tensors.iter().map(|tensor| &tensor.name[..]).collect();
+        if let Some(twice) = objects.iter().find(|one| names.contains(&one.name[..])) {
             let message = format!("{} lists `{}` as a tensor and as an object", path.display(), twice.name);
             return Err(Error::refused("manifest", message));
         }

@@ -16,16 +16,17 @@ mod tiling;
 pub(crate) mod written;
 
 use std::collections::BTreeMap;
-use std::path::{Component, Path};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::archives::{self, Archive};
 use super::bytes::{Bytes, Input};
 use super::checkpoint::{Checkpoint, Data, Origin, Tensor};
 use super::header::{self, Stored};
-use super::objects::{Content, Object};
+use super::objects::{self, Container, Content, Object};
 use super::parallel;
 use super::peek::Peek;
+use super::place;
 use super::placed::Placed;
 use super::read::read_at_most;
 use super::torch_save;
@@ -38,6 +39,9 @@ use reshard_sharding::{Interval, Region};
 
 /// The file that says what the others hold.
 pub(crate) const METADATA_NAME: &str = ".metadata";
+
+/// What Megatron-Core has beside it: arguments, steps and whatever else is the same on all ranks.
+const COMMON_NAME: &str = "common.pt";
 
 /// It has at most so many bytes: 128 MiB, at some 150 for a chunk.
 const MOST_BYTES: u64 = 128 << 20;
@@ -84,6 +88,8 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
     let mut files: Vec<_> = files.into_iter().collect();
     parallel::for_each(THREADS, &mut files, zip::room, |room, (file, wanted)| {
         let input = Arc::new(Input::open(&dir.join(&**file))?);
+        let of_objects = wanted.iter().filter(|one| matches!(one.what, What::Object(_)));
+        objects::check_total(&input, of_objects.map(|one| one.item.len))?;
         let opened = input.open_again()?;
         for Wanted { what, item } in wanted {
             let (number, chunk) = match what {
@@ -131,11 +137,13 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
         let made = made.map_err(|error| error.about_tensor(name).about(path.display()))?;
         all.push(Tensor { path: path_of(name), ..made });
     }
-    let object = |(name, bytes): (&&str, Option<Bytes>)| {
-        let content = Content::Archive(bytes?);
-        Some(Object { name: (*name).to_owned(), path: path_of(name), content, sum: None })
-    };
-    let objects = names.iter().zip(contents).filter_map(object).collect();
+    let mut objects = beside(dir)?;
+    for (name, bytes) in names.iter().zip(contents) {
+        let bytes = bytes.ok_or_else(|| Error::failed("internal", "an object was not looked up"))?;
+        let content = Content::Archive(bytes);
+        objects.push(Object { name: (*name).to_owned(), path: path_of(name), content, sum: None });
+    }
+    objects.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Checkpoint {
         tensors: all,
         free_texts: None,
@@ -146,6 +154,20 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
         folders: Vec::new(),
         ignored: Vec::new(),
     })
+}
+
+/// The files of objects beside a `.metadata`, by their names: what Megatron-Core leaves out of it stands in `common.pt`.
+fn beside(dir: &Path) -> Result<Vec<Object>, Error> {
+    // Where nobody has a list, it is asked for the one of which the name is known.
+    let names = match place::names(dir) {
+        Ok(Some(names)) => names,
+        Ok(None) | Err(_) if place::exists(&dir.join(COMMON_NAME))? => vec![COMMON_NAME.to_owned()],
+        Ok(None) | Err(_) => Vec::new(),
+    };
+    let is_one =
+        |name: &String| !name.starts_with('.') && Path::new(name).extension().is_some_and(|it| it == "pt");
+    let names = names.into_iter().filter(is_one);
+    Ok(names.map(|name| Object::part_of(name, Container::BesideDcp)).collect())
 }
 
 /// Who wrote a `.metadata`, as far as it says; PyTorch says another word every time.
@@ -206,11 +228,8 @@ pub(crate) fn of_chunks(
     })
 }
 
-/// A checkpoint from somewhere else must not make us read files outside its folder.
 fn stays_inside(file: &str) -> Result<(), Error> {
-    let plain =
-        !file.is_empty() && Path::new(file).components().all(|part| matches!(part, Component::Normal(_)));
-    if plain {
+    if place::is_inside(file) {
         return Ok(());
     }
     let message = format!("a chunk is said to be in `{}`, which is not a file of this folder", file.shown());

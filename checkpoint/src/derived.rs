@@ -104,7 +104,8 @@ impl Checkpoint {
                     format!("`{rename}` leaves nothing of the name `{old}`"),
                 ));
             }
-            if let Some(other) = known.insert(name, old) {
+            // A part of a `.pt` file may have the name of another one, and then has it still.
+            if let Some(other) = known.insert(name, old).filter(|other| *other != old) {
                 let [other, old, name] = [other, &**old, &**name].map(Shown::shown);
                 let message = format!("both `{other}` and `{old}` would be `{name}`");
                 return Err(Error::refused("rename", message));
@@ -166,10 +167,10 @@ impl Checkpoint {
         self.with(tensors, self.objects.clone())
     }
 
-    /// These tensors and objects instead of its own; no two may have one name.
+    /// These tensors and objects instead of its own; no two that have bytes may have one name.
     fn with(&self, tensors: Vec<Tensor>, objects: Vec<Object>) -> Result<Self, Error> {
         let mut names: Vec<&str> = tensors.iter().map(|tensor| &tensor.name[..]).collect();
-        names.extend(objects.iter().map(|object| &object.name[..]));
+        names.extend(objects.iter().filter(|one| one.archive().is_some()).map(|object| &object.name[..]));
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             let of_tensors = tensors.iter().filter(|tensor| tensor.name == twice[0]).count();

@@ -1,12 +1,14 @@
 //! The index of a checkpoint in several files: `model.safetensors.index.json`, which maps tensor names to file names.
 
 use std::collections::BTreeMap;
-use std::path::{Component, Path};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::place;
 use crate::read::read;
+use crate::shown::Shown;
 use crate::unique;
 
 /// The name of the index inside a folder.
@@ -97,13 +99,11 @@ impl Index {
     }
 }
 
-/// A checkpoint from somewhere else must not make us read files outside its folder.
 fn stays_inside(tensor: &str, file: &str) -> Result<(), Error> {
-    let plain =
-        !file.is_empty() && Path::new(file).components().all(|part| matches!(part, Component::Normal(_)));
-    if plain {
+    if place::is_inside(file) {
         return Ok(());
     }
+    let (tensor, file) = (tensor.shown(), file.shown());
     let message = format!("tensor `{tensor}` is said to be in `{file}`, which is not a file of this folder");
     Err(Error::refused("index", message))
 }

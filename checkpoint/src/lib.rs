@@ -37,6 +37,7 @@
 mod archives;
 mod by_content;
 mod bytes;
+mod carried;
 mod cast;
 mod checkpoint;
 mod checksum;
@@ -115,6 +116,7 @@ mod stand_in;
 #[cfg(test)]
 mod tests;
 
+pub use carried::{NotCarried, Others};
 pub use checkpoint::{Checkpoint, Tensor};
 pub use diff::{Difference, Different, diff};
 pub use error::{Class, Error};
@@ -124,7 +126,7 @@ pub use job::{Engine, Job, OutputFormat};
 pub use loading::{Loading, Reading};
 #[doc(hidden)]
 pub use manifest::manifest_again;
-pub use objects::{Key, NotCarried, Object, Others};
+pub use objects::{Key, Object};
 pub use observer::Observer;
 pub use read::{MOST_BYTES, read, read_text};
 pub use remains::{Lost, Remains};

@@ -36,8 +36,8 @@ pub(crate) struct Manifest {
     #[serde(deserialize_with = "unique::map")]
     pub(crate) tensors: BTreeMap<String, Entry>,
     /// What is not a tensor, in the order of `others.bin`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) others: Vec<Listed>,
+    #[serde(rename = "others", default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) objects: Vec<Listed>,
     /// The checksum of this text with zeros in its place. It stands last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     own_crc64nvme: Option<String>,
@@ -72,7 +72,7 @@ impl Manifest {
             world: mesh.world(),
             headers_crc64nvme: None,
             tensors,
-            others: Vec::new(),
+            objects: Vec::new(),
             own_crc64nvme: None,
         }
     }
@@ -90,8 +90,8 @@ impl Manifest {
     }
 
     /// The same, with what is not a tensor.
-    pub(crate) fn with_others(self, others: &[Placed<'_>]) -> Self {
-        Self { others: others.iter().map(Listed::of).collect(), ..self }
+    pub(crate) fn with_objects(self, objects: &[Placed<'_>]) -> Self {
+        Self { objects: objects.iter().map(Listed::of).collect(), ..self }
     }
 
     /// The same, with the checksums of the headers of its files, and with its own.
@@ -183,8 +183,8 @@ pub fn manifest_again(text: &[u8]) -> Result<String, Error> {
         tensors.insert(name, Entry { sharding, ..entry });
     }
     let (headers_crc64nvme, own_crc64nvme) = (manifest.headers_crc64nvme, manifest.own_crc64nvme);
-    let others = manifest.others;
-    Manifest { headers_crc64nvme, others, own_crc64nvme, ..Manifest::new(&mesh, tensors) }.to_text()
+    let objects = manifest.objects;
+    Manifest { headers_crc64nvme, objects, own_crc64nvme, ..Manifest::new(&mesh, tensors) }.to_text()
 }
 
 /// The name of the file of one rank.

@@ -12,6 +12,7 @@ use safetensors::Dtype;
 
 use super::bytes::Bytes;
 use super::header::{MOST_DIMS, Stored, byte_len};
+use super::objects::Container;
 use super::peek::Peek;
 use super::strided::strided;
 use super::torch_save::Saved;
@@ -54,7 +55,7 @@ pub(crate) fn arrays(zip: &Zip<'_>) -> Result<Option<Saved>, Error> {
     let mut any = false;
     for name in zip.names() {
         let Some(array) = name.strip_suffix(".npy") else {
-            saved.others.push(name.to_owned());
+            saved.objects.insert(name.to_owned(), Container::Numpy);
             continue;
         };
         any = true;
@@ -62,7 +63,9 @@ pub(crate) fn arrays(zip: &Zip<'_>) -> Result<Option<Saved>, Error> {
         let entry = zip.get(name)?;
         let header = Header::read(&entry.head(LONGEST)?).map_err(about)?;
         match header.dtype().map_err(about)? {
-            None => saved.others.push(array.to_owned()),
+            None => {
+                saved.objects.insert(array.to_owned(), Container::Numpy);
+            }
             Some(dtype) => {
                 let stored = zip.bytes(entry).and_then(|bytes| header.stored(dtype, &bytes));
                 saved.tensors.insert(array.to_owned(), stored.map_err(about)?);

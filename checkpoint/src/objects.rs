@@ -5,10 +5,14 @@
 //! others.bin   the same archives one after the other, listed in sharding.json        -->  the same
 //! .pt, .npz    a part of one pickle, which has no bytes that could be copied          -->  named in the report
 //! ```
+//!
+//! What becomes of them in an output is said by [`Others`](super::carried::Others).
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::hash::{Hash, Hasher};
 use std::path::Path;
+use std::sync::Arc;
 
 use reshard_layout::internal::counted;
 use serde::{Deserialize, Serialize};
@@ -16,16 +20,13 @@ use serde::{Deserialize, Serialize};
 use super::bytes::{self, Bytes, Input, write_all_at};
 use super::checkpoint::Checkpoint;
 use super::checksum::{Sum, checksum, crc32};
-use super::error::Error;
+use super::error::{Class, Error};
 use super::integrity::{PIECE, Problem, path};
-use super::job::OutputFormat;
+use super::place;
 use crate::shown::Shown;
 
 /// The file next to rank files that holds what is not a tensor.
-pub(crate) const OTHERS_NAME: &str = "others.bin";
-
-/// So many names are listed in a message.
-const NAMED: usize = 8;
+pub(crate) const OBJECTS_NAME: &str = "others.bin";
 
 /// One step of a path into nested dicts and lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -82,16 +83,33 @@ pub(crate) enum Content {
 pub(crate) enum Container {
     TorchSave,
     Numpy,
+    /// The same as `TorchSave`, below a key of a dict that is neither a text nor an integer.
+    NamelessKey,
+    /// A file of objects beside `.metadata`.
+    BesideDcp,
+    /// `others.bin`, which is not there, or ends before its bytes do.
+    Missing,
+    /// The same, where what is left of a checkpoint is taken.
+    GivenUp,
 }
 
 impl Container {
-    fn why(self) -> &'static str {
+    pub(crate) fn why(self) -> &'static str {
         match self {
             Self::TorchSave => {
                 "it is a part of a file of torch.save, of which only tensors are read: torch.distributed.checkpoint.save keeps it"
             }
             Self::Numpy => {
                 "it is an array of objects or texts in an .npz file, of which only numbers are read"
+            }
+            Self::NamelessKey => {
+                "it is in a file of torch.save below a key that is neither a text nor an integer, so nothing in it has a name: save it under a text"
+            }
+            Self::BesideDcp => {
+                "it is a file of torch.save beside .metadata, as Megatron-Core has it, which is not read: copy it beside the output"
+            }
+            Self::Missing | Self::GivenUp => {
+                "its bytes were in others.bin, which is missing or ends before them"
             }
         }
     }
@@ -118,6 +136,19 @@ impl Object {
         match &self.content {
             Content::Archive(bytes) => Some(bytes),
             Content::PartOf(_) => None,
+        }
+    }
+
+    /// Returns `true` if its bytes are lost: `others.bin` is missing, or ends before them.
+    pub fn is_lost(&self) -> bool {
+        match &self.content {
+            Content::Archive(_) => false,
+            Content::PartOf(container) => match container {
+                Container::Missing | Container::GivenUp => true,
+                Container::TorchSave | Container::Numpy | Container::NamelessKey | Container::BesideDcp => {
+                    false
+                }
+            },
         }
     }
 
@@ -197,6 +228,17 @@ impl Checkpoint {
     pub(crate) fn check_objects(&self) -> Result<Vec<Problem>, Error> {
         let mut problems = Vec::new();
         for object in &self.objects {
+            if object.is_lost() {
+                problems.push(Problem {
+                    file: self
+                        .folders
+                        .first()
+                        .map_or_else(String::new, |dir| objects_file(dir).display().to_string()),
+                    tensor: None,
+                    object: Some(object.name.clone()),
+                    what: "its bytes are missing".to_owned(),
+                });
+            }
             let (Some(said), Some(bytes)) = (object.sum, object.archive()) else { continue };
             let found = object.each_piece(&mut |_, _| Ok(()))?;
             if found != said {
@@ -210,6 +252,24 @@ impl Checkpoint {
         }
         Ok(problems)
     }
+}
+
+fn objects_file(dir: &Path) -> std::path::PathBuf {
+    dir.join(OBJECTS_NAME)
+}
+
+/// Refuses objects of one file that have more bytes than it has: copies of them would be larger, without a bound.
+pub(crate) fn check_total(file: &Input, lens: impl Iterator<Item = u64>) -> Result<(), Error> {
+    let total = lens.fold(0, u64::saturating_add);
+    if total <= file.len() {
+        return Ok(());
+    }
+    let message = format!(
+        "{} has {}, and the entries in it that are no tensors have {total}: some have bytes in common",
+        file.path().display(),
+        counted(file.len(), "byte", "bytes")
+    );
+    Err(Error::refused("objects", message))
 }
 
 fn check_sum(object: &Object, found: u64) -> Result<(), Error> {
@@ -262,7 +322,7 @@ pub(crate) fn write_file<'a>(
     if objects.iter().all(|object| object.archive().is_none()) {
         return Ok(placed);
     }
-    let path = folder.join(OTHERS_NAME);
+    let path = folder.join(OBJECTS_NAME);
     let file = File::create(&path).map_err(|error| Error::io("creating", &path, &error))?;
     let mut end = 0;
     for object in objects.iter().filter(|object| object.archive().is_some()) {
@@ -297,162 +357,51 @@ impl Listed {
         }
     }
 
-    /// The objects of a folder of rank files.
+    /// The objects of a folder of rank files. Those whose bytes are not there are [`Container::Missing`].
     pub(crate) fn open(dir: &Path, listed: Vec<Self>) -> Result<Vec<Object>, Error> {
         if listed.is_empty() {
             return Ok(Vec::new());
         }
-        let path = dir.join(OTHERS_NAME);
-        let input = std::sync::Arc::new(Input::open(&path)?);
+        let path = objects_file(dir);
+        let input = match Input::open(&path) {
+            Ok(input) => Some(Arc::new(input)),
+            Err(error) if error.class() == Class::Refused && !place::exists(&path)? => None,
+            Err(error) => return Err(error),
+        };
+        let within = |one: &Self| {
+            let end = one.offset.checked_add(one.bytes);
+            input.as_ref().filter(|input| end.is_some_and(|end| end <= input.len()))
+        };
+        if let Some(input) = &input {
+            check_total(input, listed.iter().filter(|one| within(one).is_some()).map(|one| one.bytes))?;
+        }
         let mut objects = Vec::with_capacity(listed.len());
-        for Self { name, path: keys, offset, bytes, crc64nvme } in listed {
-            let bad = |why: String| {
-                let about = format!("{}: `{}`", path.display(), name.shown());
+        let mut names = HashSet::with_capacity(listed.len());
+        for one in &listed {
+            let bad = |why: &str| {
+                let about = format!("{}: `{}`", path.display(), one.name.shown());
                 Error::refused("manifest", why).about(about)
             };
-            if offset.checked_add(bytes).is_none_or(|end| end > input.len()) {
-                return Err(bad(format!(
-                    "{bytes} at {offset} are to be in it, and it has {}",
-                    input.len(),
-                    bytes = counted(bytes, "byte", "bytes")
-                )));
+            if !names.insert(&one.name[..]) {
+                return Err(bad("it is listed twice"));
             }
-            let sum = super::checksum::of_text(&crc64nvme).filter(|sums| sums.len() == 1);
-            let sum =
-                sum.ok_or_else(|| bad("its checksum is not 16 of the digits 0 to 9 and a to f".into()))?;
-            let archive =
-                Bytes::InFile { input: std::sync::Arc::clone(&input), start: offset, len: bytes as usize };
-            objects.push(Object {
-                name,
-                path: keys,
-                content: Content::Archive(archive),
-                sum: sum.first().copied(),
+            let sum = match super::checksum::of_text(&one.crc64nvme).as_deref() {
+                Some([sum]) => *sum,
+                Some(_) | None => {
+                    return Err(bad("its checksum is not 16 of the digits 0 to 9 and a to f"));
+                }
+            };
+            let (name, path) = (one.name.clone(), one.path.clone());
+            objects.push(match within(one) {
+                None => Object { path, ..Object::part_of(name, Container::Missing) },
+                Some(input) => {
+                    let (input, start, len) = (Arc::clone(input), one.offset, one.bytes as usize);
+                    let content = Content::Archive(Bytes::InFile { input, start, len });
+                    Object { name, path, content, sum: Some(sum) }
+                }
             });
         }
         objects.sort_by(|a, b| a.name.cmp(&b.name));
-        if let Some(twice) = objects.windows(2).find(|pair| pair[0].name == pair[1].name) {
-            let message = format!("{} lists `{}` twice", path.display(), twice[0].name.shown());
-            return Err(Error::refused("manifest", message));
-        }
         Ok(objects)
-    }
-}
-
-/// What became of the entries that are not tensors.
-#[derive(Clone, Debug, Default, Serialize)]
-#[non_exhaustive]
-pub struct Others {
-    /// The names of those that are in the output.
-    pub carried: Vec<String>,
-    /// Those that are not.
-    pub not_carried: Vec<NotCarried>,
-    #[serde(skip)]
-    target: Target,
-}
-
-/// An entry that is not in the output.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct NotCarried {
-    /// Its name.
-    pub name: String,
-    /// Why not.
-    pub why: String,
-}
-
-/// What an output is, as far as objects are concerned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// Nothing is written, so nothing is lost.
-    #[default]
-    Nowhere,
-    RankFiles,
-    Dcp,
-    DcpSafetensors,
-    Safetensors,
-}
-
-impl Target {
-    /// Of a job: the directory is what keeps objects, if there is one.
-    pub(crate) fn of(out: Option<&Path>, format: OutputFormat, gather: Option<&Path>) -> Self {
-        match (out, gather, format) {
-            (None, None, _) => Self::Nowhere,
-            (None, Some(_), _) | (Some(_), _, OutputFormat::Safetensors) => Self::Safetensors,
-            (Some(_), _, OutputFormat::RankFiles) => Self::RankFiles,
-            (Some(_), _, OutputFormat::Dcp) => Self::Dcp,
-            (Some(_), _, OutputFormat::DcpSafetensors) => Self::DcpSafetensors,
-        }
-    }
-
-    /// Returns `true` if it can hold entries that are not tensors.
-    pub(crate) fn holds(self) -> bool {
-        matches!(self, Self::RankFiles | Self::Dcp)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Nowhere => "the output",
-            Self::RankFiles => "rank-files",
-            Self::Dcp => "dcp",
-            Self::DcpSafetensors => "dcp-safetensors",
-            Self::Safetensors => "safetensors",
-        }
-    }
-}
-
-impl Others {
-    /// What becomes of objects in an output.
-    pub(crate) fn of(objects: &[Object], target: Target) -> Self {
-        let mut this = Self { target, ..Self::default() };
-        for object in objects.iter().filter(|_| target != Target::Nowhere) {
-            let why = match &object.content {
-                Content::Archive(_) if target.holds() => {
-                    this.carried.push(object.name.clone());
-                    continue;
-                }
-                Content::Archive(_) => {
-                    format!("{} files hold tensors only: --format dcp keeps it", target.name())
-                }
-                Content::PartOf(container) => container.why().to_owned(),
-            };
-            this.not_carried.push(NotCarried { name: object.name.clone(), why });
-        }
-        this
-    }
-
-    /// Returns an error if something is lost.
-    pub(crate) fn check_strict(&self) -> Result<(), Error> {
-        match self.lost() {
-            None => Ok(()),
-            Some(lost) => Err(Error::refused("not_carried", format!("--strict: {lost}"))),
-        }
-    }
-
-    /// What is carried and what is not, a line each.
-    pub fn lines(&self) -> Vec<String> {
-        let carried = match self.carried.len() {
-            0 => None,
-            count => Some(format!(
-                "carried {}",
-                counted(count, "entry that is no tensor", "entries that are no tensors")
-            )),
-        };
-        carried.into_iter().chain(self.lost()).collect()
-    }
-
-    fn lost(&self) -> Option<String> {
-        let first = self.not_carried.first()?;
-        let named: Vec<String> = self.not_carried.iter().take(NAMED).map(|one| one.name.shown()).collect();
-        let more = if self.not_carried.len() > NAMED { ", .." } else { "" };
-        let (count, are) = match self.not_carried.len() {
-            1 => ("1 entry that is no tensor".to_owned(), "is"),
-            count => (format!("{count} entries that are no tensors"), "are"),
-        };
-        let named = named.join(", ");
-        Some(format!(
-            "{count} {are} not in {}: {named}{more} (--json has all): {}",
-            self.target.name(),
-            first.why
-        ))
     }
 }

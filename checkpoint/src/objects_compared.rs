@@ -13,6 +13,7 @@ use super::integrity::PIECE;
 use super::objects::Object;
 use super::peek::Peek;
 use super::slab_read::read;
+use super::torch_save;
 use super::zip::{self, Zip};
 use crate::shown::Shown;
 
@@ -30,6 +31,8 @@ impl<'a> Objects<'a> {
         let by_name = |one: &'a Checkpoint| -> BTreeMap<&'a str, &'a Object> {
             one.objects.iter().map(|object| (&object.name[..], object)).collect()
         };
+        // One that is lost is not there.
+        let is_there = |one: &&Object| one.archive().is_some();
         let (of_first, mut of_second) = (by_name(first), by_name(second));
         let mut this = Self {
             only_first: Vec::new(),
@@ -39,15 +42,15 @@ impl<'a> Objects<'a> {
         };
         for (name, one) in of_first {
             match of_second.remove(name) {
-                Some(two) if one.archive().is_some() && two.archive().is_some() => {
-                    this.pairs.push((one, two));
-                }
-                None if one.archive().is_some() => this.only_first.push(name.to_owned()),
+                Some(two) if is_there(&one) && is_there(&two) => this.pairs.push((one, two)),
+                Some(two) if is_there(&one) && two.is_lost() => this.only_first.push(name.to_owned()),
+                Some(two) if one.is_lost() && is_there(&two) => this.only_second.push(name.to_owned()),
+                None if is_there(&one) => this.only_first.push(name.to_owned()),
                 Some(_) | None => this.not_compared.push(name.to_owned()),
             }
         }
         for (name, two) in of_second {
-            let list = if two.archive().is_some() { &mut this.only_second } else { &mut this.not_compared };
+            let list = if is_there(&two) { &mut this.only_second } else { &mut this.not_compared };
             list.push(name.to_owned());
         }
         this.not_compared.sort_unstable();
@@ -68,8 +71,26 @@ pub(crate) fn compare_objects(one: &Object, two: &Object) -> Result<Option<Diffe
     Ok(what.map(|what| Different { name: one.name.clone(), what, first: None }))
 }
 
-/// The entries of an archive that are the object, by their names without the folder that is around all; None of other bytes.
-fn parts(bytes: &Bytes) -> Result<Option<BTreeMap<String, Bytes>>, Error> {
+/// The entries of an archive by where they are.
+type Parts = BTreeMap<Place, Bytes>;
+
+/// Where an entry of an archive is: within the folder of the pickle, whatever that is called, or elsewhere.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Within(String),
+    Beside(String),
+}
+
+impl Place {
+    fn name(&self) -> &str {
+        match self {
+            Self::Within(name) | Self::Beside(name) => name,
+        }
+    }
+}
+
+/// The entries of an archive that are the object; None of other bytes.
+fn parts(bytes: &Bytes) -> Result<Option<Parts>, Error> {
     let Some((input, start)) = bytes.place() else { return Ok(None) };
     let file = input.open_again()?;
     let zip = match Zip::open(Peek::new(input, &file, start, bytes.len() as u64)?, &mut zip::room()) {
@@ -77,34 +98,36 @@ fn parts(bytes: &Bytes) -> Result<Option<BTreeMap<String, Bytes>>, Error> {
         Err(error) if error.class() == Class::Refused => return Ok(None),
         Err(error) => return Err(error),
     };
-    let mut parts = BTreeMap::new();
+    // With several pickles nobody knows which of them is the object.
+    let Some(folder) = torch_save::only_folder(&zip) else { return Ok(None) };
+    let mut parts = Parts::new();
     for (name, entry) in zip.entries() {
-        let name = name.split_once('/').map_or(name, |(_, rest)| rest);
-        if name.starts_with('.') || name == "version" {
+        let within = name.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
+        if within.is_some_and(|name| name.starts_with('.') || name == "version") {
             continue;
         }
+        let place =
+            within.map_or_else(|| Place::Beside(name.to_owned()), |name| Place::Within(name.to_owned()));
         // Compressed by a method that is not read: then the bytes are compared as they are.
         let Ok(bytes) = zip.bytes(entry) else { return Ok(None) };
-        parts.insert(name.to_owned(), bytes);
+        parts.insert(place, bytes);
     }
     input.check(&file)?;
-    Ok(parts.contains_key("data.pkl").then_some(parts))
+    Ok(Some(parts))
 }
 
-fn entries_differ(
-    one: &BTreeMap<String, Bytes>,
-    two: &BTreeMap<String, Bytes>,
-) -> Result<Option<String>, Error> {
-    for (name, bytes) in one {
-        let Some(other) = two.get(name) else {
-            return Ok(Some(format!("its entry `{}` is only in the first", name.shown())));
+fn entries_differ(one: &Parts, two: &Parts) -> Result<Option<String>, Error> {
+    for (place, bytes) in one {
+        let name = place.name().shown();
+        let Some(other) = two.get(place) else {
+            return Ok(Some(format!("its entry `{name}` is only in the first")));
         };
         if let Some(at) = bytes_differ(bytes, other)? {
-            return Ok(Some(format!("its entry `{}` differs, the first at byte {at}", name.shown())));
+            return Ok(Some(format!("its entry `{name}` differs, the first at byte {at}")));
         }
     }
-    let only = two.keys().find(|name| !one.contains_key(*name));
-    Ok(only.map(|name| format!("its entry `{}` is only in the second", name.shown())))
+    let only = two.keys().find(|place| !one.contains_key(*place));
+    Ok(only.map(|place| format!("its entry `{}` is only in the second", place.name().shown())))
 }
 
 /// The first byte that differs; where one is the beginning of the other, that behind it.

@@ -20,6 +20,7 @@ mod feed;
 mod files;
 mod journal;
 mod parcels;
+mod read_back;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -31,13 +32,14 @@ use reshard_layout::internal::counted;
 use reshard_sharding::Mesh;
 
 use super::bytes;
+use super::carried::{Others, Target};
 use super::checkpoint::Checkpoint;
 use super::checksum::{checksum, crc32};
 use super::copies::{Stretch, copies};
 use super::dcp::written::{self, Chunk};
 use super::decision::{self, Move};
 use super::job::{Job, OutputFormat};
-use super::objects::{Object, Others, Target};
+use super::objects::Object;
 use super::observer::{Observer, moved};
 use super::report::{Report, TensorReport};
 use super::reserved;
@@ -113,13 +115,12 @@ pub(crate) fn reshard(
     let mut moves = decision::decide(checkpoint, wish)?;
     shard_files::in_file_order(&mut moves);
     let target = Target::of(asked.out, asked.format, asked.gather);
-    let others = Others::of(wish.objects(checkpoint), target);
-    if asked.strict {
-        others.check_strict()?;
-    }
+    let objects = wish.objects(checkpoint);
+    let others = Others::of(objects, wish.texts(checkpoint), target);
+    others.check(objects, asked.strict)?;
     staging::check(asked.out, asked.gather, asked.force)?;
     staging::check_outside(asked.out, asked.gather, &checkpoint.folders)?;
-    reserved::check(checkpoint, &moves, wish.objects(checkpoint), target, asked.gather.is_some())?;
+    reserved::check(checkpoint, &moves, objects, target)?;
     check_ranks(&wish.mesh, asked)?;
     if asked.format.is_of_pytorch() && asked.out.is_some() {
         for tensor in &moves {
@@ -173,8 +174,6 @@ fn write(
         }
     };
     let resumed_bytes = bytes_of(moves, &before);
-    // From here on no run goes on with it: if another one was first, nothing of this one stays.
-    files.keep(false);
     let placed = files.put_in_place(&wish.mesh).map(|written| {
         let offline =
             |(tensor, sums): (&Move<'_>, &Sums)| TensorReport::offline(tensor, asked.checked, sums.infinite);

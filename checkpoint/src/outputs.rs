@@ -120,7 +120,7 @@ impl Outputs {
             written.push(format!("whole tensors in {}", staging.target().display()));
             ready.push(staging);
         }
-        together(exchange, ready.into_iter().try_for_each(Staging::put_in_place))?;
+        together(exchange, ready.iter().try_for_each(Staging::put_in_place))?;
         Ok(written)
     }
 }
@@ -132,8 +132,8 @@ fn stage(job: &Job, wish: &Wish<'_>, moves: &[Move<'_>], checkpoint: &Checkpoint
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
     let directory = out.map(|dir| Staging::directory(dir, job.force)).transpose()?;
     if let Some(staging) = &directory {
-        let others = objects::write_file(&staging.path(), wish.objects(checkpoint), true)?;
-        write_manifest(&staging.path(), &wish.mesh, moves, &others)?;
+        let placed = objects::write_file(&staging.path(), wish.objects(checkpoint), true)?;
+        write_manifest(&staging.path(), &wish.mesh, moves, &placed)?;
     }
     let gathered = match gather {
         None => None,
@@ -167,9 +167,9 @@ fn describe<'a>(tensor: &'a Move<'_>, shape: &'a [usize]) -> (&'a str, Dtype, &'
 }
 
 /// Writes and syncs the manifest of a directory.
-fn write_manifest(dir: &Path, mesh: &Mesh, moves: &[Move<'_>], others: &[Placed<'_>]) -> Result<(), Error> {
+fn write_manifest(dir: &Path, mesh: &Mesh, moves: &[Move<'_>], objects: &[Placed<'_>]) -> Result<(), Error> {
     let path = dir.join(MANIFEST_NAME);
-    let text = Manifest::of_moves(mesh, moves, &|_| None).with_others(others).to_text()?;
+    let text = Manifest::of_moves(mesh, moves, &|_| None).with_objects(objects).to_text()?;
     fs::write(&path, text)
         .and_then(|()| File::open(&path)?.sync_all())
         .map_err(|error| Error::io("writing", &path, &error))

@@ -25,12 +25,12 @@ use reshard_layout::internal::counted;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use super::carried::{Others, Target};
 use super::decision::{self, Move};
 use super::error::Error;
 use super::exchange::{Exchange, agrees};
 use super::held::Held;
 use super::job::Job;
-use super::objects::{Others, Target};
 use super::observer::{self, Observer};
 use super::outputs::{self, Outputs};
 use super::report::{Report, TensorReport};
@@ -60,13 +60,12 @@ pub(crate) fn carry_out<X: Exchange>(
     let mut moves = together(exchange, decision::decide(&checkpoint, &wish))?;
     shard_files::in_file_order(&mut moves);
     let target = Target::of(job.out.as_deref(), job.format, job.gather.as_deref());
-    let others = Others::of(wish.objects(&checkpoint), target);
-    together(exchange, if job.strict { others.check_strict() } else { Ok(()) })?;
+    let objects = wish.objects(&checkpoint);
+    let others = Others::of(objects, wish.texts(&checkpoint), target);
+    together(exchange, others.check(objects, job.strict))?;
     // The first process writes what there is one of.
     let allowed = if exchange.process() == 0 { outputs::check(job, &checkpoint.folders) } else { Ok(()) };
-    let allowed = allowed.and_then(|()| {
-        reserved::check(&checkpoint, &moves, wish.objects(&checkpoint), target, job.gather.is_some())
-    });
+    let allowed = allowed.and_then(|()| reserved::check(&checkpoint, &moves, objects, target));
     together(exchange, allowed)?;
     let prepared = exchange.prepare(&moves, job.gather.is_some());
     together(exchange, prepared)?;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use crate::error::Error;
 #[cfg(feature = "remote")]
@@ -113,6 +113,12 @@ pub(crate) fn exists(path: &Path) -> Result<bool, Error> {
     #[cfg(not(feature = "remote"))]
     let found = Err(not_built());
     found.map_err(|error| Error::refused("input", format!("{} cannot be read: {error}", path.display())))
+}
+
+/// Whether a path that a file says is one of its folder: files from somewhere else must not make us read what is outside.
+pub(crate) fn is_inside(path: &str) -> bool {
+    let normal = |part: Component<'_>| matches!(part, Component::Normal(_));
+    !path.is_empty() && !path.contains('\0') && Path::new(path).components().all(normal)
 }
 
 /// The names of what is in a folder; None where nobody has a list.

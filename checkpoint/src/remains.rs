@@ -8,6 +8,7 @@
 //! Where another checkpoint fills what is lost, its regions that have an element of that come first, and those of the living
 //! after them. Where two regions have something in common the later one holds, so everything that lives is newer than what is filled.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use super::bytes::Bytes;
 use super::checkpoint::{Checkpoint, Data, Tensor};
 use super::error::Error;
 use super::manifest::MANIFEST_NAME;
+use super::objects::{Container, Content};
 use super::place;
 use super::placed::{Known, Placed};
 use crate::shown::Shown;
@@ -114,6 +116,10 @@ impl Checkpoint {
             }
             (tensor.data, tensor.sums) = (data, sums);
         }
+        // What was in the one file of all ranks is lost with it, and is named by whoever writes what is left.
+        for object in checkpoint.objects.iter_mut().filter(|one| one.is_lost()) {
+            object.content = Content::PartOf(Container::GivenUp);
+        }
         Ok(Remains { checkpoint, dead, lost, places })
     }
 }
@@ -149,13 +155,12 @@ impl Remains {
         let mut checkpoint = self.checkpoint;
         checkpoint.folders.extend(other.folders.iter().cloned());
         let mut known = Known::default();
-        for (number, tensor) in checkpoint.tensors.iter_mut().enumerate() {
-            let lost: Vec<&Region> =
-                self.places.iter().filter(|(at, _)| *at == number).map(|(_, region)| region).collect();
-            if lost.is_empty() {
-                continue;
-            }
-            let filled = fill(tensor, &lost, other, &mut known);
+        let fillers: HashMap<&str, &Tensor> = other.tensors.iter().map(|one| (&one.name[..], one)).collect();
+        // In the order of the tensors.
+        for some in self.places.chunk_by(|(one, _), (two, _)| one == two) {
+            let Some(tensor) = checkpoint.tensors.get_mut(some[0].0) else { continue };
+            let lost: Vec<&Region> = some.iter().map(|(_, region)| region).collect();
+            let filled = fill(tensor, &lost, fillers.get(&tensor.name[..]).copied(), &mut known);
             (tensor.data, tensor.sums) = filled.map_err(|error| error.about_tensor(&tensor.name))?;
         }
         Ok(checkpoint)
@@ -207,10 +212,9 @@ fn living(tensor: &Tensor, mesh: &Mesh, dead: &[usize], known: &mut Known) -> Re
 fn fill(
     tensor: &Tensor,
     lost: &[&Region],
-    other: &Checkpoint,
+    filler: Option<&Tensor>,
     known: &mut Known,
 ) -> Result<(Data, Option<Vec<u64>>), Error> {
-    let filler = other.tensors.iter().find(|one| one.name == tensor.name);
     let filler = filler.ok_or_else(|| {
         Error::refused("lost", "the checkpoint that is to fill what is lost has no tensor of this name")
     })?;

@@ -20,7 +20,7 @@ use super::dcp::{self, METADATA_NAME, in_safetensors, written};
 use super::header;
 use super::index::{self, INDEX_NAME, Index};
 use super::manifest::{self, MANIFEST_NAME};
-use super::objects::OTHERS_NAME;
+use super::objects::OBJECTS_NAME;
 use crate::error::Error;
 use crate::read::read;
 
@@ -45,7 +45,7 @@ impl Kind {
     fn parts(self) -> (Option<&'static str>, fn(&str) -> bool) {
         match self {
             Self::RankFiles => {
-                (Some(MANIFEST_NAME), |name| manifest::is_rank_file_name(name) || name == OTHERS_NAME)
+                (Some(MANIFEST_NAME), |name| manifest::is_rank_file_name(name) || name == OBJECTS_NAME)
             }
             Self::Dcp => (Some(METADATA_NAME), written::is_file_name),
             Self::DcpSafetensors => (None, in_safetensors::is_file_name),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use reshard_planner::Plan;
 use serde::Serialize;
 
+use super::carried::Others;
 use super::decision::Move;
-use super::objects::Others;
 use super::remains::Lost;
 
 /// What a job did; all of it has been verified.

@@ -8,33 +8,29 @@
 //!
 //! No name of a tensor becomes the name of a file, so any other text is a name.
 
+use super::carried::Target;
 use super::checkpoint::Checkpoint;
 use super::dcp::in_safetensors::ABOUT_CHUNKS;
 use super::decision::Move;
 use super::error::Error;
-use super::objects::{Key, Object, Target};
+use super::objects::{Key, Object};
 use crate::shown::Shown;
 
 /// Where the header of a safetensors file has its free texts.
 const TEXTS: &str = "__metadata__";
 
-/// Refuses names of a checkpoint that an output cannot hold; `gathers`: a file of whole tensors is written too.
+/// Refuses names of a checkpoint that an output cannot hold.
 pub(crate) fn check(
     checkpoint: &Checkpoint,
     moves: &[Move<'_>],
     objects: &[Object],
     target: Target,
-    gathers: bool,
 ) -> Result<(), Error> {
-    let in_safetensors = match target {
-        Target::Nowhere => return Ok(()),
-        Target::Dcp => {
-            check_paths(moves, objects)?;
-            gathers
-        }
-        Target::RankFiles | Target::DcpSafetensors | Target::Safetensors => true,
-    };
-    if !in_safetensors {
+    match target {
+        Target::Dcp { .. } => check_paths(moves, objects)?,
+        Target::Nowhere | Target::RankFiles | Target::DcpSafetensors | Target::Safetensors => {}
+    }
+    if !target.holds_texts() {
         return Ok(());
     }
     moves.iter().try_for_each(|tensor| check_tensor(&tensor.tensor.name))?;

@@ -239,7 +239,9 @@ impl Staging {
     }
 
     /// Renames what was staged into place. Files inside must have been synced by whoever wrote them.
-    pub(crate) fn put_in_place(self) -> Result<(), Error> {
+    ///
+    /// Where that fails it stays as it was, if it was to be kept; once it is in place nothing is kept.
+    pub(crate) fn put_in_place(&self) -> Result<(), Error> {
         let new = self.path();
         if self.kind == Kind::File {
             check_file(&self.target, self.force)?;
@@ -351,9 +353,11 @@ fn exchange(new: &Path, target: &Path, old: &Path) -> io::Result<()> {
 }
 
 /// Gives a file its name, unless there is a file of that name; where the file system has no links it is looked at before.
+///
+/// Its old name goes with the hidden folder.
 fn link(new: &Path, target: &Path) -> io::Result<()> {
     match fs::hard_link(new, target) {
-        Ok(()) => fs::remove_file(new),
+        Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
         Err(_) => fs::rename(new, target),
     }

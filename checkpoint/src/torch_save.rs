@@ -16,6 +16,7 @@ use safetensors::Dtype;
 
 use super::archives::Archive;
 use super::header::{self, Stored};
+use super::objects::Container;
 use super::peek::Peek;
 use super::pickle::{Element, Global, Id, Pickle};
 use super::read::MOST_BYTES;
@@ -37,14 +38,23 @@ const PICKLE: &str = "/data.pkl";
 #[derive(Default)]
 pub(crate) struct Saved {
     pub(crate) tensors: BTreeMap<String, Stored>,
-    /// The names of what is no tensor.
-    pub(crate) others: Vec<String>,
+    /// The names of what is no tensor, and what each is a part of. What has the names of several keys is one.
+    pub(crate) objects: BTreeMap<String, Container>,
 }
 
 /// Whether an archive is one of `torch.save`: the folder in it that holds all.
 pub(crate) fn folder(zip: &Zip<'_>) -> Option<String> {
-    let folders = zip.names().filter_map(|name| name.strip_suffix(PICKLE));
-    folders.filter(|folder| !folder.contains('/')).map(str::to_owned).next()
+    folders(zip).next().map(str::to_owned)
+}
+
+/// The same, if there is one only.
+pub(crate) fn only_folder<'z>(zip: &'z Zip<'_>) -> Option<&'z str> {
+    let mut folders = folders(zip);
+    folders.next().filter(|_| folders.next().is_none())
+}
+
+fn folders<'z>(zip: &'z Zip<'_>) -> impl Iterator<Item = &'z str> {
+    zip.names().filter_map(|name| name.strip_suffix(PICKLE)).filter(|folder| !folder.contains('/'))
 }
 
 /// All tensors of an archive.
@@ -111,21 +121,28 @@ impl Reader<'_> {
         }
         let mut children = Vec::new();
         if let Some(entries) = self.pickle.entries(at)? {
-            let mut last: BTreeMap<String, Id> = BTreeMap::new();
-            for (key, value) in entries {
-                if let Some(key) = self.pickle.key(*key)? {
-                    last.insert(key, *value);
+            // Of one key the last value holds; a text is another key than the integer that it says.
+            let mut last: BTreeMap<(String, bool), Id> = BTreeMap::new();
+            for (number, (key, value)) in entries.iter().enumerate() {
+                if let Some(said) = self.pickle.key(*key)? {
+                    last.insert((said, self.pickle.is_text(*key)), *value);
+                    continue;
                 }
+                let nameless = format!("<key {number}, {}>", self.pickle.kind(*key));
+                let name = within(name, nameless);
+                self.pickle.pay(name.len() as u64)?;
+                saved.objects.insert(name, Container::NamelessKey);
             }
-            children.extend(last);
+            children.extend(last.into_iter().map(|((key, _), child)| (key, child)));
         } else if let Some(parts) = self.pickle.parts(at)? {
             children.extend(parts.iter().enumerate().map(|(index, part)| (index.to_string(), *part)));
         } else {
-            saved.others.push(if name.is_empty() { "value".to_owned() } else { name.to_owned() });
+            let name = if name.is_empty() { "value" } else { name };
+            saved.objects.entry(name.to_owned()).or_insert(Container::TorchSave);
             return Ok(());
         }
         for (key, child) in children {
-            let name = if name.is_empty() { key } else { format!("{name}.{key}") };
+            let name = within(name, key);
             self.pickle.pay(name.len() as u64)?;
             let tensor = self.tensor(child).map_err(|error| error.about_tensor(&name))?;
             let Some(tensor) = tensor else {
@@ -133,7 +150,10 @@ impl Reader<'_> {
                 continue;
             };
             if saved.tensors.contains_key(&name) {
-                let message = format!("two tensors are named `{}`, by keys with dots", name.shown());
+                let message = format!(
+                    "two tensors are named `{}`, by keys with dots or by an integer and a text: save them under other keys",
+                    name.shown()
+                );
                 return Err(Error::refused("torch", message));
             }
             saved.tensors.insert(name, tensor);
@@ -204,6 +224,11 @@ impl Reader<'_> {
             .ok_or_else(|| refused(&format!("storage {} is shorter than it is said to be", key.shown())))?;
         Ok((dtype, self.zip.bytes(entry)?.part(0, len)))
     }
+}
+
+/// The name of what a key leads to from what has a name.
+fn within(name: &str, key: String) -> String {
+    if name.is_empty() { key } else { format!("{name}.{key}") }
 }
 
 /// The type that safetensors has for one of PyTorch.

@@ -4,6 +4,7 @@ use reshard_sharding::Axis;
 use reshard_sharding::Mesh;
 
 use super::checkpoint::{Checkpoint, Origin};
+use super::header::FreeTexts;
 use super::job::{Job, OutputFormat};
 use super::objects::Object;
 use super::spec::Spec;
@@ -54,6 +55,11 @@ impl<'a> Wish<'a> {
     /// The entries that are not tensors and are wanted: none where it is about one tensor.
     pub(crate) fn objects<'c>(&self, checkpoint: &'c Checkpoint) -> &'c [Object] {
         if self.tensor.is_some() { &[] } else { &checkpoint.objects }
+    }
+
+    /// The free texts that are wanted: it is no matter of them where it is about one tensor.
+    pub(crate) fn texts<'c>(&self, checkpoint: &'c Checkpoint) -> Option<&'c FreeTexts> {
+        checkpoint.free_texts.as_ref().filter(|_| self.tensor.is_none())
     }
 }
 

@@ -6,7 +6,7 @@
 //! .NAME.reshard-HASH-N/token          whose folder it is, so that nobody joins what an earlier attempt left
 //! .NAME.reshard-HASH-N/new/rank-..    the files of the ranks
 //! .NAME.reshard-HASH-N/done-RANK      that a file is whole and on the disk, and its checksums
-//! .NAME.reshard-HASH-N/object-..      what is not a tensor: its bytes, and its name and path
+//! .NAME.reshard-HASH-N/objects/..     what is not a tensor (`saved_objects`)
 //! .NAME.reshard-HASH-N/committing     made by the one that commits
 //! ```
 //!
@@ -14,12 +14,14 @@
 //! manifest is written; then one renaming makes it one. If a process dies its file is not done, and nobody commits. The last
 //! process that leaves removes the folder, and if all are killed the next one that writes to the same place does.
 
-use std::collections::BTreeMap;
+mod saved_objects;
+
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use reshard_kernels::DType;
 use reshard_layout::internal::counted;
@@ -27,12 +29,12 @@ use reshard_sharding::{Mesh, Sharding};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
-use super::bytes::{Bytes, Input, write_all_at};
+use super::bytes::write_all_at;
 use super::checksum::{self, checksum};
 use super::error::Error;
 use super::header::{self, FreeTexts};
 use super::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
-use super::objects::{self, Content, Key, Object};
+use super::objects::{self, Key};
 use super::placed::Known;
 use super::read::read_text;
 use super::reserved;
@@ -40,6 +42,7 @@ use super::shard_files::file_order;
 use super::staging::{self, Staging};
 use super::units::Units;
 use crate::shown::Shown;
+use saved_objects::SavedObjects;
 
 /// More ranks than this do not write.
 const MOST_RANKS: usize = 1 << 16;
@@ -74,6 +77,9 @@ pub struct Writer {
     mesh: Mesh,
     /// In the order of the files.
     tensors: Vec<Saved>,
+    /// Where in that order a name is.
+    numbers: HashMap<String, usize>,
+    objects: SavedObjects,
     texts: Option<FreeTexts>,
 }
 
@@ -83,18 +89,6 @@ struct Saved {
     dtype: Dtype,
     sharding: Sharding,
 }
-
-/// What an object is, beside its bytes.
-#[derive(Serialize, Deserialize)]
-struct About {
-    name: String,
-    path: Option<Vec<Key>>,
-    crc64nvme: String,
-}
-
-/// What the files of objects begin with, and how those end that list one.
-const OBJECT: &str = "object-";
-const LISTED: &str = "json";
 
 /// What a rank says when its file is whole.
 #[derive(Serialize, Deserialize)]
@@ -170,6 +164,7 @@ impl Writer {
             let path = hidden.join(name);
             fs::write(&path, text).map_err(|error| Error::io("writing", &path, &error))?;
         }
+        SavedObjects::of(&hidden).begin()?;
         Self::of(staging, &nonce)
     }
 
@@ -204,9 +199,12 @@ impl Writer {
             tensors.push(Saved { name, dtype, sharding });
         }
         tensors.sort_by(|a, b| file_order((&a.name, a.dtype), (&b.name, b.dtype)));
+        let numbers = tensors.iter().enumerate().map(|(at, one)| (one.name.clone(), at)).collect();
+        let objects = SavedObjects::of(&hidden);
         let token = format!("{}-{nonce}", staging.number());
         let texts = Some(texts).filter(|texts| !texts.is_empty());
-        Ok(Self { staging: Mutex::new(Some(staging)), hidden, target, token, mesh, tensors, texts })
+        let staging = Mutex::new(Some(staging));
+        Ok(Self { staging, hidden, target, token, mesh, tensors, numbers, objects, texts })
     }
 
     /// What other processes join by.
@@ -224,8 +222,7 @@ impl Writer {
     }
 
     fn number(&self, tensor: &str) -> Result<usize, Error> {
-        let number = self.tensors.iter().position(|one| one.name == tensor);
-        number.ok_or_else(|| {
+        self.numbers.get(tensor).copied().ok_or_else(|| {
             Error::refused("no_such_tensor", "it is not among those that are being saved")
                 .about_tensor(tensor)
         })
@@ -233,7 +230,8 @@ impl Writer {
 
     /// Writes an entry that is not a tensor: its name, its path in nested dicts and lists, and its bytes, an archive of `torch.save`.
     ///
-    /// Any process may write it, each entry once, before the checkpoint is committed.
+    /// Any process may write it, each entry once, before the checkpoint is committed: then it is in it. Afterwards it is an error, whoever
+    /// has committed.
     pub fn save_object(&self, name: &str, path: Option<&[Key]>, bytes: &[u8]) -> Result<(), Error> {
         let refused = |why: &str| Error::refused("name", why).about(format_args!("`{}`", name.shown()));
         self.open()?;
@@ -243,57 +241,11 @@ impl Writer {
         if self.number(name).is_ok() {
             return Err(refused("it is the name of a tensor that is being saved"));
         }
-        let about = About {
-            name: name.to_owned(),
-            path: path.map(<[Key]>::to_vec),
-            crc64nvme: checksum::to_text(&[checksum(bytes)]),
-        };
-        let text = serde_json::to_string(&about).map_err(|error| {
-            Error::failed("internal", format!("a name cannot be written as JSON: {error}"))
-        })?;
-        let stem = self.hidden.join(format!("{OBJECT}{:016x}", checksum(name.as_bytes())));
-        let (content, meanwhile) = (stem.with_extension("bin"), stem.with_extension("part"));
-        let mut file = match File::create_new(&content) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                return Err(refused("it is being saved already, or has been"));
-            }
-            created => created.map_err(|error| Error::io("creating", &content, &error))?,
-        };
-        // Listed when it is whole.
-        let written = file
-            .write_all(bytes)
-            .and_then(|()| fs::write(&meanwhile, text))
-            .and_then(|()| fs::rename(&meanwhile, stem.with_extension(LISTED)));
-        written.map_err(|error| Error::io("writing", &content, &error))
-    }
-
-    /// The objects that were saved, in the order of their names.
-    fn objects(&self) -> Result<Vec<Object>, Error> {
-        let failed = |error| Error::io("reading", &self.hidden, &error);
-        let mut objects = Vec::new();
-        for entry in fs::read_dir(&self.hidden).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            let is_one =
-                path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(OBJECT));
-            if !is_one || path.extension().is_none_or(|extension| extension != LISTED) {
-                continue;
-            }
-            let text = read_text(&path).map_err(|error| Error::io("reading", &path, &error))?;
-            let about: Option<About> = serde_json::from_slice(text.as_bytes()).ok();
-            let sums = about.as_ref().and_then(|about| checksum::of_text(&about.crc64nvme));
-            let (Some(About { name, path: keys, .. }), Some([sum])) = (about, sums.as_deref()) else {
-                return Err(Error::failed(
-                    "io",
-                    format!("{} does not say what an object is", path.display()),
-                ));
-            };
-            let input = Arc::new(Input::open(&path.with_extension("bin"))?);
-            let len = input.len() as usize;
-            let content = Content::Archive(Bytes::InFile { input, start: 0, len });
-            objects.push(Object { name, path: keys, content, sum: Some(*sum) });
+        match self.objects.save(name, path, bytes)? {
+            saved_objects::Outcome::Saved => Ok(()),
+            saved_objects::Outcome::Twice => Err(refused("it is being saved already, or has been")),
+            saved_objects::Outcome::Closed => Err(self.has_been_committed()),
         }
-        objects.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(objects)
     }
 
     /// Writes all that a rank holds: of every tensor the name and the bytes of its shard, in any order.
@@ -348,7 +300,7 @@ impl Writer {
         Ok(this)
     }
 
-    /// Puts the checkpoint in place. Refused while a rank has not finished, and where replicas differ.
+    /// Puts the checkpoint in place. Refused while a rank has not finished or an object is being saved, and where replicas differ.
     pub fn commit(&self) -> Result<(), Error> {
         self.open()?;
         let missing = self.missing();
@@ -360,6 +312,11 @@ impl Writer {
             let message = format!("{count} of {all} ranks have not saved what they hold: {ranks}{more}");
             return Err(Error::refused("rank_missing", message));
         }
+        if let Some(name) = self.objects.unfinished()?.first() {
+            let message =
+                "it is being saved, or the process that did has died: it can be neither left out nor taken";
+            return Err(Error::refused("object_missing", message).about(format_args!("`{}`", name.shown())));
+        }
         if self.claimed()? {
             return self.put_in_place();
         }
@@ -367,11 +324,14 @@ impl Writer {
         Err(Error::refused("committed", message))
     }
 
-    /// Puts the checkpoint in place if every rank has finished and nobody else does; says whether it did.
+    /// Puts the checkpoint in place if every rank has finished, no object is being saved and nobody else does; says whether it did.
     ///
-    /// If every process calls it when its ranks have finished, the last one commits.
+    /// If every process calls it when its ranks have finished and its objects are saved, the last one commits.
     pub fn commit_if_last(&self) -> Result<bool, Error> {
-        if self.staging().is_none() || !self.missing().is_empty() || !self.claimed()? {
+        if self.staging().is_none() || !self.missing().is_empty() {
+            return Ok(false);
+        }
+        if !self.objects.unfinished()?.is_empty() || !self.claimed()? {
             return Ok(false);
         }
         self.put_in_place().map(|()| true)
@@ -386,8 +346,12 @@ impl Writer {
         if self.staging().is_some() {
             return Ok(());
         }
+        Err(self.has_been_committed())
+    }
+
+    fn has_been_committed(&self) -> Error {
         let message = format!("{} has been committed, and nothing is added to it", self.target.display());
-        Err(Error::refused("committed", message))
+        Error::refused("committed", message)
     }
 
     fn done(&self, rank: usize) -> PathBuf {
@@ -469,9 +433,9 @@ impl Writer {
             };
             entries.insert(tensor.name.clone(), entry);
         }
-        let objects = self.objects()?;
-        let others = objects::write_file(&self.hidden.join(staging::NEW), &objects, true)?;
-        Manifest::new(&self.mesh, entries).with_others(&others).with_headers(&headers).to_text()
+        let objects = self.objects.close()?;
+        let placed = objects::write_file(&self.hidden.join(staging::NEW), &objects, true)?;
+        Manifest::new(&self.mesh, entries).with_objects(&placed).with_headers(&headers).to_text()
     }
 }
 

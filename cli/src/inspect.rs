@@ -40,6 +40,9 @@ struct Inspected<'a> {
     tensors: Vec<Row>,
     /// What is in it and no tensor.
     others: Vec<&'a str>,
+    /// Those of them whose bytes are missing, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lost: Vec<&'a str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     ignored: &'a [String],
 }
@@ -71,6 +74,7 @@ pub(crate) fn run(args: &InspectArgs, console: &mut Console<'_>) -> Result<(), C
         tensors,
         ignored: checkpoint.ignored(),
         others: checkpoint.objects().iter().map(Object::name).collect(),
+        lost: checkpoint.objects().iter().filter(|one| one.is_lost()).map(Object::name).collect(),
     };
     if args.format.json { console.print_json(&inspected) } else { console.print(&inspected.table()) }
 }
@@ -158,7 +162,8 @@ impl Inspected<'_> {
             );
         }
         for other in &self.others {
-            let _ = writeln!(text, "{}  is no tensor", printable(other));
+            let lost = if self.lost.binary_search(other).is_ok() { ", and its bytes are missing" } else { "" };
+            let _ = writeln!(text, "{}  is no tensor{lost}", printable(other));
         }
         for name in self.ignored {
             let _ = writeln!(text, "{}  is not read: sharding.json does not list it", printable(name));

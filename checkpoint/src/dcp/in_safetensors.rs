@@ -32,6 +32,12 @@ const BY: &str = "DCP_WRITER";
 /// Free texts that are about chunks, and mean nothing without them.
 pub(crate) const ABOUT_CHUNKS: [&str; 3] = [INFO, VERSION.0, BY];
 
+/// The free texts of a file without those that said where its chunks begin, which has been heeded.
+pub(crate) fn not_about_chunks(mut texts: FreeTexts) -> FreeTexts {
+    texts.retain(|key, _| !ABOUT_CHUNKS.contains(&&key[..]));
+    texts
+}
+
 /// Where a chunk begins in its tensor.
 #[derive(Deserialize, Serialize)]
 struct Saved {
@@ -149,9 +155,7 @@ pub(crate) fn open(dir: &Path, files: &[String]) -> Result<Checkpoint, Error> {
             free_texts = opened.free_texts;
         }
     }
-    if let Some(texts) = &mut free_texts {
-        texts.retain(|key, _| !ABOUT_CHUNKS.contains(&&key[..]));
-    }
+    let free_texts = free_texts.map(not_about_chunks);
     let mut all = Vec::with_capacity(tensors.len());
     for (name, Collected { dtype, shape, chunks }) in tensors {
         let chunks = chunks.iter().map(|(start, len, bytes)| (&start[..], &len[..], bytes.clone())).collect();

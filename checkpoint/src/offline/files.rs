@@ -11,26 +11,27 @@ use std::thread;
 use std::time::Duration;
 
 use reshard_layout::internal::counted;
-use reshard_sharding::{Mesh, Region};
+use reshard_sharding::Mesh;
 use safetensors::Dtype;
 
 use super::journal::{self, Done, Journal};
 use super::parcels::Parcels;
 use super::{Asked, Sums};
 use crate::bytes::write_all_at;
-use crate::checkpoint::{Checkpoint, Data, Tensor};
+use crate::checkpoint::Checkpoint;
 use crate::checksum::{self, checksum};
 use crate::dcp::METADATA_NAME;
 use crate::dcp::frame::Frame;
 use crate::dcp::written::{self, Chunk};
 use crate::decision::Move;
-use crate::error::Error;
+use crate::error::{Class, Error};
 use crate::header::{self, FreeTexts};
 use crate::index::{INDEX_NAME, Index};
 use crate::job::OutputFormat;
 use crate::manifest::{MANIFEST_NAME, Manifest, rank_file_name};
 use crate::objects::{self, Object, Placed};
 use crate::parallel;
+use crate::shown::Shown;
 use crate::staging::Staging;
 use crate::wish::Wish;
 
@@ -39,8 +40,8 @@ const SYNCS: usize = 3;
 
 /// Outputs that have been begun, and appear when they are put in place.
 pub(super) struct Files {
-    directory: Option<(Staging, Vec<Made>)>,
-    gathered: Option<(Staging, Made)>,
+    pub(super) directory: Option<(Staging, Vec<Made>)>,
+    pub(super) gathered: Option<(Staging, Made)>,
     journals: Vec<Journal>,
     format: OutputFormat,
     /// What is where, of formats that have each element once.
@@ -69,8 +70,8 @@ impl Drop for Ends<'_> {
 }
 
 /// A file with its header.
-struct Made {
-    path: PathBuf,
+pub(super) struct Made {
+    pub(super) path: PathBuf,
     /// Where its first tensor begins.
     data: u64,
     /// The checksum of its header.
@@ -300,7 +301,10 @@ impl Files {
                 let mut placed = Vec::new();
                 for object in objects.iter().filter(|object| object.archive().is_some()) {
                     let place = object.holder(made.len());
-                    let (Some(file), Some(end)) = (made.get(place), ends.get_mut(place)) else { continue };
+                    let (Some(file), Some(end)) = (made.get(place), ends.get_mut(place)) else {
+                        let message = format!("`{}` has no file to be in", object.name().shown());
+                        return Err(Error::failed("internal", message));
+                    };
                     let one = objects::copy(object, (place, &file.path), *end, checked)?;
                     *end += one.len;
                     placed.push(one);
@@ -320,7 +324,7 @@ impl Files {
     ) -> Result<(), Error> {
         let Some((staging, made)) = &self.directory else { return Ok(()) };
         let of_tensor = |at: usize| Some(checksum::to_text(&sums?.get(at)?.shards));
-        let mut manifest = Manifest::of_moves(mesh, moves, &of_tensor).with_others(objects);
+        let mut manifest = Manifest::of_moves(mesh, moves, &of_tensor).with_objects(objects);
         if sums.is_some() {
             let headers: Vec<u64> = made.iter().map(|file| file.header).collect();
             manifest = manifest.with_headers(&headers);
@@ -342,7 +346,10 @@ impl Files {
                 let dtype = tensor.tensor.dtype;
                 let len = header::byte_len(dtype, &chunk.shape).unwrap_or(0) as u64;
                 let frame = Frame::new(dtype, &chunk.shape, len, *crc);
-                let (Some(frame), Some(file)) = (frame, made.get(chunk.place)) else { continue };
+                let (Some(frame), Some(file)) = (frame, made.get(chunk.place)) else {
+                    let error = Error::failed("internal", "a chunk has no file to be in");
+                    return Err(error.about_tensor(&tensor.tensor.name));
+                };
                 write(&file.path, chunk.offset, &frame.head)?;
                 write(&file.path, chunk.bytes + len, &frame.tail)?;
             }
@@ -376,64 +383,21 @@ impl Files {
         write_synced(&staging.path().join(INDEX_NAME), (text.map_err(failed)? + "\n").as_bytes())
     }
 
-    /// Reads everything that was written, as anybody would who opens it, and holds it against the checksums.
-    pub(super) fn read_back(
-        &self,
-        moves: &[Move<'_>],
-        sums: &[Sums],
-        objects: &[Placed<'_>],
-    ) -> Result<(), Error> {
-        let told = |result: Result<Checkpoint, Error>| {
-            result.map_err(|error| {
-                Error::failed("verification", format!("what was written cannot be read: {error}"))
-            })
-        };
-        let mut opened = Vec::new();
-        if let Some((staging, _)) = &self.directory {
-            let mut ranks = told(Checkpoint::open(Some(&staging.path())))?;
-            let known: HashMap<&str, u64> =
-                objects.iter().map(|placed| (placed.object.name(), placed.sum)).collect();
-            if known.len() != ranks.objects.len() {
-                let (found, wrote) = (ranks.objects.len(), known.len());
-                let message =
-                    format!("what was written lists {found} entries that are no tensors, not {wrote}");
-                return Err(Error::failed("verification", message));
-            }
-            // Objects are held against what was read, whether or not that is a whole archive.
-            ranks.archives.retain(|archive| !archive.is_object);
-            for object in &mut ranks.objects {
-                object.sum = known.get(&object.name[..]).copied();
-            }
-            for (tensor, sums) in moves.iter().zip(sums).filter(|(_, sums)| !sums.chunks.is_empty()) {
-                if let Some(found) = ranks.tensors.iter_mut().find(|found| found.name == tensor.tensor.name) {
-                    found.sums = Some(of_chunks(found, sums));
-                }
-            }
-            opened.push(ranks);
-        }
-        if let Some((_, made)) = &self.gathered {
-            let mut whole = told(Checkpoint::open(Some(&made.path)))?;
-            for (tensor, sums) in moves.iter().zip(sums) {
-                if let Some(found) = whole.tensors.iter_mut().find(|found| found.name == tensor.tensor.name) {
-                    found.sums = Some(vec![sums.whole]);
-                }
-            }
-            opened.push(whole);
-        }
-        for checkpoint in opened {
-            if let Some(problem) = checkpoint.verify(&mut ())?.problems.into_iter().next() {
-                return Err(Error::failed("verification", format!("what was written is wrong: {problem}")));
-            }
-        }
-        Ok(())
-    }
-
-    /// Renames everything into place, and says where it is.
+    /// Renames everything into place, and says where it is. If that fails, what is not in place stays if it is to be kept, but not if
+    /// another run was first.
     pub(super) fn put_in_place(self, mesh: &Mesh) -> Result<Vec<String>, Error> {
         // After an exchange of names the old output is where this one was.
-        self.journals.iter().try_for_each(Journal::close)?;
+        let placed = self.journals.iter().try_for_each(Journal::close).and_then(|()| self.place(mesh));
+        placed.inspect_err(|error| match error.class() {
+            Class::Refused | Class::ToldElsewhere(_) => self.keep(false),
+            // What of it cannot be opened again is removed by the next run.
+            Class::Failed => self.journals.iter().for_each(Journal::open_again),
+        })
+    }
+
+    fn place(&self, mesh: &Mesh) -> Result<Vec<String>, Error> {
         let mut written = Vec::new();
-        if let Some((staging, _)) = self.directory {
+        if let Some((staging, _)) = &self.directory {
             let files = match self.format {
                 OutputFormat::RankFiles => format!("{} rank files and {MANIFEST_NAME}", mesh.size()),
                 OutputFormat::Dcp => format!("{} .distcp files and {METADATA_NAME}", mesh.size()),
@@ -448,7 +412,7 @@ impl Files {
             staging.put_in_place()?;
             written.push(said);
         }
-        if let Some((staging, _)) = self.gathered {
+        if let Some((staging, _)) = &self.gathered {
             let said = format!("whole tensors in {}", staging.target().display());
             staging.put_in_place()?;
             written.push(said);
@@ -521,21 +485,6 @@ fn create(path: &Path, may_be_there: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options.write(true);
     if may_be_there { options.create(true).truncate(false) } else { options.create_new(true) }.open(path)
-}
-
-/// The checksums of what was written of a tensor, in the order in which its chunks were found when it was opened.
-fn of_chunks(found: &Tensor, sums: &Sums) -> Vec<u64> {
-    let Data::Chunks { placed, .. } = &found.data else { return sums.shards.clone() };
-    let start = |chunk: &Chunk| chunk.start.clone();
-    let known: HashMap<Vec<usize>, u64> =
-        sums.chunks.iter().zip(&sums.shards).map(|((chunk, _), sum)| (start(chunk), *sum)).collect();
-    let begins = |region: &Region| region.dims.iter().map(|dim| dim.first().map_or(0, |x| x.start)).collect();
-    // One that was not written has a checksum that is not right.
-    placed
-        .regions
-        .iter()
-        .map(|region| known.get::<Vec<usize>>(&begins(region)).copied().unwrap_or(0))
-        .collect()
 }
 
 /// A tensor as a file that holds so much of it says it.

@@ -48,6 +48,8 @@ pub(super) type Before = HashMap<usize, Done>;
 pub(super) struct Journal {
     path: PathBuf,
     file: Mutex<File>,
+    /// Where it ended before it was said that its output is put in place.
+    closed_at: Mutex<Option<u64>>,
 }
 
 impl Journal {
@@ -57,7 +59,7 @@ impl Journal {
         let failed = |error| Error::io("writing", &path, &error);
         let mut file = OpenOptions::new().append(true).create_new(true).open(&path).map_err(failed)?;
         file.write_all(first_line(fingerprint).as_bytes()).map_err(failed)?;
-        Ok(Self { path, file: Mutex::new(file) })
+        Ok(Self { path, file: Mutex::new(file), closed_at: Mutex::default() })
     }
 
     /// Goes on with one, and with what it says; None if it is of something else.
@@ -69,7 +71,7 @@ impl Journal {
         let file = OpenOptions::new().append(true).open(&path).map_err(failed)?;
         // What was being written goes.
         file.set_len(end as u64).map_err(failed)?;
-        Ok(Some((Self { path, file: Mutex::new(file) }, done)))
+        Ok(Some((Self { path, file: Mutex::new(file), closed_at: Mutex::default() }, done)))
     }
 
     /// Notes that a tensor is done.
@@ -79,9 +81,20 @@ impl Journal {
 
     /// From here on nobody goes on with it.
     pub(super) fn close(&self) -> Result<(), Error> {
-        self.append(&format!("{PLACING}\n"))?;
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = |error| Error::io("writing", &self.path, &error);
+        let end = file.metadata().map_err(failed)?.len();
+        *self.closed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+        file.write_all(format!("{PLACING}\n").as_bytes()).map_err(failed)?;
         file.sync_all().map_err(|error| Error::io("syncing", &self.path, &error))
+    }
+
+    /// Nothing was put in place, so somebody may go on with it, as far as that can be said.
+    pub(super) fn open_again(&self) {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(end) = self.closed_at.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = file.set_len(end);
+        }
     }
 
     fn append(&self, line: &str) -> Result<(), Error> {

@@ -215,7 +215,12 @@ impl<'a> Pickle<'a> {
     }
 
     fn wrong(&self, id: Id, what: &str, wanted: &str) -> Error {
-        let is = match self.node(id) {
+        refused(format!("{what} is {}, and should be {wanted}", self.kind(id)))
+    }
+
+    /// What kind of thing it is, for people.
+    pub(crate) fn kind(&self, id: Id) -> &'static str {
+        match self.node(id) {
             Node::None => "None",
             Node::Bool => "a truth value",
             Node::Int(_) => "an integer",
@@ -229,8 +234,7 @@ impl<'a> Pickle<'a> {
             Node::Global(_) => "a name",
             Node::Persistent(_) => "something in the file around it",
             Node::Made { .. } => "an object",
-        };
-        refused(format!("{what} is {is}, and should be {wanted}"))
+        }
     }
 }
 

@@ -269,3 +269,69 @@ fn a_writer_saves_objects_once_each() {
     let error = saved.object("steps").unwrap_err();
     assert!(error.kind() == "no_such_object" && error.status() == 2, "{error}");
 }
+
+/// An object that was said to be saved is in the checkpoint; whoever comes too late is told, whichever process has committed.
+#[test]
+fn an_object_is_in_the_checkpoint_or_its_saving_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let mesh: Mesh = "dp=2".parse().unwrap();
+    let rows = Sharding::parse(&mesh, &[4], "S(0)").unwrap();
+    let writer = Writer::begin(&out, &mesh, [("w", "U8", &rows)], false).unwrap();
+    let late = Writer::join(&out, writer.token()).unwrap();
+    late.save_object("step", None, &[7; 50]).unwrap();
+    mesh.ranks().for_each(|rank| writer.save(rank, [("w", &[1, 2][..])]).unwrap());
+    writer.commit().unwrap();
+    for one in [&late, &writer] {
+        let error = one.save_object("epoch", None, &[8; 50]).unwrap_err();
+        assert!(error.kind() == "committed" && error.to_string().contains("nothing is added"), "{error}");
+    }
+    let saved = opened(&out);
+    assert_eq!(saved.objects().len(), 1);
+    assert_eq!(saved.object("step").unwrap(), [7; 50]);
+    drop((writer, late));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// Many save while one commits: exactly what was said to be saved is in the checkpoint.
+#[test]
+fn whoever_saves_while_somebody_commits_is_taken_or_told() {
+    for round in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        let mesh: Mesh = "dp=1".parse().unwrap();
+        let rows = Sharding::parse(&mesh, &[2], "R").unwrap();
+        let writer = Writer::begin(&out, &mesh, [("w", "U8", &rows)], false).unwrap();
+        writer.save(0, [("w", &[1, 2][..])]).unwrap();
+        let said: Vec<String> = std::thread::scope(|threads| {
+            let savers: Vec<_> = (0..4)
+                .map(|thread| {
+                    let joined = Writer::join(&out, writer.token()).unwrap();
+                    threads.spawn(move || {
+                        let name = |number: usize| format!("{thread}.{number}");
+                        let saves = |name: &String| match joined.save_object(name, None, name.as_bytes()) {
+                            Ok(()) => true,
+                            Err(error) => {
+                                assert_eq!(error.kind(), "committed", "{error}");
+                                false
+                            }
+                        };
+                        (0..200).map(name).take_while(saves).collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            std::thread::sleep(std::time::Duration::from_millis(round));
+            // Refused while one is in the middle of it.
+            while let Err(error) = writer.commit() {
+                assert_eq!(error.kind(), "object_missing", "{error}");
+            }
+            savers.into_iter().flat_map(|saver| saver.join().unwrap()).collect()
+        });
+        let saved = opened(&out);
+        let mut said: Vec<&str> = said.iter().map(String::as_str).collect();
+        said.sort_unstable();
+        let found: Vec<&str> = saved.objects().iter().map(reshard_checkpoint::Object::name).collect();
+        assert_eq!(found, said, "{round}");
+        assert!(saved.verify(&mut ()).unwrap().problems.is_empty());
+    }
+}

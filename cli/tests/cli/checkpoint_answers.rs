@@ -142,6 +142,13 @@ fn what_pytorch_wrote_goes_through_every_subcommand() {
     assert_eq!(why["name"], "optimizer.groups.lr");
     assert!(why["why"].as_str().unwrap().contains("--format dcp keeps it"), "{why}");
     assert!(back.join("__2_0.distcp").exists() && !back.join("sharding.json").exists());
+    // What is lost of rank files is named too.
+    fs::remove_file(ranks.join("others.bin")).unwrap();
+    let inspected = answer(0, &["inspect", text(&ranks)]);
+    assert_eq!((&inspected["lost"], &inspected["others"]), (&others, &others));
+    let table = ask(&["inspect", text(&ranks)]).stdout;
+    assert!(table.contains("step  is no tensor, and its bytes are missing"), "{table}");
+    assert_eq!(answer(1, &["verify", text(&ranks)])["problems"].as_array().unwrap().len(), 3);
     let pickle = data.join("object.pt");
     ask(&["inspect", text(&pickle), "--json"]).refused("pickle", "`torch.nn.modules.linear.Linear`");
 }

@@ -1,0 +1,87 @@
+//! What was written, read back and held against what was meant.
+
+use std::collections::HashMap;
+
+use reshard_sharding::Region;
+
+use super::Sums;
+use super::files::Files;
+use crate::checkpoint::{Checkpoint, Data, Tensor};
+use crate::dcp::written::Chunk;
+use crate::decision::Move;
+use crate::error::Error;
+use crate::objects::Placed;
+
+impl Files {
+    /// Reads everything that was written, as anybody would who opens it, and holds it against the checksums.
+    pub(super) fn read_back(
+        &self,
+        moves: &[Move<'_>],
+        sums: &[Sums],
+        objects: &[Placed<'_>],
+    ) -> Result<(), Error> {
+        let told = |result: Result<Checkpoint, Error>| {
+            result.map_err(|error| {
+                Error::failed("verification", format!("what was written cannot be read: {error}"))
+            })
+        };
+        let mut opened = Vec::new();
+        if let Some((staging, _)) = &self.directory {
+            let mut ranks = told(Checkpoint::open(Some(&staging.path())))?;
+            let known: HashMap<&str, u64> =
+                objects.iter().map(|placed| (placed.object.name(), placed.sum)).collect();
+            if known.len() != ranks.objects.len() {
+                let (found, wrote) = (ranks.objects.len(), known.len());
+                let message =
+                    format!("what was written lists {found} entries that are no tensors, not {wrote}");
+                return Err(Error::failed("verification", message));
+            }
+            // Objects are held against what was read, whether or not that is a whole archive.
+            ranks.archives.retain(|archive| !archive.is_object);
+            for object in &mut ranks.objects {
+                object.sum = known.get(&object.name[..]).copied();
+            }
+            let of_moves = sums_of(moves, sums);
+            for found in &mut ranks.tensors {
+                if let Some(sums) = of_moves.get(&found.name[..]).filter(|sums| !sums.chunks.is_empty()) {
+                    found.sums = Some(of_chunks(found, sums));
+                }
+            }
+            opened.push(ranks);
+        }
+        if let Some((_, made)) = &self.gathered {
+            let mut whole = told(Checkpoint::open(Some(&made.path)))?;
+            let of_moves = sums_of(moves, sums);
+            for found in &mut whole.tensors {
+                found.sums = of_moves.get(&found.name[..]).map(|sums| vec![sums.whole]);
+            }
+            opened.push(whole);
+        }
+        for checkpoint in opened {
+            if let Some(problem) = checkpoint.verify(&mut ())?.problems.into_iter().next() {
+                return Err(Error::failed("verification", format!("what was written is wrong: {problem}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The checksums of what was written, by the names of the tensors.
+fn sums_of<'a>(moves: &'a [Move<'_>], sums: &'a [Sums]) -> HashMap<&'a str, &'a Sums> {
+    moves.iter().zip(sums).map(|(tensor, sums)| (&tensor.tensor.name[..], sums)).collect()
+}
+
+/// The checksums of what was written of a tensor, in the order in which its chunks were found when it was opened.
+fn of_chunks(found: &Tensor, sums: &Sums) -> Vec<u64> {
+    let Data::Chunks { placed, .. } = &found.data else { return sums.shards.clone() };
+    let start = |chunk: &Chunk| chunk.start.clone();
+    let known: HashMap<Vec<usize>, u64> =
+        sums.chunks.iter().zip(&sums.shards).map(|((chunk, _), sum)| (start(chunk), *sum)).collect();
+    let begins = |region: &Region| region.dims.iter().map(|dim| dim.first().map_or(0, |x| x.start)).collect();
+    // One that was not written has a checksum that is not right.
+    placed
+        .regions
+        .iter()
+        .map(|region| known.get::<Vec<usize>>(&begins(region)).copied().unwrap_or(0))
+        .collect()
+}
