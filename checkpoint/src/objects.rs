@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::hash::{Hash, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use reshard_layout::internal::counted;
@@ -141,15 +141,7 @@ impl Object {
 
     /// Returns `true` if its bytes are lost: `others.bin` is missing, or ends before them.
     pub fn is_lost(&self) -> bool {
-        match &self.content {
-            Content::Archive(_) => false,
-            Content::PartOf(container) => match container {
-                Container::Missing | Container::GivenUp => true,
-                Container::TorchSave | Container::Numpy | Container::NamelessKey | Container::BesideDcp => {
-                    false
-                }
-            },
-        }
+        matches!(self.content, Content::PartOf(Container::Missing | Container::GivenUp))
     }
 
     /// One that is only named.
@@ -254,7 +246,8 @@ impl Checkpoint {
     }
 }
 
-fn objects_file(dir: &Path) -> std::path::PathBuf {
+/// Where the objects of a folder of rank files are.
+fn objects_file(dir: &Path) -> PathBuf {
     dir.join(OBJECTS_NAME)
 }
 
@@ -322,7 +315,7 @@ pub(crate) fn write_file<'a>(
     if objects.iter().all(|object| object.archive().is_none()) {
         return Ok(placed);
     }
-    let path = folder.join(OBJECTS_NAME);
+    let path = objects_file(folder);
     let file = File::create(&path).map_err(|error| Error::io("creating", &path, &error))?;
     let mut end = 0;
     for object in objects.iter().filter(|object| object.archive().is_some()) {

@@ -162,7 +162,8 @@ impl Inspected<'_> {
             );
         }
         for other in &self.others {
-            let lost = if self.lost.binary_search(other).is_ok() { ", and its bytes are missing" } else { "" };
+            let lost =
+                if self.lost.binary_search(other).is_ok() { ", and its bytes are missing" } else { "" };
             let _ = writeln!(text, "{}  is no tensor{lost}", printable(other));
         }
         for name in self.ignored {
