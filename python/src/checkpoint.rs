@@ -3,22 +3,23 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PySlice, PyString, PyTuple};
-use reshard_checkpoint::{Checkpoint, Fusion, Observer, Options, OutputFormat, Spec, diff};
+use pyo3::types::{PyDict, PySlice, PyTuple};
+use reshard_checkpoint::{Checkpoint, Fusion, Options, OutputFormat, Spec, diff};
 use reshard_kernels::DType;
-use reshard_sharding::{Interval, Mesh, Region, Sharding};
+use reshard_sharding::{Interval, Region};
 
-use crate::arguments::{MeshArgument, type_name};
+use crate::arguments::MeshArgument;
 use crate::arrays;
 use crate::checkpoint_reports::{PyDifference, PyResharded, PyVerified};
 use crate::dtype::{DTypeArgument, PyDType};
 use crate::failure::{Answer, refused};
 use crate::mesh::PyMesh;
 use crate::numbers::number;
-use crate::sequences::{listed_if_any, printed};
+use crate::progress::Progress;
+use crate::sequences::listed_if_any;
 use crate::sharding::PySharding;
+use crate::wanted::Wanted;
 
 /// The tensors of a file or a folder, whatever wrote them; opening reads headers only.
 #[pyclass(frozen, name = "Checkpoint", module = "reshard")]
@@ -56,64 +57,6 @@ impl PyCheckpointTensor {
 /// The type of elements, of the name that safetensors has for it.
 fn dtype_of(name: &str) -> Answer<DType> {
     Ok(name.to_lowercase().parse()?)
-}
-
-/// Who is told how many bytes of how many are where they should be: a function of Python.
-///
-/// Who only watches cannot stop it by an `Exception`. What is none, as a Ctrl-C, ends the job and comes out of the call.
-struct Progress {
-    told: Option<Py<PyAny>>,
-    all: u64,
-    moved: u64,
-    ended: Option<PyErr>,
-}
-
-impl Progress {
-    /// Of somebody who is told, before anything begins.
-    fn of(py: Python<'_>, told: Option<Py<PyAny>>) -> Answer<Progress> {
-        if let Some(told) = told.as_ref().map(|told| told.bind(py)).filter(|told| !told.is_callable()) {
-            let found = type_name(told);
-            return Err(PyTypeError::new_err(format!(
-                "progress is called with the bytes that were moved and all of them, and {found} cannot be called"
-            ))
-            .into());
-        }
-        Ok(Progress { told, all: 0, moved: 0, ended: None })
-    }
-
-    /// What a call answers that told of its progress.
-    fn answer<T>(self, made: Result<T, reshard_checkpoint::Error>) -> Answer<T> {
-        match self.ended {
-            Some(error) => Err(error.into()),
-            None => Ok(made?),
-        }
-    }
-}
-
-impl Observer for Progress {
-    fn begins(&mut self, bytes: u64) {
-        self.all = bytes;
-    }
-
-    fn moved(&mut self, bytes: u64) {
-        self.moved += bytes;
-        self.ended = Python::attach(|py| {
-            let told = self.told.as_ref().map(|told| told.bind(py));
-            let error = match told {
-                Some(told) => told.call1((self.moved, self.all)).err()?,
-                None => py.check_signals().err()?,
-            };
-            if !error.is_instance_of::<PyException>(py) {
-                return Some(error);
-            }
-            error.write_unraisable(py, told);
-            None
-        });
-    }
-
-    fn stops(&self) -> bool {
-        self.ended.is_some()
-    }
 }
 
 /// What indices of a dim are asked for.
@@ -410,76 +353,6 @@ impl PyCheckpoint {
             return arrays::of(py, DType::U8, &[bytes.len()], &bytes);
         }
         arrays::of(py, dtype, shape, &bytes)
-    }
-}
-
-/// What tensors are to be: a sharding for all that have its dims, or by their names.
-enum Wanted {
-    All(String),
-    ByName(Vec<(String, String)>),
-}
-
-impl Wanted {
-    fn of(object: &Bound<'_, PyAny>) -> Answer<Wanted> {
-        if let Ok(text) = object.cast::<PyString>() {
-            return Ok(Wanted::All(text.to_cow()?.into_owned()));
-        }
-        let Ok(rules) = object.cast::<PyDict>() else {
-            return Err(refused(
-                "usage",
-                "what tensors are to be is placements such as 'S(0)', or a dict such as {'*.weight': 'S(0)', '*': 'R'}",
-            ));
-        };
-        let text = |object: Bound<'_, PyAny>| -> PyResult<String> { printed(&object) };
-        let rules = rules.iter().map(|(pattern, to)| Ok((text(pattern)?, text(to)?)));
-        Ok(Wanted::ByName(rules.collect::<PyResult<_>>()?))
-    }
-
-    /// The sharding of each of these tensors, in their order.
-    fn shardings(&self, mesh: &Mesh, tensors: &[(&str, &[usize])]) -> Answer<Vec<Sharding>> {
-        let about = |name: &str, error: &reshard_sharding::Error| {
-            refused(error.kind(), format!("tensor `{name}`: {error}"))
-        };
-        match self {
-            Wanted::All(text) => {
-                let lenient = |(name, shape): &(&str, &[usize])| match Sharding::parse(mesh, shape, text) {
-                    // A tensor that lacks its dims is replicated.
-                    Err(
-                        reshard_sharding::Error::NoSuchDim { .. } | reshard_sharding::Error::DimCount { .. },
-                    ) => Ok(Sharding::replicated(mesh, shape)?),
-                    parsed => parsed.map_err(|error| about(name, &error)),
-                };
-                tensors.iter().map(lenient).collect()
-            }
-            Wanted::ByName(rules) => {
-                let specs = rules.iter().map(|(pattern, to)| Spec::new([(pattern.as_str(), to.as_str())]));
-                let specs = specs.collect::<Result<Vec<_>, _>>()?;
-                let mut used = vec![false; specs.len()];
-                let mut all = Vec::with_capacity(tensors.len());
-                for (name, shape) in tensors {
-                    let found = specs.iter().position(|spec| spec.placements(name).is_some());
-                    let Some(rule) = found else {
-                        let reason =
-                            format!("tensor `{name}`: no pattern matches it; a last pattern \"*\" would");
-                        return Err(refused("spec", reason));
-                    };
-                    used[rule] = true;
-                    all.push(
-                        Sharding::parse(mesh, shape, &rules[rule].1).map_err(|error| about(name, &error))?,
-                    );
-                }
-                match used.iter().position(|used| !used) {
-                    None => Ok(all),
-                    Some(rule) => {
-                        let pattern = &rules[rule].0;
-                        let reason = format!(
-                            "the pattern `{pattern}` decides about no tensor: misspelled, or hidden behind an earlier one"
-                        );
-                        Err(refused("spec", reason))
-                    }
-                }
-            }
-        }
     }
 }
 

@@ -47,6 +47,7 @@ mod placement;
 mod plan;
 mod planner;
 mod program;
+mod progress;
 mod propagate;
 mod random;
 mod ranks;
@@ -68,6 +69,7 @@ mod value;
 mod values;
 mod verify;
 mod view;
+mod wanted;
 mod whole_file;
 
 use pyo3::prelude::*;
