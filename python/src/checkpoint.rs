@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PySlice, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PySlice, PyTuple};
 use reshard_checkpoint::{Checkpoint, Fusion, Options, OutputFormat, Spec, diff};
 use reshard_kernels::DType;
 use reshard_sharding::{Interval, Region};
@@ -210,6 +210,16 @@ impl PyCheckpoint {
     #[getter]
     fn others(&self) -> Vec<String> {
         self.checkpoint.objects().iter().map(|object| object.name().to_owned()).collect()
+    }
+
+    /// The bytes of an entry that is no tensor: what `torch.save` wrote. They are copied, never run.
+    fn object<'py>(&self, py: Python<'py>, name: &str) -> Answer<Bound<'py, PyBytes>> {
+        let bytes = py.detach(|| self.checkpoint.object(name))?;
+        // Where there is no memory for them Python says so.
+        Ok(PyBytes::new_with(py, bytes.len(), |room| {
+            room.copy_from_slice(&bytes);
+            Ok(())
+        })?)
     }
 
     /// How many bytes of tensors have been read; headers do not count.

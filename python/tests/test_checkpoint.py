@@ -1,5 +1,7 @@
 """Checkpoints: written and read back at 1, 3 and 8 ranks, and the answers of the command line."""
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -82,6 +84,23 @@ def test_headers_are_those_of_the_command_line(whole):
     assert opened.texts == {"by": "a test"} == answer["texts"] and opened.others == [] and len(opened) == len(TENSORS)
     assert opened.mesh is None and "half" in opened and "none" not in opened and not opened.has_checksums
     assert checkpoint.inspect(whole)[0].name == opened.names[0]
+
+
+def test_what_is_no_tensor_has_bytes():
+    data = Path(__file__).parents[2] / "checkpoint" / "tests" / "data"
+    opened = reshard.open_checkpoint(data / "dcp")
+    assert "step" in opened.others
+    for name in opened.others:
+        made = opened.object(name)
+        assert type(made) is bytes and made.startswith(b"PK")
+    with pytest.raises(ReshardError) as absent:
+        opened.object("steps")
+    assert absent.value.kind == "no_such_object"
+    with pytest.raises(ReshardError) as part:
+        reshard.open_checkpoint(data / "state.pt").object("epoch")
+    assert part.value.kind == "object"
+    with pytest.raises(TypeError):
+        opened.object(7)
 
 
 def test_no_byte_more_is_read(whole):
