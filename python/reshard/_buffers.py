@@ -25,6 +25,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from reshard._refusals import counted
+
 # The formats of `struct` whose items are of these kinds, which the size completes: int and 8 bytes are int64.
 _KINDS = {"bool": ("?",), "int": tuple("bhilq"), "uint": tuple("BHILQ"), "float": tuple("efd"), "complex": ("Zf",)}
 
@@ -55,7 +57,7 @@ def _not_contiguous(strides: object) -> Refused:
 
 
 def _no_memory(size: int) -> Refused:
-    return Refused("memory", f"there is no memory for an array of {size} bytes")
+    return Refused("memory", f"there is no memory for an array of {counted(size, 'byte')}")
 
 
 def _on_device(device: object) -> Refused:
@@ -159,40 +161,7 @@ def _check_numpy(array: Any) -> None:
         raise _gone(array.nbytes)
     (begin, end), (first, last) = _addresses(array), _owned(array)
     if begin < first or end > last:
-        raise Refused("storage", f"its shape {array.shape} and strides {array.strides} reach out of the {last - first} bytes that it is a view of")
-
-
-def _owned(array: Any) -> tuple[int, int]:
-    """The first byte of the memory that an array is a view of, and one past its last.
-
-    That is what the last object says which is known to hold memory, of those that the array holds one behind the other: `as_strided` and
-    `frombuffer` make arrays that hold others by objects of their own.
-    """
-    found, owner = _addresses(array), array.base
-    for _ in range(_MOST_BASES):
-        if owner is None:
-            break
-        if _is(owner, "numpy", "ndarray"):
-            found = _addresses(owner)
-        elif _is(owner, "torch", "Tensor"):
-            storage = owner.untyped_storage()
-            return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
-        elif not hasattr(owner, "base"):
-            try:
-                view = _view_of(owner)
-                if view is not None:
-                    # A view of a part of a buffer holds all of it.
-                    whole = view if view.obj is None or _is(view.obj, "numpy", "ndarray") else _view_of(view.obj)
-                    address, size = _place(whole or view)
-                    found = address, address + size
-                    if _is(view.obj, "numpy", "ndarray"):
-                        owner = view.obj
-                        continue
-            except (ValueError, BufferError):
-                pass  # What does not say where its memory is has been asked by NumPy.
-            break
-        owner = getattr(owner, "base", None)
-    return found
+        raise Refused("storage", f"its shape {array.shape} and strides {array.strides} reach out of the {counted(base.nbytes, 'byte')} that it is a view of")
 
 
 def _of_numpy(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
@@ -210,7 +179,7 @@ def _of_numpy(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
 
 
 def _gone(size: int) -> Refused:
-    return Refused("storage", f"it has no memory for its {size} bytes: the address is null. Give it after its memory is there")
+    return Refused("storage", f"it has no memory for its {counted(size, 'byte')}: the address is null. Give it after its memory is there")
 
 
 def _own_protocol(kind: type, plain: type, protocol: str, disabled: object) -> bool:
@@ -276,7 +245,7 @@ def _check_storage(tensor: Any) -> None:
     last = tensor.storage_offset() + sum((extent - 1) * step for extent, step in zip(tensor.shape, tensor.stride(), strict=True))
     needed, has = (last + 1) * tensor.element_size(), tensor.untyped_storage().nbytes()
     if has < needed:
-        freed = "its memory was freed, as FSDP does" if has == 0 else f"its storage has {has} bytes"
+        freed = "its memory was freed, as FSDP does" if has == 0 else f"its storage has {counted(has, 'byte')}"
         raise Refused("storage", f"{freed}, and its shape {tuple(tensor.shape)} and strides {tuple(tensor.stride())} need {needed}")
 
 

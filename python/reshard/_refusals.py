@@ -13,3 +13,14 @@ def refused(kind: str, message: str) -> ReshardError:
     error = ReshardError(message)
     error.kind = kind
     return error
+
+
+def said(error: BaseException) -> str:
+    """What somebody else's error says, in one line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}".removesuffix(": ")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things with what they are called: of one, in the singular."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

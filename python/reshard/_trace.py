@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from reshard._refusals import refused as _refused
+from reshard._refusals import counted, refused as _refused
 from reshard._reshard import DType, Elaborator, Graph, Mesh, Program, Table
 
 Number = int | float
@@ -346,14 +346,14 @@ def _indexed(x: Tensor, key: object) -> Tensor:
             dim += 1
         elif isinstance(one, slice) and one.step in (None, 1):
             if dim >= x.ndim:
-                raise _refused("program", f"{x!r} has {x.ndim} dims, and more are indexed")
+                raise _refused("program", f"{x!r} has {counted(x.ndim, 'dim')}, and more are indexed")
             start, stop, _ = one.indices(x.shape[dim])
             if (start, stop) != (0, x.shape[dim]):
                 x = _one("narrow", [x], dim=dim, start=start, length=max(stop - start, 0))
             dim += 1
         elif isinstance(one, int):
             if dim >= x.ndim:
-                raise _refused("program", f"{x!r} has {x.ndim} dims, and more are indexed")
+                raise _refused("program", f"{x!r} has {counted(x.ndim, 'dim')}, and more are indexed")
             x = _one("select", [x], dim=dim, index=one if one >= 0 else one + x.shape[dim])
         else:
             raise _refused("program", f"a tensor is indexed by numbers, slices without steps, None and .., not {one!r}")

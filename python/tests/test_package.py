@@ -1,8 +1,10 @@
 """The package: what it exports, its documentation, and that importing it loads nothing else."""
 
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import reshard
@@ -43,3 +45,13 @@ def test_dtypes() -> None:
     with pytest.raises(reshard.ReshardError) as refused:
         reshard.DType("f99")
     assert refused.value.kind
+
+
+def test_one_thing_is_counted_in_the_singular() -> None:
+    from reshard._refusals import counted
+
+    assert [counted(n, "dim") for n in (0, 1, 2)] == ["0 dims", "1 dim", "2 dims"]
+    # A number and a plural in one text of ours would say "1 dims".
+    plural = re.compile(r"\{(?:len\([^{}]*\)|[\w.]*\.(?:ndim|steps|nbytes)|ndim|calls|size)\} [a-z]+s\b")
+    for path in sorted(Path(reshard.__file__).parent.rglob("*.py")):
+        assert not plural.findall(path.read_text()), path

@@ -18,6 +18,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from reshard import Mesh, Plan, Planner, ReshardError, Sharding
+from reshard._refusals import counted
 from reshard.jax.hlo import Computation, Instruction, Module
 from reshard.jax.numbering import Numbering, Value, parts
 from reshard.jax.specs import mesh as our_mesh
@@ -84,7 +85,7 @@ class Audit:
 
     def __str__(self) -> str:
         calls = sum(line.times for line in self.lines)
-        total = f"{calls} collectives, {self.received_bytes:,} B (bound {self.bound_bytes:,} B), {len(self.findings)} findings"
+        total = f"{counted(calls, 'collective')}, {self.received_bytes:,} B (bound {self.bound_bytes:,} B), {counted(len(self.findings), 'finding')}"
         return "\n".join([*map(str, self.lines), *self.forgotten, total])
 
 

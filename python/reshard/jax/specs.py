@@ -17,7 +17,7 @@ from jax.sharding import Mesh as DeviceMesh
 
 import reshard
 from reshard import Mesh, ReshardError, Sharding, Type
-from reshard._refusals import refused
+from reshard._refusals import counted, refused
 
 AnyMesh = Any  # jax.sharding.Mesh or AbstractMesh
 
@@ -47,7 +47,7 @@ def device_mesh(of: Mesh | str, devices: Sequence[Any] | None = None, axis_types
     of = Mesh(of)
     listed = list(jax.devices() if devices is None else devices)
     if of.world > len(listed):
-        raise refused("mesh", f"the mesh {of} has the rank {of.world - 1}, and there are {len(listed)} devices")
+        raise refused("mesh", f"the mesh {of} has the rank {of.world - 1}, and there is no device for it among {counted(len(listed), 'device')}")
     placed = np.empty(len(of), dtype=object)
     placed[:] = [listed[rank] for rank in of.ranks]
     types = tuple(axis_types or [AxisType.Explicit] * len(of.names))
@@ -65,7 +65,7 @@ def _named(of: Any) -> tuple[AnyMesh, PartitionSpec]:
 def _by_tensor(said: PartitionSpec, dims: int, partial: frozenset[str]) -> str:
     """A spec in the notation by tensor, with these axes unreduced."""
     if len(said.partitions) > dims:
-        raise refused("sharding", f"{said} is of {len(said.partitions)} dims, and the tensor has {dims}")
+        raise refused("sharding", f"{said} is of {counted(len(said.partitions), 'dim')}, and the tensor has {dims}")
     words = []
     for at in range(dims):
         entry = said.partitions[at] if at < len(said.partitions) else None

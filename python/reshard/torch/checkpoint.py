@@ -15,7 +15,7 @@ from torch.futures import Future
 
 from reshard import Planner, ReshardError
 from reshard._buffers import lend
-from reshard._refusals import refused
+from reshard._refusals import counted, refused
 from reshard.checkpoint import Checkpoint, _write_pairs, open_checkpoint
 
 from reshard.torch.agreed import agree, digest, members_of, tensors_on, world
@@ -86,7 +86,7 @@ def _check_wanted(opened: Checkpoint, wanted: dict[str, torch.Tensor], objects: 
     no_tensors = [name for name in wanted if name in others]
     problems = []
     if missing:
-        many = "tensor" if len(missing) == 1 else f"{len(missing)} tensors:"
+        many = "tensor" if len(missing) == 1 else f"{counted(len(missing), 'tensor')}:"
         problems.append(("no_such_tensor", f"the checkpoint has no {many} {listed(missing)}"))
     if no_tensors:
         problems.append(("object", f"no tensors in the checkpoint, but objects, which are not read: {listed(no_tensors)}"))

@@ -24,10 +24,10 @@ def lost(error: RuntimeError, what: str, members: Sequence[int], step: int) -> E
     other = [rank for rank, call in calls.items() if call != most]
     kind, named = "lost", missing
     if missing:
-        said = f"{_ranks(missing)} {'have' if len(missing) > 1 else 'has'} gone, or raised before"
+        said = f"{named_ranks(missing)} {'have' if len(missing) > 1 else 'has'} gone, or raised before"
     elif other and 2 * len(other) < len(calls):
         kind, named = "disagrees", other
-        said = f"{_ranks(other)} made another call, {calls[other[0]]}"
+        said = f"{named_ranks(other)} made another call, {calls[other[0]]}"
     elif other:
         kind, said = "disagrees", "its members make different calls: " + "; ".join(f"rank {rank} {call}" for rank, call in calls.items())
     else:
@@ -46,7 +46,8 @@ def _wait_seconds(error: RuntimeError) -> float:
     return WAIT_SECONDS + (0.0 if timeout is None else float(timeout.total_seconds()))
 
 
-def _ranks(ranks: Sequence[int]) -> str:
+def named_ranks(ranks: Sequence[int]) -> str:
+    """Ranks by their numbers, of one in the singular."""
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 

@@ -14,6 +14,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.utils._debug_mode import get_active_debug_mode
 
 from reshard import Planner, ReshardError
+from reshard._refusals import counted
 
 from reshard.torch.execute import Executor, default_planner, is_for_all_ranks
 from reshard.torch.groups import groups_of, plan_within
@@ -90,7 +91,7 @@ class Report:
             rows.append((str(line.calls), str(line.received_bytes) if line.fallback is None else "", name, how))
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         made = [f"{a:>{widths[0]}}  {b:>{widths[1]}}  {c:<{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
-        made.append(f"{self.plans} by plans, {self.collectives} calls, {self.received_bytes} B received; PyTorch's own way: {sum(self.fallbacks.values())}")
+        made.append(f"{self.plans} by plans, {counted(self.collectives, 'call')}, {self.received_bytes} B received; PyTorch's own way: {sum(self.fallbacks.values())}")
         return "\n".join(made)
 
 

@@ -11,7 +11,8 @@ from torch.distributed.tensor import DTensor, Placement, Replicate
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from torch.distributed.tensor.placement_types import Shard, _StridedShard
 
-from reshard import Planner, ReshardError
+from reshard import Planner
+from reshard._refusals import counted, refused
 
 from reshard.torch.execute import Executor, default_planner
 from reshard.torch.groups import groups_of, plan_within
@@ -41,7 +42,7 @@ def target(x: DTensor, device_mesh: DeviceMesh | None, placements: Sequence[Plac
     if placements is None:
         placements = x.placements if onto == x.device_mesh else [Replicate()] * onto.ndim
     if len(placements) != onto.ndim:
-        raise ReshardError(f"{len(placements)} placements are given, and the device mesh has {onto.ndim} dims")
+        raise refused("placement_count", f"the device mesh has {counted(onto.ndim, 'dim')}, and {counted(len(placements), 'placement')} for it: give one for each dim")
     wanted = tuple(_normal(one, x.ndim) for one in placements)
     return placed(DTensorSpec(onto, wanted), wanted, x)
 
@@ -50,7 +51,7 @@ def _normal(one: Placement, ndim: int) -> Placement:
     """The placement with a dim that is counted from the front."""
     if isinstance(one, Shard | _StridedShard):
         if not -ndim <= one.dim < ndim:
-            raise ReshardError(f"{one} is of a tensor of more than {ndim} dims")
+            raise refused("placement", f"{one} is of a tensor of more than {counted(ndim, 'dim')}")
         if one.dim < 0:
             return Shard(one.dim + ndim) if isinstance(one, Shard) else _StridedShard(one.dim + ndim, split_factor=one.split_factor)
     return one

@@ -52,7 +52,7 @@ def test_meshes_both_ways() -> None:
     turned = Mesh(np.array(jax.devices()[:8])[::-1].reshape(4, 2), ("a", "b"))
     assert rj.mesh(turned, jax.devices()).ranks == [7, 6, 5, 4, 3, 2, 1, 0]
     assert rj.device_mesh(rj.mesh(turned, jax.devices())).devices.tolist() == turned.devices.tolist()
-    with pytest.raises(reshard.ReshardError, match="there are 24 devices"):
+    with pytest.raises(reshard.ReshardError, match="no device for it among 24 devices"):
         rj.device_mesh("x=25")
     with pytest.raises(TypeError, match="a mesh of JAX is taken"):
         rj.mesh("dp=2")

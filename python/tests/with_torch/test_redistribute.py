@@ -147,7 +147,7 @@ def refusals(rank: int) -> None:
     x = dtensor(whole_of((4, 4)), [R, R], mesh)
     with pytest.raises(TypeError, match="a DTensor is redistributed, not Tensor"):
         redistribute(torch.ones(3))  # type: ignore[arg-type]
-    with pytest.raises(ReshardError, match="1 placements are given, and the device mesh has 2 dims"):
+    with pytest.raises(ReshardError, match="the device mesh has 2 dims, and 1 placement for it"):
         redistribute(x, placements=[R])
     with pytest.raises(ReshardError, match="more than 2 dims"):
         redistribute(x, placements=[Shard(2), R])
