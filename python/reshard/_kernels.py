@@ -63,13 +63,18 @@ def _dim(call: LocalCall, key: str = "dim") -> int:
     return call.dims(key)[0]
 
 
+def _largest(call: LocalCall, x: Array) -> Array:
+    # Of no elements too.
+    return x.max(axis=call.arguments["dim"], keepdims=True, initial=-np.inf)
+
+
 def _softmax(call: LocalCall, x: Array) -> Array:
-    e = np.exp(x - x.max(axis=call.arguments["dim"], keepdims=True))
+    e = np.exp(x - _largest(call, x))
     return e / e.sum(axis=call.arguments["dim"], keepdims=True)
 
 
 def _log_softmax(call: LocalCall, x: Array) -> Array:
-    shifted = x - x.max(axis=call.arguments["dim"], keepdims=True)
+    shifted = x - _largest(call, x)
     return shifted - np.log(np.exp(shifted).sum(axis=call.arguments["dim"], keepdims=True))
 
 
@@ -196,10 +201,10 @@ def runner(kernels: Mapping[str, Kernel] | None = None) -> Callable[[LocalCall, 
         try:
             with np.errstate(all="ignore"):
                 made = function(call, *arrays)
-        except KeyError:
+        except (KeyError, TypeError):
             if name in own:
                 raise
-            # An argument is not given, and its default is the table's.
+            # An argument is not given, and its default is the table's; or NumPy has no such function of truth values.
             return call.reference(*arrays)
         return made if isinstance(made, tuple) else (made,)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from reshard import LocalCall, ReshardError
+from reshard import LocalCall
+from reshard._refusals import refused
 
 Kernel = Callable[..., Any]
 
@@ -23,7 +24,7 @@ def torch_dtype(name: str) -> torch.dtype:
     """
     found = _DTYPES.get(name)
     if found is None:
-        raise ReshardError(f"PyTorch has no elements of {name} that a step could hold: write the program in one of {', '.join(_DTYPES)}")
+        raise refused("dtype", f"PyTorch has no elements of {name} that a step could hold: write the program in one of {', '.join(_DTYPES)}")
     return found
 
 
@@ -53,7 +54,7 @@ def _binary(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> K
 def _value(call: LocalCall, key: str = "value") -> float:
     value = call.number(key)
     if value is None:
-        raise ReshardError(f"{call} has no {key}")
+        raise refused("program", f"{call} has no {key}")
     return value
 
 
@@ -103,7 +104,7 @@ def _cbrt(x: torch.Tensor) -> torch.Tensor:
 
 
 def _gelu(call: LocalCall, x: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.gelu(x)
+    return torch.nn.functional.gelu(x, approximate=call.arguments.get("approximate", "none"))
 
 
 KERNELS: dict[str, Kernel] = {
@@ -189,9 +190,10 @@ def kernel_of(call: LocalCall, device: torch.device, kernels: Mapping[str, Kerne
             function = _einsum
     if function is None:
         what = f"{text} on a part of its tensors" if call.needs_region else text
-        raise ReshardError(
+        raise refused(
+            "unsupported",
             f"there is no function of PyTorch's here for {what}: give one as kernels={{'{name or text}': function}}, which is called with the "
-            f"call and its tensors, or run the program by Program.on_ranks, which has every op"
+            f"call and its tensors, or run the program by Program.on_ranks, which has every op",
         )
     found = function
     if given is None and name in _MADE_ANYWHERE:

@@ -10,14 +10,14 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from reshard import EngineError, Instr, Plan, Program, ReshardError, Schedule, Sharding
-from reshard._refusals import refused
+from reshard import EngineError, Instr, Plan, Program, Schedule, Sharding
+from reshard._refusals import counted, refused
 
 from reshard.torch.execute import Executor
 from reshard.torch.groups import Groups
 from reshard.torch.kernels import Kernel, kernel_of, torch_dtype
-from reshard.torch.lost import lost
-from reshard.torch.memory import check_is_there, resolved, settled, why_not_plain
+from reshard.torch.lost import lost, named_ranks
+from reshard.torch.memory import why_not
 from reshard.torch.specs import sharding
 from reshard.torch.state import Moving, run_together
 
@@ -105,7 +105,7 @@ class Runner:
         value = self.program[name]
         whole = _tensor_of(name, whole)
         if tuple(whole.shape) != value.shape:
-            raise ReshardError(f"{name} is {list(value.shape)} in the program, and {list(whole.shape)} is given")
+            raise refused("shape", f"{name} is {list(value.shape)} in the program, and {list(whole.shape)} is given")
         return cut(value.sharding, whole, self.rank)
 
     def __call__(self, inputs: Mapping[str, torch.Tensor | DTensor] | None = None) -> dict[str, torch.Tensor]:
@@ -146,30 +146,31 @@ class Runner:
         assert self.schedule is not None
         for name in inputs:
             if name not in self.program.inputs:
-                raise ReshardError(f"{name} is given, and the program has the inputs {', '.join(self.program.inputs)}")
+                raise refused("program", f"{name} is given, and the program has the inputs {', '.join(self.program.inputs)}")
         for local in self.schedule.locals:
             if not local.is_input:
                 continue
             given = inputs.get(local.name)
             if given is None:
                 if not self._has_run:
-                    raise ReshardError(f"{local.name} is not given, and no step has been before this one")
+                    raise refused("program", f"{local.name} is not given, and no step has been before this one")
                 if not local.lasts and f"{local.name}'" not in self.program:
-                    raise ReshardError(f"{local.name} is not given, and nothing of it is left by the step before")
+                    raise refused("program", f"{local.name} is not given, and nothing of it is left by the step before")
                 continue
             if isinstance(given, DTensor):
                 has, wanted = sharding(given), self.program[local.name].sharding
                 if (str(has), has.shape, has.mesh.shape, has.mesh.ranks) != (str(wanted), wanted.shape, wanted.mesh.shape, wanted.mesh.ranks):
-                    raise ReshardError(
-                        f"{local.name} is {wanted} on {wanted.mesh} in the program, and {has} on {has.mesh} is given: redistribute it before"
+                    raise refused(
+                        "sharding", f"{local.name} is {wanted} on {wanted.mesh} in the program, and {has} on {has.mesh} is given: redistribute it before"
                     )
                 given = given._local_tensor
             here = self._tensors[local.name]
             given = _tensor_of(local.name, given)
             if given.shape != here.shape or given.dtype != here.dtype:
-                raise ReshardError(
+                raise refused(
+                    "dtype" if given.shape == here.shape else "shape",
                     f"{local.name} is {here.dtype}{list(here.shape)} on rank {self.rank}, and {given.dtype}{list(given.shape)} is given: "
-                    f"Runner.shard cuts it from a whole"
+                    f"Runner.shard cuts it from a whole",
                 )
             here.copy_(given)
 
@@ -183,11 +184,13 @@ class Runner:
             try:
                 made = kernel([tensor for _, tensor in takes])
                 if len(made) != len(makes):
-                    raise ReshardError(f"{text} makes {len(makes)} tensors, and its function made {len(made)}")
+                    raise refused("calls", f"{text} makes {counted(len(makes), 'tensor')}, and its function made {len(made)}")
                 for (name, place), tensor in zip(makes, made, strict=True):
                     _check_made(text, tensor, place)
                     if tensor.shape != place.shape:
-                        raise ReshardError(f"{text} makes {name} of shape {list(place.shape)} on rank {self.rank}, and its function made {list(tensor.shape)}")
+                        raise refused(
+                            "shape", f"{text} makes {name} of shape {list(place.shape)} on rank {self.rank}, and its function made {list(tensor.shape)}"
+                        )
                     place.copy_(tensor)
             except Exception as error:
                 self._failed = error
@@ -263,9 +266,9 @@ class Runner:
         most = max(all_of, key=all_of.count)
         others = [rank for rank, said in enumerate(all_of) if said != most]
         if others:
-            named = f"rank{'s' if len(others) > 1 else ''} {', '.join(map(str, others))}"
+            named = named_ranks(others)
             has = "have" if len(others) > 1 else "has"
-            disagrees = EngineError(f"{named} {has} another program, or other options, than the {world - len(others)} others: nothing ran")
+            disagrees = EngineError(f"{named} {has} another program, or other options, than the {counted(world - len(others), 'other')}: nothing ran")
             disagrees.kind, disagrees.rank, disagrees.step, disagrees.group = "disagrees", others[0], None, list(range(world))
             raise disagrees
 

@@ -11,7 +11,7 @@ from torch.distributed.tensor import Replicate, Shard
 import reshard
 from definition import device_mesh
 from ranks import Ranks
-from reshard import EngineError, Op, Program, ReshardError, _kernels
+from reshard import EngineError, Op, Program, ReshardError, Table, _kernels
 from reshard._reshard import local_call
 from reshard.torch import Did, Groups, Runner, run
 from reshard.torch.kernels import KERNELS, kernel_of
@@ -305,6 +305,7 @@ def test_a_rank_that_disagrees_is_named_to_the_others(four: Ranks) -> None:
 
 ARGUMENTS: list[dict[str, Any]] = [
     {}, {"dim": 1}, {"dim": -1}, {"dims": [0]}, {"dims": [0, -1], "keepdim": True}, {"dims": [1, 0]}, {"value": 1.5}, {"exponent": 3},
+    {"start": 0, "end": 1}, {"start": 1}, {"approximate": "tanh"},
     {"shape": [4, 3]}, {"shape": [12]}, {"shape": [2, 3, 4]}, {"dim0": 0, "dim1": 1}, {"lr": 0.5}, {"dim": 0, "sizes": [3, 1]}, {"dtype": "f32"},
 ]
 SHAPES: list[list[tuple[int, ...]]] = [
@@ -314,6 +315,12 @@ SHAPES: list[list[tuple[int, ...]]] = [
 
 def test_the_table_has_what_that_of_numpy_has() -> None:
     assert set(_kernels.KERNELS) <= set(KERNELS)
+
+
+def test_every_argument_of_a_function_is_tried() -> None:
+    tried = {key for arguments in ARGUMENTS for key in arguments}
+    for name in KERNELS:
+        assert set(Table.standard().parameters(name) or {}) <= tried, name
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
