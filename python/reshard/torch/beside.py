@@ -85,11 +85,12 @@ def _cells(one: Redistributed | None) -> tuple[str, str]:
 
 
 def compared(
-    exported: Any, program: Program, ranks: Mesh, inputs: Mapping[Any, str], made: Mapping[Any, Any], gradient: bool
+    exported: Any, program: Program, ranks: Mesh, inputs: Mapping[Any, str], made: Mapping[Any, Any], loss: torch.fx.Node | None
 ) -> Comparison:
-    """The moves of a program of an exported module, beside the redistributions of DTensor: `inputs` and `made` are the program's names of nodes."""
+    """The moves of a program of an exported module, beside the redistributions of DTensor: `inputs` and `made` are the program's names of nodes,
+    and `loss` is the node that is differentiated, if one is."""
     ours = _ours(program, ranks)
-    theirs, stopped = _theirs(exported, program, ranks, inputs, gradient)
+    theirs, stopped = _theirs(exported, program, ranks, inputs, loss)
     rows: list[Beside] = []
     for node in exported.graph.nodes:
         if node.op != "call_function":
@@ -154,7 +155,7 @@ class _Ops(TorchDispatchMode):
 
 
 def _theirs(
-    exported: Any, program: Program, ranks: Mesh, inputs: Mapping[Any, str], gradient: bool
+    exported: Any, program: Program, ranks: Mesh, inputs: Mapping[Any, str], loss: torch.fx.Node | None
 ) -> tuple[dict[tuple[Pass, str], list[Redistributed]], str | None]:
     """What DTensor's own dispatch redistributes, on tensors without elements: by the pass and by the node, or backward by the op."""
     device_mesh = DeviceMesh(
@@ -187,10 +188,10 @@ def _theirs(
                 # What is made of no DTensor is the same everywhere.
                 plain = isinstance(made, torch.Tensor) and not isinstance(made, DTensor)
                 values[node] = _replicated(made, device_mesh) if plain else made
-            elif node.op == "output" and gradient:
+            elif node.op == "output" and loss is not None:
                 key[0] = None
                 with ops, implicit_replication():
-                    values[node.args[0][0]].backward()
+                    values[loss].backward()
     except Exception as error:
         where = "the backward pass" if node is None or node.op == "output" else node.name
         return found, f"{where}: {type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')[:160]}"

@@ -2,14 +2,15 @@
 
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.export.graph_signature import OutputKind
+from torch.export.graph_signature import ConstantArgument, OutputKind
 
-from reshard import Elaborator, Graph, Mesh, Program, Report, ReshardError, Table
+from reshard import Elaborator, Graph, Mesh, Program, Report, Table
+from reshard._refusals import counted, refused, said
 
 from reshard.torch.beside import Comparison, compared
 from reshard.torch.lower import lower
@@ -23,13 +24,16 @@ _WRITTEN = {OutputKind.USER_INPUT_MUTATION, OutputKind.BUFFER_MUTATION, OutputKi
 class Checked:
     """A module as a program, with what it moves and holds, and what DTensor would move for it; `str` is all of that.
 
-    `results` are the names of what `forward` returns, in order.
+    `results` are the names of the tensors that `forward` returns, in order; what it returns beside them, such as None or a number, is in
+    `others`, by its place among all that it returns. `constants` are the tensors that `forward` makes of numbers, which are inputs of the program.
     """
 
     program: Program
     report: Report
     beside: Comparison
     results: tuple[str, ...]
+    others: Mapping[int, Any] = field(default_factory=dict)
+    constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [str(self.program).rstrip()]
@@ -38,8 +42,9 @@ class Checked:
                 by_pass = ", ".join(f"{name} {traffic.received_bytes} B in {traffic.steps}" for name, traffic in move.traffic.items() if traffic)
                 lines.append(f"moves {move.value}: {move.from_} -> {move.to}: {by_pass}")
         for name, traffic in self.report.traffic.items():
-            lines.append(f"{name}: {traffic.received_bytes} B in {traffic.steps} steps")
+            lines.append(f"{name}: {traffic.received_bytes} B in {counted(traffic.steps, 'step')}")
         lines.append(f"peak {self.report.peak_bytes} B")
+        lines.extend(f"result {place} is no tensor: {value!r}" for place, value in self.others.items())
         lines.append(str(self.beside))
         return "\n".join(lines)
 
@@ -61,11 +66,11 @@ def check(
     for all parameters. `beside` has, op by op, what DTensor's own dispatch would redistribute for tensors of the same shardings. Nothing runs,
     and no groups are needed.
 
-    Errors: `ReshardError` for an op or an argument that the table has not, with its name; what the elaborator refuses.
+    Errors: `ReshardError` for a module that `torch.export` does not take, with what it says; for an op or an argument that the table has not, with
+    its name; what the elaborator refuses.
     """
     ranks = mesh(over) if isinstance(over, DeviceMesh) else Mesh(over)
-    # Without decompositions of ops: the graph becomes functional, so that no write through a view is missed.
-    exported = torch.export.export(module, tuple(inputs)).run_decompositions({})
+    exported = _exported(module, inputs)
     graph = Graph(ranks, table=table)
     chosen = Table.standard() if table is None else table
     signature = exported.graph_signature
@@ -77,7 +82,7 @@ def check(
             meant = own.get(node.name, node.name)
             value = node.meta["val"]
             if not isinstance(value, torch.Tensor):
-                raise ReshardError(f"the input {meant} is {type(value).__name__}, and programs are of tensors")
+                raise refused("program", f"the input {meant} is {type(value).__name__}, and programs are of tensors")
             wanted = next((text for pattern, text in placements.items() if fnmatch.fnmatchcase(meant, pattern)), ",".join(["R"] * len(ranks.names)))
             names[node] = graph.input(_name(meant), value.dtype, tuple(value.shape), wanted)
             if node.name in signature.inputs_to_parameters:
@@ -85,18 +90,40 @@ def check(
         elif node.op == "call_function":
             names[node] = lower(graph, chosen, node, names)
         elif node.op != "output":
-            raise ReshardError(f"{node.name} is a node of the kind {node.op}, and programs are of ops and inputs")
+            raise refused("program", f"{node.name} is a node of the kind {node.op}, and programs are of ops and inputs")
     made = {one.name: name for one, name in names.items()}
-    results = tuple(made[spec.arg.name] for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT and spec.arg.name in made)
+    nodes = {one.name: one for one in names}
+    returned = [spec.arg for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
+    others = {place: one.value for place, one in enumerate(returned) if isinstance(one, ConstantArgument)}
+    tensors = [one.name for place, one in enumerate(returned) if place not in others]
+    results = tuple(made[name] for name in tensors)
+    loss = None
     if gradient:
+        if not results:
+            raise refused("program", "a gradient is of a number that forward returns, and it returns no tensor")
         graph.gradient(results[0], trained)
+        loss = nodes[tensors[0]]
     for spec in signature.output_specs:
         # An input that is written to is that in the next step.
         if spec.target is not None and spec.kind in _WRITTEN:
             graph.apply("clone", [made[spec.arg.name]], [f"{_name(spec.target)}'"])
     program = graph.elaborate(elaborator)
+    constants = {made[name]: exported.constants[of] for name, of in signature.inputs_to_lifted_tensor_constants.items()}
     named = {node: name for node, name in names.items() if node.op == "placeholder"}
-    return Checked(program, program.report(), compared(exported, program, ranks, named, names, gradient), results)
+    return Checked(program, program.report(), compared(exported, program, ranks, named, names, loss), results, others, constants)
+
+
+def _exported(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> torch.export.ExportedProgram:
+    """A module as a functional graph."""
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"a module of PyTorch's is checked, and {type(module).__qualname__} is none")
+    if isinstance(inputs, torch.Tensor):
+        raise TypeError("inputs are a sequence of tensors, and this is one tensor: give [x]")
+    try:
+        # Without decompositions of ops: the graph becomes functional, so that no write through a view is missed.
+        return torch.export.export(module, tuple(inputs)).run_decompositions({})
+    except Exception as error:
+        raise refused("program", f"torch.export makes no graph of {type(module).__qualname__}, and says {said(error)}") from error
 
 
 def _name(of: str) -> str:

@@ -1,13 +1,15 @@
 """A node of a functional graph of PyTorch's as statements of a program."""
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from reshard import DType, Graph, ReshardError, Table
+from reshard import DType, Graph, Table
+from reshard._refusals import counted, refused, said
 
-from reshard.torch.overloads import Argument, Use, arguments, by_name, is_absent, is_default, op_of, value_of, with_defaults, with_number
+from reshard.torch.overloads import Argument, Use, arguments, by_name, is_default, op_of, taken, value_of, with_defaults, with_number
 
 # Ops that have no value.
 _IGNORED = {"_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size", "sym_constrain_range"}
@@ -21,6 +23,22 @@ _PROMOTING = {
     "cat", "stack", "add_scalar", "sub_scalar", "mul_scalar", "div_scalar", "pow_scalar",
 }  # fmt: skip
 
+# Numbers that become elements of the result: PyTorch brings them to its element type.
+_FILLING = {
+    ("full", "fill_value"), ("full_like", "fill_value"), ("fill", "value"), ("masked_fill", "value"), ("pad", "value"), ("scatter", "value"),
+    ("index_fill", "value"), ("threshold", "value"), ("constant_pad_nd", "value"), ("hardtanh", "min_val"), ("hardtanh", "max_val"),
+}  # fmt: skip
+# Ops that add a product to their first operand, and take no notice of that where `beta` is 0; both factors are elements where those are integers.
+_ADDING = {"addmm", "addmv", "addr", "baddbmm", "addbmm"}
+# Ops that mean something else in the table, and what PyTorch's is.
+_OTHERS = {"multilabel_margin_loss": "takes the numbers of classes, up to the first -1, and the table's takes a truth value for each class"}
+# Ops whose sums are of numbers, where PyTorch's on truth values say whether any is true, or whether two differ.
+_SUMS = {*_ADDING, "scatter_add", "index_add", "index_put", "diff"}
+# Ops that divide, after which PyTorch rounds integers.
+_MEANS = {"avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"}
+# Ops that PyTorch has on truth values too, as another op of the table: a sum of two is one that is not 0.
+_OF_TRUTH = {"add": "logical_or", "bitwise_not": "logical_not"}
+
 Names = Mapping[Any, Any]
 
 
@@ -30,11 +48,11 @@ def lower(graph: Graph, table: Table, node: torch.fx.Node, names: Names) -> Any:
     Errors: `ReshardError` for an op or an argument that the table has not, and where the table's op makes another shape or element type.
     """
     target: Any = node.target
-    if getattr(target, "__name__", "") == "getitem":
+    if target is operator.getitem:
         return names[node.args[0]][node.args[1]]
     if not isinstance(target, torch._ops.OpOverload):
-        raise ReshardError(f"{target} is no op of aten's")
-    if target._schema.name.partition("::")[2] in _IGNORED:
+        raise refused("program", f"{target} is no op of PyTorch's, and programs are of those")
+    if op_of(target) in _IGNORED:
         return None
     made = _Call(graph, table, node, names).lowered()
     _compare(graph, node, made)
@@ -47,14 +65,14 @@ def _compare(graph: Graph, node: torch.fx.Node, made: Any) -> None:
     wanted = list(meant) if isinstance(meant, list | tuple) else [meant]
     found = made if isinstance(made, list) else [made]
     if len(wanted) != len(found):
-        raise ReshardError(f"{node.target} makes {len(wanted)} values, and the op of the table {len(found)}")
+        raise refused("program", f"{node.target} makes {counted(len(wanted), 'value')}, and the op of the table {len(found)}")
     for name, value in zip(found, wanted, strict=True):
         if value is None:
             continue
         ours = f"{graph.dtype(name)}{list(graph.shape(name))}"
         theirs = f"{DType(value.dtype)}{list(value.shape)}"
         if ours != theirs:
-            raise ReshardError(f"{node.target} makes {theirs}, and the op of the table makes {ours}: cast the operands before it")
+            raise refused("program", f"{node.target} makes {theirs}, and the op of the table makes {ours}: cast the operands before it")
 
 
 class _Call:
@@ -66,8 +84,17 @@ class _Call:
         self.given = with_defaults(self.target, node.args, node.kwargs)
         number = with_number(self.target, self.given)
         self.op = op_of(self.target) if number is None else number
+        if self.makes_truth():
+            self.op = _OF_TRUTH.get(self.op, self.op)
         self.parameters = table.parameters(self.op) or {}
         self.uses = arguments(self.target, self.op, self.parameters)
+        # The rows of attention that attend to nothing, if there is a mask of truth values.
+        self.nothing: str | None = None
+
+    def makes_truth(self) -> bool:
+        """Whether the result has truth values."""
+        value = self.node.meta.get("val")
+        return isinstance(value, torch.Tensor) and value.dtype is torch.bool
 
     def lowered(self) -> Any:
         op, given = self.op, self.given
@@ -86,10 +113,19 @@ class _Call:
         if op in _LIKE:
             return self.made_like()
         if op not in self.table:
-            raise ReshardError(f"{self.target} is no op of the table")
+            raise refused("program", f"{self.target} is no op of the table")
+        if op == "rrelu" and self.given["training"] is False:
+            # Nothing is drawn.
+            slope = (self.given["lower"] + self.given["upper"]) / 2
+            return self.graph.apply("leaky_relu", self.operands(), negative_slope=slope)[0]
+        self.check_meaning()
         chosen = self.arguments()
         taken = self.operands()
+        if op in _ADDING and self.given["beta"] == 0:
+            taken[0] = self.ignored(taken[0])
         made = self.graph.apply(op, taken, **chosen)
+        if self.nothing is not None:
+            made = self.graph.apply("masked_fill", [made[0], self.nothing], value=0)
         value = self.node.meta.get("val")
         if isinstance(value, list | tuple):
             return made
@@ -101,10 +137,8 @@ class _Call:
         """The arguments of the table's op; PyTorch's default where that is another than the table's."""
         chosen: dict[str, Any] = {}
         written = by_name(self.target, self.node.args, self.node.kwargs)
-        for key, value in self.given.items():
+        for key, value in taken(self.op, self.given, self.uses).items():
             use = self.uses[key]
-            if use.use is not Use.PARAMETER or is_absent(use, value):
-                continue
             if key in written or not is_default(use, value, self.parameters):
                 chosen[use.called] = self.value(use, value)
         self.check_rest()
@@ -121,13 +155,47 @@ class _Call:
         if self.op in ("select", "select_scatter") and use.called == "index":
             return value + self.whole() if value < 0 else value
         if any(isinstance(one, torch.fx.Node) for one in (value if isinstance(value, list | tuple) else [value])):
-            raise ReshardError(f"{self.target} has {use.name}={value}, a number that is computed, and programs have none")
+            raise refused("program", f"{self.target} has {use.name}={value}, a number that is computed, and programs have none")
+        if (self.op, use.name) in _FILLING or (self.op in _ADDING and not self.node.meta["val"].dtype.is_floating_point):
+            value = self.element(value)
         return value_of(use, value, self.parameters)
+
+    def element(self, value: Any) -> Any:
+        """A number as an element of the result, as PyTorch converts it: towards zero for integers.
+
+        Errors: `ReshardError` for one that the element type has not.
+        """
+        of = self.node.meta["val"]
+        dtype = of.dtype
+        if isinstance(value, torch.fx.Node):
+            raise refused("program", f"{self.target} takes {value}, a number that is computed, and programs have none")
+        try:
+            # Two elements say what all do; of one alone PyTorch does not check the range of narrow types.
+            element = torch.full((min(max(of.numel(), 1), 2),), value, dtype=dtype)[0].item()
+        except (RuntimeError, OverflowError) as error:
+            raise refused("program", f"{self.target} fills elements of {DType(dtype)} with {value}, and PyTorch says {said(error)}") from error
+        # A number that PyTorch rounds stays as it is written.
+        made = value if dtype.is_floating_point else element
+        return int(made) if isinstance(made, bool) else made
 
     def whole(self) -> int:
         """The extent of the dim that is sliced."""
         name = self.names[self.given["self"]]
         return self.graph.shape(name)[self.given["dim"]]
+
+    def check_meaning(self) -> None:
+        """Rejects what the op of the table does in another way, by what it is or by its elements."""
+        value = self.node.meta.get("val")
+        why = _OTHERS.get(self.op)
+        if isinstance(value, torch.Tensor) and not value.dtype.is_floating_point:
+            if value.dtype is torch.bool and (self.op in _SUMS or self.given.get("reduce") == "sum"):
+                why = f"makes truth values, and {self.op} of the table would count"
+            elif self.op in _MEANS or self.given.get("reduce") == "mean":
+                why = f"rounds a mean of integers, and {self.op} of the table does not: cast to a floating-point type before it"
+        if self.op == "logit" and (self.given.get("eps") or 0) > 0.5:
+            why = f"has eps={self.given['eps']}, and above 0.5 there is nothing between eps and 1 - eps"
+        if why is not None:
+            raise refused("program", f"{self.target} {why}")
 
     def check_rest(self) -> None:
         """Rejects what no use is known of."""
@@ -136,7 +204,7 @@ class _Call:
             if key == "layout" and value is torch.strided:
                 continue
             if self.uses[key].use is Use.REJECTED and not (key in defaults and value == defaults[key]):
-                raise ReshardError(f"{self.target} has the argument {key}={value}, which {self.op} of the table has not")
+                raise refused("program", f"{self.target} has the argument {key}={value}, which {self.op} of the table has not")
 
     def operands(self) -> list[str]:
         """The names of the operands, in the element types that the op computes with."""
@@ -151,10 +219,10 @@ class _Call:
             nodes = value if isinstance(value, list | tuple) else [value]
             if absent is not None and nodes:
                 # Operands have no names: the one behind would be taken for the one that is missing.
-                raise ReshardError(f"{self.target} has {key} without {absent}, and {self.op} of the table takes them in order")
+                raise refused("program", f"{self.target} has {key} without {absent}, and {self.op} of the table takes them in order")
             for one in nodes:
                 if not isinstance(one, torch.fx.Node):
-                    raise ReshardError(f"{self.target} has {key}={value}, and {self.op} of the table takes tensors")
+                    raise refused("program", f"{self.target} has {key}={value}, and {self.op} of the table takes tensors")
                 taken.append(self.mask(self.names[one]) if key == "attn_mask" else self.names[one])
         value = self.node.meta.get("val")
         casts = any(use.use is Use.CAST and self.given.get(use.name) for use in self.uses.values())
@@ -177,7 +245,7 @@ class _Call:
         if self.graph.dtype(name) == wanted:
             return name
         if not dtype.is_floating_point:
-            raise ReshardError(f"{self.target} casts {self.graph.dtype(name)} to {wanted}, and programs have casts to floating-point types only")
+            raise refused("program", f"{self.target} casts {self.graph.dtype(name)} to {wanted}, and programs have casts to floating-point types only")
         return self.graph.apply("cast", [name], dtype=str(wanted))[0]
 
     def like(self, name: str) -> str:
@@ -192,27 +260,37 @@ class _Call:
         self.graph.set_dtype(made, DType(dtype))
         return made
 
+    def ignored(self, name: str) -> str:
+        """Zeros in place of a value, NaN or not, whose gradient is 0."""
+        everywhere = self.filled("ones", list(self.graph.shape(name)), torch.bool)
+        return self.graph.apply("masked_fill", [name, everywhere], value=0)[0]
+
     def fill(self, value: Any) -> str:
         """A tensor that is overwritten by one number."""
         if isinstance(value, torch.fx.Node):
             return self.like(self.names[value])
         made = self.node.meta["val"]
-        return self.filled("full", list(made.shape), made.dtype, fill_value=value)
+        return self.filled("full", list(made.shape), made.dtype, fill_value=self.element(value))
 
     def made_like(self) -> str:
         self.check_rest()
         value = self.node.meta["val"]
-        chosen = {"fill_value": self.given["fill_value"]} if self.op == "full_like" else {}
+        chosen = {"fill_value": self.element(self.given["fill_value"])} if self.op == "full_like" else {}
         if self.graph.dtype(self.names[self.given["self"]]) == DType(value.dtype):
             return self.graph.apply(self.op, [self.names[self.given["self"]]], **chosen)[0]
         return self.filled(_LIKE[self.op], list(value.shape), value.dtype, **chosen)
 
     def mask(self, name: str) -> str:
-        """A mask of attention as the numbers that are added: of truth values, 0 where an element attends and minus infinity elsewhere."""
+        """A mask of attention as the numbers that are added: of truth values, 0 where an element attends and minus infinity elsewhere.
+
+        A row that attends to nothing is one of zeros in PyTorch, while a softmax of minus infinity alone is NaN, and so are its gradients: such
+        a row attends to everything here, and what it makes is overwritten by zeros.
+        """
         if str(self.graph.dtype(name)) != "bool":
             return name
-        shape, dtype = list(self.graph.shape(name)), self.node.meta["val"].dtype
-        attends = self.filled("zeros", shape, dtype)
-        # Numbers of calls are finite, and the logarithm of 0 is not.
-        ignored = self.graph.apply("log", [attends])[0]
-        return self.graph.apply("where", [name, attends, ignored])[0]
+        ignored = self.graph.apply("logical_not", [name])[0]
+        attends = self.graph.apply("any", [name], dims=[-1], keepdim=True)[0]
+        self.nothing = self.graph.apply("logical_not", [attends])[0]
+        hidden = self.graph.apply("logical_xor", [ignored, self.nothing])[0]
+        zeros = self.filled("zeros", list(self.graph.shape(name)), self.node.meta["val"].dtype)
+        return self.graph.apply("masked_fill", [zeros, hidden], value="-inf")[0]

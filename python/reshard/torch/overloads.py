@@ -7,6 +7,8 @@ from typing import Any
 
 from torch._ops import OpOverload
 
+from reshard._refusals import refused
+
 
 class Use(Enum):
     """What becomes of an argument."""
@@ -28,6 +30,9 @@ class Argument:
     called: str = ""
     why: str = ""
 
+
+# The namespaces whose ops are those of the table of the same name: an op of another library's means what that library says.
+NAMESPACES = ("aten", "prims")
 
 # Ops that have another name in the table.
 _OPS = {"_softmax": "softmax", "_log_softmax": "log_softmax", "native_layer_norm": "layer_norm", "_unsafe_view": "view", "_to_copy": "cast"}
@@ -74,13 +79,27 @@ _MAKING = {"ones", "zeros", "full", "arange", "eye", "ones_like", "zeros_like", 
 # Ops with a number in place of an operand, and what the number is called.
 _NUMBERS = {"add": "value", "sub": "value", "mul": "value", "div": "value", "pow": "exponent"}
 
+# Ops to which an empty list of dims says all of them, as leaving it out does; to the others of PyTorch's it says none.
+_ALL_BY_NONE = {
+    "sum", "nansum", "mean", "amax", "amin", "var", "std", "var_mean", "std_mean", "count_nonzero", "norm", "linalg_vector_norm", "logsumexp", "roll",
+}  # fmt: skip
+
 # What a reduction of a loss is called, by PyTorch's number.
 _REDUCTIONS = ("none", "mean", "sum")
 
 
 def op_of(overload: OpOverload) -> str:
-    """The name of an overload's op in the table, were it there."""
-    packet = overload._schema.name.partition("::")[2]
+    """The name of an overload's op in the table, were it there.
+
+    Errors: `ReshardError` for an op of another namespace, whatever its name.
+    """
+    namespace, _, packet = overload._schema.name.partition("::")
+    if namespace not in NAMESPACES:
+        raise refused(
+            "program",
+            f"{overload} is an op of {namespace}, and programs have those of {' and '.join(NAMESPACES)}: write it by PyTorch's own ops, "
+            f"or give it a decomposition",
+        )
     return _OPS.get(packet, packet)
 
 
@@ -133,9 +152,17 @@ def value_of(argument: Argument, value: Any, parameters: Mapping[str, str]) -> A
     return f"{value:g}" if isinstance(value, float) and "|" in declared.partition(" = ")[0] else value
 
 
-def is_absent(argument: Argument, value: Any) -> bool:
-    """Whether a value stands for none: no list of dims is all of them, and no stride that of the window."""
-    return value is None or (argument.called in ("dims", "stride") and isinstance(value, list | tuple) and not value)
+def taken(op: str, given: Mapping[str, Any], uses: Mapping[str, Argument]) -> dict[str, Any]:
+    """What is given for arguments of the op, by PyTorch's names, without what stands for none."""
+    return {key: value for key, value in given.items() if uses[key].use is Use.PARAMETER and not _is_absent(op, uses[key], value)}
+
+
+def _is_absent(op: str, argument: Argument, value: Any) -> bool:
+    """Whether a value stands for none: an empty stride is that of the window, and an empty list of dims is all of them, where PyTorch has it so."""
+    if value is None:
+        return True
+    is_empty = isinstance(value, list | tuple) and not value
+    return is_empty and (argument.called == "stride" or (argument.called == "dims" and op in _ALL_BY_NONE))
 
 
 def is_default(argument: Argument, value: Any, parameters: Mapping[str, str]) -> bool:

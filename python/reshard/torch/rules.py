@@ -12,8 +12,9 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor.experimental import register_sharding
 
 from reshard import Op, ReshardError, Table
+from reshard._refusals import refused
 
-from reshard.torch.overloads import Use, arguments, by_name, value_of
+from reshard.torch.overloads import Use, arguments, by_name, taken, value_of, with_defaults
 from reshard.torch.specs import OURS_TO_TORCH
 
 # The ops of PyTorch's that DTensor refuses, having neither a rule nor a decomposition of them, and what they are in our table; PyTorch's validator
@@ -56,7 +57,7 @@ def rules(table: Table | None = None, names: Iterable[str] | None = None) -> lis
         overload = _overload(name)
         ours = OPS.get(name, name.partition(".")[0])
         if ours not in chosen:
-            raise ReshardError(f"the table has no op {ours}")
+            raise refused("op", f"the table has no op {ours}")
         if is_known(overload):
             continue
         register_sharding(overload)(_rule(overload, ours, chosen))
@@ -75,7 +76,7 @@ def _overload(name: str) -> OpOverload:
     try:
         return getattr(getattr(torch.ops.aten, packet), overload or "default")
     except AttributeError:
-        raise ReshardError(f"PyTorch has no aten::{name}") from None
+        raise refused("op", f"PyTorch has no aten::{name}") from None
 
 
 def _rule(overload: OpOverload, ours: str, table: Table) -> Callable[..., list[Strategy]]:
@@ -89,17 +90,13 @@ def op_of(overload: OpOverload, ours: str, table: Table, given: Mapping[str, Any
     """A call of PyTorch's as an op of the table, from its arguments by name; None for arguments that the table does not know, or refuses."""
     parameters = table.parameters(ours) or {}
     uses = arguments(overload, ours, parameters)
-    chosen: dict[str, Any] = {}
+    whole = with_defaults(overload, (), given)
     for argument in overload._schema.arguments:
-        value = given.get(argument.name, argument.default_value)
-        use = uses[argument.name]
-        if _is_tensor(value):
-            continue
-        if use.use is Use.PARAMETER:
-            if value is not None:
-                chosen[use.called] = value_of(use, value, parameters)
-        elif use.use is not Use.LEFT_OUT and value != argument.default_value:
+        value = whole.get(argument.name)
+        known = uses[argument.name].use in (Use.PARAMETER, Use.LEFT_OUT)
+        if not known and not _is_tensor(value) and value != argument.default_value:
             return None
+    chosen = {uses[key].called: value_of(uses[key], value, parameters) for key, value in taken(ours, whole, uses).items()}
     try:
         return Op(ours, [tuple(one.shape) for one in given.values() if _is_tensor(one)], table=table, **chosen)
     except (ReshardError, TypeError):

@@ -171,3 +171,31 @@ def test_where_dtensor_has_no_way_it_is_said() -> None:
     beside = check(Batched(), [torch.ones(4, 4), torch.ones(2, 4, 4), torch.ones(2, 4, 4)], "x=2", {"y": "S(0)"}).beside
     assert beside.stopped is not None and beside.stopped.startswith("addbmm")
     assert "DTensor goes no further: addbmm" in str(beside)
+
+
+class Counting(torch.nn.Module):
+    """A block that writes a buffer: what it returns is not the first output of its graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.norm = torch.nn.Linear(16, 32), torch.nn.BatchNorm1d(32)
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.add_(1)
+        return (self.up(x) * 2).square().mean()
+
+
+def test_dtensor_differentiates_what_is_returned_and_not_a_buffer() -> None:
+    placed = {"up.*": "S(0)", "x": "S(0)"}
+    checked = check(Counting(), [torch.ones(8, 16)], "x=2", placed, gradient=True)
+    assert checked.beside.stopped is None
+    assert checked.program[checked.results[0]].shape == ()
+
+    class Plain(Counting):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (self.up(x) * 2).square().mean()
+
+    plain = check(Plain(), [torch.ones(8, 16)], "x=2", placed, gradient=True).beside
+    found = [(row.of, row.theirs) for row in checked.beside.rows if row.theirs]
+    assert found == [(row.of, row.theirs) for row in plain.rows if row.theirs] and any(of == "backward" for of, _ in found)
