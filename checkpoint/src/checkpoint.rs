@@ -359,7 +359,7 @@ impl Checkpoint {
             take_shards(&mut tensors, opened.tensors, rank)
                 .map_err(|why| Error::refused("manifest", format!("{}: {why}", dir.join(&file).display())))?;
         }
-        let objects = Listed::open(dir, manifest.objects)?;
+        let objects = Listed::open(dir, &manifest.objects)?;
         let names: HashSet<&str> = tensors.iter().map(|tensor| &tensor.name[..]).collect();
         if let Some(twice) = objects.iter().find(|one| names.contains(&one.name[..])) {
             let message = format!("{} lists `{}` as a tensor and as an object", path.display(), twice.name);

@@ -351,7 +351,7 @@ impl Listed {
     }
 
     /// The objects of a folder of rank files. Those whose bytes are not there are [`Container::Missing`].
-    pub(crate) fn open(dir: &Path, listed: Vec<Self>) -> Result<Vec<Object>, Error> {
+    pub(crate) fn open(dir: &Path, listed: &[Self]) -> Result<Vec<Object>, Error> {
         if listed.is_empty() {
             return Ok(Vec::new());
         }
@@ -370,7 +370,7 @@ impl Listed {
         }
         let mut objects = Vec::with_capacity(listed.len());
         let mut names = HashSet::with_capacity(listed.len());
-        for one in &listed {
+        for one in listed {
             let bad = |why: &str| {
                 let about = format!("{}: `{}`", path.display(), one.name.shown());
                 Error::refused("manifest", why).about(about)

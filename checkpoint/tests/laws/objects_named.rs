@@ -166,7 +166,7 @@ fn files_of_objects_beside_a_distributed_checkpoint_are_named() {
     for input in [dir.clone(), dir.join(".metadata")] {
         let input = opened(&input);
         let beside: Vec<&str> =
-            input.objects().iter().map(Object::name).filter(|name| name.ends_with(".pt")).collect();
+            input.objects().iter().map(Object::name).filter(|name| name.contains(".pt")).collect();
         assert_eq!(beside, ["common.pt", "train_state.pt"]);
         assert!(input.object("common.pt").unwrap_err().to_string().contains("Megatron"));
     }
@@ -319,7 +319,7 @@ fn a_path_that_a_file_says_stays_in_its_folder() {
     let dir = folder.path().join("dcp");
     copied("dcp", &dir);
     let metadata = fs::read(dir.join(".metadata")).unwrap();
-    for name in ["/_0_0.distcp", "..//0.distcp", "__0\00.distcp"] {
+    for name in ["/_0_0.distcp", "..//0.distcp", "__0\x000.distcp"] {
         let mut text = metadata.clone();
         for at in 0..text.len() - 12 {
             if text[at..].starts_with(b"__0_0.distcp") {

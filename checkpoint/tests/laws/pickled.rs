@@ -46,7 +46,9 @@ impl Said {
             Self::None => out.push(b'N'),
             Self::Tuple(parts) => {
                 out.push(b'(');
-                parts.iter().for_each(|part| part.put(out));
+                for part in parts {
+                    part.put(out);
+                }
                 out.push(b't');
             }
             Self::Dict(entries) => {
