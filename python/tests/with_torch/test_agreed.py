@@ -81,7 +81,7 @@ def one_refuses(rank: int, folder: str) -> None:
     two = {"w": good(), "b": good(2)}
     refusal(lambda: redistribute_state({"w": freed(good())} if rank == 3 else {"w": good()}, [R, R]), "storage", "rank 3: w: its part")
     refusal(lambda: redistribute_state({"w": meta} if rank == 3 else {"w": good()}, [R, R]), "device", "rank 3: w: its part")
-    refusal(lambda: redistribute_state(two, [R, R] if rank else [R]), "refused", "rank 0: w: 1 placements")
+    refusal(lambda: redistribute_state(two, [R, R] if rank else [R]), "placement_count", "rank 0: w: the device mesh has 2 dims, and 1 placement for it")
     refusal(lambda: redistribute_state(two, [R, R], max_bytes=rank - 2), "max_bytes", "rank 0: max_bytes is -2")
     with pytest.raises(KeyError if rank == 2 else ReshardError, match="w"):
         redistribute_state(two, raises if rank == 2 else [R, R])
@@ -171,7 +171,7 @@ def on_a_part(rank: int, folder: str) -> None:
         x = DTensor.from_local(local, first, [Shard(0)], run_check=False, shape=torch.Size((5, 3)), stride=(3, 1))
         made = redistribute_state({"w": x}, [Shard(1)], second)["w"]
         assert rank == 0 or torch.equal(made.to_local(), shard(wholes["w"], [Shard(1)], second))
-        refusal(lambda: redistribute_state({"w": x}, [Shard(1 + rank)], second), "refused", "rank 1: w: ")
+        refusal(lambda: redistribute_state({"w": x}, [Shard(1 + rank)], second), "placement", "rank 1: w: ")
     dist.barrier()
 
 

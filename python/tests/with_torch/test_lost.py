@@ -73,7 +73,7 @@ def step_of_a_program(given: DTensor) -> None:
 
 CALLS: dict[str, tuple[Callable[[DTensor], None], str]] = {
     "messages": (to_another_mesh, "S(0)"),
-    "state": (of_a_state, "all_to_all of a, b"),
+    "state": (of_a_state, "agreeing on redistributing a state"),
     "backward": (backward, "S(0)"),
     "program": (step_of_a_program, "x"),
 }
