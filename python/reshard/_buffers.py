@@ -161,7 +161,40 @@ def _check_numpy(array: Any) -> None:
         raise _gone(array.nbytes)
     (begin, end), (first, last) = _addresses(array), _owned(array)
     if begin < first or end > last:
-        raise Refused("storage", f"its shape {array.shape} and strides {array.strides} reach out of the {counted(base.nbytes, 'byte')} that it is a view of")
+        raise Refused("storage", f"its shape {array.shape} and strides {array.strides} reach out of the {counted(last - first, 'byte')} that it is a view of")
+
+
+def _owned(array: Any) -> tuple[int, int]:
+    """The first byte of the memory that an array is a view of, and one past its last.
+
+    That is what the last object says which is known to hold memory, of those that the array holds one behind the other: `as_strided` and
+    `frombuffer` make arrays that hold others by objects of their own.
+    """
+    found, owner = _addresses(array), array.base
+    for _ in range(_MOST_BASES):
+        if owner is None:
+            break
+        if _is(owner, "numpy", "ndarray"):
+            found = _addresses(owner)
+        elif _is(owner, "torch", "Tensor"):
+            storage = owner.untyped_storage()
+            return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+        elif not hasattr(owner, "base"):
+            try:
+                view = _view_of(owner)
+                if view is not None:
+                    # A view of a part of a buffer holds all of it.
+                    whole = view if view.obj is None or _is(view.obj, "numpy", "ndarray") else _view_of(view.obj)
+                    address, size = _place(whole or view)
+                    found = address, address + size
+                    if _is(view.obj, "numpy", "ndarray"):
+                        owner = view.obj
+                        continue
+            except (ValueError, BufferError):
+                pass  # What does not say where its memory is has been asked by NumPy.
+            break
+        owner = getattr(owner, "base", None)
+    return found
 
 
 def _of_numpy(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
@@ -351,6 +384,8 @@ def _in_numpy(array: Any) -> Any:
 
 # The most numbers that are read from lists: a gigabyte of them.
 _MOST_NUMBERS = 1 << 27
+# The most items of a sequence that is none of Python's lists.
+_MOST_MADE = 1 << 24
 _SCALARS = {int, float, bool, complex, str, bytes, type(None)}
 
 
@@ -395,11 +430,16 @@ class _Sequences:
     def _listed(self, given: Any, depth: int) -> tuple[Any, int]:
         if depth > _DEEPEST:
             raise Refused("shape", f"its lists are nested more than {_DEEPEST} deep, or hold themselves")
-        if isinstance(given, range) and len(given) > _MOST_NUMBERS:
-            raise _too_many()
-        items = given if type(given) in (list, tuple) else list(itertools.islice(iter(given), _MOST_NUMBERS + 1))
-        if len(items) > _MOST_NUMBERS:
-            raise _too_many()
+        if isinstance(given, range):
+            if len(given) > _MOST_NUMBERS:
+                raise _too_many(_MOST_NUMBERS)
+            if given and -(2**63) <= min(given[0], given[-1], given.stop) and max(given[0], given[-1], given.stop) < 2**63:
+                return sys.modules["numpy"].arange(given.start, given.stop, given.step, dtype="int64"), len(given)
+        # A list is there as it is; others may make their items as they are asked for them.
+        there = isinstance(given, (list, tuple))
+        items = given if there else list(itertools.islice(iter(given), _MOST_MADE + 1))
+        if len(items) > (_MOST_NUMBERS if there else _MOST_MADE):
+            raise _too_many(_MOST_NUMBERS if there else _MOST_MADE)
         if _SCALARS.issuperset(map(type, items)):
             return items, len(items)
         parts, count = [], 0
@@ -407,13 +447,13 @@ class _Sequences:
             part, numbers_of = self.read(item, depth)
             count += numbers_of
             if count > _MOST_NUMBERS:
-                raise _too_many()
+                raise _too_many(_MOST_NUMBERS)
             parts.append(part)
         return parts, count
 
 
-def _too_many() -> Refused:
-    return Refused("memory", f"it is more than {_MOST_NUMBERS} numbers in lists: give an array")
+def _too_many(most: int) -> Refused:
+    return Refused("memory", f"it is more than {most} numbers in sequences: give an array")
 
 
 def _check_interface(array: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from reshard._refusals import refused
 from reshard._reshard import LocalCall
 
 Array = Any
@@ -193,12 +194,12 @@ def runner(kernels: Mapping[str, Kernel] | None = None) -> Callable[[LocalCall, 
     def run(call: LocalCall, arrays: Sequence[Array]) -> tuple[Array, ...]:
         name = call.name
         function = table.get(name) if name is not None else table.get(str(call))
-        if function is None or (call.needs_region and name not in own):
-            rule = call.rule
-            if rule is not None and _EINSUM.fullmatch(rule):
-                return (_einsum(call, rule, arrays),)
-            return call.reference(*arrays)
         try:
+            if function is None or (call.needs_region and name not in own):
+                rule = call.rule
+                if rule is not None and _EINSUM.fullmatch(rule):
+                    return (_einsum(call, rule, arrays),)
+                return call.reference(*arrays)
             with np.errstate(all="ignore"):
                 made = function(call, *arrays)
         except (KeyError, TypeError):
@@ -206,6 +207,10 @@ def runner(kernels: Mapping[str, Kernel] | None = None) -> Callable[[LocalCall, 
                 raise
             # An argument is not given, and its default is the table's; or NumPy has no such function of truth values.
             return call.reference(*arrays)
+        except MemoryError as error:
+            if name in own:
+                raise
+            raise refused("memory", f"there is no memory for what {call} makes: {error}") from None
         return made if isinstance(made, tuple) else (made,)
 
     return run

@@ -11,6 +11,7 @@ use crate::mesh::PyMesh;
 use crate::numbers::number;
 use crate::placement::PyPlacement;
 use crate::sequences::{items, listed, printed};
+use crate::texts::{text, words};
 
 /// The name of an object's type, for messages.
 pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
@@ -30,7 +31,7 @@ pub(crate) fn ints(object: &Bound<'_, PyAny>, depth: usize) -> Result<IntTuple, 
         return Err(refused("nested", format!("a tuple nested more than {DEEPEST} deep")));
     }
     if let Ok(text) = object.cast::<PyString>() {
-        return Ok(text.to_cow()?.parse::<IntTuple>()?);
+        return Ok(words(text)?.parse::<IntTuple>()?);
     }
     if let Ok(value) = object.extract::<i64>() {
         return Ok(IntTuple::scalar(value));
@@ -78,7 +79,7 @@ impl<'py> FromPyObject<'_, 'py> for MeshArgument {
             return Ok(MeshArgument(mesh.get().0.clone()));
         }
         if let Ok(text) = object.cast::<PyString>() {
-            return Ok(MeshArgument(text.to_cow()?.parse().map_err(Failure::from)?));
+            return Ok(MeshArgument(words(&text)?.parse().map_err(Failure::from)?));
         }
         if !object.is_instance_of::<PyDict>() {
             return Err(PyTypeError::new_err(format!(
@@ -108,7 +109,7 @@ impl<'py> FromPyObject<'_, 'py> for AxesArgument {
             Ok(axes) => axes
                 .items()
                 .iter()
-                .map(|axis| axis.extract::<(String, Bound<'_, PyAny>)>())
+                .map(|axis| text::<(String, Bound<'_, PyAny>)>(&axis))
                 .map(|axis| axis.and_then(|(name, size)| Ok((name, number(&size)?))))
                 .collect(),
             Err(_) => listed(&object),
@@ -157,10 +158,10 @@ impl<'py> FromPyObject<'_, 'py> for PlacementsArgument {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<PlacementsArgument> {
         if let Ok(text) = object.cast::<PyString>() {
-            return Ok(PlacementsArgument(text.to_cow()?.into_owned()));
+            return Ok(PlacementsArgument(words(&text)?.into_owned()));
         }
         if object.get_type().name()? == "PartitionSpec" {
-            return Ok(PlacementsArgument(object.str()?.to_cow()?.into_owned()));
+            return Ok(PlacementsArgument(words(&object.str()?)?.into_owned()));
         }
         let each = items(&object)?.map(|item| Ok(item?.extract::<PlacementArgument>()?.0));
         let each = each.collect::<PyResult<Few<Placement, 4>>>()?;

@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use reshard_kernels::DType;
 
@@ -105,7 +106,17 @@ pub(crate) fn checked<'py>(
     if no_numbers || kind == "c" && dtype != DType::C64 {
         return Err(unfit(name, dtype, shape, &format!("{has}, which are no such numbers")));
     }
-    Ok(Some(if has.eq(&as_numpy)? { array } else { array.call_method1("astype", (as_numpy,))? }))
+    if has.eq(&as_numpy)? {
+        return Ok(Some(array));
+    }
+    let converted = array.call_method1("astype", (as_numpy,)).map_err(|error| {
+        if error.is_instance_of::<PyMemoryError>(py) {
+            refused("memory", format!("there is no memory for {name} as {dtype}{shape:?}"))
+        } else {
+            error.into()
+        }
+    })?;
+    Ok(Some(converted))
 }
 
 /// Lends a function the bytes of a tensor that Python gives, row-major, as elements of a type.
@@ -118,8 +129,7 @@ fn with_bytes<T>(
 ) -> Answer<T> {
     let wanted = bytes_of(dtype, shape)?;
     let source = match checked(object, dtype, shape, name)? {
-        Some(array) if array.getattr("flags")?.getattr("c_contiguous")?.is_truthy()? => array,
-        Some(array) => array.call_method0("copy")?,
+        Some(array) => buffers::dense(&array, name)?,
         None => object.clone(),
     };
     let lent = Lent::new(&source, name.to_owned())?;

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyMemoryView, PyTuple};
+use pyo3::types::{PyList, PyTuple};
 use reshard_kernels::DType;
 
 use crate::dtype::by_name;
@@ -181,14 +181,8 @@ pub(crate) fn dense<'py>(array: &Bound<'py, PyAny>, name: &str) -> Answer<Bound<
     by_half(array, name, "dense")
 }
 
-/// An array, or numbers in nested lists, as an array of NumPy.
+/// An array, or numbers in nested sequences, as an array of NumPy.
 pub(crate) fn numbers<'py>(array: &Bound<'py, PyAny>, name: &str) -> Answer<Bound<'py, PyAny>> {
-    // Of a buffer at the null address NumPy makes new memory with any content. A view has strides, which arrays of ctypes leave out.
-    if let Ok(view) = PyMemoryView::from(array)
-        && let Ok(buffer) = PyUntypedBuffer::get(&view)
-    {
-        check_is_there(&buffer, name)?;
-    }
     by_half(array, name, "numbers")
 }
 

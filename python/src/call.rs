@@ -10,6 +10,7 @@ use crate::arguments::type_name;
 use crate::failure::{Answer, refused};
 use crate::numbers::number;
 use crate::sequences::items;
+use crate::texts::{self, words};
 
 /// An argument as the notation writes it.
 fn text_of(key: &str, object: &Bound<'_, PyAny>) -> Answer<String> {
@@ -23,7 +24,7 @@ fn text_of(key: &str, object: &Bound<'_, PyAny>) -> Answer<String> {
         return Ok(number::<f64>(object)?.to_string());
     }
     if let Ok(text) = object.cast::<PyString>() {
-        return Ok(text.to_cow()?.into_owned());
+        return Ok(words(text)?.into_owned());
     }
     // Numbers of NumPy are neither int nor float, and say which they are.
     if let Ok(dims) = object.getattr("ndim")
@@ -49,7 +50,7 @@ pub(crate) fn call(text: &str, arguments: Option<&Bound<'_, PyDict>>) -> Answer<
         if value.is_none() {
             continue;
         }
-        let key: String = key.extract()?;
+        let key: String = texts::text(&key)?;
         if matches!(call, Call::Rule(_)) {
             return Err(refused("rule", format!("{call} is a rule and takes no argument {key}")));
         }

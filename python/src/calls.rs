@@ -13,6 +13,7 @@ use crate::dtype::PyDType;
 use crate::failure::Answer;
 use crate::numbers::number;
 use crate::sequences::listed;
+use crate::texts::text;
 use crate::value::not_pickled;
 use crate::value::{Reduced, hash_of};
 use crate::view::PyView;
@@ -46,7 +47,7 @@ impl PyOffers {
             None => Vec::new(),
             Some(groups) => match groups.cast::<PyDict>() {
                 Ok(by_name) => {
-                    by_name.iter().map(|(k, v)| Ok((k.extract()?, listed(&v)?))).collect::<PyResult<_>>()?
+                    by_name.iter().map(|(k, v)| Ok((text(&k)?, listed(&v)?))).collect::<PyResult<_>>()?
                 }
                 Err(_) => listed::<(String, Bound<'_, PyAny>)>(groups)?
                     .into_iter()

@@ -19,6 +19,7 @@ use crate::numbers::number;
 use crate::progress::Progress;
 use crate::sequences::listed_if_any;
 use crate::sharding::PySharding;
+use crate::texts::{Names, text};
 use crate::wanted::Wanted;
 
 /// The tensors of a file or a folder, whatever wrote them; opening reads headers only.
@@ -121,31 +122,31 @@ impl PyCheckpoint {
     #[pyo3(signature = (path, *, dead=None, fill_from=None))]
     fn new(
         py: Python<'_>,
-        path: PathBuf,
+        #[pyo3(from_py_with = text)] path: PathBuf,
         #[pyo3(from_py_with = listed_if_any)] dead: Option<Vec<usize>>,
-        fill_from: Option<PathBuf>,
+        #[pyo3(from_py_with = text)] fill_from: Option<PathBuf>,
     ) -> Answer<PyCheckpoint> {
         PyCheckpoint::opened(py, path, dead, fill_from)
     }
 
     /// The tensors whose names one of the patterns matches: globs, or regular expressions between slashes.
     #[pyo3(signature = (*patterns))]
-    fn only(&self, patterns: Vec<String>) -> Answer<PyCheckpoint> {
-        Ok(self.made_of(self.checkpoint.only(patterns.iter().map(|pattern| &pattern[..]))?))
+    fn only(&self, patterns: Names) -> Answer<PyCheckpoint> {
+        Ok(self.made_of(self.checkpoint.only(patterns.0.iter().map(|pattern| &pattern[..]))?))
     }
 
     /// The same tensors by other names: `"s/^model/decoder/"`.
-    fn renamed(&self, rename: &str) -> Answer<PyCheckpoint> {
+    fn renamed(&self, #[pyo3(from_py_with = text)] rename: &str) -> Answer<PyCheckpoint> {
         Ok(self.made_of(self.checkpoint.renamed(rename)?))
     }
 
     /// Whole tensors in place of their parts: `"*.qkv.weight = *.q.weight + *.k.weight + *.v.weight by 8"`.
-    fn fused(&self, fusion: &str) -> Answer<PyCheckpoint> {
+    fn fused(&self, #[pyo3(from_py_with = text)] fusion: &str) -> Answer<PyCheckpoint> {
         Ok(self.made_of(self.checkpoint.fused(&fusion.parse::<Fusion>()?)?))
     }
 
     /// Parts in place of whole tensors, said in the same way; a number before a part says how many shares it has.
-    fn split(&self, fusion: &str) -> Answer<PyCheckpoint> {
+    fn split(&self, #[pyo3(from_py_with = text)] fusion: &str) -> Answer<PyCheckpoint> {
         Ok(self.made_of(self.checkpoint.split(&fusion.parse::<Fusion>()?)?))
     }
 
@@ -162,7 +163,7 @@ impl PyCheckpoint {
         self.checkpoint.tensors().len()
     }
 
-    fn __contains__(&self, name: &str) -> bool {
+    fn __contains__(&self, #[pyo3(from_py_with = text)] name: &str) -> bool {
         self.checkpoint.tensor(name).is_ok()
     }
 
@@ -180,7 +181,7 @@ impl PyCheckpoint {
     }
 
     /// What the header of a tensor says.
-    fn __getitem__(&self, name: &str) -> Answer<PyCheckpointTensor> {
+    fn __getitem__(&self, #[pyo3(from_py_with = text)] name: &str) -> Answer<PyCheckpointTensor> {
         self.tensor(self.checkpoint.tensor(name)?)
     }
 
@@ -233,7 +234,7 @@ impl PyCheckpoint {
     fn read<'py>(
         &self,
         py: Python<'py>,
-        name: &str,
+        #[pyo3(from_py_with = text)] name: &str,
         #[pyo3(from_py_with = listed_if_any)] region: Option<Vec<Bound<'py, PyAny>>>,
     ) -> Answer<Bound<'py, PyAny>> {
         let tensor = self.checkpoint.tensor(name)?;
@@ -257,7 +258,7 @@ impl PyCheckpoint {
     fn shard<'py>(
         &self,
         py: Python<'py>,
-        name: &str,
+        #[pyo3(from_py_with = text)] name: &str,
         sharding: &PySharding,
         #[pyo3(from_py_with = number)] rank: usize,
     ) -> Answer<Bound<'py, PyAny>> {
@@ -302,9 +303,9 @@ impl PyCheckpoint {
         py: Python<'_>,
         mesh: MeshArgument,
         to: &Bound<'_, PyAny>,
-        out: PathBuf,
-        tensor: Option<String>,
-        format: &str,
+        #[pyo3(from_py_with = text)] out: PathBuf,
+        #[pyo3(from_py_with = text)] tensor: Option<String>,
+        #[pyo3(from_py_with = text)] format: &str,
         force: bool,
         resume: bool,
         unchecked: bool,
@@ -374,9 +375,9 @@ impl PyCheckpoint {
 #[pyo3(signature = (path, *, dead=None, fill_from=None))]
 fn open_checkpoint(
     py: Python<'_>,
-    path: PathBuf,
+    #[pyo3(from_py_with = text)] path: PathBuf,
     #[pyo3(from_py_with = listed_if_any)] dead: Option<Vec<usize>>,
-    fill_from: Option<PathBuf>,
+    #[pyo3(from_py_with = text)] fill_from: Option<PathBuf>,
 ) -> Answer<PyCheckpoint> {
     PyCheckpoint::opened(py, path, dead, fill_from)
 }
@@ -389,7 +390,7 @@ fn open_checkpoint(
 #[pyo3(signature = (path, mesh, to, rank, *, names=None))]
 fn load<'py>(
     py: Python<'py>,
-    path: PathBuf,
+    #[pyo3(from_py_with = text)] path: PathBuf,
     mesh: MeshArgument,
     to: &Bound<'py, PyAny>,
     #[pyo3(from_py_with = number)] rank: usize,

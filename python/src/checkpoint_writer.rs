@@ -2,17 +2,19 @@
 
 use std::path::PathBuf;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use reshard_checkpoint::Writer;
 use reshard_kernels::DType;
 
-use crate::arguments::MeshArgument;
+use crate::arguments::{MeshArgument, type_name};
 use crate::arrays;
 use crate::dtype::DTypeArgument;
 use crate::failure::{Answer, refused};
 use crate::numbers::number;
 use crate::sharding::PySharding;
+use crate::texts::text;
 
 /// A checkpoint that ranks are writing: each saves its own shards, and one commits. Nothing half-written is ever one.
 #[pyclass(frozen, name = "Writer", module = "reshard")]
@@ -25,16 +27,22 @@ impl PyWriter {
     #[pyo3(signature = (out, mesh, tensors, *, force=false, texts=None))]
     fn begin(
         py: Python<'_>,
-        out: PathBuf,
+        #[pyo3(from_py_with = text)] out: PathBuf,
         mesh: MeshArgument,
         tensors: &Bound<'_, PyDict>,
         force: bool,
-        texts: Option<std::collections::BTreeMap<String, String>>,
+        #[pyo3(from_py_with = text)] texts: Option<std::collections::BTreeMap<String, String>>,
     ) -> Answer<PyWriter> {
         let mut all = Vec::with_capacity(tensors.len());
         for item in tensors.items() {
-            let (name, (dtype, sharding)): (String, (Bound<'_, PyAny>, PyRef<'_, PySharding>)) =
-                item.extract()?;
+            let (name, of): (String, Bound<'_, PyAny>) = text(&item)?;
+            let Ok((dtype, sharding)) = of.extract::<(Bound<'_, PyAny>, PyRef<'_, PySharding>)>() else {
+                return Err(PyTypeError::new_err(format!(
+                    "tensor `{name}` is to be a pair of an element type and a Sharding, not {}",
+                    type_name(&of)
+                ))
+                .into());
+            };
             let dtype = dtype.extract::<DTypeArgument>()?.0;
             all.push((name, dtype.name().to_owned(), sharding.0.clone()));
         }
@@ -49,7 +57,11 @@ impl PyWriter {
 
     /// Takes part in what another process has begun in the folder `out`, and whose token this is.
     #[staticmethod]
-    fn join(py: Python<'_>, out: PathBuf, token: &str) -> Answer<PyWriter> {
+    fn join(
+        py: Python<'_>,
+        #[pyo3(from_py_with = text)] out: PathBuf,
+        #[pyo3(from_py_with = text)] token: &str,
+    ) -> Answer<PyWriter> {
         Ok(PyWriter(py.detach(|| Writer::join(&out, token))?))
     }
 
@@ -62,7 +74,7 @@ impl PyWriter {
     /// The name of the element type and the shape of what a rank saves of a tensor.
     fn expects(
         &self,
-        tensor: &str,
+        #[pyo3(from_py_with = text)] tensor: &str,
         #[pyo3(from_py_with = number)] rank: usize,
     ) -> Answer<(String, Vec<usize>)> {
         let (dtype, shape) = self.0.expects(tensor, rank)?;
@@ -81,7 +93,7 @@ impl PyWriter {
         for (name, array) in shards
             .items()
             .iter()
-            .map(|item| item.extract::<(String, Bound<'_, PyAny>)>())
+            .map(|item| text::<(String, Bound<'_, PyAny>)>(&item))
             .collect::<PyResult<Vec<_>>>()?
         {
             let (dtype, shape) = self.0.expects(&name, rank)?;

@@ -180,7 +180,7 @@ pub(crate) struct PySwizzle(pub(crate) Swizzle);
 by_notation! { PySwizzle {
     #[new]
     #[pyo3(signature = (bits, base=0, shift=0))]
-    fn new(bits: &Bound<'_, PyAny>, #[pyo3(from_py_with = number)] base: u8, shift: i8) -> Answer<PySwizzle> {
+    fn new(bits: &Bound<'_, PyAny>, #[pyo3(from_py_with = number)] base: u8, #[pyo3(from_py_with = number)] shift: i8) -> Answer<PySwizzle> {
         if let Ok(text) = bits.extract::<String>() {
             return Ok(PySwizzle(text.parse()?));
         }

@@ -6,6 +6,7 @@ use reshard_kernels::DType;
 
 use crate::failure::{Answer, Failure, refused};
 use crate::sequences::printed;
+use crate::texts::words;
 use crate::value::by_notation;
 
 /// The type of a tensor's elements, such as `DType("bf16")`.
@@ -73,7 +74,7 @@ impl<'py> FromPyObject<'_, 'py> for DTypeArgument {
             return Ok(DTypeArgument(dtype.get().0));
         }
         if let Ok(text) = object.cast::<PyString>() {
-            let text = text.to_cow()?;
+            let text = words(&text)?;
             return match by_name(&text) {
                 Some(dtype) => Ok(DTypeArgument(dtype)),
                 None => Ok(DTypeArgument(text.parse().map_err(Failure::from)?)),

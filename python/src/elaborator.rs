@@ -11,6 +11,7 @@ use crate::planner::PyPlanner;
 use crate::program::PyProgram;
 use crate::rates::PyRates;
 use crate::stop::stoppable;
+use crate::texts::text;
 use crate::topology::TopologyArgument;
 
 /// Makes programs of graphs: `Elaborator(moves="any", topology="h100")`.
@@ -36,7 +37,7 @@ impl PyElaborator {
     #[new]
     #[pyo3(signature = (moves="any", topology=None, *, planner=None, rates=None, most_states=None))]
     fn new(
-        moves: &str,
+        #[pyo3(from_py_with = text)] moves: &str,
         topology: Option<TopologyArgument>,
         planner: Option<&PyPlanner>,
         rates: Option<&PyRates>,

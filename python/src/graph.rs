@@ -17,6 +17,7 @@ use crate::program::PyProgram;
 use crate::sequences::{listed, listed_if_any};
 use crate::stop::stoppable;
 use crate::table::{PyTable, standard, table_or_standard};
+use crate::texts::text;
 
 /// A list of statements over named values: `Graph("dp=2,tp=2")` without statements, `Graph.parse("mesh dp=2..")` of a text.
 ///
@@ -84,7 +85,7 @@ impl PyGraph {
     #[pyo3(signature = (text, *, table=None, axes=None))]
     fn parse(
         py: Python<'_>,
-        text: &str,
+        #[pyo3(from_py_with = text)] text: &str,
         table: Option<&PyTable>,
         #[pyo3(from_py_with = listed_if_any)] axes: Option<Vec<(String, usize)>>,
     ) -> Answer<PyGraph> {
@@ -167,44 +168,54 @@ impl PyGraph {
         self.lock().statements()
     }
 
-    fn __contains__(&self, name: &str) -> bool {
+    fn __contains__(&self, #[pyo3(from_py_with = text)] name: &str) -> bool {
         self.lock().value(name).is_some()
     }
 
     /// The shape of a value.
-    fn shape<'py>(&self, py: Python<'py>, name: &str) -> Answer<Bound<'py, PyTuple>> {
+    fn shape<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = text)] name: &str,
+    ) -> Answer<Bound<'py, PyTuple>> {
         let graph = self.lock();
         Ok(PyTuple::new(py, graph.shape(value(&graph, name)?))?)
     }
 
     /// The element type of a value.
-    fn dtype(&self, name: &str) -> Answer<PyDType> {
+    fn dtype(&self, #[pyo3(from_py_with = text)] name: &str) -> Answer<PyDType> {
         let graph = self.lock();
         Ok(PyDType(graph.dtype(value(&graph, name)?)))
     }
 
     /// Sets the element type of what the last op made, where the op leaves that open: of a factory such as `ones`, and of
     /// what is made of integers or truth values.
-    fn set_dtype(&self, name: &str, dtype: DTypeArgument) -> Answer<()> {
+    fn set_dtype(&self, #[pyo3(from_py_with = text)] name: &str, dtype: DTypeArgument) -> Answer<()> {
         let mut graph = self.lock();
         let v = value(&graph, name)?;
         Ok(graph.set_dtype(v, dtype.0)?)
     }
 
     /// What a value is said to be, as text; None where nobody says.
-    fn pinned(&self, name: &str) -> Answer<Option<String>> {
+    fn pinned(&self, #[pyo3(from_py_with = text)] name: &str) -> Answer<Option<String>> {
         let graph = self.lock();
         let is = graph.pinned(value(&graph, name)?);
         Ok(is.map(|is| graph.meshes().written(is)))
     }
 
     /// Adds a mesh over ranks of the first, on which values can be.
-    fn add_mesh(&self, name: &str, mesh: MeshArgument) -> Answer<()> {
+    fn add_mesh(&self, #[pyo3(from_py_with = text)] name: &str, mesh: MeshArgument) -> Answer<()> {
         Ok(self.lock().add_mesh(name, &mesh.0)?)
     }
 
     /// A value that comes from outside, in a type such as `"S(0),R"` or `"S(0) on experts"`.
-    fn input(&self, name: &str, dtype: DTypeArgument, shape: ShapeArgument, r#type: &str) -> Answer<String> {
+    fn input(
+        &self,
+        #[pyo3(from_py_with = text)] name: &str,
+        dtype: DTypeArgument,
+        shape: ShapeArgument,
+        #[pyo3(from_py_with = text)] r#type: &str,
+    ) -> Answer<String> {
         self.lock().input(name, dtype.0, &shape.0, r#type)?;
         Ok(name.to_owned())
     }
@@ -213,7 +224,7 @@ impl PyGraph {
     #[pyo3(signature = (op, inputs, names=vec![], **arguments))]
     fn apply(
         &self,
-        op: &str,
+        #[pyo3(from_py_with = text)] op: &str,
         #[pyo3(from_py_with = listed)] inputs: Vec<String>,
         #[pyo3(from_py_with = listed)] names: Vec<String>,
         arguments: Option<&Bound<'_, PyDict>>,
@@ -226,7 +237,11 @@ impl PyGraph {
     }
 
     /// Says what a value is: what makes it is moved to that.
-    fn pin(&self, name: &str, r#type: &str) -> Answer<()> {
+    fn pin(
+        &self,
+        #[pyo3(from_py_with = text)] name: &str,
+        #[pyo3(from_py_with = text)] r#type: &str,
+    ) -> Answer<()> {
         let mut graph = self.lock();
         let v = value(&graph, name)?;
         let is = type_of(graph.meshes(), graph.shape(v), r#type)?;
@@ -236,7 +251,7 @@ impl PyGraph {
     /// Gives the op that makes a value its strategy: what its inputs have to be, and what it makes of them.
     fn strategy(
         &self,
-        name: &str,
+        #[pyo3(from_py_with = text)] name: &str,
         #[pyo3(from_py_with = listed)] inputs: Vec<String>,
         #[pyo3(from_py_with = listed)] outputs: Vec<String>,
     ) -> Answer<()> {
@@ -246,7 +261,12 @@ impl PyGraph {
     }
 
     /// The same tensor in another type, by a name.
-    fn moved(&self, from_: &str, name: &str, r#type: &str) -> Answer<String> {
+    fn moved(
+        &self,
+        #[pyo3(from_py_with = text)] from_: &str,
+        #[pyo3(from_py_with = text)] name: &str,
+        #[pyo3(from_py_with = text)] r#type: &str,
+    ) -> Answer<String> {
         let mut graph = self.lock();
         let from = value(&graph, from_)?;
         let is = type_of(graph.meshes(), graph.shape(from), r#type)?;
@@ -258,7 +278,7 @@ impl PyGraph {
     #[pyo3(signature = (loss, wrt=None, names=None))]
     fn gradient(
         &self,
-        loss: &str,
+        #[pyo3(from_py_with = text)] loss: &str,
         #[pyo3(from_py_with = listed_if_any)] wrt: Option<Vec<String>>,
         #[pyo3(from_py_with = listed_if_any)] names: Option<Vec<String>>,
     ) -> Answer<Vec<String>> {

@@ -13,6 +13,7 @@ use crate::failure::{Answer, Failure, refused};
 use crate::layout::PyLayout;
 use crate::numbers::{number, number_if_any};
 use crate::sequences::{listed, listed_twice};
+use crate::texts::{text, words};
 use crate::value::{by_notation, hash_of};
 
 /// More ranks than this are not listed.
@@ -102,7 +103,7 @@ impl<'py> FromPyObject<'_, 'py> for PatternArgument {
             return Ok(PatternArgument(GroupPattern::new(&layout.get().0).map_err(Failure::from)?));
         }
         if let Ok(text) = object.cast::<PyString>() {
-            return Ok(PatternArgument(text.to_cow()?.parse().map_err(Failure::from)?));
+            return Ok(PatternArgument(words(&text)?.parse().map_err(Failure::from)?));
         }
         let name = type_name(&object);
         let message =
@@ -121,7 +122,7 @@ by_notation! { PyProcessGroup {
     #[new]
     fn new(members: &Bound<'_, PyAny>) -> Answer<PyProcessGroup> {
         if let Ok(text) = members.cast::<PyString>() {
-            return Ok(PyProcessGroup(text.to_cow()?.parse()?));
+            return Ok(PyProcessGroup(words(text)?.parse()?));
         }
         Ok(PyProcessGroup(ProcessGroup::of_members(&listed::<usize>(members)?)?))
     }
@@ -185,7 +186,7 @@ by_notation! { PyProcessGroups {
     #[new]
     fn new(groups: &Bound<'_, PyAny>) -> Answer<PyProcessGroups> {
         if let Ok(text) = groups.cast::<PyString>() {
-            return Ok(PyProcessGroups(text.to_cow()?.parse()?));
+            return Ok(PyProcessGroups(words(text)?.parse()?));
         }
         Ok(PyProcessGroups(ProcessGroups::listed(listed_twice::<usize>(groups)?)?))
     }
@@ -196,7 +197,7 @@ by_notation! { PyProcessGroups {
 
     /// The groups that XLA's `replica_groups` say: V1 `{{0,1},{2,3}}`, V2 `[2,2]<=[4]` or V3 `mesh['x'=4] {'x':(1)2}`.
     #[staticmethod]
-    fn from_replica_groups(text: &str) -> Answer<PyProcessGroups> {
+    fn from_replica_groups(#[pyo3(from_py_with = text)] text: &str) -> Answer<PyProcessGroups> {
         Ok(PyProcessGroups(text.parse::<ReplicaGroups>()?.groups()?))
     }
 
@@ -283,7 +284,7 @@ impl PyGroupRegistry {
     fn new(
         mesh: Option<MeshArgument>,
         #[pyo3(from_py_with = number_if_any)] world: Option<usize>,
-        groups: Option<BTreeMap<String, Py<PyProcessGroups>>>,
+        #[pyo3(from_py_with = text)] groups: Option<BTreeMap<String, Py<PyProcessGroups>>>,
     ) -> Answer<PyGroupRegistry> {
         let mut registry = GroupRegistry::new();
         if let Some(mesh) = mesh {

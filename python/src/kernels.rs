@@ -21,6 +21,7 @@ use crate::failure::{Answer, Failure, refused};
 use crate::numbers::number;
 use crate::sequences::{check_list, items, list_of, listed, listed_twice};
 use crate::table::{PyTable, table_or_standard};
+use crate::texts::text;
 
 /// An operand of a call on one rank: its elements, and which of the whole they are.
 #[pyclass(frozen, name = "LocalTensor", module = "reshard")]
@@ -260,20 +261,20 @@ impl PyLocalCall {
     }
 
     /// The dims that an argument names, counted from the start; all of them where that is its default.
-    fn dims(&self, key: &str) -> Answer<Vec<usize>> {
+    fn dims(&self, #[pyo3(from_py_with = text)] key: &str) -> Answer<Vec<usize>> {
         let shapes: Vec<&[usize]> = self.takes.iter().map(|of| of.shape.as_slice()).collect();
         Ok(self.table.request(&self.call, &shapes)?.dims(key)?)
     }
 
     /// The number that an argument is, given or by its default; None where the op does without.
-    fn number(&self, key: &str) -> Answer<Option<f64>> {
+    fn number(&self, #[pyo3(from_py_with = text)] key: &str) -> Answer<Option<f64>> {
         let shapes: Vec<&[usize]> = self.takes.iter().map(|of| of.shape.as_slice()).collect();
         let request = self.table.request(&self.call, &shapes)?;
         Ok(if request.has(key)? { Some(request.real(key)?) } else { None })
     }
 
     /// The flag that an argument is, given or by its default.
-    fn flag(&self, key: &str) -> Answer<bool> {
+    fn flag(&self, #[pyo3(from_py_with = text)] key: &str) -> Answer<bool> {
         let shapes: Vec<&[usize]> = self.takes.iter().map(|of| of.shape.as_slice()).collect();
         Ok(self.table.request(&self.call, &shapes)?.flag(key)?)
     }
@@ -358,7 +359,7 @@ impl Kernels for PythonKernels<'_> {
 #[pyfunction]
 #[pyo3(signature = (op, shapes, dtypes, table=None, **arguments))]
 fn local_call(
-    op: &str,
+    #[pyo3(from_py_with = text)] op: &str,
     #[pyo3(from_py_with = listed_twice)] shapes: Vec<Vec<usize>>,
     #[pyo3(from_py_with = listed)] dtypes: Vec<DTypeArgument>,
     table: Option<&PyTable>,

@@ -11,6 +11,7 @@ use crate::json;
 use crate::numbers::number;
 use crate::operations::operations;
 use crate::sequences::listed;
+use crate::texts::{text, words};
 use crate::values::known;
 
 /// A function from indices to integers, `shape:stride`, such as `Layout("(4,2):(1,4)")`, `Layout((4, 2), (1, 4))` or, compact
@@ -25,7 +26,7 @@ operations! {
         #[pyo3(signature = (shape, stride=None))]
         fn new(shape: &Bound<'_, PyAny>, stride: Option<Ints>) -> Answer<PyLayout> {
             match (stride, shape.cast::<PyString>()) {
-                (None, Ok(text)) => Ok(PyLayout(text.to_cow()?.parse::<Layout>()?)),
+                (None, Ok(text)) => Ok(PyLayout(words(text)?.parse::<Layout>()?)),
                 (Some(stride), _) => Ok(PyLayout(Layout::new(shape.extract::<Ints>()?.0, stride.0)?)),
                 (None, Err(_)) => Ok(PyLayout(Layout::column_major_of(&shape.extract::<Ints>()?.0)?)),
             }
@@ -229,7 +230,7 @@ operations! {
 
         /// What `to_json` wrote.
         #[staticmethod]
-        fn from_json(text: &str) -> Answer<PyLayout> {
+        fn from_json(#[pyo3(from_py_with = text)] text: &str) -> Answer<PyLayout> {
             Ok(PyLayout(json::read(text)?))
         }
     }

@@ -64,6 +64,7 @@ mod step;
 mod stop;
 mod table;
 mod tensor_type;
+mod texts;
 mod topology;
 mod value;
 mod values;

@@ -23,6 +23,7 @@ use crate::graph::{PyGraph, slices, value};
 use crate::numbers::{number, number_if_any};
 use crate::sequences::{items, listed};
 use crate::sequences::{listed_if_any, listed_twice};
+use crate::texts::{text, words};
 
 /// What is asked of a region.
 enum Asked {
@@ -99,7 +100,7 @@ impl PyLocalRegion {
     fn op<'py>(
         &self,
         py: Python<'py>,
-        op: &str,
+        #[pyo3(from_py_with = text)] op: &str,
         inputs: Vec<PyRef<'py, PyLocal>>,
         arguments: Option<&Bound<'py, PyDict>>,
     ) -> Answer<Bound<'py, PyAny>> {
@@ -122,13 +123,18 @@ impl PyLocalRegion {
     }
 
     /// What a value is along an axis of the region: `R`, `I`, `P` or `V`, which varies.
-    fn kind(&self, value: &PyLocal, axis: String) -> Answer<String> {
+    fn kind(&self, value: &PyLocal, #[pyo3(from_py_with = text)] axis: String) -> Answer<String> {
         let value = value.0.clone();
         self.ask(move |region| Ok(region.kind(&value, &axis)?.to_string()))
     }
 
     /// The sum over the coordinates of an axis on all of them, as `R`, or as `I` where all do the same with it.
-    fn all_reduce(&self, value: &PyLocal, axis: String, to: String) -> Answer<PyLocal> {
+    fn all_reduce(
+        &self,
+        value: &PyLocal,
+        #[pyo3(from_py_with = text)] axis: String,
+        #[pyo3(from_py_with = text)] to: String,
+    ) -> Answer<PyLocal> {
         let value = value.0.clone();
         self.one(move |region| region.all_reduce(&value, &axis, &to))
     }
@@ -140,9 +146,9 @@ impl PyLocalRegion {
     fn all_gather(
         &self,
         value: &PyLocal,
-        axis: String,
+        #[pyo3(from_py_with = text)] axis: String,
         #[pyo3(from_py_with = number)] dim: usize,
-        to: String,
+        #[pyo3(from_py_with = text)] to: String,
         zigzag: bool,
         #[pyo3(from_py_with = number_if_any)] tiles: Option<usize>,
         #[pyo3(from_py_with = listed_if_any)] sizes: Option<Vec<usize>>,
@@ -155,9 +161,9 @@ impl PyLocalRegion {
     fn all_gather_stack(
         &self,
         value: &PyLocal,
-        axis: String,
+        #[pyo3(from_py_with = text)] axis: String,
         #[pyo3(from_py_with = number)] dim: usize,
-        to: String,
+        #[pyo3(from_py_with = text)] to: String,
     ) -> Answer<PyLocal> {
         let value = value.0.clone();
         self.one(move |region| region.all_gather_stack(&value, &axis, dim, &to))
@@ -169,7 +175,7 @@ impl PyLocalRegion {
     fn reduce_scatter(
         &self,
         value: &PyLocal,
-        axis: String,
+        #[pyo3(from_py_with = text)] axis: String,
         #[pyo3(from_py_with = number)] dim: usize,
         zigzag: bool,
         #[pyo3(from_py_with = number_if_any)] tiles: Option<usize>,
@@ -183,7 +189,7 @@ impl PyLocalRegion {
     fn all_to_all(
         &self,
         value: &PyLocal,
-        axis: String,
+        #[pyo3(from_py_with = text)] axis: String,
         #[pyo3(from_py_with = number)] split: usize,
         #[pyo3(from_py_with = number)] concat: usize,
     ) -> Answer<PyLocal> {
@@ -200,7 +206,7 @@ impl PyLocalRegion {
     fn all_to_all_by_counts(
         &self,
         value: &PyLocal,
-        axis: String,
+        #[pyo3(from_py_with = text)] axis: String,
         #[pyo3(from_py_with = number)] dim: usize,
         #[pyo3(from_py_with = listed_twice)] counts: Vec<Vec<usize>>,
         #[pyo3(from_py_with = number_if_any)] room: Option<usize>,
@@ -210,7 +216,12 @@ impl PyLocalRegion {
     }
 
     /// A value that is the same on all coordinates, or terms, as another of `R`, `I` and `P`.
-    fn moved(&self, value: &PyLocal, axis: String, to: String) -> Answer<PyLocal> {
+    fn moved(
+        &self,
+        value: &PyLocal,
+        #[pyo3(from_py_with = text)] axis: String,
+        #[pyo3(from_py_with = text)] to: String,
+    ) -> Answer<PyLocal> {
         let value = value.0.clone();
         self.one(move |region| region.moved(&value, &axis, &to))
     }
@@ -219,7 +230,7 @@ impl PyLocalRegion {
     fn shift(
         &self,
         value: &PyLocal,
-        axis: String,
+        #[pyo3(from_py_with = text)] axis: String,
         #[pyo3(from_py_with = number)] by: i64,
     ) -> Answer<PyLocal> {
         let value = value.0.clone();
@@ -227,7 +238,7 @@ impl PyLocalRegion {
     }
 
     /// The coordinate along an axis, as a number.
-    fn coordinate(&self, axis: String) -> Answer<PyLocal> {
+    fn coordinate(&self, #[pyo3(from_py_with = text)] axis: String) -> Answer<PyLocal> {
         self.one(move |region| region.coordinate(&axis))
     }
 }
@@ -268,7 +279,7 @@ pub(crate) fn local(
     body: &Bound<'_, PyAny>,
 ) -> Answer<Vec<String>> {
     let axes: Vec<String> = match axes.cast::<PyString>() {
-        Ok(text) => text.to_cow()?.split(',').map(|axis| axis.trim().to_owned()).collect(),
+        Ok(text) => words(text)?.split(',').map(|axis| axis.trim().to_owned()).collect(),
         Err(_) => listed(axes)?,
     };
     let mut changed = graph.lock().clone();

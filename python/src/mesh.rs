@@ -14,6 +14,7 @@ use crate::json;
 use crate::layout::PyLayout;
 use crate::numbers::number;
 use crate::sequences::{listed, nested};
+use crate::texts::{Names, text, words};
 use crate::value::{by_notation, hash_of};
 
 /// Ranks on named axes, such as `Mesh("dp=2,tp=4")` or `Mesh({"dp": 2, "tp": 4})`; the last axis is the fastest.
@@ -95,7 +96,7 @@ by_notation! { PyMesh {
     }
 
     /// The place of an axis among the axes.
-    fn axis(&self, name: &str) -> Answer<usize> {
+    fn axis(&self, #[pyo3(from_py_with = text)] name: &str) -> Answer<usize> {
         Ok(self.0.axis(name)?)
     }
 
@@ -167,20 +168,20 @@ by_notation! { PyMesh {
 
     /// Where the members of a group of these axes are, such as `dp` or the part `tp:(1)2` of one.
     #[pyo3(signature = (*names))]
-    fn group(&self, names: Vec<String>) -> Answer<PyGroupPattern> {
-        Ok(PyGroupPattern(self.0.group(&sub_axes(&self.0, &names)?)?))
+    fn group(&self, names: Names) -> Answer<PyGroupPattern> {
+        Ok(PyGroupPattern(self.0.group(&sub_axes(&self.0, &names.0)?)?))
     }
 
     /// All groups of these axes.
     #[pyo3(signature = (*names))]
-    fn groups(&self, names: Vec<String>) -> Answer<PyProcessGroups> {
-        Ok(PyProcessGroups(self.0.groups(&sub_axes(&self.0, &names)?)?))
+    fn groups(&self, names: Names) -> Answer<PyProcessGroups> {
+        Ok(PyProcessGroups(self.0.groups(&sub_axes(&self.0, &names.0)?)?))
     }
 
     /// The group of these axes that holds a rank.
     #[pyo3(signature = (rank, *names))]
-    fn members(&self, #[pyo3(from_py_with = number)] rank: usize, names: Vec<String>) -> Answer<PyProcessGroup> {
-        Ok(PyProcessGroup(self.0.members(&sub_axes(&self.0, &names)?, rank)?))
+    fn members(&self, #[pyo3(from_py_with = number)] rank: usize, names: Names) -> Answer<PyProcessGroup> {
+        Ok(PyProcessGroup(self.0.members(&sub_axes(&self.0, &names.0)?, rank)?))
     }
 
     /// The group of all ranks.
@@ -190,8 +191,8 @@ by_notation! { PyMesh {
 
     /// XLA's replica groups V3 of these axes.
     #[pyo3(signature = (*names))]
-    fn replica_groups_v3(&self, names: Vec<String>) -> Answer<String> {
-        Ok(self.0.replica_groups_v3(&sub_axes(&self.0, &names)?)?.to_string())
+    fn replica_groups_v3(&self, names: Names) -> Answer<String> {
+        Ok(self.0.replica_groups_v3(&sub_axes(&self.0, &names.0)?)?.to_string())
     }
 
     /// Shardy's text of the mesh.
@@ -201,8 +202,8 @@ by_notation! { PyMesh {
 
     /// The part along these axes, in the order given, through coordinate 0 of the others.
     #[pyo3(signature = (*names))]
-    fn slice(&self, names: Vec<String>) -> Answer<PyMesh> {
-        Ok(PyMesh(self.0.slice(&as_text(&names))?))
+    fn slice(&self, names: Names) -> Answer<PyMesh> {
+        Ok(PyMesh(self.0.slice(&as_text(&names.0))?))
     }
 
     /// The part at fixed coordinates of some axes: `mesh.at({"pp": 1})`.
@@ -212,24 +213,24 @@ by_notation! { PyMesh {
 
     /// The part along these axes that holds a rank.
     #[pyo3(signature = (rank, *names))]
-    fn slice_of(&self, #[pyo3(from_py_with = number)] rank: usize, names: Vec<String>) -> Answer<PyMesh> {
-        Ok(PyMesh(self.0.slice_of(rank, &as_text(&names))?))
+    fn slice_of(&self, #[pyo3(from_py_with = number)] rank: usize, names: Names) -> Answer<PyMesh> {
+        Ok(PyMesh(self.0.slice_of(rank, &as_text(&names.0))?))
     }
 
     /// The axes in another order; the ranks at their coordinates stay.
     #[pyo3(signature = (*names))]
-    fn reorder(&self, names: Vec<String>) -> Answer<PyMesh> {
-        Ok(PyMesh(self.0.reorder(&as_text(&names))?))
+    fn reorder(&self, names: Names) -> Answer<PyMesh> {
+        Ok(PyMesh(self.0.reorder(&as_text(&names.0))?))
     }
 
     /// Another name for an axis.
     #[pyo3(signature = (from_, to))]
-    fn rename(&self, from_: &str, to: &str) -> Answer<PyMesh> {
+    fn rename(&self, #[pyo3(from_py_with = text)] from_: &str, #[pyo3(from_py_with = text)] to: &str) -> Answer<PyMesh> {
         Ok(PyMesh(self.0.rename(from_, to)?))
     }
 
     /// These axes as one, last fastest, where the outermost of them stood.
-    fn flatten(&self, #[pyo3(from_py_with = listed)] names: Vec<String>, into: &str) -> Answer<PyMesh> {
+    fn flatten(&self, #[pyo3(from_py_with = listed)] names: Vec<String>, #[pyo3(from_py_with = text)] into: &str) -> Answer<PyMesh> {
         Ok(PyMesh(self.0.flatten(&as_text(&names), into)?))
     }
 
@@ -239,7 +240,7 @@ by_notation! { PyMesh {
     }
 
     /// One axis as several, in its place, last fastest: `mesh.split("dp", {"replicate": 2, "shard": 4})`.
-    fn split(&self, name: &str, into: AxesArgument) -> Answer<PyMesh> {
+    fn split(&self, #[pyo3(from_py_with = text)] name: &str, into: AxesArgument) -> Answer<PyMesh> {
         Ok(PyMesh(self.0.split(name, &into.as_text())?))
     }
 
@@ -260,7 +261,7 @@ by_notation! { PyMesh {
 
     /// What `to_json` wrote.
     #[staticmethod]
-    fn from_json(text: &str) -> Answer<PyMesh> {
+    fn from_json(#[pyo3(from_py_with = text)] text: &str) -> Answer<PyMesh> {
         Ok(PyMesh(json::read(text)?))
     }
 
@@ -294,7 +295,7 @@ by_notation! { PyRecipe {
     #[new]
     #[pyo3(signature = (kind, degrees=None))]
     fn new(kind: &Bound<'_, PyString>, degrees: Option<AxesArgument>) -> Answer<PyRecipe> {
-        let kind = kind.to_cow()?;
+        let kind = words(kind)?;
         match degrees {
             None => Ok(PyRecipe(kind.parse()?)),
             Some(degrees) => Ok(PyRecipe(Recipe::new(kind.parse()?, &degrees.as_text())?)),

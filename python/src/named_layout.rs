@@ -9,6 +9,7 @@ use reshard_layout::{At, Named, Point, Points};
 use crate::arguments::to_python;
 use crate::failure::Answer;
 use crate::operations::operations;
+use crate::texts::text;
 use crate::value::{Reduced, hash_of};
 
 /// A layout that steps along axes, such as `NamedLayout("(4,2):(1@tp,8)")`: its values are points.
@@ -28,7 +29,7 @@ macro_rules! with_axes {
                 $($by_hand)*
 
                 #[new]
-                fn new(text: &str) -> Answer<$class> {
+                fn new(#[pyo3(from_py_with = text)] text: &str) -> Answer<$class> {
                     Ok($class(text.parse::<$inner>()?))
                 }
 
@@ -97,7 +98,7 @@ pub(crate) struct PyPoints(pub(crate) Points);
 #[pymethods]
 impl PyPoints {
     #[new]
-    fn new(text: &str) -> Answer<PyPoints> {
+    fn new(#[pyo3(from_py_with = text)] text: &str) -> Answer<PyPoints> {
         Ok(PyPoints(text.parse()?))
     }
 

@@ -1,7 +1,7 @@
 //! Numbers that Python gives: one out of the range of its type is refused like any other argument, with the number.
 
 use pyo3::conversion::FromPyObjectOwned;
-use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyUnicodeEncodeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::failure::{ReshardError, refused};
@@ -18,9 +18,14 @@ pub(crate) fn number_if_any<'py, T: FromPyObjectOwned<'py>>(
     if object.is_none() { Ok(None) } else { number(object).map(Some) }
 }
 
-/// The refusal of a number that is out of range, or of a sequence of another length; any other exception as it is.
+/// The refusal of a number that is out of range, of a text without UTF-8, or of a sequence of another length; any other exception as it is.
 pub(crate) fn in_range(object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = object.py();
+    if error.is_instance_of::<PyUnicodeEncodeError>(py) {
+        let given = object.repr().map_or_else(|_| "it".to_owned(), |text| text.to_string());
+        return refused("text", format!("{given} has half of a surrogate pair, which no text in UTF-8 has"))
+            .into();
+    }
     if error.is_instance_of::<PyValueError>(py) && !error.is_instance_of::<ReshardError>(py) {
         return refused("argument", error.value(py).to_string()).into();
     }

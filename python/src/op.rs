@@ -11,6 +11,7 @@ use crate::failure::{Answer, refused};
 use crate::numbers::number;
 use crate::sequences::{listed, listed_twice, listed_twice_if_any};
 use crate::table::{PyTable, standard, table_or_standard};
+use crate::texts::text;
 use crate::value::Reduced;
 
 /// A call of an op on inputs of some shapes, such as `Op("mm", [(64, 32), (32, 16)])` or `Op("mk,kn->mn", ...)`.
@@ -68,7 +69,7 @@ impl PyOp {
     #[new]
     #[pyo3(signature = (op, shapes, /, *, table=None, outputs=None, **arguments))]
     fn new(
-        op: &str,
+        #[pyo3(from_py_with = text)] op: &str,
         #[pyo3(from_py_with = listed_twice)] shapes: Vec<Vec<usize>>,
         table: Option<&PyTable>,
         #[pyo3(from_py_with = listed_twice_if_any)] outputs: Option<Vec<Vec<usize>>>,

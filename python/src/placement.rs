@@ -10,6 +10,7 @@ use crate::arguments::PlacementArgument;
 use crate::failure::{Answer, refused};
 use crate::numbers::{number, number_if_any};
 use crate::sequences::{listed, listed_twice};
+use crate::texts::text;
 use crate::value::Reduced;
 
 /// What one axis of a mesh does to a tensor: `R()`, `S(0)`, `SS(0, 2)`, `P("sum")`, or by notation `Placement("RG(0,[3,5])")`.
@@ -233,7 +234,7 @@ fn strided_shard(
 /// Every rank holds a whole term; the value is their reduction: sum, avg, prod, min, max, or norm2.
 #[pyfunction]
 #[pyo3(name = "P", signature = (op="sum"))]
-fn partial(op: &str) -> Answer<PyPlacement> {
+fn partial(#[pyo3(from_py_with = text)] op: &str) -> Answer<PyPlacement> {
     Ok(PyPlacement(Placement::Partial(op.parse::<ReduceOp>()?)))
 }
 

@@ -21,6 +21,7 @@ use crate::sharding::PySharding;
 use crate::spmd::PySpmd;
 use crate::step::{PyMessage, PyPhase, PyStep, steps};
 use crate::stop::stoppable;
+use crate::texts::text;
 use crate::value::hash_of;
 
 /// How a plan was made where it is not the planner's answer to a question.
@@ -279,7 +280,7 @@ impl PyPlan {
     #[pyo3(signature = (text, *, greedy=false, transposed=0))]
     fn from_json(
         py: Python<'_>,
-        text: &str,
+        #[pyo3(from_py_with = text)] text: &str,
         greedy: bool,
         #[pyo3(from_py_with = number)] transposed: usize,
     ) -> Answer<PyPlan> {
@@ -352,7 +353,7 @@ impl PyPlan {
 #[pyfunction]
 fn _read_plan(
     py: Python<'_>,
-    text: &str,
+    #[pyo3(from_py_with = text)] text: &str,
     greedy: bool,
     #[pyo3(from_py_with = number)] transposed: usize,
 ) -> Answer<PyPlan> {

@@ -17,6 +17,7 @@ use crate::plan::PyPlan;
 use crate::sequences::listed_if_any;
 use crate::sharding::PySharding;
 use crate::stop::stoppable;
+use crate::texts::{text, words};
 use crate::topology::{PyTopology, TopologyArgument};
 use crate::value::hash_of;
 
@@ -51,7 +52,7 @@ impl<'py> FromPyObject<'_, 'py> for BudgetArgument {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<BudgetArgument> {
         if let Ok(text) = object.cast::<PyString>() {
-            return Ok(BudgetArgument(text.to_cow()?.parse().map_err(Failure::from)?));
+            return Ok(BudgetArgument(words(&text)?.parse().map_err(Failure::from)?));
         }
         object.extract().map(|work| BudgetArgument(Budget::of(work))).map_err(|e| {
             let units = format!("a budget is 0 to {} units of work, or 'none', not", u64::MAX);
@@ -158,7 +159,7 @@ impl PyPlanner {
             );
             return Err(PyTypeError::new_err(reason).into());
         };
-        Ok(Sharding::parse(from.0.mesh(), from.0.shape(), &text.to_cow()?)?)
+        Ok(Sharding::parse(from.0.mesh(), from.0.shape(), &words(text)?)?)
     }
 
     fn planned(
@@ -181,11 +182,11 @@ impl PyPlanner {
     #[allow(clippy::too_many_arguments, reason = "one for each option, all by name")]
     fn from_options(
         topology: Option<TopologyArgument>,
-        objective: Option<&str>,
+        #[pyo3(from_py_with = text)] objective: Option<&str>,
         #[pyo3(from_py_with = number_if_any)] max_peak_bytes: Option<u64>,
         #[pyo3(from_py_with = listed_if_any)] groups: Option<Vec<PatternArgument>>,
         deterministic: bool,
-        arithmetic: Option<&str>,
+        #[pyo3(from_py_with = text)] arithmetic: Option<&str>,
         budget: Option<BudgetArgument>,
     ) -> Answer<PyPlanner> {
         let planner =
@@ -387,11 +388,11 @@ fn plan(
     to: &Bound<'_, PyAny>,
     dtype: DTypeArgument,
     topology: Option<TopologyArgument>,
-    objective: Option<&str>,
+    #[pyo3(from_py_with = text)] objective: Option<&str>,
     #[pyo3(from_py_with = number_if_any)] max_peak_bytes: Option<u64>,
     #[pyo3(from_py_with = listed_if_any)] groups: Option<Vec<PatternArgument>>,
     deterministic: bool,
-    arithmetic: Option<&str>,
+    #[pyo3(from_py_with = text)] arithmetic: Option<&str>,
     budget: Option<BudgetArgument>,
 ) -> Answer<PyPlan> {
     static SHARED: LazyLock<PlanCache> = LazyLock::new(|| PlanCache::new(KEPT));

@@ -24,6 +24,7 @@ use crate::sequences::listed;
 use crate::sharding::PySharding;
 use crate::stop::stoppable;
 use crate::table::{PyTable, table_or_standard};
+use crate::texts::text;
 use crate::value::Reduced;
 
 /// A training step, typed: every op finds its operands as its strategy says, forward and backward, and what moves is written.
@@ -217,7 +218,11 @@ impl PyItem {
 impl PyProgram {
     #[new]
     #[pyo3(signature = (text, *, table=None))]
-    fn new(py: Python<'_>, text: &str, table: Option<&PyTable>) -> Answer<PyProgram> {
+    fn new(
+        py: Python<'_>,
+        #[pyo3(from_py_with = text)] text: &str,
+        table: Option<&PyTable>,
+    ) -> Answer<PyProgram> {
         let table = table_or_standard(table);
         let written = PyElaborator::or_new(None).moves(Moves::Written);
         let program = stoppable(py, || written.elaborate(&Graph::parse(table, text)?))??;
@@ -270,13 +275,13 @@ impl PyProgram {
     }
 
     /// A value by its name.
-    fn __getitem__(&self, name: &str) -> Answer<PyValue> {
+    fn __getitem__(&self, #[pyo3(from_py_with = text)] name: &str) -> Answer<PyValue> {
         let value = self.0.get(self.named(name)?).clone();
         let written = self.0.meshes().written(&value.is);
         Ok(PyValue { value, written })
     }
 
-    fn __contains__(&self, name: &str) -> bool {
+    fn __contains__(&self, #[pyo3(from_py_with = text)] name: &str) -> bool {
         self.0.value(name).is_some()
     }
 
@@ -355,7 +360,7 @@ impl PyProgram {
     fn chunked(
         &self,
         py: Python<'_>,
-        moved: &str,
+        #[pyo3(from_py_with = text)] moved: &str,
         #[pyo3(from_py_with = number)] pieces: usize,
         elaborator: Option<&PyElaborator>,
     ) -> Answer<PyProgram> {
@@ -384,7 +389,7 @@ impl PyProgram {
         liveness: bool,
         #[pyo3(from_py_with = number)] hoist_bytes: u64,
         #[pyo3(from_py_with = number)] bucket_bytes: u64,
-        order: &str,
+        #[pyo3(from_py_with = text)] order: &str,
     ) -> Answer<PyProgram> {
         let elaborator = PyElaborator::or_new(elaborator);
         let options = ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order }.read()?;
@@ -408,7 +413,7 @@ impl PyProgram {
         liveness: bool,
         #[pyo3(from_py_with = number)] hoist_bytes: u64,
         #[pyo3(from_py_with = number)] bucket_bytes: u64,
-        order: &str,
+        #[pyo3(from_py_with = text)] order: &str,
     ) -> Answer<PySchedule> {
         let options = ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order }.read()?;
         let made = py.detach(|| -> Result<_, Error> {
@@ -450,7 +455,7 @@ impl PyProgram {
         liveness: bool,
         #[pyo3(from_py_with = number)] hoist_bytes: u64,
         #[pyo3(from_py_with = number)] bucket_bytes: u64,
-        order: &str,
+        #[pyo3(from_py_with = text)] order: &str,
         hashed: bool,
     ) -> Answer<PyRanks> {
         let options = ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order };

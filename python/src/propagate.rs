@@ -16,6 +16,7 @@ use crate::planner::PyPlanner;
 use crate::sequences::items;
 use crate::sharding::PySharding;
 use crate::stop::stoppable;
+use crate::texts::words;
 use crate::topology::TopologyArgument;
 use crate::value::not_pickled;
 
@@ -23,7 +24,7 @@ use crate::value::not_pickled;
 fn constraints(object: &Bound<'_, PyAny>, op: &PyOp, mesh: &Mesh) -> Answer<Vec<Constraint>> {
     let outputs = op.op.outputs();
     if let Ok(word) = object.cast::<PyString>() {
-        let of = match &*word.to_cow()? {
+        let of = match &*words(word)? {
             "any" => Some(Constraint::Any),
             "reduced" => Some(Constraint::Reduced),
             _ => None,
@@ -57,7 +58,7 @@ fn constraint(object: &Bound<'_, PyAny>, shape: &[usize], mesh: &Mesh) -> Answer
         return Ok(Constraint::Exactly(sharding.get().0.clone()));
     }
     if let Ok(text) = object.cast::<PyString>() {
-        return Ok(match &*text.to_cow()? {
+        return Ok(match &*words(text)? {
             "any" => Constraint::Any,
             "reduced" => Constraint::Reduced,
             placements => Constraint::Exactly(Sharding::parse(mesh, shape, placements)?),
@@ -229,7 +230,7 @@ impl Question {
             (Ok(op), _) => op.get().clone(),
             (Err(_), Ok(text)) => {
                 let shapes: Vec<&[usize]> = inputs.iter().map(|input| input.sharding.shape()).collect();
-                PyOp::standard(&text.to_cow()?, &shapes)?
+                PyOp::standard(&words(text)?, &shapes)?
             }
             (Err(_), Err(_)) => {
                 let found = type_name(op);

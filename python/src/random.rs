@@ -14,6 +14,7 @@ use crate::failure::{Answer, refused};
 use crate::numbers::{number, number_if_any};
 use crate::sequences::list_of;
 use crate::sharding::PySharding;
+use crate::texts::{text, words};
 use crate::value::Reduced;
 
 /// What random numbers are drawn by: `Key(0)` of a seed, or `Key("threefry2x32:00000000,0000002a")`.
@@ -134,9 +135,9 @@ key_with_draws! {
     {
     #[new]
     #[pyo3(signature = (seed, generator="threefry"))]
-    fn new(seed: &Bound<'_, PyAny>, generator: &str) -> Answer<PyKey> {
+    fn new(seed: &Bound<'_, PyAny>, #[pyo3(from_py_with = text)] generator: &str) -> Answer<PyKey> {
         if let Ok(text) = seed.cast::<PyString>() {
-            return Ok(PyKey(text.to_cow()?.parse()?));
+            return Ok(PyKey(words(text)?.parse()?));
         }
         if !seed.is_instance_of::<PyInt>() {
             return Err(PyTypeError::new_err("a key is of a seed, a whole number, or of its text").into());
@@ -179,7 +180,7 @@ key_with_draws! {
     fn draw<'py>(
         &self,
         py: Python<'py>,
-        draw: &str,
+        #[pyo3(from_py_with = text)] draw: &str,
         shape: Option<ShapeArgument>,
         dtype: Option<DTypeArgument>,
         sharding: Option<&PySharding>,
@@ -194,7 +195,7 @@ key_with_draws! {
     fn element<'py>(
         &self,
         py: Python<'py>,
-        draw: &str,
+        #[pyo3(from_py_with = text)] draw: &str,
         #[pyo3(from_py_with = number)] index: u64,
         dtype: Option<DTypeArgument>,
     ) -> Answer<Bound<'py, PyAny>> {

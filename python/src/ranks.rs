@@ -13,6 +13,7 @@ use crate::arrays;
 use crate::failure::{Answer, refused};
 use crate::run::{OfRank, Stopped};
 use crate::shards;
+use crate::texts::text;
 
 /// The shards of a value, in the order of the ranks of its mesh.
 pub(crate) struct Held {
@@ -94,7 +95,7 @@ impl PyRanks {
         format!("<Ranks of {}: {} values>", self.program.mesh(), self.values.len())
     }
 
-    fn __contains__(&self, name: &str) -> bool {
+    fn __contains__(&self, #[pyo3(from_py_with = text)] name: &str) -> bool {
         self.values.contains_key(name)
     }
 
@@ -106,7 +107,11 @@ impl PyRanks {
     }
 
     /// What the ranks of its mesh hold of a value, in their order.
-    fn shards<'py>(&self, py: Python<'py>, name: &str) -> Answer<Bound<'py, PyList>> {
+    fn shards<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = text)] name: &str,
+    ) -> Answer<Bound<'py, PyList>> {
         let Held { sharding, dtype, shards } = self.held(name)?;
         let ranks = sharding.mesh().ranks().zip(shards);
         let shard =
@@ -115,7 +120,11 @@ impl PyRanks {
     }
 
     /// The whole tensor that the shards of a value mean; refused where replicas differ in a bit.
-    fn whole<'py>(&self, py: Python<'py>, name: &str) -> Answer<Bound<'py, PyAny>> {
+    fn whole<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = text)] name: &str,
+    ) -> Answer<Bound<'py, PyAny>> {
         let Held { sharding, dtype, shards } = self.held(name)?;
         let shards: Vec<&[u8]> = shards.iter().map(Vec::as_slice).collect();
         arrays::made(py, *dtype, sharding.shape(), |whole| {

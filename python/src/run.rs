@@ -24,6 +24,7 @@ use crate::kernels::{PyLocalCall, PythonKernels, runner};
 use crate::ranks::{Held, OfReference, PyRanks};
 use crate::schedule::ScheduleOptions;
 use crate::shards;
+use crate::texts::{text, words};
 
 /// Why a rank stopped.
 pub(crate) enum Stopped {
@@ -89,7 +90,7 @@ impl With {
         let word = kernels.and_then(|kernels| kernels.cast::<PyString>().ok());
         let Some(word) = word else { return Ok(With::Python(runner(py, kernels)?.unbind())) };
         let wide = program.values().iter().any(|value| value.dtype == DType::F64);
-        match &*word.to_cow()? {
+        match &*words(word)? {
             "numpy" => Ok(With::Python(runner(py, None)?.unbind())),
             "reference" => Ok(With::Reference(if wide { DType::F64 } else { DType::F32 })),
             other => Err(refused(
@@ -118,7 +119,7 @@ fn given(
         all.insert(*v, bytes);
     }
     for name in inputs.keys() {
-        let name: String = name.extract()?;
+        let name: String = text(&name)?;
         if !program.value(&name).is_some_and(|v| all.contains_key(&v)) {
             return Err(refused("input", format!("{name} is given, and is no input of the program")));
         }

@@ -9,6 +9,7 @@ use reshard_layout::MAX_DEPTH;
 use crate::arguments::type_name;
 use crate::failure::{Answer, refused};
 use crate::numbers::number;
+use crate::texts::words;
 
 /// The most items that an argument lists, as many as ranks are ever listed.
 const MOST: usize = 1 << 20;
@@ -73,7 +74,7 @@ pub(crate) fn printed(object: &Bound<'_, PyAny>) -> PyResult<String> {
     {
         return Err(PyTypeError::new_err(format!("expected a text, found {}", type_name(object))));
     }
-    Ok(object.str()?.to_cow()?.into_owned())
+    Ok(words(&object.str()?)?.into_owned())
 }
 
 /// The notation of nested sequences of whole numbers.
@@ -101,7 +102,7 @@ pub(crate) fn nested(object: &Bound<'_, PyAny>) -> PyResult<String> {
         Ok(())
     }
     if let Ok(given) = object.cast::<PyString>() {
-        return Ok(given.to_cow()?.into_owned());
+        return Ok(words(given)?.into_owned());
     }
     let mut text = String::new();
     write(object, 0, &mut 0, &mut text)?;

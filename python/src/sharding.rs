@@ -20,6 +20,7 @@ use crate::placement::PyPlacement;
 use crate::region::PyRegion;
 use crate::sequences::{check_list, listed};
 use crate::shards;
+use crate::texts::text;
 use crate::value::Reduced;
 
 /// Which elements of a tensor every rank of a mesh holds, such as `Sharding("dp=2,tp=4", (64, 32), "S(0),R")`.
@@ -216,8 +217,8 @@ impl PySharding {
     fn with_partial(&self, partial: &Bound<'_, PyDict>) -> Answer<PySharding> {
         let mut all = Vec::new();
         for (names, op) in partial.iter() {
-            let op: ReduceOp = op.extract::<String>()?.parse()?;
-            for sub in &sub_axes(self.0.mesh(), &[names.extract()?])? {
+            let op: ReduceOp = text::<String>(&op)?.parse()?;
+            for sub in &sub_axes(self.0.mesh(), &[text(&names)?])? {
                 all.push(PartialAxis { sub: *sub, op });
             }
         }
@@ -247,7 +248,10 @@ impl PySharding {
     }
 
     /// What stands above an axis in the dim that it shards: `plain`, `order` with axes, `view` with a product, or `mixed` with both.
-    fn strided(&self, axis: &str) -> Answer<Option<(&'static str, Vec<String>, usize)>> {
+    fn strided(
+        &self,
+        #[pyo3(from_py_with = text)] axis: &str,
+    ) -> Answer<Option<(&'static str, Vec<String>, usize)>> {
         let names = |axes: &[usize]| -> Vec<String> {
             axes.iter().map(|&axis| self.0.mesh().axes()[axis].name().to_string()).collect()
         };
@@ -354,7 +358,7 @@ impl PySharding {
 
     /// What `to_json` wrote.
     #[staticmethod]
-    fn from_json(text: &str) -> Answer<PySharding> {
+    fn from_json(#[pyo3(from_py_with = text)] text: &str) -> Answer<PySharding> {
         Ok(PySharding(json::read(text)?))
     }
 

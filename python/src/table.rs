@@ -9,6 +9,7 @@ use reshard_ops::rules::{Parameters, Rule, Table};
 use crate::call::call;
 use crate::failure::Answer;
 use crate::sequences::listed_twice;
+use crate::texts::text;
 
 /// The ops that everybody has, made once.
 pub(crate) fn standard() -> Arc<Table> {
@@ -65,7 +66,7 @@ impl PyTable {
         self.get_table().names().count()
     }
 
-    fn __contains__(&self, name: &str) -> bool {
+    fn __contains__(&self, #[pyo3(from_py_with = text)] name: &str) -> bool {
         self.get_table().parameters(name).is_some()
     }
 
@@ -77,7 +78,11 @@ impl PyTable {
     }
 
     /// The arguments that an op takes, by name, each with its type and default as text; None if there is no such op.
-    fn parameters<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn parameters<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = text)] name: &str,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let table = self.get_table();
         let Some(parameters) = table.parameters(name) else { return Ok(None) };
         let all = PyDict::new(py);
@@ -90,18 +95,23 @@ impl PyTable {
     }
 
     /// The rule of an op that has one for all shapes and arguments; None of others, whose rule an `Op` says.
-    fn rule(&self, name: &str) -> Option<String> {
+    fn rule(&self, #[pyo3(from_py_with = text)] name: &str) -> Option<String> {
         self.get_table().rule(name).map(|rule| rule.to_string())
     }
 
     /// The body of an op that is made of others; None of other ops.
-    fn composite(&self, name: &str) -> Option<String> {
+    fn composite(&self, #[pyo3(from_py_with = text)] name: &str) -> Option<String> {
         self.get_table().composite(name).map(ToString::to_string)
     }
 
     /// Adds an op by its rule, such as `"bsh,bsh->bsh {multilinear}"`, and its parameters, such as `"width: real >= 0 = 1.5"`.
     #[pyo3(signature = (name, rule, parameters=""))]
-    fn add(&self, name: &str, rule: &str, parameters: &str) -> Answer<()> {
+    fn add(
+        &self,
+        #[pyo3(from_py_with = text)] name: &str,
+        #[pyo3(from_py_with = text)] rule: &str,
+        #[pyo3(from_py_with = text)] parameters: &str,
+    ) -> Answer<()> {
         let rule: Rule = rule.parse()?;
         let parameters: Parameters =
             if parameters.is_empty() { Parameters::default() } else { parameters.parse()? };
@@ -110,13 +120,17 @@ impl PyTable {
     }
 
     /// Adds an op that is made of others, such as `"x, up, down -> y: h = mm(x, up); a = gelu(h); y = mm(a, down)"`.
-    fn add_composite(&self, name: &str, body: &str) -> Answer<()> {
+    fn add_composite(
+        &self,
+        #[pyo3(from_py_with = text)] name: &str,
+        #[pyo3(from_py_with = text)] body: &str,
+    ) -> Answer<()> {
         let body = body.parse()?;
         Ok(self.change(|table| table.add_composite(name, body))?)
     }
 
     /// Whether an op has a formula of its own for its gradient; einsums, composites and moved elements need none.
-    fn has_gradient(&self, name: &str) -> bool {
+    fn has_gradient(&self, #[pyo3(from_py_with = text)] name: &str) -> bool {
         self.get_table().has_gradient(name)
     }
 
@@ -124,7 +138,7 @@ impl PyTable {
     #[pyo3(signature = (op, shapes, **arguments))]
     fn gradient(
         &self,
-        op: &str,
+        #[pyo3(from_py_with = text)] op: &str,
         #[pyo3(from_py_with = listed_twice)] shapes: Vec<Vec<usize>>,
         arguments: Option<&Bound<'_, PyDict>>,
     ) -> Answer<Vec<String>> {

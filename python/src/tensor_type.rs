@@ -8,6 +8,7 @@ use crate::arguments::{MeshArgument, ShapeArgument};
 use crate::failure::Answer;
 use crate::mesh::sub_axes;
 use crate::sharding::{PySharding, mesh_of};
+use crate::texts::{Names, text};
 use crate::value::Reduced;
 
 /// Who holds a value and who holds its gradient, such as `Type("dp=2,tp=4", (64, 32), "R|S(0),I")`.
@@ -18,7 +19,11 @@ pub(crate) struct PyType(pub(crate) Type);
 #[pymethods]
 impl PyType {
     #[new]
-    fn new(mesh: Option<MeshArgument>, shape: ShapeArgument, text: &str) -> Answer<PyType> {
+    fn new(
+        mesh: Option<MeshArgument>,
+        shape: ShapeArgument,
+        #[pyo3(from_py_with = text)] text: &str,
+    ) -> Answer<PyType> {
         let mesh = mesh_of(mesh, text)?;
         Ok(PyType(Type::parse(&mesh, &shape.0, text)?))
     }
@@ -39,8 +44,8 @@ impl PyType {
     /// The type whose gradient is the value's dual, but along these axes, where ranks do the same work.
     #[staticmethod]
     #[pyo3(signature = (value, *axes))]
-    fn same_work(value: &PySharding, axes: Vec<String>) -> Answer<PyType> {
-        let along = sub_axes(value.0.mesh(), &axes)?;
+    fn same_work(value: &PySharding, axes: Names) -> Answer<PyType> {
+        let along = sub_axes(value.0.mesh(), &axes.0)?;
         Ok(PyType(Type::same_work(value.0.clone(), &along)?))
     }
 

@@ -8,6 +8,7 @@ use crate::arguments::type_name;
 use crate::failure::{Answer, Failure};
 use crate::numbers::number;
 use crate::sequences::listed;
+use crate::texts::{text, words};
 use crate::value::{by_notation, hash_of};
 
 /// What moving bytes between ranks takes, such as `Topology("h100")` or
@@ -18,7 +19,7 @@ pub(crate) struct PyTopology(pub(crate) Topology);
 
 by_notation! { PyTopology {
     #[new]
-    fn new(text: &str) -> Answer<PyTopology> {
+    fn new(#[pyo3(from_py_with = text)] text: &str) -> Answer<PyTopology> {
         Ok(PyTopology(text.parse()?))
     }
 
@@ -81,7 +82,7 @@ impl<'py> FromPyObject<'_, 'py> for TopologyArgument {
             return Ok(TopologyArgument(topology.get().0.clone()));
         }
         if let Ok(text) = object.cast::<PyString>() {
-            return Ok(TopologyArgument(text.to_cow()?.parse().map_err(Failure::from)?));
+            return Ok(TopologyArgument(words(&text)?.parse().map_err(Failure::from)?));
         }
         let name = type_name(&object);
         let message = format!("a topology is a Topology or a notation such as 'h100', not {name}");

@@ -21,6 +21,7 @@ use crate::failure::{Answer, refused};
 use crate::layout::PyLayout;
 use crate::named_layout::{PyNamed, PyPairs, PyPoints};
 use crate::sequences::items;
+use crate::texts::{text, words};
 
 /// Yes, no or unknown.
 pub(crate) fn known(answer: Known) -> Option<bool> {
@@ -116,7 +117,7 @@ fn value_of(object: &Bound<'_, PyAny>, read: &mut Read) -> Answer<Value> {
         return Ok(Value::Integer(value));
     }
     if let Ok(text) = object.cast::<PyString>() {
-        return Ok(evaluate(&text.to_cow()?)?);
+        return Ok(evaluate(&words(text)?)?);
     }
     if is_sequence(object) {
         let parts = items(object)?
@@ -164,7 +165,7 @@ fn pattern_of(object: &Bound<'_, PyAny>, read: &mut Read) -> Answer<Pattern> {
         return Ok(Pattern::Any);
     }
     if let Ok(text) = object.cast::<PyString>() {
-        return Ok(text.to_cow()?.parse()?);
+        return Ok(words(text)?.parse()?);
     }
     if let Ok(index) = object.extract::<i64>() {
         return Ok(Pattern::At(index));
@@ -220,7 +221,7 @@ pub(crate) fn at(py: Python<'_>, value: &Value, coordinate: &Bound<'_, PyTuple>)
 /// What an expression of the algebra evaluates to: `evaluate("composition((6,2):(8,2), (4,3):(3,1))")`.
 #[pyfunction]
 #[pyo3(name = "evaluate")]
-fn evaluated(py: Python<'_>, expression: &str) -> Answer<Py<PyAny>> {
+fn evaluated(py: Python<'_>, #[pyo3(from_py_with = text)] expression: &str) -> Answer<Py<PyAny>> {
     let made = py.detach(|| evaluate(expression))?;
     Ok(object(py, made)?)
 }
@@ -228,7 +229,11 @@ fn evaluated(py: Python<'_>, expression: &str) -> Answer<Py<PyAny>> {
 /// A function of expressions by its name, of layouts, tuples and ints: `apply("ceil_div", (7, 8), 2)`.
 #[pyfunction]
 #[pyo3(signature = (name, /, *values))]
-fn apply(py: Python<'_>, name: &str, values: &Bound<'_, PyTuple>) -> Answer<Py<PyAny>> {
+fn apply(
+    py: Python<'_>,
+    #[pyo3(from_py_with = text)] name: &str,
+    values: &Bound<'_, PyTuple>,
+) -> Answer<Py<PyAny>> {
     let function: Function = name.parse()?;
     let objects: Vec<_> = values.iter().collect();
     call(py, function, &arguments(function, Vec::new(), &objects)?)

@@ -15,6 +15,7 @@ use crate::failure::{Answer, refused};
 use crate::numbers::number;
 use crate::op::PyOp;
 use crate::sequences::{items, listed, listed_twice};
+use crate::texts::text;
 
 /// What the numbers of an input are, by a word.
 fn data(word: &str) -> Answer<Data> {
@@ -168,7 +169,7 @@ impl PyVerifier {
     #[pyo3(signature = (name, kernel, *, data=vec![], tolerance=0.0, near_replicas=false, constant=false, idle_inputs=false, places=false, budget=4096, sets=6, seed=1))]
     #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "keywords of Python")]
     fn new(
-        name: String,
+        #[pyo3(from_py_with = text)] name: String,
         kernel: Py<PyAny>,
         #[pyo3(from_py_with = listed)] data: Vec<String>,
         #[pyo3(from_py_with = number)] tolerance: f64,

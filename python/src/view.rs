@@ -8,6 +8,7 @@ use crate::failure::Answer;
 use crate::layout::PyLayout;
 use crate::numbers::number;
 use crate::sequences::{list_of, listed_if_any};
+use crate::texts::words;
 use crate::value::{by_notation, hash_of};
 
 /// Elements of a flat buffer: an offset and loops over strides, the outermost first, such as `View("3+(2:8,4:1)")`.
@@ -24,7 +25,7 @@ by_notation! { PyView {
         #[pyo3(from_py_with = listed_if_any)] loops: Option<Vec<(usize, i64)>>,
     ) -> Answer<PyView> {
         if let (Ok(text), None) = (offset.cast::<PyString>(), &loops) {
-            return Ok(PyView(text.to_cow()?.parse::<View>()?));
+            return Ok(PyView(words(text)?.parse::<View>()?));
         }
         Ok(PyView(View::new(number(offset)?, &loops.unwrap_or_default())?))
     }

@@ -7,6 +7,7 @@ use reshard_sharding::{Mesh, Sharding};
 
 use crate::failure::{Answer, refused};
 use crate::sequences::printed;
+use crate::texts::words;
 
 /// What tensors are to be: a sharding for all that have its dims, or by their names.
 pub(crate) enum Wanted {
@@ -17,7 +18,7 @@ pub(crate) enum Wanted {
 impl Wanted {
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> Answer<Wanted> {
         if let Ok(text) = object.cast::<PyString>() {
-            return Ok(Wanted::All(text.to_cow()?.into_owned()));
+            return Ok(Wanted::All(words(text)?.into_owned()));
         }
         let Ok(rules) = object.cast::<PyDict>() else {
             return Err(refused(

@@ -9,6 +9,7 @@ use reshard_kernels::DType;
 
 use crate::arrays;
 use crate::failure::{Answer, refused};
+use crate::texts::text;
 
 /// The type of elements as safetensors has it.
 fn stored(dtype: DType) -> safetensors::Dtype {
@@ -45,13 +46,13 @@ fn stored(dtype: DType) -> safetensors::Dtype {
 #[pyfunction]
 fn write_whole(
     py: Python<'_>,
-    path: PathBuf,
+    #[pyo3(from_py_with = text)] path: PathBuf,
     tensors: &Bound<'_, PyAny>,
-    texts: Option<std::collections::HashMap<String, String>>,
+    #[pyo3(from_py_with = text)] texts: Option<std::collections::HashMap<String, String>>,
 ) -> Answer<()> {
     let mut all: BTreeMap<String, (DType, Vec<usize>, Vec<u8>)> = BTreeMap::new();
     for pair in tensors.try_iter()? {
-        let (name, array): (String, Bound<'_, PyAny>) = pair?.extract()?;
+        let (name, array): (String, Bound<'_, PyAny>) = text(&pair?)?;
         let tensor = arrays::whole(&array, &name)?;
         match all.entry(name) {
             Entry::Vacant(place) => drop(place.insert(tensor)),

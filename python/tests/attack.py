@@ -35,13 +35,18 @@ def fault(error: BaseException, known: bool = False) -> str | None:
         return f"{name}: {text[:300]}"
     if isinstance(error, (reshard.ReshardError, reshard.EngineError)) and not isinstance(error.kind, str):
         return f"no kind in {name}: {text[:300]}"
-    if type(error) is ValueError and not known and text and not any(word in text for word in PYTHONS):
-        return f"a ValueError that is no ReshardError: {text[:300]}"
+    if isinstance(error, (ValueError, MemoryError)) and not isinstance(error, reshard.ReshardError):
+        if not known and text and not any(word in text for word in PYTHONS):
+            return f"a {name} that is no ReshardError: {text[:300]}"
     if any(word in text for word in RUSTS):
         return f"Rust's notation in {name}: {text[:300]}"
     if len(text) > 4000:
         return f"a sentence of {len(text)} characters in {name}: {text[:200]}"
     return None
+
+
+# Its kind, name and annotation, and whether it is optional.
+Parameter = tuple[str, str, str, bool]
 
 
 class Lying(list[Any]):
@@ -291,12 +296,31 @@ class Attack:
                     named[key] = self.value(self.random.choice(["int", "Sequence[int]", "float"]), key, wild)
             else:
                 arguments.append(self.value(annotation, parameter, wild))
-        target: Any = owner
+        target = self.target(owner)
+        if target is not None:
+            self.call(target, name, arguments, named)
+
+    def target(self, owner: Any) -> Any:
+        """An object of a class, where it is given by its name; None where there is none."""
         if isinstance(owner, str):
-            if owner not in self.pool:
-                return
-            target = self.random.choice(self.pool[owner])
-        self.call(target, name, arguments, named)
+            return self.random.choice(self.pool[owner]) if owner in self.pool else None
+        return owner
+
+    def with_wrong(self, owner: Any, name: str, parameters: list[Parameter], at: int | None, wrong: Any, more: dict[str, Any] | None = None) -> None:
+        """One call with all arguments right, but one."""
+        arguments, named = [], dict(more or {})
+        for index, (kind, parameter, annotation, _) in enumerate(parameters):
+            if kind == "double":
+                named |= {"dim": wrong} if index == at else {}
+                continue
+            value = wrong if index == at else self.valid(annotation, parameter)
+            if kind == "named":
+                named[parameter] = value
+            else:
+                arguments.append(value)
+        target = self.target(owner)
+        if target is not None:
+            self.call(target, name, arguments, named)
 
     def call(self, target: Any, name: str, arguments: list[Any], named: dict[str, Any]) -> None:
         said = f"{self.count}: {short(target)}.{name}({', '.join(map(short, arguments))}, **{short(named)})"
@@ -357,7 +381,7 @@ def short(value: Any) -> str:
     return text if len(text) < 300 else f"{text[:150]}..<{len(text)}>"
 
 
-def parameters(function: ast.FunctionDef, method: bool) -> list[tuple[str, str, str, bool]]:
+def parameters(function: ast.FunctionDef, method: bool) -> list[Parameter]:
     found = []
     listed = [*function.args.posonlyargs, *function.args.args]
     first_default = len(listed) - len(function.args.defaults)
@@ -373,9 +397,9 @@ def parameters(function: ast.FunctionDef, method: bool) -> list[tuple[str, str, 
     return found
 
 
-def targets() -> list[tuple[Any, str, list[tuple[str, str, str, bool]]]]:
+def targets() -> list[tuple[Any, str, list[Parameter]]]:
     """Every callable that the stubs name, as (owner, name, parameters); a class by its name is any object of it."""
-    found: list[tuple[Any, str, list[tuple[str, str, str, bool]]]] = []
+    found: list[tuple[Any, str, list[Parameter]]] = []
     native = sys.modules["reshard._reshard"]
     stub = pathlib.Path(reshard.__file__).parent / "_reshard.pyi"
     for node in ast.parse(stub.read_text()).body:

@@ -49,6 +49,8 @@ def test_a_panic_is_found(tmp_path: pathlib.Path) -> None:
     assert attack.fault(AttributeError("'reshard.Layout' object has no attribute"), known=True)
     assert attack.fault(OverflowError("can't convert negative int to unsigned"))
     assert attack.fault(ValueError("expected a sequence of length 4"))
+    assert attack.fault(UnicodeEncodeError("utf-8", "a\ud800", 1, 2, "surrogates not allowed"))
+    assert attack.fault(MemoryError("Unable to allocate 4.00 TiB"))
     bare = reshard.ReshardError("planted")
     assert not attack.fault(bare)
     bare.kind = None  # type: ignore[assignment]
@@ -70,6 +72,11 @@ def test_memory_of_every_kind(tmp_path: pathlib.Path) -> None:
     """Every function that takes memory, with memory of every kind: it is refused, or its own bytes are read."""
     rounds = max(2, CALLS // 12_500)
     assert " accepted" in run("attack_buffers.py", tmp_path, str(SEED), str(rounds))
+
+
+def test_every_argument_with_every_wrong_value(tmp_path: pathlib.Path) -> None:
+    """Every public function, with each of a table of wrong values in the place of each of its arguments."""
+    assert " accepted" in run("walk_arguments.py", tmp_path)
 
 
 def test_no_list_is_without_end(tmp_path: pathlib.Path) -> None:

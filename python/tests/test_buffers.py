@@ -1,10 +1,13 @@
 """Arrays of any library, lent without a copy; what cannot be lent is refused in one sentence."""
 
 import array
+import collections
 import ctypes
 import gc
+import itertools
 import mmap
 import pathlib
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -285,3 +288,114 @@ def test_tensors_of_nothing_and_of_one() -> None:
     assert total == again == 7
     views = reshard.plan(one, Sharding("x=2", (), "R")).run([memoryview(array.array("f", [each])) for each in (3, 4)])
     assert views[0].tolist() == 7
+
+
+class ByArray:
+    def __init__(self, made: Any) -> None:
+        self.made = made
+
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        return self.made
+
+
+class Endless(collections.UserList[Any]):
+    def __len__(self) -> int:
+        return 3
+
+    def __iter__(self) -> Any:
+        return itertools.repeat(0.0)
+
+
+def takers_of_numbers() -> list[Callable[[Any], Any]]:
+    program = reshard.Program("mesh x=1\nx: f32[2,3] R\ny: R = relu(x)\n")
+    whole = np.zeros((2, 3), np.float32)
+    return [
+        lambda given: reshard.ops.relu(given),
+        lambda given: program.on_ranks({"x": given}).whole("y"),
+        lambda given: program.on_one_device({"x": given})["y"],
+        lambda given: program.on_ranks({"x": whole}, kernels={"relu": lambda call, x: given}).whole("y"),
+        lambda given: reshard._reshard.local_call("relu", [[2, 3]], ["f32"]).reference(given)[0],
+    ]
+
+
+def test_any_sequence_of_numbers_is_read() -> None:
+    rows = [[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]]
+    array = np.array(rows, np.float32)
+    for number, taker in enumerate(takers_of_numbers()):
+        want = array if number == 3 else np.maximum(array, 0)
+        for given in (
+            rows, tuple(rows), collections.deque(rows), collections.UserList(rows), [collections.deque(row) for row in rows], ByArray(array),
+            [ByArray(row) for row in array], [memoryview(row) for row in array], collections.deque(array),
+        ):  # fmt: skip
+            if number < 2 and isinstance(given, (list, tuple)) or number == 3 and isinstance(given, tuple):
+                continue  # They are the operands of an op, the shards of ranks, and several results.
+            assert np.array_equal(np.asarray(taker(given)).reshape(2, 3), want), (number, given)
+    assert reshard.ops.relu(range(-2, 3)).tolist() == [0, 0, 0, 1, 2]
+    for wide in (range(3, -4, -2), range(2**62, 2**62 + 2), range(-(2**63), -(2**63) + 3, 2), range(2**64 - 2, 2**64), range(0), range(5, 5)):
+        assert np.array_equal(_buffers.numbers(wide), np.asarray(list(wide))), wide
+    assert reshard.ops.relu(range(1 << 20)).sum() == (1 << 19) * ((1 << 20) - 1)
+
+
+def test_masks_and_memory_within_sequences_are_seen() -> None:
+    masked = np.ma.masked_array(np.zeros((2, 3), np.float32), [[1, 0, 0]] * 2)
+    past = np.lib.stride_tricks.as_strided(np.frombuffer(bytearray(4), np.float32), (2, 3))
+    nowhere = ((ctypes.c_float * 3) * 2).from_address(0)
+
+    class Interface:
+        def __init__(self, **more: Any) -> None:
+            self.inner = np.zeros((2, 3), np.float32)
+            self.__array_interface__ = {**self.inner.__array_interface__, **more}
+
+    doubled: Any = [1.0]
+    for _ in range(60):
+        doubled = [doubled, doubled]
+    wrong: list[tuple[str, Any]] = [
+        ("masked", masked), ("masked", collections.deque(masked)), ("masked", collections.UserList([masked[0], masked[1]])), ("masked", [ByArray(masked)]),
+        ("masked", ByArray(masked)), ("masked", Interface(mask=Interface())), ("storage", past), ("storage", collections.deque([past])), ("storage", ByArray(past)),
+        ("storage", nowhere), ("storage", [nowhere]), ("storage", collections.deque([nowhere])), ("storage", memoryview(nowhere).toreadonly()),
+        ("memory", range(10**9)), ("memory", [range(10**9)]), ("memory", Endless()), ("memory", [Endless()]), ("memory", doubled),
+        ("buffer", collections.UserDict({0: 1})),
+    ]  # fmt: skip
+    for number, taker in enumerate(takers_of_numbers()):
+        for kind, given in wrong:
+            with pytest.raises(reshard.ReshardError) as error:
+                taker(given)
+            assert error.value.kind == kind, (number, kind, error.value)
+
+
+def test_arrays_end_where_what_they_hold_does(tmp_path: pathlib.Path) -> None:
+    """An array over memory of any owner is read as far as that goes, and no further."""
+    data = np.arange(16, dtype=np.uint8)
+    mapped = mmap.mmap(-1, 16)
+    mapped[:] = data.tobytes()
+    owners = [bytearray(data), bytes(data), memoryview(bytearray(data)), array.array("B", data.tobytes()), mapped, (ctypes.c_uint8 * 16)(*data), data.copy()]
+    for number, owner in enumerate(owners):
+        seen = np.frombuffer(owner, np.uint8)
+        for part, start in [(seen, 0), (seen[8:], 8), (np.frombuffer(owner, np.uint8, 8, 8), 8), (np.frombuffer(memoryview(owner)[8:], np.uint8), 8), (seen.view(np.matrix)[0, 8:], 8)]:
+            for length in (16 - start, 17 - start):
+                given = np.lib.stride_tricks.as_strided(part, (length,), (1,))
+                path = tmp_path / "w.safetensors"
+                if length + start == 16:
+                    reshard.save(path, {"w": given}, force=True)
+                    assert np.array_equal(reshard.open_checkpoint(path).read("w"), data[start:]), number
+                else:
+                    with pytest.raises(reshard.ReshardError) as error:
+                        reshard.save(path, {"w": given}, force=True)
+                    assert error.value.kind == "storage", number
+
+
+def test_memory_and_devices_that_are_none(tmp_path: pathlib.Path) -> None:
+    large = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (2**40,), (0,))
+    program = reshard.Program(f"mesh x=1\nx: f64[{2**40}] R\ny: R = relu(x)\n")
+    for call in (
+        lambda: reshard.save(tmp_path / "w.safetensors", {"w": large}),
+        lambda: reshard.save(tmp_path / "w.safetensors", {"w": large.view(">f4")}),
+        lambda: program.on_one_device({"x": large}),
+        lambda: reshard.ops.relu(large),
+    ):
+        with pytest.raises(reshard.ReshardError) as error:
+            call()
+        assert error.value.kind == "memory", error.value
+    for at in (("cuda", 0), (1, None), (1, 0, 0), "x", 3):
+        given = types.SimpleNamespace(__dlpack_device__=lambda at=at: at)
+        assert "DLPack has a pair" in refused("device", [given, given])

