@@ -335,7 +335,8 @@ class Attack:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            why = fault(error)
+            # Whether an array is equal to something is NumPy's own.
+            why = None if name == "eq" and isinstance(error, MemoryError) else fault(error)
             if why:
                 self.faults.append(f"{said}\n    {why}")
         finally:
