@@ -12,6 +12,7 @@ pub(crate) fn stoppable<T: Send>(py: Python<'_>, run: impl FnOnce() -> T + Send)
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
     let slot = Arc::clone(&raised);
     let made = py.detach(|| {
+        #[allow(clippy::redundant_closure_for_method_calls, reason = "the method itself is of one lifetime")]
         let stop = move || match Python::attach(|py| py.check_signals()) {
             Ok(()) => false,
             Err(error) => {
