@@ -7,8 +7,9 @@
 //! taken/..               the folder `objects`, from when somebody commits
 //! ```
 //!
-//! Whoever commits renames the folder. What was listed before is in it, and what would be listed afterwards finds no folder, so that
-//! whoever saves it is told. There is no moment between the two.
+//! Whoever commits renames the folder, and then reads what is listed in it. Whoever saves an object lists it, and then looks for it where
+//! the folder was: if it is there the folder was not renamed yet, so that it is read. If it is not, the object may have been listed in the
+//! renamed folder, for a system that has found a folder goes on in it; it may be read or not, and whoever saves is told that it is not saved.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -89,7 +90,8 @@ impl SavedObjects {
             }
         };
         match saved {
-            Ok(()) => Ok(Outcome::Saved),
+            Ok(()) if stem.with_extension(LISTED).exists() => Ok(Outcome::Saved),
+            Ok(()) => Ok(Outcome::Closed),
             Err(error) if error.kind() == ErrorKind::NotFound && !self.open.exists() => Ok(Outcome::Closed),
             Err(error) => Err(Error::io("writing", &stem.with_extension(BYTES), &error)),
         }

@@ -1,5 +1,6 @@
 //! Entries that are not tensors: carried byte for byte where the output holds them, named where it does not, compared and verified.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -293,7 +294,8 @@ fn an_object_is_in_the_checkpoint_or_its_saving_fails() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// Many save while one commits: exactly what was said to be saved is in the checkpoint.
+/// Many save while one commits: what was said to be saved is in the checkpoint, and beside it at most the one object of each thread that
+/// was told of the commit.
 #[test]
 fn whoever_saves_while_somebody_commits_is_taken_or_told() {
     for round in 0..20 {
@@ -328,10 +330,10 @@ fn whoever_saves_while_somebody_commits_is_taken_or_told() {
             savers.into_iter().flat_map(|saver| saver.join().unwrap()).collect()
         });
         let saved = opened(&out);
-        let mut said: Vec<&str> = said.iter().map(String::as_str).collect();
-        said.sort_unstable();
-        let found: Vec<&str> = saved.objects().iter().map(reshard_checkpoint::Object::name).collect();
-        assert_eq!(found, said, "{round}");
+        let found: BTreeSet<&str> = saved.objects().iter().map(reshard_checkpoint::Object::name).collect();
+        let lost: Vec<&String> = said.iter().filter(|name| !found.contains(&name[..])).collect();
+        assert!(lost.is_empty(), "{round}: {lost:?}");
+        assert!(found.len() <= said.len() + 4, "{round}: {} of {}", found.len(), said.len());
         assert!(saved.verify(&mut ()).unwrap().problems.is_empty());
     }
 }
