@@ -65,8 +65,8 @@ def _dim(call: LocalCall, key: str = "dim") -> int:
 
 
 def _largest(call: LocalCall, x: Array) -> Array:
-    # Of no elements too.
-    return x.max(axis=call.arguments["dim"], keepdims=True, initial=-np.inf)
+    # Of no elements none is the largest, and what is taken from none of them does not matter.
+    return x.max(axis=call.arguments["dim"], keepdims=True) if x.size else np.zeros((), x.dtype)
 
 
 def _softmax(call: LocalCall, x: Array) -> Array:

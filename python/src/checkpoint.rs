@@ -214,7 +214,11 @@ impl PyCheckpoint {
     }
 
     /// The bytes of an entry that is no tensor: what `torch.save` wrote. They are copied, never run.
-    fn object<'py>(&self, py: Python<'py>, name: &str) -> Answer<Bound<'py, PyBytes>> {
+    fn object<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = text)] name: &str,
+    ) -> Answer<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| self.checkpoint.object(name))?;
         // Where there is no memory for them Python says so.
         Ok(PyBytes::new_with(py, bytes.len(), |room| {

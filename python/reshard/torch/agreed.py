@@ -1,9 +1,11 @@
 """Ranks agree before their first collective: what one of them refuses all of them raise, so that none waits for it.
 
-    agree("load", refusal, members, tensors_on(tensors))     returns on all members, or raises on all of them
+    agree("load", refusal, [ranks, ..], tensors_on(tensors))     returns on all of these ranks, or raises on all of them
 
 Nothing but a few words of each rank is sent: its refusal, and of each device mesh that it is in a digest of the DTensors there, which are
-the same on all ranks of that mesh.
+the same on all ranks of that mesh. Tensors may be on several device meshes, and a rank knows only of its own: the ranks of each agree in
+turn, in one order for all, and whoever has learnt of a refusal passes it on. What is refused after the ranks of an earlier device mesh have
+agreed does not reach those of them that are in no later one.
 """
 
 import hashlib
@@ -21,8 +23,8 @@ from reshard._refusals import refused
 from reshard.torch.lost import lost
 from reshard.torch.specs import mesh
 
-# The kind of a refusal, and its sentence.
-_Refusal = tuple[str, str]
+# The rank of a refusal, where one refused, its kind and its sentence.
+_Refusal = tuple[int | None, str, str]
 _Said = tuple[_Refusal | None, Mapping[str, str]]
 
 
@@ -31,9 +33,9 @@ def world() -> list[int]:
     return list(range(dist.get_world_size())) if dist.is_initialized() else [0]
 
 
-def members_of(meshes: Iterable[DeviceMesh]) -> list[int]:
+def ranks_of(*meshes: DeviceMesh | None) -> list[int]:
     """The ranks of any of these device meshes, ascending."""
-    return sorted({rank for one in meshes for rank in mesh(one).ranks})
+    return sorted({rank for one in meshes if one is not None for rank in mesh(one).ranks})
 
 
 def digest(of: Iterable[object]) -> str:
@@ -55,38 +57,53 @@ def tensors_on(tensors: Iterable[tuple[str, DTensor]]) -> dict[str, str]:
     return {key: digest(lines) for key, lines in by_mesh.items()}
 
 
-def agree(what: str, refusal: Exception | None, members: Sequence[int], said: Mapping[str, str]) -> None:
-    """Raises what the lowest of the members that has a refusal refuses, on all of them; `said` under the same key must be the same.
+def agree(what: str, refusal: Exception | None, groups: Iterable[Sequence[int]], said: Mapping[str, str]) -> None:
+    """Raises what one rank of any of these groups refuses on all of them, of several the lowest; `said` under the same key must be the same.
 
-    Who is none of the members raises its own.
+    Who is in none of them raises its own.
 
-    Errors: `ReshardError` with the rank, by whom it was refused as it was; `EngineError` where a member does not come.
+    Errors: `ReshardError` with the rank, by whom it was refused as it was; `EngineError` where a rank does not come.
     """
-    if not dist.is_initialized() or len(members) < 2 or dist.get_rank() not in members:
-        if refusal is not None:
-            raise refusal
-        return
-    own = None if refusal is None else (str(getattr(refusal, "kind", "raised")), _sentence(refusal))
-    try:
-        with _disable_current_modes():
-            all_of = _gathered((own, said), members)
-    except RuntimeError as error:
-        raise refusal or lost(error, f"agreeing on {what}", members, 0) from error
-    for rank, (theirs, _) in zip(members, all_of, strict=True):
-        if theirs is not None:
-            if rank == dist.get_rank() and refusal is not None and not isinstance(refusal, ReshardError):
-                raise refusal
-            raise refused(theirs[0], f"rank {rank}: {theirs[1]}") from refusal
+    own: _Refusal | None = None
+    if refusal is not None:
+        rank = dist.get_rank() if dist.is_initialized() else 0
+        own = (rank, str(getattr(refusal, "kind", "raised")), _sentence(refusal))
+    known = own
+    alone = True
+    for members in sorted({tuple(group) for group in groups}):
+        if not dist.is_initialized() or len(members) < 2 or dist.get_rank() not in members:
+            continue
+        alone = False
+        try:
+            with _disable_current_modes():
+                all_of = _gathered((known, said), members)
+        except RuntimeError as error:
+            raise refusal or lost(error, f"agreeing on {what}", members, 0) from error
+        known = _first(what, members, all_of)
+    if refusal is not None and (alone or known == own and not isinstance(refusal, ReshardError)):
+        raise refusal
+    if known is not None:
+        rank, kind, sentence = known
+        raise refused(kind, sentence if rank is None else f"rank {rank}: {sentence}") from refusal
+
+
+def _first(what: str, members: Sequence[int], all_of: list[_Said]) -> _Refusal | None:
+    """What the lowest rank refuses, or how two disagree."""
+    refusals = [theirs for theirs, _ in all_of if theirs is not None]
+    if refusals:
+        return min(refusals, key=lambda one: -1 if one[0] is None else one[0])
     first: dict[str, tuple[int, str]] = {}
     for rank, (_, texts) in zip(members, all_of, strict=True):
         for key, text in texts.items():
             other, its = first.setdefault(key, (rank, text))
             if its != text:
-                raise refused(
+                return (
+                    None,
                     "disagrees",
                     f"rank {rank} has other DTensors than rank {other} for {what}: all ranks give the same names, shapes, types and "
                     f"placements in the same order",
                 )
+    return None
 
 
 def _sentence(error: Exception) -> str:

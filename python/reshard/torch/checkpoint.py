@@ -18,7 +18,7 @@ from reshard._buffers import lend
 from reshard._refusals import counted, refused
 from reshard.checkpoint import Checkpoint, _write_pairs, open_checkpoint
 
-from reshard.torch.agreed import agree, digest, members_of, tensors_on, world
+from reshard.torch.agreed import agree, digest, ranks_of, tensors_on, world
 from reshard.torch.execute import default_planner
 from reshard.torch.memory import settled, why_no_target, why_not
 from reshard.torch.nested import Entry, entries, holds_tensors, listed
@@ -43,26 +43,27 @@ def load(path: Path | Checkpoint, state: Mapping[str, Any], *, only_tensors: boo
     """
     refusal: Exception | None = None
     wanted: dict[str, torch.Tensor] = {}
-    members = world()
+    found: list[Entry] = []
     try:
-        found = list(entries(state))
+        # As far as it can be walked: those are who has to know.
+        for entry in entries(state):
+            found.append(entry)
         wanted = {entry.name: entry.value for entry in found if isinstance(entry.value, torch.Tensor)}
-        if wanted:
-            members = members_of(tensor.device_mesh for tensor in wanted.values() if isinstance(tensor, DTensor))
         opened = path if isinstance(path, Checkpoint) else open_checkpoint(path)
         before = opened.bytes_read
         _check_wanted(opened, wanted, [entry for entry in found if entry.name not in wanted], only_tensors)
     except Exception as error:
         refusal = error
     # Plain tensors are nobody else's.
-    agree("loading", refusal, members, _said(wanted))
+    groups = [ranks_of(entry.value.device_mesh) for entry in found if isinstance(entry.value, DTensor)]
+    agree("loading", refusal, groups, _said(wanted))
     chosen = planner or default_planner()
     failed: Exception | None = None
     with torch.no_grad():
         for name, tensor in wanted.items():
             why = _filled(opened, name, tensor, chosen)
             failed = failed or why
-    agree("loading", failed, members, {})
+    agree("loading", failed, groups, {})
     return opened.bytes_read - before
 
 
@@ -184,7 +185,7 @@ def _agree_on_saving(state: Mapping[str, Any], only_tensors: bool) -> None:
         found.check()
     except Exception as error:
         refusal = error
-    agree("saving", refusal, world(), said)
+    agree("saving", refusal, [world()], said)
 
 
 class _Found:

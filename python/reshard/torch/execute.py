@@ -119,13 +119,15 @@ def redistribute_local(
         check_is_there(name, given)
     plan = (planner or default_planner()).plan(from_, to, tensor.dtype)
     executor = Executor(plan, dist.get_rank(), groups, tensor.dtype)
-    if out is not None:
-        if tuple(out.shape) != tuple(executor.shape) or out.dtype != tensor.dtype:
-            raise ReshardError(f"out is {out.dtype}{list(out.shape)}, and the shard is {tensor.dtype}{list(executor.shape)}")
-        if (why := why_no_target(out)) is not None:
-            raise refused(why.kind, f"out cannot be filled: {why}")
     made = executor(tensor).view(executor.shape)
-    return made if out is None else out.copy_(made)
+    if out is None:
+        return made
+    # Not before: the others would wait for this rank.
+    if tuple(out.shape) != tuple(executor.shape) or out.dtype != tensor.dtype:
+        raise ReshardError(f"out is {out.dtype}{list(out.shape)}, and the shard is {tensor.dtype}{list(executor.shape)}")
+    if (why := why_no_target(out)) is not None:
+        raise refused(why.kind, f"out cannot be filled: {why}")
+    return out.copy_(made)
 
 
 def _received(call: RankCall, rank: int) -> int:

@@ -33,7 +33,7 @@ _ADDING = {"addmm", "addmv", "addr", "baddbmm", "addbmm"}
 # Ops that mean something else in the table, and what PyTorch's is.
 _OTHERS = {"multilabel_margin_loss": "takes the numbers of classes, up to the first -1, and the table's takes a truth value for each class"}
 # Ops whose sums are of numbers, where PyTorch's on truth values say whether any is true, or whether two differ.
-_SUMS = {*_ADDING, "scatter_add", "index_add", "index_put", "diff"}
+_SUMS = {*_ADDING, "scatter_add", "index_add", "diff"}
 # Ops that divide, after which PyTorch rounds integers.
 _MEANS = {"avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"}
 # Ops that PyTorch has on truth values too, as another op of the table: a sum of two is one that is not 0.
@@ -188,7 +188,8 @@ class _Call:
         value = self.node.meta.get("val")
         why = _OTHERS.get(self.op)
         if isinstance(value, torch.Tensor) and not value.dtype.is_floating_point:
-            if value.dtype is torch.bool and (self.op in _SUMS or self.given.get("reduce") == "sum"):
+            adds = self.op in _SUMS or self.given.get("reduce") == "sum" or self.op == "index_put" and self.given.get("accumulate")
+            if value.dtype is torch.bool and adds:
                 why = f"makes truth values, and {self.op} of the table would count"
             elif self.op in _MEANS or self.given.get("reduce") == "mean":
                 why = f"rounds a mean of integers, and {self.op} of the table does not: cast to a floating-point type before it"

@@ -13,12 +13,12 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from reshard import Planner, RankCall
 from reshard._refusals import refused
 
-from reshard.torch.agreed import agree, members_of, tensors_on, world
+from reshard.torch.agreed import agree, ranks_of, tensors_on
 from reshard.torch.execute import TORCH_OPS, Executor, default_planner, packer, unpacker
 from reshard.torch.groups import Groups, groups_of
 from reshard.torch.lost import lost
 from reshard.torch.memory import check_is_there, resolved
-from reshard.torch.nested import Entry, copied
+from reshard.torch.nested import Entry, copied, entries
 from reshard.torch.redistribute import executor, target
 
 Wanted = Sequence[Placement] | Callable[[str, DTensor], Sequence[Placement] | None]
@@ -47,11 +47,14 @@ def redistribute_state(
     refusal: Exception | None = None
     made: dict[str, Any] = {}
     ready: list[_Ready] = []
-    meshes: list[DeviceMesh] | None = None
+    groups: list[list[int]] = []
     try:
+        # As far as it can be walked: those are who has to know.
+        for entry in entries(state):
+            if isinstance(entry.value, DTensor):
+                groups.append(ranks_of(entry.value.device_mesh, device_mesh))
         made, found = copied(state)
         tensors = [entry for entry in found if isinstance(entry.value, DTensor)]
-        meshes = [entry.value.device_mesh for entry in tensors] + ([device_mesh] if device_mesh is not None and tensors else [])
         if max_bytes < 1:
             raise refused("max_bytes", f"max_bytes is {max_bytes}, and a bucket holds at least a byte")
         chosen = planner or default_planner()
@@ -60,8 +63,7 @@ def redistribute_state(
                 ready.append(one)
     except Exception as error:
         refusal = error
-    members = world() if meshes is None else members_of(meshes)
-    agree("redistributing a state", refusal, members, tensors_on((one.entry.name, one.entry.value) for one in ready))
+    agree("redistributing a state", refusal, groups, tensors_on((one.entry.name, one.entry.value) for one in ready))
     bucket: list[_Moved] = []
     size = 0
     for one in ready:
