@@ -58,7 +58,9 @@ def one_refuses(rank: int, folder: str) -> None:
     ]
     for at, (make, kind, text) in enumerate(bad):
         for which in ({at % 4}, {1, 3}):
-            for call in (lambda state: save(other, state), lambda state: load(path, state)):
+            # Who has no DTensor loads alone.
+            calls = (lambda state: save(other, state), lambda state: load(path, state))
+            for call in calls[: 2 if at < 3 else 1]:
                 state = make() if rank in which else {"w": good(), "b": good(2)}
                 if kind == "raised" and rank == min(which):
                     with pytest.raises(TypeError, match="a state is a dict"):
@@ -66,6 +68,30 @@ def one_refuses(rank: int, folder: str) -> None:
                 else:
                     refusal(lambda state=state, call=call: call(state), kind, f"rank {min(which)}: ", text)
     assert not pathlib.Path(other).exists()
+    # And is refused alone.
+    for make, kind, text in bad[3:] if rank == 1 else []:
+        with pytest.raises(TypeError if kind == "raised" else ReshardError, match=text.removeprefix("TypeError: ")):
+            load(path, make())
+
+    # Tensors on several device meshes: each rank knows other ranks.
+    def on_both(x: list[Any] = [Shard(0)]) -> dict[str, Any]:
+        return {"w": dtensor(torch.zeros(8, 4), x, mesh["x"]), "b": dtensor(torch.zeros(8, 4), [Shard(1)], mesh["y"])}
+
+    both = on_both()
+    load(path, both)
+    assert torch.equal(both["w"].to_local(), shard(whole_of((8, 4), seed=1), [Shard(0)], mesh["x"]))
+    assert torch.equal(both["b"].to_local(), shard(whole_of((8, 4), seed=2), [Shard(1)], mesh["y"]))
+    moved = redistribute_state(both, [R])
+    assert torch.equal(moved["b"].to_local(), whole_of((8, 4), seed=2))
+    # Ranks 0 and 1 are along y and agree first; then 0 and 2, and 1 and 3, along x, and 2 and 3.
+    def one_freed(which: int) -> dict[str, Any]:
+        state = on_both()
+        if rank == which:
+            freed(state["w"])
+        return state
+
+    refusal(lambda: load(path, one_freed(0)), "storage", "rank 0: w cannot be")
+    refusal(lambda: redistribute_state(one_freed(0), [R]), "storage", "rank 0: w: ")
 
     refusal(lambda: load(path if rank != 2 else f"{folder}/nowhere", {"w": good()}), "input", "rank 2: ")
     refusal(lambda: load(path, {"w": good()} if rank != 3 else {"nothing": good()}), "no_such_tensor", "rank 3: ", "nothing")
