@@ -315,7 +315,7 @@ def cut(of: Sharding, whole: torch.Tensor, rank: int) -> torch.Tensor:
     """A rank's shard of a whole tensor: its part, or of terms what is left of the whole as one of them."""
     whole = _tensor_of("the whole", whole)
     if tuple(whole.shape) != of.shape:
-        raise ReshardError(f"the sharding is of {list(of.shape)}, and {list(whole.shape)} is given")
+        raise refused("shape", f"the sharding is of {list(of.shape)}, and {list(whole.shape)} is given")
     if rank not in of.mesh:
         return whole.new_empty(0)
     if "P" in str(of):
