@@ -7,6 +7,7 @@ from typing import Any
 
 from torch._ops import OpOverload
 
+from reshard import Table
 from reshard._refusals import refused
 
 
@@ -91,14 +92,16 @@ _REDUCTIONS = ("none", "mean", "sum")
 def op_of(overload: OpOverload) -> str:
     """The name of an overload's op in the table, were it there.
 
-    Errors: `ReshardError` for an op of another namespace, whatever its name.
+    That of another library is one of the user's own table: `mylib::swiglu` is `swiglu` there.
+
+    Errors: `ReshardError` for an op of another namespace that has the name of one of PyTorch's.
     """
     namespace, _, packet = overload._schema.name.partition("::")
-    if namespace not in NAMESPACES:
+    if namespace not in NAMESPACES and (packet.startswith("_") or packet in Table.standard()):
         raise refused(
             "program",
             f"{overload} is an op of {namespace}, and programs have those of {' and '.join(NAMESPACES)}: write it by PyTorch's own ops, "
-            f"or give it a decomposition",
+            f"give it a decomposition, or give it a name that no op of the table has",
         )
     return _OPS.get(packet, packet)
 

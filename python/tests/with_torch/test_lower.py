@@ -199,6 +199,20 @@ def test_an_op_of_another_library_is_not_the_one_of_its_name(name: str) -> None:
         assert error.value.kind == "program"
 
 
+def test_an_op_of_another_library_is_that_of_the_given_table() -> None:
+    with torch.library._scoped_library("elsewhere", "FRAGMENT") as library:
+        library.define("glu_of(Tensor x, Tensor y) -> Tensor")
+        library.impl("glu_of", lambda x, y: torch.relu(x) * y, "CompositeExplicitAutograd")
+        library.impl("glu_of", lambda x, y: torch.empty_like(x), "Meta")
+        table = Table.standard()
+        table.add_composite("glu_of", "x, y -> z: a = relu(x); z = mul(a, y)")
+        function = Function(lambda x, y: torch.ops.elsewhere.glu_of(x, y) + 1)
+        given = [torch.randn(4, 4), torch.randn(4, 4)]
+        assert "relu" in str(check(function, given, "x=2", {}, table=table).program)
+        with pytest.raises(ReshardError, match="glu_of"):
+            check(function, given, "x=2", {})
+
+
 def test_an_op_of_prims_is_that_of_aten() -> None:
     compared(lambda x: torch.ops.prims.exp(torch.ops.prims.mul(x, x)), torch.randn(4))
 
