@@ -7,7 +7,6 @@ file NOTE, as memory that is not there ends the process.
 import array
 import collections
 import ctypes
-import itertools
 import mmap
 import os
 import pathlib
@@ -23,6 +22,7 @@ from typing import Any
 import attack
 import numpy as np
 import reshard
+from array_likes import ByArray, Endless
 
 Make = Callable[[np.ndarray[Any, Any]], Any]
 
@@ -86,26 +86,6 @@ def in_ctypes(whole: Any) -> Any:
 
 def masked(whole: Any) -> Any:
     return np.ma.masked_array(whole, whole == whole)
-
-
-class ByArray:
-    """An array by `__array__`."""
-
-    def __init__(self, made: Any) -> None:
-        self.made = made
-
-    def __array__(self, *args: Any, **options: Any) -> Any:
-        return self.made
-
-
-class Endless(collections.UserList[Any]):
-    """A sequence that says it has few items, and has no end."""
-
-    def __len__(self) -> int:
-        return 3
-
-    def __iter__(self) -> Iterator[Any]:
-        return itertools.repeat(0.0)
 
 
 def stretched(of: Any, whole: Any) -> Any:

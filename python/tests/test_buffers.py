@@ -4,7 +4,6 @@ import array
 import collections
 import ctypes
 import gc
-import itertools
 import mmap
 import pathlib
 import types
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import reshard
+from array_likes import ByArray, Endless
 from reshard import Sharding, _buffers
 
 FROM, TO = Sharding("x=2", (4, 6), "S(0)"), Sharding("x=2", (4, 6), "S(1)")
@@ -288,22 +288,6 @@ def test_tensors_of_nothing_and_of_one() -> None:
     assert total == again == 7
     views = reshard.plan(one, Sharding("x=2", (), "R")).run([memoryview(array.array("f", [each])) for each in (3, 4)])
     assert views[0].tolist() == 7
-
-
-class ByArray:
-    def __init__(self, made: Any) -> None:
-        self.made = made
-
-    def __array__(self, *args: Any, **options: Any) -> Any:
-        return self.made
-
-
-class Endless(collections.UserList[Any]):
-    def __len__(self) -> int:
-        return 3
-
-    def __iter__(self) -> Any:
-        return itertools.repeat(0.0)
 
 
 def takers_of_numbers() -> list[Callable[[Any], Any]]:

@@ -176,12 +176,18 @@ def _agree_on_saving(state: Mapping[str, Any], only_tensors: bool) -> None:
     found = _Found()
     refusal: Exception | None = None
     said: dict[str, str] = {}
-    try:
-        tensors = []
+    names: list[str] = []
+
+    def looked_at() -> Iterator[tuple[str, DTensor]]:
+        # One after the other: a mapping may make its tensors on demand, and not all of them fit.
         for entry in entries(state):
             if found.take(entry, only_tensors) and isinstance(entry.value, DTensor):
-                tensors.append((entry.name, entry.value))
-        said = tensors_on(tensors) | {"names": digest(name for name, _ in tensors)}
+                names.append(entry.name)
+                yield entry.name, entry.value
+
+    try:
+        said = tensors_on(looked_at())
+        said["names"] = digest(names)
         found.check()
     except Exception as error:
         refusal = error
