@@ -153,30 +153,36 @@ fn program(random: &mut Random, meshes: &[&str], ops: usize) -> String {
     text
 }
 
-/// Asks about the one segment of a text that asks for no gradient.
-fn of_segment<A>(
-    text: &str,
-    elaborator: &Elaborator,
-    ask: impl FnOnce(&Segment<'_>, &Facts, &mut Types, &mut Ways) -> A,
-) -> A {
+/// The one segment of a text that asks for no gradient, and the program before it.
+fn with_segment<A>(text: &str, then: impl FnOnce(&mut Segment<'_>, Program) -> A) -> A {
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}{e}"));
-    let (mut types, mut ways) =
-        (Types::new(&elaborator.planner), Ways::new(&elaborator.planner, elaborator.rates));
     let mut known = FxHashMap::default();
     let made_on = graph.made_on();
     let program = Program::new(&graph.meshes, &graph.table);
-    let statements = &graph.statements;
     let mut segment = Segment {
         graph: &graph,
         made_on: &made_on,
-        statements,
+        statements: &graph.statements,
         trains: true,
         strict: false,
         wanted: None,
         known: &mut known,
     };
-    let facts = segment.facts(&program).unwrap();
-    ask(&segment, &facts, &mut types, &mut ways)
+    then(&mut segment, program)
+}
+
+/// Asks about that segment.
+fn of_segment<A>(
+    text: &str,
+    elaborator: &Elaborator,
+    ask: impl FnOnce(&Segment<'_>, &Facts, &mut Types, &mut Ways) -> A,
+) -> A {
+    let (mut types, mut ways) =
+        (Types::new(&elaborator.planner), Ways::new(&elaborator.planner, elaborator.rates));
+    with_segment(text, |segment, program| {
+        let facts = segment.facts(&program).unwrap();
+        ask(segment, &facts, &mut types, &mut ways)
+    })
 }
 
 /// The cost of the search and that of all choices of the ways that it looked at.
@@ -273,22 +279,13 @@ fn layers(random: &mut Random, mesh: &str, count: usize) -> String {
 /// not looked for.
 fn uneven(text: &str, looks: u64) -> (u64, u64, bool) {
     let elaborator = Elaborator::new();
-    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}{e}"));
     let mut types = Types::looking(&elaborator.planner, looks);
     let mut ways = Ways::new(&elaborator.planner, elaborator.rates);
-    let mut program = Program::new(&graph.meshes, &graph.table);
-    let made_on = graph.made_on();
-    let mut segment = Segment {
-        graph: &graph,
-        made_on: &made_on,
-        statements: &graph.statements,
-        trains: true,
-        strict: false,
-        wanted: None,
-        known: &mut FxHashMap::default(),
-    };
-    let cost = segment.elaborate(&elaborator, &mut program, &mut types, &mut ways).unwrap();
-    (cost, program.gap, types.stand_in())
+    let (cost, gap) = with_segment(text, |segment, mut program| {
+        let cost = segment.elaborate(&elaborator, &mut program, &mut types, &mut ways).unwrap();
+        (cost, program.gap)
+    });
+    (cost, gap, types.stand_in())
 }
 
 #[test]

@@ -51,7 +51,7 @@ const PRICED: u64 = 20_000;
 /// After so much work prices are of direct plans: a search of each of some hundred uneven shardings would take seconds.
 const LAVISH: u64 = 300_000;
 
-/// What looking at ranks may take for prices, and as much again for those that are free, in the units of a budget: a fifth of a
+/// What looking at ranks may take for prices, and as much again for those that are free, in the units of a budget: two fifths of a
 /// second. Past it prices are from the digits alone ([`Types::stand_in`]): a program of eight products of 101 x 101 on 48 ranks would
 /// ask for 32,000.
 const UNEVEN: u64 = 40_000_000;

@@ -186,9 +186,12 @@ impl Question<'_> {
         let mesh = from.mesh();
         for rank in mesh.ranks() {
             let (Some(c), Ok(wanted)) = (mesh.coordinate(rank), to.region(rank)) else { continue };
-            for dim in 0..if wanted.numel() == 0 { 0 } else { from.shape().len() } {
-                let len = wanted.dims[dim].iter().map(|x| x.len).sum::<usize>();
-                if shared_len(&from.intervals(dim, &c)?, &wanted.dims[dim]) < len {
+            if wanted.numel() == 0 {
+                continue;
+            }
+            for (dim, wanted) in wanted.dims.iter().enumerate() {
+                let len = wanted.iter().map(|x| x.len).sum::<usize>();
+                if shared_len(&from.intervals(dim, &c)?, wanted) < len {
                     return Ok(false);
                 }
             }
