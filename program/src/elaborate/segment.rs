@@ -343,6 +343,8 @@ impl Segment<'_> {
                 Statement::Gradient { .. } | Statement::NoGrad => {}
             }
         }
+        // Whoever stops a search in its last statement gets no program either.
+        go_on().map_err(reshard_ops::Error::from)?;
         Ok(Searched { frontier, looked })
     }
 
