@@ -1,7 +1,7 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci release-check candle-check dcp python torch torch-sweep torch-upstream fmt one-algebra dependencies clippy doc package test recipes candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack slow instructions cuda gpu gpu-build pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
+.PHONY: all help ci release-check candle-check dcp python torch torch-sweep torch-upstream fmt one-algebra plain-words dependencies clippy doc package test recipes candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack slow instructions cuda gpu gpu-build pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
 
-all: fmt unsafe-list one-algebra clippy doc test
+all: fmt unsafe-list one-algebra plain-words clippy doc test
 
 help:
 	@echo "make              format, list of unsafe code, clippy, docs, tests"
@@ -49,6 +49,9 @@ unsafe-list:
 
 one-algebra:
 	scripts/check_one_algebra.sh
+
+plain-words:
+	scripts/plain_words.py
 
 dependencies:
 	scripts/check_dependencies.sh
