@@ -6,26 +6,26 @@
 
 use std::error::Error;
 
-use reshard::program::schedule::Options;
-use reshard::program::{Elaborator, Graph, Moves, Program, Rates};
+use reshard::program::schedule::CompileOptions;
+use reshard::program::{ComputeRates, Graph, ImplicitRedistribution, Program, ShardingSolver};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// The moves that communicate, forward and backward.
 fn moves(program: &Program) -> Vec<String> {
-    let bytes = |m: &reshard::program::MoveRef<'_>| {
+    let bytes = |m: &reshard::program::RedistributionRef<'_>| {
         let back = m.backward.map_or(0, |plan| plan.received_bytes());
         (m.forward.received_bytes(), back)
     };
-    let list = program.moves().filter(|m| bytes(m) != (0, 0));
+    let list = program.redistributions().filter(|m| bytes(m) != (0, 0));
     list.map(|m| {
-        format!("{} -> {}: {} B forward, {} B backward", m.from.is, m.to.is, bytes(&m).0, bytes(&m).1)
+        format!("{} -> {}: {} B forward, {} B backward", m.from.ty, m.to.ty, bytes(&m).0, bytes(&m).1)
     })
     .collect()
 }
 
 fn elaborated(text: &str) -> Result<Program> {
-    Ok(Elaborator::new().moves(Moves::Written).elaborate(&text.parse()?)?)
+    Ok(ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny).solve(&text.parse()?)?)
 }
 
 /// A layer on one device, and the same with weights that are cut: two einsums, and an activation between them.
@@ -102,13 +102,13 @@ fn main() -> Result<()> {
     assert_eq!(moves(&replicate)[1], "P(sum) -> R: 1536 B forward, 1536 B backward");
 
     // 6. Types are for checking: what a rank runs has none. Its calls are those of one device on local shapes.
-    let schedule = by_hand.compile(0, &Options::default())?;
+    let schedule = by_hand.compile(0, &CompileOptions::default())?;
     let erased = schedule.to_string();
     println!("a rank:\n{}", erased.lines().take(8).collect::<Vec<_>>().join("\n"));
     assert!(!erased.contains("S(") && !erased.contains("each"));
 
     // 7. And the price is known before anything runs.
-    let report = by_hand.report(&Rates::uniform());
+    let report = by_hand.report(&ComputeRates::uniform());
     println!(
         "received: {} B forward, {} B backward",
         report.traffic.forward.received_bytes, report.traffic.backward.received_bytes

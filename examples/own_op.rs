@@ -5,7 +5,7 @@
 //! ```
 
 use reshard::ops::rules::verify::{LocalView, Tensor, Verifier};
-use reshard::ops::rules::{Call, Rule, Table};
+use reshard::ops::rules::{OpCall, OpTable, Rule};
 
 /// `silu(gate) * x` on one rank's shards.
 fn swiglu(local: &LocalView<'_>) -> Result<Vec<Tensor>, String> {
@@ -19,10 +19,10 @@ fn swiglu(local: &LocalView<'_>) -> Result<Vec<Tensor>, String> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut table = Table::standard();
-    let call = Call::new("swiglu");
+    let mut table = OpTable::standard();
+    let call = OpCall::new("swiglu");
     let shapes: [[&[usize]; 2]; 2] = [[&[6, 5], &[6, 5]], [&[4, 2], &[4, 2]]];
-    let bind = |table: &Table| shapes.iter().map(|s| table.op(&call, s)).collect::<Result<Vec<_>, _>>();
+    let bind = |table: &OpTable| shapes.iter().map(|s| table.op(&call, s)).collect::<Result<Vec<_>, _>>();
     let verifier = Verifier::new("swiglu", swiglu).tolerance(1e-9);
 
     // A rule that claims too much is refused, with the data that refute it.

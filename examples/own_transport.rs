@@ -24,8 +24,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     writeln!(io::stdout(), "{plan}")?;
 
     let tensor: Vec<u32> = (0..6 * 16).collect();
-    let shards = carry_out(&plan, scatter(&from, &tensor, 0)?)?;
-    assert_eq!(shards, scatter(&to, &tensor, 0)?);
+    let shards = carry_out(&plan, from.shard_all(&tensor, 0)?)?;
+    assert_eq!(shards, to.shard_all(&tensor, 0)?);
     writeln!(io::stdout(), "rank 5 now holds {:?}", shards[5])?;
     Ok(())
 }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use reshard::planner::{CostModel, Level, Load, Need, check_cost_model};
+use reshard::planner::{CostModel, Level, MinTraffic, StepTraffic, check_cost_model};
 use reshard::prelude::*;
 
 /// A torus of `rows x columns` ranks.
@@ -63,7 +63,7 @@ impl Torus {
     }
 
     /// The group of a step along both dimensions, where it has more than one rank.
-    fn lines(&self, load: &Load<'_>) -> Vec<Line> {
+    fn lines(&self, load: &StepTraffic<'_>) -> Vec<Line> {
         let group = load.group();
         let ranks: Vec<usize> = group.offsets().collect();
         let rows = Line::of(ranks.iter().map(|r| r / self.columns % self.rows).collect(), self.rows);
@@ -77,7 +77,7 @@ impl CostModel for Torus {
         &self.levels
     }
 
-    fn cost_us(&self, load: &Load<'_>) -> f64 {
+    fn cost_us(&self, load: &StepTraffic<'_>) -> f64 {
         let lines = self.lines(load);
         let (bytes, rate) = (load.received_bytes() as f64, self.gbytes_per_s * 1e3);
         let hops: usize = lines.iter().map(|line| (line.n - 1) * line.stride).sum();
@@ -100,7 +100,7 @@ impl CostModel for Torus {
     }
 
     /// A rank has four links, and the first message takes a launch.
-    fn least_us(&self, need: &[Need]) -> f64 {
+    fn lower_bound_us(&self, need: &[MinTraffic]) -> f64 {
         match need.first() {
             Some(need) if need.domains > 1 || need.bytes > 0.0 => {
                 self.launch_us + need.bytes / (4e3 * self.gbytes_per_s)
@@ -109,7 +109,7 @@ impl CostModel for Torus {
         }
     }
 
-    fn text(&self) -> String {
+    fn cache_key(&self) -> String {
         let Torus { rows, columns, launch_us, hop_us, gbytes_per_s, .. } = self;
         format!("torus={rows}x{columns};launch={launch_us};hop={hop_us};link={gbytes_per_s}")
     }
@@ -119,7 +119,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mesh: Mesh = "x=4,y=8".parse()?;
     let torus = Arc::new(Torus::new(4, 8));
     check_cost_model(torus.clone(), &mesh)?;
-    println!("{} keeps the laws of a cost model\n", torus.text());
+    println!("{} keeps the laws of a cost model\n", torus.cache_key());
 
     let (uniform, torus) = (Planner::new(), Planner::new().cost_model(torus)?);
     for (from, to) in

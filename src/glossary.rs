@@ -2,18 +2,20 @@
 // What the page links to.
 #![allow(unused_imports, reason = "links of the page")]
 
-use crate::collectives::calls::{Call, Offer, Offers, Pattern, RankCall, RankCalls, Spmd, View};
-use crate::collectives::{BufferLayout, Communicator, Compiled, Exchange, Hop, Trace};
+use crate::collectives::calls::{
+    CollectiveCall, CommPattern, FrameworkGroup, FrameworkGroups, RankCall, RankCalls, SpmdProgram, View,
+};
+use crate::collectives::{BufferLayout, Communicator, CompiledPlan, Exchange, Hop, TrafficLog};
 use crate::kernels::random::{Draw, Generator, IndexRun, Key};
-use crate::kernels::{CopySide, Nest};
-use crate::layout::{At, Boundary, Layout, Mode, Stride};
-use crate::ops::propagate::{Constraint, Propagation};
+use crate::kernels::{CopySide, LoopNest};
+use crate::layout::{AxisStride, Boundary, Layout, Mode, Stride};
+use crate::ops::propagate::{OutputConstraint, Propagation};
 use crate::ops::rules::verify::Verdict;
 use crate::ops::rules::{Rule, Strategy};
-use crate::planner::{Level, Need, Phase, Plan, Step, StepOp, Topology};
-use crate::program::{Elaborator, Graph, MoveRef, Pass, Program, Report};
+use crate::planner::{Level, MinTraffic, Phase, Plan, Step, StepOp, Topology};
+use crate::program::{Graph, Pass, Program, RedistributionRef, Report, ShardingSolver};
 use crate::sharding::recipes::Parallelism;
 use crate::sharding::{
-    Axis, AxisName, Coordinate, Cut, Exponent, GroupPattern, GroupRegistry, Mesh, PartialAxis, Placement,
-    ProcessGroup, ProcessGroups, ReduceOp, Region, Sharding, SubAxis, Type,
+    Axis, AxisName, Coordinate, DimPartition, Exponent, GroupPattern, GroupRegistry, Mesh, PartialAxis,
+    Placement, ProcessGroup, ProcessGroups, ReduceOp, Region, Sharding, ShardingType, SubAxis,
 };

@@ -49,7 +49,7 @@ pub use reshard_sharding as sharding;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub mod prelude {
-    pub use reshard_collectives::{Communicator, Compiled, threads};
+    pub use reshard_collectives::{Communicator, CompiledPlan, threads};
     pub use reshard_kernels::DType;
     pub use reshard_layout::Layout;
     #[cfg(feature = "program")]
@@ -57,6 +57,7 @@ pub mod prelude {
     #[cfg(feature = "program")]
     pub use reshard_ops::rules::Op;
     pub use reshard_planner::{Objective, Plan, Planner, Step, StepOp, Topology};
-    pub use reshard_sharding::meaning::{meaning, scatter};
-    pub use reshard_sharding::{GroupPattern, Mesh, Placement, Placements, ReduceOp, Region, Sharding, Type};
+    pub use reshard_sharding::{
+        GroupPattern, Mesh, Placement, Placements, ReduceOp, Region, Sharding, ShardingType,
+    };
 }

@@ -3,20 +3,20 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use reshard_collectives::Compiled;
-use reshard_collectives::calls::{Offers, RankCalls, Spmd};
+use reshard_collectives::CompiledPlan;
+use reshard_collectives::calls::{FrameworkGroups, RankCalls, SpmdProgram};
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
 /// The groups of each axis, and of all ranks.
-fn offers(mesh: &Mesh) -> Offers {
+fn offers(mesh: &Mesh) -> FrameworkGroups {
     let of_axis = |name: &str| mesh.groups_of_axes(&[name]).expect("an axis").iter().collect::<Vec<_>>();
     let axes: Vec<String> = mesh.axes().iter().map(|axis| axis.name().to_string()).collect();
     let groups =
         axes.iter().flat_map(|name| of_axis(name).into_iter().map(move |group| (name.clone(), group)));
     let members = groups.map(|(name, group)| (name, group.iter().collect::<Vec<_>>()));
-    Offers::new(members.chain([("world".to_string(), mesh.ranks().collect())])).expect("groups")
+    FrameworkGroups::new(members.chain([("world".to_string(), mesh.ranks().collect())])).expect("groups")
 }
 
 fn plan(mesh: &Mesh, shape: &[usize], from: &str, to: &str) -> Plan {
@@ -47,7 +47,7 @@ fn one_rank(c: &mut Criterion) {
         });
         group.bench_function("phases alone", |b| b.iter(|| black_box(&plan).phases(rank).expect("phases")));
         group.bench_function("compiled", |b| {
-            b.iter(|| Compiled::new(black_box(&plan), rank).expect("compiles"));
+            b.iter(|| CompiledPlan::new(black_box(&plan), rank).expect("compiles"));
         });
         group.finish();
     }
@@ -59,7 +59,7 @@ fn all_ranks(c: &mut Criterion) {
         let mesh: Mesh = mesh.parse().expect("a mesh");
         let plan = plan(&mesh, &[1024, 4096], "S(0),S(1)", "S(1),S(0)");
         group.bench_function(mesh.size().to_string(), |b| {
-            b.iter(|| Spmd::new(black_box(&plan), DType::F32).expect("one program"));
+            b.iter(|| SpmdProgram::new(black_box(&plan), DType::F32).expect("one program"));
         });
     }
     group.finish();

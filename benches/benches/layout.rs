@@ -71,7 +71,7 @@ fn bench(c: &mut Criterion) {
         b.iter(|| black_box("((2,2),3):((24,2),8)").parse::<Layout>());
     });
     c.bench_function("clone", |b| b.iter(|| black_box(&nested).clone()));
-    c.bench_function("same_function", |b| b.iter(|| black_box(&five).same_function(black_box(&five))));
+    c.bench_function("same_function", |b| b.iter(|| black_box(&five).is_equivalent(black_box(&five))));
 }
 
 criterion_group! {

@@ -15,7 +15,7 @@ fn random(c: &mut Criterion) {
     let threefry = Key::with(Generator::Threefry, 0);
     let philox = Key::with(Generator::Philox, 0);
     let mut run = |name: &str, key: &Key, draw: Draw, dtype: DType, shape: &[usize], runs: &[IndexRun]| {
-        let item = dtype.item_bytes().expect("whole bytes");
+        let item = dtype.element_bytes().expect("whole bytes");
         let mut target = vec![0u8; ELEMENTS * item];
         let mut group = c.benchmark_group("random");
         group.throughput(Throughput::Elements(ELEMENTS as u64)).sample_size(20);

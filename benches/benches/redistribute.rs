@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use reshard_benches::redistribution::{PROMISED, Ready, SHAPE, Span, plan, seconds};
-use reshard_collectives::threads::{Comm, World};
-use reshard_collectives::{Compiled, Error};
+use reshard_collectives::threads::{ThreadCommunicator, World};
+use reshard_collectives::{CompiledPlan, Error};
 
 /// The time that all ranks together need for `iterations` calls.
 fn timed(
@@ -14,7 +14,7 @@ fn timed(
     iterations: u64,
     shape: &[usize],
     (from, to): (&str, &str),
-    call: impl Fn(&mut Ready, &mut Comm) -> Result<Span, Error> + Sync,
+    call: impl Fn(&mut Ready, &mut ThreadCommunicator) -> Result<Span, Error> + Sync,
 ) -> Duration {
     let plan = plan(shape, from, to).expect("a plan");
     let results = world.run(|comm| {
@@ -36,7 +36,7 @@ fn large(c: &mut Criterion) {
         let mut group = c.benchmark_group(format!("64 MiB f32, 8 ranks, {} to {}", pair.0, pair.1));
         let plan = plan(&SHAPE, pair.0, pair.1).expect("a plan");
         let bytes: usize =
-            (0..8).map(|rank| Compiled::new(&plan, rank).expect("compiles").target_bytes()).sum();
+            (0..8).map(|rank| CompiledPlan::new(&plan, rank).expect("compiles").target_bytes()).sum();
         group.throughput(Throughput::Bytes(bytes as u64)).sample_size(10);
         group.bench_function("reshard", |b| {
             b.iter_custom(|n| timed(&mut world, n, &SHAPE, pair, Ready::redistribute));
@@ -66,7 +66,7 @@ fn compiling(c: &mut Criterion) {
     for shape in [[64, 64], [4096, 4096], [1 << 20, 1 << 16]] {
         let plan = plan(&shape, "S(0),S(1)", "S(1),S(0)").expect("a plan");
         group.bench_function(format!("{} x {}", shape[0], shape[1]), |b| {
-            b.iter(|| Compiled::new(&plan, 3).expect("compiles").target_bytes());
+            b.iter(|| CompiledPlan::new(&plan, 3).expect("compiles").target_bytes());
         });
     }
     group.finish();

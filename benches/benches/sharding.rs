@@ -38,7 +38,7 @@ fn groups(c: &mut Criterion) {
         [("64", "dp=4,cp=2,tp=8"), ("2^20", "dp=512,cp=64,tp=32"), ("2^40", "dp=1048576,cp=4096,tp=256")]
     {
         let mesh = mesh(text);
-        let last = mesh.world() - 1;
+        let last = mesh.world_size() - 1;
         c.bench_function(&format!("group/{name}"), |b| {
             b.iter(|| black_box(&mesh).group_of_axes(&["dp", "tp"]));
         });
@@ -61,7 +61,7 @@ fn groups(c: &mut Criterion) {
         registry.add_axes(&mesh).expect("groups of the axes");
         registry.add("dp_tp", groups.clone());
         c.bench_function(&format!("serving/{name}"), |b| {
-            b.iter(|| black_box(&registry).serving(black_box(&groups)));
+            b.iter(|| black_box(&registry).find(black_box(&groups)));
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use reshard_kernels::{Copy, Error, Nest};
+use reshard_kernels::{Error, LoopNest, PreparedCopy};
 use reshard_layout::Mode;
 
 use crate::Ratios;
@@ -22,7 +22,7 @@ pub const PERMUTATIONS: [Permutation; 7] = [
 ];
 
 /// The copy that permutes: target dim `k` is source dim `order[k]`, both sides row-major.
-pub fn permutation(shape: &[usize], order: &[usize], item_bytes: usize) -> Result<Copy, Error> {
+pub fn permutation(shape: &[usize], order: &[usize], item_bytes: usize) -> Result<PreparedCopy, Error> {
     let strides = |shape: &[usize]| {
         let mut strides = vec![1i64; shape.len()];
         for k in (1..shape.len()).rev() {
@@ -34,11 +34,11 @@ pub fn permutation(shape: &[usize], order: &[usize], item_bytes: usize) -> Resul
     let (source_strides, target_strides) = (strides(shape), strides(&target));
     let modes = order.iter().zip(target_strides).rev();
     let modes = modes.map(|(&k, target)| Mode::new(shape[k] as i64, (source_strides[k], target)));
-    Copy::new(&Nest::new(0, 0, modes), item_bytes)
+    PreparedCopy::new(&LoopNest::new(0, 0, modes), item_bytes)
 }
 
 /// Memcpy and the permutation in turn, so many times, on one thread.
-pub fn measure(copy: &Copy, turns: usize) -> Result<Ratios, Error> {
+pub fn measure(copy: &PreparedCopy, turns: usize) -> Result<Ratios, Error> {
     let (source, mut target) = (vec![1u8; copy.bytes()], vec![2u8; copy.bytes()]);
     let mut pairs = Vec::with_capacity(turns);
     for _ in 0..turns {

@@ -1,6 +1,6 @@
 //! A training step of 24 transformer layers: read, differentiated and typed, and what it comes to.
 
-use reshard_program::{Elaborator, Error, Graph, Moves, Rates};
+use reshard_program::{ComputeRates, Error, Graph, ImplicitRedistribution, ShardingSolver};
 
 /// The step as a program: every move of forward is written, those of backward are to be chosen.
 pub const TEXT: &str = include_str!("../layers.txt");
@@ -35,10 +35,11 @@ impl Until {
         if self == Until::Read {
             return Ok(graph.values());
         }
-        let program = Elaborator::new().moves(Moves::Free).elaborate(&graph)?;
+        let program =
+            ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::LocalOnly).solve(&graph)?;
         if self == Until::Checked {
-            return Ok(program.items().len());
+            return Ok(program.statements().len());
         }
-        Ok(program.report(&Rates::uniform()).moves.len())
+        Ok(program.report(&ComputeRates::uniform()).redistributions.len())
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use reshard_collectives::threads::{Comm, World};
-use reshard_collectives::{Communicator, Compiled, Error};
+use reshard_collectives::threads::{ThreadCommunicator, World};
+use reshard_collectives::{Communicator, CompiledPlan, Error};
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -31,7 +31,7 @@ pub fn plan(shape: &[usize], from: &str, to: &str) -> Result<Plan, reshard_plann
 #[derive(Debug)]
 pub struct Ready {
     all: Vec<usize>,
-    compiled: Compiled,
+    compiled: CompiledPlan,
     source: Vec<u8>,
     target: Vec<u8>,
     plain: Vec<u8>,
@@ -40,8 +40,8 @@ pub struct Ready {
 
 impl Ready {
     /// Compiles and allocates.
-    pub fn new(plan: &Plan, comm: &mut Comm) -> Result<Ready, Error> {
-        let compiled = Compiled::new(plan, comm.rank())?;
+    pub fn new(plan: &Plan, comm: &mut ThreadCommunicator) -> Result<Ready, Error> {
+        let compiled = CompiledPlan::new(plan, comm.rank())?;
         let rank = comm.rank() as u8;
         let filled = |bytes| vec![rank + 1; bytes];
         let (source, target) = (filled(compiled.source_bytes()), filled(compiled.target_bytes()));
@@ -50,12 +50,12 @@ impl Ready {
     }
 
     /// Waits for all ranks.
-    fn meet(&self, comm: &mut Comm) -> Result<(), Error> {
+    fn meet(&self, comm: &mut ThreadCommunicator) -> Result<(), Error> {
         comm.barrier(&self.all)
     }
 
     /// One redistribution after a barrier: when this rank began and ended.
-    pub fn redistribute(&mut self, comm: &mut Comm) -> Result<Span, Error> {
+    pub fn redistribute(&mut self, comm: &mut ThreadCommunicator) -> Result<Span, Error> {
         self.meet(comm)?;
         let begin = Instant::now();
         self.compiled.run(comm, &self.source, &mut self.target, &mut self.scratch)?;
@@ -63,7 +63,7 @@ impl Ready {
     }
 
     /// One plain copy, after a barrier, of as many bytes as land in the target.
-    pub fn memcpy(&mut self, comm: &mut Comm) -> Result<Span, Error> {
+    pub fn memcpy(&mut self, comm: &mut ThreadCommunicator) -> Result<Span, Error> {
         self.meet(comm)?;
         let begin = Instant::now();
         self.target.copy_from_slice(&self.plain);

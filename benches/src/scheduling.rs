@@ -9,7 +9,8 @@
 //! almost nothing too.
 
 use reshard_program::schedule::{
-    Arg, Exchanges, Instr, Kernels, LocalCall, Options, Prepared, Schedule, Transfer,
+    ArenaSlice, CompileOptions, ExchangeEngine, Instruction, Kernels, LocalCall, PreparedSchedule, Schedule,
+    Transfer,
 };
 use reshard_program::{Error, Program};
 
@@ -37,7 +38,7 @@ pub struct Outside;
 pub struct Touching;
 
 /// No bytes of an arena that has none of them.
-fn touch(from: &Arg, to: &Arg, arena: &mut [u8]) -> Result<(), Outside> {
+fn touch(from: &ArenaSlice, to: &ArenaSlice, arena: &mut [u8]) -> Result<(), Outside> {
     let read = *arena.get(from.offset).ok_or(Outside)?;
     *arena.get_mut(to.offset).ok_or(Outside)? = read.wrapping_add(1);
     Ok(())
@@ -53,7 +54,7 @@ impl Kernels for Touching {
 
     // A framework's kernel is behind a call.
     #[inline(never)]
-    fn run(&mut self, _: u32, args: &[Arg], arena: &mut [u8]) -> Result<(), Outside> {
+    fn run(&mut self, _: u32, args: &[ArenaSlice], arena: &mut [u8]) -> Result<(), Outside> {
         match args {
             [from, .., to] => touch(from, to, arena),
             [] | [_] => Err(Outside),
@@ -61,7 +62,7 @@ impl Kernels for Touching {
     }
 }
 
-impl Exchanges for Touching {
+impl ExchangeEngine for Touching {
     type Buffer = [u8];
     type Error = Outside;
 
@@ -81,18 +82,18 @@ impl Exchanges for Touching {
 }
 
 /// A call as a hand-written loop has it.
-pub type PlainCall = (u32, [Arg; 3]);
+pub type PlainCall = (u32, [ArenaSlice; 3]);
 
 /// The calls of a schedule, for a loop over them.
 pub fn plain_calls(schedule: &Schedule) -> Vec<PlainCall> {
     let mut list = Vec::new();
-    for instr in schedule.instrs() {
+    for instr in schedule.instructions() {
         match instr {
-            Instr::Call { args, .. } => {
+            Instruction::Call { args, .. } => {
                 let args = &schedule.args()[args.start as usize..args.end as usize];
-                list.extend(<[Arg; 3]>::try_from(args).map(|args| (0, args)));
+                list.extend(<[ArenaSlice; 3]>::try_from(args).map(|args| (0, args)));
             }
-            Instr::Post { .. } | Instr::Wait { .. } => {}
+            Instruction::Post { .. } | Instruction::Wait { .. } => {}
         }
     }
     list
@@ -100,17 +101,17 @@ pub fn plain_calls(schedule: &Schedule) -> Vec<PlainCall> {
 
 /// Rank 1's part, whose cuts are copies.
 pub fn schedule(exchanging: bool) -> Result<Schedule, Error> {
-    program(exchanging)?.compile(1, &Options::default())
+    program(exchanging)?.compile(1, &CompileOptions::default())
 }
 
 /// The schedule ready to be run.
-pub fn prepared(schedule: &Schedule) -> Result<Prepared<'_>, Outside> {
+pub fn prepared(schedule: &Schedule) -> Result<PreparedSchedule<'_>, Outside> {
     schedule.prepare(&mut Touching, &mut Touching)
 }
 
 /// Runs it.
 #[inline(never)]
-pub fn scheduled(prepared: &Prepared<'_>, arena: &mut [u8]) -> Result<(), Outside> {
+pub fn scheduled(prepared: &PreparedSchedule<'_>, arena: &mut [u8]) -> Result<(), Outside> {
     prepared.run(&mut Touching, &mut Touching, arena)
 }
 

@@ -14,7 +14,7 @@ use crate::plan::Plan;
 
 /// The groups that exist.
 #[derive(Debug)]
-pub struct Offers(calls::Offers);
+pub struct Offers(calls::FrameworkGroups);
 
 /// The calls by which one rank carries out a plan.
 #[derive(Debug)]
@@ -184,18 +184,20 @@ fn views(all: &[calls::View], held: &mut Held) -> *const View {
 fn op(call: &RankCall, held: &mut Held) -> Result<Op, Fault> {
     let (of_call, reduce, sends, receives): (Call, Option<CombineOp>, Vec<Part>, Vec<Part>) = match &call.call
     {
-        calls::Call::Local => (Call::Local, None, Vec::new(), Vec::new()),
-        calls::Call::AllGather { .. } => (Call::AllGather, None, Vec::new(), Vec::new()),
-        calls::Call::ReduceScatter { op, .. } => (Call::ReduceScatter, Some(*op), Vec::new(), Vec::new()),
-        calls::Call::AllReduce { op, .. } => (Call::AllReduce, Some(*op), Vec::new(), Vec::new()),
-        calls::Call::AllToAll { group, sends, receives } => {
+        calls::CollectiveCall::Local => (Call::Local, None, Vec::new(), Vec::new()),
+        calls::CollectiveCall::AllGather { .. } => (Call::AllGather, None, Vec::new(), Vec::new()),
+        calls::CollectiveCall::ReduceScatter { op, .. } => {
+            (Call::ReduceScatter, Some(*op), Vec::new(), Vec::new())
+        }
+        calls::CollectiveCall::AllReduce { op, .. } => (Call::AllReduce, Some(*op), Vec::new(), Vec::new()),
+        calls::CollectiveCall::AllToAll { group, sends, receives } => {
             let parts = |counts: &[usize]| {
                 let pairs = group.members().iter().zip(counts);
                 pairs.map(|(&peer, &elements)| Part { peer, elements }).collect()
             };
             (Call::AllToAll, None, parts(sends), parts(receives))
         }
-        calls::Call::Messages { sends, receives } => {
+        calls::CollectiveCall::Messages { sends, receives } => {
             let parts = |pairs: &[(usize, usize)]| {
                 pairs.iter().map(|&(peer, elements)| Part { peer, elements }).collect()
             };
@@ -212,7 +214,7 @@ fn op(call: &RankCall, held: &mut Held) -> Result<Op, Fault> {
         size: size_of::<Op>(),
         step: call.step,
         call: of_call,
-        attends: u32::from(call.attends()),
+        attends: u32::from(call.is_idle()),
         group: held.word_if_any(group.map(|group| group.name()))?,
         member_count: members.len(),
         members: held.list(members),
@@ -269,7 +271,7 @@ pub unsafe extern "C" fn reshard_offers_new(
             // SAFETY: as the caller promises.
             Ok((unsafe { text(group.name, "name") }?, members))
         });
-        let offers = calls::Offers::new(named.collect::<Result<Vec<_>, Fault>>()?)?;
+        let offers = calls::FrameworkGroups::new(named.collect::<Result<Vec<_>, Fault>>()?)?;
         // SAFETY: as the caller promises.
         unsafe { handles::put(Offers(offers), out) }
     })
@@ -300,7 +302,7 @@ pub unsafe extern "C" fn reshard_calls_new(
         let dtype = unsafe { text_if_any(dtype, "dtype") }?;
         let dtype = dtype.map_or(Ok(plan.0.dtype()), str::parse::<DType>)?;
         let made = if offers.is_null() {
-            RankCalls::new(&plan.0, rank, dtype, &calls::Offers::none())
+            RankCalls::new(&plan.0, rank, dtype, &calls::FrameworkGroups::none())
         } else {
             RankCalls::new(&plan.0, rank, dtype, &handles::of(offers)?.0)
         };

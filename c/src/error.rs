@@ -57,7 +57,7 @@ macro_rules! by_kind {
     ($($error:ty),* $(,)?) => {
         $(impl From<$error> for Fault {
             fn from(error: $error) -> Fault {
-                Fault::refused(error.kind(), error.to_string())
+                Fault::refused(error.code(), error.to_string())
             }
         })*
     };

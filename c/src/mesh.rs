@@ -179,7 +179,7 @@ pub unsafe extern "C" fn reshard_mesh_group(
         let mesh = handles::of(mesh)?;
         // SAFETY: as the caller promises.
         let axes = unsafe { text(axes, "axes") }?;
-        let axes = axes.split(',').map(|axis| mesh.0.whole(mesh.0.axis(axis.trim())?));
+        let axes = axes.split(',').map(|axis| mesh.0.full_axis(mesh.0.axis(axis.trim())?));
         let axes = axes.collect::<Result<Vec<_>, _>>()?;
         let group = mesh.0.members(&axes, rank)?;
         if group.size() > LONGEST {

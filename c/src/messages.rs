@@ -103,7 +103,7 @@ impl Messages {
     fn new(plan: &reshard_planner::Plan, rank: usize) -> Result<Messages, Fault> {
         let (mut phases, mut held) = (Vec::new(), Held::default());
         for (step, phase) in plan.phases(rank)? {
-            let fill = held.word_if_any(phase.fill)?;
+            let fill = held.word_if_any(phase.fill_identity)?;
             let reduce = held.word_if_any(phase.reduce.map(|reduce| reduce.op))?;
             let receives = messages(&phase.receives, &mut held);
             let sends = messages(&phase.sends, &mut held);

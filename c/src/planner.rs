@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::{Arc, LazyLock};
 
 use reshard_kernels::DType;
-use reshard_planner::{Arithmetic, Budget, PlanCache};
+use reshard_planner::{Arithmetic, PlanCache, SearchBudget};
 
 use crate::error::{Status, body};
 use crate::handles::{self, Handled};
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn reshard_planner_new(options: *const Options, out: *mut 
             planner = planner.max_peak_bytes(options.max_peak_bytes);
         }
         if options.budget > 0 {
-            planner = planner.budget(Budget::of(options.budget));
+            planner = planner.budget(SearchBudget::new(options.budget));
         }
         if options.framework_arithmetic != 0 {
             planner = planner.arithmetic(Arithmetic::Framework);

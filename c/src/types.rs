@@ -11,7 +11,7 @@ use crate::sharding::Sharding;
 
 /// Who holds a value, and who holds its gradient.
 #[derive(Debug)]
-pub struct Type(reshard_sharding::Type);
+pub struct Type(reshard_sharding::ShardingType);
 
 impl Handled for Type {
     const NAME: &'static str = "type";
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn reshard_type_parse(
         let mesh = handles::of(mesh)?;
         // SAFETY: as the caller promises.
         let (shape, notation) = unsafe { (list(shape, dims, "shape")?, text(notation, "notation")?) };
-        let made = reshard_sharding::Type::parse(&mesh.0, shape, notation)?;
+        let made = reshard_sharding::ShardingType::parse(&mesh.0, shape, notation)?;
         // SAFETY: as the caller promises.
         unsafe { handles::put(Type(made), out) }
     })

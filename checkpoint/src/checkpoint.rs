@@ -159,7 +159,7 @@ impl Checkpoint {
     }
 
     /// The free texts that its writer left for readers.
-    pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
         self.free_texts.iter().flatten().map(|(key, text)| (&key[..], &text[..]))
     }
 
@@ -281,16 +281,16 @@ impl Checkpoint {
         let (manifest, mesh, manifest_is_right) = Manifest::read(path)?;
         let has_checksums = manifest.has_checksums();
         let is_living = |rank: &usize| dead.binary_search(rank).is_err();
-        let expected = || mesh.ranks().map(|rank| rank_file_name(rank, mesh.world()));
+        let expected = || mesh.ranks().map(|rank| rank_file_name(rank, mesh.world_size()));
         let refused = |why: String| Err(Error::refused("rank_files", format!("{}: {why}", dir.display())));
         let mut ignored = Vec::new();
         // Where nobody has a list, what is missing is found when it is opened.
         if let Some(present) = safetensors_files(dir)? {
             let mut living = mesh.ranks().filter(is_living);
             if let Some(first) =
-                living.find(|&rank| present.binary_search(&rank_file_name(rank, mesh.world())).is_err())
+                living.find(|&rank| present.binary_search(&rank_file_name(rank, mesh.world_size())).is_err())
             {
-                let missing = rank_file_name(first, mesh.world());
+                let missing = rank_file_name(first, mesh.world_size());
                 let ranks = dead.iter().copied().chain([first]).map(|rank| rank.to_string());
                 let ranks = ranks.collect::<Vec<_>>().join(",");
                 return refused(format!(
@@ -348,7 +348,7 @@ impl Checkpoint {
         let mut free_texts = None;
         let mut texts_known = false;
         for (position, rank) in mesh.ranks().enumerate().filter(|(_, rank)| is_living(rank)) {
-            let file = rank_file_name(rank, mesh.world());
+            let file = rank_file_name(rank, mesh.world_size());
             let opened = header::open(&dir.join(&file))?;
             if let Some(said) = said.get(position) {
                 headers.push((dir.join(&file), opened.checksum, *said));

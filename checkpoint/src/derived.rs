@@ -40,7 +40,7 @@ impl Checkpoint {
     /// assert!(weights.tensor("mlp.up.weight").is_ok() && weights.tensor("embedding.weight").is_err());
     /// # Ok::<(), reshard_checkpoint::Error>(())
     /// ```
-    pub fn only<'a>(&self, patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
+    pub fn filter<'a>(&self, patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
         let pattern = |text| Pattern::new(text).map_err(|why| Error::refused("pattern", why));
         let patterns = patterns.into_iter().map(pattern).collect::<Result<Vec<_>, _>>()?;
         let names = || {

@@ -23,7 +23,7 @@ const SLAB: usize = 4 << 20;
 /// What two checkpoints do not have in common.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Difference {
+pub struct DiffReport {
     /// Whether they are equal in all that was compared.
     pub equal: bool,
     /// How many tensors both have.
@@ -35,7 +35,7 @@ pub struct Difference {
     /// Names that only the second has.
     pub only_second: Vec<String>,
     /// Tensors and other entries that both have and that differ, by name.
-    pub different: Vec<Different>,
+    pub different: Vec<TensorDiff>,
     /// Entries that are not tensors, and in one of the two are a part of a `.pt` or `.npz` file, which is not compared.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_compared: Vec<String>,
@@ -44,7 +44,7 @@ pub struct Difference {
 /// A tensor, or another entry, that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Different {
+pub struct TensorDiff {
     /// Its name.
     pub name: String,
     /// How it differs.
@@ -78,7 +78,7 @@ pub fn diff(
     first: &Checkpoint,
     second: &Checkpoint,
     observer: &mut dyn Observer,
-) -> Result<Difference, Error> {
+) -> Result<DiffReport, Error> {
     let others: HashMap<&str, &Tensor> =
         second.tensors.iter().map(|tensor| (&tensor.name[..], tensor)).collect();
     let mut pairs: Vec<(&Tensor, &Tensor)> =
@@ -95,10 +95,10 @@ pub fn diff(
     let Objects { only_first, only_second, pairs: objects, not_compared } = Objects::of(first, second);
     let (only_first, only_second) = (only(first, only_first), only(second, only_second));
     let same = |(a, b): &&(&Tensor, &Tensor)| (a.dtype, &a.shape) == (b.dtype, &b.shape);
-    observer.begins(pairs.iter().filter(same).map(|(one, _)| one.byte_len()).sum());
+    observer.on_start(pairs.iter().filter(same).map(|(one, _)| one.byte_len()).sum());
     let found = compare(&pairs, observer)?;
-    observer.ends();
-    let mut different: Vec<Different> =
+    observer.on_finish();
+    let mut different: Vec<TensorDiff> =
         pairs.iter().zip(found).filter_map(|(pair, found)| different(*pair, found)).collect();
     for (one, two) in &objects {
         different.extend(compare_objects(one, two)?);
@@ -106,7 +106,7 @@ pub fn diff(
     different.sort_by(|a, b| a.name.cmp(&b.name));
     let equal = only_first.is_empty() && only_second.is_empty() && different.is_empty();
     let (tensors, others) = (pairs.len(), objects.len());
-    Ok(Difference { equal, tensors, others, only_first, only_second, different, not_compared })
+    Ok(DiffReport { equal, tensors, others, only_first, only_second, different, not_compared })
 }
 
 /// How many units of each pair differ, and the first.
@@ -163,9 +163,9 @@ fn compare(pairs: &[(&Tensor, &Tensor)], observer: &mut dyn Observer) -> Result<
 }
 
 /// How a pair differs, if it does.
-fn different((one, two): (&Tensor, &Tensor), (count, at): Found) -> Option<Different> {
+fn different((one, two): (&Tensor, &Tensor), (count, at): Found) -> Option<TensorDiff> {
     let said =
-        |what: String, first: Option<Vec<usize>>| Some(Different { name: one.name.clone(), what, first });
+        |what: String, first: Option<Vec<usize>>| Some(TensorDiff { name: one.name.clone(), what, first });
     if one.dtype != two.dtype {
         return said(format!("it is {} and {}", one.dtype, two.dtype), None);
     }

@@ -18,12 +18,12 @@ pub struct Error {
     kind: &'static str,
     message: String,
     place: Option<(String, usize)>,
-    class: Class,
+    class: ErrorKind,
 }
 
 /// What kind of end an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum ErrorKind {
     /// The input is bad or the request is refused; nothing was begun.
     Refused,
     /// The job failed, by verification, by an engine or by I/O.
@@ -35,12 +35,12 @@ pub enum Class {
 impl Error {
     /// Bad input, or a request that is refused.
     pub(crate) fn refused(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), place: None, class: Class::Refused }
+        Self { kind, message: message.into(), place: None, class: ErrorKind::Refused }
     }
 
     /// A job that failed.
     pub(crate) fn failed(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), place: None, class: Class::Failed }
+        Self { kind, message: message.into(), place: None, class: ErrorKind::Failed }
     }
 
     /// Reading or writing `path` failed in the middle of the work.
@@ -54,7 +54,7 @@ impl Error {
             kind: "elsewhere",
             message: "another process of the job says what is wrong".to_owned(),
             place: None,
-            class: Class::ToldElsewhere(status),
+            class: ErrorKind::ToldElsewhere(status),
         }
     }
 
@@ -70,21 +70,21 @@ impl Error {
     }
 
     /// The stable word for what is wrong: `input`, `rank_files`, `verification`, ..
-    pub fn kind(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         self.kind
     }
 
     /// Whether it was refused or failed, or is told elsewhere.
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> ErrorKind {
         self.class
     }
 
     /// The status that a process ends with after it: 2 for what is refused, 1 for what failed.
     pub fn status(&self) -> u8 {
         match self.class {
-            Class::Failed => 1,
-            Class::Refused => 2,
-            Class::ToldElsewhere(status) => status,
+            ErrorKind::Failed => 1,
+            ErrorKind::Refused => 2,
+            ErrorKind::ToldElsewhere(status) => status,
         }
     }
 
@@ -104,7 +104,7 @@ impl std::error::Error for Error {}
 
 impl From<reshard_sharding::Error> for Error {
     fn from(error: reshard_sharding::Error) -> Self {
-        let refused = Self::refused(error.kind(), error.to_string());
+        let refused = Self::refused(error.code(), error.to_string());
         let reshard_sharding::Error::Parse { input, at, .. } = error else {
             return refused;
         };
@@ -117,13 +117,13 @@ impl From<reshard_planner::Error> for Error {
         if let reshard_planner::Error::Sharding(error) = error {
             return error.into();
         }
-        Self::refused(error.kind(), error.to_string())
+        Self::refused(error.code(), error.to_string())
     }
 }
 
 /// An exchange that went wrong is a job that failed.
 impl From<reshard_collectives::Error> for Error {
     fn from(error: reshard_collectives::Error) -> Self {
-        Self::failed(error.kind(), error.to_string())
+        Self::failed(error.code(), error.to_string())
     }
 }

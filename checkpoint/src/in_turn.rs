@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use reshard_collectives::{Compiled, Exchange, Receive, Send};
+use reshard_collectives::{CompiledPlan, Exchange, ReceiveMessage, SendMessage};
 use reshard_layout::internal::counted;
 use reshard_planner::{Plan, Step};
 
@@ -67,14 +67,14 @@ pub(crate) fn redistribute<'a>(
             &mut ranks,
             || rooms.take(),
             |target, rank| {
-                let mut known: HashMap<usize, Compiled> = HashMap::new();
+                let mut known: HashMap<usize, CompiledPlan> = HashMap::new();
                 for (at, plan) in plans.iter().enumerate() {
                     if !plan.from().mesh().contains(*rank) && !plan.to().mesh().contains(*rank) {
                         continue;
                     }
                     let compiled = match known.entry(first[at]) {
                         Entry::Occupied(same) => same.into_mut(),
-                        Entry::Vacant(new) => new.insert(Compiled::new(plan, *rank)?),
+                        Entry::Vacant(new) => new.insert(CompiledPlan::new(plan, *rank)?),
                     };
                     let Some(exchange) = compiled.exchanges().next() else { return Err(no_exchange(*rank)) };
                     let before = |rank: usize| source(at, rank);
@@ -122,7 +122,7 @@ fn parts(plan: &Plan) -> Result<Vec<Part>, Error> {
     let mut first: Vec<usize> = (0..ranks.len()).collect();
     let mut keys = Vec::with_capacity(ranks.len());
     for (at, &rank) in ranks.iter().enumerate() {
-        let compiled = Compiled::new(plan, rank)?;
+        let compiled = CompiledPlan::new(plan, rank)?;
         for receive in compiled.exchanges().flat_map(Exchange::receives) {
             let peer = place.get(&receive.peer()).copied().ok_or_else(|| no_exchange(receive.peer()))?;
             let (one, other) = (root(&mut first, at), root(&mut first, peer));
@@ -180,7 +180,7 @@ fn carry_out<'a>(
             &mut after,
             || rooms.take(),
             |target, (rank, next)| {
-                let compiled = Compiled::new(plan, *rank)?;
+                let compiled = CompiledPlan::new(plan, *rank)?;
                 let count = compiled.exchanges().len();
                 let Some((number, exchange)) =
                     compiled.exchanges().enumerate().find(|(_, exchange)| key(exchange) == at)
@@ -229,12 +229,12 @@ fn take<'a>(
     target: &mut [u8],
     traffic: &Traffic,
 ) -> Result<(), Error> {
-    exchange.prepare(target)?;
+    exchange.init_target(target)?;
     for receive in exchange.receives() {
         let bytes = receive.take(target, before(receive.peer()))?;
         traffic.landed(exchange.rank(), receive, bytes);
     }
-    exchange.finish(target)?;
+    exchange.finalize_target(target)?;
     traffic.given(exchange.rank(), exchange.sends());
     Ok(())
 }
@@ -252,20 +252,20 @@ struct Counts {
 
 impl Traffic {
     fn of(plan: &Plan) -> Self {
-        let world = plan.from().mesh().world().max(plan.to().mesh().world());
+        let world = plan.from().mesh().world_size().max(plan.to().mesh().world_size());
         Self(std::iter::repeat_with(Counts::default).take(world).collect())
     }
 
-    fn landed(&self, rank: usize, receive: &Receive, bytes: usize) {
+    fn landed(&self, rank: usize, receive: &ReceiveMessage, bytes: usize) {
         if receive.peer() != rank {
             self.0[rank].landed.fetch_add(bytes as u64, Ordering::Relaxed);
             self.0[receive.peer()].taken.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }
 
-    fn given(&self, rank: usize, sends: &[Send]) {
+    fn given(&self, rank: usize, sends: &[SendMessage]) {
         let to_others = sends.iter().filter(|send| send.peer() != rank);
-        let bytes: usize = to_others.map(Send::bytes).sum();
+        let bytes: usize = to_others.map(SendMessage::bytes).sum();
         self.0[rank].given.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 

@@ -164,10 +164,10 @@ mod tests {
                     done.map(|()| all)
                 };
                 assert!(pieces(&packed, len).unwrap() == bytes, "{len} {kinds}");
-                assert_eq!(pieces(&packed[..packed.len() - 1], len).unwrap_err().kind(), KIND);
-                assert_eq!(pieces(&packed, len + 1).unwrap_err().kind(), KIND);
+                assert_eq!(pieces(&packed[..packed.len() - 1], len).unwrap_err().code(), KIND);
+                assert_eq!(pieces(&packed, len + 1).unwrap_err().code(), KIND);
                 if let Some(less) = len.checked_sub(1) {
-                    assert_eq!(pieces(&packed, less).unwrap_err().kind(), KIND);
+                    assert_eq!(pieces(&packed, less).unwrap_err().code(), KIND);
                 }
             }
         }

@@ -36,7 +36,7 @@ pub(crate) const PIECE: usize = 4 << 20;
 /// What was looked at, and what is wrong.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Verified {
+pub struct VerifyReport {
     /// How many tensors there are.
     pub tensors: usize,
     /// The number of entries that are not tensors, those of a `.pt` or `.npz` file included.
@@ -99,20 +99,20 @@ impl Checkpoint {
     /// assert!(verified.problems.is_empty() && !verified.checksums); // there is no manifest
     /// # Ok::<(), reshard_checkpoint::Error>(())
     /// ```
-    pub fn verify(&self, observer: &mut dyn Observer) -> Result<Verified, Error> {
+    pub fn verify(&self, observer: &mut dyn Observer) -> Result<VerifyReport, Error> {
         let mut problems = self.sums.as_ref().map(Sums::problems).unwrap_or_default();
         let shards: usize = self.tensors.iter().map(|tensor| tensor.files().len()).sum();
         let archives: u64 = self.archives.iter().map(Archive::byte_len).sum();
         let lens = self.tensors.iter().flat_map(|tensor| tensor.files().iter().map(|file| file.len() as u64));
         let bytes = lens.sum();
         // What is in archives is there once, so there are no replicas to compare.
-        observer.begins(if archives > 0 { archives } else { bytes });
+        observer.on_start(if archives > 0 { archives } else { bytes });
         problems.extend(if archives > 0 { self.check_archives(observer) } else { self.compare(observer) }?);
         problems.extend(self.check_objects()?);
-        observer.ends();
+        observer.on_finish();
         let checksums = self.has_checksums();
         let (tensors, others) = (self.tensors.len(), self.objects.len());
-        Ok(Verified { tensors, others, shards, bytes, checksums, problems })
+        Ok(VerifyReport { tensors, others, shards, bytes, checksums, problems })
     }
 
     /// What of the manifest and the headers must be right before anything is made of them.

@@ -16,8 +16,8 @@ use super::one_process;
 use super::place;
 #[cfg(any(feature = "mpi", feature = "nccl"))]
 use super::processes;
-use super::remains::Lost;
-use super::report::Report;
+use super::remains::LostRegion;
+use super::report::JobReport;
 use super::staging;
 
 /// Everything that a job may be told; what is left out has the default that is said there.
@@ -32,7 +32,7 @@ use super::staging;
 /// ```
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub struct Job {
+pub struct ReshardJob {
     /// A .safetensors file, a folder with an index, the output of an earlier job, or what PyTorch or NumPy wrote; else a small block
     /// made by code.
     pub input: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub struct Job {
     /// A TOML file of name patterns and their placements (see [`Spec`](crate::Spec)); the first match wins over `to`.
     pub spec: Option<PathBuf>,
     /// Ranks of the input whose files are not read: they may be missing or damaged. What other ranks hold as well is read from those.
-    pub dead: Vec<usize>,
+    pub missing_ranks: Vec<usize>,
     /// Where what only dead ranks held is read from instead: another checkpoint with tensors of the same names, types and shapes.
     pub fill_from: Option<PathBuf>,
     /// Only tensors whose names one of these patterns matches: globs, or regular expressions between slashes; else all.
@@ -75,9 +75,9 @@ pub struct Job {
     /// It does anyway where nothing is written, where the input is the block made by code, and where `engine` is no threads.
     pub through_engine: bool,
     /// From files to files: write no checksums, read nothing back, and compare no replicas.
-    pub unchecked: bool,
+    pub verify: bool,
     /// How long a process waits for another that does not come; else a minute.
-    pub time_out: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// Whether it is refused, before anything is written, if an entry that is not a tensor would not be in the output.
     pub strict: bool,
     /// Whether an output that is there already is replaced.
@@ -136,11 +136,11 @@ pub enum Engine {
     Nccl,
 }
 
-impl Job {
+impl ReshardJob {
     /// Does the whole job; nothing is written before everything that can be refused has been.
     ///
     /// The report is None in a process that is not the first of its job. An error has been told to the observer.
-    pub fn run(&self, observer: &mut dyn Observer) -> Result<Option<Report>, Error> {
+    pub fn run(&self, observer: &mut dyn Observer) -> Result<Option<JobReport>, Error> {
         match self.whole_file() {
             Ok(None) => self.run_as_is(observer),
             Ok(Some(job)) => job.run_as_is(observer),
@@ -164,7 +164,7 @@ impl Job {
         Ok(Some(Self { gather: self.out.clone(), out: None, ..self.clone() }))
     }
 
-    fn run_as_is(&self, observer: &mut dyn Observer) -> Result<Option<Report>, Error> {
+    fn run_as_is(&self, observer: &mut dyn Observer) -> Result<Option<JobReport>, Error> {
         if let Err(error) = self.engine.check().and_then(|()| self.check()) {
             return Err(told(error, observer));
         }
@@ -173,7 +173,7 @@ impl Job {
         done
     }
 
-    fn carry_out(&self, observer: &mut dyn Observer) -> Result<Option<Report>, Error> {
+    fn carry_out(&self, observer: &mut dyn Observer) -> Result<Option<JobReport>, Error> {
         #[cfg(feature = "mpi")]
         if self.engine == Engine::Mpi {
             let comm = mpi::comm(self).map_err(|error| told(error, observer))?;
@@ -196,13 +196,13 @@ impl Job {
     }
 }
 
-impl Job {
+impl ReshardJob {
     /// The input, of which only some tensors may be wanted, in other pieces, by other names or of another type: in this order, so that
     /// patterns and fusions speak of the names that the input has, and `to` and `spec` of the new ones.
-    pub(crate) fn open(&self) -> Result<(Checkpoint, Vec<Lost>), Error> {
+    pub(crate) fn open(&self) -> Result<(Checkpoint, Vec<LostRegion>), Error> {
         let (mut checkpoint, lost) = self.living()?;
         if !self.only.is_empty() {
-            checkpoint = checkpoint.only(self.only.iter().map(|pattern| &pattern[..]))?;
+            checkpoint = checkpoint.filter(self.only.iter().map(|pattern| &pattern[..]))?;
         }
         for split in &self.split {
             checkpoint = checkpoint.split(&split.parse::<Fusion>()?)?;
@@ -220,8 +220,8 @@ impl Job {
     }
 
     /// The input without its dead ranks, and what was lost with them.
-    fn living(&self) -> Result<(Checkpoint, Vec<Lost>), Error> {
-        if self.dead.is_empty() {
+    fn living(&self) -> Result<(Checkpoint, Vec<LostRegion>), Error> {
+        if self.missing_ranks.is_empty() {
             return match self.fill_from {
                 None => Ok((Checkpoint::open(self.input.as_deref())?, Vec::new())),
                 Some(_) => Err(Error::refused("usage", "say which ranks are dead: --dead 3,5")),
@@ -230,7 +230,7 @@ impl Job {
         let Some(input) = &self.input else {
             return Err(Error::refused("usage", "say in which folder of rank files ranks are dead"));
         };
-        let remains = Checkpoint::open_without(input, &self.dead)?;
+        let remains = Checkpoint::open_degraded(input, &self.missing_ranks)?;
         let lost = remains.lost().to_vec();
         let checkpoint = match &self.fill_from {
             Some(other) => remains.filled(&Checkpoint::open(Some(other))?)?,

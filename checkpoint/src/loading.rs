@@ -9,7 +9,7 @@
 //! wanted gathers along those axes. Which axes and which dims is chosen by cost: what the busiest node reads, at the rate at which
 //! nodes read, and what the plan takes.
 
-use reshard_collectives::{Communicator, Compiled};
+use reshard_collectives::{Communicator, CompiledPlan};
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::Sharding;
 
@@ -26,7 +26,7 @@ const MOST_RANKS: usize = 1 << 16;
 
 /// Who reads together, and how fast.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reading {
+pub struct ReadModel {
     /// So many consecutive ranks are a node, which has one way to the files.
     pub node_ranks: usize,
     /// What a node reads in a second, in units of 10^9 bytes.
@@ -35,7 +35,7 @@ pub struct Reading {
 
 /// How the ranks get their shards of one tensor: made by [`Checkpoint::loading`], carried out by [`Checkpoint::load`].
 #[derive(Clone, Debug)]
-pub struct Loading {
+pub struct ShardLoad {
     reads: Sharding,
     wanted: Sharding,
     plan: Option<Plan>,
@@ -43,7 +43,7 @@ pub struct Loading {
     cost_us: f64,
 }
 
-impl Loading {
+impl ShardLoad {
     /// What the ranks read; the sharding that was asked for where each reads its own. Elements that share bytes are counted by the
     /// bytes that they share.
     pub fn reads(&self) -> &Sharding {
@@ -65,7 +65,7 @@ impl Loading {
         self.cost_us
     }
 
-    fn new(reads: Sharding, wanted: &Sharding, plan: Option<Plan>, item_bytes: usize, by: Reading) -> Self {
+    fn new(reads: Sharding, wanted: &Sharding, plan: Option<Plan>, item_bytes: usize, by: ReadModel) -> Self {
         let node_bytes = busiest(&reads, by.node_ranks) * item_bytes as u64;
         let cost_us = node_bytes as f64 / (by.gbytes_per_s * 1e3) + plan.as_ref().map_or(0.0, Plan::cost_us);
         Self { reads, wanted: wanted.clone(), plan, node_bytes, cost_us }
@@ -93,14 +93,14 @@ impl Checkpoint {
     /// ```
     ///
     /// Errors: as [`Checkpoint::shard`]; `reading` where the rate or the number of ranks is not positive.
-    pub fn loading(
+    pub fn plan_load(
         &self,
         tensor: &str,
         sharding: &Sharding,
         planner: &Planner,
-        reading: Reading,
-    ) -> Result<Loading, Error> {
-        let Reading { node_ranks, gbytes_per_s } = reading;
+        reading: ReadModel,
+    ) -> Result<ShardLoad, Error> {
+        let ReadModel { node_ranks, gbytes_per_s } = reading;
         if node_ranks == 0 || !gbytes_per_s.is_finite() || gbytes_per_s <= 0.0 {
             let message = format!(
                 "a node of {node_ranks} ranks that reads {gbytes_per_s} GB/s is none: both have to be positive"
@@ -111,16 +111,16 @@ impl Checkpoint {
         let about = |error: Error| error.about_tensor(tensor.name());
         let units = tensor.units();
         let wanted = tensor.in_units(&units, sharding).map_err(about)?;
-        let mut best = Loading::new(wanted.clone(), &wanted, None, units.bytes, reading);
+        let mut best = ShardLoad::new(wanted.clone(), &wanted, None, units.bytes, reading);
         for reads in ways(&wanted) {
             // What is read alone takes as long already.
-            let alone = Loading::new(reads.clone(), &wanted, None, units.bytes, reading);
+            let alone = ShardLoad::new(reads.clone(), &wanted, None, units.bytes, reading);
             if alone.cost_us >= best.cost_us {
                 continue;
             }
             let plan =
                 planner.plan(&reads, &wanted, opaque(units.bytes)).map_err(|error| about(error.into()))?;
-            let loading = Loading::new(reads, &wanted, Some(plan), units.bytes, reading);
+            let loading = ShardLoad::new(reads, &wanted, Some(plan), units.bytes, reading);
             if loading.cost_us < best.cost_us {
                 best = loading;
             }
@@ -150,7 +150,7 @@ impl Checkpoint {
     pub fn load<C: Communicator<Buffer = [u8]>>(
         &self,
         tensor: &str,
-        loading: &Loading,
+        loading: &ShardLoad,
         comm: &mut C,
     ) -> Result<Vec<u8>, Error> {
         let tensor = self.tensor(tensor)?;
@@ -175,7 +175,7 @@ impl Checkpoint {
         if !loading.wanted.mesh().contains(rank) {
             return Ok(part);
         }
-        let compiled = Compiled::new(plan, rank)?;
+        let compiled = CompiledPlan::new(plan, rank)?;
         let mut scratch = compiled.scratch(comm)?;
         let mut shard = Vec::new();
         bytes::resize(&mut shard, compiled.target_bytes()).map_err(about)?;

@@ -69,7 +69,7 @@ impl Manifest {
             format: FORMAT.to_owned(),
             version: VERSION,
             mesh: mesh.to_string(),
-            world: mesh.world(),
+            world: mesh.world_size(),
             headers_crc64nvme: None,
             tensors,
             objects: Vec::new(),
@@ -131,14 +131,14 @@ impl Manifest {
             )));
         }
         let mesh: Mesh = manifest.mesh.parse().map_err(|error| Error::from(error).about(path.display()))?;
-        if mesh.world() != manifest.world {
+        if mesh.world_size() != manifest.world {
             return Err(Error::refused(
                 "world",
                 format!(
                     "{} says world {}, but its mesh `{mesh}` needs {}",
                     path.display(),
                     manifest.world,
-                    counted(mesh.world(), "rank", "ranks")
+                    counted(mesh.world_size(), "rank", "ranks")
                 ),
             ));
         }

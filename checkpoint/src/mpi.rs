@@ -1,16 +1,16 @@
 //! The engine `mpi`: the processes of an MPI job.
 
 use reshard_collectives::Error as EngineError;
-use reshard_collectives::{Communicator, Compiled};
+use reshard_collectives::{Communicator, CompiledPlan};
 use reshard_mpi::Comm;
 
-use super::job::Job;
+use super::job::ReshardJob;
 use super::processes::Crew;
 use crate::error::Error;
 
 /// This process as a rank of the job that it was started in.
-pub(super) fn comm(job: &Job) -> Result<Comm, Error> {
-    Ok(job.time_out.map_or_else(Comm::world, Comm::world_in)?)
+pub(super) fn comm(job: &ReshardJob) -> Result<Comm, Error> {
+    Ok(job.timeout.map_or_else(Comm::world, Comm::world_in)?)
 }
 
 impl Crew for Comm {
@@ -32,7 +32,11 @@ impl Crew for Comm {
         Comm::share(self, words)
     }
 
-    fn redistribute(&mut self, compiled: &Compiled, source: &[u8]) -> Result<(Vec<u8>, u64), EngineError> {
+    fn redistribute(
+        &mut self,
+        compiled: &CompiledPlan,
+        source: &[u8],
+    ) -> Result<(Vec<u8>, u64), EngineError> {
         self.take_trace();
         let mut scratch = compiled.scratch(self)?;
         let mut target = self.allocate(compiled.target_bytes())?;

@@ -1,11 +1,11 @@
 //! The engine `nccl`: processes with a GPU each, started by torchrun or with its variables.
 
 use reshard_collectives::Error as EngineError;
-use reshard_collectives::{Communicator, Compiled};
+use reshard_collectives::{Communicator, CompiledPlan};
 use reshard_nccl::{Comm, Nccl};
 
 #[cfg(feature = "nccl")]
-use super::job::Job;
+use super::job::ReshardJob;
 use super::processes::Crew;
 #[cfg(feature = "nccl")]
 use crate::error::Error;
@@ -16,14 +16,14 @@ const TIME_OUT: std::time::Duration = std::time::Duration::from_mins(1);
 
 /// This process as a rank of the job that it was started in.
 #[cfg(feature = "nccl")]
-pub(super) fn comm(job: &Job) -> Result<Comm<reshard_nccl::Real>, Error> {
+pub(super) fn comm(job: &ReshardJob) -> Result<Comm<reshard_nccl::Real>, Error> {
     // What the command line lacks is refused; what the machine lacks is a failure.
     reshard_nccl::bootstrap::Rendezvous::from_env().map_err(|error| {
         let text = if let EngineError::Engine { message, .. } = error { message } else { error.to_string() };
         Error::refused("rank", text)
     })?;
-    reshard_nccl::Real::check().map_err(|error| Error::failed(error.kind(), error.to_string()))?;
-    Ok(Comm::from_env(job.time_out.unwrap_or(TIME_OUT))?)
+    reshard_nccl::Real::check().map_err(|error| Error::failed(error.code(), error.to_string()))?;
+    Ok(Comm::from_env(job.timeout.unwrap_or(TIME_OUT))?)
 }
 
 impl<N: Nccl> Crew for Comm<N> {
@@ -45,7 +45,11 @@ impl<N: Nccl> Crew for Comm<N> {
         Comm::share(self, words)
     }
 
-    fn redistribute(&mut self, compiled: &Compiled, source: &[u8]) -> Result<(Vec<u8>, u64), EngineError> {
+    fn redistribute(
+        &mut self,
+        compiled: &CompiledPlan,
+        source: &[u8],
+    ) -> Result<(Vec<u8>, u64), EngineError> {
         let mut scratch = compiled.scratch(self)?;
         let mut on_device = self.allocate(compiled.source_bytes())?;
         self.write(&mut on_device, source)?;

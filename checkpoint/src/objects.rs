@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::bytes::{self, Bytes, Input, write_all_at};
 use super::checkpoint::Checkpoint;
 use super::checksum::{Sum, checksum, crc32};
-use super::error::{Class, Error};
+use super::error::{Error, ErrorKind};
 use super::integrity::{PIECE, Problem, path};
 use super::place;
 use crate::shown::Shown;
@@ -358,7 +358,7 @@ impl Listed {
         let path = objects_file(dir);
         let input = match Input::open(&path) {
             Ok(input) => Some(Arc::new(input)),
-            Err(error) if error.class() == Class::Refused && !place::exists(&path)? => None,
+            Err(error) if error.class() == ErrorKind::Refused && !place::exists(&path)? => None,
             Err(error) => return Err(error),
         };
         let within = |one: &Self| {

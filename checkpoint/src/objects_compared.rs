@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use super::bytes::Bytes;
 use super::checkpoint::Checkpoint;
-use super::diff::Different;
-use super::error::{Class, Error};
+use super::diff::TensorDiff;
+use super::error::{Error, ErrorKind};
 use super::integrity::PIECE;
 use super::objects::Object;
 use super::peek::Peek;
@@ -59,7 +59,7 @@ impl<'a> Objects<'a> {
 }
 
 /// How two objects of one name differ, if they do.
-pub(crate) fn compare_objects(one: &Object, two: &Object) -> Result<Option<Different>, Error> {
+pub(crate) fn compare_objects(one: &Object, two: &Object) -> Result<Option<TensorDiff>, Error> {
     let (Some(a), Some(b)) = (one.archive(), two.archive()) else { return Ok(None) };
     let about = |error: Error| error.about(format_args!("`{}`", one.name.shown()));
     let what = match (parts(a).map_err(about)?, parts(b).map_err(about)?) {
@@ -68,7 +68,7 @@ pub(crate) fn compare_objects(one: &Object, two: &Object) -> Result<Option<Diffe
             bytes_differ(a, b).map_err(about)?.map(|at| format!("its bytes differ, the first at byte {at}"))
         }
     };
-    Ok(what.map(|what| Different { name: one.name.clone(), what, first: None }))
+    Ok(what.map(|what| TensorDiff { name: one.name.clone(), what, first: None }))
 }
 
 /// The entries of an archive by where they are.
@@ -95,7 +95,7 @@ fn parts(bytes: &Bytes) -> Result<Option<Parts>, Error> {
     let file = input.open_again()?;
     let zip = match Zip::open(Peek::new(input, &file, start, bytes.len() as u64)?, &mut zip::room()) {
         Ok(zip) => zip,
-        Err(error) if error.class() == Class::Refused => return Ok(None),
+        Err(error) if error.class() == ErrorKind::Refused => return Ok(None),
         Err(error) => return Err(error),
     };
     // With several pickles nobody knows which of them is the object.

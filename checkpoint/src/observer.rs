@@ -1,6 +1,6 @@
 //! Who watches a job.
 
-use super::error::{Class, Error};
+use super::error::{Error, ErrorKind};
 use super::staging;
 
 /// Whom a job tells how far it is, and what went wrong; `()` does not listen.
@@ -21,13 +21,13 @@ use super::staging;
 /// ```
 pub trait Observer {
     /// Everything is decided, and so many bytes of tensors are to come.
-    fn begins(&mut self, _bytes: u64) {}
+    fn on_start(&mut self, _bytes: u64) {}
 
     /// The tensor of this name is read; it is exchanged alone or with others.
-    fn reaches(&mut self, _tensor: &str) {}
+    fn on_tensor(&mut self, _tensor: &str) {}
 
     /// So many more bytes of tensors are where they should be, verified.
-    fn moved(&mut self, _bytes: u64) {}
+    fn on_progress(&mut self, _bytes: u64) {}
 
     /// Whether the job is to end now; asked after each [`moved`](Observer::moved). It then fails with the kind `stopped`, and what it
     /// would have made is not there.
@@ -45,25 +45,25 @@ pub trait Observer {
     /// assert_eq!((error.kind(), error.status()), ("stopped", 1));
     /// # Ok::<(), reshard_checkpoint::Error>(())
     /// ```
-    fn stops(&self) -> bool {
+    fn is_cancelled(&self) -> bool {
         false
     }
 
     /// All are.
-    fn ends(&mut self) {}
+    fn on_finish(&mut self) {}
 
     /// The job fails with this error, which it returns later.
     ///
     /// A process of a job says it here at once: its launcher may end everything as soon as one process has left.
-    fn fails(&mut self, _error: &Error) {}
+    fn on_error(&mut self, _error: &Error) {}
 }
 
 impl Observer for () {}
 
 /// Tells that so many more bytes are where they should be; an error if that was enough.
 pub(crate) fn moved(observer: &mut dyn Observer, bytes: u64) -> Result<(), Error> {
-    observer.moved(bytes);
-    if observer.stops() {
+    observer.on_progress(bytes);
+    if observer.is_cancelled() {
         return Err(Error::failed("stopped", "whoever watches the job has stopped it"));
     }
     Ok(())
@@ -74,8 +74,8 @@ pub(crate) fn told(error: Error, observer: &mut dyn Observer) -> Error {
     // Of files that are removed under it a job says nothing.
     staging::unless_abandoned();
     match error.class() {
-        Class::Refused | Class::Failed => observer.fails(&error),
-        Class::ToldElsewhere(_) => {}
+        ErrorKind::Refused | ErrorKind::Failed => observer.on_error(&error),
+        ErrorKind::ToldElsewhere(_) => {}
     }
     error
 }

@@ -38,14 +38,14 @@ use super::checksum::{checksum, crc32};
 use super::copies::{Stretch, copies};
 use super::dcp::written::{self, Chunk};
 use super::decision::{self, Move};
-use super::job::{Job, OutputFormat};
+use super::job::{OutputFormat, ReshardJob};
 use super::objects::Object;
 use super::observer::{Observer, moved};
-use super::report::{Report, TensorReport};
+use super::report::{JobReport, TensorReport};
 use super::reserved;
 use super::shard_files;
 use super::slab_read::{Buffers, assemble, assemble_checked};
-use super::spec::Spec;
+use super::spec::PlacementSpec;
 use super::spread::{spread, threads};
 use super::staging;
 use super::wish::Wish;
@@ -84,10 +84,10 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Does a job that goes from files to files.
-pub(crate) fn carry_out(job: &Job, observer: &mut dyn Observer) -> Result<Report, Error> {
+pub(crate) fn carry_out(job: &ReshardJob, observer: &mut dyn Observer) -> Result<JobReport, Error> {
     let start = Instant::now();
     let (checkpoint, lost) = job.open()?;
-    let spec = job.spec.as_deref().map(Spec::read).transpose()?;
+    let spec = job.spec.as_deref().map(PlacementSpec::read).transpose()?;
     let wish = Wish::of(job, &checkpoint.origin, spec.as_ref())?;
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
     let asked = Asked {
@@ -95,13 +95,13 @@ pub(crate) fn carry_out(job: &Job, observer: &mut dyn Observer) -> Result<Report
         gather,
         force: job.force,
         strict: job.strict,
-        checked: !job.unchecked,
+        checked: !job.verify,
         format: job.format,
         resume: job.resume,
         file_bytes: job.file_bytes.unwrap_or(FILE_BYTES),
     };
     let report = reshard(&checkpoint, &wish, asked, start, observer)?;
-    Ok(Report { lost, ..report })
+    Ok(JobReport { lost, ..report })
 }
 
 /// Reshards an open checkpoint. Nothing is written before everything that can be refused by the headers has been.
@@ -111,7 +111,7 @@ pub(crate) fn reshard(
     asked: Asked<'_>,
     start: Instant,
     observer: &mut dyn Observer,
-) -> Result<Report, Error> {
+) -> Result<JobReport, Error> {
     let mut moves = decision::decide(checkpoint, wish)?;
     shard_files::in_file_order(&mut moves);
     let target = Target::of(asked.out, asked.format, asked.gather);
@@ -140,12 +140,12 @@ pub(crate) fn reshard(
     let (report, resumed) = write(checkpoint, wish, &moves, asked, asked.resume, start, observer);
     let report = match report {
         // What was left was not what it was said to be: then all is done anew.
-        Err(error) if resumed && error.kind() == "verification" => {
+        Err(error) if resumed && error.code() == "verification" => {
             write(checkpoint, wish, &moves, asked, false, start, observer).0
         }
         report => report,
     };
-    report.map(|report| Report { others, ignored: checkpoint.ignored.clone(), ..report })
+    report.map(|report| JobReport { others, ignored: checkpoint.ignored.clone(), ..report })
 }
 
 /// Writes the output; says whether it went on with what an earlier run had done.
@@ -157,7 +157,7 @@ fn write(
     resume: bool,
     start: Instant,
     observer: &mut dyn Observer,
-) -> (Result<Report, Error>, bool) {
+) -> (Result<JobReport, Error>, bool) {
     let (files, before) = match Files::begin(asked, wish, moves, checkpoint, resume) {
         Ok(begun) => begun,
         Err(error) => return (Err(error), false),
@@ -169,7 +169,7 @@ fn write(
         Ok(sums) => sums,
         Err(error) => {
             // A disk that is full may have room later; what is wrong stays wrong.
-            files.keep(asked.resume && matches!(error.kind(), "io" | "input"));
+            files.keep(asked.resume && matches!(error.code(), "io" | "input"));
             return (Err(error), resumed);
         }
     };
@@ -178,7 +178,7 @@ fn write(
         let offline =
             |(tensor, sums): (&Move<'_>, &Sums)| TensorReport::offline(tensor, asked.checked, sums.infinite);
         let reports = moves.iter().zip(&sums).map(offline).collect();
-        Report { resumed_bytes, ..Report::new(reports, false, written, start.elapsed()) }
+        JobReport { resumed_bytes, ..JobReport::new(reports, false, written, start.elapsed()) }
     });
     (placed, resumed)
 }
@@ -197,7 +197,7 @@ fn fill(
     asked: Asked<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Sums>, Error> {
-    observer.begins(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
+    observer.on_start(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
     if !before.is_empty() {
         moved(observer, bytes_of(moves, before))?;
     }
@@ -227,7 +227,7 @@ fn fill(
     });
     synced?;
     read_back?;
-    observer.ends();
+    observer.on_finish();
     Ok(sums)
 }
 

@@ -16,20 +16,20 @@ use super::error::Error;
 use super::exchange::{Arrived, Exchange, Moved, Way, not_planned, opaque, way};
 use super::held::Held;
 use super::in_turn;
-use super::job::{Engine, Job};
+use super::job::{Engine, ReshardJob};
 use super::observer::Observer;
 use super::pipeline::{self, AfterExchange};
-use super::report::Report;
+use super::report::JobReport;
 use super::rooms::Rooms;
 use super::together::Stop;
 use super::verify::Assembly;
 
 /// Does the whole job in this process.
 pub(crate) fn carry_out(
-    job: &Job,
+    job: &ReshardJob,
     observer: &mut dyn Observer,
     after_exchange: AfterExchange<'_>,
-) -> Result<Report, Error> {
+) -> Result<JobReport, Error> {
     let mut all = AllRanks { engine: job.engine, carrier: None, plans: HashMap::new() };
     pipeline::carry_out(job, &mut all, observer, after_exchange).map_err(Stop::into_error)
 }
@@ -64,7 +64,7 @@ type Device = reshard_device::Simulated;
 
 #[cfg(all(feature = "cuda", not(test)))]
 fn open_device() -> Result<Device, Error> {
-    Device::open(0).map_err(|error| Error::failed(error.kind(), error.to_string()))
+    Device::open(0).map_err(|error| Error::failed(error.code(), error.to_string()))
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ impl Exchange for AllRanks {
     }
 
     fn prepare(&mut self, moves: &[Move<'_>], _gathers: bool) -> Result<(), Error> {
-        let ranks = |sharding: &Sharding| sharding.mesh().world();
+        let ranks = |sharding: &Sharding| sharding.mesh().world_size();
         let world = moves.iter().map(|tensor| ranks(&tensor.unit_from).max(ranks(&tensor.unit_to))).max();
         let world = world.unwrap_or(0);
         if world > MOST_RANKS {

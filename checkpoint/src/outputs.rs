@@ -13,7 +13,7 @@ use safetensors::Dtype;
 use super::checkpoint::Checkpoint;
 use super::decision::Move;
 use super::exchange::Exchange;
-use super::job::Job;
+use super::job::ReshardJob;
 use super::manifest::{MANIFEST_NAME, Manifest, rank_file_name};
 use super::objects::{self, Placed};
 use super::parallel;
@@ -39,7 +39,7 @@ pub(crate) struct Outputs {
 }
 
 /// Refuses what may not be replaced, before anything is exchanged or written.
-pub(crate) fn check(job: &Job, inputs: &[PathBuf]) -> Result<(), Error> {
+pub(crate) fn check(job: &ReshardJob, inputs: &[PathBuf]) -> Result<(), Error> {
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
     staging::check(out, gather, job.force)?;
     staging::check_outside(out, gather, inputs)
@@ -48,7 +48,7 @@ pub(crate) fn check(job: &Job, inputs: &[PathBuf]) -> Result<(), Error> {
 impl Outputs {
     /// Creates every file with its header and the manifest.
     pub(crate) fn begin<X: Exchange>(
-        job: &Job,
+        job: &ReshardJob,
         exchange: &mut X,
         wish: &Wish<'_>,
         moves: &[Move<'_>],
@@ -128,7 +128,12 @@ impl Outputs {
 /// What the first process begins: the directory with its manifest, and the gathered file.
 type Staged = (Option<Staging>, Option<(Staging, ShardFile)>);
 
-fn stage(job: &Job, wish: &Wish<'_>, moves: &[Move<'_>], checkpoint: &Checkpoint) -> Result<Staged, Error> {
+fn stage(
+    job: &ReshardJob,
+    wish: &Wish<'_>,
+    moves: &[Move<'_>],
+    checkpoint: &Checkpoint,
+) -> Result<Staged, Error> {
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
     let directory = out.map(|dir| Staging::directory(dir, job.force)).transpose()?;
     if let Some(staging) = &directory {
@@ -157,7 +162,7 @@ fn rank_file(
 ) -> Result<ShardFile, Error> {
     let shapes: Vec<_> = moves.iter().map(|tensor| tensor.to.local_shape(rank)).collect::<Result<_, _>>()?;
     let tensors = moves.iter().zip(&shapes).map(|(tensor, shape)| describe(tensor, shape));
-    let path = staged.join(rank_file_name(rank, mesh.world()));
+    let path = staged.join(rank_file_name(rank, mesh.world_size()));
     ShardFile::create(&path, mesh.size(), tensors, checkpoint.free_texts.as_ref())
 }
 

@@ -30,14 +30,14 @@ use super::decision::{self, Move};
 use super::error::Error;
 use super::exchange::{Exchange, agrees};
 use super::held::Held;
-use super::job::Job;
+use super::job::ReshardJob;
 use super::observer::{self, Observer};
 use super::outputs::{self, Outputs};
-use super::report::{Report, TensorReport};
+use super::report::{JobReport, TensorReport};
 use super::reserved;
 use super::rooms::Rooms;
 use super::shard_files;
-use super::spec::Spec;
+use super::spec::PlacementSpec;
 use super::together::{Stop, together};
 use super::verify;
 use super::wish::Wish;
@@ -48,14 +48,14 @@ pub(crate) type AfterExchange<'a> = &'a (dyn Fn(&str, usize, &mut Vec<u8>) + Syn
 
 /// Does this process's part of the job. Nothing is written before everything that can be refused has been.
 pub(crate) fn carry_out<X: Exchange>(
-    job: &Job,
+    job: &ReshardJob,
     exchange: &mut X,
     observer: &mut dyn Observer,
     after_exchange: AfterExchange<'_>,
-) -> Result<Report, Stop> {
+) -> Result<JobReport, Stop> {
     let start = Instant::now();
     let (checkpoint, lost) = together(exchange, job.open())?;
-    let spec = together(exchange, job.spec.as_deref().map(Spec::read).transpose())?;
+    let spec = together(exchange, job.spec.as_deref().map(PlacementSpec::read).transpose())?;
     let wish = together(exchange, Wish::of(job, &checkpoint.origin, spec.as_ref()))?;
     let mut moves = together(exchange, decision::decide(&checkpoint, &wish))?;
     shard_files::in_file_order(&mut moves);
@@ -73,20 +73,20 @@ pub(crate) fn carry_out<X: Exchange>(
     // One process shows how far all are.
     let mut nobody = ();
     let observer = if exchange.process() == 0 { observer } else { &mut nobody };
-    observer.begins(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
+    observer.on_start(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
     let rooms = Rooms::default();
     let mut received = Vec::with_capacity(moves.len());
     for batch in exchange.batches(&moves) {
         received.extend(reshard(batch, exchange, &mut outputs, &rooms, observer, after_exchange)?);
     }
-    observer.ends();
+    observer.on_finish();
     let everywhere = exchange.share(&received)?;
     let worst = |at: usize| everywhere.iter().map(|process| process[at]).max().unwrap_or(0);
     let reports = moves.iter().enumerate().map(|(at, tensor)| report(tensor, exchange, worst(at))).collect();
     let reports = together(exchange, reports)?;
     let written = outputs.finish(exchange)?;
     let ignored = checkpoint.ignored.clone();
-    Ok(Report { lost, ignored, others, ..Report::new(reports, true, written, start.elapsed()) })
+    Ok(JobReport { lost, ignored, others, ..JobReport::new(reports, true, written, start.elapsed()) })
 }
 
 /// Moves a batch; every new shard of this process's ranks is verified and written. Returns what the worst of them received.
@@ -101,7 +101,7 @@ fn reshard<X: Exchange>(
     let about = |at: usize| move |error: Error| error.about_tensor(&batch[at].tensor.name);
     let mut held = Vec::with_capacity(batch.len());
     for (at, tensor) in batch.iter().enumerate() {
-        observer.reaches(&tensor.tensor.name);
+        observer.on_tensor(&tensor.tensor.name);
         held.push(Held::read(tensor, |rank| exchange.holds(rank), rooms).map_err(about(at))?);
     }
     let came: Vec<AtomicUsize> = batch.iter().map(|_| AtomicUsize::new(0)).collect();

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use reshard_collectives::Compiled;
+use reshard_collectives::CompiledPlan;
 use reshard_collectives::Error as EngineError;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -16,10 +16,10 @@ use super::decision::Move;
 use super::error::Error;
 use super::exchange::{Arrived, Exchange, Moved, Way, not_planned, opaque, way};
 use super::held::Held;
-use super::job::Job;
+use super::job::ReshardJob;
 use super::observer::{Observer, told};
 use super::pipeline;
-use super::report::Report;
+use super::report::JobReport;
 use super::rooms::Rooms;
 use super::together::Stop;
 
@@ -45,7 +45,8 @@ pub(super) trait Crew {
     fn share(&mut self, words: &[u64]) -> Result<Vec<Vec<u64>>, EngineError>;
 
     /// Carries a plan out: this rank's new shard, and the bytes that it received.
-    fn redistribute(&mut self, compiled: &Compiled, source: &[u8]) -> Result<(Vec<u8>, u64), EngineError>;
+    fn redistribute(&mut self, compiled: &CompiledPlan, source: &[u8])
+    -> Result<(Vec<u8>, u64), EngineError>;
 
     /// Leaves the job together with all others.
     fn finish(self) -> Result<(), EngineError>;
@@ -59,7 +60,11 @@ pub(super) trait Crew {
     not(any(feature = "mpi", feature = "nccl")),
     allow(dead_code, reason = "tests without engines of processes take no part in how a job ends")
 )]
-pub(super) fn run(job: &Job, crew: impl Crew, observer: &mut dyn Observer) -> Result<Option<Report>, Error> {
+pub(super) fn run(
+    job: &ReshardJob,
+    crew: impl Crew,
+    observer: &mut dyn Observer,
+) -> Result<Option<JobReport>, Error> {
     let rank = crew.rank();
     let mut one = OneRank::new(crew);
     let done = pipeline::carry_out(job, &mut one, observer, &|_, _, _| {});
@@ -90,7 +95,7 @@ pub(super) fn run(job: &Job, crew: impl Crew, observer: &mut dyn Observer) -> Re
 /// One rank, with the plans of all tensors, compiled for it where it has a part in them.
 pub(super) struct OneRank<C> {
     crew: C,
-    plans: HashMap<Way, (Plan, Option<Compiled>)>,
+    plans: HashMap<Way, (Plan, Option<CompiledPlan>)>,
 }
 
 impl<C: Crew> OneRank<C> {
@@ -104,7 +109,7 @@ impl<C: Crew> OneRank<C> {
             let (from, to, item_bytes) = slot.key();
             let plan = Planner::new().plan(from, to, opaque(*item_bytes))?;
             let part = from.mesh().contains(rank) || to.mesh().contains(rank);
-            let compiled = part.then(|| Compiled::new(&plan, rank)).transpose()?;
+            let compiled = part.then(|| CompiledPlan::new(&plan, rank)).transpose()?;
             slot.insert((plan, compiled));
         }
         Ok(())
@@ -188,7 +193,8 @@ fn gathering(tensor: &Move<'_>) -> Result<Way, Error> {
 
 /// Every rank of the meshes is a process of the job, and every process is a rank of them.
 fn enough_ranks<C: Crew>(moves: &[Move<'_>], processes: usize) -> Result<(), Error> {
-    let world = |tensor: &Move<'_>| tensor.unit_from.mesh().world().max(tensor.unit_to.mesh().world());
+    let world =
+        |tensor: &Move<'_>| tensor.unit_from.mesh().world_size().max(tensor.unit_to.mesh().world_size());
     let needed = moves.iter().map(world).max().unwrap_or(processes);
     if needed == processes {
         return Ok(());

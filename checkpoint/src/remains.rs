@@ -49,11 +49,11 @@ const NAMED: usize = 4;
 /// assert!(diff(&block, &without_both.filled(&block)?, &mut ())?.equal);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Remains {
+pub struct DegradedCheckpoint {
     /// Of its tensors some regions may be missing.
     checkpoint: Checkpoint,
     dead: Vec<usize>,
-    lost: Vec<Lost>,
+    lost: Vec<LostRegion>,
     /// The tensor of each of those that are lost, and the region in units.
     places: Vec<(usize, Region)>,
 }
@@ -61,7 +61,7 @@ pub struct Remains {
 /// A region of a tensor that no living rank holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Lost {
+pub struct LostRegion {
     /// The tensor.
     pub tensor: String,
     /// The dead ranks that held it.
@@ -70,7 +70,7 @@ pub struct Lost {
     pub bytes: u64,
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for LostRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ranks: Vec<String> = self.ranks.iter().map(ToString::to_string).collect();
         write!(
@@ -85,7 +85,7 @@ impl fmt::Display for Lost {
 
 impl Checkpoint {
     /// Opens a folder of rank files without those of some ranks, which may be missing, or damaged.
-    pub fn open_without(path: &Path, dead: &[usize]) -> Result<Remains, Error> {
+    pub fn open_degraded(path: &Path, dead: &[usize]) -> Result<DegradedCheckpoint, Error> {
         let manifest = path.join(MANIFEST_NAME);
         if !place::exists(&manifest)? {
             let message = format!(
@@ -111,7 +111,7 @@ impl Checkpoint {
             let (data, sums, gone) = living(tensor, &mesh, &dead, &mut known).map_err(about)?;
             for (region, ranks) in gone {
                 let bytes = (region.numel() * tensor.units().bytes) as u64;
-                lost.push(Lost { tensor: tensor.name.clone(), ranks, bytes });
+                lost.push(LostRegion { tensor: tensor.name.clone(), ranks, bytes });
                 places.push((number, region));
             }
             (tensor.data, tensor.sums) = (data, sums);
@@ -120,13 +120,13 @@ impl Checkpoint {
         for object in checkpoint.objects.iter_mut().filter(|one| one.is_lost()) {
             object.content = Content::PartOf(Container::GivenUp);
         }
-        Ok(Remains { checkpoint, dead, lost, places })
+        Ok(DegradedCheckpoint { checkpoint, dead, lost, places })
     }
 }
 
-impl Remains {
+impl DegradedCheckpoint {
     /// What no living rank holds, in the order of the tensors.
-    pub fn lost(&self) -> &[Lost] {
+    pub fn lost(&self) -> &[LostRegion] {
         &self.lost
     }
 

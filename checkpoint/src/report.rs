@@ -7,14 +7,14 @@ use serde::Serialize;
 
 use super::carried::Others;
 use super::decision::Move;
-use super::remains::Lost;
+use super::remains::LostRegion;
 
 /// What a job did; all of it has been verified.
 ///
 /// As JSON it is the answer of `reshard run`.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Report {
+pub struct JobReport {
     /// Every tensor, in the order of the files.
     pub tensors: Vec<TensorReport>,
     /// Bytes of all tensors, each counted once.
@@ -23,7 +23,7 @@ pub struct Report {
     pub received_bytes: u64,
     /// What only dead ranks of the input held, and was read from another checkpoint.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub lost: Vec<Lost>,
+    pub lost: Vec<LostRegion>,
     /// Bytes of tensors that an earlier run of the same job had done, which was killed.
     #[serde(skip_serializing_if = "is_zero")]
     pub resumed_bytes: u64,
@@ -61,7 +61,7 @@ pub struct TensorReport {
     /// The sharding it has now.
     pub to: String,
     /// Why it is replicated although the wish was another.
-    pub replicated: Option<String>,
+    pub fallback_reason: Option<String>,
     /// How many steps its plan has.
     pub steps: usize,
     /// Bytes that its worst rank received, as the exchange counted them at the receivers.
@@ -70,7 +70,7 @@ pub struct TensorReport {
     pub lower_bound_bytes: Option<u64>,
     /// How many of its elements were finite, and are past the largest number of the type that they were rounded to.
     #[serde(skip_serializing_if = "is_zero")]
-    pub became_infinite: u64,
+    pub overflowed: u64,
     /// Whether every byte of every rank is as it should be.
     pub verified: bool,
     /// The bytes of the whole.
@@ -85,18 +85,18 @@ fn is_zero(count: &u64) -> bool {
 
 impl TensorReport {
     /// A tensor that went from files to files, where nobody receives anything.
-    pub(crate) fn offline(tensor: &Move<'_>, verified: bool, became_infinite: u64) -> Self {
+    pub(crate) fn offline(tensor: &Move<'_>, verified: bool, overflowed: u64) -> Self {
         Self {
             name: tensor.tensor.name.clone(),
             shape: tensor.tensor.shape.clone(),
             dtype: tensor.tensor.dtype.to_string(),
             from: tensor.from.to_string(),
             to: tensor.to.to_string(),
-            replicated: tensor.replicated.clone(),
+            fallback_reason: tensor.replicated.clone(),
             steps: 0,
             received_bytes: 0,
             lower_bound_bytes: None,
-            became_infinite,
+            overflowed,
             verified,
             bytes: tensor.tensor.byte_len(),
         }
@@ -110,18 +110,18 @@ impl TensorReport {
             dtype: tensor.tensor.dtype.to_string(),
             from: tensor.from.to_string(),
             to: tensor.to.to_string(),
-            replicated: tensor.replicated.clone(),
+            fallback_reason: tensor.replicated.clone(),
             steps: plan.steps().len(),
             received_bytes,
             lower_bound_bytes: plan.lower_bound_bytes(),
-            became_infinite: 0,
+            overflowed: 0,
             verified: true,
             bytes: tensor.tensor.byte_len(),
         }
     }
 }
 
-impl Report {
+impl JobReport {
     pub(crate) fn new(
         tensors: Vec<TensorReport>,
         through_engine: bool,

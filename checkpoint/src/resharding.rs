@@ -11,8 +11,8 @@ use super::job::OutputFormat;
 use super::observer::{Observer, told};
 use super::offline::{self, Asked};
 use super::place;
-use super::report::Report;
-use super::spec::Spec;
+use super::report::JobReport;
+use super::spec::PlacementSpec;
 use super::staging;
 use super::wish::Wish;
 
@@ -62,10 +62,10 @@ pub struct Options<'a> {
 pub fn reshard(
     checkpoint: &Checkpoint,
     mesh: &Mesh,
-    spec: &Spec,
+    spec: &PlacementSpec,
     out: &Path,
     options: Options<'_>,
-) -> Result<Report, Error> {
+) -> Result<JobReport, Error> {
     let start = Instant::now();
     let mut nobody = ();
     let observer = options.observer.unwrap_or(&mut nobody);

@@ -30,7 +30,7 @@ use crate::read::read_text;
 /// # Ok::<(), reshard_checkpoint::Error>(())
 /// ```
 #[derive(Debug, PartialEq, Eq)]
-pub struct Spec {
+pub struct PlacementSpec {
     rules: Vec<Rule>,
 }
 
@@ -55,7 +55,7 @@ impl Rule {
     }
 }
 
-impl fmt::Display for Spec {
+impl fmt::Display for PlacementSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for rule in &self.rules {
             let mut line = toml::Table::new();
@@ -66,7 +66,7 @@ impl fmt::Display for Spec {
     }
 }
 
-impl Spec {
+impl PlacementSpec {
     /// Patterns with their placements, in this order.
     ///
     /// ```
@@ -125,7 +125,7 @@ impl Spec {
     }
 }
 
-impl FromStr for Spec {
+impl FromStr for PlacementSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
@@ -151,9 +151,9 @@ impl FromStr for Spec {
 
 #[cfg(test)]
 mod tests {
-    use super::Spec;
+    use super::PlacementSpec;
 
-    fn parsed(text: &str) -> Spec {
+    fn parsed(text: &str) -> PlacementSpec {
         text.parse().unwrap()
     }
 
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn what_is_no_spec_is_refused_in_one_sentence() {
         for text in ["\"a\" = 3", "a b c", "\"[\" = \"R\"", "[a]\nb = \"R\""] {
-            let error = text.parse::<Spec>().expect_err(text).to_string();
+            let error = text.parse::<PlacementSpec>().expect_err(text).to_string();
             assert!(!error.contains('\n'), "{error}");
         }
     }

@@ -83,7 +83,7 @@ enum Kind {
 /// reshard_checkpoint::abandon();
 /// // .. and then the process ends.
 /// ```
-pub fn abandon() {
+pub fn remove_staging() {
     let mut begun = begun();
     for one in begun.drain(..) {
         one.remove();

@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use reshard_nccl::Comm;
 use reshard_nccl::testing::{Fault, FaultKind, RecordingWorld};
 
-use super::job::{Engine, Job};
+use super::job::{Engine, ReshardJob};
 use super::one_process::carry_out;
 use super::pipeline;
 use super::processes::OneRank;
-use super::report::Report;
+use super::report::JobReport;
 use super::together::Stop;
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 
-type Outcome = Result<Report, Stop>;
+type Outcome = Result<JobReport, Stop>;
 
 /// What each of so many ranks makes of a run.
-fn run(world: &RecordingWorld, args: &Job, time_out: Duration) -> Vec<Outcome> {
-    let args = Job { engine: Engine::Nccl, ..args.clone() };
+fn run(world: &RecordingWorld, args: &ReshardJob, time_out: Duration) -> Vec<Outcome> {
+    let args = ReshardJob { engine: Engine::Nccl, ..args.clone() };
     world.run(|nccl| {
         let mut one = OneRank::new(Comm::with_time_out(nccl, time_out)?);
         pipeline::carry_out(&args, &mut one, &mut (), &|_, _, _| {})
@@ -35,7 +35,7 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(|e| (e.file_name().into_string().unwrap(), fs::read(e.path()).unwrap())).collect()
 }
 
-fn tensors(report: &Report) -> serde_json::Value {
+fn tensors(report: &JobReport) -> serde_json::Value {
     let mut all = serde_json::to_value(report).unwrap();
     all["seconds"] = 0.into();
     all
@@ -54,13 +54,13 @@ fn every_file_and_the_report_are_those_of_the_threads_engine() {
     ];
     for (turn, (ranks, input, mesh, to)) in steps.into_iter().enumerate() {
         let name = ["eight", "six", "five"][turn];
-        let one = |engine: &str| Job {
+        let one = |engine: &str| ReshardJob {
             input: input.as_ref().map(|input| path(input)),
             mesh: mesh.clone(),
             to: to.clone(),
             out: Some(path(&format!("{name}{engine}"))),
             gather: Some(path(&format!("{name}{engine}.safetensors"))),
-            ..Job::default()
+            ..ReshardJob::default()
         };
         let (threads, nccl) = (one(""), one("-nccl"));
         let expected = carry_out(&threads, &mut (), &|_, _, _| {}).unwrap();
@@ -72,9 +72,9 @@ fn every_file_and_the_report_are_those_of_the_threads_engine() {
             assert_eq!(world.allocations(rank), 0, "rank {rank} leaks");
         }
         assert_eq!(world.left_over(), 0);
-        let of = |args: &Job| files(args.out.as_ref().unwrap());
+        let of = |args: &ReshardJob| files(args.out.as_ref().unwrap());
         assert!(of(&threads) == of(&nccl), "{name}: files differ");
-        let whole = |args: &Job| fs::read(args.gather.as_ref().unwrap()).unwrap();
+        let whole = |args: &ReshardJob| fs::read(args.gather.as_ref().unwrap()).unwrap();
         assert!(whole(&threads) == whole(&nccl), "{name}: gathered files differ");
     }
 }
@@ -89,7 +89,7 @@ fn a_refusal_is_told_by_one_rank_and_nothing_is_left() {
         ("a=3", "P", "partial_target", "partial"),
     ] {
         let out = Some(folder.path().join("out"));
-        let args = Job { mesh: text(mesh), to: text(to), out, ..Job::default() };
+        let args = ReshardJob { mesh: text(mesh), to: text(to), out, ..ReshardJob::default() };
         let stops: Vec<Error> = run(&RecordingWorld::new(3), &args, LONG)
             .into_iter()
             .map(|outcome| match outcome.map(|_| ()) {
@@ -98,9 +98,9 @@ fn a_refusal_is_told_by_one_rank_and_nothing_is_left() {
             })
             .collect();
         assert!(stops.iter().all(|error| error.status() == 2));
-        let told: Vec<&Error> = stops.iter().filter(|e| e.class() == Class::Refused).collect();
+        let told: Vec<&Error> = stops.iter().filter(|e| e.class() == ErrorKind::Refused).collect();
         assert!(
-            matches!(told[..], [one] if one.kind() == kind && one.to_string().contains(said)),
+            matches!(told[..], [one] if one.code() == kind && one.to_string().contains(said)),
             "{stops:?}"
         );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -112,12 +112,12 @@ fn a_refusal_is_told_by_one_rank_and_nothing_is_left() {
 fn a_fault_ends_every_rank_and_an_output_is_whole_or_absent() {
     let folder = tempfile::tempdir().unwrap();
     let out = |name: &str| Some(folder.path().join(name));
-    carry_out(&Job { out: out("wanted"), ..Job::default() }, &mut (), &|_, _, _| {}).unwrap();
+    carry_out(&ReshardJob { out: out("wanted"), ..ReshardJob::default() }, &mut (), &|_, _, _| {}).unwrap();
     let wanted = files(&folder.path().join("wanted"));
     let (mut failed, mut done) = (0, 0);
     for (turn, group) in [0, 1, 3, 9, 14, 27, 10_000].into_iter().enumerate() {
         let kind = [FaultKind::Refused, FaultKind::Asynchronous, FaultKind::Stalled][turn % 3];
-        let args = Job { out: out(&format!("out{turn}")), ..Job::default() };
+        let args = ReshardJob { out: out(&format!("out{turn}")), ..ReshardJob::default() };
         let world = RecordingWorld::new(8);
         world.plant([Fault { rank: turn % 8, group, kind }]);
         let start = Instant::now();

@@ -386,7 +386,7 @@ mod tests {
         ];
         for (first, shape, strides) in wrong {
             let refused = strided(Bytes::from(vec![0; 96]), 2, first, shape, strides);
-            assert_eq!(refused.err().unwrap().kind(), "strides", "{shape:?} {strides:?}");
+            assert_eq!(refused.err().unwrap().code(), "strides", "{shape:?} {strides:?}");
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use super::error::Class;
-use super::job::{Engine, Job};
+use super::error::ErrorKind;
+use super::job::{Engine, ReshardJob};
 use super::observer::Observer;
 use super::one_process::carry_out;
-use super::report::Report;
+use super::report::JobReport;
 
-fn args(out: &Path) -> Job {
-    Job { out: Some(out.to_owned()), ..Job::default() }
+fn args(out: &Path) -> ReshardJob {
+    ReshardJob { out: Some(out.to_owned()), ..ReshardJob::default() }
 }
 
 #[test]
@@ -24,11 +24,11 @@ fn the_honest_run_passes() {
 fn a_run_on_a_simulated_device_passes_and_says_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let run = |engine, name: &str| {
-        let args = Job { engine, ..args(&folder.path().join(name)) };
+        let args = ReshardJob { engine, ..args(&folder.path().join(name)) };
         carry_out(&args, &mut (), &|_, _, _| {}).unwrap()
     };
     let (threads, device) = (run(Engine::Threads, "threads"), run(Engine::Cuda, "device"));
-    let moved = |report: &Report| -> Vec<(String, u64)> {
+    let moved = |report: &JobReport| -> Vec<(String, u64)> {
         report.tensors.iter().map(|tensor| (tensor.name.clone(), tensor.received_bytes)).collect()
     };
     assert_eq!(moved(&threads), moved(&device));
@@ -51,7 +51,7 @@ fn a_byte_flipped_after_the_exchange_is_caught_whatever_the_tensor_and_nothing_i
                 }
             })
             .unwrap_err();
-            assert_eq!((error.class(), error.kind()), (Class::Failed, "verification"));
+            assert_eq!((error.class(), error.code()), (ErrorKind::Failed, "verification"));
             let sentence = error.to_string();
             assert!(sentence.contains(spoilt) && sentence.contains(&format!("rank {rank}")), "{sentence}");
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -76,13 +76,13 @@ fn shards_that_are_turned_or_cut_short_are_caught() {
     let spoil: [fn(&mut Vec<u8>); 3] =
         [|shard| shard.rotate_left(1), |shard| shard.truncate(1), |shard| shard.push(0)];
     for spoil in spoil {
-        let error = carry_out(&Job::default(), &mut (), &|name, rank, shard| {
+        let error = carry_out(&ReshardJob::default(), &mut (), &|name, rank, shard| {
             if (name, rank) == ("embedding.weight", 3) {
                 spoil(shard);
             }
         })
         .unwrap_err();
-        assert_eq!(error.kind(), "verification");
+        assert_eq!(error.code(), "verification");
     }
 }
 
@@ -96,7 +96,7 @@ struct Meddler<'a> {
 }
 
 impl Observer for Meddler<'_> {
-    fn reaches(&mut self, _tensor: &str) {
+    fn on_tensor(&mut self, _tensor: &str) {
         if self.tensors == 0 {
             (self.meddle)();
         }
@@ -110,7 +110,8 @@ fn an_input_that_changes_while_it_is_read_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let (input, sharded, out) = (path("whole.safetensors"), path("sharded"), path("out"));
-    let made = Job { gather: Some(input.clone()), out: Some(sharded.clone()), ..Job::default() };
+    let made =
+        ReshardJob { gather: Some(input.clone()), out: Some(sharded.clone()), ..ReshardJob::default() };
     let truncated =
         |path: &Path, len: u64| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
     let rank_file = sharded.join("rank-00003-of-00008.safetensors");
@@ -134,17 +135,17 @@ fn an_input_that_changes_while_it_is_read_is_an_error() {
     for (meddle, said) in meddling {
         for tensors in [0, 1, 9] {
             for (from, file) in [(&input, &input), (&sharded, &rank_file)] {
-                carry_out(&Job { force: true, ..made.clone() }, &mut (), &|_, _, _| {}).unwrap();
-                let job = Job {
+                carry_out(&ReshardJob { force: true, ..made.clone() }, &mut (), &|_, _, _| {}).unwrap();
+                let job = ReshardJob {
                     input: Some(from.clone()),
                     mesh: Some("a=3".to_owned()),
                     to: Some("S(0)".to_owned()),
                     out: Some(out.clone()),
-                    ..Job::default()
+                    ..ReshardJob::default()
                 };
                 let mut meddler = Meddler { tensors, meddle: &|| meddle(file) };
                 let error = carry_out(&job, &mut meddler, &|_, _, _| {}).unwrap_err();
-                assert_eq!((error.kind(), error.class()), ("input", Class::Failed), "{error}");
+                assert_eq!((error.code(), error.class()), ("input", ErrorKind::Failed), "{error}");
                 assert!(error.to_string().contains(said), "{said:?} is not in {error}");
                 let name = file.file_name().unwrap().to_str().unwrap();
                 assert!(error.to_string().contains(name) && !out.exists(), "{error}");

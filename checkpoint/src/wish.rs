@@ -5,9 +5,9 @@ use reshard_sharding::Mesh;
 
 use super::checkpoint::{Checkpoint, Origin};
 use super::header::FreeTexts;
-use super::job::{Job, OutputFormat};
+use super::job::{OutputFormat, ReshardJob};
 use super::objects::Object;
-use super::spec::Spec;
+use super::spec::PlacementSpec;
 use crate::error::Error;
 
 /// What a job asks for.
@@ -15,14 +15,18 @@ pub(crate) struct Wish<'a> {
     pub(crate) mesh: Mesh,
     pub(crate) from: Option<String>,
     pub(crate) to: Option<String>,
-    pub(crate) spec: Option<&'a Spec>,
+    pub(crate) spec: Option<&'a PlacementSpec>,
     /// Only this tensor.
     pub(crate) tensor: Option<&'a str>,
 }
 
 impl<'a> Wish<'a> {
     /// What a job asks for, with the defaults that depend on the input.
-    pub(crate) fn of(job: &'a Job, origin: &Origin, spec: Option<&'a Spec>) -> Result<Self, Error> {
+    pub(crate) fn of(
+        job: &'a ReshardJob,
+        origin: &Origin,
+        spec: Option<&'a PlacementSpec>,
+    ) -> Result<Self, Error> {
         let usage = |message: &str| Error::refused("usage", message);
         let whole = job.format == OutputFormat::Safetensors;
         let mesh = match (&job.mesh, origin) {

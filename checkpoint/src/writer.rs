@@ -69,7 +69,7 @@ const NAMED: usize = 8;
 /// assert_eq!(Checkpoint::open(Some(&out))?.shard("w", &rows, 3)?, [3; 4]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Writer {
+pub struct CheckpointWriter {
     staging: Mutex<Option<Staging>>,
     hidden: PathBuf,
     target: PathBuf,
@@ -100,7 +100,7 @@ struct Done {
 
 /// The file of one rank, being written. Dropped before [`RankWriter::finish`] it is as if it had never been begun.
 pub struct RankWriter<'a> {
-    writer: &'a Writer,
+    writer: &'a CheckpointWriter,
     rank: usize,
     path: PathBuf,
     file: File,
@@ -111,7 +111,7 @@ pub struct RankWriter<'a> {
     finished: bool,
 }
 
-impl Writer {
+impl CheckpointWriter {
     /// Begins a checkpoint in the directory `out`: of each tensor the name, the type of its elements (`F32`, `bf16`, `torch.bfloat16`, ..) and its
     /// sharding, which must be over `mesh` and without pending sums.
     ///
@@ -282,7 +282,7 @@ impl Writer {
             places.push((end, len));
             end += len as u64;
         }
-        let path = self.hidden.join(staging::NEW).join(rank_file_name(rank, self.mesh.world()));
+        let path = self.hidden.join(staging::NEW).join(rank_file_name(rank, self.mesh.world_size()));
         let created = OpenOptions::new().write(true).create_new(true).open(&path);
         let file = match created {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use reshard_draw::{Limits, Page, Scene, Section};
-use reshard_ops::rules::Table;
-use reshard_program::{Class, MoveReport, Moves, Over, Pass, Passes, Program, Report, StepReport, Traffic};
+use reshard_ops::rules::OpTable;
+use reshard_program::{
+    CommCost, CommScope, ImplicitRedistribution, Pass, PerPass, Program, RedistributionReport, Report,
+    StepReport, ValueClass,
+};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
@@ -83,11 +86,11 @@ enum Explicit {
 }
 
 impl Explicit {
-    fn moves(explicit: Option<Explicit>) -> Moves {
+    fn moves(explicit: Option<Explicit>) -> ImplicitRedistribution {
         match explicit {
-            None => Moves::Any,
-            Some(Explicit::FreeMoves) => Moves::Free,
-            Some(Explicit::None) => Moves::Written,
+            None => ImplicitRedistribution::Allow,
+            Some(Explicit::FreeMoves) => ImplicitRedistribution::LocalOnly,
+            Some(Explicit::None) => ImplicitRedistribution::Deny,
         }
     }
 }
@@ -190,7 +193,7 @@ struct PeakAnswer {
 
 /// Answers the flags, or every line of stdin.
 pub(crate) fn run(args: &CheckArgs, console: &mut Console<'_>) -> Result<(), CliError> {
-    let table = Arc::new(Table::standard());
+    let table = Arc::new(OpTable::standard());
     if args.batch {
         return batch::run(console, |request: &Request| {
             let text = required("program", request.program.as_deref())?;
@@ -218,7 +221,7 @@ fn scenes(program: &Program, report: &Report) -> [Scene; 3] {
     [
         reshard_draw::program(program, report, Limits::USUAL),
         reshard_draw::program_cost(report),
-        reshard_draw::memory(&program.moments(), Limits::USUAL),
+        reshard_draw::memory(&program.memory_timeline(), Limits::USUAL),
     ]
 }
 
@@ -226,9 +229,10 @@ fn scenes(program: &Program, report: &Report) -> [Scene; 3] {
 pub(crate) fn page(args: &CheckArgs, console: &mut Console<'_>) -> Result<Page, CliError> {
     report::of_one(args.batch)?;
     let text = args.file.read(console)?;
-    let (program, report) = check(&Arc::new(Table::standard()), &text, &args.request)?;
+    let (program, report) = check(&Arc::new(OpTable::standard()), &text, &args.request)?;
     let [values, time, bytes] = scenes(&program, &report);
-    let all: Vec<_> = program.moves().filter(|moved| moved.forward.communicating_steps() > 0).collect();
+    let all: Vec<_> =
+        program.redistributions().filter(|moved| moved.forward.communicating_steps() > 0).collect();
     let heading = if all.len() > MOST_MOVES {
         format!("The first {MOST_MOVES} of {} moves", all.len())
     } else {
@@ -253,7 +257,7 @@ pub(crate) fn page(args: &CheckArgs, console: &mut Console<'_>) -> Result<Page, 
 /// Moves of a program that have pictures of their own on a page.
 const MOST_MOVES: usize = 24;
 
-fn check(table: &Arc<Table>, text: &str, request: &Request) -> Result<(Program, Report), CliError> {
+fn check(table: &Arc<OpTable>, text: &str, request: &Request) -> Result<(Program, Report), CliError> {
     let moves = Explicit::moves(request.explicit);
     let Elaborated { program, rates, .. } = Elaborated::of(table, text, moves, request.reading())?;
     let report = program.report(&rates);
@@ -262,23 +266,23 @@ fn check(table: &Arc<Table>, text: &str, request: &Request) -> Result<(Program, 
 
 impl Answer {
     fn of(program: &Program, report: &Report) -> Self {
-        let axes = |(over, passes): (&Over, &Passes<Traffic>)| AxesAnswer {
+        let axes = |(over, passes): (&CommScope, &PerPass<CommCost>)| AxesAnswer {
             axes: owned(over.axes()),
             meshes: owned(over.meshes()),
             passes: PassesAnswer::of(|pass| TrafficAnswer::of(passes.of(pass))),
         };
         let values = report.values.iter().map(|value| ValueAnswer {
             name: value.name.clone(),
-            shape: value.is.value.shape().to_vec(),
+            shape: value.ty.value.shape().to_vec(),
             dtype: value.dtype.to_string(),
-            r#type: value.written.clone(),
+            r#type: value.text.clone(),
             class: value.class.as_str(),
             pass: value.pass.as_str(),
         });
         let of = |class| report.peak.of(class);
         Self {
             values: values.collect(),
-            moves: report.moves.iter().map(MoveAnswer::of).collect(),
+            moves: report.redistributions.iter().map(MoveAnswer::of).collect(),
             steps: PassesAnswer::of(|pass| report.traffic.of(pass).steps),
             received_bytes: PassesAnswer::of(|pass| report.traffic.of(pass).received_bytes),
             cost_us: PassesAnswer::of(|pass| report.traffic.of(pass).cost_us),
@@ -288,14 +292,14 @@ impl Answer {
             peak_bytes: PeakAnswer {
                 all: report.peak.bytes,
                 at: report.peak.at.clone(),
-                parameters: of(Class::Parameter),
-                state: of(Class::State),
-                inputs: of(Class::Input),
-                activations: of(Class::Activation),
-                gradients: of(Class::Gradient),
+                parameters: of(ValueClass::Parameter),
+                state: of(ValueClass::State),
+                inputs: of(ValueClass::Input),
+                activations: of(ValueClass::Activation),
+                gradients: of(ValueClass::Gradient),
                 staging: report.peak.staging,
             },
-            gradients_written: report.gradients_written,
+            gradients_written: report.has_explicit_backward,
             gap_us: report.gap_us,
             program: program.to_string(),
         }
@@ -313,19 +317,19 @@ impl<T> PassesAnswer<T> {
 }
 
 impl TrafficAnswer {
-    fn of(traffic: &Traffic) -> Self {
-        let Traffic { steps, received_bytes, cost_us } = *traffic;
+    fn of(traffic: &CommCost) -> Self {
+        let CommCost { steps, received_bytes, cost_us } = *traffic;
         Self { steps, received_bytes, cost_us }
     }
 }
 
 impl MoveAnswer {
-    fn of(row: &MoveReport) -> Self {
+    fn of(row: &RedistributionReport) -> Self {
         let of = |pass| row.traffic.of(pass).as_ref().map(TrafficAnswer::of);
-        let [from, to] = row.written.clone();
+        let [from, to] = row.texts.clone();
         Self {
             value: row.value.clone(),
-            at: row.at.clone(),
+            at: row.consumer.clone(),
             from,
             to,
             forward: of(Pass::Forward).unwrap_or_default(),

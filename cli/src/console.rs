@@ -94,7 +94,7 @@ impl<'a, T: Serialize> Versioned<'a, T> {
 
 /// The JSON of an error: `{"error":{"kind":..,"message":..}}`.
 pub(crate) fn error_json(error: &CliError) -> serde_json::Value {
-    let mut value = json!({"error": {"kind": error.kind(), "message": error.to_string()}});
+    let mut value = json!({"error": {"kind": error.code(), "message": error.to_string()}});
     if let Some(first) = error.first() {
         value["error"]["move"] = json!(first);
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use reshard_checkpoint::{Checkpoint, Difference, diff};
+use reshard_checkpoint::{Checkpoint, DiffReport, diff};
 
 use super::arguments::Format;
 use super::console::Console;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &DiffArgs, console: &mut Console<'_>) -> Result<(), CliE
     if difference.equal { Ok(()) } else { Err(CliError::told(1)) }
 }
 
-fn said(difference: &Difference, first: &Path, second: &Path) -> String {
+fn said(difference: &DiffReport, first: &Path, second: &Path) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     for (names, path) in [(&difference.only_first, first), (&difference.only_second, second)] {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use reshard_checkpoint::Class;
+use reshard_checkpoint::ErrorKind;
 use reshard_layout::Excerpt;
 
 /// How the process ends after an error.
@@ -80,7 +80,7 @@ impl CliError {
         self
     }
 
-    pub(crate) fn kind(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         self.kind
     }
 
@@ -119,7 +119,7 @@ impl std::error::Error for CliError {}
 
 impl From<reshard_sharding::Error> for CliError {
     fn from(error: reshard_sharding::Error) -> Self {
-        let first = if let reshard_sharding::Error::NeedsRedistribute { first, .. } = &error {
+        let first = if let reshard_sharding::Error::NeedsRedistribution { first, .. } = &error {
             Some(first.clone())
         } else {
             None
@@ -131,13 +131,13 @@ impl From<reshard_sharding::Error> for CliError {
 impl From<&reshard_checkpoint::Error> for CliError {
     fn from(error: &reshard_checkpoint::Error) -> Self {
         Self {
-            kind: error.kind(),
+            kind: error.code(),
             message: error.to_string(),
             place: error.place().map(|(text, at)| Excerpt::around(text, at).caret()),
             exit: match error.class() {
-                Class::Refused => Exit::Refused,
-                Class::Failed => Exit::Failed,
-                Class::ToldElsewhere(status) => Exit::Told(status),
+                ErrorKind::Refused => Exit::Refused,
+                ErrorKind::Failed => Exit::Failed,
+                ErrorKind::ToldElsewhere(status) => Exit::Told(status),
             },
             first: None,
         }
@@ -152,7 +152,7 @@ impl From<reshard_planner::Error> for CliError {
 
 impl From<reshard_kernels::Error> for CliError {
     fn from(error: reshard_kernels::Error) -> Self {
-        Self::refused(error.kind(), error.to_string())
+        Self::refused(error.code(), error.to_string())
     }
 }
 

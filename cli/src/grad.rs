@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use reshard_ops::rules::{Call, Part, Strategy, Table};
+use reshard_ops::rules::{OpCall, OpTable, OperandPlacement, Strategy};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
@@ -64,7 +64,7 @@ struct RowAnswer {
 
 /// Answers the flags, or every line of stdin.
 pub(crate) fn run(args: &GradArgs, console: &mut Console<'_>) -> Result<(), CliError> {
-    let table = Table::standard();
+    let table = OpTable::standard();
     if args.batch {
         return batch::run(console, |request| answer(&table, request));
     }
@@ -72,8 +72,8 @@ pub(crate) fn run(args: &GradArgs, console: &mut Console<'_>) -> Result<(), CliE
     if args.format.json { console.print_json(&answer) } else { console.print(&answer.text()) }
 }
 
-fn answer(table: &Table, request: &Request) -> Result<Answer, CliError> {
-    let call: Call = required("op", request.op.as_deref())?.parse()?;
+fn answer(table: &OpTable, request: &Request) -> Result<Answer, CliError> {
+    let call: OpCall = required("op", request.op.as_deref())?.parse()?;
     let given = request.shapes.dims()?;
     let assumed = given.is_none();
     let (op, inputs) = match given {
@@ -88,7 +88,7 @@ fn answer(table: &Table, request: &Request) -> Result<Answer, CliError> {
     let shapes: Vec<&[usize]> = inputs.iter().map(Vec::as_slice).collect();
     let gradient = match table.gradient(&call, &shapes) {
         Ok(gradient) => Some(gradient.lines()),
-        Err(error) if error.kind() == "no_gradient" => None,
+        Err(error) if error.code() == "no_gradient" => None,
         Err(error) => return Err(error.into()),
     };
     let rows = if op.is_view() { Vec::new() } else { rows(&forward, op.inputs().len(), op.outputs().len()) };
@@ -97,8 +97,10 @@ fn answer(table: &Table, request: &Request) -> Result<Answer, CliError> {
 
 /// Every strategy with what its backward may be; all replicas, which every op has, at the end.
 fn rows(forward: &[Strategy], inputs: usize, outputs: usize) -> Vec<RowAnswer> {
-    let replicas =
-        Strategy { inputs: vec![Part::Replicate; inputs], outputs: vec![Part::Replicate; outputs] };
+    let replicas = Strategy {
+        inputs: vec![OperandPlacement::Replicate; inputs],
+        outputs: vec![OperandPlacement::Replicate; outputs],
+    };
     let mut rows = Vec::new();
     for strategy in forward.iter().filter(|&strategy| *strategy != replicas).chain([&replicas]) {
         let row = |backward| RowAnswer { forward: strategy.to_string(), backward };

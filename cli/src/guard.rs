@@ -33,11 +33,11 @@ mod tests {
             guarded::<()>(|| panic!("an index is 7\nof 5")).unwrap_err(),
             guarded::<()>(|| std::panic::panic_any(3)).unwrap_err(),
         ] {
-            assert_eq!((error.kind(), error.status()), ("internal", 1));
+            assert_eq!((error.code(), error.status()), ("internal", 1));
             assert_eq!(error.to_string().lines().count(), 1, "{error}");
         }
         let refused = guarded::<()>(|| Err(CliError::refused("usage", "no"))).unwrap_err();
-        assert_eq!((refused.kind(), refused.status()), ("usage", 2));
+        assert_eq!((refused.code(), refused.status()), ("usage", 2));
         assert_eq!(guarded(|| Ok(3)).unwrap(), 3);
     }
 }

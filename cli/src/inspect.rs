@@ -70,7 +70,7 @@ pub(crate) fn run(args: &InspectArgs, console: &mut Console<'_>) -> Result<(), C
         mesh: checkpoint.mesh().map(ToString::to_string),
         bytes: tensors.iter().map(|tensor| tensor.bytes).sum(),
         checksums: checkpoint.has_checksums(),
-        texts: checkpoint.texts().collect(),
+        texts: checkpoint.metadata().collect(),
         tensors,
         ignored: checkpoint.ignored(),
         others: checkpoint.objects().iter().map(Object::name).collect(),

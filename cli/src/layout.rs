@@ -84,7 +84,7 @@ fn object(value: &Value) -> Json {
 
 /// The error as a JSON object.
 fn error_object(error: &Error) -> Json {
-    json!({"error": {"kind": error.kind(), "message": shortened(&error.to_string())}})
+    json!({"error": {"kind": error.code(), "message": shortened(&error.to_string())}})
 }
 
 /// The drawing of a value, if it can be drawn.

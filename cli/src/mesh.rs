@@ -190,7 +190,7 @@ fn answer(text: &str, args: &MeshArgs) -> Result<Answer, CliError> {
     let line = |a: &reshard_sharding::Axis| AxisLine {
         name: a.name().to_string(),
         size: a.size(),
-        layout: mesh.table().is_none().then(|| a.layout().to_string()),
+        layout: mesh.rank_table().is_none().then(|| a.layout().to_string()),
     };
     Ok(Answer {
         recipe: recipe.as_ref().map(ToString::to_string),
@@ -257,7 +257,7 @@ fn nodes_of(
 /// The ranks as a table of the last two axes, one below the other for every coordinate of the others.
 fn grid(mesh: &Mesh) -> String {
     let axes = mesh.axes();
-    let width = mesh.world().saturating_sub(1).to_string().len();
+    let width = mesh.world_size().saturating_sub(1).to_string().len();
     let tail = axes.len().saturating_sub(2);
     let inner: usize = axes[tail..].iter().map(reshard_sharding::Axis::size).product();
     let columns = axes.last().map_or(1, reshard_sharding::Axis::size);
@@ -266,7 +266,7 @@ fn grid(mesh: &Mesh) -> String {
     for (i, block) in ranks.chunks(inner.max(1)).enumerate() {
         // Writing to a string does not fail.
         if tail > 0 {
-            let c = mesh.coordinate_of_index(i * inner).unwrap_or_default();
+            let c = mesh.coordinate_at(i * inner).unwrap_or_default();
             let at: Vec<String> =
                 axes[..tail].iter().zip(&c).map(|(a, x)| format!("{}={x}", a.name())).collect();
             let _ = writeln!(text, "{}", at.join(" "));

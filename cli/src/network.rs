@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use reshard_checkpoint::read_text;
-use reshard_planner::{Budget, Planner, Topology};
+use reshard_planner::{Planner, SearchBudget, Topology};
 use serde::Deserialize;
 
 use super::error::CliError;
@@ -43,7 +43,7 @@ pub(crate) struct BudgetArg {
 
 impl BudgetArg {
     /// What was given, if anything was.
-    pub(crate) fn given(&self) -> Result<Option<Budget>, CliError> {
+    pub(crate) fn given(&self) -> Result<Option<SearchBudget>, CliError> {
         Ok(self.budget.as_deref().map(str::parse).transpose()?)
     }
 }

@@ -1,14 +1,14 @@
 //! Ops of a request: a call and the shapes of its operands, bound by the standard table.
 
-use reshard_ops::rules::{Call, Op, Rule, Table};
+use reshard_ops::rules::{Op, OpCall, OpTable, Rule};
 
 use super::error::CliError;
 
 /// The op of a call on inputs of these shapes, and on outputs of those where they are given: a list of strategies says
 /// nothing of them, and nor does an equation with a factor that only outputs have.
 pub(crate) fn bind(
-    table: &Table,
-    call: &Call,
+    table: &OpTable,
+    call: &OpCall,
     inputs: &[Vec<usize>],
     outputs: Option<&[Vec<usize>]>,
 ) -> Result<Op, CliError> {
@@ -27,10 +27,10 @@ pub(crate) fn bind(
 }
 
 /// The rule of a call that needs no shapes to have one.
-pub(crate) fn stated(table: &Table, call: &Call) -> Option<Rule> {
+pub(crate) fn stated(table: &OpTable, call: &OpCall) -> Option<Rule> {
     match call {
-        Call::Rule(rule) => Some(rule.clone()),
-        Call::Each(_) => None,
-        Call::Named { name, arguments } => table.rule(name).filter(|_| arguments.is_empty()),
+        OpCall::Rule(rule) => Some(rule.clone()),
+        OpCall::Each(_) => None,
+        OpCall::Named { name, arguments } => table.rule(name).filter(|_| arguments.is_empty()),
     }
 }

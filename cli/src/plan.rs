@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_draw::{Limits, Page, Scene, Section};
-use reshard_planner::{Considered, Explanation, Plan, Step};
-use reshard_sharding::{GroupPattern, Mesh, Sharding, Type};
+use reshard_planner::{CandidateReport, Explanation, Plan, Step};
+use reshard_sharding::{GroupPattern, Mesh, Sharding, ShardingType};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
@@ -137,7 +137,7 @@ struct Costs {
 }
 
 impl Candidate {
-    fn of(considered: &Considered) -> Self {
+    fn of(considered: &CandidateReport) -> Self {
         let way = considered.way().map(|way| Costs {
             steps: way.steps.clone(),
             cost_us: way.cost_us,
@@ -340,7 +340,7 @@ fn plan(request: &Request, is_drawn: bool) -> Result<Answered, CliError> {
         let (from, to) = of_one_shape(from, to)?;
         let plan = planner.plan(&from, &to, dtype)?;
         let savings = match request.groups {
-            Some(_) => Some(planner.savings(&plan)?),
+            Some(_) => Some(planner.group_savings(&plan)?),
             None => None,
         };
         let explained =
@@ -352,7 +352,7 @@ fn plan(request: &Request, is_drawn: bool) -> Result<Answered, CliError> {
         let (from, to) = (Sharding::parse(&mesh, &shape, from)?, Sharding::parse(&to_mesh, &shape, to)?);
         return Ok(Answered { forward: planned(from, to)?, gradients: Gradients::NotAsked });
     }
-    let (from, to) = (Type::parse(&mesh, &shape, from)?, Type::parse(&to_mesh, &shape, to)?);
+    let (from, to) = (ShardingType::parse(&mesh, &shape, from)?, ShardingType::parse(&to_mesh, &shape, to)?);
     let forward = planned(from.value, to.value)?;
     let gradients = match (to.gradient, from.gradient) {
         (Some(after), Some(before)) => Gradients::Planned(Box::new(planned(after, before)?)),
@@ -407,7 +407,7 @@ impl Answer {
             peak_bytes: plan.peak_bytes(),
             max_shard_bytes: plan.max_shard_bytes(),
             groups: plan.groups().into_iter().map(ToString::to_string).collect(),
-            exhausted: plan.is_exhausted(),
+            exhausted: plan.is_budget_exhausted(),
             savings: savings.as_ref().map(|savings| {
                 let saving = |(group, saved_us): &(GroupPattern, f64)| Saving {
                     group: group.to_string(),
@@ -418,7 +418,7 @@ impl Answer {
             greedy: explanation
                 .as_ref()
                 .map(|x| x.greedy.as_ref().map_or(Beside::Nothing, |plan| Beside::Plan(Greedy::of(plan)))),
-            considered: explanation.as_ref().map(|x| x.considered.iter().map(Candidate::of).collect()),
+            considered: explanation.as_ref().map(|x| x.candidates.iter().map(Candidate::of).collect()),
             chosen: explanation.as_ref().and_then(|x| x.chosen),
             backward: None,
         }

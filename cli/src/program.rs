@@ -7,10 +7,10 @@ use std::sync::Arc;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use reshard_checkpoint::{MOST_BYTES, read_text};
-use reshard_ops::rules::Table;
+use reshard_ops::rules::OpTable;
 use reshard_planner::Planner;
-use reshard_program::schedule::{Options, Order};
-use reshard_program::{Elaborator, Error, Graph, Moves, Program, Rates};
+use reshard_program::schedule::{CompileOptions, Order};
+use reshard_program::{ComputeRates, Error, Graph, ImplicitRedistribution, Program, ShardingSolver};
 use serde::Deserialize;
 
 use super::console::Console;
@@ -106,7 +106,7 @@ struct NamedOrder(Order);
 
 impl ValueEnum for NamedOrder {
     fn value_variants<'a>() -> &'a [Self] {
-        &[NamedOrder(Order::Written), NamedOrder(Order::OneForwardOneBackward)]
+        &[NamedOrder(Order::Program), NamedOrder(Order::OneForwardOneBackward)]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
@@ -123,10 +123,10 @@ impl TryFrom<String> for NamedOrder {
 }
 
 /// How a program is compiled.
-pub(crate) fn options(hoist: HoistArg, bucket: BucketArg, order: OrderArg) -> Options {
+pub(crate) fn options(hoist: HoistArg, bucket: BucketArg, order: OrderArg) -> CompileOptions {
     let (hoist_bytes, bucket_bytes, NamedOrder(order)) =
         (hoist.hoist_bytes, bucket.bucket_bytes, order.order);
-    Options { hoist_bytes, bucket_bytes, order, ..Options::default() }
+    CompileOptions { in_flight_bytes: hoist_bytes, bucket_bytes, order, ..CompileOptions::default() }
 }
 
 /// What a program is read with, beside its text.
@@ -183,17 +183,17 @@ pub(crate) struct Elaborated {
     pub(crate) program: Program,
     /// Before values were made again and moves came in pieces, where they do.
     pub(crate) plain: Option<Program>,
-    pub(crate) rates: Rates,
+    pub(crate) rates: ComputeRates,
     /// What it was elaborated by.
-    pub(crate) elaborator: Elaborator,
+    pub(crate) elaborator: ShardingSolver,
 }
 
 impl Elaborated {
     /// Reads a text of the standard ops and chooses what it does not say.
     pub(crate) fn of(
-        table: &Arc<Table>,
+        table: &Arc<OpTable>,
         text: &str,
-        moves: Moves,
+        moves: ImplicitRedistribution,
         with: Reading<'_>,
     ) -> Result<Elaborated, CliError> {
         let sizes = with.axes.axes.as_deref().map_or_else(|| Ok(Vec::new()), sizes)?;
@@ -202,27 +202,27 @@ impl Elaborated {
         let graph = Graph::parse_with_axes(Arc::clone(table), text, &sizes)?;
         within_limit(graph.statements())?;
         let topology = network::topology(with.topology.name().unwrap_or("uniform"))?;
-        let rates = Rates::of(&topology);
+        let rates = ComputeRates::for_topology(&topology);
         let planner = Planner::new().topology(topology);
-        let elaborator = Elaborator::new().planner(planner).rates(rates).moves(moves);
-        let mut program = elaborator.elaborate(&graph)?;
-        if moves != Moves::Any
+        let elaborator = ShardingSolver::new().planner(planner).rates(rates).implicit_redistribution(moves);
+        let mut program = elaborator.solve(&graph)?;
+        if moves != ImplicitRedistribution::Allow
             && let Some((axes, error)) = hidden(table, text, &sizes, &graph, &elaborator)
         {
             let message = format!("with one rank it is right, and wrong with {axes}: {error}");
-            return Err(CliError::refused(error.kind(), message));
+            return Err(CliError::refused(error.code(), message));
         }
         let plain = with.has_passes().then(|| program.clone());
         if with.gather.gather_again {
-            program = program.again(&program.gathered())?;
+            program = program.rematerialize(&program.gathered_parameters())?;
         }
         if let Some(pieces) = with.pieces.pieces {
-            within_limit(program.moves().count().saturating_mul(pieces))?;
-            program = program.all_chunked(pieces, &elaborator)?;
-            within_limit(program.items().len())?;
+            within_limit(program.redistributions().count().saturating_mul(pieces))?;
+            program = program.overlap_all(pieces, &elaborator)?;
+            within_limit(program.statements().len())?;
         }
         if let Some(limit) = with.memory.memory_bytes {
-            program = program.recompute(limit, &rates)?;
+            program = program.rematerialize_to_fit(limit, &rates)?;
         }
         Ok(Elaborated { graph, program, plain, rates, elaborator })
     }
@@ -245,11 +245,11 @@ fn within_limit(statements: usize) -> Result<(), CliError> {
 
 /// What is missing where axes of one rank have two, and hidden as long as they have one.
 fn hidden(
-    table: &Arc<Table>,
+    table: &Arc<OpTable>,
     text: &str,
     sizes: &[(&str, usize)],
     graph: &Graph,
-    elaborator: &Elaborator,
+    elaborator: &ShardingSolver,
 ) -> Option<(String, Error)> {
     let mesh = graph.mesh();
     let alone: Vec<&str> = mesh.axes().iter().filter(|a| a.size() == 1).map(|a| a.name().as_str()).collect();
@@ -260,7 +260,7 @@ fn hidden(
     let widened: Vec<(&str, usize)> = kept.chain(alone.iter().map(|&name| (name, 2))).collect();
     // Where types name sizes of shards they are for these axes alone.
     let graph = Graph::parse_with_axes(Arc::clone(table), text, &widened).ok()?;
-    let error = elaborator.elaborate(&graph).err()?;
+    let error = elaborator.solve(&graph).err()?;
     let axes: Vec<String> = alone.iter().map(|name| format!("{name}=2")).collect();
     matches!(error, Error::NeedsRedistribute { .. }).then(|| (axes.join(","), error))
 }

@@ -8,9 +8,9 @@ impl From<reshard_ops::Error> for CliError {
             reshard_ops::Error::Sharding(error) => error.into(),
             reshard_ops::Error::Planner(error) => error.into(),
             error @ (reshard_ops::Error::Rule { .. }
-            | reshard_ops::Error::ImplicitRedistribute { .. }
+            | reshard_ops::Error::NeedsRedistribution { .. }
             | reshard_ops::Error::Unsupported { .. }
-            | _) => Self::refused(error.kind(), error.to_string()),
+            | _) => Self::refused(error.code(), error.to_string()),
         }
     }
 }
@@ -25,7 +25,7 @@ impl From<reshard_program::Error> for CliError {
             | reshard_program::Error::Schedule { .. }
             | reshard_program::Error::NeedsRedistribute { .. }
             | reshard_program::Error::NoGradient { .. }
-            | _) => Self::refused(error.kind(), error.to_string()),
+            | _) => Self::refused(error.code(), error.to_string()),
         }
     }
 }
@@ -36,7 +36,7 @@ impl From<reshard_reference::Error> for CliError {
             reshard_reference::Error::Op(error) => error.into(),
             error @ (reshard_reference::Error::NotHere { .. }
             | reshard_reference::Error::Input { .. }
-            | _) => Self::refused(error.kind(), error.to_string()),
+            | _) => Self::refused(error.code(), error.to_string()),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use clap::Args;
 use reshard_kernels::DType;
 use reshard_layout::internal::counted;
-use reshard_ops::propagate::{Choice, Constraint, Operand, OperandIndex, Propagator};
-use reshard_ops::rules::{Call, Op, Table};
+use reshard_ops::propagate::{OpSharding, Operand, OperandIndex, OutputConstraint, Propagator};
+use reshard_ops::rules::{Op, OpCall, OpTable};
 use reshard_planner::Arithmetic;
 use reshard_planner::Plan;
 use reshard_sharding::{Mesh, Sharding, SubAxis};
@@ -157,12 +157,12 @@ struct Asked {
     op: Op,
     inputs: Vec<Operand>,
     /// Best first.
-    choices: Vec<Choice>,
+    choices: Vec<OpSharding>,
 }
 
 /// Answers the flags, or every line of stdin.
 pub(crate) fn run(args: &PropagateArgs, console: &mut Console<'_>) -> Result<(), CliError> {
-    let table = Table::standard();
+    let table = OpTable::standard();
     if args.batch {
         let answer = |request: &Request| {
             let asked = propagate(&table, request, request.advise.unwrap_or(0))?;
@@ -186,9 +186,9 @@ pub(crate) fn run(args: &PropagateArgs, console: &mut Console<'_>) -> Result<(),
     console.print(&propagate(&table, request, runners_up)?.text())
 }
 
-fn propagate(table: &Table, request: &Request, runners_up: usize) -> Result<Asked, CliError> {
+fn propagate(table: &OpTable, request: &Request, runners_up: usize) -> Result<Asked, CliError> {
     let mesh = request.mesh.required()?;
-    let call: Call = required("op", request.op.as_deref())?.parse()?;
+    let call: OpCall = required("op", request.op.as_deref())?.parse()?;
     // Ops without inputs need not say so twice.
     let (input_shapes, placements) = match (request.shapes.dims()?, &request.inputs) {
         (None, None) if table.op(&call, &[]).is_ok() => (Vec::new(), Vec::new()),
@@ -238,7 +238,7 @@ fn propagate(table: &Table, request: &Request, runners_up: usize) -> Result<Aske
             let message = format!("{runners_up} runners-up are more than the {MOST} that are listed at most");
             return Err(CliError::refused("usage", message));
         }
-        propagator.advise(&op, &mesh, &inputs, &constraints, runners_up + 1)?
+        propagator.cheapest(&op, &mesh, &inputs, &constraints, runners_up + 1)?
     };
     Ok(Asked { mesh, op, inputs, choices })
 }
@@ -263,7 +263,7 @@ fn dtypes(listed: Option<&Listed<String>>, inputs: usize) -> Result<Vec<DType>, 
 }
 
 /// What is wanted of each output.
-fn constraints(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<Constraint>, CliError> {
+fn constraints(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<OutputConstraint>, CliError> {
     let (key, listed) = match (&request.out, &request.prefer) {
         (None, None) => {
             if request.penalty_us.is_some() {
@@ -312,13 +312,13 @@ fn constraints(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<Constraint
     }
     let constraint = |(o, text): (usize, &String)| {
         if text.is_empty() {
-            return Ok(Constraint::Any);
+            return Ok(OutputConstraint::Any);
         }
         let sharding = Sharding::parse(mesh, &op.outputs()[o], text)
             .map_err(|error| CliError::from(error).about(format_args!("output {o}")))?;
         Ok(match penalty_us {
-            None => Constraint::Exactly(sharding),
-            Some(penalty_us) => Constraint::Prefer { sharding, penalty_us },
+            None => OutputConstraint::Exactly(sharding),
+            Some(penalty_us) => OutputConstraint::Prefer { sharding, penalty_us },
         })
     };
     listed.iter().enumerate().map(constraint).collect()
@@ -334,7 +334,7 @@ impl Answer {
 }
 
 impl OptionAnswer {
-    fn of(asked: &Asked, choice: &Choice, explained: bool) -> Self {
+    fn of(asked: &Asked, choice: &OpSharding, explained: bool) -> Self {
         let strategies = || {
             let of = |(sub, strategy): &(SubAxis, _)| AxisStrategy {
                 axis: sub.printed(asked.mesh.axes()),
@@ -342,14 +342,14 @@ impl OptionAnswer {
             };
             choice.strategies.iter().map(of).collect()
         };
-        let moves = || choice.moves().map(|(operand, plan)| Move::of(operand, plan)).collect();
+        let moves = || choice.redistributions().map(|(operand, plan)| Move::of(operand, plan)).collect();
         Self {
             r#in: texts(&choice.inputs),
-            made: choice.made().map(ToString::to_string).collect(),
+            made: choice.computed().map(ToString::to_string).collect(),
             out: texts(&choice.outputs),
             cost_us: choice.cost_us,
             steps: choice.communicating_steps(),
-            exhausted: choice.is_exhausted(),
+            exhausted: choice.is_budget_exhausted(),
             strategies: explained.then(strategies),
             moves: explained.then(moves),
         }
@@ -374,7 +374,7 @@ fn texts(shardings: &[Sharding]) -> Vec<String> {
 }
 
 /// Whether the op has to know its region for the strategy of this (sub-)axis.
-fn needs_region(choice: &Choice, sub: SubAxis) -> bool {
+fn needs_region(choice: &OpSharding, sub: SubAxis) -> bool {
     choice.regions().any(|needing| needing == sub)
 }
 
@@ -392,7 +392,7 @@ impl Asked {
         let mut text = format!("{} of {of}\n", self.op.name());
         let Some((best, others)) = self.choices.split_first() else { return text };
         self.write(&mut text, best);
-        if best.is_exhausted() {
+        if best.is_budget_exhausted() {
             text.push_str(
                 "a budget ran out: this is the best of what was looked at (--budget none looks at all)\n",
             );
@@ -414,7 +414,7 @@ impl Asked {
         text
     }
 
-    fn write(&self, text: &mut String, choice: &Choice) {
+    fn write(&self, text: &mut String, choice: &OpSharding) {
         let mut rows: Vec<(String, String)> = Vec::new();
         for (sub, strategy) in &choice.strategies {
             let strategy = marked(&strategy.to_string(), needs_region(choice, *sub));

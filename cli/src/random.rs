@@ -132,7 +132,7 @@ fn answer(request: &Request) -> Result<Answer, CliError> {
         runs.push(run.take(left));
         left -= run.len.min(left);
     }
-    let mut bytes = vec![0; limit.min(elements) * dtype.item_bytes()?];
+    let mut bytes = vec![0; limit.min(elements) * dtype.element_bytes()?];
     fill(&key, draw, dtype, &mut bytes, &shape, runs)?;
     Ok(Answer {
         key: key.to_string(),

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use reshard_ops::rules::{Call, Op, Parameter, Rule, Strategy, Table};
+use reshard_ops::rules::{Op, OpCall, OpTable, Parameter, Rule, Strategy};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
@@ -103,7 +103,7 @@ struct Names {
 
 /// Answers the flags, or every line of stdin.
 pub(crate) fn run(args: &RuleArgs, console: &mut Console<'_>) -> Result<(), CliError> {
-    let table = Table::standard();
+    let table = OpTable::standard();
     if args.batch {
         return batch::run(console, |request| answer(&table, request));
     }
@@ -115,8 +115,8 @@ pub(crate) fn run(args: &RuleArgs, console: &mut Console<'_>) -> Result<(), CliE
     if args.format.json { console.print_json(&answer) } else { console.print(&answer.text()) }
 }
 
-fn answer(table: &Table, request: &Request) -> Result<Answer, CliError> {
-    let call: Call = required("op", request.op.as_deref())?.parse()?;
+fn answer(table: &OpTable, request: &Request) -> Result<Answer, CliError> {
+    let call: OpCall = required("op", request.op.as_deref())?.parse()?;
     let outputs = request.out_shapes.dims()?;
     if let Some(inputs) = request.shapes.dims()? {
         let op = ops::bind(table, &call, &inputs, outputs.as_deref())?;
@@ -142,8 +142,8 @@ fn of_rule(rule: &Rule) -> Vec<StrategyAnswer> {
 }
 
 /// The op of a call on the first small shapes that it takes, and these.
-pub(super) fn assume(table: &Table, call: &Call) -> Result<(Op, Vec<Vec<usize>>), CliError> {
-    if let Call::Named { name, .. } = call {
+pub(super) fn assume(table: &OpTable, call: &OpCall) -> Result<(Op, Vec<Vec<usize>>), CliError> {
+    if let OpCall::Named { name, .. } = call {
         match table.parameters(name) {
             // No shapes help.
             None => return Ok((table.op(call, &[])?, Vec::new())),
@@ -183,7 +183,7 @@ fn small() -> impl Iterator<Item = Vec<Vec<usize>>> {
 }
 
 /// The arguments of an op, with their types and defaults.
-fn arguments(table: &Table, name: &str) -> Vec<ArgumentAnswer> {
+fn arguments(table: &OpTable, name: &str) -> Vec<ArgumentAnswer> {
     let one = |p: &Parameter| ArgumentAnswer {
         name: p.name().to_owned(),
         r#type: p.kind().to_string(),
@@ -201,8 +201,8 @@ fn signature(name: &str, arguments: &[ArgumentAnswer]) -> String {
 
 impl Answer {
     fn of(
-        table: &Table,
-        call: &Call,
+        table: &OpTable,
+        call: &OpCall,
         rule: Option<&Rule>,
         strategies: Vec<StrategyAnswer>,
         shapes: Option<Vec<Vec<usize>>>,
@@ -211,8 +211,8 @@ impl Answer {
         Self {
             op: call.to_string(),
             arguments: match call {
-                Call::Named { name, .. } => arguments(table, name),
-                Call::Rule(_) | Call::Each(_) => Vec::new(),
+                OpCall::Named { name, .. } => arguments(table, name),
+                OpCall::Rule(_) | OpCall::Each(_) => Vec::new(),
             },
             rule: rule.map(ToString::to_string),
             strategies,
@@ -266,7 +266,7 @@ pub(super) fn marked(strategy: &str, region: bool) -> String {
 }
 
 impl Names {
-    fn of(table: &Table) -> Self {
+    fn of(table: &OpTable) -> Self {
         let named = |name: &str| Named {
             op: name.to_owned(),
             rule: table.rule(name).map(|rule| rule.to_string()),

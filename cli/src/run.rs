@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use reshard_checkpoint::{Engine, Job, OutputFormat, Report};
+use reshard_checkpoint::{Engine, JobReport, OutputFormat, ReshardJob};
 
 use super::arguments::Format;
 use super::arguments::MeshArg;
@@ -149,7 +149,7 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console<'_>) -> Result<(), CliEr
 }
 
 /// A report that nobody got is a run that failed, whoever closed stdout: it may be what the run was for.
-fn unsaid(error: &CliError, report: &Report) -> CliError {
+fn unsaid(error: &CliError, report: &JobReport) -> CliError {
     let why = match error.exit() {
         Exit::ReaderGone => "whoever read stdout has gone".to_owned(),
         Exit::Refused | Exit::Failed | Exit::Told(_) => error.to_string(),
@@ -162,15 +162,15 @@ fn unsaid(error: &CliError, report: &Report) -> CliError {
 }
 
 impl RunArgs {
-    fn job(&self) -> Job {
-        Job {
+    fn job(&self) -> ReshardJob {
+        ReshardJob {
             input: self.input.clone(),
             mesh: self.mesh.mesh.clone(),
             from: self.from.clone(),
             to: self.to.clone(),
             tensor: self.tensor.clone(),
             spec: self.spec.clone(),
-            dead: self.dead.clone(),
+            missing_ranks: self.dead.clone(),
             fill_from: self.fill_from.clone(),
             only: self.only.clone(),
             split: self.split.clone(),
@@ -183,8 +183,8 @@ impl RunArgs {
             gather: self.gather.clone(),
             engine: self.engine.unwrap_or_default().into(),
             through_engine: self.through_engine || self.engine.is_some(),
-            unchecked: self.no_verify,
-            time_out: self.time_out,
+            verify: self.no_verify,
+            timeout: self.time_out,
             strict: self.strict,
             force: self.force,
             resume: self.resume,

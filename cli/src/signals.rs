@@ -31,7 +31,7 @@ pub(crate) fn clean_up() {
         thread::Builder::new().name("signals".to_owned()).stack_size(STACK).spawn(move || {
             let Some(first) = signals.forever().next() else { return };
             again.store(true, Ordering::SeqCst);
-            reshard_checkpoint::abandon();
+            reshard_checkpoint::remove_staging();
             // Returns only where the system has no such default.
             let _ = emulate_default_handler(first);
             std::process::exit(128 + first);

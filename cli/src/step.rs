@@ -15,9 +15,9 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use reshard_draw::{Limits, Page, Section, chrome_trace, timeline};
 use reshard_layout::internal::counted;
-use reshard_ops::rules::Table;
-use reshard_program::schedule::{Options, Schedule, Timeline};
-use reshard_program::{Graph, Item, Moves, Program, Rates};
+use reshard_ops::rules::OpTable;
+use reshard_program::schedule::{CompileOptions, Schedule, Timeline};
+use reshard_program::{ComputeRates, Graph, ImplicitRedistribution, Program, Statement};
 use reshard_reference::{Number, Ranks, Values, on_ranks, timed};
 use serde::Serialize;
 
@@ -246,24 +246,24 @@ fn answer_timed<J: Job>(
     is_timed: bool,
 ) -> Result<Answer, CliError> {
     let text = args.file.read(console)?;
-    let table = Arc::new(Table::standard());
+    let table = Arc::new(OpTable::standard());
     let StepArgs { axes, memory_bytes, gather_again, pieces, topology, .. } = args;
     let with = Reading { axes, memory: *memory_bytes, gather: *gather_again, pieces: *pieces, topology };
-    let elaborated = Elaborated::of(&table, &text, Moves::Any, with)?;
+    let elaborated = Elaborated::of(&table, &text, ImplicitRedistribution::Allow, with)?;
     let Elaborated { graph, program, plain, rates, .. } = &elaborated;
     let plain = plain.as_ref().unwrap_or(program);
     within_limits(program)?;
     if is_timed {
         within_pairs(program)?;
     }
-    let exact = graph.without_wires().map(|graph| {
+    let exact = graph.without_comm_dtypes().map(|graph| {
         let axes = &AxesArg::default();
-        Elaborated::of(&table, &graph.to_string(), Moves::Any, Reading { axes, ..with })
+        Elaborated::of(&table, &graph.to_string(), ImplicitRedistribution::Allow, Reading { axes, ..with })
     });
     let exact = exact.transpose()?.map(|exact| exact.program);
     let clock = is_timed.then(|| (options(args.hoist_bytes, args.bucket_bytes, args.order), rates));
     let clock = clock.as_ref();
-    let world = program.mesh().world();
+    let world = program.mesh().world_size();
     if let Some(size) = job.size().filter(|&size| size != world) {
         let message = format!(
             "the job has {size}, and the mesh {} takes {world}: start as many",
@@ -310,17 +310,17 @@ fn within_limits(program: &Program) -> Result<(), CliError> {
     }
     let product = |shape: &[usize]| shape.iter().map(|&n| n as f64).product::<f64>();
     let elements: f64 = (program.values().iter())
-        .map(|v| product(v.shape()) + v.is.value.mesh().size() as f64 * v.is.value.max_local_numel() as f64)
+        .map(|v| product(v.shape()) + v.ty.value.mesh().size() as f64 * v.ty.value.max_local_numel() as f64)
         .sum();
     if elements > MOST_ELEMENTS {
         return too_large(format!(
             "a step holds at most {MOST_ELEMENTS} elements on all ranks, and this would hold {elements}: make its dims smaller"
         ));
     }
-    let operations: f64 = (program.items().iter())
+    let operations: f64 = (program.statements().iter())
         .map(|item| match item {
-            Item::Op { op, operations, .. } => op.operations() + ranks as f64 * operations,
-            Item::Input(_) | Item::Move { .. } | Item::NoGrad => 0.0,
+            Statement::Op { op, operations, .. } => op.operations() + ranks as f64 * operations,
+            Statement::Input(_) | Statement::Redistribute { .. } | Statement::NoGrad => 0.0,
         })
         .sum();
     if operations > MOST_OPERATIONS {
@@ -340,7 +340,7 @@ fn step<T: Number + Into<f64>, J: Job>(
     seed: u64,
     tolerance: f64,
     job: &mut J,
-    clock: Option<&(Options, &Rates)>,
+    clock: Option<&(CompileOptions, &ComputeRates)>,
 ) -> Result<Answer, CliError> {
     // The last: gradients that come before are part of what it is of.
     let Some((loss, _)) = graph.gradients().last() else {
@@ -416,8 +416,8 @@ fn step<T: Number + Into<f64>, J: Job>(
 fn clocked<T: Number>(
     program: &Program,
     inputs: &Values<T>,
-    options: &Options,
-    rates: &Rates,
+    options: &CompileOptions,
+    rates: &ComputeRates,
 ) -> Result<Clocked, CliError> {
     let run = timed(program, inputs, options)?;
     let (measured, model) = (run.timeline()?, Timeline::of(&run.schedules, rates)?);

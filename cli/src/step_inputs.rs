@@ -2,7 +2,7 @@
 
 use ndarray::{ArrayD, IxDyn};
 use reshard_kernels::DType;
-use reshard_program::{Item, Program, ValueId};
+use reshard_program::{Program, Statement, ValueId};
 use reshard_reference::{Number, Values, on_one_device};
 use reshard_sharding::ReduceOp;
 
@@ -13,9 +13,9 @@ pub(crate) fn on_random_numbers<T: Number>(
     program: &Program,
     seed: u64,
 ) -> Result<(Values<T>, Values<T>), CliError> {
-    let inputs = program.items().iter().filter_map(|item| match item {
-        Item::Input(v) => Some((*v, bounds(program, *v))),
-        Item::Op { .. } | Item::Move { .. } | Item::NoGrad => None,
+    let inputs = program.statements().iter().filter_map(|item| match item {
+        Statement::Input(v) => Some((*v, bounds(program, *v))),
+        Statement::Op { .. } | Statement::Redistribute { .. } | Statement::NoGrad => None,
     });
     let inputs: Vec<(ValueId, Vec<usize>)> = inputs.collect();
     let most = inputs.iter().map(|(_, bounds)| bounds.len()).max().unwrap_or(0).max(1);
@@ -28,7 +28,7 @@ pub(crate) fn on_random_numbers<T: Number>(
                 let numbers = random::<T>(&value.name, value.shape(), seed, bound);
                 // A norm of terms is not negative.
                 let is_norm =
-                    value.is.value.partial().iter().any(|terms| matches!(terms.op, ReduceOp::Norm(_)));
+                    value.ty.value.partial().iter().any(|terms| matches!(terms.op, ReduceOp::Norm(_)));
                 let numbers = if is_norm { numbers.mapv(|x| T::of(x.wide().abs())) } else { numbers };
                 (value.name.clone(), numbers)
             })
@@ -54,17 +54,17 @@ fn bounds(program: &Program, input: ValueId) -> Vec<usize> {
     let mut same = vec![false; program.values().len()];
     same[input.index()] = true;
     let mut sizes = vec![1];
-    for item in program.items() {
+    for item in program.statements() {
         match item {
-            Item::Move { from, to, .. } => same[to.index()] = same[from.index()],
-            Item::Op { inputs, outputs, .. } if inputs.iter().any(|v| same[v.index()]) => {
+            Statement::Redistribute { from, to, .. } => same[to.index()] = same[from.index()],
+            Statement::Op { inputs, outputs, .. } if inputs.iter().any(|v| same[v.index()]) => {
                 let others = inputs.iter().filter(|v| !same[v.index()]);
                 sizes.extend(others.flat_map(|v| program.get(*v).shape()));
                 for v in outputs.iter().filter(|v| whole(**v)) {
                     same[v.index()] = true;
                 }
             }
-            Item::Op { .. } | Item::Input(_) | Item::NoGrad => {}
+            Statement::Op { .. } | Statement::Input(_) | Statement::NoGrad => {}
         }
     }
     sizes.sort_unstable_by(|a, b| b.cmp(a));

@@ -49,7 +49,7 @@ impl Processes {
             Come::Refused(status) => [1, u64::from(status)],
         };
         let all =
-            self.comm.share(&words).map_err(|error| CliError::failed(error.kind(), error.to_string()))?;
+            self.comm.share(&words).map_err(|error| CliError::failed(error.code(), error.to_string()))?;
         let come = |words: &Vec<u64>| match words[..] {
             [0, program] => Come::Ready(program),
             [_, status] => Come::Refused(u8::try_from(status).unwrap_or(1)),
@@ -107,7 +107,7 @@ impl Job for Processes {
 
 /// Takes this process's part.
 pub(crate) fn run(args: &StepArgs, console: &mut Console<'_>) -> Result<(), CliError> {
-    let comm = Comm::world().map_err(|error| CliError::failed(error.kind(), error.to_string()))?;
+    let comm = Comm::world().map_err(|error| CliError::failed(error.code(), error.to_string()))?;
     let mut job = Processes { comm, has_met: false, has_failed: false };
     let done = if args.file.is_stdin() {
         Err(CliError::refused(
@@ -143,5 +143,5 @@ pub(crate) fn run(args: &StepArgs, console: &mut Console<'_>) -> Result<(), CliE
         Err(error) => Err(CliError::told(console.report(&error, args.format.json).0)),
     };
     let left = job.comm.finish();
-    told.and(left.map_err(|error| CliError::failed(error.kind(), error.to_string())))
+    told.and(left.map_err(|error| CliError::failed(error.code(), error.to_string())))
 }

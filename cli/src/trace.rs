@@ -12,9 +12,9 @@ use std::sync::Arc;
 use clap::Args;
 use reshard_draw::{Limits, Page, Section, chrome_trace, timeline};
 use reshard_layout::internal::counted;
-use reshard_ops::rules::Table;
-use reshard_program::schedule::{Event, Lane, Operand, Options, Schedule, Timeline};
-use reshard_program::{Moves, Over, Program, Rates};
+use reshard_ops::rules::OpTable;
+use reshard_program::schedule::{CompileOptions, Event, RankTimeline, Schedule, Timeline, TraceOperand};
+use reshard_program::{CommScope, ComputeRates, ImplicitRedistribution, Program};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
@@ -150,7 +150,7 @@ enum Line {
         values: Vec<Moved>,
         received_bytes: u64,
         #[serde(skip)]
-        over: Over,
+        over: CommScope,
     },
 }
 
@@ -171,7 +171,7 @@ struct Moved {
 
 /// Answers the flags, or every line of stdin.
 pub(crate) fn run(args: &TraceArgs, console: &mut Console<'_>) -> Result<(), CliError> {
-    let table = Arc::new(Table::standard());
+    let table = Arc::new(OpTable::standard());
     if args.batch {
         return batch::run(console, |request: &Request| {
             let text = required("program", request.program.as_deref())?;
@@ -202,7 +202,8 @@ pub(crate) fn run(args: &TraceArgs, console: &mut Console<'_>) -> Result<(), Cli
 pub(crate) fn page(args: &TraceArgs, console: &mut Console<'_>) -> Result<Page, CliError> {
     report::of_one(args.batch)?;
     let text = args.file.read(console)?;
-    let Traced { answer, timed, program } = trace(&Arc::new(Table::standard()), &text, &args.request, true)?;
+    let Traced { answer, timed, program } =
+        trace(&Arc::new(OpTable::standard()), &text, &args.request, true)?;
     let mut page = Page::new(format!("Timeline of a program on {}", program.mesh()));
     if let Some((schedules, times)) = &timed {
         page.words = match args.request.rank {
@@ -213,7 +214,7 @@ pub(crate) fn page(args: &TraceArgs, console: &mut Console<'_>) -> Result<Page, 
     }
     Ok(page.with(Section::new(
         "Bytes at hand, as the program is written",
-        vec![reshard_draw::memory(&program.moments(), Limits::USUAL)],
+        vec![reshard_draw::memory(&program.memory_timeline(), Limits::USUAL)],
     )))
 }
 
@@ -224,14 +225,14 @@ struct Traced {
     program: Program,
 }
 
-fn trace(table: &Arc<Table>, text: &str, request: &Request, is_drawn: bool) -> Result<Traced, CliError> {
+fn trace(table: &Arc<OpTable>, text: &str, request: &Request, is_drawn: bool) -> Result<Traced, CliError> {
     if !is_drawn {
         required("rank", request.rank.as_ref())?;
     }
     let Elaborated { program, elaborator, rates, .. } =
-        Elaborated::of(table, text, Moves::Any, request.reading())?;
+        Elaborated::of(table, text, ImplicitRedistribution::Allow, request.reading())?;
     let rank = request.rank.or_else(|| program.mesh().ranks().next()).unwrap_or_default();
-    let (ranks, moves) = (program.mesh().size(), program.moves().count());
+    let (ranks, moves) = (program.mesh().size(), program.redistributions().count());
     if ranks.saturating_mul(moves) > MOST_PAIRS {
         let message = format!(
             "a trace is of at most {MOST_PAIRS} ranks times moves, and this program has {ranks} and {moves} moves: give axes smaller sizes with --axes",
@@ -240,7 +241,7 @@ fn trace(table: &Arc<Table>, text: &str, request: &Request, is_drawn: bool) -> R
         return Err(CliError::refused("too_large", message));
     }
     let options = options(request.hoist_bytes, request.bucket_bytes, request.order);
-    if request.typed && options != Options::default() {
+    if request.typed && options != CompileOptions::default() {
         let message = "typed is the order of the program, and hoist_bytes, bucket_bytes and order make others: leave typed out, or all of them";
         return Err(CliError::refused("schedule", message));
     }
@@ -250,7 +251,10 @@ fn trace(table: &Arc<Table>, text: &str, request: &Request, is_drawn: bool) -> R
     let time_us =
         timed.as_ref().filter(|_| request.time).map(|(schedules, times)| Time::of(schedules, times, rank));
     let events = if request.typed {
-        elaborator.moves(Moves::Written).elaborate(&program.graph()?)?.trace(rank)?
+        elaborator
+            .implicit_redistribution(ImplicitRedistribution::Deny)
+            .solve(&program.graph()?)?
+            .trace(rank)?
     } else {
         schedule.trace()
     };
@@ -259,7 +263,7 @@ fn trace(table: &Arc<Table>, text: &str, request: &Request, is_drawn: bool) -> R
 
 /// Refuses programs of which the schedules of all ranks are too large.
 pub(crate) fn within_pairs(program: &Program) -> Result<(), CliError> {
-    let (ranks, moves) = (program.mesh().size(), program.moves().count());
+    let (ranks, moves) = (program.mesh().size(), program.redistributions().count());
     if ranks.saturating_mul(ranks).saturating_mul(moves) > MOST_PAIRS {
         let message = format!(
             "times are of at most {MOST_PAIRS} ranks times ranks times moves, and this program has {ranks} and {moves} moves: give axes smaller sizes with --axes",
@@ -271,7 +275,11 @@ pub(crate) fn within_pairs(program: &Program) -> Result<(), CliError> {
 }
 
 /// The schedules of all ranks of a program, and when they do what.
-fn times(program: &Program, options: &Options, rates: &Rates) -> Result<(Vec<Schedule>, Timeline), CliError> {
+fn times(
+    program: &Program,
+    options: &CompileOptions,
+    rates: &ComputeRates,
+) -> Result<(Vec<Schedule>, Timeline), CliError> {
     within_pairs(program)?;
     let schedules: Result<Vec<Schedule>, _> =
         program.mesh().ranks().map(|rank| program.compile(rank, options)).collect();
@@ -283,7 +291,7 @@ fn times(program: &Program, options: &Options, rates: &Rates) -> Result<(Vec<Sch
 impl Time {
     /// That of a rank, among all ranks of the program.
     pub(crate) fn of(schedules: &[Schedule], timeline: &Timeline, rank: usize) -> Self {
-        let none = Lane::default();
+        let none = RankTimeline::default();
         let lanes = schedules.iter().zip(&timeline.lanes);
         let lane = lanes.filter(|(schedule, _)| schedule.rank() == rank).map(|(_, lane)| lane).next();
         let lane = lane.unwrap_or(&none);
@@ -380,7 +388,7 @@ impl Line {
 }
 
 impl OperandAnswer {
-    fn of(Operand { name, dtype, shape }: Operand) -> Self {
+    fn of(TraceOperand { name, dtype, shape }: TraceOperand) -> Self {
         Self { value: name, dtype: dtype.to_string(), shape }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use reshard_checkpoint::{Checkpoint, Verified};
+use reshard_checkpoint::{Checkpoint, VerifyReport};
 
 use super::arguments::Format;
 use super::console::Console;
@@ -39,13 +39,13 @@ pub(crate) fn run(args: &VerifyArgs, console: &mut Console<'_>) -> Result<(), Cl
     if verified.problems.is_empty() { Ok(()) } else { Err(CliError::told(1)) }
 }
 
-fn said(verified: &Verified) -> String {
+fn said(verified: &VerifyReport) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     for problem in &verified.problems {
         let _ = writeln!(text, "{}", printable(&problem.to_string()));
     }
-    let Verified { tensors, shards, bytes, others, .. } = verified;
+    let VerifyReport { tensors, shards, bytes, others, .. } = verified;
     let compared = if verified.checksums {
         "checksums and replicas compared"
     } else {

@@ -96,7 +96,7 @@ fn answer(request: &Request) -> Result<View, CliError> {
     let first = view.mesh().offset();
     Ok(View {
         placements: placements_of(&view),
-        by_tensor: view.by_tensor().ok(),
+        by_tensor: view.to_dims_notation().ok(),
         local_shape: view.local_shape(first)?.to_vec(),
         mesh: (*view.mesh() != mesh).then(|| view.mesh().to_string()),
     })

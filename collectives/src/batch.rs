@@ -8,7 +8,7 @@ use reshard_planner::Plan;
 use reshard_sharding::Sharding;
 
 use crate::lower::Tensor;
-use crate::{BufferLayout, Compiled, Error};
+use crate::{BufferLayout, CompiledPlan, Error};
 
 /// Tensors begin at multiples of so many bytes, unless the caller says where.
 const ALIGNMENT: usize = 64;
@@ -238,9 +238,9 @@ impl<'a> Batch<'a> {
     ///
     /// Errors: as [`Compiled::with_layouts`]; [`Error::NotInPlan`] if the rank has a part in none of them;
     /// [`Error::NoTensor`] if there are none.
-    pub fn compile(&self, rank: usize) -> Result<Compiled, Error> {
+    pub fn compile(&self, rank: usize) -> Result<CompiledPlan, Error> {
         self.tensor(0)?;
-        Compiled::of_tensors(rank, &self.tensors.iter().map(Placed::tensor).collect::<Vec<_>>())
+        CompiledPlan::of_tensors(rank, &self.tensors.iter().map(Placed::tensor).collect::<Vec<_>>())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use reshard_kernels::{CopySide, Nest};
+use reshard_kernels::{CopySide, LoopNest};
 use reshard_layout::Layout;
 use reshard_layout::{Mode, Modes};
 use reshard_planner::{Block, Phase};
@@ -154,11 +154,11 @@ pub(crate) struct BufferMap {
 }
 
 /// A few nests, mostly one.
-pub(crate) type Nests = SmallVec<[Nest; 1]>;
+pub(crate) type Nests = SmallVec<[LoopNest; 1]>;
 
 /// A block of a plan as a nest.
-pub(crate) fn nest_of(block: &Block) -> Nest {
-    Nest::new(block.source_offset as i64, block.target_offset as i64, block.modes.iter().copied())
+pub(crate) fn nest_of(block: &Block) -> LoopNest {
+    LoopNest::new(block.source_offset as i64, block.target_offset as i64, block.modes.iter().copied())
 }
 
 impl BufferMap {
@@ -195,8 +195,10 @@ impl BufferMap {
     pub(crate) fn through(&self, phase: &Phase, rank: usize) -> Option<BufferMap> {
         let [message] = phase.receives.as_slice() else { return None };
         let [block] = message.blocks.as_slice() else { return None };
-        let picks =
-            phase.fill.is_none() && phase.reduce.is_none() && phase.sends.is_empty() && message.peer == rank;
+        let picks = phase.fill_identity.is_none()
+            && phase.reduce.is_none()
+            && phase.sends.is_empty()
+            && message.peer == rank;
         if !picks || phase.target_len == 0 || block.target_offset != 0 {
             return None;
         }
@@ -246,16 +248,16 @@ impl BufferMap {
 }
 
 /// Exchanges source and target.
-fn swap(nest: &mut Nest) {
+fn swap(nest: &mut LoopNest) {
     std::mem::swap(&mut nest.source_offset, &mut nest.target_offset);
     nest.modes.iter_mut().for_each(|mode| *mode = mode.map(|(source, target)| (target, source)));
 }
 
 /// The source of a nest through a layout: one nest, or those of the slowest mode's coordinates where there is none.
-fn compose(layout: &Layout, nest: &Nest, composed: &mut Nests) -> Result<(), Error> {
+fn compose(layout: &Layout, nest: &LoopNest, composed: &mut Nests) -> Result<(), Error> {
     let carry = match layout.compose_at(nest.source_offset, &nest.modes) {
         Ok((source_offset, modes)) => {
-            composed.push(Nest { source_offset, modes, ..*nest });
+            composed.push(LoopNest { source_offset, modes, ..*nest });
             return Ok(());
         }
         Err(carry @ reshard_layout::Error::NotRepresentable { .. }) => carry,
@@ -288,13 +290,13 @@ mod tests {
             swap(&mut back);
             let there = applied(&map, nest.clone(), CopySide::Source).unwrap();
             let back = applied(&map, back, CopySide::Target).unwrap();
-            let all = |nests: &[Nest]| -> Vec<(i64, i64)> { nests.iter().flat_map(pairs).collect() };
+            let all = |nests: &[LoopNest]| -> Vec<(i64, i64)> { nests.iter().flat_map(pairs).collect() };
             let swapped: Vec<(i64, i64)> = all(&back).into_iter().map(|(s, t)| (t, s)).collect();
             TestResult::from_bool(all(&there) == direct().collect::<Vec<_>>() && swapped == all(&there))
         }
     }
 
-    fn applied(map: &BufferMap, nest: Nest, side: CopySide) -> Result<Vec<Nest>, Error> {
+    fn applied(map: &BufferMap, nest: LoopNest, side: CopySide) -> Result<Vec<LoopNest>, Error> {
         let mut nests = Nests::from_iter([nest]);
         map.apply(&mut nests, side)?;
         Ok(nests.into_vec())
@@ -306,7 +308,7 @@ mod tests {
         order: &[u8],
         modes: &[(u8, u8, i8)],
         offset: u8,
-    ) -> Option<(Vec<usize>, BufferLayout, Nest)> {
+    ) -> Option<(Vec<usize>, BufferLayout, LoopNest)> {
         let shape: Vec<usize> = shape.iter().take(3).map(|e| usize::from(e % 5) + 1).collect();
         let mut by: Vec<usize> = (0..shape.len()).collect();
         by.sort_by_key(|k| order.get(*k).copied().unwrap_or(0));
@@ -325,7 +327,7 @@ mod tests {
         }
         let modes = modes.iter().take(3);
         let modes = modes.map(|(e, d, t)| Mode::new(i64::from(e % 5), (i64::from(d % 13), i64::from(*t))));
-        let nest = Nest::new(i64::from(offset % 9), 5, modes);
+        let nest = LoopNest::new(i64::from(offset % 9), 5, modes);
         let last = nest.extremes(CopySide::Source).unwrap().map_or(0, |(_, last)| last);
         (last < shape.iter().product::<usize>() as i64).then_some((shape, memory, nest))
     }
@@ -347,18 +349,18 @@ mod tests {
         let apply = |nest| applied(&map, nest, CopySide::Source).unwrap();
         // Rows 1 and 2; 4 elements from the middle of a row on; twice 3 elements, the second time over the end of a row.
         assert_eq!(
-            apply(Nest::new(6, 0, [Mode::new(12, (1, 1))])),
-            [Nest::new(1, 0, [Mode::new(6, (4, 1)), Mode::new(2, (1, 6))])]
+            apply(LoopNest::new(6, 0, [Mode::new(12, (1, 1))])),
+            [LoopNest::new(1, 0, [Mode::new(6, (4, 1)), Mode::new(2, (1, 6))])]
         );
-        assert_eq!(apply(Nest::new(4, 0, [Mode::new(4, (1, 1))])).len(), 4);
-        let nests = apply(Nest::new(0, 0, [Mode::new(3, (1, 1)), Mode::new(2, (4, 3))]));
+        assert_eq!(apply(LoopNest::new(4, 0, [Mode::new(4, (1, 1))])).len(), 4);
+        let nests = apply(LoopNest::new(0, 0, [Mode::new(3, (1, 1)), Mode::new(2, (4, 3))]));
         assert_eq!(nests.iter().map(|nest| nest.len().unwrap()).collect::<Vec<_>>(), [3, 1, 1, 1]);
     }
 
     #[test]
     fn indices_outside_of_the_memory_are_errors() {
         let map = BufferMap::new(&BufferLayout::Order(vec![1, 0]), 0, &[2, 3]).unwrap();
-        let error = applied(&map, Nest::new(6, 0, []), CopySide::Source).unwrap_err();
+        let error = applied(&map, LoopNest::new(6, 0, []), CopySide::Source).unwrap_err();
         assert!(matches!(error, Error::Layout(_)), "{error}");
     }
 

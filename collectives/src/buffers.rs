@@ -9,7 +9,7 @@
 //! What was read does not come back, unless it is the source: [`Stage::opens`](crate::lower::Stage) says where nobody writes it again.
 
 use crate::lower::Buffer;
-use crate::{Communicator, Error, Exchange, Returned};
+use crate::{Communicator, Error, Exchange, ReturnedBuffers};
 
 /// The buffers that a plan runs in. In place there is no source: the target is it.
 #[derive(Debug)]
@@ -97,7 +97,11 @@ impl<'a, B: ?Sized> Buffers<'a, B> {
     }
 
     /// Puts back what an exchange has written, and staging.
-    pub(crate) fn put_back(&mut self, to: Buffer, Returned { target, staging }: Returned<'a, B>) {
+    pub(crate) fn put_back(
+        &mut self,
+        to: Buffer,
+        ReturnedBuffers { target, staging }: ReturnedBuffers<'a, B>,
+    ) {
         self.staging = Some(staging);
         match to {
             Buffer::First => self.first = Some(target),

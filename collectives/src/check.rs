@@ -7,7 +7,7 @@
 //! reading a peer         check_peer        what it shows is as long as what is taken from it
 //! ```
 
-use crate::{Error, Exchange, Place, Receive};
+use crate::{Error, Exchange, Location, ReceiveMessage};
 
 /// Succeeds if a rank of a world of so many can meet these members.
 ///
@@ -37,11 +37,11 @@ impl Exchange {
     ///
     /// Requires [`is_local`](Exchange::is_local).
     pub fn run_local(&self, source: &[u8], target: &mut [u8]) -> Result<(), Error> {
-        self.prepare(target)?;
+        self.init_target(target)?;
         for receive in self.receives() {
             receive.take(target, source)?;
         }
-        self.finish(target)
+        self.finalize_target(target)
     }
 
     /// Succeeds if this rank of an engine of so many ranks can take part.
@@ -75,7 +75,7 @@ impl Exchange {
     /// Succeeds if a peer that shows so many bytes of its source has what is taken from it.
     ///
     /// Errors: [`Error::Buffer`] of the peer.
-    pub fn check_peer(&self, receive: &Receive, given: usize) -> Result<(), Error> {
+    pub fn check_peer(&self, receive: &ReceiveMessage, given: usize) -> Result<(), Error> {
         check_length(receive.peer(), "source", receive.source_bytes()?, given)
     }
 
@@ -106,7 +106,7 @@ impl Error {
     /// assert_eq!(first.again(0, None).again(0, None), first);
     /// ```
     #[must_use]
-    pub fn again(&self, rank: usize, place: Option<Place>) -> Error {
+    pub fn again(&self, rank: usize, place: Option<Location>) -> Error {
         let (rank, reason) = self.cause(rank);
         Error::RankFailed { rank, reason, place }
     }
@@ -123,14 +123,14 @@ mod tests {
     use reshard_sharding::{Mesh, Sharding};
 
     use super::*;
-    use crate::Compiled;
+    use crate::CompiledPlan;
 
     /// Rank 1's exchange of an all-gather of two bytes each over ranks 0 and 1 of three.
     fn gather(rank: usize) -> Exchange {
         let mesh: Mesh = "x=2".parse().unwrap();
         let parse = |text: &str| Sharding::parse(&mesh, &[4], text).unwrap();
         let plan = Planner::new().plan(&parse("S(0)"), &parse("R"), DType::U8).unwrap();
-        Compiled::new(&plan, rank).unwrap().exchanges().next().unwrap().clone()
+        CompiledPlan::new(&plan, rank).unwrap().exchanges().next().unwrap().clone()
     }
 
     #[track_caller]

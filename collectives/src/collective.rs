@@ -114,7 +114,7 @@ fn landing(exchange: &Exchange) -> Option<Vec<Range<usize>>> {
     let mut all = vec![0..0; exchange.members().len()];
     for receive in exchange.receives() {
         let [piece] = receive.pieces() else { return None };
-        all[exchange.place_of(receive.peer())?] = piece.contiguous(CopySide::Target)?;
+        all[exchange.group_rank(receive.peer())?] = piece.contiguous(CopySide::Target)?;
     }
     close_gaps(&mut all);
     Some(all)
@@ -125,11 +125,11 @@ fn leaving(exchange: &Exchange) -> Option<Vec<Range<usize>>> {
     let mut all = vec![0..0; exchange.members().len()];
     for send in exchange.sends() {
         let [piece] = send.pieces() else { return None };
-        all[exchange.place_of(send.peer())?] = piece.contiguous(CopySide::Source)?;
+        all[exchange.group_rank(send.peer())?] = piece.contiguous(CopySide::Source)?;
     }
     for receive in exchange.receives().iter().filter(|receive| receive.peer() == exchange.rank()) {
         let [piece] = receive.pieces() else { return None };
-        all[exchange.place_of(receive.peer())?] = piece.contiguous(CopySide::Source)?;
+        all[exchange.group_rank(receive.peer())?] = piece.contiguous(CopySide::Source)?;
     }
     close_gaps(&mut all);
     Some(all)
@@ -145,7 +145,7 @@ fn all_gather(exchange: &Exchange) -> Option<Collective> {
     let theirs = landing(exchange)?;
     let out = leaving(exchange)?;
     let mine = out.first()?.clone();
-    let place = exchange.place_of(exchange.rank())?;
+    let place = exchange.group_rank(exchange.rank())?;
     (out.iter().all(|block| *block == mine) && theirs[place].len() == mine.len())
         .then_some(Collective::AllGather { mine, theirs })
 }
@@ -156,7 +156,7 @@ fn all_to_all(exchange: &Exchange) -> Option<Collective> {
 
 fn reduce_scatter(exchange: &Exchange, reduction: Reduction) -> Option<Collective> {
     let theirs = leaving(exchange)?;
-    let place = exchange.place_of(exchange.rank())?;
+    let place = exchange.group_rank(exchange.rank())?;
     let landed = landing(exchange)?;
     let mine = landed.first()?.clone();
     (landed.iter().all(|block| *block == mine) && theirs[place].len() == mine.len())

@@ -29,7 +29,7 @@ use crate::{Error, Exchange};
 /// The memory that an exchange was lent to write, given back by [`Communicator::wait`]: so that a plan's next phase reads it and writes
 /// elsewhere.
 #[derive(Debug)]
-pub struct Returned<'a, B: ?Sized> {
+pub struct ReturnedBuffers<'a, B: ?Sized> {
     /// The exchange's target, complete.
     pub target: &'a mut B,
     /// Its staging.
@@ -69,7 +69,7 @@ pub trait Communicator {
     fn size(&self) -> usize;
 
     /// How long a rank is waited for.
-    fn time_out(&self) -> Duration;
+    fn timeout(&self) -> Duration;
 
     /// Allocates a buffer of at least `bytes` bytes, to be used as scratch by [`Compiled::run`](crate::Compiled::run).
     fn allocate(&self, bytes: usize) -> Result<Self::Owned, Error>;
@@ -89,7 +89,7 @@ pub trait Communicator {
     /// [`Exchange::check_rank`] and [`Exchange::check_tags`] are what engines have in common here.
     /// Errors: [`Error::Mismatch`] on every member if the tags are not all the same, and the communicator can be used as
     /// before; or as [`wait`](Communicator::wait), if a member fails or does not come.
-    fn agree(&mut self, exchange: &Exchange) -> Result<(), Error>;
+    fn check_agreement(&mut self, exchange: &Exchange) -> Result<(), Error>;
 
     /// Waits until all members of a group have come here.
     ///
@@ -114,7 +114,7 @@ pub trait Communicator {
     /// ```
     fn barrier(&mut self, members: &[usize]) -> Result<(), Error> {
         let meeting = Exchange::meeting(self.rank(), self.size(), members)?;
-        if meeting.is_local() { Ok(()) } else { self.agree(&meeting) }
+        if meeting.is_local() { Ok(()) } else { self.check_agreement(&meeting) }
     }
 
     /// Whether this engine wants this all-reduce as one exchange, and not as a reduce-scatter and an all-gather.
@@ -141,7 +141,7 @@ pub trait Communicator {
     /// Completes an exchange, and gives back what was lent to be written.
     ///
     /// An engine writes the parameter as it stands here, `Self::Pending<'a>`: the compiler takes another name of it for another signature.
-    fn wait<'a>(&mut self, pending: Self::Pending<'a>) -> Result<Returned<'a, Self::Buffer>, Error>;
+    fn wait<'a>(&mut self, pending: Self::Pending<'a>) -> Result<ReturnedBuffers<'a, Self::Buffer>, Error>;
 
     /// Posts and waits.
     fn exchange(

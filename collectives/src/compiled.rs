@@ -9,7 +9,7 @@ use crate::buffers::Buffers;
 use crate::fingerprint::Fingerprint;
 use crate::lower::{self, Buffer, Stage, Tensor};
 use crate::scratch::Lent;
-use crate::{BufferLayout, Communicator, Error, Exchange, Place, Scratch};
+use crate::{BufferLayout, Communicator, Error, Exchange, Location, Scratch};
 
 /// What one rank does to carry out a plan: compiled once, run many times, by any engine.
 ///
@@ -43,7 +43,7 @@ use crate::{BufferLayout, Communicator, Error, Exchange, Place, Scratch};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Compiled {
+pub struct CompiledPlan {
     rank: usize,
     hash: u64,
     source_bytes: usize,
@@ -53,13 +53,13 @@ pub struct Compiled {
     stages: Vec<Stage>,
 }
 
-impl Compiled {
+impl CompiledPlan {
     /// Compiles a plan for a rank, with dense row-major buffers.
     ///
     /// Errors: [`Error::NotInPlan`]; [`Error::Kernel`] if a partial tensor is of a dtype without that arithmetic, which a plan
     /// leaves to the framework.
-    pub fn new(plan: &Plan, rank: usize) -> Result<Compiled, Error> {
-        Compiled::with_layouts(plan, rank, &BufferLayout::RowMajor, &BufferLayout::RowMajor)
+    pub fn new(plan: &Plan, rank: usize) -> Result<CompiledPlan, Error> {
+        CompiledPlan::with_layouts(plan, rank, &BufferLayout::RowMajor, &BufferLayout::RowMajor)
     }
 
     /// Compiles a plan for a rank whose source and target lie in memory as `source` and `target` say.
@@ -70,13 +70,13 @@ impl Compiled {
         rank: usize,
         source: &BufferLayout,
         target: &BufferLayout,
-    ) -> Result<Compiled, Error> {
+    ) -> Result<CompiledPlan, Error> {
         let tensor = Tensor { plan, source, target, source_start: 0, target_start: 0, scratch_start: 0 };
-        Compiled::of_tensors(rank, &[tensor])
+        CompiledPlan::of_tensors(rank, &[tensor])
     }
 
     /// Compiles several tensors together.
-    pub(crate) fn of_tensors(rank: usize, tensors: &[Tensor<'_>]) -> Result<Compiled, Error> {
+    pub(crate) fn of_tensors(rank: usize, tensors: &[Tensor<'_>]) -> Result<CompiledPlan, Error> {
         if !tensors.iter().any(|tensor| lower::takes_part(tensor.plan, rank)) {
             return Err(Error::NotInPlan { rank });
         }
@@ -87,7 +87,7 @@ impl Compiled {
             hash.add_number(tensor.scratch_start);
         }
         let hash = hash.finish();
-        Ok(Compiled::of_stages(rank, hash, lower::stages(rank, tensors, hash)?))
+        Ok(CompiledPlan::of_stages(rank, hash, lower::stages(rank, tensors, hash)?))
     }
 
     /// Compiles phases that come from elsewhere than a [`Plan`]: for each one the index of its step, what it is, and the
@@ -100,21 +100,21 @@ impl Compiled {
         rank: usize,
         dtype: DType,
         phases: &[(usize, StepOp, Phase)],
-    ) -> Result<Compiled, Error> {
+    ) -> Result<CompiledPlan, Error> {
         if phases.is_empty() {
             return Err(Error::Phase { step: 0, message: "there are no phases".to_string() });
         }
-        Ok(Compiled::of_stages(rank, 0, lower::stages_of_phases(rank, dtype, phases)?))
+        Ok(CompiledPlan::of_stages(rank, 0, lower::stages_of_phases(rank, dtype, phases)?))
     }
 
-    fn of_stages(rank: usize, hash: u64, stages: Vec<Stage>) -> Compiled {
+    fn of_stages(rank: usize, hash: u64, stages: Vec<Stage>) -> CompiledPlan {
         let most = |buffer: Buffer, bytes: &dyn Fn(&Exchange) -> usize, end: &dyn Fn(&Stage) -> Buffer| {
             let of = stages.iter().filter(|stage| end(stage) == buffer).map(|stage| bytes(&stage.exchange));
             of.max().unwrap_or(0)
         };
         let read = |buffer| most(buffer, &Exchange::source_bytes, &|stage| stage.from);
         let written = |buffer| most(buffer, &Exchange::target_bytes, &|stage| stage.to);
-        Compiled {
+        CompiledPlan {
             rank,
             hash,
             source_bytes: read(Buffer::Source),
@@ -190,7 +190,7 @@ impl Compiled {
         comm: &mut C,
         scratch: &mut Scratch<C::Owned>,
     ) -> Result<(), Error> {
-        let staging = self.agree(comm)?;
+        let staging = self.check_agreement(comm)?;
         scratch.grow([self.first_bytes, self.second_bytes, staging], |bytes| comm.allocate(bytes))
     }
 
@@ -198,7 +198,7 @@ impl Compiled {
     /// [`run_in`](Compiled::run_in) asks for, whose caller has the scratch.
     ///
     /// Requires and errors: as [`reserve`](Compiled::reserve).
-    pub fn agree<C: Communicator + ?Sized>(&self, comm: &mut C) -> Result<usize, Error> {
+    pub fn check_agreement<C: Communicator + ?Sized>(&self, comm: &mut C) -> Result<usize, Error> {
         if comm.rank() != self.rank {
             return Err(Error::NotInPlan { rank: comm.rank() });
         }
@@ -209,7 +209,7 @@ impl Compiled {
                 !earlier.exchange.is_local() && earlier.exchange.members() == exchange.members()
             };
             if !exchange.is_local() && !self.stages[..at].iter().any(knows) {
-                comm.agree(exchange)?;
+                comm.check_agreement(exchange)?;
             }
             let whole = stage.whole.iter().map(|whole| &whole.1).filter(|whole| comm.all_reduces(whole));
             for exchange in std::iter::once(exchange).chain(whole) {
@@ -225,7 +225,7 @@ impl Compiled {
         let place = || {
             self.stages
                 .first()
-                .map_or(Place { step: None, group: vec![self.rank] }, |first| first.exchange.place())
+                .map_or(Location { step: None, group: vec![self.rank] }, |first| first.exchange.place())
         };
         lent.ok_or_else(|| Error::NotAgreed { rank: self.rank, place: place() })
     }
@@ -369,7 +369,7 @@ impl Compiled {
 /// Whether a stage leaves every element where it is, if source and target are one buffer.
 fn stays(stage: &Stage) -> bool {
     let exchange = &stage.exchange;
-    let same = |piece: &crate::Piece| {
+    let same = |piece: &crate::TypedNest| {
         let nest = &piece.nest;
         nest.source_offset == nest.target_offset
             && nest.modes.iter().all(|mode| mode.extent == 1 || mode.stride.0 == mode.stride.1)

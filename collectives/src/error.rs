@@ -7,7 +7,7 @@ use reshard_kernels::DType;
 
 /// Where something happened: the step of a plan, or a meeting, and the ranks that take part in it with the rank that tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// Index of the step in the plan; `None` where ranks meet without one, as in
     /// [`barrier`](crate::Communicator::barrier).
     pub step: Option<usize>,
@@ -15,7 +15,7 @@ pub struct Place {
     pub group: Vec<usize>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.step {
             Some(step) => write!(f, "step {step} of group ")?,
@@ -140,7 +140,7 @@ pub enum Error {
         message: String,
     },
     /// Ranks whose calls are not alike but for offsets, so that they are no one program.
-    NotAlike {
+    PlanMismatch {
         /// The step.
         step: usize,
         /// What is not alike, as a sentence.
@@ -153,7 +153,7 @@ pub enum Error {
         /// What happened to it.
         reason: String,
         /// Where the rank that tells was waiting for it; `None` if it was not.
-        place: Option<Place>,
+        place: Option<Location>,
     },
     /// This rank panicked.
     Panicked {
@@ -167,7 +167,7 @@ pub enum Error {
         /// The first rank that is missing.
         rank: usize,
         /// Where it was expected.
-        place: Place,
+        place: Location,
         /// How long it was waited for.
         after: Duration,
     },
@@ -176,14 +176,14 @@ pub enum Error {
         /// The other rank.
         rank: usize,
         /// Where that was noticed.
-        place: Place,
+        place: Location,
     },
     /// A group was met that has not yet agreed on a plan, by an engine that keeps something for each group.
     NotAgreed {
         /// This rank.
         rank: usize,
         /// Where that was noticed.
-        place: Place,
+        place: Location,
     },
     /// A receiver counted other bytes than the sender.
     Trace {
@@ -211,7 +211,7 @@ pub enum Error {
         message: String,
     },
     /// A failure that was asked for, to see what the others make of it.
-    Planted {
+    InjectedFault {
         /// The rank that fails.
         rank: usize,
         /// The step in which it fails.
@@ -221,11 +221,11 @@ pub enum Error {
 
 impl Error {
     /// One stable word for the kind of error.
-    pub fn kind(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
-            Error::Sharding(error) => error.kind(),
-            Error::Planner(error) => error.kind(),
-            Error::Kernel(error) => error.kind(),
+            Error::Sharding(error) => error.code(),
+            Error::Planner(error) => error.code(),
+            Error::Kernel(error) => error.code(),
             Error::Layout(_) | Error::Memory { .. } => "memory",
             Error::Parse { .. } => "parse",
             Error::NotInPlan { .. }
@@ -239,8 +239,8 @@ impl Error {
             | Error::NoTensor { .. } => "buffer",
             Error::DType { .. } => "dtype",
             Error::Phase { .. } => "phase",
-            Error::NotAlike { .. } => "not_alike",
-            Error::RankFailed { .. } | Error::Panicked { .. } | Error::Planted { .. } => "rank_failed",
+            Error::PlanMismatch { .. } => "not_alike",
+            Error::RankFailed { .. } | Error::Panicked { .. } | Error::InjectedFault { .. } => "rank_failed",
             Error::TimedOut { .. } => "timed_out",
             Error::Mismatch { .. } => "mismatch",
             Error::NotAgreed { .. } => "not_agreed",
@@ -273,7 +273,9 @@ impl Error {
             Error::Mismatch { rank, place } => {
                 Some((*rank, format!("it carries out another plan in {place}")))
             }
-            Error::Planted { rank, step } => Some((*rank, format!("a failure was planted in step {step}"))),
+            Error::InjectedFault { rank, step } => {
+                Some((*rank, format!("a failure was planted in step {step}")))
+            }
             Error::Sharding(_)
             | Error::Planner(_)
             | Error::Kernel(_)
@@ -291,7 +293,7 @@ impl Error {
             | Error::NoTensor { .. }
             | Error::WorldTooSmall { .. }
             | Error::Phase { .. }
-            | Error::NotAlike { .. }
+            | Error::PlanMismatch { .. }
             | Error::NotAgreed { .. }
             | Error::Trace { .. }
             | Error::Threads { .. }
@@ -309,14 +311,16 @@ impl Error {
     /// assert_eq!(error.place().map(|place| place.group.as_slice()), Some(&[0, 1][..]));
     /// ```
     pub fn step(&self) -> Option<usize> {
-        if let Error::Phase { step, .. } | Error::Trace { step, .. } | Error::Planted { step, .. } = self {
+        if let Error::Phase { step, .. } | Error::Trace { step, .. } | Error::InjectedFault { step, .. } =
+            self
+        {
             return Some(*step);
         }
         self.place()?.step
     }
 
     /// Where a rank was waited for, if one was.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&Location> {
         match self {
             Error::RankFailed { place, .. } => place.as_ref(),
             Error::TimedOut { place, .. }
@@ -329,7 +333,7 @@ impl Error {
             | Error::NotInPlan { .. }
             | Error::Group { .. }
             | Error::Offer { .. }
-            | Error::NotAlike { .. }
+            | Error::PlanMismatch { .. }
             | Error::Memory { .. }
             | Error::Parse { .. }
             | Error::Buffer { .. }
@@ -344,7 +348,7 @@ impl Error {
             | Error::Trace { .. }
             | Error::Threads { .. }
             | Error::Engine { .. }
-            | Error::Planted { .. } => None,
+            | Error::InjectedFault { .. } => None,
         }
     }
 }
@@ -389,7 +393,7 @@ impl fmt::Display for Error {
             Error::WorldTooSmall { needed, given } => {
                 write!(f, "the plan needs {needed} ranks but the engine has {given}")
             }
-            Error::NotAlike { step, message } => {
+            Error::PlanMismatch { step, message } => {
                 write!(f, "step {step}: {message}, so the ranks are no one program: give each its own calls")
             }
             Error::Phase { step, message } => write!(f, "step {step}: {message}"),
@@ -413,7 +417,9 @@ impl fmt::Display for Error {
             ),
             Error::Threads { message } => write!(f, "could not start the ranks' threads: {message}"),
             Error::Engine { rank, message } => write!(f, "rank {rank}: {message}"),
-            Error::Planted { rank, step } => write!(f, "a failure of rank {rank} was planted in step {step}"),
+            Error::InjectedFault { rank, step } => {
+                write!(f, "a failure of rank {rank} was planted in step {step}")
+            }
         }
     }
 }

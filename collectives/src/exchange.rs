@@ -4,14 +4,14 @@ mod build;
 
 use std::sync::Arc;
 
-use reshard_kernels::{Copy, DType, Divide};
-use reshard_layout::Few;
+use reshard_kernels::{DType, PreparedCopy, PreparedDivide};
+use reshard_layout::InlineVec;
 use reshard_planner::StepOp;
 
 pub(crate) use build::{Head, Part};
 
 use crate::collective::{Collective, Reduction};
-use crate::{Error, Piece, Place, Receive, Send};
+use crate::{Error, Location, ReceiveMessage, SendMessage, TypedNest};
 
 /// What one rank does in one phase: everything checked, every offset fixed, nothing that depends on the data.
 ///
@@ -34,8 +34,8 @@ pub struct Exchange {
     source_bytes: usize,
     target_bytes: usize,
     fills: Vec<Fill>,
-    receives: Vec<Receive>,
-    sends: Vec<Send>,
+    receives: Vec<ReceiveMessage>,
+    sends: Vec<SendMessage>,
     reduces: bool,
     reduction: Option<Reduction>,
     averages: Vec<Average>,
@@ -47,20 +47,20 @@ pub struct Exchange {
 #[derive(Clone, Debug)]
 pub struct Fill {
     /// The target elements; the source side means nothing.
-    pub piece: Piece,
+    pub piece: TypedNest,
     /// The bytes of one element.
-    pub item: Few<u8, 8>,
-    copy: Copy,
+    pub item: InlineVec<u8, 8>,
+    copy: PreparedCopy,
 }
 
 /// Target elements that are divided after everything has landed.
 #[derive(Clone, Debug)]
 pub struct Average {
     /// The target elements; the source side means nothing.
-    pub piece: Piece,
+    pub piece: TypedNest,
     /// What they are divided by.
     pub divisor: usize,
-    divide: Divide,
+    divide: PreparedDivide,
 }
 
 impl Exchange {
@@ -106,13 +106,13 @@ impl Exchange {
     }
 
     /// The place of a rank among the members.
-    pub fn place_of(&self, rank: usize) -> Option<usize> {
+    pub fn group_rank(&self, rank: usize) -> Option<usize> {
         self.members.binary_search(&rank).ok()
     }
 
     /// Where this is, for errors.
-    pub fn place(&self) -> Place {
-        Place { step: (!self.is_meeting).then_some(self.step), group: self.members.to_vec() }
+    pub fn place(&self) -> Location {
+        Location { step: (!self.is_meeting).then_some(self.step), group: self.members.to_vec() }
     }
 
     /// Whether ranks talk to each other; if not, everything comes from this rank's own source.
@@ -131,12 +131,12 @@ impl Exchange {
     }
 
     /// What lands here, in the order in which it must be combined.
-    pub fn receives(&self) -> &[Receive] {
+    pub fn receives(&self) -> &[ReceiveMessage] {
         &self.receives
     }
 
     /// What others take from here.
-    pub fn sends(&self) -> &[Send] {
+    pub fn sends(&self) -> &[SendMessage] {
         &self.sends
     }
 
@@ -157,12 +157,12 @@ impl Exchange {
 
     /// Bytes that land here from others.
     pub fn received_bytes(&self) -> usize {
-        self.receives.iter().filter(|receive| receive.peer() != self.rank).map(Receive::bytes).sum()
+        self.receives.iter().filter(|receive| receive.peer() != self.rank).map(ReceiveMessage::bytes).sum()
     }
 
     /// Bytes that others take from here.
     pub fn sent_bytes(&self) -> usize {
-        self.sends.iter().map(Send::bytes).sum()
+        self.sends.iter().map(SendMessage::bytes).sum()
     }
 
     /// The same on all members in the same phase of the same plan, so that different plans are noticed.
@@ -181,7 +181,7 @@ impl Exchange {
     }
 
     /// Fills the target with the identity of the reduction, where the plan asks for it.
-    pub fn prepare(&self, target: &mut [u8]) -> Result<(), Error> {
+    pub fn init_target(&self, target: &mut [u8]) -> Result<(), Error> {
         for fill in &self.fills {
             fill.copy.run(target, &fill.item)?;
         }
@@ -189,7 +189,7 @@ impl Exchange {
     }
 
     /// Ends the reduction: divides, where it is an average.
-    pub fn finish(&self, target: &mut [u8]) -> Result<(), Error> {
+    pub fn finalize_target(&self, target: &mut [u8]) -> Result<(), Error> {
         for average in &self.averages {
             average.divide.run(target)?;
         }

@@ -18,23 +18,23 @@ use crate::Error;
 /// assert_eq!(<f32 as Item>::DTYPE, DType::F32);
 /// assert_eq!(<[f32; 2] as Item>::DTYPE, DType::C64);
 /// ```
-pub trait Item: Pod + Send + Sync {
+pub trait Element: Pod + Send + Sync {
     /// The type of the elements.
     const DTYPE: DType;
 }
 
-macro_rules! items {
+macro_rules! elements {
     ($($t:ty: $dtype:ident),*) => {$(
-        impl Item for $t {
+        impl Element for $t {
             const DTYPE: DType = DType::$dtype;
         }
     )*};
 }
-items!(u8: U8, i8: I8, u16: U16, i16: I16, u32: U32, i32: I32, u64: U64, i64: I64);
-items!(f16: F16, bf16: BF16, f32: F32, f64: F64, [f32; 2]: C64);
+elements!(u8: U8, i8: I8, u16: U16, i16: I16, u32: U32, i32: I32, u64: U64, i64: I64);
+elements!(f16: F16, bf16: BF16, f32: F32, f64: F64, [f32; 2]: C64);
 
 /// Succeeds if values of this type are elements of a plan's tensor, or its bytes.
-pub(crate) fn check<T: Item>(plan: &Plan) -> Result<(), Error> {
+pub(crate) fn check<T: Element>(plan: &Plan) -> Result<(), Error> {
     if T::DTYPE == plan.dtype() || T::DTYPE == DType::U8 {
         return Ok(());
     }
@@ -51,7 +51,7 @@ pub(crate) fn check<T: Item>(plan: &Plan) -> Result<(), Error> {
 /// assert_eq!(error.to_string(), "memory of rank 3: there is no room for 4611686018427387904 items of 1 bytes");
 /// # Ok::<(), reshard_collectives::Error>(())
 /// ```
-pub fn zeros<T: Item>(rank: usize, count: usize) -> Result<Vec<T>, Error> {
+pub fn zeros<T: Element>(rank: usize, count: usize) -> Result<Vec<T>, Error> {
     bytemuck::allocation::try_zeroed_vec(count).map_err(|()| {
         let message = format!("there is no room for {count} items of {} bytes", size_of::<T>());
         Error::Memory { rank, message }

@@ -17,7 +17,7 @@
 //! Slices at the beginning are not carried out where the phase after them can read the source through them.
 
 use reshard_kernels::DType;
-use reshard_layout::{Few, Mode, Modes};
+use reshard_layout::{InlineVec, Mode, Modes};
 use reshard_planner::{Arithmetic, Block, Message, Phase, Plan, Step, StepOp};
 use reshard_sharding::Sharding;
 
@@ -231,12 +231,12 @@ fn all_reduce_end(groups: &[Vec<&Round>], at: usize) -> Option<usize> {
 /// The phase in which every member reduces everybody's whole buffer by itself.
 fn whole_reduction(scatter: &Phase) -> Phase {
     let len = scatter.source_len;
-    let message = |peer: usize| Message { peer, blocks: Few::from_iter([run(len)]) };
+    let message = |peer: usize| Message { peer, blocks: InlineVec::from_iter([run(len)]) };
     let all = || scatter.members.iter().copied().filter(|_| len > 0);
     Phase {
         source_len: len,
         target_len: len,
-        fill: None,
+        fill_identity: None,
         receives: all().map(message).collect(),
         sends: all().map(message).collect(),
         reduce: scatter.reduce,
@@ -365,7 +365,7 @@ fn peer_source(
 
 /// A tensor's memory, so many bytes into a buffer.
 fn place(map: BufferMap, start: usize, dtype: DType) -> Result<BufferMap, Error> {
-    Ok(map.at_element(start / dtype.item_bytes()?))
+    Ok(map.at_element(start / dtype.element_bytes()?))
 }
 
 /// The memory of a rank's shard; empty if the mesh does not hold the rank.
@@ -416,11 +416,11 @@ fn run(len: usize) -> Block {
 
 /// What a rank does when nothing moves: its target is its source.
 fn local_copy(rank: usize, len: usize) -> Phase {
-    let receives = (len > 0).then(|| Message { peer: rank, blocks: Few::from_iter([run(len)]) });
+    let receives = (len > 0).then(|| Message { peer: rank, blocks: InlineVec::from_iter([run(len)]) });
     Phase {
         source_len: len,
         target_len: len,
-        fill: None,
+        fill_identity: None,
         receives: receives.into_iter().collect(),
         sends: Vec::new(),
         reduce: None,

@@ -11,26 +11,26 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use reshard_kernels::{Combine, Copy, CopySide, DType, Nest};
+use reshard_kernels::{CopySide, DType, LoopNest, PreparedCombine, PreparedCopy};
 
 use crate::Error;
 
 /// Elements of one dtype that move together, as a loop nest counted in elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct TypedNest {
     /// Where the elements lie on both sides, in the order of the message.
-    pub nest: Nest,
+    pub nest: LoopNest,
     /// What they are.
     pub dtype: DType,
 }
 
 /// One piece on its way from a peer's source to this rank's target.
 #[derive(Clone, Debug)]
-pub enum Move {
+pub enum ReceiveOp {
     /// The elements overwrite the target's.
-    Copy(Copy),
+    Copy(PreparedCopy),
     /// The elements are combined into the target's.
-    Combine(Combine),
+    Combine(PreparedCombine),
 }
 
 /// What is done with each part of a packed message; made when it is first needed.
@@ -38,26 +38,26 @@ type Packed<T> = Result<Vec<(T, Range<usize>)>, Error>;
 
 /// What lands in this rank's target from one peer, perhaps itself.
 #[derive(Clone, Debug)]
-pub struct Receive {
+pub struct ReceiveMessage {
     peer: usize,
     bytes: usize,
-    pieces: Vec<Piece>,
-    moves: Vec<Move>,
-    unpack: OnceLock<Packed<Move>>,
+    pieces: Vec<TypedNest>,
+    moves: Vec<ReceiveOp>,
+    unpack: OnceLock<Packed<ReceiveOp>>,
 }
 
 /// What one peer takes from this rank's source.
 #[derive(Clone, Debug)]
-pub struct Send {
+pub struct SendMessage {
     peer: usize,
     bytes: usize,
-    pieces: Vec<Piece>,
-    pack: OnceLock<Packed<Copy>>,
+    pieces: Vec<TypedNest>,
+    pack: OnceLock<Packed<PreparedCopy>>,
 }
 
-impl Piece {
+impl TypedNest {
     pub(crate) fn item_bytes(&self) -> Result<usize, Error> {
-        Ok(self.dtype.item_bytes()?)
+        Ok(self.dtype.element_bytes()?)
     }
 
     /// The bytes of all its elements.
@@ -67,7 +67,7 @@ impl Piece {
     }
 
     /// The same elements, dense from element 0 on one side: how they lie in a message of their own.
-    pub fn dense(&self, side: CopySide) -> Nest {
+    pub fn dense(&self, side: CopySide) -> LoopNest {
         let mut nest = self.nest.clone();
         let mut stride = 1;
         for mode in nest.modes.iter_mut() {
@@ -102,7 +102,7 @@ impl Piece {
 }
 
 /// The bytes of several pieces on one side, if those of each begin where those of the one before end.
-fn contiguous(pieces: &[Piece], side: CopySide) -> Option<Range<usize>> {
+fn contiguous(pieces: &[TypedNest], side: CopySide) -> Option<Range<usize>> {
     let mut pieces = pieces.iter();
     let mut all = pieces.next()?.contiguous(side)?;
     for piece in pieces {
@@ -115,22 +115,22 @@ fn contiguous(pieces: &[Piece], side: CopySide) -> Option<Range<usize>> {
     Some(all)
 }
 
-impl Move {
+impl ReceiveOp {
     /// Carries the move out, and returns the number of bytes that it read.
     pub fn run(&self, target: &mut [u8], source: &[u8]) -> Result<usize, Error> {
         Ok(match self {
-            Move::Copy(copy) => copy.run(target, source)?,
-            Move::Combine(combine) => combine.run(target, source)?,
+            ReceiveOp::Copy(copy) => copy.run(target, source)?,
+            ReceiveOp::Combine(combine) => combine.run(target, source)?,
         })
     }
 }
 
-impl Receive {
-    pub(crate) fn new(peer: usize) -> Receive {
-        Receive { peer, bytes: 0, pieces: Vec::new(), moves: Vec::new(), unpack: OnceLock::new() }
+impl ReceiveMessage {
+    pub(crate) fn new(peer: usize) -> ReceiveMessage {
+        ReceiveMessage { peer, bytes: 0, pieces: Vec::new(), moves: Vec::new(), unpack: OnceLock::new() }
     }
 
-    pub(crate) fn push(&mut self, piece: Piece, one: Move) -> Result<(), Error> {
+    pub(crate) fn push(&mut self, piece: TypedNest, one: ReceiveOp) -> Result<(), Error> {
         self.bytes += piece.bytes()?;
         self.pieces.push(piece);
         self.moves.push(one);
@@ -159,12 +159,12 @@ impl Receive {
     }
 
     /// What it brings: from the peer's source into this rank's target.
-    pub fn pieces(&self) -> &[Piece] {
+    pub fn pieces(&self) -> &[TypedNest] {
         &self.pieces
     }
 
     /// How each piece lands, if the peer's source can be read from here.
-    pub fn moves(&self) -> &[Move] {
+    pub fn moves(&self) -> &[ReceiveOp] {
         &self.moves
     }
 
@@ -178,9 +178,9 @@ impl Receive {
     /// The bytes of the target that a message of this receive simply becomes, if there is nothing to combine or to
     /// spread: an engine can receive straight into them.
     pub fn contiguous(&self) -> Option<Range<usize>> {
-        let copies = |one: &Move| match one {
-            Move::Copy(_) => true,
-            Move::Combine(_) => false,
+        let copies = |one: &ReceiveOp| match one {
+            ReceiveOp::Copy(_) => true,
+            ReceiveOp::Combine(_) => false,
         };
         if self.moves.iter().all(copies) { contiguous(&self.pieces, CopySide::Target) } else { None }
     }
@@ -191,13 +191,15 @@ impl Receive {
     pub fn unpack(&self, target: &mut [u8], message: &[u8]) -> Result<(), Error> {
         let moves = self.unpack.get_or_init(|| {
             let mut at = 0;
-            let one = |(piece, old): (&Piece, &Move)| {
+            let one = |(piece, old): (&TypedNest, &ReceiveOp)| {
                 let dense = piece.dense(CopySide::Source);
                 let start = at;
                 at += piece.bytes()?;
                 let one = match old {
-                    Move::Copy(_) => Move::Copy(Copy::new(&dense, piece.item_bytes()?)?),
-                    Move::Combine(combine) => Move::Combine(Combine::new(&dense, piece.dtype, combine.op())?),
+                    ReceiveOp::Copy(_) => ReceiveOp::Copy(PreparedCopy::new(&dense, piece.item_bytes()?)?),
+                    ReceiveOp::Combine(combine) => {
+                        ReceiveOp::Combine(PreparedCombine::new(&dense, piece.dtype, combine.op())?)
+                    }
                 };
                 Ok((one, start..at))
             };
@@ -210,12 +212,12 @@ impl Receive {
     }
 }
 
-impl Send {
-    pub(crate) fn new(peer: usize) -> Send {
-        Send { peer, bytes: 0, pieces: Vec::new(), pack: OnceLock::new() }
+impl SendMessage {
+    pub(crate) fn new(peer: usize) -> SendMessage {
+        SendMessage { peer, bytes: 0, pieces: Vec::new(), pack: OnceLock::new() }
     }
 
-    pub(crate) fn push(&mut self, piece: Piece) -> Result<(), Error> {
+    pub(crate) fn push(&mut self, piece: TypedNest) -> Result<(), Error> {
         self.bytes += piece.bytes()?;
         self.pieces.push(piece);
         Ok(())
@@ -232,7 +234,7 @@ impl Send {
     }
 
     /// What it takes; only the source sides mean anything here, as the peer's target may lie in memory as it likes.
-    pub fn pieces(&self) -> &[Piece] {
+    pub fn pieces(&self) -> &[TypedNest] {
         &self.pieces
     }
 
@@ -247,10 +249,10 @@ impl Send {
     pub fn pack(&self, message: &mut [u8], source: &[u8]) -> Result<(), Error> {
         let copies = self.pack.get_or_init(|| {
             let mut at = 0;
-            let one = |piece: &Piece| {
+            let one = |piece: &TypedNest| {
                 let start = at;
                 at += piece.bytes()?;
-                Ok((Copy::new(&piece.dense(CopySide::Target), piece.item_bytes()?)?, start..at))
+                Ok((PreparedCopy::new(&piece.dense(CopySide::Target), piece.item_bytes()?)?, start..at))
             };
             self.pieces.iter().map(one).collect()
         });

@@ -23,15 +23,15 @@ use std::fmt;
 
 use crate::buffers::Buffers;
 use crate::lower::Buffer;
-use crate::{Communicator, Compiled, Error, Scratch};
+use crate::{Communicator, CompiledPlan, Error, Scratch};
 
 /// A plan that was [started](Compiled::start) and is to be [finished](Started::finish).
 ///
 /// It may be dropped or leaked instead: then the target's contents are unspecified, and ranks that finish theirs find this one missing,
 /// as they do after a [`Pending`](Communicator::Pending) that nobody waits for.
 #[must_use = "a plan that is started is to be finished"]
-pub struct Started<'a, C: Communicator + ?Sized> {
-    compiled: &'a Compiled,
+pub struct PendingRun<'a, C: Communicator + ?Sized> {
+    compiled: &'a CompiledPlan,
     /// The buffer that is written to by what is in flight.
     in_flight: Option<(Buffer, C::Pending<'a>)>,
     /// The stage to go on with.
@@ -39,7 +39,7 @@ pub struct Started<'a, C: Communicator + ?Sized> {
     buffers: Buffers<'a, C::Buffer>,
 }
 
-impl<C: Communicator + ?Sized> fmt::Debug for Started<'_, C> {
+impl<C: Communicator + ?Sized> fmt::Debug for PendingRun<'_, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Started")
             .field("rank", &self.compiled.rank())
@@ -49,7 +49,7 @@ impl<C: Communicator + ?Sized> fmt::Debug for Started<'_, C> {
     }
 }
 
-impl Compiled {
+impl CompiledPlan {
     /// Begins what [`run`](Compiled::run) does, and does not wait for others: what is local, and the post of the first communication.
     ///
     /// Until it is [finished](Started::finish) source, target and scratch are borrowed. Several plans may be started before the first is
@@ -91,7 +91,7 @@ impl Compiled {
         source: &'a C::Buffer,
         target: &'a mut C::Buffer,
         scratch: &'a mut Scratch<C::Owned>,
-    ) -> Result<Started<'a, C>, Error> {
+    ) -> Result<PendingRun<'a, C>, Error> {
         let [first, second, staging] = self.lend(scratch)?;
         let scratch = [first.borrow_mut(), second.borrow_mut(), staging.borrow_mut()];
         self.start_in(comm, source, target, scratch)
@@ -106,7 +106,7 @@ impl Compiled {
         source: &'a C::Buffer,
         target: &'a mut C::Buffer,
         scratch: [&'a mut C::Buffer; 3],
-    ) -> Result<Started<'a, C>, Error> {
+    ) -> Result<PendingRun<'a, C>, Error> {
         let mut buffers = Buffers::new(source, target, scratch);
         for (at, stage) in self.stages().iter().enumerate() {
             let Some((between, exchange)) = self.carried_out(comm, stage) else { continue };
@@ -116,21 +116,21 @@ impl Compiled {
                 let (source, target, staging) = buffers.lend(between, exchange)?;
                 let pending = comm.post(exchange, source, target, staging)?;
                 let in_flight = Some((between.1, pending));
-                return Ok(Started { compiled: self, in_flight, next: at + 1, buffers });
+                return Ok(PendingRun { compiled: self, in_flight, next: at + 1, buffers });
             } else {
-                return Ok(Started { compiled: self, in_flight: None, next: at, buffers });
+                return Ok(PendingRun { compiled: self, in_flight: None, next: at, buffers });
             }
         }
-        Ok(Started { compiled: self, in_flight: None, next: self.stages().len(), buffers })
+        Ok(PendingRun { compiled: self, in_flight: None, next: self.stages().len(), buffers })
     }
 }
 
-impl<C: Communicator + ?Sized> Started<'_, C> {
+impl<C: Communicator + ?Sized> PendingRun<'_, C> {
     /// Waits for what was begun, and carries out what is left: the target becomes what [`run`](Compiled::run) makes of it, to the bit.
     ///
     /// Requires the communicator that it was started with. Errors: as [`run`](Compiled::run).
     pub fn finish(self, comm: &mut C) -> Result<(), Error> {
-        let Started { compiled, in_flight, next, mut buffers } = self;
+        let PendingRun { compiled, in_flight, next, mut buffers } = self;
         if let Some((to, pending)) = in_flight {
             let returned = comm.wait(pending)?;
             buffers.put_back(to, returned);

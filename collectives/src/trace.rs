@@ -59,13 +59,13 @@ pub struct Hop {
 ///
 /// What is usual is not said: that a sender counted the same, and that bytes came in one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trace {
+pub struct TrafficLog {
     received: BTreeMap<Hop, u64>,
     sent: BTreeMap<Hop, u64>,
     messages: BTreeMap<Hop, u64>,
 }
 
-impl Trace {
+impl TrafficLog {
     /// Adds bytes that landed at the receiver.
     pub fn record_received(&mut self, hop: Hop, bytes: u64) {
         add(&mut self.received, hop, bytes);
@@ -82,7 +82,7 @@ impl Trace {
     }
 
     /// Adds another trace, e.g. of another rank.
-    pub fn merge(&mut self, other: &Trace) {
+    pub fn merge(&mut self, other: &TrafficLog) {
         let all = [
             (&mut self.received, &other.received),
             (&mut self.sent, &other.sent),
@@ -176,7 +176,7 @@ fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
 /// What one hop counts: received, sent, messages.
 type Counts = (u64, u64, u64);
 
-impl Trace {
+impl TrafficLog {
     /// All hops of which anything was counted, by step and receiver, the senders ascending.
     fn by_receiver(&self) -> BTreeMap<(usize, usize), BTreeMap<usize, Counts>> {
         let mut lines: BTreeMap<(usize, usize), BTreeMap<usize, Counts>> = BTreeMap::new();
@@ -197,7 +197,7 @@ fn usual(received: u64) -> u64 {
 
 const NOTHING: &str = "nothing moved";
 
-impl fmt::Display for Trace {
+impl fmt::Display for TrafficLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = self.by_receiver();
         if lines.is_empty() {
@@ -221,12 +221,12 @@ impl fmt::Display for Trace {
     }
 }
 
-impl FromStr for Trace {
+impl FromStr for TrafficLog {
     type Err = Error;
 
     /// Reads what a trace prints.
-    fn from_str(text: &str) -> Result<Trace, Error> {
-        let mut trace = Trace::default();
+    fn from_str(text: &str) -> Result<TrafficLog, Error> {
+        let mut trace = TrafficLog::default();
         if text.trim() == NOTHING {
             return Ok(trace);
         }
@@ -270,7 +270,7 @@ impl FromStr for Trace {
                 return Err(wrong("the bytes of a line are the sum of its parts"));
             }
         }
-        if trace == Trace::default() {
+        if trace == TrafficLog::default() {
             let message = format!("a trace is lines of what ranks received, or `{NOTHING}`");
             return Err(Error::Parse { input: text.to_string(), message });
         }
@@ -350,8 +350,8 @@ impl Recorder {
     }
 
     /// Hands the counts out and starts over at zero, keeping the room.
-    pub(crate) fn take(&mut self) -> Trace {
-        let mut trace = Trace::default();
+    pub(crate) fn take(&mut self) -> TrafficLog {
+        let mut trace = TrafficLog::default();
         let rank = self.rank;
         for Step { index, received, sent, messages } in &mut self.steps {
             let from = |sender: usize| Hop { step: *index, receiver: rank, sender };
@@ -388,14 +388,14 @@ mod tests {
         assert_eq!(trace.messages(), 1);
         assert_eq!((trace.total(), trace.worst_received(), trace.sent(|hop| hop.step == 1)), (10, 10, 10));
         trace.record_received(Hop { step: 1, receiver: 0, sender: 1 }, 1);
-        assert_eq!(trace.check().unwrap_err().kind(), "trace");
-        assert_eq!(recorder.take(), Trace::default());
+        assert_eq!(trace.check().unwrap_err().code(), "trace");
+        assert_eq!(recorder.take(), TrafficLog::default());
     }
 
     reshard_test_support::properties! {
         /// `read(print(trace)) = trace`, and what reads at all prints as it was read.
         fn a_trace_reads_as_it_prints(hops: Vec<(u8, u8, u8, u16, u16, u16)>, cut: usize, put: char) -> bool {
-            let mut trace = Trace::default();
+            let mut trace = TrafficLog::default();
             for (step, receiver, sender, received, sent, messages) in hops {
                 let hop = Hop {
                     step: usize::from(step % 3),
@@ -411,7 +411,7 @@ mod tests {
             let at = cut % other.len();
             other[at] = put;
             let other: String = other.into_iter().collect();
-            let reads = other.parse::<Trace>().map_or(true, |read| read.to_string().parse() == Ok(read));
+            let reads = other.parse::<TrafficLog>().map_or(true, |read| read.to_string().parse() == Ok(read));
             text.parse() == Ok(trace) && reads
         }
     }
@@ -428,13 +428,13 @@ mod tests {
             "step 0: rank 1 received 1 bytes: 1 from 2\nstep 0: rank 1 received 1 bytes: 1 from 2",
             "step 99999999999999999999: rank 1 received 1 bytes: 1 from 2",
         ] {
-            assert_eq!(text.parse::<Trace>().unwrap_err().kind(), "parse", "{text}");
+            assert_eq!(text.parse::<TrafficLog>().unwrap_err().code(), "parse", "{text}");
         }
     }
 
     #[test]
     fn counts_stay_at_the_most_that_can_be_counted() {
-        let mut trace = Trace::default();
+        let mut trace = TrafficLog::default();
         for sender in [0, 2, 2] {
             trace.record_received(Hop { step: 0, receiver: 1, sender }, u64::MAX);
         }

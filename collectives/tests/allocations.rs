@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use reshard_collectives::threads::World;
-use reshard_collectives::{Batch, BufferLayout, Communicator, Compiled, Error};
+use reshard_collectives::{Batch, BufferLayout, Communicator, CompiledPlan, Error};
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -55,7 +55,7 @@ fn plan(mesh: &str, shape: &[usize], from: &str, to: &str) -> Plan {
 }
 
 /// How often the heap is asked for memory while eight ranks run this fifty times, after the first time.
-fn calls_of_runs(world: &mut World, compile: impl Fn(usize) -> Compiled + Sync) -> u64 {
+fn calls_of_runs(world: &mut World, compile: impl Fn(usize) -> CompiledPlan + Sync) -> u64 {
     let results = world.run(|comm| {
         let all = [0, 1, 2, 3, 4, 5, 6, 7];
         COUNTED.set(true);
@@ -110,7 +110,7 @@ fn runs_do_not_allocate() {
     ] {
         for shape in [shape, [7, 5]] {
             let plan = plan("x=2,y=4", &shape, from, to);
-            let calls = calls_of_runs(&mut world, |rank| Compiled::new(&plan, rank).unwrap());
+            let calls = calls_of_runs(&mut world, |rank| CompiledPlan::new(&plan, rank).unwrap());
             assert_eq!(calls, 0, "{from} -> {to} of {shape:?}");
         }
     }
@@ -122,7 +122,7 @@ fn runs_do_not_allocate() {
     }
     assert_eq!(calls_of_runs(&mut world, |rank| batch.compile(rank).unwrap()), 0, "a batch");
     let transposed = BufferLayout::Order(vec![1, 0]);
-    let compile = |rank| Compiled::with_layouts(&moved, rank, &transposed, &transposed).unwrap();
+    let compile = |rank| CompiledPlan::with_layouts(&moved, rank, &transposed, &transposed).unwrap();
     assert_eq!(calls_of_runs(&mut world, compile), 0, "transposed buffers");
 }
 
@@ -131,7 +131,7 @@ fn large_runs_do_not_allocate() {
     let _alone = ALONE.lock();
     // So much that ranks take from each other as they come.
     let plan = plan("x=2,y=4", &[2048, 1024], "S(0),S(1)", "S(1),S(0)");
-    let calls = calls_of_runs(&mut World::new(8).unwrap(), |rank| Compiled::new(&plan, rank).unwrap());
+    let calls = calls_of_runs(&mut World::new(8).unwrap(), |rank| CompiledPlan::new(&plan, rank).unwrap());
     assert_eq!(calls, 0);
 }
 

@@ -1,7 +1,7 @@
 //! Layouts as grids: mode 0 runs down, mode 1 to the right, as `print_layout` of CuTe draws them. A layout of one mode is one row, and
 //! every coordinate of further modes has a grid of its own.
 
-use reshard_layout::algebra::Composed;
+use reshard_layout::algebra::ComposedLayout;
 use reshard_layout::{Counted, Error, Layout};
 
 use crate::limits::{Limits, Shown, counted, shown};
@@ -69,7 +69,7 @@ pub fn layout_within(layout: &Layout, limits: Limits) -> Result<Scene, Error> {
 /// # Errors
 ///
 /// `too_large` beyond [`MAX_CELLS`].
-pub fn composed(composed: &Composed) -> Result<Scene, Error> {
+pub fn composed(composed: &ComposedLayout) -> Result<Scene, Error> {
     whole(composed.inner())?;
     let about = format!(
         "A table of the offsets of {composed}, in colours of 32 banks, mode 0 down and mode 1 to the right."

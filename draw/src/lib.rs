@@ -45,6 +45,8 @@ pub use local::{local_notation, measured};
 pub use mesh::{MeshLook, mesh, mesh_with};
 pub use plan::{cost, plan, plan_steps};
 pub use program::{memory, program, program_cost, tensors};
-pub use scene::{Bar, Bundle, Cell, Flow, Grid, Group, Head, Lane, Lanes, Paint, Part, Scene, Style, Way};
+pub use scene::{
+    Bar, Bundle, Cell, Direction, Flow, Grid, Group, Head, Lane, Lanes, Paint, Part, Scene, Style,
+};
 pub use tensor::tensor;
 pub use timeline::{chrome_trace, timeline};

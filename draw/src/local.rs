@@ -11,7 +11,7 @@
 use std::cmp::Ordering;
 
 use half::{bf16, f16};
-use reshard_collectives::{Item, Trace, threads};
+use reshard_collectives::{Element, TrafficLog, threads};
 use reshard_kernels::DType;
 use reshard_planner::Plan;
 use reshard_sharding::internal::ranks_of_both;
@@ -30,7 +30,7 @@ const MOST_PARTS: usize = 26;
 const MOST_TERMS: usize = 7;
 
 /// Numbers that can be elements: whole ones up to 255.
-trait Letter: Item + PartialOrd {
+trait Letter: Element + PartialOrd {
     fn of(number: u16) -> Self;
 
     fn number(self) -> Option<u16> {
@@ -65,7 +65,7 @@ impl Letter for bf16 {
 struct Ran {
     before: Vec<Option<String>>,
     after: Vec<Option<String>>,
-    trace: Trace,
+    trace: TrafficLog,
 }
 
 /// The parts of the tensor: of each dim, where they begin.
@@ -146,7 +146,7 @@ fn run_as<T: Letter>(plan: &Plan) -> Result<Ran, Refusal> {
     let (from, to) = (plan.from(), plan.to());
     let borders = parts(plan)?;
     let ranks = ranks_of_both(from.mesh(), to.mesh());
-    let terms = term(from, from.mesh().lowest()).1;
+    let terms = term(from, from.mesh().min_rank()).1;
     if terms > MOST_TERMS {
         return Err(format!("{terms} terms are more than {MOST_TERMS}"));
     }

@@ -6,7 +6,7 @@ use reshard_sharding::{Mesh, ProcessGroups};
 
 use crate::holders::runs;
 use crate::limits::{Limits, Shown, counted, shown, titled};
-use crate::scene::{Cell, Grid, Group, Head, Paint, Part, Scene, Style, Way};
+use crate::scene::{Cell, Direction, Grid, Group, Head, Paint, Part, Scene, Style};
 
 /// Groups that have letters; others have a dash.
 const MOST_GROUPS: usize = 1 << 16;
@@ -157,7 +157,7 @@ impl Drawing<'_> {
                     let title = format!("{name}={coordinate}");
                     parts.push(Part::Group(Group {
                         title,
-                        way: Way::Down,
+                        way: Direction::Down,
                         is_boxed: true,
                         parts: vec![inner],
                     }));
@@ -165,7 +165,7 @@ impl Drawing<'_> {
             }
         }
         // Boxes beside each other where they hold tables, and in turns outside.
-        let way = if (axes.len() - axis) % 2 == 1 { Way::Across } else { Way::Down };
+        let way = if (axes.len() - axis) % 2 == 1 { Direction::Across } else { Direction::Down };
         Part::Group(Group { title: String::new(), way, is_boxed: false, parts })
     }
 

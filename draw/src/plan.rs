@@ -7,7 +7,7 @@ use reshard_sharding::Sharding;
 
 use crate::holders::{self, runs, sizes};
 use crate::limits::{Limits, counted, titled};
-use crate::scene::{Bar, Bundle, Cell, Flow, Grid, Group, Lane, Lanes, Part, Scene, Way};
+use crate::scene::{Bar, Bundle, Cell, Direction, Flow, Grid, Group, Lane, Lanes, Part, Scene};
 use crate::svg::broken;
 
 /// Larger groups than this are not looked at message by message.
@@ -98,7 +98,7 @@ fn step_scene(known: &mut Phases<'_>, at: usize, step: &Step, limits: Limits) ->
         let lines = notes.iter().flat_map(|note| broken(note, MOST_COLUMNS)).map(Part::Line);
         let parts = core::iter::once(Part::Grid(grid)).chain(lines).collect();
         let title = format!("{when}: {}", titled(sharding));
-        Part::Group(Group { title, way: Way::Down, is_boxed: true, parts })
+        Part::Group(Group { title, way: Direction::Down, is_boxed: true, parts })
     };
     let mut notes = Vec::new();
     let mut parts = vec![boxed("before", &step.before)];

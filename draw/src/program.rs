@@ -1,6 +1,6 @@
 //! Programs: values with types, what makes them, moves forward and backward; what is at hand when; and what takes time.
 
-use reshard_program::{Class, Item, MoveReport, Pass, Peak, Program, Report, Traffic};
+use reshard_program::{CommCost, Pass, Peak, Program, RedistributionReport, Report, Statement, ValueClass};
 
 use crate::holders::sizes;
 use crate::limits::{Limits, Shown, counted, short, shown, titled};
@@ -16,7 +16,7 @@ fn paint(pass: Pass) -> Paint {
 }
 
 /// The steps of a move in a pass: `-> all_gather tp 96 B`.
-fn steps(moved: &MoveReport, pass: Pass, arrow: &str) -> String {
+fn steps(moved: &RedistributionReport, pass: Pass, arrow: &str) -> String {
     let of = moved.steps.iter().filter(|step| step.pass == pass);
     let words: Vec<String> =
         of.map(|step| format!("{} {} {} B", step.op, step.over, step.traffic.received_bytes)).collect();
@@ -50,7 +50,7 @@ pub fn program(program: &Program, report: &Report, limits: Limits) -> Scene {
         row
     };
     let mut rows = Vec::new();
-    let list: Vec<(usize, &Item)> = program.items().iter().enumerate().collect();
+    let list: Vec<(usize, &Statement)> = program.statements().iter().enumerate().collect();
     let mut left_out = 0;
     for one in shown(list.len(), limits.rows) {
         let item = match one {
@@ -62,25 +62,25 @@ pub fn program(program: &Program, report: &Report, limits: Limits) -> Scene {
             }
         };
         let (how, moved) = match item {
-            Item::NoGrad => {
+            Statement::NoGrad => {
                 rows.push(alone("no_grad".to_owned()));
                 continue;
             }
-            Item::Input(_) => ("given".to_owned(), None),
-            Item::Op { call, inputs, .. } => {
+            Statement::Input(_) => ("given".to_owned(), None),
+            Statement::Op { call, inputs, .. } => {
                 let takes: Vec<String> = inputs.iter().map(name).collect();
                 let of = if takes.is_empty() { "" } else { " of " };
                 (format!("{}{of}{}", short(&call.to_string(), 40), takes.join(", ")), None)
             }
-            Item::Move { from, to, .. } => {
+            Statement::Redistribute { from, to, .. } => {
                 let made = name(to);
-                let moved = report.moves.iter().find(|row| row.made == made);
+                let moved = report.redistributions.iter().find(|row| row.result == made);
                 (format!("{} moved", name(from)), moved)
             }
         };
-        for made in item.makes() {
+        for made in item.outputs() {
             let value = &report.values[made.index()];
-            let local = value.is.value.local_shape(value.is.value.mesh().lowest());
+            let local = value.ty.value.local_shape(value.ty.value.mesh().min_rank());
             let local = local.map(|shape| sizes(&shape)).unwrap_or_default();
             let forward = moved.map_or_else(String::new, |row| {
                 let pass = if value.pass == Pass::Update { Pass::Update } else { Pass::Forward };
@@ -96,8 +96,8 @@ pub fn program(program: &Program, report: &Report, limits: Limits) -> Scene {
             let backward = backward.map_or_else(String::new, |row| steps(row, Pass::Backward, "<-"));
             let mut row = vec![
                 Cell { paint: paint(value.pass), ..Cell::plain(value.name.clone()) },
-                Cell::plain(short(&value.written, 60)),
-                Cell::plain(format!("{} {}", value.dtype, sizes(value.is.value.shape()))),
+                Cell::plain(short(&value.text, 60)),
+                Cell::plain(format!("{} {}", value.dtype, sizes(value.ty.value.shape()))),
                 Cell::plain(local),
                 Cell::plain(short(&how, 80)),
             ];
@@ -105,7 +105,7 @@ pub fn program(program: &Program, report: &Report, limits: Limits) -> Scene {
             rows.push(row);
         }
     }
-    let moves = report.moves.iter().filter(|row| row.communicates()).count();
+    let moves = report.redistributions.iter().filter(|row| row.communicates()).count();
     let about = format!(
         "A program of {} on {}, of whose moves {moves} communicate: {}.",
         counted(report.values.len(), "value"),
@@ -126,14 +126,14 @@ pub fn program(program: &Program, report: &Report, limits: Limits) -> Scene {
 
 /// The classes of bytes at hand, with a letter each; the last is what moves hold beyond source and target.
 fn classes() -> Vec<(String, char)> {
-    let letter = |class: Class| match class {
-        Class::Parameter => 'p',
-        Class::State => 's',
-        Class::Input => 'i',
-        Class::Activation => 'a',
-        Class::Gradient => 'g',
+    let letter = |class: ValueClass| match class {
+        ValueClass::Parameter => 'p',
+        ValueClass::State => 's',
+        ValueClass::Input => 'i',
+        ValueClass::Activation => 'a',
+        ValueClass::Gradient => 'g',
     };
-    let named = Class::ALL.map(|class| (class.as_str().to_owned(), letter(class)));
+    let named = ValueClass::ALL.map(|class| (class.as_str().to_owned(), letter(class)));
     named.into_iter().chain([("staging".to_owned(), 'm')]).collect()
 }
 
@@ -167,7 +167,7 @@ pub fn memory(moments: &[Peak], limits: Limits) -> Scene {
         .filter_map(most)
         .map(|moment| {
             let mut at = 0u64;
-            let bytes = Class::ALL.iter().map(|class| moment.of(*class)).chain([moment.staging]);
+            let bytes = ValueClass::ALL.iter().map(|class| moment.of(*class)).chain([moment.staging]);
             let bars = bytes.enumerate().filter_map(|(kind, bytes)| {
                 let from = at;
                 at = at.saturating_add(bytes);
@@ -182,7 +182,7 @@ pub fn memory(moments: &[Peak], limits: Limits) -> Scene {
             }
         })
         .collect();
-    let of_class = Class::ALL.iter().map(|class| (class.as_str(), peak.of(*class)));
+    let of_class = ValueClass::ALL.iter().map(|class| (class.as_str(), peak.of(*class)));
     let words: Vec<String> = of_class
         .chain([("staging", peak.staging)])
         .filter(|(_, bytes)| *bytes > 0)
@@ -240,7 +240,7 @@ pub fn program_cost(report: &Report) -> Scene {
         .map(|(over, passes)| {
             let of = Pass::ALL.map(|pass| *passes.of(pass));
             let bytes =
-                of.iter().fold(0u64, |sum, traffic: &Traffic| sum.saturating_add(traffic.received_bytes));
+                of.iter().fold(0u64, |sum, traffic: &CommCost| sum.saturating_add(traffic.received_bytes));
             lane(short(&format!("over {over}"), 30), of.map(|traffic| traffic.cost_us), Some(bytes))
         })
         .collect();

@@ -44,7 +44,7 @@ pub struct Group {
     /// What they are; may be empty.
     pub title: String,
     /// Whether they stand beside each other, as far as there is room, or below.
-    pub way: Way,
+    pub way: Direction,
     /// Whether there is a line round them.
     pub is_boxed: bool,
     /// What they are made of.
@@ -53,7 +53,7 @@ pub struct Group {
 
 /// Where the next part of a group stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// To the right.
     Across,
     /// Below.
@@ -225,12 +225,12 @@ impl Lanes {
 impl Group {
     /// Parts below each other, without a line round them.
     pub fn down(title: impl Into<String>, parts: Vec<Part>) -> Self {
-        Self { title: title.into(), way: Way::Down, is_boxed: false, parts }
+        Self { title: title.into(), way: Direction::Down, is_boxed: false, parts }
     }
 
     /// Parts beside each other, without a line round them.
     pub fn across(title: impl Into<String>, parts: Vec<Part>) -> Self {
-        Self { title: title.into(), way: Way::Across, is_boxed: false, parts }
+        Self { title: title.into(), way: Direction::Across, is_boxed: false, parts }
     }
 }
 

@@ -9,7 +9,7 @@ use anstyle::{Color, Reset, RgbColor, Style as Ansi};
 
 use crate::clean::{clean, width};
 use crate::colour::{KINDS, LIGHT, hue};
-use crate::scene::{Cell, Flow, Grid, Group, Head, Lane, Lanes, Paint, Part, Scene, Style, Way};
+use crate::scene::{Cell, Direction, Flow, Grid, Group, Head, Lane, Lanes, Paint, Part, Scene, Style};
 
 /// Columns that parts beside each other take, unless one alone needs more.
 const WIDEST: usize = 110;
@@ -144,12 +144,12 @@ fn group_block(group: &Group) -> Block {
     let mut row = Block::default();
     for part in group.parts.iter().map(block) {
         match group.way {
-            Way::Down => whole = whole.below(part),
-            Way::Across if row.width + 3 + part.width > WIDEST && !row.lines.is_empty() => {
+            Direction::Down => whole = whole.below(part),
+            Direction::Across if row.width + 3 + part.width > WIDEST && !row.lines.is_empty() => {
                 whole = whole.below(row);
                 row = part;
             }
-            Way::Across => row = row.beside(&part),
+            Direction::Across => row = row.beside(&part),
         }
     }
     whole = whole.below(row);

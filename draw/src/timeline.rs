@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use reshard_program::schedule::{Activity, Instr, Schedule, Span, Timeline};
+use reshard_program::schedule::{Activity, Instruction, Schedule, Span, Timeline};
 use serde_json::{Value, json};
 
 use crate::holders::runs;
@@ -20,13 +20,13 @@ fn named(span: &Span, schedules: &[Schedule]) -> String {
         Activity::Step { value, .. } | Activity::Exchange { value, .. } => short(value, 60),
         Activity::Call { rank, instr } => {
             let schedule = schedules.iter().find(|schedule| schedule.rank() == *rank);
-            let call = schedule.and_then(|schedule| match schedule.instrs().get(*instr)? {
-                Instr::Call { kernel, args } => {
+            let call = schedule.and_then(|schedule| match schedule.instructions().get(*instr)? {
+                Instruction::Call { kernel, args } => {
                     let made = schedule.arg_names().get(..args.end as usize)?.last()?;
                     let call = &schedule.calls().get(*kernel as usize)?.call;
                     Some(format!("{made} = {}", short(&call.to_string(), 40)))
                 }
-                Instr::Post { .. } | Instr::Wait { .. } => None,
+                Instruction::Post { .. } | Instruction::Wait { .. } => None,
             });
             call.unwrap_or_else(|| "call".to_owned())
         }

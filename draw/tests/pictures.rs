@@ -9,8 +9,8 @@ use reshard_draw::{
 use reshard_kernels::DType;
 use reshard_layout::expression::evaluate;
 use reshard_planner::{Plan, Planner, Topology};
-use reshard_program::schedule::{Options, Record, Schedule, Timeline};
-use reshard_program::{Elaborator, Graph, Program, Rates};
+use reshard_program::schedule::{CompileOptions, RunRecord, Schedule, Timeline};
+use reshard_program::{ComputeRates, Graph, Program, ShardingSolver};
 use reshard_sharding::{Mesh, Sharding};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -37,15 +37,15 @@ fn planned(mesh: &str, shape: &[usize], from: &str, to: &str) -> Result<Plan> {
     Ok(Planner::new().plan(&of(mesh, shape, from)?, &of(mesh, shape, to)?, DType::F32)?)
 }
 
-fn step() -> Result<(Program, Rates)> {
+fn step() -> Result<(Program, ComputeRates)> {
     let graph: Graph = STEP.parse()?;
-    let rates = Rates::of(&Topology::h100());
+    let rates = ComputeRates::for_topology(&Topology::h100());
     let planner = Planner::new().topology(Topology::h100());
-    Ok((Elaborator::new().planner(planner).rates(rates).elaborate(&graph)?, rates))
+    Ok((ShardingSolver::new().planner(planner).rates(rates).solve(&graph)?, rates))
 }
 
 /// When four threads on two cores did what in that step, with `reshard_reference::timed` in f32.
-fn recorded() -> Result<Vec<Record>> {
+fn recorded() -> Result<Vec<RunRecord>> {
     let all = include_str!("data/measured.txt").split("\n\n").map(|text| text.trim_end().parse());
     Ok(all.collect::<std::result::Result<_, _>>()?)
 }
@@ -70,7 +70,7 @@ fn scenes() -> Result<Vec<(&'static str, Scene)>> {
     let swizzled = evaluate("composed(Sw<2,0,2>, 0, (4,4):(4,1))")?;
     let (step, rates) = step()?;
     let report = step.report(&rates);
-    let options = Options { hoist_bytes: 1 << 20, ..Options::default() };
+    let options = CompileOptions { in_flight_bytes: 1 << 20, ..CompileOptions::default() };
     let schedules: std::result::Result<Vec<Schedule>, _> =
         (0..4).map(|rank| step.compile(rank, &options)).collect();
     let schedules = schedules?;
@@ -95,7 +95,7 @@ fn scenes() -> Result<Vec<(&'static str, Scene)>> {
         ("program_cost", program_cost(&report)),
         ("timeline", timeline(&Timeline::of(&schedules, &rates)?, &schedules, usual)),
         ("timeline_measured", timeline(&Timeline::measured(&schedules, &recorded()?)?, &schedules, usual)),
-        ("memory", memory(&step.moments(), usual)),
+        ("memory", memory(&step.memory_timeline(), usual)),
     ])
 }
 

@@ -8,8 +8,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use reshard_collectives::{Collective, Communicator, Error, Exchange, Move, Receive, Returned};
-use reshard_kernels::{Combine, CombineOp, Copy};
+use reshard_collectives::{
+    Collective, Communicator, Error, Exchange, ReceiveMessage, ReceiveOp, ReturnedBuffers,
+};
+use reshard_kernels::{CombineOp, PreparedCombine, PreparedCopy};
 
 /// How a rank does its work: right, or wrong in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,11 +156,11 @@ impl Mailbox {
             return Ok(self.early.remove(at).map(|letter| letter.2).unwrap_or_default());
         }
         loop {
-            match self.inbox.recv_timeout(self.time_out()) {
+            match self.inbox.recv_timeout(self.timeout()) {
                 Ok(letter) if wanted(&letter) => return Ok(letter.2),
                 Ok(letter) => self.early.push_back(letter),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    let (place, after) = (exchange.place(), self.time_out());
+                    let (place, after) = (exchange.place(), self.timeout());
                     return Err(Error::TimedOut { rank: peer, place, after });
                 }
             }
@@ -166,11 +168,15 @@ impl Mailbox {
     }
 
     /// What a receive brings, as a letter; what comes from oneself is read where it lies.
-    fn letter(&mut self, receive: &Receive, exchange: &Exchange) -> Result<Vec<u8>, Error> {
+    fn letter(&mut self, receive: &ReceiveMessage, exchange: &Exchange) -> Result<Vec<u8>, Error> {
         let mut peer = receive.peer();
         if self.habit == Habit::WrongPeer && exchange.members().len() > 2 {
-            let others: Vec<usize> =
-                exchange.receives().iter().map(Receive::peer).filter(|peer| *peer != self.rank).collect();
+            let others: Vec<usize> = exchange
+                .receives()
+                .iter()
+                .map(ReceiveMessage::peer)
+                .filter(|peer| *peer != self.rank)
+                .collect();
             let at = others.iter().position(|other| *other == peer).unwrap_or(0);
             peer = others[(at + 1) % others.len()];
         }
@@ -194,7 +200,7 @@ impl Mailbox {
 
     fn land(
         &mut self,
-        receive: &Receive,
+        receive: &ReceiveMessage,
         exchange: &Exchange,
         source: &[u8],
         target: &mut [u8],
@@ -204,7 +210,8 @@ impl Mailbox {
             return Ok(());
         }
         let letter = self.letter(receive, exchange)?;
-        let least = |one: &Move| matches!(one, Move::Combine(combine) if combine.op() == CombineOp::Min);
+        let least =
+            |one: &ReceiveOp| matches!(one, ReceiveOp::Combine(combine) if combine.op() == CombineOp::Min);
         if self.habit == Habit::OnePiece && receive.pieces().len() > 1 {
             return Ok(());
         }
@@ -227,7 +234,7 @@ impl Mailbox {
     ) -> Result<(), Error> {
         for receive in exchange.receives().iter().filter(|receive| receive.peer() == self.rank) {
             for piece in receive.pieces() {
-                Copy::new(&piece.nest, piece.dtype.item_bytes()?)?.run(target, source)?;
+                PreparedCopy::new(&piece.nest, piece.dtype.element_bytes()?)?.run(target, source)?;
             }
         }
         for receive in exchange.receives().iter().filter(|receive| receive.peer() != exchange.rank()) {
@@ -239,7 +246,7 @@ impl Mailbox {
 }
 
 /// Combines a letter into the target with this op, whatever the moves say.
-fn combine(receive: &Receive, op: CombineOp, letter: &[u8], target: &mut [u8]) -> Result<(), Error> {
+fn combine(receive: &ReceiveMessage, op: CombineOp, letter: &[u8], target: &mut [u8]) -> Result<(), Error> {
     let mut start = 0;
     for piece in receive.pieces() {
         let mut nest = piece.nest.clone();
@@ -249,7 +256,7 @@ fn combine(receive: &Receive, op: CombineOp, letter: &[u8], target: &mut [u8]) -
             mode.stride.0 = stride;
             stride *= mode.extent;
         }
-        start += Combine::new(&nest, piece.dtype, op)?.run(target, &letter[start..])?;
+        start += PreparedCombine::new(&nest, piece.dtype, op)?.run(target, &letter[start..])?;
     }
     Ok(())
 }
@@ -276,7 +283,7 @@ impl Communicator for Mailbox {
         self.addresses.len()
     }
 
-    fn time_out(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         self.time_out
     }
 
@@ -284,7 +291,7 @@ impl Communicator for Mailbox {
         Ok(vec![0; bytes])
     }
 
-    fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
+    fn check_agreement(&mut self, exchange: &Exchange) -> Result<(), Error> {
         exchange.check_rank(self.rank, self.size())?;
         let nothing_moves = exchange.receives().is_empty() && exchange.sends().is_empty();
         if self.habit == Habit::NeverAgrees || self.habit == Habit::NeverMeets && nothing_moves {
@@ -329,10 +336,10 @@ impl Communicator for Mailbox {
         Ok(Posted { exchange, source, target, staging })
     }
 
-    fn wait<'a>(&mut self, posted: Self::Pending<'a>) -> Result<Returned<'a, [u8]>, Error> {
+    fn wait<'a>(&mut self, posted: Self::Pending<'a>) -> Result<ReturnedBuffers<'a, [u8]>, Error> {
         let Posted { exchange, source, target, staging } = posted;
         self.carry_out(exchange, source, target)?;
-        Ok(Returned { target, staging })
+        Ok(ReturnedBuffers { target, staging })
     }
 }
 
@@ -346,14 +353,14 @@ impl Mailbox {
         let is_new = self.seen.insert(exchange.tag());
         let target = if self.habit == Habit::StaleTarget && !is_new { &mut ignored } else { target };
         if self.habit != Habit::ForgetsToFill {
-            exchange.prepare(target)?;
+            exchange.init_target(target)?;
         }
         match (self.habit, exchange.reduction()) {
             (Habit::OwnTermFirst, Some(reduction)) => {
                 self.own_term_first(exchange, reduction.op, source, target)?;
             }
             (Habit::DropsARank, Some(_)) => {
-                let others = exchange.receives().iter().rev().map(Receive::peer);
+                let others = exchange.receives().iter().rev().map(ReceiveMessage::peer);
                 let dropped = others.into_iter().find(|peer| *peer != self.rank);
                 for receive in exchange.receives() {
                     if Some(receive.peer()) == dropped {
@@ -377,6 +384,6 @@ impl Mailbox {
         if self.habit == Habit::OrderOfRanks {
             sort_by_rank(exchange, target);
         }
-        if self.habit == Habit::ForgetsToDivide { Ok(()) } else { exchange.finish(target) }
+        if self.habit == Habit::ForgetsToDivide { Ok(()) } else { exchange.finalize_target(target) }
     }
 }

@@ -10,7 +10,7 @@ use std::io::{Write, stdout};
 use std::thread;
 
 use mailbox::{Habit, Mailbox};
-use reshard::collectives::testing::{Options, check};
+use reshard::collectives::testing::{ContractOptions, check};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let habit = match std::env::args().nth(1) {
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let ranks: Vec<_> = Mailbox::all(4, habit)
         .into_iter()
-        .map(|mut mailbox| thread::spawn(move || check(&mut mailbox, &Options::quick())))
+        .map(|mut mailbox| thread::spawn(move || check(&mut mailbox, &ContractOptions::quick())))
         .collect();
     for (rank, thread) in ranks.into_iter().enumerate() {
         match thread.join().map_err(|_| "a rank panicked")? {

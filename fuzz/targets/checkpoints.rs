@@ -1,12 +1,12 @@
 //! Reads arbitrary manifests and specs of checkpoints: no panic, and what is read is written and read again.
 
-use reshard_checkpoint::{Spec, manifest_again};
+use reshard_checkpoint::{PlacementSpec, manifest_again};
 
 /// Looks at a text, and says whether it is either.
 pub(crate) fn run(text: &str) -> bool {
-    let spec = text.parse::<Spec>();
+    let spec = text.parse::<PlacementSpec>();
     if let Ok(spec) = &spec {
-        let again: Spec = spec.to_string().parse().expect("what is printed is read");
+        let again: PlacementSpec = spec.to_string().parse().expect("what is printed is read");
         assert_eq!(again, *spec);
     }
     let manifest = manifest_again(text.as_bytes());

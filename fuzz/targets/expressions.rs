@@ -1,7 +1,7 @@
 //! Reads and evaluates arbitrary expressions: no panic, no overflow, and what is printed is read again.
 
 use reshard_layout::expression::{Expression, Value, evaluate};
-use reshard_layout::{At, Layout, Named, Points, reference};
+use reshard_layout::{AxisStride, Layout, NamedLayout, NamedPoint, reference};
 
 /// Up to this size values are compared with the definition.
 const SMALL: i64 = 4096;
@@ -10,7 +10,7 @@ const SMALL: i64 = 4096;
 pub(crate) fn run(text: &str) -> bool {
     let Ok(expression) = text.parse::<Expression>() else {
         let error = text.parse::<Expression>().expect_err("the same again");
-        assert!(!error.to_string().contains('\n') && !error.kind().is_empty());
+        assert!(!error.to_string().contains('\n') && !error.code().is_empty());
         assert!(error.render().len() < 10_000);
         return false;
     };
@@ -29,17 +29,20 @@ pub(crate) fn run(text: &str) -> bool {
             }
         }
         Ok(Value::Named(named)) => {
-            assert_eq!(named.to_string().parse::<Named>().as_ref(), Ok(named.as_ref()));
+            assert_eq!(named.to_string().parse::<NamedLayout>().as_ref(), Ok(named.as_ref()));
             assert_eq!(evaluate(&named.to_string()), Ok(Value::Named(named.clone())));
             let shortest = named.try_map(|layout| Ok(layout.coalesce())).expect("it fits");
             assert!(shortest.same_function(named));
         }
         Ok(Value::Pairs(pairs)) => {
-            assert_eq!(pairs.to_string().parse::<Named<(At, At)>>().as_ref(), Ok(pairs.as_ref()));
+            assert_eq!(
+                pairs.to_string().parse::<NamedLayout<(AxisStride, AxisStride)>>().as_ref(),
+                Ok(pairs.as_ref())
+            );
             assert_eq!(evaluate(&pairs.to_string()), Ok(Value::Pairs(pairs.clone())));
         }
         Ok(Value::Points(points)) => {
-            assert_eq!(points.to_string().parse::<Points>().as_ref(), Ok(points.as_ref()));
+            assert_eq!(points.to_string().parse::<NamedPoint>().as_ref(), Ok(points.as_ref()));
         }
         Ok(value) => assert!(!value.to_string().is_empty()),
         Err(error) => assert!(!error.to_string().contains('\n')),

@@ -14,7 +14,7 @@ fn comes_back<T: FromStr<Err = Error> + Display + PartialEq + Debug>(text: &str)
             Some(value)
         }
         Err(error) => {
-            assert!(!error.kind().is_empty() && !error.to_string().is_empty());
+            assert!(!error.code().is_empty() && !error.to_string().is_empty());
             None
         }
     }

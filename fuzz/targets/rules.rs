@@ -1,15 +1,15 @@
 //! Reads arbitrary rules, calls and strategies: no panic, and what is read is printed and read again.
 
-use reshard_ops::rules::{Call, Rule, Strategy};
+use reshard_ops::rules::{OpCall, Rule, Strategy};
 
 /// Looks at a text, and says whether it is any of them.
 pub(crate) fn run(text: &str) -> bool {
-    let (rule, call, strategy) = (text.parse::<Rule>(), text.parse::<Call>(), text.parse::<Strategy>());
+    let (rule, call, strategy) = (text.parse::<Rule>(), text.parse::<OpCall>(), text.parse::<Strategy>());
     if let Ok(rule) = &rule {
         assert_eq!(rule.to_string().parse::<Rule>().as_ref(), Ok(rule), "{rule}");
     }
     if let Ok(call) = &call {
-        assert_eq!(call.to_string().parse::<Call>().as_ref(), Ok(call), "{call}");
+        assert_eq!(call.to_string().parse::<OpCall>().as_ref(), Ok(call), "{call}");
     }
     if let Ok(strategy) = &strategy {
         assert_eq!(strategy.to_string().parse::<Strategy>().as_ref(), Ok(strategy), "{strategy}");

@@ -31,17 +31,17 @@ pub(crate) fn run(data: &[u8]) -> bool {
         Ok(s) => {
             let written = [
                 Ok(s.to_string()),
-                s.by_tensor(),
-                s.shardy(),
-                s.partition_spec(),
-                s.pytorch(),
-                s.hlo().map(|hlo| hlo.to_string()),
+                s.to_dims_notation(),
+                s.to_shardy(),
+                s.to_partition_spec(),
+                s.to_pytorch(),
+                s.to_hlo().map(|hlo| hlo.to_string()),
             ];
             for text in written.into_iter().flatten() {
                 assert_eq!(Sharding::parse(&mesh, shape, &text).as_ref(), Ok(s), "{s} as {text}");
             }
         }
-        Err(error) => assert!(!error.kind().is_empty() && !error.to_string().is_empty()),
+        Err(error) => assert!(!error.code().is_empty() && !error.to_string().is_empty()),
     }
     sharding.is_ok()
 }

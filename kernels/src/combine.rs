@@ -6,11 +6,11 @@
 
 use std::ops::Range;
 
-use reshard_layout::{Few, Layout, Mode};
+use reshard_layout::{InlineVec, Layout, Mode};
 
 use crate::element::{Element, for_arithmetic};
 use crate::prepared::{byte_range, check_range};
-use crate::{CombineOp, CopySide, DType, Error, Nest};
+use crate::{CombineOp, CopySide, DType, Error, LoopNest};
 
 /// `dst[dst_layout(i)] = dst[dst_layout(i)] op src[src_layout(i)]` for every `i`.
 ///
@@ -33,13 +33,13 @@ pub fn combine(
     dtype: DType,
     op: CombineOp,
 ) -> Result<usize, Error> {
-    if let Some(nest) = Nest::between(dst_layout, src_layout)? {
-        return Combine::new(&nest, dtype, op)?.run(dst, src);
+    if let Some(nest) = LoopNest::between(dst_layout, src_layout)? {
+        return PreparedCombine::new(&nest, dtype, op)?.run(dst, src);
     }
     dtype.check_combine(op)?;
     let mut done = 0;
     for (to, from) in dst_layout.values().zip(src_layout.values()) {
-        done += Combine::new(&Nest::new(from, to, []), dtype, op)?.run(dst, src)?;
+        done += PreparedCombine::new(&LoopNest::new(from, to, []), dtype, op)?.run(dst, src)?;
     }
     Ok(done)
 }
@@ -56,19 +56,19 @@ pub fn combine(
 /// # Ok::<(), reshard_kernels::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Combine {
+pub struct PreparedCombine {
     op: CombineOp,
     dtype: DType,
     elements: Elements,
 }
 
-impl Combine {
+impl PreparedCombine {
     /// Prepares `target = target op source` over the pairs of a nest, counted in elements.
     ///
     /// Errors: [`Error::NoArithmetic`], [`Error::SubByte`], and those of [`Copy::new`](crate::Copy::new).
-    pub fn new(nest: &Nest, dtype: DType, op: CombineOp) -> Result<Combine, Error> {
+    pub fn new(nest: &LoopNest, dtype: DType, op: CombineOp) -> Result<PreparedCombine, Error> {
         dtype.check_combine(op)?;
-        Ok(Combine { op, dtype, elements: Elements::new(nest, dtype)? })
+        Ok(PreparedCombine { op, dtype, elements: Elements::new(nest, dtype)? })
     }
 
     /// The operation.
@@ -93,26 +93,26 @@ impl Combine {
 
 /// Division of every element by a number, the end of an average: prepared once, run many times.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Divide {
+pub struct PreparedDivide {
     divisor: u32,
     dtype: DType,
     elements: Elements,
 }
 
-impl Divide {
+impl PreparedDivide {
     /// Prepares `target = target / divisor` over the target elements of a nest.
     ///
     /// Errors: [`Error::NoArithmetic`] unless the dtype has averages, [`Error::ZeroDivisor`], [`Error::Overflow`] for a
     /// divisor of 2^32 or more.
-    pub fn new(nest: &Nest, dtype: DType, divisor: usize) -> Result<Divide, Error> {
+    pub fn new(nest: &LoopNest, dtype: DType, divisor: usize) -> Result<PreparedDivide, Error> {
         dtype.check_average()?;
         if divisor == 0 {
             return Err(Error::ZeroDivisor);
         }
         let divisor = u32::try_from(divisor).map_err(|_| Error::Overflow { what: "a divisor" })?;
         let modes = nest.modes.iter().map(|mode| mode.map(|(_, target)| (target, target)));
-        let nest = Nest::new(nest.target_offset, nest.target_offset, modes);
-        Ok(Divide { divisor, dtype, elements: Elements::new(&nest, dtype)? })
+        let nest = LoopNest::new(nest.target_offset, nest.target_offset, modes);
+        Ok(PreparedDivide { divisor, dtype, elements: Elements::new(&nest, dtype)? })
     }
 
     /// Divides in place; neither plans nor allocates.
@@ -130,9 +130,9 @@ impl DType {
     /// The bytes of the element that changes nothing when it is combined with another.
     ///
     /// Errors: [`Error::NoArithmetic`].
-    pub fn identity(self, op: CombineOp) -> Result<Few<u8, 8>, Error> {
+    pub fn identity(self, op: CombineOp) -> Result<InlineVec<u8, 8>, Error> {
         self.check_combine(op)?;
-        let mut bytes = Few::from_elem(0, self.item_bytes()?);
+        let mut bytes = InlineVec::from_elem(0, self.element_bytes()?);
         for_arithmetic!(self, T => T::identity(op).write(&mut bytes));
         Ok(bytes)
     }
@@ -141,15 +141,15 @@ impl DType {
 /// A reduced nest in bytes with its ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Elements {
-    nest: Nest,
+    nest: LoopNest,
     source: Range<usize>,
     target: Range<usize>,
     bytes: usize,
 }
 
 impl Elements {
-    fn new(nest: &Nest, dtype: DType) -> Result<Elements, Error> {
-        let item = dtype.item_bytes()?;
+    fn new(nest: &LoopNest, dtype: DType) -> Result<Elements, Error> {
+        let item = dtype.element_bytes()?;
         nest.check_target_is_injective()?;
         let reduced = nest.reduce()?;
         let bytes = reduced.len()?.checked_mul(item).ok_or(Error::Overflow { what: "the size of a copy" })?;
@@ -256,9 +256,9 @@ mod tests {
 
     fn run(dtype: DType, op: CombineOp, a: &[u8], b: &[u8]) -> Vec<u8> {
         let mut result = a.to_vec();
-        let count = a.len() / dtype.item_bytes().unwrap();
-        let nest = Nest::new(0, 0, [Mode::new(count as i64, (1, 1))]);
-        assert_eq!(Combine::new(&nest, dtype, op).unwrap().run(&mut result, b), Ok(a.len()));
+        let count = a.len() / dtype.element_bytes().unwrap();
+        let nest = LoopNest::new(0, 0, [Mode::new(count as i64, (1, 1))]);
+        assert_eq!(PreparedCombine::new(&nest, dtype, op).unwrap().run(&mut result, b), Ok(a.len()));
         result
     }
 
@@ -322,9 +322,9 @@ mod tests {
         for dtype in DType::ALL.into_iter().filter(|d| d.check_combine(CombineOp::Sum).is_ok()) {
             for op in CombineOp::ALL {
                 let identity = dtype.identity(op).unwrap();
-                let mut values: Vec<Few<u8, 8>> =
+                let mut values: Vec<InlineVec<u8, 8>> =
                     CombineOp::ALL.into_iter().map(|op| dtype.identity(op).unwrap()).collect();
-                values.push(Few::from_elem(0, identity.len()));
+                values.push(InlineVec::from_elem(0, identity.len()));
                 for value in values {
                     assert_eq!(run(dtype, op, &identity, &value), value.to_vec(), "{dtype} {op}");
                     assert_eq!(run(dtype, op, &value, &identity), value.to_vec(), "{dtype} {op}");
@@ -348,13 +348,13 @@ mod tests {
 
     #[test]
     fn division_rounds_once_and_leaves_the_rest() {
-        let nest = Nest::new(0, 1, [Mode::new(2, (1, 2))]);
+        let nest = LoopNest::new(0, 1, [Mode::new(2, (1, 2))]);
         let mut values = [9.0f32, 1.0, 9.0, -7.0, 9.0].map(f32::to_ne_bytes).as_flattened().to_vec();
-        Divide::new(&nest, DType::F32, 3).unwrap().run(&mut values).unwrap();
+        PreparedDivide::new(&nest, DType::F32, 3).unwrap().run(&mut values).unwrap();
         let want = [9.0f32, 1.0 / 3.0, 9.0, -7.0 / 3.0, 9.0].map(f32::to_ne_bytes);
         assert_eq!(values, want.as_flattened());
-        assert_eq!(Divide::new(&nest, DType::I32, 3).unwrap_err().to_string(), "no avg of i32");
-        assert_eq!(Divide::new(&nest, DType::F32, 0).unwrap_err().kind(), "arithmetic");
+        assert_eq!(PreparedDivide::new(&nest, DType::I32, 3).unwrap_err().to_string(), "no avg of i32");
+        assert_eq!(PreparedDivide::new(&nest, DType::F32, 0).unwrap_err().code(), "arithmetic");
     }
 
     properties! {
@@ -367,7 +367,7 @@ mod tests {
             let (a, b) = (bytes(&a), bytes(&b));
             [DType::F16, DType::BF16, DType::F32, DType::I16].into_iter().all(|dtype| {
                 CombineOp::ALL.into_iter().chain(CombineOp::NORMS).filter(|op| dtype.check_combine(*op).is_ok()).all(|op| {
-                    let item = dtype.item_bytes().unwrap();
+                    let item = dtype.element_bytes().unwrap();
                     let row = run(dtype, op, &a, &b);
                     let single = a.chunks(item).zip(b.chunks(item)).flat_map(|(a, b)| run(dtype, op, a, b));
                     row.chunks(item).zip(single.collect::<Vec<u8>>().chunks(item)).all(|(x, y)| x == y || is_nan(dtype, x) && is_nan(dtype, y))
@@ -379,13 +379,13 @@ mod tests {
             let (rows, columns) = (i64::from(rows % 9), i64::from(columns % 9));
             let source: Vec<u8> = data.into_iter().chain(0..=255).take(100).collect();
             let nest = if transposed {
-                Nest::new(3, 1, [Mode::new(columns, (10, 1)), Mode::new(rows, (1, columns))])
+                LoopNest::new(3, 1, [Mode::new(columns, (10, 1)), Mode::new(rows, (1, columns))])
             } else {
-                Nest::new(3, 1, [Mode::new(columns, (1, 1)), Mode::new(rows, (10, columns + 1))])
+                LoopNest::new(3, 1, [Mode::new(columns, (1, 1)), Mode::new(rows, (10, columns + 1))])
             };
             let mut fast: Vec<u8> = (0..100).collect();
             let mut slow = fast.clone();
-            Combine::new(&nest, DType::U8, CombineOp::Sum).unwrap().run(&mut fast, &source).unwrap();
+            PreparedCombine::new(&nest, DType::U8, CombineOp::Sum).unwrap().run(&mut fast, &source).unwrap();
             for (from, to) in reference::pairs(&nest) {
                 slow[to as usize] = slow[to as usize].wrapping_add(source[from as usize]);
             }

@@ -3,7 +3,7 @@
 use reshard_layout::{Layout, Mode};
 
 use crate::prepared::{byte_range, check_range};
-use crate::{Copy, CopySide, Error, Nest};
+use crate::{CopySide, Error, LoopNest, PreparedCopy};
 
 /// Copies `src[src_layout(i)]` to `dst[dst_layout(i)]` for every `i`, in elements of `item_bytes` bytes.
 ///
@@ -52,13 +52,13 @@ pub fn copy_at(
     src_layout: &Layout,
     item_bytes: usize,
 ) -> Result<usize, Error> {
-    if let Some(mut nest) = Nest::between(dst_layout, src_layout)? {
+    if let Some(mut nest) = LoopNest::between(dst_layout, src_layout)? {
         (nest.source_offset, nest.target_offset) = (src_offset, dst_offset);
-        return Copy::new(&nest, item_bytes)?.run(dst, src);
+        return PreparedCopy::new(&nest, item_bytes)?.run(dst, src);
     }
     // The layouts do not nest: bounds and overlap from each alone, then element by element.
     let side = |offset: i64, layout: &Layout| {
-        Nest::new(offset, offset, layout.flat().iter().map(|mode| mode.map(|stride| (stride, stride))))
+        LoopNest::new(offset, offset, layout.flat().iter().map(|mode| mode.map(|stride| (stride, stride))))
     };
     let (source, target) = (side(src_offset, src_layout), side(dst_offset, dst_layout));
     target.check_target_is_injective()?;
@@ -102,7 +102,7 @@ pub fn fill(dst: &mut [u8], item: &[u8]) -> Result<(), Error> {
         let end = dst.len().next_multiple_of(item.len()) as i64;
         return Err(Error::OutOfBounds { side: CopySide::Target, first: 0, end, length: Some(dst.len()) });
     }
-    let nest = Nest::new(0, 0, [Mode::new((dst.len() / item.len()) as i64, (0, 1))]);
-    Copy::new(&nest, item.len())?.run(dst, item)?;
+    let nest = LoopNest::new(0, 0, [Mode::new((dst.len() / item.len()) as i64, (0, 1))]);
+    PreparedCopy::new(&nest, item.len())?.run(dst, item)?;
     Ok(())
 }

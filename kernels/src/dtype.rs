@@ -162,7 +162,7 @@ impl DType {
     ///
     /// Errors: [`Error::SubByte`] for f4 and f6, whose elements share bytes with their neighbours.
     #[inline]
-    pub fn item_bytes(self) -> Result<usize, Error> {
+    pub fn element_bytes(self) -> Result<usize, Error> {
         if self.bits().is_multiple_of(8) { Ok(self.bits() / 8) } else { Err(Error::SubByte { dtype: self }) }
     }
 
@@ -340,9 +340,9 @@ mod tests {
             assert_eq!(dtype.to_string().to_uppercase().parse::<DType>(), Ok(dtype));
             let json = serde_json::to_string(&dtype).unwrap();
             assert_eq!(serde_json::from_str::<DType>(&json).unwrap(), dtype);
-            assert_eq!(dtype.item_bytes().is_ok(), dtype.bits() % 8 == 0);
+            assert_eq!(dtype.element_bytes().is_ok(), dtype.bits() % 8 == 0);
         }
-        assert_eq!(DType::F4.item_bytes().unwrap_err().kind(), "dtype");
+        assert_eq!(DType::F4.element_bytes().unwrap_err().code(), "dtype");
     }
 
     #[test]

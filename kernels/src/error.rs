@@ -151,7 +151,7 @@ pub enum Error {
 
 impl Error {
     /// One stable word for the kind of error.
-    pub fn kind(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
             Error::UnknownDType { .. } | Error::SubByte { .. } | Error::NoDraw { .. } => "dtype",
             Error::UnknownDraw { .. } | Error::UnknownKey { .. } | Error::UnknownGenerator { .. } => "parse",

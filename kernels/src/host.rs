@@ -13,7 +13,7 @@
 //! pointer below is `start + sum_k i_k stride_k` with `0 <= i_k < extent_k`, in range by construction.
 
 use crate::prepared::{Body, ByteLoop, check_range};
-use crate::{Copy, CopySide, Error};
+use crate::{CopySide, Error, PreparedCopy};
 
 /// Copies of at least this many bytes are written past the caches.
 const STREAM_BYTES: usize = 4 << 20;
@@ -22,7 +22,7 @@ pub(crate) const LINE: usize = 64;
 /// A register, and the side of a small tile.
 const REGISTER: usize = 16;
 
-impl Copy {
+impl PreparedCopy {
     /// Copies, and returns the number of bytes written.
     ///
     /// Neither plans nor allocates; checks only that both ranges lie within the slices.

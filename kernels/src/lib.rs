@@ -58,11 +58,11 @@ mod prepared;
 pub mod random;
 pub mod reference;
 
-pub use combine::{Combine, Divide, combine};
+pub use combine::{PreparedCombine, PreparedDivide, combine};
 pub use copy::{copy, copy_at, fill};
 pub use dtype::DType;
 pub use error::{CopySide, Error};
-pub use nest::Nest;
+pub use nest::LoopNest;
 pub use op::CombineOp;
-pub use prepared::Copy;
+pub use prepared::PreparedCopy;
 pub use reshard_layout::Exponent;

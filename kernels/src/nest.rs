@@ -31,7 +31,7 @@ use crate::{CopySide, Error};
 /// # Ok::<(), reshard_kernels::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Nest {
+pub struct LoopNest {
     /// Source element of the first pair.
     pub source_offset: i64,
     /// Target element of the first pair.
@@ -43,14 +43,14 @@ pub struct Nest {
     pub modes: Modes<(i64, i64)>,
 }
 
-impl Nest {
+impl LoopNest {
     /// The nest with these offsets and modes, leftmost fastest.
     pub fn new(
         source_offset: i64,
         target_offset: i64,
         modes: impl IntoIterator<Item = Mode<(i64, i64)>>,
     ) -> Self {
-        Nest { source_offset, target_offset, modes: modes.into_iter().collect() }
+        LoopNest { source_offset, target_offset, modes: modes.into_iter().collect() }
     }
 
     /// The nest that runs over two layouts side by side: `source(i) -> target(i)` for `0 <= i < size`.
@@ -59,7 +59,7 @@ impl Nest {
     /// `(2,3):(3,1)` beside `(3,2):(2,1)`.
     ///
     /// Errors: [`Error::SizeMismatch`].
-    pub fn between(target: &Layout, source: &Layout) -> Result<Option<Nest>, Error> {
+    pub fn between(target: &Layout, source: &Layout) -> Result<Option<LoopNest>, Error> {
         if target.size() != source.size() {
             return Err(Error::SizeMismatch {
                 target: target.size() as usize,
@@ -67,7 +67,7 @@ impl Nest {
             });
         }
         let modes = zip(source.coalesce().flat(), target.coalesce().flat()).ok();
-        Ok(modes.map(|modes| Nest { source_offset: 0, target_offset: 0, modes }))
+        Ok(modes.map(|modes| LoopNest { source_offset: 0, target_offset: 0, modes }))
     }
 
     /// Number of pairs.
@@ -93,9 +93,9 @@ impl Nest {
     /// stride, least first, and coalesced. An empty nest has one mode of extent 0.
     ///
     /// Ensures: the same set of (source, target) pairs. Errors: [`Error::Overflow`].
-    pub fn reduce(&self) -> Result<Nest, Error> {
+    pub fn reduce(&self) -> Result<LoopNest, Error> {
         if self.is_empty() {
-            return Ok(Nest::new(0, 0, [Mode::new(0, (1, 1))]));
+            return Ok(LoopNest::new(0, 0, [Mode::new(0, (1, 1))]));
         }
         let mut offsets = (self.source_offset, self.target_offset);
         let mut modes = Modes::new();
@@ -107,18 +107,18 @@ impl Nest {
             modes.push(mode);
         }
         modes.sort_by_key(|mode| (mode.stride.1, mode.stride.0));
-        Ok(Nest { source_offset: offsets.0, target_offset: offsets.1, modes: modes.coalesce() })
+        Ok(LoopNest { source_offset: offsets.0, target_offset: offsets.1, modes: modes.coalesce() })
     }
 
     /// The same modes counted in units of `1 / factor` elements, e.g. bytes.
     ///
     /// Errors: [`Error::Overflow`].
-    pub fn scale(&self, factor: usize) -> Result<Nest, Error> {
+    pub fn scale(&self, factor: usize) -> Result<LoopNest, Error> {
         let times = |n: i64| {
             let product = i64::try_from(factor).ok().and_then(|factor| n.checked_mul(factor));
             product.ok_or(Error::Overflow { what: "a byte offset of a copy" })
         };
-        let mut scaled = Nest::new(times(self.source_offset)?, times(self.target_offset)?, []);
+        let mut scaled = LoopNest::new(times(self.source_offset)?, times(self.target_offset)?, []);
         for mode in &self.modes {
             scaled.modes.push(Mode::new(mode.extent, (times(mode.stride.0)?, times(mode.stride.1)?)));
         }
@@ -193,7 +193,7 @@ mod tests {
     use crate::reference::pairs;
 
     #[derive(Clone, Debug)]
-    struct SmallNest(Nest);
+    struct SmallNest(LoopNest);
 
     impl Arbitrary for SmallNest {
         fn arbitrary(g: &mut Gen) -> Self {
@@ -206,7 +206,7 @@ mod tests {
                 let extent = if extent == 0 && bool::arbitrary(g) { 1 } else { extent };
                 Mode::new(extent, (*g.choose(&strides).unwrap(), *g.choose(&strides).unwrap()))
             });
-            SmallNest(Nest::new(source_offset, target_offset, modes.collect::<Vec<_>>()))
+            SmallNest(LoopNest::new(source_offset, target_offset, modes.collect::<Vec<_>>()))
         }
     }
 
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    struct AnyNest(Nest);
+    struct AnyNest(LoopNest);
 
     impl Arbitrary for AnyNest {
         fn arbitrary(g: &mut Gen) -> Self {
@@ -239,7 +239,7 @@ mod tests {
             let offsets = (number(), number());
             let modes: Vec<_> =
                 (0..number().unsigned_abs() % 5).map(|_| Mode::new(number(), (number(), number()))).collect();
-            AnyNest(Nest::new(offsets.0, offsets.1, modes))
+            AnyNest(LoopNest::new(offsets.0, offsets.1, modes))
         }
     }
 
@@ -263,33 +263,36 @@ mod tests {
     #[test]
     fn layouts_that_do_not_nest_have_no_nest() {
         let layout = |text: &str| text.parse::<Layout>().unwrap();
-        assert_eq!(Nest::between(&layout("(2,3):(3,1)"), &layout("(3,2):(2,1)")), Ok(None));
-        assert!(Nest::between(&layout("6:1"), &layout("(3,2):(2,1)")).unwrap().is_some());
-        let mismatch = Nest::between(&layout("6:1"), &layout("5:1")).unwrap_err();
+        assert_eq!(LoopNest::between(&layout("(2,3):(3,1)"), &layout("(3,2):(2,1)")), Ok(None));
+        assert!(LoopNest::between(&layout("6:1"), &layout("(3,2):(2,1)")).unwrap().is_some());
+        let mismatch = LoopNest::between(&layout("6:1"), &layout("5:1")).unwrap_err();
         assert_eq!(mismatch.to_string(), "the target's layout has 6 elements and the source's 5");
     }
 
     #[test]
     fn overflow_is_an_error() {
-        let nest = Nest::new(i64::MAX, 0, [Mode::new(2, (1, 1))]);
-        assert_eq!(nest.extremes(CopySide::Source).unwrap_err().kind(), "overflow");
+        let nest = LoopNest::new(i64::MAX, 0, [Mode::new(2, (1, 1))]);
+        assert_eq!(nest.extremes(CopySide::Source).unwrap_err().code(), "overflow");
         let twice = [Mode::new(i64::MAX, (1, 1)), Mode::new(2, (0, 0))];
-        assert_eq!(Nest::new(0, 0, twice).len().unwrap_err().kind(), "overflow");
-        assert_eq!(Nest::new(0, 0, [Mode::new(3, (1, i64::MAX))]).scale(4).unwrap_err().kind(), "overflow");
-        let far = Nest::new(0, 0, [Mode::new(2, (0, i64::MIN))]);
-        assert_eq!(far.reduce().unwrap_err().kind(), "overflow");
+        assert_eq!(LoopNest::new(0, 0, twice).len().unwrap_err().code(), "overflow");
+        assert_eq!(
+            LoopNest::new(0, 0, [Mode::new(3, (1, i64::MAX))]).scale(4).unwrap_err().code(),
+            "overflow"
+        );
+        let far = LoopNest::new(0, 0, [Mode::new(2, (0, i64::MIN))]);
+        assert_eq!(far.reduce().unwrap_err().code(), "overflow");
     }
 
     #[test]
     fn extents_below_1_are_empty() {
         for extent in [0, -1, i64::MIN] {
-            let nest = Nest::new(3, 4, [Mode::new(2, (1, 1)), Mode::new(extent, (2, 2))]);
+            let nest = LoopNest::new(3, 4, [Mode::new(2, (1, 1)), Mode::new(extent, (2, 2))]);
             assert_eq!((nest.is_empty(), nest.len(), pairs(&nest).len()), (true, Ok(0), 0));
             assert_eq!(
                 (nest.extremes(CopySide::Source), nest.check_target_is_injective()),
                 (Ok(None), Ok(()))
             );
-            assert_eq!(nest.reduce().unwrap(), Nest::new(0, 0, [Mode::new(0, (1, 1))]));
+            assert_eq!(nest.reduce().unwrap(), LoopNest::new(0, 0, [Mode::new(0, (1, 1))]));
         }
     }
 }

@@ -16,7 +16,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::host::LINE;
-use crate::{CopySide, Error, Nest};
+use crate::{CopySide, Error, LoopNest};
 
 /// A copy between two buffers: checked and laid out once, run many times.
 ///
@@ -34,7 +34,7 @@ use crate::{CopySide, Error, Nest};
 /// # Ok::<(), reshard_kernels::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Copy {
+pub struct PreparedCopy {
     pub(crate) source: Range<usize>,
     pub(crate) target: Range<usize>,
     pub(crate) source_start: usize,
@@ -62,13 +62,13 @@ pub(crate) enum Body {
     Grid { a: ByteLoop, b: ByteLoop, item: usize },
 }
 
-impl Copy {
+impl PreparedCopy {
     /// Prepares the copy of a nest's pairs of elements of `item_bytes` bytes.
     ///
     /// Ensures: as [`reference::copy_nest`](crate::reference::copy_nest).
     /// Errors: [`Error::ZeroItem`]; [`Error::Overlap`] if a target element is written twice; [`Error::OutOfBounds`] if
     /// an offset is negative; [`Error::Overflow`].
-    pub fn new(nest: &Nest, item_bytes: usize) -> Result<Copy, Error> {
+    pub fn new(nest: &LoopNest, item_bytes: usize) -> Result<PreparedCopy, Error> {
         if item_bytes == 0 {
             return Err(Error::ZeroItem);
         }
@@ -79,7 +79,7 @@ impl Copy {
         let source = byte_range(&scaled, CopySide::Source, item_bytes)?;
         let target = byte_range(&scaled, CopySide::Target, item_bytes)?;
         let bytes = count.checked_mul(item_bytes).ok_or(Error::Overflow { what: "the size of a copy" })?;
-        let mut copy = Copy {
+        let mut copy = PreparedCopy {
             source,
             target,
             source_start: 0,
@@ -127,7 +127,7 @@ impl Copy {
 }
 
 /// The bytes that a nest with byte offsets reaches on one side.
-pub(crate) fn byte_range(nest: &Nest, side: CopySide, item_bytes: usize) -> Result<Range<usize>, Error> {
+pub(crate) fn byte_range(nest: &LoopNest, side: CopySide, item_bytes: usize) -> Result<Range<usize>, Error> {
     let Some((first, last)) = nest.extremes(side)? else { return Ok(0..0) };
     let end = i64::try_from(item_bytes).ok().and_then(|item| last.checked_add(item));
     let end = end.ok_or(Error::Overflow { what: "a byte offset of a copy" })?;

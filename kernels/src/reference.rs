@@ -2,7 +2,7 @@
 
 use reshard_layout::Layout;
 
-use crate::{CombineOp, Nest};
+use crate::{CombineOp, LoopNest};
 
 /// `target(i) = source(i)` for every index `i` of the two layouts, in elements of `item_bytes` bytes.
 ///
@@ -18,7 +18,7 @@ pub fn copy(dst: &mut [u8], dst_layout: &Layout, src: &[u8], src_layout: &Layout
 /// The same for the pairs of a nest.
 ///
 /// Requires offsets within the buffers; panics otherwise.
-pub fn copy_nest(dst: &mut [u8], src: &[u8], nest: &Nest, item_bytes: usize) {
+pub fn copy_nest(dst: &mut [u8], src: &[u8], nest: &LoopNest, item_bytes: usize) {
     for (from, to) in pairs(nest) {
         let (from, to) = (from as usize * item_bytes, to as usize * item_bytes);
         dst[to..to + item_bytes].copy_from_slice(&src[from..from + item_bytes]);
@@ -26,7 +26,7 @@ pub fn copy_nest(dst: &mut [u8], src: &[u8], nest: &Nest, item_bytes: usize) {
 }
 
 /// All (source, target) pairs of a nest in order, the leftmost mode fastest.
-pub fn pairs(nest: &Nest) -> Vec<(i64, i64)> {
+pub fn pairs(nest: &LoopNest) -> Vec<(i64, i64)> {
     let start = vec![(nest.source_offset, nest.target_offset)];
     nest.modes.iter().rev().fold(start, |pairs, mode| {
         let step = |(s, t)| (0..mode.extent).map(move |i| (s + i * mode.stride.0, t + i * mode.stride.1));

@@ -59,7 +59,7 @@ impl Banks {
     /// The most words of one bank that these accesses, each of `bytes` from an address on, touch; 0 for no accesses.
     ///
     /// By enumeration: every word of every access is counted, once if it is touched several times.
-    pub fn ways(self, addresses: impl IntoIterator<Item = i64>, bytes: u32) -> usize {
+    pub fn conflicts(self, addresses: impl IntoIterator<Item = i64>, bytes: u32) -> usize {
         let (count, width) = (i64::from(self.count), i64::from(self.width));
         let word = |address: i64| address.div_euclid(width);
         let mut words = BTreeSet::new();

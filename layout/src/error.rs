@@ -151,7 +151,7 @@ pub enum Error {
 
 impl Error {
     /// The kind, to match on.
-    pub fn error_kind(&self) -> ErrorKind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Parse(error) => error.kind,
             Self::Overflow { .. } => ErrorKind::Overflow,
@@ -173,8 +173,8 @@ impl Error {
     }
 
     /// The kind in `snake_case`.
-    pub fn kind(&self) -> &'static str {
-        self.error_kind().as_str()
+    pub fn code(&self) -> &'static str {
+        self.kind().as_str()
     }
 
     /// The sentence, followed by the input line and a caret where the error is about a place in a text.

@@ -36,7 +36,7 @@ impl Exponent {
     pub const INFINITY: Exponent = Exponent(INFINITE);
 
     /// The exponent with this value; none for what is no such decimal.
-    pub fn of(p: f64) -> Option<Exponent> {
+    pub fn new(p: f64) -> Option<Exponent> {
         if p.is_nan() {
             return None;
         }
@@ -76,21 +76,21 @@ impl fmt::Display for Exponent {
 
 /// A text that is no exponent of a norm.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoExponent(String);
+pub struct ParseExponentError(String);
 
-impl fmt::Display for NoExponent {
+impl fmt::Display for ParseExponentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = &self.0;
         write!(f, "an exponent of a norm is 0.001 to 65 with at most three decimals, or inf, not {text}")
     }
 }
 
-impl std::error::Error for NoExponent {}
+impl std::error::Error for ParseExponentError {}
 
 impl FromStr for Exponent {
-    type Err = NoExponent;
+    type Err = ParseExponentError;
 
-    fn from_str(text: &str) -> Result<Exponent, NoExponent> {
+    fn from_str(text: &str) -> Result<Exponent, ParseExponentError> {
         if text == "inf" {
             return Ok(Exponent::INFINITY);
         }
@@ -104,7 +104,7 @@ impl FromStr for Exponent {
             let n: u16 = whole.parse::<u16>().ok()?.checked_mul(1000)?;
             NonZeroU16::new(n.checked_add(format!("{decimals:0<3}").parse().ok()?)?).filter(|n| *n < INFINITE)
         };
-        thousandths().map(Exponent).ok_or_else(|| NoExponent(text.chars().take(40).collect()))
+        thousandths().map(Exponent).ok_or_else(|| ParseExponentError(text.chars().take(40).collect()))
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
             let p = Exponent::of_word(n);
             assert_eq!(p.word(), n);
             assert_eq!(p.to_string().parse(), Ok(p));
-            assert_eq!(Exponent::of(p.value()), Some(p));
+            assert_eq!(Exponent::new(p.value()), Some(p));
             if !p.is_infinite() {
                 let thousandths: f64 = format!("{:.3}", p.value()).replace('.', "").parse().unwrap();
                 assert_eq!(thousandths.to_bits(), f64::from(n.get()).to_bits());
@@ -147,8 +147,8 @@ mod tests {
             );
         }
         for p in [0.0, -1.0, 0.0001, 65.001, 1e300, f64::NAN, f64::NEG_INFINITY, 1.0 / 3.0] {
-            assert_eq!(Exponent::of(p), None, "{p}");
+            assert_eq!(Exponent::new(p), None, "{p}");
         }
-        assert_eq!(Exponent::of(f64::INFINITY), Some(Exponent::INFINITY));
+        assert_eq!(Exponent::new(f64::INFINITY), Some(Exponent::INFINITY));
     }
 }

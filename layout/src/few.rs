@@ -17,13 +17,13 @@ use smallvec::SmallVec;
 /// assert_eq!(list, [2, 3, 5]);
 /// ```
 #[derive(Clone)]
-pub struct Few<T, const N: usize>(SmallVec<[T; N]>);
+pub struct InlineVec<T, const N: usize>(SmallVec<[T; N]>);
 
-impl<T, const N: usize> Few<T, N> {
+impl<T, const N: usize> InlineVec<T, N> {
     /// A list of nothing.
     #[inline]
-    pub fn new() -> Few<T, N> {
-        Few(SmallVec::new())
+    pub fn new() -> InlineVec<T, N> {
+        InlineVec(SmallVec::new())
     }
 
     /// Puts a value at the end.
@@ -34,8 +34,8 @@ impl<T, const N: usize> Few<T, N> {
 
     /// An empty list with room for so many.
     #[inline]
-    pub fn with_capacity(capacity: usize) -> Few<T, N> {
-        Few(SmallVec::with_capacity(capacity))
+    pub fn with_capacity(capacity: usize) -> InlineVec<T, N> {
+        InlineVec(SmallVec::with_capacity(capacity))
     }
 
     /// Takes the value at the end out, if there is one.
@@ -76,19 +76,19 @@ impl<T, const N: usize> Few<T, N> {
     }
 }
 
-impl<T: Clone, const N: usize> Few<T, N> {
+impl<T: Clone, const N: usize> InlineVec<T, N> {
     /// `n` times the same value.
     #[inline]
-    pub fn from_elem(value: T, n: usize) -> Few<T, N> {
-        Few(SmallVec::from_elem(value, n))
+    pub fn from_elem(value: T, n: usize) -> InlineVec<T, N> {
+        InlineVec(SmallVec::from_elem(value, n))
     }
 }
 
-impl<T: Copy, const N: usize> Few<T, N> {
+impl<T: Copy, const N: usize> InlineVec<T, N> {
     /// A copy of a slice.
     #[inline]
-    pub fn from_slice(slice: &[T]) -> Few<T, N> {
-        Few(SmallVec::from_slice(slice))
+    pub fn from_slice(slice: &[T]) -> InlineVec<T, N> {
+        InlineVec(SmallVec::from_slice(slice))
     }
 
     /// Puts copies of these values at the end.
@@ -98,14 +98,14 @@ impl<T: Copy, const N: usize> Few<T, N> {
     }
 }
 
-impl<T, const N: usize> Default for Few<T, N> {
+impl<T, const N: usize> Default for InlineVec<T, N> {
     #[inline]
-    fn default() -> Few<T, N> {
-        Few::new()
+    fn default() -> InlineVec<T, N> {
+        InlineVec::new()
     }
 }
 
-impl<T, const N: usize> Deref for Few<T, N> {
+impl<T, const N: usize> Deref for InlineVec<T, N> {
     type Target = [T];
 
     #[inline]
@@ -114,57 +114,57 @@ impl<T, const N: usize> Deref for Few<T, N> {
     }
 }
 
-impl<T, const N: usize> DerefMut for Few<T, N> {
+impl<T, const N: usize> DerefMut for InlineVec<T, N> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         &mut self.0
     }
 }
 
-impl<T: fmt::Debug, const N: usize> fmt::Debug for Few<T, N> {
+impl<T: fmt::Debug, const N: usize> fmt::Debug for InlineVec<T, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl<T: PartialEq, const N: usize, L: AsRef<[T]> + ?Sized> PartialEq<L> for Few<T, N> {
+impl<T: PartialEq, const N: usize, L: AsRef<[T]> + ?Sized> PartialEq<L> for InlineVec<T, N> {
     #[inline]
     fn eq(&self, other: &L) -> bool {
         **self == *other.as_ref()
     }
 }
 
-impl<T: Eq, const N: usize> Eq for Few<T, N> {}
+impl<T: Eq, const N: usize> Eq for InlineVec<T, N> {}
 
-impl<T: Hash, const N: usize> Hash for Few<T, N> {
+impl<T: Hash, const N: usize> Hash for InlineVec<T, N> {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash(state);
     }
 }
 
-impl<T, const N: usize> AsRef<[T]> for Few<T, N> {
+impl<T, const N: usize> AsRef<[T]> for InlineVec<T, N> {
     #[inline]
     fn as_ref(&self) -> &[T] {
         self
     }
 }
 
-impl<T, const N: usize> FromIterator<T> for Few<T, N> {
+impl<T, const N: usize> FromIterator<T> for InlineVec<T, N> {
     #[inline]
-    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Few<T, N> {
-        Few(values.into_iter().collect())
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> InlineVec<T, N> {
+        InlineVec(values.into_iter().collect())
     }
 }
 
-impl<T, const N: usize> Extend<T> for Few<T, N> {
+impl<T, const N: usize> Extend<T> for InlineVec<T, N> {
     #[inline]
     fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
         self.0.extend(values);
     }
 }
 
-impl<T, const N: usize> IntoIterator for Few<T, N> {
+impl<T, const N: usize> IntoIterator for InlineVec<T, N> {
     type Item = T;
     type IntoIter = Values<T, N>;
 
@@ -174,7 +174,7 @@ impl<T, const N: usize> IntoIterator for Few<T, N> {
     }
 }
 
-impl<'a, T, const N: usize> IntoIterator for &'a Few<T, N> {
+impl<'a, T, const N: usize> IntoIterator for &'a InlineVec<T, N> {
     type Item = &'a T;
     type IntoIter = core::slice::Iter<'a, T>;
 
@@ -184,7 +184,7 @@ impl<'a, T, const N: usize> IntoIterator for &'a Few<T, N> {
     }
 }
 
-impl<'a, T, const N: usize> IntoIterator for &'a mut Few<T, N> {
+impl<'a, T, const N: usize> IntoIterator for &'a mut InlineVec<T, N> {
     type Item = &'a mut T;
     type IntoIter = core::slice::IterMut<'a, T>;
 
@@ -221,14 +221,14 @@ impl<T, const N: usize> DoubleEndedIterator for Values<T, N> {
 
 impl<T, const N: usize> ExactSizeIterator for Values<T, N> {}
 
-impl<T: Serialize, const N: usize> Serialize for Few<T, N> {
+impl<T: Serialize, const N: usize> Serialize for InlineVec<T, N> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
     }
 }
 
-impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for Few<T, N> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Few<T, N>, D::Error> {
-        SmallVec::deserialize(deserializer).map(Few)
+impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for InlineVec<T, N> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<InlineVec<T, N>, D::Error> {
+        SmallVec::deserialize(deserializer).map(InlineVec)
     }
 }

@@ -14,11 +14,11 @@ use smallvec::SmallVec;
 mod linear;
 mod points;
 
-pub use points::Points;
+pub use points::NamedPoint;
 
 use crate::modes::{Mode, Modes};
 use crate::notation::{Cursor, read, write_layout};
-use crate::stride::{At, Stride};
+use crate::stride::{AxisStride, Stride};
 use crate::{Error, IntTuple, Layout, Point};
 
 /// The names of axes `0, 1, ...`, all different.
@@ -44,7 +44,7 @@ impl Names {
     }
 
     /// `1@tp`, or a plain number for the local buffer.
-    fn write(&self, at: At, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write(&self, at: AxisStride, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", at.step())?;
         match at.axis().and_then(|axis| self.0.get(axis as usize)) {
             Some(name) => write!(f, "@{name}"),
@@ -53,7 +53,7 @@ impl Names {
     }
 
     /// What [`write`](Self::write) writes.
-    fn text(&self, at: At) -> String {
+    fn text(&self, at: AxisStride) -> String {
         match at.axis().and_then(|axis| self.0.get(axis as usize)) {
             Some(name) => format!("{}@{name}", at.step()),
             None => at.step().to_string(),
@@ -61,14 +61,14 @@ impl Names {
     }
 
     /// Reads what [`write`](Self::write) writes.
-    pub(crate) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<At, Error> {
+    pub(crate) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<AxisStride, Error> {
         let step = cursor.integer()?;
         if !cursor.eat('@') {
-            return Ok(At::local(step));
+            return Ok(AxisStride::local(step));
         }
         let name = cursor.axis()?;
         // 0 is 0 along every axis, and names none.
-        Ok(if step == 0 { At::ZERO } else { At::along(step, self.number(&name)) })
+        Ok(if step == 0 { AxisStride::ZERO } else { AxisStride::along(step, self.number(&name)) })
     }
 }
 
@@ -88,18 +88,18 @@ pub(crate) trait NamedStride: Stride {
     ) -> Result<SmallVec<[Self; 8]>, Error>;
 
     /// The steps, one or two.
-    fn steps(self) -> SmallVec<[At; 2]>;
+    fn steps(self) -> SmallVec<[AxisStride; 2]>;
 
     /// The stride of these steps, of which a single one takes the first.
-    fn of_steps(steps: [At; 2]) -> Self;
+    fn of_steps(steps: [AxisStride; 2]) -> Self;
 
     /// The points of a value, one or two.
     fn points(value: Self::Value) -> SmallVec<[Point; 2]>;
 }
 
-impl NamedStride for At {
-    fn renumber(self, to: &mut impl FnMut(u32) -> u32) -> At {
-        self.axis().map_or(At::local(self.step()), |axis| At::along(self.step(), to(axis)))
+impl NamedStride for AxisStride {
+    fn renumber(self, to: &mut impl FnMut(u32) -> u32) -> AxisStride {
+        self.axis().map_or(AxisStride::local(self.step()), |axis| AxisStride::along(self.step(), to(axis)))
     }
 
     fn write(self, names: &Names, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,15 +110,15 @@ impl NamedStride for At {
         cursor: &mut Cursor<'_>,
         shape: &IntTuple,
         names: &mut Names,
-    ) -> Result<SmallVec<[At; 8]>, Error> {
+    ) -> Result<SmallVec<[AxisStride; 8]>, Error> {
         cursor.strides_of(shape, |cursor| names.read(cursor))
     }
 
-    fn steps(self) -> SmallVec<[At; 2]> {
+    fn steps(self) -> SmallVec<[AxisStride; 2]> {
         SmallVec::from_slice(&[self])
     }
 
-    fn of_steps([at, _]: [At; 2]) -> At {
+    fn of_steps([at, _]: [AxisStride; 2]) -> AxisStride {
         at
     }
 
@@ -127,8 +127,8 @@ impl NamedStride for At {
     }
 }
 
-impl NamedStride for (At, At) {
-    fn renumber(self, to: &mut impl FnMut(u32) -> u32) -> (At, At) {
+impl NamedStride for (AxisStride, AxisStride) {
+    fn renumber(self, to: &mut impl FnMut(u32) -> u32) -> (AxisStride, AxisStride) {
         (self.0.renumber(to), self.1.renumber(to))
     }
 
@@ -144,7 +144,7 @@ impl NamedStride for (At, At) {
         cursor: &mut Cursor<'_>,
         shape: &IntTuple,
         names: &mut Names,
-    ) -> Result<SmallVec<[(At, At); 8]>, Error> {
+    ) -> Result<SmallVec<[(AxisStride, AxisStride); 8]>, Error> {
         cursor.nested_strides_of(shape, |cursor| {
             cursor.expect('(')?;
             let first = names.read(cursor)?;
@@ -155,11 +155,11 @@ impl NamedStride for (At, At) {
         })
     }
 
-    fn steps(self) -> SmallVec<[At; 2]> {
+    fn steps(self) -> SmallVec<[AxisStride; 2]> {
         SmallVec::from_slice(&[self.0, self.1])
     }
 
-    fn of_steps([first, second]: [At; 2]) -> (At, At) {
+    fn of_steps([first, second]: [AxisStride; 2]) -> (AxisStride, AxisStride) {
         (first, second)
     }
 
@@ -185,14 +185,14 @@ impl NamedStride for (At, At) {
 ///
 /// A name is a letter or `_`, then letters, digits, `_`, `-`, `.` or `/`, as of a mesh axis, or a number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Named<S: Stride = At> {
+pub struct NamedLayout<S: Stride = AxisStride> {
     /// Its axes are numbered in order of first appearance.
     layout: Layout<S>,
     names: Names,
 }
 
 #[allow(private_bounds, reason = "the strides that have names are those of this crate")]
-impl<S: NamedStride> Named<S> {
+impl<S: NamedStride> NamedLayout<S> {
     /// A layout and the name of each of its axes; axes of one name become one.
     ///
     /// ```
@@ -264,8 +264,8 @@ impl<S: NamedStride> Named<S> {
     pub fn try_map<T: NamedStride>(
         &self,
         operation: impl FnOnce(&Layout<S>) -> Result<Layout<T>, Error>,
-    ) -> Result<Named<T>, Error> {
-        Named::of(&operation(&self.layout)?, &self.names)
+    ) -> Result<NamedLayout<T>, Error> {
+        NamedLayout::of(&operation(&self.layout)?, &self.names)
     }
 
     /// The layout with its axes numbered in a table that others share.
@@ -297,7 +297,7 @@ impl<S: NamedStride> Named<S> {
     /// Whether both are the same function on the same domain; axes of one name are one.
     pub fn same_function(&self, other: &Self) -> bool {
         let mut names = self.names.clone();
-        other.numbered(&mut names).is_ok_and(|other| self.layout.same_function(&other))
+        other.numbered(&mut names).is_ok_and(|other| self.layout.is_equivalent(&other))
     }
 
     /// The value at an index.
@@ -305,8 +305,8 @@ impl<S: NamedStride> Named<S> {
     /// # Errors
     ///
     /// `out_of_domain`.
-    pub fn value(&self, index: i64) -> Result<Points, Error> {
-        Ok(Points::of_value::<S>(self.layout.value(index)?, &self.names))
+    pub fn value(&self, index: i64) -> Result<NamedPoint, Error> {
+        Ok(NamedPoint::of_value::<S>(self.layout.value(index)?, &self.names))
     }
 
     /// The value at a coordinate nested like the shape, or less, as [`Layout::offset_at`].
@@ -314,7 +314,7 @@ impl<S: NamedStride> Named<S> {
     /// # Errors
     ///
     /// `no_such_mode`, `out_of_domain`.
-    pub fn value_at(&self, coordinate: &IntTuple) -> Result<Points, Error> {
+    pub fn value_at(&self, coordinate: &IntTuple) -> Result<NamedPoint, Error> {
         // The coordinate is an index of the compact layout of this shape.
         let mut below = 1;
         let compact = self.layout.flat().iter().map(|mode| {
@@ -331,15 +331,15 @@ impl<S: NamedStride> Named<S> {
     /// # Errors
     ///
     /// `too_deep`, `too_large` where pairs are deeper or more than a tuple can be.
-    pub fn stride(&self) -> Result<Points, Error> {
-        Points::of_strides(&self.layout, &self.names)
+    pub fn stride(&self) -> Result<NamedPoint, Error> {
+        NamedPoint::of_strides(&self.layout, &self.names)
     }
 }
 
-impl Named {
+impl NamedLayout {
     /// The layout of integers, if no axis occurs.
     pub fn integers(&self) -> Option<Layout> {
-        let modes = || self.layout.flat().iter().map(|mode| mode.map(At::step)).collect::<Modes>();
+        let modes = || self.layout.flat().iter().map(|mode| mode.map(AxisStride::step)).collect::<Modes>();
         self.names.is_empty().then(|| Layout::known(modes(), self.layout.profile().clone()))
     }
 
@@ -356,23 +356,23 @@ impl Named {
     /// # Errors
     ///
     /// `not_nesting`.
-    pub fn zip(&self, other: &Named) -> Result<Named<(At, At)>, Error> {
+    pub fn zip(&self, other: &NamedLayout) -> Result<NamedLayout<(AxisStride, AxisStride)>, Error> {
         let mut names = self.names.clone();
         let other = other.numbered(&mut names)?;
-        Named::of(&self.layout.zip(&other)?, &names)
+        NamedLayout::of(&self.layout.zip(&other)?, &names)
     }
 }
 
-impl From<&Layout> for Named {
+impl From<&Layout> for NamedLayout {
     /// Steps in the local buffer.
-    fn from(layout: &Layout) -> Named {
-        let modes = layout.flat().iter().map(|mode| mode.map(At::local)).collect();
-        Named { layout: Layout::known(modes, layout.profile().clone()), names: Names::default() }
+    fn from(layout: &Layout) -> NamedLayout {
+        let modes = layout.flat().iter().map(|mode| mode.map(AxisStride::local)).collect();
+        NamedLayout { layout: Layout::known(modes, layout.profile().clone()), names: Names::default() }
     }
 }
 
 #[allow(private_bounds, reason = "the strides that have names are those of this crate")]
-impl<S: NamedStride> fmt::Display for Named<S> {
+impl<S: NamedStride> fmt::Display for NamedLayout<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_layout(f, &self.layout, |f, stride| stride.write(&self.names, f))
     }
@@ -380,7 +380,7 @@ impl<S: NamedStride> fmt::Display for Named<S> {
 
 /// Reads a layout with the names of its axes, the inverse of `Display`.
 #[allow(private_bounds, reason = "the strides that have names are those of this crate")]
-impl<S: NamedStride> FromStr for Named<S> {
+impl<S: NamedStride> FromStr for NamedLayout<S> {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {

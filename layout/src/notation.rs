@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use crate::error::{ErrorKind, ParseError};
 use crate::modes::Mode;
 use crate::profile::{MAX_DEPTH, MAX_LEAVES, Nest, Nests, Profile};
-use crate::stride::{At, ReadStride, Stride};
+use crate::stride::{AxisStride, ReadStride, Stride};
 use crate::{Error, IntTuple, Layout};
 
 /// A place in a text that is being read.
@@ -269,7 +269,7 @@ impl<'a> Cursor<'a> {
         }
         let place = self.place();
         match u32::try_from(self.integer()?) {
-            Ok(axis) if axis <= At::MAX_AXIS => Ok(axis.to_string().into()),
+            Ok(axis) if axis <= AxisStride::MAX_AXIS => Ok(axis.to_string().into()),
             Ok(_) | Err(_) => Err(self.expected_at(place, "the number of an axis")),
         }
     }
@@ -320,7 +320,7 @@ impl FromStr for Layout {
 }
 
 /// Reads a layout whose strides may go along axes, the inverse of `Display`.
-impl FromStr for Layout<At> {
+impl FromStr for Layout<AxisStride> {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {

@@ -143,27 +143,27 @@ impl Stride for i64 {
 ///
 /// Source: CuTe's `E<k>` and Axe's named axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct At {
+pub struct AxisStride {
     /// How far it goes.
     step: i64,
     /// The number of the axis and one more; none for a step of 0.
     along: Option<NonZeroU32>,
 }
 
-impl At {
+impl AxisStride {
     /// The greatest number of an axis.
     pub const MAX_AXIS: u32 = u32::MAX - 1;
 
     /// A step in the local buffer.
     #[inline]
-    pub const fn local(step: i64) -> At {
-        At { step, along: None }
+    pub const fn local(step: i64) -> AxisStride {
+        AxisStride { step, along: None }
     }
 
     /// A step along an axis; requires a number of at most [`MAX_AXIS`](Self::MAX_AXIS).
     #[inline]
-    pub const fn along(step: i64, axis: u32) -> At {
-        At { step, along: if step == 0 { None } else { NonZeroU32::new(axis.saturating_add(1)) } }
+    pub const fn along(step: i64, axis: u32) -> AxisStride {
+        AxisStride { step, along: if step == 0 { None } else { NonZeroU32::new(axis.saturating_add(1)) } }
     }
 
     /// How far it goes.
@@ -187,8 +187,8 @@ impl At {
     /// Another step in the same direction.
     #[inline]
     #[must_use]
-    pub fn with_step(self, step: i64) -> At {
-        At { step, along: if step == 0 { None } else { self.along } }
+    pub fn with_step(self, step: i64) -> AxisStride {
+        AxisStride { step, along: if step == 0 { None } else { self.along } }
     }
 }
 
@@ -206,7 +206,7 @@ pub struct Point {
     /// The offset in the local buffer.
     pub local: i64,
     /// Steps along axes, by axis; none of 0.
-    along: SmallVec<[At; 4]>,
+    along: SmallVec<[AxisStride; 4]>,
 }
 
 impl Point {
@@ -216,23 +216,23 @@ impl Point {
     }
 
     /// The steps along axes, by axis; none of 0.
-    pub fn steps(&self) -> &[At] {
+    pub fn steps(&self) -> &[AxisStride] {
         &self.along
     }
 }
 
-impl Stride for At {
+impl Stride for AxisStride {
     type Value = Point;
     type Reach = ();
-    const ZERO: At = At::local(0);
+    const ZERO: AxisStride = AxisStride::local(0);
 
     #[inline]
-    fn times(self, n: i64) -> At {
+    fn times(self, n: i64) -> AxisStride {
         self.with_step(self.step.wrapping_mul(n))
     }
 
     #[inline]
-    fn goes_on(self, n: i64, next: At) -> bool {
+    fn goes_on(self, n: i64, next: AxisStride) -> bool {
         self.along == next.along && self.step.checked_mul(n) == Some(next.step)
     }
 
@@ -255,12 +255,12 @@ impl Stride for At {
     }
 
     #[inline]
-    fn known<I: Iterator<Item = Mode<At>> + Clone>(modes: I) -> (i64, ()) {
+    fn known<I: Iterator<Item = Mode<AxisStride>> + Clone>(modes: I) -> (i64, ()) {
         (modes.map(|mode| mode.extent).product(), ())
     }
 
     /// What the layout reaches along each axis fits, and its size.
-    fn seal<I: Iterator<Item = Mode<At>> + Clone>(modes: I) -> Result<(i64, ()), Error> {
+    fn seal<I: Iterator<Item = Mode<AxisStride>> + Clone>(modes: I) -> Result<(i64, ()), Error> {
         // Below the greatest number: the length of an interval of values is one more than what it reaches.
         let (mut size, mut all) = (1_i64, 0_u64);
         for Mode { extent, stride } in modes.clone() {
@@ -312,7 +312,7 @@ impl<S: Stride, T: Stride> Stride for (S, T) {
     }
 }
 
-impl fmt::Display for At {
+impl fmt::Display for AxisStride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.axis() {
             None => self.step.fmt(f),
@@ -321,11 +321,11 @@ impl fmt::Display for At {
     }
 }
 
-impl FromStr for At {
+impl FromStr for AxisStride {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<At, Error> {
-        read(text, <At as ReadStride>::read)
+    fn from_str(text: &str) -> Result<AxisStride, Error> {
+        read(text, <AxisStride as ReadStride>::read)
     }
 }
 
@@ -334,7 +334,7 @@ impl Point {
     pub(crate) fn write(
         &self,
         f: &mut fmt::Formatter<'_>,
-        step: impl Fn(&mut fmt::Formatter<'_>, At) -> fmt::Result,
+        step: impl Fn(&mut fmt::Formatter<'_>, AxisStride) -> fmt::Result,
     ) -> fmt::Result {
         let mut between = "";
         if self.local != 0 || self.along.is_empty() {
@@ -353,7 +353,7 @@ impl Point {
 /// Reads steps with a `+` between them.
 pub(crate) fn read_point(
     cursor: &mut Cursor<'_>,
-    mut step: impl FnMut(&mut Cursor<'_>) -> Result<At, Error>,
+    mut step: impl FnMut(&mut Cursor<'_>) -> Result<AxisStride, Error>,
 ) -> Result<Point, Error> {
     let mut point = Point::default();
     loop {
@@ -381,7 +381,7 @@ impl FromStr for Point {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Point, Error> {
-        read(text, |cursor| read_point(cursor, <At as ReadStride>::read))
+        read(text, |cursor| read_point(cursor, <AxisStride as ReadStride>::read))
     }
 }
 
@@ -413,19 +413,19 @@ impl ReadStride for i64 {
     }
 }
 
-impl ReadStride for At {
+impl ReadStride for AxisStride {
     fn write(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self, f)
     }
 
-    fn read(cursor: &mut Cursor<'_>) -> Result<At, Error> {
+    fn read(cursor: &mut Cursor<'_>) -> Result<AxisStride, Error> {
         let step = cursor.integer()?;
         if !cursor.eat('@') {
-            return Ok(At::local(step));
+            return Ok(AxisStride::local(step));
         }
         let place = cursor.place();
         match u32::try_from(cursor.integer()?) {
-            Ok(axis) if axis <= At::MAX_AXIS => Ok(At::along(step, axis)),
+            Ok(axis) if axis <= AxisStride::MAX_AXIS => Ok(AxisStride::along(step, axis)),
             Ok(_) | Err(_) => Err(cursor.expected_at(place, "the number of an axis")),
         }
     }

@@ -17,7 +17,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use reshard_sharding::internal::{AxisCut, DimCut};
-use reshard_sharding::{Mesh, PartialAxis, Placement, ReduceOp, Sharding, SubAxis, Type};
+use reshard_sharding::{Mesh, PartialAxis, Placement, ReduceOp, Sharding, ShardingType, SubAxis};
 
 use crate::Error;
 
@@ -51,7 +51,7 @@ impl Along {
     /// A sharding that is this along an axis, and as before along all others.
     fn of_sharding(&self, is: &Sharding, axis: usize) -> Option<Sharding> {
         let size = is.mesh().axes().get(axis)?.size();
-        let sub = SubAxis { axis, pre: 1, size };
+        let sub = SubAxis { axis, pre_size: 1, size };
         // What others cut of the parts of this axis they keep of each part.
         let mut kept: Vec<AxisCut> = Vec::new();
         for dim in 0..is.shape().len() {
@@ -90,13 +90,13 @@ impl Along {
     }
 
     /// A type that is this along an axis, and as before along all others; none where there is no such type.
-    fn of(&self, is: &Type, axis: usize) -> Option<Type> {
+    fn of(&self, is: &ShardingType, axis: usize) -> Option<ShardingType> {
         let value = self.of_sharding(&is.value, axis)?;
         let gradient = match &is.gradient {
             None => None,
             Some(gradient) => Some(self.dual().of_sharding(gradient, axis)?),
         };
-        Some(Type { value, gradient })
+        Some(ShardingType { value, gradient })
     }
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn in_order(mut partly: Partly) -> Partly {
 }
 
 /// A type that is so along these axes, and as before along all others. Where several cut one dim, the first cuts it first.
-pub(crate) fn put(partly: &[(usize, Along)], is: &Type) -> Option<Type> {
+pub(crate) fn put(partly: &[(usize, Along)], is: &ShardingType) -> Option<ShardingType> {
     let mut is = is.clone();
     for (axis, along) in partly.iter().rev() {
         is = along.of(&is, *axis)?;
@@ -116,15 +116,16 @@ pub(crate) fn put(partly: &[(usize, Along)], is: &Type) -> Option<Type> {
 }
 
 /// Whether a type is so along these axes.
-pub(crate) fn holds(partly: &[(usize, Along)], is: &Type) -> bool {
+pub(crate) fn holds(partly: &[(usize, Along)], is: &ShardingType) -> bool {
     put(partly, is).as_ref() == Some(is)
 }
 
 /// The whole type, where something is said of every axis.
-pub(crate) fn whole(partly: &[(usize, Along)], mesh: &Mesh, shape: &[usize]) -> Option<Type> {
-    let same: Vec<SubAxis> =
-        (mesh.axes().iter().enumerate()).map(|(axis, a)| SubAxis { axis, pre: 1, size: a.size() }).collect();
-    let all = Type::same_work(Sharding::replicated(mesh, shape).ok()?, &same).ok()?;
+pub(crate) fn whole(partly: &[(usize, Along)], mesh: &Mesh, shape: &[usize]) -> Option<ShardingType> {
+    let same: Vec<SubAxis> = (mesh.axes().iter().enumerate())
+        .map(|(axis, a)| SubAxis { axis, pre_size: 1, size: a.size() })
+        .collect();
+    let all = ShardingType::invariant_along(Sharding::replicated(mesh, shape).ok()?, &same).ok()?;
     (partly.len() == mesh.axes().len()).then_some(())?;
     put(partly, &all)
 }
@@ -157,7 +158,7 @@ impl FromStr for Along {
             cut @ (Placement::Shard(_)
             | Placement::StridedShard { .. }
             | Placement::Ragged { .. }
-            | Placement::Cut { .. }) => Ok(Along::Cut(cut)),
+            | Placement::Custom { .. }) => Ok(Along::Cut(cut)),
         }
     }
 }

@@ -17,11 +17,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use reshard_ops::rules::{Call, Composite, Table, Value};
+use reshard_ops::rules::{Argument, Composite, OpCall, OpTable};
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::graph::{Graph, Statement, ValueId};
+use crate::graph::{Graph, GraphStatement, ValueId};
 
 /// Which ops are taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Graph {
     pub(crate) fn in_parts(&self, apart: Apart) -> Result<Cow<'_, Graph>, Error> {
         let trained = self.trained();
         for (n, statement) in self.statements.iter().enumerate() {
-            let Statement::Op { call, op, by, .. } = statement else { continue };
+            let GraphStatement::Op { call, op, by, .. } = statement else { continue };
             let shapes: SmallVec<[&[usize]; 4]> = op.inputs().iter().map(Vec::as_slice).collect();
             if body_of(&self.table, call, &shapes, apart.of(n < trained, by.is_some()))?.0.is_some() {
                 return Ok(Cow::Owned(self.taken_apart(apart, trained)?));
@@ -59,8 +59,8 @@ impl Graph {
 
     /// How many of the statements may be differentiated: those above the mark, and above the last gradient.
     fn trained(&self) -> usize {
-        let last = self.statements.iter().rposition(|s| matches!(s, Statement::Gradient { .. }));
-        let marked = self.statements.iter().position(|s| *s == Statement::NoGrad);
+        let last = self.statements.iter().rposition(|s| matches!(s, GraphStatement::Gradient { .. }));
+        let marked = self.statements.iter().position(|s| *s == GraphStatement::NoGrad);
         last.into_iter().chain(marked).min().unwrap_or(self.statements.len())
     }
 
@@ -71,7 +71,7 @@ impl Graph {
         out.reserved = Arc::new(self.names().union(&self.reserved).cloned().collect());
         let mut known: Vec<Option<ValueId>> = vec![None; self.values.len()];
         let mut outside = vec![true; self.values.len()];
-        for v in self.statements.iter().flat_map(Statement::makes) {
+        for v in self.statements.iter().flat_map(GraphStatement::makes) {
             outside[v.0] = false;
         }
         for v in (0..outside.len()).filter(|&v| outside[v]) {
@@ -86,28 +86,28 @@ impl Graph {
         };
         for (n, statement) in self.statements.iter().enumerate() {
             match statement {
-                Statement::NoGrad => out.no_grad(),
-                Statement::Input(v) => {
+                GraphStatement::NoGrad => out.no_grad(),
+                GraphStatement::Input(v) => {
                     let value = &self.values[v.0];
                     known[v.0] = Some(out.copied(value)?);
-                    out.push(Statement::Input(ValueId(out.values.len() - 1)))?;
+                    out.push(GraphStatement::Input(ValueId(out.values.len() - 1)))?;
                 }
-                Statement::Move { from, to, along, via } => {
+                GraphStatement::Move { from, to, along, via } => {
                     let from = at(&known, *from)?;
                     let made = out.copied(&self.values[to.0])?;
                     known[to.0] = Some(made);
-                    out.push(Statement::Move { from, to: made, along: along.clone(), via: *via })?;
+                    out.push(GraphStatement::Move { from, to: made, along: along.clone(), via: *via })?;
                 }
-                Statement::Gradient { loss, wrt, gradients } => {
+                GraphStatement::Gradient { loss, wrt, gradients } => {
                     let (loss, wrt) = (at(&known, *loss)?, list(&known, wrt)?);
                     let mut made = Vec::with_capacity(gradients.len());
                     for g in gradients {
                         made.push(out.copied(&self.values[g.0])?);
                         known[g.0] = made.last().copied();
                     }
-                    out.push(Statement::Gradient { loss, wrt, gradients: made })?;
+                    out.push(GraphStatement::Gradient { loss, wrt, gradients: made })?;
                 }
-                Statement::Op { call, inputs, outputs, by, .. } => {
+                GraphStatement::Op { call, inputs, outputs, by, .. } => {
                     let inputs = list(&known, inputs)?;
                     let apart = apart.of(n < trained, by.is_some());
                     let mesh = outputs.first().map_or(0, |v| made_on[v.0]);
@@ -117,7 +117,7 @@ impl Graph {
                     })?;
                     if let Some(given) = by {
                         match out.statements.last_mut() {
-                            Some(Statement::Op { call: last, by, outputs, .. })
+                            Some(GraphStatement::Op { call: last, by, outputs, .. })
                                 if (&*last, &*outputs) == (call, &made) =>
                             {
                                 *by = Some(given.clone());
@@ -146,7 +146,7 @@ impl Graph {
     fn call_in_parts(
         &mut self,
         path: &mut Path,
-        call: &Call,
+        call: &OpCall,
         inputs: &[ValueId],
         like: &dyn Fn(usize) -> Option<crate::graph::Known>,
     ) -> Result<Vec<ValueId>, Error> {
@@ -193,7 +193,7 @@ impl Graph {
 }
 
 /// Why an op that is taken apart has no strategy.
-fn whole(call: &Call) -> Error {
+fn whole(call: &OpCall) -> Error {
     Error::Graph {
         reason: format!(
             "{call} is computed in parts here and has no strategy of its own: write its parts with theirs, or the types of what it takes and makes"
@@ -213,18 +213,18 @@ struct Path {
 
 /// The body of a call, if it has one, and whether it is one of the table's own ops that is taken apart.
 pub(crate) fn body_of(
-    table: &Table,
-    call: &Call,
+    table: &OpTable,
+    call: &OpCall,
     shapes: &[&[usize]],
     apart: Apart,
 ) -> Result<(Option<Composite>, bool), Error> {
     Ok(match call {
-        Call::Rule(_) => (None, false),
-        Call::Named { name, .. } => match table.composite(name) {
+        OpCall::Rule(_) => (None, false),
+        OpCall::Named { name, .. } => match table.composite(name) {
             Some(body) => (Some(body.clone()), false),
             None => (parts(table, call, shapes, apart)?, true),
         },
-        Call::Each(each) => {
+        OpCall::Each(each) => {
             let slices = each.slices(shapes)?;
             let slices: Vec<&[usize]> = slices.iter().map(Vec::as_slice).collect();
             let (body, own) = body_of(table, each.call(), &slices, apart)?;
@@ -234,8 +234,13 @@ pub(crate) fn body_of(
 }
 
 /// The parts of an op of the table, if it is to be taken apart.
-fn parts(table: &Table, call: &Call, shapes: &[&[usize]], apart: Apart) -> Result<Option<Composite>, Error> {
-    let Call::Named { name, .. } = call else { return Ok(None) };
+fn parts(
+    table: &OpTable,
+    call: &OpCall,
+    shapes: &[&[usize]],
+    apart: Apart,
+) -> Result<Option<Composite>, Error> {
+    let OpCall::Named { name, .. } = call else { return Ok(None) };
     let request = || table.request(call, shapes);
     let rank = shapes.first().map_or(0, |s| s.len());
     let list = |dims: &[usize]| dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
@@ -304,9 +309,9 @@ fn parts(table: &Table, call: &Call, shapes: &[&[usize]], apart: Apart) -> Resul
 }
 
 /// A loss that is a mean as a sum, divided.
-fn summed(call: &Call, inputs: usize, many: usize) -> String {
+fn summed(call: &OpCall, inputs: usize, many: usize) -> String {
     let names: Vec<String> = (0..inputs).map(|i| format!("x{i}")).collect();
-    let call = call.clone().with("reduction", Value::Word("sum".to_owned()));
+    let call = call.clone().with("reduction", Argument::Word("sum".to_owned()));
     let (name, arguments) = call.parts();
     let arguments = arguments.iter().fold(String::new(), |text, argument| text + ", " + argument);
     let names = names.join(", ");

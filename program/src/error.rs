@@ -42,7 +42,7 @@ pub enum Error {
         reason: String,
     },
     /// What a region gives back is not what it is claimed to be.
-    FalseClaim {
+    OutSpecMismatch {
         /// The reason, with what to write.
         reason: String,
     },
@@ -65,15 +65,15 @@ impl Error {
     /// let e = "mesh tp=2\ny = relu(x)".parse::<reshard_program::Graph>().unwrap_err();
     /// assert_eq!((e.kind(), e.to_string().as_str()), ("parse", "line 2: there is no value x"));
     /// ```
-    pub fn kind(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
-            Error::Ops { error, .. } => error.kind(),
+            Error::Ops { error, .. } => error.code(),
             Error::Parse { .. } => "parse",
             Error::Graph { .. } => "program",
             Error::Schedule { .. } => "schedule",
             Error::NeedsRedistribute { gradient_only: false, .. } => "needs_redistribute",
             Error::NeedsRedistribute { gradient_only: true, .. } => "needs_gradient_redistribute",
-            Error::FalseClaim { .. } => "false_claim",
+            Error::OutSpecMismatch { .. } => "false_claim",
             Error::Replicas { .. } => "replicas",
             Error::NoGradient { .. } => "no_gradient",
         }
@@ -92,7 +92,7 @@ impl Error {
             | Error::Graph { .. }
             | Error::Schedule { .. }
             | Error::NeedsRedistribute { .. }
-            | Error::FalseClaim { .. }
+            | Error::OutSpecMismatch { .. }
             | Error::Replicas { .. }
             | Error::NoGradient { .. }) => Error::Parse { line, reason: other.to_string() },
         }
@@ -107,7 +107,7 @@ impl fmt::Display for Error {
             Error::Parse { line, reason } => write!(f, "line {line}: {reason}"),
             Error::Graph { reason }
             | Error::Schedule { reason }
-            | Error::FalseClaim { reason }
+            | Error::OutSpecMismatch { reason }
             | Error::Replicas { reason }
             | Error::NoGradient { reason } => f.write_str(reason),
             Error::NeedsRedistribute { reason, fixes, .. } => write!(f, "{reason}; {fixes}"),

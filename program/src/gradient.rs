@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_ops::gradients::Saved;
-use reshard_ops::rules::{Call, Value as Argument};
-use reshard_sharding::Type;
+use reshard_ops::rules::{Argument, OpCall};
+use reshard_sharding::ShardingType;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
-use crate::graph::{Graph, Statement, ValueId};
-use crate::program::{Item, Program};
+use crate::graph::{Graph, GraphStatement, ValueId};
+use crate::program::{Program, Statement};
 
 impl Program {
     /// The statements that compute the gradients of the sum of a value with respect to others, with their names.
@@ -40,7 +40,7 @@ impl Program {
         };
         b.graph.reserved = Arc::clone(reserved);
         if let Some(v) =
-            wrt.iter().map(|(v, _)| v).chain([&loss]).find(|v| self.get(**v).is.gradient.is_none())
+            wrt.iter().map(|(v, _)| v).chain([&loss]).find(|v| self.get(**v).ty.gradient.is_none())
         {
             return Err(Error::NoGradient {
                 reason: format!(
@@ -50,21 +50,21 @@ impl Program {
             });
         }
         let shape = self.get(loss).shape().iter().map(|&n| n as i64).collect();
-        let ones = b.call(loss, &Call::new("ones").with("shape", Argument::Numbers(shape)), &[])?;
+        let ones = b.call(loss, &OpCall::new("ones").with("shape", Argument::Numbers(shape)), &[])?;
         b.graph.values[ones[0].0].dtype = self.get(loss).dtype;
         let first = b.moved(ones[0], loss, None)?;
         b.parts.insert(loss, first);
-        for item in self.items.iter().rev() {
+        for item in self.statements.iter().rev() {
             match item {
-                Item::Input(_) | Item::NoGrad => {}
-                Item::Move { from, to, via, .. } => {
+                Statement::Input(_) | Statement::NoGrad => {}
+                Statement::Redistribute { from, to, via, .. } => {
                     let Some(dy) = b.total(*to) else { continue };
-                    if self.get(*from).is.gradient.is_some() {
+                    if self.get(*from).ty.gradient.is_some() {
                         let dx = b.moved(dy, *from, *via)?;
                         b.add(*from, dx)?;
                     }
                 }
-                Item::Op { call, inputs, outputs, .. } => b.op(call, inputs, outputs)?,
+                Statement::Op { call, inputs, outputs, .. } => b.op(call, inputs, outputs)?,
             }
         }
         for (v, name) in wrt {
@@ -95,7 +95,7 @@ impl Backward<'_> {
             return Ok(known);
         }
         let saved = self.graph.named(&value.name, value.dtype, value.shape())?;
-        self.graph.values[saved.0].on = self.program.meshes.number(value.is.value.mesh());
+        self.graph.values[saved.0].on = self.program.meshes.number(value.ty.value.mesh());
         Ok(saved)
     }
 
@@ -109,7 +109,7 @@ impl Backward<'_> {
     }
 
     /// A call, on the mesh of a value of the program.
-    fn call(&mut self, like: ValueId, call: &Call, inputs: &[ValueId]) -> Result<Vec<ValueId>, Error> {
+    fn call(&mut self, like: ValueId, call: &OpCall, inputs: &[ValueId]) -> Result<Vec<ValueId>, Error> {
         let shapes: Vec<Vec<usize>> = inputs.iter().map(|&v| self.graph.shape(v).to_vec()).collect();
         let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
         let outputs = self.graph.table.op(call, &shapes)?.outputs().len();
@@ -118,25 +118,25 @@ impl Backward<'_> {
             (0..outputs).map(|o| if o == 0 { first.clone() } else { format!("{first}.{o}") }).collect();
         let made = self.graph.apply(call, inputs, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
         for v in &made {
-            self.graph.values[v.0].on = self.program.meshes.number(self.program.get(like).is.value.mesh());
+            self.graph.values[v.0].on = self.program.meshes.number(self.program.get(like).ty.value.mesh());
         }
         Ok(made)
     }
 
     /// The type of the gradient of a value.
-    fn dual(&self, v: ValueId) -> Option<Type> {
-        let is = self.program.get(v).is.transposed()?;
-        Some(if self.twice { is } else { Type { gradient: None, ..is } })
+    fn dual(&self, v: ValueId) -> Option<ShardingType> {
+        let is = self.program.get(v).ty.gradient_type()?;
+        Some(if self.twice { is } else { ShardingType { gradient: None, ..is } })
     }
 
     /// A gradient where that of a value lies.
     fn moved(&mut self, d: ValueId, v: ValueId, via: Option<DType>) -> Result<ValueId, Error> {
         let Some(is) = self.dual(v) else { return Ok(d) };
-        if self.graph.pinned(d) == Some(&is) {
+        if self.graph.constraint(d) == Some(&is) {
             return Ok(d);
         }
         let name = self.fresh(&format!("d{}", self.program.get(v).name));
-        self.graph.moved_via(d, &name, is, via)
+        self.graph.redistribute_as(d, &name, is, via)
     }
 
     /// Adds a part of the gradient of a value to those before it.
@@ -144,7 +144,7 @@ impl Backward<'_> {
         let sum = match self.parts.get(&v) {
             None => part,
             Some(&sum) => {
-                let made = self.call(v, &Call::new("add"), &[sum, part])?[0];
+                let made = self.call(v, &OpCall::new("add"), &[sum, part])?[0];
                 self.pinned(made, v)?
             }
         };
@@ -166,30 +166,30 @@ impl Backward<'_> {
         let made = if self.graph.values[made.0].dtype == dtype {
             made
         } else {
-            let cast = Call::new("cast").with("dtype", Argument::Word(dtype.name().to_owned()));
+            let cast = OpCall::new("cast").with("dtype", Argument::Word(dtype.name().to_owned()));
             self.call(v, &cast, &[made])?[0]
         };
         if let Some(is) = self.dual(v) {
-            self.graph.pin(made, is)?;
+            self.graph.constrain(made, is)?;
         }
         Ok(made)
     }
 
     /// The gradients of what an op took.
-    fn op(&mut self, call: &Call, inputs: &[ValueId], outputs: &[ValueId]) -> Result<(), Error> {
+    fn op(&mut self, call: &OpCall, inputs: &[ValueId], outputs: &[ValueId]) -> Result<(), Error> {
         let mut given: Vec<Option<ValueId>> = Vec::with_capacity(outputs.len());
         for &v in outputs {
             given.push(self.total(v));
         }
-        let has = |v: &ValueId| self.program.get(*v).is.gradient.is_some();
+        let has = |v: &ValueId| self.program.get(*v).ty.gradient.is_some();
         if given.iter().all(Option::is_none) || !inputs.iter().any(has) {
             return Ok(());
         }
         let shapes: Vec<&[usize]> = inputs.iter().map(|&v| self.program.get(v).shape()).collect();
         let gradient = self.graph.table.clone().gradient(call, &shapes)?;
         let Some(body) = gradient.body() else { return Ok(()) };
-        let mut taken = Vec::with_capacity(gradient.takes().len());
-        for saved in gradient.takes() {
+        let mut taken = Vec::with_capacity(gradient.inputs().len());
+        for saved in gradient.inputs() {
             taken.push(match *saved {
                 Saved::Input(i) => self.saved(inputs[i])?,
                 Saved::Output(o) => self.saved(outputs[o])?,
@@ -198,7 +198,7 @@ impl Backward<'_> {
                         dy
                     } else {
                         let y = self.saved(outputs[o])?;
-                        let zeros = self.call(outputs[o], &Call::new("zeros_like"), &[y])?[0];
+                        let zeros = self.call(outputs[o], &OpCall::new("zeros_like"), &[y])?[0];
                         if has(&outputs[o]) { self.pinned(zeros, outputs[o])? } else { zeros }
                     }
                 }
@@ -216,7 +216,7 @@ impl Backward<'_> {
             };
             values.extend(self.call(outputs[0], back.as_ref().unwrap_or(called), &operands)?);
         }
-        for (&v, gives) in inputs.iter().zip(gradient.gives()) {
+        for (&v, gives) in inputs.iter().zip(gradient.input_gradients()) {
             let Some(o) = gives.filter(|_| has(&v)) else { continue };
             // The same value twice is two gradients: each is a call of its own, as formulas make.
             let dx = self.pinned(values[body.output_values()[o]], v)?;
@@ -231,12 +231,12 @@ impl Backward<'_> {
             total
         } else {
             let of = self.saved(v)?;
-            let zeros = self.call(v, &Call::new("zeros_like"), &[of])?[0];
+            let zeros = self.call(v, &OpCall::new("zeros_like"), &[of])?[0];
             self.pinned(zeros, v)?
         };
         // What is the gradient of another value too, as behind a move that does nothing, has a name already.
         let total = if self.named.contains(&total) {
-            let copy = self.call(v, &Call::new("clone"), &[total])?[0];
+            let copy = self.call(v, &OpCall::new("clone"), &[total])?[0];
             self.pinned(copy, v)?
         } else {
             total
@@ -255,7 +255,7 @@ impl Graph {
                 used[v.0] = true;
             }
         }
-        let mut kept: Vec<Statement> = Vec::with_capacity(self.statements.len());
+        let mut kept: Vec<GraphStatement> = Vec::with_capacity(self.statements.len());
         for statement in self.statements.drain(..).rev() {
             if statement.makes().iter().any(|v| used[v.0]) {
                 for v in statement.takes() {

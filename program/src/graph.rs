@@ -21,15 +21,15 @@ use core::fmt;
 use std::sync::Arc;
 
 use reshard_kernels::DType;
-use reshard_ops::rules::{Call, Table};
-use reshard_sharding::{Mesh, Type};
+use reshard_ops::rules::{OpCall, OpTable};
+use reshard_sharding::{Mesh, ShardingType};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
 use crate::meshes::Meshes;
 
 pub(crate) use names::{gradient_name, gradient_of};
-pub(crate) use statement::{Given, Statement};
+pub(crate) use statement::{Given, GraphStatement};
 
 /// A value of a graph, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ pub(crate) struct Known {
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
     /// What it is said to be.
-    pub(crate) pinned: Option<Arc<Type>>,
+    pub(crate) pinned: Option<Arc<ShardingType>>,
     /// The number of the mesh on which it is made, where what it is made of does not say that.
     pub(crate) on: Option<usize>,
     /// Whether it is only between the parts of one op, which a kernel keeps to itself: no memory is read or written for it.
@@ -73,10 +73,10 @@ pub(crate) struct Known {
 /// ```
 #[derive(Clone)]
 pub struct Graph {
-    pub(crate) table: Arc<Table>,
+    pub(crate) table: Arc<OpTable>,
     pub(crate) meshes: Meshes,
     pub(crate) values: Vec<Known>,
-    pub(crate) statements: Vec<Statement>,
+    pub(crate) statements: Vec<GraphStatement>,
     names: FxHashMap<String, ValueId>,
     /// The first value that may be made below `no_grad`, where that is said.
     marked: Option<ValueId>,
@@ -103,16 +103,16 @@ pub(crate) const MOST_STATEMENTS: usize = 1 << 20;
 impl Graph {
     /// A graph without statements, of the ops of the standard table.
     pub fn new(mesh: &Mesh) -> Graph {
-        Graph::with_table(mesh, Arc::new(Table::standard()))
+        Graph::with_table(mesh, Arc::new(OpTable::standard()))
     }
 
     /// A graph without statements, of the ops of a table.
-    pub fn with_table(mesh: &Mesh, table: Arc<Table>) -> Graph {
+    pub fn with_table(mesh: &Mesh, table: Arc<OpTable>) -> Graph {
         Graph::on_meshes(Meshes::new(mesh), table)
     }
 
     /// The same on several meshes.
-    pub(crate) fn on_meshes(meshes: Meshes, table: Arc<Table>) -> Graph {
+    pub(crate) fn on_meshes(meshes: Meshes, table: Arc<OpTable>) -> Graph {
         let (values, statements) = (Vec::new(), Vec::new());
         let (names, marked) = (FxHashMap::default(), None);
         Graph { table, meshes, values, statements, names, marked, reserved: Arc::default() }
@@ -124,7 +124,7 @@ impl Graph {
     }
 
     /// The table of ops.
-    pub fn table(&self) -> &Arc<Table> {
+    pub fn table(&self) -> &Arc<OpTable> {
         &self.table
     }
 
@@ -149,12 +149,12 @@ impl Graph {
     }
 
     /// What a value of this graph is said to be.
-    pub fn pinned(&self, value: ValueId) -> Option<&Type> {
+    pub fn constraint(&self, value: ValueId) -> Option<&ShardingType> {
         self.values[value.0].pinned.as_deref()
     }
 
     /// The same, which graphs and programs share.
-    pub(crate) fn shared_pin(&self, value: ValueId) -> Option<&Arc<Type>> {
+    pub(crate) fn shared_pin(&self, value: ValueId) -> Option<&Arc<ShardingType>> {
         self.values[value.0].pinned.as_ref()
     }
 
@@ -169,15 +169,15 @@ impl Graph {
     /// Fails for a name that is taken or is none, and for a type that is none of this shape on that mesh.
     pub fn input(&mut self, name: &str, dtype: DType, shape: &[usize], text: &str) -> Result<ValueId, Error> {
         let is = self.type_of(name, shape, text)?;
-        self.input_of(name, dtype, is)
+        self.input_with_type(name, dtype, is)
     }
 
     /// The same with a type.
-    pub fn input_of(&mut self, name: &str, dtype: DType, is: Type) -> Result<ValueId, Error> {
+    pub fn input_with_type(&mut self, name: &str, dtype: DType, is: ShardingType) -> Result<ValueId, Error> {
         let shape = is.value.shape().to_vec();
         let value = self.named(name, dtype, &shape)?;
-        self.pin(value, is)?;
-        self.statements.push(Statement::Input(value));
+        self.constrain(value, is)?;
+        self.statements.push(GraphStatement::Input(value));
         Ok(value)
     }
 
@@ -185,7 +185,7 @@ impl Graph {
     /// below [`Graph::no_grad`] has no gradient, and of its type the value's sharding is kept.
     ///
     /// Fails for a type of another shape, or on a mesh that the graph has not.
-    pub fn pin(&mut self, value: ValueId, is: Type) -> Result<(), Error> {
+    pub fn constrain(&mut self, value: ValueId, is: ShardingType) -> Result<(), Error> {
         let meshes = &self.meshes;
         let marked = self.marked.is_some_and(|first| value >= first);
         let known = &mut self.values[value.0];
@@ -223,7 +223,7 @@ impl Graph {
             }
         }
         let gradient = is.gradient.filter(|_| !marked);
-        known.pinned = Some(Arc::new(Type { value: is.value, gradient }));
+        known.pinned = Some(Arc::new(ShardingType { value: is.value, gradient }));
         Ok(())
     }
 
@@ -234,7 +234,12 @@ impl Graph {
     /// is what that is in the next step, and becomes what the input is.
     ///
     /// Fails as [`Table::op`] does, and for names that are taken.
-    pub fn apply(&mut self, call: &Call, inputs: &[ValueId], names: &[&str]) -> Result<Vec<ValueId>, Error> {
+    pub fn apply(
+        &mut self,
+        call: &OpCall,
+        inputs: &[ValueId],
+        names: &[&str],
+    ) -> Result<Vec<ValueId>, Error> {
         let call = &self.keyed(call)?;
         let shapes: Vec<&[usize]> = inputs.iter().map(|v| self.values[v.0].shape.as_slice()).collect();
         let op = self.table.op(call, &shapes)?;
@@ -263,10 +268,10 @@ impl Graph {
             let replaced = self.name(v).strip_suffix('\'').and_then(|name| self.value(name));
             let alike = |of: &ValueId| self.shape(*of) == self.shape(v) && self.inputs().any(|i| i == *of);
             if let Some(is) = replaced.filter(alike).and_then(|of| self.values[of.0].pinned.clone()) {
-                self.pin(v, Type::clone(&is))?;
+                self.constrain(v, ShardingType::clone(&is))?;
             }
         }
-        self.push(Statement::Op {
+        self.push(GraphStatement::Op {
             call: call.clone(),
             op,
             inputs: inputs.to_vec(),
@@ -279,11 +284,11 @@ impl Graph {
     /// The inputs, in order.
     pub fn inputs(&self) -> impl Iterator<Item = ValueId> {
         self.statements.iter().filter_map(|s| match s {
-            Statement::Input(v) => Some(*v),
-            Statement::Op { .. }
-            | Statement::Move { .. }
-            | Statement::Gradient { .. }
-            | Statement::NoGrad => None,
+            GraphStatement::Input(v) => Some(*v),
+            GraphStatement::Op { .. }
+            | GraphStatement::Move { .. }
+            | GraphStatement::Gradient { .. }
+            | GraphStatement::NoGrad => None,
         })
     }
 
@@ -292,7 +297,7 @@ impl Graph {
         self.statements.len()
     }
 
-    pub(crate) fn push(&mut self, statement: Statement) -> Result<(), Error> {
+    pub(crate) fn push(&mut self, statement: GraphStatement) -> Result<(), Error> {
         if self.statements.len() >= MOST_STATEMENTS {
             return Err(Error::Graph {
                 reason: format!("a program has at most {MOST_STATEMENTS} statements"),

@@ -8,27 +8,30 @@
 //! An element is a function of the key and of its index in the whole tensor, so nobody has to save what was drawn: backward draws the
 //! same again by the same key, and so does what is computed again.
 
-use reshard_ops::rules::{Call, Value as Argument};
+use reshard_ops::rules::{Argument, OpCall};
 
 use crate::Error;
-use crate::graph::{Graph, Statement, ValueId};
+use crate::graph::{Graph, GraphStatement, ValueId};
 use crate::notation::refused;
 
 impl Graph {
     /// A call that draws random numbers, with a key of its own: the number that is given, or the next.
     ///
     /// Fails for a number that another op draws by; what is made after `no_grad` may draw the same again.
-    pub(crate) fn keyed(&self, call: &Call) -> Result<Call, Error> {
+    pub(crate) fn keyed(&self, call: &OpCall) -> Result<OpCall, Error> {
         let draws =
             call.name().and_then(|name| self.table.parameters(name)).is_some_and(|p| p.get("key").is_some());
         if !draws {
             return Ok(call.clone());
         }
-        let known = |s: &Statement| match s {
-            Statement::Op { call, outputs, .. } => Some((call.argument("key")?.clone(), *outputs.first()?)),
-            Statement::Input(_) | Statement::Move { .. } | Statement::Gradient { .. } | Statement::NoGrad => {
-                None
+        let known = |s: &GraphStatement| match s {
+            GraphStatement::Op { call, outputs, .. } => {
+                Some((call.argument("key")?.clone(), *outputs.first()?))
             }
+            GraphStatement::Input(_)
+            | GraphStatement::Move { .. }
+            | GraphStatement::Gradient { .. }
+            | GraphStatement::NoGrad => None,
         };
         let known: Vec<(Argument, ValueId)> = self.statements.iter().filter_map(known).collect();
         let Some(key) = call.argument("key") else {

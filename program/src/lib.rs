@@ -60,11 +60,14 @@ mod report;
 pub mod schedule;
 mod wire;
 
-pub use elaborate::{Elaborator, Moves};
+pub use elaborate::{ImplicitRedistribution, ShardingSolver};
 pub use error::Error;
 pub use graph::{Graph, ValueId};
 pub use meshes::Meshes;
-pub use program::{Item, MoveRef, Program, Value};
-pub use rates::Rates;
-pub use region::{Local, LocalKind, Parts, Region};
-pub use report::{Class, MoveReport, Over, Pass, Passes, Peak, Report, StepReport, Traffic, ValueReport};
+pub use program::{Program, RedistributionRef, Statement, Value};
+pub use rates::ComputeRates;
+pub use region::{DimSlices, LocalType, ShardMap, ShardMapValue};
+pub use report::{
+    CommCost, CommScope, Pass, Peak, PerPass, RedistributionReport, Report, StepReport, ValueClass,
+    ValueReport,
+};

@@ -10,10 +10,10 @@
 //! A rank is the same process in every mesh. A type knows its mesh, and is written with its name, `S(0) on second`. Meshes of the
 //! same axes and ranks are one mesh, whose name is the first of theirs.
 
-use reshard_sharding::{Mesh, Sharding, Type};
+use reshard_sharding::{Mesh, Sharding, ShardingType};
 
 use crate::Error;
-use crate::graph::{Graph, Statement, ValueId};
+use crate::graph::{Graph, GraphStatement, ValueId};
 
 /// The name of the first mesh, which is not written.
 const FIRST: &str = "default";
@@ -70,7 +70,7 @@ impl Meshes {
     }
 
     /// A type with its mesh as a program says it: `S(0),R` of the first, and `S(0),R on experts` of another.
-    pub fn written(&self, is: &Type) -> String {
+    pub fn type_text(&self, is: &ShardingType) -> String {
         format!("{is}{}", self.on(is.value.mesh()))
     }
 
@@ -186,16 +186,16 @@ impl Graph {
     }
 
     /// A type of a value, by its text.
-    pub(crate) fn type_of(&self, name: &str, shape: &[usize], text: &str) -> Result<Type, Error> {
+    pub(crate) fn type_of(&self, name: &str, shape: &[usize], text: &str) -> Result<ShardingType, Error> {
         let (mesh, text) = self.mesh_of(name, text)?;
-        Type::parse(mesh, shape, text).map_err(|e| Error::of(name, e))
+        ShardingType::parse(mesh, shape, text).map_err(|e| Error::of(name, e))
     }
 
     /// A sharding of a value without a gradient, by its text.
-    pub(crate) fn sharding_of(&self, name: &str, shape: &[usize], text: &str) -> Result<Type, Error> {
+    pub(crate) fn sharding_of(&self, name: &str, shape: &[usize], text: &str) -> Result<ShardingType, Error> {
         let (mesh, text) = self.mesh_of(name, text)?;
         let value = Sharding::parse(mesh, shape, text).map_err(|e| Error::of(name, e))?;
-        Ok(Type { value, gradient: None })
+        Ok(ShardingType { value, gradient: None })
     }
 
     /// The mesh that a text names, and the rest.
@@ -221,16 +221,16 @@ impl Graph {
     /// an op runs on    the mesh of the first result whose type is said, else of its first operand, else the first mesh
     /// ```
     pub(crate) fn made_on(&self) -> Vec<usize> {
-        let said = |v: ValueId| self.pinned(v).and_then(|is| self.meshes.number(is.value.mesh()));
+        let said = |v: ValueId| self.constraint(v).and_then(|is| self.meshes.number(is.value.mesh()));
         let mut made: Vec<usize> = self.values.iter().map(|known| known.on.unwrap_or(0)).collect();
         for statement in &self.statements {
             // What is said of a result it becomes after it is made.
             let lies = |v: ValueId| said(v).unwrap_or(made[v.0]);
             let on: Vec<usize> = match statement {
-                Statement::NoGrad => Vec::new(),
-                Statement::Input(v) | Statement::Move { to: v, .. } => vec![lies(*v)],
-                Statement::Gradient { wrt, .. } => wrt.iter().map(|v| lies(*v)).collect(),
-                Statement::Op { inputs, outputs, .. } => {
+                GraphStatement::NoGrad => Vec::new(),
+                GraphStatement::Input(v) | GraphStatement::Move { to: v, .. } => vec![lies(*v)],
+                GraphStatement::Gradient { wrt, .. } => wrt.iter().map(|v| lies(*v)).collect(),
+                GraphStatement::Op { inputs, outputs, .. } => {
                     let known = outputs.first().and_then(|v| self.values[v.0].on);
                     let on = (known.or_else(|| outputs.iter().find_map(|v| said(*v))))
                         .or_else(|| inputs.first().map(|v| lies(*v)));

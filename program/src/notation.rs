@@ -29,8 +29,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use reshard_kernels::DType;
-use reshard_ops::rules::Table;
-use reshard_sharding::{Mesh, Type};
+use reshard_ops::rules::OpTable;
+use reshard_sharding::{Mesh, ShardingType};
 
 use crate::Error;
 use crate::along;
@@ -46,7 +46,7 @@ impl Graph {
     /// Reads a graph of the ops of a table.
     ///
     /// Fails with the line and what is wrong there.
-    pub fn parse(table: Arc<Table>, text: &str) -> Result<Graph, Error> {
+    pub fn parse(table: Arc<OpTable>, text: &str) -> Result<Graph, Error> {
         Graph::parse_with_axes(table, text, &[])
     }
 
@@ -63,7 +63,7 @@ impl Graph {
     ///
     /// Fails for an axis that the mesh has not, for a mesh whose ranks are not in their order, and where there are other meshes for
     /// another number of ranks.
-    pub fn parse_with_axes(table: Arc<Table>, text: &str, sizes: &[(&str, usize)]) -> Result<Graph, Error> {
+    pub fn parse_with_axes(table: Arc<OpTable>, text: &str, sizes: &[(&str, usize)]) -> Result<Graph, Error> {
         if text.len() > LONGEST {
             let reason = format!("a program has at most {LONGEST} bytes, and this has {}", text.len());
             return Err(Error::Parse { line: 1, reason });
@@ -165,7 +165,7 @@ impl Graph {
 impl FromStr for Graph {
     type Err = Error;
     fn from_str(text: &str) -> Result<Graph, Error> {
-        Graph::parse(Arc::new(Table::standard()), text)
+        Graph::parse(Arc::new(OpTable::standard()), text)
     }
 }
 
@@ -259,7 +259,7 @@ fn input(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> 
         ));
     }
     let is = read(graph, scope, name.trim(), &shape, text)?;
-    graph.input_of(&scope.makes(name.trim(), true), dtype, is).map(|_| ())
+    graph.input_with_type(&scope.makes(name.trim(), true), dtype, is).map(|_| ())
 }
 
 /// An element type and a shape: `f32[4,8]`.
@@ -284,7 +284,13 @@ fn elements<'t>(name: &str, text: &'t str) -> Result<(Option<Elements>, &'t str)
 }
 
 /// A type; below `no_grad` also what has no dual, as terms of an average.
-fn read(graph: &Graph, scope: &mut Scope, name: &str, shape: &[usize], text: &str) -> Result<Type, Error> {
+fn read(
+    graph: &Graph,
+    scope: &mut Scope,
+    name: &str,
+    shape: &[usize],
+    text: &str,
+) -> Result<ShardingType, Error> {
     scope.read(shape, text, || match graph.type_of(name, shape, text) {
         Err(_) if graph.is_marked() => graph.sharding_of(name, shape, text),
         other => other,
@@ -318,7 +324,7 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
                 return graph.moved_along(from, &scope.makes(name, false), along, via).map(|_| ());
             }
             let is = read(graph, scope, name, graph.shape(from), text)?;
-            return graph.moved_via(from, &scope.makes(name, false), is, via).map(|_| ());
+            return graph.redistribute_as(from, &scope.makes(name, false), is, via).map(|_| ());
         }
         (From::Value(from), _) => return refused(format!("{from} is moved to one value that says its type")),
     };
@@ -349,10 +355,10 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
         }
         if via.is_some() {
             let is = read(graph, scope, name, graph.shape(output), text)?;
-            graph.moved_via(output, full, is, via)?;
+            graph.redistribute_as(output, full, is, via)?;
         } else if !text.is_empty() {
             let is = read(graph, scope, name, graph.shape(output), text)?;
-            graph.pin(output, is)?;
+            graph.constrain(output, is)?;
         }
     }
     let (Some(by), Some(&output)) = (by, outputs.first()) else { return Ok(()) };

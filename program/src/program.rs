@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_ops::propagate::TypedStrategy;
-use reshard_ops::rules::{Call, Op, Table};
+use reshard_ops::rules::{Op, OpCall, OpTable};
 use reshard_planner::Plan;
-use reshard_sharding::{Mesh, Type};
+use reshard_sharding::{Mesh, ShardingType};
 use rustc_hash::FxHashMap;
 
-use crate::graph::{Graph, Statement, ValueId};
+use crate::graph::{Graph, GraphStatement, ValueId};
 use crate::meshes::Meshes;
-use crate::{Elaborator, Error, Moves};
+use crate::{Error, ImplicitRedistribution, ShardingSolver};
 
 /// A value of a program.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,25 +23,25 @@ pub struct Value {
     /// The type of its elements.
     pub dtype: DType,
     /// Who holds it, and its gradient if it has one.
-    pub is: Arc<Type>,
+    pub ty: Arc<ShardingType>,
 }
 
 impl Value {
     /// The shape of the whole tensor.
     pub fn shape(&self) -> &[usize] {
-        self.is.value.shape()
+        self.ty.value.shape()
     }
 }
 
 /// One line of a program, on values by number.
 #[derive(Clone, Debug)]
-pub enum Item {
+pub enum Statement {
     /// A value from outside.
     Input(ValueId),
     /// An op that every rank runs on what it holds.
     Op {
         /// What is called, on the whole tensors.
-        call: Call,
+        call: OpCall,
         /// The call on these shapes.
         op: Op,
         /// The values that it takes.
@@ -57,7 +57,7 @@ pub enum Item {
         is_view: bool,
     },
     /// The same tensor in another type.
-    Move {
+    Redistribute {
         /// What is moved.
         from: ValueId,
         /// What it becomes.
@@ -73,62 +73,62 @@ pub enum Item {
     NoGrad,
 }
 
-impl Item {
+impl Statement {
     /// The values that it takes.
-    pub fn takes(&self) -> &[ValueId] {
+    pub fn inputs(&self) -> &[ValueId] {
         match self {
-            Item::Input(_) | Item::NoGrad => &[],
-            Item::Op { inputs, .. } => inputs,
-            Item::Move { from, .. } => core::slice::from_ref(from),
+            Statement::Input(_) | Statement::NoGrad => &[],
+            Statement::Op { inputs, .. } => inputs,
+            Statement::Redistribute { from, .. } => core::slice::from_ref(from),
         }
     }
 
     /// The values that it makes.
-    pub fn makes(&self) -> &[ValueId] {
+    pub fn outputs(&self) -> &[ValueId] {
         match self {
-            Item::NoGrad => &[],
-            Item::Input(v) => core::slice::from_ref(v),
-            Item::Op { outputs, .. } => outputs,
-            Item::Move { to, .. } => core::slice::from_ref(to),
+            Statement::NoGrad => &[],
+            Statement::Input(v) => core::slice::from_ref(v),
+            Statement::Op { outputs, .. } => outputs,
+            Statement::Redistribute { to, .. } => core::slice::from_ref(to),
         }
     }
 
     pub(crate) fn takes_mut(&mut self) -> &mut [ValueId] {
         match self {
-            Item::Input(_) | Item::NoGrad => &mut [],
-            Item::Op { inputs, .. } => inputs,
-            Item::Move { from, .. } => core::slice::from_mut(from),
+            Statement::Input(_) | Statement::NoGrad => &mut [],
+            Statement::Op { inputs, .. } => inputs,
+            Statement::Redistribute { from, .. } => core::slice::from_mut(from),
         }
     }
 
     pub(crate) fn makes_mut(&mut self) -> &mut [ValueId] {
         match self {
-            Item::NoGrad => &mut [],
-            Item::Input(v) => core::slice::from_mut(v),
-            Item::Op { outputs, .. } => outputs,
-            Item::Move { to, .. } => core::slice::from_mut(to),
+            Statement::NoGrad => &mut [],
+            Statement::Input(v) => core::slice::from_mut(v),
+            Statement::Op { outputs, .. } => outputs,
+            Statement::Redistribute { to, .. } => core::slice::from_mut(to),
         }
     }
 
     /// What sending costs, both ways, in picoseconds: of a move, and nothing else.
     pub(crate) fn sends_picoseconds(&self) -> u64 {
         match self {
-            Item::Move { forward, backward, .. } => {
+            Statement::Redistribute { forward, backward, .. } => {
                 let of = |plan: &Arc<Plan>| (plan.cost_us() * 1e6).round() as u64;
                 of(forward).saturating_add(backward.as_ref().map_or(0, of))
             }
-            Item::Input(_) | Item::Op { .. } | Item::NoGrad => 0,
+            Statement::Input(_) | Statement::Op { .. } | Statement::NoGrad => 0,
         }
     }
 
     /// What it takes and makes, where these are the same bytes: of a view, and of a move that leaves all where they are.
     pub(crate) fn viewed(&self) -> Option<(ValueId, ValueId)> {
         let is_view = match self {
-            Item::Op { is_view, .. } => *is_view,
-            Item::Move { forward, .. } => forward.steps().is_empty(),
-            Item::Input(_) | Item::NoGrad => false,
+            Statement::Op { is_view, .. } => *is_view,
+            Statement::Redistribute { forward, .. } => forward.steps().is_empty(),
+            Statement::Input(_) | Statement::NoGrad => false,
         };
-        self.takes().first().copied().zip(self.makes().first().copied()).filter(|_| is_view)
+        self.inputs().first().copied().zip(self.outputs().first().copied()).filter(|_| is_view)
     }
 }
 
@@ -155,19 +155,26 @@ impl Item {
 /// ```
 #[derive(Clone)]
 pub struct Program {
-    pub(crate) table: Arc<Table>,
+    pub(crate) table: Arc<OpTable>,
     pub(crate) meshes: Meshes,
     pub(crate) values: Vec<Value>,
-    pub(crate) items: Vec<Item>,
+    pub(crate) statements: Vec<Statement>,
     names: FxHashMap<String, ValueId>,
     /// By how much it may cost more than the cheapest program, in picoseconds; 0 if it is surely the cheapest.
     pub(crate) gap: u64,
 }
 
 impl Program {
-    pub(crate) fn new(meshes: &Meshes, table: &Arc<Table>) -> Program {
+    pub(crate) fn new(meshes: &Meshes, table: &Arc<OpTable>) -> Program {
         let (table, meshes) = (Arc::clone(table), meshes.clone());
-        Program { table, meshes, values: Vec::new(), items: Vec::new(), names: FxHashMap::default(), gap: 0 }
+        Program {
+            table,
+            meshes,
+            values: Vec::new(),
+            statements: Vec::new(),
+            names: FxHashMap::default(),
+            gap: 0,
+        }
     }
 
     /// The first mesh, which has all ranks.
@@ -181,7 +188,7 @@ impl Program {
     }
 
     /// The table of ops.
-    pub fn table(&self) -> &Arc<Table> {
+    pub fn table(&self) -> &Arc<OpTable> {
         &self.table
     }
 
@@ -191,21 +198,21 @@ impl Program {
     }
 
     /// The items, in order.
-    pub fn items(&self) -> &[Item] {
-        &self.items
+    pub fn statements(&self) -> &[Statement] {
+        &self.statements
     }
 
     /// Those of forward: above `no_grad`, or all where nothing is marked.
-    pub fn forward(&self) -> &[Item] {
-        let end = self.items.iter().position(|item| matches!(item, Item::NoGrad));
-        &self.items[..end.unwrap_or(self.items.len())]
+    pub fn forward(&self) -> &[Statement] {
+        let end = self.statements.iter().position(|item| matches!(item, Statement::NoGrad));
+        &self.statements[..end.unwrap_or(self.statements.len())]
     }
 
     /// The item that makes each value.
     pub(crate) fn makers(&self) -> Vec<usize> {
         let mut makers = vec![0; self.values.len()];
-        for (n, item) in self.items.iter().enumerate() {
-            for v in item.makes() {
+        for (n, item) in self.statements.iter().enumerate() {
+            for v in item.outputs() {
                 makers[v.0] = n;
             }
         }
@@ -223,36 +230,36 @@ impl Program {
     }
 
     /// By how much the choices may cost more than the cheapest, in microseconds; 0 if they are the cheapest.
-    pub fn gap_us(&self) -> f64 {
+    pub fn optimality_gap_us(&self) -> f64 {
         self.gap as f64 / 1e6
     }
 
     /// The moves, in order.
-    pub fn moves(&self) -> impl Iterator<Item = MoveRef<'_>> {
-        self.items.iter().filter_map(|item| match item {
-            Item::Move { from, to, forward, backward, .. } => Some(MoveRef {
+    pub fn redistributions(&self) -> impl Iterator<Item = RedistributionRef<'_>> {
+        self.statements.iter().filter_map(|item| match item {
+            Statement::Redistribute { from, to, forward, backward, .. } => Some(RedistributionRef {
                 from: self.get(*from),
                 to: self.get(*to),
                 forward,
                 backward: backward.as_ref(),
                 meshes: &self.meshes,
             }),
-            Item::Input(_) | Item::Op { .. } | Item::NoGrad => None,
+            Statement::Input(_) | Statement::Op { .. } | Statement::NoGrad => None,
         })
     }
 
     /// A new value; the name is free.
-    pub(crate) fn add(&mut self, name: &str, dtype: DType, is: impl Into<Arc<Type>>) -> ValueId {
+    pub(crate) fn add(&mut self, name: &str, dtype: DType, is: impl Into<Arc<ShardingType>>) -> ValueId {
         let is = is.into();
         let value = ValueId(self.values.len());
         self.names.insert(name.to_owned(), value);
-        self.values.push(Value { name: name.to_owned(), dtype, is });
+        self.values.push(Value { name: name.to_owned(), dtype, ty: is });
         value
     }
 
     /// A new value like another: `x.again`.
     pub(crate) fn copy(&mut self, of: ValueId) -> ValueId {
-        let Value { name, dtype, is } = self.get(of).clone();
+        let Value { name, dtype, ty: is } = self.get(of).clone();
         let mut name = format!("{name}.again");
         while self.names.contains_key(&name) {
             name.push('\'');
@@ -278,22 +285,22 @@ impl Program {
         let mut graph = Graph::on_meshes(self.meshes.clone(), Arc::clone(&self.table));
         for value in &self.values {
             let v = graph.named(&value.name, value.dtype, value.shape())?;
-            graph.pin(v, Type::clone(&value.is))?;
+            graph.constrain(v, ShardingType::clone(&value.ty))?;
         }
-        for item in &self.items {
+        for item in &self.statements {
             graph.push(match item {
-                Item::Input(v) => Statement::Input(*v),
-                Item::Op { call, op, inputs, outputs, .. } => Statement::Op {
+                Statement::Input(v) => GraphStatement::Input(*v),
+                Statement::Op { call, op, inputs, outputs, .. } => GraphStatement::Op {
                     by: None,
                     call: call.clone(),
                     op: op.clone(),
                     inputs: inputs.clone(),
                     outputs: outputs.clone(),
                 },
-                Item::Move { from, to, via, .. } => {
-                    Statement::Move { from: *from, to: *to, along: Vec::new(), via: *via }
+                Statement::Redistribute { from, to, via, .. } => {
+                    GraphStatement::Move { from: *from, to: *to, along: Vec::new(), via: *via }
                 }
-                Item::NoGrad => Statement::NoGrad,
+                Statement::NoGrad => GraphStatement::NoGrad,
             })?;
         }
         Ok(graph)
@@ -321,7 +328,7 @@ impl FromStr for Program {
 
     /// Reads a program in which every move is written, of the ops of the standard table.
     fn from_str(text: &str) -> Result<Program, Error> {
-        Elaborator::new().moves(Moves::Written).elaborate(&text.parse()?)
+        ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny).solve(&text.parse()?)
     }
 }
 
@@ -347,7 +354,7 @@ pub(crate) fn moved_name<'a>(from: &'a str, made: &'a str) -> &'a str {
 
 /// A move of a program.
 #[derive(Clone, Copy, Debug)]
-pub struct MoveRef<'a> {
+pub struct RedistributionRef<'a> {
     /// What is moved.
     pub from: &'a Value,
     /// What it becomes.
@@ -360,14 +367,14 @@ pub struct MoveRef<'a> {
     meshes: &'a Meshes,
 }
 
-impl fmt::Display for MoveRef<'_> {
+impl fmt::Display for RedistributionRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = moved_name(&self.from.name, &self.to.name);
         write!(
             f,
             "{name}: {} -> {}: forward {} bytes",
-            self.meshes.written(&self.from.is),
-            self.meshes.written(&self.to.is),
+            self.meshes.type_text(&self.from.ty),
+            self.meshes.type_text(&self.to.ty),
             self.forward.received_bytes()
         )?;
         self.backward.map_or(Ok(()), |plan| write!(f, ", backward {} bytes", plan.received_bytes()))

@@ -17,27 +17,27 @@ use reshard_planner::Topology;
 /// assert_eq!(us.round(), 139.0);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rates {
+pub struct ComputeRates {
     /// Operations a microsecond on elements of at most 8 bits, of 16, of 32 and of more.
-    pub per_us: [f64; 4],
+    pub ops_per_us: [f64; 4],
     /// Bytes a microsecond that memory reads and writes.
     pub memory_per_us: f64,
 }
 
-impl Rates {
+impl ComputeRates {
     /// One rate for all: 100 operations and one byte a picosecond, 100 TFLOP/s and 1 TB/s.
-    pub fn uniform() -> Rates {
-        Rates { per_us: [1e8; 4], memory_per_us: 1e6 }
+    pub fn uniform() -> ComputeRates {
+        ComputeRates { ops_per_us: [1e8; 4], memory_per_us: 1e6 }
     }
 
     /// An H100 SXM by its data sheet, dense: 1,979 TFLOP/s in 8 bits, 989 in 16, 67 in 32 and in 64; 3.35 TB/s.
-    pub fn h100() -> Rates {
-        Rates { per_us: [1.979e9, 9.89e8, 6.7e7, 6.7e7], memory_per_us: 3.35e6 }
+    pub fn h100() -> ComputeRates {
+        ComputeRates { ops_per_us: [1.979e9, 9.89e8, 6.7e7, 6.7e7], memory_per_us: 3.35e6 }
     }
 
     /// Those of a network: of an H100 on networks of H100s, else uniform ones.
-    pub fn of(topology: &Topology) -> Rates {
-        if *topology == Topology::h100() { Rates::h100() } else { Rates::uniform() }
+    pub fn for_topology(topology: &Topology) -> ComputeRates {
+        if *topology == Topology::h100() { ComputeRates::h100() } else { ComputeRates::uniform() }
     }
 
     /// The time that so many operations on elements of a type take which read and write so many bytes, in microseconds.
@@ -48,6 +48,6 @@ impl Rates {
             17..=32 => 2,
             _ => 3,
         };
-        (operations / self.per_us[class]).max(bytes as f64 / self.memory_per_us)
+        (operations / self.ops_per_us[class]).max(bytes as f64 / self.memory_per_us)
     }
 }

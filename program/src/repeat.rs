@@ -18,7 +18,7 @@
 //! it is above. Below, it is what the last layer made. `repeat 12 dec` calls values `w_dec0`, where another block has the plain
 //! numbers. So a graph has no layers, only statements, and equal ones cost what looking them up costs.
 
-use reshard_sharding::Type;
+use reshard_sharding::ShardingType;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
@@ -97,7 +97,7 @@ pub(crate) struct Scope {
     /// How many statements blocks made.
     statements: usize,
     /// The types that texts were, of each shape: layers say the same again and again.
-    types: FxHashMap<String, FxHashMap<Vec<usize>, Type>>,
+    types: FxHashMap<String, FxHashMap<Vec<usize>, ShardingType>>,
 }
 
 /// `w` in the third layer of `repeat 12 dec`: `w_dec2`, and of `w'` it is `w_dec2'`.
@@ -137,8 +137,8 @@ impl Scope {
         &mut self,
         shape: &[usize],
         text: &str,
-        read: impl FnOnce() -> Result<Type, Error>,
-    ) -> Result<Type, Error> {
+        read: impl FnOnce() -> Result<ShardingType, Error>,
+    ) -> Result<ShardingType, Error> {
         if let Some(known) = self.types.get(text).and_then(|shapes| shapes.get(shape)) {
             return Ok(known.clone());
         }

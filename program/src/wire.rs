@@ -26,7 +26,7 @@ use reshard_kernels::DType;
 use reshard_planner::internal::{Ask, Price};
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::internal::{AxisCut, Cuts, DimCut};
-use reshard_sharding::{PartialAxis, ReduceOp, Sharding, Type};
+use reshard_sharding::{PartialAxis, ReduceOp, Sharding, ShardingType};
 
 use crate::Error;
 use crate::notation::refused;
@@ -221,7 +221,12 @@ fn scattered(
 }
 
 /// The type between two moves that together are one through a wire; none where one move does it.
-pub(crate) fn between(planner: &Planner, from: &Type, to: &Type, via: DType) -> Result<Option<Type>, Error> {
+pub(crate) fn between(
+    planner: &Planner,
+    from: &ShardingType,
+    to: &ShardingType,
+    via: DType,
+) -> Result<Option<ShardingType>, Error> {
     let value = scattered(planner, &from.value, &to.value, via)?;
     let gradient = match (&from.gradient, &to.gradient) {
         (Some(to), Some(from)) => scattered(planner, from, to, via)?,
@@ -232,18 +237,18 @@ pub(crate) fn between(planner: &Planner, from: &Type, to: &Type, via: DType) -> 
     }
     // What goes in one way is done by the first move.
     let gradient = gradient.or_else(|| to.gradient.clone());
-    Ok(Some(Type { value: value.unwrap_or_else(|| to.value.clone()), gradient }))
+    Ok(Some(ShardingType { value: value.unwrap_or_else(|| to.value.clone()), gradient }))
 }
 
 /// What a move through a wire costs by the model, both ways, in picoseconds; none where there is none.
-pub(crate) fn priced(planner: &Planner, from: &Type, to: &Type, via: DType) -> Option<u64> {
+pub(crate) fn priced(planner: &Planner, from: &ShardingType, to: &ShardingType, via: DType) -> Option<u64> {
     let one_way = |a: &Sharding, b: &Sharding| {
         if a == b {
             return Some(0);
         }
         price(planner, a, b, via)
     };
-    let leg = |from: &Type, to: &Type| {
+    let leg = |from: &ShardingType, to: &ShardingType| {
         let forward = one_way(&from.value, &to.value)?;
         match (&from.gradient, &to.gradient) {
             (Some(to), Some(from)) => Some(forward.saturating_add(one_way(from, to)?)),

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use reshard_collectives::threads::World;
 use reshard_collectives::{Communicator, Error};
 use reshard_program::Program;
-use reshard_program::schedule::{Arg, Engine, Instr, Kernels, LocalCall, Options};
+use reshard_program::schedule::{
+    ArenaSlice, CommunicatorExchanges, CompileOptions, Instruction, Kernels, LocalCall,
+};
 
 struct Counting;
 
@@ -75,11 +77,11 @@ impl Kernels for Turning {
     type Error = Infallible;
 
     fn prepare(&mut self, call: &LocalCall) -> Result<u32, Infallible> {
-        self.takes.push(call.takes.len());
+        self.takes.push(call.inputs.len());
         Ok(self.takes.len() as u32 - 1)
     }
 
-    fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut [u8]) -> Result<(), Infallible> {
+    fn run(&mut self, kernel: u32, args: &[ArenaSlice], arena: &mut [u8]) -> Result<(), Infallible> {
         let (takes, makes) = args.split_at(self.takes[kernel as usize]);
         for to in makes {
             for n in 0..to.bytes {
@@ -115,15 +117,17 @@ const STEP: &str = "
 #[test]
 fn a_schedule_runs_without_the_heap() {
     let graph: reshard_program::Graph = STEP.parse().unwrap();
-    let program: Program = reshard_program::Elaborator::new().elaborate(&graph).unwrap();
-    for options in [Options::default(), Options { liveness: false, ..Options::default() }] {
+    let program: Program = reshard_program::ShardingSolver::new().solve(&graph).unwrap();
+    for options in
+        [CompileOptions::default(), CompileOptions { liveness: false, ..CompileOptions::default() }]
+    {
         let results = World::new(4).unwrap().run(|comm| {
             let all = [0, 1, 2, 3];
             let schedule = program.compile(comm.rank(), &options).unwrap();
-            let is_post = |instr: &&Instr| matches!(instr, Instr::Post { .. });
-            let posts = schedule.instrs().iter().filter(is_post).count();
+            let is_post = |instr: &&Instruction| matches!(instr, Instruction::Post { .. });
+            let posts = schedule.instructions().iter().filter(is_post).count();
             let mut kernels = Turning { takes: Vec::new() };
-            let mut engine = Engine::new(comm);
+            let mut engine = CommunicatorExchanges::new(comm);
             let prepared = schedule.prepare::<_, _, Failed>(&mut kernels, &mut engine)?;
             let mut arena = vec![1; schedule.arena_bytes()];
             COUNTED.set(true);
@@ -148,7 +152,7 @@ fn a_schedule_runs_without_the_heap() {
             let clock = || start.elapsed();
             let record = prepared.run_timed::<_, _, Failed>(&mut kernels, &mut engine, &mut arena, clock)?;
             // The record, before anything is run.
-            assert_eq!((OWN.get() - own, record.times().len()), (1, schedule.instrs().len()));
+            assert_eq!((OWN.get() - own, record.times().len()), (1, schedule.instructions().len()));
             Ok::<_, Failed>((after - before, posts, schedule.calls().len()))
         });
         for result in results {
@@ -170,13 +174,14 @@ fn touched(mesh: &str, blocks: usize) -> [u64; 2] {
         ));
     }
     let graph: reshard_program::Graph = lines.join("\n").parse().unwrap();
-    let written = reshard_program::Elaborator::new().moves(reshard_program::Moves::Written);
+    let written = reshard_program::ShardingSolver::new()
+        .implicit_redistribution(reshard_program::ImplicitRedistribution::Deny);
     let before = OWN.get();
-    let program = written.elaborate(&graph).unwrap();
+    let program = written.solve(&graph).unwrap();
     let elaborated = OWN.get();
-    let report = program.report(&reshard_program::Rates::h100());
+    let report = program.report(&reshard_program::ComputeRates::h100());
     let reported = OWN.get();
-    assert_eq!(report.moves.len(), 2 * blocks);
+    assert_eq!(report.redistributions.len(), 2 * blocks);
     [elaborated - before, reported - elaborated]
 }
 

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use reshard_kernels::DType;
-use reshard_program::{Elaborator, Graph, Program};
-use reshard_sharding::{Mesh, Type};
+use reshard_program::{Graph, Program, ShardingSolver};
+use reshard_sharding::{Mesh, ShardingType};
 
 /// The program of a text, whose own text is read back.
 fn read_back(text: &str) -> Program {
-    let program = Elaborator::new().elaborate(&text.parse::<Graph>().unwrap()).unwrap();
+    let program = ShardingSolver::new().solve(&text.parse::<Graph>().unwrap()).unwrap();
     let again: Program = program.to_string().parse().unwrap_or_else(|e| panic!("{program}\n{e}"));
     assert_eq!(again.to_string(), program.to_string());
     program
@@ -48,7 +48,7 @@ fn an_op_that_stops_gradients_takes_a_value_that_has_one() {
          z = mul(x, y)
          gradient z",
     );
-    assert_eq!(program.moves().filter(|m| m.forward.received_bytes() > 0).count(), 0);
+    assert_eq!(program.redistributions().filter(|m| m.forward.received_bytes() > 0).count(), 0);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn what_is_repeated_is_what_is_written_out() {
     }
     assert_eq!(graph, text.parse().unwrap());
     assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph);
-    assert!(Elaborator::new().elaborate(&graph).is_ok());
+    assert!(ShardingSolver::new().solve(&graph).is_ok());
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_second_gradient_of_a_value_has_a_name_of_its_own() {
     assert!(graph.to_string().contains("gradient c wrt w_0, w_1 as g_0, g_1\n"), "{graph}");
     assert!(graph.to_string().contains("s_1 = add(dw_1, g_1)\n"), "{graph}");
     assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph);
-    let program = Elaborator::new().elaborate(&graph).unwrap();
+    let program = ShardingSolver::new().solve(&graph).unwrap();
     assert!(program.value("g_1").is_some() && program.value("dw_1").is_some(), "{program}");
     let refused =
         |body: &str| format!("mesh x=2\nw: f32[8] R\na = exp(w)\ngradient a\n{body}").parse::<Graph>();
@@ -237,7 +237,7 @@ fn pins_below_the_mark_are_read_as_they_are_printed() {
     let mesh: Mesh = "x=2".parse().unwrap();
     let (mut said, mut kept) = (0, 0);
     for text in types {
-        let Ok(is) = Type::parse(&mesh, &[8], &text) else { continue };
+        let Ok(is) = ShardingType::parse(&mesh, &[8], &text) else { continue };
         for below in [
             format!("w' = neg(w)\nv: {text} = w"),
             format!("v: {text} = neg(w)\nw' = relu(v)"),
@@ -246,19 +246,19 @@ fn pins_below_the_mark_are_read_as_they_are_printed() {
             let program = format!("mesh x=2\nw: f32[8] {text}\ny = exp(w)\nno_grad\n{below}\n");
             let graph: Graph = program.parse().unwrap();
             assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph, "{program}");
-            let value = |name: &str| graph.pinned(graph.value(name).unwrap()).unwrap().clone();
+            let value = |name: &str| graph.constraint(graph.value(name).unwrap()).unwrap().clone();
             assert_eq!(value("w").gradient, is.gradient, "{program}");
-            assert_eq!(value("w'"), Type { value: value("w'").value, gradient: None }, "{program}");
+            assert_eq!(value("w'"), ShardingType { value: value("w'").value, gradient: None }, "{program}");
             said += 1;
         }
         let mut graph = Graph::new(&mesh);
         let w = graph.input("w", DType::F32, &[8], "S(0)").unwrap();
         graph.no_grad();
-        graph.pin(w, is.clone()).unwrap();
-        let v = graph.moved(w, "v", is.clone()).unwrap();
+        graph.constrain(w, is.clone()).unwrap();
+        let v = graph.redistribute(w, "v", is.clone()).unwrap();
         // What was made above keeps its gradient.
-        assert_eq!(graph.pinned(w), Some(&is));
-        assert_eq!(graph.pinned(v), Some(&Type { gradient: None, ..is.clone() }));
+        assert_eq!(graph.constraint(w), Some(&is));
+        assert_eq!(graph.constraint(v), Some(&ShardingType { gradient: None, ..is.clone() }));
         assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph, "{graph}");
         kept += usize::from(is.gradient.is_some());
     }
@@ -346,7 +346,7 @@ fn what_is_written_wrong_is_told_how_to_write_it() {
         let text = format!("mesh x=2\nmesh other: y=2\na: f32[8,8] R\n{line}\n");
         let error = text
             .parse::<Graph>()
-            .and_then(|graph| Elaborator::new().elaborate(&graph))
+            .and_then(|graph| ShardingSolver::new().solve(&graph))
             .map(|_| ())
             .unwrap_err();
         assert!(

@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
-use reshard_layout::{Few, IntTuple, MAX_LEAVES};
+use reshard_layout::{InlineVec, IntTuple, MAX_LEAVES};
 use reshard_sharding::{Mesh, Placement, Placements};
 
 use crate::failure::{Failure, refused};
@@ -164,7 +164,7 @@ impl<'py> FromPyObject<'_, 'py> for PlacementsArgument {
             return Ok(PlacementsArgument(words(&object.str()?)?.into_owned()));
         }
         let each = items(&object)?.map(|item| Ok(item?.extract::<PlacementArgument>()?.0));
-        let each = each.collect::<PyResult<Few<Placement, 4>>>()?;
+        let each = each.collect::<PyResult<InlineVec<Placement, 4>>>()?;
         Ok(PlacementsArgument(Placements(each).to_string()))
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn numpy(py: Python<'_>) -> Option<Bound<'_, PyModule>> {
 
 /// The bytes of a tensor, where a type's elements have whole bytes.
 pub(crate) fn bytes_of(dtype: DType, shape: &[usize]) -> Answer<usize> {
-    let elements = shape.iter().try_fold(dtype.item_bytes()?, |n, &extent| n.checked_mul(extent));
+    let elements = shape.iter().try_fold(dtype.element_bytes()?, |n, &extent| n.checked_mul(extent));
     elements.filter(|&n| isize::try_from(n).is_ok()).ok_or_else(|| {
         refused("too_many_elements", format!("{dtype}{shape:?} is more bytes than memory has"))
     })

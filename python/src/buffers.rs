@@ -101,7 +101,7 @@ impl Lent {
         let name = &self.name;
         let numel: usize = shape.iter().product();
         if self.is_raw(dtype) {
-            let (needed, given) = (numel * dtype.item_bytes()?, self.buffer.len_bytes());
+            let (needed, given) = (numel * dtype.element_bytes()?, self.buffer.len_bytes());
             if needed != given {
                 let message =
                     format!("{name} has {given} bytes, and {} of {dtype} are {needed}", shape_text(shape));
@@ -199,7 +199,7 @@ pub(crate) fn make<'py>(
     dtype: DType,
     shapes: Vec<Vec<usize>>,
 ) -> Answer<Bound<'py, PyList>> {
-    let arguments = (like, raw, dtype.framework_name(), dtype.item_bytes()?, shapes);
+    let arguments = (like, raw, dtype.framework_name(), dtype.element_bytes()?, shapes);
     let half = like.py().import(HALF)?;
     let made = half.call_method1("make", arguments).map_err(|error| told(&half, error, |why| why))?;
     made.cast_into::<PyList>().map_err(|error| PyErr::from(error).into())
@@ -207,7 +207,7 @@ pub(crate) fn make<'py>(
 
 /// A new array of NumPy, or a memoryview where NumPy has no such elements or is not there.
 pub(crate) fn new<'py>(py: Python<'py>, dtype: DType, shape: &[usize]) -> Answer<Bound<'py, PyAny>> {
-    let arguments = (dtype.framework_name(), dtype.item_bytes()?, PyTuple::new(py, shape)?);
+    let arguments = (dtype.framework_name(), dtype.element_bytes()?, PyTuple::new(py, shape)?);
     let half = py.import(HALF)?;
     half.call_method1("new", arguments).map_err(|error| told(&half, error, |why| why))
 }
@@ -225,7 +225,7 @@ pub(crate) fn seen<'py>(
 
 /// The dtype of NumPy that elements have; none where NumPy or ml_dtypes is not there, or has no such type.
 pub(crate) fn numpy_dtype(py: Python<'_>, dtype: DType) -> Option<Bound<'_, PyAny>> {
-    dtype.item_bytes().ok()?;
+    dtype.element_bytes().ok()?;
     let found = py.import(HALF).ok()?.call_method1("numpy_dtype", (dtype.framework_name(),)).ok()?;
     (!found.is_none()).then_some(found)
 }

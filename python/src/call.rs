@@ -4,7 +4,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
-use reshard_ops::rules::{Call, Value};
+use reshard_ops::rules::{Argument, OpCall};
 
 use crate::arguments::type_name;
 use crate::failure::{Answer, refused};
@@ -44,18 +44,18 @@ fn text_of(key: &str, object: &Bound<'_, PyAny>) -> Answer<String> {
 }
 
 /// The call of a text, with more arguments.
-pub(crate) fn call(text: &str, arguments: Option<&Bound<'_, PyDict>>) -> Answer<Call> {
-    let mut call: Call = text.parse()?;
+pub(crate) fn call(text: &str, arguments: Option<&Bound<'_, PyDict>>) -> Answer<OpCall> {
+    let mut call: OpCall = text.parse()?;
     for (key, value) in arguments.into_iter().flat_map(PyDictMethods::iter) {
         if value.is_none() {
             continue;
         }
         let key: String = texts::text(&key)?;
-        if matches!(call, Call::Rule(_)) {
+        if matches!(call, OpCall::Rule(_)) {
             return Err(refused("rule", format!("{call} is a rule and takes no argument {key}")));
         }
         // As the notation reads it, so that what is printed is read again.
-        let alone: Call = format!("it({key}={})", text_of(&key, &value)?).parse()?;
+        let alone: OpCall = format!("it({key}={})", text_of(&key, &value)?).parse()?;
         if let Some(value) = alone.argument(&key) {
             call = call.with(&key, value.clone());
         }
@@ -64,12 +64,12 @@ pub(crate) fn call(text: &str, arguments: Option<&Bound<'_, PyDict>>) -> Answer<
 }
 
 /// An argument as Python has it.
-fn value_to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+fn value_to_python<'py>(py: Python<'py>, value: &Argument) -> PyResult<Bound<'py, PyAny>> {
     match value {
-        Value::Number(n) => n.into_bound_py_any(py),
-        Value::Flag(flag) => flag.into_bound_py_any(py),
-        Value::Numbers(list) => list.clone().into_bound_py_any(py),
-        Value::Word(word) => match word.parse::<f64>() {
+        Argument::Number(n) => n.into_bound_py_any(py),
+        Argument::Flag(flag) => flag.into_bound_py_any(py),
+        Argument::Numbers(list) => list.clone().into_bound_py_any(py),
+        Argument::Word(word) => match word.parse::<f64>() {
             Ok(number) => number.into_bound_py_any(py),
             Err(_) => word.into_bound_py_any(py),
         },
@@ -77,24 +77,24 @@ fn value_to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, P
 }
 
 /// The arguments that a call says, by name.
-pub(crate) fn arguments<'py>(py: Python<'py>, call: &Call) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn arguments<'py>(py: Python<'py>, call: &OpCall) -> PyResult<Bound<'py, PyDict>> {
     let all = PyDict::new(py);
     match call {
-        Call::Named { arguments, .. } => {
+        OpCall::Named { arguments, .. } => {
             for (key, value) in arguments {
                 all.set_item(key, value_to_python(py, value)?)?;
             }
         }
-        Call::Rule(_) => {}
-        Call::Each(each) => return arguments_of_each(py, each.call()),
+        OpCall::Rule(_) => {}
+        OpCall::Each(each) => return arguments_of_each(py, each.call()),
     }
     Ok(all)
 }
 
-fn arguments_of_each<'py>(py: Python<'py>, call: &Call) -> PyResult<Bound<'py, PyDict>> {
+fn arguments_of_each<'py>(py: Python<'py>, call: &OpCall) -> PyResult<Bound<'py, PyDict>> {
     match call {
-        Call::Named { .. } | Call::Rule(_) => arguments(py, call),
+        OpCall::Named { .. } | OpCall::Rule(_) => arguments(py, call),
         // A call on slices is never one on slices again.
-        Call::Each(_) => Ok(PyDict::new(py)),
+        OpCall::Each(_) => Ok(PyDict::new(py)),
     }
 }

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyDict, PyList};
-use reshard_collectives::calls::{self, Call, Offers, RankCall, RankCalls, View};
+use reshard_collectives::calls::{self, CollectiveCall, FrameworkGroups, RankCall, RankCalls, View};
 use reshard_kernels::CombineOp;
 
 use crate::dtype::PyDType;
@@ -35,7 +35,7 @@ pub(crate) fn name(op: CombineOp) -> String {
 /// The groups that a framework has made, as (name, members in the framework's order); none is made by itself.
 #[pyclass(frozen, name = "Offers", module = "reshard")]
 #[derive(Clone)]
-pub(crate) struct PyOffers(pub(crate) Arc<Offers>);
+pub(crate) struct PyOffers(pub(crate) Arc<FrameworkGroups>);
 
 impl PyOffers {
     /// Offers, or what they are made of: a dict from names to members, or pairs of them.
@@ -55,7 +55,7 @@ impl PyOffers {
                     .collect::<PyResult<_>>()?,
             },
         };
-        Ok(PyOffers(Arc::new(Offers::new(groups)?)))
+        Ok(PyOffers(Arc::new(FrameworkGroups::new(groups)?)))
     }
 }
 
@@ -133,12 +133,12 @@ impl PyRankCall {
     #[getter]
     fn kind(&self) -> &'static str {
         match self.get().call {
-            Call::Local => "local",
-            Call::AllGather { .. } => "all_gather",
-            Call::ReduceScatter { .. } => "reduce_scatter",
-            Call::AllReduce { .. } => "all_reduce",
-            Call::AllToAll { .. } => "all_to_all",
-            Call::Messages { .. } => "messages",
+            CollectiveCall::Local => "local",
+            CollectiveCall::AllGather { .. } => "all_gather",
+            CollectiveCall::ReduceScatter { .. } => "reduce_scatter",
+            CollectiveCall::AllReduce { .. } => "all_reduce",
+            CollectiveCall::AllToAll { .. } => "all_to_all",
+            CollectiveCall::Messages { .. } => "messages",
         }
     }
 
@@ -152,8 +152,13 @@ impl PyRankCall {
     #[getter]
     fn op(&self) -> Option<String> {
         match &self.get().call {
-            Call::ReduceScatter { op, .. } | Call::AllReduce { op, .. } => Some(name(*op)),
-            Call::Local | Call::AllGather { .. } | Call::AllToAll { .. } | Call::Messages { .. } => None,
+            CollectiveCall::ReduceScatter { op, .. } | CollectiveCall::AllReduce { op, .. } => {
+                Some(name(*op))
+            }
+            CollectiveCall::Local
+            | CollectiveCall::AllGather { .. }
+            | CollectiveCall::AllToAll { .. }
+            | CollectiveCall::Messages { .. } => None,
         }
     }
 
@@ -229,7 +234,7 @@ impl PyRankCall {
     /// Whether the rank is there only because all members of a group must be: nothing moves, and the buffer stays.
     #[getter]
     fn attends(&self) -> bool {
-        self.get().attends()
+        self.get().is_idle()
     }
 
     fn __eq__(&self, other: &PyRankCall) -> bool {
@@ -255,15 +260,16 @@ impl PyRankCall {
         of: impl Fn(Vec<(usize, usize)>, Vec<(usize, usize)>) -> Vec<(usize, usize)>,
     ) -> Vec<(usize, usize)> {
         match &self.get().call {
-            Call::AllToAll { group, sends, receives } => {
+            CollectiveCall::AllToAll { group, sends, receives } => {
                 let each =
                     |counts: &[usize]| group.members().iter().copied().zip(counts.iter().copied()).collect();
                 of(each(sends), each(receives))
             }
-            Call::Messages { sends, receives } => of(sends.clone(), receives.clone()),
-            Call::Local | Call::AllGather { .. } | Call::ReduceScatter { .. } | Call::AllReduce { .. } => {
-                Vec::new()
-            }
+            CollectiveCall::Messages { sends, receives } => of(sends.clone(), receives.clone()),
+            CollectiveCall::Local
+            | CollectiveCall::AllGather { .. }
+            | CollectiveCall::ReduceScatter { .. }
+            | CollectiveCall::AllReduce { .. } => Vec::new(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySlice, PyTuple};
-use reshard_checkpoint::{Checkpoint, Fusion, Options, OutputFormat, Spec, diff};
+use reshard_checkpoint::{Checkpoint, Fusion, Options, OutputFormat, PlacementSpec, diff};
 use reshard_kernels::DType;
 use reshard_sharding::{Interval, Region};
 
@@ -90,10 +90,10 @@ impl PyCheckpoint {
         let checkpoint = py.detach(|| match (dead, fill_from) {
             (None, None) => Checkpoint::open(Some(&path)).map_err(Into::into),
             (None, Some(_)) => Err(refused("usage", "say which ranks are dead: dead=[3, 5]")),
-            (Some(dead), None) => Ok(Checkpoint::open_without(&path, &dead)?.whole()?),
+            (Some(dead), None) => Ok(Checkpoint::open_degraded(&path, &dead)?.whole()?),
             (Some(dead), Some(other)) => {
                 let other = Checkpoint::open(Some(&other))?;
-                Ok(Checkpoint::open_without(&path, &dead)?.filled(&other)?)
+                Ok(Checkpoint::open_degraded(&path, &dead)?.filled(&other)?)
             }
         })?;
         Ok(PyCheckpoint { checkpoint: Arc::new(checkpoint), path })
@@ -132,7 +132,7 @@ impl PyCheckpoint {
     /// The tensors whose names one of the patterns matches: globs, or regular expressions between slashes.
     #[pyo3(signature = (*patterns))]
     fn only(&self, patterns: Names) -> Answer<PyCheckpoint> {
-        Ok(self.made_of(self.checkpoint.only(patterns.0.iter().map(|pattern| &pattern[..]))?))
+        Ok(self.made_of(self.checkpoint.filter(patterns.0.iter().map(|pattern| &pattern[..]))?))
     }
 
     /// The same tensors by other names: `"s/^model/decoder/"`.
@@ -201,7 +201,7 @@ impl PyCheckpoint {
     #[getter]
     fn texts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
-        for (key, text) in self.checkpoint.texts() {
+        for (key, text) in self.checkpoint.metadata() {
             all.set_item(key, text)?;
         }
         Ok(all)
@@ -336,7 +336,7 @@ impl PyCheckpoint {
         };
         let mut progress = Progress::of(py, progress)?;
         let report = py.detach(|| -> Result<_, reshard_checkpoint::Error> {
-            let spec = Spec::new(rules.iter().map(|(pattern, to)| (pattern.as_str(), to.as_str())))?;
+            let spec = PlacementSpec::new(rules.iter().map(|(pattern, to)| (pattern.as_str(), to.as_str())))?;
             let options = Options {
                 to: for_all,
                 tensor,
@@ -363,7 +363,7 @@ impl PyCheckpoint {
         read: impl FnOnce() -> Result<Vec<u8>, reshard_checkpoint::Error> + Send,
     ) -> Answer<Bound<'py, PyAny>> {
         let bytes = py.detach(read)?;
-        if dtype.item_bytes().is_err() {
+        if dtype.element_bytes().is_err() {
             // Elements that share bytes are bytes.
             return arrays::of(py, DType::U8, &[bytes.len()], &bytes);
         }

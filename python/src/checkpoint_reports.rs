@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 
 /// What a checkpoint was found to be: `problems` is empty if all is well.
 #[pyclass(frozen, name = "Verified", module = "reshard")]
-pub(crate) struct PyVerified(pub(crate) reshard_checkpoint::Verified);
+pub(crate) struct PyVerified(pub(crate) reshard_checkpoint::VerifyReport);
 
 #[pymethods]
 impl PyVerified {
@@ -49,7 +49,7 @@ impl PyVerified {
 
 /// What two checkpoints do not have in common; true where that is nothing.
 #[pyclass(frozen, name = "Difference", module = "reshard")]
-pub(crate) struct PyDifference(pub(crate) reshard_checkpoint::Difference);
+pub(crate) struct PyDifference(pub(crate) reshard_checkpoint::DiffReport);
 
 #[pymethods]
 impl PyDifference {
@@ -85,14 +85,14 @@ impl PyDifference {
     /// Tensors that both have and that differ: the name, how, and the index of the first element that differs.
     #[getter]
     fn different(&self) -> Vec<(String, String, Option<Vec<usize>>)> {
-        let one = |d: &reshard_checkpoint::Different| (d.name.clone(), d.what.clone(), d.first.clone());
+        let one = |d: &reshard_checkpoint::TensorDiff| (d.name.clone(), d.what.clone(), d.first.clone());
         self.0.different.iter().map(one).collect()
     }
 }
 
 /// What a checkpoint that was written anew is: all of it has been verified, where that was not left out.
 #[pyclass(frozen, name = "Resharded", module = "reshard")]
-pub(crate) struct PyResharded(pub(crate) reshard_checkpoint::Report);
+pub(crate) struct PyResharded(pub(crate) reshard_checkpoint::JobReport);
 
 #[pymethods]
 impl PyResharded {
@@ -110,7 +110,7 @@ impl PyResharded {
     /// Why tensors are replicated although the wish was another, by name.
     #[getter]
     fn replicated(&self) -> Vec<(String, String)> {
-        let one = |t: &reshard_checkpoint::TensorReport| Some((t.name.clone(), t.replicated.clone()?));
+        let one = |t: &reshard_checkpoint::TensorReport| Some((t.name.clone(), t.fallback_reason.clone()?));
         self.0.tensors.iter().filter_map(one).collect()
     }
 
@@ -129,7 +129,7 @@ impl PyResharded {
     /// How many elements were finite and past the largest number of the type that they were rounded to, by tensor.
     #[getter]
     fn became_infinite(&self) -> Vec<(String, u64)> {
-        let one = |t: &reshard_checkpoint::TensorReport| (t.name.clone(), t.became_infinite);
+        let one = |t: &reshard_checkpoint::TensorReport| (t.name.clone(), t.overflowed);
         self.0.tensors.iter().map(one).filter(|(_, count)| *count > 0).collect()
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use reshard_checkpoint::Writer;
+use reshard_checkpoint::CheckpointWriter;
 use reshard_kernels::DType;
 
 use crate::arguments::{MeshArgument, type_name};
@@ -18,7 +18,7 @@ use crate::texts::text;
 
 /// A checkpoint that ranks are writing: each saves its own shards, and one commits. Nothing half-written is ever one.
 #[pyclass(frozen, name = "Writer", module = "reshard")]
-pub(crate) struct PyWriter(Writer);
+pub(crate) struct PyWriter(CheckpointWriter);
 
 #[pymethods]
 impl PyWriter {
@@ -50,7 +50,7 @@ impl PyWriter {
         let writer = py.detach(|| {
             let tensors = all.iter().map(|(name, dtype, sharding)| (&name[..], &dtype[..], sharding));
             let texts = texts.iter().map(|(key, text)| (&key[..], &text[..]));
-            Writer::begin_with_texts(&out, &mesh.0, tensors, force, texts)
+            CheckpointWriter::begin_with_texts(&out, &mesh.0, tensors, force, texts)
         })?;
         Ok(PyWriter(writer))
     }
@@ -62,7 +62,7 @@ impl PyWriter {
         #[pyo3(from_py_with = text)] out: PathBuf,
         #[pyo3(from_py_with = text)] token: &str,
     ) -> Answer<PyWriter> {
-        Ok(PyWriter(py.detach(|| Writer::join(&out, token))?))
+        Ok(PyWriter(py.detach(|| CheckpointWriter::join(&out, token))?))
     }
 
     /// What other processes join by.

@@ -4,7 +4,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use reshard_layout::Swizzle;
-use reshard_layout::algebra::{Composed, Outer};
+use reshard_layout::algebra::{ComposedLayout, Outer};
 use reshard_layout::expression::{Function, Value};
 
 use crate::arguments::to_python;
@@ -18,7 +18,7 @@ use crate::values;
 /// The function i -> outer(offset + inner(i)), such as `ComposedLayout("Sw<3,4,3> o 0 o (8,8):(8,1)")`.
 #[pyclass(frozen, eq, hash, name = "ComposedLayout", module = "reshard")]
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct PyComposed(pub(crate) Composed);
+pub(crate) struct PyComposed(pub(crate) ComposedLayout);
 
 operations! {
     PyComposed {
@@ -27,13 +27,13 @@ operations! {
         #[pyo3(signature = (outer, offset=0, inner=None))]
         fn new(outer: &Bound<'_, PyAny>, #[pyo3(from_py_with = number)] offset: i64, inner: Option<&PyLayout>) -> Answer<PyComposed> {
             let Some(inner) = inner else {
-                return Ok(PyComposed(outer.extract::<String>()?.parse::<Composed>()?));
+                return Ok(PyComposed(outer.extract::<String>()?.parse::<ComposedLayout>()?));
             };
             let given = values::value(outer)?;
             let outer = given.to_outer().ok_or_else(|| {
                 refused("parse", format!("expected a layout or a swizzle to apply last, found {given}"))
             })?;
-            Ok(PyComposed(Composed::partial(outer, offset, inner.0.clone())))
+            Ok(PyComposed(ComposedLayout::partial(outer, offset, inner.0.clone())))
         }
 
         fn __len__(&self) -> PyResult<usize> {

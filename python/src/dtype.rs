@@ -41,7 +41,7 @@ by_notation! { PyDType {
     /// Bytes of one element; f4 and f6, whose elements share bytes, are refused.
     #[getter]
     fn item_bytes(&self) -> Answer<usize> {
-        Ok(self.0.item_bytes()?)
+        Ok(self.0.element_bytes()?)
     }
 
     /// Whether the elements are integers.

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use reshard_planner::Planner;
-use reshard_program::{Elaborator, Moves, Rates};
+use reshard_program::{ComputeRates, ImplicitRedistribution, ShardingSolver};
 
 use crate::failure::{Answer, refused};
 use crate::graph::PyGraph;
@@ -21,14 +21,14 @@ use crate::topology::TopologyArgument;
 #[pyclass(frozen, name = "Elaborator", module = "reshard")]
 #[derive(Clone, Debug)]
 pub(crate) struct PyElaborator {
-    pub(crate) elaborator: Elaborator,
+    pub(crate) elaborator: ShardingSolver,
     text: String,
 }
 
 impl PyElaborator {
     /// What is given, or one for the uniform network.
-    pub(crate) fn or_new(given: Option<&PyElaborator>) -> Elaborator {
-        given.map_or_else(Elaborator::new, |given| given.elaborator.clone())
+    pub(crate) fn or_new(given: Option<&PyElaborator>) -> ShardingSolver {
+        given.map_or_else(ShardingSolver::new, |given| given.elaborator.clone())
     }
 }
 
@@ -44,31 +44,33 @@ impl PyElaborator {
         #[pyo3(from_py_with = number_if_any)] most_states: Option<usize>,
     ) -> Answer<PyElaborator> {
         let which = match moves {
-            "any" => Moves::Any,
-            "free" => Moves::Free,
-            "written" => Moves::Written,
+            "any" => ImplicitRedistribution::Allow,
+            "free" => ImplicitRedistribution::LocalOnly,
+            "written" => ImplicitRedistribution::Deny,
             other => {
                 let reason = format!("moves is {other:?}, and should be \"any\", \"free\" or \"written\"");
                 return Err(refused("usage", reason));
             }
         };
         let mut text = format!("Elaborator('{moves}'");
-        let mut elaborator = Elaborator::new().moves(which);
+        let mut elaborator = ShardingSolver::new().implicit_redistribution(which);
         if let Some(TopologyArgument(topology)) = topology {
             text = format!("{text}, '{topology}'");
-            elaborator = elaborator.rates(Rates::of(&topology)).planner(Planner::new().topology(topology));
+            elaborator = elaborator
+                .rates(ComputeRates::for_topology(&topology))
+                .planner(Planner::new().topology(topology));
         }
         if let Some(planner) = planner {
             text = format!("{text}, planner=Planner({})", planner.arguments().join(", "));
             elaborator = elaborator.planner(planner.rust().clone());
         }
         if let Some(rates) = rates {
-            text = format!("{text}, rates=Rates({:?}, {:?})", rates.0.per_us, rates.0.memory_per_us);
+            text = format!("{text}, rates=Rates({:?}, {:?})", rates.0.ops_per_us, rates.0.memory_per_us);
             elaborator = elaborator.rates(rates.0);
         }
         if let Some(most_states) = most_states {
             text = format!("{text}, most_states={most_states}");
-            elaborator = elaborator.most_states(most_states);
+            elaborator = elaborator.beam_width(most_states);
         }
         text.push(')');
         Ok(PyElaborator { elaborator, text })
@@ -81,7 +83,7 @@ impl PyElaborator {
     /// The program of a graph; refused where nothing that is allowed leads there, with what to write instead.
     fn elaborate(&self, py: Python<'_>, graph: &PyGraph) -> Answer<PyProgram> {
         let graph = graph.lock().clone();
-        let program = stoppable(py, || self.elaborator.elaborate(&graph))??;
+        let program = stoppable(py, || self.elaborator.solve(&graph))??;
         Ok(PyProgram(std::sync::Arc::new(program)))
     }
 }

@@ -92,7 +92,7 @@ pub(crate) fn run<'py>(
     let bytes: Vec<&[u8]> = sources.iter().map(Lent::bytes).collect();
     let mut written: Vec<&mut [u8]> = lent.iter_mut().map(Lent::bytes_mut).collect();
     py.detach(|| {
-        let mut world = world_of(from.mesh().world().max(to.mesh().world()))?;
+        let mut world = world_of(from.mesh().world_size().max(to.mesh().world_size()))?;
         let done = world.redistribute_into(plan, &bytes, &mut written);
         keep(world);
         done

@@ -97,7 +97,7 @@ pub(crate) fn mismatched(kind: &str, message: impl Into<String>) -> Failure {
 impl From<reshard_collectives::Error> for Failure {
     fn from(error: reshard_collectives::Error) -> Failure {
         use reshard_collectives::Error as E;
-        let kind = error.kind();
+        let kind = error.code();
         let message = error.to_string();
         if let E::Sharding(error) = error {
             return error.into();
@@ -111,7 +111,7 @@ impl From<reshard_collectives::Error> for Failure {
         if let E::Layout(error) = error {
             return error.into();
         }
-        if let E::NotAlike { .. } = error {
+        if let E::PlanMismatch { .. } = error {
             return refused(kind, message);
         }
         if ["buffer", "dtype", "rank", "parse"].contains(&kind) {
@@ -128,20 +128,20 @@ impl From<reshard_collectives::Error> for Failure {
 
 impl From<reshard_layout::Error> for Failure {
     fn from(error: reshard_layout::Error) -> Failure {
-        refused(error.kind(), error.to_string())
+        refused(error.code(), error.to_string())
     }
 }
 
 impl From<reshard_sharding::Error> for Failure {
     fn from(error: reshard_sharding::Error) -> Failure {
-        if let reshard_sharding::Error::NeedsRedistribute { first, elements, .. } = &error {
+        if let reshard_sharding::Error::NeedsRedistribution { first, elements, .. } = &error {
             return raised::<NeedsRedistribute>(error.to_string(), |raised| {
-                raised.setattr("kind", error.kind())?;
+                raised.setattr("kind", error.code())?;
                 raised.setattr("sharding", first)?;
                 raised.setattr("elements", *elements)
             });
         }
-        refused(error.kind(), error.to_string())
+        refused(error.code(), error.to_string())
     }
 }
 
@@ -149,7 +149,7 @@ macro_rules! by_kind {
     ($($error:ty),* $(,)?) => {
         $(impl From<$error> for Failure {
             fn from(error: $error) -> Failure {
-                refused(error.kind(), error.to_string())
+                refused(error.code(), error.to_string())
             }
         })*
     };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use reshard_program::{Error, Graph, Meshes, ValueId};
-use reshard_sharding::Type;
+use reshard_sharding::ShardingType;
 
 use crate::arguments::{MeshArgument, ShapeArgument};
 use crate::call::call;
@@ -56,10 +56,10 @@ pub(crate) fn slices(texts: &[String]) -> Vec<&str> {
 }
 
 /// A type of a value, by its text; ` on` and a name say on which mesh.
-fn type_of(meshes: &Meshes, shape: &[usize], text: &str) -> Answer<Type> {
+fn type_of(meshes: &Meshes, shape: &[usize], text: &str) -> Answer<ShardingType> {
     match text.rsplit_once(" on ") {
-        None => Ok(Type::parse(meshes.first(), shape, text)?),
-        Some((is, on)) => Ok(Type::parse(meshes.get(on.trim())?, shape, is)?),
+        None => Ok(ShardingType::parse(meshes.first(), shape, text)?),
+        Some((is, on)) => Ok(ShardingType::parse(meshes.get(on.trim())?, shape, is)?),
     }
 }
 
@@ -199,8 +199,8 @@ impl PyGraph {
     /// What a value is said to be, as text; None where nobody says.
     fn pinned(&self, #[pyo3(from_py_with = text)] name: &str) -> Answer<Option<String>> {
         let graph = self.lock();
-        let is = graph.pinned(value(&graph, name)?);
-        Ok(is.map(|is| graph.meshes().written(is)))
+        let is = graph.constraint(value(&graph, name)?);
+        Ok(is.map(|is| graph.meshes().type_text(is)))
     }
 
     /// Adds a mesh over ranks of the first, on which values can be.
@@ -245,7 +245,7 @@ impl PyGraph {
         let mut graph = self.lock();
         let v = value(&graph, name)?;
         let is = type_of(graph.meshes(), graph.shape(v), r#type)?;
-        Ok(graph.pin(v, is)?)
+        Ok(graph.constrain(v, is)?)
     }
 
     /// Gives the op that makes a value its strategy: what its inputs have to be, and what it makes of them.
@@ -270,7 +270,7 @@ impl PyGraph {
         let mut graph = self.lock();
         let from = value(&graph, from_)?;
         let is = type_of(graph.meshes(), graph.shape(from), r#type)?;
-        graph.moved(from, name, is)?;
+        graph.redistribute(from, name, is)?;
         Ok(name.to_owned())
     }
 
@@ -284,7 +284,7 @@ impl PyGraph {
     ) -> Answer<Vec<String>> {
         let mut graph = self.lock();
         let loss = value(&graph, loss)?;
-        let trained = |v: &ValueId| graph.pinned(*v).is_some_and(|is| is.gradient.is_some());
+        let trained = |v: &ValueId| graph.constraint(*v).is_some_and(|is| is.gradient.is_some());
         let wrt = match &wrt {
             Some(wrt) => values(&graph, wrt)?,
             None => graph.inputs().filter(trained).collect(),
@@ -320,7 +320,7 @@ impl PyGraph {
     #[pyo3(signature = (elaborator=None))]
     fn elaborate(&self, py: Python<'_>, elaborator: Option<&PyElaborator>) -> Answer<PyProgram> {
         let (graph, elaborator) = (self.lock().clone(), PyElaborator::or_new(elaborator));
-        let program = stoppable(py, || elaborator.elaborate(&graph))??;
+        let program = stoppable(py, || elaborator.solve(&graph))??;
         Ok(PyProgram(Arc::new(program)))
     }
 }

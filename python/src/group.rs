@@ -80,7 +80,7 @@ by_notation! { PyGroupPattern {
 
     /// Whether a communicator of the other pattern serves this one.
     fn is_served_by(&self, other: &PyGroupPattern) -> bool {
-        self.0.is_served_by(&other.0)
+        self.0.is_covered_by(&other.0)
     }
 
     /// Whether a rank of a group of this pattern is the only one that it shares with any group of the other.
@@ -162,12 +162,12 @@ by_notation! { PyProcessGroup {
 
     /// The member of this number, in ascending order, or None.
     fn member(&self, #[pyo3(from_py_with = number)] number: usize) -> Option<usize> {
-        self.0.member(number)
+        self.0.rank_at(number)
     }
 
     /// The number of a member, or None for other ranks.
     fn position(&self, #[pyo3(from_py_with = number)] rank: usize) -> Option<usize> {
-        self.0.position(rank)
+        self.0.group_rank(rank)
     }
 
     /// How many members are below a rank.
@@ -268,7 +268,7 @@ by_notation! { PyProcessGroups {
 
     /// Whether each of these groups is one of the others.
     fn all_in(&self, other: &PyProcessGroups) -> bool {
-        self.0.all_in(&other.0)
+        self.0.is_subset_of(&other.0)
     }
 }}
 
@@ -301,7 +301,7 @@ impl PyGroupRegistry {
 
     /// The name of the groups that serve these, or None.
     fn serving(&self, wanted: &PyProcessGroups) -> Option<&str> {
-        self.0.serving(&wanted.0)
+        self.0.find(&wanted.0)
     }
 
     /// The names and the groups, in the order in which they were added.

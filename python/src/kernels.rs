@@ -6,10 +6,10 @@ use ndarray::{ArrayD, IxDyn};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use reshard_kernels::DType;
-use reshard_ops::rules::verify::LocalRegion;
-use reshard_ops::rules::{Call, Op, Table};
+use reshard_ops::rules::verify::ShardRegion;
+use reshard_ops::rules::{Op, OpCall, OpTable};
 use reshard_program::Graph;
-use reshard_program::schedule::{Arg, Kernels, LocalCall};
+use reshard_program::schedule::{ArenaSlice, Kernels, LocalCall};
 use reshard_reference::{Local, Number, run_local};
 use reshard_sharding::Mesh;
 
@@ -30,7 +30,7 @@ pub(crate) struct PyLocalTensor {
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
     /// Where it lies; none where that cannot be said.
-    region: Option<LocalRegion>,
+    region: Option<ShardRegion>,
 }
 
 #[pymethods]
@@ -82,18 +82,18 @@ impl PyLocalTensor {
 #[pyclass(frozen, name = "LocalCall", module = "reshard")]
 #[derive(Clone, Debug)]
 pub(crate) struct PyLocalCall {
-    call: Call,
+    call: OpCall,
     pub(crate) takes: Vec<PyLocalTensor>,
     pub(crate) makes: Vec<PyLocalTensor>,
     needs_region: bool,
     is_elementwise: bool,
     operations: f64,
-    table: Arc<Table>,
+    table: Arc<OpTable>,
 }
 
 impl PyLocalCall {
     /// That of a rank.
-    pub(crate) fn of(call: &LocalCall, table: &Arc<Table>) -> PyLocalCall {
+    pub(crate) fn of(call: &LocalCall, table: &Arc<OpTable>) -> PyLocalCall {
         let local = |tensor: &reshard_program::schedule::LocalTensor| PyLocalTensor {
             dtype: tensor.dtype,
             shape: tensor.shape.clone(),
@@ -101,8 +101,8 @@ impl PyLocalCall {
         };
         PyLocalCall {
             call: call.call.clone(),
-            takes: call.takes.iter().map(local).collect(),
-            makes: call.makes.iter().map(local).collect(),
+            takes: call.inputs.iter().map(local).collect(),
+            makes: call.outputs.iter().map(local).collect(),
             needs_region: call.needs_region,
             is_elementwise: call.is_elementwise,
             operations: call.operations,
@@ -112,16 +112,16 @@ impl PyLocalCall {
 
     /// That of whole tensors, of these element types.
     pub(crate) fn whole(
-        call: &Call,
+        call: &OpCall,
         op: &Op,
         dtypes: (&[DType], &[DType]),
-        table: &Arc<Table>,
+        table: &Arc<OpTable>,
     ) -> PyLocalCall {
         let tensors = |shapes: &[Vec<usize>], dtypes: &[DType]| {
             let tensor = |(shape, dtype): (&Vec<usize>, &DType)| PyLocalTensor {
                 dtype: *dtype,
                 shape: shape.clone(),
-                region: Some(LocalRegion::whole(shape)),
+                region: Some(ShardRegion::whole(shape)),
             };
             shapes.iter().zip(dtypes).map(tensor).collect()
         };
@@ -173,9 +173,9 @@ impl PyLocalCall {
             let array = ArrayD::from_shape_vec(IxDyn(&of.shape), numbers);
             inputs.push(array.map_err(|error| refused("input", error.to_string()))?);
         }
-        let places = |list: &[PyLocalTensor]| -> Answer<Vec<LocalRegion>> {
+        let places = |list: &[PyLocalTensor]| -> Answer<Vec<ShardRegion>> {
             let place =
-                |of: &PyLocalTensor| of.region.clone().unwrap_or_else(|| LocalRegion::whole(&of.shape));
+                |of: &PyLocalTensor| of.region.clone().unwrap_or_else(|| ShardRegion::whole(&of.shape));
             Ok(list.iter().map(place).collect())
         };
         let (takes, makes) = (places(&self.takes)?, places(&self.makes)?);
@@ -209,9 +209,9 @@ impl PyLocalCall {
     #[getter]
     fn name(&self) -> Option<&str> {
         match &self.call {
-            Call::Named { name, .. } => Some(name),
+            OpCall::Named { name, .. } => Some(name),
             // A call on each slice is none of the op alone.
-            Call::Rule(_) | Call::Each(_) => None,
+            OpCall::Rule(_) | OpCall::Each(_) => None,
         }
     }
 
@@ -219,8 +219,8 @@ impl PyLocalCall {
     #[getter]
     fn rule(&self) -> Option<String> {
         match &self.call {
-            Call::Rule(rule) => Some(rule.to_string()),
-            Call::Named { .. } | Call::Each(_) => None,
+            OpCall::Rule(rule) => Some(rule.to_string()),
+            OpCall::Named { .. } | OpCall::Each(_) => None,
         }
     }
 
@@ -317,7 +317,7 @@ pub(crate) fn runner<'py>(
 
 /// Kernels of one rank, each a function of Python.
 pub(crate) struct PythonKernels<'a> {
-    pub(crate) table: &'a Arc<Table>,
+    pub(crate) table: &'a Arc<OpTable>,
     pub(crate) runner: &'a Py<PyAny>,
     /// The arena as an array of bytes.
     pub(crate) memory: &'a Py<PyAny>,
@@ -333,7 +333,7 @@ impl Kernels for PythonKernels<'_> {
         Ok(self.calls.len() as u32 - 1)
     }
 
-    fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut [u8]) -> Result<(), Failure> {
+    fn run(&mut self, kernel: u32, args: &[ArenaSlice], arena: &mut [u8]) -> Result<(), Failure> {
         let Some(call) = self.calls.get(kernel as usize) else {
             return Err(refused("input", format!("there is no kernel {kernel}")));
         };
@@ -342,7 +342,7 @@ impl Kernels for PythonKernels<'_> {
             // Python reads these bytes by an address that it has: nothing may be kept back from them meanwhile.
             arena.as_mut_ptr().expose_provenance();
             let memory = self.memory.bind(py);
-            let given = |(at, of): (&Arg, &PyLocalTensor)| {
+            let given = |(at, of): (&ArenaSlice, &PyLocalTensor)| {
                 arrays::seen(memory, of.dtype, &of.shape, at.range(), &arena[at.range()])
             };
             let given = takes.iter().zip(&call.takes).map(given).collect::<Answer<Vec<_>>>()?;

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
-use reshard_layout::algebra::ThreadValues;
+use reshard_layout::algebra::ThreadValueLayout;
 use reshard_layout::{Banks, Layout};
 
 use crate::arguments::{Ints, to_python};
@@ -77,17 +77,17 @@ operations! {
         /// (thread, value) to the index in a tile: threads on a grid, each with a block of values.
         #[staticmethod]
         fn thread_values(threads: &PyLayout, values: &PyLayout) -> Answer<PyLayout> {
-            Ok(PyLayout(ThreadValues::of_grid(&threads.0, &values.0)?.layout().clone()))
+            Ok(PyLayout(ThreadValueLayout::of_grid(&threads.0, &values.0)?.layout().clone()))
         }
 
         /// The thread of every element of a tile, plus the number of threads for each value before, of this (thread, value) layout.
         fn thread_owners(&self, tile: Ints) -> Answer<PyLayout> {
-            Ok(PyLayout(ThreadValues::new(&tile.0, &self.0)?.owners()?))
+            Ok(PyLayout(ThreadValueLayout::new(&tile.0, &self.0)?.owners()?))
         }
 
         /// Several of this (thread, value) layout's tile beside each other, done by groups of threads on a grid.
         fn on_grid(&self, tile: Ints, groups: &PyLayout) -> Answer<PyLayout> {
-            Ok(PyLayout(ThreadValues::new(&tile.0, &self.0)?.on_grid(&groups.0)?.layout().clone()))
+            Ok(PyLayout(ThreadValueLayout::new(&tile.0, &self.0)?.on_grid(&groups.0)?.layout().clone()))
         }
 
         fn __len__(&self) -> PyResult<usize> {

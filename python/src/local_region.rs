@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use reshard_program::{Error, Local, Parts, Region};
+use reshard_program::{DimSlices, Error, ShardMap, ShardMapValue};
 use reshard_sharding::Counts;
 
 use crate::arguments::type_name;
@@ -28,15 +28,15 @@ use crate::texts::{text, words};
 /// What is asked of a region.
 enum Asked {
     /// Something that it does, and answers by itself.
-    Job(Box<dyn FnOnce(&mut Region<'_>) + Send>),
+    Job(Box<dyn FnOnce(&mut ShardMap<'_>) + Send>),
     /// What the body gives back.
-    Given(Vec<Local>),
+    Given(Vec<ShardMapValue>),
 }
 
 /// A value of a region.
 #[pyclass(frozen, name = "Local", module = "reshard")]
 #[derive(Clone, Debug)]
-pub(crate) struct PyLocal(Local);
+pub(crate) struct PyLocal(ShardMapValue);
 
 #[pymethods]
 impl PyLocal {
@@ -53,7 +53,7 @@ impl PyLocalRegion {
     /// What the region answers.
     fn ask<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&mut Region<'_>) -> Result<T, Error> + Send + 'static,
+        ask: impl FnOnce(&mut ShardMap<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Answer<T> {
         let over =
             || refused("program", "the body of this region has returned, and its values are of it alone");
@@ -69,19 +69,19 @@ impl PyLocalRegion {
 
     fn one(
         &self,
-        ask: impl FnOnce(&mut Region<'_>) -> Result<Local, Error> + Send + 'static,
+        ask: impl FnOnce(&mut ShardMap<'_>) -> Result<ShardMapValue, Error> + Send + 'static,
     ) -> Answer<PyLocal> {
         self.ask(ask).map(PyLocal)
     }
 }
 
 /// The parts of a dim: blocks, or chunks from front and back, or of so many tiles, or so many indices each.
-fn parts(dim: usize, zigzag: bool, tiles: Option<usize>, sizes: Option<&[usize]>) -> Answer<Parts> {
+fn parts(dim: usize, zigzag: bool, tiles: Option<usize>, sizes: Option<&[usize]>) -> Answer<DimSlices> {
     match (zigzag, tiles, sizes) {
         (false, None, None) => Ok(dim.into()),
-        (true, None, None) => Ok(Parts::zigzag(dim)),
-        (false, Some(tiles), None) => Ok(Parts::strided(dim, tiles)),
-        (false, None, Some(sizes)) => Ok(Parts::ragged(dim, sizes)),
+        (true, None, None) => Ok(DimSlices::zigzag(dim)),
+        (false, Some(tiles), None) => Ok(DimSlices::strided(dim, tiles)),
+        (false, None, Some(sizes)) => Ok(DimSlices::ragged(dim, sizes)),
         (true, _, Some(_)) | (true, Some(_), _) | (false, Some(_), Some(_)) => Err(refused(
             "usage",
             format!("the parts of dim {dim} are said in two ways: say one of zigzag, tiles and sizes"),
@@ -105,7 +105,7 @@ impl PyLocalRegion {
         arguments: Option<&Bound<'py, PyDict>>,
     ) -> Answer<Bound<'py, PyAny>> {
         let call = call(op, arguments)?.to_string();
-        let inputs: Vec<Local> = inputs.iter().map(|value| value.0.clone()).collect();
+        let inputs: Vec<ShardMapValue> = inputs.iter().map(|value| value.0.clone()).collect();
         let made = self.ask(move |region| region.ops(&call, &inputs.iter().collect::<Vec<_>>()))?;
         let made: Vec<Bound<'py, PyLocal>> =
             made.into_iter().map(|value| Bound::new(py, PyLocal(value))).collect::<PyResult<_>>()?;
@@ -125,7 +125,7 @@ impl PyLocalRegion {
     /// What a value is along an axis of the region: `R`, `I`, `P` or `V`, which varies.
     fn kind(&self, value: &PyLocal, #[pyo3(from_py_with = text)] axis: String) -> Answer<String> {
         let value = value.0.clone();
-        self.ask(move |region| Ok(region.kind(&value, &axis)?.to_string()))
+        self.ask(move |region| Ok(region.local_type(&value, &axis)?.to_string()))
     }
 
     /// The sum over the coordinates of an axis on all of them, as `R`, or as `I` where all do the same with it.
@@ -212,7 +212,7 @@ impl PyLocalRegion {
         #[pyo3(from_py_with = number_if_any)] room: Option<usize>,
     ) -> Answer<PyLocal> {
         let (value, counts) = (value.0.clone(), Counts::new(&counts)?);
-        self.one(move |region| region.all_to_all_by_counts(&value, &axis, dim, &counts, room))
+        self.one(move |region| region.all_to_all_v(&value, &axis, dim, &counts, room))
     }
 
     /// A value that is the same on all coordinates, or terms, as another of `R`, `I` and `P`.
@@ -223,7 +223,7 @@ impl PyLocalRegion {
         #[pyo3(from_py_with = text)] to: String,
     ) -> Answer<PyLocal> {
         let value = value.0.clone();
-        self.one(move |region| region.moved(&value, &axis, &to))
+        self.one(move |region| region.convert(&value, &axis, &to))
     }
 
     /// What the coordinate has that stands so many places before, around the axis.
@@ -248,8 +248,8 @@ fn body_of(
     py: Python<'_>,
     body: &Bound<'_, PyAny>,
     region: &Bound<'_, PyLocalRegion>,
-    taken: Vec<Local>,
-) -> Answer<Vec<Local>> {
+    taken: Vec<ShardMapValue>,
+) -> Answer<Vec<ShardMapValue>> {
     let mut arguments = vec![region.clone().into_any()];
     for value in taken {
         arguments.push(Bound::new(py, PyLocal(value))?.into_any());
@@ -286,12 +286,12 @@ pub(crate) fn local(
     let values = takes.iter().map(|(name, _)| value(&changed, name)).collect::<Answer<Vec<_>>>()?;
     let taken: Vec<(_, &str)> = values.into_iter().zip(takes).map(|(v, (_, is))| (v, is.as_str())).collect();
     let (ask, asked) = channel::<Asked>();
-    let (begin, begun) = channel::<Vec<Local>>();
+    let (begin, begun) = channel::<Vec<ShardMapValue>>();
     let region = Bound::new(py, PyLocalRegion(Mutex::new(Some(ask.clone()))))?;
     let made = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            let (asked, begin): (Receiver<Asked>, Sender<Vec<Local>>) = (asked, begin);
-            changed.local(&slices(&axes), &taken, &slices(claims), move |region, values| {
+            let (asked, begin): (Receiver<Asked>, Sender<Vec<ShardMapValue>>) = (asked, begin);
+            changed.shard_map(&slices(&axes), &taken, &slices(claims), move |region, values| {
                 let stopped = || Error::Graph { reason: "the body of a region failed".to_owned() };
                 begin.send(values.to_vec()).map_err(|_| stopped())?;
                 for asked in asked {

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use reshard_draw::{Limits, mesh as drawn_mesh, notebook};
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 use reshard_sharding::recipes::{Parallelism, Recipe, Role};
 use reshard_sharding::{AxisName, Mesh, SubAxis};
 
@@ -23,7 +23,7 @@ use crate::value::{by_notation, hash_of};
 pub(crate) struct PyMesh(pub(crate) Mesh);
 
 /// The sub-axes of names such as `dp` or `tp:(1)2`.
-pub(crate) fn sub_axes(mesh: &Mesh, names: &[String]) -> Answer<Few<SubAxis, 4>> {
+pub(crate) fn sub_axes(mesh: &Mesh, names: &[String]) -> Answer<InlineVec<SubAxis, 4>> {
     Ok(mesh.sub_axes(&names.join(","))?)
 }
 
@@ -113,7 +113,7 @@ by_notation! { PyMesh {
     /// One more than its greatest rank.
     #[getter]
     fn world(&self) -> usize {
-        self.0.world()
+        self.0.world_size()
     }
 
     /// The rank at coordinate 0 of all axes.
@@ -125,13 +125,13 @@ by_notation! { PyMesh {
     /// Its lowest rank.
     #[getter]
     fn lowest(&self) -> usize {
-        self.0.lowest()
+        self.0.min_rank()
     }
 
     /// The ranks in the order of coordinates where they are no layout, else None.
     #[getter]
     fn table(&self) -> Option<Vec<usize>> {
-        self.0.table().map(<[usize]>::to_vec)
+        self.0.rank_table().map(<[usize]>::to_vec)
     }
 
     /// The ranks in the order of coordinates, last axis fastest.
@@ -158,12 +158,12 @@ by_notation! { PyMesh {
 
     /// The coordinate of the rank that stands there in `ranks`.
     fn coordinate_of_index<'py>(&self, py: Python<'py>, #[pyo3(from_py_with = number)] index: usize) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        self.0.coordinate_of_index(index).map(|place| PyTuple::new(py, place)).transpose()
+        self.0.coordinate_at(index).map(|place| PyTuple::new(py, place)).transpose()
     }
 
     /// Where a rank stands in `ranks`, or None.
     fn index_of(&self, #[pyo3(from_py_with = number)] rank: usize) -> Option<usize> {
-        self.0.index_of(rank)
+        self.0.position(rank)
     }
 
     /// Where the members of a group of these axes are, such as `dp` or the part `tp:(1)2` of one.

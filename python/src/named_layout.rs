@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use reshard_layout::{At, Named, Point, Points};
+use reshard_layout::{AxisStride, NamedLayout, NamedPoint, Point};
 
 use crate::arguments::to_python;
 use crate::failure::Answer;
@@ -15,12 +15,12 @@ use crate::value::{Reduced, hash_of};
 /// A layout that steps along axes, such as `NamedLayout("(4,2):(1@tp,8)")`: its values are points.
 #[pyclass(frozen, eq, hash, name = "NamedLayout", module = "reshard")]
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct PyNamed(pub(crate) Named);
+pub(crate) struct PyNamed(pub(crate) NamedLayout);
 
 /// Two layouts of one domain, such as `PairsLayout("(3,4):((1,4),(3,1@tp))")`: its values are pairs.
 #[pyclass(frozen, eq, hash, name = "PairsLayout", module = "reshard")]
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct PyPairs(pub(crate) Named<(At, At)>);
+pub(crate) struct PyPairs(pub(crate) NamedLayout<(AxisStride, AxisStride)>);
 
 macro_rules! with_axes {
     ($class:ident, $inner:ty { $($by_hand:tt)* }) => {
@@ -87,13 +87,13 @@ macro_rules! with_axes {
     };
 }
 
-with_axes!(PyNamed, Named {});
-with_axes!(PyPairs, Named<(At, At)> {});
+with_axes!(PyNamed, NamedLayout {});
+with_axes!(PyPairs, NamedLayout<(AxisStride, AxisStride)> {});
 
 /// A point on named axes, such as `Points("3+1@tp")`, or a nested tuple of points.
 #[pyclass(frozen, eq, name = "Points", module = "reshard")]
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct PyPoints(pub(crate) Points);
+pub(crate) struct PyPoints(pub(crate) NamedPoint);
 
 #[pymethods]
 impl PyPoints {
@@ -133,7 +133,7 @@ impl PyPoints {
     /// Of every point, in order, where it is: its offset in the local buffer, and its coordinate along each axis that it names.
     fn points(&self) -> Vec<(i64, BTreeMap<String, i64>)> {
         let names: Vec<&str> = self.0.names().collect();
-        let along = |at: &At| Some(((*names.get(at.axis()? as usize)?).to_owned(), at.step()));
+        let along = |at: &AxisStride| Some(((*names.get(at.axis()? as usize)?).to_owned(), at.step()));
         let point = |point: &Point| (point.local, point.steps().iter().filter_map(along).collect());
         self.0.points().iter().map(point).collect()
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use reshard_ops::rules::{Call, Op, Table};
+use reshard_ops::rules::{Op, OpCall, OpTable};
 
 use crate::call::{arguments, call};
 use crate::failure::{Answer, refused};
@@ -22,8 +22,8 @@ use crate::value::Reduced;
 pub(crate) struct PyOp {
     pub(crate) op: Op,
     /// What is called; none of a backward.
-    call: Option<Call>,
-    table: Arc<Table>,
+    call: Option<OpCall>,
+    table: Arc<OpTable>,
 }
 
 impl PartialEq for PyOp {
@@ -54,7 +54,7 @@ impl PyOp {
     }
 
     /// What is called, which a backward alone has not.
-    fn called(&self) -> Answer<&Call> {
+    fn called(&self) -> Answer<&OpCall> {
         let reason = || format!("{} is a backward: ask the op that it is of", self.op.name());
         self.call.as_ref().ok_or_else(|| refused("unsupported", reason()))
     }
@@ -95,7 +95,7 @@ impl PyOp {
     }
 
     fn __str__(&self) -> String {
-        self.call.as_ref().map_or_else(|| self.op.name().to_owned(), Call::to_string)
+        self.call.as_ref().map_or_else(|| self.op.name().to_owned(), OpCall::to_string)
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Answer<Reduced<'py, (String, Bound<'py, PyTuple>)>> {
@@ -109,7 +109,7 @@ impl PyOp {
     /// The name; a rule is called by its text.
     #[getter]
     fn name(&self) -> &str {
-        self.call.as_ref().and_then(Call::name).unwrap_or_else(|| self.op.name())
+        self.call.as_ref().and_then(OpCall::name).unwrap_or_else(|| self.op.name())
     }
 
     /// The arguments that are given, by name.
@@ -169,13 +169,13 @@ impl PyOp {
     /// The inputs that are written, each with the output that is written there.
     #[getter]
     fn written(&self) -> Vec<(usize, usize)> {
-        self.op.written()
+        self.op.in_place_inputs()
     }
 
     /// The dims of an input that it carries whole into all outputs, each with its place in every output.
     fn carried(&self, #[pyo3(from_py_with = number)] input: usize) -> Answer<Vec<(usize, Vec<usize>)>> {
         if input < self.op.inputs().len() {
-            return Ok(self.op.carried(input));
+            return Ok(self.op.batch_dims(input));
         }
         let reason =
             format!("{} has {} inputs, and no input {input}", self.op.name(), self.op.inputs().len());

@@ -97,7 +97,7 @@ impl PyPlacement {
             Placement::Shard(dim) => format!("S({dim})"),
             Placement::StridedShard { dim, split_factor } => format!("SS({dim}, {split_factor})"),
             Placement::Partial(op) => format!("P('{op}')"),
-            Placement::Ragged { .. } | Placement::Cut { .. } => format!("Placement('{}')", self.0),
+            Placement::Ragged { .. } | Placement::Custom { .. } => format!("Placement('{}')", self.0),
         }
     }
 
@@ -124,13 +124,13 @@ impl PyPlacement {
             | Placement::Shard(_)
             | Placement::StridedShard { .. }
             | Placement::Ragged { .. }
-            | Placement::Cut { .. } => None,
+            | Placement::Custom { .. } => None,
         }
     }
 
     /// The same of another dim.
     fn at(&self, #[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
-        PyPlacement(self.0.at(dim))
+        PyPlacement(self.0.with_dim(dim))
     }
 }
 
@@ -197,12 +197,12 @@ impl PyCounts {
 
     /// The placement of the rows as they are sent.
     fn sent(&self, #[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
-        PyPlacement(self.counts.sent(dim))
+        PyPlacement(self.counts.source_placement(dim))
     }
 
     /// The placement of the rows as they are received.
     fn received(&self, #[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
-        PyPlacement(self.counts.received(dim))
+        PyPlacement(self.counts.target_placement(dim))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use reshard_collectives::calls::{Offers, RankCalls, Spmd};
+use reshard_collectives::calls::{FrameworkGroups, RankCalls, SpmdProgram};
 use reshard_draw::{Limits, notebook, plan as drawn_plan};
 use reshard_planner::{Message, Plan, Planner};
 
@@ -168,7 +168,7 @@ impl PyPlan {
     /// Whether the budget ran out before everything that might be better was looked at.
     #[getter]
     fn is_exhausted(&self) -> bool {
-        self.plan.is_exhausted()
+        self.plan.is_budget_exhausted()
     }
 
     /// The groups that the communicating steps need, each once, in the order of first use.
@@ -238,7 +238,7 @@ impl PyPlan {
         let dtype = dtype.map_or(self.plan.dtype(), |dtype| dtype.0);
         let calls = match offers {
             Some(offers) => RankCalls::new(&self.plan, rank, dtype, &PyOffers::of(Some(offers))?.0)?,
-            None => RankCalls::new(&self.plan, rank, dtype, &Offers::none())?,
+            None => RankCalls::new(&self.plan, rank, dtype, &FrameworkGroups::none())?,
         };
         Ok(PyRankCalls::new(calls))
     }
@@ -247,7 +247,7 @@ impl PyPlan {
     #[pyo3(signature = (dtype=None))]
     fn spmd(&self, py: Python<'_>, dtype: Option<DTypeArgument>) -> Answer<PySpmd> {
         let dtype = dtype.map_or(self.plan.dtype(), |dtype| dtype.0);
-        Ok(PySpmd(Arc::new(py.detach(|| Spmd::new(&self.plan, dtype))?)))
+        Ok(PySpmd(Arc::new(py.detach(|| SpmdProgram::new(&self.plan, dtype))?)))
     }
 
     /// Carries the plan out on the shards of `from_`, in the order of its mesh's ranks: the shards of `to`.
@@ -338,7 +338,7 @@ impl PyPlan {
         let mut made = PyPlan::new(Arc::clone(&origin));
         if greedy {
             let planner = Planner::from(origin.options().clone());
-            let plan = stoppable(py, || planner.greedy(origin.from(), origin.to(), origin.dtype()))??;
+            let plan = stoppable(py, || planner.axis_by_axis(origin.from(), origin.to(), origin.dtype()))??;
             let plan =
                 plan.ok_or_else(|| refused("unsupported", "no plan goes axis by axis between two meshes"))?;
             made = PyPlan::greedy(origin, plan);

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
-use reshard_planner::{Arithmetic, Budget, Explanation, Objective, PlanCache, Planner};
+use reshard_planner::{Arithmetic, Explanation, Objective, PlanCache, Planner, SearchBudget};
 use reshard_sharding::Sharding;
 
 use crate::arguments::type_name;
@@ -45,7 +45,7 @@ impl PartialEq for PyPlanner {
 type ByName<'py> = (Bound<'py, PyType>, (), Bound<'py, PyDict>);
 
 /// A budget: a number of units of work, or its notation.
-struct BudgetArgument(Budget);
+struct BudgetArgument(SearchBudget);
 
 impl<'py> FromPyObject<'_, 'py> for BudgetArgument {
     type Error = PyErr;
@@ -54,7 +54,7 @@ impl<'py> FromPyObject<'_, 'py> for BudgetArgument {
         if let Ok(text) = object.cast::<PyString>() {
             return Ok(BudgetArgument(words(&text)?.parse().map_err(Failure::from)?));
         }
-        object.extract().map(|work| BudgetArgument(Budget::of(work))).map_err(|e| {
+        object.extract().map(|work| BudgetArgument(SearchBudget::new(work))).map_err(|e| {
             let units = format!("a budget is 0 to {} units of work, or 'none', not", u64::MAX);
             let py = object.py();
             if e.is_instance_of::<PyOverflowError>(py) {
@@ -251,7 +251,7 @@ impl PyPlanner {
         to: &PySharding,
         dtype: DTypeArgument,
     ) -> Answer<Option<PyPlan>> {
-        let greedy = stoppable(py, || self.planner.greedy(&from_.0, &to.0, dtype.0))??;
+        let greedy = stoppable(py, || self.planner.axis_by_axis(&from_.0, &to.0, dtype.0))??;
         let Some(greedy) = greedy else { return Ok(None) };
         let origin = stoppable(py, || self.cache.plan(&self.planner, &from_.0, &to.0, dtype.0))??;
         Ok(Some(PyPlan::greedy(origin, greedy)))
@@ -259,7 +259,7 @@ impl PyPlanner {
 
     /// Each group that a plan would use if it existed, and the us that it would save.
     fn savings(&self, py: Python<'_>, plan: &PyPlan) -> Answer<Vec<(PyGroupPattern, f64)>> {
-        let savings = stoppable(py, || self.planner.savings(plan.plan()))??;
+        let savings = stoppable(py, || self.planner.group_savings(plan.plan()))??;
         Ok(savings.into_iter().map(|(group, us)| (PyGroupPattern(group), us)).collect())
     }
 
@@ -308,7 +308,9 @@ impl PyPlanner {
     /// How much is looked at, in units of work, or None without a limit.
     #[getter]
     fn budget(&self) -> Option<u64> {
-        Some(self.planner.options().budget()).filter(|&budget| budget != Budget::UNLIMITED).map(Budget::work)
+        Some(self.planner.options().budget())
+            .filter(|&budget| budget != SearchBudget::UNLIMITED)
+            .map(SearchBudget::work)
     }
 
     fn __repr__(&self) -> String {
@@ -358,7 +360,7 @@ impl PyExplanation {
     /// Every candidate that was looked at, in order, as text.
     #[getter]
     fn considered(&self) -> Vec<String> {
-        self.0.considered.iter().map(ToString::to_string).collect()
+        self.0.candidates.iter().map(ToString::to_string).collect()
     }
 
     /// Which of them is the plan, or None where there is nothing to do.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use reshard_program::schedule::Hashes;
-use reshard_program::{Error, Graph, Item, Moves, Program, Rates, ValueId};
+use reshard_program::schedule::ValueHashes;
+use reshard_program::{ComputeRates, Error, Graph, ImplicitRedistribution, Program, Statement, ValueId};
 
 use crate::call::arguments;
 use crate::dtype::{DTypeArgument, PyDType};
@@ -92,13 +92,13 @@ impl PyValue {
     /// Who holds it.
     #[getter]
     fn sharding(&self) -> PySharding {
-        PySharding(self.value.is.value.clone())
+        PySharding(self.value.ty.value.clone())
     }
 
     /// Who holds its gradient; None of what has none.
     #[getter]
     fn gradient(&self) -> Option<PySharding> {
-        self.value.is.gradient.clone().map(PySharding)
+        self.value.ty.gradient.clone().map(PySharding)
     }
 }
 
@@ -111,8 +111,8 @@ pub(crate) struct PyItem {
 }
 
 impl PyItem {
-    pub(crate) fn item(&self) -> &Item {
-        &self.program.items()[self.at]
+    pub(crate) fn item(&self) -> &Statement {
+        &self.program.statements()[self.at]
     }
 
     fn names(&self, values: &[ValueId]) -> Vec<String> {
@@ -134,31 +134,31 @@ impl PyItem {
     #[getter]
     fn kind(&self) -> &'static str {
         match self.item() {
-            Item::Input(_) => "input",
-            Item::Op { .. } => "op",
-            Item::Move { .. } => "move",
-            Item::NoGrad => "no_grad",
+            Statement::Input(_) => "input",
+            Statement::Op { .. } => "op",
+            Statement::Redistribute { .. } => "move",
+            Statement::NoGrad => "no_grad",
         }
     }
 
     /// The names of the values that it takes.
     #[getter]
     fn takes(&self) -> Vec<String> {
-        self.names(self.item().takes())
+        self.names(self.item().inputs())
     }
 
     /// The names of the values that it makes.
     #[getter]
     fn makes(&self) -> Vec<String> {
-        self.names(self.item().makes())
+        self.names(self.item().outputs())
     }
 
     /// What an op calls; None of others.
     #[getter]
     fn call(&self) -> Option<String> {
         match self.item() {
-            Item::Op { call, .. } => Some(call.to_string()),
-            Item::Input(_) | Item::Move { .. } | Item::NoGrad => None,
+            Statement::Op { call, .. } => Some(call.to_string()),
+            Statement::Input(_) | Statement::Redistribute { .. } | Statement::NoGrad => None,
         }
     }
 
@@ -166,8 +166,8 @@ impl PyItem {
     #[getter]
     fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         match self.item() {
-            Item::Op { call, .. } => arguments(py, call),
-            Item::Input(_) | Item::Move { .. } | Item::NoGrad => Ok(PyDict::new(py)),
+            Statement::Op { call, .. } => arguments(py, call),
+            Statement::Input(_) | Statement::Redistribute { .. } | Statement::NoGrad => Ok(PyDict::new(py)),
         }
     }
 
@@ -175,30 +175,30 @@ impl PyItem {
     #[getter]
     fn strategies(&self) -> Vec<(String, String)> {
         match self.item() {
-            Item::Op { strategy, outputs, .. } => {
-                let mesh = outputs.first().map(|v| self.program.get(*v).is.value.mesh());
+            Statement::Op { strategy, outputs, .. } => {
+                let mesh = outputs.first().map(|v| self.program.get(*v).ty.value.mesh());
                 let axes = mesh.map_or(&[][..], |mesh| mesh.axes());
                 let row = |(axis, row): &(reshard_sharding::SubAxis, reshard_ops::rules::Strategy)| {
                     (axis.printed(axes), row.to_string())
                 };
                 strategy.rows.iter().map(row).collect()
             }
-            Item::Input(_) | Item::Move { .. } | Item::NoGrad => Vec::new(),
+            Statement::Input(_) | Statement::Redistribute { .. } | Statement::NoGrad => Vec::new(),
         }
     }
 
     /// Whether every rank's result is its operand, byte for byte.
     #[getter]
     fn is_view(&self) -> bool {
-        matches!(self.item(), Item::Op { is_view: true, .. })
+        matches!(self.item(), Statement::Op { is_view: true, .. })
     }
 
     /// How many operations the rank with most of them does; 0 of what is no op.
     #[getter]
     fn operations(&self) -> f64 {
         match self.item() {
-            Item::Op { operations, .. } => *operations,
-            Item::Input(_) | Item::Move { .. } | Item::NoGrad => 0.0,
+            Statement::Op { operations, .. } => *operations,
+            Statement::Input(_) | Statement::Redistribute { .. } | Statement::NoGrad => 0.0,
         }
     }
 
@@ -206,10 +206,10 @@ impl PyItem {
     #[getter]
     fn received_bytes(&self) -> (u64, Option<u64>) {
         match self.item() {
-            Item::Move { forward, backward, .. } => {
+            Statement::Redistribute { forward, backward, .. } => {
                 (forward.received_bytes(), backward.as_ref().map(|plan| plan.received_bytes()))
             }
-            Item::Input(_) | Item::Op { .. } | Item::NoGrad => (0, None),
+            Statement::Input(_) | Statement::Op { .. } | Statement::NoGrad => (0, None),
         }
     }
 }
@@ -224,8 +224,8 @@ impl PyProgram {
         table: Option<&PyTable>,
     ) -> Answer<PyProgram> {
         let table = table_or_standard(table);
-        let written = PyElaborator::or_new(None).moves(Moves::Written);
-        let program = stoppable(py, || written.elaborate(&Graph::parse(table, text)?))??;
+        let written = PyElaborator::or_new(None).implicit_redistribution(ImplicitRedistribution::Deny);
+        let program = stoppable(py, || written.solve(&Graph::parse(table, text)?))??;
         Ok(PyProgram::made(program))
     }
 
@@ -269,7 +269,7 @@ impl PyProgram {
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let value = |value: &reshard_program::Value| PyValue {
             value: value.clone(),
-            written: self.0.meshes().written(&value.is),
+            written: self.0.meshes().type_text(&value.ty),
         };
         PyTuple::new(py, self.0.values().iter().map(value).collect::<Vec<_>>())
     }
@@ -277,7 +277,7 @@ impl PyProgram {
     /// A value by its name.
     fn __getitem__(&self, #[pyo3(from_py_with = text)] name: &str) -> Answer<PyValue> {
         let value = self.0.get(self.named(name)?).clone();
-        let written = self.0.meshes().written(&value.is);
+        let written = self.0.meshes().type_text(&value.ty);
         Ok(PyValue { value, written })
     }
 
@@ -288,7 +288,7 @@ impl PyProgram {
     /// The lines, in order.
     #[getter]
     fn items<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let items = (0..self.0.items().len()).map(|at| PyItem { program: Arc::clone(&self.0), at });
+        let items = (0..self.0.statements().len()).map(|at| PyItem { program: Arc::clone(&self.0), at });
         PyTuple::new(py, items.collect::<Vec<_>>())
     }
 
@@ -301,29 +301,29 @@ impl PyProgram {
     /// The names of the inputs, in order.
     #[getter]
     fn inputs(&self) -> Vec<String> {
-        let input = |item: &Item| match item {
-            Item::Input(v) => Some(self.0.get(*v).name.clone()),
-            Item::Op { .. } | Item::Move { .. } | Item::NoGrad => None,
+        let input = |item: &Statement| match item {
+            Statement::Input(v) => Some(self.0.get(*v).name.clone()),
+            Statement::Op { .. } | Statement::Redistribute { .. } | Statement::NoGrad => None,
         };
-        self.0.items().iter().filter_map(input).collect()
+        self.0.statements().iter().filter_map(input).collect()
     }
 
     /// The moves as texts, each with its bytes forward and backward.
     #[getter]
     fn moves(&self) -> Vec<String> {
-        self.0.moves().map(|m| m.to_string()).collect()
+        self.0.redistributions().map(|m| m.to_string()).collect()
     }
 
     /// By how much the choices may cost more than the cheapest, in microseconds; 0 if they are the cheapest.
     #[getter]
     fn gap_us(&self) -> f64 {
-        self.0.gap_us()
+        self.0.optimality_gap_us()
     }
 
     /// What it communicates, computes and holds.
     #[pyo3(signature = (rates=None))]
     fn report(&self, py: Python<'_>, rates: Option<&PyRates>) -> PyReport {
-        let rates = rates.map_or_else(Rates::uniform, |rates| rates.0);
+        let rates = rates.map_or_else(ComputeRates::uniform, |rates| rates.0);
         PyReport(py.detach(|| self.0.report(&rates)))
     }
 
@@ -335,12 +335,12 @@ impl PyProgram {
     /// The same program in which backward makes these values once more, right before it takes them.
     fn again(&self, py: Python<'_>, #[pyo3(from_py_with = listed)] names: Vec<String>) -> Answer<PyProgram> {
         let values = names.iter().map(|name| self.named(name)).collect::<Answer<Vec<_>>>()?;
-        Ok(PyProgram::made(stoppable(py, || self.0.again(&values))??))
+        Ok(PyProgram::made(stoppable(py, || self.0.rematerialize(&values))??))
     }
 
     /// The copies of parameters that forward gathers, by name: made again, they are gathered again.
     fn gathered(&self) -> Vec<String> {
-        self.0.gathered().into_iter().map(|v| self.0.get(v).name.clone()).collect()
+        self.0.gathered_parameters().into_iter().map(|v| self.0.get(v).name.clone()).collect()
     }
 
     /// The same program in which backward makes again what does not fit into so many bytes, in the least time.
@@ -351,8 +351,8 @@ impl PyProgram {
         #[pyo3(from_py_with = number)] limit_bytes: u64,
         rates: Option<&PyRates>,
     ) -> Answer<PyProgram> {
-        let rates = rates.map_or_else(Rates::uniform, |rates| rates.0);
-        Ok(PyProgram::made(stoppable(py, || self.0.recompute(limit_bytes, &rates))??))
+        let rates = rates.map_or_else(ComputeRates::uniform, |rates| rates.0);
+        Ok(PyProgram::made(stoppable(py, || self.0.rematerialize_to_fit(limit_bytes, &rates))??))
     }
 
     /// The same program in which what a move makes, and what one op makes of that, come in so many pieces.
@@ -365,7 +365,7 @@ impl PyProgram {
         elaborator: Option<&PyElaborator>,
     ) -> Answer<PyProgram> {
         let (moved, elaborator) = (self.named(moved)?, PyElaborator::or_new(elaborator));
-        Ok(PyProgram::made(stoppable(py, || self.0.chunked(moved, pieces, &elaborator))??))
+        Ok(PyProgram::made(stoppable(py, || self.0.overlap_value(moved, pieces, &elaborator))??))
     }
 
     /// The same of all moves of which that can be.
@@ -377,7 +377,7 @@ impl PyProgram {
         elaborator: Option<&PyElaborator>,
     ) -> Answer<PyProgram> {
         let elaborator = PyElaborator::or_new(elaborator);
-        Ok(PyProgram::made(stoppable(py, || self.0.all_chunked(pieces, &elaborator))??))
+        Ok(PyProgram::made(stoppable(py, || self.0.overlap_all(pieces, &elaborator))??))
     }
 
     /// The same program in pieces where the timeline says that it takes less time.
@@ -393,12 +393,12 @@ impl PyProgram {
     ) -> Answer<PyProgram> {
         let elaborator = PyElaborator::or_new(elaborator);
         let options = ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order }.read()?;
-        Ok(PyProgram::made(stoppable(py, || self.0.chunk(&options, &elaborator))??))
+        Ok(PyProgram::made(stoppable(py, || self.0.overlap(&options, &elaborator))??))
     }
 
     /// The same program with all its numbers in one type, and its moves planned for that.
     fn in_dtype(&self, py: Python<'_>, dtype: DTypeArgument) -> Answer<PyProgram> {
-        Ok(PyProgram::made(stoppable(py, || self.0.in_dtype(dtype.0))??))
+        Ok(PyProgram::made(stoppable(py, || self.0.with_dtype(dtype.0))??))
     }
 
     /// What a rank does, as a list without types.
@@ -417,7 +417,7 @@ impl PyProgram {
     ) -> Answer<PySchedule> {
         let options = ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order }.read()?;
         let made = py.detach(|| -> Result<_, Error> {
-            let program = match self.0.wired()? {
+            let program = match self.0.lower_comm_dtypes()? {
                 Cow::Borrowed(_) => Arc::clone(&self.0),
                 Cow::Owned(wired) => Arc::new(wired),
             };
@@ -475,8 +475,8 @@ impl PyProgram {
     ///
     /// The hashes are texts, one for each rank, as `Ranks.hashes` has them.
     fn replicas(&self, #[pyo3(from_py_with = listed)] hashes: Vec<String>) -> Answer<usize> {
-        let hashes = hashes.iter().map(|text| text.parse()).collect::<Result<Vec<Hashes>, Error>>()?;
-        Ok(self.0.replicas(&hashes)?)
+        let hashes = hashes.iter().map(|text| text.parse()).collect::<Result<Vec<ValueHashes>, Error>>()?;
+        Ok(self.0.check_replicas(&hashes)?)
     }
 }
 

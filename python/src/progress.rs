@@ -40,11 +40,11 @@ impl Progress {
 }
 
 impl Observer for Progress {
-    fn begins(&mut self, bytes: u64) {
+    fn on_start(&mut self, bytes: u64) {
         self.all = bytes;
     }
 
-    fn moved(&mut self, bytes: u64) {
+    fn on_progress(&mut self, bytes: u64) {
         self.moved += bytes;
         self.ended = Python::attach(|py| {
             let told = self.told.as_ref().map(|told| told.bind(py));
@@ -60,7 +60,7 @@ impl Observer for Progress {
         });
     }
 
-    fn stops(&self) -> bool {
+    fn is_cancelled(&self) -> bool {
         self.ended.is_some()
     }
 }

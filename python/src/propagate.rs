@@ -3,8 +3,8 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
-use reshard_ops::propagate::{Choice, Constraint, Operand, Propagator};
-use reshard_planner::{Budget, Planner};
+use reshard_ops::propagate::{OpSharding, Operand, OutputConstraint, Propagator};
+use reshard_planner::{Planner, SearchBudget};
 use reshard_sharding::{Mesh, Sharding};
 
 use crate::arguments::{MeshArgument, type_name};
@@ -21,12 +21,12 @@ use crate::topology::TopologyArgument;
 use crate::value::not_pickled;
 
 /// What is wanted of outputs.
-fn constraints(object: &Bound<'_, PyAny>, op: &PyOp, mesh: &Mesh) -> Answer<Vec<Constraint>> {
+fn constraints(object: &Bound<'_, PyAny>, op: &PyOp, mesh: &Mesh) -> Answer<Vec<OutputConstraint>> {
     let outputs = op.op.outputs();
     if let Ok(word) = object.cast::<PyString>() {
         let of = match &*words(word)? {
-            "any" => Some(Constraint::Any),
-            "reduced" => Some(Constraint::Reduced),
+            "any" => Some(OutputConstraint::Any),
+            "reduced" => Some(OutputConstraint::Reduced),
             _ => None,
         };
         if let Some(all) = of {
@@ -50,18 +50,18 @@ fn constraints(object: &Bound<'_, PyAny>, op: &PyOp, mesh: &Mesh) -> Answer<Vec<
 }
 
 /// Of one output: None, "any", "reduced", a sharding, or a sharding and what any other costs more.
-fn constraint(object: &Bound<'_, PyAny>, shape: &[usize], mesh: &Mesh) -> Answer<Constraint> {
+fn constraint(object: &Bound<'_, PyAny>, shape: &[usize], mesh: &Mesh) -> Answer<OutputConstraint> {
     if object.is_none() {
-        return Ok(Constraint::Any);
+        return Ok(OutputConstraint::Any);
     }
     if let Ok(sharding) = object.cast::<PySharding>() {
-        return Ok(Constraint::Exactly(sharding.get().0.clone()));
+        return Ok(OutputConstraint::Exactly(sharding.get().0.clone()));
     }
     if let Ok(text) = object.cast::<PyString>() {
         return Ok(match &*words(text)? {
-            "any" => Constraint::Any,
-            "reduced" => Constraint::Reduced,
-            placements => Constraint::Exactly(Sharding::parse(mesh, shape, placements)?),
+            "any" => OutputConstraint::Any,
+            "reduced" => OutputConstraint::Reduced,
+            placements => OutputConstraint::Exactly(Sharding::parse(mesh, shape, placements)?),
         });
     }
     let Ok((wanted, penalty_us)) = object.extract::<(Bound<'_, PyAny>, f64)>() else {
@@ -72,8 +72,8 @@ fn constraint(object: &Bound<'_, PyAny>, shape: &[usize], mesh: &Mesh) -> Answer
         .into());
     };
     match constraint(&wanted, shape, mesh)? {
-        Constraint::Exactly(sharding) => Ok(Constraint::Prefer { sharding, penalty_us }),
-        Constraint::Any | Constraint::Reduced | Constraint::Prefer { .. } => {
+        OutputConstraint::Exactly(sharding) => Ok(OutputConstraint::Prefer { sharding, penalty_us }),
+        OutputConstraint::Any | OutputConstraint::Reduced | OutputConstraint::Prefer { .. } => {
             Err(refused("usage", "a penalty is of a sharding that is preferred"))
         }
     }
@@ -113,7 +113,7 @@ impl PyOperandMove {
 /// A strategy for every axis, what the inputs become for it, and what comes out.
 #[pyclass(frozen, name = "Choice", module = "reshard")]
 pub(crate) struct PyChoice {
-    choice: Choice,
+    choice: OpSharding,
     inputs: Vec<Operand>,
     mesh: Mesh,
 }
@@ -150,7 +150,7 @@ impl PyChoice {
     /// What the op itself makes of each output, before what was wanted of it.
     #[getter]
     fn made<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        shardings(py, self.choice.made())
+        shardings(py, self.choice.computed())
     }
 
     /// The strategy of each axis with more than one rank, by its name; none of a view.
@@ -169,7 +169,7 @@ impl PyChoice {
     /// What is redistributed, inputs first.
     #[getter]
     fn moves<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let moves = self.choice.moves().map(|(operand, plan)| PyOperandMove {
+        let moves = self.choice.redistributions().map(|(operand, plan)| PyOperandMove {
             operand: operand.to_string(),
             from_: PySharding(plan.from().clone()),
             to: PySharding(plan.to().clone()),
@@ -201,7 +201,7 @@ impl PyChoice {
     /// Whether a budget ran out: it is the best of what was looked at, and not surely the cheapest.
     #[getter]
     fn is_exhausted(&self) -> bool {
-        self.choice.is_exhausted()
+        self.choice.is_budget_exhausted()
     }
 
     /// One line for each input: what it is and what it becomes.
@@ -215,7 +215,7 @@ struct Question {
     op: PyOp,
     mesh: Mesh,
     inputs: Vec<Operand>,
-    constraints: Vec<Constraint>,
+    constraints: Vec<OutputConstraint>,
 }
 
 impl Question {
@@ -247,7 +247,7 @@ impl Question {
         Ok(Question { op, mesh, inputs, constraints })
     }
 
-    fn answered(&self, choice: Choice) -> PyChoice {
+    fn answered(&self, choice: OpSharding) -> PyChoice {
         PyChoice { choice, inputs: self.inputs.clone(), mesh: self.mesh.clone() }
     }
 }
@@ -284,8 +284,8 @@ impl PyPropagator {
         let propagator = Propagator::new().with_planner(planner);
         PyPropagator(match budget {
             None => propagator,
-            Some(0) => propagator.with_budget(Budget::UNLIMITED),
-            Some(work) => propagator.with_budget(Budget::of(work)),
+            Some(0) => propagator.with_budget(SearchBudget::UNLIMITED),
+            Some(work) => propagator.with_budget(SearchBudget::new(work)),
         })
     }
 
@@ -329,7 +329,7 @@ impl PyPropagator {
     ) -> Answer<Vec<PyChoice>> {
         let asked = Question::of(op, inputs, mesh, constraint)?;
         let all = stoppable(py, || {
-            self.0.advise(&asked.op.op, &asked.mesh, &asked.inputs, &asked.constraints, most)
+            self.0.cheapest(&asked.op.op, &asked.mesh, &asked.inputs, &asked.constraints, most)
         })??;
         Ok(all.into_iter().map(|choice| asked.answered(choice)).collect())
     }

@@ -62,7 +62,7 @@ impl PyRanks {
         let arena_bytes = ranks.iter().map(|rank| rank.as_ref().map_or(0, |rank| rank.arena_bytes)).collect();
         let mut values = BTreeMap::new();
         for value in program.values() {
-            let sharding = value.is.value.clone();
+            let sharding = value.ty.value.clone();
             let mut take = |rank: usize| ranks.get_mut(rank)?.as_mut()?.held.remove(&value.name);
             let shards: Option<Vec<Vec<u8>>> = sharding.mesh().ranks().map(&mut take).collect();
             if let Some(shards) = shards {

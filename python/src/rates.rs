@@ -1,7 +1,7 @@
 //! How fast a rank computes, which times operations as a topology times moves.
 
 use pyo3::prelude::*;
-use reshard_program::Rates;
+use reshard_program::ComputeRates;
 
 use crate::dtype::DTypeArgument;
 use crate::numbers::number;
@@ -12,48 +12,48 @@ use crate::value::Reduced;
 /// memory reads and writes in one.
 #[pyclass(frozen, eq, name = "Rates", module = "reshard")]
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct PyRates(pub(crate) Rates);
+pub(crate) struct PyRates(pub(crate) ComputeRates);
 
 #[pymethods]
 impl PyRates {
     #[new]
     fn new(
-        #[pyo3(from_py_with = number)] per_us: [f64; 4],
+        #[pyo3(from_py_with = number)] ops_per_us: [f64; 4],
         #[pyo3(from_py_with = number)] memory_per_us: f64,
     ) -> PyRates {
-        PyRates(Rates { per_us, memory_per_us })
+        PyRates(ComputeRates { ops_per_us, memory_per_us })
     }
 
     /// One rate for all: 100 operations and one byte a picosecond.
     #[staticmethod]
     fn uniform() -> PyRates {
-        PyRates(Rates::uniform())
+        PyRates(ComputeRates::uniform())
     }
 
     /// An H100 SXM by its data sheet, dense.
     #[staticmethod]
     fn h100() -> PyRates {
-        PyRates(Rates::h100())
+        PyRates(ComputeRates::h100())
     }
 
     /// Those of a network: of an H100 on networks of H100s, else uniform ones.
     #[staticmethod]
     fn of(topology: TopologyArgument) -> PyRates {
-        PyRates(Rates::of(&topology.0))
+        PyRates(ComputeRates::for_topology(&topology.0))
     }
 
     fn __repr__(&self) -> String {
-        format!("Rates({:?}, {:?})", self.0.per_us, self.0.memory_per_us)
+        format!("Rates({:?}, {:?})", self.0.ops_per_us, self.0.memory_per_us)
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, ([f64; 4], f64)> {
-        (py.get_type::<PyRates>(), (self.0.per_us, self.0.memory_per_us))
+        (py.get_type::<PyRates>(), (self.0.ops_per_us, self.0.memory_per_us))
     }
 
     /// Operations a microsecond on elements of at most 8 bits, of 16, of 32 and of more.
     #[getter]
     fn per_us(&self) -> [f64; 4] {
-        self.0.per_us
+        self.0.ops_per_us
     }
 
     /// Bytes a microsecond that memory reads and writes.

@@ -19,7 +19,7 @@ impl PyRegion {
     /// A region of ranges for every dim: `Region([[range(0, 4)], [range(0, 2), range(6, 8)]])`.
     #[new]
     fn new(#[pyo3(from_py_with = listed_twice)] dims: Vec<Vec<Bound<'_, PyRange>>>) -> PyResult<PyRegion> {
-        let mut region = Region { dims: reshard_layout::Few::new() };
+        let mut region = Region { dims: reshard_layout::InlineVec::new() };
         for dim in &dims {
             let mut intervals = Intervals::new();
             let mut end = None;

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use reshard_program::{Class, MoveReport, Pass, Passes, Report, StepReport, Traffic};
+use reshard_program::{CommCost, Pass, PerPass, RedistributionReport, Report, StepReport, ValueClass};
 
 use crate::dtype::PyDType;
 use crate::value::not_pickled;
@@ -10,7 +10,7 @@ use crate::value::not_pickled;
 /// What communication is and costs: steps, bytes that the worst rank receives, and time by the cost model.
 #[pyclass(frozen, eq, name = "Traffic", module = "reshard")]
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct PyTraffic(Traffic);
+pub(crate) struct PyTraffic(CommCost);
 
 #[pymethods]
 impl PyTraffic {
@@ -27,7 +27,7 @@ impl PyTraffic {
     }
 
     fn __repr__(&self) -> String {
-        let Traffic { steps, received_bytes, cost_us } = self.0;
+        let CommCost { steps, received_bytes, cost_us } = self.0;
         format!("<{steps} steps, {received_bytes} bytes, {cost_us:.1} us>")
     }
 
@@ -53,7 +53,7 @@ impl PyTraffic {
 /// One of something for each pass, by the names of the passes.
 fn passes<'py, T, U: IntoPyObject<'py>>(
     py: Python<'py>,
-    all: &Passes<T>,
+    all: &PerPass<T>,
     each: impl Fn(&T) -> U,
 ) -> PyResult<Bound<'py, PyDict>> {
     let by_name = PyDict::new(py);
@@ -124,13 +124,13 @@ impl PyStepReport {
 
 /// A move in a report.
 #[pyclass(frozen, name = "MoveReport", module = "reshard")]
-pub(crate) struct PyMoveReport(MoveReport);
+pub(crate) struct PyMoveReport(RedistributionReport);
 
 #[pymethods]
 impl PyMoveReport {
     fn __repr__(&self) -> String {
-        let MoveReport { value, at, written: [from, to], .. } = &self.0;
-        format!("<{value} at {at}: {from} -> {to}>")
+        let RedistributionReport { value, consumer, texts: [from, to], .. } = &self.0;
+        format!("<{value} at {consumer}: {from} -> {to}>")
     }
 
     /// The value that is moved.
@@ -142,25 +142,25 @@ impl PyMoveReport {
     /// Where: the first result of the op that takes it so, or what the text calls the moved value.
     #[getter]
     fn at(&self) -> &str {
-        &self.0.at
+        &self.0.consumer
     }
 
     /// The name of what is made.
     #[getter]
     fn made(&self) -> &str {
-        &self.0.made
+        &self.0.result
     }
 
     /// What it was, as the text says it.
     #[getter]
     fn from_(&self) -> &str {
-        &self.0.written[0]
+        &self.0.texts[0]
     }
 
     /// What it becomes, as the text says it.
     #[getter]
     fn to(&self) -> &str {
-        &self.0.written[1]
+        &self.0.texts[1]
     }
 
     /// What it communicates by pass; None in a pass in which nothing of it runs.
@@ -189,8 +189,13 @@ pub(crate) struct PyReport(pub(crate) Report);
 #[pymethods]
 impl PyReport {
     fn __repr__(&self) -> String {
-        let Report { values, moves, peak, .. } = &self.0;
-        format!("<Report of {} values and {} moves, peak {} bytes>", values.len(), moves.len(), peak.bytes)
+        let Report { values, redistributions, peak, .. } = &self.0;
+        format!(
+            "<Report of {} values and {} redistributions, peak {} bytes>",
+            values.len(),
+            redistributions.len(),
+            peak.bytes
+        )
     }
 
     fn __str__(&self) -> String {
@@ -203,8 +208,8 @@ impl PyReport {
         let value = |value: &reshard_program::ValueReport| PyValueReport {
             name: value.name.clone(),
             dtype: PyDType(value.dtype),
-            shape: value.is.value.shape().to_vec(),
-            r#type: value.written.clone(),
+            shape: value.ty.value.shape().to_vec(),
+            r#type: value.text.clone(),
             class_: value.class.as_str(),
             pass_: value.pass.as_str(),
         };
@@ -214,7 +219,7 @@ impl PyReport {
     /// The moves, in the order in which they are first carried out.
     #[getter]
     fn moves<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.0.moves.iter().cloned().map(PyMoveReport).collect::<Vec<_>>())
+        PyTuple::new(py, self.0.redistributions.iter().cloned().map(PyMoveReport).collect::<Vec<_>>())
     }
 
     /// What all moves communicate, by pass.
@@ -261,7 +266,7 @@ impl PyReport {
     #[getter]
     fn peak<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
-        for class in Class::ALL {
+        for class in ValueClass::ALL {
             all.set_item(class.as_str(), self.0.peak.of(class))?;
         }
         all.set_item("staging", self.0.peak.staging)?;
@@ -271,7 +276,7 @@ impl PyReport {
     /// Whether backward is written; where it is not, it is what a gradient would do.
     #[getter]
     fn gradients_written(&self) -> bool {
-        self.0.gradients_written
+        self.0.has_explicit_backward
     }
 
     /// By how much the choices may cost more than the cheapest, in microseconds.

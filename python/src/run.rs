@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use reshard_collectives::threads::{Comm, World};
+use reshard_collectives::threads::{ThreadCommunicator, World};
 use reshard_collectives::{Communicator, Error as EngineFailure};
 use reshard_kernels::DType;
-use reshard_program::schedule::{Engine, Options, Schedule};
-use reshard_program::{Item, Program, ValueId};
+use reshard_program::schedule::{CommunicatorExchanges, CompileOptions, Schedule};
+use reshard_program::{Program, Statement, ValueId};
 use reshard_reference::{Number, Values, on_one_device, on_schedules};
 
 use crate::arrays;
@@ -108,8 +108,8 @@ fn given(
     one: Option<DType>,
 ) -> Answer<BTreeMap<ValueId, Vec<u8>>> {
     let mut all = BTreeMap::new();
-    for item in program.items() {
-        let Item::Input(v) = item else { continue };
+    for item in program.statements() {
+        let Statement::Input(v) = item else { continue };
         let value = program.get(*v);
         let Some(array) = inputs.get_item(&value.name)? else {
             return Err(refused("input", format!("{} is not given", value.name)));
@@ -160,15 +160,15 @@ fn whole<'py>(
         values.insert(*v, arrays::of(py, value.dtype, value.shape(), bytes)?);
     }
     let missing = |v: &ValueId| refused("input", format!("{} is not made", program.get(*v).name));
-    for item in program.items() {
+    for item in program.statements() {
         py.check_signals()?;
         match item {
-            Item::Input(_) | Item::NoGrad => {}
-            Item::Move { from, to, .. } => {
+            Statement::Input(_) | Statement::NoGrad => {}
+            Statement::Redistribute { from, to, .. } => {
                 let same = values.get(from).cloned().ok_or_else(|| missing(from))?;
                 values.insert(*to, same);
             }
-            Item::Op { call, op, inputs, outputs, .. } => {
+            Statement::Op { call, op, inputs, outputs, .. } => {
                 let dtypes =
                     |list: &[ValueId]| list.iter().map(|v| program.get(*v).dtype).collect::<Vec<_>>();
                 let (takes, makes) = (dtypes(inputs), dtypes(outputs));
@@ -198,8 +198,8 @@ fn run_rank(
     program: &Program,
     inputs: &BTreeMap<ValueId, Vec<u8>>,
     runner: &Py<PyAny>,
-    options: (&Options, bool),
-    comm: &mut Comm,
+    options: (&CompileOptions, bool),
+    comm: &mut ThreadCommunicator,
 ) -> Result<Option<OfRank>, Stopped> {
     let rank = Communicator::rank(comm);
     if !program.mesh().contains(rank) {
@@ -211,12 +211,12 @@ fn run_rank(
     let arena = lent.bytes_mut();
     arena.fill(0);
     let mut kernels = PythonKernels { table: program.table(), runner, memory: &memory, calls: Vec::new() };
-    let mut engine = Engine::new(comm);
+    let mut engine = CommunicatorExchanges::new(comm);
     for (v, whole) in inputs {
         let value = program.get(*v);
         if let Some(local) = schedule.local(&value.name) {
-            let shard = &mut arena[local.at.range()];
-            shards::scatter_bytes(&value.is.value, &[rank], value.dtype, whole, &mut [shard])?;
+            let shard = &mut arena[local.slice.range()];
+            shards::scatter_bytes(&value.ty.value, &[rank], value.dtype, whole, &mut [shard])?;
         }
     }
     let prepared = schedule.prepare::<_, _, Stopped>(&mut kernels, &mut engine)?;
@@ -226,8 +226,8 @@ fn run_rank(
         prepared.run::<_, _, Stopped>(&mut kernels, &mut engine, arena)?;
         None
     };
-    let lasting = schedule.locals().iter().filter(|local| local.lasts);
-    let held = lasting.map(|local| (local.name.clone(), arena[local.at.range()].to_vec())).collect();
+    let lasting = schedule.buffers().iter().filter(|local| local.is_live_out);
+    let held = lasting.map(|local| (local.name.clone(), arena[local.slice.range()].to_vec())).collect();
     Ok(Some(OfRank { held, received: received(&schedule), hashes, arena_bytes: schedule.arena_bytes() }))
 }
 
@@ -294,9 +294,10 @@ pub(crate) fn on_ranks(
     match With::of(program, kernels, py)? {
         With::Python(runner) => {
             let given = given(program, inputs, None)?;
-            let job = |comm: &mut Comm| run_rank(program, &given, &runner, (&options, hashed), comm);
+            let job =
+                |comm: &mut ThreadCommunicator| run_rank(program, &given, &runner, (&options, hashed), comm);
             let results =
-                py.detach(|| -> Result<_, Stopped> { Ok(World::new(program.mesh().world())?.run(job)) });
+                py.detach(|| -> Result<_, Stopped> { Ok(World::new(program.mesh().world_size())?.run(job)) });
             PyRanks::of_ranks(Arc::clone(program), results?)
         }
         With::Reference(_) if hashed => {
@@ -319,7 +320,7 @@ fn referred<T: Number + bytemuck::Pod>(
     py: Python<'_>,
     program: &Program,
     given: &BTreeMap<ValueId, Vec<u8>>,
-    options: &Options,
+    options: &CompileOptions,
 ) -> Answer<OfReference> {
     let inputs = numbers::<T>(program, given)?;
     let ranks = py.detach(|| on_schedules(program, &inputs, options))?;
@@ -329,7 +330,7 @@ fn referred<T: Number + bytemuck::Pod>(
             let shards = shards.iter().map(bytes).collect();
             all.insert(
                 value.name.clone(),
-                Held { sharding: value.is.value.clone(), dtype: T::DTYPE, shards },
+                Held { sharding: value.ty.value.clone(), dtype: T::DTYPE, shards },
             );
         }
     }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use reshard_ops::rules::Table;
-use reshard_program::schedule::{Activity, Event, Instr, Operand, Options, Schedule, Timeline};
-use reshard_program::{Item, Program, Rates};
+use reshard_ops::rules::OpTable;
+use reshard_program::schedule::{
+    Activity, CompileOptions, Event, Instruction, Schedule, Timeline, TraceOperand,
+};
+use reshard_program::{ComputeRates, Program, Statement};
 
 use crate::dtype::PyDType;
 use crate::failure::Answer;
@@ -25,9 +27,9 @@ pub(crate) struct ScheduleOptions<'a> {
 }
 
 impl ScheduleOptions<'_> {
-    pub(crate) fn read(self) -> Answer<Options> {
+    pub(crate) fn read(self) -> Answer<CompileOptions> {
         let ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order } = self;
-        Ok(Options { liveness, hoist_bytes, bucket_bytes, order: order.parse()? })
+        Ok(CompileOptions { liveness, in_flight_bytes: hoist_bytes, bucket_bytes, order: order.parse()? })
     }
 }
 
@@ -35,7 +37,7 @@ impl ScheduleOptions<'_> {
 #[pyclass(frozen, name = "Schedule", module = "reshard")]
 pub(crate) struct PySchedule {
     pub(crate) schedule: Schedule,
-    pub(crate) table: Arc<Table>,
+    pub(crate) table: Arc<OpTable>,
     /// What it was compiled of, with what travels in another type as ops and a move.
     pub(crate) program: Arc<Program>,
 }
@@ -130,7 +132,7 @@ impl PyEvent {
 
 impl PyEvent {
     fn of(event: Event) -> PyEvent {
-        let operand = |o: Operand| (o.name, Some(PyDType(o.dtype)), o.shape);
+        let operand = |o: TraceOperand| (o.name, Some(PyDType(o.dtype)), o.shape);
         match event {
             Event::Call { call, takes, makes } => PyEvent {
                 kind: "call".to_owned(),
@@ -165,7 +167,7 @@ impl PyEvent {
 #[pymethods]
 impl PySchedule {
     fn __repr__(&self) -> String {
-        let (rank, instrs) = (self.schedule.rank(), self.schedule.instrs().len());
+        let (rank, instrs) = (self.schedule.rank(), self.schedule.instructions().len());
         format!("<Schedule of rank {rank}: {instrs} instructions, {} bytes>", self.schedule.arena_bytes())
     }
 
@@ -189,11 +191,10 @@ impl PySchedule {
     #[getter]
     fn steps<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let plan_to = |name: &String| {
-            let is_to =
-                |item: &&Item| matches!(item, Item::Move { to, .. } if self.program.get(*to).name == *name);
-            match self.program.items().iter().find(is_to) {
-                Some(Item::Move { forward, .. }) => Some(PyPlan::new(Arc::clone(forward))),
-                Some(Item::Input(_) | Item::Op { .. } | Item::NoGrad) | None => None,
+            let is_to = |item: &&Statement| matches!(item, Statement::Redistribute { to, .. } if self.program.get(*to).name == *name);
+            match self.program.statements().iter().find(is_to) {
+                Some(Statement::Redistribute { forward, .. }) => Some(PyPlan::new(Arc::clone(forward))),
+                Some(Statement::Input(_) | Statement::Op { .. } | Statement::NoGrad) | None => None,
             }
         };
         let exchange = |kind, n: u32| {
@@ -202,11 +203,11 @@ impl PySchedule {
             let plans = makes.iter().filter_map(plan_to).collect();
             PyInstr { kind, call: None, takes, makes, plans }
         };
-        let step = |instr: &Instr| match instr {
-            Instr::Call { kernel, args } => {
+        let step = |instr: &Instruction| match instr {
+            Instruction::Call { kernel, args } => {
                 let call = &self.schedule.calls()[*kernel as usize];
                 let names = &self.schedule.arg_names()[args.start as usize..args.end as usize];
-                let (takes, makes) = names.split_at(call.takes.len());
+                let (takes, makes) = names.split_at(call.inputs.len());
                 let call = Some(PyLocalCall::of(call, &self.table));
                 PyInstr {
                     kind: "call",
@@ -216,20 +217,20 @@ impl PySchedule {
                     plans: Vec::new(),
                 }
             }
-            Instr::Post { exchange: n } => exchange("post", *n),
-            Instr::Wait { exchange: n } => exchange("wait", *n),
+            Instruction::Post { exchange: n } => exchange("post", *n),
+            Instruction::Wait { exchange: n } => exchange("wait", *n),
         };
-        PyTuple::new(py, self.schedule.instrs().iter().map(step).collect::<Vec<_>>())
+        PyTuple::new(py, self.schedule.instructions().iter().map(step).collect::<Vec<_>>())
     }
 
     /// The plans of all moves of the program, also of those in which this rank has no part: the same on all ranks, in one order.
     #[getter]
     fn plans(&self) -> Vec<PyPlan> {
-        let plan = |item: &Item| match item {
-            Item::Move { forward, .. } => Some(PyPlan::new(Arc::clone(forward))),
-            Item::Input(_) | Item::Op { .. } | Item::NoGrad => None,
+        let plan = |item: &Statement| match item {
+            Statement::Redistribute { forward, .. } => Some(PyPlan::new(Arc::clone(forward))),
+            Statement::Input(_) | Statement::Op { .. } | Statement::NoGrad => None,
         };
-        self.program.items().iter().filter_map(plan).collect()
+        self.program.statements().iter().filter_map(plan).collect()
     }
 
     /// The bytes of the arena: the most that this rank has at a time.
@@ -262,22 +263,26 @@ impl PySchedule {
     /// The values that the rank holds, in the order of the program.
     #[getter]
     fn locals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let local = |local: &reshard_program::schedule::Local| PyLocalValue {
+        let local = |local: &reshard_program::schedule::LocalBuffer| PyLocalValue {
             name: local.name.clone(),
             dtype: PyDType(local.tensor.dtype),
             shape: local.tensor.shape.clone(),
-            offset: local.at.offset,
-            bytes: local.at.bytes,
+            offset: local.slice.offset,
+            bytes: local.slice.bytes,
             is_input: local.is_input,
-            lasts: local.lasts,
+            lasts: local.is_live_out,
         };
-        PyTuple::new(py, self.schedule.locals().iter().map(local).collect::<Vec<_>>())
+        PyTuple::new(py, self.schedule.buffers().iter().map(local).collect::<Vec<_>>())
     }
 
     /// What is to be copied before the next step: offset and bytes, and the offset to which.
     #[getter]
     fn carried(&self) -> Vec<(usize, usize, usize)> {
-        self.schedule.carried().iter().map(|(from, to)| (from.offset, from.bytes, to.offset)).collect()
+        self.schedule
+            .loop_carried_copies()
+            .iter()
+            .map(|(from, to)| (from.offset, from.bytes, to.offset))
+            .collect()
     }
 
     /// What the rank does: calls, and exchanges where they are waited for.
@@ -310,7 +315,7 @@ impl PyTimeline {
         rates: Option<&PyRates>,
     ) -> Answer<PyTimeline> {
         let schedules: Vec<Schedule> = schedules.iter().map(|s| s.schedule.clone()).collect();
-        let rates = rates.map_or_else(Rates::uniform, |rates| rates.0);
+        let rates = rates.map_or_else(ComputeRates::uniform, |rates| rates.0);
         Ok(PyTimeline(py.detach(|| Timeline::of(&schedules, &rates))?))
     }
 

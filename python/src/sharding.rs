@@ -3,9 +3,9 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use reshard_draw::{Limits, notebook, sharding as drawn_sharding};
-use reshard_layout::Named;
+use reshard_layout::NamedLayout;
 use reshard_sharding::notation::{HloSharding, inlined_mesh};
-use reshard_sharding::{Mesh, PartialAxis, Placements, ReduceOp, Sharding, Strided, meaning};
+use reshard_sharding::{Mesh, PartialAxis, Placements, ReduceOp, Sharding, Strided};
 
 use crate::arguments::{MeshArgument, PlacementsArgument, ShapeArgument};
 use crate::dtype::DTypeArgument;
@@ -67,7 +67,7 @@ impl PySharding {
         placements: PlacementsArgument,
     ) -> Answer<PySharding> {
         let placements: Placements = placements.0.parse()?;
-        Ok(PySharding(Sharding::in_order_of_axes(&mesh.0, &shape.0, &placements)?))
+        Ok(PySharding(Sharding::with_axis_order(&mesh.0, &shape.0, &placements)?))
     }
 
     /// Both readings of placements with strided shards, pieces of pieces and plain chunks in their order, and whether they agree.
@@ -78,7 +78,7 @@ impl PySharding {
         placements: PlacementsArgument,
     ) -> Answer<(PySharding, PySharding, bool)> {
         let placements: Placements = placements.0.parse()?;
-        let both = Sharding::readings(&mesh.0, &shape.0, &placements)?;
+        let both = Sharding::strided_readings(&mesh.0, &shape.0, &placements)?;
         Ok((PySharding(both.literal), PySharding(both.ordered), both.agree))
     }
 
@@ -126,29 +126,29 @@ impl PySharding {
 
     /// The notation by tensor, `[{dp,tp},{}] unreduced={cp}`.
     fn by_tensor(&self) -> Answer<String> {
-        Ok(self.0.by_tensor()?)
+        Ok(self.0.to_dims_notation()?)
     }
 
     /// XLA's notation, `{devices=[2,4]<=[8]}`; with `v1` its devices are listed.
     #[pyo3(signature = (*, v1=false))]
     fn hlo(&self, v1: bool) -> Answer<String> {
-        let hlo: HloSharding = self.0.hlo()?;
+        let hlo: HloSharding = self.0.to_hlo()?;
         Ok(if v1 { hlo.v1()?.to_string() } else { hlo.to_string() })
     }
 
     /// Shardy's notation.
     fn shardy(&self) -> Answer<String> {
-        Ok(self.0.shardy()?)
+        Ok(self.0.to_shardy()?)
     }
 
     /// JAX's notation.
     fn partition_spec(&self) -> Answer<String> {
-        Ok(self.0.partition_spec()?)
+        Ok(self.0.to_partition_spec()?)
     }
 
     /// PyTorch's notation, which is Python.
     fn pytorch(&self) -> Answer<String> {
-        Ok(self.0.pytorch()?)
+        Ok(self.0.to_pytorch()?)
     }
 
     /// The shape of what a rank holds.
@@ -187,7 +187,7 @@ impl PySharding {
     fn held(&self, py: Python<'_>, #[pyo3(from_py_with = number)] rank: usize) -> Answer<Vec<usize>> {
         let count = self.0.local_shape(rank)?.iter().fold(1_usize, |n, extent| n.saturating_mul(*extent));
         check_list(count)?;
-        Ok(py.detach(|| meaning::held(&self.0, rank))?)
+        Ok(py.detach(|| self.0.global_indices(rank))?)
     }
 
     /// The whole ownership as one layout, from (local index, rank) to the row-major index, or None where some dim does not divide.
@@ -200,7 +200,7 @@ impl PySharding {
     fn digits(&self) -> Answer<Option<PyNamed>> {
         let axes = self.0.mesh().axes();
         let name = |axis: u32| axes[axis as usize].name().as_str();
-        Ok(self.0.layout().map(|layout| Named::new(layout, name)).transpose()?.map(PyNamed))
+        Ok(self.0.layout().map(|layout| NamedLayout::new(layout, name)).transpose()?.map(PyNamed))
     }
 
     /// The axes, or parts of axes, along which ranks hold terms, and how those make the value.
@@ -238,7 +238,7 @@ impl PySharding {
 
     /// The sharding of the gradients that ranks get each from its own shard: replicas become terms, terms replicas.
     fn dual(&self) -> Answer<PySharding> {
-        Ok(PySharding(self.0.dual()?))
+        Ok(PySharding(self.0.cotangent()?))
     }
 
     /// The axes, or parts of axes, along which ranks hold the same.
@@ -270,7 +270,7 @@ impl PySharding {
 
     /// The sharding of the tensor in another shape, or None where something would move.
     fn view_if_free(&self, py: Python<'_>, shape: ShapeArgument) -> Option<PySharding> {
-        py.detach(|| self.0.view_if_free(&shape.0)).map(PySharding)
+        py.detach(|| self.0.try_view(&shape.0)).map(PySharding)
     }
 
     /// Dims [begin, end) as one.

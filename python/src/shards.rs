@@ -10,10 +10,10 @@ use std::marker::PhantomData;
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use reshard_kernels::{Combine, DType, Divide, Nest};
+use reshard_kernels::{DType, LoopNest, PreparedCombine, PreparedDivide};
 use reshard_planner::Arithmetic;
 use reshard_planner::internal::combine_op;
-use reshard_sharding::meaning::{self, Term};
+use reshard_sharding::shards::Reducible;
 use reshard_sharding::{ReduceOp, Sharding};
 
 use crate::buffers::{Lent, make};
@@ -37,21 +37,21 @@ trait Kind: Copy + PartialEq {
 }
 
 /// The nest of one element.
-fn one() -> Nest {
-    Nest::new(0, 0, [])
+fn one() -> LoopNest {
+    LoopNest::new(0, 0, [])
 }
 
-impl<K: Kind, const N: usize> Term for Element<K, N> {
+impl<K: Kind, const N: usize> Reducible for Element<K, N> {
     // `Arithmetic::check` was asked before: that a kernel cannot be made or refuses its one element does not happen.
     fn combine(op: ReduceOp, mut a: Self, b: Self) -> Self {
-        if let Ok(kernel) = Combine::new(&one(), K::DTYPE, combine_op(op)) {
+        if let Ok(kernel) = PreparedCombine::new(&one(), K::DTYPE, combine_op(op)) {
             let _ = kernel.run(&mut a.0, &b.0);
         }
         a
     }
 
     fn divide(mut self, n: usize) -> Self {
-        if let Ok(kernel) = Divide::new(&one(), K::DTYPE, n) {
+        if let Ok(kernel) = PreparedDivide::new(&one(), K::DTYPE, n) {
             let _ = kernel.run(&mut self.0);
         }
         self
@@ -77,7 +77,7 @@ fn scattered<const N: usize>(
     let (whole, mut fill) = (elements::<N>(whole), [0; N]);
     fill.copy_from_slice(identity);
     for (&rank, target) in ranks.iter().zip(targets) {
-        target.copy_from_slice(meaning::shard(sharding, rank, &whole, fill)?.as_flattened());
+        target.copy_from_slice(sharding.shard(rank, &whole, fill)?.as_flattened());
     }
     Ok(())
 }
@@ -91,8 +91,7 @@ fn meant<K: Kind, const N: usize>(
         .iter()
         .map(|shard| elements::<N>(shard).into_iter().map(|bytes| Element(bytes, PhantomData)).collect())
         .collect();
-    let whole: Vec<[u8; N]> =
-        meaning::meaning(sharding, &shards)?.into_iter().map(|element| element.0).collect();
+    let whole: Vec<[u8; N]> = sharding.assemble(&shards)?.into_iter().map(|element| element.0).collect();
     target.copy_from_slice(whole.as_flattened());
     Ok(())
 }
@@ -163,7 +162,7 @@ pub(crate) fn scatter_bytes(
     let sharding = copied(sharding)?;
     let identity = match sharding.reduction() {
         Some((op, _)) => dtype.identity(combine_op(op))?.to_vec(),
-        None => vec![0; dtype.item_bytes()?],
+        None => vec![0; dtype.element_bytes()?],
     };
     Ok(scatter(&sharding, ranks, whole, &identity, targets)?)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use reshard_collectives::calls::{self, Spmd, SpmdCall};
+use reshard_collectives::calls::{self, SpmdCall, SpmdProgram};
 
 use crate::calls::{PyRankCalls, name, views};
 use crate::dtype::PyDType;
@@ -17,7 +17,7 @@ use crate::view::PyView;
 /// One exchange of all ranks.
 #[pyclass(frozen, name = "SpmdCall", module = "reshard")]
 pub(crate) struct PySpmdCall {
-    program: Arc<Spmd>,
+    program: Arc<SpmdProgram>,
     index: usize,
 }
 
@@ -26,7 +26,7 @@ impl PySpmdCall {
         &self.program.calls()[self.index]
     }
 
-    fn table(&self, of: impl Fn(&SpmdCall) -> &calls::Table) -> Vec<Vec<usize>> {
+    fn table(&self, of: impl Fn(&SpmdCall) -> &calls::RankTable) -> Vec<Vec<usize>> {
         (0..self.program.ranks().len()).map(|place| of(self.get()).row(place).to_vec()).collect()
     }
 }
@@ -43,12 +43,12 @@ impl PySpmdCall {
     #[getter]
     fn kind(&self) -> &'static str {
         match self.get().pattern {
-            calls::Pattern::Local => "local",
-            calls::Pattern::AllGather { .. } => "all_gather",
-            calls::Pattern::ReduceScatter { .. } => "reduce_scatter",
-            calls::Pattern::AllReduce { .. } => "all_reduce",
-            calls::Pattern::AllToAll { .. } => "all_to_all",
-            calls::Pattern::Permute { .. } => "permute",
+            calls::CommPattern::Local => "local",
+            calls::CommPattern::AllGather { .. } => "all_gather",
+            calls::CommPattern::ReduceScatter { .. } => "reduce_scatter",
+            calls::CommPattern::AllReduce { .. } => "all_reduce",
+            calls::CommPattern::AllToAll { .. } => "all_to_all",
+            calls::CommPattern::Permute { .. } => "permute",
         }
     }
 
@@ -56,11 +56,11 @@ impl PySpmdCall {
     #[getter]
     fn groups(&self) -> Vec<Vec<usize>> {
         match &self.get().pattern {
-            calls::Pattern::AllGather { groups }
-            | calls::Pattern::ReduceScatter { groups, .. }
-            | calls::Pattern::AllReduce { groups, .. }
-            | calls::Pattern::AllToAll { groups } => groups.clone(),
-            calls::Pattern::Local | calls::Pattern::Permute { .. } => Vec::new(),
+            calls::CommPattern::AllGather { groups }
+            | calls::CommPattern::ReduceScatter { groups, .. }
+            | calls::CommPattern::AllReduce { groups, .. }
+            | calls::CommPattern::AllToAll { groups } => groups.clone(),
+            calls::CommPattern::Local | calls::CommPattern::Permute { .. } => Vec::new(),
         }
     }
 
@@ -68,12 +68,12 @@ impl PySpmdCall {
     #[getter]
     fn rounds(&self) -> Vec<Vec<(usize, usize)>> {
         match &self.get().pattern {
-            calls::Pattern::Permute { rounds } => rounds.clone(),
-            calls::Pattern::Local
-            | calls::Pattern::AllGather { .. }
-            | calls::Pattern::ReduceScatter { .. }
-            | calls::Pattern::AllReduce { .. }
-            | calls::Pattern::AllToAll { .. } => Vec::new(),
+            calls::CommPattern::Permute { rounds } => rounds.clone(),
+            calls::CommPattern::Local
+            | calls::CommPattern::AllGather { .. }
+            | calls::CommPattern::ReduceScatter { .. }
+            | calls::CommPattern::AllReduce { .. }
+            | calls::CommPattern::AllToAll { .. } => Vec::new(),
         }
     }
 
@@ -81,13 +81,13 @@ impl PySpmdCall {
     #[getter]
     fn op(&self) -> Option<String> {
         match &self.get().pattern {
-            calls::Pattern::ReduceScatter { op, .. } | calls::Pattern::AllReduce { op, .. } => {
+            calls::CommPattern::ReduceScatter { op, .. } | calls::CommPattern::AllReduce { op, .. } => {
                 Some(name(*op))
             }
-            calls::Pattern::Local
-            | calls::Pattern::AllGather { .. }
-            | calls::Pattern::AllToAll { .. }
-            | calls::Pattern::Permute { .. } => None,
+            calls::CommPattern::Local
+            | calls::CommPattern::AllGather { .. }
+            | calls::CommPattern::AllToAll { .. }
+            | calls::CommPattern::Permute { .. } => None,
         }
     }
 
@@ -100,19 +100,19 @@ impl PySpmdCall {
     /// For each rank where its blocks begin in its source, in the order of members or of rounds.
     #[getter]
     fn packs(&self) -> Vec<Vec<usize>> {
-        self.table(|call| &call.packs)
+        self.table(|call| &call.source_offsets)
     }
 
     /// The loops of a block in the target.
     #[getter]
     fn landed(&self) -> PyLayout {
-        PyLayout(self.get().landed.clone())
+        PyLayout(self.get().target_block.clone())
     }
 
     /// Where blocks begin in the target, ascending: the same for all ranks.
     #[getter]
     fn places(&self) -> Vec<usize> {
-        self.get().places.clone()
+        self.get().target_offsets.clone()
     }
 
     /// The blocks at all places, one behind the other.
@@ -124,7 +124,7 @@ impl PySpmdCall {
     /// For each rank and place the number of the received block that lands there.
     #[getter]
     fn lands(&self) -> Vec<Vec<usize>> {
-        self.table(|call| &call.lands)
+        self.table(|call| &call.arrival_order)
     }
 
     /// How received terms combine, if they are reduced by who received them.
@@ -164,7 +164,7 @@ impl PySpmdCall {
 
 /// A plan as one program for all ranks, with tables of ranks x peers where they differ.
 #[pyclass(frozen, name = "Spmd", module = "reshard")]
-pub(crate) struct PySpmd(pub(crate) Arc<Spmd>);
+pub(crate) struct PySpmd(pub(crate) Arc<SpmdProgram>);
 
 #[pymethods]
 impl PySpmd {

@@ -165,7 +165,7 @@ impl PyPhase {
     /// The reduction with whose identity the target is first filled, or None.
     #[getter]
     fn fill(&self) -> Option<String> {
-        self.phase.fill.map(|op| op.to_string())
+        self.phase.fill_identity.map(|op| op.to_string())
     }
 
     /// What lands in this rank's target; a message from itself is a local copy.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use reshard_ops::rules::{Parameters, Rule, Table};
+use reshard_ops::rules::{OpTable, Parameters, Rule};
 
 use crate::call::call;
 use crate::failure::Answer;
@@ -12,9 +12,9 @@ use crate::sequences::listed_twice;
 use crate::texts::text;
 
 /// The ops that everybody has, made once.
-pub(crate) fn standard() -> Arc<Table> {
-    static STANDARD: OnceLock<Arc<Table>> = OnceLock::new();
-    Arc::clone(STANDARD.get_or_init(|| Arc::new(Table::standard())))
+pub(crate) fn standard() -> Arc<OpTable> {
+    static STANDARD: OnceLock<Arc<OpTable>> = OnceLock::new();
+    Arc::clone(STANDARD.get_or_init(|| Arc::new(OpTable::standard())))
 }
 
 /// Ops by name: `Table()` has the standard ones, `Table.empty()` none.
@@ -22,20 +22,20 @@ pub(crate) fn standard() -> Arc<Table> {
 /// Ops that are added are in what is made of the table afterwards, not in what was made of it before.
 #[pyclass(frozen, name = "Table", module = "reshard")]
 #[derive(Debug)]
-pub(crate) struct PyTable(Mutex<Arc<Table>>);
+pub(crate) struct PyTable(Mutex<Arc<OpTable>>);
 
 impl PyTable {
-    pub(crate) fn get_table(&self) -> Arc<Table> {
+    pub(crate) fn get_table(&self) -> Arc<OpTable> {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut OpTable) -> T) -> T {
         change(Arc::make_mut(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
 /// The table that is given, or the standard one.
-pub(crate) fn table_or_standard(table: Option<&PyTable>) -> Arc<Table> {
+pub(crate) fn table_or_standard(table: Option<&PyTable>) -> Arc<OpTable> {
     table.map_or_else(standard, PyTable::get_table)
 }
 
@@ -55,7 +55,7 @@ impl PyTable {
     /// A table without ops.
     #[staticmethod]
     fn empty() -> PyTable {
-        PyTable(Mutex::new(Arc::new(Table::empty())))
+        PyTable(Mutex::new(Arc::new(OpTable::empty())))
     }
 
     fn __repr__(&self) -> String {

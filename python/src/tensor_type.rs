@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use reshard_sharding::Type;
+use reshard_sharding::ShardingType;
 
 use crate::arguments::{MeshArgument, ShapeArgument};
 use crate::failure::Answer;
@@ -14,7 +14,7 @@ use crate::value::Reduced;
 /// Who holds a value and who holds its gradient, such as `Type("dp=2,tp=4", (64, 32), "R|S(0),I")`.
 #[pyclass(frozen, eq, hash, name = "Type", module = "reshard")]
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct PyType(pub(crate) Type);
+pub(crate) struct PyType(pub(crate) ShardingType);
 
 #[pymethods]
 impl PyType {
@@ -25,20 +25,20 @@ impl PyType {
         #[pyo3(from_py_with = text)] text: &str,
     ) -> Answer<PyType> {
         let mesh = mesh_of(mesh, text)?;
-        Ok(PyType(Type::parse(&mesh, &shape.0, text)?))
+        Ok(PyType(ShardingType::parse(&mesh, &shape.0, text)?))
     }
 
     /// The type of these two shardings; without a gradient it is one of what has none.
     #[staticmethod]
     #[pyo3(signature = (value, gradient=None))]
     fn of(value: &PySharding, gradient: Option<&PySharding>) -> PyType {
-        PyType(Type { value: value.0.clone(), gradient: gradient.map(|gradient| gradient.0.clone()) })
+        PyType(ShardingType { value: value.0.clone(), gradient: gradient.map(|gradient| gradient.0.clone()) })
     }
 
     /// The type whose gradient is the value's dual: what an op finds without a move.
     #[staticmethod]
     fn natural(value: &PySharding) -> Answer<PyType> {
-        Ok(PyType(Type::natural(value.0.clone())?))
+        Ok(PyType(ShardingType::from_value(value.0.clone())?))
     }
 
     /// The type whose gradient is the value's dual, but along these axes, where ranks do the same work.
@@ -46,7 +46,7 @@ impl PyType {
     #[pyo3(signature = (value, *axes))]
     fn same_work(value: &PySharding, axes: Names) -> Answer<PyType> {
         let along = sub_axes(value.0.mesh(), &axes.0)?;
-        Ok(PyType(Type::same_work(value.0.clone(), &along)?))
+        Ok(PyType(ShardingType::invariant_along(value.0.clone(), &along)?))
     }
 
     /// Who holds the value.
@@ -63,17 +63,17 @@ impl PyType {
 
     /// The type of the gradient, or None without one.
     fn transposed(&self) -> Option<PyType> {
-        self.0.transposed().map(PyType)
+        self.0.gradient_type().map(PyType)
     }
 
     /// The notation by tensor.
     fn by_tensor(&self) -> Answer<String> {
-        Ok(self.0.by_tensor()?)
+        Ok(self.0.to_dims_notation()?)
     }
 
     /// JAX's notation.
     fn partition_spec(&self) -> Answer<String> {
-        Ok(self.0.partition_spec()?)
+        Ok(self.0.to_partition_spec()?)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -10,7 +10,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
-use reshard_layout::algebra::{Pattern, Tiler};
+use reshard_layout::algebra::{SlicePattern, Tiler};
 use reshard_layout::expression::{Function, Value, evaluate};
 use reshard_layout::properties::Answer as Known;
 use reshard_layout::{Error, IntTuple, MAX_DEPTH, MAX_LEAVES};
@@ -49,11 +49,11 @@ fn tiler(py: Python<'_>, value: &Tiler) -> PyResult<Py<PyAny>> {
     }
 }
 
-fn pattern(py: Python<'_>, value: &Pattern) -> PyResult<Py<PyAny>> {
+fn pattern(py: Python<'_>, value: &SlicePattern) -> PyResult<Py<PyAny>> {
     match value {
-        Pattern::At(index) => index.into_py_any(py),
-        Pattern::Modes(modes) => tuple_of(py, modes, pattern),
-        Pattern::Any => Ok(py.None()),
+        SlicePattern::At(index) => index.into_py_any(py),
+        SlicePattern::Modes(modes) => tuple_of(py, modes, pattern),
+        SlicePattern::Any => Ok(py.None()),
     }
 }
 
@@ -156,26 +156,26 @@ fn value_of(object: &Bound<'_, PyAny>, read: &mut Read) -> Answer<Value> {
 }
 
 /// The pattern that an object is: an int, None, a tuple of such, or its notation.
-pub(crate) fn read_pattern(object: &Bound<'_, PyAny>) -> Answer<Pattern> {
+pub(crate) fn read_pattern(object: &Bound<'_, PyAny>) -> Answer<SlicePattern> {
     Read::default().one(|read| pattern_of(object, read))
 }
 
-fn pattern_of(object: &Bound<'_, PyAny>, read: &mut Read) -> Answer<Pattern> {
+fn pattern_of(object: &Bound<'_, PyAny>, read: &mut Read) -> Answer<SlicePattern> {
     if object.is_none() {
-        return Ok(Pattern::Any);
+        return Ok(SlicePattern::Any);
     }
     if let Ok(text) = object.cast::<PyString>() {
         return Ok(words(text)?.parse()?);
     }
     if let Ok(index) = object.extract::<i64>() {
-        return Ok(Pattern::At(index));
+        return Ok(SlicePattern::At(index));
     }
     if is_sequence(object) {
         let parts = items(object)?.map(|part| {
             let part = part?;
             read.one(|read| pattern_of(&part, read))
         });
-        return Ok(Pattern::Modes(parts.collect::<Answer<_>>()?));
+        return Ok(SlicePattern::Modes(parts.collect::<Answer<_>>()?));
     }
     let name = type_name(object);
     Err(PyTypeError::new_err(format!("expected an int, None or a tuple of them, found {name}")).into())
@@ -202,7 +202,7 @@ pub(crate) fn call(py: Python<'_>, function: Function, values: &[Value]) -> Answ
         }
         // The place is one in a text that nobody wrote: the text belongs to the sentence.
         let text: Vec<String> = values.iter().map(Value::to_string).collect();
-        refused(error.kind(), format!("{error} of {function}({})", text.join(",")))
+        refused(error.code(), format!("{error} of {function}({})", text.join(",")))
     })?;
     Ok(object(py, made)?)
 }

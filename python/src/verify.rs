@@ -84,7 +84,7 @@ impl PyVerifier {
             |tensor: &&Tensor| arrays::of(py, DType::F64, &tensor.shape, bytemuck::cast_slice(&tensor.data));
         let mut arguments = local.inputs.iter().map(array).collect::<Answer<Vec<_>>>()?;
         if self.places {
-            for places in [&local.places, &local.wanted] {
+            for places in [&local.input_regions, &local.output_regions] {
                 let mut all = Vec::with_capacity(places.len());
                 for place in places {
                     let dims = (0..place.whole.len()).map(|dim| place.indices(dim));

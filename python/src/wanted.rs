@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use reshard_checkpoint::Spec;
+use reshard_checkpoint::PlacementSpec;
 use reshard_sharding::{Mesh, Sharding};
 
 use crate::failure::{Answer, refused};
@@ -34,7 +34,7 @@ impl Wanted {
     /// The sharding of each of these tensors, in their order.
     pub(crate) fn shardings(&self, mesh: &Mesh, tensors: &[(&str, &[usize])]) -> Answer<Vec<Sharding>> {
         let about = |name: &str, error: &reshard_sharding::Error| {
-            refused(error.kind(), format!("tensor `{name}`: {error}"))
+            refused(error.code(), format!("tensor `{name}`: {error}"))
         };
         match self {
             Wanted::All(text) => {
@@ -48,7 +48,8 @@ impl Wanted {
                 tensors.iter().map(lenient).collect()
             }
             Wanted::ByName(rules) => {
-                let specs = rules.iter().map(|(pattern, to)| Spec::new([(pattern.as_str(), to.as_str())]));
+                let specs =
+                    rules.iter().map(|(pattern, to)| PlacementSpec::new([(pattern.as_str(), to.as_str())]));
                 let specs = specs.collect::<Result<Vec<_>, _>>()?;
                 let mut used = vec![false; specs.len()];
                 let mut all = Vec::with_capacity(tensors.len());

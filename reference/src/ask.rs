@@ -6,8 +6,8 @@ use core::ops::Deref;
 use reshard_kernels::DType;
 use reshard_kernels::random::definition::element;
 use reshard_kernels::random::{Draw, Key};
-use reshard_ops::rules::Request;
-use reshard_ops::rules::verify::LocalRegion;
+use reshard_ops::rules::BoundCall;
+use reshard_ops::rules::verify::ShardRegion;
 
 use crate::Error;
 use crate::arrays::{A, Unfit, of};
@@ -19,16 +19,16 @@ pub(crate) type Made = Result<Vec<A>, Error>;
 /// A call on one rank. Its arguments, and the shapes of the [`Request`], are those of the whole tensors.
 #[derive(Debug)]
 pub(crate) struct Ask<'a> {
-    pub(crate) request: Request<'a>,
+    pub(crate) request: BoundCall<'a>,
     pub(crate) inputs: Vec<A>,
-    pub(crate) places: Vec<&'a LocalRegion>,
-    pub(crate) wanted: Vec<&'a LocalRegion>,
+    pub(crate) places: Vec<&'a ShardRegion>,
+    pub(crate) wanted: Vec<&'a ShardRegion>,
     pub(crate) element: Element,
 }
 
 impl<'a> Deref for Ask<'a> {
-    type Target = Request<'a>;
-    fn deref(&self) -> &Request<'a> {
+    type Target = BoundCall<'a>;
+    fn deref(&self) -> &BoundCall<'a> {
         &self.request
     }
 }
@@ -86,7 +86,7 @@ impl Ask<'_> {
     }
 
     /// Where an output should lie.
-    pub(crate) fn target(&self, o: usize) -> Result<&LocalRegion, Error> {
+    pub(crate) fn target(&self, o: usize) -> Result<&ShardRegion, Error> {
         self.wanted.get(o).copied().ok_or_else(|| self.wrong("does not say which output it should make"))
     }
 

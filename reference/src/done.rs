@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use reshard_collectives::Trace;
+use reshard_collectives::TrafficLog;
 
 /// Something that a rank did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Did {
 
 impl Did {
     /// What a rank received in a move, if anything.
-    pub(crate) fn received(value: &str, trace: &Trace, rank: usize) -> Option<Did> {
+    pub(crate) fn received(value: &str, trace: &TrafficLog, rank: usize) -> Option<Did> {
         let hops = trace.hops().filter(|(hop, _)| hop.receiver == rank);
         let bytes: BTreeMap<(usize, usize), u64> =
             hops.map(|(hop, bytes)| ((hop.step, hop.sender), bytes)).collect();

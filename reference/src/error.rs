@@ -28,9 +28,9 @@ impl Error {
     /// let e = reshard_reference::run::<f64>(&Table::standard(), &Call::new("softmx"), &[]).unwrap_err();
     /// assert_eq!(e.kind(), "rule");
     /// ```
-    pub fn kind(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
-            Error::Op(e) => e.kind(),
+            Error::Op(e) => e.code(),
             Error::NotHere { .. } => "unsupported",
             Error::Input { .. } => "input",
         }

@@ -11,19 +11,19 @@ use std::collections::BTreeMap;
 
 use half::{bf16, f16};
 use ndarray::{ArrayD, IxDyn};
-use reshard_collectives::{Item as Element, Trace, threads};
-use reshard_ops::rules::verify::LocalRegion;
+use reshard_collectives::{Element, TrafficLog, threads};
+use reshard_ops::rules::verify::ShardRegion;
 use reshard_planner::Plan;
 use reshard_program::schedule::on_one_slice;
-use reshard_program::{Item, Program, ValueId};
-use reshard_sharding::{ReduceOp, Sharding, meaning};
+use reshard_program::{Program, Statement, ValueId};
+use reshard_sharding::{ReduceOp, Sharding, shards::Reducible};
 
 use crate::done::{Did, digest};
 use crate::narrow::{self, Narrow};
 use crate::{Error, Local, Real, run, run_local};
 
 /// A type of elements of which there are plans.
-pub trait Number: Real + Element + meaning::Term {
+pub trait Number: Real + Element + Reducible {
     /// The nearest to a number.
     fn of(x: f64) -> Self {
         Self::rounded(x)
@@ -59,17 +59,17 @@ fn missing(program: &Program, v: ValueId) -> Error {
 /// Fails as [`run`] does, and for inputs that are not given or have another shape.
 pub fn on_one_device<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Values<T>, Error> {
     let mut values: BTreeMap<ValueId, ArrayD<T>> = BTreeMap::new();
-    for item in program.items() {
+    for item in program.statements() {
         match item {
-            Item::NoGrad => {}
-            Item::Input(v) => {
+            Statement::NoGrad => {}
+            Statement::Input(v) => {
                 values.insert(*v, input(program, *v, inputs)?.clone());
             }
-            Item::Move { from, to, .. } => {
+            Statement::Redistribute { from, to, .. } => {
                 let same = values.get(from).cloned().ok_or_else(|| missing(program, *from))?;
                 values.insert(*to, same);
             }
-            Item::Op { call, inputs, outputs, .. } => {
+            Statement::Op { call, inputs, outputs, .. } => {
                 let taken: Result<Vec<ArrayD<T>>, Error> = inputs
                     .iter()
                     .map(|v| values.get(v).cloned().ok_or_else(|| missing(program, *v)))
@@ -122,7 +122,8 @@ impl<T: Number> Ranks<T> {
             .get(name)
             .ok_or_else(|| Error::Input { reason: format!("there is no value {name}") })?;
         let shards: Vec<Vec<T>> = shards.iter().map(|a| a.iter().copied().collect()).collect();
-        let whole = meaning::meaning(sharding, &shards)
+        let whole = sharding
+            .assemble(&shards)
             .map_err(|e| Error::Input { reason: format!("{name} as {sharding}: {e}") })?;
         ArrayD::from_shape_vec(IxDyn(sharding.shape()), whole)
             .map_err(|e| Error::Input { reason: format!("{name} as {sharding}: {e}") })
@@ -147,10 +148,10 @@ impl<T: Number> Ranks<T> {
     pub(crate) fn of(program: &Program, mut held: Vec<Values<T>>, done: Vec<Vec<Did>>) -> Ranks<T> {
         let mut values = BTreeMap::new();
         for value in program.values() {
-            let ranks = value.is.value.mesh().ranks();
+            let ranks = value.ty.value.mesh().ranks();
             let shards: Option<Vec<ArrayD<T>>> = ranks.map(|rank| held[rank].remove(&value.name)).collect();
             if let Some(shards) = shards {
-                values.insert(value.name.clone(), (value.is.value.clone(), shards));
+                values.insert(value.name.clone(), (value.ty.value.clone(), shards));
             }
         }
         let mut most: BTreeMap<&str, u64> = BTreeMap::new();
@@ -160,7 +161,9 @@ impl<T: Number> Ranks<T> {
                 *worst = (*worst).max(bytes.values().sum());
             }
         }
-        let moves = program.moves().filter_map(|m| Some((m.to.name.clone(), *most.get(m.to.name.as_str())?)));
+        let moves = program
+            .redistributions()
+            .filter_map(|m| Some((m.to.name.clone(), *most.get(m.to.name.as_str())?)));
         let moves: Vec<(String, u64)> = moves.collect();
         Ranks { values, received: moves.iter().map(|(_, bytes)| bytes).sum(), moves, done }
     }
@@ -171,31 +174,31 @@ impl<T: Number> Ranks<T> {
 ///
 /// Fails as [`run_local`] does, and for shards that are not as large as the program says.
 pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Ranks<T>, Error> {
-    let program = program.in_dtype(T::DTYPE)?;
-    let program = &*program.wired()?;
-    let mut done: Vec<Vec<Did>> = vec![Vec::new(); program.mesh().world()];
+    let program = program.with_dtype(T::DTYPE)?;
+    let program = &*program.lower_comm_dtypes()?;
+    let mut done: Vec<Vec<Did>> = vec![Vec::new(); program.mesh().world_size()];
     let (mut received, mut moves) = (0, Vec::new());
     let mut values: BTreeMap<ValueId, Vec<ArrayD<T>>> = BTreeMap::new();
-    let mut places: BTreeMap<ValueId, Vec<LocalRegion>> = BTreeMap::new();
-    let lies = |v: ValueId| -> Result<Vec<LocalRegion>, Error> {
-        let s = &program.get(v).is.value;
+    let mut places: BTreeMap<ValueId, Vec<ShardRegion>> = BTreeMap::new();
+    let lies = |v: ValueId| -> Result<Vec<ShardRegion>, Error> {
+        let s = &program.get(v).ty.value;
         s.mesh()
             .ranks()
-            .map(|r| Ok(LocalRegion { region: s.region(r).map_err(op)?, whole: s.shape().to_vec() }))
+            .map(|r| Ok(ShardRegion { region: s.region(r).map_err(op)?, whole: s.shape().to_vec() }))
             .collect()
     };
-    for item in program.items() {
+    for item in program.statements() {
         match item {
-            Item::NoGrad => {}
-            Item::Input(v) => {
+            Statement::NoGrad => {}
+            Statement::Input(v) => {
                 let whole: Vec<T> = input(program, *v, inputs)?.iter().copied().collect();
-                let is = &program.get(*v).is.value;
+                let is = &program.get(*v).ty.value;
                 let shards = is.mesh().ranks().map(|rank| shard_of(is, rank, &whole));
                 let shards = shards.collect::<Result<Vec<_>, _>>()?;
                 places.insert(*v, lies(*v)?);
                 values.insert(*v, shaped(program, *v, shards)?);
             }
-            Item::Move { from, to, forward, .. } => {
+            Statement::Redistribute { from, to, forward, .. } => {
                 let source = values.get(from).ok_or_else(|| missing(program, *from))?;
                 let source: Vec<Vec<T>> = source.iter().map(|a| a.iter().copied().collect()).collect();
                 let plan = &**forward;
@@ -217,11 +220,11 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                 places.insert(*to, lies(*to)?);
                 values.insert(*to, shaped(program, *to, shards)?);
             }
-            Item::Op { call, inputs, outputs, is_view, .. } => {
+            Statement::Op { call, inputs, outputs, is_view, .. } => {
                 // All operands are on one mesh, and only its ranks run the op.
                 let ranks_of: Vec<usize> = outputs
                     .first()
-                    .map_or_else(Vec::new, |v| program.get(*v).is.value.mesh().ranks().collect());
+                    .map_or_else(Vec::new, |v| program.get(*v).ty.value.mesh().ranks().collect());
                 let ranks = ranks_of.len();
                 let mut made: Vec<Vec<ArrayD<T>>> = vec![Vec::with_capacity(ranks); outputs.len()];
                 let mut wanted = Vec::with_capacity(outputs.len());
@@ -278,7 +281,7 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                         return Err(Error::Input {
                             reason: format!(
                                 "{call} made shards of {name} that are not {}",
-                                program.get(v).is.value
+                                program.get(v).ty.value
                             ),
                         });
                     }
@@ -290,7 +293,7 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
     }
     let values = values.into_iter().map(|(v, shards)| {
         let value = program.get(v);
-        (value.name.clone(), (value.is.value.clone(), shards))
+        (value.name.clone(), (value.ty.value.clone(), shards))
     });
     Ok(Ranks { values: values.collect(), received, moves, done })
 }
@@ -299,13 +302,13 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
 fn redistributed<T: Number>(
     plan: &Plan,
     shards: &[Vec<T>],
-) -> Result<(Vec<Vec<T>>, Trace), reshard_collectives::Error> {
+) -> Result<(Vec<Vec<T>>, TrafficLog), reshard_collectives::Error> {
     fn narrow<T: Number, E: Element>(
         plan: &Plan,
         shards: &[Vec<T>],
         to: impl Fn(f64) -> E,
         back: impl Fn(E) -> f64,
-    ) -> Result<(Vec<Vec<T>>, Trace), reshard_collectives::Error> {
+    ) -> Result<(Vec<Vec<T>>, TrafficLog), reshard_collectives::Error> {
         let cast = |shard: &Vec<T>| shard.iter().map(|x| to(x.wide())).collect();
         let (made, trace) =
             threads::redistribute::<E>(plan, &shards.iter().map(cast).collect::<Vec<Vec<E>>>())?;
@@ -327,11 +330,11 @@ pub(crate) fn shard_of<T: Number>(s: &Sharding, rank: usize, whole: &[T]) -> Res
         None | Some(ReduceOp::Sum | ReduceOp::Norm(_)) => 0.0,
         Some(ReduceOp::Prod) => 1.0,
         Some(ReduceOp::Avg | ReduceOp::Min | ReduceOp::Max) => {
-            let held = meaning::held(s, rank).map_err(op)?;
+            let held = s.global_indices(rank).map_err(op)?;
             return Ok(held.into_iter().map(|element| whole[element]).collect());
         }
     };
-    meaning::shard(s, rank, whole, T::rounded(identity)).map_err(op)
+    s.shard(rank, whole, T::rounded(identity)).map_err(op)
 }
 
 pub(crate) fn op(e: reshard_sharding::Error) -> Error {
@@ -340,7 +343,7 @@ pub(crate) fn op(e: reshard_sharding::Error) -> Error {
 
 /// Lists of elements as the shards of a value.
 fn shaped<T: Number>(program: &Program, v: ValueId, shards: Vec<Vec<T>>) -> Result<Vec<ArrayD<T>>, Error> {
-    let s = &program.get(v).is.value;
+    let s = &program.get(v).ty.value;
     s.mesh()
         .ranks()
         .zip(shards)

@@ -1,8 +1,8 @@
 //! A call on tensors: the op of the name, the equation of a rule, or the body of a composite.
 
 use ndarray::{ArrayD, Axis, IxDyn};
-use reshard_ops::rules::verify::LocalRegion;
-use reshard_ops::rules::{Call, Composite, Dim, Each, Rule, Table};
+use reshard_ops::rules::verify::ShardRegion;
+use reshard_ops::rules::{Composite, Dim, OpCall, OpTable, Rule, Vmapped};
 use reshard_sharding::Region;
 
 use crate::Error;
@@ -20,10 +20,10 @@ pub struct Local<'a, T> {
     /// What it holds of each input.
     pub inputs: &'a [ArrayD<T>],
     /// Where that lies in the whole input; all of it for terms.
-    pub places: Vec<&'a LocalRegion>,
+    pub places: Vec<&'a ShardRegion>,
     /// Where what it makes of each output lies in the whole: read by ops of which no input tells, such as factories, `expand`,
     /// `one_hot` and views.
-    pub wanted: Vec<&'a LocalRegion>,
+    pub wanted: Vec<&'a ShardRegion>,
 }
 
 /// Runs a call on whole tensors.
@@ -42,7 +42,7 @@ pub struct Local<'a, T> {
 ///
 /// The outputs have the shapes of [`Table::op`]. Fails where that does, for an op that is [not here](crate::runs), for indices
 /// outside of a tensor, and for outputs of more than 2^28 elements.
-pub fn run<T: Real>(table: &Table, call: &Call, inputs: &[ArrayD<T>]) -> Result<Vec<ArrayD<T>>, Error> {
+pub fn run<T: Real>(table: &OpTable, call: &OpCall, inputs: &[ArrayD<T>]) -> Result<Vec<ArrayD<T>>, Error> {
     let shapes: Vec<&[usize]> = inputs.iter().map(ArrayD::shape).collect();
     let op = table.op(call, &shapes)?;
     let wrong = |reason: String| Error::Input { reason: format!("{call}: {reason}") };
@@ -54,13 +54,13 @@ pub fn run<T: Real>(table: &Table, call: &Call, inputs: &[ArrayD<T>]) -> Result<
     if let Some(body) = composite(table, call) {
         return run_body(table, body, inputs);
     }
-    if let Call::Each(each) = call {
+    if let OpCall::Each(each) = call {
         return on_slices(each, inputs, each.sizes(), op.outputs(), |at, slices| {
             run(table, &each.call().folded(at), slices)
         });
     }
-    let places: Vec<LocalRegion> = shapes.iter().map(|shape| LocalRegion::whole(shape)).collect();
-    let wanted: Vec<LocalRegion> = op.outputs().iter().map(|shape| LocalRegion::whole(shape)).collect();
+    let places: Vec<ShardRegion> = shapes.iter().map(|shape| ShardRegion::whole(shape)).collect();
+    let wanted: Vec<ShardRegion> = op.outputs().iter().map(|shape| ShardRegion::whole(shape)).collect();
     let local = Local { inputs, places: places.iter().collect(), wanted: wanted.iter().collect() };
     let made = run_local(table, call, &local)?;
     let (has, wants): (Vec<&[usize]>, Vec<&[usize]>) =
@@ -88,7 +88,11 @@ pub fn run<T: Real>(table: &Table, call: &Call, inputs: &[ArrayD<T>]) -> Result<
 ///
 /// Fails as [`run`] does, for shards that are not as large as their places, and for composites, whose inner places nobody
 /// says.
-pub fn run_local<T: Real>(table: &Table, call: &Call, local: &Local<'_, T>) -> Result<Vec<ArrayD<T>>, Error> {
+pub fn run_local<T: Real>(
+    table: &OpTable,
+    call: &OpCall,
+    local: &Local<'_, T>,
+) -> Result<Vec<ArrayD<T>>, Error> {
     let wrong = |reason: String| Error::Input { reason: format!("{call}: {reason}") };
     let (has, places) = (local.inputs.len(), local.places.len());
     if has != places {
@@ -106,9 +110,9 @@ pub fn run_local<T: Real>(table: &Table, call: &Call, local: &Local<'_, T>) -> R
     let inputs: Vec<A> =
         local.inputs.iter().map(|a| A::from_shape_fn(a.raw_dim(), |i| a[&i].wide())).collect();
     let made = match call {
-        Call::Rule(rule) => vec![run_rule(rule, &inputs)?],
-        Call::Each(each) => return run_slices(table, each, local),
-        Call::Named { name, .. } => {
+        OpCall::Rule(rule) => vec![run_rule(rule, &inputs)?],
+        OpCall::Each(each) => return run_slices(table, each, local),
+        OpCall::Named { name, .. } => {
             if composite(table, call).is_some() {
                 return Err(wrong("a composite runs on whole tensors: run the ops of its body".to_owned()));
             }
@@ -133,23 +137,27 @@ pub fn run_local<T: Real>(table: &Table, call: &Call, local: &Local<'_, T>) -> R
 }
 
 /// The body of a call of a composite.
-fn composite<'a>(table: &'a Table, call: &Call) -> Option<&'a Composite> {
+fn composite<'a>(table: &'a OpTable, call: &OpCall) -> Option<&'a Composite> {
     match call {
-        Call::Named { name, .. } => table.composite(name),
-        Call::Rule(_) | Call::Each(_) => None,
+        OpCall::Named { name, .. } => table.composite(name),
+        OpCall::Rule(_) | OpCall::Each(_) => None,
     }
 }
 
 /// A call on each slice that a rank holds.
-fn run_slices<T: Real>(table: &Table, each: &Each, local: &Local<'_, T>) -> Result<Vec<ArrayD<T>>, Error> {
-    let without = |place: &LocalRegion, dims: usize| LocalRegion {
+fn run_slices<T: Real>(
+    table: &OpTable,
+    each: &Vmapped,
+    local: &Local<'_, T>,
+) -> Result<Vec<ArrayD<T>>, Error> {
+    let without = |place: &ShardRegion, dims: usize| ShardRegion {
         region: Region { dims: place.region.dims.iter().skip(dims).cloned().collect() },
         whole: place.whole.iter().skip(dims).copied().collect(),
     };
     let all = each.sizes().len();
-    let places: Vec<LocalRegion> =
+    let places: Vec<ShardRegion> =
         local.places.iter().enumerate().map(|(i, place)| without(place, each.dims_of(i))).collect();
-    let wanted: Vec<LocalRegion> = local.wanted.iter().map(|place| without(place, all)).collect();
+    let wanted: Vec<ShardRegion> = local.wanted.iter().map(|place| without(place, all)).collect();
     let outputs: Vec<Vec<usize>> = local.wanted.iter().map(|place| place.shape()).collect();
     let sizes = outputs.first().map_or(each.sizes(), |shape| shape.get(..all).unwrap_or(each.sizes()));
     // Which slices these are.
@@ -166,7 +174,7 @@ fn run_slices<T: Real>(table: &Table, each: &Each, local: &Local<'_, T>) -> Resu
 
 /// What a function makes of each slice, put together: of so many slices along each dim, into outputs of these shapes.
 fn on_slices<T: Real>(
-    each: &Each,
+    each: &Vmapped,
     inputs: &[ArrayD<T>],
     sizes: &[usize],
     outputs: &[Vec<usize>],
@@ -197,7 +205,11 @@ fn on_slices<T: Real>(
 }
 
 /// The calls of a composite one after the other.
-fn run_body<T: Real>(table: &Table, body: &Composite, inputs: &[ArrayD<T>]) -> Result<Vec<ArrayD<T>>, Error> {
+fn run_body<T: Real>(
+    table: &OpTable,
+    body: &Composite,
+    inputs: &[ArrayD<T>],
+) -> Result<Vec<ArrayD<T>>, Error> {
     let mut values: Vec<ArrayD<T>> = inputs.to_vec();
     for (call, takes, _) in body.calls() {
         let operands: Vec<ArrayD<T>> = takes.iter().map(|&v| values[v].clone()).collect();

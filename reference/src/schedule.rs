@@ -12,14 +12,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ndarray::{ArrayD, IxDyn};
-use reshard_collectives::threads::{Comm, World};
+use reshard_collectives::threads::{ThreadCommunicator, World};
 use reshard_kernels::DType;
-use reshard_ops::rules::verify::LocalRegion;
-use reshard_ops::rules::{Call, Table};
+use reshard_ops::rules::verify::ShardRegion;
+use reshard_ops::rules::{OpCall, OpTable};
 use reshard_program::schedule::{
-    Arg, Engine, Exchanges, Kernels, LocalCall, LocalTensor, Options, Schedule, Transfer,
+    ArenaSlice, CommunicatorExchanges, CompileOptions, ExchangeEngine, Kernels, LocalCall, LocalTensor,
+    Schedule, Transfer,
 };
-use reshard_program::{Item, Program};
+use reshard_program::{Program, Statement};
 
 use crate::done::{Did, digest};
 use crate::program::{Ranks, input, shard_of};
@@ -30,7 +31,7 @@ use crate::{Error, Local, Number, Values, narrow, run_local};
 /// Short and slow, and what a framework's kernels are held against.
 #[derive(Debug)]
 pub struct Host<T> {
-    table: Arc<Table>,
+    table: Arc<OpTable>,
     calls: Vec<Ready>,
     element: std::marker::PhantomData<T>,
 }
@@ -38,14 +39,14 @@ pub struct Host<T> {
 /// A call, and where its operands and results lie.
 #[derive(Debug)]
 struct Ready {
-    call: Call,
-    takes: Vec<(LocalRegion, DType)>,
-    makes: Vec<(LocalRegion, DType)>,
+    call: OpCall,
+    takes: Vec<(ShardRegion, DType)>,
+    makes: Vec<(ShardRegion, DType)>,
 }
 
 impl<T: Number> Host<T> {
     /// The ops of this table.
-    pub fn new(table: &Arc<Table>) -> Host<T> {
+    pub fn new(table: &Arc<OpTable>) -> Host<T> {
         Host { table: Arc::clone(table), calls: Vec::new(), element: std::marker::PhantomData }
     }
 }
@@ -55,19 +56,19 @@ impl<T: Number> Kernels for Host<T> {
     type Error = Error;
 
     fn prepare(&mut self, call: &LocalCall) -> Result<u32, Error> {
-        let places = |list: &[LocalTensor]| -> Result<Vec<(LocalRegion, DType)>, Error> {
+        let places = |list: &[LocalTensor]| -> Result<Vec<(ShardRegion, DType)>, Error> {
             let place = |tensor: &LocalTensor| {
                 narrow::check::<T>(&call.call.to_string(), tensor.dtype)?;
                 Ok((tensor.region()?, tensor.dtype))
             };
             list.iter().map(place).collect()
         };
-        let (takes, makes) = (places(&call.takes)?, places(&call.makes)?);
+        let (takes, makes) = (places(&call.inputs)?, places(&call.outputs)?);
         self.calls.push(Ready { call: call.call.clone(), takes, makes });
         Ok(self.calls.len() as u32 - 1)
     }
 
-    fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut [u8]) -> Result<(), Error> {
+    fn run(&mut self, kernel: u32, args: &[ArenaSlice], arena: &mut [u8]) -> Result<(), Error> {
         let Some(Ready { call, takes, makes }) = self.calls.get(kernel as usize) else {
             return Err(Error::Input { reason: format!("there is no kernel {kernel}") });
         };
@@ -119,16 +120,16 @@ fn shaped<T: Number>(bytes: &[u8], shape: &[usize], dtype: DType) -> Result<Arra
 pub fn on_schedules<T: Number>(
     program: &Program,
     inputs: &Values<T>,
-    options: &Options,
+    options: &CompileOptions,
 ) -> Result<Ranks<T>, Error> {
-    let program = program.in_dtype(T::DTYPE)?;
-    let program = &*program.wired()?;
-    for item in program.items() {
-        if let Item::Input(v) = item {
+    let program = program.with_dtype(T::DTYPE)?;
+    let program = &*program.lower_comm_dtypes()?;
+    for item in program.statements() {
+        if let Statement::Input(v) = item {
             input(program, *v, inputs)?;
         }
     }
-    let results = World::new(program.mesh().world())
+    let results = World::new(program.mesh().world_size())
         .map_err(|e| Error::Input { reason: e.to_string() })?
         .run(|comm| run_rank(program, inputs, options, comm));
     let mut ranks: Vec<(Values<T>, Vec<Did>)> = Vec::with_capacity(results.len());
@@ -143,8 +144,8 @@ pub fn on_schedules<T: Number>(
 fn run_rank<T: Number>(
     program: &Program,
     inputs: &Values<T>,
-    options: &Options,
-    comm: &mut Comm,
+    options: &CompileOptions,
+    comm: &mut ThreadCommunicator,
 ) -> Result<(Values<T>, Vec<Did>), Error> {
     let rank = reshard_collectives::Communicator::rank(comm);
     if !program.mesh().contains(rank) {
@@ -154,14 +155,14 @@ fn run_rank<T: Number>(
     let schedule = program.compile(rank, options)?;
     let done = RefCell::new(Vec::new());
     let mut kernels = Watched { inner: Host::<T>::new(program.table()), calls: Vec::new(), done: &done };
-    let mut engine = Watched { inner: Engine::new(comm), calls: Vec::new(), done: &done };
+    let mut engine = Watched { inner: CommunicatorExchanges::new(comm), calls: Vec::new(), done: &done };
     let mut arena = schedule.arena()?;
     put(program, &schedule, inputs, &mut arena)?;
     let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
     prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
     let mut held = BTreeMap::new();
-    for local in schedule.locals().iter().filter(|local| local.lasts) {
-        held.insert(local.name.clone(), tensor(&arena[local.at.range()], &local.tensor)?);
+    for local in schedule.buffers().iter().filter(|local| local.is_live_out) {
+        held.insert(local.name.clone(), tensor(&arena[local.slice.range()], &local.tensor)?);
     }
     Ok((held, done.into_inner()))
 }
@@ -175,14 +176,14 @@ pub(crate) fn put<T: Number>(
 ) -> Result<(), Error> {
     for (name, whole) in inputs {
         let Some((v, local)) = program.value(name).zip(schedule.local(name)) else { continue };
-        let is = &program.get(v).is.value;
+        let is = &program.get(v).ty.value;
         if whole.shape() != is.shape() {
             let reason = format!("{name} is given as {:?}, and is {:?}", whole.shape(), is.shape());
             return Err(Error::Input { reason });
         }
         let whole: Vec<T> = whole.iter().copied().collect();
         let shard = shard_of(is, schedule.rank(), &whole)?;
-        narrow::put(shard.iter(), T::DTYPE, &mut arena[local.at.range()]);
+        narrow::put(shard.iter(), T::DTYPE, &mut arena[local.slice.range()]);
     }
     Ok(())
 }
@@ -204,9 +205,9 @@ impl<T: Number> Kernels for Watched<'_, Host<T>> {
         self.inner.prepare(call)
     }
 
-    fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut [u8]) -> Result<(), Error> {
+    fn run(&mut self, kernel: u32, args: &[ArenaSlice], arena: &mut [u8]) -> Result<(), Error> {
         self.inner.run(kernel, args, arena)?;
-        let LocalCall { call, takes, makes, .. } = &self.calls[kernel as usize];
+        let LocalCall { call, inputs: takes, outputs: makes, .. } = &self.calls[kernel as usize];
         let shapes = |list: &[LocalTensor]| list.iter().map(|tensor| tensor.shape.clone()).collect();
         self.done.borrow_mut().push(Did::Call {
             call: call.to_string(),
@@ -218,7 +219,7 @@ impl<T: Number> Kernels for Watched<'_, Host<T>> {
     }
 }
 
-impl Exchanges for Watched<'_, Engine<'_, Comm>> {
+impl ExchangeEngine for Watched<'_, CommunicatorExchanges<'_, ThreadCommunicator>> {
     type Buffer = [u8];
     type Error = Error;
 

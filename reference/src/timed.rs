@@ -9,9 +9,9 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use reshard_collectives::threads::{Comm, World};
-use reshard_program::schedule::{Engine, Options, Record, Schedule, Timeline};
-use reshard_program::{Item, Program};
+use reshard_collectives::threads::{ThreadCommunicator, World};
+use reshard_program::schedule::{CommunicatorExchanges, CompileOptions, RunRecord, Schedule, Timeline};
+use reshard_program::{Program, Statement};
 
 use crate::program::input;
 use crate::schedule::{Host, put, tensor};
@@ -26,7 +26,7 @@ pub struct Timed<T> {
     /// The schedules of the ranks of the mesh.
     pub schedules: Vec<Schedule>,
     /// When each did what.
-    pub records: Vec<Record>,
+    pub records: Vec<RunRecord>,
 }
 
 impl<T> Timed<T> {
@@ -54,15 +54,19 @@ impl<T> Timed<T> {
 /// ```
 ///
 /// What ranks [did](Ranks::did) is what their exchanges bring; calls are not among it.
-pub fn timed<T: Number>(program: &Program, inputs: &Values<T>, options: &Options) -> Result<Timed<T>, Error> {
-    let program = program.in_dtype(T::DTYPE)?;
-    let program = &*program.wired()?;
-    for item in program.items() {
-        if let Item::Input(v) = item {
+pub fn timed<T: Number>(
+    program: &Program,
+    inputs: &Values<T>,
+    options: &CompileOptions,
+) -> Result<Timed<T>, Error> {
+    let program = program.with_dtype(T::DTYPE)?;
+    let program = &*program.lower_comm_dtypes()?;
+    for item in program.statements() {
+        if let Statement::Input(v) = item {
             input(program, *v, inputs)?;
         }
     }
-    let world = program.mesh().world();
+    let world = program.mesh().world_size();
     let mut schedules: Vec<Option<(Schedule, Vec<u8>)>> = Vec::with_capacity(world);
     for rank in 0..world {
         schedules.push(if program.mesh().contains(rank) {
@@ -86,8 +90,8 @@ pub fn timed<T: Number>(program: &Program, inputs: &Values<T>, options: &Options
     for (result, of) in results.into_iter().zip(&schedules) {
         let mut values = Values::new();
         if let Some(((arena, record), (schedule, _))) = result?.zip(of.as_ref()) {
-            for local in schedule.locals().iter().filter(|local| local.lasts) {
-                values.insert(local.name.clone(), tensor(&arena[local.at.range()], &local.tensor)?);
+            for local in schedule.buffers().iter().filter(|local| local.is_live_out) {
+                values.insert(local.name.clone(), tensor(&arena[local.slice.range()], &local.tensor)?);
             }
             records.push(record);
         }
@@ -104,11 +108,11 @@ fn run_rank<T: Number>(
     schedule: &Schedule,
     mut arena: Vec<u8>,
     (gate, start): (&Gate, Instant),
-    comm: &mut Comm,
-) -> Result<(Vec<u8>, Record), Error> {
+    comm: &mut ThreadCommunicator,
+) -> Result<(Vec<u8>, RunRecord), Error> {
     // Who fails comes to the gate too, so that nobody stands there for ever.
     let comes = Comes(gate);
-    let (mut kernels, mut engine) = (Host::<T>::new(program.table()), Engine::new(comm));
+    let (mut kernels, mut engine) = (Host::<T>::new(program.table()), CommunicatorExchanges::new(comm));
     let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
     prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena.clone())?;
     drop(comes);

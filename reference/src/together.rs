@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use reshard_collectives::{Communicator, Compiled};
+use reshard_collectives::{Communicator, CompiledPlan};
 use reshard_kernels::DType;
 use reshard_planner::Planner;
-use reshard_program::schedule::{Engine, Options, Schedule, Transfer};
-use reshard_program::{Item, Program};
+use reshard_program::schedule::{CommunicatorExchanges, CompileOptions, Schedule, Transfer};
+use reshard_program::{Program, Statement};
 use reshard_sharding::{Mesh, Sharding};
 
 use crate::program::input;
@@ -40,18 +40,18 @@ pub fn on_this_rank<T: Number, C: Communicator<Buffer = [u8]>>(
     inputs: &Values<T>,
     comm: &mut C,
 ) -> Result<Ranks<T>, Error> {
-    let program = &program.in_dtype(T::DTYPE)?;
-    let (world, size) = (program.mesh().world(), comm.size());
+    let program = &program.with_dtype(T::DTYPE)?;
+    let (world, size) = (program.mesh().world_size(), comm.size());
     if size != world {
         let reason = format!("the job has {size} ranks, and the mesh {} has {world}", program.mesh());
         return Err(Error::Input { reason });
     }
-    for item in program.items() {
-        if let Item::Input(v) = item {
+    for item in program.statements() {
+        if let Statement::Input(v) = item {
             input(program, *v, inputs)?;
         }
     }
-    let options = Options { liveness: false, ..Options::default() };
+    let options = CompileOptions { liveness: false, ..CompileOptions::default() };
     let mut schedules: Vec<Option<Schedule>> = Vec::with_capacity(world);
     for rank in 0..world {
         let here = program.mesh().contains(rank);
@@ -62,7 +62,7 @@ pub fn on_this_rank<T: Number, C: Communicator<Buffer = [u8]>>(
     if let Some(schedule) = &schedules[comm.rank()] {
         arena = schedule.arena()?;
         put(program, schedule, inputs, &mut arena)?;
-        let (mut kernels, mut engine) = (Host::<T>::new(program.table()), Engine::new(comm));
+        let (mut kernels, mut engine) = (Host::<T>::new(program.table()), CommunicatorExchanges::new(comm));
         let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
         prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
     }
@@ -71,8 +71,8 @@ pub fn on_this_rank<T: Number, C: Communicator<Buffer = [u8]>>(
     for (schedule, bytes) in schedules.iter().zip(&bytes) {
         let arena = &all[start..start + bytes];
         let mut values = BTreeMap::new();
-        for local in schedule.iter().flat_map(Schedule::locals) {
-            values.insert(local.name.clone(), tensor(&arena[local.at.range()], &local.tensor)?);
+        for local in schedule.iter().flat_map(Schedule::buffers) {
+            values.insert(local.name.clone(), tensor(&arena[local.slice.range()], &local.tensor)?);
         }
         held.push(values);
         done.push(schedule.iter().flat_map(Schedule::exchanges).filter_map(brought).collect());
@@ -111,7 +111,7 @@ fn gather<C: Communicator<Buffer = [u8]>>(
     let (cut, whole) = (of(&format!("RG(0,[{}])", parts.join(",")))?, of("R")?);
     let plan = Planner::new().plan(&cut, &whole, DType::U8).map_err(|e| refused(&e))?;
     let mut all = vec![0; shape[0]];
-    let compiled = Compiled::new(&plan, comm.rank()).map_err(|e| refused(&e))?;
+    let compiled = CompiledPlan::new(&plan, comm.rank()).map_err(|e| refused(&e))?;
     let mut scratch = compiled.scratch(comm).map_err(|e| refused(&e))?;
     compiled.run(comm, mine, &mut all, &mut scratch).map_err(|e| refused(&e))?;
     Ok(all)

@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reshard_collectives::Communicator;
-use reshard_program::schedule::{Engine, Options};
-use reshard_program::{Item, Program};
+use reshard_program::schedule::{CommunicatorExchanges, CompileOptions};
+use reshard_program::{Program, Statement};
 
 use ndarray::ArrayD;
 
@@ -25,7 +25,7 @@ pub struct Training<'a, T> {
     /// A step, whose numbers are all of the type `T`.
     pub program: &'a Program,
     /// How it is compiled.
-    pub options: &'a Options,
+    pub options: &'a CompileOptions,
     /// What its inputs are before the first step, whole.
     pub inputs: &'a Values<T>,
     /// In each step other values for some of the inputs, whole.
@@ -62,7 +62,7 @@ impl<T: Number> Training<'_, T> {
         if watched.is_none() && self.program.value(self.watched).is_none() {
             return Err(Error::Input { reason: format!("there is no value {}", self.watched) });
         }
-        if watched.is_some_and(|watched| !watched.lasts) {
+        if watched.is_some_and(|watched| !watched.is_live_out) {
             return Err(Error::Input {
                 reason: format!("{} is not there any more at the end of a step", self.watched),
             });
@@ -71,17 +71,17 @@ impl<T: Number> Training<'_, T> {
         let mut arena = schedule.arena()?;
         put(self.program, &schedule, self.inputs, &mut arena)?;
         let mut kernels = Host::<T>::new(self.program.table());
-        let mut engine = Engine::new(comm);
+        let mut engine = CommunicatorExchanges::new(comm);
         let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
         let mut seen = Vec::with_capacity(self.batches.len());
         for (step, batch) in self.batches.iter().enumerate() {
-            for (from, to) in schedule.carried().iter().filter(|_| step > 0) {
+            for (from, to) in schedule.loop_carried_copies().iter().filter(|_| step > 0) {
                 arena.copy_within(from.range(), to.offset);
             }
             put(self.program, &schedule, batch, &mut arena)?;
             prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
             if let Some(watched) = watched {
-                seen.push(tensor(&arena[watched.at.range()], &watched.tensor)?);
+                seen.push(tensor(&arena[watched.slice.range()], &watched.tensor)?);
             }
         }
         Ok(seen)
@@ -90,14 +90,14 @@ impl<T: Number> Training<'_, T> {
     /// Every input is given, only inputs are, and what is to be one in the next step lies as it.
     fn check(&self) -> Result<(), Error> {
         let mut names = BTreeSet::new();
-        for item in self.program.items() {
-            let Item::Input(v) = item else { continue };
+        for item in self.program.statements() {
+            let Statement::Input(v) = item else { continue };
             let value = self.program.get(*v);
             input(self.program, *v, self.inputs)?;
             names.insert(value.name.as_str());
             let next = self.program.value(&format!("{}'", value.name)).map(|v| self.program.get(v));
-            if let Some(next) = next.filter(|next| next.is.value != value.is.value) {
-                let (name, is, to) = (&value.name, &value.is.value, &next.is.value);
+            if let Some(next) = next.filter(|next| next.ty.value != value.ty.value) {
+                let (name, is, to) = (&value.name, &value.ty.value, &next.ty.value);
                 let reason = format!(
                     "{name}' is {to} and {name} is {is}: the next step begins with it, so they have to be alike"
                 );

@@ -94,7 +94,7 @@ pub struct SubAxis {
     /// Which axis of the mesh, counted from the outermost.
     pub axis: usize,
     /// The product of the sizes of the more significant sub-axes.
-    pub pre: usize,
+    pub pre_size: usize,
     /// The number of values of this digit.
     pub size: usize,
 }
@@ -137,12 +137,12 @@ impl SubAxis {
     #[doc(hidden)]
     #[inline]
     pub fn known_post(self, n: usize) -> usize {
-        n / (self.pre * self.size)
+        n / (self.pre_size * self.size)
     }
 
     /// Fails unless this is a sub-axis of an axis of `n`.
     pub(crate) fn divides(self, n: usize) -> Result<(), Error> {
-        if self.pre.checked_mul(self.size).is_some_and(|p| p > 0 && n > 0 && n.is_multiple_of(p)) {
+        if self.pre_size.checked_mul(self.size).is_some_and(|p| p > 0 && n > 0 && n.is_multiple_of(p)) {
             return Ok(());
         }
         Err(Error::Mesh {
@@ -155,19 +155,19 @@ impl SubAxis {
     /// `(1)2` and `(3)2` of an axis of 6 do not overlap, but the numbers that they count are not independent.
     #[doc(hidden)]
     pub fn nests_beside(self, other: SubAxis) -> bool {
-        let (major, minor) = if self.pre <= other.pre { (self, other) } else { (other, self) };
+        let (major, minor) = if self.pre_size <= other.pre_size { (self, other) } else { (other, self) };
         major.axis != minor.axis
             || minor.size == 1
-            || major.pre.checked_mul(major.size).is_some_and(|span| minor.pre.is_multiple_of(span))
+            || major.pre_size.checked_mul(major.size).is_some_and(|span| minor.pre_size.is_multiple_of(span))
     }
 
     /// Whether all digits of the other are digits of this one: `(1)4` holds `(1)2` and `(2)2`.
     #[doc(hidden)]
     pub fn contains(self, other: SubAxis) -> bool {
-        let ends = |s: SubAxis| s.pre.checked_mul(s.size);
+        let ends = |s: SubAxis| s.pre_size.checked_mul(s.size);
         other.size == 1
             || self.axis == other.axis
-                && other.pre.is_multiple_of(self.pre)
+                && other.pre_size.is_multiple_of(self.pre_size)
                 && matches!((ends(self), ends(other)), (Some(end), Some(e)) if e > 0 && end.is_multiple_of(e))
     }
 
@@ -192,8 +192,8 @@ impl SubAxis {
     #[doc(hidden)]
     pub fn write(self, f: &mut impl fmt::Write, axes: &[Axis]) -> fmt::Result {
         match axes.get(self.axis) {
-            Some(axis) if self.pre == 1 && self.size == axis.size => write!(f, "{}", axis.name),
-            Some(axis) => write!(f, "{}:({}){}", axis.name, self.pre, self.size),
+            Some(axis) if self.pre_size == 1 && self.size == axis.size => write!(f, "{}", axis.name),
+            Some(axis) => write!(f, "{}:({}){}", axis.name, self.pre_size, self.size),
             None => write!(f, "{self}"),
         }
     }
@@ -210,7 +210,7 @@ impl SubAxis {
 /// ```
 impl fmt::Display for SubAxis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:({}){}", self.axis, self.pre, self.size)
+        write!(f, "{}:({}){}", self.axis, self.pre_size, self.size)
     }
 }
 
@@ -224,7 +224,7 @@ impl FromStr for SubAxis {
             let number = |digits: &str| {
                 digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<usize>().ok()).flatten()
             };
-            Some(SubAxis { axis: number(axis)?, pre: number(pre)?, size: number(size)? })
+            Some(SubAxis { axis: number(axis)?, pre_size: number(pre)?, size: number(size)? })
         };
         parts().ok_or_else(|| Error::Mesh {
             reason: format!(

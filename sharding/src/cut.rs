@@ -36,11 +36,11 @@ mod zigzag;
 
 pub use block::Block;
 pub use counts::Counts;
-pub use laws::check_cut;
+pub use laws::check_partition;
 pub use made::Made;
-pub use own::{Cut, NamedCut};
-pub use pieces::Pieces;
-pub use registry::CutRegistry;
+pub use own::{DimPartition, NamedPartition};
+pub use pieces::RankRanges;
+pub use registry::PartitionRegistry;
 pub use rolled::Rolled;
 pub use zigzag::Zigzag;
 
@@ -193,7 +193,7 @@ impl DimCut {
 
     /// Another cut, which is not asked yet.
     #[inline(never)]
-    pub fn by(cut: &NamedCut, ranks: usize) -> DimCut {
+    pub fn by(cut: &NamedPartition, ranks: usize) -> DimCut {
         DimCut::Other(Arc::new(Made::new(cut, ranks)))
     }
 

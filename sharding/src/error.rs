@@ -94,7 +94,7 @@ pub enum Error {
         reason: String,
     },
     /// A notation that cannot hold this sharding.
-    NotExpressible {
+    NotRepresentable {
         /// The notation.
         notation: &'static str,
         /// What it cannot hold.
@@ -115,7 +115,7 @@ pub enum Error {
         reason: String,
     },
     /// A view that is not free: something has to move before it.
-    NeedsRedistribute {
+    NeedsRedistribution {
         /// What stands in the way.
         reason: String,
         /// A sharding, printed, from which the view is free.
@@ -125,7 +125,7 @@ pub enum Error {
         elements: u64,
     },
     /// Shards that do not denote one tensor.
-    Meaningless {
+    InconsistentShards {
         /// The reason, with the values.
         reason: String,
     },
@@ -140,7 +140,7 @@ impl Error {
     /// let e = "dp=2,dp=4".parse::<reshard_sharding::Mesh>().unwrap_err();
     /// assert_eq!(e.kind(), "mesh");
     /// ```
-    pub fn kind(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
             Error::Parse { .. } => "parse",
             Error::Overflow { .. } => "overflow",
@@ -154,12 +154,12 @@ impl Error {
             Error::Placement { .. } => "placement",
             Error::Uneven { .. } => "uneven",
             Error::NoGradient { .. } => "no_gradient",
-            Error::NotExpressible { .. } => "not_expressible",
+            Error::NotRepresentable { .. } => "not_expressible",
             Error::TooFragmented { .. } => "too_fragmented",
             Error::View { .. } => "view",
-            Error::NeedsRedistribute { .. } => "needs_redistribute",
-            Error::Meaningless { .. } => "meaningless",
-            Error::Layout(e) => e.kind(),
+            Error::NeedsRedistribution { .. } => "needs_redistribute",
+            Error::InconsistentShards { .. } => "meaningless",
+            Error::Layout(e) => e.code(),
         }
     }
 
@@ -184,7 +184,7 @@ impl fmt::Display for Error {
             | Error::Uneven { reason }
             | Error::NoGradient { reason }
             | Error::View { reason }
-            | Error::Meaningless { reason } => f.write_str(reason),
+            | Error::InconsistentShards { reason } => f.write_str(reason),
             Error::NoSuchRank { rank, mesh } => write!(f, "rank {rank} is not in {}", named(mesh)),
             Error::NoSuchAxis { axis, mesh } => {
                 write!(f, "{} has no axis {:?}", named(mesh), Excerpt::of(axis).to_string())
@@ -212,7 +212,7 @@ impl fmt::Display for Error {
                     named = counted(named, "dim", "dims")
                 )
             }
-            Error::NotExpressible { notation, reason } => {
+            Error::NotRepresentable { notation, reason } => {
                 write!(f, "the {notation} notation cannot hold this sharding: {reason}")
             }
             Error::TooFragmented { dim, pieces, limit } => {
@@ -221,7 +221,7 @@ impl fmt::Display for Error {
                     "dim {dim} is cut into {pieces} pieces on one rank, more than the {limit} that are listed"
                 )
             }
-            Error::NeedsRedistribute { reason, first, elements } => write!(
+            Error::NeedsRedistribution { reason, first, elements } => write!(
                 f,
                 "{reason}: redistribute to {first} first, for which the worst rank receives {elements}",
                 elements = counted(elements, "element", "elements")

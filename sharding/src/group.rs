@@ -140,7 +140,7 @@ impl GroupPattern {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     #[inline]
-    pub fn is_served_by(&self, other: &GroupPattern) -> bool {
+    pub fn is_covered_by(&self, other: &GroupPattern) -> bool {
         match (&self.0, &other.0) {
             (Members::Layout(a), Members::Layout(b)) => a == b,
             (Members::Listed(a), Members::Listed(b)) => {

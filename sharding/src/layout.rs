@@ -21,15 +21,15 @@ pub(crate) mod inverse;
 
 use reshard_layout::Boundary;
 use reshard_layout::algebra::split_into;
-use reshard_layout::{At, Layout, Mode, Modes};
+use reshard_layout::{AxisStride, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
 /// Gives the local modes the strides of the dense local buffer.
-pub(crate) fn make_dense(modes: &mut [Mode<At>]) {
+pub(crate) fn make_dense(modes: &mut [Mode<AxisStride>]) {
     let mut step = 1;
     for m in modes {
         if m.stride.is_local() {
-            m.stride = At::local(step);
+            m.stride = AxisStride::local(step);
             step *= m.extent;
         }
     }
@@ -42,7 +42,10 @@ pub(crate) fn make_dense(modes: &mut [Mode<At>]) {
 /// # Errors
 ///
 /// The boundary of a dim that ends inside a mode and does not divide it.
-pub(crate) fn of_modes(shape: &[usize], mut modes: Modes<At>) -> Result<Layout<At>, Boundary> {
+pub(crate) fn of_modes(
+    shape: &[usize],
+    mut modes: Modes<AxisStride>,
+) -> Result<Layout<AxisStride>, Boundary> {
     make_dense(&mut modes);
     let (mut dims, mut ends) = (Modes::new(), SmallVec::<[usize; 8]>::new());
     split_into(&modes, shape.iter().rev().map(|&n| n as i64), &mut dims, |end| ends.push(end))?;
@@ -50,16 +53,16 @@ pub(crate) fn of_modes(shape: &[usize], mut modes: Modes<At>) -> Result<Layout<A
 }
 
 /// The layout of these modes of dims, coalesced and dense, each dim up to the next end.
-pub(crate) fn nested(dims: &[Mode<At>], ends: &[usize]) -> Layout<At> {
+pub(crate) fn nested(dims: &[Mode<AxisStride>], ends: &[usize]) -> Layout<AxisStride> {
     Layout::nested(dims, ends).expect("steps below the size of the mesh and of the tensor, which fit")
 }
 
 /// The modes of a dim, fastest first; one of extent 1 for a dim of 1.
-pub fn dim_of(layout: &Layout<At>, dims: usize, dim: usize) -> &[Mode<At>] {
+pub fn dim_of(layout: &Layout<AxisStride>, dims: usize, dim: usize) -> &[Mode<AxisStride>] {
     layout.flat_modes().nth(dims - 1 - dim).unwrap_or_default()
 }
 
 /// The number of local indices of some modes.
-pub fn local_len(modes: &[Mode<At>]) -> i64 {
+pub fn local_len(modes: &[Mode<AxisStride>]) -> i64 {
     modes.iter().filter(|m| m.stride.is_local()).map(|m| m.extent).product()
 }

@@ -5,7 +5,7 @@
 //!   divide; [`Sharding`]: who holds which elements, canonical, with its [ownership](Sharding::ownership) as one layout
 //!   where there is one and a [region](Sharding::region) always.
 //! * [`Cut`]: any other way to share a dim out among ranks, for which zigzag is one and anybody brings theirs.
-//! * [`meaning`]: the one tensor that a set of shards denotes: the definition everything is tested against.
+//! * [`shards`]: the shards of a tensor, and the one tensor that a set of shards represents.
 //!
 //! The cheapest way from one sharding to another is `reshard-planner`, what ops do to shardings `reshard-ops`.
 #![forbid(unsafe_code)]
@@ -15,7 +15,6 @@ mod cut;
 mod error;
 mod group;
 mod layout;
-pub mod meaning;
 mod mesh;
 pub mod notation;
 mod placement;
@@ -23,13 +22,17 @@ mod reduce;
 mod region;
 mod runs;
 mod sharding;
+pub mod shards;
 mod strided;
 pub mod theory;
 mod types;
 mod view;
 
 pub use axis::{Axis, AxisName, SubAxis};
-pub use cut::{Block, Counts, Cut, CutRegistry, NamedCut, Pieces, Rolled, Zigzag, check_cut};
+pub use cut::{
+    Block, Counts, DimPartition, NamedPartition, PartitionRegistry, RankRanges, Rolled, Zigzag,
+    check_partition,
+};
 pub use error::Error;
 pub use group::{GroupPattern, GroupRegistry, ProcessGroup, ProcessGroups};
 pub use mesh::{Coordinate, Mesh, recipes};
@@ -40,7 +43,7 @@ pub use reshard_layout::{Exponent, IndexRun};
 pub use runs::Runs;
 pub use sharding::{PartialAxis, Sharding};
 pub use strided::Strided;
-pub use types::Type;
+pub use types::ShardingType;
 
 /// What only the other crates of this project need; it may change with any version.
 #[doc(hidden)]

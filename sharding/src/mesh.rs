@@ -14,10 +14,10 @@ pub(crate) use from_ranks::modes_of_line;
 pub use modes::{axis_of, digit, set_digit};
 
 use core::fmt;
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 use std::sync::Arc;
 
-use reshard_layout::{At, Layout, Mode, Modes};
+use reshard_layout::{AxisStride, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -26,7 +26,7 @@ use crate::group::{GroupPattern, separable};
 use table::Table;
 
 /// One coordinate per mesh axis.
-pub type Coordinate = Few<usize, 6>;
+pub type Coordinate = InlineVec<usize, 6>;
 
 /// Named axes over ranks; cheap to clone.
 ///
@@ -75,7 +75,7 @@ struct Inner {
     /// Lowest rank: what is left when every mode is at its lower end.
     lowest: usize,
     /// Steps along axes and the ranks that they are apart, by |ranks| descending.
-    modes: Modes<(At, i64)>,
+    modes: Modes<(AxisStride, i64)>,
     /// Where the ranks are no layout: what all of the above calls ranks are positions, and these are their ranks.
     table: Option<Table>,
 }
@@ -143,14 +143,14 @@ impl Mesh {
         }
         let too_large = || Error::overflow("the greatest rank of the mesh");
         let mut size = 1i64;
-        let mut modes: Modes<(At, i64)> = Modes::new();
+        let mut modes: Modes<(AxisStride, i64)> = Modes::new();
         for (i, a) in axes.iter().enumerate() {
             size = size.checked_mul(a.layout.size()).ok_or_else(too_large)?;
             let mut step = 1;
             for &Mode { extent, stride } in a.layout.flat() {
                 if extent > 1 {
                     stride.checked_abs().ok_or_else(too_large)?;
-                    modes.push(Mode::new(extent, (At::along(step, i as u32), stride)));
+                    modes.push(Mode::new(extent, (AxisStride::along(step, i as u32), stride)));
                 }
                 step *= extent;
             }
@@ -191,12 +191,12 @@ impl Mesh {
     }
 
     /// The greatest rank plus one: how many ranks a world needs to hold this mesh.
-    pub fn world(&self) -> usize {
+    pub fn world_size(&self) -> usize {
         self.0.table.as_ref().map_or(self.0.world, |t| t.greatest() + 1)
     }
 
     /// The lowest rank of the mesh.
-    pub fn lowest(&self) -> usize {
+    pub fn min_rank(&self) -> usize {
         self.0.table.as_ref().map_or(self.0.lowest, Table::lowest)
     }
 
@@ -212,7 +212,7 @@ impl Mesh {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     #[inline]
-    pub fn table(&self) -> Option<&[usize]> {
+    pub fn rank_table(&self) -> Option<&[usize]> {
         self.0.table.as_ref().map(Table::ranks)
     }
 
@@ -225,8 +225,8 @@ impl Mesh {
     }
 
     /// The whole axis of this index as a sub-axis; an error past the last axis.
-    pub fn whole(&self, axis: usize) -> Result<SubAxis, Error> {
-        self.numbered(axis).map(|a| SubAxis { axis, pre: 1, size: a.size })
+    pub fn full_axis(&self, axis: usize) -> Result<SubAxis, Error> {
+        self.numbered(axis).map(|a| SubAxis { axis, pre_size: 1, size: a.size })
     }
 
     /// Every axis as a sub-axis, outermost first.
@@ -238,20 +238,20 @@ impl Mesh {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn whole_axes(&self) -> impl DoubleEndedIterator<Item = SubAxis> + ExactSizeIterator + '_ {
-        self.axes().iter().enumerate().map(|(axis, a)| SubAxis { axis, pre: 1, size: a.size })
+        self.axes().iter().enumerate().map(|(axis, a)| SubAxis { axis, pre_size: 1, size: a.size })
     }
 
     /// [`Mesh::whole`] of an axis that there is.
     #[doc(hidden)]
     #[inline]
     pub fn known_whole(&self, axis: usize) -> SubAxis {
-        SubAxis { axis, pre: 1, size: self.axes()[axis].size }
+        SubAxis { axis, pre_size: 1, size: self.axes()[axis].size }
     }
 
     /// Whether this is a whole axis of the mesh.
     #[inline]
     pub fn is_whole(&self, s: SubAxis) -> bool {
-        s.pre == 1 && self.axes().get(s.axis).is_some_and(|a| a.size == s.size)
+        s.pre_size == 1 && self.axes().get(s.axis).is_some_and(|a| a.size == s.size)
     }
 
     /// The axis of this number.
@@ -267,7 +267,7 @@ impl Mesh {
         s.divides(a.size).map_err(|_| Error::Mesh {
             reason: format!(
                 "{}:({}){} is no sub-axis of {}={}: (pre)size must divide it",
-                a.name, s.pre, s.size, a.name, a.size
+                a.name, s.pre_size, s.size, a.name, a.size
             ),
         })
     }
@@ -320,11 +320,11 @@ impl Mesh {
     /// All ranks in the order of their coordinates, last axis fastest.
     pub fn ranks(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.size())
-            .map(|i| self.coordinate_of_index(i).and_then(|c| self.rank_at(&c)).expect("inside the mesh"))
+            .map(|i| self.coordinate_at(i).and_then(|c| self.rank_at(&c)).expect("inside the mesh"))
     }
 
     /// The coordinate at position `i` of [`Mesh::ranks`], or `None` beyond the last.
-    pub fn coordinate_of_index(&self, i: usize) -> Option<Coordinate> {
+    pub fn coordinate_at(&self, i: usize) -> Option<Coordinate> {
         if i >= self.size() {
             return None;
         }
@@ -338,7 +338,7 @@ impl Mesh {
     }
 
     /// The position in [`Mesh::ranks`] of a rank.
-    pub fn index_of(&self, rank: usize) -> Option<usize> {
+    pub fn position(&self, rank: usize) -> Option<usize> {
         let c = self.coordinate(rank)?;
         Some(self.axes().iter().zip(&c).fold(0, |i, (a, &x)| i * a.size + x))
     }
@@ -362,8 +362,8 @@ impl Mesh {
 
     /// Sub-axes as modes, in the same order; an error unless they are sub-axes of this mesh, and digits of one number where
     /// they are of one axis.
-    pub(crate) fn checked_modes(&self, subs: &[SubAxis]) -> Result<Modes<At>, Error> {
-        let mut modes: Modes<At> = Modes::new();
+    pub(crate) fn checked_modes(&self, subs: &[SubAxis]) -> Result<Modes<AxisStride>, Error> {
+        let mut modes: Modes<AxisStride> = Modes::new();
         for (i, &s) in subs.iter().enumerate() {
             self.check_sub_axis(s)?;
             if let Some(u) = subs[..i].iter().find(|u| !u.nests_beside(s)) {

@@ -6,9 +6,9 @@ use core::fmt;
 use core::num::NonZeroUsize;
 use std::sync::Arc;
 
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 
-use crate::cut::{Cut, DimCut, NamedCut};
+use crate::cut::{DimCut, DimPartition, NamedPartition};
 use crate::{Error, ReduceOp};
 
 mod read;
@@ -48,11 +48,11 @@ pub enum Placement {
         sizes: Arc<[usize]>,
     },
     /// Another way to share a dim out among the ranks, with a name: `Z(0)`, zigzag, `BL(0,4)`, blocks, `RO(0,2)`, rolled, or one that somebody brings.
-    Cut {
+    Custom {
         /// The dim that is sharded.
         dim: usize,
         /// Which rank of the axis keeps what.
-        cut: NamedCut,
+        cut: NamedPartition,
     },
     /// Every rank holds a whole term; the value is their reduction.
     Partial(ReduceOp),
@@ -71,7 +71,7 @@ impl fmt::Display for Placement {
                 }
                 f.write_str("])")
             }
-            Placement::Cut { dim, cut } => cut.write(f, *dim),
+            Placement::Custom { dim, cut } => cut.write(f, *dim),
             Placement::Partial(op) => write!(f, "P({op})"),
         }
     }
@@ -101,7 +101,7 @@ impl Placement {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn zigzag(dim: usize) -> Placement {
-        Placement::Cut { dim, cut: NamedCut::zigzag() }
+        Placement::Custom { dim, cut: NamedPartition::zigzag() }
     }
 
     /// Blocks of a dim: see [`Block`](crate::cut::Block).
@@ -114,7 +114,7 @@ impl Placement {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn block(dim: usize, len: NonZeroUsize) -> Placement {
-        Placement::Cut { dim, cut: NamedCut::block(len) }
+        Placement::Custom { dim, cut: NamedPartition::block(len) }
     }
 
     /// An index of a dim for each rank, rolled: see [`Rolled`](crate::cut::Rolled).
@@ -126,14 +126,14 @@ impl Placement {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn rolled(dim: usize, by: usize) -> Placement {
-        Placement::Cut { dim, cut: NamedCut::rolled(by) }
+        Placement::Custom { dim, cut: NamedPartition::rolled(by) }
     }
 
     /// A dim cut by a cut of one's own: see [`Cut`].
     ///
     /// Fails like [`NamedCut::new`].
-    pub fn by(dim: usize, cut: Arc<dyn Cut>) -> Result<Placement, Error> {
-        Ok(Placement::Cut { dim, cut: NamedCut::new(cut)? })
+    pub fn custom(dim: usize, cut: Arc<dyn DimPartition>) -> Result<Placement, Error> {
+        Ok(Placement::Custom { dim, cut: NamedPartition::new(cut)? })
     }
 
     /// The dim that it shards, if it shards one.
@@ -142,7 +142,7 @@ impl Placement {
             Placement::Shard(dim)
             | Placement::StridedShard { dim, .. }
             | Placement::Ragged { dim, .. }
-            | Placement::Cut { dim, .. } => Some(*dim),
+            | Placement::Custom { dim, .. } => Some(*dim),
             Placement::Replicate | Placement::Partial(_) => None,
         }
     }
@@ -156,14 +156,14 @@ impl Placement {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     #[must_use]
-    pub fn at(&self, dim: usize) -> Placement {
+    pub fn with_dim(&self, dim: usize) -> Placement {
         match self {
             Placement::Shard(_) => Placement::Shard(dim),
             Placement::StridedShard { split_factor, .. } => {
                 Placement::StridedShard { dim, split_factor: *split_factor }
             }
             Placement::Ragged { sizes, .. } => Placement::Ragged { dim, sizes: Arc::clone(sizes) },
-            Placement::Cut { cut, .. } => Placement::Cut { dim, cut: cut.clone() },
+            Placement::Custom { cut, .. } => Placement::Custom { dim, cut: cut.clone() },
             Placement::Replicate | Placement::Partial(_) => self.clone(),
         }
     }
@@ -176,7 +176,7 @@ impl Placement {
             Placement::Shard(dim) => Some((*dim, DimCut::chunks(1, n))),
             Placement::StridedShard { dim, split_factor } => Some((*dim, DimCut::chunks(*split_factor, n))),
             Placement::Ragged { dim, sizes } => Some((*dim, DimCut::ragged(sizes))),
-            Placement::Cut { dim, cut } => Some((*dim, DimCut::by(cut, n))),
+            Placement::Custom { dim, cut } => Some((*dim, DimCut::by(cut, n))),
             Placement::Replicate | Placement::Partial(_) => None,
         }
     }
@@ -185,7 +185,7 @@ impl Placement {
     pub(crate) fn of_cut(dim: usize, cut: &DimCut) -> Placement {
         match (cut.sizes(), cut.other()) {
             (Some(sizes), _) => Placement::Ragged { dim, sizes: sizes.clone() },
-            (None, Some(made)) => Placement::Cut { dim, cut: made.cut().clone() },
+            (None, Some(made)) => Placement::Custom { dim, cut: made.cut().clone() },
             (None, None) => Placement::of_chunks(dim, cut.pieces()),
         }
     }
@@ -210,7 +210,7 @@ impl Placement {
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Placements(pub Few<Placement, 4>);
+pub struct Placements(pub InlineVec<Placement, 4>);
 
 impl core::ops::Deref for Placements {
     type Target = [Placement];

@@ -1,6 +1,6 @@
 //! Regions: which global indices a rank holds, for any placements, even or not.
 
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 
 use crate::Error;
 
@@ -15,7 +15,7 @@ pub struct Interval {
 }
 
 /// The indices of one dim that a rank holds, in local order, which ascends; no interval is empty and no two touch.
-pub type Intervals = Few<Interval, 2>;
+pub type Intervals = InlineVec<Interval, 2>;
 
 /// Which global indices a rank holds: the product over dims of lists of intervals in local order.
 ///
@@ -33,12 +33,12 @@ pub type Intervals = Few<Interval, 2>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
     /// One list per dim.
-    pub dims: Few<Intervals, 4>,
+    pub dims: InlineVec<Intervals, 4>,
 }
 
 impl Region {
     /// The number of indices of each dim.
-    pub fn local_shape(&self) -> Few<usize, 6> {
+    pub fn local_shape(&self) -> InlineVec<usize, 6> {
         self.dims.iter().map(|list| list.iter().map(|x| x.len).sum()).collect()
     }
 

@@ -8,7 +8,7 @@
 //! f32[4,2] cut S(1) over 2     rank 1:   1,3,5,7                                    1 run of stride 2
 //! ```
 
-use reshard_layout::{Few, IndexRun};
+use reshard_layout::{IndexRun, InlineVec};
 
 use crate::{Error, Interval, Intervals, Region};
 
@@ -16,7 +16,7 @@ use crate::{Error, Interval, Intervals, Region};
 #[derive(Clone, Debug)]
 pub struct Runs {
     /// The dims that are counted through, outermost first: where each is, and its stride.
-    outer: Few<Dim, 4>,
+    outer: InlineVec<Dim, 4>,
     /// What a run is of, in units of its stride.
     inner: Intervals,
     inner_stride: usize,
@@ -68,7 +68,7 @@ impl Region {
                 .collect();
             extent *= shape[dim];
         }
-        let mut outer: Few<Dim, 4> = Few::default();
+        let mut outer: InlineVec<Dim, 4> = InlineVec::default();
         let mut stride = extent;
         for d in (0..dim).rev() {
             outer.push(Dim { intervals: self.dims[d].clone(), stride, interval: 0, offset: 0 });

@@ -9,18 +9,18 @@ pub(crate) use normal::made;
 pub use normal::{canonical_partial, cut_after};
 use normal::{lens_after, normal_cuts};
 use reshard_layout::Boundary;
-use reshard_layout::Few;
-use reshard_layout::{At, Layout, Mode, Modes};
+use reshard_layout::InlineVec;
+use reshard_layout::{AxisStride, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
-use crate::cut::{CutRegistry, DimCut};
+use crate::cut::{DimCut, PartitionRegistry};
 use crate::layout;
 use crate::layout::encode::{cuts_of, dim_of_cuts, layout_of};
 use crate::{Error, Mesh, Placement, ReduceOp};
 
 /// The extents of a tensor's dims.
-pub type Shape = Few<usize, 4>;
+pub type Shape = InlineVec<usize, 4>;
 
 /// A sub-axis over which the tensor is partial: its ranks hold summands whose reduction is pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,7 +79,7 @@ pub type Cuts = SmallVec<[AxisCut; 4]>;
 #[derive(Debug, Eq)]
 pub(crate) enum Form {
     /// One mode per dim, the last dim first.
-    Layout(Layout<At>),
+    Layout(Layout<AxisStride>),
     /// By dim; within a dim in the order in which they apply.
     Cuts(Cuts),
 }
@@ -99,7 +99,7 @@ impl PartialEq for Form {
 impl Hash for Sharding {
     /// A word for each part that tells shardings apart: they are keys of caches, and of the mesh its ranks are enough.
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        hasher.write_usize(self.mesh.size() ^ self.mesh.world().rotate_left(32));
+        hasher.write_usize(self.mesh.size() ^ self.mesh.world_size().rotate_left(32));
         for &n in &self.shape {
             hasher.write_usize(n);
         }
@@ -122,7 +122,7 @@ impl Hash for Sharding {
         }
         for p in &self.partial {
             hasher.write_usize(
-                p.sub.axis ^ p.sub.pre.rotate_left(16) ^ usize::from(p.op.word()).rotate_left(56),
+                p.sub.axis ^ p.sub.pre_size.rotate_left(16) ^ usize::from(p.op.word()).rotate_left(56),
             );
         }
     }
@@ -206,12 +206,12 @@ impl Sharding {
     ///
     /// Fails with `parse` for a text that is none of these, and as [`Sharding::new`].
     pub fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
-        crate::notation::parse_sharding(&CutRegistry::new(), mesh, shape, text)
+        crate::notation::parse_sharding(&PartitionRegistry::new(), mesh, shape, text)
     }
 
     /// The same where placements may be cuts that these are the names of: see [`CutRegistry`].
     pub fn parse_with(
-        cuts: &CutRegistry,
+        cuts: &PartitionRegistry,
         mesh: &Mesh,
         shape: &[usize],
         text: &str,
@@ -263,7 +263,7 @@ impl Sharding {
     pub fn from_modes(
         mesh: &Mesh,
         shape: &[usize],
-        modes: Modes<At>,
+        modes: Modes<AxisStride>,
         partial: &[PartialAxis],
     ) -> Result<Sharding, Boundary> {
         let form = Form::Layout(layout::of_modes(shape, modes)?);
@@ -278,7 +278,7 @@ impl Sharding {
     /// The same tensor on the same mesh with other modes, of which it is known that they nest with its dims.
     #[doc(hidden)]
     #[must_use]
-    pub fn with_modes(&self, modes: impl Iterator<Item = Mode<At>>) -> Sharding {
+    pub fn with_modes(&self, modes: impl Iterator<Item = Mode<AxisStride>>) -> Sharding {
         Sharding::from_modes(&self.mesh, &self.shape, modes.collect(), &self.partial)
             .expect("the modes of each dim stay in it")
     }
@@ -331,7 +331,7 @@ impl Sharding {
     ///
     /// One mode per dim, the last dim first; `step@a` goes along axis `a` of the mesh, plain strides are those of the dense
     /// local buffer. Uneven and zero-size tensors have none.
-    pub fn layout(&self) -> Option<&Layout<At>> {
+    pub fn layout(&self) -> Option<&Layout<AxisStride>> {
         match &self.form {
             Form::Layout(layout) => Some(layout),
             Form::Cuts(_) => None,
@@ -345,7 +345,7 @@ impl Sharding {
     /// The modes of the row-major index, fastest first, where there is a layout.
     #[inline]
     #[doc(hidden)]
-    pub fn modes(&self) -> Option<&[Mode<At>]> {
+    pub fn modes(&self) -> Option<&[Mode<AxisStride>]> {
         self.layout().map(Layout::flat)
     }
 
@@ -362,7 +362,7 @@ impl Sharding {
     /// The modes of a dim that divides, whatever the others do, coalesced, fastest first; one of extent 1 for a dim of 1.
     #[inline]
     #[doc(hidden)]
-    pub fn dim_modes(&self, dim: usize) -> Option<Modes<At>> {
+    pub fn dim_modes(&self, dim: usize) -> Option<Modes<AxisStride>> {
         match &self.form {
             Form::Layout(layout) => Some(Modes::from_slice(layout::dim_of(layout, self.shape.len(), dim))),
             Form::Cuts(cuts) => dim_of_cuts(&self.mesh, dim, self.shape[dim], cuts),

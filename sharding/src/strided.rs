@@ -1,6 +1,6 @@
 //! What a strided shard is: an order of axes, what a view gives, or plain; and PyTorch's two readings of it.
 
-use reshard_layout::{At, Few, Mode};
+use reshard_layout::{AxisStride, InlineVec, Mode};
 use smallvec::SmallVec;
 
 use crate::notation::dims::same_elements;
@@ -26,7 +26,7 @@ pub enum Strided {
     /// Nothing: a plain shard.
     Plain,
     /// Only later axes, in this order: the dim is chunked by them first.
-    Order(Few<usize, 4>),
+    Order(InlineVec<usize, 4>),
     /// Only local modes, of this product: what a view gives.
     View(usize),
     /// Local modes of this product among later axes.
@@ -34,7 +34,7 @@ pub enum Strided {
         /// The product of the local modes.
         local: usize,
         /// The later axes, in the order in which they stand.
-        axes: Few<usize, 4>,
+        axes: InlineVec<usize, 4>,
     },
 }
 
@@ -62,10 +62,10 @@ impl Sharding {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn strided(&self, axis: usize) -> Option<Strided> {
-        let goes = |m: &Mode<At>| m.stride.axis() == Some(axis as u32);
-        let dims: SmallVec<[&[Mode<At>]; 4]> = self.layout()?.flat_modes().collect();
+        let goes = |m: &Mode<AxisStride>| m.stride.axis() == Some(axis as u32);
+        let dims: SmallVec<[&[Mode<AxisStride>]; 4]> = self.layout()?.flat_modes().collect();
         let dim = dims.iter().rev().find(|dim| dim.iter().any(goes))?;
-        let (mut local, mut axes) = (1, Few::<usize, 4>::new());
+        let (mut local, mut axes) = (1, InlineVec::<usize, 4>::new());
         for m in dim.iter().rev().take_while(|m| !goes(m)) {
             match m.stride.axis().map(|a| a as usize) {
                 None => local *= m.extent as usize,
@@ -97,7 +97,7 @@ impl Sharding {
     /// ```
     ///
     /// Fails like [`Sharding::new`], and with `not_expressible` where no order of axes has these factors.
-    pub fn in_order_of_axes(
+    pub fn with_axis_order(
         mesh: &Mesh,
         shape: &[usize],
         placements: &[Placement],
@@ -120,9 +120,13 @@ impl Sharding {
     /// ```
     ///
     /// Fails like [`Sharding::in_order_of_axes`].
-    pub fn readings(mesh: &Mesh, shape: &[usize], placements: &[Placement]) -> Result<Readings, Error> {
+    pub fn strided_readings(
+        mesh: &Mesh,
+        shape: &[usize],
+        placements: &[Placement],
+    ) -> Result<Readings, Error> {
         let literal = Sharding::new(mesh, shape, placements)?;
-        let ordered = Sharding::in_order_of_axes(mesh, shape, placements)?;
+        let ordered = Sharding::with_axis_order(mesh, shape, placements)?;
         let agree = literal == ordered || {
             let a = made(shape, plain_cuts(mesh, placements))?;
             let b = made(shape, ordered_cuts(mesh, placements)?)?;
@@ -161,7 +165,7 @@ fn ordered_cuts(mesh: &Mesh, placements: &[Placement]) -> Result<Cuts, Error> {
             }
         }
         if left > 1 {
-            return Err(Error::NotExpressible {
+            return Err(Error::NotRepresentable {
                 notation: "order of axes",
                 reason: format!(
                     "{} on {} says that later axes which multiply to {} chunk dim {} before it, and none do",

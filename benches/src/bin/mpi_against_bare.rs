@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use mpi::collective::SystemOperation;
 use mpi::traits::CommunicatorCollectives;
-use reshard_collectives::{Communicator, Compiled};
+use reshard_collectives::{Communicator, CompiledPlan};
 use reshard_kernels::DType;
 use reshard_mpi::Comm;
 use reshard_planner::Planner;
@@ -103,7 +103,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         let from = Sharding::parse(&mesh, &case.shape, case.from)?;
         let to = Sharding::parse(&mesh, &case.shape, case.to)?;
         let plan = Planner::new().plan(&from, &to, DType::F32)?;
-        let compiled = Compiled::new(&plan, rank)?;
+        let compiled = CompiledPlan::new(&plan, rank)?;
         let source: Vec<f32> =
             (0..compiled.source_bytes() / ITEM).map(|i| ((i * 7 + rank * 131) % 1000) as f32).collect();
         let mut bare_target = vec![0f32; compiled.target_bytes() / ITEM];

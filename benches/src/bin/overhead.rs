@@ -6,8 +6,8 @@
 use std::io::{Write, stdout};
 use std::time::Instant;
 
-use reshard_collectives::threads::{Comm, World};
-use reshard_collectives::{Communicator, Compiled, Error};
+use reshard_collectives::threads::{ThreadCommunicator, World};
+use reshard_collectives::{Communicator, CompiledPlan, Error};
 use reshard_kernels::DType;
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
@@ -26,7 +26,7 @@ fn microseconds(turn: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Erro
 }
 
 /// Of each turn the time of a barrier, and of the exchange, in microseconds.
-fn measure(comm: &mut Comm, compiled: &Compiled) -> Result<Vec<(f64, f64)>, Error> {
+fn measure(comm: &mut ThreadCommunicator, compiled: &CompiledPlan) -> Result<Vec<(f64, f64)>, Error> {
     let mut scratch = compiled.scratch(comm)?;
     let (source, mut target) = (vec![1; compiled.source_bytes()], vec![0; compiled.target_bytes()]);
     let all: Vec<usize> = (0..comm.size()).collect();
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let plan = Planner::new().plan(&parse(from)?, &parse(to)?, DType::F32)?;
             let mut world = World::new(ranks)?;
             let results = world.run(|comm| {
-                let compiled = Compiled::new(&plan, comm.rank())?;
+                let compiled = CompiledPlan::new(&plan, comm.rank())?;
                 measure(comm, &compiled)
             });
             let turns = results.into_iter().next().ok_or("no ranks")??;

@@ -24,7 +24,7 @@ use crate::dcp::METADATA_NAME;
 use crate::dcp::frame::Frame;
 use crate::dcp::written::{self, Chunk};
 use crate::decision::Move;
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::header::{self, FreeTexts};
 use crate::index::{INDEX_NAME, Index};
 use crate::job::OutputFormat;
@@ -389,9 +389,9 @@ impl Files {
         // After an exchange of names the old output is where this one was.
         let placed = self.journals.iter().try_for_each(Journal::close).and_then(|()| self.place(mesh));
         placed.inspect_err(|error| match error.class() {
-            Class::Refused | Class::ToldElsewhere(_) => self.keep(false),
+            ErrorKind::Refused | ErrorKind::ToldElsewhere(_) => self.keep(false),
             // What of it cannot be opened again is removed by the next run.
-            Class::Failed => self.journals.iter().for_each(Journal::open_again),
+            ErrorKind::Failed => self.journals.iter().for_each(Journal::open_again),
         })
     }
 
@@ -438,7 +438,12 @@ impl Made {
                     let shapes: Vec<_> =
                         moves.iter().map(|tensor| tensor.to.local_shape(rank)).collect::<Result<_, _>>()?;
                     let tensors = moves.iter().zip(&shapes).map(|(tensor, shape)| described(tensor, shape));
-                    Self::new(folder.join(rank_file_name(rank, mesh.world())), tensors, texts, may_be_there)
+                    Self::new(
+                        folder.join(rank_file_name(rank, mesh.world_size())),
+                        tensors,
+                        texts,
+                        may_be_there,
+                    )
                 };
                 mesh.ranks().map(of_rank).collect()
             }

@@ -25,7 +25,7 @@ fn entry(pickle: &Pickle<'_>, name: &str) -> Id {
 /// A sentence of why a pickle is refused.
 fn refused(bytes: &[u8]) -> String {
     let error = Pickle::read(bytes).err().unwrap();
-    assert_eq!(error.kind(), "pickle");
+    assert_eq!(error.code(), "pickle");
     error.to_string()
 }
 

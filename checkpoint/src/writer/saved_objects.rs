@@ -174,7 +174,7 @@ mod tests {
         let stem = objects.open.join(format!("{:016x}", checksum(b"step")));
         // Where the bytes are to be is a folder, which is no room for them either.
         fs::create_dir(stem.with_extension(BYTES)).unwrap();
-        assert_eq!(objects.save("step", None, b"7").unwrap_err().kind(), "io");
+        assert_eq!(objects.save("step", None, b"7").unwrap_err().code(), "io");
         fs::remove_dir(stem.with_extension(BYTES)).unwrap();
         assert_eq!(fs::read_dir(&objects.open).unwrap().count(), 0);
         assert_eq!(objects.save("step", None, b"7").unwrap(), Outcome::Saved);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use reshard_checkpoint::{Checkpoint, Loading, Reading};
+use reshard_checkpoint::{Checkpoint, ReadModel, ShardLoad};
 use reshard_collectives::Communicator;
 use reshard_mpi::Comm;
 use reshard_planner::Planner;
@@ -25,10 +25,10 @@ const WANTED: [(&str, &str, &str); 4] = [
 ];
 
 /// The whole node reads every byte once, files being slow.
-fn loading(checkpoint: &Checkpoint, tensor: &str, axes: &str, to: &str) -> Loading {
+fn loading(checkpoint: &Checkpoint, tensor: &str, axes: &str, to: &str) -> ShardLoad {
     let wanted = wanted(checkpoint, tensor, axes, to);
-    let slow = Reading { node_ranks: 4, gbytes_per_s: 1e-6 };
-    checkpoint.loading(tensor, &wanted, &Planner::new(), slow).unwrap()
+    let slow = ReadModel { node_ranks: 4, gbytes_per_s: 1e-6 };
+    checkpoint.plan_load(tensor, &wanted, &Planner::new(), slow).unwrap()
 }
 
 fn wanted(checkpoint: &Checkpoint, tensor: &str, axes: &str, to: &str) -> Sharding {

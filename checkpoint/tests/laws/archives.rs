@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use rawzip::ZipArchive;
-use reshard_checkpoint::{Checkpoint, Job, OutputFormat, diff};
+use reshard_checkpoint::{Checkpoint, OutputFormat, ReshardJob, diff};
 use reshard_test_support::{Random, Sweep};
 use safetensors::Dtype;
 
@@ -71,7 +71,7 @@ fn inputs(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
     let tensors: Tensors = [("large".to_owned(), tensor(&mut r, Dtype::F32, &[1300, 900]))].into();
     write(&folder.join("w.safetensors"), &tensors);
     let out = folder.join("ours");
-    let written = Job {
+    let written = ReshardJob {
         out: Some(out.clone()),
         format: OutputFormat::Dcp,
         ..job(&folder.join("w.safetensors"), "a=1", "R", false)

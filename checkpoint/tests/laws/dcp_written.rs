@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use rawzip::ZipArchive;
-use reshard_checkpoint::{Checkpoint, Engine, Job, Options, OutputFormat, Spec, diff, reshard};
+use reshard_checkpoint::{
+    Checkpoint, Engine, Options, OutputFormat, PlacementSpec, ReshardJob, diff, reshard,
+};
 use reshard_test_support::Random;
 use safetensors::Dtype;
 
@@ -79,11 +81,11 @@ fn what_is_written_as_dcp_is_what_was_read_once_and_in_whole_archives() {
         for input in inputs(folder.path(), &tensors, &mut r) {
             let out = folder.path().join("dcp");
             let (mesh, to) = draw_sharding(&mut r);
-            let job = Job {
+            let job = ReshardJob {
                 out: Some(out.clone()),
                 format: OutputFormat::Dcp,
                 force: true,
-                unchecked: round % 2 == 1,
+                verify: round % 2 == 1,
                 ..job(&input, mesh, to, false)
             };
             if job.run(&mut ()).is_err() {
@@ -112,7 +114,7 @@ fn large_chunks_have_the_checksums_of_their_bytes() {
     let tensors: Tensors = [("large".to_owned(), tensor(&mut r, Dtype::F64, &[1501, 1003]))].into();
     write(&input, &tensors);
     for (mesh, to, chunks) in [("a=2,b=3", "S(1),S(0)", 6), ("a=1", "R", 1), ("a=2,b=2", "SS(0,2),S(0)", 4)] {
-        let spec = Spec::new([("*", to)]).unwrap();
+        let spec = PlacementSpec::new([("*", to)]).unwrap();
         let options = Options { format: OutputFormat::Dcp, force: true, ..Options::default() };
         reshard(&opened(&input), &mesh.parse().unwrap(), &spec, &out, options).unwrap();
         assert_eq!(storages(&out), chunks, "{to}");
@@ -127,16 +129,16 @@ fn what_cannot_be_a_dcp_is_refused_before_anything_is_written() {
     let (input, out) = (folder.path().join("whole.safetensors"), folder.path().join("dcp"));
     let tensors: Tensors = [("packed".to_owned(), tensor(&mut r, Dtype::F4, &[4, 8]))].into();
     write(&input, &tensors);
-    let dcp = |job: Job| Job { format: OutputFormat::Dcp, ..job };
-    let asked = || Job { out: Some(out.clone()), ..job(&input, "a=2", "S(0)", false) };
-    let refused = |job: Job| {
+    let dcp = |job: ReshardJob| ReshardJob { format: OutputFormat::Dcp, ..job };
+    let asked = || ReshardJob { out: Some(out.clone()), ..job(&input, "a=2", "S(0)", false) };
+    let refused = |job: ReshardJob| {
         let error = dcp(job).run(&mut ()).unwrap_err();
         assert!(error.status() == 2 && !out.exists(), "{error}");
         error.to_string()
     };
     assert!(refused(asked()).contains("`packed`: its elements are F4"));
-    assert!(refused(Job { through_engine: true, ..asked() }).contains("leave the engine out"));
-    assert!(refused(Job { engine: Engine::Threads, out: None, ..asked() }).contains("--out"));
+    assert!(refused(ReshardJob { through_engine: true, ..asked() }).contains("leave the engine out"));
+    assert!(refused(ReshardJob { engine: Engine::Threads, out: None, ..asked() }).contains("--out"));
 }
 
 #[test]
@@ -144,14 +146,14 @@ fn force_replaces_a_dcp_that_a_run_wrote_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("dcp");
     let run = |to: &str| {
-        let asked = Job {
+        let asked = ReshardJob {
             out: Some(out.clone()),
             format: OutputFormat::Dcp,
             force: true,
             mesh: Some("a=2".to_owned()),
             to: Some(to.to_owned()),
             tensor: Some("mlp.up.bias".to_owned()),
-            ..Job::default()
+            ..ReshardJob::default()
         };
         asked.run(&mut ())
     };
@@ -192,15 +194,15 @@ fn what_is_written_in_safetensors_is_what_was_read_once() {
                 let out = folder.path().join(format!("{format:?}"));
                 let (mesh, to) = draw_sharding(&mut r);
                 let whole = format == OutputFormat::Safetensors;
-                let asked = Job {
+                let asked = ReshardJob {
                     out: Some(out.clone()),
                     format,
                     file_bytes: (r.below(2) == 0).then(|| r.below(2000) as u64),
                     force: true,
-                    unchecked: round % 2 == 1,
+                    verify: round % 2 == 1,
                     ..job(&input, mesh, to, false)
                 };
-                let asked = if whole { Job { mesh: None, to: None, ..asked } } else { asked };
+                let asked = if whole { ReshardJob { mesh: None, to: None, ..asked } } else { asked };
                 if let Err(error) = asked.run(&mut ()) {
                     assert!(!whole, "{error}");
                     continue;
@@ -209,7 +211,7 @@ fn what_is_written_in_safetensors_is_what_was_read_once() {
                 let difference = diff(&checkpoint, &opened(&input), &mut ()).unwrap();
                 assert!(difference.equal, "{format:?} {input:?} {mesh} {to}: {difference:?}");
                 assert_eq!(held(&out), bytes, "each element is written once");
-                let texts: Vec<_> = checkpoint.texts().map(|(key, _)| key).collect();
+                let texts: Vec<_> = checkpoint.metadata().map(|(key, _)| key).collect();
                 assert!(!texts.iter().any(|key| key.starts_with("DCP")), "{texts:?}");
                 let verified = checkpoint.verify(&mut ()).unwrap();
                 assert_eq!((verified.bytes, verified.problems.len()), (bytes as u64, 0));
@@ -232,7 +234,7 @@ fn every_format_that_is_written_is_told_by_its_content() {
     ]
     .into();
     write(&input, &tensors);
-    let spec = Spec::new([("*", "S(0)")]).unwrap();
+    let spec = PlacementSpec::new([("*", "S(0)")]).unwrap();
     let reshard_to = |format: OutputFormat, out: &Path| {
         let options = Options { format, force: true, file_bytes: Some(100), ..Options::default() };
         reshard(&opened(&input), &"a=3".parse().unwrap(), &spec, out, options)
@@ -277,7 +279,7 @@ fn chunks_in_safetensors_have_the_names_and_offsets_of_pytorch() {
     let (input, out) = (folder.path().join("whole.safetensors"), folder.path().join("out"));
     let tensors: Tensors = [("m".to_owned(), tensor(&mut r, Dtype::F32, &[8, 2]))].into();
     write(&input, &tensors);
-    let spec = Spec::new([("*", "Z(0)")]).unwrap();
+    let spec = PlacementSpec::new([("*", "Z(0)")]).unwrap();
     let options = Options { format: OutputFormat::DcpSafetensors, ..Options::default() };
     reshard(&opened(&input), &"a=2".parse().unwrap(), &spec, &out, options).unwrap();
     let mut found = Vec::new();
@@ -303,30 +305,31 @@ fn chunks_in_safetensors_have_the_names_and_offsets_of_pytorch() {
 fn whole_tensors_and_chunks_are_asked_for_without_contradiction() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
-    let asked = |job: Job| Job { out: Some(out.clone()), ..job };
-    let refused = |job: Job| {
+    let asked = |job: ReshardJob| ReshardJob { out: Some(out.clone()), ..job };
+    let refused = |job: ReshardJob| {
         let error = job.run(&mut ()).unwrap_err();
         assert!(error.status() == 2 && !out.exists(), "{error}");
         error.to_string()
     };
-    let of = |format: OutputFormat| Job { format, mesh: Some("a=2".to_owned()), ..Job::default() };
+    let of =
+        |format: OutputFormat| ReshardJob { format, mesh: Some("a=2".to_owned()), ..ReshardJob::default() };
     let to = Some("S(0)".to_owned());
-    let said = refused(asked(Job { to: to.clone(), ..of(OutputFormat::Safetensors) }));
+    let said = refused(asked(ReshardJob { to: to.clone(), ..of(OutputFormat::Safetensors) }));
     assert!(said.contains("leave --to and --spec out"), "{said}");
     for format in IN_SAFETENSORS {
-        let said = refused(asked(Job { through_engine: true, ..of(format) }));
+        let said = refused(asked(ReshardJob { through_engine: true, ..of(format) }));
         assert!(said.contains("leave the engine out"), "{said}");
         assert!(refused(of(format)).contains("--out"));
     }
     let mut r = Random(37);
     let scales = folder.path().join("scales.safetensors");
     write(&scales, &[("scale".to_owned(), tensor(&mut r, Dtype::F8_E8M0, &[4]))].into());
-    let said = refused(asked(Job { input: Some(scales), to, ..of(OutputFormat::DcpSafetensors) }));
+    let said = refused(asked(ReshardJob { input: Some(scales), to, ..of(OutputFormat::DcpSafetensors) }));
     assert!(said.contains("`scale`: its elements are F8_E8M0"), "{said}");
     let block = Checkpoint::open(None).unwrap();
     let file = folder.path().join("out.safetensors");
-    let spec = Spec::new([("*", "S(0)")]).unwrap();
+    let spec = PlacementSpec::new([("*", "S(0)")]).unwrap();
     let options = Options { format: OutputFormat::Dcp, ..Options::default() };
     let error = reshard(&block, &"a=2".parse().unwrap(), &spec, &file, options).unwrap_err();
-    assert!(error.kind() == "usage" && !file.exists(), "{error}");
+    assert!(error.code() == "usage" && !file.exists(), "{error}");
 }

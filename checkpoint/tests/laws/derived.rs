@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use half::bf16;
-use reshard_checkpoint::{Checkpoint, Class, Fusion, Job, Options, Spec, diff, reshard};
+use reshard_checkpoint::{Checkpoint, ErrorKind, Fusion, Options, PlacementSpec, ReshardJob, diff, reshard};
 use reshard_test_support::Random;
 use safetensors::Dtype;
 
@@ -44,8 +44,8 @@ fn fused(parts: &[&Whole], dim: usize, blocks: usize) -> Whole {
     Whole { dtype: parts[0].dtype, shape, bytes: whole }
 }
 
-fn job_to(out: &Path, input: &Path, mesh: &str, to: &str) -> Job {
-    Job { out: Some(out.to_owned()), ..job(input, mesh, to, false) }
+fn job_to(out: &Path, input: &Path, mesh: &str, to: &str) -> ReshardJob {
+    ReshardJob { out: Some(out.to_owned()), ..job(input, mesh, to, false) }
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn fusing_and_splitting_are_what_they_are_element_by_element() {
                     let (mesh, sharding) = draw_sharding(&mut r);
                     let gather = folder.join(format!("{way}-{number}-{unchecked}.safetensors"));
                     let out = folder.join(format!("{way}-{number}-{unchecked}"));
-                    let mut job = Job {
+                    let mut job = ReshardJob {
                         gather: Some(gather.clone()),
-                        unchecked,
+                        verify: unchecked,
                         ..job_to(&out, input, mesh, sharding)
                     };
                     let said = vec![text.clone()];
@@ -156,7 +156,8 @@ fn attention_is_fused_group_by_group_on_any_mesh() {
     write(&path("w.safetensors"), &tensors);
     job_to(&path("two"), &path("w.safetensors"), "tp=2", "S(0)").run(&mut ()).unwrap();
     let fusion = "attn.qkv.* = 4 attn.q.* + attn.k.* + attn.v.* by 8";
-    let job = Job { fuse: vec![fusion.to_owned()], ..job_to(&path("four"), &path("two"), "tp=4", "S(0)") };
+    let job =
+        ReshardJob { fuse: vec![fusion.to_owned()], ..job_to(&path("four"), &path("two"), "tp=4", "S(0)") };
     job.run(&mut ()).unwrap();
     let parts: Vec<&Whole> =
         ["q", "k", "v"].iter().map(|name| &tensors[&format!("attn.{name}.weight")]).collect();
@@ -169,8 +170,10 @@ fn attention_is_fused_group_by_group_on_any_mesh() {
         assert_eq!(shard, slice(&whole, &quarters.region(rank).unwrap()));
         assert_eq!(shard[..4 * head * 20], parts[0].bytes[rank * 8 * head * 20..][..4 * head * 20]);
     }
-    let again =
-        Job { split: vec![fusion.to_owned()], ..job_to(&path("again"), &path("four"), "tp=3", "S(1)") };
+    let again = ReshardJob {
+        split: vec![fusion.to_owned()],
+        ..job_to(&path("again"), &path("four"), "tp=3", "S(1)")
+    };
     again.run(&mut ()).unwrap();
     assert!(diff(&opened(&path("w.safetensors")), &opened(&path("again")), &mut ()).unwrap().equal);
     // What is damaged is found under its new name too.
@@ -178,8 +181,8 @@ fn attention_is_fused_group_by_group_on_any_mesh() {
     let mut bytes = fs::read(&file).unwrap();
     *bytes.last_mut().unwrap() ^= 4;
     fs::write(&file, bytes).unwrap();
-    let error = Job { force: true, ..job }.run(&mut ()).unwrap_err();
-    assert_eq!((error.kind(), error.class()), ("checksum", Class::Refused));
+    let error = ReshardJob { force: true, ..job }.run(&mut ()).unwrap_err();
+    assert_eq!((error.code(), error.class()), ("checksum", ErrorKind::Refused));
     assert!(error.to_string().contains("attn.qkv") && error.to_string().contains("rank-00001"), "{error}");
 }
 
@@ -225,7 +228,12 @@ fn rounded_tensors_are_their_rounded_elements_wherever_they_are_read() {
         for unchecked in [false, true] {
             let place = |name: &str| folder.path().join(format!("{name}-{number}-{unchecked}"));
             let (gather, dtype) = (Some(place("whole")), Some("bf16".to_owned()));
-            let job = Job { gather, dtype, unchecked, ..job_to(&place("out"), input, "a=2,b=2", "S(0),R") };
+            let job = ReshardJob {
+                gather,
+                dtype,
+                verify: unchecked,
+                ..job_to(&place("out"), input, "a=2,b=2", "S(0),R")
+            };
             let report = job.run(&mut ()).unwrap().unwrap();
             assert_eq!(report.bytes, rounded.values().map(|one| one.bytes.len() as u64).sum::<u64>());
             assert!(read(&place("whole")) == rounded);
@@ -240,22 +248,22 @@ fn rounded_tensors_are_their_rounded_elements_wherever_they_are_read() {
     };
     write(&folder.path().join("large"), &[("large".to_owned(), large)].into());
     let large = opened(&folder.path().join("large")).cast("f16").unwrap();
-    let spec = Spec::new([("*", "R")]).unwrap();
+    let spec = PlacementSpec::new([("*", "R")]).unwrap();
     let out = folder.path().join("large.safetensors");
     let report = reshard(&large, &"a=1".parse().unwrap(), &spec, &out, Options::default()).unwrap();
-    assert_eq!(report.tensors[0].became_infinite, 2);
+    assert_eq!(report.tensors[0].overflowed, 2);
 }
 
 #[test]
 fn a_checkpoint_that_cannot_be_made_is_refused_in_one_sentence() {
     let block = Checkpoint::open(None).unwrap();
     let said = |error: reshard_checkpoint::Error, kind: &str, part: &str| {
-        assert_eq!((error.kind(), error.class()), (kind, Class::Refused), "{error}");
+        assert_eq!((error.code(), error.class()), (kind, ErrorKind::Refused), "{error}");
         assert!(error.to_string().contains(part) && !error.to_string().contains('\n'), "{error}");
     };
-    said(block.only(["mlp.*", "absent.*"]).err().unwrap(), "unused_pattern", "absent.*");
-    said(block.only(["["]).err().unwrap(), "pattern", "no glob");
-    said(block.only(["/(/"]).err().unwrap(), "pattern", "no regular expression");
+    said(block.filter(["mlp.*", "absent.*"]).err().unwrap(), "unused_pattern", "absent.*");
+    said(block.filter(["["]).err().unwrap(), "pattern", "no glob");
+    said(block.filter(["/(/"]).err().unwrap(), "pattern", "no regular expression");
     said(block.renamed("s/absent/x/").err().unwrap(), "rename", "no tensor");
     said(block.renamed("s/attention.key/attention.query/").err().unwrap(), "rename", "both");
     said(block.renamed("s/.*//").err().unwrap(), "rename", "leaves nothing");
@@ -296,6 +304,6 @@ fn a_checkpoint_that_cannot_be_made_is_refused_in_one_sentence() {
         "name",
         "two tensors",
     );
-    let engine = Job { dtype: Some("bf16".to_owned()), ..Job::default() };
+    let engine = ReshardJob { dtype: Some("bf16".to_owned()), ..ReshardJob::default() };
     said(engine.run(&mut ()).unwrap_err(), "usage", "an engine moves elements as they are");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use reshard_checkpoint::Job;
+use reshard_checkpoint::ReshardJob;
 use reshard_sharding::{Mesh, Region, Sharding};
 use reshard_test_support::Random;
 use safetensors::tensor::TensorView;
@@ -91,9 +91,9 @@ pub(crate) fn sharding(mesh: &str, shape: &[usize], text: &str) -> Sharding {
 }
 
 /// A job; it goes through the threads engine if it is asked to.
-pub(crate) fn job(input: &Path, mesh: &str, to: &str, through_engine: bool) -> Job {
+pub(crate) fn job(input: &Path, mesh: &str, to: &str, through_engine: bool) -> ReshardJob {
     let (mesh, to) = (Some(mesh.to_owned()), Some(to.to_owned()));
-    Job { input: Some(input.to_owned()), mesh, to, through_engine, ..Job::default() }
+    ReshardJob { input: Some(input.to_owned()), mesh, to, through_engine, ..ReshardJob::default() }
 }
 
 /// Writes the same tensors as a file, as a folder with an index, or as rank files; says where.
@@ -118,7 +118,7 @@ pub(crate) fn inputs(folder: &Path, tensors: &Tensors, r: &mut Random) -> Vec<Pa
         // By the way that is not the one under test.
         let sharded = folder.join(format!("sharded-{number}"));
         let (mesh, to) = draw_sharding(r);
-        let made = Job { out: Some(sharded.clone()), ..job(&file, mesh, to, true) };
+        let made = ReshardJob { out: Some(sharded.clone()), ..job(&file, mesh, to, true) };
         if made.run(&mut ()).is_ok() {
             all.push(sharded);
         }

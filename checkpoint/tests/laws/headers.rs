@@ -11,7 +11,7 @@ fn refused(path: &Path, header: &str) -> String {
     file.extend([0; 8]);
     fs::write(path, file).unwrap();
     let error = Checkpoint::open(Some(path)).err().unwrap();
-    assert_eq!((error.kind(), error.status()), ("safetensors", 2));
+    assert_eq!((error.code(), error.status()), ("safetensors", 2));
     error.to_string()
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use reshard_checkpoint::{Checkpoint, Job, diff};
+use reshard_checkpoint::{Checkpoint, ReshardJob, diff};
 use reshard_test_support::{Random, Sweep};
 use safetensors::Dtype;
 
@@ -19,7 +19,7 @@ fn made(folder: &Path, mesh: &str, to: &str) -> (Tensors, std::path::PathBuf) {
     .into();
     let (whole, out) = (folder.join("w.safetensors"), folder.join("out"));
     write(&whole, &tensors);
-    Job { out: Some(out.clone()), ..job(&whole, mesh, to, false) }.run(&mut ()).unwrap();
+    ReshardJob { out: Some(out.clone()), ..job(&whole, mesh, to, false) }.run(&mut ()).unwrap();
     (tensors, out)
 }
 
@@ -87,7 +87,7 @@ fn replicas_that_differ_are_named_without_checksums_too() {
     let folder = tempfile::tempdir().unwrap();
     let (_, out) = made(folder.path(), "a=3", "R");
     let unchecked = folder.path().join("unchecked");
-    Job { out: Some(unchecked.clone()), unchecked: true, ..job(&out, "a=3", "R", false) }
+    ReshardJob { out: Some(unchecked.clone()), verify: true, ..job(&out, "a=3", "R", false) }
         .run(&mut ())
         .unwrap();
     assert_eq!(said(&unchecked), None);

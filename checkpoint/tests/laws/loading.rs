@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use reshard_checkpoint::{Checkpoint, Job, OutputFormat, Reading};
+use reshard_checkpoint::{Checkpoint, OutputFormat, ReadModel, ReshardJob};
 use reshard_collectives::threads::World;
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
@@ -36,11 +36,11 @@ fn ranks_read_what_pytorch_says_that_they_need() {
         let shape = numbers(&fact["shape"]);
         let tensors: Tensors = [("t".to_owned(), tensor(&mut r, Dtype::F32, &shape))].into();
         write(&whole, &tensors);
-        let saved = Job {
+        let saved = ReshardJob {
             out: Some(out.clone()),
             format: OutputFormat::Dcp,
             force: true,
-            unchecked: true,
+            verify: true,
             ..job(&whole, &mesh(&fact["mesh"]).to_string(), fact["frm"].as_str().unwrap(), false)
         };
         saved.run(&mut ()).unwrap();
@@ -95,16 +95,16 @@ fn what_is_read_once_and_moved_is_what_each_rank_would_have_read() {
         for (name, whole) in &tensors {
             let Ok(wanted) = Sharding::parse(&mesh, &whole.shape, to) else { continue };
             for (node_ranks, gbytes_per_s) in [(4, 1e-6), (8, 1e-6), (1, 1e-6), (8, 1e9)] {
-                let by = Reading { node_ranks, gbytes_per_s };
+                let by = ReadModel { node_ranks, gbytes_per_s };
                 let checkpoint = opened(&file);
-                let loading = match checkpoint.loading(name, &wanted, &planner, by) {
+                let loading = match checkpoint.plan_load(name, &wanted, &planner, by) {
                     Ok(loading) => loading,
                     Err(error) => {
-                        assert!(error.kind() == "packed" && name == "packed", "{error}");
+                        assert!(error.code() == "packed" && name == "packed", "{error}");
                         continue;
                     }
                 };
-                let mut world = World::new(mesh.world()).unwrap();
+                let mut world = World::new(mesh.world_size()).unwrap();
                 let shards = world.run(|comm| checkpoint.load(name, &loading, comm));
                 let mut each = 0;
                 for (rank, shard) in shards.into_iter().enumerate() {
@@ -133,8 +133,8 @@ fn what_is_read_once_and_moved_is_what_each_rank_would_have_read() {
     let checkpoint = opened(&file);
     let all = Sharding::parse(&"a=2".parse().unwrap(), &[12, 10], "R").unwrap();
     for by in [(0, 1.0), (2, 0.0), (2, f64::NAN), (2, -1.0)] {
-        let by = Reading { node_ranks: by.0, gbytes_per_s: by.1 };
-        assert_eq!(checkpoint.loading("matrix", &all, &planner, by).unwrap_err().kind(), "reading");
+        let by = ReadModel { node_ranks: by.0, gbytes_per_s: by.1 };
+        assert_eq!(checkpoint.plan_load("matrix", &all, &planner, by).unwrap_err().code(), "reading");
     }
 }
 
@@ -173,7 +173,7 @@ fn processes_read_their_shards_and_no_byte_more() {
     let (file, out) = (folder.path().join("whole.safetensors"), folder.path().join("out"));
     write(&file, &tensors);
     let (mesh, sharded) = draw_sharding(&mut r);
-    Job { out: Some(out.clone()), ..job(&file, mesh, sharded, false) }.run(&mut ()).unwrap();
+    ReshardJob { out: Some(out.clone()), ..job(&file, mesh, sharded, false) }.run(&mut ()).unwrap();
     let children: Vec<_> = (0..6)
         .map(|rank| {
             let mut command = Command::new(std::env::current_exe().unwrap());

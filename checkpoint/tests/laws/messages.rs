@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use reshard_checkpoint::{Checkpoint, Writer};
+use reshard_checkpoint::{Checkpoint, CheckpointWriter};
 use reshard_sharding::{Mesh, Sharding};
 
 use crate::torch::data;
@@ -104,7 +104,7 @@ fn types_are_named_as_frameworks_name_them() {
     let rows = Sharding::parse(&mesh, &[4], "S(0)").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let begin = |name: &str, dtype: &str| {
-        Writer::begin(&folder.path().join(name), &mesh, [("w", dtype, &rows)], false)
+        CheckpointWriter::begin(&folder.path().join(name), &mesh, [("w", dtype, &rows)], false)
     };
     for (dtype, found) in
         [("torch.bfloat16", "BF16"), ("half", "F16"), ("float32", "F32"), ("F8_E4M3", "F8_E4M3")]
@@ -112,7 +112,7 @@ fn types_are_named_as_frameworks_name_them() {
         assert_eq!(begin(dtype, dtype).unwrap().expects("w", 0).unwrap().0, found);
     }
     let error = begin("no", "float33").err().unwrap();
-    assert!(error.kind() == "dtype" && error.to_string().contains("expected one of bool"), "{error}");
+    assert!(error.code() == "dtype" && error.to_string().contains("expected one of bool"), "{error}");
     let block = Checkpoint::open(None).unwrap();
     for dtype in ["bf16", "bfloat16", "torch.bfloat16", "ml_dtypes.bfloat16"] {
         assert_eq!(block.cast(dtype).unwrap().tensor("scale").unwrap().dtype(), "BF16");

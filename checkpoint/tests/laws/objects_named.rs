@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use reshard_checkpoint::{Checkpoint, Job, Object, OutputFormat, Report, Tensor, Writer, diff};
+use reshard_checkpoint::{
+    Checkpoint, CheckpointWriter, JobReport, Object, OutputFormat, ReshardJob, Tensor, diff,
+};
 use reshard_sharding::{Mesh, Sharding};
 
 use crate::files::job;
@@ -11,15 +13,15 @@ use crate::pickled::{Said, archive, saved};
 use crate::reading::opened;
 use crate::torch::{copied, data};
 
-fn to(input: &Path, out: &Path, format: OutputFormat) -> Job {
-    Job { out: Some(out.to_owned()), format, ..job(input, "a=2", "S(0)", false) }
+fn to(input: &Path, out: &Path, format: OutputFormat) -> ReshardJob {
+    ReshardJob { out: Some(out.to_owned()), format, ..job(input, "a=2", "S(0)", false) }
 }
 
-fn run(job: &Job) -> Report {
+fn run(job: &ReshardJob) -> JobReport {
     job.run(&mut ()).unwrap().unwrap()
 }
 
-fn left_out(report: &Report) -> Vec<&str> {
+fn left_out(report: &JobReport) -> Vec<&str> {
     report.others.not_carried.iter().map(|one| &one.name[..]).collect()
 }
 
@@ -49,9 +51,9 @@ fn what_is_below_a_key_without_a_name_is_named_by_its_place() {
         ["<key 2, a number>", "state.<key 0, a tuple>", "state.<key 1, a number>", "state.<key 2, None>"];
     assert_eq!(names(&made.unwrap()), (vec!["w"], expected.to_vec()));
     let asked = to(&path, &folder.path().join("out"), OutputFormat::Dcp);
-    let error = Job { strict: true, ..asked.clone() }.run(&mut ()).unwrap_err();
+    let error = ReshardJob { strict: true, ..asked.clone() }.run(&mut ()).unwrap_err();
     assert!(
-        error.kind() == "not_carried" && error.to_string().contains("neither a text nor an integer"),
+        error.code() == "not_carried" && error.to_string().contains("neither a text nor an integer"),
         "{error}"
     );
     assert_eq!(left_out(&run(&asked)), expected);
@@ -64,7 +66,7 @@ fn keys_that_become_one_name_are_told_apart_or_refused() {
     // Two tensors of one name cannot be told apart.
     let (_, made) = pt(folder.path(), vec![(Int(1), Tensor), (Text("1"), Tensor)]);
     let error = made.err().unwrap();
-    assert!(error.kind() == "torch" && error.to_string().contains("two tensors are named `1`"), "{error}");
+    assert!(error.code() == "torch" && error.to_string().contains("two tensors are named `1`"), "{error}");
     // Of one key the last value holds, as in Python.
     let (_, made) = pt(folder.path(), vec![(Int(1), Int(7)), (Int(1), Tensor)]);
     assert_eq!(names(&made.unwrap()), (vec!["1"], vec![]));
@@ -72,9 +74,9 @@ fn keys_that_become_one_name_are_told_apart_or_refused() {
     let (path, made) = pt(folder.path(), vec![(Int(1), Int(7)), (Text("1"), Tensor), (Text("w"), Tensor)]);
     let made = made.unwrap();
     assert_eq!(names(&made), (vec!["1", "w"], vec!["1"]));
-    assert_eq!(names(&made.only(["1"]).unwrap()), (vec!["1"], vec!["1"]));
+    assert_eq!(names(&made.filter(["1"]).unwrap()), (vec!["1"], vec!["1"]));
     assert_eq!(names(&made.renamed("s/^1$/one/").unwrap()), (vec!["one", "w"], vec!["one"]));
-    let report = run(&Job {
+    let report = run(&ReshardJob {
         only: vec!["1".into()],
         ..to(&path, &folder.path().join("one"), OutputFormat::RankFiles)
     });
@@ -84,8 +86,8 @@ fn keys_that_become_one_name_are_told_apart_or_refused() {
     let (path, made) =
         pt(folder.path(), vec![(Text("a.b"), Int(1)), (Text("a"), inner), (Text("w"), Tensor)]);
     let made = made.unwrap();
-    assert_eq!(names(&made.only(["*"]).unwrap()), (vec!["w"], vec!["a.b"]));
-    let report = run(&Job {
+    assert_eq!(names(&made.filter(["*"]).unwrap()), (vec!["w"], vec!["a.b"]));
+    let report = run(&ReshardJob {
         only: vec!["w".into()],
         ..to(&path, &folder.path().join("two"), OutputFormat::RankFiles)
     });
@@ -99,14 +101,15 @@ fn free_texts_that_an_output_has_no_place_for_are_named() {
     let mesh: Mesh = "a=2".parse().unwrap();
     let rows = Sharding::parse(&mesh, &[4], "S(0)").unwrap();
     let texts = [("format", "pt"), ("step", "1000"), ("run", "x")];
-    let writer = Writer::begin_with_texts(&path("in"), &mesh, [("w", "U8", &rows)], false, texts).unwrap();
+    let writer =
+        CheckpointWriter::begin_with_texts(&path("in"), &mesh, [("w", "U8", &rows)], false, texts).unwrap();
     writer.save_object("lr", None, b"\x80\x02K\x07.").unwrap();
     mesh.ranks().for_each(|rank| writer.save(rank, [("w", &[1, 2][..])]).unwrap());
     writer.commit().unwrap();
     let asked = to(&path("in"), &path("dcp"), OutputFormat::Dcp);
-    let error = Job { strict: true, ..asked.clone() }.run(&mut ()).unwrap_err();
+    let error = ReshardJob { strict: true, ..asked.clone() }.run(&mut ()).unwrap_err();
     assert!(
-        error.kind() == "not_carried" && error.to_string().contains("2 free texts are not in dcp: run, step"),
+        error.code() == "not_carried" && error.to_string().contains("2 free texts are not in dcp: run, step"),
         "{error}"
     );
     assert!(!path("dcp").exists());
@@ -118,13 +121,14 @@ fn free_texts_that_an_output_has_no_place_for_are_named() {
     assert_eq!(report.others.lines().len(), 2, "{:?}", report.others.lines());
     // What has a header has them, and what is PyTorch's says so.
     for (name, format) in [("ranks", OutputFormat::RankFiles), ("chunks", OutputFormat::DcpSafetensors)] {
-        let asked = Job { only: vec!["w".into()], strict: true, ..to(&path("in"), &path(name), format) };
+        let asked =
+            ReshardJob { only: vec!["w".into()], strict: true, ..to(&path("in"), &path(name), format) };
         assert!(run(&asked).others.not_carried.is_empty());
-        assert!(opened(&path(name)).texts().any(|text| text == ("step", "1000")), "{name}");
+        assert!(opened(&path(name)).metadata().any(|text| text == ("step", "1000")), "{name}");
     }
-    let both = Job { gather: Some(path("w.safetensors")), strict: true, force: true, ..asked };
+    let both = ReshardJob { gather: Some(path("w.safetensors")), strict: true, force: true, ..asked };
     assert!(run(&both).others.not_carried.is_empty());
-    assert!(opened(&path("w.safetensors")).texts().any(|text| text == ("step", "1000")));
+    assert!(opened(&path("w.safetensors")).metadata().any(|text| text == ("step", "1000")));
 }
 
 /// A file of chunks that is all that there is can be given as a file, and be the input of any run.
@@ -132,13 +136,13 @@ fn free_texts_that_an_output_has_no_place_for_are_named() {
 fn a_file_of_all_chunks_is_an_input_as_any_other() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let one = Job {
+    let one = ReshardJob {
         mesh: Some("a=1".into()),
         ..to(&data("arrays.safetensors"), &path("chunks"), OutputFormat::DcpSafetensors)
     };
     run(&one);
     let file = path("chunks").join("shard-00001-model-00001-of-00001.safetensors");
-    assert!(opened(&file).texts().all(|(key, _)| !key.starts_with("DCP_")));
+    assert!(opened(&file).metadata().all(|(key, _)| !key.starts_with("DCP_")));
     for (name, format) in [("ranks", OutputFormat::RankFiles), ("again", OutputFormat::DcpSafetensors)] {
         run(&to(&file, &path(name), format));
         assert!(diff(&opened(&path(name)), &opened(&data("arrays.safetensors")), &mut ()).unwrap().equal);
@@ -171,14 +175,14 @@ fn files_of_objects_beside_a_distributed_checkpoint_are_named() {
         assert!(input.object("common.pt").unwrap_err().to_string().contains("Megatron"));
     }
     let asked = to(&dir, &folder.path().join("out"), OutputFormat::Dcp);
-    assert_eq!(Job { strict: true, ..asked.clone() }.run(&mut ()).unwrap_err().kind(), "not_carried");
+    assert_eq!(ReshardJob { strict: true, ..asked.clone() }.run(&mut ()).unwrap_err().code(), "not_carried");
     assert_eq!(left_out(&run(&asked)), ["common.pt", "train_state.pt"]);
 }
 
 /// Rank files of what PyTorch wrote, each rank with all tensors.
 fn rank_files(folder: &Path) -> PathBuf {
     let dir = folder.join("ranks");
-    run(&Job { to: Some("R".into()), ..to(&data("dcp"), &dir, OutputFormat::RankFiles) });
+    run(&ReshardJob { to: Some("R".into()), ..to(&data("dcp"), &dir, OutputFormat::RankFiles) });
     dir
 }
 
@@ -211,16 +215,16 @@ fn lost_objects_are_named_and_what_is_left_is_taken() {
         let asked = to(&dir, &out, OutputFormat::Dcp);
         let error = asked.run(&mut ()).unwrap_err();
         assert!(
-            error.kind() == "lost" && error.status() == 2 && error.to_string().contains(lost[0]),
+            error.code() == "lost" && error.status() == 2 && error.to_string().contains(lost[0]),
             "{error}"
         );
         assert!(error.to_string().contains("--dead") && !out.exists(), "{error}");
         let tensors: Vec<String> = input.tensors().iter().map(|one| one.name().to_owned()).collect();
-        run(&Job { only: tensors, force: true, ..asked.clone() });
+        run(&ReshardJob { only: tensors, force: true, ..asked.clone() });
         for fill_from in [None, Some(data("dcp"))] {
-            let salvage = Job { dead: vec![1], fill_from, force: true, ..asked.clone() };
+            let salvage = ReshardJob { missing_ranks: vec![1], fill_from, force: true, ..asked.clone() };
             assert_eq!(
-                Job { strict: true, ..salvage.clone() }.run(&mut ()).unwrap_err().kind(),
+                ReshardJob { strict: true, ..salvage.clone() }.run(&mut ()).unwrap_err().code(),
                 "not_carried"
             );
             let report = run(&salvage);
@@ -246,7 +250,7 @@ fn entries_that_share_their_bytes_cannot_make_much_of_little() {
     }
     fs::write(&path, manifest.to_string()).unwrap();
     let error = Checkpoint::open(Some(&dir)).err().unwrap();
-    assert!(error.kind() == "objects" && error.to_string().contains("bytes in common"), "{error}");
+    assert!(error.code() == "objects" && error.to_string().contains("bytes in common"), "{error}");
     // One that is listed twice is refused by its name.
     let all = manifest["others"].as_array_mut().unwrap();
     all.truncate(3);
@@ -254,7 +258,7 @@ fn entries_that_share_their_bytes_cannot_make_much_of_little() {
     fs::write(&path, manifest.to_string()).unwrap();
     let error = Checkpoint::open(Some(&dir)).err().unwrap();
     assert!(
-        error.kind() == "manifest" && error.to_string().contains("`step`: it is listed twice"),
+        error.code() == "manifest" && error.to_string().contains("`step`: it is listed twice"),
         "{error}"
     );
 }
@@ -263,7 +267,7 @@ fn entries_that_share_their_bytes_cannot_make_much_of_little() {
 fn holding(folder: &Path, name: &str, bytes: &[u8]) -> Checkpoint {
     let mesh: Mesh = "a=1".parse().unwrap();
     let all = Sharding::parse(&mesh, &[2], "R").unwrap();
-    let writer = Writer::begin(&folder.join(name), &mesh, [("w", "U8", &all)], false).unwrap();
+    let writer = CheckpointWriter::begin(&folder.join(name), &mesh, [("w", "U8", &all)], false).unwrap();
     writer.save_object("o", None, bytes).unwrap();
     writer.save(0, [("w", &[1, 2][..])]).unwrap();
     writer.commit().unwrap();
@@ -311,7 +315,7 @@ fn a_path_that_a_file_says_stays_in_its_folder() {
         let error = Checkpoint::open(Some(folder.path())).err().unwrap();
         let said = error.to_string();
         assert!(
-            error.kind() == "index" && said.contains("not a file of this folder") && !said.contains('\0'),
+            error.code() == "index" && said.contains("not a file of this folder") && !said.contains('\0'),
             "{said:?}"
         );
     }

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use reshard_checkpoint::{Checkpoint, Class, Job, Observer, Options, Spec, diff, reshard};
+use reshard_checkpoint::{
+    Checkpoint, ErrorKind, Observer, Options, PlacementSpec, ReshardJob, diff, reshard,
+};
 use reshard_test_support::Random;
 use safetensors::Dtype;
 
@@ -22,7 +24,8 @@ fn files_to_files_gives_what_the_threads_engine_gives() {
             let (mesh, to) = draw_sharding(&mut r);
             let run = |name: &str, through_engine: bool, unchecked: bool| {
                 let (out, gather) = (Some(place(name)), Some(place(&format!("{name}.safetensors"))));
-                let job = Job { out, gather, unchecked, ..job(input, mesh, to, through_engine) };
+                let job =
+                    ReshardJob { out, gather, verify: unchecked, ..job(input, mesh, to, through_engine) };
                 job.run(&mut ()).map(|report| report.unwrap())
             };
             let engine = run("engine", true, false);
@@ -40,7 +43,7 @@ fn files_to_files_gives_what_the_threads_engine_gives() {
                         same += 1;
                     }
                     (Err(one), Err(other)) => {
-                        assert_eq!((one.kind(), one.to_string()), (other.kind(), other.to_string()));
+                        assert_eq!((one.code(), one.to_string()), (other.code(), other.to_string()));
                         assert!(!place(name).exists());
                     }
                     (engine, offline) => panic!("{engine:?} and {offline:?}"),
@@ -72,7 +75,8 @@ fn large_tensors_are_cut_and_put_together_by_slabs() {
                 .enumerate()
         {
             let out = path(&format!("{at}-{unchecked}"));
-            let job = Job { out: Some(out.clone()), unchecked, ..job(&input, mesh, to, false) };
+            let job =
+                ReshardJob { out: Some(out.clone()), verify: unchecked, ..job(&input, mesh, to, false) };
             job.run(&mut ()).unwrap();
             let opened = Checkpoint::open(Some(&out)).unwrap();
             assert_eq!(opened.has_checksums(), !unchecked);
@@ -88,7 +92,7 @@ fn large_tensors_are_cut_and_put_together_by_slabs() {
             input = out;
         }
         let gather = path(&format!("{unchecked}.safetensors"));
-        Job { gather: Some(gather.clone()), unchecked, ..job(&input, "a=1", "R", false) }
+        ReshardJob { gather: Some(gather.clone()), verify: unchecked, ..job(&input, "a=1", "R", false) }
             .run(&mut ())
             .unwrap();
         assert!(read(&gather) == tensors);
@@ -104,20 +108,20 @@ struct Told {
 }
 
 impl Observer for Told {
-    fn begins(&mut self, bytes: u64) {
+    fn on_start(&mut self, bytes: u64) {
         self.begun += bytes;
     }
 
-    fn moved(&mut self, bytes: u64) {
+    fn on_progress(&mut self, bytes: u64) {
         self.moved += bytes;
     }
 
-    fn ends(&mut self) {
+    fn on_finish(&mut self) {
         self.ended = true;
     }
 
-    fn fails(&mut self, error: &reshard_checkpoint::Error) {
-        self.failed = Some(error.kind());
+    fn on_error(&mut self, error: &reshard_checkpoint::Error) {
+        self.failed = Some(error.code());
     }
 }
 
@@ -125,7 +129,7 @@ impl Observer for Told {
 fn one_call_reshards_and_tells_every_byte_once() {
     let folder = tempfile::tempdir().unwrap();
     let block = Checkpoint::open(None).unwrap();
-    let spec = Spec::new([("*.weight", "S(0),R")]).unwrap();
+    let spec = PlacementSpec::new([("*.weight", "S(0),R")]).unwrap();
     let mesh = "a=3,b=2".parse().unwrap();
     let out = folder.path().join("out");
     let mut told = Told::default();
@@ -140,13 +144,13 @@ fn one_call_reshards_and_tells_every_byte_once() {
     assert!(sharded.verify(&mut ()).unwrap().problems.is_empty());
     // A name that ends in .safetensors is one file of whole tensors.
     let file = folder.path().join("whole.safetensors");
-    reshard(&sharded, &mesh, &Spec::new([]).unwrap(), &file, options()).unwrap();
+    reshard(&sharded, &mesh, &PlacementSpec::new([]).unwrap(), &file, options()).unwrap();
     assert!(diff(&block, &Checkpoint::open(Some(&file)).unwrap(), &mut ()).unwrap().equal);
     // What is there stays.
     let mut told = Told::default();
     let error =
         reshard(&block, &mesh, &spec, &out, Options { observer: Some(&mut told), ..options() }).unwrap_err();
-    assert_eq!((error.kind(), error.class(), told.failed), ("output", Class::Refused, Some("output")));
+    assert_eq!((error.code(), error.class(), told.failed), ("output", ErrorKind::Refused, Some("output")));
     assert_eq!(fs::read_dir(&out).unwrap().count(), 7);
 }
 
@@ -157,21 +161,21 @@ fn a_damaged_input_leaves_the_old_output_as_it_was() {
     let (whole, sharded, out) = (path("w.safetensors"), path("sharded"), path("out"));
     let mut r = Random(23);
     write(&whole, &[("w".to_owned(), tensor(&mut r, Dtype::F32, &[64, 64]))].into());
-    Job { out: Some(sharded.clone()), ..job(&whole, "a=4", "S(0)", false) }.run(&mut ()).unwrap();
-    Job { out: Some(out.clone()), ..job(&sharded, "a=2", "S(0)", false) }.run(&mut ()).unwrap();
+    ReshardJob { out: Some(sharded.clone()), ..job(&whole, "a=4", "S(0)", false) }.run(&mut ()).unwrap();
+    ReshardJob { out: Some(out.clone()), ..job(&sharded, "a=2", "S(0)", false) }.run(&mut ()).unwrap();
     let before = contents(&out);
     let file = sharded.join("rank-00002-of-00004.safetensors");
     let mut bytes = fs::read(&file).unwrap();
     *bytes.last_mut().unwrap() ^= 4;
     fs::write(&file, bytes).unwrap();
-    let again = Job { out: Some(out.clone()), force: true, ..job(&sharded, "a=3", "S(1)", false) };
+    let again = ReshardJob { out: Some(out.clone()), force: true, ..job(&sharded, "a=3", "S(1)", false) };
     let error = again.run(&mut ()).unwrap_err();
-    assert_eq!((error.kind(), error.class()), ("checksum", Class::Refused));
+    assert_eq!((error.code(), error.class()), ("checksum", ErrorKind::Refused));
     let said = error.to_string();
     assert!(said.contains("rank-00002") && said.contains("`w`"), "{said}");
     assert!(contents(&out) == before);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing is left behind");
     // Unchecked it is not noticed, which the manifest of the output does not hide.
-    Job { unchecked: true, ..again }.run(&mut ()).unwrap();
+    ReshardJob { verify: true, ..again }.run(&mut ()).unwrap();
     assert!(!Checkpoint::open(Some(&out)).unwrap().has_checksums());
 }

@@ -69,7 +69,7 @@ fn a_shard_is_what_its_rank_holds_and_no_byte_more_is_read() {
                     let bytes = match checkpoint.shard(name, &sharding, rank) {
                         Ok(bytes) => bytes,
                         Err(error) => {
-                            assert!(whole.dtype.bitsize() < 8 && error.kind() == "packed", "{error}");
+                            assert!(whole.dtype.bitsize() < 8 && error.code() == "packed", "{error}");
                             continue;
                         }
                     };
@@ -95,17 +95,17 @@ fn what_is_no_region_or_no_sharding_of_a_tensor_is_refused() {
     };
     for dims in [&[(0, 1)][..], &[(0, 2004), (0, 1)], &[(2003, 1), (0, 1)], &[(usize::MAX, 2), (0, 1)]] {
         let error = block.read("embedding.weight", &region(dims)).unwrap_err();
-        assert_eq!(error.kind(), "region", "{error}");
+        assert_eq!(error.code(), "region", "{error}");
     }
     let touching = [Interval { start: 4, len: 2 }, Interval { start: 5, len: 1 }];
     let overlapping = Region {
         dims: [touching.into_iter().collect(), region(&[(0, 1)]).dims[0].clone()].into_iter().collect(),
     };
-    assert_eq!(block.read("embedding.weight", &overlapping).unwrap_err().kind(), "region");
-    assert_eq!(block.read("absent", &region(&[])).unwrap_err().kind(), "no_such_tensor");
+    assert_eq!(block.read("embedding.weight", &overlapping).unwrap_err().code(), "region");
+    assert_eq!(block.read("absent", &region(&[])).unwrap_err().code(), "no_such_tensor");
     let mesh = "a=2".parse().unwrap();
     let other = reshard_sharding::Sharding::parse(&mesh, &[4, 4], "S(0)").unwrap();
-    assert_eq!(block.shard("embedding.weight", &other, 0).unwrap_err().kind(), "shape");
+    assert_eq!(block.shard("embedding.weight", &other, 0).unwrap_err().code(), "shape");
     let sums = reshard_sharding::Sharding::parse(&mesh, &[2003, 256], "P").unwrap();
-    assert_eq!(block.shard("embedding.weight", &sums, 0).unwrap_err().kind(), "partial_target");
+    assert_eq!(block.shard("embedding.weight", &sums, 0).unwrap_err().code(), "partial_target");
 }

@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use reshard_checkpoint::{Checkpoint, Job, Observer, OutputFormat, Writer, diff};
+use reshard_checkpoint::{Checkpoint, CheckpointWriter, Observer, OutputFormat, ReshardJob, diff};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Random;
 use safetensors::Dtype;
@@ -25,9 +25,10 @@ const FORMATS: [OutputFormat; 4] =
     [OutputFormat::RankFiles, OutputFormat::Dcp, OutputFormat::DcpSafetensors, OutputFormat::Safetensors];
 
 /// A job to a folder, without what a format does not take.
-fn to(input: &Path, out: &Path, format: OutputFormat) -> Job {
-    let asked = Job { out: Some(out.to_owned()), format, force: true, ..job(input, "a=2", "S(0)", false) };
-    if format == OutputFormat::Safetensors { Job { mesh: None, to: None, ..asked } } else { asked }
+fn to(input: &Path, out: &Path, format: OutputFormat) -> ReshardJob {
+    let asked =
+        ReshardJob { out: Some(out.to_owned()), format, force: true, ..job(input, "a=2", "S(0)", false) };
+    if format == OutputFormat::Safetensors { ReshardJob { mesh: None, to: None, ..asked } } else { asked }
 }
 
 #[test]
@@ -35,7 +36,7 @@ fn names_that_an_output_keeps_for_itself_are_refused_and_the_old_output_stays() 
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     write(&path("w.safetensors"), &named(["a", "b"]));
-    let reserved = |job: Job| Job { rename: vec!["s/^a$/__metadata__/".to_owned()], ..job };
+    let reserved = |job: ReshardJob| ReshardJob { rename: vec!["s/^a$/__metadata__/".to_owned()], ..job };
     for format in FORMATS {
         let out = path("out");
         let asked = to(&path("w.safetensors"), &out, format);
@@ -46,10 +47,10 @@ fn names_that_an_output_keeps_for_itself_are_refused_and_the_old_output_stays() 
             assert!(opened(&out).tensor("__metadata__").is_ok());
             // From there it cannot go into a safetensors file.
             let error = to(&out, &path("back"), OutputFormat::RankFiles).run(&mut ()).unwrap_err();
-            assert_eq!((error.kind(), error.status()), ("name", 2), "{error}");
+            assert_eq!((error.code(), error.status()), ("name", 2), "{error}");
         } else {
             let error = done.unwrap_err();
-            assert_eq!((error.kind(), error.status()), ("name", 2), "{error}");
+            assert_eq!((error.code(), error.status()), ("name", 2), "{error}");
             assert!(
                 error.to_string().contains("`__metadata__`") && error.to_string().contains("--rename"),
                 "{error}"
@@ -58,22 +59,23 @@ fn names_that_an_output_keeps_for_itself_are_refused_and_the_old_output_stays() 
         }
         fs::remove_dir_all(&out).unwrap();
     }
-    let whole = Job {
+    let whole = ReshardJob {
         gather: Some(path("whole.safetensors")),
         ..to(&path("w.safetensors"), &path("dcp"), OutputFormat::Dcp)
     };
     for through_engine in [false, true] {
-        let gathers = Job { out: None, format: OutputFormat::RankFiles, through_engine, ..whole.clone() };
-        assert_eq!(reserved(gathers).run(&mut ()).unwrap_err().kind(), "name");
+        let gathers =
+            ReshardJob { out: None, format: OutputFormat::RankFiles, through_engine, ..whole.clone() };
+        assert_eq!(reserved(gathers).run(&mut ()).unwrap_err().code(), "name");
     }
-    assert_eq!(reserved(whole).run(&mut ()).unwrap_err().kind(), "name");
+    assert_eq!(reserved(whole).run(&mut ()).unwrap_err().code(), "name");
     assert!(!path("whole.safetensors").exists() && !path("dcp").exists());
     let mesh: Mesh = "a=2".parse().unwrap();
     let rows = Sharding::parse(&mesh, &[4], "S(0)").unwrap();
-    let begun = Writer::begin(&path("saved"), &mesh, [("__metadata__", "U8", &rows)], false);
-    assert_eq!(begun.err().unwrap().kind(), "name");
+    let begun = CheckpointWriter::begin(&path("saved"), &mesh, [("__metadata__", "U8", &rows)], false);
+    assert_eq!(begun.err().unwrap().code(), "name");
     let texts = [("DCP_SHARDING_INFO", "{}")];
-    let begun = Writer::begin_with_texts(&path("saved"), &mesh, [("w", "U8", &rows)], false, texts);
+    let begun = CheckpointWriter::begin_with_texts(&path("saved"), &mesh, [("w", "U8", &rows)], false, texts);
     assert!(begun.err().unwrap().to_string().contains("`DCP_SHARDING_INFO`"));
     assert!(!path("saved").exists());
 }
@@ -102,9 +104,10 @@ fn one_name_is_not_nested_inside_another() {
     let out = folder.path().join("out");
     let dcp = crate::torch::data("dcp");
     // `optimizer` would be a tensor, and is a dict.
-    let asked = Job { rename: vec!["s/^boxes$/optimizer/".to_owned()], ..to(&dcp, &out, OutputFormat::Dcp) };
+    let asked =
+        ReshardJob { rename: vec!["s/^boxes$/optimizer/".to_owned()], ..to(&dcp, &out, OutputFormat::Dcp) };
     let error = asked.run(&mut ()).unwrap_err();
-    assert!(error.kind() == "name" && error.to_string().contains("inside `optimizer`"), "{error}");
+    assert!(error.code() == "name" && error.to_string().contains("inside `optimizer`"), "{error}");
     assert!(!out.exists());
 }
 
@@ -113,9 +116,9 @@ fn nothing_is_written_into_a_folder_that_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     write(&path("w.safetensors"), &named(["a", "b"]));
-    let refused = |job: Job| {
+    let refused = |job: ReshardJob| {
         let error = job.run(&mut ()).unwrap_err();
-        assert_eq!((error.kind(), error.status()), ("output", 2), "{error}");
+        assert_eq!((error.code(), error.status()), ("output", 2), "{error}");
         assert!(error.to_string().contains("inside the input folder"), "{error}");
     };
     for format in FORMATS {
@@ -123,14 +126,14 @@ fn nothing_is_written_into_a_folder_that_is_read() {
         to(&path("w.safetensors"), &dir, format).run(&mut ()).unwrap();
         let before = fs::read_dir(&dir).unwrap().count();
         for through_engine in [false, true] {
-            let into = |out: Option<&str>, gather: Option<&str>| Job {
+            let into = |out: Option<&str>, gather: Option<&str>| ReshardJob {
                 out: out.map(|name| dir.join(name)),
                 gather: gather.map(|name| dir.join(name)),
                 through_engine,
                 ..to(&dir, &dir, OutputFormat::RankFiles)
             };
             refused(into(None, Some("new.safetensors")));
-            let dots = Job {
+            let dots = ReshardJob {
                 input: Some(dir.join("..").join(dir.file_name().unwrap())),
                 ..into(None, Some("x.safetensors"))
             };
@@ -154,8 +157,8 @@ fn nothing_is_written_into_a_folder_that_is_read() {
     let dir = path("Safetensors");
     refused(to(&dir.join("model.safetensors.index.json"), &dir.join("new"), OutputFormat::RankFiles));
     // What ranks are lost is read from another folder, which is read too.
-    let filled = Job {
-        dead: vec![0],
+    let filled = ReshardJob {
+        missing_ranks: vec![0],
         fill_from: Some(dir.clone()),
         ..to(&path("RankFiles"), &dir.join("new"), OutputFormat::RankFiles)
     };
@@ -173,7 +176,8 @@ fn a_foreign_file_beside_rank_files_is_named_and_not_read() {
     let foreign = ["new.safetensors", "rank-00000-of-00007.safetensors"];
     assert_eq!(opened(&path("ranks")).ignored(), foreign);
     for through_engine in [false, true] {
-        let asked = Job { through_engine, ..to(&path("ranks"), &path("out"), OutputFormat::RankFiles) };
+        let asked =
+            ReshardJob { through_engine, ..to(&path("ranks"), &path("out"), OutputFormat::RankFiles) };
         assert_eq!(asked.run(&mut ()).unwrap().unwrap().ignored, foreign);
     }
     assert!(opened(&path("out")).ignored().is_empty());
@@ -183,7 +187,7 @@ fn a_foreign_file_beside_rank_files_is_named_and_not_read() {
 struct Then<F: FnMut()>(F);
 
 impl<F: FnMut()> Observer for Then<F> {
-    fn begins(&mut self, _bytes: u64) {
+    fn on_start(&mut self, _bytes: u64) {
         (self.0)();
     }
 }
@@ -213,7 +217,7 @@ fn an_input_that_is_changed_and_says_an_old_time_is_noticed() {
         let asked = to(&path("w.safetensors"), &path("out"), format);
         let error = asked.run(&mut Then(|| change(&path("w.safetensors")))).unwrap_err();
         assert!(
-            error.kind() == "input" && error.to_string().contains("was changed while it was read"),
+            error.code() == "input" && error.to_string().contains("was changed while it was read"),
             "{error}"
         );
         assert!(!path("out").exists());
@@ -222,7 +226,7 @@ fn an_input_that_is_changed_and_says_an_old_time_is_noticed() {
     }
     let opened = opened(&path("w.safetensors"));
     change(&path("w.safetensors"));
-    assert_eq!(opened.verify(&mut ()).unwrap_err().kind(), "input");
+    assert_eq!(opened.verify(&mut ()).unwrap_err().code(), "input");
 }
 
 /// What is in a folder, hidden names too.
@@ -242,7 +246,7 @@ fn runs_that_go_on_at_once_leave_one_output_and_nothing_else() {
         .map(|(name, rows)| (name.to_owned(), tensor(&mut r, Dtype::F32, &[rows, 64])))
         .into();
     write(&path("w.safetensors"), &tensors);
-    let one_file = Job {
+    let one_file = ReshardJob {
         gather: Some(path("out")),
         out: None,
         ..to(&path("w.safetensors"), &path("out"), OutputFormat::RankFiles)
@@ -250,7 +254,7 @@ fn runs_that_go_on_at_once_leave_one_output_and_nothing_else() {
     let jobs =
         FORMATS.map(|format| to(&path("w.safetensors"), &path("out"), format)).into_iter().chain([one_file]);
     for (round, asked) in jobs.cycle().take(20).enumerate() {
-        let asked = Job { resume: round % 4 != 3, force: false, ..asked };
+        let asked = ReshardJob { resume: round % 4 != 3, force: false, ..asked };
         let begin = Barrier::new(4);
         let meet = || {
             begin.wait();
@@ -281,7 +285,7 @@ fn the_run_that_ends_first_removes_what_others_left() {
     }
     let asked = to(&path("w.safetensors"), &path("out"), OutputFormat::RankFiles);
     // It leaves what it has done, to be gone on with.
-    let fails = Job { resume: true, input: Some(path("x.safetensors")), ..asked.clone() };
+    let fails = ReshardJob { resume: true, input: Some(path("x.safetensors")), ..asked.clone() };
     let mut left = 0;
     let mut during = Then(|| {
         fails.run(&mut Then(|| change(&path("x.safetensors")))).unwrap_err();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use reshard_checkpoint::{Checkpoint, Class, Job};
+use reshard_checkpoint::{Checkpoint, ErrorKind, ReshardJob};
 use reshard_test_support::Random;
 use safetensors::Dtype;
 
@@ -21,7 +21,7 @@ fn what_lives_is_used_what_is_lost_is_named_and_filled() {
         tensors.insert("plain".to_owned(), tensor(&mut r, Dtype::F32, &[12, 13, 6]));
         write(&path("w.safetensors"), &tensors);
         let (mesh, to) = draw_sharding(&mut r);
-        let saved = Job { out: Some(path("saved")), ..job(&path("w.safetensors"), mesh, to, false) };
+        let saved = ReshardJob { out: Some(path("saved")), ..job(&path("w.safetensors"), mesh, to, false) };
         if saved.run(&mut ()).is_err() {
             continue;
         }
@@ -30,12 +30,14 @@ fn what_lives_is_used_what_is_lost_is_named_and_filled() {
             tensors.iter().map(|(name, one)| (name.clone(), tensor(&mut r, one.dtype, &one.shape))).collect();
         write(&path("o.safetensors"), &older);
         let (older_mesh, older_to) = draw_sharding(&mut r);
-        let older_job =
-            Job { out: Some(path("older")), ..job(&path("o.safetensors"), older_mesh, older_to, false) };
+        let older_job = ReshardJob {
+            out: Some(path("older")),
+            ..job(&path("o.safetensors"), older_mesh, older_to, false)
+        };
         let filler = if older_job.run(&mut ()).is_ok() { path("older") } else { path("o.safetensors") };
         let whole = opened(&path("saved"));
         let ranks: Vec<usize> = whole.mesh().unwrap().ranks().collect();
-        let world = whole.mesh().unwrap().world();
+        let world = whole.mesh().unwrap().world_size();
         let dead: BTreeSet<usize> = (0..=r.below(2)).map(|_| *r.pick(&ranks)).collect();
         for rank in &dead {
             let file = path("saved").join(format!("rank-{rank:05}-of-{world:05}.safetensors"));
@@ -67,7 +69,7 @@ fn what_lives_is_used_what_is_lost_is_named_and_filled() {
             }
         }
         let dead: Vec<usize> = dead.into_iter().collect();
-        let remains = Checkpoint::open_without(&path("saved"), &dead).unwrap();
+        let remains = Checkpoint::open_degraded(&path("saved"), &dead).unwrap();
         assert_eq!(
             remains.lost().iter().map(|lost| lost.bytes * 8).sum::<u64>(),
             lost_bits,
@@ -80,8 +82,8 @@ fn what_lives_is_used_what_is_lost_is_named_and_filled() {
         } else {
             with_losses += 1;
             let filled = remains.filled(&opened(&filler)).unwrap();
-            let error = Checkpoint::open_without(&path("saved"), &dead).unwrap().whole().err().unwrap();
-            assert_eq!((error.kind(), error.class()), ("lost", Class::Refused));
+            let error = Checkpoint::open_degraded(&path("saved"), &dead).unwrap().whole().err().unwrap();
+            assert_eq!((error.code(), error.class()), ("lost", ErrorKind::Refused));
             assert!(error.to_string().contains("--fill-from"), "{error}");
             filled
         };
@@ -99,11 +101,11 @@ fn what_lives_is_used_what_is_lost_is_named_and_filled() {
             let (mesh, to) = draw_sharding(&mut r);
             let gather = path(&format!("{unchecked}.safetensors"));
             let fill_from = (lost_bits > 0).then(|| filler.clone());
-            let job = Job {
+            let job = ReshardJob {
                 gather: Some(gather.clone()),
-                dead: dead.clone(),
+                missing_ranks: dead.clone(),
                 fill_from,
-                unchecked,
+                verify: unchecked,
                 ..job(&path("saved"), mesh, to, false)
             };
             let Ok(report) = job.run(&mut ()) else { continue };
@@ -122,27 +124,27 @@ fn what_is_missing_without_a_word_is_refused_with_the_way_out() {
     let path = |name: &str| folder.path().join(name);
     let tensors: Tensors = [("w".to_owned(), tensor(&mut r, Dtype::F32, &[8, 2]))].into();
     write(&path("w.safetensors"), &tensors);
-    Job { out: Some(path("saved")), ..job(&path("w.safetensors"), "a=4", "S(0)", false) }
+    ReshardJob { out: Some(path("saved")), ..job(&path("w.safetensors"), "a=4", "S(0)", false) }
         .run(&mut ())
         .unwrap();
     fs::remove_file(path("saved").join("rank-00002-of-00004.safetensors")).unwrap();
     let said = |error: reshard_checkpoint::Error, kind: &str, part: &str| {
-        assert_eq!((error.kind(), error.class()), (kind, Class::Refused), "{error}");
+        assert_eq!((error.code(), error.class()), (kind, ErrorKind::Refused), "{error}");
         assert!(error.to_string().contains(part), "{error}");
     };
     said(Checkpoint::open(Some(&path("saved"))).err().unwrap(), "rank_files", "--dead 2");
-    said(Checkpoint::open_without(&path("saved"), &[3]).err().unwrap(), "rank_files", "rank-00002");
-    said(Checkpoint::open_without(&path("saved"), &[2, 4]).err().unwrap(), "dead", "rank 4");
+    said(Checkpoint::open_degraded(&path("saved"), &[3]).err().unwrap(), "rank_files", "rank-00002");
+    said(Checkpoint::open_degraded(&path("saved"), &[2, 4]).err().unwrap(), "dead", "rank 4");
     said(
-        Checkpoint::open_without(&path("w.safetensors"), &[0]).err().unwrap(),
+        Checkpoint::open_degraded(&path("w.safetensors"), &[0]).err().unwrap(),
         "dead",
         "no folder of rank files",
     );
-    let lost = Checkpoint::open_without(&path("saved"), &[2]).unwrap();
+    let lost = Checkpoint::open_degraded(&path("saved"), &[2]).unwrap();
     said(lost.whole().err().unwrap(), "lost", "16 bytes of `w` of rank 2");
     let other = |tensors: Tensors| {
         write(&path("o.safetensors"), &tensors);
-        Checkpoint::open_without(&path("saved"), &[2]).unwrap().filled(&opened(&path("o.safetensors")))
+        Checkpoint::open_degraded(&path("saved"), &[2]).unwrap().filled(&opened(&path("o.safetensors")))
     };
     let of = |dtype, shape: &[usize], r: &mut Random| -> Whole { tensor(r, dtype, shape) };
     said(
@@ -155,6 +157,6 @@ fn what_is_missing_without_a_word_is_refused_with_the_way_out() {
         "lost",
         "F32 [8, 3]",
     );
-    let job = Job { fill_from: Some(path("w.safetensors")), ..job(&path("saved"), "a=1", "R", false) };
+    let job = ReshardJob { fill_from: Some(path("w.safetensors")), ..job(&path("saved"), "a=1", "R", false) };
     said(job.run(&mut ()).unwrap_err(), "usage", "dead");
 }

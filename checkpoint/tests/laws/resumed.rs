@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use reshard_checkpoint::{Class, Job, Observer, OutputFormat, diff};
+use reshard_checkpoint::{ErrorKind, Observer, OutputFormat, ReshardJob, diff};
 use reshard_test_support::Random;
 use safetensors::Dtype;
 
@@ -14,7 +14,7 @@ use crate::reading::opened;
 struct AtTheEnd<F: FnMut()>(F);
 
 impl<F: FnMut()> Observer for AtTheEnd<F> {
-    fn ends(&mut self) {
+    fn on_finish(&mut self) {
         (self.0)();
     }
 }
@@ -28,7 +28,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// A job whose last renaming fails, as the folder of its output is elsewhere by then; its work is in place again afterwards.
-fn fails_at_the_end(asked: &Job, folder: &Path) -> reshard_checkpoint::Error {
+fn fails_at_the_end(asked: &ReshardJob, folder: &Path) -> reshard_checkpoint::Error {
     let [above, away] = ["above", "away"].map(|name| folder.join(name));
     let error = asked.run(&mut AtTheEnd(|| fs::rename(&above, &away).unwrap())).unwrap_err();
     assert!(!above.exists());
@@ -51,9 +51,10 @@ fn finished_work_that_could_not_be_put_in_place_is_gone_on_with() {
     for format in [OutputFormat::RankFiles, OutputFormat::Dcp, OutputFormat::DcpSafetensors] {
         let folder = tempfile::tempdir().unwrap();
         let (input, out) = setting(folder.path());
-        let asked = Job { out: Some(out.clone()), format, resume: true, ..job(&input, "a=2", "S(0)", false) };
+        let asked =
+            ReshardJob { out: Some(out.clone()), format, resume: true, ..job(&input, "a=2", "S(0)", false) };
         let error = fails_at_the_end(&asked, folder.path());
-        assert_eq!((error.kind(), error.class()), ("io", Class::Failed), "{error}");
+        assert_eq!((error.code(), error.class()), ("io", ErrorKind::Failed), "{error}");
         let report = asked.run(&mut ()).unwrap().unwrap();
         assert_eq!(report.resumed_bytes, report.bytes, "{format:?}");
         assert!(diff(&opened(&out), &opened(&input), &mut ()).unwrap().equal);
@@ -66,13 +67,13 @@ fn finished_work_that_could_not_be_put_in_place_is_gone_on_with() {
 fn work_that_another_run_has_done_first_does_not_stay() {
     let folder = tempfile::tempdir().unwrap();
     let (input, out) = setting(folder.path());
-    let asked = Job { out: Some(out.clone()), resume: true, ..job(&input, "a=2", "S(0)", false) };
+    let asked = ReshardJob { out: Some(out.clone()), resume: true, ..job(&input, "a=2", "S(0)", false) };
     let first = || {
         fs::create_dir(&out).unwrap();
         fs::write(out.join("somebody"), "else").unwrap();
     };
     let error = asked.run(&mut AtTheEnd(first)).unwrap_err();
-    assert_eq!((error.kind(), error.class()), ("output", Class::Refused), "{error}");
+    assert_eq!((error.code(), error.class()), ("output", ErrorKind::Refused), "{error}");
     assert_eq!(names(out.parent().unwrap()), ["out"]);
 }
 
@@ -86,15 +87,15 @@ fn the_work_of_another_request_is_not_gone_on_with() {
     let tensors =
         [("a", 60), ("b", 50)].map(|(name, rows)| (name.to_owned(), tensor(&mut r, Dtype::F32, &[rows, 6])));
     write(&other, &tensors.into());
-    let asked = Job { out: Some(out.clone()), resume: true, ..job(&input, "a=2", "S(0)", false) };
+    let asked = ReshardJob { out: Some(out.clone()), resume: true, ..job(&input, "a=2", "S(0)", false) };
     let others = [
-        Job { to: Some("S(1)".into()), ..asked.clone() },
-        Job { mesh: Some("b=2".into()), ..asked.clone() },
-        Job { format: OutputFormat::DcpSafetensors, ..asked.clone() },
-        Job { input: Some(other.clone()), ..asked.clone() },
-        Job { only: vec!["a".into()], ..asked.clone() },
-        Job { rename: vec!["s/^a$/c/".into()], ..asked.clone() },
-        Job { dtype: Some("bf16".into()), ..asked.clone() },
+        ReshardJob { to: Some("S(1)".into()), ..asked.clone() },
+        ReshardJob { mesh: Some("b=2".into()), ..asked.clone() },
+        ReshardJob { format: OutputFormat::DcpSafetensors, ..asked.clone() },
+        ReshardJob { input: Some(other.clone()), ..asked.clone() },
+        ReshardJob { only: vec!["a".into()], ..asked.clone() },
+        ReshardJob { rename: vec!["s/^a$/c/".into()], ..asked.clone() },
+        ReshardJob { dtype: Some("bf16".into()), ..asked.clone() },
     ];
     for (number, another) in others.into_iter().enumerate() {
         fails_at_the_end(&asked, folder.path());

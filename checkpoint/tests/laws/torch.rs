@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use reshard_checkpoint::{Checkpoint, Job, Tensor, diff};
+use reshard_checkpoint::{Checkpoint, ReshardJob, Tensor, diff};
 use reshard_sharding::Sharding;
 use reshard_test_support::{Random, Sweep};
 
@@ -95,15 +95,15 @@ fn they_are_resharded_from_files_to_files_and_through_an_engine() {
             let folder = tempfile::tempdir().unwrap();
             let (out, gather) = (folder.path().join("out"), folder.path().join("whole.safetensors"));
             let (mesh, to) = draw_sharding(&mut r);
-            let job = Job {
+            let job = ReshardJob {
                 out: Some(out.clone()),
                 gather: Some(gather.clone()),
-                unchecked: number == 2,
+                verify: number == 2,
                 ..job(&input, mesh, to, through_engine)
             };
             if let Err(error) = job.run(&mut ()) {
                 // No tensor of it has the dim, or one has too many indices for so many blocks.
-                assert!(matches!(error.kind(), "no_such_dim" | "placement"), "{input:?} {to} {error}");
+                assert!(matches!(error.code(), "no_such_dim" | "placement"), "{input:?} {to} {error}");
                 continue;
             }
             done += 1;
@@ -201,29 +201,29 @@ fn chunks_that_do_not_make_up_a_tensor_are_refused() {
     };
     // A matrix of 7 by 5 that is said to be one of 9 by 5: `torch.Size((7, 5))`, then K is a small integer.
     let error = refused(&replaced(&metadata, b"K\x07K\x05\x86", b"K\x09K\x05\x86"));
-    assert!(error.kind() == "chunks" && error.to_string().contains("`matrix`"), "{error}");
+    assert!(error.code() == "chunks" && error.to_string().contains("`matrix`"), "{error}");
     let error = refused(&replaced(&metadata, b"K\x07K\x05\x86", b"K\x06K\x05\x86"));
     assert!(error.to_string().contains("not within [6, 5]"), "{error}");
     let error = refused(&replaced(&metadata, b"__0_1.distcp", b"../1.distcp\0"));
     assert!(error.to_string().contains("not a file of this folder"), "{error}");
     let error = refused(&replaced(&metadata, b"__0_1.distcp", b"__9_1.distcp"));
-    assert!(error.kind() == "input" && error.to_string().contains("__9_1.distcp"), "{error}");
+    assert!(error.code() == "input" && error.to_string().contains("__9_1.distcp"), "{error}");
     let error = refused(&replaced(&metadata, b"bfloat16", b"bfloat61"));
     assert!(error.to_string().contains("`torch.bfloat61`"), "{error}");
     let error = refused(&replaced(&metadata, b"bfloat16", b"qint8123"));
-    assert!(error.kind() == "pickle", "{error}");
+    assert!(error.code() == "pickle", "{error}");
     // A file that is shorter than it is said to be, and one that holds another tensor.
     fs::write(dir.join(".metadata"), &metadata).unwrap();
     let item = fs::read(dir.join("__0_1.distcp")).unwrap();
     fs::write(dir.join("__0_1.distcp"), &item[..item.len() - 1]).unwrap();
-    assert_eq!(Checkpoint::open(Some(&dir)).err().unwrap().kind(), "input");
+    assert_eq!(Checkpoint::open(Some(&dir)).err().unwrap().code(), "input");
     fs::copy(dir.join("__0_0.distcp"), dir.join("__0_1.distcp")).unwrap();
     let error = Checkpoint::open(Some(&dir)).err().unwrap();
-    assert!(error.kind() == "dcp" && error.to_string().contains("by .metadata it is"), "{error}");
+    assert!(error.code() == "dcp" && error.to_string().contains("by .metadata it is"), "{error}");
     let parts = folder.path().join("parts");
     copied("dcp_safetensors", &parts);
     fs::remove_file(parts.join("shard-00002-model-00001-of-00001.safetensors")).unwrap();
-    assert_eq!(Checkpoint::open(Some(&parts)).err().unwrap().kind(), "chunks");
+    assert_eq!(Checkpoint::open(Some(&parts)).err().unwrap().code(), "chunks");
 }
 
 /// Files with some bytes changed, cut or doubled: opened and read to the end, or a sentence; and never a panic.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use reshard_checkpoint::{Checkpoint, Class, Error, Writer};
+use reshard_checkpoint::{Checkpoint, CheckpointWriter, Error, ErrorKind};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Random;
 use safetensors::Dtype;
@@ -36,14 +36,14 @@ impl Held {
         Self { mesh, shardings, tensors }
     }
 
-    fn begin(&self, out: &Path, force: bool) -> Result<Writer, Error> {
+    fn begin(&self, out: &Path, force: bool) -> Result<CheckpointWriter, Error> {
         let all = self.shardings.iter();
         let dtypes: Vec<String> = self.tensors.values().map(|whole| whole.dtype.to_string()).collect();
         let all = all.zip(&dtypes).map(|((name, sharding), dtype)| (&name[..], &dtype[..], sharding));
-        Writer::begin_with_texts(out, &self.mesh, all, force, [("step", "1000")])
+        CheckpointWriter::begin_with_texts(out, &self.mesh, all, force, [("step", "1000")])
     }
 
-    fn save(&self, writer: &Writer, rank: usize) -> Result<(), Error> {
+    fn save(&self, writer: &CheckpointWriter, rank: usize) -> Result<(), Error> {
         let shards: Vec<(&str, Vec<u8>)> = (self.tensors.iter())
             .map(|(name, whole)| (&name[..], slice(whole, &self.shardings[name].region(rank).unwrap())))
             .collect();
@@ -54,7 +54,7 @@ impl Held {
         let saved = Checkpoint::open(Some(out)).unwrap();
         assert!(saved.has_checksums() && saved.verify(&mut ()).unwrap().problems.is_empty());
         assert_eq!((saved.mesh(), saved.tensors().len()), (Some(&self.mesh), self.tensors.len()));
-        assert_eq!(saved.texts().collect::<Vec<_>>(), [("step", "1000")]);
+        assert_eq!(saved.metadata().collect::<Vec<_>>(), [("step", "1000")]);
         for (name, whole) in &self.tensors {
             assert_eq!(saved.tensor(name).unwrap().sharding(), Some(&self.shardings[name]));
             for rank in self.mesh.ranks() {
@@ -76,7 +76,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[allow(clippy::needless_pass_by_value, reason = "it is what unwrap_err gives")]
 fn said(error: Error, kind: &str, part: &str) {
-    assert_eq!((error.kind(), error.class()), (kind, Class::Refused), "{error}");
+    assert_eq!((error.code(), error.class()), (kind, ErrorKind::Refused), "{error}");
     assert!(error.to_string().contains(part), "{error}");
 }
 
@@ -94,7 +94,8 @@ fn what_ranks_save_is_what_is_read_and_exactly_one_commits() {
                 let (held, begun, committed, out) = (&held, &begun, &committed, &out);
                 threads.spawn(move || {
                     // Some share the writer, and some join it as other processes do.
-                    let joined = (number % 2 == 1).then(|| Writer::join(out, begun.token()).unwrap());
+                    let joined =
+                        (number % 2 == 1).then(|| CheckpointWriter::join(out, begun.token()).unwrap());
                     let writer = joined.as_ref().unwrap_or(begun);
                     held.save(writer, rank).unwrap();
                     committed.fetch_add(usize::from(writer.commit_if_last().unwrap()), Ordering::Relaxed);
@@ -114,7 +115,7 @@ fn what_is_not_whole_is_not_committed_and_nothing_of_it_stays() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("above").join("out");
     let rows = Sharding::parse(&"a=2,b=2".parse().unwrap(), &[4, 3], "S(0),R").unwrap();
-    let begin = |force| Writer::begin(&out, rows.mesh(), [("w", "f32", &rows)], force);
+    let begin = |force| CheckpointWriter::begin(&out, rows.mesh(), [("w", "f32", &rows)], force);
     let bytes: Vec<u8> = (0..24).map(|_| r.next_u64() as u8).collect();
     let writer = begin(false).unwrap();
     for rank in [0, 1, 3] {
@@ -142,11 +143,11 @@ fn what_is_not_whole_is_not_committed_and_nothing_of_it_stays() {
     drop(writer);
     assert!(names(folder.path()).is_empty(), "{:?}", names(folder.path()));
     for token in [&token[..], "0-0", "x", "7-a"] {
-        said(Writer::join(&out, token).err().unwrap(), "token", "nobody is saving");
+        said(CheckpointWriter::join(&out, token).err().unwrap(), "token", "nobody is saving");
     }
     // Another attempt at the same place is not the one that was meant.
     let writer = begin(false).unwrap();
-    said(Writer::join(&out, &token).err().unwrap(), "token", "another attempt");
+    said(CheckpointWriter::join(&out, &token).err().unwrap(), "token", "another attempt");
     for rank in 0..4 {
         writer.save(rank, [("w", &bytes[..])]).unwrap();
     }
@@ -155,7 +156,7 @@ fn what_is_not_whole_is_not_committed_and_nothing_of_it_stays() {
     drop(writer);
     said(begin(false).err().unwrap(), "output", "--force");
     let writer = begin(true).unwrap();
-    let joined = Writer::join(&out, writer.token()).unwrap();
+    let joined = CheckpointWriter::join(&out, writer.token()).unwrap();
     for rank in 0..4 {
         let writer = if rank % 2 == 0 { &writer } else { &joined };
         writer.save(rank, [("w", &bytes[..])]).unwrap();
@@ -174,7 +175,7 @@ fn what_cannot_be_saved_is_refused() {
     let mesh: Mesh = "a=2".parse().unwrap();
     let of = |shape: &[usize], text: &str| Sharding::parse(&mesh, shape, text).unwrap();
     let begin = |dtype: &str, sharding: &Sharding| {
-        Writer::begin(&out, &mesh, [("w", dtype, sharding)], false).err().unwrap()
+        CheckpointWriter::begin(&out, &mesh, [("w", dtype, sharding)], false).err().unwrap()
     };
     said(begin("float33", &of(&[4], "R")), "dtype", "'float33'");
     said(begin("F32", &of(&[4], "P")), "partial_target", "reduce it first");
@@ -182,7 +183,7 @@ fn what_cannot_be_saved_is_refused() {
     said(begin("F32", &Sharding::parse(&"b=2".parse().unwrap(), &[4], "R").unwrap()), "mesh", "b=2");
     let rows = of(&[4], "R");
     said(
-        Writer::begin(&out, &mesh, [("w", "U8", &rows), ("w", "U8", &rows)], false).err().unwrap(),
+        CheckpointWriter::begin(&out, &mesh, [("w", "U8", &rows), ("w", "U8", &rows)], false).err().unwrap(),
         "name",
         "twice",
     );
@@ -198,7 +199,7 @@ fn a_process_that_is_killed_leaves_no_checkpoint() {
     let rows = |rank: usize| vec![rank as u8; 1 << 16];
     if let Ok(told) = std::env::var(RANK) {
         let [out, token, rank] = told.split('|').collect::<Vec<_>>()[..] else { unreachable!("{told}") };
-        let writer = Writer::join(out.as_ref(), token).unwrap();
+        let writer = CheckpointWriter::join(out.as_ref(), token).unwrap();
         let number: usize = rank.trim_end_matches('!').parse().unwrap();
         let mut file = writer.rank(number).unwrap();
         file.write("w", &rows(number)).unwrap();
@@ -215,7 +216,7 @@ fn a_process_that_is_killed_leaves_no_checkpoint() {
     let mesh: Mesh = "a=3".parse().unwrap();
     let sharding = Sharding::parse(&mesh, &[3 << 16], "S(0)").unwrap();
     for attempt in 0..2 {
-        let writer = Writer::begin(&out, &mesh, [("w", "U8", &sharding)], false).unwrap();
+        let writer = CheckpointWriter::begin(&out, &mesh, [("w", "U8", &sharding)], false).unwrap();
         let ranks = ["0", if attempt == 0 { "1!" } else { "1" }, "2"];
         let children: Vec<_> = (ranks.iter())
             .map(|rank| {

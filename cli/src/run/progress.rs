@@ -40,44 +40,44 @@ impl Drop for Bar {
 }
 
 impl Observer for Bar {
-    fn begins(&mut self, bytes: u64) {
+    fn on_start(&mut self, bytes: u64) {
         if self.shown {
             self.bar = bar(bytes);
         }
     }
 
-    fn reaches(&mut self, tensor: &str) {
+    fn on_tensor(&mut self, tensor: &str) {
         self.bar.set_message(printable(tensor).into_owned());
     }
 
-    fn moved(&mut self, bytes: u64) {
+    fn on_progress(&mut self, bytes: u64) {
         self.bar.inc(bytes);
     }
 
-    fn ends(&mut self) {
+    fn on_finish(&mut self) {
         self.bar.finish_and_clear();
     }
 }
 
 impl Observer for Screen<'_, '_> {
-    fn begins(&mut self, bytes: u64) {
-        self.bar.begins(bytes);
+    fn on_start(&mut self, bytes: u64) {
+        self.bar.on_start(bytes);
     }
 
-    fn reaches(&mut self, tensor: &str) {
-        self.bar.reaches(tensor);
+    fn on_tensor(&mut self, tensor: &str) {
+        self.bar.on_tensor(tensor);
     }
 
-    fn moved(&mut self, bytes: u64) {
-        self.bar.moved(bytes);
+    fn on_progress(&mut self, bytes: u64) {
+        self.bar.on_progress(bytes);
     }
 
-    fn ends(&mut self) {
-        self.bar.ends();
+    fn on_finish(&mut self) {
+        self.bar.on_finish();
     }
 
-    fn fails(&mut self, error: &Error) {
-        self.bar.ends();
+    fn on_error(&mut self, error: &Error) {
+        self.bar.on_finish();
         // Its status is that of the error, which the job returns.
         let _ = self.console.report(&CliError::from(error), self.json);
     }

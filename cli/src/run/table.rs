@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use indicatif::HumanBytes;
-use reshard_checkpoint::Report;
+use reshard_checkpoint::JobReport;
 use reshard_layout::internal::counted;
 
 use crate::error::printable;
@@ -13,9 +13,9 @@ use crate::error::printable;
 const LOST: usize = 8;
 
 /// The closing table.
-pub(crate) fn table(report: &Report) -> String {
+pub(crate) fn table(report: &JobReport) -> String {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-    for reason in report.tensors.iter().filter_map(|tensor| tensor.replicated.as_deref()) {
+    for reason in report.tensors.iter().filter_map(|tensor| tensor.fallback_reason.as_deref()) {
         *reasons.entry(reason).or_default() += 1;
     }
     let steps: usize = report.tensors.iter().map(|tensor| tensor.steps).sum();
@@ -50,9 +50,9 @@ pub(crate) fn table(report: &Report) -> String {
     if report.resumed_bytes > 0 {
         rows.push(("resumed", format!("{} bytes were done before", report.resumed_bytes)));
     }
-    let infinite: u64 = report.tensors.iter().map(|tensor| tensor.became_infinite).sum();
+    let infinite: u64 = report.tensors.iter().map(|tensor| tensor.overflowed).sum();
     if infinite > 0 {
-        let most = report.tensors.iter().max_by_key(|tensor| tensor.became_infinite);
+        let most = report.tensors.iter().max_by_key(|tensor| tensor.overflowed);
         let most = most.map_or("", |tensor| &tensor.name);
         rows.push(("infinite", format!("{infinite} elements were past the largest number, most in {most}")));
     }

@@ -80,7 +80,7 @@ fn multiply(a: (&Sharding, &[Vec<i64>]), b: (&Sharding, &[Vec<i64>]), out: &Shar
         product(&a.1[i], &b.1[i], [left[0], left[1], right[1]])
     };
     let shards: Vec<Vec<i64>> = out.mesh().ranks().enumerate().map(local).collect();
-    meaning(out, &shards).unwrap()
+    out.assemble(&shards).unwrap()
 }
 
 /// Carries out what the command line chose, on the threads engine, multiplies what each rank then holds, and compares with
@@ -124,7 +124,7 @@ fn what_is_chosen_computes_the_product() {
         let mut cost_us = 0.0;
         for (from, to) in [a, b].into_iter().zip(answer["in"].as_array().unwrap()) {
             let (from, to) = (parse(from), parse(to.as_str().unwrap()));
-            let mut shards = scatter(&from, &arange, 0).unwrap();
+            let mut shards = from.shard_all(&arange, 0).unwrap();
             if from != to {
                 let plan = Planner::new().plan(&from, &to, DType::I64).unwrap();
                 cost_us += plan.cost_us();
@@ -149,7 +149,7 @@ fn plain_and_strided_do_not_contract() {
     let arange: Vec<i64> = (0..16).collect();
     // What comes out if they do: each rank multiplies columns with other rows.
     let partial = Sharding::parse(&mesh, &[4, 4], "P,P").unwrap();
-    let [a, b] = [&left, &right].map(|s| scatter(s, &arange, 0).unwrap());
+    let [a, b] = [&left, &right].map(|s| s.shard_all(&arange, 0).unwrap());
     assert_eq!(multiply((&left, &a), (&right, &b), &partial)[..4], [52, 58, 64, 70]);
     let answer = propagate("a=2,b=2", "mm", "4,4;4,4", "S(1),S(1);SS(0,2),S(0)", &[]);
     assert!(answer["steps"].as_u64().unwrap() > 0 && answer["cost_us"].as_f64().unwrap() > 0.0, "{answer}");

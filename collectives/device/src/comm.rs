@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reshard_collectives::threads::Comm;
-use reshard_collectives::{Communicator, Compiled, Error, Exchange, Returned};
+use reshard_collectives::threads::ThreadCommunicator;
+use reshard_collectives::{Communicator, CompiledPlan, Error, Exchange, ReturnedBuffers};
 use reshard_kernels::DType;
 use reshard_planner::{Phase, StepOp};
 
@@ -35,10 +35,10 @@ pub(crate) type Shown<B> = Arc<Vec<Mutex<Option<Arc<<B as Backend>::Memory>>>>>;
 /// One rank of a [`DeviceWorld`](crate::DeviceWorld).
 #[derive(Debug)]
 pub struct DeviceComm<'a, B: Backend> {
-    inner: &'a mut Comm,
+    inner: &'a mut ThreadCommunicator,
     device: B,
     shown: Shown<B>,
-    meetings: HashMap<(usize, Arc<[usize]>), Compiled>,
+    meetings: HashMap<(usize, Arc<[usize]>), CompiledPlan>,
     prepared: HashMap<Key, Ready<B>>,
 }
 
@@ -67,7 +67,11 @@ pub struct Pending<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> DeviceComm<'a, B> {
-    pub(crate) fn new(inner: &'a mut Comm, device: &B, shown: &Shown<B>) -> Result<DeviceComm<'a, B>, Error> {
+    pub(crate) fn new(
+        inner: &'a mut ThreadCommunicator,
+        device: &B,
+        shown: &Shown<B>,
+    ) -> Result<DeviceComm<'a, B>, Error> {
         let rank = inner.rank();
         let device = device.for_thread().map_err(|e| Error::Engine { rank, message: e.to_string() })?;
         Ok(DeviceComm {
@@ -109,14 +113,14 @@ impl<'a, B: Backend> DeviceComm<'a, B> {
             let phase = Phase {
                 source_len: 0,
                 target_len: 0,
-                fill: None,
+                fill_identity: None,
                 receives: Vec::new(),
                 sends: Vec::new(),
                 reduce: None,
                 members: exchange.members().to_vec(),
             };
             let phases = [(exchange.step(), StepOp::Exchange, phase)];
-            self.meetings.insert(key.clone(), Compiled::from_phases(rank, DType::U8, &phases)?);
+            self.meetings.insert(key.clone(), CompiledPlan::from_phases(rank, DType::U8, &phases)?);
         }
         for exchange in self.meetings[&key].exchanges() {
             self.inner.exchange(exchange, &[], &mut [], &mut [])?;
@@ -203,8 +207,8 @@ impl<B: Backend> Communicator for DeviceComm<'_, B> {
         self.inner.size()
     }
 
-    fn time_out(&self) -> Duration {
-        self.inner.time_out()
+    fn timeout(&self) -> Duration {
+        self.inner.timeout()
     }
 
     fn allocate(&self, bytes: usize) -> Result<DeviceBuffer<B>, Error> {
@@ -212,8 +216,8 @@ impl<B: Backend> Communicator for DeviceComm<'_, B> {
         Ok(DeviceBuffer { memory: Arc::new(memory) })
     }
 
-    fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
-        self.inner.agree(exchange)
+    fn check_agreement(&mut self, exchange: &Exchange) -> Result<(), Error> {
+        self.inner.check_agreement(exchange)
     }
 
     fn post<'p>(
@@ -228,11 +232,14 @@ impl<B: Backend> Communicator for DeviceComm<'_, B> {
         Ok(Pending { exchange, source, target, staging })
     }
 
-    fn wait<'p>(&mut self, pending: Self::Pending<'p>) -> Result<Returned<'p, DeviceBuffer<B>>, Error> {
+    fn wait<'p>(
+        &mut self,
+        pending: Self::Pending<'p>,
+    ) -> Result<ReturnedBuffers<'p, DeviceBuffer<B>>, Error> {
         let Pending { exchange, source, target, staging } = pending;
         if exchange.is_local() {
             self.carry_out(exchange, source, target)?;
-            return Ok(Returned { target, staging });
+            return Ok(ReturnedBuffers { target, staging });
         }
         let rank = self.inner.rank();
         *self.show(rank) = Some(Arc::clone(&source.memory));
@@ -247,6 +254,6 @@ impl<B: Backend> Communicator for DeviceComm<'_, B> {
         };
         *self.show(rank) = None;
         done?;
-        Ok(Returned { target, staging })
+        Ok(ReturnedBuffers { target, staging })
     }
 }

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use reshard_collectives::{Communicator, Compiled, Error, Exchange, Returned};
+use reshard_collectives::{Communicator, CompiledPlan, Error, Exchange, ReturnedBuffers};
 use reshard_cuda::{Batch, Command};
 use reshard_planner::Plan;
 
@@ -75,7 +75,7 @@ fn failed(rank: usize) -> impl Fn(reshard_cuda::Error) -> Error {
 impl<B: Backend> Communicator for Recorder<'_, B> {
     type Buffer = Address;
     type Owned = Address;
-    type Pending<'a> = Returned<'a, Address>;
+    type Pending<'a> = ReturnedBuffers<'a, Address>;
 
     fn rank(&self) -> usize {
         self.rank
@@ -85,7 +85,7 @@ impl<B: Backend> Communicator for Recorder<'_, B> {
         self.size
     }
 
-    fn time_out(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         Duration::MAX
     }
 
@@ -96,7 +96,7 @@ impl<B: Backend> Communicator for Recorder<'_, B> {
         Ok(address)
     }
 
-    fn agree(&mut self, _: &Exchange) -> Result<(), Error> {
+    fn check_agreement(&mut self, _: &Exchange) -> Result<(), Error> {
         // All ranks are compiled from one plan.
         Ok(())
     }
@@ -107,14 +107,14 @@ impl<B: Backend> Communicator for Recorder<'_, B> {
         source: &'a Address,
         target: &'a mut Address,
         staging: &'a mut Address,
-    ) -> Result<Returned<'a, Address>, Error> {
+    ) -> Result<ReturnedBuffers<'a, Address>, Error> {
         exchange.check_rank(self.rank, self.size)?;
         exchange.check_buffers(source.1, target.1)?;
         self.recorded.push(Recorded { exchange: exchange.clone(), source: source.0, target: target.0 });
-        Ok(Returned { target, staging })
+        Ok(ReturnedBuffers { target, staging })
     }
 
-    fn wait<'a>(&mut self, recorded: Self::Pending<'a>) -> Result<Returned<'a, Address>, Error> {
+    fn wait<'a>(&mut self, recorded: Self::Pending<'a>) -> Result<ReturnedBuffers<'a, Address>, Error> {
         Ok(recorded)
     }
 }
@@ -124,7 +124,7 @@ impl<B: Backend> Fused<B> {
     ///
     /// Errors: those of [`Compiled::new`], and the device's.
     pub fn new(device: &B, plan: &Plan) -> Result<Fused<B>, Error> {
-        let size = plan.from().mesh().world().max(plan.to().mesh().world());
+        let size = plan.from().mesh().world_size().max(plan.to().mesh().world_size());
         let mut ranks: Vec<usize> = plan.from().mesh().ranks().chain(plan.to().mesh().ranks()).collect();
         ranks.sort_unstable();
         ranks.dedup();
@@ -132,7 +132,7 @@ impl<B: Backend> Fused<B> {
         let mut received = 0;
         let mut phases: BTreeMap<(usize, usize), BTreeMap<usize, Recorded>> = BTreeMap::new();
         for rank in ranks {
-            let compiled = Compiled::new(plan, rank)?;
+            let compiled = CompiledPlan::new(plan, rank)?;
             received = received.max(compiled.received_bytes());
             let source = device.allocate(compiled.source_bytes()).map_err(failed(rank))?;
             let target = device.allocate(compiled.target_bytes()).map_err(failed(rank))?;

@@ -8,9 +8,9 @@
 //! averages         part of the reduction's launch, or one division per piece after it
 //! ```
 
-use reshard_collectives::{Error, Exchange, Move, Piece, Receive};
+use reshard_collectives::{Error, Exchange, ReceiveMessage, ReceiveOp, TypedNest};
 use reshard_cuda::Command;
-use reshard_kernels::{CombineOp, Nest};
+use reshard_kernels::{CombineOp, LoopNest};
 use reshard_layout::Mode;
 
 /// Where everything lies on the device.
@@ -27,7 +27,7 @@ pub(crate) struct Addresses<'a> {
 #[derive(Clone, Debug)]
 pub struct Landing {
     /// Where the elements lie from `base` on, and in the target.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<TypedNest>,
     /// How each piece lands: it is combined, or it overwrites.
     pub ops: Vec<Option<CombineOp>>,
     /// An address, aligned to the elements.
@@ -36,10 +36,10 @@ pub struct Landing {
 
 impl Landing {
     /// What a receive brings, straight from where the peer has it.
-    pub fn of(receive: &Receive, base: i64) -> Landing {
-        let op = |one: &Move| match one {
-            Move::Copy(_) => None,
-            Move::Combine(combine) => Some(combine.op()),
+    pub fn of(receive: &ReceiveMessage, base: i64) -> Landing {
+        let op = |one: &ReceiveOp| match one {
+            ReceiveOp::Copy(_) => None,
+            ReceiveOp::Combine(combine) => Some(combine.op()),
         };
         Landing { pieces: receive.pieces().to_vec(), ops: receive.moves().iter().map(op).collect(), base }
     }
@@ -58,19 +58,19 @@ pub fn constants(exchange: &Exchange) -> Vec<u8> {
 /// The launches of one rank's part, in order.
 pub(crate) fn lower(exchange: &Exchange, at: &Addresses<'_>) -> Result<Vec<Command>, Error> {
     let mut work = Vec::from_iter(copies(exchange, &fills(exchange, at.target, at.constants)?)?);
-    let landing = |receive: &Receive| Landing::of(receive, (at.source_of)(receive.peer()));
+    let landing = |receive: &ReceiveMessage| Landing::of(receive, (at.source_of)(receive.peer()));
     let landings: Vec<Landing> = exchange.receives().iter().map(landing).collect();
     work.extend(landed(exchange, &landings, at.target)?);
     Ok(work)
 }
 
 /// What is copied into the target before anything lands, in bytes: elements at `constants` that are repeated.
-pub fn fills(exchange: &Exchange, target: i64, constants: i64) -> Result<Vec<Nest>, Error> {
+pub fn fills(exchange: &Exchange, target: i64, constants: i64) -> Result<Vec<LoopNest>, Error> {
     let fills = exchange.fills().iter().enumerate().map(|(i, fill)| {
         let mut nest = fill.piece.nest.clone();
         nest.source_offset = 0;
         nest.modes.iter_mut().for_each(|mode| mode.stride.0 = 0);
-        in_bytes(&Piece { nest, dtype: fill.piece.dtype }, constants + 8 * i as i64, target)
+        in_bytes(&TypedNest { nest, dtype: fill.piece.dtype }, constants + 8 * i as i64, target)
     });
     fills.collect()
 }
@@ -84,7 +84,7 @@ pub fn landed(exchange: &Exchange, landings: &[Landing], target: i64) -> Result<
         let pieces = landings.iter().flat_map(|landing| {
             landing.pieces.iter().map(move |piece| in_bytes(piece, landing.base, target))
         });
-        work.extend(copies(exchange, &pieces.collect::<Result<Vec<Nest>, Error>>()?)?);
+        work.extend(copies(exchange, &pieces.collect::<Result<Vec<LoopNest>, Error>>()?)?);
         return Ok(work);
     }
     let divided = if let Some(pieces) = alike(exchange, landings) {
@@ -100,7 +100,7 @@ pub fn landed(exchange: &Exchange, landings: &[Landing], target: i64) -> Result<
         false
     };
     for average in exchange.averages().iter().filter(|_| !divided) {
-        let Piece { nest, dtype } = &average.piece;
+        let TypedNest { nest, dtype } = &average.piece;
         let divide = Command::divide(nest, *dtype, target, average.divisor);
         work.extend(divide.map_err(|e| engine(exchange, &e))?);
     }
@@ -115,8 +115,8 @@ pub fn engine(exchange: &Exchange, error: &reshard_cuda::Error) -> Error {
 /// A piece as bytes from address 0.
 ///
 /// Errors: addresses that overflow.
-pub fn in_bytes(piece: &Piece, source: i64, target: i64) -> Result<Nest, Error> {
-    let item = piece.dtype.item_bytes()?;
+pub fn in_bytes(piece: &TypedNest, source: i64, target: i64) -> Result<LoopNest, Error> {
+    let item = piece.dtype.element_bytes()?;
     let mut nest = piece.nest.scale(item)?;
     nest.modes.insert(0, Mode::new(item as i64, (1, 1)));
     let moved = |offset: i64, by: i64| {
@@ -128,7 +128,7 @@ pub fn in_bytes(piece: &Piece, source: i64, target: i64) -> Result<Nest, Error> 
 }
 
 /// Copies in one launch; none if there is nothing to copy.
-pub fn copies(exchange: &Exchange, nests: &[Nest]) -> Result<Option<Command>, Error> {
+pub fn copies(exchange: &Exchange, nests: &[LoopNest]) -> Result<Option<Command>, Error> {
     Command::copies(nests).map_err(|e| engine(exchange, &e))
 }
 
@@ -163,8 +163,8 @@ fn reduced(
     op: CombineOp,
     divisor: usize,
 ) -> Result<Vec<Command>, Error> {
-    let Piece { mut nest, dtype } = landings[0].pieces[piece].clone();
-    let item = dtype.item_bytes()? as i64;
+    let TypedNest { mut nest, dtype } = landings[0].pieces[piece].clone();
+    let item = dtype.element_bytes()? as i64;
     nest.source_offset = 0;
     let base = |landing: &Landing| landing.base + landing.pieces[piece].nest.source_offset * item;
     let bases: Vec<i64> = landings.iter().map(base).collect();

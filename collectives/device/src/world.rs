@@ -64,12 +64,12 @@ impl<B: Backend> DeviceWorld<B> {
 
     /// How long a rank waits for others from now on; 60 seconds at first.
     pub fn set_time_out(&mut self, time_out: Duration) {
-        self.inner.set_time_out(time_out);
+        self.inner.set_timeout(time_out);
     }
 
     /// Plants faults in the runs from now on, instead of those planted before. For tests.
     pub fn plant(&mut self, faults: impl IntoIterator<Item = Fault>) {
-        self.inner.plant(faults);
+        self.inner.inject_faults(faults);
     }
 
     /// Runs a job on every rank at the same time, as [`World::run`] does.

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use reshard_collectives::testing::{self, Fault, FaultKind, Options};
-use reshard_collectives::{Communicator, Compiled, Error};
+use reshard_collectives::testing::{self, ContractOptions, Fault, FaultKind};
+use reshard_collectives::{Communicator, CompiledPlan, Error};
 use reshard_device::{Backend, DeviceWorld, Simulated};
 use reshard_kernels::DType;
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
-fn keeps_the_contract<B: Backend>(device: &B, ranks: usize, options: &Options) {
+fn keeps_the_contract<B: Backend>(device: &B, ranks: usize, options: &ContractOptions) {
     let mut world = DeviceWorld::new(device.clone(), ranks).unwrap();
     let reports = world.run(|comm| {
         Ok::<_, Error>(testing::check_with(
@@ -29,7 +29,11 @@ fn keeps_the_contract<B: Backend>(device: &B, ranks: usize, options: &Options) {
 fn a_simulated_device_keeps_the_contract() {
     for ranks in [1, 2, 3, 5, 8] {
         let device = Simulated::new();
-        let options = if ranks < 8 { Options::quick() } else { Options { every: 101, ..Options::default() } };
+        let options = if ranks < 8 {
+            ContractOptions::quick()
+        } else {
+            ContractOptions { every: 101, ..ContractOptions::default() }
+        };
         keeps_the_contract(&device, ranks, &options);
         assert_eq!(device.allocations(), 0, "{ranks} ranks leak");
     }
@@ -41,7 +45,7 @@ fn a_real_device_keeps_the_contract() {
     match reshard_device::Cuda::open(0) {
         Ok(device) => {
             for ranks in [1, 2, 3, 5, 8] {
-                keeps_the_contract(&device, ranks, &Options::default());
+                keeps_the_contract(&device, ranks, &ContractOptions::default());
             }
         }
         Err(e) => {
@@ -73,7 +77,7 @@ fn a_rank_that_stalls_panics_or_fails_is_named_by_all_others() {
         world.plant([Fault { rank: 2, step: 0, kind }]);
         let started = Instant::now();
         let results = world.run(|comm| {
-            let compiled = Compiled::new(&plan, comm.rank())?;
+            let compiled = CompiledPlan::new(&plan, comm.rank())?;
             let mut scratch = compiled.scratch(comm)?;
             let (source, mut target) = (comm.allocate(64)?, comm.allocate(64)?);
             compiled.run(comm, &source, &mut target, &mut scratch)
@@ -95,8 +99,8 @@ fn a_rank_that_stalls_panics_or_fails_is_named_by_all_others() {
 #[test]
 fn memory_and_ranks_that_there_are_not_are_errors() {
     for ranks in [0, 1 << 40, usize::MAX] {
-        assert_eq!(DeviceWorld::new(Simulated::new(), ranks).err().unwrap().kind(), "threads");
+        assert_eq!(DeviceWorld::new(Simulated::new(), ranks).err().unwrap().code(), "threads");
     }
     let results = DeviceWorld::new(Simulated::new(), 1).unwrap().run(|comm| comm.allocate(1 << 62).map(drop));
-    assert_eq!(results[0].as_ref().unwrap_err().kind(), "engine");
+    assert_eq!(results[0].as_ref().unwrap_err().code(), "engine");
 }

@@ -3,7 +3,6 @@
 use reshard_device::{Backend, Fused, Simulated};
 use reshard_kernels::DType;
 use reshard_planner::{Objective, Planner};
-use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
 
 fn shardings(mesh: &Mesh, shape: &[usize]) -> Vec<Sharding> {
@@ -66,7 +65,7 @@ fn check<B: Backend>(device: &B, mesh: &str, shape: &[usize], every: usize) -> u
                 bytes.chunks(8).map(|b| i64::from_ne_bytes(b.try_into().unwrap())).collect()
             })
             .collect();
-        assert_eq!(meaning(to, &got), meaning(from, &shards), "{plan}");
+        assert_eq!(to.assemble(&got), from.assemble(&shards), "{plan}");
         let moves = plan.steps().iter().filter(|s| s.op().communicates()).count();
         if !from.is_partial() && !to.is_partial() {
             assert!(fused.launches() <= moves.max(1) * 2, "{plan}");

@@ -10,7 +10,7 @@ use mpi::environment::Universe;
 use mpi::ffi::MPI_Comm;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::AsRaw;
-use reshard_collectives::{Communicator, Error, Exchange, Hop, Place, Returned, Trace, zeros};
+use reshard_collectives::{Communicator, Error, Exchange, Hop, Location, ReturnedBuffers, TrafficLog, zeros};
 
 use crate::exchange::{Starts, carry_out, staging_bytes};
 use crate::groups::{Groups, meet};
@@ -52,7 +52,7 @@ pub struct Comm {
     groups: Option<Groups>,
     requests: Requests,
     starts: Starts,
-    trace: Trace,
+    trace: TrafficLog,
     time_out: Duration,
     rank: usize,
     size: usize,
@@ -118,7 +118,7 @@ impl Comm {
             groups: Some(Groups::new(world)),
             requests: Requests::default(),
             starts: Starts::new(),
-            trace: Trace::default(),
+            trace: TrafficLog::default(),
             time_out,
             rank,
             size,
@@ -133,7 +133,7 @@ impl Comm {
     }
 
     /// Hands out what this rank has counted since the last call.
-    pub fn take_trace(&mut self) -> Trace {
+    pub fn take_trace(&mut self) -> TrafficLog {
         std::mem::take(&mut self.trace)
     }
 
@@ -147,7 +147,7 @@ impl Comm {
     /// Requires as many words on every rank. Ends the job if a rank does not come in time.
     pub fn share(&mut self, words: &[u64]) -> Result<Vec<Vec<u64>>, Error> {
         let members: Vec<usize> = (0..self.size).collect();
-        let place = Place { step: None, group: members };
+        let place = Location { step: None, group: members };
         let Some(groups) = &self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
         meet(groups.world(), TAGS as i32 - 1, words, &place, &mut self.requests, self.time_out)
     }
@@ -228,7 +228,7 @@ impl Communicator for Comm {
         self.size
     }
 
-    fn time_out(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         self.time_out
     }
 
@@ -240,7 +240,7 @@ impl Communicator for Comm {
         staging_bytes(exchange)
     }
 
-    fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
+    fn check_agreement(&mut self, exchange: &Exchange) -> Result<(), Error> {
         self.check(exchange)?;
         let Some(groups) = &mut self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
         let result = groups.agree(exchange, &mut self.requests, self.time_out);
@@ -265,12 +265,12 @@ impl Communicator for Comm {
         Ok(Pending { exchange, source, target, staging })
     }
 
-    fn wait<'a>(&mut self, pending: Self::Pending<'a>) -> Result<Returned<'a, [u8]>, Error> {
+    fn wait<'a>(&mut self, pending: Self::Pending<'a>) -> Result<ReturnedBuffers<'a, [u8]>, Error> {
         let Pending { exchange, source, target, staging } = pending;
         self.check(exchange)?;
         let result = self.carry_out(exchange, source, target, staging);
         result.inspect_err(|error| self.failed = Some(error.clone()))?;
-        Ok(Returned { target, staging })
+        Ok(ReturnedBuffers { target, staging })
     }
 }
 

@@ -16,7 +16,7 @@ use std::ffi::c_int;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use reshard_collectives::{Error, Exchange, Receive, Send};
+use reshard_collectives::{Error, Exchange, ReceiveMessage, SendMessage};
 
 use crate::raw::{Handle, Requests, Scope, TAGS};
 
@@ -78,18 +78,18 @@ fn room(bytes: usize) -> Result<usize, Error> {
 }
 
 /// What others take, beginning with the ranks behind this one: not everybody sends to the same rank first.
-fn sends(exchange: &Exchange) -> impl Iterator<Item = &Send> {
+fn sends(exchange: &Exchange) -> impl Iterator<Item = &SendMessage> {
     let behind = exchange.sends().iter().filter(|send| send.peer() > exchange.rank());
     behind.chain(exchange.sends().iter().filter(|send| send.peer() < exchange.rank()))
 }
 
 /// What comes from others, with its index.
-fn receives(exchange: &Exchange) -> impl Iterator<Item = (usize, &Receive)> {
+fn receives(exchange: &Exchange) -> impl Iterator<Item = (usize, &ReceiveMessage)> {
     exchange.receives().iter().enumerate().filter(|(_, receive)| receive.peer() != exchange.rank())
 }
 
 /// Where in the target a message is received, if it is not received in staging.
-fn direct(exchange: &Exchange, index: usize, receive: &Receive) -> Option<Range<usize>> {
+fn direct(exchange: &Exchange, index: usize, receive: &ReceiveMessage) -> Option<Range<usize>> {
     let range = receive.contiguous()?;
     // The first term of a reduction is all of the target, or it is combined like the others.
     let fits = !exchange.is_reduction() || index == 0 && range == (0..exchange.target_bytes());
@@ -125,7 +125,7 @@ pub(crate) fn carry_out(
     target: &mut [u8],
     staging: &mut [u8],
 ) -> Result<(), Error> {
-    exchange.prepare(target)?;
+    exchange.init_target(target)?;
     let run = Run { exchange, tag: tag_of(exchange), time_out };
     starts.clear();
     for (index, receive) in receives(exchange) {
@@ -159,7 +159,7 @@ pub(crate) fn carry_out(
             }
         }
     }
-    exchange.finish(target)
+    exchange.finalize_target(target)
 }
 
 /// An exchange that is being carried out.
@@ -171,7 +171,7 @@ struct Run<'x> {
 
 impl Run<'_> {
     fn place(&self, peer: usize) -> Result<usize, Error> {
-        self.exchange.place_of(peer).ok_or(Error::NotInPlan { rank: peer })
+        self.exchange.group_rank(peer).ok_or(Error::NotInPlan { rank: peer })
     }
 
     fn receive_in_staging<'env>(

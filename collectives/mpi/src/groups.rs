@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::time::Duration;
 
-use reshard_collectives::{Error, Exchange, Place};
+use reshard_collectives::{Error, Exchange, Location};
 
 use crate::exchange::Patience;
 use crate::raw::{Handle, Requests, TAGS};
@@ -67,7 +67,7 @@ pub(crate) fn meet(
     world: &Handle,
     tag: c_int,
     words: &[u64],
-    place: &Place,
+    place: &Location,
     requests: &mut Requests,
     time_out: Duration,
 ) -> Result<Vec<Vec<u64>>, Error> {

@@ -15,10 +15,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use reshard_collectives::{Collective, Communicator, Compiled, Error, Exchange, Place, Returned, Scratch};
+use reshard_collectives::{
+    Collective, Communicator, CompiledPlan, Error, Exchange, Location, ReturnedBuffers, Scratch,
+};
 use reshard_cuda::Command;
 use reshard_device::Backend;
-use reshard_kernels::Nest;
+use reshard_kernels::LoopNest;
 
 use ready::{Key, Ready};
 
@@ -108,7 +110,7 @@ pub(crate) enum Mode {
 /// What may be running on the device, with all that it uses.
 #[derive(Debug)]
 pub(crate) struct InFlight<N: Nccl> {
-    pub(crate) place: Place,
+    pub(crate) place: Location,
     _ready: Arc<Ready<N>>,
     _buffers: [Arc<Memory<N>>; 3],
 }
@@ -198,7 +200,7 @@ impl<N: Nccl> Comm<N> {
             device.allocate(bytes.len()).and_then(|mut through| {
                 device.write(&mut through, bytes)?;
                 let line = reshard_layout::Mode::new(bytes.len() as i64, (1, 1));
-                let nest = Nest::new(device.address(&through), buffer.address, [line]);
+                let nest = LoopNest::new(device.address(&through), buffer.address, [line]);
                 device.run(&device.prepare(&Vec::from_iter(Command::copies(&[nest])?))?)
             })
         };
@@ -219,7 +221,7 @@ impl<N: Nccl> Comm<N> {
     /// The target is complete when [`finish`](Comm::finish) has returned; reading it by [`read`](Comm::read) waits too.
     pub fn enqueue(
         &mut self,
-        compiled: &Compiled,
+        compiled: &CompiledPlan,
         source: &Buffer<N>,
         target: &mut Buffer<N>,
         scratch: &mut Scratch<Buffer<N>>,
@@ -230,7 +232,7 @@ impl<N: Nccl> Comm<N> {
     pub(crate) fn run_as(
         &mut self,
         mode: Mode,
-        compiled: &Compiled,
+        compiled: &CompiledPlan,
         source: &Buffer<N>,
         target: &mut Buffer<N>,
         scratch: &mut Scratch<Buffer<N>>,
@@ -356,7 +358,7 @@ impl<N: Nccl> Communicator for Comm<N> {
         self.size
     }
 
-    fn time_out(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         self.time_out
     }
 
@@ -375,7 +377,7 @@ impl<N: Nccl> Communicator for Comm<N> {
         Ok(Way::new(exchange, self.floats)?.staging)
     }
 
-    fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
+    fn check_agreement(&mut self, exchange: &Exchange) -> Result<(), Error> {
         self.check(exchange)?;
         self.finish()?;
         let place = exchange.place();
@@ -408,13 +410,13 @@ impl<N: Nccl> Communicator for Comm<N> {
         Ok(Pending { exchange, source, target, staging })
     }
 
-    fn wait<'p>(&mut self, pending: Self::Pending<'p>) -> Result<Returned<'p, Buffer<N>>, Error> {
+    fn wait<'p>(&mut self, pending: Self::Pending<'p>) -> Result<ReturnedBuffers<'p, Buffer<N>>, Error> {
         self.check(pending.exchange)?;
         self.begin(&pending)?;
         match self.mode {
             Mode::Each => self.finish()?,
             Mode::Deferred | Mode::Captured => {}
         }
-        Ok(Returned { target: pending.target, staging: pending.staging })
+        Ok(ReturnedBuffers { target: pending.target, staging: pending.staging })
     }
 }

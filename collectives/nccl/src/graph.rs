@@ -1,6 +1,6 @@
 //! Plans captured once and replayed, without the host making their launches one by one.
 
-use reshard_collectives::{Compiled, Error, Scratch};
+use reshard_collectives::{CompiledPlan, Error, Scratch};
 
 use crate::comm::{InFlight, Mode};
 use crate::{Buffer, Comm, Nccl};
@@ -36,7 +36,7 @@ impl<N: Nccl> Comm<N> {
     /// plan call it together. Errors: as [`finish`](Comm::finish), and what cannot be captured.
     pub fn capture(
         &mut self,
-        compiled: &Compiled,
+        compiled: &CompiledPlan,
         source: &Buffer<N>,
         target: &mut Buffer<N>,
         scratch: &mut Scratch<Buffer<N>>,

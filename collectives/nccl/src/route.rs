@@ -22,10 +22,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use reshard_collectives::{Collective, Error, Exchange, Piece, Reduction, Send};
+use reshard_collectives::{Collective, Error, Exchange, Reduction, SendMessage, TypedNest};
 use reshard_cuda::Command;
 use reshard_device::internal::{Landing, copies, fills, in_bytes, landed};
-use reshard_kernels::{CombineOp, CopySide, Nest};
+use reshard_kernels::{CombineOp, CopySide, LoopNest};
 use reshard_layout::Mode;
 use reshard_planner::StepOp;
 
@@ -67,9 +67,11 @@ impl Route {
         let bytes = match self {
             Route::Nothing => 0,
             Route::AllGather { bytes, .. } => others * bytes,
-            Route::ReduceScatter { count, element, .. } => others * count * element.dtype().item_bytes()?,
+            Route::ReduceScatter { count, element, .. } => {
+                others * count * element.dtype().element_bytes()?
+            }
             Route::AllReduce { count, element, .. } => {
-                (2 * others * count).div_ceil(members.max(1)) * element.dtype().item_bytes()?
+                (2 * others * count).div_ceil(members.max(1)) * element.dtype().element_bytes()?
             }
             Route::Messages { receives, .. } => receives.iter().map(|message| message.bytes).sum(),
         };
@@ -92,7 +94,7 @@ pub(crate) struct Way {
     pub(crate) route: Route,
     pub(crate) staging: usize,
     /// Pieces of the source, and where in staging the message that they are goes.
-    packs: Vec<(Vec<Piece>, usize)>,
+    packs: Vec<(Vec<TypedNest>, usize)>,
     /// Of the receives that have not landed by the call, which and where from.
     stages: Vec<(usize, Stage)>,
     /// Where in staging terms go whose elements lie across their alignment in the message.
@@ -173,7 +175,7 @@ impl Way {
     fn all_gather(mut self, exchange: &Exchange, bytes: usize) -> Result<Way, Error> {
         let mut room = Room(0);
         let send = exchange.sends().first();
-        let contiguous = send.and_then(Send::contiguous);
+        let contiguous = send.and_then(SendMessage::contiguous);
         let source = match (contiguous, send) {
             (Some(range), _) => End::Source(range.start),
             (None, send) => {
@@ -185,7 +187,8 @@ impl Way {
         // By place, where each block is to land.
         let mut blocks = vec![None; exchange.members().len()];
         for receive in exchange.receives() {
-            let place = exchange.place_of(receive.peer()).ok_or(Error::NotInPlan { rank: receive.peer() })?;
+            let place =
+                exchange.group_rank(receive.peer()).ok_or(Error::NotInPlan { rank: receive.peer() })?;
             blocks[place] = receive.contiguous();
         }
         let blocks: Option<Vec<Range<usize>>> = blocks.into_iter().collect();
@@ -197,7 +200,7 @@ impl Way {
                 all.ok_or(reshard_kernels::Error::Overflow { what: "the size of a staging buffer" })?,
             )?;
             for (i, receive) in exchange.receives().iter().enumerate() {
-                let place = exchange.place_of(receive.peer()).unwrap_or(0);
+                let place = exchange.group_rank(receive.peer()).unwrap_or(0);
                 let own = receive.peer() == exchange.rank();
                 self.stages.push((i, if own { Stage::Source } else { Stage::Message(at + place * bytes) }));
             }
@@ -210,7 +213,7 @@ impl Way {
 
     fn messages(mut self, exchange: &Exchange) -> Result<Way, Error> {
         let mut room = Room(0);
-        let place = |rank: usize| exchange.place_of(rank).ok_or(Error::NotInPlan { rank });
+        let place = |rank: usize| exchange.group_rank(rank).ok_or(Error::NotInPlan { rank });
         // Peers that take the same get one message, packed once.
         let mut packed: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut sends = Vec::with_capacity(exchange.sends().len());
@@ -232,7 +235,7 @@ impl Way {
             let bytes = receive.bytes();
             if receive.peer() == exchange.rank() {
                 // Terms that lie alike are reduced in one launch, and those of the others are dense.
-                let dense = |piece: &Piece| piece.contiguous(CopySide::Source).is_some();
+                let dense = |piece: &TypedNest| piece.contiguous(CopySide::Source).is_some();
                 let stage = if exchange.is_reduction() && !receive.pieces().iter().all(dense) {
                     let at = room.take(bytes)?;
                     self.packs.push((receive.pieces().to_vec(), at));
@@ -268,7 +271,7 @@ impl Way {
         for (i, stage) in &self.stages {
             if let Stage::Message(at) = stage {
                 for (piece, offset) in offsets(exchange.receives()[*i].pieces(), *at)? {
-                    if !offset.is_multiple_of(piece.dtype.item_bytes()?) {
+                    if !offset.is_multiple_of(piece.dtype.element_bytes()?) {
                         room.take(piece.bytes()?)?;
                     }
                 }
@@ -291,7 +294,7 @@ impl Way {
         for (pieces, start) in &self.packs {
             for (piece, offset) in offsets(pieces, *start)? {
                 let nest = piece.dense(CopySide::Target);
-                let piece = Piece { nest, dtype: piece.dtype };
+                let piece = TypedNest { nest, dtype: piece.dtype };
                 before.push(in_bytes(&piece, at.source, at.staging + offset as i64)?);
             }
         }
@@ -307,7 +310,7 @@ impl Way {
                     landing.base = at.staging;
                     landing.pieces.clear();
                     for (piece, offset) in offsets(receive.pieces(), *start)? {
-                        let item = piece.dtype.item_bytes()?;
+                        let item = piece.dtype.element_bytes()?;
                         let mut offset = offset;
                         if exchange.is_reduction() && !offset.is_multiple_of(item) {
                             let bytes = piece.bytes()?;
@@ -345,7 +348,7 @@ impl Way {
 /// NCCL's own reduction, if it is to make this one.
 fn reduced(exchange: &Exchange, floats: FloatSums) -> Option<Route> {
     let element = native(exchange.reduction()?, floats)?;
-    let count = |bytes: usize, reduction: &Reduction| Some(bytes / reduction.dtype.item_bytes().ok()?);
+    let count = |bytes: usize, reduction: &Reduction| Some(bytes / reduction.dtype.element_bytes().ok()?);
     match exchange.collective()? {
         Collective::ReduceScatter { theirs, mine, reduction } => {
             let (start, bytes) = even(theirs)?;
@@ -383,7 +386,7 @@ fn gathered(exchange: &Exchange) -> Option<usize> {
 }
 
 /// What packing reads, as bytes to compare by.
-fn read_side(pieces: &[Piece]) -> Vec<u8> {
+fn read_side(pieces: &[TypedNest]) -> Vec<u8> {
     let mut key = Vec::new();
     for piece in pieces {
         key.extend(format!("{}@{}", piece.dtype, piece.nest.source_offset).into_bytes());
@@ -396,9 +399,9 @@ fn read_side(pieces: &[Piece]) -> Vec<u8> {
 }
 
 /// Pieces, and where each begins in a message that begins at `start`.
-fn offsets(pieces: &[Piece], start: usize) -> Result<Vec<(&Piece, usize)>, Error> {
+fn offsets(pieces: &[TypedNest], start: usize) -> Result<Vec<(&TypedNest, usize)>, Error> {
     let mut at = start;
-    let one = |piece: &'_ Piece| {
+    let one = |piece: &'_ TypedNest| {
         let offset = at;
         at += piece.bytes()?;
         Ok(offset)
@@ -408,26 +411,26 @@ fn offsets(pieces: &[Piece], start: usize) -> Result<Vec<(&Piece, usize)>, Error
 }
 
 /// A piece that lies dense from a byte of a buffer on.
-fn staged(piece: &Piece, offset: usize, item: usize) -> Result<Piece, Error> {
+fn staged(piece: &TypedNest, offset: usize, item: usize) -> Result<TypedNest, Error> {
     let mut nest = piece.dense(CopySide::Source);
     if offset.is_multiple_of(item) {
         nest.source_offset = (offset / item) as i64;
-        return Ok(Piece { nest, dtype: piece.dtype });
+        return Ok(TypedNest { nest, dtype: piece.dtype });
     }
     // Only moved, so bytes will do.
     let mut nest = nest.scale(item)?;
     nest.modes.insert(0, Mode::new(item as i64, (1, 1)));
     nest.source_offset = offset as i64;
-    Ok(Piece { nest, dtype: reshard_kernels::DType::U8 })
+    Ok(TypedNest { nest, dtype: reshard_kernels::DType::U8 })
 }
 
 /// Bytes from one address to another.
-fn line(source: i64, target: i64, bytes: usize) -> Nest {
-    Nest::new(source, target, [Mode::new(bytes as i64, (1, 1))])
+fn line(source: i64, target: i64, bytes: usize) -> LoopNest {
+    LoopNest::new(source, target, [Mode::new(bytes as i64, (1, 1))])
 }
 
 /// Writes the strides of a contiguous piece as those of a dense one, which modes of extent 1 may hide.
-fn as_if_dense(piece: &mut Piece) {
+fn as_if_dense(piece: &mut TypedNest) {
     if piece.contiguous(CopySide::Source).is_some() {
         let offset = piece.nest.source_offset;
         piece.nest = piece.dense(CopySide::Source);

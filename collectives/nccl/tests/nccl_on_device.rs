@@ -7,8 +7,8 @@ use std::net::TcpListener;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use reshard_collectives::testing::{self, Options};
-use reshard_collectives::{Communicator, Compiled};
+use reshard_collectives::testing::{self, ContractOptions};
+use reshard_collectives::{Communicator, CompiledPlan};
 use reshard_kernels::DType;
 use reshard_nccl::bootstrap::Rendezvous;
 use reshard_nccl::{Comm, Real};
@@ -25,7 +25,7 @@ fn missing() -> Option<String> {
     Some(error.to_string())
 }
 
-fn keeps_the_contract(comm: &mut Comm<Real>, options: &Options) {
+fn keeps_the_contract(comm: &mut Comm<Real>, options: &ContractOptions) {
     let report = testing::check_with(
         comm,
         options,
@@ -42,7 +42,7 @@ fn captures(comm: &mut Comm<Real>) {
     let mesh = Mesh::new([("x", size)]).unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[size * 4, 6], text).unwrap();
     let plan = Planner::new().plan(&sharding("P"), &sharding("R"), DType::F32).unwrap();
-    let compiled = Compiled::new(&plan, rank).unwrap();
+    let compiled = CompiledPlan::new(&plan, rank).unwrap();
     let mut scratch = compiled.scratch(comm).unwrap();
     let mut source = comm.allocate(compiled.source_bytes()).unwrap();
     let mut target = comm.allocate(compiled.target_bytes()).unwrap();
@@ -71,7 +71,7 @@ fn what_is_missing_is_one_sentence_and_no_panic() {
         assert!(said.starts_with("no libnccl.so was found") && said.contains("libnccl.so.2"), "{said}");
     }
     let id = reshard_nccl::UniqueId([0; 128]);
-    assert_eq!(Real::open(0, &id, 0, 1).unwrap_err().kind(), "library");
+    assert_eq!(Real::open(0, &id, 0, 1).unwrap_err().code(), "library");
 }
 
 /// Needs the library, and neither a driver nor a GPU.
@@ -97,7 +97,7 @@ fn a_caller_of_an_empty_library() {
     }
     for _ in 0..2 {
         let e = Real::make_id().unwrap_err();
-        assert_eq!(e.kind(), "library");
+        assert_eq!(e.code(), "library");
         let said = e.to_string();
         assert!(said.starts_with("libnccl.so does not work: Missing symbol ncclGetUniqueId"), "{said}");
     }
@@ -134,7 +134,7 @@ fn one_rank_keeps_the_contract() {
     let id = Real::make_id().unwrap();
     let mut comm = Comm::with_time_out(Real::open(0, &id, 0, 1).unwrap(), TIME_OUT).unwrap();
     println!("NCCL {}", Real::version().unwrap());
-    keeps_the_contract(&mut comm, &Options::default());
+    keeps_the_contract(&mut comm, &ContractOptions::default());
     captures(&mut comm);
 }
 
@@ -146,7 +146,7 @@ fn a_rank_of_several() {
     }
     assert!(Rendezvous::from_env().unwrap().size > 1);
     let mut comm = Comm::from_env(TIME_OUT).unwrap();
-    keeps_the_contract(&mut comm, &Options::quick());
+    keeps_the_contract(&mut comm, &ContractOptions::quick());
     captures(&mut comm);
 }
 

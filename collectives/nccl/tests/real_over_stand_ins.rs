@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use reshard_collectives::{Communicator, Compiled, Error};
+use reshard_collectives::{Communicator, CompiledPlan, Error};
 use reshard_kernels::DType;
 use reshard_nccl::{Comm, Nccl, Real};
 use reshard_planner::Planner;
@@ -39,7 +39,7 @@ fn run(comm: &mut Comm<Real>, mesh: &str, from: &str, to: &str) -> Result<Vec<i3
     let mesh: Mesh = mesh.parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[8, 6], text).unwrap();
     let plan = Planner::new().plan(&sharding(from), &sharding(to), DType::I32).unwrap();
-    let compiled = Compiled::new(&plan, comm.rank())?;
+    let compiled = CompiledPlan::new(&plan, comm.rank())?;
     let mut scratch = compiled.scratch(comm)?;
     let mut source = comm.allocate(compiled.source_bytes())?;
     let number = (10 * comm.rank() + 1) as i32;

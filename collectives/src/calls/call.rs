@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use reshard_kernels::CombineOp;
 
-use super::{Offer, View, Views};
+use super::{FrameworkGroup, View, Views};
 
 /// A call of a framework, from one flat buffer to another; counts are of elements.
 ///
@@ -21,32 +21,32 @@ use super::{Offer, View, Views};
 ///
 /// Members are in the order of the group's [`Offer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum CollectiveCall {
     /// Nobody is called: a copy.
     Local,
     /// Every member gets what every member has.
     AllGather {
         /// Who.
-        group: Arc<Offer>,
+        group: Arc<FrameworkGroup>,
     },
     /// Every member gets the reduction of its block.
     ReduceScatter {
         /// Who.
-        group: Arc<Offer>,
+        group: Arc<FrameworkGroup>,
         /// How two terms combine.
         op: CombineOp,
     },
     /// Every member gets the reduction of everything.
     AllReduce {
         /// Who.
-        group: Arc<Offer>,
+        group: Arc<FrameworkGroup>,
         /// How two terms combine.
         op: CombineOp,
     },
     /// Every member gets something from every member, itself included; perhaps nothing.
     AllToAll {
         /// Who.
-        group: Arc<Offer>,
+        group: Arc<FrameworkGroup>,
         /// Elements for each member.
         sends: Vec<usize>,
         /// Elements from each member.
@@ -61,28 +61,31 @@ pub enum Call {
     },
 }
 
-impl Call {
+impl CollectiveCall {
     /// The group whose members make this call together, if it is one of a group.
-    pub fn group(&self) -> Option<&Arc<Offer>> {
+    pub fn group(&self) -> Option<&Arc<FrameworkGroup>> {
         match self {
-            Call::AllGather { group }
-            | Call::ReduceScatter { group, .. }
-            | Call::AllReduce { group, .. }
-            | Call::AllToAll { group, .. } => Some(group),
-            Call::Local | Call::Messages { .. } => None,
+            CollectiveCall::AllGather { group }
+            | CollectiveCall::ReduceScatter { group, .. }
+            | CollectiveCall::AllReduce { group, .. }
+            | CollectiveCall::AllToAll { group, .. } => Some(group),
+            CollectiveCall::Local | CollectiveCall::Messages { .. } => None,
         }
     }
 
     /// Whether the framework reduces.
     pub fn reduces(&self) -> bool {
         match self {
-            Call::ReduceScatter { .. } | Call::AllReduce { .. } => true,
-            Call::Local | Call::AllGather { .. } | Call::AllToAll { .. } | Call::Messages { .. } => false,
+            CollectiveCall::ReduceScatter { .. } | CollectiveCall::AllReduce { .. } => true,
+            CollectiveCall::Local
+            | CollectiveCall::AllGather { .. }
+            | CollectiveCall::AllToAll { .. }
+            | CollectiveCall::Messages { .. } => false,
         }
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for CollectiveCall {
     /// `all_gather tp[0,1]`, `reduce_scatter sum tp[0,1]`, `all_to_all tp[0,1] 2,2 from 2,2`, `messages 1:2 from 3:4`, `local`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = |list: &[usize]| list.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
@@ -90,14 +93,14 @@ impl fmt::Display for Call {
             list.iter().map(|(rank, n)| format!("{rank}:{n}")).collect::<Vec<_>>().join(",")
         };
         match self {
-            Call::Local => f.write_str("local"),
-            Call::AllGather { group } => write!(f, "all_gather {group}"),
-            Call::ReduceScatter { group, op } => write!(f, "reduce_scatter {op} {group}"),
-            Call::AllReduce { group, op } => write!(f, "all_reduce {op} {group}"),
-            Call::AllToAll { group, sends, receives } => {
+            CollectiveCall::Local => f.write_str("local"),
+            CollectiveCall::AllGather { group } => write!(f, "all_gather {group}"),
+            CollectiveCall::ReduceScatter { group, op } => write!(f, "reduce_scatter {op} {group}"),
+            CollectiveCall::AllReduce { group, op } => write!(f, "all_reduce {op} {group}"),
+            CollectiveCall::AllToAll { group, sends, receives } => {
                 write!(f, "all_to_all {group} {} from {}", counts(sends), counts(receives))
             }
-            Call::Messages { sends, receives } => {
+            CollectiveCall::Messages { sends, receives } => {
                 write!(f, "messages {} from {}", messages(sends), messages(receives))
             }
         }
@@ -110,12 +113,12 @@ pub struct Combine {
     /// How two terms combine.
     pub op: CombineOp,
     /// The terms in the order in which they combine.
-    pub terms: Vec<Term>,
+    pub terms: Vec<PartialInput>,
 }
 
 /// A received term.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Term {
+pub struct PartialInput {
     /// Where it begins in what was received.
     pub start: usize,
     /// Where it lands: these views of [`RankCall::unpack`], one behind the other; terms that land alike share them.
@@ -140,7 +143,7 @@ pub struct RankCall {
     /// The step of the plan.
     pub step: usize,
     /// What is called.
-    pub call: Call,
+    pub call: CollectiveCall,
     /// What is read of the source.
     pub pack: Views,
     /// What is written of the target.
@@ -159,7 +162,7 @@ pub struct RankCall {
 
 impl RankCall {
     /// Whether the rank is there only because all members of a group must be: nothing moves here, and the buffer stays.
-    pub fn attends(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.pack.is_empty()
             && self.unpack.is_empty()
             && self.fill.is_none()
@@ -174,11 +177,11 @@ impl RankCall {
     /// Elements that the call brings.
     pub fn received_len(&self) -> usize {
         match &self.call {
-            Call::Local | Call::AllReduce { .. } => self.packed_len(),
-            Call::AllGather { group } => self.packed_len() * group.members().len(),
-            Call::ReduceScatter { group, .. } => self.packed_len() / group.members().len(),
-            Call::AllToAll { receives, .. } => receives.iter().sum(),
-            Call::Messages { receives, .. } => receives.iter().map(|message| message.1).sum(),
+            CollectiveCall::Local | CollectiveCall::AllReduce { .. } => self.packed_len(),
+            CollectiveCall::AllGather { group } => self.packed_len() * group.members().len(),
+            CollectiveCall::ReduceScatter { group, .. } => self.packed_len() / group.members().len(),
+            CollectiveCall::AllToAll { receives, .. } => receives.iter().sum(),
+            CollectiveCall::Messages { receives, .. } => receives.iter().map(|message| message.1).sum(),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The two copies around a call, on bytes: what a framework does with strided views, for those who have none.
 
-use reshard_kernels::{Combine, Copy, DType, Divide, Nest};
+use reshard_kernels::{DType, LoopNest, PreparedCombine, PreparedCopy, PreparedDivide};
 use reshard_layout::Mode;
 
 use super::{RankCall, View};
 use crate::Error;
 
 /// The copy from a view to elements one behind the other from `start` on, or back.
-fn nest(view: &View, start: usize, to_view: bool) -> Nest {
+fn nest(view: &View, start: usize, to_view: bool) -> LoopNest {
     let mut dense = 1;
     let modes = view.layout().flat().iter().map(|mode| {
         let strides = if to_view { (dense, mode.stride) } else { (mode.stride, dense) };
@@ -17,7 +17,7 @@ fn nest(view: &View, start: usize, to_view: bool) -> Nest {
     let modes: Vec<Mode<(i64, i64)>> = modes.collect();
     let (from, to) = if to_view { (start, view.offset()) } else { (view.offset(), start) };
     // An offset of a view is below 2^63.
-    Nest::new(from as i64, to as i64, modes)
+    LoopNest::new(from as i64, to as i64, modes)
 }
 
 impl RankCall {
@@ -48,7 +48,7 @@ impl RankCall {
         self.fits(dtype, "packed", packed.len(), self.packed_len())?;
         let mut start = 0;
         for view in &self.pack {
-            Copy::new(&nest(view, start, false), dtype.item_bytes()?)?.run(packed, source)?;
+            PreparedCopy::new(&nest(view, start, false), dtype.element_bytes()?)?.run(packed, source)?;
             start += view.len();
         }
         Ok(())
@@ -61,17 +61,17 @@ impl RankCall {
     pub fn unpack_into(&self, dtype: DType, received: &[u8], target: &mut [u8]) -> Result<(), Error> {
         self.fits(dtype, "received", received.len(), self.received_len())?;
         self.fits(dtype, "target", target.len(), self.target_len)?;
-        if self.attends() {
+        if self.is_idle() {
             return Ok(());
         }
-        let item_bytes = dtype.item_bytes()?;
+        let item_bytes = dtype.element_bytes()?;
         if let Some(op) = self.fill {
             let item = dtype.identity(op)?;
             target.chunks_exact_mut(item_bytes).for_each(|element| element.copy_from_slice(&item));
         }
         let copied = |views: &[View], mut start: usize, target: &mut [u8]| {
             views.iter().try_for_each(|view| {
-                Copy::new(&nest(view, start, true), item_bytes)?.run(target, received)?;
+                PreparedCopy::new(&nest(view, start, true), item_bytes)?.run(target, received)?;
                 start += view.len();
                 Ok::<(), Error>(())
             })
@@ -87,7 +87,7 @@ impl RankCall {
                 continue;
             }
             for view in views {
-                Combine::new(&nest(view, start, true), dtype, combine.op)?.run(target, received)?;
+                PreparedCombine::new(&nest(view, start, true), dtype, combine.op)?.run(target, received)?;
                 start += view.len();
             }
         }
@@ -96,14 +96,14 @@ impl RankCall {
 
     fn divides(&self, dtype: DType, target: &mut [u8]) -> Result<(), Error> {
         if self.divisor != 1 {
-            let whole = Nest::new(0, 0, [Mode::new(self.target_len as i64, (0, 1))]);
-            Divide::new(&whole, dtype, self.divisor)?.run(target)?;
+            let whole = LoopNest::new(0, 0, [Mode::new(self.target_len as i64, (0, 1))]);
+            PreparedDivide::new(&whole, dtype, self.divisor)?.run(target)?;
         }
         Ok(())
     }
 
     fn fits(&self, dtype: DType, which: &str, given: usize, elements: usize) -> Result<(), Error> {
-        let needed = elements.saturating_mul(dtype.item_bytes()?);
+        let needed = elements.saturating_mul(dtype.element_bytes()?);
         if given == needed {
             return Ok(());
         }
@@ -118,7 +118,7 @@ mod tests {
     use reshard_sharding::{Mesh, Sharding};
 
     use super::super::interpret::{landed, pack};
-    use super::super::{Offers, RankCalls};
+    use super::super::{FrameworkGroups, RankCalls};
     use super::*;
 
     /// Both copies are what `interpret` does, element by element, for every call between plain shardings and terms.
@@ -136,8 +136,8 @@ mod tests {
             "P(avg),P(avg)",
             "S(1),P(max)",
         ];
-        let offered = Offers::new([("x", [0, 2]), ("x", [1, 3]), ("y", [1, 0])]).unwrap();
-        let none = Offers::none();
+        let offered = FrameworkGroups::new([("x", [0, 2]), ("x", [1, 3]), ("y", [1, 0])]).unwrap();
+        let none = FrameworkGroups::none();
         let (dtype, mut seen, mut terms) = (DType::F64, 0, 0);
         let numbers = |n: usize, salt: usize| -> Vec<u8> {
             (0..n).flat_map(|i| ((i * 7 + salt) as f64).to_ne_bytes()).collect()
@@ -156,7 +156,7 @@ mod tests {
                         assert_eq!(packed, pack(call, &elements(&source)).concat(), "{call}");
                         let mut target = vec![0; call.target_len * 8];
                         call.unpack_into(dtype, &received, &mut target).unwrap();
-                        if !call.attends() {
+                        if !call.is_idle() {
                             assert_eq!(
                                 target,
                                 landed(call, dtype, elements(&received)).unwrap().concat(),

@@ -12,7 +12,7 @@ use reshard_planner::{Block, Message, Phase, Plan, Reduce, Step, StepOp};
 use smallvec::SmallVec;
 
 use super::fuse::{fuse, loops, same_block};
-use super::{Call, Combine, Offer, RankCall, Term, View, Views};
+use super::{CollectiveCall, Combine, FrameworkGroup, PartialInput, RankCall, View, Views};
 use crate::Error;
 
 /// A few blocks of a phase.
@@ -24,9 +24,9 @@ pub(crate) enum Via<'a> {
     /// Nobody has to be reached.
     Local,
     /// By a group of exactly the members.
-    Members(&'a Arc<Offer>),
+    Members(&'a Arc<FrameworkGroup>),
     /// By a group that holds the members.
-    Around(&'a Arc<Offer>),
+    Around(&'a Arc<FrameworkGroup>),
     /// By messages.
     Messages,
 }
@@ -64,7 +64,7 @@ impl Head {
         };
         let Some(op) = native(reduce) else { return Ok(None) };
         let whole = View::run(0, len)?;
-        let call = Call::AllReduce { group: group.clone(), op };
+        let call = CollectiveCall::AllReduce { group: group.clone(), op };
         Ok(Some(RankCall { divisor: reduce.divisor, ..self.moved(call, whole.clone(), whole, (len, len)) }))
     }
 
@@ -80,24 +80,29 @@ impl Head {
             phase.sends.iter().chain(phase.receives.iter().filter(own)).collect();
         let mut receives: SmallVec<[&Message; 16]> = phase.receives.iter().collect();
         let call = match via {
-            Via::Local => Call::Local,
-            Via::Members(group) | Via::Around(group) => Call::AllToAll {
+            Via::Local => CollectiveCall::Local,
+            Via::Members(group) | Via::Around(group) => CollectiveCall::AllToAll {
                 group: group.clone(),
                 sends: self.by_place(&mut sends, group)?,
                 receives: self.by_place(&mut receives, group)?,
             },
-            Via::Messages => Call::Messages { sends: counted(&mut sends), receives: counted(&mut receives) },
+            Via::Messages => {
+                CollectiveCall::Messages { sends: counted(&mut sends), receives: counted(&mut receives) }
+            }
         };
         let pack = fuse(&blocks(&sends), CopySide::Source)?;
         let lens = (phase.source_len, phase.target_len);
         let Some(reduce) = phase.reduce else {
             let unpack = fuse(&blocks(&receives), CopySide::Target)?;
-            return Ok(RankCall { fill: phase.fill.map(combine_op), ..self.moved(call, pack, unpack, lens) });
+            return Ok(RankCall {
+                fill: phase.fill_identity.map(combine_op),
+                ..self.moved(call, pack, unpack, lens)
+            });
         };
         let (unpack, combine) = terms(phase, reduce, &receives)?;
         Ok(RankCall {
             combine: Some(combine),
-            fill: phase.fill.map(combine_op),
+            fill: phase.fill_identity.map(combine_op),
             divisor: reduce.divisor,
             ..self.moved(call, pack, unpack, lens)
         })
@@ -105,7 +110,7 @@ impl Head {
 
     fn moved(
         self,
-        call: Call,
+        call: CollectiveCall,
         pack: Views,
         unpack: Views,
         (source_len, target_len): (usize, usize),
@@ -124,9 +129,9 @@ impl Head {
     }
 
     /// A call with nothing to move.
-    pub(crate) fn attendance(self, group: &Arc<Offer>, len: usize) -> RankCall {
+    pub(crate) fn attendance(self, group: &Arc<FrameworkGroup>, len: usize) -> RankCall {
         let none = vec![0; group.members().len()];
-        let call = Call::AllToAll { group: group.clone(), sends: none.clone(), receives: none };
+        let call = CollectiveCall::AllToAll { group: group.clone(), sends: none.clone(), receives: none };
         self.moved(call, Views::new(), Views::new(), (len, len))
     }
 
@@ -137,7 +142,7 @@ impl Head {
         let one_each = |message: &Message| message.blocks.len() == 1 && message.numel() == own.numel();
         let all = phase.receives.len() == members && phase.sends.len() + 1 == members;
         let alike = || phase.receives.iter().chain(&phase.sends).all(one_each);
-        if !self.even || phase.fill.is_some() || own.numel() == 0 || !all || !alike() {
+        if !self.even || phase.fill_identity.is_some() || own.numel() == 0 || !all || !alike() {
             return Kind::Blocks;
         }
         let same = |message: &Message| same_block(block, &message.blocks[0], CopySide::Source);
@@ -159,7 +164,12 @@ impl Head {
     }
 
     /// The phase as the collective that its step is, on a group of exactly its members.
-    fn collective(self, rank: usize, phase: &Phase, group: &Arc<Offer>) -> Result<Option<RankCall>, Error> {
+    fn collective(
+        self,
+        rank: usize,
+        phase: &Phase,
+        group: &Arc<FrameworkGroup>,
+    ) -> Result<Option<RankCall>, Error> {
         let Some((own, block)) = own_block(rank, phase) else { return Ok(None) };
         let one = |side| fuse(&[block], side);
         let of_each = |messages: &[Message], side| {
@@ -182,7 +192,11 @@ impl Head {
 
     /// The same call as that of the listed phase, on a group of exactly its members, where the blocks of all of them are one view at each
     /// end: their digits are its outer loops.
-    pub(crate) fn of_digits(self, phase: &DigitPhase, group: &Arc<Offer>) -> Result<Option<RankCall>, Error> {
+    pub(crate) fn of_digits(
+        self,
+        phase: &DigitPhase,
+        group: &Arc<FrameworkGroup>,
+    ) -> Result<Option<RankCall>, Error> {
         let (n, numel) = (group.members().len(), phase.own.numel());
         let all = |ends: &Ends| ends.digits.iter().map(|m| m.extent as usize).product::<usize>() == n;
         if !self.even || !group.ascends() || numel == 0 || !all(&phase.receives) || !all(&phase.sends) {
@@ -204,7 +218,11 @@ impl Head {
             None if phase.reduce.is_some() => return Ok(None),
             None => {
                 let counts = vec![numel; n];
-                let call = Call::AllToAll { group: group.clone(), sends: counts.clone(), receives: counts };
+                let call = CollectiveCall::AllToAll {
+                    group: group.clone(),
+                    sends: counts.clone(),
+                    receives: counts,
+                };
                 (call, each(CopySide::Source)?, each(CopySide::Target)?)
             }
         };
@@ -214,11 +232,15 @@ impl Head {
     }
 
     /// Sorts messages by their peers' places in a group, and counts their elements by place.
-    fn by_place(self, messages: &mut SmallVec<[&Message; 16]>, group: &Offer) -> Result<Vec<usize>, Error> {
+    fn by_place(
+        self,
+        messages: &mut SmallVec<[&Message; 16]>,
+        group: &FrameworkGroup,
+    ) -> Result<Vec<usize>, Error> {
         let mut counts = vec![0; group.members().len()];
         let mut placed: SmallVec<[(usize, &Message); 16]> = SmallVec::with_capacity(messages.len());
         for message in messages.iter() {
-            let place = group.place_of(message.peer).ok_or_else(|| Error::Phase {
+            let place = group.group_rank(message.peer).ok_or_else(|| Error::Phase {
                 step: self.step,
                 message: format!("rank {} is no member of the group {group}", message.peer),
             })?;
@@ -235,16 +257,16 @@ impl Head {
 /// A framework's collective with what is packed and unpacked of one block, or of each member's; `None` for blocks from ranks to ranks.
 fn of_kind(
     kind: Kind,
-    group: &Arc<Offer>,
+    group: &Arc<FrameworkGroup>,
     one: impl Fn(CopySide) -> Result<Views, Error>,
     each: impl Fn(CopySide) -> Result<Views, Error>,
-) -> Result<Option<(Call, Views, Views)>, Error> {
+) -> Result<Option<(CollectiveCall, Views, Views)>, Error> {
     let (source, target, group) = (CopySide::Source, CopySide::Target, group.clone());
     Ok(Some(match kind {
         Kind::Blocks => return Ok(None),
-        Kind::AllGather => (Call::AllGather { group }, one(source)?, each(target)?),
-        Kind::ReduceScatter(op) => (Call::ReduceScatter { group, op }, each(source)?, one(target)?),
-        Kind::AllReduce(op) => (Call::AllReduce { group, op }, one(source)?, one(target)?),
+        Kind::AllGather => (CollectiveCall::AllGather { group }, one(source)?, each(target)?),
+        Kind::ReduceScatter(op) => (CollectiveCall::ReduceScatter { group, op }, each(source)?, one(target)?),
+        Kind::AllReduce(op) => (CollectiveCall::AllReduce { group, op }, one(source)?, one(target)?),
     }))
 }
 
@@ -279,7 +301,7 @@ fn counted(messages: &mut SmallVec<[&Message; 16]>) -> Vec<(usize, usize)> {
 /// Where terms land that come one behind the other, and in which order they combine.
 fn terms(phase: &Phase, reduce: Reduce, receives: &[&Message]) -> Result<(Views, Combine), Error> {
     let mut unpack = Views::new();
-    let mut came: SmallVec<[(usize, Term); 16]> = SmallVec::new();
+    let mut came: SmallVec<[(usize, PartialInput); 16]> = SmallVec::new();
     let mut start = 0;
     for message in receives.iter().filter(|message| message.numel() > 0) {
         let views = fuse(&blocks(&[message]), CopySide::Target)?;
@@ -291,7 +313,7 @@ fn terms(phase: &Phase, reduce: Reduce, receives: &[&Message]) -> Result<(Views,
                 first..unpack.len()
             }
         };
-        came.push((message.peer, Term { start, views: lands }));
+        came.push((message.peer, PartialInput { start, views: lands }));
         start += message.numel();
     }
     // In the order in which the plan lists them.

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use reshard_kernels::{Combine, CombineOp, DType, Divide, Nest};
+use reshard_kernels::{CombineOp, DType, LoopNest, PreparedCombine, PreparedDivide};
 use reshard_layout::Mode;
 
-use super::{Call, RankCall, RankCalls, View};
+use super::{CollectiveCall, RankCall, RankCalls, View};
 use crate::Error;
 
 /// Elements of any type, each its bytes.
@@ -39,7 +39,7 @@ pub fn interpret(ranks: &[RankCalls], sources: &[Vec<u8>]) -> Result<Vec<Vec<u8>
         return Err(Error::ShardCount { needed: ranks.len(), given: sources.len() });
     }
     for (calls, source) in ranks.iter().zip(sources) {
-        let (item, rank) = (calls.dtype().item_bytes()?, calls.rank());
+        let (item, rank) = (calls.dtype().element_bytes()?, calls.rank());
         let elements = calls.iter().next().map(|call| call.source_len);
         if let Some(needed) = elements.map(|n| n.saturating_mul(item)).filter(|n| *n != source.len()) {
             return Err(Error::Buffer { rank, which: "source", needed, given: source.len() });
@@ -113,7 +113,7 @@ fn one(
 ) -> Option<Elements> {
     let state = state?;
     let mut packed = pack(call, &state.buffer);
-    let Call::Messages { sends, receives } = &call.call else { return Some(packed) };
+    let CollectiveCall::Messages { sends, receives } = &call.call else { return Some(packed) };
     if state.sent.replace(()).is_none() {
         for (peer, count) in sends {
             let rest = packed.split_off(*count);
@@ -146,27 +146,29 @@ fn together(calls: &[&RankCall], dtype: DType, packed: &[Elements]) -> Result<Ve
         return wrong("members of a group make different calls");
     }
     let alike = packed.iter().all(|all| all.len() == packed[0].len());
-    if !alike && !matches!(calls[0].call, Call::AllToAll { .. }) {
+    if !alike && !matches!(calls[0].call, CollectiveCall::AllToAll { .. }) {
         return wrong("members of a group pack different numbers of elements");
     }
     match &calls[0].call {
-        Call::AllGather { .. } => Ok(vec![packed.concat(); members]),
-        Call::AllReduce { op, .. } => {
+        CollectiveCall::AllGather { .. } => Ok(vec![packed.concat(); members]),
+        CollectiveCall::AllReduce { op, .. } => {
             Ok(vec![reduced(*op, packed.iter().map(Vec::as_slice).collect())?; members])
         }
-        Call::ReduceScatter { op, .. } => {
+        CollectiveCall::ReduceScatter { op, .. } => {
             let block = packed[0].len() / members;
             let of = |place: usize| {
                 reduced(*op, packed.iter().map(|all| &all[place * block..][..block]).collect())
             };
             (0..members).map(of).collect()
         }
-        Call::AllToAll { .. } => {
+        CollectiveCall::AllToAll { .. } => {
             let mut received = vec![Elements::new(); members];
             for (from, (call, mut left)) in calls.iter().zip(packed.iter().map(Vec::as_slice)).enumerate() {
-                let Call::AllToAll { sends, .. } = &call.call else { return wrong("an all-to-all is none") };
+                let CollectiveCall::AllToAll { sends, .. } = &call.call else {
+                    return wrong("an all-to-all is none");
+                };
                 for (to, count) in sends.iter().enumerate() {
-                    let Call::AllToAll { receives, .. } = &calls[to].call else {
+                    let CollectiveCall::AllToAll { receives, .. } = &calls[to].call else {
                         return wrong("an all-to-all is none");
                     };
                     if receives[from] != *count {
@@ -179,16 +181,16 @@ fn together(calls: &[&RankCall], dtype: DType, packed: &[Elements]) -> Result<Ve
             }
             Ok(received)
         }
-        Call::Local | Call::Messages { .. } => wrong("a call of a group is none"),
+        CollectiveCall::Local | CollectiveCall::Messages { .. } => wrong("a call of a group is none"),
     }
 }
 
 /// `op` of two lists of elements, one by one.
 fn combine(dtype: DType, op: CombineOp, a: &[Vec<u8>], b: &[Vec<u8>]) -> Result<Elements, Error> {
     let mut bytes = a.concat();
-    let nest = Nest::new(0, 0, [Mode::new(a.len() as i64, (1, 1))]);
-    Combine::new(&nest, dtype, op)?.run(&mut bytes, &b.concat())?;
-    Ok(bytes.chunks(dtype.item_bytes()?).map(<[u8]>::to_vec).collect())
+    let nest = LoopNest::new(0, 0, [Mode::new(a.len() as i64, (1, 1))]);
+    PreparedCombine::new(&nest, dtype, op)?.run(&mut bytes, &b.concat())?;
+    Ok(bytes.chunks(dtype.element_bytes()?).map(<[u8]>::to_vec).collect())
 }
 
 /// Lets what a rank received become its buffer.
@@ -207,7 +209,7 @@ fn land(
         );
         return Err(Error::Phase { step: call.step, message });
     }
-    if call.attends() {
+    if call.is_idle() {
         return Ok(());
     }
     state.buffer = landed(call, state.dtype, received)?;
@@ -217,7 +219,7 @@ fn land(
 /// The buffer after a call, of what it brought.
 pub(super) fn landed(call: &RankCall, dtype: DType, received: Elements) -> Result<Elements, Error> {
     let item = call.fill.map_or_else(
-        || Ok(vec![0; dtype.item_bytes()?]),
+        || Ok(vec![0; dtype.element_bytes()?]),
         |op| Ok::<_, Error>(dtype.identity(op)?.into_vec()),
     );
     let mut target = vec![item?; call.target_len];
@@ -237,8 +239,8 @@ pub(super) fn landed(call: &RankCall, dtype: DType, received: Elements) -> Resul
     }
     let mut bytes = target.concat();
     if call.divisor != 1 {
-        let whole = Nest::new(0, 0, [Mode::new(call.target_len as i64, (0, 1))]);
-        Divide::new(&whole, dtype, call.divisor)?.run(&mut bytes)?;
+        let whole = LoopNest::new(0, 0, [Mode::new(call.target_len as i64, (0, 1))]);
+        PreparedDivide::new(&whole, dtype, call.divisor)?.run(&mut bytes)?;
     }
-    Ok(bytes.chunks(dtype.item_bytes()?).map(<[u8]>::to_vec).collect())
+    Ok(bytes.chunks(dtype.element_bytes()?).map(<[u8]>::to_vec).collect())
 }

@@ -49,9 +49,9 @@ mod rank_calls;
 mod spmd;
 mod view;
 
-pub use call::{Call, Combine, RankCall, Term};
+pub use call::{CollectiveCall, Combine, PartialInput, RankCall};
 pub use interpret::interpret;
-pub use offers::{Offer, Offers};
+pub use offers::{FrameworkGroup, FrameworkGroups};
 pub use rank_calls::RankCalls;
-pub use spmd::{Pattern, Spmd, SpmdCall, Table};
+pub use spmd::{CommPattern, RankTable, SpmdCall, SpmdProgram};
 pub use view::{View, Views};

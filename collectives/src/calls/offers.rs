@@ -18,7 +18,7 @@ use crate::Error;
 /// # Ok::<(), reshard_collectives::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct FrameworkGroup {
     name: String,
     members: Vec<usize>,
     /// The members ascending, each with its place.
@@ -27,11 +27,11 @@ pub struct Offer {
     ascends: bool,
 }
 
-impl Offer {
+impl FrameworkGroup {
     /// The group of these members in this order.
     ///
     /// Errors: [`Error::Offer`] for a group without members, and for a member that stands twice.
-    pub fn new(name: impl Into<String>, members: impl Into<Vec<usize>>) -> Result<Offer, Error> {
+    pub fn new(name: impl Into<String>, members: impl Into<Vec<usize>>) -> Result<FrameworkGroup, Error> {
         let (name, members) = (name.into(), members.into());
         let mut places: Vec<(usize, usize)> =
             members.iter().copied().enumerate().map(|(at, rank)| (rank, at)).collect();
@@ -44,7 +44,7 @@ impl Offer {
             return wrong(format!("rank {} stands in it twice", twice[0].0));
         }
         let ascends = members.is_sorted();
-        Ok(Offer { name, members, places, ascends })
+        Ok(FrameworkGroup { name, members, places, ascends })
     }
 
     /// What the framework calls it.
@@ -63,13 +63,13 @@ impl Offer {
     }
 
     /// The place of a rank among the members, if it is one.
-    pub fn place_of(&self, rank: usize) -> Option<usize> {
+    pub fn group_rank(&self, rank: usize) -> Option<usize> {
         let at = self.places.binary_search_by_key(&rank, |place| place.0).ok()?;
         Some(self.places[at].1)
     }
 }
 
-impl fmt::Display for Offer {
+impl fmt::Display for FrameworkGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let members: Vec<String> = self.members.iter().map(usize::to_string).collect();
         write!(f, "{}[{}]", self.name, members.join(","))
@@ -88,8 +88,8 @@ impl fmt::Display for Offer {
 /// # Ok::<(), reshard_collectives::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Offers {
-    all: Vec<Arc<Offer>>,
+pub struct FrameworkGroups {
+    all: Vec<Arc<FrameworkGroup>>,
     /// The first with exactly these members, ascending.
     by_members: HashMap<Box<[usize]>, usize>,
     /// Those that hold a rank, the smallest first.
@@ -98,10 +98,10 @@ pub struct Offers {
     firsts: HashMap<GroupPattern, HashSet<usize>>,
 }
 
-impl Offers {
+impl FrameworkGroups {
     /// No groups: ranks send messages.
-    pub fn none() -> Offers {
-        Offers::default()
+    pub fn none() -> FrameworkGroups {
+        FrameworkGroups::default()
     }
 
     /// The groups of these names and members.
@@ -109,10 +109,10 @@ impl Offers {
     /// Errors: as [`Offer::new`].
     pub fn new<N: Into<String>, M: Into<Vec<usize>>>(
         groups: impl IntoIterator<Item = (N, M)>,
-    ) -> Result<Offers, Error> {
-        let mut offers = Offers::default();
+    ) -> Result<FrameworkGroups, Error> {
+        let mut offers = FrameworkGroups::default();
         for (name, members) in groups {
-            let offer = Offer::new(name, members)?;
+            let offer = FrameworkGroup::new(name, members)?;
             let at = offers.all.len();
             let ascending: Box<[usize]> = offer.places.iter().map(|place| place.0).collect();
             for rank in &*ascending {
@@ -123,7 +123,7 @@ impl Offers {
             offers.by_members.entry(ascending).or_insert(at);
             offers.all.push(Arc::new(offer));
         }
-        let Offers { all, of_rank, .. } = &mut offers;
+        let FrameworkGroups { all, of_rank, .. } = &mut offers;
         for list in of_rank.values_mut() {
             list.sort_by_key(|&at| all[at].members.len());
         }
@@ -131,12 +131,12 @@ impl Offers {
     }
 
     /// The groups in the order in which they were given.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Offer>> + '_ {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<FrameworkGroup>> + '_ {
         self.all.iter()
     }
 
     /// The group at a place of the list.
-    pub(crate) fn at(&self, place: usize) -> &Arc<Offer> {
+    pub(crate) fn at(&self, place: usize) -> &Arc<FrameworkGroup> {
         &self.all[place]
     }
 

@@ -21,7 +21,7 @@ use reshard_sharding::internal::ranks_of_both;
 use smallvec::SmallVec;
 
 use super::exchange::{Head, Via};
-use super::{Offers, RankCall};
+use super::{FrameworkGroups, RankCall};
 use crate::Error;
 use crate::lower::takes_part;
 
@@ -58,13 +58,18 @@ impl RankCalls {
     ///
     /// Requires the same offers on every rank. Errors: [`Error::NotInPlan`]; [`Error::Kernel`] for terms that our kernels cannot
     /// reduce, unless the plan leaves that to the framework.
-    pub fn new(plan: &Plan, rank: usize, dtype: DType, offers: &Offers) -> Result<RankCalls, Error> {
+    pub fn new(plan: &Plan, rank: usize, dtype: DType, offers: &FrameworkGroups) -> Result<RankCalls, Error> {
         RankCalls::told(plan, rank, dtype, offers, true)
     }
 
     /// The same calls, made of lists of all messages: what [`RankCalls::new`] has to say, and a law compares.
     #[doc(hidden)]
-    pub fn listed(plan: &Plan, rank: usize, dtype: DType, offers: &Offers) -> Result<RankCalls, Error> {
+    pub fn listed(
+        plan: &Plan,
+        rank: usize,
+        dtype: DType,
+        offers: &FrameworkGroups,
+    ) -> Result<RankCalls, Error> {
         RankCalls::told(plan, rank, dtype, offers, false)
     }
 
@@ -73,7 +78,7 @@ impl RankCalls {
         plan: &Plan,
         rank: usize,
         dtype: DType,
-        offers: &Offers,
+        offers: &FrameworkGroups,
         by_digits: bool,
     ) -> Result<RankCalls, Error> {
         if !takes_part(plan, rank) {
@@ -132,7 +137,7 @@ impl fmt::Display for RankCalls {
 struct Schedule<'a> {
     plan: &'a Plan,
     rank: usize,
-    offers: &'a Offers,
+    offers: &'a FrameworkGroups,
     /// Whether digits may tell what else is listed.
     by_digits: bool,
     /// Of each offer whether all its members are ranks of the plan, where that has been asked.
@@ -203,7 +208,7 @@ impl Schedule<'_> {
     /// no rank from outside of the plan.
     fn chosen(&mut self, members: &[usize]) -> Option<usize> {
         let offers = self.offers;
-        let holds = |place: usize| members.iter().all(|rank| offers.at(place).place_of(*rank).is_some());
+        let holds = |place: usize| members.iter().all(|rank| offers.at(place).group_rank(*rank).is_some());
         offers.exact(members).or_else(|| {
             let candidates = offers.holding(*members.first()?);
             candidates.iter().copied().find(|&place| holds(place) && self.is_of_plan(place))
@@ -227,8 +232,9 @@ impl Schedule<'_> {
         {
             return Ok(attended);
         }
-        let mut add = |place: Option<usize>, offers: &Offers| {
-            let new = place.filter(|place| Some(*place) != own && offers.at(*place).place_of(rank).is_some());
+        let mut add = |place: Option<usize>, offers: &FrameworkGroups| {
+            let new =
+                place.filter(|place| Some(*place) != own && offers.at(*place).group_rank(rank).is_some());
             attended.extend(new);
         };
         if before == after {

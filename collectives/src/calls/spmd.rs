@@ -26,19 +26,19 @@ use reshard_planner::{Phase, Plan};
 use self::build::{All, all_reduce, not_alike};
 use super::exchange::Head;
 use super::fuse::spread;
-use super::{Call, Combine, Offer, RankCall, RankCalls, Term, View, Views};
+use super::{CollectiveCall, Combine, FrameworkGroup, PartialInput, RankCall, RankCalls, View, Views};
 use crate::Error;
 
 /// A number for each rank and column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
+pub struct RankTable {
     columns: usize,
     numbers: Vec<usize>,
 }
 
-impl Table {
-    fn new(rows: &[Vec<usize>]) -> Table {
-        Table { columns: rows.first().map_or(0, Vec::len), numbers: rows.concat() }
+impl RankTable {
+    fn new(rows: &[Vec<usize>]) -> RankTable {
+        RankTable { columns: rows.first().map_or(0, Vec::len), numbers: rows.concat() }
     }
 
     /// How many numbers a rank has.
@@ -59,7 +59,7 @@ impl Table {
 
 /// Who sends blocks to whom, all ranks at once; groups are lists of ranks, all equally many, each rank in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pattern {
+pub enum CommPattern {
     /// Every rank keeps its blocks.
     Local,
     /// Every rank gets the block of every member, in the group's order.
@@ -99,20 +99,20 @@ pub struct SpmdCall {
     /// The step of the plan.
     pub step: usize,
     /// Who sends to whom.
-    pub pattern: Pattern,
+    pub pattern: CommPattern,
     /// The loops of a block in the source: the same for all blocks of all ranks.
     pub block: Layout,
     /// Where a rank's blocks begin in its source, in the order of the pattern: of members, or of rounds.
-    pub packs: Table,
+    pub source_offsets: RankTable,
     /// The loops of a block in the target: the same for all blocks of all ranks.
-    pub landed: Layout,
+    pub target_block: Layout,
     /// Where blocks begin in the target, ascending: the same for all ranks. Of terms, the one place of all.
-    pub places: Vec<usize>,
+    pub target_offsets: Vec<usize>,
     /// The blocks at all places, one behind the other.
     pub unpack: Views,
     /// For each place the number of the received block that lands there, as many as there are received ones for none: the place keeps
     /// what [`fill`](SpmdCall::fill) says. Of terms, the blocks in the order in which they combine.
-    pub lands: Table,
+    pub arrival_order: RankTable,
     /// How received terms combine, if they are reduced by who received them.
     pub combine: Option<CombineOp>,
     /// The op with whose identity the target is filled before anything lands, if it is.
@@ -146,18 +146,18 @@ pub struct SpmdCall {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spmd {
+pub struct SpmdProgram {
     ranks: Vec<usize>,
     dtype: DType,
     calls: Vec<SpmdCall>,
 }
 
-impl Spmd {
+impl SpmdProgram {
     /// The plan as one program for all ranks, for elements of a type.
     ///
     /// Errors: [`Error::NotAlike`] where ranks differ by more than offsets, as with uneven dims, and with shardings that do not nest;
     /// others as [`RankCalls::new`].
-    pub fn new(plan: &Plan, dtype: DType) -> Result<Spmd, Error> {
+    pub fn new(plan: &Plan, dtype: DType) -> Result<SpmdProgram, Error> {
         let arithmetic = plan.options().arithmetic();
         arithmetic.check(plan.from(), dtype)?;
         arithmetic.check(plan.to(), dtype)?;
@@ -182,7 +182,7 @@ impl Spmd {
                 calls.push(All { head, ranks: &ranks, phases: &phases }.call()?);
             }
         }
-        Ok(Spmd { ranks, dtype, calls })
+        Ok(SpmdProgram { ranks, dtype, calls })
     }
 
     /// The ranks, ascending; tables have a row for each.
@@ -210,21 +210,27 @@ impl Spmd {
     }
 }
 
-impl fmt::Display for Spmd {
+impl fmt::Display for SpmdProgram {
     /// A line for each exchange.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, call) in self.calls.iter().enumerate() {
             let views: Vec<String> = call.unpack.iter().map(View::to_string).collect();
             let pattern = match &call.pattern {
-                Pattern::Local => "local".to_string(),
-                Pattern::AllGather { groups } => format!("all_gather {groups:?}"),
-                Pattern::ReduceScatter { groups, op } => format!("reduce_scatter {op} {groups:?}"),
-                Pattern::AllReduce { groups, op } => format!("all_reduce {op} {groups:?}"),
-                Pattern::AllToAll { groups } => format!("all_to_all {groups:?}"),
-                Pattern::Permute { rounds } => format!("permute {rounds:?}"),
+                CommPattern::Local => "local".to_string(),
+                CommPattern::AllGather { groups } => format!("all_gather {groups:?}"),
+                CommPattern::ReduceScatter { groups, op } => format!("reduce_scatter {op} {groups:?}"),
+                CommPattern::AllReduce { groups, op } => format!("all_reduce {op} {groups:?}"),
+                CommPattern::AllToAll { groups } => format!("all_to_all {groups:?}"),
+                CommPattern::Permute { rounds } => format!("permute {rounds:?}"),
             };
             let start = if i > 0 { "\n" } else { "" };
-            write!(f, "{start}{} x {} -> {pattern} -> {}", call.packs.columns, call.block, views.join(" "))?;
+            write!(
+                f,
+                "{start}{} x {} -> {pattern} -> {}",
+                call.source_offsets.columns,
+                call.block,
+                views.join(" ")
+            )?;
         }
         Ok(())
     }
@@ -235,32 +241,36 @@ impl SpmdCall {
     fn at(&self, rank: usize, place: usize) -> Result<RankCall, Error> {
         let group = |groups: &[Vec<usize>]| {
             let members = groups.iter().find(|group| group.contains(&rank)).cloned().unwrap_or_default();
-            Ok::<_, Error>(Arc::new(Offer::new(
+            Ok::<_, Error>(Arc::new(FrameworkGroup::new(
                 format!("{}", members.first().copied().unwrap_or_default()),
                 members,
             )?))
         };
         let block = self.block.size() as usize;
-        let row = self.packs.row(place);
+        let row = self.source_offsets.row(place);
         let mut offsets: Vec<usize> = row.to_vec();
         // The received blocks that this rank has at all, by their numbers, and which one lands at each place.
-        let lands = self.lands.row(place);
+        let lands = self.arrival_order.row(place);
         let mut numbers: Vec<usize> = lands.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let call = match &self.pattern {
-            Pattern::Local => {
-                numbers.retain(|number| *number < self.packs.columns);
+            CommPattern::Local => {
+                numbers.retain(|number| *number < self.source_offsets.columns);
                 offsets.truncate(numbers.len());
-                Call::Local
+                CollectiveCall::Local
             }
-            Pattern::AllGather { groups } => Call::AllGather { group: group(groups)? },
-            Pattern::ReduceScatter { groups, op } => Call::ReduceScatter { group: group(groups)?, op: *op },
-            Pattern::AllReduce { groups, op } => Call::AllReduce { group: group(groups)?, op: *op },
-            Pattern::AllToAll { groups } => {
+            CommPattern::AllGather { groups } => CollectiveCall::AllGather { group: group(groups)? },
+            CommPattern::ReduceScatter { groups, op } => {
+                CollectiveCall::ReduceScatter { group: group(groups)?, op: *op }
+            }
+            CommPattern::AllReduce { groups, op } => {
+                CollectiveCall::AllReduce { group: group(groups)?, op: *op }
+            }
+            CommPattern::AllToAll { groups } => {
                 let group = group(groups)?;
                 let counts = vec![block; group.members().len()];
-                Call::AllToAll { group, sends: counts.clone(), receives: counts }
+                CollectiveCall::AllToAll { group, sends: counts.clone(), receives: counts }
             }
-            Pattern::Permute { rounds } => {
+            CommPattern::Permute { rounds } => {
                 let to = |pairs: &Vec<(usize, usize)>| Some(pairs.iter().find(|(from, _)| *from == rank)?.1);
                 let from = |pairs: &Vec<(usize, usize)>| Some(pairs.iter().find(|(_, to)| *to == rank)?.0);
                 let sent: Vec<(usize, usize)> = rounds
@@ -270,7 +280,7 @@ impl SpmdCall {
                     .collect();
                 offsets = sent.iter().map(|(round, _)| row[*round]).collect();
                 numbers.retain(|number| *number < rounds.len());
-                Call::Messages {
+                CollectiveCall::Messages {
                     sends: sent.into_iter().map(|(_, peer)| (peer, block)).collect(),
                     receives: rounds.iter().filter_map(|pairs| Some((from(pairs)?, block))).collect(),
                 }
@@ -285,15 +295,18 @@ impl SpmdCall {
         if let Some(op) = self.combine {
             let at: BTreeMap<usize, usize> =
                 numbers.iter().enumerate().map(|(at, number)| (*number, at)).collect();
-            let term = |number: &usize| Some(Term { start: at.get(number)? * block, views: 0..unpack.len() });
+            let term = |number: &usize| {
+                Some(PartialInput { start: at.get(number)? * block, views: 0..unpack.len() })
+            };
             combine = Some(Combine { op, terms: lands.iter().filter_map(term).collect() });
         } else {
             // In the order in which blocks come.
             let of = |number: &usize| lands.iter().position(|lands| lands == number);
-            let came: Vec<i64> = numbers.iter().filter_map(of).map(|at| self.places[at] as i64).collect();
+            let came: Vec<i64> =
+                numbers.iter().filter_map(of).map(|at| self.target_offsets[at] as i64).collect();
             unpack = Views::new();
             if !came.is_empty() {
-                spread(&came, &Modes::from_slice(self.landed.flat()).coalesce(), &mut unpack)?;
+                spread(&came, &Modes::from_slice(self.target_block.flat()).coalesce(), &mut unpack)?;
             }
         }
         Ok(RankCall {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use reshard_layout::{Few, Layout, Mode};
+use reshard_layout::{InlineVec, Layout, Mode};
 
 use crate::Error;
 
@@ -33,7 +33,7 @@ pub struct View {
 }
 
 /// A few views, mostly one.
-pub type Views = Few<View, 1>;
+pub type Views = InlineVec<View, 1>;
 
 impl View {
     /// The view from `offset` on with loops `(extent, stride)`, the outermost first.
@@ -42,7 +42,7 @@ impl View {
     pub fn new(offset: usize, loops: &[(usize, i64)]) -> Result<View, Error> {
         let modes =
             loops.iter().rev().map(|&(extent, stride)| Mode::new(extent.try_into().unwrap_or(0), stride));
-        let modes: Few<Mode, 8> = modes.collect();
+        let modes: InlineVec<Mode, 8> = modes.collect();
         let view = i64::try_from(offset).ok().and_then(|offset| View::of(offset, &modes).ok());
         view.ok_or_else(|| {
             let text: Vec<String> =

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use reshard_kernels::{Combine, Copy, CopySide, DType, Divide, Nest};
+use reshard_kernels::{CopySide, DType, LoopNest, PreparedCombine, PreparedCopy, PreparedDivide};
 use reshard_layout::Mode;
 use reshard_planner::internal::combine_op;
 use reshard_planner::{Message, Phase, StepOp};
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::{Average, Exchange, Fill};
 use crate::buffer_layout::{BufferMap, Nests, nest_of};
 use crate::collective::{self, Collective, Reduction};
-use crate::{Error, Move, Piece, Receive, Send};
+use crate::{Error, ReceiveMessage, ReceiveOp, SendMessage, TypedNest};
 
 /// The number of the next exchange.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
@@ -141,7 +141,7 @@ impl Exchange {
     fn add(&mut self, part: &Part<'_>, places: &mut Places) -> Result<Option<Reduction>, Error> {
         let Part { dtype, phase, .. } = *part;
         let (rank, step) = (self.rank, self.step);
-        let item_bytes = dtype.item_bytes()?;
+        let item_bytes = dtype.element_bytes()?;
         let wrong = |message: String| Error::Phase { step, message };
         let end = |map: &BufferMap| {
             map.end()
@@ -159,18 +159,18 @@ impl Exchange {
         });
         let mut whole = whole_target(phase.target_len);
         part.target.apply(&mut whole, CopySide::Target)?;
-        if let Some(op) = phase.fill {
+        if let Some(op) = phase.fill_identity {
             let item = dtype.identity(combine_op(op))?;
             for nest in &whole {
-                let copy = Copy::new(nest, item_bytes)?;
+                let copy = PreparedCopy::new(nest, item_bytes)?;
                 self.fills.push(Fill {
-                    piece: Piece { nest: nest.clone(), dtype },
+                    piece: TypedNest { nest: nest.clone(), dtype },
                     item: item.clone(),
                     copy,
                 });
             }
         }
-        let mut overwrite = phase.fill.is_none();
+        let mut overwrite = phase.fill_identity.is_none();
         let mut last = 0;
         for message in &phase.receives {
             if self.members.binary_search(&message.peer).is_err() {
@@ -179,7 +179,7 @@ impl Exchange {
                     message.peer, self.members
                 )));
             }
-            let whole = phase.fill.is_some() || elements(message)? == Some(phase.target_len);
+            let whole = phase.fill_identity.is_some() || elements(message)? == Some(phase.target_len);
             if reduction.is_some() && !whole {
                 return Err(wrong(format!("the term of rank {} does not cover the target", message.peer)));
             }
@@ -190,7 +190,7 @@ impl Exchange {
             peer_map.apply(&mut nests, CopySide::Source)?;
             part.target.apply(&mut nests, CopySide::Target)?;
             for nest in nests {
-                let copy = Copy::new(&nest, item_bytes)?;
+                let copy = PreparedCopy::new(&nest, item_bytes)?;
                 if copy.bytes() == 0 {
                     continue;
                 }
@@ -202,16 +202,16 @@ impl Exchange {
                 }
                 let one = match reduction {
                     Some(Reduction { op, .. }) if !overwrite => {
-                        Move::Combine(Combine::new(&nest, dtype, op)?)
+                        ReceiveOp::Combine(PreparedCombine::new(&nest, dtype, op)?)
                     }
-                    Some(_) | None => Move::Copy(copy),
+                    Some(_) | None => ReceiveOp::Copy(copy),
                 };
                 let at = places.receive(message.peer, &mut self.receives);
                 if reduction.is_some() && at < last {
                     return Err(wrong("terms in different orders cannot be one exchange".to_string()));
                 }
                 last = at;
-                self.receives[at].push(Piece { nest, dtype }, one)?;
+                self.receives[at].push(TypedNest { nest, dtype }, one)?;
                 any = true;
             }
             overwrite &= reduction.is_none() || !any;
@@ -222,7 +222,7 @@ impl Exchange {
             for nest in nests {
                 if nest.len()? > 0 {
                     let at = places.send(message.peer, &mut self.sends);
-                    self.sends[at].push(Piece { nest, dtype })?;
+                    self.sends[at].push(TypedNest { nest, dtype })?;
                 }
             }
         }
@@ -230,8 +230,8 @@ impl Exchange {
             dtype.check_combine(op)?;
             if divisor != 1 {
                 for nest in &whole {
-                    let divide = Divide::new(nest, dtype, divisor)?;
-                    let piece = Piece { nest: nest.clone(), dtype };
+                    let divide = PreparedDivide::new(nest, dtype, divisor)?;
+                    let piece = TypedNest { nest: nest.clone(), dtype };
                     self.averages.push(Average { piece, divisor, divide });
                 }
             }
@@ -242,7 +242,8 @@ impl Exchange {
     /// Makes an all-reduce of an exchange in which every member gets every member's whole source.
     pub(crate) fn into_all_reduce(mut self, symmetric: bool) -> Option<Exchange> {
         let reduction = self.reduction()?;
-        let pieces = self.receives.iter().find(|receive| receive.peer() == self.rank).map(Receive::pieces);
+        let pieces =
+            self.receives.iter().find(|receive| receive.peer() == self.rank).map(ReceiveMessage::pieces);
         let (source, target) = match pieces {
             None => (0..0, 0..0),
             Some([piece]) => (piece.contiguous(CopySide::Source)?, piece.contiguous(CopySide::Target)?),
@@ -262,16 +263,16 @@ struct Places {
 }
 
 impl Places {
-    fn receive(&mut self, peer: usize, all: &mut Vec<Receive>) -> usize {
+    fn receive(&mut self, peer: usize, all: &mut Vec<ReceiveMessage>) -> usize {
         *self.receives.entry(peer).or_insert_with(|| {
-            all.push(Receive::new(peer));
+            all.push(ReceiveMessage::new(peer));
             all.len() - 1
         })
     }
 
-    fn send(&mut self, peer: usize, all: &mut Vec<Send>) -> usize {
+    fn send(&mut self, peer: usize, all: &mut Vec<SendMessage>) -> usize {
         *self.sends.entry(peer).or_insert_with(|| {
-            all.push(Send::new(peer));
+            all.push(SendMessage::new(peer));
             all.len() - 1
         })
     }
@@ -289,7 +290,7 @@ fn elements(message: &Message) -> Result<Option<usize>, Error> {
 
 /// Every element of a dense target, from one repeated source element.
 fn whole_target(len: usize) -> Nests {
-    Nests::from_iter([Nest::new(0, 0, [Mode::new(len as i64, (0, 1))])])
+    Nests::from_iter([LoopNest::new(0, 0, [Mode::new(len as i64, (0, 1))])])
 }
 
 /// A message's blocks as nests.

@@ -101,7 +101,7 @@ pub const GOLDEN: &[Golden] = &[
 impl Golden {
     /// Ranks that an engine must have to carry it out.
     pub fn world(&self) -> Result<usize, Error> {
-        let world = |mesh: &str| Ok::<usize, Error>(mesh.parse::<Mesh>()?.world());
+        let world = |mesh: &str| Ok::<usize, Error>(mesh.parse::<Mesh>()?.world_size());
         Ok(world(self.mesh)?.max(self.to_mesh.map_or(Ok(0), world)?))
     }
 

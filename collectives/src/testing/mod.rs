@@ -47,7 +47,8 @@ mod fault;
 mod golden;
 
 pub use contract::{
-    Failure, Load, Options, Report, Store, Trial, check, check_batch, check_missing, check_one, check_with,
+    ContractCase, ContractOptions, ContractReport, Failure, Load, Store, check, check_batch, check_missing,
+    check_one, check_with,
 };
 pub use fault::{Fault, FaultKind};
 pub use golden::{GOLDEN, Golden};

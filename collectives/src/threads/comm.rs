@@ -22,7 +22,7 @@ use super::world::Shared;
 use crate::check::check_group;
 use crate::testing::Fault;
 use crate::trace::Recorder;
-use crate::{Communicator, Error, Exchange, Place, Receive, Returned, Trace, zeros};
+use crate::{Communicator, Error, Exchange, Location, ReceiveMessage, ReturnedBuffers, TrafficLog, zeros};
 
 /// Looks at a condition so often before the thread gives its processor away, if there is one for each rank.
 const SPINS: u32 = 2000;
@@ -41,7 +41,7 @@ const LONGEST_PARK: Duration = Duration::from_millis(20);
 
 /// One rank of a [`World`](super::World), handed to the job that the world runs.
 #[derive(Debug)]
-pub struct Comm {
+pub struct ThreadCommunicator {
     pub(super) rank: usize,
     shared: Arc<Shared>,
     meetings: Vec<Arc<Meeting>>,
@@ -59,11 +59,11 @@ pub struct Pending<'a> {
     staging: &'a mut [u8],
 }
 
-impl Comm {
-    pub(super) fn new(rank: usize, shared: Arc<Shared>) -> Comm {
+impl ThreadCommunicator {
+    pub(super) fn new(rank: usize, shared: Arc<Shared>) -> ThreadCommunicator {
         let size = shared.size();
         let recorder = Recorder::new(rank, size);
-        Comm { rank, shared, meetings: Vec::new(), generation: 0, recorder, faults: Vec::new() }
+        ThreadCommunicator { rank, shared, meetings: Vec::new(), generation: 0, recorder, faults: Vec::new() }
     }
 
     /// Begins a job: forgets what belongs to runs before a failure.
@@ -79,7 +79,7 @@ impl Comm {
     }
 
     /// Hands out what this rank has counted since the last call.
-    pub fn take_trace(&mut self) -> Trace {
+    pub fn take_trace(&mut self) -> TrafficLog {
         self.recorder.take()
     }
 
@@ -139,7 +139,7 @@ impl Comm {
         &self,
         is_met: impl Fn() -> bool,
         missing: impl Fn() -> Option<usize>,
-        place: impl Fn() -> Place,
+        place: impl Fn() -> Location,
     ) -> Result<(), Error> {
         let spins = if self.shared.is_crowded() { CROWDED_SPINS } else { SPINS };
         for _ in 0..spins {
@@ -212,7 +212,13 @@ impl Comm {
                 };
                 self.wait_until(
                     || seat.reads.load(Ordering::Acquire) >= wanted,
-                    || exchange.sends().iter().map(crate::Send::peer).find(|peer| reader_is_missing(*peer)),
+                    || {
+                        exchange
+                            .sends()
+                            .iter()
+                            .map(crate::SendMessage::peer)
+                            .find(|peer| reader_is_missing(*peer))
+                    },
                     || exchange.place(),
                 )
             })?;
@@ -242,7 +248,7 @@ impl Comm {
         source: &[u8],
         target: &mut [u8],
     ) -> Result<(), Error> {
-        exchange.prepare(target)?;
+        exchange.init_target(target)?;
         // What comes from oneself comes first, unless it is a term with its place in the order.
         let (mine, theirs) = match exchange.receives() {
             [first, rest @ ..] if first.peer() == self.rank => (Some(first), rest),
@@ -269,7 +275,7 @@ impl Comm {
         if let Some((rank, reason)) = self.shared.failure() {
             return Err(Error::RankFailed { rank, reason, place: Some(exchange.place()) });
         }
-        exchange.finish(target)
+        exchange.finalize_target(target)
     }
 
     /// Takes from up to 64 peers, from each when it has arrived.
@@ -278,7 +284,7 @@ impl Comm {
         meeting: &Meeting,
         number: u64,
         exchange: &Exchange,
-        receives: &[Receive],
+        receives: &[ReceiveMessage],
         target: &mut [u8],
     ) -> Result<(), Error> {
         let has_come = |peer: usize| {
@@ -310,7 +316,7 @@ impl Comm {
         meeting: &Meeting,
         number: u64,
         exchange: &Exchange,
-        receive: &Receive,
+        receive: &ReceiveMessage,
         target: &mut [u8],
     ) -> Result<(), Error> {
         let peer = receive.peer();
@@ -338,7 +344,7 @@ impl Comm {
     }
 }
 
-impl Communicator for Comm {
+impl Communicator for ThreadCommunicator {
     type Buffer = [u8];
     type Owned = Vec<u8>;
     type Pending<'a> = Pending<'a>;
@@ -351,7 +357,7 @@ impl Communicator for Comm {
         self.shared.size()
     }
 
-    fn time_out(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         self.shared.time_out()
     }
 
@@ -359,7 +365,7 @@ impl Communicator for Comm {
         zeros(self.rank, bytes)
     }
 
-    fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
+    fn check_agreement(&mut self, exchange: &Exchange) -> Result<(), Error> {
         exchange.check_rank(self.rank, self.size())?;
         let result = self.compare(exchange);
         match result {
@@ -392,11 +398,11 @@ impl Communicator for Comm {
         Ok(Pending { exchange, source, target, staging })
     }
 
-    fn wait<'a>(&mut self, pending: Self::Pending<'a>) -> Result<Returned<'a, [u8]>, Error> {
+    fn wait<'a>(&mut self, pending: Self::Pending<'a>) -> Result<ReturnedBuffers<'a, [u8]>, Error> {
         let Pending { exchange, source, target, staging } = pending;
         let result = self.carry_out(exchange, source, target);
         result.inspect_err(|error| self.shared.fail(error.cause(self.rank)))?;
-        Ok(Returned { target, staging })
+        Ok(ReturnedBuffers { target, staging })
     }
 }
 
@@ -405,6 +411,6 @@ fn is_much(bytes: usize) -> bool {
     bytes >= MUCH
 }
 
-fn place_of(meeting: &Meeting, step: Option<usize>) -> Place {
-    Place { step, group: meeting.members.to_vec() }
+fn place_of(meeting: &Meeting, step: Option<usize>) -> Location {
+    Location { step, group: meeting.members.to_vec() }
 }

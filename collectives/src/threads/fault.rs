@@ -2,17 +2,17 @@
 
 use std::panic::panic_any;
 
-use super::Comm;
+use super::ThreadCommunicator;
 use crate::testing::{Fault, FaultKind};
 use crate::{Error, Exchange};
 
-impl Comm {
+impl ThreadCommunicator {
     /// Faults planted before a step.
     pub(super) fn before(&self, exchange: &Exchange) -> Result<(), Error> {
         for fault in self.faults(exchange) {
             match fault.kind {
                 FaultKind::Panic => panic_any(format!("planted in step {}", fault.step)),
-                FaultKind::Fail => return Err(Error::Planted { rank: self.rank, step: fault.step }),
+                FaultKind::Fail => return Err(Error::InjectedFault { rank: self.rank, step: fault.step }),
                 FaultKind::Stall(time) => std::thread::sleep(time),
                 FaultKind::PanicInside | FaultKind::FlipByte(_) | FaultKind::Miscount(_) => {}
             }

@@ -11,17 +11,17 @@ mod world;
 
 use reshard_planner::Plan;
 
-pub use comm::{Comm, Pending};
+pub use comm::{Pending, ThreadCommunicator};
 pub use world::World;
 
-use crate::{Error, Item, Trace};
+use crate::{Element, Error, TrafficLog};
 
 /// Carries a plan out once, with a thread for every rank: [`World::redistribute`] in a world of its own.
 ///
 /// Errors: as there.
-pub fn redistribute<T: Item>(
+pub fn redistribute<T: Element>(
     plan: &Plan,
     shards: &[impl AsRef<[T]> + Sync],
-) -> Result<(Vec<Vec<T>>, Trace), Error> {
-    World::new(plan.from().mesh().world().max(plan.to().mesh().world()))?.redistribute(plan, shards)
+) -> Result<(Vec<Vec<T>>, TrafficLog), Error> {
+    World::new(plan.from().mesh().world_size().max(plan.to().mesh().world_size()))?.redistribute(plan, shards)
 }

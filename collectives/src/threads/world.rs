@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use reshard_planner::Plan;
 
-use super::comm::Comm;
+use super::comm::ThreadCommunicator;
 use super::meeting::{Meeting, Workshop};
 use crate::testing::Fault;
-use crate::{Batch, BufferLayout, Communicator, Compiled, Error, Item, Trace, item, zeros};
+use crate::{Batch, BufferLayout, Communicator, CompiledPlan, Element, Error, TrafficLog, item, zeros};
 
 /// The shards of a tensor, of the ranks of its mesh in their order.
 type Shards<T> = Vec<Vec<T>>;
@@ -35,7 +35,7 @@ const TIME_OUT: Duration = Duration::from_mins(1);
 /// ```
 pub struct World {
     shared: Arc<Shared>,
-    workshop: Arc<Workshop<Comm>>,
+    workshop: Arc<Workshop<ThreadCommunicator>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -175,7 +175,7 @@ impl World {
         for rank in 0..ranks {
             let (shared, workshop) = (Arc::clone(&world.shared), Arc::clone(&world.workshop));
             let thread = std::thread::Builder::new().name(format!("rank {rank}"));
-            let thread = thread.spawn(move || workshop.work(&mut Comm::new(rank, shared)));
+            let thread = thread.spawn(move || workshop.work(&mut ThreadCommunicator::new(rank, shared)));
             world.threads.push(thread.map_err(|error| Error::Threads { message: error.to_string() })?);
         }
         let handles = world.threads.iter().map(|thread| thread.thread().clone()).collect();
@@ -190,12 +190,12 @@ impl World {
     }
 
     /// How long a rank waits for others from now on; 60 seconds at first.
-    pub fn set_time_out(&mut self, time_out: Duration) {
+    pub fn set_timeout(&mut self, time_out: Duration) {
         *self.shared.time_out.write().unwrap_or_else(PoisonError::into_inner) = time_out;
     }
 
     /// Plants faults in the runs from now on, instead of those planted before. For tests.
-    pub fn plant(&mut self, faults: impl IntoIterator<Item = Fault>) {
+    pub fn inject_faults(&mut self, faults: impl IntoIterator<Item = Fault>) {
         *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults.into_iter().collect();
     }
 
@@ -242,12 +242,12 @@ impl World {
     where
         T: Send,
         E: From<Error> + std::fmt::Display + Send,
-        F: Fn(&mut Comm) -> Result<T, E> + Sync,
+        F: Fn(&mut ThreadCommunicator) -> Result<T, E> + Sync,
     {
         let size = self.size();
         self.shared.reset();
         let results: Vec<Mutex<Option<Result<T, E>>>> = (0..size).map(|_| Mutex::new(None)).collect();
-        self.workshop.run(size, &|comm: &mut Comm| {
+        self.workshop.run(size, &|comm: &mut ThreadCommunicator| {
             let rank = comm.rank();
             comm.begin();
             let said = AssertUnwindSafe(|| job(comm).map_err(|error| (error.to_string(), error)));
@@ -303,22 +303,22 @@ impl World {
     /// Ensures: every receiver counted what its sender did ([`Trace::check`]).
     /// Errors: those of [`Compiled::new`]; [`Error::DType`]; [`Error::WorldTooSmall`]; [`Error::ShardCount`];
     /// [`Error::Buffer`]; the first failure of any rank.
-    pub fn redistribute<T: Item>(
+    pub fn redistribute<T: Element>(
         &mut self,
         plan: &Plan,
         shards: &[impl AsRef<[T]> + Sync],
-    ) -> Result<(Shards<T>, Trace), Error> {
+    ) -> Result<(Shards<T>, TrafficLog), Error> {
         self.redistribute_layouts(plan, shards, &BufferLayout::RowMajor, &BufferLayout::RowMajor)
     }
 
     /// As [`redistribute`](World::redistribute), with shards that lie in memory as `source` and `target` say.
-    pub fn redistribute_layouts<T: Item>(
+    pub fn redistribute_layouts<T: Element>(
         &mut self,
         plan: &Plan,
         shards: &[impl AsRef<[T]> + Sync],
         source: &BufferLayout,
         target: &BufferLayout,
-    ) -> Result<(Shards<T>, Trace), Error> {
+    ) -> Result<(Shards<T>, TrafficLog), Error> {
         item::check::<T>(plan)?;
         let shards: Vec<&[u8]> = shards.iter().map(|shard| bytemuck::cast_slice(shard.as_ref())).collect();
         let make = |rank, bytes: usize| zeros::<T>(rank, bytes / size_of::<T>());
@@ -352,7 +352,7 @@ impl World {
         plan: &Plan,
         shards: &[&[u8]],
         targets: &mut [&mut [u8]],
-    ) -> Result<Trace, Error> {
+    ) -> Result<TrafficLog, Error> {
         let ranks = plan.to().mesh().size();
         if targets.len() != ranks {
             return Err(Error::TargetCount { needed: ranks, given: targets.len() });
@@ -384,7 +384,7 @@ impl World {
         (source, target): (&BufferLayout, &BufferLayout),
         make: impl Fn(usize, usize) -> Result<R, Error> + Sync,
         bytes_of: impl Fn(&mut R) -> &mut [u8] + Sync,
-    ) -> Result<(HashMap<usize, Option<R>>, Trace), Error> {
+    ) -> Result<(HashMap<usize, Option<R>>, TrafficLog), Error> {
         self.check(plan, shards.len())?;
         let shard_of: HashMap<usize, &[u8]> =
             plan.from().mesh().ranks().zip(shards.iter().copied()).collect();
@@ -392,9 +392,9 @@ impl World {
             let rank = comm.rank();
             comm.take_trace();
             if !takes_part(plan, rank) {
-                return Ok((None, Trace::default()));
+                return Ok((None, TrafficLog::default()));
             }
-            let compiled = Compiled::with_layouts(plan, rank, source, target)?;
+            let compiled = CompiledPlan::with_layouts(plan, rank, source, target)?;
             let shard = shard_of.get(&rank).copied().unwrap_or(&[]);
             if shard.len() != compiled.source_bytes() {
                 let (needed, given) = (compiled.source_bytes(), shard.len());
@@ -417,7 +417,7 @@ impl World {
         &mut self,
         batch: &Batch<'_>,
         shards: &[Vec<S>],
-    ) -> Result<(Vec<Shards<u8>>, Trace), Error> {
+    ) -> Result<(Vec<Shards<u8>>, TrafficLog), Error> {
         if shards.len() != batch.len() {
             return Err(Error::TensorCount { needed: batch.len(), given: shards.len() });
         }
@@ -436,7 +436,7 @@ impl World {
             comm.take_trace();
             let mut targets = vec![Vec::new(); batch.len()];
             if !batch.plans().any(|plan| takes_part(plan, rank)) {
-                return Ok((targets, Trace::default()));
+                return Ok((targets, TrafficLog::default()));
             }
             let compiled = batch.compile(rank)?;
             let mut source = comm.allocate(compiled.source_bytes())?;
@@ -471,7 +471,7 @@ impl World {
 
     /// Succeeds if this world has enough ranks for a plan, and there is a shard for each rank of its source.
     fn check(&self, plan: &Plan, shards: usize) -> Result<(), Error> {
-        let needed = plan.from().mesh().world().max(plan.to().mesh().world());
+        let needed = plan.from().mesh().world_size().max(plan.to().mesh().world_size());
         if needed > self.size() {
             return Err(Error::WorldTooSmall { needed, given: self.size() });
         }
@@ -484,10 +484,10 @@ impl World {
     /// What all ranks made, by rank, or the failure that came first.
     fn gather<T>(
         &self,
-        results: Vec<Result<(T, Trace), Error>>,
-    ) -> Result<(HashMap<usize, T>, Trace), Error> {
+        results: Vec<Result<(T, TrafficLog), Error>>,
+    ) -> Result<(HashMap<usize, T>, TrafficLog), Error> {
         let failed = self.shared.failure().map(|(rank, _)| rank);
-        let (mut trace, mut made, mut error) = (Trace::default(), HashMap::new(), None);
+        let (mut trace, mut made, mut error) = (TrafficLog::default(), HashMap::new(), None);
         let mut is_own = false;
         for (rank, result) in results.into_iter().enumerate() {
             match result {

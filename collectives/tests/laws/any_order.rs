@@ -28,7 +28,7 @@ fn all(mesh: &Mesh, shape: &[usize]) -> Vec<(Sharding, Placements)> {
 fn every_pair_in_any_order_means_the_tensor() {
     for (i, text) in ORDERS.iter().enumerate() {
         let mesh: Mesh = text.parse().unwrap();
-        let mut world = World::new(mesh.world()).unwrap();
+        let mut world = World::new(mesh.world_size()).unwrap();
         let step = if mesh.axes().len() == 3 { 17 } else { 1 };
         for shape in [[12, 6], [7, 5]] {
             let all = all(&mesh, &shape);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use reshard_collectives::threads::World;
-use reshard_collectives::{Batch, BufferLayout, Trace};
+use reshard_collectives::{Batch, BufferLayout, TrafficLog};
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -29,7 +29,7 @@ fn fits(mesh: &Mesh, shape: &[usize], text: &str) -> Sharding {
 
 fn shards(plan: &Plan, salt: usize) -> Vec<Vec<u8>> {
     let shard = |rank: usize| {
-        let held = reshard_sharding::meaning::held(plan.from(), rank).unwrap();
+        let held = plan.from().global_indices(rank).unwrap();
         let item = plan.item_bytes();
         let mut bytes = Vec::with_capacity(held.len() * item);
         for e in held {
@@ -47,7 +47,7 @@ fn messages(plans: &[Plan], ranks: usize) -> (u64, u64) {
     let mut world = World::new(ranks).unwrap();
     let sources: Vec<Vec<Vec<u8>>> =
         plans.iter().enumerate().map(|(salt, plan)| shards(plan, salt)).collect();
-    let mut one_by_one = Trace::default();
+    let mut one_by_one = TrafficLog::default();
     let mut should = Vec::new();
     for (plan, source) in plans.iter().zip(&sources) {
         let (targets, trace) = world.redistribute(plan, source).unwrap();
@@ -133,7 +133,7 @@ fn bad_batches_are_one_sentence_each() {
     let empty = Batch::new();
     assert_eq!(empty.compile(0).unwrap_err().to_string(), "there is no tensor 0 in a batch of 0");
     let (none, trace) = world.redistribute_batch::<Vec<u8>>(&empty, &[]).unwrap();
-    assert!(none.is_empty() && trace == Trace::default());
+    assert!(none.is_empty() && trace == TrafficLog::default());
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn beginnings_that_no_buffer_has_are_refused_and_add_nothing() {
         [(usize::MAX - 3, 0, "overflow"), (0, 1 << 63, "overflow"), (2, 0, "memory"), (0, 2, "memory")]
     {
         let error = batch.add_at(&plan, (&row_major, source), (&row_major, target)).unwrap_err();
-        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(error.code(), kind, "{error}");
         assert!(batch.is_empty() && (batch.source_bytes(), batch.target_bytes()) == (0, 0));
     }
     // Room that no machine has is an error of the one who asks for it.
@@ -158,7 +158,7 @@ fn beginnings_that_no_buffer_has_are_refused_and_add_nothing() {
     let mut batch = Batch::new();
     batch.add_at(&plan, (BufferLayout::Order(vec![0]), 0), (BufferLayout::RowMajor, 0)).unwrap();
     let error = World::new(2).unwrap().redistribute_batch(&batch, &shards).unwrap_err();
-    assert_eq!(error.kind(), "memory");
+    assert_eq!(error.code(), "memory");
 }
 
 #[test]

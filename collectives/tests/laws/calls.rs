@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use reshard_collectives::calls::{Call, Offers, RankCall, RankCalls, View, interpret};
+use reshard_collectives::calls::{CollectiveCall, FrameworkGroups, RankCall, RankCalls, View, interpret};
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_planner::{Objective, Plan, Planner, Step, StepOp};
@@ -66,8 +66,9 @@ fn drawn(plan: &Plan, random: &mut Random) -> Vec<Vec<usize>> {
     (0..random.below(8)).map(|_| group(random)).collect()
 }
 
-pub(crate) fn offers(groups: &[Vec<usize>]) -> Offers {
-    Offers::new(groups.iter().enumerate().map(|(i, group)| (format!("g{i}"), group.clone()))).unwrap()
+pub(crate) fn offers(groups: &[Vec<usize>]) -> FrameworkGroups {
+    FrameworkGroups::new(groups.iter().enumerate().map(|(i, group)| (format!("g{i}"), group.clone())))
+        .unwrap()
 }
 
 /// How many calls of each kind there were, of all ranks.
@@ -81,14 +82,14 @@ struct Seen {
     by_digits: usize,
 }
 
-pub(crate) fn kind(call: &Call) -> &'static str {
+pub(crate) fn kind(call: &CollectiveCall) -> &'static str {
     match call {
-        Call::Local => "local",
-        Call::AllGather { .. } => "all_gather",
-        Call::ReduceScatter { .. } => "reduce_scatter",
-        Call::AllReduce { .. } => "all_reduce",
-        Call::AllToAll { .. } => "all_to_all",
-        Call::Messages { .. } => "messages",
+        CollectiveCall::Local => "local",
+        CollectiveCall::AllGather { .. } => "all_gather",
+        CollectiveCall::ReduceScatter { .. } => "reduce_scatter",
+        CollectiveCall::AllReduce { .. } => "all_reduce",
+        CollectiveCall::AllToAll { .. } => "all_to_all",
+        CollectiveCall::Messages { .. } => "messages",
     }
 }
 
@@ -146,7 +147,7 @@ impl Seen {
         for call in calls.iter() {
             *self.kinds.entry(kind(&call.call)).or_default() += 1;
             self.terms += usize::from(call.combine.is_some());
-            self.attended += usize::from(call.attends() && call.call.group().is_some());
+            self.attended += usize::from(call.is_idle() && call.call.group().is_some());
         }
     }
 }
@@ -161,13 +162,14 @@ fn views_are_of_their_buffers(plan: &Plan, calls: &RankCalls) {
         assert!(call.pack.iter().all(|view| view.end() <= call.source_len), "{plan}\n{calls}");
         assert!(call.unpack.iter().all(|view| view.end() <= call.target_len), "{plan}\n{calls}");
         let (packed, received) = match &call.call {
-            Call::AllToAll { sends, receives, .. } => (sends.iter().sum(), receives.iter().sum()),
-            Call::Messages { sends, receives } => {
+            CollectiveCall::AllToAll { sends, receives, .. } => (sends.iter().sum(), receives.iter().sum()),
+            CollectiveCall::Messages { sends, receives } => {
                 (sends.iter().map(|m| m.1).sum(), receives.iter().map(|m| m.1).sum())
             }
-            Call::Local | Call::AllGather { .. } | Call::ReduceScatter { .. } | Call::AllReduce { .. } => {
-                (call.packed_len(), call.received_len())
-            }
+            CollectiveCall::Local
+            | CollectiveCall::AllGather { .. }
+            | CollectiveCall::ReduceScatter { .. }
+            | CollectiveCall::AllReduce { .. } => (call.packed_len(), call.received_len()),
         };
         assert_eq!((packed, received), (call.packed_len(), call.received_len()), "{plan}\n{calls}");
         let written = |views: &[View]| {
@@ -186,7 +188,7 @@ fn views_are_of_their_buffers(plan: &Plan, calls: &RankCalls) {
             // Terms are all that was received, each beginning where one ends.
             bounds.sort_unstable();
             assert!(bounds.chunks(2).all(|pair| pair[0] == pair[1]), "{plan}\n{calls}");
-        } else if !call.attends() {
+        } else if !call.is_idle() {
             let all: usize = call.unpack.iter().map(View::len).sum();
             assert_eq!(all, received, "{plan}\n{calls}");
             assert!(written(&call.unpack).iter().all(once), "{plan}\n{calls}");
@@ -224,7 +226,11 @@ fn members_call_in_one_order(all: &[RankCalls], what: &str) {
             for (to, receiver) in group.members().iter().enumerate() {
                 for (sent, received) in members[sender].iter().zip(&members[receiver]) {
                     let ends = (&sent.call, &received.call);
-                    if let (Call::AllToAll { sends, .. }, Call::AllToAll { receives, .. }) = ends {
+                    if let (
+                        CollectiveCall::AllToAll { sends, .. },
+                        CollectiveCall::AllToAll { receives, .. },
+                    ) = ends
+                    {
                         assert_eq!(sends[to], receives[from], "{sender} to {receiver}: {what}");
                     }
                 }
@@ -256,7 +262,7 @@ fn only_the_plans_own_calls(plan: &Plan, all: &[RankCalls]) {
                 StepOp::AllToAll | StepOp::Exchange => &["all_to_all"],
             };
             assert!(kinds.contains(&kind(&call.call)), "{plan}\n{calls}");
-            assert!(!call.attends() || call.source_len == 0 || kinds == ["local"], "{plan}\n{calls}");
+            assert!(!call.is_idle() || call.source_len == 0 || kinds == ["local"], "{plan}\n{calls}");
         }
         let most = |step: usize| {
             if kind_of_step(plan, calls, step) == "all_reduce" { 1 } else { plan.steps()[step].exchanges() }
@@ -382,12 +388,12 @@ fn calls_between_meshes_mean_what_is_compiled() {
 #[test]
 fn calls_that_do_not_belong_together_are_refused() {
     let mesh: Mesh = "x=2".parse().unwrap();
-    let calls = |shape: &[usize], rank: usize, dtype: DType, groups: &Offers| {
+    let calls = |shape: &[usize], rank: usize, dtype: DType, groups: &FrameworkGroups| {
         let sharded = |text: &str| Sharding::parse(&mesh, shape, text).unwrap();
         let plan = Planner::new().plan(&sharded("S(0)"), &sharded("R"), dtype).unwrap();
         RankCalls::new(&plan, rank, dtype, groups).unwrap()
     };
-    let (none, all) = (Offers::none(), Offers::new([("x", vec![0, 1])]).unwrap());
+    let (none, all) = (FrameworkGroups::none(), FrameworkGroups::new([("x", vec![0, 1])]).unwrap());
     for groups in [&none, &all] {
         let [a, b] = [0, 1].map(|rank| calls(&[4], rank, DType::U8, groups));
         let other = calls(&[8], 1, DType::U8, groups);
@@ -401,7 +407,7 @@ fn calls_that_do_not_belong_together_are_refused() {
             (vec![a.clone(), other], vec![vec![1, 2], vec![3; 4]], "phase"),
             (vec![a, wide], vec![vec![1, 2], vec![3; 8]], "dtype"),
         ] {
-            assert_eq!(interpret(&ranks, &sources).map_err(|e| e.kind()), Err(kind), "{ranks:?}");
+            assert_eq!(interpret(&ranks, &sources).map_err(|e| e.code()), Err(kind), "{ranks:?}");
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use reshard_collectives::Error;
-use reshard_collectives::testing::{self, GOLDEN, Options, Report};
+use reshard_collectives::testing::{self, ContractOptions, ContractReport, GOLDEN};
 use reshard_collectives::threads::World;
 use reshard_planner::Topology;
 use reshard_test_support::Sweep;
 
-fn on_threads(ranks: usize, options: &Options) -> Vec<Report> {
+fn on_threads(ranks: usize, options: &ContractOptions) -> Vec<ContractReport> {
     let reports = World::new(ranks).unwrap().run(|comm| Ok::<_, Error>(testing::check(comm, options)));
     reports.into_iter().map(|report| report.unwrap().unwrap_or_else(|failure| panic!("{failure}"))).collect()
 }
@@ -18,7 +18,7 @@ fn threads_keep_the_contract() {
     // Of the pairs of shardings over many ranks one in so many, unless all are asked for.
     for (ranks, every) in [(1, 1), (2, 1), (3, 2), (5, 12), (8, 16)] {
         let every = Sweep::asked().one_in(every);
-        let reports = on_threads(ranks, &Options { every, ..Options::default() });
+        let reports = on_threads(ranks, &ContractOptions { every, ..ContractOptions::default() });
         println!("{ranks} ranks: {}", reports[0]);
         assert!(reports.iter().all(|report| report.redistributions > 100), "{ranks} ranks: {}", reports[0]);
     }
@@ -27,7 +27,7 @@ fn threads_keep_the_contract() {
 #[test]
 fn other_seeds_are_other_data() {
     for seed in 2..6 {
-        on_threads(4, &Options { seed, ..Options::quick() });
+        on_threads(4, &ContractOptions { seed, ..ContractOptions::quick() });
     }
 }
 

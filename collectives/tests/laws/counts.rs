@@ -33,7 +33,7 @@ fn an_exchange_of_counts_receives_what_is_counted_and_no_more() {
         let mesh = Mesh::new([("dp", copies), ("ep", ranks)]).unwrap();
         let shape = [counts.total(), width];
         let of = |p: Placement| Sharding::new(&mesh, &shape, &[Placement::Replicate, p]).unwrap();
-        let (before, after) = (of(counts.sent(0)), of(counts.received(0)));
+        let (before, after) = (of(counts.source_placement(0)), of(counts.target_placement(0)));
         let mut world = World::new(mesh.size()).unwrap();
         let planner = Planner::new();
         let bytes = |count: &dyn Fn(usize, usize) -> usize| -> u64 {
@@ -52,7 +52,7 @@ fn an_exchange_of_counts_receives_what_is_counted_and_no_more() {
         }
         // Gradients of what the experts have go back as they came.
         let back = planner.plan(&before, &after, DType::I64).unwrap().transposed().unwrap();
-        assert_eq!((back.from(), back.to()), (&after.dual().unwrap(), &before.dual().unwrap()));
+        assert_eq!((back.from(), back.to()), (&after.cotangent().unwrap(), &before.cotangent().unwrap()));
         assert!(back.received_bytes() <= combined, "{back}");
         true
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use reshard_collectives::testing::{Fault, FaultKind};
 use reshard_collectives::threads::World;
-use reshard_collectives::{Communicator, Compiled, Error, testing};
+use reshard_collectives::{Communicator, CompiledPlan, Error, testing};
 use reshard_kernels::DType;
 use reshard_planner::{Arithmetic, Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -29,7 +29,7 @@ fn shards(plan: &Plan) -> Vec<Vec<u8>> {
 fn run(world: &mut World, plan: &Plan) -> Vec<(Result<(), Error>, Duration)> {
     let data = shards(plan);
     let results = world.run(|comm| {
-        let compiled = Compiled::new(plan, comm.rank())?;
+        let compiled = CompiledPlan::new(plan, comm.rank())?;
         let mut scratch = compiled.scratch(comm)?;
         let mut target = vec![0; compiled.target_bytes()];
         let begin = Instant::now();
@@ -69,7 +69,7 @@ fn every_other_rank_names_the_one_that_failed() {
     for plan in [&all_to_all, &reduction, &large] {
         for kind in [FaultKind::Panic, FaultKind::PanicInside, FaultKind::Fail] {
             for rank in 0..4 {
-                world.plant([Fault { rank, step: 0, kind }]);
+                world.inject_faults([Fault { rank, step: 0, kind }]);
                 for (other, (result, time)) in run(&mut world, plan).into_iter().enumerate() {
                     let error = result.expect_err("no rank reports success");
                     assert_eq!(
@@ -79,7 +79,7 @@ fn every_other_rank_names_the_one_that_failed() {
                     );
                     assert!(time < HANGS, "rank {other} took {time:?}");
                     if other != rank {
-                        assert_eq!(error.kind(), "rank_failed");
+                        assert_eq!(error.code(), "rank_failed");
                         let text = error.to_string();
                         assert!(
                             text.contains(&format!("rank {rank}"))
@@ -88,7 +88,7 @@ fn every_other_rank_names_the_one_that_failed() {
                         );
                     }
                 }
-                world.plant([]);
+                world.inject_faults([]);
                 assert!(run(&mut world, plan).iter().all(|(result, _)| result.is_ok()), "the world recovers");
             }
         }
@@ -105,8 +105,8 @@ fn a_stalled_rank_is_named_within_the_time_out() {
 
 fn a_stalled_rank_is_named(world: &mut World, plan: &Plan) {
     let time_out = Duration::from_millis(300);
-    world.set_time_out(time_out);
-    world.plant([Fault { rank: 2, step: 0, kind: FaultKind::Stall(Duration::from_secs(2)) }]);
+    world.set_timeout(time_out);
+    world.inject_faults([Fault { rank: 2, step: 0, kind: FaultKind::Stall(Duration::from_secs(2)) }]);
     let seen = run(world, plan);
     let times: Vec<Duration> = seen.iter().map(|(_, time)| *time).collect();
     for (rank, (result, time)) in seen.into_iter().enumerate() {
@@ -122,8 +122,8 @@ fn a_stalled_rank_is_named(world: &mut World, plan: &Plan) {
     // Whoever came later found that it had failed; the first of them waited.
     let longest = [0, 1, 3].map(|rank: usize| times[rank]).into_iter().max();
     assert!(longest >= Some(time_out), "{times:?}");
-    world.plant([]);
-    world.set_time_out(Duration::from_secs(20));
+    world.inject_faults([]);
+    world.set_timeout(Duration::from_secs(20));
     assert!(run(world, plan).iter().all(|(result, _)| result.is_ok()));
 }
 
@@ -146,7 +146,7 @@ fn a_rank_that_leaves_early_is_named() {
 #[test]
 fn a_rank_that_never_comes_to_a_barrier_is_named() {
     let mut world = World::new(3).unwrap();
-    world.set_time_out(Duration::from_millis(200));
+    world.set_timeout(Duration::from_millis(200));
     // It leaves, or it is there and does something else for too long.
     for stall in [Duration::ZERO, Duration::from_millis(800)] {
         for missing in 0..3 {
@@ -169,7 +169,7 @@ fn different_plans_are_noticed() {
     let mut world = World::new(4).unwrap();
     let results = world.run(|comm| {
         let plan = &plans[usize::from(comm.rank() == 3)];
-        let compiled = Compiled::new(plan, comm.rank())?;
+        let compiled = CompiledPlan::new(plan, comm.rank())?;
         let mut scratch = compiled.scratch(comm)?;
         let (source, mut target) = (vec![0; compiled.source_bytes()], vec![0; compiled.target_bytes()]);
         compiled.run(comm, &source, &mut target, &mut scratch)
@@ -177,7 +177,7 @@ fn different_plans_are_noticed() {
     // All are told, before anything moves: rank 3 of the first other rank, the others of rank 3.
     for (rank, result) in results.iter().enumerate() {
         let error = result.as_ref().unwrap_err();
-        assert_eq!((error.kind(), error.failed_rank()), ("mismatch", Some(if rank == 3 { 0 } else { 3 })));
+        assert_eq!((error.code(), error.failed_rank()), ("mismatch", Some(if rank == 3 { 0 } else { 3 })));
         assert!(
             error.to_string().ends_with("carries out another plan in step 0 of group [0,1,2,3]"),
             "{error}"
@@ -205,13 +205,13 @@ fn a_flipped_byte_shows_and_a_wrong_count_fails() {
     let data: Vec<Vec<u8>> = (0..4).map(|rank| (0..64).map(|i| rank * 64 + i).collect()).collect();
     let (right, trace) = world.redistribute(&plan, &data).unwrap();
     assert_eq!(trace.worst_received(), plan.received_bytes());
-    world.plant([Fault { rank: 1, step: 0, kind: FaultKind::FlipByte(7) }]);
+    world.inject_faults([Fault { rank: 1, step: 0, kind: FaultKind::FlipByte(7) }]);
     let (wrong, _) = world.redistribute(&plan, &data).unwrap();
     let differing: Vec<bool> = right.iter().zip(&wrong).map(|(a, b)| a != b).collect();
     assert_eq!(differing, [false, true, false, false]);
-    world.plant([Fault { rank: 1, step: 0, kind: FaultKind::Miscount(4) }]);
+    world.inject_faults([Fault { rank: 1, step: 0, kind: FaultKind::Miscount(4) }]);
     let error = world.redistribute(&plan, &data).unwrap_err();
-    assert_eq!((error.kind(), error.failed_rank()), ("trace", None));
+    assert_eq!((error.code(), error.failed_rank()), ("trace", None));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn bad_requests_are_one_sentence_each() {
     let mut short = data.clone();
     short[2].pop();
     assert_eq!(message(&short), "the source of rank 2 has 63 bytes but 64 are needed");
-    assert_eq!(Compiled::new(&plan, 9).unwrap_err().to_string(), "rank 9 takes no part in the plan");
+    assert_eq!(CompiledPlan::new(&plan, 9).unwrap_err().to_string(), "rank 9 takes no part in the plan");
     let error = World::new(2).unwrap().redistribute(&plan, &data).unwrap_err();
     assert_eq!(error.to_string(), "the plan needs 4 ranks but the engine has 2");
     let mesh = Mesh::new([("x", 2)]).unwrap();
@@ -234,7 +234,8 @@ fn bad_requests_are_one_sentence_each() {
         let planned = Planner::new().plan(&from, &to, dtype).unwrap_err().to_string();
         // Who plans for another arithmetic is told by the engine.
         let planner = Planner::new().arithmetic(Arithmetic::Framework);
-        let compiled = Compiled::new(&planner.plan(&from, &to, dtype).unwrap(), 0).unwrap_err().to_string();
+        let compiled =
+            CompiledPlan::new(&planner.plan(&from, &to, dtype).unwrap(), 0).unwrap_err().to_string();
         assert_eq!(planned, compiled);
         planned
     };
@@ -261,18 +262,18 @@ fn failures_in(text: &str) -> usize {
 fn no_error_stands_in_itself() {
     let plan = plan("S(0),S(0)", "S(1),S(1)", &[64, 64]);
     let mut world = World::new(4).unwrap();
-    world.set_time_out(Duration::from_millis(200));
+    world.set_timeout(Duration::from_millis(200));
     let stall = FaultKind::Stall(Duration::from_millis(600));
     for kind in [FaultKind::Panic, FaultKind::PanicInside, FaultKind::Fail, stall] {
-        world.plant([Fault { rank: 2, step: 0, kind }]);
+        world.inject_faults([Fault { rank: 2, step: 0, kind }]);
         for (result, _) in run(&mut world, &plan) {
             let text = result.unwrap_err().to_string();
             assert!(failures_in(&text) <= 1, "{text}");
         }
     }
-    world.plant([]);
+    world.inject_faults([]);
     // Rank 1 leaves; rank 0 waits for it, and rank 2 for rank 0, whenever that comes.
-    world.set_time_out(Duration::from_secs(20));
+    world.set_timeout(Duration::from_secs(20));
     let results = world.run(|comm| match comm.rank() {
         0 => comm.barrier(&[0, 1]).and_then(|()| comm.barrier(&[0, 2])),
         2 => comm.barrier(&[0, 2]),
@@ -339,7 +340,7 @@ fn a_jobs_own_error_comes_back_as_it_is() {
 fn worlds_have_as_many_ranks_as_can_be_started() {
     for ranks in [0, (1 << 16) + 1, 1 << 40, usize::MAX] {
         let error = World::new(ranks).err().unwrap();
-        assert_eq!(error.kind(), "threads");
+        assert_eq!(error.code(), "threads");
         assert!(
             error.to_string().ends_with(&format!("a world has 1 to 65536 ranks, not {ranks}")),
             "{error}"

@@ -1,7 +1,7 @@
 //! More than 2^31 elements in one tensor, in one shard and in one message; `make large` runs it, in some 7 GiB.
 
 use reshard_collectives::threads::World;
-use reshard_collectives::{Communicator, Compiled, Error};
+use reshard_collectives::{Communicator, CompiledPlan, Error};
 use reshard_kernels::DType;
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
@@ -22,7 +22,7 @@ fn a_byte_tensor_of_more_than_two_to_the_31() {
     for (from, to) in [("S(0)", "R"), ("R", "S(0)")] {
         let plan = Planner::new().plan(&parse(from), &parse(to), DType::U8).unwrap();
         let results = World::new(2).unwrap().run(|comm| {
-            let compiled = Compiled::new(&plan, comm.rank())?;
+            let compiled = CompiledPlan::new(&plan, comm.rank())?;
             let start = |sharding: &str| if sharding == "R" { 0 } else { comm.rank() * SHARD / 2 };
             let (here, there) = (start(from), start(to));
             let source: Vec<u8> = (here..here + compiled.source_bytes()).map(byte).collect();

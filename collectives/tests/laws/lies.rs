@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use reshard_collectives::testing::{Failure, Options};
+use reshard_collectives::testing::{ContractOptions, Failure};
 
 use crate::mailbox::{Habit, Mailbox};
 use crate::messages::failures;
@@ -22,7 +22,7 @@ fn seen(lie: Habit) -> Vec<Option<Failure>> {
     }
     ranks[LIAR].set_habit(lie);
     let begin = Instant::now();
-    let seen = failures(ranks, Options::quick());
+    let seen = failures(ranks, ContractOptions::quick());
     assert!(begin.elapsed() < Duration::from_mins(2), "{lie:?} took {:?}", begin.elapsed());
     seen
 }
@@ -87,7 +87,7 @@ fn a_lost_byte_is_caught() {
 #[test]
 fn wrong_counts_are_caught_by_those_who_receive_them() {
     let failures = shows_to_the_others(Habit::ShortLetters);
-    let short = |failure: &Failure| failure.error.as_ref().is_some_and(|error| error.kind() == "buffer");
+    let short = |failure: &Failure| failure.error.as_ref().is_some_and(|error| error.code() == "buffer");
     assert!(failures.iter().any(short), "{failures:?}");
 }
 
@@ -104,7 +104,7 @@ fn a_wrong_fingerprint_is_named_by_the_others() {
     let failures = shows_to_the_others(Habit::WrongFingerprint);
     for failure in &failures {
         let error = failure.error.as_ref().unwrap();
-        assert_eq!((error.kind(), error.failed_rank()), ("mismatch", Some(LIAR)), "{failure}");
+        assert_eq!((error.code(), error.failed_rank()), ("mismatch", Some(LIAR)), "{failure}");
     }
     assert_eq!(failures.len(), 3);
 }

@@ -4,9 +4,9 @@
 use std::thread;
 
 use crate::mailbox::{Habit, Mailbox};
-use reshard_collectives::testing::{self, Options};
+use reshard_collectives::testing::{self, ContractOptions};
 use reshard_collectives::threads::World;
-use reshard_collectives::{Communicator, Compiled, Error};
+use reshard_collectives::{Communicator, CompiledPlan, Error};
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -18,7 +18,7 @@ fn by_mail(plan: &Plan, shards: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let run = |(mut mailbox, shard): (Mailbox, &'_ Vec<u8>)| {
             let shard = shard.clone();
             scope.spawn(move || {
-                let compiled = Compiled::new(plan, mailbox.rank())?;
+                let compiled = CompiledPlan::new(plan, mailbox.rank())?;
                 let mut scratch = compiled.scratch(&mut mailbox)?;
                 let mut target = vec![0; compiled.target_bytes()];
                 compiled.run(&mut mailbox, &shard, &mut target, &mut scratch)?;
@@ -46,7 +46,7 @@ fn messages_and_shared_memory_agree() {
                 let plan = Planner::new().plan(&source, &target, DType::F32).unwrap();
                 // Replicas must agree, so the data depends on the place in the shard only.
                 let shard = |rank: usize| {
-                    let held = reshard_sharding::meaning::held(&source, rank).unwrap();
+                    let held = source.global_indices(rank).unwrap();
                     held.into_iter()
                         .flat_map(|e| (0.1f32 + e as f32 * 1.7).to_ne_bytes())
                         .collect::<Vec<u8>>()
@@ -60,12 +60,12 @@ fn messages_and_shared_memory_agree() {
 }
 
 /// What the contract says of ranks with a habit: of each rank its failure, if it saw one.
-fn contract_of(habit: Habit, ranks: usize, options: Options) -> Vec<Option<testing::Failure>> {
+fn contract_of(habit: Habit, ranks: usize, options: ContractOptions) -> Vec<Option<testing::Failure>> {
     failures(Mailbox::all(ranks, habit), options)
 }
 
 /// What the contract says of these ranks: of each its failure, if it saw one.
-pub(crate) fn failures(ranks: Vec<Mailbox>, options: Options) -> Vec<Option<testing::Failure>> {
+pub(crate) fn failures(ranks: Vec<Mailbox>, options: ContractOptions) -> Vec<Option<testing::Failure>> {
     let check = move |mut mailbox: Mailbox| testing::check(&mut mailbox, &options).err();
     let threads: Vec<_> = ranks.into_iter().map(|mailbox| thread::spawn(move || check(mailbox))).collect();
     threads.into_iter().map(|rank| rank.join().unwrap()).collect()
@@ -74,13 +74,13 @@ pub(crate) fn failures(ranks: Vec<Mailbox>, options: Options) -> Vec<Option<test
 #[test]
 fn a_mailbox_keeps_the_contract() {
     // All of it with few ranks; of the pairs of shardings a part with many, and a greater one if all are asked for.
-    let some = Options { every: Sweep::asked().one_in(4), ..Options::default() };
+    let some = ContractOptions { every: Sweep::asked().one_in(4), ..ContractOptions::default() };
     for (ranks, options) in [
-        (1, Options::default()),
+        (1, ContractOptions::default()),
         (3, some),
-        (2, Options::quick()),
-        (5, Options::quick()),
-        (8, Options::quick()),
+        (2, ContractOptions::quick()),
+        (5, ContractOptions::quick()),
+        (8, ContractOptions::quick()),
     ] {
         let failure = contract_of(Habit::Sound, ranks, options).into_iter().flatten().next();
         assert_eq!(failure, None, "{ranks} ranks");
@@ -103,10 +103,12 @@ fn a_rank_that_never_comes_to_a_barrier_is_named() {
 #[test]
 fn every_wrong_habit_is_caught() {
     // Of a sample with as few pairs of shardings as notice each.
-    let every = if Sweep::asked().is_exhaustive() { Options::quick().every } else { 131 };
+    let every = if Sweep::asked().is_exhaustive() { ContractOptions::quick().every } else { 131 };
     for habit in Habit::WRONG {
-        let failures: Vec<_> =
-            contract_of(habit, 4, Options { every, ..Options::quick() }).into_iter().flatten().collect();
+        let failures: Vec<_> = contract_of(habit, 4, ContractOptions { every, ..ContractOptions::quick() })
+            .into_iter()
+            .flatten()
+            .collect();
         assert!(!failures.is_empty(), "{habit:?} is not noticed");
         println!("{habit:?}: {} of 4 ranks notice: {}", failures.len(), failures[0]);
     }

@@ -3,8 +3,7 @@
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_planner::{Objective, Phase, Plan, Planner, Topology};
-use reshard_sharding::meaning::meaning;
-use reshard_sharding::{Mesh, Sharding, Type};
+use reshard_sharding::{Mesh, Sharding, ShardingType};
 use reshard_test_support::{Random, Sweep, random_mesh, random_shape, random_sharding};
 
 use crate::pair::{Item, check_promises, from_bytes, to_bytes};
@@ -41,7 +40,8 @@ impl Forms {
     fn count(&mut self, plan: &Plan) {
         let all = |rank| plan.phases(rank).unwrap().into_iter().map(|(_, phase)| phase);
         let any = |fills: bool, reduces: bool| {
-            let is = |phase: &Phase| (phase.fill.is_some(), phase.reduce.is_some()) == (fills, reduces);
+            let is =
+                |phase: &Phase| (phase.fill_identity.is_some(), phase.reduce.is_some()) == (fills, reduces);
             u64::from(plan.ranks().into_iter().any(|rank| all(rank).any(|phase| is(&phase))))
         };
         self.added_into_parts += any(true, true);
@@ -56,7 +56,7 @@ fn check_transposed(world: &mut World, plan: &Plan, floats: &Plan, seed: u64, fo
     let what = || format!("of {:?}:\n{plan}", plan.from().shape());
     let turned = |plan: &Plan| match plan.transposed() {
         Ok(back) => Some(back),
-        Err(e) if e.kind() == "unsupported" => None,
+        Err(e) if e.code() == "unsupported" => None,
         Err(e) => panic!("{e} {}", what()),
     };
     let (Some(back), Some(back_floats)) = (turned(plan), turned(floats)) else {
@@ -64,7 +64,10 @@ fn check_transposed(world: &mut World, plan: &Plan, floats: &Plan, seed: u64, fo
         return;
     };
     forms.count(&back);
-    assert_eq!((back.from(), back.to()), (&plan.to().dual().unwrap(), &plan.from().dual().unwrap()));
+    assert_eq!(
+        (back.from(), back.to()),
+        (&plan.to().cotangent().unwrap(), &plan.from().cotangent().unwrap())
+    );
     let (x, y) = (small(plan.from(), seed), small(back.from(), seed ^ 0xabc_def1));
     let there = carried(world, plan, &x);
     let (moved, trace) =
@@ -72,7 +75,7 @@ fn check_transposed(world: &mut World, plan: &Plan, floats: &Plan, seed: u64, fo
     let again: Vec<Vec<i64>> = from_bytes(&moved);
     check_promises(&back, &trace, &what());
     let meant = |s: &Sharding, shards: &[Vec<i64>]| {
-        meaning(s, shards).unwrap_or_else(|e| panic!("{e} {}\n{back}", what()))
+        s.assemble(shards).unwrap_or_else(|e| panic!("{e} {}\n{back}", what()))
     };
     assert_eq!(meant(back.from(), &y), meant(back.to(), &again), "{}\n{back}", what());
     assert_eq!(meant(plan.from(), &x), meant(plan.to(), &there), "{}", what());
@@ -85,7 +88,9 @@ fn check_transposed(world: &mut World, plan: &Plan, floats: &Plan, seed: u64, fo
     let float = |x: &i64| f32::made(x.unsigned_abs() as usize % 4, x.unsigned_abs() as usize);
     let y: Vec<Vec<f32>> = y.iter().map(|shard| shard.iter().map(float).collect()).collect();
     let (moved, _) = world.redistribute(&back_floats, &to_bytes(&y)).unwrap();
-    meaning(back_floats.to(), &from_bytes::<f32>(&moved))
+    back_floats
+        .to()
+        .assemble(&from_bytes::<f32>(&moved))
         .unwrap_or_else(|e| panic!("{e} {}\n{back_floats}", what()));
 }
 
@@ -102,14 +107,14 @@ fn a_plan_turned_round_is_its_transpose() {
         let mut any = |mesh: &Mesh| {
             let value = random_sharding(&mut r, mesh, &shape);
             match r.below(3) {
-                0 => Type { value, gradient: Some(random_sharding(&mut r, mesh, &shape)) },
-                1 => Type { value: value.clone(), gradient: Some(value) },
-                _ => Type::natural(value).unwrap(),
+                0 => ShardingType { value, gradient: Some(random_sharding(&mut r, mesh, &shape)) },
+                1 => ShardingType { value: value.clone(), gradient: Some(value) },
+                _ => ShardingType::from_value(value).unwrap(),
             }
         };
         let (from, to) = (any(&mesh), any(&other));
         let planner = &planners[case as usize % planners.len()];
-        let world = &mut worlds[mesh.world().max(other.world()) - 1];
+        let world = &mut worlds[mesh.world_size().max(other.world_size()) - 1];
         // A move is two plans: values go forward, gradients backward.
         let gradients = (to.gradient.as_ref().unwrap(), from.gradient.as_ref().unwrap());
         for (i, (a, b)) in [(&from.value, &to.value), gradients].into_iter().enumerate() {

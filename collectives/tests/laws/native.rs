@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use reshard_collectives::{Collective, Compiled, Exchange};
-use reshard_kernels::{Combine, DType, Nest};
+use reshard_collectives::{Collective, CompiledPlan, Exchange};
+use reshard_kernels::{DType, LoopNest, PreparedCombine};
 use reshard_layout::Mode;
 use reshard_planner::{Objective, Planner, StepOp};
 use reshard_sharding::{Mesh, Sharding};
@@ -26,18 +26,18 @@ fn kind(collective: &Collective) -> &'static str {
 /// The target by messages: what the exchange is.
 fn by_receives(exchange: &Exchange, sources: &Buffers) -> Vec<u8> {
     let mut target = vec![0; exchange.target_bytes()];
-    exchange.prepare(&mut target).unwrap();
+    exchange.init_target(&mut target).unwrap();
     for receive in exchange.receives() {
         receive.take(&mut target, &sources[&receive.peer()]).unwrap();
     }
-    exchange.finish(&mut target).unwrap();
+    exchange.finalize_target(&mut target).unwrap();
     target
 }
 
 /// The target by the collective's definition, in terms of what every member says.
 fn by_definition(exchange: &Exchange, all: &BTreeMap<usize, &Exchange>, sources: &Buffers) -> Vec<u8> {
     let mut target = vec![0; exchange.target_bytes()];
-    let me = exchange.place_of(exchange.rank()).unwrap();
+    let me = exchange.group_rank(exchange.rank()).unwrap();
     let others =
         || exchange.members().iter().map(|member| (all[member].collective().unwrap(), &sources[member]));
     match exchange.collective().unwrap() {
@@ -68,7 +68,7 @@ fn by_definition(exchange: &Exchange, all: &BTreeMap<usize, &Exchange>, sources:
             reduce(&mut target, into, reduction.dtype, reduction.op, terms);
         }
     }
-    exchange.finish(&mut target).unwrap();
+    exchange.finalize_target(&mut target).unwrap();
     target
 }
 
@@ -80,13 +80,13 @@ fn reduce<'a>(
     terms: impl Iterator<Item = &'a [u8]>,
 ) {
     let target = &mut target[into.clone()];
-    let count = target.len() / dtype.item_bytes().unwrap();
+    let count = target.len() / dtype.element_bytes().unwrap();
     for (i, term) in terms.enumerate() {
         if i == 0 {
             target.copy_from_slice(term);
         } else {
-            let nest = Nest::new(0, 0, [Mode::new(count as i64, (1, 1))]);
-            Combine::new(&nest, dtype, op).unwrap().run(target, term).unwrap();
+            let nest = LoopNest::new(0, 0, [Mode::new(count as i64, (1, 1))]);
+            PreparedCombine::new(&nest, dtype, op).unwrap().run(target, term).unwrap();
         }
     }
 }
@@ -119,10 +119,10 @@ fn collectives_are_what_their_exchanges_are() {
                 let Ok(plan) = Planner::new().objective(objective).plan(from, to, DType::F32) else {
                     continue;
                 };
-                let ranks: Vec<Compiled> =
-                    plan.ranks().into_iter().map(|rank| Compiled::new(&plan, rank).unwrap()).collect();
+                let ranks: Vec<CompiledPlan> =
+                    plan.ranks().into_iter().map(|rank| CompiledPlan::new(&plan, rank).unwrap()).collect();
                 let mut together: BTreeMap<_, BTreeMap<usize, &Exchange>> = BTreeMap::new();
-                for exchange in ranks.iter().flat_map(Compiled::exchanges_and_all_reduces) {
+                for exchange in ranks.iter().flat_map(CompiledPlan::exchanges_and_all_reduces) {
                     let is_whole = matches!(exchange.collective(), Some(Collective::AllReduce { .. }));
                     let key = (exchange.step(), exchange.phase(), is_whole, exchange.members().to_vec());
                     together.entry(key).or_default().insert(exchange.rank(), exchange);
@@ -164,7 +164,7 @@ fn the_plain_ones_are_recognised() {
     let kinds = |shape: &[usize], from: &str, to: &str| -> Vec<Option<&str>> {
         let parse = |text: &str| Sharding::parse(&mesh, shape, text).unwrap();
         let plan = Planner::new().plan(&parse(from), &parse(to), DType::F32).unwrap();
-        let compiled = Compiled::new(&plan, 2).unwrap();
+        let compiled = CompiledPlan::new(&plan, 2).unwrap();
         compiled.exchanges_and_all_reduces().map(|exchange| exchange.collective().map(kind)).collect()
     };
     assert_eq!(kinds(&[8, 4], "S(0)", "R"), [Some("all_gather")]);
@@ -178,6 +178,6 @@ fn the_plain_ones_are_recognised() {
     let plan = Planner::new();
     let parse = |text: &str| Sharding::parse(&mesh, &[8, 4], text).unwrap();
     let plan = plan.plan(&parse("S(0)"), &parse("S(1)"), DType::F32).unwrap();
-    let compiled = Compiled::new(&plan, 2).unwrap();
+    let compiled = CompiledPlan::new(&plan, 2).unwrap();
     assert_eq!(compiled.exchanges().next().unwrap().op(), Some(StepOp::AllToAll));
 }

@@ -9,7 +9,6 @@ use half::{bf16, f16};
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_planner::{Objective, Planner};
-use reshard_sharding::meaning::{held, meaning};
 use reshard_sharding::{Exponent, Mesh, Sharding};
 use reshard_test_support::{Sweep, every};
 
@@ -52,7 +51,7 @@ impl Float {
             Float::BF16 => bf16::from_ne_bytes(b.try_into().unwrap()).to_f64(),
             Float::F16 => f16::from_ne_bytes(b.try_into().unwrap()).to_f64(),
         };
-        bytes.chunks_exact(self.dtype().item_bytes().unwrap()).map(one).collect()
+        bytes.chunks_exact(self.dtype().element_bytes().unwrap()).map(one).collect()
     }
 
     /// The unit of rounding.
@@ -74,11 +73,11 @@ fn sharding(mesh: &Mesh, shape: &[usize], text: &str, op: &str) -> Sharding {
 /// What shards denote, by the definition.
 fn denoted(mesh: &Mesh, shape: &[usize], text: &str, p: Exponent, shards: &[Vec<f64>]) -> Vec<f64> {
     if !text.contains("NORM") {
-        return meaning(&sharding(mesh, shape, text, ""), shards).unwrap();
+        return sharding(mesh, shape, text, "").assemble(shards).unwrap();
     }
     let of = |f: &dyn Fn(f64) -> f64, op: &str| {
         let made: Vec<Vec<f64>> = shards.iter().map(|s| s.iter().map(|&x| f(x.abs())).collect()).collect();
-        meaning(&sharding(mesh, shape, text, op), &made).unwrap()
+        sharding(mesh, shape, text, op).assemble(&made).unwrap()
     };
     if p.is_infinite() {
         return of(&|x| x, "max");
@@ -108,7 +107,7 @@ fn check(
             let sign = if source.is_partial() { [1.0, -1.0, 0.0, 1.0, -1.0][(e + term) % 5] } else { 1.0 };
             sign * x
         };
-        held(&source, rank).unwrap().into_iter().flat_map(|e| float.bytes_of(value(e))).collect()
+        source.global_indices(rank).unwrap().into_iter().flat_map(|e| float.bytes_of(value(e))).collect()
     };
     let data: Vec<Vec<u8>> = mesh.ranks().map(shard).collect();
     let (result, trace) = world.redistribute(&plan, &data).unwrap_or_else(|e| panic!("{what}: {e}\n{plan}"));
@@ -188,6 +187,6 @@ fn norms_of_integers_are_refused_in_a_sentence() {
         [(DType::I32, "no norm2 of i32"), (DType::Bool, "no norm2 of bool"), (DType::C64, "no norm2 of c64")]
     {
         let error = Planner::new().plan(&of("P(norm2)"), &of("R"), dtype).unwrap_err();
-        assert_eq!((error.to_string().as_str(), error.kind()), (message, "arithmetic"));
+        assert_eq!((error.to_string().as_str(), error.code()), (message, "arithmetic"));
     }
 }

@@ -1,14 +1,14 @@
 //! One pair of shardings: plan, execute on threads, compare meanings and bytes.
 
-use reshard_collectives::Trace;
+use reshard_collectives::TrafficLog;
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
-use reshard_sharding::meaning::{Term, held, meaning};
+use reshard_sharding::shards::Reducible;
 use reshard_sharding::{Mesh, Placement, Sharding};
 
 /// An element type of the tests: how to make it up, and its bytes.
-pub(crate) trait Item: Term {
+pub(crate) trait Item: Reducible {
     const DTYPE: DType;
     fn made(term: usize, element: usize) -> Self;
     fn bytes(self) -> Vec<u8>;
@@ -65,7 +65,7 @@ pub(crate) fn shards<T: Item>(sharding: &Sharding, placements: &[Placement]) -> 
     let mesh = sharding.mesh();
     let shard = |rank: usize| {
         let term = term_of(mesh, placements, rank);
-        held(sharding, rank).unwrap().into_iter().map(|element| T::made(term, element)).collect()
+        sharding.global_indices(rank).unwrap().into_iter().map(|element| T::made(term, element)).collect()
     };
     mesh.ranks().map(shard).collect()
 }
@@ -75,12 +75,12 @@ pub(crate) fn to_bytes<T: Item>(shards: &[Vec<T>]) -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn from_bytes<T: Item>(shards: &[Vec<u8>]) -> Vec<Vec<T>> {
-    let item = T::DTYPE.item_bytes().unwrap();
+    let item = T::DTYPE.element_bytes().unwrap();
     shards.iter().map(|shard| shard.chunks_exact(item).map(T::read).collect()).collect()
 }
 
 /// The bytes that moved against the bytes that the plan promised, step by step.
-pub(crate) fn check_promises(plan: &Plan, trace: &Trace, what: &str) {
+pub(crate) fn check_promises(plan: &Plan, trace: &TrafficLog, what: &str) {
     assert_eq!(trace.worst_received(), plan.received_bytes(), "received in all: {what}\n{plan}");
     for (index, step) in plan.steps().iter().enumerate() {
         let worst = |bytes: &dyn Fn(usize) -> u64| plan.ranks().into_iter().map(bytes).max().unwrap_or(0);
@@ -103,9 +103,9 @@ pub(crate) fn check_pair<T: Item>(
     let (result, trace) = world
         .redistribute(&plan, &to_bytes(source))
         .unwrap_or_else(|error| panic!("{what}: {error}\n{plan}"));
-    let before = meaning(from, source).unwrap();
+    let before = from.assemble(source).unwrap();
     let after =
-        meaning(to, &from_bytes::<T>(&result)).unwrap_or_else(|error| panic!("{what}: {error}\n{plan}"));
+        to.assemble(&from_bytes::<T>(&result)).unwrap_or_else(|error| panic!("{what}: {error}\n{plan}"));
     let agree = before.len() == after.len() && before.iter().zip(&after).all(|(a, b)| a.agrees(*b));
     assert!(agree, "{what}\n{plan}\n{before:?}\n{after:?}");
     check_promises(&plan, &trace, &what);

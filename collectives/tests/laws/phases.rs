@@ -2,9 +2,9 @@
 //! as they say.
 
 use reshard_collectives::threads::World;
-use reshard_collectives::{Compiled, Error};
+use reshard_collectives::{CompiledPlan, Error};
 use reshard_kernels::DType;
-use reshard_layout::{Few, Mode, Modes};
+use reshard_layout::{InlineVec, Mode, Modes};
 use reshard_planner::{Block, Message, Phase, Reduce, StepOp};
 use reshard_sharding::ReduceOp;
 use reshard_test_support::Random;
@@ -20,7 +20,7 @@ fn message(random: &mut Random) -> Message {
     let modes: Vec<_> = (0..random.below(3)).map(|_| mode(random)).collect();
     let (source_offset, target_offset) = (*random.pick(&LENGTHS), *random.pick(&LENGTHS));
     let block = Block { source_offset, target_offset, modes: Modes::from_slice(&modes) };
-    Message { peer: *random.pick(&[0, 0, 1, usize::MAX]), blocks: Few::from_iter([block]) }
+    Message { peer: *random.pick(&[0, 0, 1, usize::MAX]), blocks: InlineVec::from_iter([block]) }
 }
 
 #[test]
@@ -38,14 +38,16 @@ fn no_phase_makes_an_engine_panic() {
         let phase = Phase {
             source_len,
             target_len,
-            fill: None,
+            fill_identity: None,
             sends: (0..sends).map(|_| message(&mut random)).collect(),
             receives: (0..receives).map(|_| message(&mut random)).collect(),
             reduce,
             members,
         };
         let dtype = [DType::U8, DType::F64][random.below(2)];
-        let Ok(one) = Compiled::from_phases(0, dtype, &[(step, StepOp::Exchange, phase)]) else { continue };
+        let Ok(one) = CompiledPlan::from_phases(0, dtype, &[(step, StepOp::Exchange, phase)]) else {
+            continue;
+        };
         if one.source_bytes().max(one.target_bytes()) > 64 {
             continue;
         }

@@ -2,7 +2,6 @@
 
 use reshard_kernels::DType;
 use reshard_kernels::random::{Draw, Generator, IndexRun, Key, fill};
-use reshard_sharding::meaning;
 use reshard_test_support::{Random, random_mesh, random_shape, random_sharding};
 
 const DRAWS: [(&str, DType); 8] = [
@@ -26,12 +25,12 @@ fn ranks_draw_their_shards_of_one_tensor() {
         let sharding = random_sharding(&mut random, &mesh, &shape).reduced();
         let key = Key::with(Generator::ALL[case % 2], random.next_u64());
         let (draw, dtype) = *random.pick(&DRAWS);
-        let (draw, item): (Draw, usize) = (draw.parse().unwrap(), dtype.item_bytes().unwrap());
+        let (draw, item): (Draw, usize) = (draw.parse().unwrap(), dtype.element_bytes().unwrap());
         let numel: usize = shape.iter().product();
         let mut whole = vec![0; numel * item];
         fill(&key, draw, dtype, &mut whole, &shape, [IndexRun::all(numel as u64)]).unwrap();
         let elements: Vec<&[u8]> = whole.chunks_exact(item).collect();
-        let want = meaning::scatter(&sharding, &elements, &[][..]).unwrap();
+        let want = sharding.shard_all(&elements, &[][..]).unwrap();
         for (rank, want) in mesh.ranks().zip(want) {
             let region = sharding.region(rank).unwrap();
             let mut shard = vec![0; region.numel() * item];

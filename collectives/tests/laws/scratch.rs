@@ -1,10 +1,9 @@
 //! One scratch for many plans, and scratch that is none of theirs.
 
 use reshard_collectives::threads::World;
-use reshard_collectives::{Communicator, Compiled, Error, Scratch};
+use reshard_collectives::{Communicator, CompiledPlan, Error, Scratch};
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner, Topology};
-use reshard_sharding::meaning::{held, scatter};
 use reshard_sharding::{Mesh, Sharding};
 
 const PAIRS: [(&str, &str); 6] = [
@@ -32,7 +31,7 @@ fn plans_that_share_scratch_do_what_each_does_alone() {
     for reserved_first in [true, false] {
         let results = world.run(|comm| {
             let mut scratch = Scratch::new();
-            let compiled = plans.iter().map(|plan| Compiled::new(plan, comm.rank()));
+            let compiled = plans.iter().map(|plan| CompiledPlan::new(plan, comm.rank()));
             let compiled = compiled.collect::<Result<Vec<_>, _>>()?;
             if reserved_first {
                 compiled.iter().try_for_each(|one| one.reserve(comm, &mut scratch))?;
@@ -47,19 +46,19 @@ fn plans_that_share_scratch_do_what_each_does_alone() {
                     }
                     let whole: Vec<u8> = (0..plan.from().numel()).map(|i| i as u8 + 1).collect();
                     let mut target = vec![0; compiled.target_bytes()];
-                    let shards = scatter(plan.from(), &whole, 0).map_err(Error::from)?;
+                    let shards = plan.from().shard_all(&whole, 0).map_err(Error::from)?;
                     compiled.run(comm, &shards[comm.rank()], &mut target, &mut scratch)?;
                     targets.push(target);
                 }
             }
-            let bytes = compiled.iter().map(Compiled::scratch_bytes);
+            let bytes = compiled.iter().map(CompiledPlan::scratch_bytes);
             let largest = bytes.fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)));
             assert_eq!(scratch.bytes(), (largest.0, largest.1, 0));
             Ok::<_, Error>(targets)
         });
         for (rank, result) in results.into_iter().enumerate() {
             for (plan, target) in plans.iter().zip(result.unwrap()) {
-                let held = held(plan.to(), rank).unwrap();
+                let held = plan.to().global_indices(rank).unwrap();
                 let should: Vec<u8> = held.into_iter().map(|e| e as u8 + 1).collect();
                 assert_eq!(target, should, "rank {rank}: {plan}");
             }
@@ -71,7 +70,8 @@ fn plans_that_share_scratch_do_what_each_does_alone() {
 fn the_scratch_buffer_that_is_too_short_is_named() {
     let (little, much) = (plan(&[4, 4], "P,P", "R,R"), plan(&[64, 64], "P,P", "R,R"));
     let results = World::new(4).unwrap().run(|comm| {
-        let (little, much) = (Compiled::new(&little, comm.rank())?, Compiled::new(&much, comm.rank())?);
+        let (little, much) =
+            (CompiledPlan::new(&little, comm.rank())?, CompiledPlan::new(&much, comm.rank())?);
         let mut foreign = little.scratch(comm)?;
         let (needed, given) = (much.scratch_bytes().0, little.scratch_bytes().0);
         let (source, mut target) = (vec![1; much.source_bytes()], vec![0; much.target_bytes()]);
@@ -82,9 +82,9 @@ fn the_scratch_buffer_that_is_too_short_is_named() {
             format!("the first scratch buffer of rank {rank} has {given} bytes but {needed} are needed")
         );
         let error = much.run_in_place(comm, &mut source.clone(), &mut foreign).unwrap_err();
-        assert_eq!(error.kind(), "buffer");
+        assert_eq!(error.code(), "buffer");
         let error = much.run(comm, &source, &mut target, &mut Scratch::new()).unwrap_err();
-        assert_eq!(error.kind(), "not_agreed");
+        assert_eq!(error.code(), "not_agreed");
         // Nothing has begun: the plan runs once it has what it needs.
         much.reserve(comm, &mut foreign)?;
         much.run(comm, &source, &mut target, &mut foreign)?;
@@ -103,9 +103,9 @@ fn shards_are_of_the_plans_type_or_bytes() {
     let whole = [1.5_f32, -2.0, 0.25, 4.0, 5.0, 6.0];
     let [from, to] = ["S(0)", "S(1)"].map(parse);
     let plan = Planner::new().plan(&from, &to, DType::F32).unwrap();
-    let shards = scatter(&from, &whole, 0.0).unwrap();
+    let shards = from.shard_all(&whole, 0.0).unwrap();
     let (typed, _) = world.redistribute::<f32>(&plan, &shards).unwrap();
-    assert_eq!(typed, scatter(&to, &whole, 0.0).unwrap());
+    assert_eq!(typed, to.shard_all(&whole, 0.0).unwrap());
     let bytes: Vec<Vec<u8>> =
         shards.iter().map(|s| s.iter().flat_map(|x| x.to_ne_bytes()).collect()).collect();
     let (bytes, _) = world.redistribute::<u8>(&plan, &bytes).unwrap();
@@ -119,7 +119,7 @@ fn shards_are_of_the_plans_type_or_bytes() {
         "the shards are of f64, and the plan is for f32: give its items, or their bytes as u8"
     );
     let error = world.redistribute::<i32>(&plan, &[vec![0; 4], vec![0; 2]]).unwrap_err();
-    assert_eq!(error.kind(), "dtype");
+    assert_eq!(error.code(), "dtype");
     let error = world.redistribute::<f32>(&plan, &[vec![0.0; 4], vec![0.0; 3]]).unwrap_err();
     assert_eq!(error.to_string(), "the source of rank 1 has 12 bytes but 8 are needed");
 }

@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::mailbox::{Habit, Mailbox};
 use crate::pair::{check_pair, shards};
-use reshard_collectives::testing::{Failure, Options, Trial, check_batch, check_one};
+use reshard_collectives::testing::{ContractCase, ContractOptions, Failure, check_batch, check_one};
 use reshard_collectives::threads::World;
 use reshard_collectives::{BufferLayout, Error};
 use reshard_kernels::DType;
@@ -53,7 +53,7 @@ impl Dice {
             let text = (0..axes.len()).map(axis).collect::<Vec<_>>().join(",");
             let text = if self.roll(4) == 0 { format!("{text}@{}", self.roll(3)) } else { text };
             let mesh: Mesh = text.parse().unwrap();
-            if mesh.world() <= RANKS {
+            if mesh.world_size() <= RANKS {
                 return mesh;
             }
         }
@@ -159,7 +159,7 @@ fn by_mail(
 fn on_threads(
     world: &mut World,
     what: &str,
-    job: impl Fn(&mut reshard_collectives::threads::Comm) -> Result<(), Failure> + Sync,
+    job: impl Fn(&mut reshard_collectives::threads::ThreadCommunicator) -> Result<(), Failure> + Sync,
 ) {
     for result in world.run(|comm| Ok::<_, Error>(job(comm))) {
         result
@@ -185,7 +185,7 @@ fn random_redistributions() {
     let (mut done, mut tensors) = ([0; 4], 0);
     while tensors < count {
         let kind = dice.roll(8);
-        let options = Options { seed: dice.0, ..Options::default() };
+        let options = ContractOptions { seed: dice.0, ..ContractOptions::default() };
         if kind == 0 {
             let list: Vec<(DType, Plan)> = (0..=dice.roll(8))
                 .filter_map(|_| {
@@ -194,8 +194,9 @@ fn random_redistributions() {
                 })
                 .collect();
             let dense = &BufferLayout::RowMajor;
-            let trial = |(dtype, plan)| Trial { plan, dtype, source: dense, target: dense };
-            let trials: Vec<Trial<'_>> = list.iter().map(|(dtype, plan)| trial((*dtype, plan))).collect();
+            let trial = |(dtype, plan)| ContractCase { plan, dtype, source: dense, target: dense };
+            let trials: Vec<ContractCase<'_>> =
+                list.iter().map(|(dtype, plan)| trial((*dtype, plan))).collect();
             let what: Vec<String> = list.iter().map(|(dtype, plan)| format!("{dtype} {plan}")).collect();
             let what = what.join("\n");
             on_threads(&mut world, &what, |comm| check_batch(comm, &options, &trials));
@@ -206,7 +207,7 @@ fn random_redistributions() {
         let dtype = dice.one_of(&DTYPES);
         let Some(plan) = dice.plan(dtype) else { continue };
         let (source, target) = (dice.memory(plan.from()), dice.memory(plan.to()));
-        let trial = Trial { plan: &plan, dtype, source: &source, target: &target };
+        let trial = ContractCase { plan: &plan, dtype, source: &source, target: &target };
         tensors += 1;
         if kind == 1 {
             mailboxes = by_mail(mailboxes, |mailbox| check_one(mailbox, &options, &trial));

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reshard_collectives::Error;
-use reshard_collectives::calls::{Call, Pattern, RankCall, RankCalls, Spmd, View, interpret};
+use reshard_collectives::calls::{
+    CollectiveCall, CommPattern, RankCall, RankCalls, SpmdProgram, View, interpret,
+};
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
@@ -99,12 +101,18 @@ fn moves(rank: usize, call: &RankCall) -> Moves {
         call.call.group().unwrap().members().iter().copied().zip(counts.iter().copied()).collect()
     };
     let (sends, receives, name) = match &call.call {
-        Call::Local => (vec![(rank, packed.len())], vec![(rank, landed.len())], "blocks".to_string()),
-        Call::Messages { sends, receives } => (sends.clone(), receives.clone(), "blocks".to_string()),
-        Call::AllToAll { sends, receives, .. } => {
+        CollectiveCall::Local => {
+            (vec![(rank, packed.len())], vec![(rank, landed.len())], "blocks".to_string())
+        }
+        CollectiveCall::Messages { sends, receives } => {
+            (sends.clone(), receives.clone(), "blocks".to_string())
+        }
+        CollectiveCall::AllToAll { sends, receives, .. } => {
             (of_members(sends), of_members(receives), "blocks".to_string())
         }
-        Call::AllGather { .. } | Call::ReduceScatter { .. } | Call::AllReduce { .. } => {
+        CollectiveCall::AllGather { .. }
+        | CollectiveCall::ReduceScatter { .. }
+        | CollectiveCall::AllReduce { .. } => {
             let name = format!("{} {:?}", kind(&call.call), call.call.group().unwrap().members());
             (vec![(0, packed.len())], vec![(0, landed.len())], name)
         }
@@ -137,9 +145,9 @@ fn moves(rank: usize, call: &RankCall) -> Moves {
 
 /// All laws of a plan as one program; how often each pattern came, and whether it is one program.
 fn check_spmd(plan: &Plan, patterns: &mut BTreeMap<&'static str, usize>) -> bool {
-    let spmd = match Spmd::new(plan, plan.dtype()) {
+    let spmd = match SpmdProgram::new(plan, plan.dtype()) {
         Ok(spmd) => spmd,
-        Err(Error::NotAlike { .. }) => return false,
+        Err(Error::PlanMismatch { .. }) => return false,
         Err(error) => panic!("{error}: {plan}"),
     };
     let ranks = plan.ranks();
@@ -163,12 +171,12 @@ fn check_spmd(plan: &Plan, patterns: &mut BTreeMap<&'static str, usize>) -> bool
     }
     for call in spmd.calls() {
         let (name, peers) = match &call.pattern {
-            Pattern::Local => ("local", 1),
-            Pattern::AllGather { groups } => ("all_gather", groups[0].len()),
-            Pattern::ReduceScatter { groups, .. } => ("reduce_scatter", groups[0].len()),
-            Pattern::AllReduce { groups, .. } => ("all_reduce", groups[0].len()),
-            Pattern::AllToAll { groups } => ("all_to_all", groups[0].len()),
-            Pattern::Permute { rounds } => {
+            CommPattern::Local => ("local", 1),
+            CommPattern::AllGather { groups } => ("all_gather", groups[0].len()),
+            CommPattern::ReduceScatter { groups, .. } => ("reduce_scatter", groups[0].len()),
+            CommPattern::AllReduce { groups, .. } => ("all_reduce", groups[0].len()),
+            CommPattern::AllToAll { groups } => ("all_to_all", groups[0].len()),
+            CommPattern::Permute { rounds } => {
                 for pairs in rounds {
                     let ends: BTreeSet<(usize, usize)> =
                         pairs.iter().flat_map(|(from, to)| [(0, *from), (1, *to)]).collect();
@@ -185,8 +193,8 @@ fn check_spmd(plan: &Plan, patterns: &mut BTreeMap<&'static str, usize>) -> bool
         *patterns.entry(name).or_default() += 1;
         // Where ranks fill what others have, there is a place for each of these.
         let places = if call.fill.is_some() { world } else { peers };
-        assert!(call.places.len() <= places, "{plan}\n{spmd}");
-        let columns = (call.packs.columns(), call.lands.columns());
+        assert!(call.target_offsets.len() <= places, "{plan}\n{spmd}");
+        let columns = (call.source_offsets.columns(), call.arrival_order.columns());
         assert!(columns.0 <= peers && columns.1 <= places, "{plan}\n{spmd}");
     }
     let sources = sources(plan);
@@ -204,15 +212,15 @@ fn check_spmd(plan: &Plan, patterns: &mut BTreeMap<&'static str, usize>) -> bool
 /// How many calls between ranks one program makes: of rounds, those that are not only copies.
 fn collectives(plan: &Plan) -> usize {
     let talks = |pairs: &&Vec<(usize, usize)>| pairs.iter().any(|(from, to)| from != to);
-    let count = |pattern: &Pattern| match pattern {
-        Pattern::Local => 0,
-        Pattern::AllGather { .. }
-        | Pattern::ReduceScatter { .. }
-        | Pattern::AllReduce { .. }
-        | Pattern::AllToAll { .. } => 1,
-        Pattern::Permute { rounds } => rounds.iter().filter(talks).count(),
+    let count = |pattern: &CommPattern| match pattern {
+        CommPattern::Local => 0,
+        CommPattern::AllGather { .. }
+        | CommPattern::ReduceScatter { .. }
+        | CommPattern::AllReduce { .. }
+        | CommPattern::AllToAll { .. } => 1,
+        CommPattern::Permute { rounds } => rounds.iter().filter(talks).count(),
     };
-    let spmd = Spmd::new(plan, plan.dtype());
+    let spmd = SpmdProgram::new(plan, plan.dtype());
     spmd.map_or(0, |spmd| spmd.calls().iter().map(|call| count(&call.pattern)).sum())
 }
 
@@ -225,7 +233,7 @@ fn one_program_for_all_ranks_is_what_each_rank_calls() {
         for plan in plans.iter().step_by(judged) {
             check_spmd(plan, &mut patterns);
         }
-        let alike = plans.iter().filter(|plan| Spmd::new(plan, plan.dtype()).is_ok()).count();
+        let alike = plans.iter().filter(|plan| SpmdProgram::new(plan, plan.dtype()).is_ok()).count();
         println!(
             "{mesh}: {alike} of {}, {} calls",
             plans.len(),

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use reshard_collectives::threads::{Comm, World};
-use reshard_collectives::{Batch, Communicator, Compiled, Error, Exchange, Returned, Scratch};
+use reshard_collectives::threads::{ThreadCommunicator, World};
+use reshard_collectives::{Batch, Communicator, CompiledPlan, Error, Exchange, ReturnedBuffers, Scratch};
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner, Topology};
 use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding};
@@ -15,21 +15,21 @@ use crate::pair::{shards, to_bytes};
 /// Runs each of these of which this rank has a part in halves, so many in flight at a time, whoever has a part in them.
 fn in_halves<C: Communicator<Buffer = [u8], Owned = Vec<u8>>>(
     comm: &mut C,
-    all: &[(Option<Compiled>, Vec<u8>)],
+    all: &[(Option<CompiledPlan>, Vec<u8>)],
     window: usize,
 ) -> Result<Vec<Vec<u8>>, Error> {
     let mut memory = Vec::new();
     for (compiled, _) in all {
         let mut scratch = Scratch::new();
         compiled.iter().try_for_each(|compiled| compiled.reserve(comm, &mut scratch))?;
-        memory.push((vec![0xa5; compiled.as_ref().map_or(0, Compiled::target_bytes)], scratch));
+        memory.push((vec![0xa5; compiled.as_ref().map_or(0, CompiledPlan::target_bytes)], scratch));
     }
     let mut started = VecDeque::new();
     for ((compiled, source), (target, scratch)) in all.iter().zip(&mut memory) {
         if started.len() == window
             && let Some(Some(oldest)) = started.pop_front()
         {
-            reshard_collectives::Started::finish(oldest, comm)?;
+            reshard_collectives::PendingRun::finish(oldest, comm)?;
         }
         let one = compiled.as_ref().map(|compiled| compiled.start(comm, source, target, scratch));
         started.push_back(one.transpose()?);
@@ -69,7 +69,7 @@ fn a_plan_in_two_halves_is_its_run_to_the_bit() {
         for window in [1, 2, 5] {
             let halves = world.run(|comm| {
                 let ready = |(plan, shards): &(Plan, Vec<Vec<u8>>)| {
-                    Ok((Some(Compiled::new(plan, comm.rank())?), shards[comm.rank()].clone()))
+                    Ok((Some(CompiledPlan::new(plan, comm.rank())?), shards[comm.rank()].clone()))
                 };
                 let ready = cases.iter().map(ready).collect::<Result<Vec<_>, Error>>()?;
                 in_halves(comm, &ready, window)
@@ -89,7 +89,7 @@ fn a_plan_in_two_halves_is_its_run_to_the_bit() {
 
 /// An engine that writes down what is posted and what is waited for: the members, and what the exchange is.
 struct Noting<'c> {
-    inner: &'c mut Comm,
+    inner: &'c mut ThreadCommunicator,
     posts: Vec<(Vec<usize>, u64)>,
     waits: Vec<(Vec<usize>, u64)>,
     /// The most that was in flight.
@@ -99,7 +99,7 @@ struct Noting<'c> {
 impl Communicator for Noting<'_> {
     type Buffer = [u8];
     type Owned = Vec<u8>;
-    type Pending<'a> = (&'a Exchange, <Comm as Communicator>::Pending<'a>);
+    type Pending<'a> = (&'a Exchange, <ThreadCommunicator as Communicator>::Pending<'a>);
 
     fn rank(&self) -> usize {
         self.inner.rank()
@@ -109,16 +109,16 @@ impl Communicator for Noting<'_> {
         self.inner.size()
     }
 
-    fn time_out(&self) -> Duration {
-        self.inner.time_out()
+    fn timeout(&self) -> Duration {
+        self.inner.timeout()
     }
 
     fn allocate(&self, bytes: usize) -> Result<Vec<u8>, Error> {
         self.inner.allocate(bytes)
     }
 
-    fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
-        self.inner.agree(exchange)
+    fn check_agreement(&mut self, exchange: &Exchange) -> Result<(), Error> {
+        self.inner.check_agreement(exchange)
     }
 
     fn post<'a>(
@@ -135,7 +135,10 @@ impl Communicator for Noting<'_> {
         Ok((exchange, self.inner.post(exchange, source, target, staging)?))
     }
 
-    fn wait<'a>(&mut self, (exchange, pending): Self::Pending<'a>) -> Result<Returned<'a, [u8]>, Error> {
+    fn wait<'a>(
+        &mut self,
+        (exchange, pending): Self::Pending<'a>,
+    ) -> Result<ReturnedBuffers<'a, [u8]>, Error> {
         if !exchange.is_local() {
             self.waits.push((exchange.members().to_vec(), exchange.tag()));
         }
@@ -199,15 +202,15 @@ fn members_post_in_one_order_and_wait_in_one_order() {
             let rank = inner.rank();
             let mut all = Vec::new();
             for (n, plan) in plans.iter().enumerate() {
-                all.push(takes_part(plan, rank).then(|| Compiled::new(plan, rank)).transpose()?);
+                all.push(takes_part(plan, rank).then(|| CompiledPlan::new(plan, rank)).transpose()?);
                 let (chosen, batch) = &batches[n];
                 let has_part = chosen.iter().any(|plan| takes_part(plan, rank));
                 all.push(has_part.then(|| batch.compile(rank)).transpose()?);
             }
-            let all: Vec<(Option<Compiled>, Vec<u8>)> = all
+            let all: Vec<(Option<CompiledPlan>, Vec<u8>)> = all
                 .into_iter()
                 .map(|compiled| {
-                    let bytes = compiled.as_ref().map_or(0, Compiled::source_bytes);
+                    let bytes = compiled.as_ref().map_or(0, CompiledPlan::source_bytes);
                     (compiled, vec![0; bytes])
                 })
                 .collect();
@@ -241,7 +244,7 @@ fn a_started_plan_that_nobody_finishes_is_missing_to_others() {
     let mut world = World::new(2).unwrap();
     for leaks in [false, true] {
         let results = world.run(|comm| {
-            let compiled = Compiled::new(&plan, comm.rank())?;
+            let compiled = CompiledPlan::new(&plan, comm.rank())?;
             let mut scratch = compiled.scratch(comm)?;
             let (source, mut target) = (vec![1; compiled.source_bytes()], vec![0; compiled.target_bytes()]);
             let started = compiled.start(comm, &source, &mut target, &mut scratch)?;
@@ -257,7 +260,7 @@ fn a_started_plan_that_nobody_finishes_is_missing_to_others() {
         assert!(matches!(error, Error::RankFailed { rank: 0, .. }), "{error}");
         // All of them may drop it, and the world goes on.
         let results = world.run(|comm| {
-            let compiled = Compiled::new(&plan, comm.rank())?;
+            let compiled = CompiledPlan::new(&plan, comm.rank())?;
             let mut scratch = compiled.scratch(comm)?;
             let (source, mut target) = (vec![1; compiled.source_bytes()], vec![0; compiled.target_bytes()]);
             drop(compiled.start(comm, &source, &mut target, &mut scratch)?);
@@ -272,8 +275,9 @@ fn a_started_plan_that_nobody_finishes_is_missing_to_others() {
 fn the_errors_of_halves_are_those_of_runs() {
     let (little, much) = (sum(4), sum(1 << 16));
     let results = World::new(2).unwrap().run(|comm| {
-        let (little, much) = (Compiled::new(&little, comm.rank())?, Compiled::new(&much, comm.rank())?);
-        let foreign = Compiled::new(&sum(4), 1 - comm.rank())?;
+        let (little, much) =
+            (CompiledPlan::new(&little, comm.rank())?, CompiledPlan::new(&much, comm.rank())?);
+        let foreign = CompiledPlan::new(&sum(4), 1 - comm.rank())?;
         let (source, mut target) = (vec![1; much.source_bytes()], vec![0; much.target_bytes()]);
         let mut reserved = much.scratch(comm)?;
         let (mut short, mut other) = (little.scratch(comm)?, little.scratch(comm)?);

@@ -3,8 +3,7 @@
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner, StepOp};
-use reshard_sharding::meaning::meaning;
-use reshard_sharding::{Mesh, Sharding, Type};
+use reshard_sharding::{Mesh, Sharding, ShardingType};
 use reshard_test_support::{Random, Sweep, random_mesh, random_shape, random_sharding, shards_of};
 
 /// The most ranks of a random mesh.
@@ -30,7 +29,7 @@ pub(crate) fn product<'a>(a: impl IntoIterator<Item = &'a i64>, b: impl IntoIter
 
 /// `<y*, f x> == <f* y*, x>`: of what the tensors denote and, where a gradient is laid out as the dual, of what every rank
 /// computes for itself.
-fn check_move(world: &mut World, planner: &Planner, from: &Type, to: &Type, seed: u64) {
+fn check_move(world: &mut World, planner: &Planner, from: &ShardingType, to: &ShardingType, seed: u64) {
     let what = || format!("{from} -> {to} of {:?} on {}", from.value.shape(), from.value.mesh());
     let plan = |a: &Sharding, b: &Sharding| {
         planner.plan(a, b, DType::I64).unwrap_or_else(|e| panic!("{}: {e}", what()))
@@ -42,8 +41,8 @@ fn check_move(world: &mut World, planner: &Planner, from: &Type, to: &Type, seed
     let forward = carried(world, &plan(&from.value, &to.value), &x);
     let backward = carried(world, &plan(after, before), &y);
     let dot = |a: (&Sharding, &[Vec<i64>]), b: (&Sharding, &[Vec<i64>])| {
-        let whole = product(&meaning(a.0, a.1).unwrap(), &meaning(b.0, b.1).unwrap());
-        if a.0.dual().as_ref() == Ok(b.0) {
+        let whole = product(&a.0.assemble(a.1).unwrap(), &b.0.assemble(b.1).unwrap());
+        if a.0.cotangent().as_ref() == Ok(b.0) {
             let by_ranks: i64 = a.1.iter().zip(b.1).map(|(a, b)| product(a, b)).sum();
             assert_eq!(by_ranks, whole, "{}", what());
         }
@@ -80,7 +79,7 @@ fn the_sixteen_moves_of_an_axis_are_plans() {
     ];
     let mut world = World::new(4).unwrap();
     for (i, (from, to, forward, backward)) in table.into_iter().enumerate() {
-        let [from, to] = [from, to].map(|text| Type::parse(&mesh, &[16, 8], text).unwrap());
+        let [from, to] = [from, to].map(|text| ShardingType::parse(&mesh, &[16, 8], text).unwrap());
         let ops = |a: &Sharding, b: &Sharding| {
             let plan = Planner::new().plan(a, b, DType::F32).unwrap();
             plan.steps().iter().map(reshard_planner::Step::op).collect::<Vec<_>>()
@@ -102,12 +101,12 @@ fn forward_and_backward_of_any_move_are_adjoint() {
         let mut any = || {
             let value = random_sharding(&mut r, &mesh, &shape);
             match r.below(4) {
-                0 => Type { value, gradient: Some(random_sharding(&mut r, &mesh, &shape)) },
-                1 => Type { value: value.clone(), gradient: Some(value) },
-                _ => Type::natural(value).unwrap(),
+                0 => ShardingType { value, gradient: Some(random_sharding(&mut r, &mesh, &shape)) },
+                1 => ShardingType { value: value.clone(), gradient: Some(value) },
+                _ => ShardingType::from_value(value).unwrap(),
             }
         };
         let (from, to) = (any(), any());
-        check_move(&mut worlds[mesh.world() - 1], &planner, &from, &to, case + 1);
+        check_move(&mut worlds[mesh.world_size() - 1], &planner, &from, &to, case + 1);
     }
 }

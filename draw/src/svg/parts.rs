@@ -2,7 +2,7 @@
 
 use super::{LETTER, LINE, Picture, Shape, WIDEST, letters};
 use crate::colour::{KINDS, hex};
-use crate::scene::{Cell, Flow, Grid, Group, Head, Lanes, Paint, Part, Style, Way};
+use crate::scene::{Cell, Direction, Flow, Grid, Group, Head, Lanes, Paint, Part, Style};
 use crate::text::{colours, number};
 
 /// The height of a cell.
@@ -23,8 +23,8 @@ fn of_group(group: &Group) -> Picture {
     let mut row = Picture::default();
     for part in group.parts.iter().map(picture) {
         match group.way {
-            Way::Down => inner.below(80, part),
-            Way::Across => {
+            Direction::Down => inner.below(80, part),
+            Direction::Across => {
                 if row.width > 0 && row.width + 160 + part.width > 10 * WIDEST {
                     inner.below(80, std::mem::take(&mut row));
                 }

@@ -8,9 +8,9 @@ use reshard_draw::{
 use reshard_draw::{chrome_trace, mesh, plan_steps, timeline};
 use reshard_kernels::DType;
 use reshard_planner::Planner;
-use reshard_program::schedule::{Begins, Instr, Options, Record, Schedule, Timeline};
-use reshard_program::{Program, Rates};
-use reshard_sharding::{Mesh, Sharding, meaning};
+use reshard_program::schedule::{CompileOptions, ExchangeStart, Instruction, RunRecord, Schedule, Timeline};
+use reshard_program::{ComputeRates, Program};
+use reshard_sharding::{Mesh, Sharding};
 
 fn grids(parts: &[Part]) -> Vec<&Grid> {
     let mut all = Vec::new();
@@ -71,7 +71,7 @@ fn cells_tell_who_holds_an_element() {
         let scene = sharding(&one, Limits::USUAL);
         let [grid] = grids(&scene.parts)[..] else { panic!("one grid") };
         let held: Vec<(usize, Vec<usize>)> =
-            one.mesh().ranks().map(|rank| (rank, meaning::held(&one, rank).expect("small"))).collect();
+            one.mesh().ranks().map(|rank| (rank, one.global_indices(rank).expect("small"))).collect();
         let mut seen = 0;
         for row in 0..grid.rows.len() {
             for column in 0..grid.columns.len() {
@@ -181,7 +181,7 @@ fn letters_are_the_parts_that_are_held() {
             for (at, row) in table.cells.iter().enumerate() {
                 for (one, cell) in [(from, &row[1]), (to, &row[3])] {
                     let mut letters: Vec<char> = Vec::new();
-                    for element in meaning::held(one, at).expect("small") {
+                    for element in one.global_indices(at).expect("small") {
                         let part = (element / 4 * rows / 4) * columns + element % 4 * columns / 4;
                         let letter = char::from(b'A' + part as u8);
                         if !letters.contains(&letter) {
@@ -254,9 +254,9 @@ gradient loss wrt up, down
 #[test]
 fn the_greatest_moment_is_the_peak() {
     let graph: reshard_program::Graph = STEP.parse().expect("a program");
-    let program: Program = reshard_program::Elaborator::new().elaborate(&graph).expect("it is right");
-    let moments = program.moments();
-    let peak = program.report(&Rates::uniform()).peak;
+    let program: Program = reshard_program::ShardingSolver::new().solve(&graph).expect("it is right");
+    let moments = program.memory_timeline();
+    let peak = program.report(&ComputeRates::uniform()).peak;
     assert_eq!(moments.iter().map(|moment| moment.bytes).max(), Some(peak.bytes));
     assert_eq!(moments.iter().find(|moment| moment.bytes == peak.bytes), Some(&peak));
     assert!(moments.iter().all(|m| m.by_class.iter().sum::<u64>() + m.staging == m.bytes));
@@ -272,10 +272,10 @@ fn the_greatest_moment_is_the_peak() {
 #[test]
 fn a_timeline_is_its_spans() {
     let graph: reshard_program::Graph = STEP.parse().expect("a program");
-    let program: Program = reshard_program::Elaborator::new().elaborate(&graph).expect("it is right");
+    let program: Program = reshard_program::ShardingSolver::new().solve(&graph).expect("it is right");
     let schedules: Vec<_> =
-        (0..2).map(|rank| program.compile(rank, &Options::default()).expect("a schedule")).collect();
-    let times = Timeline::of(&schedules, &Rates::uniform()).expect("of one program");
+        (0..2).map(|rank| program.compile(rank, &CompileOptions::default()).expect("a schedule")).collect();
+    let times = Timeline::of(&schedules, &ComputeRates::uniform()).expect("of one program");
     let scene = timeline(&times, &schedules, Limits::USUAL);
     let drawn = lanes(&scene);
     let strong: f64 = times.critical_path().iter().map(|span| span.end_us - span.begin_us).sum();
@@ -301,9 +301,11 @@ fn a_large_timeline_is_drawn_whole() {
     let layers: Vec<String> = (0..300).map(|n| format!("h{} = relu(h{n})\ny{n}: R = h{n}", n + 1)).collect();
     let text = format!("mesh tp=4\nh0: f32[4096,4096] S(0)\n{}\n", layers.join("\n"));
     let program: Program = text.parse().expect("it is typed");
-    let of_rank = |rank| program.compile(rank, &Options { hoist_bytes: 1 << 40, ..Options::default() });
+    let of_rank = |rank| {
+        program.compile(rank, &CompileOptions { in_flight_bytes: 1 << 40, ..CompileOptions::default() })
+    };
     let schedules: Vec<_> = (0..4).map(|rank| of_rank(rank).expect("a schedule")).collect();
-    let times = Timeline::of(&schedules, &Rates::uniform()).expect("of one program");
+    let times = Timeline::of(&schedules, &ComputeRates::uniform()).expect("of one program");
     let limits = Limits { bars: 240, ..Limits::USUAL };
     let scene = timeline(&times, &schedules, limits);
     let drawn = lanes(&scene);
@@ -341,16 +343,16 @@ fn a_large_timeline_is_drawn_whole() {
 #[test]
 fn a_measured_timeline_is_drawn_whole() {
     let graph: reshard_program::Graph = STEP.parse().expect("a program");
-    let program: Program = reshard_program::Elaborator::new().elaborate(&graph).expect("it is right");
+    let program: Program = reshard_program::ShardingSolver::new().solve(&graph).expect("it is right");
     let schedules: Vec<_> =
-        (0..2).map(|rank| program.compile(rank, &Options::default()).expect("a schedule")).collect();
+        (0..2).map(|rank| program.compile(rank, &CompileOptions::default()).expect("a schedule")).collect();
     // One thing after the other, a microsecond each with half of one between them.
     let record = |schedule: &Schedule| {
         let time = |n: usize| Duration::from_nanos(1500 * n as u64);
-        let times = (0..schedule.instrs().len()).map(|n| (time(n), time(n) + Duration::from_micros(1)));
-        Record::new(schedule.rank(), Begins::AtWait, times.collect()).expect("in order")
+        let times = (0..schedule.instructions().len()).map(|n| (time(n), time(n) + Duration::from_micros(1)));
+        RunRecord::new(schedule.rank(), ExchangeStart::AtWait, times.collect()).expect("in order")
     };
-    let records: Vec<Record> = schedules.iter().map(record).collect();
+    let records: Vec<RunRecord> = schedules.iter().map(record).collect();
     let times = Timeline::measured(&schedules, &records).expect("of one program");
     let scene = timeline(&times, &schedules, Limits::USUAL);
     assert!(scene.title.ends_with("of a run, by the clock"), "{}", scene.title);
@@ -359,17 +361,17 @@ fn a_measured_timeline_is_drawn_whole() {
         let mut bars: Vec<&Bar> = two[0].bars.iter().collect();
         bars.sort_by(|a, b| a.from.total_cmp(&b.from));
         let (mut bars, mut exchanges) = (bars.into_iter(), two[1].bars.iter());
-        for (instr, (begin, end)) in schedule.instrs().iter().zip(record.times()) {
+        for (instr, (begin, end)) in schedule.instructions().iter().zip(record.times()) {
             let wanted = (begin.as_nanos() as f64 / 1000.0, end.as_nanos() as f64 / 1000.0);
             match instr {
-                Instr::Call { args, .. } => {
+                Instruction::Call { args, .. } => {
                     let bar = bars.next().expect("a bar of every call");
                     assert_eq!((bar.from, bar.to), wanted);
                     let made = &schedule.arg_names()[args.end as usize - 1];
                     assert!(bar.text.starts_with(&format!("{made} = ")), "{}", bar.text);
                 }
-                Instr::Post { .. } => {}
-                Instr::Wait { exchange } => {
+                Instruction::Post { .. } => {}
+                Instruction::Wait { exchange } => {
                     for bar in [bars.next().expect("a wait"), exchanges.next().expect("an exchange")] {
                         assert_eq!((bar.from, bar.to), wanted);
                     }

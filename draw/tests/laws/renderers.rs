@@ -3,8 +3,8 @@
 use quick_xml::Reader;
 use quick_xml::events::Event;
 use reshard_draw::{
-    Bar, Bundle, Cell, Flow, Grid, Group, Head, Lane, Lanes, Limits, NOTEBOOK_BYTES, Page, Paint, Part,
-    Scene, Section, Style, Way, notebook,
+    Bar, Bundle, Cell, Direction, Flow, Grid, Group, Head, Lane, Lanes, Limits, NOTEBOOK_BYTES, Page, Paint,
+    Part, Scene, Section, Style, notebook,
 };
 
 const EVIL: &str = "<script>&\"'\u{1b}[31m\u{202e}";
@@ -42,7 +42,7 @@ fn everything(text: &str) -> Scene {
     };
     let group = Group {
         title: format!("group{text}"),
-        way: Way::Across,
+        way: Direction::Across,
         is_boxed: true,
         parts: vec![Part::Grid(grid), Part::Grid(ruled), Part::Grid(table)],
     };

@@ -6,7 +6,6 @@ use reshard_collectives::Communicator;
 use reshard_collectives::threads::{Comm, World};
 use reshard_program::Program;
 use reshard_program::schedule::{Engine, Local, Options, Schedule};
-use reshard_sharding::meaning;
 
 use crate::Error;
 use crate::kernels::CandleKernels;
@@ -40,7 +39,7 @@ pub fn encode(program: &Program, runs: usize, load: &Load<'_>) -> Result<Encoded
         shards.push(shard);
     }
     let hidden = program.value(HIDDEN).ok_or_else(|| missing(HIDDEN))?;
-    Ok(Encoded { hidden: meaning::meaning(&program.get(hidden).is.value, &shards)?, times })
+    Ok(Encoded { hidden: program.get(hidden).is.value.assemble(&shards)?, times })
 }
 
 /// One rank: its part of the result, and how long each run took.
@@ -93,7 +92,7 @@ fn put<T: Copy + Default, const N: usize>(
     arena: &mut [u8],
 ) -> Result<(), Error> {
     let (value, local) = program.value(name).zip(schedule.local(name)).ok_or_else(|| missing(name))?;
-    let shard = meaning::shard(&program.get(value).is.value, schedule.rank(), whole, T::default())?;
+    let shard = program.get(value).is.value.shard(schedule.rank(), whole, T::default())?;
     for (at, number) in arena[local.at.range()].chunks_exact_mut(N).zip(shard) {
         at.copy_from_slice(&bytes(number));
     }

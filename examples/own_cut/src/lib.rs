@@ -6,7 +6,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use reshard_sharding::{Cut, CutRegistry, Pieces};
+use reshard_sharding::{DimPartition, PartitionRegistry, RankRanges};
 use reshard_sharding::{Error, Placement};
 
 /// Blocks of so many indices, dealt round.
@@ -23,11 +23,11 @@ impl BlockCyclic {
 
     /// The placement of a dim.
     pub fn of(self, dim: usize) -> Result<Placement, Error> {
-        Placement::by(dim, Arc::new(self))
+        Placement::custom(dim, Arc::new(self))
     }
 }
 
-impl Cut for BlockCyclic {
+impl DimPartition for BlockCyclic {
     fn name(&self) -> &'static str {
         "BC"
     }
@@ -36,8 +36,8 @@ impl Cut for BlockCyclic {
         self.block.to_string()
     }
 
-    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
-        let mut pieces = Pieces::new(ranks);
+    fn ranges(&self, extent: usize, ranks: usize) -> Result<RankRanges, Error> {
+        let mut pieces = RankRanges::new(ranks);
         // `add` refuses too many pieces, so that no extent makes this long.
         for (i, start) in (0..extent).step_by(self.block.get()).enumerate() {
             let end = start.saturating_add(self.block.get()).min(extent);
@@ -48,8 +48,8 @@ impl Cut for BlockCyclic {
 }
 
 /// A registry that knows `BC` beside the cuts of the library.
-pub fn registry() -> Result<CutRegistry, Error> {
-    CutRegistry::new().with("BC", |arguments| match arguments.parse() {
+pub fn registry() -> Result<PartitionRegistry, Error> {
+    PartitionRegistry::new().with("BC", |arguments| match arguments.parse() {
         Ok(block) => Ok(Arc::new(BlockCyclic::new(block))),
         Err(_) => Err(Error::Placement {
             reason: format!("BC(dim,b) takes the size of a block, from 1, not {arguments:?}"),

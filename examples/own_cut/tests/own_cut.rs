@@ -7,8 +7,7 @@ use own_cut::{BlockCyclic, registry};
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
-use reshard_sharding::check_cut;
-use reshard_sharding::meaning::{held, meaning, scatter};
+use reshard_sharding::check_partition;
 use reshard_sharding::{Mesh, Sharding};
 
 fn block_cyclic(block: usize) -> BlockCyclic {
@@ -22,7 +21,7 @@ fn sharding(mesh: &Mesh, shape: &[usize], text: &str) -> Sharding {
 #[test]
 fn it_keeps_the_laws() {
     for block in 1..=7 {
-        check_cut(&block_cyclic(block), 0..=40, 1..=8).unwrap();
+        check_partition(&block_cyclic(block), 0..=40, 1..=8).unwrap();
     }
 }
 
@@ -36,7 +35,7 @@ fn every_index_goes_to_its_rank() {
                 let s = Sharding::new(&mesh, &[extent], &[block_cyclic(block).of(0).unwrap()]).unwrap();
                 for rank in mesh.ranks() {
                     let mine: Vec<usize> = (0..extent).filter(|i| i / block % n == rank).collect();
-                    assert_eq!(held(&s, rank).unwrap(), mine, "{s} of {extent}, rank {rank}");
+                    assert_eq!(s.global_indices(rank).unwrap(), mine, "{s} of {extent}, rank {rank}");
                 }
             }
         }
@@ -80,13 +79,13 @@ fn plans_are_carried_out() {
                 let (from, to) = (sharding(&mesh, &shape, from), sharding(&mesh, &shape, to));
                 let whole: Vec<i64> = (0i64..).map(|e| e * 7 + 1).take(from.numel()).collect();
                 let bytes = |shard: &Vec<i64>| shard.iter().flat_map(|x| x.to_ne_bytes()).collect();
-                let shards: Vec<Vec<u8>> = scatter(&from, &whole, 0).unwrap().iter().map(bytes).collect();
+                let shards: Vec<Vec<u8>> = from.shard_all(&whole, 0).unwrap().iter().map(bytes).collect();
                 let plan = Planner::new().plan(&from, &to, DType::F64).unwrap();
                 let (result, _) = world.redistribute(&plan, &shards).unwrap();
                 let item = |x: &[u8]| i64::from_ne_bytes(x.try_into().unwrap());
                 let result: Vec<Vec<i64>> =
                     result.iter().map(|s| s.chunks_exact(8).map(item).collect()).collect();
-                assert_eq!(meaning(&to, &result).unwrap(), whole, "{from} -> {to} of {shape:?}");
+                assert_eq!(to.assemble(&result).unwrap(), whole, "{from} -> {to} of {shape:?}");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Launches by absolute addresses: what a plan's step is, once every buffer has its place.
 
-use reshard_kernels::{CombineOp, DType, Nest};
+use reshard_kernels::{CombineOp, DType, LoopNest};
 
 use crate::select::{Alignment, ElementKernel, ElementOp, Launch, copies, elementwise};
 use crate::{Batch, Error};
@@ -26,7 +26,7 @@ impl Command {
     ///
     /// Requires that no two of them write the same place, and that none reads what one writes. Errors: those of
     /// [`copies`] and [`Batch::new`].
-    pub fn copies(nests: &[Nest]) -> Result<Option<Command>, Error> {
+    pub fn copies(nests: &[LoopNest]) -> Result<Option<Command>, Error> {
         let mut launches = Vec::new();
         for nest in nests {
             launches.extend(copies(nest, 1, Alignment::FULL)?);
@@ -39,7 +39,7 @@ impl Command {
     ///
     /// Errors: those of [`elementwise`].
     pub fn combine(
-        nest: &Nest,
+        nest: &LoopNest,
         dtype: DType,
         op: CombineOp,
         source: i64,
@@ -52,7 +52,7 @@ impl Command {
     ///
     /// Errors: those of [`elementwise`].
     pub fn reduce(
-        nest: &Nest,
+        nest: &LoopNest,
         dtype: DType,
         op: CombineOp,
         terms: &[i64],
@@ -68,12 +68,12 @@ impl Command {
     /// `target = target / divisor` along the target side of a nest of elements that begin at this address.
     ///
     /// Errors: those of [`elementwise`].
-    pub fn divide(nest: &Nest, dtype: DType, target: i64, divisor: usize) -> Result<Vec<Command>, Error> {
+    pub fn divide(nest: &LoopNest, dtype: DType, target: i64, divisor: usize) -> Result<Vec<Command>, Error> {
         Command::elements(nest, dtype, ElementOp::Divide, (target, target), &[], divisor)
     }
 
     fn elements(
-        nest: &Nest,
+        nest: &LoopNest,
         dtype: DType,
         op: ElementOp,
         (source, target): (i64, i64),

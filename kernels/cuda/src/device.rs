@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DriverError};
 use cudarc::driver::{DevicePtr, DevicePtrMut, DeviceRepr, LaunchConfig, PushKernelArg, SyncOnDrop};
-use reshard_kernels::{CombineOp, Copy, CopySide, DType, Nest};
+use reshard_kernels::{CombineOp, CopySide, DType, LoopNest, PreparedCopy};
 
 use crate::library::Library;
 use crate::select::{Alignment, CopyKernel, ElementKernel, ElementOp, Launch, Launches, copies, elementwise};
@@ -175,8 +175,8 @@ pub(crate) fn check(side: CopySide, needed: usize, length: usize) -> Result<(), 
 }
 
 /// The bytes that a nest needs of each buffer.
-fn needs(nest: &Nest, item_bytes: usize) -> Result<(usize, usize), Error> {
-    let copy = Copy::new(nest, item_bytes)?;
+fn needs(nest: &LoopNest, item_bytes: usize) -> Result<(usize, usize), Error> {
+    let copy = PreparedCopy::new(nest, item_bytes)?;
     Ok((copy.source_range().end, copy.target_range().end))
 }
 
@@ -204,7 +204,7 @@ impl DeviceCopy {
     /// Prepares a copy of elements of so many bytes.
     ///
     /// Errors: those of [`copies`].
-    pub fn new(nest: &Nest, item_bytes: usize) -> Result<DeviceCopy, Error> {
+    pub fn new(nest: &LoopNest, item_bytes: usize) -> Result<DeviceCopy, Error> {
         let (source, target) = needs(nest, item_bytes)?;
         Ok(DeviceCopy { launches: copies(nest, item_bytes, Alignment::FULL)?, source, target })
     }
@@ -260,7 +260,7 @@ impl DeviceBatch {
     /// Prepares copies along nests of elements of so many bytes.
     ///
     /// Requires that no two of them write the same place. Errors: those of [`copies`] and [`Batch::new`].
-    pub fn new(device: &Device, nests: &[Nest], item_bytes: usize) -> Result<DeviceBatch, Error> {
+    pub fn new(device: &Device, nests: &[LoopNest], item_bytes: usize) -> Result<DeviceBatch, Error> {
         let (mut source, mut target) = (0, 0);
         let mut launches = Vec::new();
         for nest in nests {
@@ -310,8 +310,8 @@ impl DeviceCombine {
     /// Prepares `target = target op source`.
     ///
     /// Errors: those of [`elementwise`].
-    pub fn new(nest: &Nest, dtype: DType, op: CombineOp) -> Result<DeviceCombine, Error> {
-        let (source, target) = needs(nest, dtype.item_bytes()?)?;
+    pub fn new(nest: &LoopNest, dtype: DType, op: CombineOp) -> Result<DeviceCombine, Error> {
+        let (source, target) = needs(nest, dtype.element_bytes()?)?;
         let launches = elementwise(nest, dtype, ElementOp::Combine(op), Alignment::FULL)?;
         Ok(DeviceCombine { launches, source, target, divisor: 1.0 })
     }
@@ -319,10 +319,10 @@ impl DeviceCombine {
     /// Prepares `target = target / divisor`; the source is not read.
     ///
     /// Errors: those of [`elementwise`], and a divisor of 0.
-    pub fn divide(nest: &Nest, dtype: DType, divisor: usize) -> Result<DeviceCombine, Error> {
+    pub fn divide(nest: &LoopNest, dtype: DType, divisor: usize) -> Result<DeviceCombine, Error> {
         // What the host refuses is refused here.
-        reshard_kernels::Divide::new(nest, dtype, divisor)?;
-        let (_, target) = needs(nest, dtype.item_bytes()?)?;
+        reshard_kernels::PreparedDivide::new(nest, dtype, divisor)?;
+        let (_, target) = needs(nest, dtype.element_bytes()?)?;
         let launches = elementwise(nest, dtype, ElementOp::Divide, Alignment::FULL)?;
         Ok(DeviceCombine { launches, source: 0, target, divisor: divisor as f64 })
     }

@@ -2,7 +2,7 @@
 
 use cudarc::driver::{DeviceRepr, PushKernelArg};
 use reshard_kernels::random::{Draw, Key, Recipe};
-use reshard_kernels::{Copy, CopySide, DType, Nest};
+use reshard_kernels::{CopySide, DType, LoopNest, PreparedCopy};
 
 use crate::device::{check, driver, grid};
 use crate::draws::{DrawKernel, draws};
@@ -31,10 +31,10 @@ impl DeviceDraw {
     /// Prepares `target[place] = element(key, draw, index)` for every (index, place) of a nest.
     ///
     /// Errors: those of [`Recipe::new`] and [`draws`].
-    pub fn new(nest: &Nest, key: &Key, draw: Draw, dtype: DType) -> Result<DeviceDraw, Error> {
+    pub fn new(nest: &LoopNest, key: &Key, draw: Draw, dtype: DType) -> Result<DeviceDraw, Error> {
         let recipe = Argument(Recipe::new(key, draw, dtype)?);
         let launches = draws(nest, dtype)?;
-        let target = Copy::new(nest, dtype.item_bytes()?)?.target_range().end;
+        let target = PreparedCopy::new(nest, dtype.element_bytes()?)?.target_range().end;
         Ok(DeviceDraw { launches, recipe, target })
     }
 

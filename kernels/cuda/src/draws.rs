@@ -7,7 +7,7 @@
 //!
 //! So a shard is drawn from the layout that says what it holds, and nobody lists indices.
 
-use reshard_kernels::{Copy, DType, Nest};
+use reshard_kernels::{DType, LoopNest, PreparedCopy};
 
 use crate::Error;
 use crate::job::THREADS;
@@ -50,10 +50,10 @@ impl DrawKernel {
 /// assert_eq!((launches[0].job.count, launches[0].blocks), (1000, 1));
 /// # Ok::<(), reshard_cuda::Error>(())
 /// ```
-pub fn draws(nest: &Nest, dtype: DType) -> Result<Launches<DrawKernel>, Error> {
-    let item = dtype.item_bytes()?;
+pub fn draws(nest: &LoopNest, dtype: DType) -> Result<Launches<DrawKernel>, Error> {
+    let item = dtype.element_bytes()?;
     // What the host refuses is refused here.
-    Copy::new(nest, item)?;
+    PreparedCopy::new(nest, item)?;
     let mut launches = Launches::new();
     for part in Part::of_indices(nest, item)? {
         let job = part.job(0);

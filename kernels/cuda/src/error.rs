@@ -41,9 +41,9 @@ pub enum Error {
 
 impl Error {
     /// A short name for the kind of error, stable across versions.
-    pub fn kind(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
-            Error::Kernels(e) => e.kind(),
+            Error::Kernels(e) => e.code(),
             Error::Alignment { .. } => "alignment",
             Error::TooManyBlocks { .. } => "too_many_blocks",
             Error::Library { .. } => "library",

@@ -17,8 +17,8 @@
 //!
 //! Indices are 32 bits in a kernel; more than `MOST` units, or more modes than a job has loops, become several launches.
 
-use reshard_kernels::{CombineOp, Copy, CopySide, DType, Nest};
-use reshard_layout::{Few, Mode, Modes};
+use reshard_kernels::{CombineOp, CopySide, DType, LoopNest, PreparedCopy};
+use reshard_layout::{InlineVec, Mode, Modes};
 
 use crate::Error;
 use crate::job::{Job, JobLoop, MAX_LOOPS, THREADS};
@@ -163,7 +163,7 @@ pub struct Launch<K> {
 }
 
 /// A few launches, mostly one.
-pub type Launches<K> = Few<Launch<K>, 1>;
+pub type Launches<K> = InlineVec<Launch<K>, 1>;
 
 /// The launches that copy along a nest of elements of so many bytes.
 ///
@@ -183,7 +183,11 @@ pub type Launches<K> = Few<Launch<K>, 1>;
 /// assert_eq!(copies(&nest, 4, Alignment::FULL)?[0].kernel, CopyKernel::Rows { width: 16 });
 /// # Ok::<(), reshard_cuda::Error>(())
 /// ```
-pub fn copies(nest: &Nest, item_bytes: usize, alignment: Alignment) -> Result<Launches<CopyKernel>, Error> {
+pub fn copies(
+    nest: &LoopNest,
+    item_bytes: usize,
+    alignment: Alignment,
+) -> Result<Launches<CopyKernel>, Error> {
     let mut launches = Launches::new();
     for part in Part::all(nest, item_bytes, 1, alignment)? {
         part.copy(&mut launches);
@@ -254,7 +258,7 @@ impl ElementKernel {
 /// Errors: those of [`reshard_kernels::Combine::new`] and [`Divide::new`](reshard_kernels::Divide::new), and
 /// [`Error::Alignment`] for a buffer that does not start at a multiple of the element's size.
 pub fn elementwise(
-    nest: &Nest,
+    nest: &LoopNest,
     dtype: DType,
     op: ElementOp,
     alignment: Alignment,
@@ -263,7 +267,7 @@ pub fn elementwise(
         ElementOp::Combine(op) | ElementOp::Reduce(op) => dtype.check_combine(op)?,
         ElementOp::Divide => dtype.check_average()?,
     }
-    let item = dtype.item_bytes()?;
+    let item = dtype.element_bytes()?;
     let mut launches = Launches::new();
     for part in Part::all(nest, item, item, alignment)? {
         let kernel = ElementKernel { op, dtype, width: part.width };
@@ -286,9 +290,14 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    fn all(nest: &Nest, item_bytes: usize, least: usize, alignment: Alignment) -> Result<Vec<Part>, Error> {
+    fn all(
+        nest: &LoopNest,
+        item_bytes: usize,
+        least: usize,
+        alignment: Alignment,
+    ) -> Result<Vec<Part>, Error> {
         // What the host refuses is refused here.
-        Copy::new(nest, item_bytes)?;
+        PreparedCopy::new(nest, item_bytes)?;
         let reduced = nest.reduce()?;
         if reduced.is_empty() {
             return Ok(Vec::new());
@@ -316,7 +325,7 @@ impl Part {
     }
 
     /// Units of one element, whose source counts indices and whose target bytes.
-    pub(crate) fn of_indices(nest: &Nest, item_bytes: usize) -> Result<Vec<Part>, Error> {
+    pub(crate) fn of_indices(nest: &LoopNest, item_bytes: usize) -> Result<Vec<Part>, Error> {
         let indices = nest.reduce()?;
         if indices.is_empty() {
             return Ok(Vec::new());

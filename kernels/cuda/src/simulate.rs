@@ -12,7 +12,7 @@
 
 use reshard_kernels::random::definition;
 use reshard_kernels::random::{Draw, Key};
-use reshard_kernels::{Combine, DType, Divide, Nest};
+use reshard_kernels::{DType, LoopNest, PreparedCombine, PreparedDivide};
 use reshard_layout::Mode;
 
 use crate::Error;
@@ -113,14 +113,16 @@ pub fn elementwise(
     divisor: usize,
 ) -> Result<(), Error> {
     let width = kernel.width;
-    let items = width / kernel.dtype.item_bytes()?;
-    let nest = Nest::new(0, 0, [Mode::new(items as i64, (1, 1))]);
+    let items = width / kernel.dtype.element_bytes()?;
+    let nest = LoopNest::new(0, 0, [Mode::new(items as i64, (1, 1))]);
     let combine = match kernel.op {
-        ElementOp::Combine(op) | ElementOp::Reduce(op) => Some(Combine::new(&nest, kernel.dtype, op)?),
+        ElementOp::Combine(op) | ElementOp::Reduce(op) => {
+            Some(PreparedCombine::new(&nest, kernel.dtype, op)?)
+        }
         ElementOp::Divide => None,
     };
     let divides = matches!(kernel.op, ElementOp::Reduce(_) | ElementOp::Divide) && divisor != 1;
-    let divide = if divides { Some(Divide::new(&nest, kernel.dtype, divisor)?) } else { None };
+    let divide = if divides { Some(PreparedDivide::new(&nest, kernel.dtype, divisor)?) } else { None };
     let (mut old, mut new) = ([0; 16], [0; 16]);
     let (old, new) = (&mut old[..width], &mut new[..width]);
     for (source, target) in places(job, 0) {

@@ -58,7 +58,7 @@ impl Program {
             }
             Program::Random(_) => vec![exported("draw")],
             Program::Element(dtype) => {
-                let item = dtype.item_bytes().unwrap_or(16);
+                let item = dtype.element_bytes().unwrap_or(16);
                 // One kernel has all norms.
                 let all = CombineOp::ALL.into_iter().chain([CombineOp::Norm(Exponent::TWO)]);
                 let ops = all
@@ -120,7 +120,7 @@ fn tile_pad(word: usize, side: usize) -> usize {
     let lanes = (128 / word).min(side) as i64;
     let waits = |row: usize| {
         let column = (0..lanes).map(|lane| lane * (row * word) as i64);
-        !(row * word).is_multiple_of(4) || Banks::SHARED.ways(column, word as u32) > 1
+        !(row * word).is_multiple_of(4) || Banks::SHARED.conflicts(column, word as u32) > 1
     };
     (0..side).find(|pad| !waits(side + pad)).unwrap_or(0)
 }

@@ -7,7 +7,7 @@ mod cases;
 use cases::{Case, Misaligned, pattern, same, values};
 use reshard_cuda::{Device, DeviceBatch, DeviceCombine, DeviceCopy, DeviceDraw, Program};
 use reshard_kernels::random::{Draw, Generator, IndexRun, Key, fill};
-use reshard_kernels::{Combine, CombineOp, CopySide, Divide, Nest, reference};
+use reshard_kernels::{CombineOp, CopySide, LoopNest, PreparedCombine, PreparedDivide, reference};
 use reshard_layout::Mode;
 use reshard_test_support::{Arbitrary, Gen, property};
 
@@ -87,9 +87,9 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
     for program in Program::all() {
         let Program::Element(dtype) = program else { continue };
         for nest in [
-            Nest::new(0, 0, [Mode::new(300_000, (1, 1))]),
-            Nest::new(3, 1, [Mode::new(33, (1, 1)), Mode::new(20, (40, 37))]),
-            Nest::new(0, 0, [Mode::new(400, (300, 1)), Mode::new(300, (1, 400))]),
+            LoopNest::new(0, 0, [Mode::new(300_000, (1, 1))]),
+            LoopNest::new(3, 1, [Mode::new(33, (1, 1)), Mode::new(20, (40, 37))]),
+            LoopNest::new(0, 0, [Mode::new(400, (300, 1)), Mode::new(300, (1, 400))]),
         ] {
             let size = |side| nest.extremes(side).unwrap().unwrap().1 as usize + 1;
             let (source, before) =
@@ -103,13 +103,13 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
             let all = CombineOp::ALL.into_iter().chain(CombineOp::NORMS);
             for op in all.filter(|op| dtype.check_combine(*op).is_ok()) {
                 let mut want = before.clone();
-                Combine::new(&nest, dtype, op).unwrap().run(&mut want, &source).unwrap();
+                PreparedCombine::new(&nest, dtype, op).unwrap().run(&mut want, &source).unwrap();
                 let got = run(DeviceCombine::new(&nest, dtype, op).unwrap());
                 assert!(same(dtype, &got, &want), "{dtype} {op} {nest:?}");
             }
             for divisor in [1, 2, 3, 7, 1000].into_iter().filter(|_| dtype.check_average().is_ok()) {
                 let mut want = before.clone();
-                Divide::new(&nest, dtype, divisor).unwrap().run(&mut want).unwrap();
+                PreparedDivide::new(&nest, dtype, divisor).unwrap().run(&mut want).unwrap();
                 let got = run(DeviceCombine::divide(&nest, dtype, divisor).unwrap());
                 assert!(same(dtype, &got, &want), "{dtype} / {divisor} {nest:?}");
             }
@@ -122,7 +122,7 @@ fn drawn_elements_are_those_of_the_host_bit_for_bit() {
     let Some(device) = device() else { return };
     // A column of [100000,3], drawn as one of the whole is.
     let (shape, rows) = ([100_000, 3], 100_000usize);
-    let nest = Nest::new(1, 0, [Mode::new(rows as i64, (3, 1))]);
+    let nest = LoopNest::new(1, 0, [Mode::new(rows as i64, (3, 1))]);
     let column = [IndexRun { start: 1, len: rows as u64, stride: 3 }];
     let draws = Draw::STANDARD.into_iter().chain([
         Draw::Uniform { low: -0.3, high: 2.7 },
@@ -134,7 +134,7 @@ fn drawn_elements_are_those_of_the_host_bit_for_bit() {
         for generator in Generator::ALL {
             let key = Key::with(generator, 7).fold_in(1);
             let Ok(drawn) = DeviceDraw::new(&nest, &key, draw, dtype) else { continue };
-            let mut want = vec![0; rows * dtype.item_bytes().unwrap()];
+            let mut want = vec![0; rows * dtype.element_bytes().unwrap()];
             fill(&key, draw, dtype, &mut want, &shape, column).unwrap();
             let mut target = device.allocate(want.len()).unwrap();
             drawn.run(&device, &mut target).unwrap();
@@ -147,16 +147,16 @@ fn drawn_elements_are_those_of_the_host_bit_for_bit() {
 #[test]
 fn a_buffer_that_is_too_short_is_refused() {
     let Some(device) = device() else { return };
-    let copy = DeviceCopy::new(&Nest::new(0, 0, [Mode::new(100, (1, 1))]), 4).unwrap();
+    let copy = DeviceCopy::new(&LoopNest::new(0, 0, [Mode::new(100, (1, 1))]), 4).unwrap();
     let (source, mut target) = (device.allocate(400).unwrap(), device.allocate(399).unwrap());
-    assert_eq!(copy.run(&device, &mut target, &source).unwrap_err().kind(), "out_of_bounds");
+    assert_eq!(copy.run(&device, &mut target, &source).unwrap_err().code(), "out_of_bounds");
 }
 
 /// Without a device, that is one sentence and no panic.
 #[test]
 fn what_is_missing_is_said() {
     if let Err(e) = Device::open(0) {
-        assert!(matches!(e.kind(), "library" | "driver"), "{e}");
+        assert!(matches!(e.code(), "library" | "driver"), "{e}");
         assert!(!e.to_string().contains('\n'), "{e}");
     }
 }

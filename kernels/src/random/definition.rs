@@ -28,7 +28,7 @@ impl Float {
 /// Errors: [`Draw::check`]'s.
 pub fn element(key: &Key, draw: Draw, dtype: DType, index: u64) -> Result<Vec<u8>, Error> {
     draw.check(dtype)?;
-    let (width, float) = (dtype.item_bytes()? * 8, Float::of(dtype));
+    let (width, float) = (dtype.element_bytes()? * 8, Float::of(dtype));
     let integer = |x: i128| x.to_le_bytes()[..width / 8].to_vec();
     let native = |mut little: Vec<u8>| {
         if cfg!(target_endian = "big") {

@@ -80,7 +80,7 @@ where
     let formula = Formula::new(key, draw, dtype)?;
     let runs = runs.into_iter();
     let elements = check_runs(shape, runs.clone())?;
-    let bytes = elements.saturating_mul(dtype.item_bytes()? as u128);
+    let bytes = elements.saturating_mul(dtype.element_bytes()? as u128);
     if bytes != dst.len() as u128 {
         return Err(Error::WrongLength { elements, bytes, length: dst.len() });
     }

@@ -1,6 +1,6 @@
 //! The fast copy against its definition.
 
-use reshard_kernels::{Copy, CopySide, Nest, copy, copy_at, reference};
+use reshard_kernels::{CopySide, LoopNest, PreparedCopy, copy, copy_at, reference};
 use reshard_layout::Layout;
 use reshard_layout::Mode;
 use reshard_test_support::{Arbitrary, Gen, properties};
@@ -8,7 +8,7 @@ use reshard_test_support::{Arbitrary, Gen, properties};
 /// A nest whose target is injective by construction: random extents, a random order, and gaps.
 #[derive(Clone, Debug)]
 struct Case {
-    nest: Nest,
+    nest: LoopNest,
     item: usize,
     source_len: usize,
     target_len: usize,
@@ -59,7 +59,7 @@ impl Arbitrary for Case {
         for (mode, strides) in modes.iter_mut().zip(source.into_iter().zip(target)) {
             mode.stride = strides;
         }
-        let nest = Nest::new(source_offset, target_offset, modes);
+        let nest = LoopNest::new(source_offset, target_offset, modes);
         let length = |side| nest.extremes(side).unwrap().map_or(0, |(_, last)| (last as usize + 1) * item);
         let (source_len, target_len) = (length(CopySide::Source), length(CopySide::Target));
         Case { nest, item, source_len, target_len }
@@ -72,7 +72,7 @@ fn bytes(length: usize) -> Vec<u8> {
 
 properties! {
     fn a_nest_copies_as_defined(case: Case) -> bool {
-        let copy = Copy::new(&case.nest, case.item).unwrap();
+        let copy = PreparedCopy::new(&case.nest, case.item).unwrap();
         let source = bytes(case.source_len);
         let (mut fast, mut slow) = (vec![7; case.target_len + 3], vec![7; case.target_len + 3]);
         let moved = copy.run(&mut fast, &source).unwrap();
@@ -82,14 +82,14 @@ properties! {
     }
 
     fn short_buffers_are_refused_untouched(case: Case) -> bool {
-        let copy = Copy::new(&case.nest, case.item).unwrap();
+        let copy = PreparedCopy::new(&case.nest, case.item).unwrap();
         let (source, mut target) = (bytes(case.source_len), vec![7; case.target_len]);
         if copy.bytes() == 0 {
             return copy.run(&mut [], &[]) == Ok(0);
         }
         let short_source = copy.run(&mut target, &source[1..]).unwrap_err();
         let short_target = copy.run(&mut target[1..], &source).unwrap_err();
-        short_source.kind() == "out_of_bounds" && short_target.kind() == "out_of_bounds" && target.iter().all(|b| *b == 7)
+        short_source.code() == "out_of_bounds" && short_target.code() == "out_of_bounds" && target.iter().all(|b| *b == 7)
     }
 
     fn layouts_copy_as_defined(shape: Vec<u8>, order: Vec<u8>, item: u8) -> bool {
@@ -121,9 +121,9 @@ fn layouts_that_do_not_nest_copy_too() {
     assert_eq!(copy(&mut fast, &target, &data, &source, 2), Ok(12));
     reference::copy(&mut slow, &target, &data, &source, 2);
     assert_eq!(fast, slow);
-    assert_eq!(copy(&mut fast[..11], &target, &data, &source, 2).unwrap_err().kind(), "out_of_bounds");
+    assert_eq!(copy(&mut fast[..11], &target, &data, &source, 2).unwrap_err().code(), "out_of_bounds");
     let overlapping: Layout = "(3,2):(1,1)".parse().unwrap();
-    assert_eq!(copy(&mut fast, &overlapping, &data, &source, 2).unwrap_err().kind(), "overlap");
+    assert_eq!(copy(&mut fast, &overlapping, &data, &source, 2).unwrap_err().code(), "overlap");
 }
 
 #[test]
@@ -131,10 +131,10 @@ fn large_transposes_take_the_streaming_path() {
     for (rows, columns, item) in
         [(2048, 1024, 4), (1000, 1300, 4), (1031, 2053, 2), (4096, 2048, 1), (700, 800, 8), (512, 640, 16)]
     {
-        let nest = Nest::new(0, 0, [Mode::new(rows, (columns, 1)), Mode::new(columns, (1, rows))]);
+        let nest = LoopNest::new(0, 0, [Mode::new(rows, (columns, 1)), Mode::new(columns, (1, rows))]);
         let source = bytes((rows * columns) as usize * item);
         let (mut fast, mut slow) = (vec![0; source.len()], vec![0; source.len()]);
-        Copy::new(&nest, item).unwrap().run(&mut fast, &source).unwrap();
+        PreparedCopy::new(&nest, item).unwrap().run(&mut fast, &source).unwrap();
         reference::copy_nest(&mut slow, &source, &nest, item);
         assert!(fast == slow, "{rows} x {columns} of {item}");
     }

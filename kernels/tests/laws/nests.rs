@@ -1,6 +1,6 @@
 //! The laws of nests, against merging and cutting written out loop by loop, slowest first.
 
-use reshard_kernels::{Error, Nest, reference};
+use reshard_kernels::{Error, LoopNest, reference};
 use reshard_layout::Layout;
 use reshard_layout::Mode;
 use reshard_test_support::{Arbitrary, Gen, TestResult, properties, property};
@@ -10,7 +10,7 @@ type Triple = (i128, i128, i128);
 
 /// The definition: loops slowest first, without those of one iteration, forwards in the target, sorted by strides with the
 /// greatest first; each one that starts over where the next one ends is one with it.
-fn merged(nest: &Nest) -> (i64, i64, Vec<Triple>) {
+fn merged(nest: &LoopNest) -> (i64, i64, Vec<Triple>) {
     let (mut source, mut target) = (nest.source_offset, nest.target_offset);
     let mut loops: Vec<Triple> = Vec::new();
     for mode in nest.modes.iter().rev() {
@@ -43,7 +43,7 @@ fn merged(nest: &Nest) -> (i64, i64, Vec<Triple>) {
 }
 
 /// The loops of a nest, slowest first.
-fn loops(nest: &Nest) -> Vec<Triple> {
+fn loops(nest: &LoopNest) -> Vec<Triple> {
     let one = |mode: &Mode<(i64, i64)>| (mode.extent.into(), mode.stride.0.into(), mode.stride.1.into());
     nest.modes.iter().rev().map(one).collect()
 }
@@ -73,7 +73,7 @@ fn side_by_side(target: &Layout, source: &Layout) -> Option<Vec<Triple>> {
 
 /// Any nest: few different strides, so that many modes tie, merge or overlap.
 #[derive(Clone, Debug)]
-struct AnyNest(Nest);
+struct AnyNest(LoopNest);
 
 impl Arbitrary for AnyNest {
     fn arbitrary(g: &mut Gen) -> Self {
@@ -95,7 +95,7 @@ impl Arbitrary for AnyNest {
             modes.insert(usize::arbitrary(g) % (modes.len() + 1), Mode::new(0, (1, -1)));
         }
         let offset = |g: &mut Gen| i64::from(i8::arbitrary(g));
-        AnyNest(Nest::new(offset(g), offset(g), modes))
+        AnyNest(LoopNest::new(offset(g), offset(g), modes))
     }
 }
 
@@ -142,7 +142,7 @@ properties! {
 
     /// `pairs(reduce(N)) = pairs(N)`, in some order.
     fn reduce_keeps_the_pairs(nest: AnyNest) -> bool {
-        let sorted = |nest: &Nest| { let mut pairs = reference::pairs(nest); pairs.sort_unstable(); pairs };
+        let sorted = |nest: &LoopNest| { let mut pairs = reference::pairs(nest); pairs.sort_unstable(); pairs };
         sorted(&nest.0.reduce().unwrap()) == sorted(&nest.0)
     }
 
@@ -176,14 +176,14 @@ properties! {
 
     /// `between` cuts where loops side by side are cut, and refuses where they do not nest.
     fn between_is_cutting_loop_by_loop(two: Two) -> bool {
-        let nest = Nest::between(&two.0, &two.1).unwrap();
+        let nest = LoopNest::between(&two.0, &two.1).unwrap();
         nest.as_ref().map(loops) == side_by_side(&two.0, &two.1)
             && nest.is_none_or(|nest| (nest.source_offset, nest.target_offset) == (0, 0))
     }
 
     /// `between(A, B)(i) = (B(i), A(i))`, in order.
     fn between_is_both_layouts_side_by_side(two: Two) -> TestResult {
-        let Some(nest) = Nest::between(&two.0, &two.1).unwrap() else { return TestResult::discard() };
+        let Some(nest) = LoopNest::between(&two.0, &two.1).unwrap() else { return TestResult::discard() };
         TestResult::from_bool(reference::pairs(&nest).into_iter().eq(two.1.values().zip(two.0.values())))
     }
 }
@@ -201,7 +201,7 @@ fn the_laws_are_not_empty() {
             merge += usize::from(!nest.is_empty() && reduced.modes.len() < longer);
             tie += usize::from(reduced.modes.windows(2).any(|pair| pair[0].stride == pair[1].stride));
             let two = Two::arbitrary(g);
-            match Nest::between(&two.0, &two.1).unwrap() {
+            match LoopNest::between(&two.0, &two.1).unwrap() {
                 None => refused += 1,
                 Some(nest) => nests += usize::from(nest.modes.len() > 1),
             }
@@ -215,10 +215,10 @@ fn the_laws_are_not_empty() {
 #[test]
 fn extents_beyond_64_bits_do_not_merge() {
     let half = 1 << 40;
-    let nest = Nest::new(0, 0, [Mode::new(half, (1, 1)), Mode::new(half, (half, half))]);
+    let nest = LoopNest::new(0, 0, [Mode::new(half, (1, 1)), Mode::new(half, (half, half))]);
     assert_eq!(nest.reduce().unwrap(), nest);
     let error = nest.check_target_is_injective().unwrap_err();
     assert_eq!(error, Error::Overflow { what: "an offset of a copy" });
-    let nest = Nest::new(0, 0, [Mode::new(half, (0, 0)), Mode::new(half, (0, 0))]);
-    assert_eq!(nest.check_target_is_injective().unwrap_err().kind(), "overlap");
+    let nest = LoopNest::new(0, 0, [Mode::new(half, (0, 0)), Mode::new(half, (0, 0))]);
+    assert_eq!(nest.check_target_is_injective().unwrap_err().code(), "overlap");
 }

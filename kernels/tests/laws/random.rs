@@ -70,7 +70,7 @@ properties! {
         let (AnyKey(key), AnyDraw(draw), AnyRuns(runs)) = (key, draw, runs);
         let elements: u64 = runs.iter().map(|run| run.len).sum();
         for dtype in DType::ALL {
-            let Ok(item) = dtype.item_bytes() else { continue };
+            let Ok(item) = dtype.element_bytes() else { continue };
             let mut bytes = vec![0; elements as usize * item];
             match fill(&key, draw, dtype, &mut bytes, &SHAPE, runs.iter().copied()) {
                 Ok(()) => {}
@@ -94,7 +94,7 @@ properties! {
         let (AnyKey(key), AnyDraw(draw)) = (key, draw);
         let dtype = DType::ALL.into_iter().rev().find(|dtype| draw.check(*dtype).is_ok());
         let Some(dtype) = dtype else { return true };
-        let item = dtype.item_bytes().unwrap();
+        let item = dtype.element_bytes().unwrap();
         let (start, len, stride) = (u64::from(start % 1500), u64::from(len % 900), u64::from(stride % 4));
         let numel = start + len * stride + 1;
         let shape = [numel as usize];
@@ -239,7 +239,7 @@ fn bad_requests_say_what_is_wrong() {
     let said = |draw: Draw, dtype: DType, bytes: usize, shape: &[usize], runs: &[IndexRun]| {
         let error =
             fill(&Key::new(0), draw, dtype, &mut vec![0; bytes], shape, runs.iter().copied()).unwrap_err();
-        (error.kind(), error.to_string())
+        (error.code(), error.to_string())
     };
     let draw = |draw: Draw, dtype: DType| said(draw, dtype, 0, &[0], &[]);
     assert_eq!(
@@ -313,7 +313,7 @@ fn bad_requests_say_what_is_wrong() {
     for (text, kind) in
         [("unifrom", "parse"), ("uniform(0", "parse"), ("uniform(0,x)", "parse"), ("uniform(2,1)", "draw")]
     {
-        assert_eq!(text.parse::<Draw>().unwrap_err().kind(), kind, "{text}");
+        assert_eq!(text.parse::<Draw>().unwrap_err().code(), kind, "{text}");
     }
     assert!("threefry2x32:0,1".parse::<Key>().unwrap_err().to_string().contains("is no key"));
     assert!("mt19937".parse::<Generator>().unwrap_err().to_string().contains("say threefry or philox"));

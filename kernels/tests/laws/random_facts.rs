@@ -102,7 +102,7 @@ fn elements_are_those_of_jax_and_pytorch() {
         let draw: Draw = line["draw"].as_str().unwrap().parse().unwrap();
         let dtype: DType = line["dtype"].as_str().unwrap().parse().unwrap();
         let shape: Vec<usize> = numbers(&line["shape"]).into_iter().map(|n| n as usize).collect();
-        let item = dtype.item_bytes().unwrap();
+        let item = dtype.element_bytes().unwrap();
         let digits = line["bits"].as_str().unwrap();
         let want: Vec<u64> = (0..digits.len() / (2 * item))
             .map(|i| u64::from_str_radix(&digits[i * 2 * item..][..2 * item], 16).unwrap())
@@ -143,7 +143,7 @@ fn the_definition_is_what_is_filled_in_all_facts() {
         let key = key(line["generator"].as_str().unwrap(), &line["key"]);
         let draw: Draw = line["draw"].as_str().unwrap().parse().unwrap();
         let dtype: DType = line["dtype"].as_str().unwrap().parse().unwrap();
-        let item = dtype.item_bytes().unwrap();
+        let item = dtype.element_bytes().unwrap();
         let run = IndexRun { start: 1000, len: 20, stride: 3 };
         let mut bytes = vec![0; 20 * item];
         fill(&key, draw, dtype, &mut bytes, &[50, 50], [run]).unwrap();

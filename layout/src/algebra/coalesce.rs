@@ -40,7 +40,7 @@ impl<S: Stride> Layout<S> {
     /// assert!(!layout.same_function(&"11:5".parse()?));
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
-    pub fn same_function(&self, other: &Self) -> bool {
+    pub fn is_equivalent(&self, other: &Self) -> bool {
         let (mut left, mut right) = (Modes::new(), Modes::new());
         self.size() == other.size()
             && coalesced(self.flat(), &mut left) == coalesced(other.flat(), &mut right)

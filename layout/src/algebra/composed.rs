@@ -38,7 +38,7 @@ pub enum Outer {
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Composed {
+pub struct ComposedLayout {
     outer: Outer,
     offset: i64,
     inner: Layout,
@@ -73,7 +73,7 @@ impl Outer {
     }
 }
 
-impl Composed {
+impl ComposedLayout {
     /// The composition, once it is known that all of `offset + inner(i)` lie in the domain of `outer`.
     ///
     /// # Errors
@@ -203,13 +203,13 @@ impl fmt::Display for Outer {
     }
 }
 
-impl fmt::Display for Composed {
+impl fmt::Display for ComposedLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} o {} o {}", self.outer, self.offset, self.inner)
     }
 }
 
-impl FromStr for Composed {
+impl FromStr for ComposedLayout {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {

@@ -15,7 +15,7 @@
 //! Whether `(f, g)` exists is decided by looking at every index: a swizzle of a sum is the sum of what it makes of the parts
 //! only where no bits of one part move those of the other.
 
-use super::composed::{Composed, Outer};
+use super::composed::{ComposedLayout, Outer};
 use super::divide;
 use super::exact::{ENUMERATION_BUDGET, recognise};
 use super::product::room_for_copies;
@@ -37,13 +37,13 @@ pub enum Form {
     Flat,
 }
 
-impl From<Layout> for Composed {
+impl From<Layout> for ComposedLayout {
     fn from(layout: Layout) -> Self {
         Self::from_offset(0, layout)
     }
 }
 
-impl Composed {
+impl ComposedLayout {
     /// Whether nothing is applied last, so that it is a layout that begins at another value than 0.
     pub fn is_from_offset(&self) -> bool {
         match self.outer() {

@@ -97,11 +97,11 @@ pub(crate) mod zip;
 
 pub use by_mode::Tiler;
 pub use complement::gaps;
-pub use composed::{Composed, Outer};
+pub use composed::{ComposedLayout, Outer};
 pub use compositions::Form;
 pub use distribute::gcd;
 pub use exact::ENUMERATION_BUDGET;
 pub(crate) use exact::recognise;
-pub use slice::Pattern;
-pub use thread_values::ThreadValues;
+pub use slice::SlicePattern;
+pub use thread_values::ThreadValueLayout;
 pub use zip::{split_into, zip, zip_into};

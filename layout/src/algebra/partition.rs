@@ -10,8 +10,8 @@
 //! `k` on.
 
 use super::by_mode::Tiler;
-use super::composed::Composed;
-use super::slice::Pattern;
+use super::composed::ComposedLayout;
+use super::slice::SlicePattern;
 use crate::{Error, Layout};
 
 impl Layout {
@@ -31,12 +31,15 @@ impl Layout {
     /// # Errors
     ///
     /// As [`zipped_divide`](Self::zipped_divide) and [`slice`](Self::slice).
-    pub fn local_tile(&self, tiler: &Tiler, coordinate: &Pattern) -> Result<(Self, i64), Error> {
+    pub fn local_tile(&self, tiler: &Tiler, coordinate: &SlicePattern) -> Result<(Self, i64), Error> {
         let tiles = self.zipped_divide(tiler)?;
         let tile = tiles.mode(0)?;
-        let whole =
-            if tile.is_scalar() { Pattern::Any } else { Pattern::Modes(vec![Pattern::Any; tile.rank()]) };
-        tiles.slice(&Pattern::Modes(vec![whole, coordinate.clone()]))
+        let whole = if tile.is_scalar() {
+            SlicePattern::Any
+        } else {
+            SlicePattern::Modes(vec![SlicePattern::Any; tile.rank()])
+        };
+        tiles.slice(&SlicePattern::Modes(vec![whole, coordinate.clone()]))
     }
 
     /// What thread `thread` has of this layout, when the threads lie on every tile as `threads` says, and where it begins.
@@ -58,24 +61,29 @@ impl Layout {
     pub fn local_partition(&self, threads: &Self, thread: i64) -> Result<(Self, i64), Error> {
         let tiler = Tiler::of_shape(&threads.shape().product_each()?)?;
         let digits = threads.digits(thread)?;
-        let within: Result<Vec<Pattern>, Error> = threads
+        let within: Result<Vec<SlicePattern>, Error> = threads
             .modes()
             .zip(digits.modes())
-            .map(|(mode, digits)| Self::column_major_of(&mode.shape())?.offset_at(&digits).map(Pattern::At))
+            .map(|(mode, digits)| {
+                Self::column_major_of(&mode.shape())?.offset_at(&digits).map(SlicePattern::At)
+            })
             .collect();
         let within = match within?.as_slice() {
-            [Pattern::At(index)] if threads.is_scalar() => Pattern::At(*index),
-            several => Pattern::Modes(several.to_vec()),
+            [SlicePattern::At(index)] if threads.is_scalar() => SlicePattern::At(*index),
+            several => SlicePattern::Modes(several.to_vec()),
         };
         let tiles = self.zipped_divide(&tiler)?;
         let rest = tiles.mode(1)?;
-        let whole =
-            if rest.is_scalar() { Pattern::Any } else { Pattern::Modes(vec![Pattern::Any; rest.rank()]) };
-        tiles.slice(&Pattern::Modes(vec![within, whole]))
+        let whole = if rest.is_scalar() {
+            SlicePattern::Any
+        } else {
+            SlicePattern::Modes(vec![SlicePattern::Any; rest.rank()])
+        };
+        tiles.slice(&SlicePattern::Modes(vec![within, whole]))
     }
 }
 
-impl Composed {
+impl ComposedLayout {
     /// The tile at a coordinate among the tiles: see [`Layout::local_tile`].
     ///
     /// ```
@@ -90,7 +98,7 @@ impl Composed {
     /// # Errors
     ///
     /// As [`Layout::local_tile`], `overflow`.
-    pub fn local_tile(&self, tiler: &Tiler, coordinate: &Pattern) -> Result<Self, Error> {
+    pub fn local_tile(&self, tiler: &Tiler, coordinate: &SlicePattern) -> Result<Self, Error> {
         self.part(self.inner().local_tile(tiler, coordinate)?)
     }
 

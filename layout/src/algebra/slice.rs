@@ -21,16 +21,16 @@ use crate::{Error, Layout};
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Pattern {
+pub enum SlicePattern {
     /// `_`: any coordinate.
     Any,
     /// This index into the mode.
     At(i64),
     /// One pattern for each mode.
-    Modes(Vec<Pattern>),
+    Modes(Vec<SlicePattern>),
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for SlicePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Any => f.write_str("_"),
@@ -46,7 +46,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-impl FromStr for Pattern {
+impl FromStr for SlicePattern {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
@@ -59,13 +59,13 @@ impl FromStr for Pattern {
 
 impl Cursor<'_> {
     /// Recursion is as deep as the text nests, at most as [`Cursor::check_depth`] allows.
-    pub(crate) fn pattern(&mut self, depth: usize) -> Result<Pattern, Error> {
+    pub(crate) fn pattern(&mut self, depth: usize) -> Result<SlicePattern, Error> {
         self.check_depth(depth)?;
         if self.eat('_') {
-            return Ok(Pattern::Any);
+            return Ok(SlicePattern::Any);
         }
         if !self.eat('(') {
-            return self.integer().map(Pattern::At);
+            return self.integer().map(SlicePattern::At);
         }
         let mut patterns = vec![self.pattern(depth + 1)?];
         let mut comma = false;
@@ -81,7 +81,7 @@ impl Cursor<'_> {
             (false, Some(pattern)) => Ok(pattern),
             (true, Some(pattern)) => {
                 patterns.push(pattern);
-                Ok(Pattern::Modes(patterns))
+                Ok(SlicePattern::Modes(patterns))
             }
             (_, None) => Err(self.expected("a pattern")),
         }
@@ -89,18 +89,18 @@ impl Cursor<'_> {
 }
 
 /// Walks pattern and layout together: the open modes go to `open`, the fixed ones to `fixed`, their value is returned.
-fn split(layout: &Layout, pattern: &Pattern, open: &mut Tuple, fixed: &mut Tuple) -> Result<i64, Error> {
+fn split(layout: &Layout, pattern: &SlicePattern, open: &mut Tuple, fixed: &mut Tuple) -> Result<i64, Error> {
     match pattern {
-        Pattern::Any => {
+        SlicePattern::Any => {
             open.push(layout)?;
             Ok(0)
         }
-        Pattern::At(index) => {
+        SlicePattern::At(index) => {
             let value = layout.at(*index)?;
             fixed.push(layout)?;
             Ok(value)
         }
-        Pattern::Modes(patterns) => {
+        SlicePattern::Modes(patterns) => {
             let rank = layout.rank();
             if patterns.len() != rank {
                 return Err(Error::NotOneEach { given: patterns.len(), rank });
@@ -131,8 +131,8 @@ impl Layout {
     /// # Errors
     ///
     /// `no_such_mode` if pattern and layout do not match, `out_of_domain`.
-    pub fn slice(&self, pattern: &Pattern) -> Result<(Self, i64), Error> {
-        if *pattern == Pattern::Any {
+    pub fn slice(&self, pattern: &SlicePattern) -> Result<(Self, i64), Error> {
+        if *pattern == SlicePattern::Any {
             return Ok((self.clone(), 0));
         }
         let mut open = Tuple::new();
@@ -153,8 +153,8 @@ impl Layout {
     /// # Errors
     ///
     /// As [`slice`](Self::slice).
-    pub fn dice(&self, pattern: &Pattern) -> Result<Self, Error> {
-        if matches!(pattern, Pattern::At(_)) {
+    pub fn dice(&self, pattern: &SlicePattern) -> Result<Self, Error> {
+        if matches!(pattern, SlicePattern::At(_)) {
             return split(self, pattern, &mut Tuple::new(), &mut Tuple::new()).map(|_| self.clone());
         }
         let mut fixed = Tuple::new();

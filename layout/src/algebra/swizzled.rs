@@ -13,8 +13,8 @@
 //! and strides of `A` are powers of two and no two bits of an index go to the same bit, `A` is linear over the bits, as `S`
 //! is, so this is to be checked for single bits: `S'` adds to the bit `A(e)` what `A` makes of what `S` adds to `e`.
 
-use super::composed::{Composed, Outer};
-use super::slice::Pattern;
+use super::composed::{ComposedLayout, Outer};
+use super::slice::SlicePattern;
 use crate::modes::{Mode, Modes, coalesced};
 use crate::{Defect, Error, Layout, Operation, Quantity, Swizzle};
 
@@ -81,7 +81,7 @@ impl Swizzle {
     }
 }
 
-impl Composed {
+impl ComposedLayout {
     /// The composition with what an operation makes of its inner layout.
     ///
     /// ```
@@ -113,7 +113,7 @@ impl Composed {
     /// # Errors
     ///
     /// As [`Layout::slice`], `overflow`.
-    pub fn slice(&self, pattern: &Pattern) -> Result<Self, Error> {
+    pub fn slice(&self, pattern: &SlicePattern) -> Result<Self, Error> {
         self.part(self.inner().slice(pattern)?)
     }
 

@@ -42,7 +42,7 @@ use crate::{Error, IntTuple, Layout};
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ThreadValues {
+pub struct ThreadValueLayout {
     tile: IntTuple,
     layout: Layout,
 }
@@ -83,7 +83,7 @@ fn nested(inner: &[i64], outer: &[i64]) -> Result<(Layout, Layout), Error> {
     Ok((Layout::from_modes(&within)?, Layout::from_modes(&around)?))
 }
 
-impl ThreadValues {
+impl ThreadValueLayout {
     /// What a layout `(thread, value) -> index` says of a tile.
     ///
     /// Requires: two modes, and every index of the tile once.

@@ -6,12 +6,12 @@ use super::evaluate::{Operation, Placed};
 use super::{Function, Value};
 use crate::algebra::Tiler;
 use crate::stride::Stride;
-use crate::{At, Error, IntTuple, Layout, Named};
+use crate::{AxisStride, Error, IntTuple, Layout, NamedLayout};
 
 /// A layout with axes, or of pairs.
 pub(super) enum Operand {
-    Steps(Named),
-    Pairs(Named<(At, At)>),
+    Steps(NamedLayout),
+    Pairs(NamedLayout<(AxisStride, AxisStride)>),
 }
 
 /// A composition or a division.
@@ -122,8 +122,8 @@ impl Operation<'_> {
     fn alike<T>(
         &self,
         values: &[Placed],
-        steps: impl FnOnce(Vec<Named>) -> Result<T, Error>,
-        pairs: impl FnOnce(Vec<Named<(At, At)>>) -> Result<T, Error>,
+        steps: impl FnOnce(Vec<NamedLayout>) -> Result<T, Error>,
+        pairs: impl FnOnce(Vec<NamedLayout<(AxisStride, AxisStride)>>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let (mut all_steps, mut all_pairs) = (Vec::new(), Vec::new());
         for value in values {
@@ -143,7 +143,7 @@ impl Operation<'_> {
     }
 
     /// One side of a zip.
-    fn side(&self, value: &Placed) -> Result<Named, Error> {
+    fn side(&self, value: &Placed) -> Result<NamedLayout, Error> {
         match self.operand(value)? {
             Operand::Steps(named) => Ok(named),
             Operand::Pairs(pairs) => {
@@ -167,8 +167,8 @@ impl Operation<'_> {
             let join = |both: &Layout| join(&both.mode(0)?, &both.mode(1)?);
             self.alike(
                 &values,
-                |steps| Named::concat(&steps)?.linear(join).map(Value::from),
-                |pairs| Named::concat(&pairs)?.linear(join).map(Value::from),
+                |steps| NamedLayout::concat(&steps)?.linear(join).map(Value::from),
+                |pairs| NamedLayout::concat(&pairs)?.linear(join).map(Value::from),
             )
         };
         let plain =
@@ -246,8 +246,8 @@ impl Operation<'_> {
             }
             (F::Concat, [_, ..]) => self.alike(
                 arguments,
-                |steps| Named::concat(&steps).map(Value::from),
-                |pairs| Named::concat(&pairs).map(Value::from),
+                |steps| NamedLayout::concat(&steps).map(Value::from),
+                |pairs| NamedLayout::concat(&pairs).map(Value::from),
             ),
             (F::Zip, [a, b]) => self.side(a).and_then(|a| a.zip(&self.side(b)?)).map(Value::from),
             (F::SameFunction, [_, _]) => self.alike(

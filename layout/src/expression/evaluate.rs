@@ -4,9 +4,9 @@
 //! arguments have their values.
 
 use super::{Expression, Function, Node, Term, Value};
-use crate::algebra::{Composed, Outer, Pattern, ThreadValues, Tiler};
+use crate::algebra::{ComposedLayout, Outer, SlicePattern, ThreadValueLayout, Tiler};
 use crate::error::ParseError;
-use crate::{Error, ErrorKind, IntTuple, Layout, Named, Swizzle};
+use crate::{Error, ErrorKind, IntTuple, Layout, NamedLayout, Swizzle};
 
 impl Function {
     /// What it makes of these arguments: the value of the call, without a text to read.
@@ -144,12 +144,12 @@ impl Operation<'_> {
         value.1.as_integer().map_or_else(|| self.expected("an integer", value), Ok)
     }
 
-    pub(super) fn pattern<'v>(&self, value: &'v Placed) -> Result<&'v Pattern, Error> {
+    pub(super) fn pattern<'v>(&self, value: &'v Placed) -> Result<&'v SlicePattern, Error> {
         value.1.as_pattern().map_or_else(|| self.expected("a pattern", value), Ok)
     }
 
     /// A layout or a composition.
-    pub(super) fn composed(&self, value: &Placed) -> Result<Composed, Error> {
+    pub(super) fn composed(&self, value: &Placed) -> Result<ComposedLayout, Error> {
         value.1.to_composed().map_or_else(|| self.expected_layout("a layout", value), Ok)
     }
 
@@ -249,7 +249,7 @@ impl Operation<'_> {
                 Ok(layout) => Ok(Value::Layout(layout)),
                 // A swizzled layout is rarely a layout, and is used as it is.
                 Err(Error::NotRepresentable { .. } | Error::Undecided { .. }) => {
-                    Composed::new(swizzle.into(), 0, layout).map(Value::from)
+                    ComposedLayout::new(swizzle.into(), 0, layout).map(Value::from)
                 }
                 Err(error) => Err(error),
             },
@@ -286,11 +286,11 @@ impl Operation<'_> {
             (F::CompositionExtended, [a, b]) => layout(a)?.compose_extended(layout(b)?).map(Value::Layout),
             (F::Composed, [a, offset, b]) => {
                 let (outer, offset) = (self.outer(a)?, self.integer(offset)?);
-                Ok(Composed::partial(outer, offset, layout(b)?.clone()).into())
+                Ok(ComposedLayout::partial(outer, offset, layout(b)?.clone()).into())
             }
             (F::CompositionAt, [a, offset, b]) => {
                 let (start, modes) = layout(a)?.compose_from(self.integer(offset)?, layout(b)?)?;
-                Ok(Composed::from_offset(start, modes).into())
+                Ok(ComposedLayout::from_offset(start, modes).into())
             }
             (F::Complement, [a]) => {
                 let a = layout(a)?;
@@ -335,34 +335,36 @@ impl Operation<'_> {
             }
             (F::SliceAndOffset, [a, pattern]) => {
                 let (open, value) = layout(a)?.slice(self.pattern(pattern)?)?;
-                Ok(Composed::from_offset(value, open).into())
+                Ok(ComposedLayout::from_offset(value, open).into())
             }
             (F::LocalTile, [a, tiler, coordinate]) => {
                 let part = layout(a)?.local_tile(&self.tiler(tiler)?, self.pattern(coordinate)?)?;
-                Ok(Composed::from_offset(part.1, part.0).into())
+                Ok(ComposedLayout::from_offset(part.1, part.0).into())
             }
             (F::ThreadValues, [threads, values]) => {
-                let copy = ThreadValues::of_grid(layout(threads)?, layout(values)?)?;
+                let copy = ThreadValueLayout::of_grid(layout(threads)?, layout(values)?)?;
                 Ok(Value::Layout(copy.layout().clone()))
             }
             (F::ThreadPartition, [a, tile, threads]) => {
                 let tensor = layout(a)?;
-                let threads = ThreadValues::new(&self.extents(tile)?, layout(threads)?)?;
+                let threads = ThreadValueLayout::new(&self.extents(tile)?, layout(threads)?)?;
                 threads.partition(tensor).map(Value::Layout)
             }
             (F::ThreadOwners, [tile, threads]) => {
-                ThreadValues::new(&self.extents(tile)?, layout(threads)?)?.owners().map(Value::Layout)
+                ThreadValueLayout::new(&self.extents(tile)?, layout(threads)?)?.owners().map(Value::Layout)
             }
             (F::LocalPartition, [a, threads, thread]) => {
                 let part = layout(a)?.local_partition(layout(threads)?, self.integer(thread)?)?;
-                Ok(Composed::from_offset(part.1, part.0).into())
+                Ok(ComposedLayout::from_offset(part.1, part.0).into())
             }
             (F::Dice, [a, pattern]) => layout(a)?.dice(self.pattern(pattern)?).map(Value::Layout),
             (F::Group, [a, begin, end]) => {
                 layout(a)?.group(self.index(begin)?..self.index(end)?).map(Value::Layout)
             }
             (F::Split, [a, shape]) => layout(a)?.split(self.flat(shape)?.leaves()).map(Value::Layout),
-            (F::Zip, [a, b]) => Named::from(layout(a)?).zip(&Named::from(layout(b)?)).map(Value::from),
+            (F::Zip, [a, b]) => {
+                NamedLayout::from(layout(a)?).zip(&NamedLayout::from(layout(b)?)).map(Value::from)
+            }
             (F::Flatten, [a]) => Ok(Value::Layout(layout(a)?.flatten())),
             (F::Reversed, [a]) => Ok(Value::Layout(layout(a)?.reversed())),
             (F::Upcast, [a, width]) => layout(a)?.upcast(self.integer(width)?).map(Value::Layout),
@@ -398,7 +400,7 @@ impl Operation<'_> {
             (F::Cosize, [a]) => Ok(Value::Integer(layout(a)?.cosize())),
             (F::Rank, [a]) => Ok(Value::Integer(layout(a)?.rank() as i64)),
             (F::Depth, [a]) => Ok(Value::Integer(layout(a)?.depth() as i64)),
-            (F::SameFunction, [a, b]) => Ok(Value::Bool(layout(a)?.same_function(layout(b)?))),
+            (F::SameFunction, [a, b]) => Ok(Value::Bool(layout(a)?.is_equivalent(layout(b)?))),
             (F::Injective, [a]) => Ok(Value::Answer(layout(a)?.is_injective())),
             (F::Surjective, [a, bound]) => {
                 Ok(Value::Bool(layout(a)?.is_surjective_onto(self.integer(bound)?)))

@@ -7,7 +7,7 @@
 
 use super::evaluate::{Operation, Placed};
 use super::{Function, Value};
-use crate::algebra::{Composed, Form, ThreadValues};
+use crate::algebra::{ComposedLayout, Form, ThreadValueLayout};
 use crate::{Error, IntTuple, Layout};
 
 impl Operation<'_> {
@@ -62,21 +62,21 @@ impl Operation<'_> {
                 .iter()
                 .map(composed)
                 .collect::<Result<Vec<_>, _>>()
-                .and_then(|parts| Composed::concat(&parts)),
+                .and_then(|parts| ComposedLayout::concat(&parts)),
             (F::Append, [(_, Value::Layout(a)), mode]) => {
-                composed(mode).and_then(|mode| beside(a.modes().map(Composed::from).chain([mode])))
+                composed(mode).and_then(|mode| beside(a.modes().map(ComposedLayout::from).chain([mode])))
             }
             (F::Prepend, [(_, Value::Layout(a)), mode]) => composed(mode)
-                .and_then(|mode| beside(std::iter::once(mode).chain(a.modes().map(Composed::from)))),
+                .and_then(|mode| beside(std::iter::once(mode).chain(a.modes().map(ComposedLayout::from)))),
             (F::Replace, [(_, Value::Layout(a)), k, mode]) => composed(mode).and_then(|mode| {
                 let at = self.index(k)?;
                 a.mode(at)?;
-                let mut modes: Vec<Composed> = a.modes().map(Composed::from).collect();
+                let mut modes: Vec<ComposedLayout> = a.modes().map(ComposedLayout::from).collect();
                 modes.splice(at..=at, [mode]);
                 beside(modes)
             }),
             (F::MaxCommonLayout, [a, b]) => {
-                composed(a).and_then(|a| a.max_common_layout(&composed(b)?)).map(Composed::from)
+                composed(a).and_then(|a| a.max_common_layout(&composed(b)?)).map(ComposedLayout::from)
             }
             (F::MaxCommonVector, [a, b]) => {
                 let common = composed(a).and_then(|a| a.max_common_layout(&composed(b)?));
@@ -94,7 +94,7 @@ impl Operation<'_> {
     }
 
     /// What is applied after a composition.
-    fn after_composition(&self, outer: &Placed, inner: &Placed) -> Result<Composed, Error> {
+    fn after_composition(&self, outer: &Placed, inner: &Placed) -> Result<ComposedLayout, Error> {
         let first = self.composed(inner)?;
         if let Some(swizzle) = outer.1.as_swizzle() {
             return first.after_swizzle(swizzle);
@@ -109,7 +109,7 @@ impl Operation<'_> {
     fn of_composition(
         &self,
         function: Function,
-        f: &Composed,
+        f: &ComposedLayout,
         rest: &[Placed],
     ) -> Option<Result<Value, Error>> {
         use Function as F;
@@ -141,7 +141,7 @@ impl Operation<'_> {
                 .map(Value::from),
             (F::ThreadPartition, [tile, threads]) => self
                 .extents(tile)
-                .and_then(|tile| ThreadValues::new(&tile, layout(threads)?))
+                .and_then(|tile| ThreadValueLayout::new(&tile, layout(threads)?))
                 .and_then(|threads| f.map_inner(|b| threads.partition(b)))
                 .map(Value::from),
             (F::LogicalProduct, [t]) => inner(&|b| b.logical_product(&self.tiler(t)?)),
@@ -213,6 +213,6 @@ fn is_composed(value: &Placed) -> bool {
     value.1.as_composed().is_some()
 }
 
-fn beside(modes: impl IntoIterator<Item = Composed>) -> Result<Composed, Error> {
-    Composed::concat(&modes.into_iter().collect::<Vec<_>>())
+fn beside(modes: impl IntoIterator<Item = ComposedLayout>) -> Result<ComposedLayout, Error> {
+    ComposedLayout::concat(&modes.into_iter().collect::<Vec<_>>())
 }

@@ -4,7 +4,7 @@ use super::{Function, MAX_CALLS, Node, Term, Value};
 use crate::algebra::Tiler;
 use crate::named::{NamedStride, Names};
 use crate::notation::Cursor;
-use crate::{At, Error, ErrorKind, IntTuple, Layout, Named};
+use crate::{AxisStride, Error, ErrorKind, IntTuple, Layout, NamedLayout};
 
 /// A cursor that counts what is bounded.
 struct Reader<'a> {
@@ -99,9 +99,9 @@ impl Reader<'_> {
     fn layout_of(&mut self, shape: IntTuple) -> Result<Value, Error> {
         self.cursor.expect(':')?;
         let (mut ahead, mut names) = (self.cursor.clone(), Names::default());
-        if let Ok(pairs) = <(At, At)>::read_strides(&mut ahead, &shape, &mut names) {
+        if let Ok(pairs) = <(AxisStride, AxisStride)>::read_strides(&mut ahead, &shape, &mut names) {
             self.cursor = ahead;
-            return Named::read(&shape, pairs, names).map(Value::from);
+            return NamedLayout::read(&shape, pairs, names).map(Value::from);
         }
         let (place, mut names) = (self.cursor.place(), Names::default());
         let (steps, profile) = self.cursor.tuple_of(|cursor| names.read(cursor))?;
@@ -110,7 +110,7 @@ impl Reader<'_> {
             return Layout::new(shape, stride).map(Value::Layout);
         }
         self.cursor.check_nested(place, &shape, &profile)?;
-        Named::read(&shape, steps, names).map(Value::from)
+        NamedLayout::read(&shape, steps, names).map(Value::from)
     }
 
     fn arguments(&mut self) -> Result<Vec<Node>, Error> {

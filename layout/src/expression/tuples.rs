@@ -95,7 +95,7 @@ impl Operation<'_> {
         };
         let addresses: Result<Vec<i64>, Error> =
             (0..size).map(|index| Ok(at(index)?.saturating_mul(bytes))).collect();
-        Ok(Value::Integer(Banks::SHARED.ways(addresses?, chunk as u32) as i64))
+        Ok(Value::Integer(Banks::SHARED.conflicts(addresses?, chunk as u32) as i64))
     }
 
     /// Components of a tuple.

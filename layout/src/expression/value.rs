@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::algebra::{Composed, Outer, Pattern, Tiler};
+use crate::algebra::{ComposedLayout, Outer, SlicePattern, Tiler};
 use crate::properties::Answer;
-use crate::{At, Error, IntTuple, Layout, Named, Points, Swizzle};
+use crate::{AxisStride, Error, IntTuple, Layout, NamedLayout, NamedPoint, Swizzle};
 
 /// The value of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,19 +20,19 @@ pub enum Value {
     /// A layout of integers.
     Layout(Layout),
     /// A layout that steps along axes.
-    Named(Box<Named>),
+    Named(Box<NamedLayout>),
     /// A layout of pairs.
-    Pairs(Box<Named<(At, At)>>),
+    Pairs(Box<NamedLayout<(AxisStride, AxisStride)>>),
     /// A point on a mesh, or a tuple of points.
-    Points(Box<Points>),
+    Points(Box<NamedPoint>),
     /// A composition that is not a layout.
-    Composed(Box<Composed>),
+    Composed(Box<ComposedLayout>),
     /// A swizzle.
     Swizzle(Swizzle),
     /// A tiler.
     Tiler(Tiler),
     /// A coordinate with open places.
-    Pattern(Pattern),
+    Pattern(SlicePattern),
 }
 
 /// What a value is, asked of one kind at a time: `None` is every other kind.
@@ -65,17 +65,17 @@ impl Value {
     }
 
     /// The layout with axes that this is.
-    pub fn as_named(&self) -> Option<&Named> {
+    pub fn as_named(&self) -> Option<&NamedLayout> {
         if let Self::Named(named) = self { Some(named) } else { None }
     }
 
     /// The layout of pairs that this is.
-    pub fn as_pairs(&self) -> Option<&Named<(At, At)>> {
+    pub fn as_pairs(&self) -> Option<&NamedLayout<(AxisStride, AxisStride)>> {
         if let Self::Pairs(pairs) = self { Some(pairs) } else { None }
     }
 
     /// The composition that this is.
-    pub fn as_composed(&self) -> Option<&Composed> {
+    pub fn as_composed(&self) -> Option<&ComposedLayout> {
         if let Self::Composed(composed) = self { Some(composed) } else { None }
     }
 
@@ -85,13 +85,13 @@ impl Value {
     }
 
     /// The pattern that this is.
-    pub fn as_pattern(&self) -> Option<&Pattern> {
+    pub fn as_pattern(&self) -> Option<&SlicePattern> {
         if let Self::Pattern(pattern) = self { Some(pattern) } else { None }
     }
 
     /// The layout or composition that this is.
-    pub fn to_composed(&self) -> Option<Composed> {
-        self.as_composed().cloned().or_else(|| self.as_layout().cloned().map(Composed::from))
+    pub fn to_composed(&self) -> Option<ComposedLayout> {
+        self.as_composed().cloned().or_else(|| self.as_layout().cloned().map(ComposedLayout::from))
     }
 
     /// What may be applied last: a layout or a swizzle.
@@ -101,7 +101,7 @@ impl Value {
 
     /// The extents, of whatever kind the layout is.
     pub fn shape(&self) -> Option<IntTuple> {
-        let integers = self.as_layout().or_else(|| self.as_composed().map(Composed::inner));
+        let integers = self.as_layout().or_else(|| self.as_composed().map(ComposedLayout::inner));
         integers
             .map(Layout::shape)
             .or_else(|| self.as_named().map(|named| named.layout().shape()))
@@ -155,15 +155,15 @@ impl From<Layout> for Value {
     }
 }
 
-impl From<Composed> for Value {
-    fn from(composed: Composed) -> Self {
+impl From<ComposedLayout> for Value {
+    fn from(composed: ComposedLayout) -> Self {
         Self::Composed(Box::new(composed))
     }
 }
 
 impl Value {
     /// The layout, where nothing is applied last and the first value is 0; else the composition.
-    pub(super) fn of_composed(composed: Composed) -> Self {
+    pub(super) fn of_composed(composed: ComposedLayout) -> Self {
         if composed.is_layout() { Self::Layout(composed.inner().clone()) } else { composed.into() }
     }
 
@@ -174,13 +174,13 @@ impl Value {
 
     /// Whether that changes anything.
     pub(super) fn is_plain_composition(&self) -> bool {
-        self.as_composed().is_some_and(Composed::is_layout)
+        self.as_composed().is_some_and(ComposedLayout::is_layout)
     }
 }
 
 /// Without axes it is a layout of integers.
-impl From<Named> for Value {
-    fn from(named: Named) -> Self {
+impl From<NamedLayout> for Value {
+    fn from(named: NamedLayout) -> Self {
         match named.integers() {
             Some(layout) => Self::Layout(layout),
             None => Self::Named(Box::new(named)),
@@ -188,15 +188,15 @@ impl From<Named> for Value {
     }
 }
 
-impl From<Named<(At, At)>> for Value {
-    fn from(pairs: Named<(At, At)>) -> Self {
+impl From<NamedLayout<(AxisStride, AxisStride)>> for Value {
+    fn from(pairs: NamedLayout<(AxisStride, AxisStride)>) -> Self {
         Self::Pairs(Box::new(pairs))
     }
 }
 
 /// Without axes they are integers.
-impl From<Points> for Value {
-    fn from(points: Points) -> Self {
+impl From<NamedPoint> for Value {
+    fn from(points: NamedPoint) -> Self {
         match points.integers() {
             Some(tuple) => tuple.into(),
             None => Self::Points(Box::new(points)),

@@ -12,10 +12,10 @@
 //! told from the next one. With a second set of bases the same answer must come out: what an operation reaches beyond the
 //! domain of `A` (the extended forms) is then noticed where it is too much, and is an `overflow`.
 
-use super::{Named, NamedStride, Names};
+use super::{NamedLayout, NamedStride, Names};
 use crate::algebra::Outer;
 use crate::modes::Mode;
-use crate::stride::{At, Stride};
+use crate::stride::{AxisStride, Stride};
 use crate::{Error, Layout, Quantity};
 
 /// A direction: the side of a pair, and its axis or the local buffer.
@@ -80,8 +80,8 @@ impl Code {
     }
 
     /// The stride of an integer; the steps, where they go along several axes at once.
-    fn decode<S: NamedStride>(&self, mut value: i64) -> Result<S, Vec<At>> {
-        let mut sides = [At::ZERO; 2];
+    fn decode<S: NamedStride>(&self, mut value: i64) -> Result<S, Vec<AxisStride>> {
+        let mut sides = [AxisStride::ZERO; 2];
         let mut steps = Vec::new();
         let mut several = false;
         for (k, (side, axis)) in self.directions.iter().enumerate() {
@@ -97,8 +97,8 @@ impl Code {
             if step == 0 {
                 continue;
             }
-            let at = axis.map_or(At::local(step), |axis| At::along(step, axis));
-            several |= sides[*side] != At::ZERO;
+            let at = axis.map_or(AxisStride::local(step), |axis| AxisStride::along(step, axis));
+            several |= sides[*side] != AxisStride::ZERO;
             sides[*side] = at;
             steps.push(at);
         }
@@ -106,7 +106,7 @@ impl Code {
     }
 
     /// The layout of a layout of integers.
-    fn decode_layout<S: NamedStride>(&self, layout: &Layout, names: &Names) -> Result<Named<S>, Error> {
+    fn decode_layout<S: NamedStride>(&self, layout: &Layout, names: &Names) -> Result<NamedLayout<S>, Error> {
         let mut several = None;
         let decoded = layout.map(|stride| {
             self.decode(stride).unwrap_or_else(|steps| {
@@ -114,7 +114,7 @@ impl Code {
                 S::ZERO
             })
         })?;
-        let Some(steps) = several else { return Named::of(&decoded, names) };
+        let Some(steps) = several else { return NamedLayout::of(&decoded, names) };
         let steps: Vec<String> = steps.iter().map(|at| names.text(*at)).collect();
         let message = format!(
             "the result is not a layout: a step of it goes along several axes at once, by {}, and a stride goes along one",
@@ -145,12 +145,12 @@ impl Code {
         let Outer::Layout(outer) = &operands.0 else { return error };
         let Ok(named) = self.decode_layout::<S>(outer, names) else { return error };
         let message = error.to_string().replace(&outer.to_string(), &named.to_string());
-        Error::Along { kind: error.error_kind(), message: message.into() }
+        Error::Along { kind: error.kind(), message: message.into() }
     }
 }
 
 #[allow(private_bounds, reason = "the strides that have names are those of this crate")]
-impl<S: NamedStride> Named<S> {
+impl<S: NamedStride> NamedLayout<S> {
     /// The result of an operation on layouts of integers that is linear in the strides, such as a composition after this layout
     /// or a division: what it does depends on which values are equal and add up, and not on their order.
     ///

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{NamedStride, Names};
 use crate::notation::{Cursor, read, write_tuple};
 use crate::profile::{MAX_DEPTH, MAX_LEAVES, Nest, Profile};
-use crate::stride::{At, Point, Stride, read_point};
+use crate::stride::{AxisStride, Point, Stride, read_point};
 use crate::{Counted, Error, IntTuple, Layout};
 
 /// A point `3+1@tp`, or a nested tuple of points, with the names of the axes.
@@ -23,37 +23,37 @@ use crate::{Counted, Error, IntTuple, Layout};
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Points {
+pub struct NamedPoint {
     /// Their axes are numbered in order of first appearance.
     flat: SmallVec<[Point; 2]>,
     profile: Profile,
     names: Names,
 }
 
-impl Points {
+impl NamedPoint {
     /// Points whose axes are numbered in this table, some of which may not occur.
-    fn of(points: impl Iterator<Item = Point>, profile: Profile, names: &Names) -> Points {
+    fn of(points: impl Iterator<Item = Point>, profile: Profile, names: &Names) -> NamedPoint {
         let mut own = Names::default();
         let points = points.map(|point| {
-            let mut renumbered = Point::from(At::local(point.local));
+            let mut renumbered = Point::from(AxisStride::local(point.local));
             for at in point.steps() {
                 at.renumber(&mut |axis| names.get(axis as usize).map_or(0, |name| own.number(name)))
                     .add_to(1, &mut renumbered);
             }
             renumbered
         });
-        Points { flat: points.collect(), profile, names: own }
+        NamedPoint { flat: points.collect(), profile, names: own }
     }
 
     /// The value of a layout: a point, or a pair of them.
-    pub(super) fn of_value<S: NamedStride>(value: S::Value, names: &Names) -> Points {
+    pub(super) fn of_value<S: NamedStride>(value: S::Value, names: &Names) -> NamedPoint {
         let points = S::points(value);
         let profile = if points.len() == 1 { Profile::scalar() } else { Profile::flat(points.len()) };
-        Points::of(points.into_iter(), profile, names)
+        NamedPoint::of(points.into_iter(), profile, names)
     }
 
     /// The strides of a layout; pairs are tuples.
-    pub(super) fn of_strides<S: NamedStride>(layout: &Layout<S>, names: &Names) -> Result<Points, Error> {
+    pub(super) fn of_strides<S: NamedStride>(layout: &Layout<S>, names: &Names) -> Result<NamedPoint, Error> {
         let (mut points, mut nests) = (SmallVec::<[Point; 2]>::new(), SmallVec::<[Nest; 8]>::new());
         let mut pairs = false;
         for (mode, nest) in layout.flat().iter().zip(layout.profile().nests()) {
@@ -75,7 +75,7 @@ impl Points {
         if pairs && layout.depth() >= MAX_DEPTH {
             return Err(Error::TooDeep { limit: MAX_DEPTH });
         }
-        Ok(Points::of(points.into_iter(), Profile::from_nests(nests), names))
+        Ok(NamedPoint::of(points.into_iter(), Profile::from_nests(nests), names))
     }
 
     /// Whether this is one point and not a tuple.
@@ -100,15 +100,15 @@ impl Points {
     }
 }
 
-impl From<At> for Point {
-    fn from(at: At) -> Point {
+impl From<AxisStride> for Point {
+    fn from(at: AxisStride) -> Point {
         let mut point = Point::default();
         at.add_to(1, &mut point);
         point
     }
 }
 
-impl fmt::Display for Points {
+impl fmt::Display for NamedPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_tuple(f, self.flat.iter(), self.profile.nests(), |f, point| {
             point.write(f, |f, at| self.names.write(at, f))
@@ -116,14 +116,14 @@ impl fmt::Display for Points {
     }
 }
 
-impl FromStr for Points {
+impl FromStr for NamedPoint {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Points, Error> {
+    fn from_str(text: &str) -> Result<NamedPoint, Error> {
         let mut names = Names::default();
         let (points, profile) =
             read(text, |cursor: &mut Cursor<'_>| cursor.tuple_of(|c| read_point(c, |c| names.read(c))))?;
         // What cancels out names nothing.
-        Ok(Points::of(points.into_iter(), profile, &names))
+        Ok(NamedPoint::of(points.into_iter(), profile, &names))
     }
 }

@@ -12,13 +12,13 @@ fn worst(banks: Banks, line: i64, swizzle: Swizzle, row: i64, element: i64, acce
     for block in 0..8 {
         for chunk in 0..chunks {
             let down = (0..together).map(|r| at(block * together + r, chunk));
-            ways.0 = ways.0.max(banks.ways(down, access as u32));
+            ways.0 = ways.0.max(banks.conflicts(down, access as u32));
         }
         for first in (0..chunks).step_by(together.min(chunks) as usize) {
             // A row shorter than a line goes on in the next one.
             let along =
                 (0..together).map(|k| at(block * together + (first + k) / chunks, (first + k) % chunks));
-            ways.1 = ways.1.max(banks.ways(along, access as u32));
+            ways.1 = ways.1.max(banks.conflicts(along, access as u32));
         }
     }
     ways

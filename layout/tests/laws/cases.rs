@@ -23,7 +23,7 @@ fn check(case: &Json) -> Result<(), String> {
     let answer = evaluate(text("expr"));
     let layout = match (answer, text("expect")) {
         (Ok(Value::Layout(layout)), "layout") => layout,
-        (Err(error), expected) if error.kind() == expected => return Ok(()),
+        (Err(error), expected) if error.code() == expected => return Ok(()),
         (answer, expected) => return Err(format!("expected {expected}, got {answer:?}")),
     };
     let law = |holds: bool, law: &str| if holds { Ok(()) } else { Err(format!("{layout} breaks {law}")) };

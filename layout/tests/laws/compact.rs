@@ -1,6 +1,6 @@
 //! Compact layouts in an order, modes that are picked, and workers that are distributed over a domain.
 
-use reshard_layout::algebra::{Pattern, Tiler};
+use reshard_layout::algebra::{SlicePattern, Tiler};
 use reshard_layout::{IntTuple, Layout, reference};
 
 use crate::small::{for_each_one, nestings, one_in};
@@ -58,7 +58,7 @@ fn a_compact_layout_in_an_order_numbers_the_coordinates_in_that_order() {
         let parse = |text: &str| text.parse::<IntTuple>().expect("a tuple");
         let refused =
             Layout::make_ordered(&parse(shape), &parse(order)).expect_err("not nested like the shape");
-        assert_eq!(refused.kind(), "not_congruent");
+        assert_eq!(refused.code(), "not_congruent");
     }
 }
 
@@ -104,7 +104,7 @@ fn picked_modes_are_the_modes() {
                 let picked = a.select(&[first, second]);
                 match (modes.get(first), modes.get(second)) {
                     (Some(one), Some(two)) => assert_eq!(picked, Layout::concat(&[one.clone(), two.clone()])),
-                    _ => assert_eq!(picked.map_err(|error| error.kind()), Err("no_such_mode")),
+                    _ => assert_eq!(picked.map_err(|error| error.code()), Err("no_such_mode")),
                 }
                 match modes.get(first..second) {
                     Some(part) if first < second => assert_eq!(a.take(first..second), Layout::concat(part)),
@@ -118,7 +118,7 @@ fn picked_modes_are_the_modes() {
                     let whole = if a.is_scalar() { Ok(x.clone()) } else { Layout::concat(&replaced) };
                     assert_eq!(a.replace(first, &x), whole);
                 }
-                None => assert_eq!(a.replace(first, &x).map_err(|error| error.kind()), Err("no_such_mode")),
+                None => assert_eq!(a.replace(first, &x).map_err(|error| error.code()), Err("no_such_mode")),
             }
         }
         let with = |before: usize, after: usize| {
@@ -126,7 +126,7 @@ fn picked_modes_are_the_modes() {
         };
         assert_eq!((a.append(&x), a.prepend(&x)), (with(0, 1), with(1, 0)));
         assert_eq!((a.append_to(rank + 2, &x), a.prepend_to(rank + 2, &x)), (with(0, 2), with(2, 0)));
-        assert_eq!(a.append_to(rank - 1, &x).map_err(|error| error.kind()), Err("no_such_mode"));
+        assert_eq!(a.append_to(rank - 1, &x).map_err(|error| error.code()), Err("no_such_mode"));
         // A tuple is picked from as its layout is.
         let shape = a.shape();
         assert_eq!(a.append(&x).map(|a| a.shape()), shape.append(&x.shape()));
@@ -164,7 +164,7 @@ fn what_is_distributed_ascends_divides_and_composes_with_every_layout_of_the_sha
     }
     for (shape, count) in [("(4,0)", 2), ("4", 0)] {
         let refused = Layout::domain_distribute(&shape.parse().expect("a tuple"), count);
-        assert_eq!(refused.map_err(|error| error.kind()), Err("bad_extent"));
+        assert_eq!(refused.map_err(|error| error.code()), Err("bad_extent"));
     }
 }
 
@@ -185,7 +185,9 @@ fn tiles_and_parts_of_threads_cover_a_layout_once() {
         for (rows, columns) in [(1, 1), (2, 3), (4, 2), (8, 6), (4, 6)] {
             let tiler = Tiler::of_shape(&IntTuple::flat(&[rows, columns]).expect("two")).expect("positive");
             let tiles = (0..8 / rows).flat_map(|r| (0..6 / columns).map(move |c| (r, c)));
-            let tile = |(r, c)| a.local_tile(&tiler, &Pattern::Modes(vec![Pattern::At(r), Pattern::At(c)]));
+            let tile = |(r, c)| {
+                a.local_tile(&tiler, &SlicePattern::Modes(vec![SlicePattern::At(r), SlicePattern::At(c)]))
+            };
             let tiles: Result<Vec<_>, _> = tiles.map(tile).collect();
             let tiles = tiles.expect("it divides");
             assert_eq!(tiles[0].0, a.compose_by(&tiler).expect("it divides"));

@@ -1,13 +1,13 @@
 //! Compositions as operands of each other: the function by coordinates decides.
 
-use reshard_layout::algebra::{Composed, Form, Pattern, Tiler};
+use reshard_layout::algebra::{ComposedLayout, Form, SlicePattern, Tiler};
 use reshard_layout::{Error, Layout, Swizzle, reference};
 
 use crate::small::{one_in, tiny, up_to_two};
 use crate::swizzled::values;
 
 /// A few compositions over layouts of all kinds: nothing applied last, one swizzle or another, from 0 on and from elsewhere.
-fn compositions() -> Vec<Composed> {
+fn compositions() -> Vec<ComposedLayout> {
     let swizzles = ["Sw<0,0,0>", "Sw<1,0,1>", "Sw<2,0,2>", "Sw<1,1,2>", "Sw<1,0,-2>"];
     let layouts =
         ["4:1", "(2,4):(1,2)", "(4,4):(4,1)", "(2,2):(8,2)", "(3,2):(1,3)", "(2,(2,2)):(1,(8,4))", "2:0"];
@@ -15,14 +15,14 @@ fn compositions() -> Vec<Composed> {
     for swizzle in swizzles.map(|text| text.parse::<Swizzle>().expect("a swizzle")) {
         for layout in layouts.map(|text| text.parse::<Layout>().expect("a layout")) {
             for offset in [0, 2, 16] {
-                all.push(Composed::partial(swizzle.into(), offset, layout.clone()));
+                all.push(ComposedLayout::partial(swizzle.into(), offset, layout.clone()));
             }
         }
     }
     all
 }
 
-fn total(composed: &Composed) -> Vec<i64> {
+fn total(composed: &ComposedLayout) -> Vec<i64> {
     values(composed).into_iter().map(|value| value.expect("a value")).collect()
 }
 
@@ -42,17 +42,18 @@ fn parts_beside_each_other_are_their_sum_or_no_one_function_is_applied_last() {
     for f in &compositions() {
         for g in &compositions() {
             let sum = sums(&total(f), &total(g));
-            match Composed::concat(&[f.clone(), g.clone()]) {
+            match ComposedLayout::concat(&[f.clone(), g.clone()]) {
                 Ok(both) => {
                     assert_eq!(total(&both), sum, "({f}, {g})");
                     there += 1;
                 }
                 Err(error) => {
-                    assert_eq!(error.kind(), "not_representable", "({f}, {g})");
+                    assert_eq!(error.code(), "not_representable", "({f}, {g})");
                     // Applied last to the sum of what is applied first it is something else.
                     let inner = Layout::concat(&[f.inner().clone(), g.inner().clone()]).expect("small");
                     for outer in [f.outer(), g.outer()] {
-                        let both = Composed::partial(outer.clone(), f.offset() + g.offset(), inner.clone());
+                        let both =
+                            ComposedLayout::partial(outer.clone(), f.offset() + g.offset(), inner.clone());
                         let first = if f.is_from_offset() { g.outer() } else { f.outer() };
                         assert!(outer != first || total(&both) != sum, "({f}, {g})");
                     }
@@ -81,12 +82,12 @@ fn a_layout_or_composition_after_a_composition_is_one_function_of_the_other() {
                     there += 1;
                 }
                 Err(error) => {
-                    assert!(error.kind() != "out_of_domain" || expected.is_none(), "{a} o {g}: {error}");
+                    assert!(error.code() != "out_of_domain" || expected.is_none(), "{a} o {g}: {error}");
                     refused += usize::from(expected.is_some());
                 }
             }
             // The last leaf without end has a value for all of them.
-            match Composed::from(a.clone()).compose_extended(g) {
+            match ComposedLayout::from(a.clone()).compose_extended(g) {
                 Ok(after) => {
                     let extended: Vec<i64> =
                         indices.iter().map(|&i| a.at_extended(i).expect("an index")).collect();
@@ -96,7 +97,7 @@ fn a_layout_or_composition_after_a_composition_is_one_function_of_the_other() {
                     }
                 }
                 Err(error) => {
-                    assert!(["not_representable", "inadmissible"].contains(&error.kind()), "{error}");
+                    assert!(["not_representable", "inadmissible"].contains(&error.code()), "{error}");
                 }
             }
         }
@@ -105,7 +106,7 @@ fn a_layout_or_composition_after_a_composition_is_one_function_of_the_other() {
             match f.compose(g) {
                 Ok(after) => assert_eq!(Some(total(&after)), expected, "{f} o {g}"),
                 Err(error) => {
-                    assert!(error.kind() != "out_of_domain" || expected.is_none(), "{f} o {g}: {error}");
+                    assert!(error.code() != "out_of_domain" || expected.is_none(), "{f} o {g}: {error}");
                 }
             }
         }
@@ -122,7 +123,7 @@ fn from_its_first_value_on_a_composition_is_a_layout_or_none() {
                 assert_eq!(start, all[0]);
                 assert!(reference::values(&layout).iter().map(|value| start + value).eq(all), "{f}");
             }
-            Err(error) => assert_eq!(error.kind(), "not_representable", "{f}"),
+            Err(error) => assert_eq!(error.code(), "not_representable", "{f}"),
         }
     }
 }
@@ -143,17 +144,17 @@ fn what_is_divided_by_a_composition_is_its_function_of_the_tile_and_of_the_rest(
                     Layout::concat(&[Layout::scalar(size / a.size(), 64).expect("small"), a]).expect("small");
                 let expected = through(&reference::values(&a), &both);
                 let extended: Vec<i64> = both.iter().map(|&i| a.at_extended(i).expect("an index")).collect();
-                if let Ok(divided) = Composed::from(a.clone()).divide_extended(tile, Form::Flat) {
+                if let Ok(divided) = ComposedLayout::from(a.clone()).divide_extended(tile, Form::Flat) {
                     assert_eq!(total(&divided), extended, "{a} extended / {tile}");
                 }
                 for form in [Form::Logical, Form::Tiled, Form::Flat] {
-                    match Composed::from(a.clone()).divide(tile, form) {
+                    match ComposedLayout::from(a.clone()).divide(tile, form) {
                         Ok(divided) => {
                             assert_eq!(Some(total(&divided)), expected, "{a} / {tile}");
                             there += 1;
                         }
                         Err(error) => {
-                            assert!(expected.is_none() || error.kind() != "out_of_domain", "{error}");
+                            assert!(expected.is_none() || error.code() != "out_of_domain", "{error}");
                         }
                     }
                 }
@@ -168,7 +169,7 @@ fn what_is_repeated_after_a_composition_begins_with_itself_and_is_injective() {
     let mut there = 0;
     for a in tiny() {
         for pattern in &compositions() {
-            match Composed::from(a.clone()).product(pattern, Form::Logical) {
+            match ComposedLayout::from(a.clone()).product(pattern, Form::Logical) {
                 Ok(product) => {
                     let (all, of_a) = (total(&product), reference::values(&a));
                     let start = all[0];
@@ -180,7 +181,7 @@ fn what_is_repeated_after_a_composition_begins_with_itself_and_is_injective() {
                     assert!(!once || reference::is_injective(&all), "{a} x {pattern}");
                     there += 1;
                 }
-                Err(error) => assert_ne!(error.kind(), "parse"),
+                Err(error) => assert_ne!(error.code(), "parse"),
             }
         }
     }
@@ -195,12 +196,12 @@ fn tiles_and_parts_of_threads_of_a_composition_are_its_values_there() {
     for swizzle in ["Sw<2,0,2>", "Sw<1,1,-2>", "Sw<0,0,0>"].map(|text| text.parse::<Swizzle>().expect("one"))
     {
         for offset in [0, 5] {
-            let f = Composed::partial(swizzle.into(), offset, tensor.clone());
+            let f = ComposedLayout::partial(swizzle.into(), offset, tensor.clone());
             let all = total(&f);
             let at = |row: i64, column: i64| all[(row + 8 * column) as usize];
             for tile in 0..8 {
                 let (down, right) = (tile % 2, tile / 2);
-                let pattern: Pattern = format!("({down},{right})").parse().expect("a pattern");
+                let pattern: SlicePattern = format!("({down},{right})").parse().expect("a pattern");
                 let found = total(&f.local_tile(&tiler, &pattern).expect("inside"));
                 let expected = (0..12).map(|i| at(4 * down + i % 4, 3 * right + i / 4));
                 assert!(found.into_iter().eq(expected), "{f} {pattern}");

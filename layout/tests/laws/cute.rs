@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use reshard_layout::algebra::{Composed, Outer};
+use reshard_layout::algebra::{ComposedLayout, Outer};
 use reshard_layout::expression::{Value, evaluate};
 use reshard_layout::{IntTuple, Layout, reference};
 use serde_json::Value as Json;
@@ -94,8 +94,8 @@ const OTHERWISE: &[(&str, &str, &str, &str)] = &[
 
 fn same_layout(left: &Layout, right: &Layout) -> bool {
     let modes =
-        left.rank() != right.rank() || left.modes().zip(right.modes()).all(|(l, r)| l.same_function(&r));
-    modes && left.same_function(right)
+        left.rank() != right.rank() || left.modes().zip(right.modes()).all(|(l, r)| l.is_equivalent(&r));
+    modes && left.is_equivalent(right)
 }
 
 fn same(left: &Value, right: &Value) -> bool {
@@ -125,7 +125,7 @@ fn what_cutes_compiler_knows_is_answered_or_refused_with_the_reason() {
             (Ok(value), None) if same(&value, &want) => answered += 1,
             // What stands for it has the value that CuTe has, or says why there is none.
             (answer, Some((_, kind, _, instead)))
-                if answer.as_ref().err().map_or("", |e| e.kind()) == *kind =>
+                if answer.as_ref().err().map_or("", |e| e.code()) == *kind =>
             {
                 let instead = evaluate(instead).expect("an expression");
                 if !(same(&instead, &want) || instead.to_string() == "no") {
@@ -150,7 +150,7 @@ fn values(value: &Value) -> Vec<i64> {
     }
 }
 
-fn composed_values(composed: &Composed) -> Vec<i64> {
+fn composed_values(composed: &ComposedLayout) -> Vec<i64> {
     let inner = reference::values(composed.inner()).into_iter().map(|value| composed.offset() + value);
     match composed.outer() {
         Outer::Swizzle(s) => {
@@ -251,7 +251,7 @@ fn what_cutes_tests_ask_is_answered_by_the_laws_or_refused_with_the_reason() {
             Err(error) => {
                 let other = OTHERWISE.iter().find(|(listed, ..)| *listed == expression);
                 let Some((_, kind, reason, instead)) = other else { panic!("{expression}: {error}") };
-                assert_eq!(error.kind(), *kind, "{expression}: {reason}");
+                assert_eq!(error.code(), *kind, "{expression}: {reason}");
                 assert!(evaluate(instead).is_ok(), "{instead}");
             }
         }

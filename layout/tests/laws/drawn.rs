@@ -1,6 +1,6 @@
 //! Random lists of modes with strides of any kind.
 
-use reshard_layout::{At, Layout, Mode};
+use reshard_layout::{AxisStride, Layout, Mode};
 use reshard_test_support::{Arbitrary, Gen, Property, Sweep, Testable};
 
 use crate::slow::Slow;
@@ -28,13 +28,13 @@ impl Drawn for i64 {
     }
 }
 
-impl Drawn for At {
-    fn draw(g: &mut Gen, step: i64) -> At {
+impl Drawn for AxisStride {
+    fn draw(g: &mut Gen, step: i64) -> AxisStride {
         let step = i64::draw(g, step);
         match below(g, 4) {
-            0 => At::along(step, 0),
-            1 => At::along(step, 1),
-            _ => At::local(step),
+            0 => AxisStride::along(step, 0),
+            1 => AxisStride::along(step, 1),
+            _ => AxisStride::local(step),
         }
     }
 }

@@ -146,7 +146,7 @@ fn answers_are_read_as_they_are_written() {
     for answer in [Answer::Yes, Answer::No, Answer::Unknown] {
         assert_eq!(answer.to_string().parse(), Ok(answer));
     }
-    assert!("maybe".parse::<Answer>().is_err_and(|error| error.kind() == "parse"));
+    assert!("maybe".parse::<Answer>().is_err_and(|error| error.code() == "parse"));
 }
 
 #[test]
@@ -175,7 +175,7 @@ pub(super) fn kind(text: &str) -> &'static str {
         Err(error) => {
             let message = error.to_string();
             assert!(!message.contains('\n') && message.len() < 400, "one sentence: {message}");
-            error.kind()
+            error.code()
         }
     }
 }
@@ -251,7 +251,7 @@ fn carets_stand_under_the_place() {
         ("4:1 é", "4:1 é\n    ^"),
     ] {
         let error = evaluate(text).expect_err("bad");
-        assert_eq!(error.error_kind(), ErrorKind::Parse);
+        assert_eq!(error.kind(), ErrorKind::Parse);
         assert!(error.render().ends_with(caret), "{}", error.render());
     }
     let long = format!("coalesce({}:{}", "(".to_owned() + &"1,".repeat(500), "x");

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use reshard_layout::algebra::Tiler;
 use reshard_layout::expression::evaluate;
-use reshard_layout::{At, Layout, Named};
+use reshard_layout::{AxisStride, Layout, NamedLayout};
 use reshard_test_support::Random;
 
 /// The names that axes have.
 const NAMES: [&str; 3] = ["dp", "tp", "x"];
 
 /// A stride in the local buffer or along an axis, small or not.
-fn stride(r: &mut Random) -> At {
+fn stride(r: &mut Random) -> AxisStride {
     let step = [0, 1, 1, 2, 3, -1, -2, 4, 6, 1 << 20][r.below(10)];
     match r.below(4) {
-        3 => At::local(step),
-        axis => At::along(step, axis as u32),
+        3 => AxisStride::local(step),
+        axis => AxisStride::along(step, axis as u32),
     }
 }
 
@@ -38,9 +38,9 @@ fn text(extents: &[i64], strides: &[String]) -> String {
 }
 
 /// A layout with axes. In half of them strides go on from mode to mode, so that there is something to coalesce.
-fn outer(r: &mut Random) -> Named {
+fn outer(r: &mut Random) -> NamedLayout {
     let extents = extents(r);
-    let (mut strides, mut last, mut below) = (Vec::new(), At::local(1), 1);
+    let (mut strides, mut last, mut below) = (Vec::new(), AxisStride::local(1), 1);
     for extent in &extents {
         let next = last.with_step(last.step() * below);
         last = if r.below(2) == 0 && below > 1 { next } else { stride(r) };
@@ -61,7 +61,7 @@ fn inner(r: &mut Random, size: i64) -> Layout {
 }
 
 /// What is at an index, by direction.
-fn at(layout: &Named, index: i64) -> BTreeMap<String, i64> {
+fn at(layout: &NamedLayout, index: i64) -> BTreeMap<String, i64> {
     let point = layout.layout().value(index).unwrap();
     let names: Vec<&str> = layout.names().collect();
     let steps = point.steps().iter().map(|at| (names[at.axis().unwrap() as usize].to_owned(), at.step()));
@@ -104,7 +104,7 @@ fn are_modes(values: &[Point]) -> bool {
 }
 
 /// Whether `outer o inner` is a layout that refines the leaves of `inner`, by enumeration.
-fn is_layout(outer: &Named, inner: &Layout) -> bool {
+fn is_layout(outer: &NamedLayout, inner: &Layout) -> bool {
     let value = |index: i64| at(outer, inner.at(index).unwrap());
     let mut below = 1;
     let mut leaves = Vec::new();
@@ -138,9 +138,9 @@ fn composition_after_axes_is_its_definition_or_proved_not_to_be_a_layout() {
                 }
                 found[0] += 1;
             }
-            Err(error) if outside => assert_eq!(error.kind(), "out_of_domain", "{a} o {b}"),
+            Err(error) if outside => assert_eq!(error.code(), "out_of_domain", "{a} o {b}"),
             Err(error) => {
-                assert_eq!(error.kind(), "not_representable", "{a} o {b}: {error}");
+                assert_eq!(error.code(), "not_representable", "{a} o {b}: {error}");
                 assert!(!is_layout(&a, &b), "{a} o {b} is a layout, and refused: {error}");
                 found[1] += 1;
             }
@@ -177,7 +177,7 @@ fn without_axes_it_is_the_operation_on_integers() {
         let strides: Vec<String> = extents.iter().map(|_| r.below(40).to_string()).collect();
         let a: Layout = text(&extents, &strides).parse().unwrap();
         let b = inner(&mut r, a.size());
-        let through = Named::from(&a).linear(|a| a.compose(&b)).map(|c| c.to_string());
+        let through = NamedLayout::from(&a).linear(|a| a.compose(&b)).map(|c| c.to_string());
         assert_eq!(through.ok(), a.compose(&b).ok().map(|c| c.to_string()), "{a} o {b}");
     }
 }
@@ -215,7 +215,7 @@ fn expressions_take_layouts_with_axes_wherever_no_order_is_needed() {
         ("composition(8:1, 2:1@tp)", "inadmissible", "integer strides"),
     ] {
         let error = evaluate(text).err().unwrap_or_else(|| panic!("{text} has an answer"));
-        assert_eq!(error.kind(), kind, "{text}: {error}");
+        assert_eq!(error.code(), kind, "{text}: {error}");
         assert!(error.to_string().contains(said), "{text}: {error}");
     }
 }
@@ -223,8 +223,8 @@ fn expressions_take_layouts_with_axes_wherever_no_order_is_needed() {
 /// Steps that do not fit into 64 bits together are refused, and never mixed up.
 #[test]
 fn what_is_too_far_along_all_axes_together_is_an_overflow() {
-    let a: Named = "(2,2,2):(1000000000000@dp,1000000000000@tp,1)".parse().unwrap();
-    assert_eq!(a.linear(|a| a.compose(&"2:1".parse()?)).unwrap_err().kind(), "overflow");
-    let a: Named = "(1024,2,2):(1@dp,1@tp,1099511627776)".parse().unwrap();
+    let a: NamedLayout = "(2,2,2):(1000000000000@dp,1000000000000@tp,1)".parse().unwrap();
+    assert_eq!(a.linear(|a| a.compose(&"2:1".parse()?)).unwrap_err().code(), "overflow");
+    let a: NamedLayout = "(1024,2,2):(1@dp,1@tp,1099511627776)".parse().unwrap();
     assert_eq!(a.linear(|a| a.compose(&"2:2048".parse()?)).unwrap().to_string(), "2:1099511627776");
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use reshard_layout::{At, Layout, MAX_LEAVES, Mode, Modes, Stride};
+use reshard_layout::{AxisStride, Layout, MAX_LEAVES, Mode, Modes, Stride};
 use reshard_test_support::property;
 
 use crate::drawn::{Drawn, List, check, cut};
@@ -27,7 +27,7 @@ fn coalesced_forms_are_unique<S: Slow>(extents: &[i64], strides: &[S], count: us
         assert_eq!(form.coalesce(), form);
         let (layout, shortest) = (flat(modes), flat(modes).coalesce());
         assert_eq!(read(&layout), function, "{modes:?}");
-        assert!(layout.same_function(&shortest) && shortest.flat().len() == form.len().max(1));
+        assert!(layout.is_equivalent(&shortest) && shortest.flat().len() == form.len().max(1));
         // Different functions have different forms because a form has the values of its list.
         let other = forms.entry(function).or_insert_with(|| form.clone());
         assert_eq!(*other, form, "{modes:?}");
@@ -37,7 +37,13 @@ fn coalesced_forms_are_unique<S: Slow>(extents: &[i64], strides: &[S], count: us
 
 #[test]
 fn coalesced_forms_are_unique_in_every_module() {
-    let few = [At::local(0), At::local(1), At::local(2), At::along(1, 0), At::along(2, 0)];
+    let few = [
+        AxisStride::local(0),
+        AxisStride::local(1),
+        AxisStride::local(2),
+        AxisStride::along(1, 0),
+        AxisStride::along(2, 0),
+    ];
     let integers: Vec<i64> = (-1..=4).collect();
     assert_eq!(coalesced_forms_are_unique(&[1, 2, 3, 4], &integers, 3), 1 + 24 + 24 * 24 + 24_usize.pow(3));
     assert_eq!(coalesced_forms_are_unique(&[1, 2, 4], &steps(), 3), 1 + 30 + 30 * 30 + 30_usize.pow(3));
@@ -60,16 +66,19 @@ fn coalesced_forms_of_random_lists_are_unique() {
             && same(&b.0) == (function == other)
     }
     check(property!(), law as fn(List<i64>, List<i64>, Vec<u8>) -> bool);
-    check(property!(), law as fn(List<At>, List<At>, Vec<u8>) -> bool);
+    check(property!(), law as fn(List<AxisStride>, List<AxisStride>, Vec<u8>) -> bool);
     check(property!(), law as fn(List<(i64, i64)>, List<(i64, i64)>, Vec<u8>) -> bool);
-    check(property!(), law as fn(List<(At, At)>, List<(At, At)>, Vec<u8>) -> bool);
+    check(
+        property!(),
+        law as fn(List<(AxisStride, AxisStride)>, List<(AxisStride, AxisStride)>, Vec<u8>) -> bool,
+    );
 }
 
 #[test]
 fn a_step_of_zero_has_no_axis() {
     for step in steps() {
         for other in steps() {
-            let place = |at: At| values(&[Mode::new(2, at)]);
+            let place = |at: AxisStride| values(&[Mode::new(2, at)]);
             assert_eq!(step == other, place(step) == place(other), "{step:?}, {other:?}");
             assert!(step != other || (step.axis() == other.axis() && step.to_string() == other.to_string()));
             assert!(step != other || step.is_local() == other.is_local());
@@ -78,7 +87,7 @@ fn a_step_of_zero_has_no_axis() {
 }
 
 /// Whether the length of the interval of values fits, counted in more bits.
-fn fits(modes: &[Mode<At>]) -> bool {
+fn fits(modes: &[Mode<AxisStride>]) -> bool {
     let size = modes.iter().try_fold(1_i64, |size, mode| size.checked_mul(mode.extent));
     let along = |axis: Option<u32>| {
         let (mut min, mut max) = (0_i128, 0_i128);
@@ -97,26 +106,30 @@ fn fits(modes: &[Mode<At>]) -> bool {
 fn what_fits_along_every_axis_is_accepted_and_nothing_else() {
     const MAX: i64 = i64::MAX;
     let lengths = [0, 1, -1, MAX / 3, MAX / 2, MAX / 2 + 1, MAX - 1, MAX, -MAX, i64::MIN];
-    let strides: Vec<At> = lengths
+    let strides: Vec<AxisStride> = lengths
         .into_iter()
-        .flat_map(|step| [At::local(step), At::along(step, 0), At::along(step, 1)])
+        .flat_map(|step| [AxisStride::local(step), AxisStride::along(step, 0), AxisStride::along(step, 1)])
         .collect();
     let (mut accepted, mut refused) = (0, 0);
     for_each_list(&[0, 1, 2, 3], &strides, 2, &mut |modes| {
-        let sealed = At::seal(modes.iter().copied());
+        let sealed = AxisStride::seal(modes.iter().copied());
         assert_eq!(sealed.is_ok(), fits(modes), "{modes:?}");
         // A pair fits exactly if both sides do; of integers, all go one way.
-        let integers: Vec<Mode> = modes.iter().map(|mode| mode.map(At::step)).collect();
-        let local: Vec<Mode<At>> = integers.iter().map(|mode| mode.map(At::local)).collect();
+        let integers: Vec<Mode> = modes.iter().map(|mode| mode.map(AxisStride::step)).collect();
+        let local: Vec<Mode<AxisStride>> = integers.iter().map(|mode| mode.map(AxisStride::local)).collect();
         assert_eq!(i64::seal(integers.iter().copied()).is_ok(), fits(&local), "{integers:?}");
-        let both = <(At, i64)>::seal(modes.iter().map(|mode| mode.map(|at| (at, at.step()))));
+        let both = <(AxisStride, i64)>::seal(modes.iter().map(|mode| mode.map(|at| (at, at.step()))));
         assert_eq!(both.is_ok(), fits(modes) && fits(&local), "{modes:?}");
         *if sealed.is_ok() { &mut accepted } else { &mut refused } += 1;
     });
     assert!(accepted > 4_000 && refused > 4_000, "{accepted} and {refused}");
-    let wide: Vec<Mode<At>> = (0..3).map(|axis| Mode::new(2, At::along(MAX - 1, axis))).collect();
-    assert!(At::seal(wide.iter().copied()).is_ok_and(|(size, ())| size == 8));
-    assert!(At::seal([Mode::new(MAX, At::ZERO), Mode::new(2, At::ZERO)].into_iter()).is_err());
+    let wide: Vec<Mode<AxisStride>> =
+        (0..3).map(|axis| Mode::new(2, AxisStride::along(MAX - 1, axis))).collect();
+    assert!(AxisStride::seal(wide.iter().copied()).is_ok_and(|(size, ())| size == 8));
+    assert!(
+        AxisStride::seal([Mode::new(MAX, AxisStride::ZERO), Mode::new(2, AxisStride::ZERO)].into_iter())
+            .is_err()
+    );
 }
 
 /// All ways to cut a list of this length into consecutive parts, empty ones included, as the ends of the parts.
@@ -136,14 +149,15 @@ fn ends(len: usize, parts: usize) -> Vec<Vec<usize>> {
 
 #[test]
 fn nested_and_flat_modes_are_inverse() {
-    let strides = [At::local(0), At::local(1), At::along(1, 0)];
+    let strides = [AxisStride::local(0), AxisStride::local(1), AxisStride::along(1, 0)];
     for_each_list(&[1, 2, 3], &strides, 3, &mut |modes| {
         for ends in (1..=4).flat_map(|parts| ends(modes.len(), parts)) {
             let layout = Layout::nested(modes, &ends).expect("small");
             let starts = [0].into_iter().chain(ends.iter().copied());
-            let parts: Vec<&[Mode<At>]> = starts.zip(&ends).map(|(start, &end)| &modes[start..end]).collect();
+            let parts: Vec<&[Mode<AxisStride>]> =
+                starts.zip(&ends).map(|(start, &end)| &modes[start..end]).collect();
             assert_eq!(layout.rank(), parts.len());
-            let empty = [Mode::new(1, At::ZERO)];
+            let empty = [Mode::new(1, AxisStride::ZERO)];
             let expected = parts.iter().map(|part| if part.is_empty() { &empty[..] } else { part });
             assert!(layout.flat_modes().eq(expected), "{layout}");
             assert_eq!(values(layout.flat()), values(modes), "{layout}");
@@ -158,10 +172,10 @@ fn nested_and_flat_modes_are_inverse() {
             assert_eq!(Layout::nested(layout.flat(), &again).as_ref(), Ok(&layout));
         }
     });
-    let most = vec![Mode::new(1, At::ZERO); MAX_LEAVES];
+    let most = vec![Mode::new(1, AxisStride::ZERO); MAX_LEAVES];
     let each: Vec<usize> = (1..=MAX_LEAVES).collect();
     assert!(Layout::nested(&most, &each).is_ok_and(|layout| layout.rank() == MAX_LEAVES));
     let one_more = [&[0], &each[..]].concat();
-    assert!(Layout::nested(&most, &one_more).is_err_and(|error| error.kind() == "too_large"));
-    assert!(Layout::<At>::nested(&[], &[]).is_ok_and(|layout| layout.to_string() == "1:0"));
+    assert!(Layout::nested(&most, &one_more).is_err_and(|error| error.code() == "too_large"));
+    assert!(Layout::<AxisStride>::nested(&[], &[]).is_ok_and(|layout| layout.to_string() == "1:0"));
 }

@@ -40,11 +40,11 @@ fn offset_law(outer: &[Mode], offset: i64, inner: &[Mode]) -> Result<(), &'stati
     let moved: Option<Vec<i64>> = of_inner.iter().map(at).collect();
     let Some(moved) = moved.filter(|_| 0 <= offset && offset < layout.size()) else {
         assert_eq!(
-            alone.map_err(|error| error.kind()),
+            alone.map_err(|error| error.code()),
             Err("out_of_domain"),
             "{layout} from {offset}: {inner:?}"
         );
-        assert_eq!(carrying.map_err(|error| error.kind()), Err("out_of_domain"));
+        assert_eq!(carrying.map_err(|error| error.code()), Err("out_of_domain"));
         return Err("out_of_domain");
     };
     let start = of_outer[offset as usize];
@@ -59,7 +59,7 @@ fn offset_law(outer: &[Mode], offset: i64, inner: &[Mode]) -> Result<(), &'stati
             Ok(())
         }
         (Err(error), Err(also)) => {
-            assert_eq!((error.kind(), also.kind()), ("not_representable", "not_representable"));
+            assert_eq!((error.code(), also.code()), ("not_representable", "not_representable"));
             // The same read from the least value on, where every stride is positive.
             let forward: Vec<Mode> = inner.iter().map(|mode| mode.map(i64::abs)).collect();
             let least = offset + of_inner.iter().min().expect("some");
@@ -74,7 +74,7 @@ fn offset_law(outer: &[Mode], offset: i64, inner: &[Mode]) -> Result<(), &'stati
             assert!(none || carries || has_both_signs(&layout), "{layout} from {offset}: {inner:?}");
             if offset == 0 && least == 0 && !has_both_signs(&layout) {
                 assert_eq!(
-                    layout.compose(&flat(inner)).map_err(|error| error.kind()),
+                    layout.compose(&flat(inner)).map_err(|error| error.code()),
                     Err("not_representable")
                 );
             }

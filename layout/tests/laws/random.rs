@@ -1,7 +1,7 @@
 //! The laws again, over random layouts of up to eight leaves, with shrinking.
 #![allow(clippy::needless_pass_by_value, reason = "quickcheck gives every argument by value")]
 
-use reshard_layout::algebra::{Composed, Tiler};
+use reshard_layout::algebra::{ComposedLayout, Tiler};
 use reshard_layout::{Layout, Swizzle, reference};
 use reshard_test_support::{Arbitrary, Gen, Property, Sweep, TestResult, Testable, property};
 
@@ -122,15 +122,15 @@ fn compose_is_composition_of_functions_or_says_why_not() {
     fn law(a: Random, b: Random) -> TestResult {
         let (a, b) = (a.0, b.0);
         let Some(expected) = reference::compose(&a, &b) else {
-            return TestResult::from_bool(a.compose(&b).is_err_and(|error| error.kind() == "out_of_domain"));
+            return TestResult::from_bool(a.compose(&b).is_err_and(|error| error.code() == "out_of_domain"));
         };
         match a.compose(&b) {
             Ok(r) => TestResult::from_bool(reference::values(&r) == expected && b.is_compatible(&r)),
             Err(error) => {
                 let extents: Vec<i64> = b.leaves().map(|leaf| leaf.0).collect();
-                let lazy = Composed::new(a.into(), 0, b).expect("in the domain");
+                let lazy = ComposedLayout::new(a.into(), 0, b).expect("in the domain");
                 let same = (0..lazy.size()).all(|i| lazy.at(i) == Ok(expected[i as usize]));
-                let right = error.kind() == "not_representable" && !reference::is_layout(&expected, &extents);
+                let right = error.code() == "not_representable" && !reference::is_layout(&expected, &extents);
                 TestResult::from_bool(same && right)
             }
         }
@@ -153,7 +153,7 @@ fn compose_is_exact_where_weights_have_both_signs() {
                 Err(error) => {
                     let extents: Vec<i64> = b.0.leaves().map(|leaf| leaf.0).collect();
                     let none = !reference::is_layout(&expected, &extents);
-                    TestResult::from_bool(error.kind() == "not_representable" && none)
+                    TestResult::from_bool(error.code() == "not_representable" && none)
                 }
             },
         }
@@ -240,7 +240,7 @@ fn swizzles_compose_to_what_they_do_one_after_the_other() {
             || a.compose(&inner).is_err_and(|error| {
                 let values: Vec<i64> = inner.values().filter_map(|i| a.at(i).ok()).collect();
                 let extents: Vec<i64> = inner.leaves().map(|leaf| leaf.0).collect();
-                error.kind() == "not_representable" && !reference::is_layout(&values, &extents)
+                error.code() == "not_representable" && !reference::is_layout(&values, &extents)
             });
         after && layout
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use reshard_layout::{At, Layout, Mode, Point, Stride};
+use reshard_layout::{AxisStride, Layout, Mode, Point, Stride};
 
 /// A value of any kind, one coordinate a direction: of a step the local buffer and two axes; of a pair both sides.
 pub(crate) type Place = [i64; 6];
@@ -31,7 +31,7 @@ impl Slow for i64 {
     }
 }
 
-impl Slow for At {
+impl Slow for AxisStride {
     const WIDTH: usize = 3;
 
     fn add(self, n: i64, place: &mut [i64]) {
@@ -181,10 +181,10 @@ pub(crate) fn for_each_list<S: Slow>(
 }
 
 /// Steps in the buffer and along two axes, those of 0 included.
-pub(crate) fn steps() -> Vec<At> {
-    let mut all: Vec<At> = [0, 1, 2, 4].into_iter().map(At::local).collect();
-    all.extend([0, 1, 2, -1].map(|step| At::along(step, 0)));
-    all.extend([0, 2].map(|step| At::along(step, 1)));
+pub(crate) fn steps() -> Vec<AxisStride> {
+    let mut all: Vec<AxisStride> = [0, 1, 2, 4].into_iter().map(AxisStride::local).collect();
+    all.extend([0, 1, 2, -1].map(|step| AxisStride::along(step, 0)));
+    all.extend([0, 2].map(|step| AxisStride::along(step, 1)));
     all
 }
 

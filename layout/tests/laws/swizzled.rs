@@ -1,12 +1,12 @@
 //! Compositions that are not layouts: an operation on one is the operation on its function.
 
-use reshard_layout::algebra::{Composed, Outer, Tiler};
+use reshard_layout::algebra::{ComposedLayout, Outer, Tiler};
 use reshard_layout::{Layout, Mode, Swizzle, reference};
 
 use crate::small::{for_each_two, one_in, up_to_two};
 
 /// The values of a composition, from the definitions; none outside the domain of what is applied last.
-pub(crate) fn values(composed: &Composed) -> Vec<Option<i64>> {
+pub(crate) fn values(composed: &ComposedLayout) -> Vec<Option<i64>> {
     let outer = match composed.outer() {
         Outer::Layout(layout) => Some(reference::values(layout)),
         Outer::Swizzle(_) => None,
@@ -36,12 +36,12 @@ fn a_composition_has_the_values_of_its_definition_and_no_others() {
             return;
         }
         for offset in [-1, 0, 3] {
-            let composed = Composed::partial(a.clone().into(), offset, b.clone());
+            let composed = ComposedLayout::partial(a.clone().into(), offset, b.clone());
             let expected = values(&composed);
             let found: Vec<Option<i64>> = (0..b.size()).map(|index| composed.at(index).ok()).collect();
             assert_eq!(found, expected, "{composed}");
             assert_eq!(composed.is_total(), expected.iter().all(Option::is_some), "{composed}");
-            assert_eq!(Composed::new(a.clone().into(), offset, b.clone()).is_ok(), composed.is_total());
+            assert_eq!(ComposedLayout::new(a.clone().into(), offset, b.clone()).is_ok(), composed.is_total());
             assert_eq!(composed.to_string().parse().as_ref(), Ok(&composed));
         }
     });
@@ -54,7 +54,7 @@ fn what_acts_on_indices_acts_on_what_is_applied_first() {
         if b.min_value() < 0 {
             return;
         }
-        let f = Composed::partial(swizzle.into(), 1, b.clone());
+        let f = ComposedLayout::partial(swizzle.into(), 1, b.clone());
         // f o T, and (f o T, f o T*), by looking values up.
         let picked = |indices: &Layout| {
             let all = values(&f);
@@ -98,7 +98,7 @@ fn inverses_of_a_swizzled_layout_are_inverses() {
     let mut found = [0, 0];
     for b in up_to_two().iter().filter(|b| b.min_value() >= 0) {
         for swizzle in swizzles() {
-            let f = Composed::partial(swizzle.into(), 0, b.clone());
+            let f = ComposedLayout::partial(swizzle.into(), 0, b.clone());
             let of_f = values(&f);
             if let Ok(right) = f.right_inverse() {
                 found[0] += usize::from(right.size() > 1);
@@ -129,7 +129,7 @@ fn a_recast_composition_reads_the_same_memory() {
         );
         for outer in outers {
             for width in [1, 2, 3, 4] {
-                let words = Composed::partial(outer.clone(), 1, b.clone());
+                let words = ComposedLayout::partial(outer.clone(), 1, b.clone());
                 let Ok(narrow) = words.downcast(width) else { continue };
                 // The elements of each word, which follow each other.
                 let mut expected: Vec<Option<i64>> = values(&words)
@@ -171,9 +171,9 @@ fn composition_from_an_offset_goes_backwards_where_strides_are_negative() {
                     assert_eq!(found, expected, "{a} from {offset} o {b}");
                 }
                 (Err(error), Some(_)) => {
-                    assert_eq!(error.kind(), "not_representable", "{a} from {offset} o {b}");
+                    assert_eq!(error.code(), "not_representable", "{a} from {offset} o {b}");
                 }
-                (Err(error), None) => assert_eq!(error.kind(), "out_of_domain", "{a} from {offset} o {b}"),
+                (Err(error), None) => assert_eq!(error.code(), "out_of_domain", "{a} from {offset} o {b}"),
                 (Ok(found), None) => panic!("{a} from {offset} o {b} is {found:?}"),
             }
             // Into one mode everything that stays inside is accepted.

@@ -5,7 +5,7 @@ use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use reshard_layout::expression::{Value, evaluate};
-use reshard_layout::{At, Error, Layout, Mode, Named, Point, Points};
+use reshard_layout::{AxisStride, Error, Layout, Mode, NamedLayout, NamedPoint, Point};
 use reshard_test_support::{Arbitrary, Gen, Sweep, property};
 
 use crate::drawn::{Drawn, List, below, check};
@@ -45,28 +45,30 @@ fn display_then_from_str_is_the_identity_for_every_stride() {
         round_trips(&nest(&modes.0, &cuts))
     }
     check(property!(), law as fn(List<i64>, Vec<u8>) -> bool);
-    check(property!(), law as fn(List<At>, Vec<u8>) -> bool);
+    check(property!(), law as fn(List<AxisStride>, Vec<u8>) -> bool);
     check(property!(), law as fn(List<(i64, i64)>, Vec<u8>) -> bool);
-    check(property!(), law as fn(List<(At, At)>, Vec<u8>) -> bool);
-    check(property!(), law as fn(List<((At, i64), At)>, Vec<u8>) -> bool);
+    check(property!(), law as fn(List<(AxisStride, AxisStride)>, Vec<u8>) -> bool);
+    check(property!(), law as fn(List<((AxisStride, i64), AxisStride)>, Vec<u8>) -> bool);
 }
 
 #[test]
 fn steps_and_points_are_read_as_they_are_written() {
-    fn law(modes: List<At>, index: u16) -> bool {
+    fn law(modes: List<AxisStride>, index: u16) -> bool {
         let layout = modes.layout();
         layout.value(i64::from(index) % layout.size()).is_ok_and(|point| round_trips(&point))
     }
     for extreme in [0, 1, -1, i64::MAX, i64::MIN] {
-        assert!(round_trips(&At::local(extreme)));
-        assert!([0, 7, At::MAX_AXIS].iter().all(|axis| round_trips(&At::along(extreme, *axis))));
+        assert!(round_trips(&AxisStride::local(extreme)));
+        assert!(
+            [0, 7, AxisStride::MAX_AXIS].iter().all(|axis| round_trips(&AxisStride::along(extreme, *axis)))
+        );
     }
     for (text, canonical) in
         [(" 3 + 1@0 ", "3+1@0"), ("1@0+-1@0", "0"), ("2@1+1@0+2@1", "1@0+4@1"), ("0@3", "0")]
     {
         assert_eq!(text.parse::<Point>().map(|point| point.to_string()).as_deref(), Ok(canonical));
     }
-    check(property!(), law as fn(List<At>, u16) -> bool);
+    check(property!(), law as fn(List<AxisStride>, u16) -> bool);
 }
 
 /// Names of the two axes that are drawn, in the other order.
@@ -74,9 +76,9 @@ const NAMES: [&str; 2] = ["tp", "a/b-c.0"];
 
 #[test]
 fn names_are_only_other_numbers() {
-    fn law(modes: List<At>, cuts: Vec<u8>, index: u16) -> bool {
+    fn law(modes: List<AxisStride>, cuts: Vec<u8>, index: u16) -> bool {
         let layout = nest(&modes.0, &cuts);
-        let named = Named::new(&layout, |axis| NAMES[axis as usize]).expect("names");
+        let named = NamedLayout::new(&layout, |axis| NAMES[axis as usize]).expect("names");
         let index = i64::from(index) % layout.size();
         let (point, points) = (layout.value(index).expect("inside"), named.value(index).expect("inside"));
         let names: Vec<&str> = points.names().collect();
@@ -98,21 +100,21 @@ fn names_are_only_other_numbers() {
             && round_trips(&points)
             && named.stride().is_ok_and(|s| round_trips(&s))
     }
-    check(property!(), law as fn(List<At>, Vec<u8>, u16) -> bool);
+    check(property!(), law as fn(List<AxisStride>, Vec<u8>, u16) -> bool);
 }
 
 #[test]
 fn names_of_pairs_are_read_as_they_are_written() {
-    fn law(modes: List<(At, At)>, cuts: Vec<u8>, index: u16) -> bool {
+    fn law(modes: List<(AxisStride, AxisStride)>, cuts: Vec<u8>, index: u16) -> bool {
         let layout = nest(&modes.0, &cuts);
-        let named = Named::new(&layout, |axis| NAMES[axis as usize]).expect("names");
+        let named = NamedLayout::new(&layout, |axis| NAMES[axis as usize]).expect("names");
         let value = evaluate(&named.to_string());
         round_trips(&named)
             && value == Ok(Value::Pairs(Box::new(named.clone())))
             && named.value(i64::from(index) % layout.size()).is_ok_and(|points| round_trips(&points))
             && named.stride().is_ok_and(|stride| round_trips(&stride))
     }
-    check(property!(), law as fn(List<(At, At)>, Vec<u8>, u16) -> bool);
+    check(property!(), law as fn(List<(AxisStride, AxisStride)>, Vec<u8>, u16) -> bool);
 }
 
 #[test]
@@ -130,23 +132,23 @@ fn texts_with_a_defect_are_refused_with_a_place() {
         "(4,2):(1@0)",
         "4:1@0 2",
     ] {
-        let error = text.parse::<Layout<At>>().expect_err(text);
-        assert_eq!(error.kind(), "parse", "{text}");
+        let error = text.parse::<Layout<AxisStride>>().expect_err(text);
+        assert_eq!(error.code(), "parse", "{text}");
         assert!(error.render().ends_with('^') && !error.to_string().contains('\n'), "{text}");
     }
     for text in
         ["4:1", "4:(1)", "4:(1,)", "4:(1,2", "(4,2):(1,2)", "(4,2):((1,2),3)", "4:((1,2),3)", "4:(1,2,3)"]
     {
-        assert_eq!(text.parse::<Layout<(i64, i64)>>().map_err(|error| error.kind()), Err("parse"), "{text}");
+        assert_eq!(text.parse::<Layout<(i64, i64)>>().map_err(|error| error.code()), Err("parse"), "{text}");
     }
     for (text, kind) in [
         ("0:1@0", "bad_extent"),
         ("3:9223372036854775807@0", "overflow"),
         ("4:99999999999999999999@0", "overflow"),
     ] {
-        assert_eq!(text.parse::<Layout<At>>().map_err(|error| error.kind()), Err(kind), "{text}");
+        assert_eq!(text.parse::<Layout<AxisStride>>().map_err(|error| error.code()), Err(kind), "{text}");
     }
-    assert_eq!("9223372036854775807+1".parse::<Point>().map_err(|error| error.kind()), Err("overflow"));
+    assert_eq!("9223372036854775807+1".parse::<Point>().map_err(|error| error.code()), Err("overflow"));
 }
 
 /// A text with one to three characters dropped, doubled or replaced.
@@ -186,9 +188,9 @@ fn mutated_texts_are_read_or_refused() {
         for _ in 0..Sweep::asked().count(2_000, 200_000) {
             let cuts = Vec::<u8>::arbitrary(g);
             let texts = [
-                nest(&List::<At>::arbitrary(g).0, &cuts).to_string(),
+                nest(&List::<AxisStride>::arbitrary(g).0, &cuts).to_string(),
                 nest(&List::<(i64, i64)>::arbitrary(g).0, &cuts).to_string(),
-                nest(&List::<(At, At)>::arbitrary(g).0, &cuts).to_string(),
+                nest(&List::<(AxisStride, AxisStride)>::arbitrary(g).0, &cuts).to_string(),
                 "(3+1@0+-4@1,2@tp)".to_owned(),
                 "(4,(2,3)):(1@tp,(4@dp.0,8))".to_owned(),
                 "(4,2):((1,1@tp),(4@dp,-4))".to_owned(),
@@ -197,14 +199,14 @@ fn mutated_texts_are_read_or_refused() {
                 let text = mutate(g, &text);
                 let read = [
                     read::<Layout>(&text),
-                    read::<Layout<At>>(&text),
+                    read::<Layout<AxisStride>>(&text),
                     read::<Layout<(i64, i64)>>(&text),
-                    read::<Layout<(At, At)>>(&text),
-                    read::<At>(&text),
+                    read::<Layout<(AxisStride, AxisStride)>>(&text),
+                    read::<AxisStride>(&text),
                     read::<Point>(&text),
-                    read::<Named>(&text),
-                    read::<Named<(At, At)>>(&text),
-                    read::<Points>(&text),
+                    read::<NamedLayout>(&text),
+                    read::<NamedLayout<(AxisStride, AxisStride)>>(&text),
+                    read::<NamedPoint>(&text),
                     evaluate(&text).is_ok_and(|value| !value.to_string().is_empty()),
                 ];
                 counts[usize::from(read.contains(&true))] += 1;
@@ -219,7 +221,7 @@ fn layouts_of_one_mode_round_trip_for_every_stride() {
     for stride in pairs(&steps(), &steps()) {
         for text in [format!("4:({},{})", stride.0, stride.1), format!("(4,):(({},{}),)", stride.0, stride.1)]
         {
-            let layout: Layout<(At, At)> = text.parse().expect("well formed");
+            let layout: Layout<(AxisStride, AxisStride)> = text.parse().expect("well formed");
             assert_eq!((layout.to_string(), layout.flat()), (text, &[Mode::new(4, stride)][..]));
         }
     }

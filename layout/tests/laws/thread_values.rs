@@ -1,6 +1,6 @@
 //! Thread-value layouts, from where every thread and every value lies.
 
-use reshard_layout::algebra::ThreadValues;
+use reshard_layout::algebra::ThreadValueLayout;
 use reshard_layout::{Error, IntTuple, Layout, reference};
 
 /// The digits of an index, leftmost fastest.
@@ -51,7 +51,7 @@ fn a_tiled_copy_has_every_value_beside_those_of_its_thread() {
         for block in BLOCKS {
             for threads in permutations(grid) {
                 for values in permutations(block) {
-                    let copy = ThreadValues::of_grid(&threads, &values).expect("permutations");
+                    let copy = ThreadValueLayout::of_grid(&threads, &values).expect("permutations");
                     let got = reference::values(copy.layout());
                     assert_eq!(got, defined(grid, &threads, block, &values), "{threads} with {values}");
                     // It is the inverse of the raked product, which is what is drawn.
@@ -62,7 +62,7 @@ fn a_tiled_copy_has_every_value_beside_those_of_its_thread() {
                         reference::values(&raked),
                         "{threads} with {values}"
                     );
-                    assert_eq!(ThreadValues::new(copy.tile(), copy.layout()), Ok(copy));
+                    assert_eq!(ThreadValueLayout::new(copy.tile(), copy.layout()), Ok(copy));
                 }
             }
         }
@@ -73,7 +73,7 @@ fn a_tiled_copy_has_every_value_beside_those_of_its_thread() {
 fn a_grid_of_instructions_has_each_in_its_place() {
     let tile: IntTuple = "(16,8)".parse().expect("two");
     let one: Layout = "((4,8),(2,2)):((32,1),(16,8))".parse().expect("a layout");
-    let instruction = ThreadValues::new(&tile, &one).expect("a permutation");
+    let instruction = ThreadValueLayout::new(&tile, &one).expect("a permutation");
     for grid in GRIDS {
         for groups in permutations(grid) {
             let all = instruction.on_grid(&groups).expect("within the tile");
@@ -103,7 +103,7 @@ fn a_partition_is_the_tensor_at_the_elements_of_every_thread() {
             for block in [[2, 1], [1, 2], [2, 4]] {
                 let [threads, _] = permutations(grid);
                 let [_, values] = permutations(block);
-                let copy = ThreadValues::of_grid(&threads, &values).expect("permutations");
+                let copy = ThreadValueLayout::of_grid(&threads, &values).expect("permutations");
                 let tile = [grid[0] * block[0], grid[1] * block[1]];
                 if 16 % tile[0] > 0 || 24 % tile[1] > 0 {
                     continue;
@@ -143,17 +143,17 @@ fn a_partition_is_the_tensor_at_the_elements_of_every_thread() {
 fn what_is_no_permutation_is_refused() {
     let parse = |text: &str| text.parse::<Layout>().expect("a layout");
     let tile: IntTuple = "(4,2)".parse().expect("two");
-    let kind = |result: Result<ThreadValues, Error>| result.expect_err("refused").kind();
+    let kind = |result: Result<ThreadValueLayout, Error>| result.expect_err("refused").code();
     for bad in ["(4,2):(1,8)", "(4,2):(1,0)", "(4,2):(-1,4)", "(4,2):(1,1)"].map(parse) {
-        assert_eq!(kind(ThreadValues::of_grid(&bad, &parse("1:0"))), "inadmissible", "{bad}");
-        assert_eq!(kind(ThreadValues::of_grid(&parse("1:0"), &bad)), "inadmissible", "{bad}");
-        assert_eq!(kind(ThreadValues::new(&tile, &bad)), "inadmissible", "{bad}");
+        assert_eq!(kind(ThreadValueLayout::of_grid(&bad, &parse("1:0"))), "inadmissible", "{bad}");
+        assert_eq!(kind(ThreadValueLayout::of_grid(&parse("1:0"), &bad)), "inadmissible", "{bad}");
+        assert_eq!(kind(ThreadValueLayout::new(&tile, &bad)), "inadmissible", "{bad}");
     }
-    assert_eq!(kind(ThreadValues::new(&tile, &parse("8:1"))), "inadmissible");
-    assert_eq!(kind(ThreadValues::new(&tile, &parse("(4,4):(1,4)"))), "inadmissible");
+    assert_eq!(kind(ThreadValueLayout::new(&tile, &parse("8:1"))), "inadmissible");
+    assert_eq!(kind(ThreadValueLayout::new(&tile, &parse("(4,4):(1,4)"))), "inadmissible");
     let huge = parse("(4611686018427387904,1):(1,1)");
-    assert_eq!(kind(ThreadValues::of_grid(&huge, &parse("4:1"))), "overflow");
-    let copy = ThreadValues::of_grid(&parse("(4,2):(1,4)"), &parse("1:0")).expect("permutations");
+    assert_eq!(kind(ThreadValueLayout::of_grid(&huge, &parse("4:1"))), "overflow");
+    let copy = ThreadValueLayout::of_grid(&parse("(4,2):(1,4)"), &parse("1:0")).expect("permutations");
     assert!(copy.of_thread(&parse("(8,4):(1,8)"), 8).is_err());
     assert!(copy.of_thread(&parse("(8,4):(1,8)"), -1).is_err());
 }

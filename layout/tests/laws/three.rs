@@ -16,7 +16,7 @@ fn compose_is_associative_where_defined() {
                 let right = b.compose(c).and_then(|bc| a.compose(&bc));
                 if let (Ok(left), Ok(right)) = (&left, &right) {
                     defined += 1;
-                    assert!(left.same_function(right), "({a} o {b}) o {c} is {left}, and not {right}");
+                    assert!(left.is_equivalent(right), "({a} o {b}) o {c} is {left}, and not {right}");
                 }
                 // What is one function is a layout or is none, however it was bracketed.
                 if let (Ok(left), true) = (&left, full()) {

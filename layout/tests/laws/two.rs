@@ -21,9 +21,9 @@ fn compose_is_composition_of_functions_or_says_why_not() {
                 assert_eq!(reference::values(&r), expected, "{a} o {b} = {r}");
                 assert!(b.is_compatible(&r), "the shape of {r} does not refine that of {b}");
             }
-            (Err(error), None) => assert_eq!(error.kind(), "out_of_domain", "{a} o {b}"),
+            (Err(error), None) => assert_eq!(error.code(), "out_of_domain", "{a} o {b}"),
             (Err(error), Some(expected)) => {
-                assert_eq!(error.kind(), "not_representable", "{a} o {b}");
+                assert_eq!(error.code(), "not_representable", "{a} o {b}");
                 assert!(!reference::is_layout(&expected, &extents(b)), "{a} o {b} exists");
             }
             (Ok(r), None) => panic!("{a} o {b} is out of the domain, and not {r}"),
@@ -58,9 +58,9 @@ fn compose_extended_agrees_within_the_domain_and_goes_on_beyond() {
                 assert!(goes_on.eq(expected.into_iter().map(Ok)), "{a} o {b}");
                 beyond[0] += 1;
             }
-            (Err(error), None) => assert_eq!(error.kind(), "out_of_domain", "{a} o {b}"),
+            (Err(error), None) => assert_eq!(error.code(), "out_of_domain", "{a} o {b}"),
             (Err(error), Some(expected)) => {
-                assert_eq!(error.kind(), "not_representable", "{a} o {b}");
+                assert_eq!(error.code(), "not_representable", "{a} o {b}");
                 assert!(!reference::is_layout(&expected, &extents(b)), "{a} o {b} exists");
                 beyond[1] += 1;
             }
@@ -95,7 +95,7 @@ fn the_identity_is_neutral() {
         assert_eq!(a.compose(&identity).map(|r| r.coalesce()), Ok(a.coalesce()), "{a} o id");
         if a.min_value() >= 0 {
             let identity = Layout::scalar(a.cosize(), 1).expect("small");
-            assert!(identity.compose(a).is_ok_and(|r| r.same_function(a)), "id o {a}");
+            assert!(identity.compose(a).is_ok_and(|r| r.is_equivalent(a)), "id o {a}");
         }
     });
 }
@@ -107,9 +107,9 @@ fn divide_is_a_permutation_when_the_tile_tiles() {
         match a.logical_divide(&tiler) {
             Ok(r) => {
                 let rest = t.complement(a.size()).expect("divided");
-                assert!(a.compose(t).is_ok_and(|tile| r.mode(0).is_ok_and(|mode| mode.same_function(&tile))));
+                assert!(a.compose(t).is_ok_and(|tile| r.mode(0).is_ok_and(|mode| mode.is_equivalent(&tile))));
                 assert!(
-                    a.compose(&rest).is_ok_and(|rest| r.mode(1).is_ok_and(|mode| mode.same_function(&rest)))
+                    a.compose(&rest).is_ok_and(|rest| r.mode(1).is_ok_and(|mode| mode.is_equivalent(&rest)))
                 );
                 if t.tiles(a.size()) == Ok(true) {
                     let (mut left, mut right) = (reference::values(&r), reference::values(a));
@@ -118,11 +118,11 @@ fn divide_is_a_permutation_when_the_tile_tiles() {
                     assert_eq!(left, right, "{a} / {t}");
                 }
                 for variant in [a.zipped_divide(&tiler), a.tiled_divide(&tiler), a.flat_divide(&tiler)] {
-                    assert!(variant.is_ok_and(|variant| variant.same_function(&r)), "{a} / {t}");
+                    assert!(variant.is_ok_and(|variant| variant.is_equivalent(&r)), "{a} / {t}");
                 }
             }
             Err(error) => assert!(
-                ["inadmissible", "out_of_domain", "not_representable"].contains(&error.kind()),
+                ["inadmissible", "out_of_domain", "not_representable"].contains(&error.code()),
                 "{a} / {t}: {error}"
             ),
         }

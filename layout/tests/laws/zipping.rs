@@ -2,7 +2,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "quickcheck gives every argument by value")]
 
 use reshard_layout::algebra::{split_into, zip};
-use reshard_layout::{At, Boundary, Layout, Mode, Modes};
+use reshard_layout::{AxisStride, Boundary, Layout, Mode, Modes};
 use reshard_test_support::{TestResult, property};
 
 use crate::drawn::{Drawn, List, check};
@@ -64,7 +64,7 @@ fn zip_law<S: Slow, T: Slow>(a: &[Mode<S>], b: &[Mode<T>]) -> bool {
         Err(Boundary(boundary)) => {
             assert!(!is_list(&both), "{a:?} and {b:?} have a zip");
             assert!(is_obstacle(boundary, &boundaries(a), &boundaries(b)), "{boundary}: {a:?}, {b:?}");
-            assert!(flat(a).zip(&flat(b)).is_err_and(|error| error.kind() == "not_nesting"));
+            assert!(flat(a).zip(&flat(b)).is_err_and(|error| error.code() == "not_nesting"));
             false
         }
     }
@@ -78,7 +78,7 @@ fn is_shortest_layout<S: Slow>(layout: &Layout<S>) -> bool {
 fn a_zip_is_both_functions_or_there_is_none() {
     let (mut zipped, mut refused) = (0, 0);
     let mut count = |answer: bool| *if answer { &mut zipped } else { &mut refused } += 1;
-    let few = [At::local(0), At::local(1), At::along(1, 0), At::along(2, 0)];
+    let few = [AxisStride::local(0), AxisStride::local(1), AxisStride::along(1, 0), AxisStride::along(2, 0)];
     for size in (1..=12).chain([16, 18]) {
         let (integers, places) = (coalesced(size, &[0, 1, 2]), coalesced(size, &few));
         for a in &integers {
@@ -109,8 +109,8 @@ fn a_zip_does_not_depend_on_how_its_operands_are_written() {
             && left.coalesce().zip(&right.coalesce()) == left.zip(&right)
     }
     check(property!(), law as fn(List<(i64, i64)>) -> bool);
-    check(property!(), law as fn(List<(At, At)>) -> bool);
-    check(property!(), law as fn(List<(i64, (At, i64))>) -> bool);
+    check(property!(), law as fn(List<(AxisStride, AxisStride)>) -> bool);
+    check(property!(), law as fn(List<(i64, (AxisStride, i64))>) -> bool);
 }
 
 #[test]
@@ -130,8 +130,8 @@ fn a_random_zip_is_both_functions_or_there_is_none() {
         TestResult::passed()
     }
     check(property!(), law as fn(List<i64>, List<i64>) -> TestResult);
-    check(property!(), law as fn(List<At>, List<At>) -> TestResult);
-    check(property!(), law as fn(List<(i64, i64)>, List<At>) -> TestResult);
+    check(property!(), law as fn(List<AxisStride>, List<AxisStride>) -> TestResult);
+    check(property!(), law as fn(List<(i64, i64)>, List<AxisStride>) -> TestResult);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn split_law<S: Slow>(modes: &[Mode<S>], sizes: &[i64]) -> bool {
             true
         }
         Err(error) => {
-            assert_eq!(error.kind(), "not_nesting", "{modes:?} to {sizes:?}");
+            assert_eq!(error.code(), "not_nesting", "{modes:?} to {sizes:?}");
             assert!(!is_list_of(&function, sizes), "{modes:?} to {sizes:?} exists");
             false
         }
@@ -191,8 +191,17 @@ fn a_split_is_the_function_in_parts_or_there_is_none() {
     }
     let mut answers = [0, 0];
     all(&[0, 1, 2, 4, 6], &mut answers);
-    all(&[At::local(1), At::local(2), At::along(1, 0), At::along(2, 0), At::along(0, 1)], &mut answers);
-    all(&pairs(&[0, 1], &[At::local(2), At::along(1, 0)]), &mut answers);
+    all(
+        &[
+            AxisStride::local(1),
+            AxisStride::local(2),
+            AxisStride::along(1, 0),
+            AxisStride::along(2, 0),
+            AxisStride::along(0, 1),
+        ],
+        &mut answers,
+    );
+    all(&pairs(&[0, 1], &[AxisStride::local(2), AxisStride::along(1, 0)]), &mut answers);
     assert!(answers[0] > 10_000 && answers[1] > 10_000, "{answers:?}");
 }
 
@@ -210,10 +219,10 @@ fn splitting_gives_the_parts_of_a_concatenation_back() {
         )
     }
     check(property!(), law as fn(Vec<List<i64>>) -> TestResult);
-    check(property!(), law as fn(Vec<List<At>>) -> TestResult);
-    check(property!(), law as fn(Vec<List<(At, At)>>) -> TestResult);
+    check(property!(), law as fn(Vec<List<AxisStride>>) -> TestResult);
+    check(property!(), law as fn(Vec<List<(AxisStride, AxisStride)>>) -> TestResult);
     // All parts of up to two modes.
-    let mut parts: Vec<Layout<At>> = Vec::new();
+    let mut parts: Vec<Layout<AxisStride>> = Vec::new();
     for_each_list(&[2, 3], &steps(), 2, &mut |modes| parts.push(flat(modes).coalesce()));
     for a in &parts {
         for b in parts.iter().step_by(7) {
@@ -257,12 +266,12 @@ fn a_view_is_a_composition() {
             let composed = a.compose(&Layout::column_major(&shape).expect("small"));
             match (a.split(&shape), composed) {
                 (Ok(view), Ok(composed)) => {
-                    assert!(view.same_function(&composed), "{a} as {shape:?}");
-                    assert!(view.modes().zip(composed.modes()).all(|(v, c)| v.same_function(&c)));
+                    assert!(view.is_equivalent(&composed), "{a} as {shape:?}");
+                    assert!(view.modes().zip(composed.modes()).all(|(v, c)| v.is_equivalent(&c)));
                 }
                 (Err(view), Err(composed)) => {
                     assert_eq!(
-                        (view.kind(), composed.kind()),
+                        (view.code(), composed.code()),
                         ("not_nesting", "not_representable"),
                         "{a} as {shape:?}"
                     );
@@ -282,7 +291,7 @@ fn a_view_is_a_composition() {
             let composed = a.compose(&Layout::column_major(&shape).expect("small"));
             match a.split(&shape) {
                 Ok(view) => {
-                    composed.is_ok_and(|composed| composed.same_function(&view)) && view.same_function(&a)
+                    composed.is_ok_and(|composed| composed.is_equivalent(&view)) && view.is_equivalent(&a)
                 }
                 Err(_) => composed.is_err(),
             }

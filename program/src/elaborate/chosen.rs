@@ -3,23 +3,23 @@
 use std::sync::Arc;
 
 use reshard_kernels::DType;
-use reshard_sharding::Type;
+use reshard_sharding::ShardingType;
 use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::elaborate::moves::{TypeId, Types, plan_error};
 use crate::elaborate::search::Shared;
 use crate::elaborate::segment::{Facts, Segment};
-use crate::elaborate::{Elaborator, made_later};
-use crate::graph::{Graph, Statement, ValueId};
-use crate::program::{Item, Program, stem};
+use crate::elaborate::{ShardingSolver, made_later};
+use crate::graph::{Graph, GraphStatement, ValueId};
+use crate::program::{Program, Statement, stem};
 use crate::wire;
 
 impl Segment<'_> {
     /// Adds the items of the ways that were chosen; gives what computing costs in picoseconds.
     pub(crate) fn write(
         &mut self,
-        elaborator: &Elaborator,
+        elaborator: &ShardingSolver,
         program: &mut Program,
         types: &mut Types,
         looked: &[Option<Shared>],
@@ -37,14 +37,14 @@ impl Segment<'_> {
         let mut chosen = chosen.iter();
         for (statement, ways) in self.statements.iter().zip(looked) {
             match (statement, ways) {
-                (Statement::Input(v), _) => {
+                (GraphStatement::Input(v), _) => {
                     let Some(is) = facts.pinned(graph, *v) else { return Err(made_later(graph, *v)) };
                     let made = program.add(graph.name(*v), graph.dtype(*v), is.clone());
-                    program.items.push(Item::Input(made));
+                    program.statements.push(Statement::Input(made));
                     self.known.insert(*v, made);
                     at_hand.insert(*v, vec![(types.id(graph.dtype(*v), is), made)]);
                 }
-                (Statement::Move { from, to, along, via }, _) if !along.is_empty() => {
+                (GraphStatement::Move { from, to, along, via }, _) if !along.is_empty() => {
                     let start = chosen.next().and_then(|&start| {
                         at_hand.get(from)?.iter().find(|(id, _)| id.number() == start).copied()
                     });
@@ -56,7 +56,7 @@ impl Segment<'_> {
                     self.known.insert(*to, made);
                     at_hand.insert(*to, vec![(id, made)]);
                 }
-                (Statement::Move { from, to, via, .. }, _) => {
+                (GraphStatement::Move { from, to, via, .. }, _) => {
                     let Some(is) = facts.pinned(graph, *to) else { return Err(made_later(graph, *to)) };
                     let id = types.id(graph.dtype(*to), is);
                     let start = cheapest(types, at_hand.get(from), id, *via)
@@ -65,7 +65,7 @@ impl Segment<'_> {
                     self.known.insert(*to, made);
                     at_hand.insert(*to, vec![(id, made)]);
                 }
-                (Statement::Op { call, op, inputs, outputs, .. }, Some(ways)) => {
+                (GraphStatement::Op { call, op, inputs, outputs, .. }, Some(ways)) => {
                     let Some(way) = chosen.next().and_then(|&way| ways.list.get(way)) else { continue };
                     computing = computing.saturating_add(way.picoseconds);
                     let mut taken = Vec::with_capacity(inputs.len());
@@ -79,7 +79,7 @@ impl Segment<'_> {
                         let start = cheapest(types, at_hand.get(&v), wanted, None)
                             .ok_or_else(|| made_later(graph, v))?;
                         let name = program.fresh(graph.name(v), graph);
-                        let made = if types.get(wanted).value == program.get(start).is.value
+                        let made = if types.get(wanted).value == program.get(start).ty.value
                             && types.get(wanted).gradient.is_none()
                         {
                             // The same tensor, of which no gradient is wanted here.
@@ -111,7 +111,7 @@ impl Segment<'_> {
                             Some(pin) => after.push((v, value, pin)),
                         }
                     }
-                    program.items.push(Item::Op {
+                    program.statements.push(Statement::Op {
                         call: call.clone(),
                         op: op.clone(),
                         inputs: taken,
@@ -127,7 +127,8 @@ impl Segment<'_> {
                         at_hand.insert(v, vec![(id, made)]);
                     }
                 }
-                (Statement::Op { .. }, None) | (Statement::Gradient { .. } | Statement::NoGrad, _) => {}
+                (GraphStatement::Op { .. }, None)
+                | (GraphStatement::Gradient { .. } | GraphStatement::NoGrad, _) => {}
             }
         }
         Ok(computing)
@@ -149,7 +150,7 @@ fn cheapest(
 
 /// Adds a move of a value to a type.
 fn moved(
-    elaborator: &Elaborator,
+    elaborator: &ShardingSolver,
     program: &mut Program,
     types: &mut Types,
     from: ValueId,
@@ -162,19 +163,19 @@ fn moved(
         let plan = types.plan(&elaborator.planner, (a, b, source.dtype));
         plan.map_err(|e| plan_error(&source.name, e))
     };
-    let forward = plan(&source.is.value, &is.value)?;
-    let backward = match (&is.gradient, &source.is.gradient) {
+    let forward = plan(&source.ty.value, &is.value)?;
+    let backward = match (&is.gradient, &source.ty.gradient) {
         (Some(from), Some(to)) => Some(plan(from, to)?),
         (None, _) | (_, None) => None,
     };
     let to = program.add(name, source.dtype, is);
-    program.items.push(Item::Move { from, to, forward, backward, via: None });
+    program.statements.push(Statement::Redistribute { from, to, forward, backward, via: None });
     Ok(to)
 }
 
 /// Adds a move of a value to a type, or those that together are it through a wire.
 fn moved_via(
-    elaborator: &Elaborator,
+    elaborator: &ShardingSolver,
     (graph, program): (&Graph, &mut Program),
     types: &mut Types,
     from: ValueId,
@@ -185,20 +186,20 @@ fn moved_via(
     let Some(via) = via else { return moved(elaborator, program, types, from, to, name) };
     let (mut from, is) = (from, &types.get(to).clone());
     let dtype = program.get(from).dtype;
-    if let Some(middle) = wire::between(&elaborator.planner, &program.get(from).is, is, via)? {
-        let middle = Type { gradient: middle.gradient.filter(|_| is.gradient.is_some()), ..middle };
+    if let Some(middle) = wire::between(&elaborator.planner, &program.get(from).ty, is, via)? {
+        let middle = ShardingType { gradient: middle.gradient.filter(|_| is.gradient.is_some()), ..middle };
         let name = program.fresh(stem(name), graph);
         from = through(elaborator, program, from, (middle, dtype, via), &name)?;
     }
-    through(elaborator, program, from, (Type::clone(is), dtype, via), name)
+    through(elaborator, program, from, (ShardingType::clone(is), dtype, via), name)
 }
 
 /// Adds one move through a wire.
 fn through(
-    elaborator: &Elaborator,
+    elaborator: &ShardingSolver,
     program: &mut Program,
     from: ValueId,
-    (is, dtype, via): (Type, DType, DType),
+    (is, dtype, via): (ShardingType, DType, DType),
     name: &str,
 ) -> Result<ValueId, Error> {
     let source = program.get(from);
@@ -207,12 +208,12 @@ fn through(
         Err(Error::Ops { error, .. }) => Err(Error::of(&source.name, error)),
         Err(e) => Err(e),
     };
-    let forward = plan(&source.is.value, &is.value)?;
-    let backward = match (&is.gradient, &source.is.gradient) {
+    let forward = plan(&source.ty.value, &is.value)?;
+    let backward = match (&is.gradient, &source.ty.gradient) {
         (Some(from), Some(to)) => Some(plan(from, to)?),
         (None, _) | (_, None) => None,
     };
     let to = program.add(name, dtype, is);
-    program.items.push(Item::Move { from, to, forward, backward, via: Some(via) });
+    program.statements.push(Statement::Redistribute { from, to, forward, backward, via: Some(via) });
     Ok(to)
 }

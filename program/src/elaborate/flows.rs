@@ -1,7 +1,7 @@
 //! Where gradients flow: through which inputs and outputs of an op, as its formula says.
 
 use reshard_ops::gradients::Saved;
-use reshard_ops::rules::{Call, Op, Table};
+use reshard_ops::rules::{Op, OpCall, OpTable};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
@@ -12,15 +12,15 @@ pub(crate) type Flows = (Vec<bool>, Vec<bool>);
 /// Which inputs of ops have gradients, and through which outputs, as their formulas say.
 #[derive(Default)]
 pub(crate) struct Differentiable {
-    known: FxHashMap<Op, FxHashMap<Call, Flows>>,
+    known: FxHashMap<Op, FxHashMap<OpCall, Flows>>,
 }
 
 impl Differentiable {
     /// What flows through an op if any is `wanted`; an op without a formula is refused where that is `strict`, and else stops it.
     pub(crate) fn of(
         &mut self,
-        table: &Table,
-        call: &Call,
+        table: &OpTable,
+        call: &OpCall,
         op: &Op,
         wanted: bool,
         strict: bool,
@@ -37,13 +37,13 @@ impl Differentiable {
             Err(e) if strict => return Err(e.into()),
             Err(_) => none(),
             Ok(gradient) => {
-                let taken: FxHashSet<usize> = (gradient.takes().iter())
+                let taken: FxHashSet<usize> = (gradient.inputs().iter())
                     .filter_map(|saved| match saved {
                         Saved::Gradient(o) => Some(*o),
                         Saved::Input(_) | Saved::Output(_) => None,
                     })
                     .collect();
-                let gives = gradient.gives().iter().map(Option::is_some).collect();
+                let gives = gradient.input_gradients().iter().map(Option::is_some).collect();
                 (gives, (0..op.outputs().len()).map(|o| taken.contains(&o)).collect())
             }
         };

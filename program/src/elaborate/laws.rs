@@ -10,16 +10,16 @@ use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::search::Shared;
 use crate::elaborate::segment::{Facts, Segment};
 use crate::elaborate::ways::{Way, Ways};
-use crate::graph::{Statement, ValueId};
+use crate::graph::{GraphStatement, ValueId};
 use crate::program::Program;
-use crate::{Elaborator, Graph, Moves};
+use crate::{Graph, ImplicitRedistribution, ShardingSolver};
 
 /// The least that any choice of these ways costs, by trying all: no state is shared, and none goes but where it costs too much.
 ///
 /// An input comes from what is at hand, or from a copy that is made before in any type that some op could take it in.
 struct All<'a> {
     graph: &'a Graph,
-    statements: &'a [Statement],
+    statements: &'a [GraphStatement],
     facts: &'a Facts,
     looked: &'a [Option<Shared>],
     best: u64,
@@ -35,19 +35,21 @@ impl All<'_> {
             return;
         };
         match statement {
-            Statement::Input(v) => {
+            GraphStatement::Input(v) => {
                 let is = self.facts.pinned(self.graph, *v).expect("an input has a type");
                 let mut here = at_hand.clone();
                 here.insert(v.0, vec![types.id(self.graph.dtype(*v), is)]);
                 self.from(types, n + 1, &here, cost);
             }
-            Statement::Op { .. } => {
+            GraphStatement::Op { .. } => {
                 let ways = self.looked[n].clone().expect("an op has ways");
                 for way in &ways.list {
                     self.with_input(types, n, way, 0, at_hand, cost + way.picoseconds);
                 }
             }
-            Statement::Move { .. } | Statement::Gradient { .. } | Statement::NoGrad => panic!("none here"),
+            GraphStatement::Move { .. } | GraphStatement::Gradient { .. } | GraphStatement::NoGrad => {
+                panic!("none here")
+            }
         }
     }
 
@@ -61,7 +63,7 @@ impl All<'_> {
         at_hand: &FxHashMap<usize, Vec<TypeId>>,
         cost: u64,
     ) {
-        let Statement::Op { inputs, outputs, .. } = &self.statements[n] else { panic!("an op") };
+        let GraphStatement::Op { inputs, outputs, .. } = &self.statements[n] else { panic!("an op") };
         if cost >= self.best {
             return;
         }
@@ -104,7 +106,9 @@ impl All<'_> {
     fn could_be(&self, v: ValueId) -> Vec<TypeId> {
         let mut out = Vec::new();
         for (statement, ways) in self.statements.iter().zip(self.looked) {
-            let (Statement::Op { inputs, outputs, .. }, Some(ways)) = (statement, ways) else { continue };
+            let (GraphStatement::Op { inputs, outputs, .. }, Some(ways)) = (statement, ways) else {
+                continue;
+            };
             for way in &ways.list {
                 let all = inputs.iter().zip(&way.inputs).chain(outputs.iter().zip(&way.outputs));
                 out.extend(all.filter(|(of, _)| **of == v).map(|(_, is)| *is));
@@ -174,7 +178,7 @@ fn with_segment<A>(text: &str, then: impl FnOnce(&mut Segment<'_>, Program) -> A
 /// Asks about that segment.
 fn of_segment<A>(
     text: &str,
-    elaborator: &Elaborator,
+    elaborator: &ShardingSolver,
     ask: impl FnOnce(&Segment<'_>, &Facts, &mut Types, &mut Ways) -> A,
 ) -> A {
     let (mut types, mut ways) =
@@ -187,7 +191,7 @@ fn of_segment<A>(
 
 /// The cost of the search and that of all choices of the ways that it looked at.
 fn both(text: &str) -> (u64, u64) {
-    let elaborator = Elaborator::new().most_states(usize::MAX);
+    let elaborator = ShardingSolver::new().beam_width(usize::MAX);
     of_segment(text, &elaborator, |segment, facts, types, ways| {
         let Segment { graph, statements, .. } = *segment;
         let least: Vec<u64> = (statements.iter().zip(&facts.ops))
@@ -231,18 +235,18 @@ fn a_choice_is_the_cheapest_of_all() {
 }
 
 /// What a hasty search of a text chooses, by how much that may cost too much, and how many answers it keeps.
-fn in_haste(text: &str, moves: Moves, forgets: bool) -> (Option<(Vec<usize>, u64)>, usize) {
+fn in_haste(text: &str, moves: ImplicitRedistribution, forgets: bool) -> (Option<(Vec<usize>, u64)>, usize) {
     in_haste_again(text, moves, forgets, 0)
 }
 
 /// The same of the last of several, each of which knows what lies ahead as far as the one before it saw.
 fn in_haste_again(
     text: &str,
-    moves: Moves,
+    moves: ImplicitRedistribution,
     forgets: bool,
     times: usize,
 ) -> (Option<(Vec<usize>, u64)>, usize) {
-    let elaborator = Elaborator::new().moves(moves);
+    let elaborator = ShardingSolver::new().implicit_redistribution(moves);
     of_segment(text, &elaborator, |segment, facts, types, ways| {
         ways.reached.forgets = forgets;
         let least = vec![0; segment.statements.len()];
@@ -278,7 +282,7 @@ fn layers(random: &mut Random, mesh: &str, count: usize) -> String {
 /// What a program of these sizes costs where looking at ranks may take so much, by how much that may be too much, and whether prices were
 /// not looked for.
 fn uneven(text: &str, looks: u64) -> (u64, u64, bool) {
-    let elaborator = Elaborator::new();
+    let elaborator = ShardingSolver::new();
     let mut types = Types::looking(&elaborator.planner, looks);
     let mut ways = Ways::new(&elaborator.planner, elaborator.rates);
     let (cost, gap) = with_segment(text, |segment, mut program| {
@@ -315,16 +319,20 @@ fn haste_remembers_what_it_would_find() {
         let mut random = Random(case * 17 + 5);
         let mesh = ["x=4", "x=2,y=2"][case as usize % 2];
         let text = layers(&mut random, mesh, 12);
-        let (remembered, answers) = in_haste(&text, Moves::Any, false);
+        let (remembered, answers) = in_haste(&text, ImplicitRedistribution::Allow, false);
         assert!(remembered.is_some(), "{text}");
-        assert_eq!(remembered, in_haste(&text, Moves::Any, true).0, "{text}");
+        assert_eq!(remembered, in_haste(&text, ImplicitRedistribution::Allow, true).0, "{text}");
         all += answers;
-        for moves in [Moves::Free, Moves::Written] {
+        for moves in [ImplicitRedistribution::LocalOnly, ImplicitRedistribution::Deny] {
             assert_eq!(in_haste(&text, moves, false).0, in_haste(&text, moves, true).0, "{text}");
         }
         let meshes = [mesh, "z=2,y=2"];
         let text = program(&mut random, &meshes[..=case as usize / 2 % 2], 12);
-        assert_eq!(in_haste(&text, Moves::Any, false).0, in_haste(&text, Moves::Any, true).0, "{text}");
+        assert_eq!(
+            in_haste(&text, ImplicitRedistribution::Allow, false).0,
+            in_haste(&text, ImplicitRedistribution::Allow, true).0,
+            "{text}"
+        );
     }
     let ops = cases as usize * 36;
     assert!(all < ops / 2, "{all} answers for {ops} ops of equal layers");
@@ -337,14 +345,15 @@ fn haste_that_knows_what_lies_ahead_remembers_what_it_would_find() {
         let mut random = Random(case * 17 + 5);
         let mesh = ["x=4", "x=2,y=2"][case as usize % 2];
         let text = layers(&mut random, mesh, 12);
-        let (remembered, answers) = in_haste_again(&text, Moves::Any, false, 1);
+        let (remembered, answers) = in_haste_again(&text, ImplicitRedistribution::Allow, false, 1);
         assert!(remembered.is_some(), "{text}");
-        assert_eq!(remembered, in_haste_again(&text, Moves::Any, true, 1).0, "{text}");
+        assert_eq!(remembered, in_haste_again(&text, ImplicitRedistribution::Allow, true, 1).0, "{text}");
         all += answers;
         // Two searches that forget must not get to where prices are of direct plans.
         let meshes = [mesh, "z=2,y=2"];
         let text = program(&mut random, &meshes[..=case as usize / 2 % 2], 8);
-        let [kept, forgotten] = [false, true].map(|forgets| in_haste_again(&text, Moves::Any, forgets, 1).0);
+        let [kept, forgotten] =
+            [false, true].map(|forgets| in_haste_again(&text, ImplicitRedistribution::Allow, forgets, 1).0);
         assert_eq!(kept, forgotten, "{text}");
     }
     // What lies ahead is the same of all layers only so far from the last one.
@@ -354,7 +363,7 @@ fn haste_that_knows_what_lies_ahead_remembers_what_it_would_find() {
 
 #[test]
 fn a_search_that_would_not_finish_goes_on_in_haste() {
-    let elaborator = Elaborator::new();
+    let elaborator = ShardingSolver::new();
     for case in 0..Sweep::asked().count(1, 8) {
         let of = |count: usize| {
             let text = layers(&mut Random(case * 17 + 5), "x=2,y=2", count);

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use crate::elaborate::ahead::{Ahead, Takers};
 use crate::elaborate::at_hand::{AtHand, Sets};
-use crate::elaborate::moves::{Moves, TypeId, Types};
+use crate::elaborate::moves::{ImplicitRedistribution, TypeId, Types};
 use crate::elaborate::operands::OfOperands;
 use crate::elaborate::outcomes::Outcome;
 use crate::elaborate::search::{Found, Frontier, Step};
@@ -118,7 +118,7 @@ struct Question {
     outputs: SmallVec<[(usize, Option<TypeId>); 2]>,
     /// Of each value, whether it is needed again, in which types it was given, and who takes it later.
     values: SmallVec<[(bool, Option<AtHand>, Takers); 12]>,
-    moves: Moves,
+    moves: ImplicitRedistribution,
     most: usize,
 }
 

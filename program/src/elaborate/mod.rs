@@ -29,11 +29,11 @@ use crate::elaborate::moves::Types;
 use crate::elaborate::order::gradients_last;
 use crate::elaborate::segment::Segment;
 use crate::elaborate::ways::Ways;
-use crate::graph::{Graph, Statement, ValueId};
-use crate::program::{Item, Program};
-use crate::{Error, Rates};
+use crate::graph::{Graph, GraphStatement, ValueId};
+use crate::program::{Program, Statement};
+use crate::{ComputeRates, Error};
 
-pub use moves::Moves;
+pub use moves::ImplicitRedistribution;
 
 /// Makes programs of graphs: chooses what nobody said, and checks what somebody did.
 ///
@@ -57,61 +57,61 @@ pub use moves::Moves;
 /// # Ok::<(), reshard_program::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Elaborator {
+pub struct ShardingSolver {
     planner: Planner,
-    pub(crate) rates: Rates,
-    moves: Moves,
-    most_states: usize,
+    pub(crate) rates: ComputeRates,
+    implicit_redistribution: ImplicitRedistribution,
+    beam_width: usize,
 }
 
-impl Default for Elaborator {
-    fn default() -> Elaborator {
-        Elaborator::new()
+impl Default for ShardingSolver {
+    fn default() -> ShardingSolver {
+        ShardingSolver::new()
     }
 }
 
-impl Elaborator {
+impl ShardingSolver {
     /// For the `uniform` network and uniform rates.
-    pub fn new() -> Elaborator {
-        Elaborator {
+    pub fn new() -> ShardingSolver {
+        ShardingSolver {
             planner: Planner::new().arithmetic(reshard_planner::Arithmetic::Framework),
-            rates: Rates::uniform(),
-            moves: Moves::Any,
-            most_states: 256,
+            rates: ComputeRates::uniform(),
+            implicit_redistribution: ImplicitRedistribution::Allow,
+            beam_width: 256,
         }
     }
 
     /// The same with another planner, whose costs are those of moves.
     #[must_use]
-    pub fn planner(self, planner: Planner) -> Elaborator {
-        Elaborator { planner: planner.arithmetic(reshard_planner::Arithmetic::Framework), ..self }
+    pub fn planner(self, planner: Planner) -> ShardingSolver {
+        ShardingSolver { planner: planner.arithmetic(reshard_planner::Arithmetic::Framework), ..self }
     }
 
     /// The same with other rates of computing.
     #[must_use]
-    pub fn rates(self, rates: Rates) -> Elaborator {
-        Elaborator { rates, ..self }
+    pub fn rates(self, rates: ComputeRates) -> ShardingSolver {
+        ShardingSolver { rates, ..self }
     }
 
     /// The same where only such moves may be made that nobody wrote.
     #[must_use]
-    pub fn moves(self, moves: Moves) -> Elaborator {
-        Elaborator { moves, ..self }
+    pub fn implicit_redistribution(self, moves: ImplicitRedistribution) -> ShardingSolver {
+        ShardingSolver { implicit_redistribution: moves, ..self }
     }
 
     /// The same that keeps so many states between statements: more of them take longer and miss less.
     #[must_use]
-    pub fn most_states(self, most_states: usize) -> Elaborator {
-        Elaborator { most_states: most_states.max(1), ..self }
+    pub fn beam_width(self, most_states: usize) -> ShardingSolver {
+        ShardingSolver { beam_width: most_states.max(1), ..self }
     }
 
     /// The program of a graph.
     ///
     /// Fails where an op takes its inputs by no strategy with the moves that are allowed, with what to write instead; where
     /// a gradient is asked of what has none; and for pins that nothing leads to.
-    pub fn elaborate(&self, graph: &Graph) -> Result<Program, Error> {
+    pub fn solve(&self, graph: &Graph) -> Result<Program, Error> {
         let whole = graph.in_parts(Apart { means: true, rows: false })?;
-        if self.moves != Moves::Any {
+        if self.implicit_redistribution != ImplicitRedistribution::Allow {
             return Ok(self.pass(&whole)?.0);
         }
         // What reduces along a dim in parts as well, where there is any: whichever costs less.
@@ -140,17 +140,20 @@ impl Elaborator {
         let mut marked = false;
         let ordered = gradients_last(graph);
         let (statements, together) = (&*ordered, matches!(ordered, Cow::Owned(_)));
-        let asks =
-            |statements: &[Statement]| statements.iter().any(|s| matches!(s, Statement::Gradient { .. }));
+        let asks = |statements: &[GraphStatement]| {
+            statements.iter().any(|s| matches!(s, GraphStatement::Gradient { .. }))
+        };
         let strict = asks(statements);
         let all: FxHashSet<ValueId> = (statements.iter())
-            .filter(|s| matches!(s, Statement::Gradient { .. }))
+            .filter(|s| matches!(s, GraphStatement::Gradient { .. }))
             .flat_map(|s| s.takes().iter().copied())
             .collect();
         let wanted = strict.then_some(&all);
         while start < statements.len() {
             let rest = &statements[start..];
-            let end = rest.iter().position(|s| matches!(s, Statement::Gradient { .. } | Statement::NoGrad));
+            let end = rest
+                .iter()
+                .position(|s| matches!(s, GraphStatement::Gradient { .. } | GraphStatement::NoGrad));
             let segment = &rest[..end.unwrap_or(rest.len())];
             // What is differentiated: what comes before a gradient; without any, what nobody marks.
             let trains = !marked && (!strict || asks(&statements[start + segment.len()..]));
@@ -166,7 +169,7 @@ impl Elaborator {
             cost = cost.saturating_add(segment.elaborate(self, &mut program, &mut types, &mut ways)?);
             start += segment.statements.len();
             match statements.get(start) {
-                Some(Statement::Gradient { loss, wrt, gradients }) => {
+                Some(GraphStatement::Gradient { loss, wrt, gradients }) => {
                     let later = !together && asks(&statements[start + 1..]);
                     let of = |v: &ValueId| known.get(v).copied().ok_or_else(|| made_later(graph, *v));
                     let called = gradients.iter().map(|g| graph.name(*g).to_owned());
@@ -181,7 +184,7 @@ impl Elaborator {
                         backward = parted.unwrap_or(backward);
                     }
                     if !later && !marked {
-                        program.items.push(Item::NoGrad);
+                        program.statements.push(Statement::NoGrad);
                         marked = true;
                     }
                     let made_on = backward.made_on();
@@ -196,7 +199,10 @@ impl Elaborator {
                         wanted: None,
                         known: &mut inner,
                     };
-                    let free = Elaborator { moves: Moves::Any, ..self.clone() };
+                    let free = ShardingSolver {
+                        implicit_redistribution: ImplicitRedistribution::Allow,
+                        ..self.clone()
+                    };
                     cost =
                         cost.saturating_add(segment.elaborate(&free, &mut program, &mut types, &mut ways)?);
                     for (g, (_, name)) in gradients.iter().zip(&wrt) {
@@ -205,9 +211,9 @@ impl Elaborator {
                     }
                     start += 1;
                 }
-                Some(Statement::NoGrad) => {
+                Some(GraphStatement::NoGrad) => {
                     if !marked {
-                        program.items.push(Item::NoGrad);
+                        program.statements.push(Statement::NoGrad);
                     }
                     marked = true;
                     start += 1;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_planner::internal::Prices;
-use reshard_planner::{Budget, Plan, Planner};
-use reshard_sharding::{Sharding, Type};
+use reshard_planner::{Plan, Planner, SearchBudget};
+use reshard_sharding::{Sharding, ShardingType};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -34,14 +34,14 @@ pub(crate) type Cost = Option<u64>;
 
 /// Which moves may be made that nobody wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Moves {
+pub enum ImplicitRedistribution {
     /// All.
     #[default]
-    Any,
+    Allow,
     /// Those that communicate in neither direction.
-    Free,
+    LocalOnly,
     /// None.
-    Written,
+    Deny,
 }
 
 /// The budget of a plan of which only the price is asked: thousands are, and most lose. Where shards are even it is enough; where
@@ -73,8 +73,8 @@ pub(crate) struct Types {
     looked: Prices,
     /// How much looking at ranks may take for each of these.
     uneven: u64,
-    list: Vec<(DType, Arc<Type>)>,
-    ids: FxHashMap<(DType, Arc<Type>), TypeId>,
+    list: Vec<(DType, Arc<ShardingType>)>,
+    ids: FxHashMap<(DType, Arc<ShardingType>), TypeId>,
     /// Of each, to each other: what was asked.
     prices: Costs,
     /// About the same, from the digits alone: of few of them.
@@ -82,9 +82,9 @@ pub(crate) struct Types {
     /// The same of moves that send nothing.
     free: Costs,
     /// Of each set, to each other: what putting all of the second at hand costs where the first is, by moves of a kind.
-    brought: FxHashMap<(AtHand, AtHand, Moves), Cost>,
+    brought: FxHashMap<(AtHand, AtHand, ImplicitRedistribution), Cost>,
     /// Of each set and each type, what it takes to have that as well by moves of a kind, and the set with it.
-    taken: FxHashMap<(AtHand, TypeId, Moves), Option<(u64, AtHand)>>,
+    taken: FxHashMap<(AtHand, TypeId, ImplicitRedistribution), Option<(u64, AtHand)>>,
     /// Of each set, the same without those that are free from others of it.
     thinned: FxHashMap<AtHand, AtHand>,
     local: Vec<u64>,
@@ -149,10 +149,10 @@ impl Types {
         Types {
             uneven,
             sets: Sets::new(),
-            planner: planner.clone().budget(Budget::of(PRICED)),
-            priced: Prices::within(Budget::of(uneven)),
-            direct: planner.clone().budget(Budget::of(0)),
-            priced_directly: Prices::within(Budget::of(uneven)),
+            planner: planner.clone().budget(SearchBudget::new(PRICED)),
+            priced: Prices::within(SearchBudget::new(uneven)),
+            direct: planner.clone().budget(SearchBudget::new(0)),
+            priced_directly: Prices::within(SearchBudget::new(uneven)),
             looked: Prices::default(),
             list: Vec::new(),
             ids: FxHashMap::default(),
@@ -171,7 +171,7 @@ impl Types {
     }
 
     /// The number of a type.
-    pub(crate) fn id(&mut self, dtype: DType, is: Arc<Type>) -> TypeId {
+    pub(crate) fn id(&mut self, dtype: DType, is: Arc<ShardingType>) -> TypeId {
         let Types { list, ids, local, idle, .. } = self;
         let key = (dtype, is);
         if let Some(&known) = ids.get(&key) {
@@ -200,7 +200,7 @@ impl Types {
         Some((to, self.price_via(from, to, via)?))
     }
 
-    pub(crate) fn get(&self, id: TypeId) -> &Arc<Type> {
+    pub(crate) fn get(&self, id: TypeId) -> &Arc<ShardingType> {
         &self.list[id.0 as usize].1
     }
 
@@ -312,7 +312,12 @@ impl Types {
     }
 
     /// The cheapest of these to start from, and what it costs.
-    pub(crate) fn cheapest(&mut self, at_hand: AtHand, to: TypeId, moves: Moves) -> Option<(TypeId, u64)> {
+    pub(crate) fn cheapest(
+        &mut self,
+        at_hand: AtHand,
+        to: TypeId,
+        moves: ImplicitRedistribution,
+    ) -> Option<(TypeId, u64)> {
         self.least(at_hand, |types, from| types.allowed(from, to, moves))
     }
 
@@ -322,7 +327,12 @@ impl Types {
     }
 
     /// What it takes to have a type at hand as well where this set is, by the cheapest move, and what is at hand then.
-    pub(crate) fn taken(&mut self, at_hand: AtHand, wanted: TypeId, moves: Moves) -> Option<(u64, AtHand)> {
+    pub(crate) fn taken(
+        &mut self,
+        at_hand: AtHand,
+        wanted: TypeId,
+        moves: ImplicitRedistribution,
+    ) -> Option<(u64, AtHand)> {
         self.work += 1;
         if let Some(&known) = self.taken.get(&(at_hand, wanted, moves)) {
             return known;
@@ -376,7 +386,7 @@ impl Types {
     }
 
     /// What it costs to put all of a set at hand where another is.
-    pub(crate) fn brought(&mut self, mine: AtHand, wanted: AtHand, moves: Moves) -> Cost {
+    pub(crate) fn brought(&mut self, mine: AtHand, wanted: AtHand, moves: ImplicitRedistribution) -> Cost {
         if mine == wanted {
             return Some(0);
         }
@@ -445,11 +455,11 @@ impl Types {
     }
 
     /// What a move costs that nobody wrote, if it may be made.
-    pub(crate) fn allowed(&mut self, from: TypeId, to: TypeId, moves: Moves) -> Cost {
+    pub(crate) fn allowed(&mut self, from: TypeId, to: TypeId, moves: ImplicitRedistribution) -> Cost {
         match moves {
-            Moves::Any => self.price(from, to),
-            Moves::Free => self.free(from, to),
-            Moves::Written => (from == to || self.is_without_gradient(from, to)).then_some(0),
+            ImplicitRedistribution::Allow => self.price(from, to),
+            ImplicitRedistribution::LocalOnly => self.free(from, to),
+            ImplicitRedistribution::Deny => (from == to || self.is_without_gradient(from, to)).then_some(0),
         }
     }
 
@@ -462,7 +472,7 @@ impl Types {
 
 /// What values cost on the way there, and gradients on the way back, by what one direction costs.
 fn both_ways(
-    list: &[(DType, Arc<Type>)],
+    list: &[(DType, Arc<ShardingType>)],
     from: TypeId,
     to: TypeId,
     mut one_way: impl FnMut(&Sharding, &Sharding, DType) -> Cost,

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::elaborate::ahead::Takers;
 use crate::elaborate::at_hand::AtHand;
-use crate::elaborate::moves::{Moves, TypeId, Types};
+use crate::elaborate::moves::{ImplicitRedistribution, TypeId, Types};
 use crate::elaborate::search::{Found, Frontier, Step};
 use crate::elaborate::states::{State, number};
 
@@ -17,7 +17,7 @@ pub(crate) struct OfOperands {
     outputs: SmallVec<[(usize, Option<TypeId>); 2]>,
     /// Of each value, whether it is needed again, in which types it is at hand, and in which it was given.
     values: SmallVec<[(bool, AtHand, Option<AtHand>); 6]>,
-    moves: Moves,
+    moves: ImplicitRedistribution,
 }
 
 impl OfOperands {

@@ -11,25 +11,28 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashSet;
 
-use crate::graph::{Graph, Statement, ValueId};
+use crate::graph::{Graph, GraphStatement, ValueId};
 
 /// The statements of a graph in this order, which are borrowed where they stay.
-pub(crate) fn gradients_last(graph: &Graph) -> Cow<'_, [Statement]> {
+pub(crate) fn gradients_last(graph: &Graph) -> Cow<'_, [GraphStatement]> {
     let all = &graph.statements[..];
-    let end = all.iter().position(|s| *s == Statement::NoGrad).unwrap_or(all.len());
+    let end = all.iter().position(|s| *s == GraphStatement::NoGrad).unwrap_or(all.len());
     let (before, rest) = all.split_at(end);
     let (mut forward, mut gradients, mut made) = (Vec::new(), Vec::new(), Vec::new());
     let mut reached: FxHashSet<ValueId> = FxHashSet::default();
     for statement in before {
         let takes = statement.takes().iter().any(|v| reached.contains(v));
         match statement {
-            Statement::Gradient { loss, .. } => {
+            GraphStatement::Gradient { loss, .. } => {
                 if takes || reached.contains(loss) {
                     return Cow::Borrowed(all);
                 }
                 gradients.push(statement);
             }
-            Statement::Input(_) | Statement::Op { .. } | Statement::Move { .. } | Statement::NoGrad => {
+            GraphStatement::Input(_)
+            | GraphStatement::Op { .. }
+            | GraphStatement::Move { .. }
+            | GraphStatement::NoGrad => {
                 if !takes {
                     forward.push(statement);
                     continue;

@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use crate::elaborate::moves::{Moves, TypeId, Types};
+use crate::elaborate::moves::{ImplicitRedistribution, TypeId, Types};
 use crate::elaborate::search::{Frontier, Step};
 use crate::elaborate::states::{Operands, State, by_value};
 use crate::elaborate::ways::Way;
@@ -33,7 +33,7 @@ impl Frontier {
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
     ) -> (Vec<Outcome>, Option<u64>) {
-        let hasty = types.work() >= self.until && self.moves == Moves::Any;
+        let hasty = types.work() >= self.until && self.moves == ImplicitRedistribution::Allow;
         let bound = self.bound(types);
         let worth = self.worth(types, state, step, hasty);
         let mut all: Vec<Outcome> = Vec::with_capacity(worth.len());
@@ -90,7 +90,7 @@ impl Frontier {
             ways.sort_by_cached_key(|&way| (moves(&step.ways.list[way]), step.ways.list[way].picoseconds));
             // Where all inputs are replicas an op can always run.
             let (kept, rest) = ways.split_at(HASTY_WAYS);
-            let same = |way: &&usize| step.ways.list[**way].strategy.share >= 1.0;
+            let same = |way: &&usize| step.ways.list[**way].strategy.work_fraction >= 1.0;
             let any = rest.iter().find(same).copied();
             return kept.iter().copied().chain(any).collect();
         }
@@ -110,7 +110,11 @@ impl Frontier {
         let mut cost = cost.saturating_add(of.picoseconds);
         let mut after = Operands::new();
         for (v, at_hand) in taken {
-            let at_hand = if self.moves == Moves::Any { types.without_free(at_hand) } else { at_hand };
+            let at_hand = if self.moves == ImplicitRedistribution::Allow {
+                types.without_free(at_hand)
+            } else {
+                at_hand
+            };
             let same = self.given.of(v as usize) == Some(at_hand);
             if live(v as usize) && !same {
                 after.push((v, at_hand));
@@ -143,7 +147,7 @@ impl Frontier {
         let mut out: SmallVec<[(Operands, u64); 1]> = SmallVec::from_buf([(Operands::new(), 0)]);
         for (i, (&value, &wanted)) in inputs.iter().zip(&way.inputs).enumerate() {
             let again = types.work() < self.until
-                && self.moves == Moves::Any
+                && self.moves == ImplicitRedistribution::Allow
                 && (live(value) || inputs[i + 1..].contains(&value));
             let firsts = self.seen.get(&value).copied().filter(|_| again).unwrap_or_default();
             let firsts: SmallVec<[TypeId; 64]> = types.sets.of(firsts).into();

@@ -2,21 +2,21 @@
 
 use crate::Error;
 use crate::along::{self, Along};
-use crate::elaborate::Elaborator;
+use crate::elaborate::ShardingSolver;
 use crate::elaborate::at_hand::AtHand;
-use crate::elaborate::moves::{Moves, TypeId, Types};
+use crate::elaborate::moves::{ImplicitRedistribution, TypeId, Types};
 use crate::elaborate::search::{Frontier, Step};
 use crate::elaborate::ways::Way;
-use crate::graph::{Given, Graph, Statement, ValueId};
+use crate::graph::{Given, Graph, GraphStatement, ValueId};
 use crate::wire;
 use reshard_kernels::DType;
-use reshard_ops::rules::Call;
-use reshard_sharding::{Mesh, Sharding, Type};
+use reshard_ops::rules::OpCall;
+use reshard_sharding::{Mesh, Sharding, ShardingType};
 
 /// A written move that no plan makes.
 pub(crate) fn no_plan(
     types: &Types,
-    elaborator: &Elaborator,
+    elaborator: &ShardingSolver,
     graph: &Graph,
     (from, to, via): (ValueId, ValueId, Option<DType>),
     frontier: &Frontier,
@@ -25,7 +25,7 @@ pub(crate) fn no_plan(
     let is = first
         .and_then(|s| types.sets.of(frontier.of(&s, from.0)).first().copied())
         .map(|id| types.get(id).clone());
-    let wanted = graph.pinned(to);
+    let wanted = graph.constraint(to);
     if let (Some(via), Some(a), Some(b)) = (via, &is, wanted)
         && let Err(e) = wire::plan(&elaborator.planner, &a.value, &b.value, graph.dtype(from), via)
     {
@@ -54,7 +54,7 @@ pub(crate) fn no_part(
 ) -> Error {
     let first = frontier.first();
     let at_hand = first.as_ref().map_or(&[][..], |s| types.sets.of(frontier.of(s, from.0)));
-    let is: Vec<String> = at_hand.iter().map(|&id| graph.meshes.written(types.get(id))).collect();
+    let is: Vec<String> = at_hand.iter().map(|&id| graph.meshes.type_text(types.get(id))).collect();
     let wanted = along::written(partly, graph.mesh());
     let name = graph.name(from);
     Error::Graph {
@@ -78,13 +78,13 @@ struct Fix {
 /// An op that no state and no way lets run with the moves that are allowed.
 pub(crate) fn no_way(
     types: &mut Types,
-    elaborator: &Elaborator,
+    elaborator: &ShardingSolver,
     graph: &Graph,
-    statement: &Statement,
+    statement: &GraphStatement,
     frontier: &Frontier,
     step: Step<'_>,
 ) -> Error {
-    let Statement::Op { call, inputs, outputs, .. } = statement else {
+    let GraphStatement::Op { call, inputs, outputs, .. } = statement else {
         return Error::Graph { reason: "a statement that is no op".to_owned() };
     };
     let names: Vec<&str> = inputs.iter().map(|&v| graph.name(v)).collect();
@@ -96,7 +96,7 @@ pub(crate) fn no_way(
     let has: Vec<String> = (inputs.iter())
         .filter_map(|v| {
             let is = types.get(*types.sets.of(frontier.of(state, v.0)).first()?);
-            Some(format!("{} is {}", graph.name(*v), graph.meshes.written(is)))
+            Some(format!("{} is {}", graph.name(*v), graph.meshes.type_text(is)))
         })
         .collect();
     let mut fixes: Vec<Fix> = Vec::new();
@@ -119,10 +119,10 @@ pub(crate) fn no_way(
     fixes.sort_by_key(|f| (gradient_only && !same(f, types), f.cost));
     let along = fixes.first().map(|f| difference(types, graph, f)).unwrap_or_default();
     let texts: Vec<String> = fixes.iter().take(FIXES).map(|f| text(elaborator, types, graph, f)).collect();
-    let allowed = match elaborator.moves {
-        Moves::Any => "which nothing leads to",
-        Moves::Free => "which takes communication that is not written",
-        Moves::Written => "which takes a move that is not written",
+    let allowed = match elaborator.implicit_redistribution {
+        ImplicitRedistribution::Allow => "which nothing leads to",
+        ImplicitRedistribution::LocalOnly => "which takes communication that is not written",
+        ImplicitRedistribution::Deny => "which takes a move that is not written",
     };
     Error::NeedsRedistribute {
         gradient_only,
@@ -148,7 +148,7 @@ fn fix(
         {
             continue;
         }
-        let (from, cost) = types.cheapest(at_hand, wanted, Moves::Any)?;
+        let (from, cost) = types.cheapest(at_hand, wanted, ImplicitRedistribution::Allow)?;
         out.cost = out.cost.saturating_add(cost);
         out.moves.push((*v, from, wanted));
     }
@@ -175,7 +175,7 @@ fn difference(types: &Types, graph: &Graph, fix: &Fix) -> String {
     let (v, from, to) = first;
     let (a, b) = if verb == "has to be" { (from, to) } else { (to, from) };
     let (a, b) = (types.get(*a), types.get(*b));
-    let words = |t: &Type| -> Vec<String> { t.to_string().split(',').map(str::to_owned).collect() };
+    let words = |t: &ShardingType| -> Vec<String> { t.to_string().split(',').map(str::to_owned).collect() };
     let (has, wants) = (words(a), words(b));
     let axes = a.value.mesh().axes();
     let name = graph.name(*v);
@@ -187,11 +187,11 @@ fn difference(types: &Types, graph: &Graph, fix: &Fix) -> String {
         return texts.join(", ");
     }
     let mesh = graph.meshes.name(b.value.mesh()).unwrap_or_default();
-    format!("{name} is {} and {verb} {b} on {mesh}", graph.meshes.written(a))
+    format!("{name} is {} and {verb} {b} on {mesh}", graph.meshes.type_text(a))
 }
 
 /// `scale.1: S(0),R = scale (all_reduce backward, 64 bytes)`.
-fn text(elaborator: &Elaborator, types: &Types, graph: &Graph, fix: &Fix) -> String {
+fn text(elaborator: &ShardingSolver, types: &Types, graph: &Graph, fix: &Fix) -> String {
     let one = |(v, from, to): &(ValueId, TypeId, TypeId)| {
         let (a, b) = (types.get(*from), types.get(*to));
         let dtype = graph.dtype(*v);
@@ -206,7 +206,7 @@ fn text(elaborator: &Elaborator, types: &Types, graph: &Graph, fix: &Fix) -> Str
             a.gradient.as_ref().zip(b.gradient.as_ref()).and_then(|(to, from)| way(from, to, "backward"));
         let both: Vec<String> = way(&a.value, &b.value, "forward").into_iter().chain(back).collect();
         let price = if both.is_empty() { "free".to_owned() } else { both.join("; ") };
-        (graph.meshes.written(b), price)
+        (graph.meshes.type_text(b), price)
     };
     let before = fix.moves.iter().map(|m| {
         let (is, price) = one(m);
@@ -216,14 +216,14 @@ fn text(elaborator: &Elaborator, types: &Types, graph: &Graph, fix: &Fix) -> Str
     let after = fix.after.iter().map(|m| {
         let (_, price) = one(m);
         let name = graph.name(m.0);
-        let is = graph.meshes.written(types.get(m.2));
+        let is = graph.meshes.type_text(types.get(m.2));
         format!("{name} as what is made and then {name}.1: {is} of it ({price})")
     });
     before.chain(after).collect::<Vec<_>>().join(" and ")
 }
 
 /// Why an op cannot run as somebody says.
-pub(crate) fn no_strategy(graph: &Graph, mesh: &Mesh, call: &Call, by: &[Given], inputs: usize) -> Error {
+pub(crate) fn no_strategy(graph: &Graph, mesh: &Mesh, call: &OpCall, by: &[Given], inputs: usize) -> Error {
     let texts: Vec<String> = by.iter().map(|given| graph.given(given)).collect();
     let (takes, makes) = texts.split_at(inputs);
     let (takes, makes) = (takes.join("; "), makes.join("; "));

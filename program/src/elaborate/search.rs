@@ -35,7 +35,7 @@ use crate::elaborate::ahead::{Ahead, Takers};
 use crate::elaborate::at_hand::{AtHand, Outside};
 use crate::elaborate::limits::{self, Limits};
 use crate::elaborate::memo::{After, Known, Named};
-use crate::elaborate::moves::{Moves, TypeId, Types};
+use crate::elaborate::moves::{ImplicitRedistribution, TypeId, Types};
 use crate::elaborate::numbered::Numbered;
 use crate::elaborate::outcomes::Outcome;
 use crate::elaborate::states::{Candidate, Decided, Held, Operands, Reached, State, cheapest_first, merged};
@@ -73,7 +73,7 @@ pub(crate) struct Frontier {
     pub(crate) seen: FxHashMap<usize, AtHand>,
     /// Where the states after each op and move come from.
     trail: Vec<Arc<[Decided]>>,
-    pub(crate) moves: Moves,
+    pub(crate) moves: ImplicitRedistribution,
     /// How many are kept, and how many in haste.
     most: usize,
     tired: usize,
@@ -91,7 +91,7 @@ pub(crate) type Found = (Vec<Outcome>, Option<u64>);
 
 impl Frontier {
     /// Before all statements.
-    pub(crate) fn new(types: &Types, limits: &Limits, moves: Moves) -> Frontier {
+    pub(crate) fn new(types: &Types, limits: &Limits, moves: ImplicitRedistribution) -> Frontier {
         let start = State { live: Held::new(), cost: 0 };
         let Limits { most, known, seen, work, .. } = limits;
         let until = types.work().saturating_add(*work);
@@ -272,7 +272,7 @@ impl Frontier {
 
     /// Whether this search, or one after it, looks at what values could be in other ops.
     fn looks_around(&self, types: &Types) -> bool {
-        self.moves == Moves::Any && (self.known == u64::MAX || types.work() < self.until)
+        self.moves == ImplicitRedistribution::Allow && (self.known == u64::MAX || types.work() < self.until)
     }
 
     /// The operands of an op could be as its ways say, or as they are pinned.
@@ -296,7 +296,7 @@ impl Frontier {
     /// Goes on in haste, from here to the end, where more was looked at than is meant for so many statements of all. Not where moves
     /// are written: what a layer comes to is remembered there anyway, and a state that is dropped may be the only one.
     pub(crate) fn paces(&mut self, types: &Types, done: usize, all: usize) {
-        if self.moves != Moves::Any {
+        if self.moves != ImplicitRedistribution::Allow {
             return;
         }
         let (spent, work) = (types.work() - self.begun, self.until - self.begun);
@@ -324,7 +324,7 @@ impl Frontier {
     /// Whether what an op comes to depends on nothing but on what is at hand before it: neither on what some program costs
     /// nor on what values could have been.
     fn is_relative(&self, types: &Types) -> bool {
-        types.work() >= self.until || (self.known == u64::MAX && self.moves != Moves::Any)
+        types.work() >= self.until || (self.known == u64::MAX && self.moves != ImplicitRedistribution::Allow)
     }
 
     /// States of which nothing is known but what is at hand and what they took, to be gone on from in haste.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use reshard_kernels::DType;
 use reshard_ops::rules::Op;
 use reshard_planner::internal::go_on;
-use reshard_sharding::Type;
+use reshard_sharding::ShardingType;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
@@ -16,19 +16,19 @@ use crate::elaborate::ahead::Course;
 use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::flows::{Differentiable, Flows};
 use crate::elaborate::limits::Limits;
-use crate::elaborate::moves::{Moves, TypeId, Types};
+use crate::elaborate::moves::{ImplicitRedistribution, TypeId, Types};
 use crate::elaborate::search::{Frontier, Shared, Step};
 use crate::elaborate::ways::{self, Asked, OfList, Ways};
-use crate::elaborate::{Elaborator, made_later, refusal};
-use crate::graph::{Given, Graph, Statement, ValueId};
-use crate::program::{Item, Program};
+use crate::elaborate::{ShardingSolver, made_later, refusal};
+use crate::graph::{Given, Graph, GraphStatement, ValueId};
+use crate::program::{Program, Statement};
 
 /// Statements between gradients.
 pub(crate) struct Segment<'a> {
     pub(crate) graph: &'a Graph,
     /// Of each value of the graph the number of the mesh on which it is made.
     pub(crate) made_on: &'a [usize],
-    pub(crate) statements: &'a [Statement],
+    pub(crate) statements: &'a [GraphStatement],
     /// Whether what is made has a gradient where it depends on what has one.
     pub(crate) trains: bool,
     /// Whether an op without a gradient is refused where one is wanted of it.
@@ -43,7 +43,7 @@ pub(crate) struct Segment<'a> {
 #[derive(Default)]
 pub(crate) struct Facts {
     /// What is there already, in which types.
-    pub(crate) outside: Vec<(ValueId, Arc<Type>)>,
+    pub(crate) outside: Vec<(ValueId, Arc<ShardingType>)>,
     /// The last statement that takes each value, by number; 0 for what none takes.
     pub(crate) last: Vec<usize>,
     /// Which values have gradients.
@@ -65,7 +65,7 @@ impl Facts {
     }
 
     /// What a value is said to be, without a gradient where it has none.
-    pub(crate) fn pinned(&self, graph: &Graph, v: ValueId) -> Option<Arc<Type>> {
+    pub(crate) fn pinned(&self, graph: &Graph, v: ValueId) -> Option<Arc<ShardingType>> {
         let is = graph.shared_pin(v)?;
         Some(with_gradient_if(is, self.has(v)))
     }
@@ -103,7 +103,7 @@ impl Segment<'_> {
     /// Adds the items to a program; gives what they cost in picoseconds.
     pub(crate) fn elaborate(
         &mut self,
-        elaborator: &Elaborator,
+        elaborator: &ShardingSolver,
         program: &mut Program,
         types: &mut Types,
         ways: &mut Ways,
@@ -115,7 +115,7 @@ impl Segment<'_> {
             .zip(&facts.ops)
             .map(|(s, op)| self.least(elaborator, s, op.as_ref()))
             .collect();
-        let found = if elaborator.moves == Moves::Any {
+        let found = if elaborator.implicit_redistribution == ImplicitRedistribution::Allow {
             // First in haste: what that comes to bounds what is worth looking at.
             let mut hasty = self.search(elaborator, types, ways, &facts, &least, &Limits::hasty())?;
             let known = hasty.frontier.least();
@@ -124,7 +124,7 @@ impl Segment<'_> {
             } else {
                 let course = self.course(types, ways, &facts, &hasty);
                 let seen = core::mem::take(&mut hasty.frontier.seen);
-                let limits = Limits { known, seen, course, ..Limits::thorough(elaborator.most_states) };
+                let limits = Limits { known, seen, course, ..Limits::thorough(elaborator.beam_width) };
                 // What is kept may all lead nowhere that is better.
                 match self.search(elaborator, types, ways, &facts, &least, &limits) {
                     Ok(found) if found.frontier.least() <= known => found,
@@ -132,14 +132,14 @@ impl Segment<'_> {
                 }
             }
         } else {
-            self.search(elaborator, types, ways, &facts, &least, &Limits::thorough(elaborator.most_states))?
+            self.search(elaborator, types, ways, &facts, &least, &Limits::thorough(elaborator.beam_width))?
         };
         let Some((chosen, gap)) = found.frontier.best() else { return Ok(0) };
-        let first = program.items.len();
+        let first = program.statements.len();
         let computing = self.write(elaborator, program, types, &found.looked, &chosen, &facts)?;
         let (cost, gap) = if types.stand_in() {
             // Prices that were not looked for bound nothing: all that is sure is what computing costs at least.
-            let sent = program.items[first..].iter().map(Item::sends_picoseconds).sum::<u64>();
+            let sent = program.statements[first..].iter().map(Statement::sends_picoseconds).sum::<u64>();
             let cost = computing.saturating_add(sent);
             (cost, cost.saturating_sub(least.iter().sum()))
         } else {
@@ -168,24 +168,24 @@ impl Segment<'_> {
             made.extend(statement.makes());
             let mut op_gradients = None;
             match statement {
-                Statement::Input(v) => {
+                GraphStatement::Input(v) => {
                     let wanted = self.wanted.is_none_or(|wanted| wanted.contains(v));
                     facts.gradients.insert(*v, self.trains && wanted && graph.has_own_gradient(*v));
                 }
-                Statement::Move { from, to, along, .. } => {
-                    let pinned = graph.pinned(*to).is_some_and(|is| is.gradient.is_some());
+                GraphStatement::Move { from, to, along, .. } => {
+                    let pinned = graph.constraint(*to).is_some_and(|is| is.gradient.is_some());
                     let own = pinned || !along.is_empty();
                     let has = own && self.trains && (facts.has(*from) || self.wants(*to));
                     facts.gradients.insert(*to, has);
                 }
-                Statement::Op { call, op, inputs, outputs, .. } => {
+                GraphStatement::Op { call, op, inputs, outputs, .. } => {
                     let wanted = self.trains && inputs.iter().any(|v| facts.has(*v));
                     let (takes, gives) = differentiable.of(&graph.table, call, op, wanted, self.strict)?;
                     let takes: Vec<bool> =
                         inputs.iter().zip(&takes).map(|(v, takes)| facts.has(*v) && *takes).collect();
                     let gives: Vec<bool> = (outputs.iter().zip(&gives))
                         .map(|(v, gives)| {
-                            let own = graph.pinned(*v).is_none_or(|is| is.gradient.is_some());
+                            let own = graph.constraint(*v).is_none_or(|is| is.gradient.is_some());
                             let flows = takes.contains(&true) && *gives;
                             (flows || self.wants(*v)) && own && !graph.dtype(*v).is_integral()
                         })
@@ -194,7 +194,7 @@ impl Segment<'_> {
                     let takes = if gives.contains(&true) { takes } else { vec![false; inputs.len()] };
                     op_gradients = Some((takes, gives));
                 }
-                Statement::Gradient { .. } | Statement::NoGrad => {}
+                GraphStatement::Gradient { .. } | GraphStatement::NoGrad => {}
             }
             facts.ops.push(op_gradients);
         }
@@ -209,11 +209,12 @@ impl Segment<'_> {
     /// The least that computing a statement costs, on whatever shards.
     pub(crate) fn least(
         &self,
-        elaborator: &Elaborator,
-        statement: &Statement,
+        elaborator: &ShardingSolver,
+        statement: &GraphStatement,
         op_gradients: Option<&Flows>,
     ) -> u64 {
-        let (Statement::Op { op, inputs, outputs, .. }, Some((takes, _))) = (statement, op_gradients) else {
+        let (GraphStatement::Op { op, inputs, outputs, .. }, Some((takes, _))) = (statement, op_gradients)
+        else {
             return 0;
         };
         if op.is_view() {
@@ -242,13 +243,13 @@ impl Segment<'_> {
         let given = |v: &ValueId| found.frontier.given.of(v.0);
         for (n, statement) in self.statements.iter().enumerate().rev() {
             match statement {
-                Statement::Move { from, along, .. } if along.is_empty() => {
+                GraphStatement::Move { from, along, .. } if along.is_empty() => {
                     let Some(is) = self.plain(types, ways, facts, n).pin() else { continue };
                     let ahead = &mut ways.reached.ahead;
                     let wish = ahead.alone(is);
                     course.takes(ahead, from.0, n, wish);
                 }
-                Statement::Op { inputs, .. } => {
+                GraphStatement::Op { inputs, .. } => {
                     let Some(looked) = &found.looked[n] else { continue };
                     let made = self.plain(types, ways, facts, n).outputs.iter();
                     let made = made.map(|&(v, pin)| (course.after(v, n), pin)).collect();
@@ -258,10 +259,10 @@ impl Segment<'_> {
                         course.takes(ahead, v.0, n, *wish);
                     }
                 }
-                Statement::Input(_)
-                | Statement::Move { .. }
-                | Statement::Gradient { .. }
-                | Statement::NoGrad => {}
+                GraphStatement::Input(_)
+                | GraphStatement::Move { .. }
+                | GraphStatement::Gradient { .. }
+                | GraphStatement::NoGrad => {}
             }
         }
         // Half of it would lead astray.
@@ -272,7 +273,7 @@ impl Segment<'_> {
     #[allow(clippy::too_many_arguments, reason = "what is searched, and how far")]
     pub(crate) fn search(
         &self,
-        elaborator: &Elaborator,
+        elaborator: &ShardingSolver,
         types: &mut Types,
         ways: &mut Ways,
         facts: &Facts,
@@ -280,7 +281,7 @@ impl Segment<'_> {
         limits: &Limits,
     ) -> Result<Searched, Error> {
         let graph = self.graph;
-        let mut frontier = Frontier::new(types, limits, elaborator.moves);
+        let mut frontier = Frontier::new(types, limits, elaborator.implicit_redistribution);
         let mut looked: Vec<Option<Shared>> = Vec::with_capacity(self.statements.len());
         let mut rest = least.iter().fold(0u64, |a, b| a.saturating_add(*b));
         for (v, is) in &facts.outside {
@@ -294,18 +295,18 @@ impl Segment<'_> {
             frontier.paces(types, n, self.statements.len());
             let live = |value: usize| facts.last.get(value).is_some_and(|&at| at > n);
             match statement {
-                Statement::Input(v) => {
+                GraphStatement::Input(v) => {
                     let Some(id) = self.plain(types, ways, facts, n).pin() else {
                         return Err(made_later(graph, *v));
                     };
                     frontier.enters(v.0, types.sets.number(&[id]));
                 }
-                Statement::Move { from, to, along, via } if !along.is_empty() => {
+                GraphStatement::Move { from, to, along, via } if !along.is_empty() => {
                     if !frontier.moved_along(types, (from.0, to.0), along, *via) {
                         return Err(refusal::no_part(types, graph, *from, along, &frontier));
                     }
                 }
-                Statement::Move { from, to, via, .. } => {
+                GraphStatement::Move { from, to, via, .. } => {
                     let Some(id) = self.plain(types, ways, facts, n).pin() else {
                         return Err(made_later(graph, *to));
                     };
@@ -319,7 +320,7 @@ impl Segment<'_> {
                         ));
                     }
                 }
-                Statement::Op { call, inputs, by, .. } => {
+                GraphStatement::Op { call, inputs, by, .. } => {
                     let plain = self.plain(types, ways, facts, n);
                     let at_hand = match &plain.given {
                         Some(given) => given.clone(),
@@ -340,7 +341,7 @@ impl Segment<'_> {
                     }
                     looked[n] = Some(found);
                 }
-                Statement::Gradient { .. } | Statement::NoGrad => {}
+                GraphStatement::Gradient { .. } | GraphStatement::NoGrad => {}
             }
         }
         // Whoever stops a search in its last statement gets no program either.
@@ -351,14 +352,14 @@ impl Segment<'_> {
     /// What no search changes of a statement.
     fn plain<'f>(&self, types: &mut Types, ways: &mut Ways, facts: &'f Facts, n: usize) -> &'f Plain {
         facts.plain[n].get_or_init(|| match &self.statements[n] {
-            Statement::Input(v) | Statement::Move { to: v, .. } => {
+            GraphStatement::Input(v) | GraphStatement::Move { to: v, .. } => {
                 let pin = facts.pin(self.graph, types, *v);
                 Plain { outputs: smallvec![(v.0, pin)], ..Plain::default() }
             }
-            Statement::Op { op, inputs, outputs, by, .. } => {
+            GraphStatement::Op { op, inputs, outputs, by, .. } => {
                 self.plain_op(types, ways, (facts, n), op, (inputs, outputs), by.as_deref())
             }
-            Statement::Gradient { .. } | Statement::NoGrad => Plain::default(),
+            GraphStatement::Gradient { .. } | GraphStatement::NoGrad => Plain::default(),
         })
     }
 
@@ -379,7 +380,7 @@ impl Segment<'_> {
         let given: Option<Vec<TypeId>> = by.and_then(|_| {
             let whole = |(v, given): (&ValueId, &Given)| match given {
                 Given::Whole(is) => {
-                    let plain = Arc::new(Type { value: (**is).clone(), gradient: None });
+                    let plain = Arc::new(ShardingType { value: (**is).clone(), gradient: None });
                     Some(types.id(graph.dtype(*v), plain))
                 }
                 Given::Along(_) => None,
@@ -420,7 +421,7 @@ impl Segment<'_> {
     }
 
     /// The type of a value of the program that this segment takes.
-    fn outside(&mut self, program: &Program, v: ValueId) -> Result<Arc<Type>, Error> {
+    fn outside(&mut self, program: &Program, v: ValueId) -> Result<Arc<ShardingType>, Error> {
         let name = self.graph.name(v);
         let at = self
             .known
@@ -429,14 +430,14 @@ impl Segment<'_> {
             .or_else(|| program.value(name))
             .ok_or_else(|| made_later(self.graph, v))?;
         self.known.insert(v, at);
-        Ok(with_gradient_if(&program.get(at).is, self.trains))
+        Ok(with_gradient_if(&program.get(at).ty, self.trains))
     }
 }
 
 /// The same type, without a gradient where there is to be none.
-fn with_gradient_if(is: &Arc<Type>, has: bool) -> Arc<Type> {
+fn with_gradient_if(is: &Arc<ShardingType>, has: bool) -> Arc<ShardingType> {
     if has || is.gradient.is_none() {
         return Arc::clone(is);
     }
-    Arc::new(Type { value: is.value.clone(), gradient: None })
+    Arc::new(ShardingType { value: is.value.clone(), gradient: None })
 }

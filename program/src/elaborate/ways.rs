@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use reshard_kernels::DType;
-use reshard_ops::propagate::{Propagator, TypedLists, TypedQuestion, TypedStrategy};
+use reshard_ops::propagate::{Propagator, TypedLists, TypedStrategy, TypedStrategyQuery};
 use reshard_ops::rules::Op;
 use reshard_planner::Planner;
-use reshard_sharding::{Mesh, Sharding, Type};
+use reshard_sharding::{Mesh, Sharding, ShardingType};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -14,7 +14,7 @@ use crate::along::{self, Partly};
 use crate::elaborate::at_hand::{AtHand, Sets};
 use crate::elaborate::memo::Known;
 use crate::elaborate::moves::{TypeId, Types};
-use crate::{Error, Rates};
+use crate::{ComputeRates, Error};
 
 /// One way to run an op.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ impl Looked {
 #[derive(Debug)]
 pub(crate) struct Ways {
     propagator: Propagator,
-    rates: Rates,
+    rates: ComputeRates,
     /// All questions, by number.
     asked: FxHashMap<Arc<Asked>, u32>,
     questions: Vec<Arc<Asked>>,
@@ -107,7 +107,7 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    pub(crate) fn new(planner: &Planner, rates: Rates) -> Ways {
+    pub(crate) fn new(planner: &Planner, rates: ComputeRates) -> Ways {
         let propagator = Propagator::new().with_planner(planner.clone());
         Ways {
             propagator,
@@ -163,7 +163,7 @@ impl Ways {
             }
         }
         let also = shardings(&asked.also);
-        let question = TypedQuestion {
+        let question = TypedStrategyQuery {
             inputs: &inputs,
             also: &also,
             input_gradients: &asked.input_gradients,
@@ -188,7 +188,7 @@ impl Ways {
             if !operands().zip(along).all(|(is, partly)| along::holds(partly, is)) {
                 continue;
             }
-            let mut ids = |list: &[Arc<Type>], dtypes: &[DType]| -> SmallVec<[TypeId; 4]> {
+            let mut ids = |list: &[Arc<ShardingType>], dtypes: &[DType]| -> SmallVec<[TypeId; 4]> {
                 list.iter().zip(dtypes).map(|(is, &dtype)| types.id(dtype, Arc::clone(is))).collect()
             };
             let inputs = ids(&strategy.inputs, input_dtypes);
@@ -201,7 +201,7 @@ impl Ways {
                 let stored = operands.filter(|(_, stored)| **stored);
                 stored.fold(0, |bytes: u64, (&id, _)| bytes.saturating_add(types.local_bytes(id)))
             };
-            let operations = if is_view { 0.0 } else { operations * strategy.share };
+            let operations = if is_view { 0.0 } else { operations * strategy.work_fraction };
             let one = self.rates.time_us(computed(&dtypes), operations, bytes);
             let times = passes(&asked.input_gradients);
             let picoseconds = (one * times as f64 * 1e6).round() as u64;
@@ -228,7 +228,8 @@ fn leaves_all(op: &Op, strategy: &TypedStrategy, dtypes: &[DType]) -> bool {
     }
     let ([from], [to]) = (strategy.inputs.as_slice(), strategy.outputs.as_slice()) else { return false };
     let shapes = from.value.common_local_shape().zip(to.value.common_local_shape());
-    dtypes.iter().all(|dtype| *dtype == dtypes[0]) && shapes.is_some_and(|(from, to)| op.stays(&from, &to))
+    dtypes.iter().all(|dtype| *dtype == dtypes[0])
+        && shapes.is_some_and(|(from, to)| op.is_local_noop(&from, &to))
 }
 
 /// The values' shardings of types.

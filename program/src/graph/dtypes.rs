@@ -1,10 +1,10 @@
 //! The element types of what a call makes.
 
 use reshard_kernels::DType;
-use reshard_ops::rules::{Call, Value as Argument};
+use reshard_ops::rules::{Argument, OpCall};
 
 use crate::Error;
-use crate::graph::{Graph, Statement, ValueId};
+use crate::graph::{Graph, GraphStatement, ValueId};
 
 /// The ops whose result has the widest element type of several operands, and which operand is the first of those.
 const PROMOTING: [(&str, usize); 14] = [
@@ -37,7 +37,7 @@ impl Graph {
     /// Fails for a value that the last statement does not make, and for a type that the op cannot make.
     pub fn set_dtype(&mut self, value: ValueId, dtype: DType) -> Result<(), Error> {
         let name = self.name(value).to_owned();
-        let Some(Statement::Op { call, inputs, outputs, .. }) = self.statements.last() else {
+        let Some(GraphStatement::Op { call, inputs, outputs, .. }) = self.statements.last() else {
             return Err(Error::Graph { reason: format!("no op has just made {name}") });
         };
         if !outputs.contains(&value) {
@@ -63,7 +63,7 @@ impl Graph {
     }
 
     /// The element types of what a call makes, where nobody says them.
-    pub(crate) fn dtypes(&self, call: &Call, inputs: &[ValueId], outputs: usize) -> Vec<DType> {
+    pub(crate) fn dtypes(&self, call: &OpCall, inputs: &[ValueId], outputs: usize) -> Vec<DType> {
         let of = |v: &ValueId| self.values[v.0].dtype;
         let promoting = PROMOTING.iter().find(|(name, _)| call.name() == Some(name));
         let deciding = promoting.map_or(inputs, |&(_, first)| inputs.get(first..).unwrap_or_default());

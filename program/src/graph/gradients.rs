@@ -1,7 +1,7 @@
 //! Gradients: asked for by name, and the mark below which nothing has one.
 
 use crate::Error;
-use crate::graph::{Graph, Statement, ValueId, gradient_name};
+use crate::graph::{Graph, GraphStatement, ValueId, gradient_name};
 
 impl Graph {
     /// The gradient of the sum of the elements of a value with respect to others, which are called `d` and their name.
@@ -55,14 +55,14 @@ impl Graph {
             })
             .collect();
         let gradients = gradients?;
-        self.push(Statement::Gradient { loss, wrt: wrt.to_vec(), gradients: gradients.clone() })?;
+        self.push(GraphStatement::Gradient { loss, wrt: wrt.to_vec(), gradients: gradients.clone() })?;
         Ok(gradients)
     }
 
     /// What is made from here on has no gradient.
     pub fn no_grad(&mut self) {
         self.marked.get_or_insert(ValueId(self.values.len()));
-        self.statements.push(Statement::NoGrad);
+        self.statements.push(GraphStatement::NoGrad);
     }
 
     /// Whether what is made now has no gradient.
@@ -81,10 +81,13 @@ impl Graph {
     /// ```
     pub fn gradients(&self) -> impl Iterator<Item = (ValueId, Vec<(ValueId, ValueId)>)> {
         self.statements.iter().filter_map(|s| match s {
-            Statement::Gradient { loss, wrt, gradients } => {
+            GraphStatement::Gradient { loss, wrt, gradients } => {
                 Some((*loss, wrt.iter().copied().zip(gradients.iter().copied()).collect()))
             }
-            Statement::Input(_) | Statement::Op { .. } | Statement::Move { .. } | Statement::NoGrad => None,
+            GraphStatement::Input(_)
+            | GraphStatement::Op { .. }
+            | GraphStatement::Move { .. }
+            | GraphStatement::NoGrad => None,
         })
     }
 }

@@ -1,19 +1,19 @@
 //! Moves: the same tensor in another type, whole or along some axes, through a wire or not.
 
 use reshard_kernels::DType;
-use reshard_sharding::Type;
+use reshard_sharding::ShardingType;
 
 use crate::Error;
 use crate::along::{self, Partly};
-use crate::graph::{Graph, Statement, ValueId};
+use crate::graph::{Graph, GraphStatement, ValueId};
 use crate::wire;
 
 impl Graph {
     /// The same tensor in another type.
     ///
     /// Fails for a name that is taken or is none, and for a type of another shape or on a mesh that the graph has not.
-    pub fn moved(&mut self, from: ValueId, name: &str, is: Type) -> Result<ValueId, Error> {
-        self.moved_via(from, name, is, None)
+    pub fn redistribute(&mut self, from: ValueId, name: &str, is: ShardingType) -> Result<ValueId, Error> {
+        self.redistribute_as(from, name, is, None)
     }
 
     /// The same through a wire: what travels is cast to a narrower type and back, and terms are added in the value's own. Backward too.
@@ -33,18 +33,18 @@ impl Graph {
     /// ```
     ///
     /// Fails as [`Graph::moved`] does, and for a type that is not narrower than the value's: f32, f16 or bf16 for f64, f16 or bf16 for f32.
-    pub fn moved_via(
+    pub fn redistribute_as(
         &mut self,
         from: ValueId,
         name: &str,
-        is: Type,
+        is: ShardingType,
         via: Option<DType>,
     ) -> Result<ValueId, Error> {
         let (dtype, shape) = (self.dtype(from), self.shape(from).to_vec());
         via.map_or(Ok(()), |via| wire::check(name, dtype, via))?;
         let to = self.named(name, dtype, &shape)?;
-        self.pin(to, is)?;
-        self.push(Statement::Move { from, to, along: Partly::new(), via })?;
+        self.constrain(to, is)?;
+        self.push(GraphStatement::Move { from, to, along: Partly::new(), via })?;
         Ok(to)
     }
 
@@ -57,11 +57,11 @@ impl Graph {
     /// assert!(without.to_string().ends_with("y: R = x\n") && without.without_wires().is_none());
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
-    pub fn without_wires(&self) -> Option<Graph> {
+    pub fn without_comm_dtypes(&self) -> Option<Graph> {
         let mut without = self.clone();
         let mut has_wires = false;
         for statement in &mut without.statements {
-            if let Statement::Move { via, .. } = statement {
+            if let GraphStatement::Move { via, .. } = statement {
                 has_wires |= via.take().is_some();
             }
         }
@@ -78,11 +78,11 @@ impl Graph {
     ) -> Result<ValueId, Error> {
         let (dtype, shape) = (self.dtype(from), self.shape(from).to_vec());
         if let Some(is) = along::whole(&along, self.mesh(), &shape) {
-            return self.moved_via(from, name, is, via);
+            return self.redistribute_as(from, name, is, via);
         }
         via.map_or(Ok(()), |via| wire::check(name, dtype, via))?;
         let to = self.named(name, dtype, &shape)?;
-        self.push(Statement::Move { from, to, along, via })?;
+        self.push(GraphStatement::Move { from, to, along, via })?;
         Ok(to)
     }
 }

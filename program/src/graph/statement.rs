@@ -1,7 +1,7 @@
 //! Statements: what a graph is a list of.
 
 use reshard_kernels::DType;
-use reshard_ops::rules::{Call, Op};
+use reshard_ops::rules::{Op, OpCall};
 use reshard_sharding::Sharding;
 
 use crate::along::Partly;
@@ -18,11 +18,11 @@ pub(crate) enum Given {
 
 /// One statement of a graph.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Statement {
+pub(crate) enum GraphStatement {
     /// A value from outside.
     Input(ValueId),
     /// A call, and the shardings of its inputs and outputs where its strategy is given.
-    Op { call: Call, op: Op, inputs: Vec<ValueId>, outputs: Vec<ValueId>, by: Option<Vec<Given>> },
+    Op { call: OpCall, op: Op, inputs: Vec<ValueId>, outputs: Vec<ValueId>, by: Option<Vec<Given>> },
     /// The same tensor in another type: in that of the value, or, where that has none, in what it is along some axes; through a wire of
     /// narrower elements, where it says so.
     Move { from: ValueId, to: ValueId, along: Partly, via: Option<DType> },
@@ -32,25 +32,25 @@ pub(crate) enum Statement {
     NoGrad,
 }
 
-impl Statement {
+impl GraphStatement {
     /// The values that it takes.
     pub(crate) fn takes(&self) -> &[ValueId] {
         match self {
-            Statement::Input(_) | Statement::NoGrad => &[],
-            Statement::Op { inputs, .. } => inputs,
-            Statement::Move { from, .. } => core::slice::from_ref(from),
-            Statement::Gradient { wrt, .. } => wrt,
+            GraphStatement::Input(_) | GraphStatement::NoGrad => &[],
+            GraphStatement::Op { inputs, .. } => inputs,
+            GraphStatement::Move { from, .. } => core::slice::from_ref(from),
+            GraphStatement::Gradient { wrt, .. } => wrt,
         }
     }
 
     /// The values that it makes.
     pub(crate) fn makes(&self) -> &[ValueId] {
         match self {
-            Statement::NoGrad => &[],
-            Statement::Input(v) => core::slice::from_ref(v),
-            Statement::Op { outputs, .. } => outputs,
-            Statement::Move { to, .. } => core::slice::from_ref(to),
-            Statement::Gradient { gradients, .. } => gradients,
+            GraphStatement::NoGrad => &[],
+            GraphStatement::Input(v) => core::slice::from_ref(v),
+            GraphStatement::Op { outputs, .. } => outputs,
+            GraphStatement::Move { to, .. } => core::slice::from_ref(to),
+            GraphStatement::Gradient { gradients, .. } => gradients,
         }
     }
 }

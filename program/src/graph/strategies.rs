@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::along::{self, Partly};
-use crate::graph::{Given, Graph, Statement, ValueId};
+use crate::graph::{Given, Graph, GraphStatement, ValueId};
 
 impl Graph {
     /// Gives the op that makes a value its strategy: what its inputs have to be, and what it makes of them. Gradients follow.
@@ -22,7 +22,7 @@ impl Graph {
     /// strategy is found by the elaboration.
     pub fn strategy(&mut self, value: ValueId, inputs: &[&str], outputs: &[&str]) -> Result<(), Error> {
         let at = self.statements.iter().rposition(|s| s.makes().contains(&value));
-        let Some(Statement::Op { call, inputs: takes, outputs: makes, .. }) =
+        let Some(GraphStatement::Op { call, inputs: takes, outputs: makes, .. }) =
             at.map(|at| &self.statements[at])
         else {
             return Err(Error::Graph {
@@ -52,7 +52,7 @@ impl Graph {
             })
             .collect();
         let given = given?;
-        if let Some(Statement::Op { by, .. }) = at.map(|at| &mut self.statements[at]) {
+        if let Some(GraphStatement::Op { by, .. }) = at.map(|at| &mut self.statements[at]) {
             *by = Some(given);
         }
         Ok(())
@@ -60,16 +60,16 @@ impl Graph {
 
     /// Gives the op that makes a value its strategy along some axes.
     pub(crate) fn strategy_along(&mut self, value: ValueId, operands: Vec<Partly>) {
-        let made = |s: &Statement| s.makes().contains(&value);
+        let made = |s: &GraphStatement| s.makes().contains(&value);
         let whole = |(v, partly): (&ValueId, Partly)| match along::whole(&partly, self.mesh(), self.shape(*v))
         {
             Some(is) => Given::Whole(Box::new(is.value)),
             None => Given::Along(partly),
         };
         let Some(at) = self.statements.iter().rposition(made) else { return };
-        let Statement::Op { inputs, outputs, .. } = &self.statements[at] else { return };
+        let GraphStatement::Op { inputs, outputs, .. } = &self.statements[at] else { return };
         let given = inputs.iter().chain(outputs).zip(operands).map(whole).collect();
-        if let Statement::Op { by, .. } = &mut self.statements[at] {
+        if let GraphStatement::Op { by, .. } = &mut self.statements[at] {
             *by = Some(given);
         }
     }

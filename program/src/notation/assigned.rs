@@ -1,6 +1,6 @@
 //! What stands on both sides of an `=`: results with or without types, and a call or the value that is moved.
 
-use reshard_ops::rules::Call;
+use reshard_ops::rules::OpCall;
 
 use crate::Error;
 use crate::notation::{outside_brackets, refused};
@@ -22,7 +22,7 @@ pub(crate) enum From<'t> {
     /// The same tensor: `y: S(0),R = x`.
     Value(&'t str),
     /// A call on values.
-    Call(Call, Vec<&'t str>),
+    Call(OpCall, Vec<&'t str>),
 }
 
 impl<'t> Assigned<'t> {

@@ -3,10 +3,10 @@
 use core::fmt;
 
 use reshard_kernels::DType;
-use reshard_sharding::Type;
+use reshard_sharding::ShardingType;
 
 use crate::along;
-use crate::graph::{Given, Graph, Statement, ValueId, gradient_name};
+use crate::graph::{Given, Graph, GraphStatement, ValueId, gradient_name};
 
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -18,7 +18,7 @@ impl fmt::Display for Graph {
         for statement in &self.statements {
             self.write(f, statement, marked)?;
             writeln!(f)?;
-            marked |= *statement == Statement::NoGrad;
+            marked |= *statement == GraphStatement::NoGrad;
         }
         Ok(())
     }
@@ -27,15 +27,15 @@ impl fmt::Display for Graph {
 impl Graph {
     /// Whether an input has a gradient of its own: it is a real number, and its type says so.
     pub(crate) fn has_own_gradient(&self, value: ValueId) -> bool {
-        !self.dtype(value).is_integral() && self.pinned(value).is_some_and(|t| t.gradient.is_some())
+        !self.dtype(value).is_integral() && self.constraint(value).is_some_and(|t| t.gradient.is_some())
     }
 
     /// A line without its end; below `no_grad` a type is the value's sharding.
-    fn write(&self, f: &mut fmt::Formatter<'_>, statement: &Statement, marked: bool) -> fmt::Result {
+    fn write(&self, f: &mut fmt::Formatter<'_>, statement: &GraphStatement, marked: bool) -> fmt::Result {
         let names = |list: &[ValueId]| list.iter().map(|&v| self.name(v)).collect::<Vec<_>>().join(", ");
         match statement {
-            Statement::NoGrad => f.write_str("no_grad"),
-            Statement::Gradient { loss, wrt, gradients } => {
+            GraphStatement::NoGrad => f.write_str("no_grad"),
+            GraphStatement::Gradient { loss, wrt, gradients } => {
                 write!(f, "gradient {} wrt {}", self.name(*loss), names(wrt))?;
                 let plain = |(v, d): (&ValueId, &ValueId)| self.name(*d) == gradient_name(self.name(*v));
                 if wrt.iter().zip(gradients).all(plain) {
@@ -43,13 +43,13 @@ impl Graph {
                 }
                 write!(f, " as {}", names(gradients))
             }
-            Statement::Input(v) => {
+            GraphStatement::Input(v) => {
                 let known = &self.values[v.0];
                 let sizes: Vec<String> = known.shape.iter().map(ToString::to_string).collect();
                 write!(f, "{}: {}[{}]", known.name, known.dtype, sizes.join(","))?;
                 known.pinned.as_ref().map_or(Ok(()), |is| write!(f, " {}", self.printed(is, marked)))
             }
-            Statement::Move { from, to, along, via } => {
+            GraphStatement::Move { from, to, along, via } => {
                 self.write_made(f, &[*to], &[self.dtype(*to)], marked)?;
                 if !along.is_empty() {
                     write!(f, ": {}", along::written(along, self.mesh()))?;
@@ -59,7 +59,7 @@ impl Graph {
                 }
                 write!(f, " = {}", self.name(*from))
             }
-            Statement::Op { call, inputs, outputs, by, .. } => {
+            GraphStatement::Op { call, inputs, outputs, by, .. } => {
                 self.write_made(f, outputs, &self.dtypes(call, inputs, outputs.len()), marked)?;
                 let (callee, arguments) = call.parts();
                 let operands = inputs.iter().map(|&v| self.name(v).to_owned());
@@ -90,7 +90,7 @@ impl Graph {
         marked: bool,
     ) -> fmt::Result {
         let other = |i: usize, v: ValueId| dtypes.get(i) != Some(&self.dtype(v));
-        let typed = made.iter().enumerate().any(|(i, &v)| self.pinned(v).is_some() || other(i, v));
+        let typed = made.iter().enumerate().any(|(i, &v)| self.constraint(v).is_some() || other(i, v));
         for (i, &v) in made.iter().enumerate() {
             let between = if typed { "; " } else { ", " };
             write!(f, "{}{}", if i == 0 { "" } else { between }, self.name(v))?;
@@ -98,7 +98,7 @@ impl Graph {
                 let sizes: Vec<String> = self.shape(v).iter().map(ToString::to_string).collect();
                 write!(f, ": {}[{}]", self.dtype(v), sizes.join(","))?;
             }
-            if let Some(is) = self.pinned(v) {
+            if let Some(is) = self.constraint(v) {
                 write!(f, "{} {}", if other(i, v) { "" } else { ":" }, self.printed(is, marked))?;
             }
         }
@@ -106,7 +106,7 @@ impl Graph {
     }
 
     /// A type, or only the value's sharding where no value has a gradient.
-    fn printed(&self, is: &Type, marked: bool) -> String {
-        if marked { self.meshes.written_value(&is.value) } else { self.meshes.written(is) }
+    fn printed(&self, is: &ShardingType, marked: bool) -> String {
+        if marked { self.meshes.written_value(&is.value) } else { self.meshes.type_text(is) }
     }
 }

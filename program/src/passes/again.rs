@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::graph::ValueId;
-use crate::program::{Item, Program};
-use crate::report::{Class, classes};
+use crate::program::{Program, Statement};
+use crate::report::{ValueClass, classes};
 
 /// The items of a program and what a pass over them needs to know.
 pub(crate) struct Forward<'a> {
@@ -47,27 +47,27 @@ impl<'a> Forward<'a> {
     pub(crate) fn of(program: &'a Program) -> Forward<'a> {
         let (items, maker) = (program.forward().len(), program.makers());
         let mut is_taken = vec![false; maker.len()];
-        program.items().iter().flat_map(Item::takes).for_each(|v| is_taken[v.index()] = true);
+        program.statements().iter().flat_map(Statement::inputs).for_each(|v| is_taken[v.index()] = true);
         Forward { program, items, maker, is_taken }
     }
 
     /// Whether an item can be done again: an op or a move of forward.
     pub(crate) fn may_be_again(&self, n: usize) -> bool {
-        match &self.program.items()[n] {
-            Item::Op { .. } | Item::Move { .. } => n < self.items,
-            Item::Input(_) | Item::NoGrad => false,
+        match &self.program.statements()[n] {
+            Statement::Op { .. } | Statement::Redistribute { .. } => n < self.items,
+            Statement::Input(_) | Statement::NoGrad => false,
         }
     }
 
     /// The items from which backward takes something, itself or through others of forward, but for views.
     pub(crate) fn candidates(&self) -> Vec<usize> {
-        let (forward, backward) = self.program.items().split_at(self.items);
+        let (forward, backward) = self.program.statements().split_at(self.items);
         let mut is_needed = vec![false; self.maker.len()];
-        backward.iter().flat_map(Item::takes).for_each(|v| is_needed[v.index()] = true);
+        backward.iter().flat_map(Statement::inputs).for_each(|v| is_needed[v.index()] = true);
         let mut candidates = Vec::new();
         for (n, item) in forward.iter().enumerate().rev() {
-            if item.makes().iter().any(|v| is_needed[v.index()]) && self.may_be_again(n) {
-                item.takes().iter().for_each(|v| is_needed[v.index()] = true);
+            if item.outputs().iter().any(|v| is_needed[v.index()]) && self.may_be_again(n) {
+                item.inputs().iter().for_each(|v| is_needed[v.index()] = true);
                 if item.viewed().is_none() {
                     candidates.push(n);
                 }
@@ -81,9 +81,9 @@ impl<'a> Forward<'a> {
     pub(crate) fn last_takers(&self) -> Vec<Option<usize>> {
         let mut last: Vec<Option<usize>> = vec![None; self.maker.len()];
         for (n, item) in self.program.forward().iter().enumerate().rev() {
-            let of_views = item.makes().iter().filter_map(|v| last[v.index()]).max();
+            let of_views = item.outputs().iter().filter_map(|v| last[v.index()]).max();
             let is_view = item.viewed().is_some();
-            for v in item.takes() {
+            for v in item.inputs() {
                 let n = if is_view { of_views.unwrap_or(n) } else { n };
                 last[v.index()] = last[v.index()].max(Some(n));
             }
@@ -100,10 +100,10 @@ impl<'a> Forward<'a> {
         let mut is_late = vec![false; is_chosen.len()];
         let mut is_taken = vec![false; self.maker.len()];
         for (n, item) in items.iter().enumerate().rev() {
-            let is_made = |is: &[bool]| item.makes().iter().any(|v| is[v.index()]);
+            let is_made = |is: &[bool]| item.outputs().iter().any(|v| is[v.index()]);
             is_late[n] = is_chosen[n] && !is_made(&is_taken) && is_made(&self.is_taken);
             if !is_late[n] {
-                item.takes().iter().for_each(|v| is_taken[v.index()] = true);
+                item.inputs().iter().for_each(|v| is_taken[v.index()] = true);
             }
         }
         Again { is_chosen, is_late }
@@ -111,7 +111,7 @@ impl<'a> Forward<'a> {
 
     /// All items in order, where those of backward are before what first takes them there.
     pub(crate) fn lines(&self, again: &Again) -> Vec<Line> {
-        let items = self.program.items();
+        let items = self.program.statements();
         let mut done = vec![false; self.items];
         let mut lines = Vec::with_capacity(items.len());
         for (n, item) in items.iter().enumerate() {
@@ -126,16 +126,16 @@ impl<'a> Forward<'a> {
     }
 
     /// The items of forward that an item of backward takes and nobody before it took, in the order of forward.
-    fn taken_again(&self, item: &Item, again: &Again, done: &mut [bool], lines: &mut Vec<Line>) {
+    fn taken_again(&self, item: &Statement, again: &Again, done: &mut [bool], lines: &mut Vec<Line>) {
         let mut found = Vec::new();
-        let mut list: Vec<&Item> = vec![item];
+        let mut list: Vec<&Statement> = vec![item];
         while let Some(item) = list.pop() {
-            for v in item.takes() {
+            for v in item.inputs() {
                 let maker = self.maker[v.index()];
                 if maker < self.items && again.is_chosen[maker] && !done[maker] {
                     done[maker] = true;
                     found.push(maker);
-                    list.push(&self.program.items()[maker]);
+                    list.push(&self.program.statements()[maker]);
                 }
             }
         }
@@ -155,9 +155,9 @@ impl<'a> Forward<'a> {
         let of = self.program;
         let mut made = of.clone();
         let mut copies: Vec<Option<ValueId>> = vec![None; of.values().len()];
-        made.items = Vec::with_capacity(of.items().len());
+        made.statements = Vec::with_capacity(of.statements().len());
         for line @ Line { item, is_copy } in self.lines(again) {
-            let mut done = of.items()[item].clone();
+            let mut done = of.statements()[item].clone();
             for v in done.takes_mut() {
                 if self.takes_copy(line, *v, again) {
                     *v = copies[v.index()].unwrap_or(*v);
@@ -172,14 +172,14 @@ impl<'a> Forward<'a> {
             }
             // What is made below `no_grad` has no gradient.
             if is_copy || again.is_late[item] {
-                for v in done.makes() {
-                    Arc::make_mut(&mut made.values[v.index()].is).gradient = None;
+                for v in done.outputs() {
+                    Arc::make_mut(&mut made.values[v.index()].ty).gradient = None;
                 }
-                if let Item::Move { backward, .. } = &mut done {
+                if let Statement::Redistribute { backward, .. } = &mut done {
                     *backward = None;
                 }
             }
-            made.items.push(done);
+            made.statements.push(done);
         }
         made
     }
@@ -211,9 +211,9 @@ impl Program {
     /// ```
     ///
     /// Fails for a value of another program.
-    pub fn again(&self, values: &[ValueId]) -> Result<Program, Error> {
+    pub fn rematerialize(&self, values: &[ValueId]) -> Result<Program, Error> {
         let forward = Forward::of(self);
-        let mut is_chosen = vec![false; self.items().len()];
+        let mut is_chosen = vec![false; self.statements().len()];
         for v in values {
             let Some(&maker) = forward.maker.get(v.index()) else {
                 return Err(Error::Graph {
@@ -230,12 +230,13 @@ impl Program {
     }
 
     /// What moves make of parameters: the copies that ranks gather for the ops of forward.
-    pub fn gathered(&self) -> Vec<ValueId> {
+    pub fn gathered_parameters(&self) -> Vec<ValueId> {
         let classes = classes(self);
-        let mut of_parameters: Vec<bool> = classes.iter().map(|class| *class == Class::Parameter).collect();
+        let mut of_parameters: Vec<bool> =
+            classes.iter().map(|class| *class == ValueClass::Parameter).collect();
         let mut gathered = Vec::new();
         for item in self.forward() {
-            if let Item::Move { from, to, .. } = item
+            if let Statement::Redistribute { from, to, .. } = item
                 && of_parameters[from.index()]
             {
                 of_parameters[to.index()] = true;

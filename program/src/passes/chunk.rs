@@ -13,12 +13,12 @@
 //!
 //! What it costs: `x` and `y` are copied once more, in pieces. What it is worth a [timeline](crate::schedule::Timeline) says.
 
-use reshard_ops::rules::{Call, Value as Argument};
-use reshard_sharding::{Sharding, Type};
+use reshard_ops::rules::{Argument, OpCall};
+use reshard_sharding::{Sharding, ShardingType};
 
-use crate::graph::{Graph, Statement, ValueId, gradient_of};
-use crate::program::Item;
-use crate::{Elaborator, Error, Moves, Program};
+use crate::graph::{Graph, GraphStatement, ValueId, gradient_of};
+use crate::program::Statement;
+use crate::{Error, ImplicitRedistribution, Program, ShardingSolver};
 
 /// The most pieces.
 const MOST_PIECES: usize = 1 << 10;
@@ -46,7 +46,12 @@ impl Program {
     ///
     /// Requires the elaborator by which the program was made. Fails where what is given is not made by a move in which ranks talk to each other, on one mesh, where not
     /// exactly one op takes it, and where that op has no dim that can be in so many pieces.
-    pub fn chunked(&self, moved: ValueId, pieces: usize, elaborator: &Elaborator) -> Result<Program, Error> {
+    pub fn overlap_value(
+        &self,
+        moved: ValueId,
+        pieces: usize,
+        elaborator: &ShardingSolver,
+    ) -> Result<Program, Error> {
         check(pieces)?;
         rewritten(self, &[Chunk::of(self, moved, pieces)?], elaborator)
     }
@@ -54,7 +59,7 @@ impl Program {
     /// The same with all that can be in so many pieces.
     ///
     /// Fails for fewer than two and for more than 1024 pieces.
-    pub fn all_chunked(&self, pieces: usize, elaborator: &Elaborator) -> Result<Program, Error> {
+    pub fn overlap_all(&self, pieces: usize, elaborator: &ShardingSolver) -> Result<Program, Error> {
         check(pieces)?;
         rewritten(self, &Chunk::all(self, pieces), elaborator)
     }
@@ -73,7 +78,7 @@ fn check(pieces: usize) -> Result<(), Error> {
 pub(super) fn rewritten(
     program: &Program,
     chunks: &[Chunk<'_>],
-    elaborator: &Elaborator,
+    elaborator: &ShardingSolver,
 ) -> Result<Program, Error> {
     let mut graph = program.graph()?;
     let statements = core::mem::take(&mut graph.statements);
@@ -85,7 +90,7 @@ pub(super) fn rewritten(
             Some(_) => {}
         }
     }
-    elaborator.clone().moves(Moves::Written).elaborate(&graph)
+    elaborator.clone().implicit_redistribution(ImplicitRedistribution::Deny).solve(&graph)
 }
 
 /// A move and an op that are to be in pieces.
@@ -99,7 +104,7 @@ pub(super) struct Chunk<'a> {
     pub(super) from: ValueId,
     pub(super) to: ValueId,
     /// What the op takes and makes.
-    call: &'a Call,
+    call: &'a OpCall,
     pub(super) inputs: &'a [ValueId],
     pub(super) outputs: &'a [ValueId],
     /// Which of what the op takes is moved.
@@ -113,26 +118,29 @@ pub(super) struct Chunk<'a> {
 
 impl<'a> Chunk<'a> {
     fn of(program: &'a Program, moved: ValueId, pieces: usize) -> Result<Chunk<'a>, Error> {
-        let items = program.items();
+        let items = program.statements();
         let refused = |reason: String| Err(Error::Graph { reason });
         let name = program.values().get(moved.index()).map_or("", |v| v.name.as_str());
         let makes = items.iter().enumerate().find_map(|(n, item)| match item {
             // What travels narrower is more than a move.
-            Item::Move { from, to, forward, via: None, .. } => {
-                let mesh = |v: &ValueId| program.get(*v).is.value.mesh();
+            Statement::Redistribute { from, to, forward, via: None, .. } => {
+                let mesh = |v: &ValueId| program.get(*v).ty.value.mesh();
                 let talks = *to == moved && forward.communicating_steps() > 0 && mesh(from) == mesh(to);
                 talks.then_some((n, *from))
             }
-            Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad => None,
+            Statement::Input(_)
+            | Statement::Op { .. }
+            | Statement::Redistribute { .. }
+            | Statement::NoGrad => None,
         });
         let Some((moves, from)) = makes else {
             return refused(format!(
                 "{name} is made by no move of one mesh in which ranks talk to each other: name what one makes"
             ));
         };
-        let takers: Vec<usize> = (0..items.len()).filter(|&n| items[n].takes().contains(&moved)).collect();
+        let takers: Vec<usize> = (0..items.len()).filter(|&n| items[n].inputs().contains(&moved)).collect();
         let [computes] = takers[..] else {
-            let made = takers.iter().filter_map(|&n| items[n].makes().first());
+            let made = takers.iter().filter_map(|&n| items[n].outputs().first());
             let names: Vec<&str> = made.map(|v| program.get(*v).name.as_str()).collect();
             return refused(format!(
                 "{name} is taken by {} ops and moves ({}), and only what one op takes can be in pieces: gather it once for each",
@@ -140,14 +148,14 @@ impl<'a> Chunk<'a> {
                 names.join(", ")
             ));
         };
-        let Item::Op { call, op, inputs, outputs, strategy, .. } = &items[computes] else {
+        let Statement::Op { call, op, inputs, outputs, strategy, .. } = &items[computes] else {
             return refused(format!("{name} is moved on, and no op takes it: name what that move makes"));
         };
         let operand = inputs.iter().position(|v| *v == moved).unwrap_or(0);
         if strategy.region || inputs.iter().filter(|v| **v == moved).count() > 1 {
             return refused(format!("{} takes {name} as a whole", op.name()));
         }
-        for (dim, dims) in op.carried(operand) {
+        for (dim, dims) in op.batch_dims(operand) {
             let (to, shards) = (moved, 1);
             let chunk = Chunk {
                 program,
@@ -178,10 +186,10 @@ impl<'a> Chunk<'a> {
     /// of whole shards, and of which the op makes the same part.
     fn fitted(self) -> Option<Chunk<'a>> {
         let Chunk { program, from, to, inputs, outputs, dim, .. } = self;
-        let shard = block(&program.get(from).is.value, dim)?;
+        let shard = block(&program.get(from).ty.value, dim)?;
         let made = || outputs.iter().copied().zip(self.dims.iter().copied());
         for (v, dim) in [(from, dim), (to, dim)].into_iter().chain(made()) {
-            let (whole, piece) = (&program.get(v).is, self.typed(v, &self.piece_shape(v, dim)).ok()?);
+            let (whole, piece) = (&program.get(v).ty, self.typed(v, &self.piece_shape(v, dim)).ok()?);
             for (whole, piece) in
                 [(Some(&whole.value), Some(&piece.value)), (whole.gradient.as_ref(), piece.gradient.as_ref())]
             {
@@ -212,10 +220,10 @@ impl<'a> Chunk<'a> {
         // What is asked for by its name, as the gradient of a value, stays whole.
         let is_gradient =
             |v: &ValueId| gradient_of(&program.get(*v).name).is_some_and(|of| program.value(of).is_some());
-        let moved = program.items().iter().filter_map(|item| match item {
-            Item::Move { to, .. } if is_gradient(to) => None,
-            Item::Move { to, .. } => Chunk::of(program, *to, pieces).ok(),
-            Item::Input(_) | Item::Op { .. } | Item::NoGrad => None,
+        let moved = program.statements().iter().filter_map(|item| match item {
+            Statement::Redistribute { to, .. } if is_gradient(to) => None,
+            Statement::Redistribute { to, .. } => Chunk::of(program, *to, pieces).ok(),
+            Statement::Input(_) | Statement::Op { .. } | Statement::NoGrad => None,
         });
         let mut all: Vec<Chunk<'a>> = Vec::new();
         for chunk in moved {
@@ -239,7 +247,7 @@ impl<'a> Chunk<'a> {
             let is = self.typed(to, graph.shape(x))?;
             let name = self.name(graph, to, piece);
             let mut takes = inputs.to_vec();
-            takes[self.operand] = graph.moved(x, &name, is)?;
+            takes[self.operand] = graph.redistribute(x, &name, is)?;
             let names: Vec<String> = outputs.iter().map(|v| self.name(graph, *v, piece)).collect();
             let results = self.computed(graph, &takes, &names, |v, shape| self.typed(v, shape))?;
             made.iter_mut().zip(results).for_each(|(list, result)| list.push(result));
@@ -256,14 +264,14 @@ impl<'a> Chunk<'a> {
         graph: &mut Graph,
         takes: &[ValueId],
         names: &[String],
-        is: impl Fn(ValueId, &[usize]) -> Result<Type, Error>,
+        is: impl Fn(ValueId, &[usize]) -> Result<ShardingType, Error>,
     ) -> Result<Vec<ValueId>, Error> {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let results = graph.apply(self.call, takes, &names)?;
         for (&result, &output) in results.iter().zip(self.outputs) {
             graph.values[result.index()].dtype = self.program.get(output).dtype;
             let is = is(output, graph.shape(result))?;
-            graph.pin(result, is)?;
+            graph.constrain(result, is)?;
         }
         Ok(results)
     }
@@ -272,7 +280,7 @@ impl<'a> Chunk<'a> {
     fn piece(&self, graph: &mut Graph, apart: ValueId, piece: usize) -> Result<ValueId, Error> {
         let shape = self.piece_shape(self.from, self.dim);
         let length = shape[self.dim] / self.shards;
-        let call = Call::new("narrow")
+        let call = OpCall::new("narrow")
             .with("dim", Argument::Number(self.within(self.dim) as i64))
             .with("start", Argument::Number((piece * length) as i64))
             .with("length", Argument::Number(length as i64));
@@ -292,12 +300,12 @@ impl<'a> Chunk<'a> {
         let apart = self.split(&self.piece_shape(output, dim), dim);
         let parts: Result<Vec<ValueId>, Error> =
             pieces.iter().map(|&piece| self.view(graph, piece, output, &apart)).collect();
-        let call = Call::new("cat").with("dim", Argument::Number(self.within(dim) as i64));
+        let call = OpCall::new("cat").with("dim", Argument::Number(self.within(dim) as i64));
         let name = graph.fresh(&format!("{}.whole", self.program.get(output).name));
         let whole = graph.apply(&call, &parts?, &[&name])?[0];
         let from = self.view(graph, whole, output, self.program.get(output).shape())?;
         // What was made by the op is now what this is.
-        graph.push(Statement::Move { from, to: output, along: Vec::new(), via: None })
+        graph.push(GraphStatement::Move { from, to: output, along: Vec::new(), via: None })
     }
 
     /// A value as one of another shape, if it has not that shape.
@@ -307,7 +315,7 @@ impl<'a> Chunk<'a> {
         }
         let shape = shape.iter().map(|&n| n as i64).collect();
         let name = graph.fresh(&format!("{}.view", self.program.get(of).name));
-        Ok(graph.apply(&Call::new("view").with("shape", Argument::Numbers(shape)), &[v], &[&name])?[0])
+        Ok(graph.apply(&OpCall::new("view").with("shape", Argument::Numbers(shape)), &[v], &[&name])?[0])
     }
 
     /// The shape of a piece of a value.
@@ -333,10 +341,10 @@ impl<'a> Chunk<'a> {
     }
 
     /// The type of a value for a piece of it.
-    fn typed(&self, v: ValueId, shape: &[usize]) -> Result<Type, Error> {
+    fn typed(&self, v: ValueId, shape: &[usize]) -> Result<ShardingType, Error> {
         let of = |s: &Sharding| Sharding::parse(s.mesh(), shape, &s.to_string());
-        let is = &self.program.get(v).is;
-        Ok(Type { value: of(&is.value)?, gradient: is.gradient.as_ref().map(of).transpose()? })
+        let is = &self.program.get(v).ty;
+        Ok(ShardingType { value: of(&is.value)?, gradient: is.gradient.as_ref().map(of).transpose()? })
     }
 
     fn name(&self, graph: &Graph, v: ValueId, piece: usize) -> String {

@@ -23,9 +23,9 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::graph::ValueId;
 use crate::passes::again::{Again, Forward, Line};
-use crate::program::Item;
+use crate::program::Statement;
 use crate::report::{Walk, computing_us, local_bytes};
-use crate::{Error, Program, Rates};
+use crate::{ComputeRates, Error, Program};
 
 /// Of so many candidates all choices are looked at.
 const MOST_EXACT: usize = 12;
@@ -70,7 +70,7 @@ impl Program {
     /// ```
     ///
     /// Fails where no choice that is looked at fits.
-    pub fn recompute(&self, limit_bytes: u64, rates: &Rates) -> Result<Program, Error> {
+    pub fn rematerialize_to_fit(&self, limit_bytes: u64, rates: &ComputeRates) -> Result<Program, Error> {
         let mut choices = Choices::of(self, rates);
         let peak = choices.walk.peak().bytes;
         if peak <= limit_bytes {
@@ -143,16 +143,16 @@ struct Tried {
 }
 
 impl<'a> Choices<'a> {
-    fn of(program: &'a Program, rates: &Rates) -> Choices<'a> {
+    fn of(program: &'a Program, rates: &ComputeRates) -> Choices<'a> {
         let forward = Forward::of(program);
-        let cost_us = program.items().iter().map(|item| match item {
-            Item::Op { .. } => computing_us(program, item, rates),
-            Item::Move { forward, .. } => forward.cost_us(),
-            Item::Input(_) | Item::NoGrad => 0.0,
+        let cost_us = program.statements().iter().map(|item| match item {
+            Statement::Op { .. } => computing_us(program, item, rates),
+            Statement::Redistribute { forward, .. } => forward.cost_us(),
+            Statement::Input(_) | Statement::NoGrad => 0.0,
         });
         let cost_us = cost_us.collect();
         let candidates = forward.candidates();
-        let left = MOST_LINES / program.items().len().max(1);
+        let left = MOST_LINES / program.statements().len().max(1);
         Choices { walk: Walk::of(program), forward, cost_us, candidates, left }
     }
 
@@ -250,7 +250,7 @@ impl<'a> Choices<'a> {
     /// The time of an item for a byte that it makes.
     fn price(&self, n: usize) -> f64 {
         let program = self.forward.program;
-        let bytes = program.items()[n].makes().iter().map(|v| local_bytes(program.get(*v)));
+        let bytes = program.statements()[n].outputs().iter().map(|v| local_bytes(program.get(*v)));
         self.cost_us[n] / (bytes.fold(0, u64::saturating_add).max(1) as f64)
     }
 
@@ -262,7 +262,7 @@ impl<'a> Choices<'a> {
         // What crosses before each item, in bytes: what is made before it and taken by it or after it.
         let mut crossing = vec![0u64; forward.items + 1];
         for &n in candidates {
-            for v in program.items()[n].makes() {
+            for v in program.statements()[n].outputs() {
                 let last = takes[v.index()].unwrap_or(n);
                 let bytes = local_bytes(program.get(*v));
                 crossing[n + 1..=last.max(n)].iter_mut().for_each(|sum| *sum = sum.saturating_add(bytes));
@@ -279,7 +279,7 @@ impl<'a> Choices<'a> {
                 let Some(cut) = cut else { continue };
                 for &n in candidates.iter().filter(|&&n| n < cut) {
                     let crosses = |v: &ValueId| takes[v.index()].is_some_and(|last| last >= cut);
-                    kept[n] |= program.items()[n].makes().iter().any(crosses);
+                    kept[n] |= program.statements()[n].outputs().iter().any(crosses);
                 }
             }
             if !all.contains(&kept) {

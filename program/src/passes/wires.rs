@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_ops::propagate::TypedStrategy;
-use reshard_ops::rules::{Call, Value as Argument};
+use reshard_ops::rules::{Argument, OpCall};
 use reshard_planner::{Plan, Planner};
-use reshard_sharding::{Sharding, Type};
+use reshard_sharding::{Sharding, ShardingType};
 
 use crate::Error;
 use crate::graph::ValueId;
-use crate::program::{Item, Program};
+use crate::program::{Program, Statement};
 use crate::wire::{Way, is_narrower};
 
 impl Program {
@@ -51,20 +51,26 @@ impl Program {
     /// ```
     ///
     /// Fails only where a tensor has more elements than can be counted.
-    pub fn wired(&self) -> Result<Cow<'_, Program>, Error> {
-        let is_wired = |item: &Item| self.travels(item).is_some();
-        if !self.items().iter().any(is_wired) {
+    pub fn lower_comm_dtypes(&self) -> Result<Cow<'_, Program>, Error> {
+        let is_wired = |item: &Statement| self.travels(item).is_some();
+        if !self.statements().iter().any(is_wired) {
             return Ok(Cow::Borrowed(self));
         }
         let mut made = self.clone();
-        made.items = Vec::with_capacity(self.items().len());
-        for item in self.items() {
+        made.statements = Vec::with_capacity(self.statements().len());
+        for item in self.statements() {
             match (item, self.travels(item)) {
-                (Item::Move { from, to, forward, .. }, Some(via)) => {
+                (Statement::Redistribute { from, to, forward, .. }, Some(via)) => {
                     Wire { program: &mut made, to: *to }.carry(*from, forward, via)?;
                 }
-                (Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad, _) => {
-                    made.items.push(item.clone());
+                (
+                    Statement::Input(_)
+                    | Statement::Op { .. }
+                    | Statement::Redistribute { .. }
+                    | Statement::NoGrad,
+                    _,
+                ) => {
+                    made.statements.push(item.clone());
                 }
             }
         }
@@ -72,12 +78,12 @@ impl Program {
     }
 
     /// The type in which an item travels, where that is narrower than what it moves.
-    pub(crate) fn travels(&self, item: &Item) -> Option<DType> {
+    pub(crate) fn travels(&self, item: &Statement) -> Option<DType> {
         match item {
-            Item::Move { to, forward, via, .. } => {
+            Statement::Redistribute { to, forward, via, .. } => {
                 via.filter(|via| forward.dtype() == *via && is_narrower(*via, self.get(*to).dtype))
             }
-            Item::Input(_) | Item::Op { .. } | Item::NoGrad => None,
+            Statement::Input(_) | Statement::Op { .. } | Statement::NoGrad => None,
         }
     }
 }
@@ -92,11 +98,11 @@ struct Wire<'a> {
 impl Wire<'_> {
     fn carry(&mut self, from: ValueId, plan: &Arc<Plan>, via: DType) -> Result<(), Error> {
         let [source, target] = [from, self.to].map(|v| self.program.get(v).clone());
-        match Way::of(&source.is.value, &target.is.value)? {
+        match Way::of(&source.ty.value, &target.ty.value)? {
             Way::Alone | Way::Narrow => {
                 let sent = self.cast(from, "sent", via)?;
-                let got = self.moved(sent, "got", &target.is.value, plan);
-                self.call(Call::new("cast"), got, self.to)
+                let got = self.moved(sent, "got", &target.ty.value, plan);
+                self.call(OpCall::new("cast"), got, self.to)
             }
             Way::Terms(slices) => {
                 let [slices, parts] = *slices;
@@ -106,7 +112,7 @@ impl Wire<'_> {
                 let sent = self.cast(terms, "sent", via)?;
                 let got = self.moved(sent, "got", &parts, plan);
                 let wide = self.cast(got, "wide", target.dtype)?;
-                let sum = Call::new("sum").with("dims", Argument::Numbers(vec![0]));
+                let sum = OpCall::new("sum").with("dims", Argument::Numbers(vec![0]));
                 self.call(sum, wide, self.to)
             }
         }
@@ -118,12 +124,12 @@ impl Wire<'_> {
         while self.program.value(&name).is_some() {
             name.push('\'');
         }
-        self.program.add(&name, dtype, Type { value: is, gradient: None })
+        self.program.add(&name, dtype, ShardingType { value: is, gradient: None })
     }
 
     fn moved(&mut self, from: ValueId, word: &str, is: &Sharding, plan: &Arc<Plan>) -> ValueId {
         let to = self.value(word, self.program.get(from).dtype, is.clone());
-        self.program.items.push(Item::Move {
+        self.program.statements.push(Statement::Redistribute {
             from,
             to,
             forward: Arc::clone(plan),
@@ -134,14 +140,14 @@ impl Wire<'_> {
     }
 
     fn cast(&mut self, from: ValueId, word: &str, dtype: DType) -> Result<ValueId, Error> {
-        let is = self.program.get(from).is.value.clone();
+        let is = self.program.get(from).ty.value.clone();
         let to = self.value(word, dtype, is);
-        self.call(Call::new("cast"), from, to)?;
+        self.call(OpCall::new("cast"), from, to)?;
         Ok(to)
     }
 
     /// A call on the shards of a value, of which each rank makes its shard of another.
-    fn call(&mut self, call: Call, from: ValueId, to: ValueId) -> Result<(), Error> {
+    fn call(&mut self, call: OpCall, from: ValueId, to: ValueId) -> Result<(), Error> {
         let [takes, makes] = [from, to].map(|v| self.program.get(v));
         let call = match call.name() {
             Some("cast") => call.with("dtype", Argument::Word(makes.dtype.name().to_owned())),
@@ -149,17 +155,17 @@ impl Wire<'_> {
         };
         let op = self.program.table.op(&call, &[takes.shape()])?;
         let all = takes.shape().iter().map(|&n| n as f64).product::<f64>();
-        let share = if all > 0.0 { takes.is.value.max_local_numel() as f64 / all } else { 0.0 };
-        let without_gradient = |is: &Type| Type { gradient: None, ..is.clone() };
+        let share = if all > 0.0 { takes.ty.value.max_local_numel() as f64 / all } else { 0.0 };
+        let without_gradient = |is: &ShardingType| ShardingType { gradient: None, ..is.clone() };
         let strategy = TypedStrategy {
-            inputs: vec![without_gradient(&takes.is).into()],
-            outputs: vec![without_gradient(&makes.is).into()],
+            inputs: vec![without_gradient(&takes.ty).into()],
+            outputs: vec![without_gradient(&makes.ty).into()],
             rows: Arc::default(),
-            share,
+            work_fraction: share,
             region: false,
         };
         let operations = op.operations() * share;
-        self.program.items.push(Item::Op {
+        self.program.statements.push(Statement::Op {
             call,
             op,
             inputs: vec![from],

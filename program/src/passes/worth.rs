@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use reshard_sharding::Type;
+use reshard_sharding::ShardingType;
 
 use crate::graph::{Graph, ValueId};
 use crate::passes::chunk::{Chunk, rewritten};
-use crate::schedule::{Options, Schedule, Timeline};
-use crate::{Elaborator, Error, Moves, Program};
+use crate::schedule::{CompileOptions, Schedule, Timeline};
+use crate::{Error, ImplicitRedistribution, Program, ShardingSolver};
 
 impl Program {
     /// The same program with [pieces](Program::chunked) where they are worth it, in the number of pieces that is best: of each move with its op alone all numbers to 32 that are powers of two are tried, and all
@@ -31,8 +31,8 @@ impl Program {
     /// assert_eq!(program.chunk(&Options::default(), &elaborator)?.to_string(), program.to_string());
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
-    pub fn chunk(&self, options: &Options, elaborator: &Elaborator) -> Result<Program, Error> {
-        if options.hoist_bytes == 0 {
+    pub fn overlap(&self, options: &CompileOptions, elaborator: &ShardingSolver) -> Result<Program, Error> {
+        if options.in_flight_bytes == 0 {
             return Ok(self.clone());
         }
         let mut known: BTreeMap<String, Option<usize>> = BTreeMap::new();
@@ -58,8 +58,12 @@ impl Program {
 }
 
 /// In how many pieces a program of one move and one op takes least time; none where it takes least as it is.
-fn best_alone(graph: &Graph, options: &Options, elaborator: &Elaborator) -> Result<Option<usize>, Error> {
-    let whole = elaborator.clone().moves(Moves::Written).elaborate(graph)?;
+fn best_alone(
+    graph: &Graph,
+    options: &CompileOptions,
+    elaborator: &ShardingSolver,
+) -> Result<Option<usize>, Error> {
+    let whole = elaborator.clone().implicit_redistribution(ImplicitRedistribution::Deny).solve(graph)?;
     let mut best = (time_us(&whole, options, elaborator)?, None);
     for pieces in [2, 4, 8, 16, 32] {
         let Some(chunk) = Chunk::all(&whole, pieces).pop() else { continue };
@@ -71,7 +75,7 @@ fn best_alone(graph: &Graph, options: &Options, elaborator: &Elaborator) -> Resu
     Ok(best.1)
 }
 
-fn time_us(program: &Program, options: &Options, elaborator: &Elaborator) -> Result<f64, Error> {
+fn time_us(program: &Program, options: &CompileOptions, elaborator: &ShardingSolver) -> Result<f64, Error> {
     let schedules: Result<Vec<Schedule>, Error> =
         program.mesh().ranks().map(|rank| program.compile(rank, options)).collect();
     Ok(Timeline::of(&schedules?, &elaborator.rates)?.total_us())
@@ -82,15 +86,16 @@ impl Chunk<'_> {
     fn alone(&self) -> Result<Graph, Error> {
         let Chunk { program, from, to, inputs, outputs, .. } = *self;
         let mut graph = Graph::on_meshes(program.meshes().clone(), program.table().clone());
-        let without_gradient = |v: ValueId| Type { value: program.get(v).is.value.clone(), gradient: None };
+        let without_gradient =
+            |v: ValueId| ShardingType { value: program.get(v).ty.value.clone(), gradient: None };
         let input = |graph: &mut Graph, v: ValueId, name: String| {
-            graph.input_of(&name, program.get(v).dtype, without_gradient(v))
+            graph.input_with_type(&name, program.get(v).dtype, without_gradient(v))
         };
         let x = input(&mut graph, from, "x".to_owned())?;
         let mut takes = Vec::with_capacity(inputs.len());
         for (i, &v) in inputs.iter().enumerate() {
             takes.push(if v == to {
-                graph.moved(x, "g", without_gradient(v))?
+                graph.redistribute(x, "g", without_gradient(v))?
             } else {
                 input(&mut graph, v, format!("w{i}"))?
             });

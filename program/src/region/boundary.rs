@@ -1,6 +1,6 @@
 //! Into a region and out of it, where ranks cut dims into blocks.
 
-use reshard_ops::rules::Call;
+use reshard_ops::rules::OpCall;
 use reshard_sharding::Placement;
 
 use crate::Error;
@@ -8,9 +8,9 @@ use crate::along::{Along, Partly, in_order};
 use crate::notation::{outside_brackets, refused};
 use crate::region::kind::{Kind, Origin};
 use crate::region::slices::{Slicing, sliced};
-use crate::region::{Local, Region, numbers, origin};
+use crate::region::{ShardMap, ShardMapValue, numbers, origin};
 
-impl Region<'_> {
+impl ShardMap<'_> {
     /// The words of a text, one for each axis.
     pub(super) fn words(&self, name: &str, axes: &[usize], text: &str) -> Result<Partly, Error> {
         let words: Vec<&str> = outside_brackets(text).map(str::trim).collect();
@@ -41,11 +41,11 @@ impl Region<'_> {
     /// Takes a value so along these axes.
     pub(crate) fn enter_as(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axes: &[usize],
         text: &str,
         name: Option<&str>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let words = self.words(name.unwrap_or(self.graph.name(value.value)), axes, text)?;
         self.enter(value, &words, name)
     }
@@ -53,10 +53,10 @@ impl Region<'_> {
     /// Takes a value, of which nothing is said along these axes, so along them.
     pub(super) fn enter(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         words: &[(usize, Along)],
         name: Option<&str>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         if let Some((first, rest)) = sliced(words) {
             let alone = name.filter(|_| rest.is_empty());
             let taken = self.enter_sliced(value, first, &rest, alone)?;
@@ -79,7 +79,7 @@ impl Region<'_> {
                         ));
                     };
                     by.push(axis);
-                    Along::Cut(placement.at(before + dim))
+                    Along::Cut(placement.with_dim(before + dim))
                 }
                 other @ (Along::Different | Along::Same | Along::Terms) => other,
             };
@@ -111,20 +111,20 @@ impl Region<'_> {
             kinds.push((*axis, kind));
         }
         self.sort(&mut kinds);
-        let local = Local { value: made, kinds, trained: value.trained };
+        let local = ShardMapValue { value: made, kinds, trained: value.trained };
         if is_cut { self.split(&local, before, &cuts, &moved, value, name) } else { Ok(local) }
     }
 
     /// The dims that axes cut as dims of their own, which come first.
     fn split(
         &mut self,
-        entered: &Local,
+        entered: &ShardMapValue,
         before: usize,
         cuts: &[Vec<usize>],
         moved: &[(usize, Along)],
-        of: &Local,
+        of: &ShardMapValue,
         name: Option<&str>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let shape = self.graph.shape(entered.value).to_vec();
         let outer = of.varies();
         // The dims after splitting: which axis' dim each is, or of which dim of the slice it is the rest.
@@ -150,16 +150,16 @@ impl Region<'_> {
             all.into_iter().map(placed).collect()
         };
         let (from, apart) = (with(&|_| None), with(&place));
-        let reshape = Call::new("reshape").with("shape", numbers(&sizes));
+        let reshape = OpCall::new("reshape").with("shape", numbers(&sizes));
         let order: Vec<usize> =
             entered.varies().iter().filter_map(|&axis| place(axis)).chain(rest.iter().copied()).collect();
         let stays = order.iter().enumerate().all(|(i, &d)| i == d);
         let split =
             self.emit(&reshape, &[entered.value], &name.filter(|_| stays).into_iter().collect::<Vec<_>>())?;
         self.graph.strategy_along(split[0], vec![from, apart.clone()]);
-        let mut local = Local { value: split[0], ..entered.clone() };
+        let mut local = ShardMapValue { value: split[0], ..entered.clone() };
         if !stays {
-            let permute = Call::new("permute").with("dims", numbers(&order));
+            let permute = OpCall::new("permute").with("dims", numbers(&order));
             local = self.reshaped(&permute, &local, entered.kinds.clone(), name)?;
             self.graph.strategy_along(local.value, vec![apart, local.along()]);
         }
@@ -169,11 +169,11 @@ impl Region<'_> {
     /// Gives a value back along some axes, claimed to be so; and what it then is along these.
     pub(crate) fn leave_as(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axes: &[usize],
         text: &str,
         called: &str,
-    ) -> Result<(Local, Partly), Error> {
+    ) -> Result<(ShardMapValue, Partly), Error> {
         let words = self.words(called, axes, text)?;
         let left = self.leave(value, &words, called)?;
         // What all coordinates do the same with stays so where replicas are claimed.
@@ -189,7 +189,7 @@ impl Region<'_> {
     /// Whether a value is what it is claimed to be along an axis.
     pub(super) fn claims(
         &self,
-        value: &Local,
+        value: &ShardMapValue,
         axis: usize,
         claim: &Along,
         called: &str,
@@ -229,16 +229,16 @@ impl Region<'_> {
                 "{name} is terms over {at} and is claimed {claim}: no coordinate has the sum; say P, or make it {claim} inside"
             ),
         };
-        Err(Error::FalseClaim { reason })
+        Err(Error::OutSpecMismatch { reason })
     }
 
     /// Gives a value back along some axes, where it is what is claimed.
     pub(super) fn leave(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         words: &[(usize, Along)],
         called: &str,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         for (axis, claim) in words {
             self.claims(value, *axis, claim, called)?;
         }
@@ -276,7 +276,12 @@ impl Region<'_> {
     }
 
     /// The dims of axes where they cut the dims of slices, as parts of these.
-    fn put_back(&mut self, local: &Local, varies: &[usize], cuts: &[Vec<usize>]) -> Result<Local, Error> {
+    fn put_back(
+        &mut self,
+        local: &ShardMapValue,
+        varies: &[usize],
+        cuts: &[Vec<usize>],
+    ) -> Result<ShardMapValue, Error> {
         let shape = self.graph.shape(local.value).to_vec();
         let cut = |axis: &usize| cuts.iter().any(|by| by.contains(axis));
         let stay: Vec<usize> = (0..varies.len()).filter(|&i| !cut(&varies[i])).collect();
@@ -306,19 +311,19 @@ impl Region<'_> {
         };
         let (mut from, mut made) = (local.along(), local.clone());
         if !order.iter().enumerate().all(|(i, &d)| i == d) {
-            let permute = Call::new("permute").with("dims", numbers(&order));
+            let permute = OpCall::new("permute").with("dims", numbers(&order));
             made = self.reshaped(&permute, local, local.kinds.clone(), None)?;
             self.graph.strategy_along(made.value, vec![from, placed(&apart)]);
             from = placed(&apart);
         }
-        let reshape = Call::new("reshape").with("shape", numbers(&merged));
+        let reshape = OpCall::new("reshape").with("shape", numbers(&merged));
         let back = self.reshaped(&reshape, &made, local.kinds.clone(), None)?;
         self.graph.strategy_along(back.value, vec![from, placed(&whole)]);
         Ok(back)
     }
 
     /// What varies over these axes as terms of its sum.
-    pub(super) fn summed(&mut self, value: &Local, axes: &[usize]) -> Result<Local, Error> {
+    pub(super) fn summed(&mut self, value: &ShardMapValue, axes: &[usize]) -> Result<ShardMapValue, Error> {
         let varies = value.varies();
         let own: Vec<usize> = axes.iter().copied().filter(|axis| varies.contains(axis)).collect();
         if own.is_empty() {
@@ -327,7 +332,7 @@ impl Region<'_> {
         let dims: Vec<usize> = (0..varies.len()).filter(|&i| own.contains(&varies[i])).collect();
         let kinds = (value.kinds.iter())
             .map(|(axis, kind)| (*axis, if own.contains(axis) { Kind::Terms } else { kind.clone() }));
-        let sum = Call::new("sum").with("dims", numbers(&dims));
+        let sum = OpCall::new("sum").with("dims", numbers(&dims));
         let made = self.reshaped(&sum, value, kinds.collect(), None)?;
         self.by(Some(&made.value), [value, &made].into_iter());
         Ok(made)

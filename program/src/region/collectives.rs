@@ -1,26 +1,26 @@
 //! Between the coordinates of a region: leaving it along an axis, a move, and entering again.
 
 use reshard_kernels::DType;
-use reshard_ops::rules::{Call, Value as Argument};
+use reshard_ops::rules::{Argument, OpCall};
 use reshard_sharding::{Counts, Placement};
 
 use crate::Error;
 use crate::along::{Along, Partly};
 use crate::notation::{outside_brackets, refused};
 use crate::region::kind::Kind;
-use crate::region::slices::Parts;
-use crate::region::{Local, Region, numbers};
+use crate::region::slices::DimSlices;
+use crate::region::{ShardMap, ShardMapValue, numbers};
 
-impl Region<'_> {
+impl ShardMap<'_> {
     /// The same value, something else along an axis: given back as one thing and taken as another.
     fn between(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axis: usize,
         from: &Along,
         to: Along,
         name: Option<&str>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let called = self.graph.name(value.value).to_owned();
         let left = self.leave(value, &[(axis, from.clone())], &called)?;
         self.enter(&left, &[(axis, to)], name)
@@ -42,23 +42,28 @@ impl Region<'_> {
     /// assert_eq!(report.traffic.forward.received_bytes, 4 * 32 * 2);
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
-    pub fn via(&mut self, wire: Option<DType>) -> &mut Self {
+    pub fn comm_dtype(&mut self, wire: Option<DType>) -> &mut Self {
         self.wire = wire;
         self
     }
 
     /// The sum over the coordinates of an axis on all of them: as `R`, or as `I` where all do the same with it.
-    pub fn all_reduce(&mut self, value: &Local, axis: &str, to: &str) -> Result<Local, Error> {
+    pub fn all_reduce(
+        &mut self,
+        value: &ShardMapValue,
+        axis: &str,
+        to: &str,
+    ) -> Result<ShardMapValue, Error> {
         self.all_reduced(value, axis, to, None)
     }
 
     pub(crate) fn all_reduced(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axis: &str,
         to: &str,
         name: Option<&str>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let axis = self.axis(axis)?;
         let to = self.replicas("all_reduce", axis, to)?;
         self.between(value, axis, &Along::Terms, to, name)
@@ -67,45 +72,45 @@ impl Region<'_> {
     /// What the coordinates of an axis have, as the parts of a dim, on all of them: one after the other, where only the dim is said.
     pub fn all_gather(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axis: &str,
-        parts: impl Into<Parts>,
+        parts: impl Into<DimSlices>,
         to: &str,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         self.all_gathered(value, axis, parts.into(), to, None)
     }
 
     /// What the coordinates of an axis have, along a new dim, on all of them.
     pub fn all_gather_stack(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axis: &str,
         dim: usize,
         to: &str,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         self.stacked(value, axis, dim, to, None)
     }
 
     pub(crate) fn stacked(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axis: &str,
         dim: usize,
         to: &str,
         name: Option<&str>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let one = self.op(&format!("unsqueeze(dim={dim})"), &[value])?;
         self.all_gathered(&one, axis, dim.into(), to, name)
     }
 
     pub(crate) fn all_gathered(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axis: &str,
-        parts: Parts,
+        parts: DimSlices,
         to: &str,
         name: Option<&str>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let axis = self.axis(axis)?;
         let to = self.replicas("all_gather", axis, to)?;
         self.between(value, axis, &parts.along(), to, name)
@@ -114,20 +119,20 @@ impl Region<'_> {
     /// The sum over the coordinates of an axis, of which each gets its part of a dim.
     pub fn reduce_scatter(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axis: &str,
-        parts: impl Into<Parts>,
-    ) -> Result<Local, Error> {
+        parts: impl Into<DimSlices>,
+    ) -> Result<ShardMapValue, Error> {
         self.reduce_scattered(value, axis, parts.into(), None)
     }
 
     pub(crate) fn reduce_scattered(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axis: &str,
-        parts: Parts,
+        parts: DimSlices,
         name: Option<&str>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let axis = self.axis(axis)?;
         self.between(value, axis, &Along::Terms, parts.along(), name)
     }
@@ -135,11 +140,11 @@ impl Region<'_> {
     /// Each coordinate of an axis cuts a dim into a part for each, and puts what it gets of all together as the parts of another.
     pub fn all_to_all(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axis: &str,
-        split: impl Into<Parts>,
-        concat: impl Into<Parts>,
-    ) -> Result<Local, Error> {
+        split: impl Into<DimSlices>,
+        concat: impl Into<DimSlices>,
+    ) -> Result<ShardMapValue, Error> {
         self.exchanged(value, axis, split.into(), concat.into(), None)
     }
 
@@ -166,32 +171,32 @@ impl Region<'_> {
     /// assert_eq!(program.moves().map(|m| m.forward.received_bytes()).max(), Some(3 * 3 * 4));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn all_to_all_by_counts(
+    pub fn all_to_all_v(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axis: &str,
         dim: usize,
         counts: &Counts,
         room: Option<usize>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let axis = self.axis(axis)?;
         self.sent(value, (axis, dim), counts, room, None)
     }
 
     pub(crate) fn exchanged(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axis: &str,
-        split: Parts,
-        concat: Parts,
+        split: DimSlices,
+        concat: DimSlices,
         name: Option<&str>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let axis = self.axis(axis)?;
         self.between(value, axis, &concat.along(), split.along(), name)
     }
 
     /// Makes `R`, `I` and `P` of each other, and shards of them: what the same value is along an axis.
-    pub fn moved(&mut self, value: &Local, axis: &str, to: &str) -> Result<Local, Error> {
+    pub fn convert(&mut self, value: &ShardMapValue, axis: &str, to: &str) -> Result<ShardMapValue, Error> {
         let axis = self.axis(axis)?;
         let to = self.word(self.graph.name(value.value), axis, to)?;
         self.moved_to(value, axis, to, None)
@@ -199,11 +204,11 @@ impl Region<'_> {
 
     fn moved_to(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axis: usize,
         to: Along,
         name: Option<&str>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let from = match value.kind(axis) {
             Some(Kind::Different) => Along::Different,
             Some(Kind::Same) => Along::Same,
@@ -226,11 +231,11 @@ impl Region<'_> {
     /// A value along the axes of the innermost region as these words say; `_` leaves it along an axis as it is.
     pub(crate) fn moved_as(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axes: &[usize],
         text: &str,
         name: &str,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let said: Vec<&str> = outside_brackets(text).map(str::trim).collect();
         let words = if said.len() == axes.len() {
             let said = axes.iter().zip(&said).filter(|(_, word)| **word != "_");
@@ -240,7 +245,7 @@ impl Region<'_> {
             self.words(name, axes, text)?
         };
         let mut made = value.clone();
-        let wanted = |made: &Local, axis: usize, along: &Along| match (made.kind(axis), along) {
+        let wanted = |made: &ShardMapValue, axis: usize, along: &Along| match (made.kind(axis), along) {
             (Some(Kind::Different), Along::Different)
             | (Some(Kind::Same), Along::Same)
             | (Some(Kind::Terms), Along::Terms) => false,
@@ -255,17 +260,17 @@ impl Region<'_> {
     }
 
     /// What the coordinate so many before has, around the axis: the roll of the coordinates.
-    pub fn shift(&mut self, value: &Local, axis: &str, by: i64) -> Result<Local, Error> {
+    pub fn shift(&mut self, value: &ShardMapValue, axis: &str, by: i64) -> Result<ShardMapValue, Error> {
         self.shifted(value, axis, by, None)
     }
 
     pub(crate) fn shifted(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         axis: &str,
         by: i64,
         name: Option<&str>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let axis = self.axis(axis)?;
         let Some(at) = value.varies().iter().position(|&v| v == axis) else {
             return refused(format!(
@@ -282,9 +287,10 @@ impl Region<'_> {
         let rolled = Along::Cut(Placement::rolled(at, by as usize));
         let at_hand = self.name(None);
         let moved = self.graph.moved_along(value.value, &at_hand, vec![(axis, rolled.clone())], self.wire)?;
-        let roll = Call::new("roll").with("shifts", Argument::Numbers(vec![by])).with("dims", numbers(&[at]));
+        let roll =
+            OpCall::new("roll").with("shifts", Argument::Numbers(vec![by])).with("dims", numbers(&[at]));
         let made = self.emit(&roll, &[moved], &name.into_iter().collect::<Vec<_>>())?;
-        let local = Local { value: made[0], ..value.clone() };
+        let local = ShardMapValue { value: made[0], ..value.clone() };
         let before = value
             .along()
             .into_iter()
@@ -294,19 +300,19 @@ impl Region<'_> {
     }
 
     /// The number of each coordinate along an axis, a tensor without dims.
-    pub fn coordinate(&mut self, axis: &str) -> Result<Local, Error> {
+    pub fn coordinate(&mut self, axis: &str) -> Result<ShardMapValue, Error> {
         self.counted(axis, None)
     }
 
-    pub(crate) fn counted(&mut self, axis: &str, name: Option<&str>) -> Result<Local, Error> {
+    pub(crate) fn counted(&mut self, axis: &str, name: Option<&str>) -> Result<ShardMapValue, Error> {
         let axis = self.axis(axis)?;
         let size = Argument::Number(self.size(axis) as i64);
         let made =
-            self.emit(&Call::new("arange").with("size", size), &[], &name.into_iter().collect::<Vec<_>>())?;
+            self.emit(&OpCall::new("arange").with("size", size), &[], &name.into_iter().collect::<Vec<_>>())?;
         self.graph.values[made[0].0].dtype = DType::I64;
         let kinds =
             self.axes.iter().map(|&a| (a, if a == axis { Kind::Varying(None) } else { Kind::Different }));
-        let local = Local { value: made[0], kinds: kinds.collect(), trained: false };
+        let local = ShardMapValue { value: made[0], kinds: kinds.collect(), trained: false };
         self.by(Some(&local.value), [&local].into_iter());
         Ok(local)
     }

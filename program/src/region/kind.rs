@@ -13,34 +13,34 @@
 
 use core::fmt;
 
-use reshard_ops::rules::{Call, Op, Part};
+use reshard_ops::rules::{Op, OpCall, OperandPlacement};
 use reshard_sharding::ReduceOp;
 
 use crate::Error;
 use crate::notation::refused;
-use crate::region::{Local, Region};
+use crate::region::{ShardMap, ShardMapValue};
 
 /// What a value of a region is along one of the region's axes: spmd_types' four types, and JAX's invariant, unreduced, reduced
 /// and varying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LocalKind {
+pub enum LocalType {
     /// `R`: the same on all coordinates, of which each does work of its own with it; its gradient is terms.
-    Different,
+    Replicated,
     /// `I`: the same on all coordinates, which all do the same with it; its gradient is the same on all.
-    Same,
+    Invariant,
     /// `P`: terms of a sum; its gradient is the same on all.
-    Terms,
+    Partial,
     /// `V`: each coordinate has its own, and of its gradient.
     Varying,
 }
 
-impl fmt::Display for LocalKind {
+impl fmt::Display for LocalType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            LocalKind::Different => "R",
-            LocalKind::Same => "I",
-            LocalKind::Terms => "P",
-            LocalKind::Varying => "V",
+            LocalType::Replicated => "R",
+            LocalType::Invariant => "I",
+            LocalType::Partial => "P",
+            LocalType::Varying => "V",
         })
     }
 }
@@ -69,23 +69,23 @@ pub(crate) enum Origin {
 
 impl Kind {
     /// Without where it comes from.
-    pub(crate) fn letter(&self) -> LocalKind {
+    pub(crate) fn letter(&self) -> LocalType {
         match self {
-            Kind::Different => LocalKind::Different,
-            Kind::Same => LocalKind::Same,
-            Kind::Terms => LocalKind::Terms,
-            Kind::Varying(_) => LocalKind::Varying,
+            Kind::Different => LocalType::Replicated,
+            Kind::Same => LocalType::Invariant,
+            Kind::Terms => LocalType::Partial,
+            Kind::Varying(_) => LocalType::Varying,
         }
     }
 }
 
-impl Region<'_> {
+impl ShardMap<'_> {
     /// What an op on slices makes along an axis.
     pub(crate) fn made(
         &self,
-        call: &Call,
+        call: &OpCall,
         op: &Op,
-        inputs: &[&Local],
+        inputs: &[&ShardMapValue],
         axis: usize,
     ) -> Result<Vec<Kind>, Error> {
         let kinds: Vec<&Kind> = inputs.iter().filter_map(|v| v.kind(axis)).collect();
@@ -98,8 +98,9 @@ impl Region<'_> {
         let varies = kinds.iter().any(|kind| matches!(kind, Kind::Varying(_)));
         let name = self.axis_name(axis);
         let texts = || {
-            let text =
-                |(v, kind): (&&Local, &&Kind)| format!("{} is {}", self.graph.name(v.value), kind.letter());
+            let text = |(v, kind): (&&ShardMapValue, &&Kind)| {
+                format!("{} is {}", self.graph.name(v.value), kind.letter())
+            };
             inputs.iter().zip(&kinds).map(text).collect::<Vec<_>>().join(" and ")
         };
         if has(&Kind::Same) && !trained().all(|kind| *kind == Kind::Same) || varies && has(&Kind::Same) {
@@ -138,25 +139,29 @@ impl Region<'_> {
 
 /// What an op makes of terms, as one of its rows says.
 fn passed(op: &Op, kinds: &[&Kind]) -> Option<Vec<Kind>> {
-    let sum = Part::Partial(ReduceOp::Sum);
+    let sum = OperandPlacement::Partial(ReduceOp::Sum);
     if op.is_view() {
         return Some(vec![Kind::Terms]);
     }
-    let fits = |(part, kind): (&Part, &&Kind)| match kind {
+    let fits = |(part, kind): (&OperandPlacement, &&Kind)| match kind {
         Kind::Terms => *part == sum,
-        Kind::Different | Kind::Same | Kind::Varying(_) => *part == Part::Replicate,
+        Kind::Different | Kind::Same | Kind::Varying(_) => *part == OperandPlacement::Replicate,
     };
     let row = op.strategies().into_iter().find(|row| row.inputs.iter().zip(kinds).all(fits))?;
     let made = row.outputs.iter().map(|part| match part {
         part if *part == sum => Some(Kind::Terms),
-        Part::Replicate => Some(Kind::Different),
-        Part::Partial(_) | Part::Factor(_) | Part::Rest | Part::Dim { .. } | Part::Fixed(_) => None,
+        OperandPlacement::Replicate => Some(Kind::Different),
+        OperandPlacement::Partial(_)
+        | OperandPlacement::Factor(_)
+        | OperandPlacement::Rest
+        | OperandPlacement::Dim { .. }
+        | OperandPlacement::Fixed(_) => None,
     });
     made.collect()
 }
 
 /// What an op makes of what varies, and where that comes from: a row of the op in which the parts of these dims are shards.
-fn varied(call: &Call, op: &Op, kinds: &[&Kind]) -> Vec<Kind> {
+fn varied(call: &OpCall, op: &Op, kinds: &[&Kind]) -> Vec<Kind> {
     let lost = kinds.iter().find_map(|kind| match kind {
         Kind::Varying(Some(Origin::Sum(what))) => Some(Origin::Sum(what.clone())),
         Kind::Varying(_) | Kind::Different | Kind::Same | Kind::Terms => None,
@@ -164,17 +169,20 @@ fn varied(call: &Call, op: &Op, kinds: &[&Kind]) -> Vec<Kind> {
     if lost.is_some() {
         return vec![Kind::Varying(lost); op.outputs().len()];
     }
-    let fits = |(part, kind): (&Part, &&Kind)| match kind {
-        Kind::Varying(Some(Origin::Dim(d))) => matches!(part, Part::Dim { dim, .. } if dim == d),
+    let fits = |(part, kind): (&OperandPlacement, &&Kind)| match kind {
+        Kind::Varying(Some(Origin::Dim(d))) => matches!(part, OperandPlacement::Dim { dim, .. } if dim == d),
         Kind::Varying(_) => false,
-        Kind::Different | Kind::Same | Kind::Terms => *part == Part::Replicate,
+        Kind::Different | Kind::Same | Kind::Terms => *part == OperandPlacement::Replicate,
     };
     let row = op.strategies().into_iter().find(|row| row.inputs.iter().zip(kinds).all(fits));
     let Some(row) = row else { return vec![Kind::Varying(None); op.outputs().len()] };
-    let of = |part: &Part| match part {
-        Part::Dim { dim, .. } => Some(Origin::Dim(*dim)),
-        Part::Partial(_) => Some(Origin::Sum(call.to_string())),
-        Part::Replicate | Part::Factor(_) | Part::Rest | Part::Fixed(_) => None,
+    let of = |part: &OperandPlacement| match part {
+        OperandPlacement::Dim { dim, .. } => Some(Origin::Dim(*dim)),
+        OperandPlacement::Partial(_) => Some(Origin::Sum(call.to_string())),
+        OperandPlacement::Replicate
+        | OperandPlacement::Factor(_)
+        | OperandPlacement::Rest
+        | OperandPlacement::Fixed(_) => None,
     };
     row.outputs.iter().map(|part| Kind::Varying(of(part))).collect()
 }

@@ -29,7 +29,7 @@ mod slices;
 mod text;
 
 use reshard_kernels::DType;
-use reshard_ops::rules::{Call, Each, Value as Argument};
+use reshard_ops::rules::{Argument, OpCall, Vmapped};
 use reshard_sharding::Placement;
 
 use crate::Error;
@@ -39,13 +39,13 @@ use crate::graph::{Graph, ValueId};
 use crate::notation::refused;
 use crate::region::kind::{Kind, Origin};
 
-pub use kind::LocalKind;
-pub use slices::Parts;
+pub use kind::LocalType;
+pub use slices::DimSlices;
 pub(crate) use text::{Regions, begins};
 
 /// A value of a region.
 #[derive(Clone, Debug)]
-pub struct Local {
+pub struct ShardMapValue {
     /// In the graph, where its first dims are those of the axes along which it varies, in the order of the region's.
     value: ValueId,
     /// What it is along each axis of the region, by the axis' number.
@@ -54,7 +54,7 @@ pub struct Local {
     trained: bool,
 }
 
-impl Local {
+impl ShardMapValue {
     fn kind(&self, axis: usize) -> Option<&Kind> {
         self.kinds.iter().find(|(known, _)| *known == axis).map(|(_, kind)| kind)
     }
@@ -87,7 +87,7 @@ impl Local {
 
 /// Per-device code over some axes of a graph's mesh: see [`Graph::local`].
 #[derive(Debug)]
-pub struct Region<'g> {
+pub struct ShardMap<'g> {
     graph: &'g mut Graph,
     /// The numbers of the axes, those of the regions around it first.
     axes: Vec<usize>,
@@ -132,14 +132,14 @@ impl Graph {
     ///
     /// Fails for axes that the first mesh has not, for shards of which not all are as large, for words that an axis has no meaning for, with
     /// `false_claim` for what is given back as what it is not, and as the body does.
-    pub fn local(
+    pub fn shard_map(
         &mut self,
         axes: &[&str],
         takes: &[(ValueId, &str)],
         claims: &[&str],
-        body: impl FnOnce(&mut Region<'_>, &[Local]) -> Result<Vec<Local>, Error>,
+        body: impl FnOnce(&mut ShardMap<'_>, &[ShardMapValue]) -> Result<Vec<ShardMapValue>, Error>,
     ) -> Result<Vec<ValueId>, Error> {
-        let mut region = Region::begin(self, &[], axes)?;
+        let mut region = ShardMap::begin(self, &[], axes)?;
         let own = region.axes.clone();
         let mut taken = Vec::with_capacity(takes.len());
         for (value, is) in takes {
@@ -166,9 +166,13 @@ impl Graph {
     }
 }
 
-impl<'g> Region<'g> {
+impl<'g> ShardMap<'g> {
     /// A region over axes, in others or in none.
-    pub(crate) fn begin(graph: &'g mut Graph, around: &[usize], names: &[&str]) -> Result<Region<'g>, Error> {
+    pub(crate) fn begin(
+        graph: &'g mut Graph,
+        around: &[usize],
+        names: &[&str],
+    ) -> Result<ShardMap<'g>, Error> {
         if names.is_empty() {
             return refused("local has no axes: say over which, like local tp".to_owned());
         }
@@ -181,16 +185,16 @@ impl<'g> Region<'g> {
             axes.push(axis);
         }
         let prefix = names.join(".");
-        Ok(Region { graph, axes: around.iter().copied().chain(axes).collect(), prefix, wire: None })
+        Ok(ShardMap { graph, axes: around.iter().copied().chain(axes).collect(), prefix, wire: None })
     }
 
     /// The same region of a graph, gone on with.
-    pub(crate) fn again(graph: &'g mut Graph, axes: &[usize], prefix: &str) -> Region<'g> {
-        Region { graph, axes: axes.to_vec(), prefix: prefix.to_owned(), wire: None }
+    pub(crate) fn again(graph: &'g mut Graph, axes: &[usize], prefix: &str) -> ShardMap<'g> {
+        ShardMap { graph, axes: axes.to_vec(), prefix: prefix.to_owned(), wire: None }
     }
 
     /// The shape of what each coordinate has of a value.
-    pub fn shape(&self, value: &Local) -> &[usize] {
+    pub fn shape(&self, value: &ShardMapValue) -> &[usize] {
         let shape = self.graph.shape(value.value);
         &shape[value.varies().len().min(shape.len())..]
     }
@@ -198,7 +202,7 @@ impl<'g> Region<'g> {
     /// What a value is along an axis of the region.
     ///
     /// Fails for an axis along which the region is global, and for a value of another region.
-    pub fn kind(&self, value: &Local, axis: &str) -> Result<LocalKind, Error> {
+    pub fn local_type(&self, value: &ShardMapValue, axis: &str) -> Result<LocalType, Error> {
         let axis = self.axis(axis)?;
         match value.kind(axis) {
             Some(kind) => Ok(kind.letter()),
@@ -207,10 +211,10 @@ impl<'g> Region<'g> {
     }
 
     /// A value of outside, along no axis of a region.
-    pub(crate) fn global(&self, value: ValueId) -> Local {
+    pub(crate) fn global(&self, value: ValueId) -> ShardMapValue {
         let integral = self.graph.dtype(value).is_integral();
-        let none = self.graph.pinned(value).is_some_and(|is| is.gradient.is_none());
-        Local { value, kinds: Vec::new(), trained: !integral && !none }
+        let none = self.graph.constraint(value).is_some_and(|is| is.gradient.is_none());
+        ShardMapValue { value, kinds: Vec::new(), trained: !integral && !none }
     }
 
     fn axis_name(&self, axis: usize) -> &str {
@@ -243,7 +247,7 @@ impl<'g> Region<'g> {
     ///
     /// What varies over an axis makes what varies; what is the same on all its coordinates, the same; terms go through what adds and
     /// scales them. An op of several kinds that do not meet is refused with what to write.
-    pub fn op(&mut self, call: &str, inputs: &[&Local]) -> Result<Local, Error> {
+    pub fn op(&mut self, call: &str, inputs: &[&ShardMapValue]) -> Result<ShardMapValue, Error> {
         let mut made = self.ops(call, inputs)?;
         match (made.pop(), made.pop()) {
             (Some(one), None) => Ok(one),
@@ -252,17 +256,17 @@ impl<'g> Region<'g> {
     }
 
     /// Calls an op.
-    pub fn ops(&mut self, call: &str, inputs: &[&Local]) -> Result<Vec<Local>, Error> {
+    pub fn ops(&mut self, call: &str, inputs: &[&ShardMapValue]) -> Result<Vec<ShardMapValue>, Error> {
         self.call(&call.parse()?, inputs, &[])
     }
 
     /// Calls an op, or its parts; what it makes gets these names.
     pub(crate) fn call(
         &mut self,
-        call: &Call,
-        inputs: &[&Local],
+        call: &OpCall,
+        inputs: &[&ShardMapValue],
         names: &[&str],
-    ) -> Result<Vec<Local>, Error> {
+    ) -> Result<Vec<ShardMapValue>, Error> {
         let call = &self.graph.keyed(call)?;
         let slices: Vec<Vec<usize>> = inputs.iter().map(|v| self.shape(v).to_vec()).collect();
         let slices: Vec<&[usize]> = slices.iter().map(Vec::as_slice).collect();
@@ -270,10 +274,10 @@ impl<'g> Region<'g> {
         if let Some(body) = body {
             // Checks the operands.
             self.graph.table.op(call, &slices)?;
-            let mut values: Vec<Local> = inputs.iter().map(|v| (*v).clone()).collect();
+            let mut values: Vec<ShardMapValue> = inputs.iter().map(|v| (*v).clone()).collect();
             let outputs = body.output_values().to_vec();
             for (called, takes, makes) in body.calls() {
-                let operands: Vec<Local> = takes.iter().map(|&v| values[v].clone()).collect();
+                let operands: Vec<ShardMapValue> = takes.iter().map(|&v| values[v].clone()).collect();
                 let name =
                     |v: &usize| outputs.iter().position(|o| o == v).and_then(|o| names.get(o).copied());
                 let names: Vec<&str> = makes.iter().map(|v| name(v).unwrap_or("_")).collect();
@@ -301,13 +305,13 @@ impl<'g> Region<'g> {
                 .iter()
                 .map(|v| varying.iter().map(|axis| v.varies().contains(axis)).collect())
                 .collect();
-            Call::Each(Each::new(&sizes, &has, call)?)
+            OpCall::Each(Vmapped::new(&sizes, &has, call)?)
         };
         let values: Vec<ValueId> = inputs.iter().map(|v| v.value).collect();
         let made = self.emit(&mapped, &values, names)?;
         let trained = inputs.iter().any(|v| v.trained);
-        let outputs: Vec<Local> = (made.iter().zip(kinds))
-            .map(|(&value, kinds)| Local {
+        let outputs: Vec<ShardMapValue> = (made.iter().zip(kinds))
+            .map(|(&value, kinds)| ShardMapValue {
                 value,
                 kinds,
                 trained: trained && !self.graph.dtype(value).is_integral(),
@@ -318,7 +322,7 @@ impl<'g> Region<'g> {
     }
 
     /// A call of the graph, whose results get these names or others.
-    fn emit(&mut self, call: &Call, inputs: &[ValueId], names: &[&str]) -> Result<Vec<ValueId>, Error> {
+    fn emit(&mut self, call: &OpCall, inputs: &[ValueId], names: &[&str]) -> Result<Vec<ValueId>, Error> {
         let shapes: Vec<&[usize]> = inputs.iter().map(|&v| self.graph.shape(v)).collect();
         let outputs = self.graph.table.op(call, &shapes)?.outputs().len();
         if names.len() > outputs {
@@ -346,8 +350,8 @@ impl<'g> Region<'g> {
     }
 
     /// Says of the op that makes a value what its operands are.
-    fn by<'v>(&mut self, made: Option<&ValueId>, operands: impl Iterator<Item = &'v Local>) {
-        let operands = operands.map(Local::along).collect();
+    fn by<'v>(&mut self, made: Option<&ValueId>, operands: impl Iterator<Item = &'v ShardMapValue>) {
+        let operands = operands.map(ShardMapValue::along).collect();
         if let Some(&made) = made {
             self.graph.strategy_along(made, operands);
         }
@@ -356,13 +360,13 @@ impl<'g> Region<'g> {
     /// An op of one operand that regroups or sums dims; what it makes is of these kinds.
     fn reshaped(
         &mut self,
-        call: &Call,
-        of: &Local,
+        call: &OpCall,
+        of: &ShardMapValue,
         kinds: Vec<(usize, Kind)>,
         name: Option<&str>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let made = self.emit(call, &[of.value], &name.into_iter().collect::<Vec<_>>())?;
-        let local = Local { value: made[0], kinds, trained: of.trained };
+        let local = ShardMapValue { value: made[0], kinds, trained: of.trained };
         Ok(local)
     }
 }

@@ -10,13 +10,13 @@
 
 use std::sync::Arc;
 
-use reshard_ops::rules::{Call, Value as Argument};
+use reshard_ops::rules::{Argument, OpCall};
 use reshard_sharding::{Counts, Placement};
 
 use crate::Error;
 use crate::along::{Along, Partly, in_order};
 use crate::notation::refused;
-use crate::region::{Local, Region, origin};
+use crate::region::{ShardMap, ShardMapValue, origin};
 
 /// Which parts of a dim coordinates have: blocks, where only the dim is said, or others.
 ///
@@ -33,25 +33,25 @@ use crate::region::{Local, Region, origin};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parts {
+pub struct DimSlices {
     dim: usize,
     slicing: Option<Slicing>,
 }
 
-impl Parts {
+impl DimSlices {
     /// Two chunks each, one from the front of the dim and one from the back: `Z(dim)`.
-    pub fn zigzag(dim: usize) -> Parts {
-        Parts { dim, slicing: Some(Slicing::Zigzag) }
+    pub fn zigzag(dim: usize) -> DimSlices {
+        DimSlices { dim, slicing: Some(Slicing::Zigzag) }
     }
 
     /// A chunk of each of so many tiles of the dim: `SS(dim,tiles)`.
-    pub fn strided(dim: usize, tiles: usize) -> Parts {
-        Parts { dim, slicing: Some(Slicing::Strided(tiles)) }
+    pub fn strided(dim: usize, tiles: usize) -> DimSlices {
+        DimSlices { dim, slicing: Some(Slicing::Strided(tiles)) }
     }
 
     /// So many indices of the dim each, the first of a slice that has room for the most: `RG(dim,sizes)`.
-    pub fn ragged(dim: usize, sizes: &[usize]) -> Parts {
-        Parts { dim, slicing: Some(Slicing::Ragged(sizes.into())) }
+    pub fn ragged(dim: usize, sizes: &[usize]) -> DimSlices {
+        DimSlices { dim, slicing: Some(Slicing::Ragged(sizes.into())) }
     }
 
     pub(super) fn along(self) -> Along {
@@ -59,10 +59,10 @@ impl Parts {
     }
 }
 
-impl From<usize> for Parts {
+impl From<usize> for DimSlices {
     /// A block of the dim each: `S(dim)`.
-    fn from(dim: usize) -> Parts {
-        Parts { dim, slicing: None }
+    fn from(dim: usize) -> DimSlices {
+        DimSlices { dim, slicing: None }
     }
 }
 
@@ -84,9 +84,9 @@ impl Slicing {
     pub(super) fn of(placement: &Placement) -> Option<Slicing> {
         match placement {
             Placement::StridedShard { split_factor, .. } => Some(Slicing::Strided(*split_factor)),
-            Placement::Cut { dim, .. } if *placement == Placement::zigzag(*dim) => Some(Slicing::Zigzag),
+            Placement::Custom { dim, .. } if *placement == Placement::zigzag(*dim) => Some(Slicing::Zigzag),
             Placement::Ragged { sizes, .. } => Some(Slicing::Ragged(Arc::clone(sizes))),
-            Placement::Cut { .. } | Placement::Replicate | Placement::Shard(_) | Placement::Partial(_) => {
+            Placement::Custom { .. } | Placement::Replicate | Placement::Shard(_) | Placement::Partial(_) => {
                 None
             }
         }
@@ -97,7 +97,7 @@ impl Slicing {
             Slicing::Zigzag => Placement::zigzag(dim),
             Slicing::Strided(split_factor) => Placement::StridedShard { dim, split_factor: *split_factor },
             Slicing::Ragged(sizes) => Placement::ragged(dim, sizes),
-            Slicing::Counts { counts, .. } => counts.received(dim),
+            Slicing::Counts { counts, .. } => counts.target_placement(dim),
         }
     }
 
@@ -128,12 +128,12 @@ impl Slicing {
         }
     }
 
-    fn call(&self, name: &str, dim: usize, at: usize) -> Call {
+    fn call(&self, name: &str, dim: usize, at: usize) -> OpCall {
         let number = |n: usize| Argument::Number(n as i64);
         let list =
             |list: &mut dyn Iterator<Item = &usize>| Argument::Numbers(list.map(|&n| n as i64).collect());
         let word = |word: &str| Argument::Word(word.to_owned());
-        let call = Call::new(name).with("dim", number(dim)).with("at", number(at));
+        let call = OpCall::new(name).with("dim", number(dim)).with("at", number(at));
         match self {
             Slicing::Zigzag => call,
             Slicing::Strided(tiles) => call.with("cut", word("strided")).with("tiles", number(*tiles)),
@@ -157,15 +157,15 @@ pub(super) fn sliced(words: &[(usize, Along)]) -> Option<((usize, Slicing, usize
     Some((first, words.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, word)| word.clone()).collect()))
 }
 
-impl Region<'_> {
+impl ShardMap<'_> {
     /// Takes a value, of which nothing is said along an axis, as its parts along that.
     pub(super) fn enter_sliced(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         (axis, how, dim): (usize, Slicing, usize),
         others: &[(usize, Along)],
         name: Option<&str>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let before = value.varies().len();
         let called = name.unwrap_or(self.graph.name(value.value)).to_owned();
         self.cuts_alone(&called, self.shape(value).len(), (axis, dim), others)?;
@@ -208,11 +208,11 @@ impl Region<'_> {
     /// Gives back what varies over an axis as the parts of a dim.
     pub(super) fn leave_sliced(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         (axis, how, dim): (usize, Slicing, usize),
         others: &[(usize, Along)],
         called: &str,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         self.cuts_alone(called, self.shape(value).len(), (axis, dim), others)?;
         let own = self.shape(value)[dim];
         if let Some(each) = how.chunks().filter(|each| !own.is_multiple_of(*each)) {
@@ -249,12 +249,12 @@ impl Region<'_> {
     /// them in the order of whom it is from, as the first indices of slices with room for so many, or for the most.
     pub(super) fn sent(
         &mut self,
-        value: &Local,
+        value: &ShardMapValue,
         (axis, dim): (usize, usize),
         counts: &Counts,
         room: Option<usize>,
         name: Option<&str>,
-    ) -> Result<Local, Error> {
+    ) -> Result<ShardMapValue, Error> {
         let called = self.graph.name(value.value).to_owned();
         if counts.sources() != self.size(axis) || counts.ranks() != self.size(axis) {
             return refused(format!(

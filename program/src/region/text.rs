@@ -22,14 +22,14 @@
 
 use std::collections::BTreeMap;
 
-use reshard_ops::rules::{Call, Value as Argument};
+use reshard_ops::rules::{Argument, OpCall};
 use reshard_sharding::Counts;
 
 use crate::Error;
 use crate::graph::Graph;
 use crate::notation::assigned::{Assigned, From};
 use crate::notation::{refused, wire, wire_of};
-use crate::region::{Local, Parts, Region};
+use crate::region::{DimSlices, ShardMap, ShardMapValue};
 use crate::repeat::Scope;
 
 /// The regions in which a line of a text stands, the innermost last.
@@ -45,7 +45,7 @@ struct Open {
     axes: Vec<usize>,
     around: usize,
     prefix: String,
-    locals: BTreeMap<String, Local>,
+    locals: BTreeMap<String, ShardMapValue>,
 }
 
 /// Whether a line begins a region: `local tp`.
@@ -81,7 +81,7 @@ impl Regions {
     fn begin(&mut self, graph: &mut Graph, names: &str) -> Result<(), Error> {
         let around: Vec<usize> = self.0.last().map_or_else(Vec::new, |open| open.axes.clone());
         let list: Vec<&str> = names.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
-        let region = Region::begin(graph, &around, &list)?;
+        let region = ShardMap::begin(graph, &around, &list)?;
         let open = Open {
             text: format!("local {names}"),
             axes: region.axes.clone(),
@@ -129,11 +129,11 @@ impl Regions {
             outer.local(of)?
         } else {
             let value = scope.takes(graph, of)?;
-            Region::again(graph, &open.axes, &open.prefix).global(value)
+            ShardMap::again(graph, &open.axes, &open.prefix).global(value)
         };
         let own = open.axes[open.around..].to_vec();
         let (is, wire) = wire_of(is)?;
-        let mut region = Region::again(graph, &open.axes, &open.prefix);
+        let mut region = ShardMap::again(graph, &open.axes, &open.prefix);
         region.wire = wire;
         let taken = region.enter_as(&known, &own, is, Some(name))?;
         open.keep(name, taken)
@@ -148,7 +148,7 @@ impl Regions {
         let Some(open) = self.0.last() else { return Ok(()) };
         let local = open.local(of)?;
         let own = &open.axes[open.around..];
-        let mut region = Region::again(graph, &open.axes, &open.prefix);
+        let mut region = ShardMap::again(graph, &open.axes, &open.prefix);
         let (left, said) = region.leave_as(&local, own, is, name)?;
         match self.0.as_mut_slice() {
             [.., outer, _] => outer.keep(name, left),
@@ -165,7 +165,7 @@ fn keyword<'t>(line: &'t str, word: &str) -> Option<&'t str> {
 }
 
 impl Open {
-    fn local(&self, name: &str) -> Result<Local, Error> {
+    fn local(&self, name: &str) -> Result<ShardMapValue, Error> {
         self.locals.get(name).cloned().ok_or_else(|| Error::Graph {
             reason: format!(
                 "there is no value {name} in {}: what is outside comes in by in {name}: R",
@@ -174,7 +174,7 @@ impl Open {
         })
     }
 
-    fn keep(&mut self, name: &str, local: Local) -> Result<(), Error> {
+    fn keep(&mut self, name: &str, local: ShardMapValue) -> Result<(), Error> {
         if name == "_" {
             return Ok(());
         }
@@ -192,7 +192,7 @@ impl Open {
                 self.text
             ));
         }
-        let mut region = Region::again(graph, &self.axes, &self.prefix);
+        let mut region = ShardMap::again(graph, &self.axes, &self.prefix);
         let (call, operands) = match (&assigned.from, assigned.made.as_slice()) {
             (From::Value(of), [(name, Some(is))]) => {
                 let (is, wire) = wire_of(is)?;
@@ -205,9 +205,10 @@ impl Open {
             }
             (From::Call(call, operands), _) => (call, operands),
         };
-        let operands: Vec<Local> = operands.iter().map(|of| self.local(of)).collect::<Result<_, _>>()?;
+        let operands: Vec<ShardMapValue> =
+            operands.iter().map(|of| self.local(of)).collect::<Result<_, _>>()?;
         let between = match (call, assigned.made.as_slice()) {
-            (Call::Named { name, .. }, [(made, is)]) => {
+            (OpCall::Named { name, .. }, [(made, is)]) => {
                 Between::of(name).map(|between| (between, *made, *is))
             }
             _ => None,
@@ -229,7 +230,7 @@ impl Open {
     }
 
     /// The axis that a call names, or the only one.
-    fn axis(&self, region: &Region<'_>, call: &Call) -> Result<String, Error> {
+    fn axis(&self, region: &ShardMap<'_>, call: &OpCall) -> Result<String, Error> {
         match (call.argument("axis"), &self.axes[..]) {
             (Some(Argument::Word(name)), _) => Ok(name.clone()),
             (None, [one]) => Ok(region.axis_name(*one).to_owned()),
@@ -282,14 +283,14 @@ impl Between {
 
     fn run(
         self,
-        region: &mut Region<'_>,
-        call: &Call,
-        operands: &[Local],
+        region: &mut ShardMap<'_>,
+        call: &OpCall,
+        operands: &[ShardMapValue],
         axis: &str,
         is: Option<&str>,
         name: &str,
-    ) -> Result<Local, Error> {
-        if let Call::Named { arguments, .. } = call
+    ) -> Result<ShardMapValue, Error> {
+        if let OpCall::Named { arguments, .. } = call
             && let Some((key, _)) =
                 arguments.iter().find(|(key, _)| !self.arguments().contains(&key.as_str()))
         {
@@ -320,8 +321,9 @@ impl Between {
                 ));
             }
         };
-        let parts =
-            |key: &str| dim(key).map(|d| if zigzag == Some(key) { Parts::zigzag(d) } else { Parts::from(d) });
+        let parts = |key: &str| {
+            dim(key).map(|d| if zigzag == Some(key) { DimSlices::zigzag(d) } else { DimSlices::from(d) })
+        };
         let wants = usize::from(self != Between::Coordinate);
         if operands.len() != wants {
             return refused(format!("{call}: takes {wants} values, and {} are given", operands.len()));

@@ -7,10 +7,12 @@ use reshard_planner::Plan;
 use rustc_hash::FxHashMap;
 
 use crate::graph::{ValueId, gradient_name, gradient_of};
-use crate::program::{Item, Program, moved_name, stem};
-use crate::report::peak::{Class, Lives, Walk};
-use crate::report::{MoveReport, Over, Pass, Passes, Report, StepReport, Traffic, ValueReport};
-use crate::{Meshes, Rates};
+use crate::program::{Program, Statement, moved_name, stem};
+use crate::report::peak::{Lives, ValueClass, Walk};
+use crate::report::{
+    CommCost, CommScope, Pass, PerPass, RedistributionReport, Report, StepReport, ValueReport,
+};
+use crate::{ComputeRates, Meshes};
 
 /// What is known of a program before its sums.
 pub(super) struct Known<'a> {
@@ -31,7 +33,7 @@ pub(super) struct Known<'a> {
 
 impl<'a> Known<'a> {
     fn of(program: &'a Program) -> Known<'a> {
-        let items = program.items();
+        let items = program.statements();
         let (marked, made) = (program.forward().len(), program.makers());
         let (mut gradients, mut updates) = (vec![None; made.len()], vec![None; made.len()]);
         let mut needed = vec![false; made.len()];
@@ -44,14 +46,14 @@ impl<'a> Known<'a> {
                 continue;
             }
             let below = program.value(&gradient_name(&value.name)).filter(|d| made[d.0] > marked);
-            gradients[v] = below.filter(|d| Some(&of(d).is.value) == value.is.gradient.as_ref());
+            gradients[v] = below.filter(|d| Some(&of(d).ty.value) == value.ty.gradient.as_ref());
             if let Some(d) = gradients[v] {
                 needed[d.0] = true;
             }
         }
         let mut passes = vec![Pass::Forward; items.len()];
         for (n, item) in items.iter().enumerate().skip(marked).rev() {
-            let (takes, makes) = (item.takes(), item.makes());
+            let (takes, makes) = (item.inputs(), item.outputs());
             passes[n] = Pass::Update;
             if makes.iter().any(|v| needed[v.0]) {
                 passes[n] = Pass::Backward;
@@ -61,23 +63,24 @@ impl<'a> Known<'a> {
             }
         }
         let on =
-            program.values().iter().map(|v| program.meshes.number(v.is.value.mesh()).unwrap_or(0)).collect();
+            program.values().iter().map(|v| program.meshes.number(v.ty.value.mesh()).unwrap_or(0)).collect();
         Known { program, passes, made, gradients, updates, classes: program.meshes.classes(), on }
     }
 
     /// What is known, and the class of each value; what takes the place of a value is of its class.
-    pub(super) fn with_classes(program: &'a Program) -> (Known<'a>, Vec<Class>) {
+    pub(super) fn with_classes(program: &'a Program) -> (Known<'a>, Vec<ValueClass>) {
         let mut known = Known::of(program);
-        let mut classes: Vec<Class> = (0..program.values.len()).map(|v| known.class(ValueId(v))).collect();
+        let mut classes: Vec<ValueClass> =
+            (0..program.values.len()).map(|v| known.class(ValueId(v))).collect();
         for v in 0..classes.len() {
-            if let (Class::Parameter | Class::State, Some(u)) = (classes[v], known.updates[v]) {
+            if let (ValueClass::Parameter | ValueClass::State, Some(u)) = (classes[v], known.updates[v]) {
                 classes[u.0] = classes[v];
             }
         }
         // What is in the next step something else is an input: of w'' and w' nothing is known.
         for (v, update) in known.updates.iter_mut().enumerate() {
-            let is_input = matches!(program.items()[known.made[v]], Item::Input(_));
-            if !is_input || !matches!(classes[v], Class::Parameter | Class::State) {
+            let is_input = matches!(program.statements()[known.made[v]], Statement::Input(_));
+            if !is_input || !matches!(classes[v], ValueClass::Parameter | ValueClass::State) {
                 *update = None;
             }
         }
@@ -94,28 +97,28 @@ impl<'a> Known<'a> {
         self.gradients.iter().any(Option::is_some)
     }
 
-    pub(super) fn class(&self, v: ValueId) -> Class {
-        let is = &self.program.get(v).is;
-        if let Item::Input(_) = self.program.items()[self.made[v.0]] {
+    pub(super) fn class(&self, v: ValueId) -> ValueClass {
+        let is = &self.program.get(v).ty;
+        if let Statement::Input(_) = self.program.statements()[self.made[v.0]] {
             return if self.gradients[v.0].is_some() {
-                Class::Parameter
+                ValueClass::Parameter
             } else if self.updates[v.0].is_none() {
-                Class::Input
+                ValueClass::Input
             } else if is.gradient.is_some() {
-                Class::Parameter
+                ValueClass::Parameter
             } else {
-                Class::State
+                ValueClass::State
             };
         }
         match self.passes[self.made[v.0]] {
-            Pass::Forward => Class::Activation,
-            Pass::Backward | Pass::Update => Class::Gradient,
+            Pass::Forward => ValueClass::Activation,
+            Pass::Backward | Pass::Update => ValueClass::Gradient,
         }
     }
 }
 
 /// What each value of a program is for.
-pub(crate) fn classes(program: &Program) -> Vec<Class> {
+pub(crate) fn classes(program: &Program) -> Vec<ValueClass> {
     Known::with_classes(program).1
 }
 
@@ -136,25 +139,25 @@ impl Program {
     /// assert_eq!(program.report(&Rates::uniform()).peak, program.moments()[2]);
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
-    pub fn moments(&self) -> Vec<super::Peak> {
+    pub fn memory_timeline(&self) -> Vec<super::Peak> {
         Walk::of(self).moments()
     }
 
     /// What it communicates, computes and holds, at these rates of computing.
-    pub fn report(&self, rates: &Rates) -> Report {
+    pub fn report(&self, rates: &ComputeRates) -> Report {
         let walk = Walk::of(self);
         let Walk { known, classes, .. } = &walk;
         let values =
             (self.values.iter().zip(classes).zip(&known.made)).map(|((value, &class), &n)| ValueReport {
                 name: value.name.clone(),
                 dtype: value.dtype,
-                is: value.is.clone(),
-                written: self.meshes.written(&value.is),
+                ty: value.ty.clone(),
+                text: self.meshes.type_text(&value.ty),
                 class,
                 pass: known.passes[n],
             });
         // What is computed and held for wires is told of what carries them out.
-        let wired = match self.wired() {
+        let wired = match self.lower_comm_dtypes() {
             Ok(Cow::Owned(wired)) => Some(wired),
             Ok(Cow::Borrowed(_)) | Err(_) => None,
         };
@@ -164,16 +167,16 @@ impl Program {
         let mut report = Report {
             meshes: self.meshes.clone(),
             values: values.collect(),
-            moves: known.moves(),
-            traffic: Passes::default(),
+            redistributions: known.moves(),
+            traffic: PerPass::default(),
             by_axes: BTreeMap::new(),
             operations,
             compute_us,
             peak: carried.peak(),
-            gradients_written: known.is_differentiated(),
-            gap_us: self.gap_us(),
+            has_explicit_backward: known.is_differentiated(),
+            gap_us: self.optimality_gap_us(),
         };
-        let Report { moves, traffic, by_axes, .. } = &mut report;
+        let Report { redistributions: moves, traffic, by_axes, .. } = &mut report;
         for row in moves {
             for pass in Pass::ALL {
                 traffic.of_mut(pass).add(row.traffic.of(pass).unwrap_or_default());
@@ -188,8 +191,8 @@ impl Program {
 
 impl Known<'_> {
     /// Operations of the worst rank and the time of computing of the one that takes longest, by pass.
-    fn computing(&self, rates: &Rates) -> (Passes<f64>, Passes<f64>) {
-        let (mut operations, mut time) = (Passes::<f64>::default(), Passes::<f64>::default());
+    fn computing(&self, rates: &ComputeRates) -> (PerPass<f64>, PerPass<f64>) {
+        let (mut operations, mut time) = (PerPass::<f64>::default(), PerPass::<f64>::default());
         for &class in &self.classes {
             let (n, us) = self.computing_of(class, rates);
             for pass in Pass::ALL {
@@ -201,17 +204,17 @@ impl Known<'_> {
     }
 
     /// The same of the ranks that are in these meshes.
-    fn computing_of(&self, class: u64, rates: &Rates) -> (Passes<f64>, Passes<f64>) {
-        let (mut operations, mut time) = (Passes::<f64>::default(), Passes::<f64>::default());
-        for (item, &pass) in self.program.items().iter().zip(&self.passes) {
-            let Item::Op { inputs, outputs, operations: n, .. } = item else { continue };
+    fn computing_of(&self, class: u64, rates: &ComputeRates) -> (PerPass<f64>, PerPass<f64>) {
+        let (mut operations, mut time) = (PerPass::<f64>::default(), PerPass::<f64>::default());
+        for (item, &pass) in self.program.statements().iter().zip(&self.passes) {
+            let Statement::Op { inputs, outputs, operations: n, .. } = item else { continue };
             if !outputs.iter().any(|v| self.holds(class, v.0)) {
                 continue;
             }
             let us = computing_us(self.program, item, rates);
             *operations.of_mut(pass) += n;
             *time.of_mut(pass) += us;
-            let has = |v: &&ValueId| self.program.get(**v).is.gradient.is_some();
+            let has = |v: &&ValueId| self.program.get(**v).ty.gradient.is_some();
             if !self.is_differentiated() && outputs.iter().any(|v| has(&v)) {
                 let times = inputs.iter().filter(has).count() as f64;
                 operations.backward += n * times;
@@ -222,19 +225,19 @@ impl Known<'_> {
     }
 
     /// A row for each move, but for those that are the backward of another.
-    fn moves(&self) -> Vec<MoveReport> {
+    fn moves(&self) -> Vec<RedistributionReport> {
         let written = self.is_differentiated();
         let meshes = &self.program.meshes;
         let mut takers: Vec<Option<usize>> = vec![None; self.made.len()];
-        for (n, item) in self.program.items().iter().enumerate() {
-            for v in item.takes() {
+        for (n, item) in self.program.statements().iter().enumerate() {
+            for v in item.inputs() {
                 takers[v.0] = takers[v.0].or(Some(n));
             }
         }
-        let mut rows: Vec<MoveReport> = Vec::new();
+        let mut rows: Vec<RedistributionReport> = Vec::new();
         let mut waiting = Waiting::default();
-        for (item, &pass) in self.program.items().iter().zip(&self.passes) {
-            let Item::Move { from, to, forward, backward, .. } = item else { continue };
+        for (item, &pass) in self.program.statements().iter().zip(&self.passes) {
+            let Statement::Redistribute { from, to, forward, backward, .. } = item else { continue };
             let (source, made) = (self.program.get(*from), self.program.get(*to));
             let (traffic, steps) = carried_out(meshes, forward, pass);
             let mirror = (pass == Pass::Backward).then(|| mirrored(&mut waiting, &made.name, forward));
@@ -244,24 +247,24 @@ impl Known<'_> {
                 continue;
             }
             let (value, at) = self.place(&source.name, &made.name, takers[to.0]);
-            let mut row = MoveReport {
+            let mut row = RedistributionReport {
                 value: value.to_owned(),
-                at: at.to_owned(),
-                made: made.name.clone(),
-                from: source.is.clone(),
-                to: made.is.clone(),
-                written: [source, made].map(|v| match pass {
-                    Pass::Forward => meshes.written(&v.is),
-                    Pass::Backward | Pass::Update => meshes.written_value(&v.is.value),
+                consumer: at.to_owned(),
+                result: made.name.clone(),
+                from: source.ty.clone(),
+                to: made.ty.clone(),
+                texts: [source, made].map(|v| match pass {
+                    Pass::Forward => meshes.type_text(&v.ty),
+                    Pass::Backward | Pass::Update => meshes.written_value(&v.ty.value),
                 }),
-                traffic: Passes::default(),
+                traffic: PerPass::default(),
                 steps,
             };
             *row.traffic.of_mut(pass) = Some(traffic);
             if let Some(plan) = backward {
                 if plan.steps().is_empty() {
                     // Nothing is written for it.
-                    row.traffic.backward = Some(Traffic::default());
+                    row.traffic.backward = Some(CommCost::default());
                 } else if written {
                     waiting.entry(&source.name).or_default().push((rows.len(), plan));
                 } else {
@@ -282,7 +285,7 @@ impl Known<'_> {
         if value == made || stem(made) != value {
             return (value, made);
         }
-        let by = taker.and_then(|n| self.program.items()[n].makes().first());
+        let by = taker.and_then(|n| self.program.statements()[n].outputs().first());
         (value, by.map_or(made, |&v| self.program.get(v).name.as_str()))
     }
 }
@@ -301,8 +304,8 @@ fn mirrored(waiting: &mut Waiting<'_>, made: &str, plan: &Plan) -> Option<usize>
 }
 
 /// The time of computing of an item, by its operations and by what it reads and writes.
-pub(crate) fn computing_us(program: &Program, item: &Item, rates: &Rates) -> f64 {
-    let Item::Op { is_view, inputs, outputs, operations, .. } = item else { return 0.0 };
+pub(crate) fn computing_us(program: &Program, item: &Statement, rates: &ComputeRates) -> f64 {
+    let Statement::Op { is_view, inputs, outputs, operations, .. } = item else { return 0.0 };
     let values = || inputs.iter().chain(outputs).map(|&v| program.get(v));
     let bytes: u64 = if *is_view { 0 } else { values().map(local_bytes).fold(0, u64::saturating_add) };
     let dtype = values().map(|v| v.dtype).find(|d| !d.is_integral());
@@ -311,21 +314,21 @@ pub(crate) fn computing_us(program: &Program, item: &Item, rates: &Rates) -> f64
 
 /// The bytes of the largest shard of a value.
 pub(crate) fn local_bytes(value: &crate::Value) -> u64 {
-    (value.is.value.max_local_numel() as u64).saturating_mul(value.dtype.bits() as u64).div_ceil(8)
+    (value.ty.value.max_local_numel() as u64).saturating_mul(value.dtype.bits() as u64).div_ceil(8)
 }
 
 /// What a plan communicates in a pass, and its steps that do.
-fn carried_out(meshes: &Meshes, plan: &Plan, pass: Pass) -> (Traffic, Vec<StepReport>) {
+fn carried_out(meshes: &Meshes, plan: &Plan, pass: Pass) -> (CommCost, Vec<StepReport>) {
     let steps: Vec<StepReport> = (plan.steps().iter())
         .filter(|step| step.op().communicates())
         .map(|step| StepReport {
             pass,
             op: step.op(),
-            over: Over::of(meshes, step),
+            over: CommScope::of(meshes, step),
             group: step.group.to_string(),
-            traffic: Traffic { steps: 1, received_bytes: step.received_bytes, cost_us: step.cost_us },
+            traffic: CommCost { steps: 1, received_bytes: step.received_bytes, cost_us: step.cost_us },
         })
         .collect();
     let (received_bytes, cost_us) = (plan.received_bytes(), plan.cost_us());
-    (Traffic { steps: steps.len(), received_bytes, cost_us }, steps)
+    (CommCost { steps: steps.len(), received_bytes, cost_us }, steps)
 }

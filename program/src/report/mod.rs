@@ -45,14 +45,14 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_planner::StepOp;
-use reshard_sharding::Type;
+use reshard_sharding::ShardingType;
 
 use crate::Meshes;
 
 pub(crate) use build::{classes, computing_us, local_bytes};
-pub use over::Over;
-pub use peak::{Class, Peak};
+pub use over::CommScope;
 pub(crate) use peak::{END, Lives, Walk};
+pub use peak::{Peak, ValueClass};
 
 /// When an item runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -81,7 +81,7 @@ impl Pass {
 
 /// One of something for each pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Passes<T> {
+pub struct PerPass<T> {
     /// That of the forward pass.
     pub forward: T,
     /// That of the backward pass.
@@ -90,7 +90,7 @@ pub struct Passes<T> {
     pub update: T,
 }
 
-impl<T> Passes<T> {
+impl<T> PerPass<T> {
     /// That of a pass.
     pub fn of(&self, pass: Pass) -> &T {
         match pass {
@@ -111,7 +111,7 @@ impl<T> Passes<T> {
 
 /// What communication is and costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Traffic {
+pub struct CommCost {
     /// In how many steps ranks talk to each other.
     pub steps: usize,
     /// Bytes that the worst rank receives.
@@ -120,8 +120,8 @@ pub struct Traffic {
     pub cost_us: f64,
 }
 
-impl Traffic {
-    fn add(&mut self, other: Traffic) {
+impl CommCost {
+    fn add(&mut self, other: CommCost) {
         self.steps += other.steps;
         self.received_bytes = self.received_bytes.saturating_add(other.received_bytes);
         self.cost_us += other.cost_us;
@@ -136,11 +136,11 @@ pub struct ValueReport {
     /// The type of its elements.
     pub dtype: DType,
     /// Who holds it, and its gradient.
-    pub is: Arc<Type>,
+    pub ty: Arc<ShardingType>,
     /// The type as the text says it, with the name of its mesh.
-    pub written: String,
+    pub text: String,
     /// What it is for.
-    pub class: Class,
+    pub class: ValueClass,
     /// When it is made; inputs are there before.
     pub pass: Pass,
 }
@@ -153,35 +153,35 @@ pub struct StepReport {
     /// What kind of operation.
     pub op: StepOp,
     /// The axes over which it runs, or the meshes between which.
-    pub over: Over,
+    pub over: CommScope,
     /// The ranks that talk to each other, as a layout.
     pub group: String,
     /// What it costs; one step.
-    pub traffic: Traffic,
+    pub traffic: CommCost,
 }
 
 /// A move of a program.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MoveReport {
+pub struct RedistributionReport {
     /// The value that is moved, as the text calls it.
     pub value: String,
     /// Where: the first result of the op that takes it so, or what the text calls the moved value.
-    pub at: String,
+    pub consumer: String,
     /// The name of what is made.
-    pub made: String,
+    pub result: String,
     /// What it was.
-    pub from: Arc<Type>,
+    pub from: Arc<ShardingType>,
     /// What it becomes.
-    pub to: Arc<Type>,
+    pub to: Arc<ShardingType>,
     /// Both as the text says them, with the names of their meshes; without gradients where none is moved.
-    pub written: [String; 2],
+    pub texts: [String; 2],
     /// What it communicates; none in a pass in which nothing of it runs.
-    pub traffic: Passes<Option<Traffic>>,
+    pub traffic: PerPass<Option<CommCost>>,
     /// Its communicating steps, in all passes.
     pub steps: Vec<StepReport>,
 }
 
-impl MoveReport {
+impl RedistributionReport {
     /// Whether ranks talk to each other for it in any pass.
     pub fn communicates(&self) -> bool {
         !self.steps.is_empty()
@@ -216,20 +216,20 @@ pub struct Report {
     /// The values, in the order in which they are made.
     pub values: Vec<ValueReport>,
     /// The moves, in the order in which they are first carried out.
-    pub moves: Vec<MoveReport>,
+    pub redistributions: Vec<RedistributionReport>,
     /// What all moves communicate.
-    pub traffic: Passes<Traffic>,
+    pub traffic: PerPass<CommCost>,
     /// What the steps over some axes communicate; of each step its worst rank, so that axes may have more than all moves.
-    pub by_axes: BTreeMap<Over, Passes<Traffic>>,
+    pub by_axes: BTreeMap<CommScope, PerPass<CommCost>>,
     /// Operations of the rank with most of them in the pass; backward, where it is not written, as many again for each operand that has
     /// a gradient.
-    pub operations: Passes<f64>,
+    pub operations: PerPass<f64>,
     /// The time of these, and of what they read and write, in microseconds.
-    pub compute_us: Passes<f64>,
+    pub compute_us: PerPass<f64>,
     /// The most bytes at hand at a time.
     pub peak: Peak,
     /// Whether backward is written; where it is not, it is what a gradient would do.
-    pub gradients_written: bool,
+    pub has_explicit_backward: bool,
     /// By how much the choices may cost more than the cheapest, in microseconds.
     pub gap_us: f64,
 }

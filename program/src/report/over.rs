@@ -5,22 +5,22 @@ use core::fmt;
 use reshard_planner::Step;
 
 use crate::Meshes;
-use crate::report::{Passes, Report, Traffic};
+use crate::report::{CommCost, PerPass, Report};
 
 /// Over what a step communicates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Over {
+pub enum CommScope {
     /// Axes of the first mesh, like `tp` or `dp,tp`.
     Axes(String),
     /// Axes of another mesh, and its name: `ep on experts`.
-    On {
+    AxesOf {
         /// The axes.
         axes: String,
         /// The name of the mesh.
         mesh: String,
     },
     /// From ranks of one mesh to ranks of another, by their names: `default to experts`.
-    Between {
+    BetweenMeshes {
         /// The mesh before.
         from: String,
         /// The mesh after.
@@ -28,25 +28,25 @@ pub enum Over {
     },
 }
 
-impl Over {
-    pub(crate) fn of(meshes: &Meshes, step: &Step) -> Over {
+impl CommScope {
+    pub(crate) fn of(meshes: &Meshes, step: &Step) -> CommScope {
         let [before, after] = [&step.before, &step.after].map(|s| s.mesh());
         let name = |mesh| meshes.name(mesh).map_or_else(|| format!("{mesh}"), str::to_owned);
         let axes = step.axis_names().join(",");
         if before != after {
-            Over::Between { from: name(before), to: name(after) }
+            CommScope::BetweenMeshes { from: name(before), to: name(after) }
         } else if before == meshes.first() {
-            Over::Axes(axes)
+            CommScope::Axes(axes)
         } else {
-            Over::On { axes, mesh: name(before) }
+            CommScope::AxesOf { axes, mesh: name(before) }
         }
     }
 
     /// The axes; none between two meshes.
     pub fn axes(&self) -> impl Iterator<Item = &str> {
         let axes = match self {
-            Over::Axes(axes) | Over::On { axes, .. } => Some(axes),
-            Over::Between { .. } => None,
+            CommScope::Axes(axes) | CommScope::AxesOf { axes, .. } => Some(axes),
+            CommScope::BetweenMeshes { .. } => None,
         };
         axes.into_iter().flat_map(|axes| axes.split(','))
     }
@@ -54,26 +54,26 @@ impl Over {
     /// The names of the meshes that are not the first alone.
     pub fn meshes(&self) -> Vec<&str> {
         match self {
-            Over::Axes(_) => Vec::new(),
-            Over::On { mesh, .. } => vec![mesh],
-            Over::Between { from, to } => vec![from, to],
+            CommScope::Axes(_) => Vec::new(),
+            CommScope::AxesOf { mesh, .. } => vec![mesh],
+            CommScope::BetweenMeshes { from, to } => vec![from, to],
         }
     }
 }
 
-impl fmt::Display for Over {
+impl fmt::Display for CommScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Over::Axes(axes) => f.write_str(axes),
-            Over::On { axes, mesh } => write!(f, "{axes} on {mesh}"),
-            Over::Between { from, to } => write!(f, "{from} to {to}"),
+            CommScope::Axes(axes) => f.write_str(axes),
+            CommScope::AxesOf { axes, mesh } => write!(f, "{axes} on {mesh}"),
+            CommScope::BetweenMeshes { from, to } => write!(f, "{from} to {to}"),
         }
     }
 }
 
 impl Report {
     /// What the steps over these axes or meshes communicate, as they are printed: `tp`, `ep on experts` or `default to experts`.
-    pub fn over(&self, text: &str) -> Passes<Traffic> {
+    pub fn over(&self, text: &str) -> PerPass<CommCost> {
         // Of two of one text the last.
         let found = self.by_axes.iter().rev().find(|(over, _)| over.to_string() == text);
         found.map(|(_, traffic)| *traffic).unwrap_or_default()

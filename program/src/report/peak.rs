@@ -12,12 +12,12 @@
 
 use crate::graph::ValueId;
 use crate::passes::again::{Again, Forward, Line};
-use crate::program::{Item, Program};
+use crate::program::{Program, Statement};
 use crate::report::build::{Known, local_bytes};
 
 /// What a value is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Class {
+pub enum ValueClass {
     /// An input whose gradient is asked, or that has one and is updated (`w` by `w'`).
     Parameter,
     /// An input without a gradient that is updated, such as a momentum.
@@ -30,19 +30,24 @@ pub enum Class {
     Gradient,
 }
 
-impl Class {
+impl ValueClass {
     /// All, in order.
-    pub const ALL: [Class; 5] =
-        [Class::Parameter, Class::State, Class::Input, Class::Activation, Class::Gradient];
+    pub const ALL: [ValueClass; 5] = [
+        ValueClass::Parameter,
+        ValueClass::State,
+        ValueClass::Input,
+        ValueClass::Activation,
+        ValueClass::Gradient,
+    ];
 
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
-            Class::Parameter => "parameter",
-            Class::State => "state",
-            Class::Input => "input",
-            Class::Activation => "activation",
-            Class::Gradient => "gradient",
+            ValueClass::Parameter => "parameter",
+            ValueClass::State => "state",
+            ValueClass::Input => "input",
+            ValueClass::Activation => "activation",
+            ValueClass::Gradient => "gradient",
         }
     }
 }
@@ -62,7 +67,7 @@ pub struct Peak {
 
 impl Peak {
     /// The bytes of a class.
-    pub fn of(&self, class: Class) -> u64 {
+    pub fn of(&self, class: ValueClass) -> u64 {
         self.by_class[class as usize]
     }
 }
@@ -73,7 +78,7 @@ pub(crate) const END: usize = usize::MAX;
 /// The items of a program as they are done, each on its own values or on copies of them.
 pub(crate) struct Walk<'a> {
     pub(super) known: Known<'a>,
-    pub(super) classes: Vec<Class>,
+    pub(super) classes: Vec<ValueClass>,
     /// The bytes of each value of the program.
     bytes: Vec<u64>,
     steps: Vec<Step>,
@@ -93,9 +98,9 @@ impl<'a> Walk<'a> {
     pub(crate) fn of(program: &'a Program) -> Walk<'a> {
         let (known, classes) = Known::with_classes(program);
         let numbers = |values: &[ValueId]| values.iter().map(|v| v.0).collect();
-        let steps = program.items().iter().enumerate();
+        let steps = program.statements().iter().enumerate();
         let steps =
-            steps.map(|(item, of)| Step { item, takes: numbers(of.takes()), makes: numbers(of.makes()) });
+            steps.map(|(item, of)| Step { item, takes: numbers(of.inputs()), makes: numbers(of.outputs()) });
         let (steps, values) = (steps.collect(), program.values().len());
         let bytes = program.values().iter().map(local_bytes).collect();
         Walk { known, classes, bytes, steps, values }
@@ -108,13 +113,13 @@ impl<'a> Walk<'a> {
         self.values = 2 * count;
         self.steps.clear();
         self.steps.extend(lines.iter().map(|&line| {
-            let item = &program.items()[line.item];
+            let item = &program.statements()[line.item];
             let copied = |v: &ValueId| if forward.takes_copy(line, *v, again) { v.0 + count } else { v.0 };
             let made = |v: &ValueId| if line.is_copy { v.0 + count } else { v.0 };
             Step {
                 item: line.item,
-                takes: item.takes().iter().map(copied).collect(),
-                makes: item.makes().iter().map(made).collect(),
+                takes: item.inputs().iter().map(copied).collect(),
+                makes: item.outputs().iter().map(made).collect(),
             }
         }));
     }
@@ -134,7 +139,7 @@ impl<'a> Walk<'a> {
 
     /// What the copy of a value is for, below `no_grad`, says nobody: it is of backward.
     fn class(&self, v: usize) -> usize {
-        self.classes.get(v).copied().unwrap_or(Class::Gradient) as usize
+        self.classes.get(v).copied().unwrap_or(ValueClass::Gradient) as usize
     }
 
     /// The most bytes at hand at a time, of all ranks.
@@ -165,7 +170,7 @@ impl<'a> Walk<'a> {
             for &v in &step.makes {
                 made[v] = n;
             }
-            let is_view = program.items()[step.item].viewed().is_some();
+            let is_view = program.statements()[step.item].viewed().is_some();
             let of = step.takes.first().zip(step.makes.first()).filter(|_| is_view);
             if let Some((&from, &to)) = of
                 && self.holds(ranks, from)
@@ -177,10 +182,10 @@ impl<'a> Walk<'a> {
         let mut until = vec![0; self.values];
         for (v, &of) in root.iter().enumerate() {
             let step = &self.steps[made[v]];
-            let end = match (&program.items()[step.item], last[v]) {
+            let end = match (&program.statements()[step.item], last[v]) {
                 // A copy that nobody makes is never there, and has no end.
                 _ if !step.makes.contains(&v) => END,
-                (Item::Input(_), last) => updates[v].map_or(END, |u| made[u.0].max(last.unwrap_or(0))),
+                (Statement::Input(_), last) => updates[v].map_or(END, |u| made[u.0].max(last.unwrap_or(0))),
                 (_, None) if step.makes.iter().any(|&v| last[v].is_some()) => made[v],
                 (_, None) => END,
                 (_, Some(last)) => last,
@@ -192,7 +197,7 @@ impl<'a> Walk<'a> {
         }
         // What lies elsewhere is no value to begin the next step with.
         let values = program.values();
-        let lies_there = |w: usize, u: usize| values[w].is.value == values[u].is.value;
+        let lies_there = |w: usize, u: usize| values[w].ty.value == values[u].ty.value;
         let next = updates.iter().enumerate();
         let next = next.map(|(w, update)| update.map(|u| u.0).filter(|&u| lies_there(w, u))).collect();
         Lives { root, until, next }
@@ -231,7 +236,7 @@ impl<'a> Walk<'a> {
     /// bytes, and those of staging among them.
     fn follow_bytes(&self, ranks: u64, mut tell: impl FnMut(&Peak, u64, u64, Option<&Step>)) {
         let holds = |v: usize| self.holds(ranks, v);
-        let items = self.known.program.items();
+        let items = self.known.program.statements();
         let Lives { root, until, .. } = self.lives(ranks);
         let mut frees: Vec<Vec<usize>> = vec![Vec::new(); self.steps.len()];
         for (v, &end) in until.iter().enumerate() {
@@ -245,7 +250,8 @@ impl<'a> Walk<'a> {
             now.by_class[self.class(v)] = now.by_class[self.class(v)].saturating_add(bytes);
             now.bytes = now.bytes.saturating_add(bytes);
         };
-        for v in items.iter().filter_map(|item| if let Item::Input(v) = item { Some(v.0) } else { None }) {
+        for v in items.iter().filter_map(|item| if let Statement::Input(v) = item { Some(v.0) } else { None })
+        {
             if holds(v) {
                 hold(&mut now, v);
             }
@@ -253,13 +259,13 @@ impl<'a> Walk<'a> {
         tell(&now, now.bytes, 0, None);
         for (n, step) in self.steps.iter().enumerate() {
             let item = &items[step.item];
-            if !matches!(item, Item::Input(_)) {
+            if !matches!(item, Statement::Input(_)) {
                 for &v in step.makes.iter().filter(|&&v| root[v] == v && holds(v)) {
                     hold(&mut now, v);
                 }
             }
             let staging = match (item, &step.takes[..], &step.makes[..]) {
-                (Item::Move { forward, .. }, &[from], &[to])
+                (Statement::Redistribute { forward, .. }, &[from], &[to])
                     if root[to] == to && (holds(from) || holds(to)) =>
                 {
                     let here = [from, to].into_iter().filter(|&v| holds(v)).map(|v| self.bytes(v));
@@ -274,7 +280,14 @@ impl<'a> Walk<'a> {
                         }
                     }
                 }
-                (Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad, _, _) => 0,
+                (
+                    Statement::Input(_)
+                    | Statement::Op { .. }
+                    | Statement::Redistribute { .. }
+                    | Statement::NoGrad,
+                    _,
+                    _,
+                ) => 0,
             };
             let bytes = now.bytes.saturating_add(staging);
             tell(&now, bytes, staging, Some(step));

@@ -2,7 +2,7 @@
 
 use core::fmt::{self, Write as _};
 
-use crate::report::{Class, MoveReport, Over, Pass, Report, Traffic};
+use crate::report::{CommCost, CommScope, Pass, RedistributionReport, Report, ValueClass};
 
 /// Lines of cells, each column as wide as its widest cell; the last is not filled.
 struct Rows(Vec<Vec<String>>);
@@ -36,10 +36,10 @@ impl fmt::Display for Rows {
 }
 
 /// `over tp`, `over ep on experts`, `from default to experts`.
-fn worded(over: &Over) -> String {
+fn worded(over: &CommScope) -> String {
     match over {
-        Over::Axes(_) | Over::On { .. } => format!("over {over}"),
-        Over::Between { .. } => format!("from {over}"),
+        CommScope::Axes(_) | CommScope::AxesOf { .. } => format!("over {over}"),
+        CommScope::BetweenMeshes { .. } => format!("from {over}"),
     }
 }
 
@@ -55,11 +55,11 @@ impl Report {
             |name: &str| !name.rsplit('.').next().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
         for value in self.values.iter().filter(|value| named(&value.name)) {
             let is = if value.pass == Pass::Forward {
-                value.written.clone()
+                value.text.clone()
             } else {
-                self.meshes.written_value(&value.is.value)
+                self.meshes.written_value(&value.ty.value)
             };
-            let shape = format!("{}{:?}", value.dtype, value.is.value.shape()).replace(", ", ",");
+            let shape = format!("{}{:?}", value.dtype, value.ty.value.shape()).replace(", ", ",");
             rows.push(vec![value.name.clone(), value.class.as_str().to_owned(), shape, is]);
         }
         Rows(rows)
@@ -68,7 +68,7 @@ impl Report {
     fn sums(&self) -> Rows {
         let mut rows = vec![cells(&["", "steps", "received", "communicating", "operations", "computing"])];
         for pass in Pass::ALL {
-            let Traffic { steps, received_bytes, cost_us } = *self.traffic.of(pass);
+            let CommCost { steps, received_bytes, cost_us } = *self.traffic.of(pass);
             let (operations, compute_us) = (*self.operations.of(pass), *self.compute_us.of(pass));
             if steps == 0 && operations == 0.0 && compute_us == 0.0 {
                 continue;
@@ -82,7 +82,7 @@ impl Report {
                 format!("{compute_us:.1} us"),
             ]);
             for (over, traffic) in &self.by_axes {
-                let Traffic { steps, received_bytes, cost_us } = *traffic.of(pass);
+                let CommCost { steps, received_bytes, cost_us } = *traffic.of(pass);
                 if steps > 0 {
                     rows.push(vec![
                         format!("  {}", worded(over)),
@@ -97,14 +97,14 @@ impl Report {
     }
 }
 
-impl fmt::Display for MoveReport {
+impl fmt::Display for RedistributionReport {
     /// A line of what is moved where, and one for each step in which ranks talk to each other.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MoveReport { value, at, written: [from, to], .. } = self;
+        let RedistributionReport { value, consumer: at, texts: [from, to], .. } = self;
         let place = if value == at { value.clone() } else { format!("{value} at {at}") };
         write!(f, "{place}: {from} -> {to}")?;
         for step in &self.steps {
-            let Traffic { received_bytes, cost_us, .. } = step.traffic;
+            let CommCost { received_bytes, cost_us, .. } = step.traffic;
             write!(
                 f,
                 "\n  {:8}  {} {} ({}): {received_bytes} B, {cost_us:.1} us",
@@ -126,19 +126,19 @@ impl fmt::Display for Report {
             writeln!(f, "{name}: {mesh}")?;
         }
         writeln!(f, "{}", self.values_named())?;
-        let communicating = self.moves.iter().filter(|row| row.communicates()).count();
-        writeln!(f, "moves that communicate: {communicating} of {}", self.moves.len())?;
-        for row in self.moves.iter().filter(|row| row.communicates()) {
+        let communicating = self.redistributions.iter().filter(|row| row.communicates()).count();
+        writeln!(f, "moves that communicate: {communicating} of {}", self.redistributions.len())?;
+        for row in self.redistributions.iter().filter(|row| row.communicates()) {
             writeln!(f, "{row}")?;
         }
         writeln!(f, "\n{}", self.sums())?;
-        if !self.gradients_written && self.values.iter().any(|value| value.is.gradient.is_some()) {
+        if !self.has_explicit_backward && self.values.iter().any(|value| value.ty.gradient.is_some()) {
             writeln!(f, "backward is what a gradient would do: the program asks for none")?;
         }
         if self.gap_us >= 0.05 {
             writeln!(f, "something might cost up to {:.1} us less", self.gap_us)?;
         }
-        let classes = Class::ALL.iter().filter(|&&class| self.peak.of(class) > 0);
+        let classes = ValueClass::ALL.iter().filter(|&&class| self.peak.of(class) > 0);
         let mut parts: Vec<String> =
             classes.map(|&class| format!("{} {}", class.as_str(), self.peak.of(class))).collect();
         if self.peak.staging > 0 {

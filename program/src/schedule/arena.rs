@@ -8,7 +8,7 @@
 //! No slot ends behind the sum of those that were placed before it and itself, so that sharing never takes more.
 
 use crate::Error;
-use crate::schedule::Arg;
+use crate::schedule::ArenaSlice;
 use crate::schedule::build::refused;
 
 /// Every slot begins at a multiple of so many bytes.
@@ -29,13 +29,13 @@ impl Slot {
 }
 
 /// The places of all slots, and the bytes of the arena.
-pub(super) fn lay_out(slots: &[Slot], share: bool) -> Result<(Vec<Arg>, usize), Error> {
+pub(super) fn lay_out(slots: &[Slot], share: bool) -> Result<(Vec<ArenaSlice>, usize), Error> {
     let mut order: Vec<usize> = (0..slots.len()).filter(|&slot| slots[slot].bytes > 0).collect();
     if share {
         // Of equal ones in the order in which they are made.
         order.sort_by_key(|&slot| core::cmp::Reverse(slots[slot].bytes));
     }
-    let mut args = vec![Arg::default(); slots.len()];
+    let mut args = vec![ArenaSlice::default(); slots.len()];
     // Those with a place, by where they begin; each with where the next may begin.
     let mut placed: Vec<(usize, usize, Slot)> = Vec::with_capacity(order.len());
     let mut all = 0;
@@ -59,7 +59,7 @@ pub(super) fn lay_out(slots: &[Slot], share: bool) -> Result<(Vec<Arg>, usize), 
                 isize::MAX
             ))
         })?;
-        args[at] = Arg { offset: start, bytes: slot.bytes };
+        args[at] = ArenaSlice { offset: start, bytes: slot.bytes };
         let behind = placed.partition_point(|(begin, _, _)| *begin <= start);
         placed.insert(behind, (start, end, slot));
         all = all.max(end);

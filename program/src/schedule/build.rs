@@ -2,18 +2,21 @@
 
 use std::collections::HashMap;
 
-use reshard_collectives::{Batch, Compiled};
-use reshard_ops::rules::Call;
+use reshard_collectives::{Batch, CompiledPlan};
+use reshard_ops::rules::OpCall;
 
 use crate::Error;
 use crate::graph::ValueId;
-use crate::program::{Item, Program};
+use crate::program::{Program, Statement};
 use crate::report::{END, Lives};
 use crate::schedule::arena::{Slot, lay_out};
 use crate::schedule::call::called;
 use crate::schedule::order::{Turn, order};
 use crate::schedule::transfer::TransferStep;
-use crate::schedule::{Arg, Instr, Local, LocalCall, LocalTensor, Moved, Options, Schedule, Transfer};
+use crate::schedule::{
+    ArenaSlice, CompileOptions, Instruction, LocalBuffer, LocalCall, LocalTensor, Schedule, Transfer,
+    TransferMember,
+};
 
 /// A schedule that cannot be.
 pub(super) fn refused(reason: String) -> Error {
@@ -21,7 +24,7 @@ pub(super) fn refused(reason: String) -> Error {
 }
 
 /// The schedule of a rank.
-pub(super) fn compile(program: &Program, rank: usize, options: &Options) -> Result<Schedule, Error> {
+pub(super) fn compile(program: &Program, rank: usize, options: &CompileOptions) -> Result<Schedule, Error> {
     if !program.mesh().contains(rank) {
         let mesh = program.mesh();
         return Err(refused(format!("there is no rank {rank} in mesh {mesh}")));
@@ -44,11 +47,11 @@ struct Build<'a> {
     /// The slot of each value that has a buffer of its own.
     slots_of: Vec<Option<usize>>,
     slots: Vec<Slot>,
-    instrs: Vec<Instr>,
+    instrs: Vec<Instruction>,
     /// What each arg is: the number of a value.
     args: Vec<usize>,
     calls: Vec<LocalCall>,
-    known: HashMap<(Call, bool, Vec<LocalTensor>), u32>,
+    known: HashMap<(OpCall, bool, Vec<LocalTensor>), u32>,
     exchanges: Vec<Posted>,
     /// The number on this rank of each exchange of all ranks.
     exchange_of: HashMap<usize, u32>,
@@ -59,7 +62,7 @@ struct Build<'a> {
 /// A transfer, of slots instead of offsets.
 struct Posted {
     moves: Vec<(ValueId, ValueId)>,
-    compiled: Compiled,
+    compiled: CompiledPlan,
     steps: Vec<TransferStep>,
     scratch: [usize; 2],
     /// The slots of all sources and of all targets, of a bucket.
@@ -79,7 +82,7 @@ impl<'a> Build<'a> {
         let lives = program.lives(rank);
         let mut tensors = Vec::with_capacity(program.values().len());
         for value in program.values() {
-            let here = value.is.value.mesh().contains(rank);
+            let here = value.ty.value.mesh().contains(rank);
             tensors.push(if here { Some(LocalTensor::of(value, rank)?) } else { None });
         }
         let mut build = Build {
@@ -136,7 +139,8 @@ impl<'a> Build<'a> {
         let program = self.program;
         match turn {
             Turn::Call(n) => {
-                if let Item::Op { call, op, inputs, outputs, strategy, operations, .. } = &program.items()[n]
+                if let Statement::Op { call, op, inputs, outputs, strategy, operations, .. } =
+                    &program.statements()[n]
                 {
                     self.call(call, op.is_elementwise(), [inputs, outputs], strategy.region, *operations)?;
                 }
@@ -145,7 +149,7 @@ impl<'a> Build<'a> {
             Turn::Wait(n) => {
                 if let Some(&exchange) = self.exchange_of.get(&n) {
                     self.touch_all(exchange as usize);
-                    self.instrs.push(Instr::Wait { exchange });
+                    self.instrs.push(Instruction::Wait { exchange });
                 }
             }
         }
@@ -154,7 +158,7 @@ impl<'a> Build<'a> {
 
     fn call(
         &mut self,
-        call: &Call,
+        call: &OpCall,
         is_elementwise: bool,
         [inputs, outputs]: [&[ValueId]; 2],
         needs_region: bool,
@@ -173,7 +177,14 @@ impl<'a> Build<'a> {
             let (takes, makes) = key.2.split_at(inputs.len());
             let (takes, makes) = (takes.to_vec(), makes.to_vec());
             let call = key.0.clone();
-            self.calls.push(LocalCall { call, takes, makes, needs_region, operations, is_elementwise });
+            self.calls.push(LocalCall {
+                call,
+                inputs: takes,
+                outputs: makes,
+                needs_region,
+                operations,
+                is_elementwise,
+            });
             self.known.insert(key, kernel);
             kernel
         };
@@ -182,7 +193,7 @@ impl<'a> Build<'a> {
             self.used(v);
             self.args.push(v.0);
         }
-        self.instrs.push(Instr::Call { kernel, args: start..number(self.args.len())? });
+        self.instrs.push(Instruction::Call { kernel, args: start..number(self.args.len())? });
         Ok(())
     }
 
@@ -191,13 +202,15 @@ impl<'a> Build<'a> {
         let program = self.program;
         let (mut moves, mut compiled) = (Vec::new(), Vec::new());
         for &item in items {
-            let Item::Move { from, to, forward, .. } = &program.items()[item] else { continue };
+            let Statement::Redistribute { from, to, forward, .. } = &program.statements()[item] else {
+                continue;
+            };
             if !self.holds(*from) && !self.holds(*to) {
                 continue;
             }
             let name = &program.get(*to).name;
-            let alone =
-                Compiled::new(forward, self.rank).map_err(|e| refused(format!("the move to {name}: {e}")))?;
+            let alone = CompiledPlan::new(forward, self.rank)
+                .map_err(|e| refused(format!("the move to {name}: {e}")))?;
             moves.push((*from, *to));
             compiled.push((&**forward, alone));
         }
@@ -224,7 +237,7 @@ impl<'a> Build<'a> {
         self.exchanges.push(Posted { moves, compiled, steps, scratch, whole });
         self.exchange_of.insert(n, exchange);
         self.touch_all(exchange as usize);
-        self.instrs.push(Instr::Post { exchange });
+        self.instrs.push(Instruction::Post { exchange });
         Ok(())
     }
 
@@ -259,12 +272,12 @@ impl<'a> Build<'a> {
         }
     }
 
-    fn finish(mut self, options: &Options) -> Result<Schedule, Error> {
+    fn finish(mut self, options: &CompileOptions) -> Result<Schedule, Error> {
         let end = self.instrs.len();
-        let items = self.program.items();
+        let items = self.program.statements();
         let mut is_input = vec![false; self.tensors.len()];
         for item in items {
-            if let Item::Input(v) = item {
+            if let Statement::Input(v) = item {
                 is_input[v.0] = true;
                 if let Some(slot) = self.slots_of[v.0] {
                     self.slots[slot].first = 0;
@@ -283,33 +296,35 @@ impl<'a> Build<'a> {
         self.join_parts();
         let (mut args, arena_bytes) = lay_out(&self.slots, options.liveness)?;
         for Part { slot, whole, start, bytes } in &self.parts {
-            args[*slot] = Arg { offset: args[*whole].offset + start, bytes: *bytes };
+            args[*slot] = ArenaSlice { offset: args[*whole].offset + start, bytes: *bytes };
         }
         for (from, to) in in_place {
             args[from] = args[to];
         }
-        let at = |v: usize| self.slots_of[self.lives.root[v]].map_or(Arg::default(), |slot| args[slot]);
+        let at =
+            |v: usize| self.slots_of[self.lives.root[v]].map_or(ArenaSlice::default(), |slot| args[slot]);
         let name = |v: ValueId| self.program.get(v).name.clone();
         let mut locals = Vec::new();
         for (v, tensor) in self.tensors.iter().enumerate() {
             let Some(tensor) = tensor.clone() else { continue };
-            locals.push(Local {
+            locals.push(LocalBuffer {
                 name: name(ValueId(v)),
                 tensor,
-                at: at(v),
+                slice: at(v),
                 is_input: is_input[v],
-                lasts: !options.liveness || self.lives.until[self.lives.root[v]] == END,
+                is_live_out: !options.liveness || self.lives.until[self.lives.root[v]] == END,
             });
         }
-        let held = |v: ValueId| if self.tensors[v.0].is_some() { at(v.0) } else { Arg::default() };
+        let held = |v: ValueId| if self.tensors[v.0].is_some() { at(v.0) } else { ArenaSlice::default() };
         let exchanges = self.exchanges.iter().map(|posted| {
-            let moves = posted.moves.iter().map(|(from, to)| Moved {
+            let moves = posted.moves.iter().map(|(from, to)| TransferMember {
                 values: (name(*from), name(*to)),
                 source: held(*from),
                 target: held(*to),
             });
-            let moves: Vec<Moved> = moves.collect();
-            let alone = || moves.first().map_or([Arg::default(); 2], |moved| [moved.source, moved.target]);
+            let moves: Vec<TransferMember> = moves.collect();
+            let alone =
+                || moves.first().map_or([ArenaSlice::default(); 2], |moved| [moved.source, moved.target]);
             let [source, target] = posted.whole.map_or_else(alone, |whole| whole.map(|slot| args[slot]));
             Transfer {
                 compiled: posted.compiled.clone(),
@@ -325,11 +340,11 @@ impl<'a> Build<'a> {
             exchanges: exchanges.collect(),
             args: self.args.iter().map(|&v| at(v)).collect(),
             names: self.args.iter().map(|&v| name(ValueId(v))).collect(),
-            instrs: self.instrs,
+            instructions: self.instrs,
             calls: self.calls,
-            locals,
+            buffers: locals,
             arena_bytes,
-            carried: copied.into_iter().map(|(from, to)| (args[from], args[to])).collect(),
+            loop_carried_copies: copied.into_iter().map(|(from, to)| (args[from], args[to])).collect(),
         })
     }
 
@@ -369,8 +384,8 @@ impl<'a> Build<'a> {
             };
             let (new, old) = (touched[from], touched[to]);
             let is_elementwise = || match self.instrs.get(new.first) {
-                Some(Instr::Call { kernel, .. }) => self.calls[*kernel as usize].is_elementwise,
-                Some(Instr::Post { .. } | Instr::Wait { .. }) | None => false,
+                Some(Instruction::Call { kernel, .. }) => self.calls[*kernel as usize].is_elementwise,
+                Some(Instruction::Post { .. } | Instruction::Wait { .. }) | None => false,
             };
             let lasts = self.lives.until[self.lives.root[w]] == END;
             let after = !lasts && (old.last < new.first || (old.last == new.first && is_elementwise()));

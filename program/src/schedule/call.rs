@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use reshard_kernels::DType;
-use reshard_ops::rules::Call;
-use reshard_ops::rules::verify::LocalRegion;
+use reshard_ops::rules::OpCall;
+use reshard_ops::rules::verify::ShardRegion;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Region, Sharding};
 
-use crate::program::{Item, Value};
+use crate::program::{Statement, Value};
 use crate::schedule::build::refused;
 use crate::wire::is_narrower;
 use crate::{Error, Program};
@@ -29,7 +29,7 @@ pub struct LocalTensor {
 impl LocalTensor {
     /// What a rank of the value's mesh holds of it.
     pub(super) fn of(value: &Value, rank: usize) -> Result<LocalTensor, Error> {
-        let sharding = value.is.value.clone();
+        let sharding = value.ty.value.clone();
         let shape = sharding.local_shape(rank).map_err(|e| Error::of(&value.name, e))?.to_vec();
         Ok(LocalTensor { dtype: value.dtype, shape, sharding, rank, skipped: 0 })
     }
@@ -49,11 +49,11 @@ impl LocalTensor {
     }
 
     /// Which indices of the whole tensor these are, or of the slice of it that a rank calls on.
-    pub fn region(&self) -> Result<LocalRegion, Error> {
+    pub fn region(&self) -> Result<ShardRegion, Error> {
         let whole = self.sharding.shape()[self.skipped..].to_vec();
         let all = self.sharding.region(self.rank)?;
         let region = Region { dims: all.dims.iter().skip(self.skipped).cloned().collect() };
-        Ok(LocalRegion { region, whole })
+        Ok(ShardRegion { region, whole })
     }
 
     /// The first index that the rank has along each of so many first dims.
@@ -74,12 +74,12 @@ impl LocalTensor {
 /// leaves out of each operand and result. So per-device code runs as it is written, and draws by the key of its slice, whose indices
 /// along the first dims of a result are asked for.
 pub fn on_one_slice(
-    call: &Call,
+    call: &OpCall,
     takes: &[&[usize]],
     makes: &[&[usize]],
     slice: impl FnOnce(usize) -> Vec<usize>,
-) -> Option<(Call, Vec<usize>)> {
-    let Call::Each(each) = call else { return None };
+) -> Option<(OpCall, Vec<usize>)> {
+    let OpCall::Each(each) = call else { return None };
     let all = each.sizes().len();
     let dims: Vec<usize> =
         (0..takes.len()).map(|i| each.dims_of(i)).chain(makes.iter().map(|_| all)).collect();
@@ -99,11 +99,11 @@ pub fn on_one_slice(
 #[derive(Clone, Debug)]
 pub struct LocalCall {
     /// What is called.
-    pub call: Call,
+    pub call: OpCall,
     /// What it takes.
-    pub takes: Vec<LocalTensor>,
+    pub inputs: Vec<LocalTensor>,
     /// What it makes.
-    pub makes: Vec<LocalTensor>,
+    pub outputs: Vec<LocalTensor>,
     /// Whether it computes something else where it does not know [where its tensors lie](LocalTensor::region).
     pub needs_region: bool,
     /// Its operations, of the rank with most of them.
@@ -113,7 +113,7 @@ pub struct LocalCall {
 }
 
 /// The call of a rank with these operands, inputs first, as it is made there.
-pub(super) fn called(call: &Call, tensors: Vec<LocalTensor>, inputs: usize) -> (Call, Vec<LocalTensor>) {
+pub(super) fn called(call: &OpCall, tensors: Vec<LocalTensor>, inputs: usize) -> (OpCall, Vec<LocalTensor>) {
     let shapes: Vec<&[usize]> = tensors.iter().map(|tensor| tensor.shape.as_slice()).collect();
     let (takes, makes) = shapes.split_at(inputs);
     let slice = |dims| tensors.get(inputs).map_or_else(Vec::new, |made| made.first_indices(dims));
@@ -140,11 +140,11 @@ impl Program {
     /// ```
     ///
     /// Fails where a move cannot be planned for it.
-    pub fn in_dtype(&self, dtype: DType) -> Result<Program, Error> {
+    pub fn with_dtype(&self, dtype: DType) -> Result<Program, Error> {
         let mut same = self.clone();
-        for item in &mut same.items {
+        for item in &mut same.statements {
             match item {
-                Item::Move { from, to, forward, backward, via } => {
+                Statement::Redistribute { from, to, forward, backward, via } => {
                     let (from, to) = (self.get(*from), self.get(*to));
                     let was = via.take();
                     *via = was.filter(|via| is_narrower(*via, dtype));
@@ -157,11 +157,11 @@ impl Program {
                         let planner = Planner::from(plan.options().clone());
                         planner.plan(a, b, dtype).map(Arc::new).map_err(|e| Error::of(&to.name, e))
                     };
-                    *forward = again(forward, &from.is.value, &to.is.value)?;
-                    let back = backward.as_ref().zip(to.is.gradient.as_ref().zip(from.is.gradient.as_ref()));
+                    *forward = again(forward, &from.ty.value, &to.ty.value)?;
+                    let back = backward.as_ref().zip(to.ty.gradient.as_ref().zip(from.ty.gradient.as_ref()));
                     *backward = back.map(|(plan, (a, b))| again(plan, a, b)).transpose()?;
                 }
-                Item::Input(_) | Item::Op { .. } | Item::NoGrad => {}
+                Statement::Input(_) | Statement::Op { .. } | Statement::NoGrad => {}
             }
         }
         same.values.iter_mut().for_each(|value| value.dtype = dtype);

@@ -6,20 +6,20 @@
 
 use reshard_collectives::{Communicator, Error};
 
-use crate::schedule::{Begins, Exchanges, Transfer};
+use crate::schedule::{ExchangeEngine, ExchangeStart, Transfer};
 
 /// Exchanges of schedules carried out by a communicator on host memory.
 #[derive(Debug)]
-pub struct Engine<'c, C: Communicator<Buffer = [u8]>> {
+pub struct CommunicatorExchanges<'c, C: Communicator<Buffer = [u8]>> {
     comm: &'c mut C,
     staging: Option<C::Owned>,
     staging_bytes: usize,
 }
 
-impl<'c, C: Communicator<Buffer = [u8]>> Engine<'c, C> {
+impl<'c, C: Communicator<Buffer = [u8]>> CommunicatorExchanges<'c, C> {
     /// Those of this rank.
     pub fn new(comm: &'c mut C) -> Self {
-        Engine { comm, staging: None, staging_bytes: 0 }
+        CommunicatorExchanges { comm, staging: None, staging_bytes: 0 }
     }
 
     /// What carries them out.
@@ -28,12 +28,12 @@ impl<'c, C: Communicator<Buffer = [u8]>> Engine<'c, C> {
     }
 }
 
-impl<C: Communicator<Buffer = [u8]>> Exchanges for Engine<'_, C> {
+impl<C: Communicator<Buffer = [u8]>> ExchangeEngine for CommunicatorExchanges<'_, C> {
     type Buffer = [u8];
     type Error = Error;
 
     fn prepare(&mut self, transfer: &Transfer) -> Result<(), Error> {
-        let bytes = transfer.compiled.agree(self.comm)?;
+        let bytes = transfer.compiled.check_agreement(self.comm)?;
         if self.staging.is_none() || bytes > self.staging_bytes {
             self.staging = Some(self.comm.allocate(bytes)?);
             self.staging_bytes = bytes;
@@ -41,8 +41,8 @@ impl<C: Communicator<Buffer = [u8]>> Exchanges for Engine<'_, C> {
         Ok(())
     }
 
-    fn begins(&self) -> Begins {
-        Begins::AtWait
+    fn begins(&self) -> ExchangeStart {
+        ExchangeStart::AtWait
     }
 
     fn post(&mut self, _: &Transfer, _: &mut [u8]) -> Result<(), Error> {
@@ -62,7 +62,7 @@ impl<C: Communicator<Buffer = [u8]>> Exchanges for Engine<'_, C> {
         let [source, target, first, second] = arena.get_disjoint_mut(ranges).map_err(|_| short())?;
         let Some(staging) = &mut self.staging else {
             let place = compiled.exchanges().next().map(reshard_collectives::Exchange::place);
-            let place = place.unwrap_or(reshard_collectives::Place { step: None, group: vec![rank] });
+            let place = place.unwrap_or(reshard_collectives::Location { step: None, group: vec![rank] });
             return Err(Error::NotAgreed { rank, place });
         };
         let staging = std::borrow::BorrowMut::borrow_mut(staging);

@@ -16,11 +16,14 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use reshard_collectives::{Exchange, Receive};
+use reshard_collectives::{Exchange, ReceiveMessage};
 
 use crate::Error;
 use crate::schedule::build::refused;
-use crate::schedule::{Activity, Begins, Instr, Lane, Record, Schedule, Span, Timeline, Transfer, each_once};
+use crate::schedule::{
+    Activity, ExchangeStart, Instruction, RankTimeline, RunRecord, Schedule, Span, Timeline, Transfer,
+    each_once,
+};
 
 /// When an exchange began on a rank, and the span that had ended last before.
 type Begun = (Duration, Option<usize>);
@@ -28,7 +31,7 @@ type Begun = (Duration, Option<usize>);
 /// A rank on its way through its list.
 struct Walk<'a> {
     schedule: &'a Schedule,
-    record: &'a Record,
+    record: &'a RunRecord,
     at: usize,
     /// What ended last.
     last: Option<usize>,
@@ -63,7 +66,7 @@ impl Timeline {
     ///
     /// Fails where a record is of another rank or has not a time for every instruction, where a rank had what others had not begun to send, as by clocks of
     /// different starts, and as [`of`](Timeline::of) does.
-    pub fn measured(schedules: &[Schedule], records: &[Record]) -> Result<Timeline, Error> {
+    pub fn measured(schedules: &[Schedule], records: &[RunRecord]) -> Result<Timeline, Error> {
         let (ranks, given) = (schedules.len(), records.len());
         if ranks != given {
             return Err(refused(format!(
@@ -73,7 +76,8 @@ impl Timeline {
         let mut number = BTreeMap::new();
         let mut walks = Vec::with_capacity(ranks);
         for (n, (schedule, record)) in schedules.iter().zip(records).enumerate() {
-            let (rank, instrs, times) = (schedule.rank(), schedule.instrs().len(), record.times().len());
+            let (rank, instrs, times) =
+                (schedule.rank(), schedule.instructions().len(), record.times().len());
             if number.insert(rank, n).is_some() {
                 return Err(refused(format!("two schedules are of rank {rank}")));
             }
@@ -88,7 +92,7 @@ impl Timeline {
         let start =
             records.iter().filter_map(|record| Some(record.times().first()?.0)).min().unwrap_or_default();
         let mut timeline =
-            Timeline { spans: Vec::new(), lanes: vec![Lane::default(); ranks], is_measured: true };
+            Timeline { spans: Vec::new(), lanes: vec![RankTimeline::default(); ranks], is_measured: true };
         loop {
             let before: usize = walks.iter().map(|walk| walk.at).sum();
             for n in 0..walks.len() {
@@ -98,7 +102,7 @@ impl Timeline {
                 break;
             }
         }
-        match walks.iter().find(|walk| walk.at < walk.schedule.instrs().len()) {
+        match walks.iter().find(|walk| walk.at < walk.schedule.instructions().len()) {
             None => Ok(timeline),
             Some(walk) => Err(refused(format!(
                 "rank {} waits for an exchange that others do not come to: give the schedules of one program, for all ranks",
@@ -117,25 +121,25 @@ impl Timeline {
     ) -> Result<(), Error> {
         let us = |time: Duration| time.saturating_sub(start).as_nanos() as f64 / 1000.0;
         let Walk { schedule, record, .. } = walks[n];
-        while let Some(instr) = schedule.instrs().get(walks[n].at) {
+        while let Some(instr) = schedule.instructions().get(walks[n].at) {
             let at = walks[n].at;
             let (begin, end) = record.times()[at];
             let made = self.spans.len();
             match instr {
-                Instr::Call { .. } => {
+                Instruction::Call { .. } => {
                     let activity = Activity::Call { rank: schedule.rank(), instr: at };
                     let after = walks[n].last.replace(made);
                     self.spans.push(Span { activity, begin_us: us(begin), end_us: us(end), after });
                     self.lanes[n].calls.push(made);
                 }
-                Instr::Post { exchange } => {
-                    if record.begins() == Begins::AtPost {
+                Instruction::Post { exchange } => {
+                    if record.begins() == ExchangeStart::AtPost {
                         walks[n].begin(*exchange as usize, begin);
                     }
                 }
-                Instr::Wait { exchange } => {
+                Instruction::Wait { exchange } => {
                     let exchange = *exchange as usize;
-                    if record.begins() == Begins::AtWait {
+                    if record.begins() == ExchangeStart::AtWait {
                         walks[n].begin(exchange, begin);
                     }
                     let transfer = &schedule.exchanges()[exchange];
@@ -164,7 +168,7 @@ impl Timeline {
 }
 
 impl<'a> Walk<'a> {
-    fn new(schedule: &'a Schedule, record: &'a Record) -> Walk<'a> {
+    fn new(schedule: &'a Schedule, record: &'a RunRecord) -> Walk<'a> {
         let all = schedule.exchanges().iter().enumerate();
         let makes = all.flat_map(|(n, of)| of.moves.iter().map(move |moved| (moved.values.1.as_str(), n)));
         let begun = vec![None; schedule.exchanges().len()];
@@ -193,7 +197,7 @@ fn latest(
     let transfer = &walks[n].schedule.exchanges()[exchange];
     let Some(mut latest) = walks[n].begun[exchange] else { return Ok(None) };
     let receives = transfer.compiled.exchanges().flat_map(Exchange::receives);
-    let peers = each_once(receives.filter(|message| message.bytes() > 0).map(Receive::peer).collect());
+    let peers = each_once(receives.filter(|message| message.bytes() > 0).map(ReceiveMessage::peer).collect());
     let rank = walks[n].schedule.rank();
     for peer in peers.into_iter().filter(|peer| *peer != rank) {
         let Some(other) = number.get(&peer).map(|&other| &walks[other]) else {

@@ -77,13 +77,13 @@ use core::ops::Range;
 use std::str::FromStr;
 
 pub use call::{LocalCall, LocalTensor, on_one_slice};
-pub use engine::Engine;
-pub use record::{Begins, Record};
-pub use replicas::Hashes;
-pub use run::{Exchanges, Kernels, Prepared};
-pub use timeline::{Activity, Lane, Span, Timeline};
-pub use trace::{Event, Operand};
-pub use transfer::{Moved, Transfer, TransferStep};
+pub use engine::CommunicatorExchanges;
+pub use record::{ExchangeStart, RunRecord};
+pub use replicas::ValueHashes;
+pub use run::{ExchangeEngine, Kernels, PreparedSchedule};
+pub use timeline::{Activity, RankTimeline, Span, Timeline};
+pub use trace::{Event, TraceOperand};
+pub use transfer::{Transfer, TransferMember, TransferStep};
 
 use crate::{Error, Program};
 
@@ -96,14 +96,14 @@ fn each_once(mut ranks: Vec<usize>) -> Vec<usize> {
 
 /// Some bytes of the arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Arg {
+pub struct ArenaSlice {
     /// The first.
     pub offset: usize,
     /// How many.
     pub bytes: usize,
 }
 
-impl Arg {
+impl ArenaSlice {
     /// From the first to behind the last.
     pub fn range(self) -> Range<usize> {
         self.offset..self.offset + self.bytes
@@ -112,7 +112,7 @@ impl Arg {
 
 /// One thing that a rank does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Instr {
+pub enum Instruction {
     /// Runs a kernel on these [args](Schedule::args): operands, then results.
     Call {
         /// Which of the [calls](Schedule::calls); once it is [prepared](Schedule::prepare), which of the framework's kernels.
@@ -134,17 +134,17 @@ pub enum Instr {
 
 /// A value on the rank of a schedule.
 #[derive(Clone, Debug)]
-pub struct Local {
+pub struct LocalBuffer {
     /// What the program calls it.
     pub name: String,
     /// What the rank holds of it.
     pub tensor: LocalTensor,
     /// Where.
-    pub at: Arg,
+    pub slice: ArenaSlice,
     /// Whether it is given.
     pub is_input: bool,
     /// Whether it is still there at the end.
-    pub lasts: bool,
+    pub is_live_out: bool,
 }
 
 /// In which order a rank does what it has to do.
@@ -159,7 +159,7 @@ pub struct Local {
 pub enum Order {
     /// As the program is written.
     #[default]
-    Written,
+    Program,
     /// Of microbatches, each goes backward as soon as it can, and of `p` stages stage `s` has `p - s` in flight: fewer activations are there at a time than
     /// where all forwards come first. Stages are meshes without common ranks; on one, each microbatch goes backward before the next begins.
     OneForwardOneBackward,
@@ -167,12 +167,12 @@ pub enum Order {
 
 impl Order {
     /// All, in order.
-    pub const ALL: [Order; 2] = [Order::Written, Order::OneForwardOneBackward];
+    pub const ALL: [Order; 2] = [Order::Program, Order::OneForwardOneBackward];
 
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
-            Order::Written => "written",
+            Order::Program => "written",
             Order::OneForwardOneBackward => "1f1b",
         }
     }
@@ -197,12 +197,12 @@ impl FromStr for Order {
 ///
 /// No option changes a bit of any result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct CompileOptions {
     /// Whether buffers that are never there together share bytes (default: they do).
     pub liveness: bool,
     /// How many bytes of sources and targets may be in flight on a rank, so that moves begin as soon as they can and end where what they
     /// bring is taken (default: 0, each move ends where it begins).
-    pub hoist_bytes: u64,
+    pub in_flight_bytes: u64,
     /// How many bytes of sources and targets the moves may have that are one exchange: those that do the same steps over the same groups, as
     /// the gradients of many parameters do (default: 0, each move is an exchange by itself). A move waits until its bucket is full, or until
     /// something takes what one of them makes.
@@ -211,9 +211,9 @@ pub struct Options {
     pub order: Order,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { liveness: true, hoist_bytes: 0, bucket_bytes: 0, order: Order::Written }
+impl Default for CompileOptions {
+    fn default() -> CompileOptions {
+        CompileOptions { liveness: true, in_flight_bytes: 0, bucket_bytes: 0, order: Order::Program }
     }
 }
 
@@ -221,15 +221,15 @@ impl Default for Options {
 #[derive(Clone, Debug)]
 pub struct Schedule {
     rank: usize,
-    instrs: Vec<Instr>,
-    args: Vec<Arg>,
+    instructions: Vec<Instruction>,
+    args: Vec<ArenaSlice>,
     /// What the program calls each arg.
     names: Vec<String>,
     calls: Vec<LocalCall>,
     exchanges: Vec<Transfer>,
-    locals: Vec<Local>,
+    buffers: Vec<LocalBuffer>,
     arena_bytes: usize,
-    carried: Vec<(Arg, Arg)>,
+    loop_carried_copies: Vec<(ArenaSlice, ArenaSlice)>,
 }
 
 impl Schedule {
@@ -239,12 +239,12 @@ impl Schedule {
     }
 
     /// What it does, in order.
-    pub fn instrs(&self) -> &[Instr] {
-        &self.instrs
+    pub fn instructions(&self) -> &[Instruction] {
+        &self.instructions
     }
 
     /// What calls are on.
-    pub fn args(&self) -> &[Arg] {
+    pub fn args(&self) -> &[ArenaSlice] {
         &self.args
     }
 
@@ -264,13 +264,13 @@ impl Schedule {
     }
 
     /// The values that the rank holds, in the order of the program.
-    pub fn locals(&self) -> &[Local] {
-        &self.locals
+    pub fn buffers(&self) -> &[LocalBuffer] {
+        &self.buffers
     }
 
     /// A value that the rank holds.
-    pub fn local(&self, name: &str) -> Option<&Local> {
-        self.locals.iter().find(|local| local.name == name)
+    pub fn local(&self, name: &str) -> Option<&LocalBuffer> {
+        self.buffers.iter().find(|local| local.name == name)
     }
 
     /// The bytes of the arena: the most that this rank has at a time, between the places of buffers included.
@@ -300,18 +300,18 @@ impl Schedule {
     /// places overlap.
     ///
     /// Mostly there are none: what is made after the last use of `w`, or in that use by an op that works element by element, is in its place.
-    pub fn carried(&self) -> &[(Arg, Arg)] {
-        &self.carried
+    pub fn loop_carried_copies(&self) -> &[(ArenaSlice, ArenaSlice)] {
+        &self.loop_carried_copies
     }
 
     /// The operations of all its calls.
     pub fn operations(&self) -> f64 {
-        let of = |instr: &Instr| match instr {
-            Instr::Call { kernel, .. } => self.calls[*kernel as usize].operations,
-            Instr::Post { .. } | Instr::Wait { .. } => 0.0,
+        let of = |instr: &Instruction| match instr {
+            Instruction::Call { kernel, .. } => self.calls[*kernel as usize].operations,
+            Instruction::Post { .. } | Instruction::Wait { .. } => 0.0,
         };
         // An empty sum of floats would be -0.0.
-        self.instrs.iter().fold(0.0, |sum, instr| sum + of(instr))
+        self.instructions.iter().fold(0.0, |sum, instr| sum + of(instr))
     }
 }
 
@@ -319,7 +319,7 @@ impl Program {
     /// What a rank does, as a list without types.
     ///
     /// Fails for a rank that the first mesh has not, for sums of a type without arithmetic, and for more bytes than memory has.
-    pub fn compile(&self, rank: usize, options: &Options) -> Result<Schedule, Error> {
-        build::compile(&*self.wired()?, rank, options)
+    pub fn compile(&self, rank: usize, options: &CompileOptions) -> Result<Schedule, Error> {
+        build::compile(&*self.lower_comm_dtypes()?, rank, options)
     }
 }

@@ -35,9 +35,9 @@ use std::collections::{BTreeSet, VecDeque};
 use reshard_planner::{Plan, StepOp};
 use reshard_sharding::{GroupPattern, Mesh};
 
-use crate::program::{Item, Program};
+use crate::program::{Program, Statement};
 use crate::report::local_bytes;
-use crate::schedule::Options;
+use crate::schedule::CompileOptions;
 use crate::schedule::pipeline::sequence;
 
 /// One thing that ranks do.
@@ -60,14 +60,14 @@ pub(super) struct Turns {
 }
 
 /// That of a program, with at most so many bytes in flight and in a bucket. What leaves all bytes where they are has no turn.
-pub(super) fn order(program: &Program, options: &Options) -> Turns {
+pub(super) fn order(program: &Program, options: &CompileOptions) -> Turns {
     let sequence = sequence(program, options.order);
     let mut hoist = Hoist::new(program, options, &sequence);
     for n in sequence {
         hoist.begin_early();
-        match &program.items()[n] {
-            Item::Input(_) | Item::NoGrad => {}
-            Item::Op { is_view, inputs, outputs, .. } => {
+        match &program.statements()[n] {
+            Statement::Input(_) | Statement::NoGrad => {}
+            Statement::Op { is_view, inputs, outputs, .. } => {
                 if !is_view {
                     for v in inputs {
                         hoist.land_value(v.index());
@@ -78,7 +78,7 @@ pub(super) fn order(program: &Program, options: &Options) -> Turns {
                     hoist.is_there(v.index());
                 }
             }
-            Item::Move { from, to, forward, .. } => {
+            Statement::Redistribute { from, to, forward, .. } => {
                 if forward.steps().is_empty() {
                     hoist.is_there(to.index());
                 } else if !hoist.begun[n] {
@@ -147,14 +147,14 @@ struct Hoist<'a> {
 }
 
 impl<'a> Hoist<'a> {
-    fn new(program: &'a Program, options: &Options, sequence: &[usize]) -> Hoist<'a> {
-        let (items, values) = (program.items(), program.values().len());
+    fn new(program: &'a Program, options: &CompileOptions, sequence: &[usize]) -> Hoist<'a> {
+        let (items, values) = (program.statements(), program.values().len());
         let mut root: Vec<usize> = (0..values).collect();
         let (mut maker, mut movers) = (vec![None; values], vec![Vec::new(); values]);
         for (n, item) in items.iter().enumerate() {
             if let Some((from, to)) = item.viewed() {
                 root[to.index()] = root[from.index()];
-            } else if let Item::Move { from, to, forward, .. } = item {
+            } else if let Statement::Redistribute { from, to, forward, .. } = item {
                 maker[to.index()] = Some(n);
                 if forward.communicating_steps() > 0 {
                     movers[root[from.index()]].push(n);
@@ -168,7 +168,7 @@ impl<'a> Hoist<'a> {
         let mut hoist = Hoist {
             program,
             places,
-            limit: options.hoist_bytes,
+            limit: options.in_flight_bytes,
             most: options.bucket_bytes,
             turns: Vec::new(),
             exchanges: Vec::new(),
@@ -184,7 +184,7 @@ impl<'a> Hoist<'a> {
             in_bucket: vec![false; values],
         };
         for item in items {
-            if let Item::Input(v) = item {
+            if let Statement::Input(v) = item {
                 hoist.is_there(v.index());
             }
         }
@@ -227,7 +227,7 @@ impl<'a> Hoist<'a> {
                 self.flying_bytes = self.flying_bytes.saturating_sub(flight.bytes);
                 self.turns.push(Turn::Wait(flight.exchange));
                 for item in flight.items {
-                    if let Item::Move { to, .. } = &self.program.items()[item] {
+                    if let Statement::Redistribute { to, .. } = &self.program.statements()[item] {
                         self.is_there(to.index());
                     }
                 }
@@ -296,9 +296,9 @@ impl<'a> Hoist<'a> {
 
     /// The values whose buffers some moves have: sources and targets.
     fn buffers(&self, items: &[usize]) -> Vec<usize> {
-        let of = |&n: &usize| match &self.program.items()[n] {
-            Item::Move { from, to, .. } => vec![self.root[from.index()], to.index()],
-            Item::Input(_) | Item::Op { .. } | Item::NoGrad => Vec::new(),
+        let of = |&n: &usize| match &self.program.statements()[n] {
+            Statement::Redistribute { from, to, .. } => vec![self.root[from.index()], to.index()],
+            Statement::Input(_) | Statement::Op { .. } | Statement::NoGrad => Vec::new(),
         };
         items.iter().flat_map(of).collect()
     }
@@ -345,7 +345,9 @@ impl<'a> Hoist<'a> {
     }
 
     fn flight(&self, n: usize) -> Option<Flight> {
-        let Item::Move { from, to, forward, .. } = &self.program.items()[n] else { return None };
+        let Statement::Redistribute { from, to, forward, .. } = &self.program.statements()[n] else {
+            return None;
+        };
         let bytes = [from, to].map(|v| local_bytes(self.program.get(*v)));
         let bytes = bytes[0].saturating_add(bytes[1]);
         Some(Flight { items: vec![n], exchange: usize::MAX, bytes, groups: groups(forward) })
@@ -354,7 +356,7 @@ impl<'a> Hoist<'a> {
 
 /// What moves of one bucket have in common: their mesh, and what they do over which groups.
 fn steps(program: &Program, item: usize) -> Option<(&Mesh, Vec<(StepOp, &GroupPattern)>)> {
-    let Item::Move { forward, .. } = &program.items()[item] else { return None };
+    let Statement::Redistribute { forward, .. } = &program.statements()[item] else { return None };
     let steps = forward.steps().iter().map(|step| (step.op(), &step.group)).collect();
     Some((forward.from().mesh(), steps))
 }

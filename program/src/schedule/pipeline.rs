@@ -24,14 +24,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::program::{Item, Program};
-use crate::report::{Class, classes};
+use crate::program::{Program, Statement};
+use crate::report::{ValueClass, classes};
 use crate::schedule::Order;
 
 /// The items of a program in the order in which they are done: each after those that make what it takes.
 pub(super) fn sequence(program: &Program, order: Order) -> Vec<usize> {
     match order {
-        Order::Written => (0..program.items().len()).collect(),
+        Order::Program => (0..program.statements().len()).collect(),
         Order::OneForwardOneBackward => Pipeline::of(program).run(),
     }
 }
@@ -79,7 +79,7 @@ struct Pipeline {
 
 impl Pipeline {
     fn of(program: &Program) -> Pipeline {
-        let items = program.items();
+        let items = program.statements();
         let microbatches = microbatches(program);
         let (stage_of, count) = stages(program);
         let (marked, maker) = (program.forward().len(), program.makers());
@@ -89,19 +89,22 @@ impl Pipeline {
         let mut is_gradient: Vec<bool> = Vec::with_capacity(items.len());
         let (mut order_of_stages, mut turn) = (Vec::new(), HashMap::new());
         for (n, item) in items.iter().enumerate() {
-            let mut after: Vec<usize> = item.takes().iter().map(|v| maker[v.index()]).collect();
+            let mut after: Vec<usize> = item.inputs().iter().map(|v| maker[v.index()]).collect();
             after.sort_unstable();
             after.dedup();
             let microbatch = microbatches[n];
-            let is_input = |&n: &usize| matches!(items[n], Item::Input(_));
+            let is_input = |&n: &usize| matches!(items[n], Statement::Input(_));
             let of_none = microbatch.is_none() && after.iter().all(|at| is_input(at) || tasks[*at].on_demand);
             is_gradient.push(n > marked && (after.is_empty() || after.iter().any(|at| is_gradient[*at])));
             let on_demand = of_none || n > marked && !is_gradient[n];
             let (stage, duration) = match item {
-                Item::Op { is_view: false, outputs, operations, .. } => {
+                Statement::Op { is_view: false, outputs, operations, .. } => {
                     (outputs.first().map(|v| stage_of[v.index()]), operations + 1.0)
                 }
-                Item::Op { .. } | Item::Input(_) | Item::Move { .. } | Item::NoGrad => (None, 0.0),
+                Statement::Op { .. }
+                | Statement::Input(_)
+                | Statement::Redistribute { .. }
+                | Statement::NoGrad => (None, 0.0),
             };
             if let Some((stage, microbatch)) = stage.zip(microbatch).filter(|_| !on_demand) {
                 *ops.entry((microbatch, stage)).or_default() += 1;
@@ -278,16 +281,17 @@ impl Pipeline {
 
 /// The microbatch of each item, if it is of one.
 fn microbatches(program: &Program) -> Vec<Option<usize>> {
-    let (items, classes) = (program.items(), classes(program));
+    let (items, classes) = (program.statements(), classes(program));
     let is_tensor = |v: usize| program.values()[v].shape().iter().any(|&n| n > 1);
     // The values that are of one microbatch in forward lead to one of them.
     let mut leads: Vec<usize> = (0..classes.len()).collect();
-    let mut of: Vec<bool> = (0..classes.len()).map(|v| classes[v] == Class::Input && is_tensor(v)).collect();
+    let mut of: Vec<bool> =
+        (0..classes.len()).map(|v| classes[v] == ValueClass::Input && is_tensor(v)).collect();
     let marked = program.forward().len();
     for item in program.forward() {
-        let mut taken = item.takes().iter().map(|v| v.index()).filter(|&v| of[v] && is_tensor(v));
+        let mut taken = item.inputs().iter().map(|v| v.index()).filter(|&v| of[v] && is_tensor(v));
         let Some(first) = taken.next() else { continue };
-        let taken: Vec<usize> = taken.chain(item.makes().iter().map(|v| v.index())).collect();
+        let taken: Vec<usize> = taken.chain(item.outputs().iter().map(|v| v.index())).collect();
         for v in taken {
             of[v] = true;
             let (a, b) = (end(&mut leads, first), end(&mut leads, v));
@@ -299,12 +303,12 @@ fn microbatches(program: &Program) -> Vec<Option<usize>> {
     let mut list = Vec::with_capacity(items.len());
     for (n, item) in items.iter().enumerate() {
         let is = if n < marked {
-            item.makes().first().and_then(|v| microbatch[v.index()])
+            item.outputs().first().and_then(|v| microbatch[v.index()])
         } else {
-            let mut all = item.takes().iter().filter_map(|v| microbatch[v.index()]);
+            let mut all = item.inputs().iter().filter_map(|v| microbatch[v.index()]);
             all.next().filter(|one| all.all(|other| other == *one))
         };
-        for v in item.makes() {
+        for v in item.outputs() {
             microbatch[v.index()] = is;
         }
         list.push(is);
@@ -324,7 +328,7 @@ fn end(leads: &mut [usize], mut v: usize) -> usize {
 /// The stage of each value, and how many there are: meshes with common ranks are one.
 fn stages(program: &Program) -> (Vec<usize>, usize) {
     let meshes = program.meshes();
-    let number = |v: &crate::Value| meshes.number(v.is.value.mesh()).unwrap_or(0);
+    let number = |v: &crate::Value| meshes.number(v.ty.value.mesh()).unwrap_or(0);
     let on: Vec<usize> = program.values().iter().map(number).collect();
     // Only meshes that hold something; every rank is in the first.
     let used: u64 = on.iter().fold(0, |bits, &mesh| bits | 1 << mesh);

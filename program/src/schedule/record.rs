@@ -13,31 +13,31 @@ use core::time::Duration;
 
 use crate::Error;
 use crate::schedule::build::refused;
-use crate::schedule::{Exchanges, Kernels, Prepared};
+use crate::schedule::{ExchangeEngine, Kernels, PreparedSchedule};
 
 /// Where an exchange begins on a rank: at its post, or only where it is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Begins {
+pub enum ExchangeStart {
     /// At its post: it goes on while the rank computes, as on a stream of a device.
     AtPost,
     /// Where it is waited for, as by [`Engine`](super::Engine) on host memory: nothing of it is hidden.
     AtWait,
 }
 
-impl Begins {
+impl ExchangeStart {
     /// All, in order.
-    pub const ALL: [Begins; 2] = [Begins::AtPost, Begins::AtWait];
+    pub const ALL: [ExchangeStart; 2] = [ExchangeStart::AtPost, ExchangeStart::AtWait];
 
     /// Its name: `at post`, `at wait`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Begins::AtPost => "at post",
-            Begins::AtWait => "at wait",
+            ExchangeStart::AtPost => "at post",
+            ExchangeStart::AtWait => "at wait",
         }
     }
 }
 
-impl fmt::Display for Begins {
+impl fmt::Display for ExchangeStart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -56,17 +56,21 @@ impl fmt::Display for Begins {
 /// # Ok::<(), reshard_program::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct RunRecord {
     rank: usize,
-    begins: Begins,
+    begins: ExchangeStart,
     times: Vec<(Duration, Duration)>,
 }
 
-impl Record {
+impl RunRecord {
     /// One of times that were taken elsewhere: of each instruction from when until when, in order.
     ///
     /// Fails where an instruction ends before it begins, or begins before the one that stands before it has ended.
-    pub fn new(rank: usize, begins: Begins, times: Vec<(Duration, Duration)>) -> Result<Record, Error> {
+    pub fn new(
+        rank: usize,
+        begins: ExchangeStart,
+        times: Vec<(Duration, Duration)>,
+    ) -> Result<RunRecord, Error> {
         let mut before = Duration::ZERO;
         for (n, &(begin, end)) in times.iter().enumerate() {
             if begin < before || end < begin {
@@ -76,7 +80,7 @@ impl Record {
             }
             before = end;
         }
-        Ok(Record { rank, begins, times })
+        Ok(RunRecord { rank, begins, times })
     }
 
     /// The rank.
@@ -85,7 +89,7 @@ impl Record {
     }
 
     /// Where its exchanges began.
-    pub fn begins(&self) -> Begins {
+    pub fn begins(&self) -> ExchangeStart {
         self.begins
     }
 
@@ -95,22 +99,22 @@ impl Record {
     }
 }
 
-impl fmt::Display for Record {
+impl fmt::Display for RunRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rank {}, exchanges begin {}", self.rank, self.begins)?;
         self.times.iter().try_for_each(|(begin, end)| write!(f, "\n{} {}", begin.as_nanos(), end.as_nanos()))
     }
 }
 
-impl FromStr for Record {
+impl FromStr for RunRecord {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Record, Error> {
+    fn from_str(text: &str) -> Result<RunRecord, Error> {
         let mut lines = text.lines();
         let first = lines.next().unwrap_or_default();
         let head = first.strip_prefix("rank ").and_then(|rest| rest.split_once(", exchanges begin "));
         let head = head.and_then(|(rank, begins)| {
-            let known = Begins::ALL.into_iter().find(|one| one.as_str() == begins);
+            let known = ExchangeStart::ALL.into_iter().find(|one| one.as_str() == begins);
             Some((rank.parse().ok()?, known?))
         });
         let Some((rank, begins)) = head else {
@@ -126,11 +130,11 @@ impl FromStr for Record {
             })
         });
         let times = times.collect::<Result<_, _>>()?;
-        Record::new(rank, begins, times)
+        RunRecord::new(rank, begins, times)
     }
 }
 
-impl Prepared<'_> {
+impl PreparedSchedule<'_> {
     /// As [`run`](Prepared::run), with the times of every instruction by this clock: one that never goes back, and has one start for all ranks.
     ///
     /// The record is allocated before anything is run, and nothing is after that. A clock of the ranks of one process:
@@ -141,10 +145,10 @@ impl Prepared<'_> {
         exchanges: &mut X,
         arena: &mut K::Buffer,
         mut clock: impl FnMut() -> Duration,
-    ) -> Result<Record, E>
+    ) -> Result<RunRecord, E>
     where
         K: Kernels,
-        X: Exchanges<Buffer = K::Buffer>,
+        X: ExchangeEngine<Buffer = K::Buffer>,
         E: From<K::Error> + From<X::Error>,
     {
         let mut times = vec![(Duration::ZERO, Duration::ZERO); self.instrs.len()];
@@ -154,6 +158,6 @@ impl Prepared<'_> {
             self.step::<K, X, E>(instr, kernels, exchanges, arena)?;
             *time = (begin, clock());
         }
-        Ok(Record { rank: self.schedule.rank, begins, times })
+        Ok(RunRecord { rank: self.schedule.rank, begins, times })
     }
 }

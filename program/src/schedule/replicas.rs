@@ -14,19 +14,19 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 
 use crate::schedule::build::refused;
-use crate::schedule::{Arg, Exchanges, Instr, Kernels, Prepared, Schedule};
+use crate::schedule::{ArenaSlice, ExchangeEngine, Instruction, Kernels, PreparedSchedule, Schedule};
 use crate::{Error, Program, Value};
 
 /// Hashes of what one rank had of the values of a program, for [`Program::replicas`].
 ///
 /// Displays as lines, `rank 3` and `x 0123456789abcdef`, and is read from them, so that ranks can send theirs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hashes {
+pub struct ValueHashes {
     rank: usize,
     of: BTreeMap<String, u64>,
 }
 
-impl Hashes {
+impl ValueHashes {
     /// The rank.
     pub fn rank(&self) -> usize {
         self.rank
@@ -47,7 +47,7 @@ impl Hashes {
         self.of.is_empty()
     }
 
-    fn take(&mut self, name: &str, at: Arg, arena: &[u8]) {
+    fn take(&mut self, name: &str, at: ArenaSlice, arena: &[u8]) {
         let mut hasher = DefaultHasher::new();
         hasher.write(&arena[at.range()]);
         let hash = hasher.finish();
@@ -60,17 +60,17 @@ impl Hashes {
     }
 }
 
-impl fmt::Display for Hashes {
+impl fmt::Display for ValueHashes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rank {}", self.rank)?;
         self.of.iter().try_for_each(|(name, hash)| write!(f, "\n{name} {hash:016x}"))
     }
 }
 
-impl FromStr for Hashes {
+impl FromStr for ValueHashes {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Hashes, Error> {
+    fn from_str(text: &str) -> Result<ValueHashes, Error> {
         let mut lines = text.lines();
         let first = lines.next().unwrap_or_default();
         let rank = first.strip_prefix("rank ").and_then(|rank| rank.parse().ok());
@@ -87,11 +87,11 @@ impl FromStr for Hashes {
             });
             read.ok_or_else(|| refused(format!("{line:?} is no hash: it is like x 0123456789abcdef")))
         });
-        Ok(Hashes { rank, of: of.collect::<Result<_, _>>()? })
+        Ok(ValueHashes { rank, of: of.collect::<Result<_, _>>()? })
     }
 }
 
-impl Prepared<'_> {
+impl PreparedSchedule<'_> {
     /// As [`run`](Prepared::run), and a hash of everything that the rank is given, computes and receives.
     ///
     /// It reads all of that once more: for when one looks for an error.
@@ -100,32 +100,32 @@ impl Prepared<'_> {
         kernels: &mut K,
         exchanges: &mut X,
         arena: &mut [u8],
-    ) -> Result<Hashes, E>
+    ) -> Result<ValueHashes, E>
     where
         K: Kernels<Buffer = [u8]>,
-        X: Exchanges<Buffer = [u8]>,
+        X: ExchangeEngine<Buffer = [u8]>,
         E: From<K::Error> + From<X::Error>,
     {
-        let Schedule { args: all, names, exchanges: transfers, locals, .. } = self.schedule;
-        let mut hashes = Hashes { rank: self.schedule.rank, of: BTreeMap::new() };
+        let Schedule { args: all, names, exchanges: transfers, buffers: locals, .. } = self.schedule;
+        let mut hashes = ValueHashes { rank: self.schedule.rank, of: BTreeMap::new() };
         for input in locals.iter().filter(|local| local.is_input) {
-            hashes.take(&input.name, input.at, arena);
+            hashes.take(&input.name, input.slice, arena);
         }
-        for (instr, of) in self.instrs.iter().zip(&self.schedule.instrs) {
+        for (instr, of) in self.instrs.iter().zip(&self.schedule.instructions) {
             self.step::<K, X, E>(instr, kernels, exchanges, arena)?;
             match (instr, of) {
-                (Instr::Call { args, .. }, Instr::Call { kernel, .. }) => {
-                    let takes = self.schedule.calls[*kernel as usize].takes.len();
+                (Instruction::Call { args, .. }, Instruction::Call { kernel, .. }) => {
+                    let takes = self.schedule.calls[*kernel as usize].inputs.len();
                     for arg in (args.start as usize..args.end as usize).skip(takes) {
                         hashes.take(&names[arg], all[arg], arena);
                     }
                 }
-                (Instr::Wait { exchange }, _) => {
+                (Instruction::Wait { exchange }, _) => {
                     for moved in &transfers[*exchange as usize].moves {
                         hashes.take(&moved.values.1, moved.target, arena);
                     }
                 }
-                (Instr::Call { .. } | Instr::Post { .. }, _) => {}
+                (Instruction::Call { .. } | Instruction::Post { .. }, _) => {}
             }
         }
         Ok(hashes)
@@ -150,7 +150,7 @@ impl Program {
     /// ```
     ///
     /// Fails with `replicas` for the first value of which two ranks have different bytes, with its name, the axis and the ranks.
-    pub fn replicas(&self, hashes: &[Hashes]) -> Result<usize, Error> {
+    pub fn check_replicas(&self, hashes: &[ValueHashes]) -> Result<usize, Error> {
         let mut of_rank: BTreeMap<usize, usize> = BTreeMap::new();
         for (n, hashes) in hashes.iter().enumerate() {
             of_rank.insert(hashes.rank, n);
@@ -177,7 +177,7 @@ impl Program {
 
 /// Along every axis of which a type says that ranks have the same: the first rank of these, if this is another.
 fn replicas_of(value: &Value, rank: usize) -> Vec<(usize, usize)> {
-    let is = &value.is.value;
+    let is = &value.ty.value;
     let mesh = is.mesh();
     let (Some(at), Ok(own)) = (mesh.coordinate(rank), is.region(rank)) else { return Vec::new() };
     let first = |axis: usize| {
@@ -195,7 +195,7 @@ fn lie(value: &Value, axis: usize, first: usize, rank: usize) -> Error {
         reason: format!(
             "{} is the same over {} by its type, and ranks {first} and {rank} do not have the same of it: what makes it differs from rank to rank, like a random number that no key gives, or an input given differently",
             value.name,
-            value.is.value.mesh().axes()[axis].name()
+            value.ty.value.mesh().axes()[axis].name()
         ),
     }
 }

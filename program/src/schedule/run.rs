@@ -5,7 +5,7 @@
 //! run       as often as one likes: nothing but kernels, posts and waits, in order
 //! ```
 
-use crate::schedule::{Arg, Begins, Instr, LocalCall, Schedule, Transfer};
+use crate::schedule::{ArenaSlice, ExchangeStart, Instruction, LocalCall, Schedule, Transfer};
 
 /// A framework's ops.
 pub trait Kernels {
@@ -21,12 +21,12 @@ pub trait Kernels {
     ///
     /// Operands may be one another. An operand is a result only of a call that [works element by element](LocalCall::is_elementwise): then both
     /// are the same bytes, as where `w'` takes the place of `w`.
-    fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut Self::Buffer) -> Result<(), Self::Error>;
+    fn run(&mut self, kernel: u32, args: &[ArenaSlice], arena: &mut Self::Buffer) -> Result<(), Self::Error>;
 }
 
 /// What carries exchanges out: [`Engine`](super::Engine) by a [`Communicator`](reshard_collectives::Communicator) on host memory, or
 /// a framework's own streams.
-pub trait Exchanges {
+pub trait ExchangeEngine {
     /// The memory of the arena.
     type Buffer: ?Sized;
     /// What can go wrong.
@@ -42,41 +42,41 @@ pub trait Exchanges {
     fn wait(&mut self, transfer: &Transfer, arena: &mut Self::Buffer) -> Result<(), Self::Error>;
 
     /// Where exchanges begin: at the post, unless this says something else. [Records](super::Record) say so, and nothing else asks.
-    fn begins(&self) -> Begins {
-        Begins::AtPost
+    fn begins(&self) -> ExchangeStart {
+        ExchangeStart::AtPost
     }
 }
 
 /// A schedule whose kernels and exchanges are ready.
 #[derive(Debug)]
-pub struct Prepared<'a> {
+pub struct PreparedSchedule<'a> {
     pub(super) schedule: &'a Schedule,
-    pub(super) instrs: Vec<Instr>,
+    pub(super) instrs: Vec<Instruction>,
 }
 
 impl Schedule {
     /// Makes ready what it calls and exchanges. All ranks do so together.
-    pub fn prepare<K: Kernels, X: Exchanges, E: From<K::Error> + From<X::Error>>(
+    pub fn prepare<K: Kernels, X: ExchangeEngine, E: From<K::Error> + From<X::Error>>(
         &self,
         kernels: &mut K,
         exchanges: &mut X,
-    ) -> Result<Prepared<'_>, E> {
+    ) -> Result<PreparedSchedule<'_>, E> {
         let numbers = self.calls.iter().map(|call| kernels.prepare(call)).collect::<Result<Vec<u32>, _>>()?;
         for transfer in &self.exchanges {
             exchanges.prepare(transfer)?;
         }
-        let mut instrs = self.instrs.clone();
+        let mut instrs = self.instructions.clone();
         for instr in &mut instrs {
             match instr {
-                Instr::Call { kernel, .. } => *kernel = numbers[*kernel as usize],
-                Instr::Post { .. } | Instr::Wait { .. } => {}
+                Instruction::Call { kernel, .. } => *kernel = numbers[*kernel as usize],
+                Instruction::Post { .. } | Instruction::Wait { .. } => {}
             }
         }
-        Ok(Prepared { schedule: self, instrs })
+        Ok(PreparedSchedule { schedule: self, instrs })
     }
 }
 
-impl Prepared<'_> {
+impl PreparedSchedule<'_> {
     /// Does what the rank does, in an arena of [`arena_bytes`](Schedule::arena_bytes) in which inputs are where they
     /// [belong](Schedule::locals). All ranks run together.
     ///
@@ -84,7 +84,7 @@ impl Prepared<'_> {
     pub fn run<K, X, E>(&self, kernels: &mut K, exchanges: &mut X, arena: &mut K::Buffer) -> Result<(), E>
     where
         K: Kernels,
-        X: Exchanges<Buffer = K::Buffer>,
+        X: ExchangeEngine<Buffer = K::Buffer>,
         E: From<K::Error> + From<X::Error>,
     {
         for instr in &self.instrs {
@@ -97,23 +97,23 @@ impl Prepared<'_> {
     #[inline]
     pub(super) fn step<K, X, E>(
         &self,
-        instr: &Instr,
+        instr: &Instruction,
         kernels: &mut K,
         exchanges: &mut X,
         arena: &mut K::Buffer,
     ) -> Result<(), E>
     where
         K: Kernels,
-        X: Exchanges<Buffer = K::Buffer>,
+        X: ExchangeEngine<Buffer = K::Buffer>,
         E: From<K::Error> + From<X::Error>,
     {
         let Schedule { args: all, exchanges: transfers, .. } = self.schedule;
         match instr {
-            Instr::Call { kernel, args } => {
+            Instruction::Call { kernel, args } => {
                 kernels.run(*kernel, &all[args.start as usize..args.end as usize], arena)?;
             }
-            Instr::Post { exchange } => exchanges.post(&transfers[*exchange as usize], arena)?,
-            Instr::Wait { exchange } => exchanges.wait(&transfers[*exchange as usize], arena)?,
+            Instruction::Post { exchange } => exchanges.post(&transfers[*exchange as usize], arena)?,
+            Instruction::Wait { exchange } => exchanges.wait(&transfers[*exchange as usize], arena)?,
         }
         Ok(())
     }

@@ -2,15 +2,15 @@
 
 use core::fmt;
 
-use crate::schedule::{Arg, Instr, Moved, Schedule, Transfer};
+use crate::schedule::{ArenaSlice, Instruction, Schedule, Transfer, TransferMember};
 
 /// `x@64`, of a value and where it begins.
-fn place(name: &str, at: Arg) -> String {
+fn place(name: &str, at: ArenaSlice) -> String {
     format!("{name}@{}", at.offset)
 }
 
 /// What moves make.
-fn made(moves: &[Moved]) -> String {
+fn made(moves: &[TransferMember]) -> String {
     let to: Vec<String> = moves.iter().map(|m| place(&m.values.1, m.target)).collect();
     to.join(", ")
 }
@@ -18,18 +18,18 @@ fn made(moves: &[Moved]) -> String {
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "rank {}, an arena of {} bytes", self.rank, self.arena_bytes)?;
-        for instr in &self.instrs {
+        for instr in &self.instructions {
             match instr {
-                Instr::Call { kernel, args } => {
+                Instruction::Call { kernel, args } => {
                     let call = &self.calls[*kernel as usize];
                     let args = args.start as usize..args.end as usize;
                     let all: Vec<String> = (self.names[args.clone()].iter().zip(&self.args[args]))
                         .map(|(name, at)| place(name, *at))
                         .collect();
-                    let (takes, makes) = all.split_at(call.takes.len());
+                    let (takes, makes) = all.split_at(call.inputs.len());
                     writeln!(f, "{} = {}({})", makes.join(", "), call.call, takes.join(", "))?;
                 }
-                Instr::Post { exchange } => {
+                Instruction::Post { exchange } => {
                     let Transfer { moves, steps, .. } = &self.exchanges[*exchange as usize];
                     let from: Vec<String> = moves.iter().map(|m| place(&m.values.0, m.source)).collect();
                     write!(f, "post {} = {} by ", made(moves), from.join(", "))?;
@@ -41,7 +41,7 @@ impl fmt::Display for Schedule {
                     }
                     writeln!(f)?;
                 }
-                Instr::Wait { exchange } => {
+                Instruction::Wait { exchange } => {
                     writeln!(f, "wait {}", made(&self.exchanges[*exchange as usize].moves))?;
                 }
             }

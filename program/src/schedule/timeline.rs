@@ -17,8 +17,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::schedule::build::refused;
-use crate::schedule::{Instr, LocalCall, Schedule};
-use crate::{Error, Rates};
+use crate::schedule::{Instruction, LocalCall, Schedule};
+use crate::{ComputeRates, Error};
 
 /// What takes time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct Span {
 
 /// The two lanes of a rank.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Lane {
+pub struct RankTimeline {
     /// The numbers of its calls, in order.
     pub calls: Vec<usize>,
     /// The numbers of the steps that it has a part in, or of the exchanges of a run, in order.
@@ -82,7 +82,7 @@ pub struct Timeline {
     /// Everything that takes time.
     pub spans: Vec<Span>,
     /// Of each schedule, in their order.
-    pub lanes: Vec<Lane>,
+    pub lanes: Vec<RankTimeline>,
     /// Whether it is of a run, by a clock, and not by the cost model.
     pub is_measured: bool,
 }
@@ -139,15 +139,18 @@ impl Timeline {
     ///
     /// Fails where two schedules are of one rank, where a member of an exchange has none, and for lists of several programs, which wait in a
     /// circle.
-    pub fn of(schedules: &[Schedule], rates: &Rates) -> Result<Timeline, Error> {
+    pub fn of(schedules: &[Schedule], rates: &ComputeRates) -> Result<Timeline, Error> {
         let mut number: BTreeMap<usize, usize> = BTreeMap::new();
         for (n, schedule) in schedules.iter().enumerate() {
             if number.insert(schedule.rank(), n).is_some() {
                 return Err(refused(format!("two schedules are of rank {}", schedule.rank())));
             }
         }
-        let mut timeline =
-            Timeline { spans: Vec::new(), lanes: vec![Lane::default(); schedules.len()], is_measured: false };
+        let mut timeline = Timeline {
+            spans: Vec::new(),
+            lanes: vec![RankTimeline::default(); schedules.len()],
+            is_measured: false,
+        };
         let mut walks: Vec<Walk<'_>> = schedules.iter().map(Walk::new).collect();
         // Ranks that may go on: at first all, then those of whom a step has ended.
         let mut going: VecDeque<usize> = (0..walks.len()).collect();
@@ -162,7 +165,7 @@ impl Timeline {
                 going.extend(members);
             }
         }
-        if let Some(walk) = walks.iter().find(|walk| walk.at < walk.schedule.instrs().len()) {
+        if let Some(walk) = walks.iter().find(|walk| walk.at < walk.schedule.instructions().len()) {
             return Err(refused(format!(
                 "rank {} waits for an exchange that others do not come to: give the schedules of one program, for all ranks",
                 walk.schedule.rank()
@@ -172,11 +175,11 @@ impl Timeline {
     }
 
     /// Goes on until the rank waits for what has not ended.
-    fn compute(&mut self, n: usize, walk: &mut Walk<'_>, rates: &Rates) {
+    fn compute(&mut self, n: usize, walk: &mut Walk<'_>, rates: &ComputeRates) {
         let schedule = walk.schedule;
-        while let Some(instr) = schedule.instrs().get(walk.at) {
+        while let Some(instr) = schedule.instructions().get(walk.at) {
             match instr {
-                Instr::Call { kernel, .. } => {
+                Instruction::Call { kernel, .. } => {
                     let (begin_us, after) = walk.now;
                     let end_us = begin_us + time_us(&schedule.calls()[*kernel as usize], rates);
                     let activity = Activity::Call { rank: schedule.rank(), instr: walk.at };
@@ -184,11 +187,11 @@ impl Timeline {
                     self.lanes[n].calls.push(self.spans.len());
                     self.spans.push(Span { activity, begin_us, end_us, after });
                 }
-                Instr::Post { exchange } if schedule.exchanges()[*exchange as usize].communicates() => {
+                Instruction::Post { exchange } if schedule.exchanges()[*exchange as usize].communicates() => {
                     walk.post(*exchange as usize);
                 }
-                Instr::Post { exchange } => self.copies(n, walk, *exchange as usize),
-                Instr::Wait { exchange } => {
+                Instruction::Post { exchange } => self.copies(n, walk, *exchange as usize),
+                Instruction::Wait { exchange } => {
                     let Some(done) = walk.done[*exchange as usize] else { return };
                     if done.0 > walk.now.0 {
                         self.lanes[n].waits.push((walk.now.0, done.0));
@@ -263,22 +266,22 @@ impl Timeline {
     }
 
     /// How long a lane computes, in microseconds.
-    pub fn computing_us(&self, lane: &Lane) -> f64 {
+    pub fn computing_us(&self, lane: &RankTimeline) -> f64 {
         self.sum(&lane.calls)
     }
 
     /// How long it exchanges, whatever is done meanwhile.
-    pub fn exchanging_us(&self, lane: &Lane) -> f64 {
+    pub fn exchanging_us(&self, lane: &RankTimeline) -> f64 {
         self.sum(&lane.steps)
     }
 
     /// How long it waits: for its exchanges, and for others who come to them later.
-    pub fn waiting_us(&self, lane: &Lane) -> f64 {
+    pub fn waiting_us(&self, lane: &RankTimeline) -> f64 {
         lane.waits.iter().fold(0.0, |sum, (begin, end)| sum + (end - begin))
     }
 
     /// How long it exchanges and does not wait.
-    pub fn hidden_us(&self, lane: &Lane) -> f64 {
+    pub fn hidden_us(&self, lane: &RankTimeline) -> f64 {
         // Steps do not overlap, and neither do waits.
         let seen = |span: &Span| {
             lane.waits.iter().fold(0.0, |sum, (begin, end)| {
@@ -343,8 +346,8 @@ fn together(
 }
 
 /// What a call takes.
-fn time_us(call: &LocalCall, rates: &Rates) -> f64 {
-    let operands = || call.takes.iter().chain(&call.makes);
+fn time_us(call: &LocalCall, rates: &ComputeRates) -> f64 {
+    let operands = || call.inputs.iter().chain(&call.outputs);
     let bytes = operands().map(|t| t.bytes().unwrap_or(usize::MAX) as u64).fold(0, u64::saturating_add);
     let dtype = operands().map(|t| t.dtype).find(|d| !d.is_integral());
     dtype.map_or(0.0, |dtype| rates.time_us(dtype, call.operations, bytes))

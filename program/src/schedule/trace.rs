@@ -10,21 +10,21 @@
 //! move neither.
 
 use reshard_kernels::DType;
-use reshard_ops::rules::Call;
+use reshard_ops::rules::OpCall;
 use reshard_planner::{Plan, StepOp};
 
 use crate::Error;
 
 use crate::graph::ValueId;
-use crate::program::{Item, Program, Value};
-use crate::report::Over;
+use crate::program::{Program, Statement, Value};
+use crate::report::CommScope;
 use crate::schedule::build::refused;
 use crate::schedule::call::called;
-use crate::schedule::{Instr, LocalTensor, Schedule, each_once};
+use crate::schedule::{Instruction, LocalTensor, Schedule, each_once};
 
 /// A tensor that an op takes or makes on a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operand {
+pub struct TraceOperand {
     /// What the program calls it.
     pub name: String,
     /// The type of its elements.
@@ -39,18 +39,18 @@ pub enum Event {
     /// It runs an op on what it holds.
     Call {
         /// What is called.
-        call: Call,
+        call: OpCall,
         /// Its operands.
-        takes: Vec<Operand>,
+        takes: Vec<TraceOperand>,
         /// Its results.
-        makes: Vec<Operand>,
+        makes: Vec<TraceOperand>,
     },
     /// It exchanges something with others.
     Exchange {
         /// What kind of operation.
         op: StepOp,
         /// Over which axes, or between which meshes.
-        over: Over,
+        over: CommScope,
         /// The ranks that take part together, this one among them, ascending.
         members: Vec<usize>,
         /// What is moved, and what that becomes; of a bucket all of them.
@@ -64,24 +64,24 @@ impl Schedule {
     /// What the rank does: calls, and exchanges where they are waited for.
     pub fn trace(&self) -> Vec<Event> {
         let mut events = Vec::new();
-        for instr in &self.instrs {
+        for instr in &self.instructions {
             match instr {
-                Instr::Call { kernel, args } => {
+                Instruction::Call { kernel, args } => {
                     let call = &self.calls[*kernel as usize];
                     let names = &self.names[args.start as usize..args.end as usize];
-                    let operand = |(name, tensor): (&String, &LocalTensor)| Operand {
+                    let operand = |(name, tensor): (&String, &LocalTensor)| TraceOperand {
                         name: name.clone(),
                         dtype: tensor.dtype,
                         shape: tensor.shape.clone(),
                     };
-                    let (takes, makes) = names.split_at(call.takes.len());
+                    let (takes, makes) = names.split_at(call.inputs.len());
                     events.push(Event::Call {
                         call: call.call.clone(),
-                        takes: takes.iter().zip(&call.takes).map(operand).collect(),
-                        makes: makes.iter().zip(&call.makes).map(operand).collect(),
+                        takes: takes.iter().zip(&call.inputs).map(operand).collect(),
+                        makes: makes.iter().zip(&call.outputs).map(operand).collect(),
                     });
                 }
-                Instr::Wait { exchange } => {
+                Instruction::Wait { exchange } => {
                     let transfer = &self.exchanges[*exchange as usize];
                     let steps = transfer.steps.iter().filter(|step| step.op.communicates());
                     events.extend(steps.map(|step| Event::Exchange {
@@ -92,7 +92,7 @@ impl Schedule {
                         received_bytes: step.received_bytes,
                     }));
                 }
-                Instr::Post { .. } => {}
+                Instruction::Post { .. } => {}
             }
         }
         events
@@ -116,30 +116,31 @@ impl Program {
         if !self.mesh().contains(rank) {
             return Err(refused(format!("there is no rank {rank} in mesh {}", self.mesh())));
         }
-        let program = &*self.wired()?;
-        let holds = |v: &ValueId| program.get(*v).is.value.mesh().contains(rank);
+        let program = &*self.lower_comm_dtypes()?;
+        let holds = |v: &ValueId| program.get(*v).ty.value.mesh().contains(rank);
         let mut events = Vec::new();
-        for item in program.items() {
+        for item in program.statements() {
             match item {
-                Item::Op { call, is_view: false, inputs, outputs, .. } if outputs.iter().any(holds) => {
+                Statement::Op { call, is_view: false, inputs, outputs, .. } if outputs.iter().any(holds) => {
                     let values = || inputs.iter().chain(outputs).map(|v| program.get(*v));
                     let tensors: Result<Vec<LocalTensor>, Error> =
                         values().map(|value| LocalTensor::of(value, rank)).collect();
                     let (call, tensors) = called(call, tensors?, inputs.len());
-                    let of = |(value, LocalTensor { dtype, shape, .. }): (&Value, LocalTensor)| Operand {
-                        name: value.name.clone(),
-                        dtype,
-                        shape,
+                    let of = |(value, LocalTensor { dtype, shape, .. }): (&Value, LocalTensor)| {
+                        TraceOperand { name: value.name.clone(), dtype, shape }
                     };
-                    let mut takes: Vec<Operand> = values().zip(tensors).map(of).collect();
+                    let mut takes: Vec<TraceOperand> = values().zip(tensors).map(of).collect();
                     let makes = takes.split_off(inputs.len());
                     events.push(Event::Call { call, takes, makes });
                 }
-                Item::Move { from, to, forward, .. } if holds(from) || holds(to) => {
+                Statement::Redistribute { from, to, forward, .. } if holds(from) || holds(to) => {
                     let values = (program.get(*from).name.clone(), program.get(*to).name.clone());
                     exchanged(program, forward, rank, &values, &mut events)?;
                 }
-                Item::Input(_) | Item::NoGrad | Item::Op { .. } | Item::Move { .. } => {}
+                Statement::Input(_)
+                | Statement::NoGrad
+                | Statement::Op { .. }
+                | Statement::Redistribute { .. } => {}
             }
         }
         Ok(events)
@@ -164,7 +165,7 @@ fn exchanged(
         let elements = messages.fold(0u64, |sum, message| sum.saturating_add(message.numel() as u64));
         events.push(Event::Exchange {
             op: step.op(),
-            over: Over::of(program.meshes(), step),
+            over: CommScope::of(program.meshes(), step),
             members,
             values: vec![values.clone()],
             received_bytes: elements.saturating_mul(plan.item_bytes() as u64),

@@ -1,38 +1,38 @@
 //! Moves as one rank takes part in them: their plans compiled, and where their buffers lie.
 
-use reshard_collectives::Compiled;
+use reshard_collectives::CompiledPlan;
 use reshard_planner::{Plan, StepOp};
 
-use crate::report::Over;
-use crate::schedule::Arg;
+use crate::report::CommScope;
+use crate::schedule::ArenaSlice;
 use crate::{Error, Meshes};
 
 /// An exchange of a [schedule](super::Schedule): all phases of a move's plan, or of those of a bucket together, on one rank.
 #[derive(Clone, Debug)]
 pub struct Transfer {
     /// The plan, or the [`Batch`](reshard_collectives::Batch) of the bucket's, compiled for the rank.
-    pub compiled: Compiled,
+    pub compiled: CompiledPlan,
     /// Its moves: one, or those of the bucket.
-    pub moves: Vec<Moved>,
+    pub moves: Vec<TransferMember>,
     /// What the rank holds before, of all of them; no bytes if nothing.
-    pub source: Arg,
+    pub source: ArenaSlice,
     /// What it holds after.
-    pub target: Arg,
+    pub target: ArenaSlice,
     /// What lies between phases: [`scratch_bytes`](Compiled::scratch_bytes).
-    pub scratch: [Arg; 2],
+    pub scratch: [ArenaSlice; 2],
     /// What it does, step by step.
     pub steps: Vec<TransferStep>,
 }
 
 /// A move of a [`Transfer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct TransferMember {
     /// What is moved, and what that becomes.
     pub values: (String, String),
     /// What the rank holds before, a part of the transfer's source.
-    pub source: Arg,
+    pub source: ArenaSlice,
     /// What it holds after.
-    pub target: Arg,
+    pub target: ArenaSlice,
 }
 
 impl Transfer {
@@ -58,7 +58,7 @@ pub struct TransferStep {
     /// What kind of operation.
     pub op: StepOp,
     /// Over which axes, or between which meshes.
-    pub over: Over,
+    pub over: CommScope,
     /// The ranks that take part together, this one among them, ascending.
     pub members: Vec<usize>,
     /// The bytes that this rank receives.
@@ -72,7 +72,7 @@ impl TransferStep {
     /// The steps of moves that are one exchange, each compiled by itself: in order, of the same number and members together.
     pub(super) fn of(
         meshes: &Meshes,
-        moves: &[(&Plan, Compiled)],
+        moves: &[(&Plan, CompiledPlan)],
         rank: usize,
     ) -> Result<Vec<TransferStep>, Error> {
         let mut all: Vec<TransferStep> = Vec::new();
@@ -94,14 +94,14 @@ impl TransferStep {
         for step in all.iter_mut().filter(|step| step.moves.len() > 1) {
             let plans: Vec<(&Plan, usize)> = step.moves.iter().map(|&n| (moves[n].0, step.step)).collect();
             let dearest = plans.iter().map(|(plan, n)| plan.steps()[*n].cost_us).fold(0.0, f64::max);
-            step.cost_us = Plan::together_us(&plans, rank)?.min(step.cost_us).max(dearest);
+            step.cost_us = Plan::fused_cost_us(&plans, rank)?.min(step.cost_us).max(dearest);
         }
         all.sort_by_key(|step| step.step);
         Ok(all)
     }
 
     /// Those of one move: an all-reduce is one, in however many phases.
-    fn of_move(meshes: &Meshes, plan: &Plan, compiled: &Compiled) -> Vec<TransferStep> {
+    fn of_move(meshes: &Meshes, plan: &Plan, compiled: &CompiledPlan) -> Vec<TransferStep> {
         let mut steps: Vec<TransferStep> = Vec::new();
         for exchange in compiled.exchanges() {
             let received = exchange.received_bytes() as u64;
@@ -116,7 +116,7 @@ impl TransferStep {
                         step: exchange.step(),
                         moves: Vec::new(),
                         op: step.op(),
-                        over: Over::of(meshes, step),
+                        over: CommScope::of(meshes, step),
                         members: if talks { exchange.members().to_vec() } else { alone.to_vec() },
                         received_bytes: received,
                         cost_us: step.cost_us,

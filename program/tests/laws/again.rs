@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use reshard_program::{Item, Pass, Program, Rates, ValueId};
+use reshard_program::{ComputeRates, Pass, Program, Statement, ValueId};
 use reshard_test_support::{Sweep, properties};
 
 use crate::elaborated;
@@ -55,28 +55,28 @@ fn made_in_forward(program: &Program) -> Vec<ValueId> {
     program
         .forward()
         .iter()
-        .filter(|item| !matches!(item, Item::Input(_)))
-        .flat_map(|item| item.makes().to_vec())
+        .filter(|item| !matches!(item, Statement::Input(_)))
+        .flat_map(|item| item.outputs().to_vec())
         .collect()
 }
 
 /// The time of all ops and moves one after another, and the peak.
 fn costs(program: &Program) -> (f64, u64) {
-    let rates = Rates::uniform();
-    let one_by_one = |item: &Item| -> f64 {
+    let rates = ComputeRates::uniform();
+    let one_by_one = |item: &Statement| -> f64 {
         match item {
-            Item::Move { forward, .. } => forward.cost_us(),
-            Item::Op { is_view: false, inputs, outputs, operations, .. } => {
+            Statement::Redistribute { forward, .. } => forward.cost_us(),
+            Statement::Op { is_view: false, inputs, outputs, operations, .. } => {
                 let values = || inputs.iter().chain(outputs).map(|v| program.get(*v));
                 let bytes =
-                    values().map(|v| (v.is.value.max_local_numel() * v.dtype.bits() / 8) as u64).sum();
+                    values().map(|v| (v.ty.value.max_local_numel() * v.dtype.bits() / 8) as u64).sum();
                 let dtype = values().map(|v| v.dtype).find(|d| !d.is_integral());
                 dtype.map_or(0.0, |dtype| rates.time_us(dtype, *operations, bytes))
             }
-            Item::Op { .. } | Item::Input(_) | Item::NoGrad => 0.0,
+            Statement::Op { .. } | Statement::Input(_) | Statement::NoGrad => 0.0,
         }
     };
-    (program.items().iter().map(one_by_one).sum(), program.report(&rates).peak.bytes)
+    (program.statements().iter().map(one_by_one).sum(), program.report(&rates).peak.bytes)
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn the_least_time_whose_peak_fits_is_found() {
         let all: Vec<(f64, u64)> = (0u32..1 << values.len())
             .map(|bits| {
                 let chosen = values.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, v)| *v);
-                costs(&program.again(&chosen.collect::<Vec<_>>()).unwrap())
+                costs(&program.rematerialize(&chosen.collect::<Vec<_>>()).unwrap())
             })
             .collect();
         let mut peaks: BTreeSet<u64> = all.iter().map(|(_, peak)| *peak).collect();
@@ -98,13 +98,14 @@ fn the_least_time_whose_peak_fits_is_found() {
         for limit in peaks {
             let best =
                 all.iter().filter(|(_, peak)| *peak <= limit).map(|(us, _)| *us).fold(f64::MAX, f64::min);
-            let (us, peak) = costs(&program.recompute(limit, &Rates::uniform()).unwrap());
+            let (us, peak) = costs(&program.rematerialize_to_fit(limit, &ComputeRates::uniform()).unwrap());
             assert!(
                 peak <= limit && (us - best).abs() < 1e-9,
                 "{text}: {limit} bytes: {us} and not {best} us, {peak} bytes"
             );
         }
-        let error = program.recompute(least - 1, &Rates::uniform()).unwrap_err().to_string();
+        let error =
+            program.rematerialize_to_fit(least - 1, &ComputeRates::uniform()).unwrap_err().to_string();
         assert!(error.contains(&format!("the least that was found is {least}:")), "{error}");
     }
 }
@@ -125,7 +126,7 @@ fn layers(count: usize) -> Program {
 /// The time of what is chosen for each of these limits, none where nothing fits.
 fn times(program: &Program, limits: &[u64]) -> Vec<Option<f64>> {
     let of = |&limit: &u64| {
-        let (us, peak) = costs(&program.recompute(limit, &Rates::uniform()).ok()?);
+        let (us, peak) = costs(&program.rematerialize_to_fit(limit, &ComputeRates::uniform()).ok()?);
         assert!(peak <= limit, "{peak} of {limit} bytes");
         Some(us)
     };
@@ -145,7 +146,7 @@ fn is_monotone(times: &[Option<f64>]) -> bool {
 fn many_layers_fit_into_less_for_more_time() {
     let program = layers(8);
     let (us, peak) = costs(&program);
-    let everything = costs(&program.again(&made_in_forward(&program)).unwrap());
+    let everything = costs(&program.rematerialize(&made_in_forward(&program)).unwrap());
     let apart = if Sweep::asked().is_exhaustive() { 1 } else { 5 };
     let limits: Vec<u64> = (10..=100).step_by(apart).map(|percent| peak * percent / 100).collect();
     let times = times(&program, &limits);
@@ -199,10 +200,11 @@ fn more_memory_takes_no_more_time() {
 #[test]
 fn a_gathered_parameter_is_gathered_again() {
     let program = layers(2);
-    let gathered: Vec<&str> = program.gathered().iter().map(|v| program.get(*v).name.as_str()).collect();
+    let gathered: Vec<&str> =
+        program.gathered_parameters().iter().map(|v| program.get(*v).name.as_str()).collect();
     assert_eq!(gathered, ["w0.1", "v0.1", "w1.1", "v1.1"]);
-    let again = program.again(&program.gathered()).unwrap();
-    let (before, after) = (program.report(&Rates::uniform()), again.report(&Rates::uniform()));
+    let again = program.rematerialize(&program.gathered_parameters()).unwrap();
+    let (before, after) = (program.report(&ComputeRates::uniform()), again.report(&ComputeRates::uniform()));
     let bytes = |report: &reshard_program::Report, pass| report.traffic.of(pass).received_bytes;
     assert_eq!(bytes(&after, Pass::Forward), bytes(&before, Pass::Forward));
     // Forward moves nothing else.
@@ -219,13 +221,13 @@ properties! {
         let values = made_in_forward(&program);
         let chosen: Vec<ValueId> =
             values.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, v)| *v).collect();
-        let again = program.again(&chosen).unwrap();
+        let again = program.rematerialize(&chosen).unwrap();
         let text = again.to_string();
         let read: Program = text.parse().unwrap_or_else(|e| panic!("{text}\n{e}"));
         let mut made = BTreeSet::new();
-        let once = again.items().iter().all(|item| {
-            let there = item.takes().iter().all(|v| made.contains(v));
-            there && item.makes().iter().all(|v| made.insert(*v))
+        let once = again.statements().iter().all(|item| {
+            let there = item.inputs().iter().all(|v| made.contains(v));
+            there && item.outputs().iter().all(|v| made.insert(*v))
         });
         once && read.to_string() == text && costs(&read) == costs(&again)
     }

@@ -1,7 +1,7 @@
 //! The element types of what ops make.
 
 use reshard_kernels::DType;
-use reshard_ops::rules::Call;
+use reshard_ops::rules::OpCall;
 use reshard_program::Graph;
 
 use crate::elaborated;
@@ -50,7 +50,7 @@ fn of_two_integer_types_the_wider_one_is_made() {
 #[test]
 fn the_elements_of_a_factory_are_set_right_after_it() {
     let mut graph = Graph::new(&"dp=2".parse().unwrap());
-    let ones: Call = "ones(shape=[3])".parse().unwrap();
+    let ones: OpCall = "ones(shape=[3])".parse().unwrap();
     let made = graph.apply(&ones, &[], &["a"]).unwrap()[0];
     assert_eq!(graph.dtype(made), DType::F32);
     graph.set_dtype(made, DType::Bool).unwrap();

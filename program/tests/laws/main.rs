@@ -1,11 +1,11 @@
 //! The laws of programs, a file per concept.
 
-use reshard_program::{Elaborator, Graph, Program};
+use reshard_program::{Graph, Program, ShardingSolver};
 
 /// The program of a text, with types and moves that nobody wrote.
 fn elaborated(text: &str) -> Program {
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}\n{e}"));
-    Elaborator::new().elaborate(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
+    ShardingSolver::new().solve(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
 }
 
 mod again;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use reshard_planner::{Planner, Topology};
-use reshard_program::{Elaborator, Graph, Moves, Rates, Report};
+use reshard_program::{ComputeRates, Graph, ImplicitRedistribution, Report, ShardingSolver};
 
 /// How big a layer is, and whether activations between products are cut along the sequence over `tp`.
 #[derive(Clone, Copy, Debug)]
@@ -74,10 +74,11 @@ fn layer(Layer { batch, sequence, is_cut }: Layer, written: bool) -> String {
     text
 }
 
-fn report(text: &str, topology: &Topology, rates: Rates, moves: Moves) -> Report {
+fn report(text: &str, topology: &Topology, rates: ComputeRates, moves: ImplicitRedistribution) -> Report {
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}\n{e}"));
-    let elaborator = Elaborator::new().planner(Planner::new().topology(topology.clone())).rates(rates);
-    let program = elaborator.moves(moves).elaborate(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"));
+    let elaborator = ShardingSolver::new().planner(Planner::new().topology(topology.clone())).rates(rates);
+    let program =
+        elaborator.implicit_redistribution(moves).solve(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"));
     program.report(&rates)
 }
 
@@ -92,10 +93,11 @@ fn activations_come_out_no_dearer_than_those_of_megatron() {
     let sizes = [(8, 512, false), (8, 512, true), (2, 128, false)];
     for (batch, sequence, is_cut) in sizes {
         let size = Layer { batch, sequence, is_cut };
-        for (topology, rates) in [(Topology::uniform(), Rates::uniform()), (Topology::h100(), Rates::h100())]
+        for (topology, rates) in
+            [(Topology::uniform(), ComputeRates::uniform()), (Topology::h100(), ComputeRates::h100())]
         {
-            let megatron = report(&layer(size, true), &topology, rates, Moves::Written);
-            let chosen = report(&layer(size, false), &topology, rates, Moves::Any);
+            let megatron = report(&layer(size, true), &topology, rates, ImplicitRedistribution::Deny);
+            let chosen = report(&layer(size, false), &topology, rates, ImplicitRedistribution::Allow);
             let (megatron, chosen) = (total_us(&megatron), total_us(&chosen));
             println!("{size:?} on {topology}: {chosen:.1} us, Megatron {megatron:.1} us");
             // Sums of what is rounded to a picosecond.

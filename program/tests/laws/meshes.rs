@@ -1,7 +1,7 @@
 //! Several meshes of one world: what is written is read, ops run on one mesh, and what cannot be is refused with what to write.
 
-use reshard_ops::rules::Table;
-use reshard_program::{Elaborator, Error, Graph, Moves, Program};
+use reshard_ops::rules::OpTable;
+use reshard_program::{Error, Graph, ImplicitRedistribution, Program, ShardingSolver};
 
 /// Two meshes of the same ranks in different order, and two of a half each.
 const MESHES: &str = "\
@@ -16,8 +16,8 @@ fn graph(rest: &str) -> Result<Graph, Error> {
     format!("{MESHES}{rest}").parse()
 }
 
-fn elaborated(rest: &str, moves: Moves) -> Result<Program, Error> {
-    Elaborator::new().moves(moves).elaborate(&graph(rest)?)
+fn elaborated(rest: &str, moves: ImplicitRedistribution) -> Result<Program, Error> {
+    ShardingSolver::new().implicit_redistribution(moves).solve(&graph(rest)?)
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_value_that_is_called_mesh_is_no_mesh() {
 fn a_mesh_that_cannot_be_is_refused_with_its_line() {
     let refused = |text: &str, said: &str| {
         let e = graph(text).unwrap_err();
-        assert_eq!(e.kind(), "parse");
+        assert_eq!(e.code(), "parse");
         let message = e.to_string();
         assert!(message.starts_with("line 6: ") && message.contains(said), "{message}");
     };
@@ -108,7 +108,7 @@ fn a_mesh_that_cannot_be_is_refused_with_its_line() {
 #[test]
 fn other_sizes_of_the_first_mesh_keep_its_ranks_where_there_are_others() {
     let text = "mesh dp=2,tp=2\nmesh experts: ep=4\nx: f32[8] S(0) on experts\n";
-    let with = |sizes: &[(&str, usize)]| Graph::parse_with_axes(Table::standard().into(), text, sizes);
+    let with = |sizes: &[(&str, usize)]| Graph::parse_with_axes(OpTable::standard().into(), text, sizes);
     let same = with(&[("dp", 4), ("tp", 1)]).unwrap();
     assert_eq!(same.mesh().to_string(), "dp=4,tp=1");
     let said = "line 2: with these sizes the first mesh dp=4,tp=2 has 8 ranks and not 4, of which mesh experts: ep=4 is: \
@@ -120,13 +120,13 @@ fn other_sizes_of_the_first_mesh_keep_its_ranks_where_there_are_others() {
 #[test]
 fn a_type_on_no_mesh_of_the_program_is_refused() {
     use reshard_kernels::DType;
-    use reshard_sharding::Type;
+    use reshard_sharding::ShardingType;
     let mut graph = graph("").unwrap();
-    let is = |mesh: &str, text: &str| Type::parse(&mesh.parse().unwrap(), &[8], text).unwrap();
-    let e = graph.input_of("x", DType::F32, is("a=2", "S(0)")).unwrap_err();
+    let is = |mesh: &str, text: &str| ShardingType::parse(&mesh.parse().unwrap(), &[8], text).unwrap();
+    let e = graph.input_with_type("x", DType::F32, is("a=2", "S(0)")).unwrap_err();
     assert!(e.to_string().contains("x is S(0) on a=2, and the program has default (dp=2,tp=2)"), "{e}");
-    let torn = Type { value: is("tp=2", "S(0)").value, gradient: is("tp=2@2", "S(0)").gradient };
-    let e = graph.input_of("y", DType::F32, torn).unwrap_err();
+    let torn = ShardingType { value: is("tp=2", "S(0)").value, gradient: is("tp=2@2", "S(0)").gradient };
+    let e = graph.input_with_type("y", DType::F32, torn).unwrap_err();
     assert!(e.to_string().contains("y is on tp=2 and its gradient on tp=2@2"), "{e}");
 }
 
@@ -146,19 +146,19 @@ fn an_op_runs_where_its_result_is_pinned_or_where_its_first_operand_is() {
          s = mean(p)"
             .replace("l = cross_entropy(y, t)", "t: i64[8] R,R\n         l = cross_entropy(y, t)")
             .as_str(),
-        Moves::Any,
+        ImplicitRedistribution::Allow,
     )
     .unwrap();
     let on = |name: &str| {
-        let mesh = program.get(program.value(name).unwrap()).is.value.mesh();
+        let mesh = program.get(program.value(name).unwrap()).ty.value.mesh();
         program.meshes().name(mesh).unwrap().to_owned()
     };
     let found = ["a", "b", "c", "n", "o", "p", "l", "s"].map(on);
     assert_eq!(found, ["default", "experts", "experts", "experts", "default", "first", "experts", "first"]);
     // What is in between, of ops that are taken apart too.
-    for item in program.items() {
-        if let reshard_program::Item::Op { inputs, outputs, .. } = item {
-            let meshes = inputs.iter().chain(outputs).map(|v| program.get(*v).is.value.mesh());
+    for item in program.statements() {
+        if let reshard_program::Statement::Op { inputs, outputs, .. } = item {
+            let meshes = inputs.iter().chain(outputs).map(|v| program.get(*v).ty.value.mesh());
             let meshes: Vec<_> = meshes.collect();
             assert!(meshes.windows(2).all(|pair| pair[0] == pair[1]), "{program}");
         }
@@ -171,8 +171,8 @@ fn an_op_runs_where_its_result_is_pinned_or_where_its_first_operand_is() {
 fn operands_on_different_meshes_are_refused_with_the_moves_to_write() {
     let values = "x: f32[8,16] I,I\ny: f32[8,16] I,S(0) on experts\n";
     let refused = |rest: &str, moves| elaborated(&format!("{values}{rest}"), moves).unwrap_err();
-    let e = refused("z = add(y, x)", Moves::Written);
-    assert_eq!(e.kind(), "needs_redistribute");
+    let e = refused("z = add(y, x)", ImplicitRedistribution::Deny);
+    assert_eq!(e.code(), "needs_redistribute");
     let said = e.to_string();
     assert!(
         said.contains("x is I,I and has to be I,S(0) on experts, which takes a move that is not written"),
@@ -181,49 +181,49 @@ fn operands_on_different_meshes_are_refused_with_the_moves_to_write() {
     assert!(said.contains("write x.1: I,S(0) on experts = x ("), "{said}");
     // What it says to write is enough.
     let fixed = format!("{values}x.1: I,S(0) on experts = x\nz = add(y, x.1)");
-    elaborated(&fixed, Moves::Written).unwrap();
+    elaborated(&fixed, ImplicitRedistribution::Deny).unwrap();
     // The first has a name where something has to be there.
-    let said = refused("z = add(x, y)", Moves::Written).to_string();
+    let said = refused("z = add(x, y)", ImplicitRedistribution::Deny).to_string();
     assert!(
         said.contains("y is I,S(0) on experts and has to be ") && said.contains(" on default, "),
         "{said}"
     );
     // Another view of the same shards communicates nothing.
     let shards = "a: f32[8,16] S(0),S(0)\nb: f32[8,16] R,S(0) on experts\nc = add(a, b)";
-    let free = elaborated(shards, Moves::Free).unwrap();
+    let free = elaborated(shards, ImplicitRedistribution::LocalOnly).unwrap();
     assert_eq!(
-        free.moves().map(|m| m.to_string()).collect::<Vec<_>>(),
+        free.redistributions().map(|m| m.to_string()).collect::<Vec<_>>(),
         ["b: I,S(0) on experts -> S(0),S(0): forward 0 bytes, backward 0 bytes"]
     );
-    assert_eq!(refused("z = add(x, y)", Moves::Free).kind(), "needs_redistribute");
+    assert_eq!(refused("z = add(x, y)", ImplicitRedistribution::LocalOnly).code(), "needs_redistribute");
 }
 
 /// An op runs where its first pinned result is, and the others are moved.
 #[test]
 fn results_that_are_said_to_be_on_another_mesh_are_moved_there() {
     let text = "x: f32[8,16] S(0),R\na: R on first; b: R on second = chunk(x, chunks=2, dim=0)\n_; c: R on second = chunk(x, chunks=2, dim=0)";
-    let program = elaborated(text, Moves::Any).unwrap();
-    let made: Vec<&str> = (program.items().iter())
+    let program = elaborated(text, ImplicitRedistribution::Allow).unwrap();
+    let made: Vec<&str> = (program.statements().iter())
         .filter_map(|item| match item {
-            reshard_program::Item::Op { outputs, .. } => {
-                program.meshes().name(program.get(outputs[0]).is.value.mesh())
+            reshard_program::Statement::Op { outputs, .. } => {
+                program.meshes().name(program.get(outputs[0]).ty.value.mesh())
             }
-            reshard_program::Item::Input(_)
-            | reshard_program::Item::Move { .. }
-            | reshard_program::Item::NoGrad => None,
+            reshard_program::Statement::Input(_)
+            | reshard_program::Statement::Redistribute { .. }
+            | reshard_program::Statement::NoGrad => None,
         })
         .collect();
     assert_eq!(made, ["first", "second"]);
-    let on = |name: &str| program.get(program.value(name).unwrap()).is.value.mesh().to_string();
+    let on = |name: &str| program.get(program.value(name).unwrap()).ty.value.mesh().to_string();
     assert_eq!(["a", "b", "c"].map(on), ["tp=2", "tp=2@2", "tp=2@2"]);
     assert_eq!(program.to_string().parse::<Program>().unwrap().to_string(), program.to_string());
-    assert_eq!(elaborated(text, Moves::Written).unwrap_err().kind(), "needs_redistribute");
+    assert_eq!(elaborated(text, ImplicitRedistribution::Deny).unwrap_err().code(), "needs_redistribute");
 }
 
 #[test]
 fn a_move_between_meshes_that_no_plan_makes_says_why() {
     let text = "mesh a=262144\nmesh e: b=512,c=512\nx: f32[262144] S(0)\ny: S(0),S(0) on e = x";
-    let e = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap_err();
-    assert_eq!(e.kind(), "program");
+    let e = ShardingSolver::new().solve(&text.parse().unwrap()).unwrap_err();
+    assert_eq!(e.code(), "program");
     assert!(e.to_string().starts_with("y = x: ") && e.to_string().contains("the most is 131072"), "{e}");
 }

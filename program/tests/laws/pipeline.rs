@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use reshard_program::schedule::{Event, Options, Order, Schedule, Timeline};
-use reshard_program::{Elaborator, Program, Rates};
+use reshard_program::schedule::{CompileOptions, Event, Order, Schedule, Timeline};
+use reshard_program::{ComputeRates, Program, ShardingSolver};
 
 /// A product and a relu of squares on each of some stages, microbatch after microbatch, and one loss.
 fn pipeline(stages: usize, microbatches: usize, n: usize) -> Program {
@@ -28,7 +28,7 @@ fn pipeline(stages: usize, microbatches: usize, n: usize) -> Program {
     for s in 0..stages {
         writeln!(text, "w{s}' = sgd(w{s}, dw{s})").unwrap();
     }
-    Elaborator::new().elaborate(&text.parse().unwrap()).unwrap()
+    ShardingSolver::new().solve(&text.parse().unwrap()).unwrap()
 }
 
 /// The most microbatches that a rank has in flight, by the definition: of which it has made an activation that it still takes.
@@ -55,9 +55,10 @@ fn of_p_stages_stage_s_has_p_minus_s_microbatches_in_flight() {
     for (stages, microbatches) in (1..=4).flat_map(|p| (1..=6).map(move |m| (p, m))) {
         let program = pipeline(stages, microbatches, 8);
         for stage in 0..stages {
-            let compiled =
-                |order| program.compile(2 * stage, &Options { order, ..Options::default() }).unwrap();
-            let (written, ordered) = (compiled(Order::Written), compiled(Order::OneForwardOneBackward));
+            let compiled = |order| {
+                program.compile(2 * stage, &CompileOptions { order, ..CompileOptions::default() }).unwrap()
+            };
+            let (written, ordered) = (compiled(Order::Program), compiled(Order::OneForwardOneBackward));
             assert_eq!(most_in_flight(&written, stage, microbatches), microbatches, "{written}");
             let most = most_in_flight(&ordered, stage, microbatches);
             assert_eq!(most, microbatches.min(stages - stage), "{stages} stages, {stage}: {ordered}");
@@ -70,11 +71,11 @@ fn of_p_stages_stage_s_has_p_minus_s_microbatches_in_flight() {
 fn few_in_flight_take_less_memory_and_no_longer() {
     let program = pipeline(3, 8, 4096);
     let compiled = |order| -> Vec<Schedule> {
-        let options = Options { order, hoist_bytes: 1 << 30, ..Options::default() };
+        let options = CompileOptions { order, in_flight_bytes: 1 << 30, ..CompileOptions::default() };
         (0..6).map(|rank| program.compile(rank, &options).unwrap()).collect()
     };
-    let rates = Rates::uniform();
-    let [written, ordered] = [Order::Written, Order::OneForwardOneBackward].map(compiled);
+    let rates = ComputeRates::uniform();
+    let [written, ordered] = [Order::Program, Order::OneForwardOneBackward].map(compiled);
     let total = |schedules: &[Schedule]| Timeline::of(schedules, &rates).unwrap().total_us();
     let (gpipe, one) = (total(&written), total(&ordered));
     assert!(one < 1.05 * gpipe, "{one} us, {gpipe} us with all forwards first");
@@ -97,9 +98,11 @@ fn few_in_flight_take_less_memory_and_no_longer() {
 #[test]
 fn an_order_leaves_nothing_out_and_names_are_read_as_they_are_printed() {
     let text = "mesh x=2\nw: f32[4,4] R\nv: f32[4,4] S(0)\nu = mul(w, w)\nt: R = v\ns = add(u, t)\n";
-    let program: Program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
-    let of = |order| program.compile(1, &Options { order, ..Options::default() }).unwrap().to_string();
-    assert_eq!(of(Order::OneForwardOneBackward).lines().count(), of(Order::Written).lines().count());
+    let program: Program = ShardingSolver::new().solve(&text.parse().unwrap()).unwrap();
+    let of = |order| {
+        program.compile(1, &CompileOptions { order, ..CompileOptions::default() }).unwrap().to_string()
+    };
+    assert_eq!(of(Order::OneForwardOneBackward).lines().count(), of(Order::Program).lines().count());
     for order in Order::ALL {
         assert_eq!(order.to_string().parse::<Order>().unwrap(), order);
     }

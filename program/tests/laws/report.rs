@@ -1,7 +1,10 @@
 //! Reports: passes, sums, and bytes at hand against their definition, rank by rank.
 
 use crate::elaborated;
-use reshard_program::{Class, Elaborator, Graph, Item, Moves, Pass, Program, Rates, ValueId};
+use reshard_program::{
+    ComputeRates, Graph, ImplicitRedistribution, Pass, Program, ShardingSolver, Statement, ValueClass,
+    ValueId,
+};
 
 const STEP: &str = "
     mesh dp=2,tp=2
@@ -39,15 +42,15 @@ pub(crate) const STAGES: &str = "
 
 #[test]
 fn backward_is_what_gradients_need_and_update_the_rest() {
-    let report = elaborated(STEP).report(&Rates::uniform());
+    let report = elaborated(STEP).report(&ComputeRates::uniform());
     let of = |name: &str| report.values.iter().find(|v| v.name == name).map(|v| (v.class, v.pass));
-    assert_eq!(of("x"), Some((Class::Input, Pass::Forward)));
-    assert_eq!(of("w"), Some((Class::Parameter, Pass::Forward)));
-    assert_eq!(of("v"), Some((Class::Parameter, Pass::Forward)));
-    assert_eq!(of("h"), Some((Class::Activation, Pass::Forward)));
-    assert_eq!(of("dw"), Some((Class::Gradient, Pass::Backward)));
-    assert_eq!(of("m'"), Some((Class::State, Pass::Update)));
-    assert_eq!(of("w'"), Some((Class::Parameter, Pass::Update)));
+    assert_eq!(of("x"), Some((ValueClass::Input, Pass::Forward)));
+    assert_eq!(of("w"), Some((ValueClass::Parameter, Pass::Forward)));
+    assert_eq!(of("v"), Some((ValueClass::Parameter, Pass::Forward)));
+    assert_eq!(of("h"), Some((ValueClass::Activation, Pass::Forward)));
+    assert_eq!(of("dw"), Some((ValueClass::Gradient, Pass::Backward)));
+    assert_eq!(of("m'"), Some((ValueClass::State, Pass::Update)));
+    assert_eq!(of("w'"), Some((ValueClass::Parameter, Pass::Update)));
     // Two products forward, and of each two backward, but for that of the input.
     let product = 2.0 * 8.0 * 16.0 * 32.0 / 4.0;
     let (forward, backward) = (report.operations.forward, report.operations.backward);
@@ -63,43 +66,46 @@ fn held(program: &Program) -> u64 {
 
 /// The most that one of them holds; nothing of what is on meshes without it.
 fn held_by(program: &Program, rank: usize) -> u64 {
-    let items = program.items();
-    let here = |v: ValueId| program.get(v).is.value.mesh().contains(rank);
-    let takes = |n: usize, v: ValueId| items[n].takes().contains(&v);
-    let makes = |n: usize, v: ValueId| items[n].makes().contains(&v);
+    let items = program.statements();
+    let here = |v: ValueId| program.get(v).ty.value.mesh().contains(rank);
+    let takes = |n: usize, v: ValueId| items[n].inputs().contains(&v);
+    let makes = |n: usize, v: ValueId| items[n].outputs().contains(&v);
     // Whose buffer a value is, and all values that look at it.
     let mut of: Vec<usize> = (0..program.values().len()).collect();
     for item in items {
         match item {
-            Item::Move { from, to, forward, .. }
+            Statement::Redistribute { from, to, forward, .. }
                 if forward.steps().is_empty() && here(*from) && here(*to) =>
             {
                 of[to.index()] = of[from.index()];
             }
-            Item::Op { is_view: true, inputs, outputs, .. } => {
+            Statement::Op { is_view: true, inputs, outputs, .. } => {
                 of[outputs[0].index()] = of[inputs[0].index()];
             }
-            Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad => {}
+            Statement::Input(_)
+            | Statement::Op { .. }
+            | Statement::Redistribute { .. }
+            | Statement::NoGrad => {}
         }
     }
-    let ids: Vec<ValueId> = items.iter().flat_map(Item::makes).copied().collect();
+    let ids: Vec<ValueId> = items.iter().flat_map(Statement::outputs).copied().collect();
     let there = |n: usize, v: ValueId| {
         let made = (0..items.len()).find(|&m| makes(m, v)).unwrap();
         let taken = (n..items.len()).any(|m| takes(m, v));
         let ever = |v: ValueId| (0..items.len()).any(|m| takes(m, v));
         let name = &program.get(v).name;
         let update = program.value(&format!("{name}'"));
-        if matches!(items[made], Item::Input(_)) {
+        if matches!(items[made], Statement::Input(_)) {
             return update.is_none_or(|u| taken || (n..items.len()).any(|m| makes(m, u)));
         }
-        let result = name.ends_with('\'') || items[made].makes().iter().all(|&v| !ever(v));
+        let result = name.ends_with('\'') || items[made].outputs().iter().all(|&v| !ever(v));
         made <= n && (taken || result || made == n)
     };
     let bytes = |v: ValueId, rank: usize| {
-        if !program.get(v).is.value.mesh().contains(rank) {
+        if !program.get(v).ty.value.mesh().contains(rank) {
             return 0;
         }
-        let shape = program.get(v).is.value.local_shape(rank).unwrap();
+        let shape = program.get(v).ty.value.local_shape(rank).unwrap();
         (shape.iter().product::<usize>() * program.get(v).dtype.bits()).div_ceil(8) as u64
     };
     let at = |n: usize, rank: usize| -> u64 {
@@ -109,18 +115,21 @@ fn held_by(program: &Program, rank: usize) -> u64 {
         let values =
             ids.iter().filter(|v| buffers.contains(&v.index())).map(|v| bytes(*v, rank)).sum::<u64>();
         let staging = match &items[n] {
-            Item::Move { from, to, forward, .. }
+            Statement::Redistribute { from, to, forward, .. }
                 if of[to.index()] == to.index() && (here(*from) || here(*to)) =>
             {
                 // Of ranks like this one.
                 let like = |r: &usize| {
-                    [*from, *to].iter().all(|v| program.get(*v).is.value.mesh().contains(*r) == here(*v))
+                    [*from, *to].iter().all(|v| program.get(*v).ty.value.mesh().contains(*r) == here(*v))
                 };
                 let ranks = program.mesh().ranks().filter(like);
                 let both = ranks.map(|r| bytes(*from, r) + bytes(*to, r)).max().unwrap();
                 forward.peak_bytes() - both
             }
-            Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad => 0,
+            Statement::Input(_)
+            | Statement::Op { .. }
+            | Statement::Redistribute { .. }
+            | Statement::NoGrad => 0,
         };
         values + staging
     };
@@ -145,7 +154,7 @@ fn bytes_at_hand_are_those_of_the_worst_rank() {
     ];
     for text in &texts {
         let program = elaborated(text);
-        let peak = program.report(&Rates::uniform()).peak;
+        let peak = program.report(&ComputeRates::uniform()).peak;
         assert_eq!(peak.bytes, held(&program), "{program}\n{peak:?}");
         assert_eq!(peak.bytes, peak.by_class.iter().sum::<u64>() + peak.staging);
         assert!(program.value(&peak.at).is_some(), "{peak:?}");
@@ -166,16 +175,17 @@ fn a_thousand_ops_on_131072_ranks_are_the_sum_of_their_blocks() {
     }
     let graph: Graph = lines.join("\n").parse().unwrap();
     let start = std::time::Instant::now();
-    let program = Elaborator::new().moves(Moves::Written).elaborate(&graph).unwrap();
+    let program =
+        ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny).solve(&graph).unwrap();
     let elaborated = start.elapsed();
     let start = std::time::Instant::now();
-    let report = program.report(&Rates::h100());
+    let report = program.report(&ComputeRates::h100());
     let reported = start.elapsed();
-    println!("{} items: elaborated in {elaborated:?}, reported in {reported:?}", program.items().len());
+    println!("{} items: elaborated in {elaborated:?}, reported in {reported:?}", program.statements().len());
     let of = report.over("tp");
     // A rank has a row of 1024 elements of 2 bytes, and receives 2 x 7/8 of it.
     assert_eq!((of.forward.received_bytes, of.backward.received_bytes), (blocks * 3584, blocks * 3584));
-    assert_eq!((of.forward.steps, report.moves.len()), (blocks as usize, 2 * blocks as usize));
+    assert_eq!((of.forward.steps, report.redistributions.len()), (blocks as usize, 2 * blocks as usize));
     assert_eq!(report.by_axes.len(), 1);
     let operations = 2.0 * 1024.0 * 512.0 * 2.0;
     assert_eq!(
@@ -198,15 +208,18 @@ z = relu(y)
 other = sum(z)
 gradient other wrt w as e";
     let program = elaborated(text);
-    let report = program.report(&Rates::uniform());
+    let report = program.report(&ComputeRates::uniform());
     let printed: Program = program.to_string().parse().unwrap();
-    assert_eq!(printed.report(&Rates::uniform()).moves.len(), report.moves.len());
-    let moved: u64 = program.moves().map(|m| m.forward.received_bytes()).sum();
+    assert_eq!(printed.report(&ComputeRates::uniform()).redistributions.len(), report.redistributions.len());
+    let moved: u64 = program.redistributions().map(|m| m.forward.received_bytes()).sum();
     let counted = [Pass::Forward, Pass::Backward, Pass::Update].map(|p| report.traffic.of(p).received_bytes);
-    assert!(report.gradients_written, "{report}");
+    assert!(report.has_explicit_backward, "{report}");
     assert_eq!((counted[0], counted.iter().sum::<u64>(), moved), (0, 128, 128), "{report}");
     let class = |name: &str| report.values.iter().find(|v| v.name == name).unwrap().class;
-    assert_eq!((class("w"), class("dw"), class("e")), (Class::Parameter, Class::Gradient, Class::Gradient));
+    assert_eq!(
+        (class("w"), class("dw"), class("e")),
+        (ValueClass::Parameter, ValueClass::Gradient, ValueClass::Gradient)
+    );
     // One that is of what the other made stays as it is written.
     let twice = "mesh dp=2
 x: f32[8,4] S(0)
@@ -218,11 +231,11 @@ gradient loss wrt w
 g = mul(dw, dw)
 other = sum(g)
 gradient other wrt w as e";
-    let report = elaborated(twice).report(&Rates::uniform());
+    let report = elaborated(twice).report(&ComputeRates::uniform());
     let class = |name: &str| report.values.iter().find(|v| v.name == name).unwrap().class;
     assert_eq!(
         (class("dw"), class("e")),
-        (Class::Activation, Class::Gradient),
+        (ValueClass::Activation, ValueClass::Gradient),
         "a gradient that is taken again is forward"
     );
 }
@@ -243,14 +256,16 @@ xyz = mul(xy, z)
 loss = sum(xyz)
 gradient loss wrt w";
     let program = elaborated(text);
-    let of_weight = |item: &Item| match item {
-        Item::Op { call, outputs, .. } if program.get(outputs[0]).shape() == [4, 6] => {
+    let of_weight = |item: &Statement| match item {
+        Statement::Op { call, outputs, .. } if program.get(outputs[0]).shape() == [4, 6] => {
             Some(if call.to_string() == "add" { "add" } else { "part" })
         }
-        Item::Op { .. } | Item::Input(_) | Item::Move { .. } | Item::NoGrad => None,
+        Statement::Op { .. } | Statement::Input(_) | Statement::Redistribute { .. } | Statement::NoGrad => {
+            None
+        }
     };
-    let made: Vec<&str> = program.items().iter().filter_map(of_weight).collect();
+    let made: Vec<&str> = program.statements().iter().filter_map(of_weight).collect();
     assert_eq!(made, ["part", "part", "add", "part", "add"]);
-    let reduced = program.moves().filter(|m| m.forward.received_bytes() > 0).count();
+    let reduced = program.redistributions().filter(|m| m.forward.received_bytes() > 0).count();
     assert_eq!(reduced, 1, "{program}");
 }

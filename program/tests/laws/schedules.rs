@@ -1,14 +1,15 @@
 //! Schedules by themselves: their arena is what the report says, hoisting moves posts and waits alone, and what cannot be is refused.
 
-use reshard_program::schedule::{Instr, Options, Schedule, Timeline, Transfer};
-use reshard_program::{Elaborator, Moves, Program, Rates};
+use reshard_program::schedule::{CompileOptions, Instruction, Schedule, Timeline, Transfer};
+use reshard_program::{ComputeRates, ImplicitRedistribution, Program, ShardingSolver};
 
 fn program(text: &str) -> Program {
-    let moves = if text.contains("wr: R = w") { Moves::Written } else { Moves::Any };
-    Elaborator::new().moves(moves).elaborate(&text.parse().unwrap()).unwrap()
+    let moves =
+        if text.contains("wr: R = w") { ImplicitRedistribution::Deny } else { ImplicitRedistribution::Allow };
+    ShardingSolver::new().implicit_redistribution(moves).solve(&text.parse().unwrap()).unwrap()
 }
 
-fn compiled(program: &Program, options: &Options) -> Vec<Schedule> {
+fn compiled(program: &Program, options: &CompileOptions) -> Vec<Schedule> {
     program.mesh().ranks().map(|rank| program.compile(rank, options).unwrap()).collect()
 }
 
@@ -52,14 +53,14 @@ const STAGES: &str = "
 fn the_arena_of_the_worst_rank_is_the_peak_of_the_report() {
     for text in [LAYERS, STAGES] {
         let program = program(text);
-        let peak = program.report(&Rates::uniform()).peak.bytes;
-        let schedules = compiled(&program, &Options::default());
+        let peak = program.report(&ComputeRates::uniform()).peak.bytes;
+        let schedules = compiled(&program, &CompileOptions::default());
         let arena = schedules.iter().map(|schedule| schedule.arena_bytes() as u64).max().unwrap();
         let updated =
-            schedules.iter().flat_map(Schedule::locals).filter(|local| local.is_input && !local.lasts);
-        let updated = updated.map(|local| local.at.bytes as u64).max().unwrap();
+            schedules.iter().flat_map(Schedule::buffers).filter(|local| local.is_input && !local.is_live_out);
+        let updated = updated.map(|local| local.slice.bytes as u64).max().unwrap();
         assert!(peak <= arena + updated && arena < peak + 3 * 64, "{arena} bytes for {peak}");
-        let apart = compiled(&program, &Options { liveness: false, ..Options::default() });
+        let apart = compiled(&program, &CompileOptions { liveness: false, ..CompileOptions::default() });
         assert!(apart.iter().zip(&schedules).all(|(apart, s)| apart.arena_bytes() > s.arena_bytes()));
     }
 }
@@ -67,10 +68,10 @@ fn the_arena_of_the_worst_rank_is_the_peak_of_the_report() {
 /// The instructions between a post and its wait.
 fn between(schedule: &Schedule) -> Vec<(String, usize)> {
     let mut list = Vec::new();
-    for (n, instr) in schedule.instrs().iter().enumerate() {
-        if let Instr::Post { exchange } = instr {
-            let is_wait = |other: &Instr| *other == Instr::Wait { exchange: *exchange };
-            let wait = schedule.instrs()[n..].iter().position(is_wait).unwrap();
+    for (n, instr) in schedule.instructions().iter().enumerate() {
+        if let Instruction::Post { exchange } = instr {
+            let is_wait = |other: &Instruction| *other == Instruction::Wait { exchange: *exchange };
+            let wait = schedule.instructions()[n..].iter().position(is_wait).unwrap();
             list.push((schedule.exchanges()[*exchange as usize].name(), wait - 1));
         }
     }
@@ -80,7 +81,11 @@ fn between(schedule: &Schedule) -> Vec<(String, usize)> {
 #[test]
 fn a_gradient_is_reduced_while_the_next_is_computed() {
     let program = program(LAYERS);
-    let hoist = |hoist_bytes| program.compile(0, &Options { hoist_bytes, ..Options::default() }).unwrap();
+    let hoist = |hoist_bytes| {
+        program
+            .compile(0, &CompileOptions { in_flight_bytes: hoist_bytes, ..CompileOptions::default() })
+            .unwrap()
+    };
     let none = hoist(0);
     assert_eq!(between(&none), [("dv".to_owned(), 0), ("dw".to_owned(), 0)]);
     // Both gradients are in flight until the updates, which take them.
@@ -88,9 +93,9 @@ fn a_gradient_is_reduced_while_the_next_is_computed() {
     let list = between(&all);
     assert_eq!(list[0].0, "dv");
     assert!(list[0].1 >= 4, "{all}");
-    let calls = |schedule: &Schedule| -> Vec<Instr> {
-        let is_call = |instr: &&Instr| matches!(instr, Instr::Call { .. });
-        schedule.instrs().iter().filter(is_call).cloned().collect()
+    let calls = |schedule: &Schedule| -> Vec<Instruction> {
+        let is_call = |instr: &&Instruction| matches!(instr, Instruction::Call { .. });
+        schedule.instructions().iter().filter(is_call).cloned().collect()
     };
     assert_eq!(calls(&all), calls(&none));
     // Too few bytes for one: nothing moves.
@@ -98,8 +103,8 @@ fn a_gradient_is_reduced_while_the_next_is_computed() {
     // Enough for one: the first ends before the second begins.
     let one = hoist(2 * 4 * 32 * 32);
     let list = between(&one);
-    let at = |instr: Instr| one.instrs().iter().position(|other| *other == instr).unwrap();
-    let ended = at(Instr::Wait { exchange: 0 }) < at(Instr::Post { exchange: 1 });
+    let at = |instr: Instruction| one.instructions().iter().position(|other| *other == instr).unwrap();
+    let ended = at(Instruction::Wait { exchange: 0 }) < at(Instruction::Post { exchange: 1 });
     assert!(list[0].1 >= 2 && ended, "{one}");
     assert!(one.arena_bytes() <= all.arena_bytes());
 }
@@ -108,7 +113,12 @@ fn a_gradient_is_reduced_while_the_next_is_computed() {
 fn gradients_of_one_group_are_one_exchange() {
     let program = program(LAYERS);
     let bucket = |hoist_bytes, bucket_bytes| {
-        program.compile(1, &Options { hoist_bytes, bucket_bytes, ..Options::default() }).unwrap()
+        program
+            .compile(
+                1,
+                &CompileOptions { in_flight_bytes: hoist_bytes, bucket_bytes, ..CompileOptions::default() },
+            )
+            .unwrap()
     };
     let names =
         |schedule: &Schedule| -> Vec<String> { schedule.exchanges().iter().map(Transfer::name).collect() };
@@ -142,11 +152,12 @@ fn gradients_of_one_group_are_one_exchange() {
 fn what_is_hoisted_is_hidden_behind_computing() {
     let program = program(&LAYERS.replace("32]", "512]").replace("[32,", "[512,"));
     let total = |hoist_bytes| {
-        let schedules = compiled(&program, &Options { hoist_bytes, ..Options::default() });
-        Timeline::of(&schedules, &Rates::uniform()).unwrap().total_us()
+        let schedules =
+            compiled(&program, &CompileOptions { in_flight_bytes: hoist_bytes, ..CompileOptions::default() });
+        Timeline::of(&schedules, &ComputeRates::uniform()).unwrap().total_us()
     };
     let (none, all) = (total(0), total(u64::MAX));
-    let report = program.report(&Rates::uniform());
+    let report = program.report(&ComputeRates::uniform());
     let exchanging = report.traffic.backward.cost_us;
     // All of the first exchange but what the last has to wait for: computing goes on in between.
     assert!(all < none - 0.01 * exchanging && all > none - exchanging, "{all} of {none} us, {exchanging} us");
@@ -155,8 +166,9 @@ fn what_is_hoisted_is_hidden_behind_computing() {
 #[test]
 fn what_cannot_be_compiled_is_refused_in_one_sentence() {
     let of = |text: &str, rank| {
-        let error = program(text).compile(rank, &Options::default()).map(|s| s.to_string()).unwrap_err();
-        (error.kind(), error.to_string())
+        let error =
+            program(text).compile(rank, &CompileOptions::default()).map(|s| s.to_string()).unwrap_err();
+        (error.code(), error.to_string())
     };
     let (kind, said) = of(LAYERS, 2);
     assert_eq!((kind, said.as_str()), ("schedule", "there is no rank 2 in mesh dp=2"));

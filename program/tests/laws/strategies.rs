@@ -1,18 +1,18 @@
 //! An op whose strategy is given runs by it, and no other is taken for it.
 
-use reshard_program::{Elaborator, Graph, Item, Moves, Program, Rates};
+use reshard_program::{ComputeRates, Graph, ImplicitRedistribution, Program, ShardingSolver, Statement};
 
 const PLACEMENTS: [&str; 4] = ["R", "S(0)", "S(1)", "P"];
 
 /// What the op of `y` takes and makes in a program.
 fn runs(program: &Program) -> Vec<String> {
-    let of = |item: &Item| match item {
-        Item::Op { inputs, outputs, .. } => {
-            Some(inputs.iter().chain(outputs).map(|v| program.get(*v).is.value.to_string()).collect())
+    let of = |item: &Statement| match item {
+        Statement::Op { inputs, outputs, .. } => {
+            Some(inputs.iter().chain(outputs).map(|v| program.get(*v).ty.value.to_string()).collect())
         }
-        Item::Input(_) | Item::Move { .. } | Item::NoGrad => None,
+        Statement::Input(_) | Statement::Redistribute { .. } | Statement::NoGrad => None,
     };
-    program.items().iter().find_map(of).unwrap()
+    program.statements().iter().find_map(of).unwrap()
 }
 
 /// A product over one axis, by every combination of placements: exactly those that are strategies of a product are taken, and then what
@@ -31,13 +31,13 @@ fn what_is_given_runs_and_nothing_else() {
                 let graph: Graph = text.parse().unwrap();
                 assert_eq!(graph.to_string().parse::<Graph>().as_ref(), Ok(&graph));
                 let free: Graph = text.split(" by ").next().unwrap().parse().unwrap();
-                match Elaborator::new().elaborate(&graph) {
+                match ShardingSolver::new().solve(&graph) {
                     Ok(program) => {
                         assert!(products.contains(&format!("{a};{b}->{c}")), "{text}");
                         assert_eq!(runs(&program).join(";"), [a, b, c].join(";").replace('P', "P(sum)"));
-                        let best = Elaborator::new().elaborate(&free).unwrap();
+                        let best = ShardingSolver::new().solve(&free).unwrap();
                         let cost = |p: &Program| {
-                            let report = p.report(&Rates::uniform());
+                            let report = p.report(&ComputeRates::uniform());
                             report.traffic.forward.cost_us + report.compute_us.forward
                         };
                         assert!(cost(&best) <= cost(&program) + 1e-9, "{best}\n{program}");
@@ -63,12 +63,15 @@ w: f32[8,8] S(0)
 y: S(0) = mm(x, w) by S(1); S(0) -> P
 l = sum(y)
 gradient l wrt w";
-    let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+    let program = ShardingSolver::new().solve(&text.parse().unwrap()).unwrap();
     assert_eq!(runs(&program), ["S(1)", "S(0)", "P(sum)"]);
     let printed = program.to_string();
     assert!(printed.contains("y: S(0) = y.1") || printed.contains("y: S(0) = "), "{printed}");
-    let refused = Elaborator::new().moves(Moves::Written).elaborate(&text.parse().unwrap()).unwrap_err();
-    assert_eq!(refused.kind(), "needs_redistribute");
+    let refused = ShardingSolver::new()
+        .implicit_redistribution(ImplicitRedistribution::Deny)
+        .solve(&text.parse().unwrap())
+        .unwrap_err();
+    assert_eq!(refused.code(), "needs_redistribute");
 }
 
 #[test]
@@ -81,7 +84,7 @@ fn strategies_that_cannot_be_are_refused() {
         ("y = mean(a, dims=[0]) by S(1) -> S(0)\ngradient y wrt a", "computed in parts"),
     ] {
         let text = format!("mesh x=2\na: f32[8,8] R\n{line}\n");
-        let error = text.parse::<Graph>().and_then(|graph| Elaborator::new().elaborate(&graph)).unwrap_err();
+        let error = text.parse::<Graph>().and_then(|graph| ShardingSolver::new().solve(&graph)).unwrap_err();
         assert!(error.to_string().contains(says), "{line}: {error}");
     }
 }

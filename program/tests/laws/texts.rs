@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use reshard_ops::rules::Table;
-use reshard_program::{Elaborator, Graph, Program};
+use reshard_ops::rules::OpTable;
+use reshard_program::{Graph, Program, ShardingSolver};
 
 /// Programs that are read, and between them every form of a line.
 const READ: &[&str] = &[
@@ -56,7 +56,7 @@ const WRITTEN: &[&str] = &[
 #[test]
 fn a_text_is_read_and_printed_or_refused_in_one_sentence() {
     let (mut read, mut refused) = (0, 0);
-    let table = Arc::new(Table::standard());
+    let table = Arc::new(OpTable::standard());
     let graph = |text: &str| Graph::parse(Arc::clone(&table), text);
     for text in READ {
         assert!(graph(text).is_ok(), "{:?}", graph(text).err());
@@ -73,7 +73,7 @@ fn a_text_is_read_and_printed_or_refused_in_one_sentence() {
                 }
                 Err(error) => {
                     let sentence = error.to_string();
-                    assert!(!sentence.contains('\n') && !error.kind().is_empty(), "{changed}: {sentence}");
+                    assert!(!sentence.contains('\n') && !error.code().is_empty(), "{changed}: {sentence}");
                     refused += 1;
                 }
             }
@@ -85,8 +85,8 @@ fn a_text_is_read_and_printed_or_refused_in_one_sentence() {
 #[test]
 fn a_gradient_has_the_element_type_of_what_it_is_of() {
     let text = "mesh dp=2,tp=2\nx: f16[4,8] S(0),I\nw: f32[8,6] R,S(1)\nh = mm(x, w)\nloss = sum(h)\ngradient loss wrt w, x\n";
-    let graph = Graph::parse(Arc::new(Table::standard()), text).unwrap();
-    let program = Elaborator::new().elaborate(&graph).unwrap();
+    let graph = Graph::parse(Arc::new(OpTable::standard()), text).unwrap();
+    let program = ShardingSolver::new().solve(&graph).unwrap();
     for (of, gradient) in [("w", "dw"), ("x", "dx")] {
         let dtype = |name| program.get(program.value(name).unwrap()).dtype;
         assert_eq!(dtype(gradient), dtype(of), "{program}");

@@ -6,9 +6,10 @@ use std::iter::once;
 use std::time::Duration;
 
 use reshard_program::schedule::{
-    Activity, Begins, Instr, Lane, Options, Record, Schedule, Timeline, Transfer, TransferStep,
+    Activity, CompileOptions, ExchangeStart, Instruction, RankTimeline, RunRecord, Schedule, Timeline,
+    Transfer, TransferStep,
 };
-use reshard_program::{Elaborator, Moves, Program, Rates};
+use reshard_program::{ComputeRates, ImplicitRedistribution, Program, ShardingSolver};
 
 /// Programs on ranks that do the same, on ranks that do not, and on ranks of which some have nothing to do.
 const PROGRAMS: [&str; 5] = [
@@ -57,11 +58,11 @@ o: S(1) = s",
 ];
 
 fn programs() -> impl Iterator<Item = Program> {
-    PROGRAMS.iter().map(|text| Elaborator::new().elaborate(&text.parse().unwrap()).unwrap())
+    PROGRAMS.iter().map(|text| ShardingSolver::new().solve(&text.parse().unwrap()).unwrap())
 }
 
 fn schedules(program: &Program, hoist_bytes: u64) -> Vec<Schedule> {
-    let options = Options { hoist_bytes, ..Options::default() };
+    let options = CompileOptions { in_flight_bytes: hoist_bytes, ..CompileOptions::default() };
     program.mesh().ranks().map(|rank| program.compile(rank, &options).unwrap()).collect()
 }
 
@@ -92,14 +93,14 @@ fn by_definition(
         let before = begins.clone();
         for schedule in schedules {
             let (mut now, mut lane) = (0.0f64, 0.0f64);
-            for (at, instr) in schedule.instrs().iter().enumerate() {
+            for (at, instr) in schedule.instructions().iter().enumerate() {
                 match instr {
-                    Instr::Call { .. } => {
+                    Instruction::Call { .. } => {
                         let begin = now;
                         now += cost_of(schedule.rank(), at);
                         calls.insert(format!("call {at} of {}", schedule.rank()), (begin, now));
                     }
-                    Instr::Post { exchange } => {
+                    Instruction::Post { exchange } => {
                         let transfer = &schedule.exchanges()[*exchange as usize];
                         let mut own = now;
                         for step in &transfer.steps {
@@ -111,7 +112,7 @@ fn by_definition(
                             *free = *begin + costs[&key];
                         }
                     }
-                    Instr::Wait { exchange } => {
+                    Instruction::Wait { exchange } => {
                         let transfer = &schedule.exchanges()[*exchange as usize];
                         if let Some(step) = transfer.steps.last() {
                             let key =
@@ -132,7 +133,7 @@ fn by_definition(
 
 #[test]
 fn times_are_the_least_that_keep_every_rule() {
-    let rates = [Rates::uniform(), Rates::h100()].into_iter().cycle();
+    let rates = [ComputeRates::uniform(), ComputeRates::h100()].into_iter().cycle();
     let hoisted = programs().flat_map(|program| [(program.clone(), 0), (program, 1 << 20)]);
     for ((program, hoist_bytes), rates) in hoisted.zip(rates) {
         let schedules = schedules(&program, hoist_bytes);
@@ -165,7 +166,7 @@ fn times_are_the_least_that_keep_every_rule() {
 #[test]
 fn the_critical_path_is_the_whole() {
     for program in programs() {
-        let timeline = Timeline::of(&schedules(&program, 0), &Rates::uniform()).unwrap();
+        let timeline = Timeline::of(&schedules(&program, 0), &ComputeRates::uniform()).unwrap();
         let path = timeline.critical_path();
         assert_eq!(path.first().map(|span| span.begin_us), Some(0.0), "{program}");
         assert!(path.windows(2).all(|two| two[0].end_us.to_bits() == two[1].begin_us.to_bits()), "{program}");
@@ -182,10 +183,10 @@ fn the_critical_path_is_the_whole() {
 #[test]
 fn where_all_ranks_do_the_same_the_whole_is_what_the_report_adds_up() {
     let program = programs().next().unwrap();
-    let report = program.report(&Rates::uniform());
+    let report = program.report(&ComputeRates::uniform());
     let (c, t) = (report.compute_us, report.traffic);
     let sum = c.forward + c.backward + c.update + t.forward.cost_us + t.backward.cost_us + t.update.cost_us;
-    let timeline = Timeline::of(&schedules(&program, 0), &Rates::uniform()).unwrap();
+    let timeline = Timeline::of(&schedules(&program, 0), &ComputeRates::uniform()).unwrap();
     assert!((timeline.total_us() - sum).abs() < 1e-9, "{} {sum}", timeline.total_us());
 }
 
@@ -202,11 +203,11 @@ fn every_move_has_a_timeline() {
                     let text = format!("mesh {mesh}\nx: f32[{rows},2] {from}\ny: {to} = x");
                     let Ok(program) = text.parse::<Program>() else { continue };
                     let lists = schedules(&program, 0);
-                    let timeline = Timeline::of(&lists, &Rates::uniform());
+                    let timeline = Timeline::of(&lists, &ComputeRates::uniform());
                     let timeline = timeline.unwrap_or_else(|e| panic!("{text}: {e}"));
-                    let cost = program.report(&Rates::uniform()).traffic.forward.cost_us;
+                    let cost = program.report(&ComputeRates::uniform()).traffic.forward.cost_us;
                     assert!(timeline.total_us() <= cost + 1e-9, "{text}: {} of {cost}", timeline.total_us());
-                    let records = records(&lists, &timeline, Begins::AtPost);
+                    let records = records(&lists, &timeline, ExchangeStart::AtPost);
                     assert!(Timeline::measured(&lists, &records).is_ok(), "{text}");
                     count += 1;
                 }
@@ -224,12 +225,15 @@ fn a_bucket_pays_its_latency_once() {
         let moved = (0..count).map(|n| format!("y{n}: R|- = x{n}"));
         let lines: Vec<String> = once("mesh dp=4".to_owned()).chain(values).chain(moved).collect();
         let program = lines.join("\n").parse().unwrap();
-        let program = Elaborator::new().moves(Moves::Written).elaborate(&program).unwrap();
-        let options = Options { bucket_bytes, ..Options::default() };
+        let program = ShardingSolver::new()
+            .implicit_redistribution(ImplicitRedistribution::Deny)
+            .solve(&program)
+            .unwrap();
+        let options = CompileOptions { bucket_bytes, ..CompileOptions::default() };
         let schedules: Vec<Schedule> =
             program.mesh().ranks().map(|rank| program.compile(rank, &options).unwrap()).collect();
         let exchanges = schedules[0].exchanges().len();
-        (Timeline::of(&schedules, &Rates::uniform()).unwrap().total_us(), exchanges)
+        (Timeline::of(&schedules, &ComputeRates::uniform()).unwrap().total_us(), exchanges)
     };
     let (alone, one) = total(1, 64, 0);
     assert_eq!((total(1, 64, u64::MAX), one), ((alone, 1), 1));
@@ -246,7 +250,7 @@ fn a_bucket_pays_its_latency_once() {
 #[test]
 fn lists_that_do_not_belong_together_are_refused() {
     let all: Vec<Vec<Schedule>> = programs().map(|program| schedules(&program, 0)).collect();
-    let of = |list: &[Schedule]| Timeline::of(list, &Rates::uniform()).unwrap_err().to_string();
+    let of = |list: &[Schedule]| Timeline::of(list, &ComputeRates::uniform()).unwrap_err().to_string();
     assert!(of(&all[0][..3]).contains("of whom there is no schedule here"));
     assert!(of(&[all[0][0].clone(), all[0][0].clone()]).contains("two schedules are of rank 0"));
     let mixed = [all[0][..3].to_vec(), vec![all[4][3].clone()]].concat();
@@ -257,37 +261,41 @@ fn lists_that_do_not_belong_together_are_refused() {
 #[test]
 fn pieces_are_made_where_they_take_less_time() {
     use reshard_planner::{Planner, Topology};
-    let elaborator =
-        || Elaborator::new().planner(Planner::new().topology(Topology::h100())).rates(Rates::h100());
-    let options = Options { hoist_bytes: 1 << 32, ..Options::default() };
+    let elaborator = || {
+        ShardingSolver::new().planner(Planner::new().topology(Topology::h100())).rates(ComputeRates::h100())
+    };
+    let options = CompileOptions { in_flight_bytes: 1 << 32, ..CompileOptions::default() };
     let us = |program: &Program| {
         let schedules = program.mesh().ranks().map(|rank| program.compile(rank, &options).unwrap());
-        Timeline::of(&schedules.collect::<Vec<_>>(), &Rates::h100()).unwrap().total_us()
+        Timeline::of(&schedules.collect::<Vec<_>>(), &ComputeRates::h100()).unwrap().total_us()
     };
     let layer = |rows: usize| {
         let text = format!(
             "mesh tp=4\nx: bf16[{rows},4096] S(0)|-\nw: bf16[4096,16384] S(1)|-\nv: bf16[16384,4096] S(0)|-\n\
              g: R|- = x\nh: S(1)|- = mm(g, w)\na = relu(h)\np = mm(a, v)\ny: S(0)|- = p\n"
         );
-        elaborator().elaborate(&text.parse().unwrap()).unwrap()
+        elaborator().solve(&text.parse().unwrap()).unwrap()
     };
     let (large, small) = (layer(16384), layer(64));
-    let chunked = large.chunk(&options, &elaborator()).unwrap();
+    let chunked = large.overlap(&options, &elaborator()).unwrap();
     assert!(us(&chunked) < 0.95 * us(&large), "{} of {}", us(&chunked), us(&large));
     let g = large.value("g").unwrap();
-    let tried = [2, 4, 8, 16, 32].map(|pieces| us(&large.chunked(g, pieces, &elaborator()).unwrap()));
+    let tried = [2, 4, 8, 16, 32].map(|pieces| us(&large.overlap_value(g, pieces, &elaborator()).unwrap()));
     assert!(tried.iter().all(|other| us(&chunked) <= other * 1.02), "{tried:?}");
-    assert_eq!(small.chunk(&options, &elaborator()).unwrap().to_string(), small.to_string());
+    assert_eq!(small.overlap(&options, &elaborator()).unwrap().to_string(), small.to_string());
 }
 
 #[test]
 fn what_cannot_be_in_pieces_says_why() {
     let text = "mesh tp=2\nx: f32[6,4] S(0)|-\nw: f32[4,4] R|-\ng: R|- = x\nh = mm(g, w)\na = relu(g)\nf: R|- = w\n\
                 u: R|- = x\ns = softmax(u, dim=0)\nk: R|- = x\nm = mm(k, w)\n";
-    let program = Elaborator::new().moves(Moves::Written).elaborate(&text.parse().unwrap()).unwrap();
+    let program = ShardingSolver::new()
+        .implicit_redistribution(ImplicitRedistribution::Deny)
+        .solve(&text.parse().unwrap())
+        .unwrap();
     let refused = |name: &str, pieces: usize| {
         let v = program.value(name).unwrap();
-        program.chunked(v, pieces, &Elaborator::new()).unwrap_err().to_string()
+        program.overlap_value(v, pieces, &ShardingSolver::new()).unwrap_err().to_string()
     };
     assert!(refused("g", 3).contains("g is taken by 2 ops and moves (h, a)"), "{}", refused("g", 3));
     assert!(refused("f", 2).contains("f is made by no move"), "{}", refused("f", 2));
@@ -295,22 +303,22 @@ fn what_cannot_be_in_pieces_says_why() {
     assert!(refused("u", 3).contains("softmax(dim=0) has no dim of u"), "{}", refused("u", 3));
     // Of 6 rows a rank has 3.
     assert!(refused("k", 2).contains("mm has no dim of k that can be in 2 pieces"), "{}", refused("k", 2));
-    assert!(program.chunked(program.value("k").unwrap(), 3, &Elaborator::new()).is_ok());
+    assert!(program.overlap_value(program.value("k").unwrap(), 3, &ShardingSolver::new()).is_ok());
     assert!(refused("k", 1).contains("2 to 1024 pieces"), "{}", refused("k", 1));
 }
 
 /// What a rank would have recorded, had all taken what the model says.
-fn records(schedules: &[Schedule], timeline: &Timeline, begins: Begins) -> Vec<Record> {
+fn records(schedules: &[Schedule], timeline: &Timeline, begins: ExchangeStart) -> Vec<RunRecord> {
     let time = |us: f64| Duration::from_nanos((us * 1000.0).round() as u64);
-    let record = |(schedule, lane): (&Schedule, &Lane)| {
+    let record = |(schedule, lane): (&Schedule, &RankTimeline)| {
         let mut calls = lane.calls.iter().map(|&n| &timeline.spans[n]);
         let mut now = 0.0f64;
-        let times = schedule.instrs().iter().map(|instr| {
+        let times = schedule.instructions().iter().map(|instr| {
             let begin = now;
             match instr {
-                Instr::Call { .. } => now = calls.next().unwrap().end_us,
-                Instr::Post { .. } => {}
-                Instr::Wait { exchange } => {
+                Instruction::Call { .. } => now = calls.next().unwrap().end_us,
+                Instruction::Post { .. } => {}
+                Instruction::Wait { exchange } => {
                     let name = schedule.exchanges()[*exchange as usize].name();
                     for span in lane.steps.iter().map(|&n| &timeline.spans[n]) {
                         if matches!(&span.activity, Activity::Step { value, .. } if *value == name) {
@@ -321,7 +329,7 @@ fn records(schedules: &[Schedule], timeline: &Timeline, begins: Begins) -> Vec<R
             }
             (time(begin), time(now))
         });
-        Record::new(schedule.rank(), begins, times.collect()).unwrap()
+        RunRecord::new(schedule.rank(), begins, times.collect()).unwrap()
     };
     schedules.iter().zip(&timeline.lanes).map(record).collect()
 }
@@ -331,9 +339,11 @@ fn a_run_that_takes_what_the_model_says_is_measured_so() {
     let near = |a: f64, b: f64| (a - b).abs() < 0.05;
     let mut exchanged = 0;
     for (n, program) in programs().enumerate() {
-        for (hoist_bytes, begins) in [(0, Begins::AtPost), (0, Begins::AtWait), (1 << 20, Begins::AtPost)] {
+        for (hoist_bytes, begins) in
+            [(0, ExchangeStart::AtPost), (0, ExchangeStart::AtWait), (1 << 20, ExchangeStart::AtPost)]
+        {
             let schedules = schedules(&program, hoist_bytes);
-            let model = Timeline::of(&schedules, &Rates::uniform()).unwrap();
+            let model = Timeline::of(&schedules, &ComputeRates::uniform()).unwrap();
             let records = records(&schedules, &model, begins);
             let measured = Timeline::measured(&schedules, &records).unwrap();
             assert!(measured.is_measured && !model.is_measured);
@@ -361,7 +371,7 @@ fn a_run_that_takes_what_the_model_says_is_measured_so() {
             let sum: f64 = path.iter().map(|span| span.end_us - span.begin_us).sum();
             assert!(hoist_bytes > 0 || n != 0 || near(sum, measured.total_us()), "{sum} {program}");
             for record in &records {
-                assert_eq!(record.to_string().parse::<Record>().unwrap(), *record);
+                assert_eq!(record.to_string().parse::<RunRecord>().unwrap(), *record);
             }
         }
     }
@@ -372,23 +382,23 @@ fn a_run_that_takes_what_the_model_says_is_measured_so() {
 fn records_that_cannot_be_are_refused() {
     let program = programs().next().unwrap();
     let schedules = schedules(&program, 0);
-    let model = Timeline::of(&schedules, &Rates::uniform()).unwrap();
-    let good = records(&schedules, &model, Begins::AtWait);
-    let refused = |list: &[Record]| Timeline::measured(&schedules, list).unwrap_err().to_string();
+    let model = Timeline::of(&schedules, &ComputeRates::uniform()).unwrap();
+    let good = records(&schedules, &model, ExchangeStart::AtWait);
+    let refused = |list: &[RunRecord]| Timeline::measured(&schedules, list).unwrap_err().to_string();
     assert!(refused(&good[..3]).contains("4 schedules and 3 records"));
     let mut mixed = good.clone();
     mixed.swap(0, 1);
     assert!(refused(&mixed).contains("its record is of rank 1"), "{}", refused(&mixed));
     let times = good[1].times();
     mixed = good.clone();
-    mixed[1] = Record::new(1, Begins::AtWait, times[1..].to_vec()).unwrap();
+    mixed[1] = RunRecord::new(1, ExchangeStart::AtWait, times[1..].to_vec()).unwrap();
     assert!(refused(&mixed).contains(&format!("and {}:", times.len() - 1)), "{}", refused(&mixed));
     // A clock that began a second before the others.
     let late = times.iter().map(|(a, b)| (*a + Duration::from_secs(1), *b + Duration::from_secs(1)));
-    mixed[1] = Record::new(1, Begins::AtWait, late.collect()).unwrap();
+    mixed[1] = RunRecord::new(1, ExchangeStart::AtWait, late.collect()).unwrap();
     assert!(refused(&mixed).contains("take the times of all ranks by one clock"), "{}", refused(&mixed));
     let back = [(3, 4), (3, 5)].map(|(a, b)| (Duration::from_nanos(a), Duration::from_nanos(b)));
-    let back = Record::new(0, Begins::AtWait, back.to_vec()).unwrap_err().to_string();
+    let back = RunRecord::new(0, ExchangeStart::AtWait, back.to_vec()).unwrap_err().to_string();
     assert!(
         back.contains("instruction 1 of rank 0 took from 3ns to 5ns, after one that ended at 4ns"),
         "{back}"
@@ -399,6 +409,6 @@ fn records_that_cannot_be_are_refused() {
         "rank 0, exchanges begin at once",
         "rank 0, exchanges begin at wait\n1",
     ] {
-        assert!(text.parse::<Record>().is_err(), "{text}");
+        assert!(text.parse::<RunRecord>().is_err(), "{text}");
     }
 }

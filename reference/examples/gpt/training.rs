@@ -2,8 +2,8 @@
 
 use ndarray::{ArrayD, IxDyn};
 use reshard_collectives::Communicator;
-use reshard_program::schedule::Options;
-use reshard_program::{Elaborator, Item, Program};
+use reshard_program::schedule::CompileOptions;
+use reshard_program::{Program, ShardingSolver, Statement};
 use reshard_reference::{Error as Failed, Training, Values, on_one_device as step_on_one_device};
 
 use super::model::{Gpt, Kept};
@@ -33,9 +33,9 @@ fn array(shape: &[usize], of: impl Fn(usize) -> f64) -> ArrayD<f64> {
 /// What its inputs are before the first step: small numbers, gains of about one, and no momentum.
 fn inputs(program: &Program) -> Values<f64> {
     let mut out = Values::new();
-    let given = program.items().iter().filter_map(|item| match item {
-        Item::Input(v) => Some(program.get(*v)),
-        Item::Op { .. } | Item::Move { .. } | Item::NoGrad => None,
+    let given = program.statements().iter().filter_map(|item| match item {
+        Statement::Input(v) => Some(program.get(*v)),
+        Statement::Op { .. } | Statement::Redistribute { .. } | Statement::NoGrad => None,
     });
     for (seed, value) in given.enumerate() {
         let of = |at: usize| match value.name.as_str() {
@@ -65,8 +65,8 @@ fn batches(gpt: &Gpt) -> Vec<Values<f64>> {
 }
 
 fn program(gpt: &Gpt, dp: usize, tp: usize, kept: Kept) -> Result<Program, Failed> {
-    let program = Elaborator::new().elaborate(&gpt.step(dp, tp, kept).parse()?)?;
-    Ok(program.in_dtype(reshard_kernels::DType::F64)?)
+    let program = ShardingSolver::new().solve(&gpt.step(dp, tp, kept).parse()?)?;
+    Ok(program.with_dtype(reshard_kernels::DType::F64)?)
 }
 
 /// The loss of each step on one device.
@@ -96,7 +96,8 @@ pub fn on_a_rank<C: Communicator<Buffer = [u8]>>(
     let program = program(gpt, 2, 2, kept)?;
     let (inputs, batches) = (inputs(&program), batches(gpt));
     // Weights are gathered before they are needed, and gradients of one group reduced together.
-    let options = Options { hoist_bytes: 1 << 16, bucket_bytes: 1 << 14, ..Options::default() };
+    let options =
+        CompileOptions { in_flight_bytes: 1 << 16, bucket_bytes: 1 << 14, ..CompileOptions::default() };
     let training = Training {
         program: &program,
         options: &options,

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use ndarray::{ArrayD, IxDyn};
 use reshard_collectives::Communicator;
-use reshard_program::schedule::{Options, Order};
-use reshard_program::{Elaborator, Item, Program};
+use reshard_program::schedule::{CompileOptions, Order};
+use reshard_program::{Program, ShardingSolver, Statement};
 use reshard_reference::{Error as Failed, Training, Values, on_one_device as step_on_one_device};
 
 /// How many steps.
@@ -61,7 +61,7 @@ impl Step {
     }
 
     fn program(self) -> Result<Program, Failed> {
-        Ok(Elaborator::new().elaborate(&self.text().parse()?)?)
+        Ok(ShardingSolver::new().solve(&self.text().parse()?)?)
     }
 }
 
@@ -98,12 +98,12 @@ fn number(seed: u64, at: usize) -> f64 {
 /// The inputs, or in a later step those that are data: what has no gradient.
 fn inputs(program: &Program, step: u64) -> Values<f64> {
     let mut out = Values::new();
-    let given = program.items().iter().filter_map(|item| match item {
-        Item::Input(v) => Some(program.get(*v)),
-        Item::Op { .. } | Item::Move { .. } | Item::NoGrad => None,
+    let given = program.statements().iter().filter_map(|item| match item {
+        Statement::Input(v) => Some(program.get(*v)),
+        Statement::Op { .. } | Statement::Redistribute { .. } | Statement::NoGrad => None,
     });
     for (seed, value) in given.enumerate() {
-        if step == 0 || value.is.gradient.is_none() {
+        if step == 0 || value.ty.gradient.is_none() {
             let mut at = 0;
             let of = || {
                 at += 1;
@@ -141,7 +141,11 @@ pub fn on_one_device(step: Step) -> Result<Vec<f64>, Failed> {
 pub fn on_a_rank<C: Communicator<Buffer = [u8]>>(step: Step, comm: &mut C) -> Result<Vec<f64>, Failed> {
     let program = step.program()?;
     let (inputs, batches) = (inputs(&program, 0), batches(&program));
-    let options = Options { order: Order::OneForwardOneBackward, hoist_bytes: 1 << 16, ..Options::default() };
+    let options = CompileOptions {
+        order: Order::OneForwardOneBackward,
+        in_flight_bytes: 1 << 16,
+        ..CompileOptions::default()
+    };
     let training = Training {
         program: &program,
         options: &options,

@@ -1,7 +1,7 @@
 //! What backward makes again, and what is moved and computed in pieces, is what it was, to the bit, on ranks and by schedules.
 
 use reshard_planner::Planner;
-use reshard_program::{Elaborator, Program, ValueId};
+use reshard_program::{Program, ShardingSolver, ValueId};
 use reshard_reference::{Number, Ranks, Values, on_ranks};
 use reshard_test_support::Random;
 
@@ -10,10 +10,10 @@ use crate::schedules::{bits, do_what_the_program_does, traces_are_equal, ways};
 
 /// The program in which backward makes some values again, drawn at random.
 pub(crate) fn some_again(program: &Program, r: &mut Random) -> Program {
-    let made: Vec<ValueId> = program.forward().iter().flat_map(|item| item.makes().to_vec()).collect();
+    let made: Vec<ValueId> = program.forward().iter().flat_map(|item| item.outputs().to_vec()).collect();
     let share = 1 + r.below(4);
     let chosen: Vec<ValueId> = made.into_iter().filter(|_| r.below(4) < share).collect();
-    program.again(&chosen).unwrap()
+    program.rematerialize(&chosen).unwrap()
 }
 
 /// Holds what programs that make values again do against what the program did.
@@ -37,12 +37,13 @@ pub(crate) fn in_pieces_is_the_same<T: Number>(
 ) -> Result<usize, String> {
     let mut r = Random(program.values().len() as u64);
     // Plans are those of the planner that made them.
-    let asked = program.moves().next().map(|m| Planner::from(m.forward.options().clone()));
-    let elaborator = Elaborator::new().planner(asked.unwrap_or_default());
+    let asked = program.redistributions().next().map(|m| Planner::from(m.forward.options().clone()));
+    let elaborator = ShardingSolver::new().planner(asked.unwrap_or_default());
     let mut found = 0;
     for pieces in [2, 3] {
-        let chunked = program.all_chunked(pieces, &elaborator).map_err(|e| format!("{program}{e}"))?;
-        let moves = |of: &Program| of.moves().filter(|m| m.forward.communicating_steps() > 0).count();
+        let chunked = program.overlap_all(pieces, &elaborator).map_err(|e| format!("{program}{e}"))?;
+        let moves =
+            |of: &Program| of.redistributions().filter(|m| m.forward.communicating_steps() > 0).count();
         if moves(&chunked) > moves(program) {
             found += 1;
             is_the_same(program, &chunked, inputs, ranks, &mut r)?;
@@ -75,7 +76,7 @@ fn is_the_same<T: Number>(
 
 /// Runs a program as it is and in pieces, and says how many ways into pieces there were.
 fn ways_in_pieces(text: &str) -> usize {
-    let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+    let program = ShardingSolver::new().solve(&text.parse().unwrap()).unwrap();
     let given = inputs::<f64>(&program, 5);
     let ranks = same_as_one_device(&program, &given, 1e-12);
     in_pieces_is_the_same(&program, &given, &ranks).unwrap_or_else(|e| panic!("{e}"))

@@ -1,7 +1,7 @@
 //! All-to-all by counts inside of regions: each coordinate sends each other so many rows, and nothing else moves.
 
 use ndarray::{ArrayD, IxDyn};
-use reshard_program::{Elaborator, Graph, Program};
+use reshard_program::{Graph, Program, ShardingSolver};
 use reshard_reference::{on_one_device, on_ranks};
 use reshard_test_support::{TestResult, property};
 
@@ -41,7 +41,7 @@ fn experts(counts: &[Vec<usize>], own: usize, room: &str) -> String {
 
 fn program(text: &str) -> Program {
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}\n{e}"));
-    Elaborator::new().elaborate(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
+    ShardingSolver::new().solve(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
 }
 
 /// `y`, `dx` and `dw`, row by row.
@@ -93,7 +93,7 @@ fn holds(counts: &[Vec<usize>], spare: usize) {
     let (there, back) = ((0..n).map(foreign).max(), (0..n).map(|i| sent(i) - counts[i][i]).max());
     let row = (WIDTH * 8) as u64;
     let rows = there.unwrap_or(0) as u64 + back.unwrap_or(0) as u64;
-    let moved: u64 = program.moves().map(|m| m.forward.received_bytes()).sum();
+    let moved: u64 = program.redistributions().map(|m| m.forward.received_bytes()).sum();
     assert_eq!(moved, 2 * rows * row, "{text}\n{program}");
 }
 
@@ -144,7 +144,11 @@ fn shards_of_several_sizes_are_slices_with_room() {
             assert!(worst < 1e-12, "{name} is off by {worst}");
         }
     }
-    assert_eq!(program.moves().map(|m| m.forward.received_bytes()).max().unwrap_or(0), 0, "{program}");
+    assert_eq!(
+        program.redistributions().map(|m| m.forward.received_bytes()).max().unwrap_or(0),
+        0,
+        "{program}"
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! whoever needs them again.
 
 use ndarray::ArrayD;
-use reshard_program::{Elaborator, Graph, Program};
+use reshard_program::{Graph, Program, ShardingSolver};
 use reshard_reference::{Values, on_one_device, on_ranks};
 
 use crate::programs::{inputs, same_as_one_device};
@@ -10,7 +10,7 @@ use crate::programs::{inputs, same_as_one_device};
 fn program(text: &str) -> Program {
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}\n{e}"));
     assert_eq!(graph.to_string().parse::<Graph>().as_ref(), Ok(&graph), "{graph}");
-    Elaborator::new().elaborate(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
+    ShardingSolver::new().solve(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
 }
 
 /// What is left of numbers that are not 0.
@@ -90,7 +90,7 @@ fn coordinates_of_a_region_draw_numbers_of_their_own() {
     // A rank calls what it would call without types, by the key of its coordinate.
     let calls: Vec<String> = [0, 1, 2]
         .map(|rank| {
-            program.compile(rank, &reshard_program::schedule::Options::default()).unwrap().to_string()
+            program.compile(rank, &reshard_program::schedule::CompileOptions::default()).unwrap().to_string()
         })
         .iter()
         .map(|schedule| {

@@ -2,7 +2,7 @@
 
 use ndarray::{ArrayD, Axis, stack};
 use reshard_ops::rules::verify::{Data, LocalView, Tensor, Verifier};
-use reshard_ops::rules::{Call, Each, Table};
+use reshard_ops::rules::{OpCall, OpTable, Vmapped};
 use reshard_reference::{Local, run, run_local};
 use reshard_test_support::Random;
 
@@ -15,10 +15,10 @@ fn same(a: &ArrayD<f64>, b: &ArrayD<f64>) -> bool {
 
 #[test]
 fn a_call_on_each_slice_is_that_call_in_a_loop() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let mut looked = 0;
     for (number, (text, shapes)) in CALLS.iter().enumerate() {
-        let call: Call = text.parse().unwrap();
+        let call: OpCall = text.parse().unwrap();
         if shapes.is_empty() {
             continue;
         }
@@ -27,7 +27,7 @@ fn a_call_on_each_slice_is_that_call_in_a_loop() {
         let mut has: Vec<Vec<bool>> = shapes.iter().map(|_| vec![r.below(2) == 1, r.below(2) == 1]).collect();
         let some = r.below(shapes.len());
         has[some] = vec![true, true];
-        let each = Each::new(&sizes, &has, &call).unwrap();
+        let each = Vmapped::new(&sizes, &has, &call).unwrap();
         // The numbers of slice (i, j), turned by how far it is along the dims that the operand has, so that slices differ.
         let slices: Vec<Vec<ArrayD<f64>>> = (shapes.iter().zip(&has).enumerate())
             .map(|(i, (shape, has))| {
@@ -55,7 +55,7 @@ fn a_call_on_each_slice_is_that_call_in_a_loop() {
                 if has[0] { stack(Axis(0), &views).unwrap() } else { all[0].clone() }
             })
             .collect();
-        let made = run(&table, &Call::Each(each), &whole).unwrap_or_else(|e| panic!("{text}: {e}"));
+        let made = run(&table, &OpCall::Each(each), &whole).unwrap_or_else(|e| panic!("{text}: {e}"));
         for (o, made) in made.iter().enumerate() {
             for (z, expected) in expected.iter().enumerate() {
                 let slice = made.index_axis(Axis(0), z / 2).index_axis_move(Axis(0), z % 2).to_owned();
@@ -74,7 +74,7 @@ fn a_call_on_each_slice_is_that_call_in_a_loop() {
 /// The validator finds every row of these true, also the one that cuts the slices.
 #[test]
 fn rows_on_each_slice_are_true() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let array = |t: &Tensor| ArrayD::from_shape_vec(t.shape.clone(), t.data.clone()).unwrap();
     let calls: &[(&str, &[&[usize]])] = &[
         ("each[4:1,0] mm", &[&[4, 6, 4], &[4, 6]]),
@@ -94,11 +94,15 @@ fn rows_on_each_slice_are_true() {
         ("each[4:1] roll(shifts=[2],dims=[0])", &[&[4, 3, 4]]),
     ];
     for (text, shapes) in calls {
-        let call: Call = text.parse().unwrap();
+        let call: OpCall = text.parse().unwrap();
         let op = table.op(&call, shapes).unwrap();
         let on_shards = |local: &LocalView<'_>| {
             let inputs: Vec<ArrayD<f64>> = local.inputs.iter().map(|t| array(t)).collect();
-            let local = Local { inputs: &inputs, places: local.places.clone(), wanted: local.wanted.clone() };
+            let local = Local {
+                inputs: &inputs,
+                places: local.input_regions.clone(),
+                wanted: local.output_regions.clone(),
+            };
             let made = run_local(&table, &call, &local).map_err(|e| e.to_string())?;
             Ok(made.iter().map(|a| Tensor::new(a.shape(), a.iter().copied().collect())).collect())
         };
@@ -111,9 +115,9 @@ fn rows_on_each_slice_are_true() {
 
 #[test]
 fn what_no_slice_has_is_refused_in_one_sentence() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let refused = |text: &str, shapes: &[&[usize]]| -> String {
-        match text.parse::<Call>() {
+        match text.parse::<OpCall>() {
             Err(e) => e.to_string(),
             Ok(call) => table.op(&call, shapes).unwrap_err().to_string(),
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ndarray::{ArrayD, IxDyn};
 use reshard_ops::gradients::{Gradient, Saved};
-use reshard_ops::rules::{Call, Composite, Each, Table};
+use reshard_ops::rules::{Composite, OpCall, OpTable, Vmapped};
 use reshard_reference::run;
 use reshard_test_support::{Random, Sweep};
 
@@ -294,12 +294,12 @@ impl Case {
 }
 
 /// What a formula gives for these inputs, outputs and gradients of outputs.
-pub(crate) fn backward(table: &Table, gradient: &Gradient, x: &[A], y: &[A], dy: &[A]) -> Vec<Option<A>> {
+pub(crate) fn backward(table: &OpTable, gradient: &Gradient, x: &[A], y: &[A], dy: &[A]) -> Vec<Option<A>> {
     let Some(body) = gradient.body() else { return vec![None; x.len()] };
     let mut table = table.clone();
     table.add_composite("formula", body.clone()).unwrap();
     let given: Vec<A> = gradient
-        .takes()
+        .inputs()
         .iter()
         .map(|saved| match *saved {
             Saved::Input(i) => x[i].clone(),
@@ -307,12 +307,12 @@ pub(crate) fn backward(table: &Table, gradient: &Gradient, x: &[A], y: &[A], dy:
             Saved::Gradient(o) => dy[o].clone(),
         })
         .collect();
-    let made = run(&table, &Call::new("formula"), &given).unwrap_or_else(|e| panic!("{gradient}: {e}"));
-    gradient.gives().iter().map(|g| g.map(|g| made[g].clone())).collect()
+    let made = run(&table, &OpCall::new("formula"), &given).unwrap_or_else(|e| panic!("{gradient}: {e}"));
+    gradient.input_gradients().iter().map(|g| g.map(|g| made[g].clone())).collect()
 }
 
 /// Differences of a call against its formula; the first output alone where the others are indices.
-fn compare(table: &Table, name: &str, call: &Call, x: &[A], smooth: &[bool], r: &mut Random) -> Gradient {
+fn compare(table: &OpTable, name: &str, call: &OpCall, x: &[A], smooth: &[bool], r: &mut Random) -> Gradient {
     let shapes: Vec<&[usize]> = x.iter().map(ArrayD::shape).collect();
     let gradient = table.gradient(call, &shapes).unwrap_or_else(|e| panic!("{name}: {e}"));
     let y = run(table, call, x).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -351,13 +351,17 @@ fn compare(table: &Table, name: &str, call: &Call, x: &[A], smooth: &[bool], r: 
 }
 
 /// The op and its formula after it, as one composite of inputs and gradients; the inputs that it takes.
-fn op_and_formula(call: &Call, gradient: &Gradient) -> Option<(Composite, Vec<Saved>)> {
+fn op_and_formula(call: &OpCall, gradient: &Gradient) -> Option<(Composite, Vec<Saved>)> {
     let body = gradient.body()?;
-    let outputs =
-        1 + gradient.takes().iter().map(|s| if let Saved::Output(o) = s { *o } else { 0 }).max().unwrap_or(0);
-    let uses_outputs = gradient.takes().iter().any(|s| matches!(s, Saved::Output(_)));
-    let inputs = gradient.gives().len();
-    let mut takes: Vec<Saved> = gradient.takes().to_vec();
+    let outputs = 1 + gradient
+        .inputs()
+        .iter()
+        .map(|s| if let Saved::Output(o) = s { *o } else { 0 })
+        .max()
+        .unwrap_or(0);
+    let uses_outputs = gradient.inputs().iter().any(|s| matches!(s, Saved::Output(_)));
+    let inputs = gradient.input_gradients().len();
+    let mut takes: Vec<Saved> = gradient.inputs().to_vec();
     if uses_outputs {
         takes.extend((0..inputs).map(Saved::Input));
     }
@@ -366,7 +370,7 @@ fn op_and_formula(call: &Call, gradient: &Gradient) -> Option<(Composite, Vec<Sa
     takes.dedup();
     // By the names of the formula, where it has them.
     let name = |saved: &Saved| {
-        let known = gradient.takes().iter().position(|s| s == saved);
+        let known = gradient.inputs().iter().position(|s| s == saved);
         known.map_or_else(|| format!("in{saved:?}").replace(['(', ')'], ""), |at| body.inputs()[at].clone())
     };
     let mut text = takes.iter().map(name).collect::<Vec<_>>().join(",");
@@ -389,11 +393,11 @@ fn op_and_formula(call: &Call, gradient: &Gradient) -> Option<(Composite, Vec<Sa
 /// The gradient of a call on each slice, of operands that have one dim more, two, or none.
 #[test]
 fn formulas_on_each_slice_are_what_differences_say() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let mut tried = 0;
     for (number, case) in CASES.iter().enumerate() {
         let mut r = Random(number as u64 * 131 + 7);
-        let call: Call = case.call.parse().unwrap();
+        let call: OpCall = case.call.parse().unwrap();
         let slice = case.inputs(&mut r);
         if case.numbers == "t" || slice.is_empty() || !Sweep::asked().takes_one_in(3, number) {
             continue;
@@ -403,8 +407,8 @@ fn formulas_on_each_slice_are_what_differences_say() {
             slice.iter().map(|_| sizes.iter().map(|_| r.below(2) == 1).collect()).collect();
         let some = r.below(slice.len());
         has[some] = vec![true; sizes.len()];
-        let each = Call::Each(Each::new(&sizes, &has, &call).unwrap());
-        assert_eq!(each.to_string().parse::<Call>().unwrap(), each);
+        let each = OpCall::Each(Vmapped::new(&sizes, &has, &call).unwrap());
+        assert_eq!(each.to_string().parse::<OpCall>().unwrap(), each);
         // Other numbers for each slice: those of the case again.
         let mut slices: Vec<Vec<A>> = vec![slice];
         slices.resize_with(2, || case.inputs(&mut r));
@@ -428,13 +432,13 @@ fn formulas_on_each_slice_are_what_differences_say() {
 
 #[test]
 fn formulas_are_what_differences_say_once_and_twice() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let (mut tried, mut again) = (0, 0);
     let mut names: Vec<&str> = Vec::new();
     for (number, case) in CASES.iter().enumerate() {
         let mut r = Random(number as u64 * 77 + 5);
         let x = case.inputs(&mut r);
-        let call: Call = case.call.parse().unwrap();
+        let call: OpCall = case.call.parse().unwrap();
         let smooth: Vec<bool> = (0..x.len()).map(|i| case.smooth(i)).collect();
         let once = format!("{} on {}", case.call, case.shapes);
         if case.numbers == "t" {
@@ -450,7 +454,7 @@ fn formulas_are_what_differences_say_once_and_twice() {
         // Ops of several outputs of which the formula sees some have to be called for all of them.
         let shapes: Vec<&[usize]> = x.iter().map(ArrayD::shape).collect();
         let op = table.op(&call, &shapes).unwrap();
-        if op.outputs().len() > 1 && gradient.takes().iter().any(|s| matches!(s, Saved::Output(_))) {
+        if op.outputs().len() > 1 && gradient.inputs().iter().any(|s| matches!(s, Saved::Output(_))) {
             continue;
         }
         let Some((body, takes)) = op_and_formula(&call, &gradient) else { continue };
@@ -463,7 +467,7 @@ fn formulas_are_what_differences_say_once_and_twice() {
         let given: Vec<A> = takes.iter().map(|s| of(s, &mut r)).collect();
         let smooth: Vec<bool> =
             takes.iter().map(|s| if let Saved::Input(i) = s { smooth[*i] } else { true }).collect();
-        compare(&table, &format!("twice {once}"), &Call::new("once"), &given, &smooth, &mut r);
+        compare(&table, &format!("twice {once}"), &OpCall::new("once"), &given, &smooth, &mut r);
         again += 1;
     }
     println!("{tried} calls against differences, {again} of them twice");
@@ -473,7 +477,7 @@ fn formulas_are_what_differences_say_once_and_twice() {
 
 #[allow(clippy::float_cmp, reason = "halves and thirds of one, and whole numbers")]
 /// What is the greatest several times shares the gradient evenly.
-fn ties(table: &Table, call: &Call, x: &[A]) {
+fn ties(table: &OpTable, call: &OpCall, x: &[A]) {
     let shapes: Vec<&[usize]> = x.iter().map(ArrayD::shape).collect();
     let gradient = table.gradient(call, &shapes).unwrap();
     let y = run(table, call, x).unwrap();

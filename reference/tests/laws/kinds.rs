@@ -13,8 +13,8 @@
 use ndarray::ArrayD;
 use reshard_kernels::DType;
 use reshard_ops::gradients::Gradient;
-use reshard_ops::rules::{Call, Table};
-use reshard_program::{Graph, LocalKind};
+use reshard_ops::rules::{OpCall, OpTable};
+use reshard_program::{Graph, LocalType};
 use reshard_reference::run;
 use reshard_test_support::Random;
 use serde_json::Value;
@@ -23,7 +23,8 @@ use crate::gradients::backward;
 
 type A = ArrayD<f64>;
 
-const KINDS: [LocalKind; 4] = [LocalKind::Different, LocalKind::Same, LocalKind::Terms, LocalKind::Varying];
+const KINDS: [LocalType; 4] =
+    [LocalType::Replicated, LocalType::Invariant, LocalType::Partial, LocalType::Varying];
 
 /// An op of each class, and the shapes on which it is called.
 const CALLS: &[(&str, &[&[usize]])] = &[
@@ -87,42 +88,42 @@ struct Held {
 }
 
 impl Held {
-    fn of(kind: LocalKind, shape: &[usize], ranks: usize, r: &mut Random) -> Held {
+    fn of(kind: LocalType, shape: &[usize], ranks: usize, r: &mut Random) -> Held {
         let parts: Vec<A> = match kind {
-            LocalKind::Different | LocalKind::Same => vec![some(shape, r); ranks],
-            LocalKind::Terms | LocalKind::Varying => (0..ranks).map(|_| some(shape, r)).collect(),
+            LocalType::Replicated | LocalType::Invariant => vec![some(shape, r); ranks],
+            LocalType::Partial | LocalType::Varying => (0..ranks).map(|_| some(shape, r)).collect(),
         };
         let meant = match kind {
-            LocalKind::Terms => vec![sum(&parts); ranks],
-            LocalKind::Different | LocalKind::Same | LocalKind::Varying => parts.clone(),
+            LocalType::Partial => vec![sum(&parts); ranks],
+            LocalType::Replicated | LocalType::Invariant | LocalType::Varying => parts.clone(),
         };
         Held { parts, meant }
     }
 }
 
 /// Whether parts are of a kind and mean this.
-fn are(kind: LocalKind, parts: &[A], meant: &[A]) -> bool {
+fn are(kind: LocalType, parts: &[A], meant: &[A]) -> bool {
     match kind {
-        LocalKind::Terms => near(&sum(parts), &meant[0]),
-        LocalKind::Different | LocalKind::Same | LocalKind::Varying => {
+        LocalType::Partial => near(&sum(parts), &meant[0]),
+        LocalType::Replicated | LocalType::Invariant | LocalType::Varying => {
             parts.iter().zip(meant).all(|(a, b)| near(a, b))
         }
     }
 }
 
 /// The gradient of what is of a kind.
-fn dual(kind: LocalKind) -> LocalKind {
+fn dual(kind: LocalType) -> LocalType {
     match kind {
-        LocalKind::Different => LocalKind::Terms,
-        LocalKind::Terms => LocalKind::Different,
-        LocalKind::Same | LocalKind::Varying => kind,
+        LocalType::Replicated => LocalType::Partial,
+        LocalType::Partial => LocalType::Replicated,
+        LocalType::Invariant | LocalType::Varying => kind,
     }
 }
 
 /// A call, and its gradient.
 struct Op<'a> {
-    table: &'a Table,
-    call: &'a Call,
+    table: &'a OpTable,
+    call: &'a OpCall,
     shapes: &'a [&'a [usize]],
     gradient: Gradient,
 }
@@ -138,14 +139,14 @@ impl Op<'_> {
     }
 
     /// Whether on so many ranks it makes this kind of these, and gradients of theirs.
-    fn is_sound(&self, kinds: &[LocalKind], made: LocalKind, ranks: usize) -> bool {
-        let varies = kinds.contains(&LocalKind::Varying);
+    fn is_sound(&self, kinds: &[LocalType], made: LocalType, ranks: usize) -> bool {
+        let varies = kinds.contains(&LocalType::Varying);
         let mut r = Random(7);
-        varies == (made == LocalKind::Varying) && (0..2).all(|_| self.is_right(kinds, made, ranks, &mut r))
+        varies == (made == LocalType::Varying) && (0..2).all(|_| self.is_right(kinds, made, ranks, &mut r))
     }
 
-    fn is_right(&self, kinds: &[LocalKind], made: LocalKind, ranks: usize, r: &mut Random) -> bool {
-        let varies = kinds.contains(&LocalKind::Varying);
+    fn is_right(&self, kinds: &[LocalType], made: LocalType, ranks: usize, r: &mut Random) -> bool {
+        let varies = kinds.contains(&LocalType::Varying);
         let inputs: Vec<Held> =
             kinds.iter().zip(self.shapes).map(|(kind, shape)| Held::of(*kind, shape, ranks, r)).collect();
         let own: Vec<Vec<A>> =
@@ -165,7 +166,7 @@ impl Op<'_> {
         kinds.iter().enumerate().all(|(i, kind)| {
             let of = |list: &[Vec<A>]| list.iter().map(|x| x[i].clone()).collect::<Vec<A>>();
             // What all ranks share beside what varies gets the gradients of all of them.
-            let shared = varies && *kind != LocalKind::Varying;
+            let shared = varies && *kind != LocalType::Varying;
             let meant = if shared { vec![sum(&of(&whole)); ranks] } else { of(&whole) };
             are(dual(*kind), &of(&own), &meant)
         })
@@ -173,22 +174,22 @@ impl Op<'_> {
 }
 
 /// All that so many values may be.
-fn every(values: usize) -> impl Iterator<Item = Vec<LocalKind>> {
+fn every(values: usize) -> impl Iterator<Item = Vec<LocalType>> {
     (0..4usize.pow(values as u32))
         .map(move |n| (0..values as u32).map(|i| KINDS[n / 4usize.pow(i) % 4]).collect())
 }
 
 /// What a region says that an op makes of these, if it takes them.
-fn accepted(call: &str, shapes: &[&[usize]], kinds: &[LocalKind], ranks: usize) -> Option<LocalKind> {
+fn accepted(call: &str, shapes: &[&[usize]], kinds: &[LocalType], ranks: usize) -> Option<LocalType> {
     let mut graph: Graph = format!("mesh x={ranks}").parse().unwrap();
     let inputs: Vec<_> = (shapes.iter().zip(kinds).enumerate())
         .map(|(i, (shape, kind))| {
             // What varies is a shard of ranks times as many.
             let (is, first) = match kind {
-                LocalKind::Varying => ("S(0)", ranks),
-                LocalKind::Different => ("R", 1),
-                LocalKind::Same => ("I", 1),
-                LocalKind::Terms => ("P", 1),
+                LocalType::Varying => ("S(0)", ranks),
+                LocalType::Replicated => ("R", 1),
+                LocalType::Invariant => ("I", 1),
+                LocalType::Partial => ("P", 1),
             };
             let mut shape = shape.to_vec();
             shape[0] *= first;
@@ -196,35 +197,35 @@ fn accepted(call: &str, shapes: &[&[usize]], kinds: &[LocalKind], ranks: usize) 
         })
         .collect();
     let mut made = None;
-    let done = graph.local(&["x"], &inputs, &[], |region, v| {
+    let done = graph.shard_map(&["x"], &inputs, &[], |region, v| {
         let outputs = region.ops(call, &v.iter().collect::<Vec<_>>())?;
-        made = Some(region.kind(&outputs[0], "x")?);
+        made = Some(region.local_type(&outputs[0], "x")?);
         Ok(Vec::new())
     });
     done.is_ok().then_some(made).flatten()
 }
 
 /// Which kinds an op makes rightly, on 2 and on 3 ranks.
-fn sound(table: &Table, call: &str, shapes: &[&[usize]], kinds: &[LocalKind]) -> Vec<LocalKind> {
-    let parsed: Call = call.parse().unwrap();
+fn sound(table: &OpTable, call: &str, shapes: &[&[usize]], kinds: &[LocalType]) -> Vec<LocalType> {
+    let parsed: OpCall = call.parse().unwrap();
     let gradient = table.gradient(&parsed, shapes).unwrap();
     let op = Op { table, call: &parsed, shapes, gradient };
     KINDS.into_iter().filter(|made| [2, 3].iter().all(|&ranks| op.is_sound(kinds, *made, ranks))).collect()
 }
 
-fn words(kinds: &[LocalKind]) -> String {
+fn words(kinds: &[LocalType]) -> String {
     kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 #[test]
 fn a_region_takes_all_that_is_right_and_nothing_else() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let (mut taken, mut refused, mut wrong) = (0, 0, Vec::new());
     for (call, shapes) in CALLS {
         for kinds in every(shapes.len()) {
             let right = sound(&table, call, shapes, &kinds);
             for ranks in [2, 3] {
-                let said: Vec<LocalKind> = accepted(call, shapes, &kinds, ranks).into_iter().collect();
+                let said: Vec<LocalType> = accepted(call, shapes, &kinds, ranks).into_iter().collect();
                 if said != right {
                     wrong.push(format!(
                         "{call}({}) on {ranks}: {} and right are {}",
@@ -245,7 +246,7 @@ fn a_region_takes_all_that_is_right_and_nothing_else() {
 /// What the tests of spmd_types say of R, I, P and V is what a region says; and both are right, by numbers.
 #[test]
 fn what_spmd_types_takes_and_refuses_a_region_does() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let kind = |word: &str| KINDS.into_iter().find(|kind| kind.to_string() == word);
     let (mut alike, mut differ) = (0, Vec::new());
     for line in include_str!("../data/spmd_rules.jsonl").lines().skip(1) {
@@ -261,7 +262,7 @@ fn what_spmd_types_takes_and_refuses_a_region_does() {
         let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
         let words = fact["ins"].as_array().unwrap().iter().map(|word| kind(word.as_str().unwrap()));
         // What is a shard of a dim is no value of a region.
-        let Some(kinds) = words.collect::<Option<Vec<LocalKind>>>() else { continue };
+        let Some(kinds) = words.collect::<Option<Vec<LocalType>>>() else { continue };
         let theirs = kind(fact["out"].as_str().unwrap());
         let ours = accepted(call, &shapes, &kinds, 2);
         assert_eq!(ours, accepted(call, &shapes, &kinds, 3), "{line}");

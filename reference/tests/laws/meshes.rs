@@ -1,12 +1,12 @@
 //! Programs on several meshes of one world: what they mean is what one device computes, and what crosses is counted by hand.
 
 use reshard_planner::{Objective, Planner};
-use reshard_program::{Elaborator, Moves, Pass, Program, Rates, Report};
+use reshard_program::{ComputeRates, ImplicitRedistribution, Pass, Program, Report, ShardingSolver};
 
 use crate::programs::{communicated, written};
 
 fn report(program: &Program) -> Report {
-    program.report(&Rates::uniform())
+    program.report(&ComputeRates::uniform())
 }
 
 /// What steps over some axes, or between some meshes, receive in all passes.
@@ -56,7 +56,7 @@ fn weights_of_a_storage_mesh_come_to_the_compute_mesh_and_gradients_go_back() {
     assert_eq!(report.by_axes.len(), 3);
     // The update is where the weights are.
     let mesh_of = |name: &str| {
-        program.meshes().name(program.get(program.value(name).unwrap()).is.value.mesh()).unwrap()
+        program.meshes().name(program.get(program.value(name).unwrap()).ty.value.mesh()).unwrap()
     };
     assert_eq!(["w", "dw", "w'", "v'", "m'"].map(mesh_of), ["storage"; 5]);
     assert_eq!(["wr", "h", "out", "loss"].map(mesh_of), ["default"; 4]);
@@ -104,7 +104,10 @@ fn tokens_go_to_experts_on_their_own_mesh_and_come_back() {
     assert_eq!(report.by_axes.len(), 2);
     // In two steps it is less: terms of its own 512 bytes, and then the other two experts.
     let planner = Planner::new().objective(Objective::Bytes);
-    let least = Elaborator::new().moves(Moves::Written).planner(planner).elaborate(&text.parse().unwrap());
+    let least = ShardingSolver::new()
+        .implicit_redistribution(ImplicitRedistribution::Deny)
+        .planner(planner)
+        .solve(&text.parse().unwrap());
     let bytes: Vec<u64> = (communicated(&least.unwrap()).iter())
         .map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap())
         .collect();

@@ -1,7 +1,7 @@
 //! Microbatches: gradients are added as terms, and reduced once. So many small steps and an update are one large step.
 
 use ndarray::{ArrayD, Axis, Slice};
-use reshard_program::{Moves, Program};
+use reshard_program::{ImplicitRedistribution, Program};
 use reshard_reference::{Values, on_one_device};
 
 use crate::programs::{communicated, inputs, same_as_one_device, written};
@@ -85,7 +85,7 @@ fn small_steps_and_one_reduction_are_a_large_step() {
             let after = same_as_one_device::<f64>(&program, &pick(&state, &[(w, "w"), (a, "a")]), 1e-12);
             let expected = &whole[w] - &(whole[dw].clone() * 0.1);
             assert!(off(&after.whole("w'").unwrap(), &expected) <= 1e-12, "{w} as {kept:?}");
-            let ops: Vec<String> = (program.moves())
+            let ops: Vec<String> = (program.redistributions())
                 .flat_map(|m| m.forward.steps().iter().filter(|s| s.op().communicates()))
                 .map(|s| s.op().to_string())
                 .collect();
@@ -99,6 +99,8 @@ fn an_accumulator_that_is_kept_reduced_is_reduced_each_time() {
     // Said of the accumulator alone: the same program, and a reduction in every step.
     let each = step(ROWS).replace("aw': P = add(aw, dw)", "r: R = dw\n         aw': R = add(aw, r)");
     let each = each.replace("aw: f32[6,5] P", "aw: f32[6,5] R");
-    let program = reshard_program::Elaborator::new().moves(Moves::Written).elaborate(&each.parse().unwrap());
+    let program = reshard_program::ShardingSolver::new()
+        .implicit_redistribution(ImplicitRedistribution::Deny)
+        .solve(&each.parse().unwrap());
     assert_eq!(communicated(&program.unwrap()), ["r: all_reduce 160"]);
 }

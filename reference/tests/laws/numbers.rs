@@ -1,7 +1,7 @@
 //! Every number that an op declares changes what it computes.
 
 use ndarray::{ArrayD, IxDyn};
-use reshard_ops::rules::{Call, DefaultValue, ParameterKind, Table, Value};
+use reshard_ops::rules::{Argument, DefaultValue, OpCall, OpTable, ParameterKind};
 use reshard_reference::run;
 
 /// Calls of ops that declare numbers, and of some of every other class, with shapes that fit.
@@ -63,7 +63,7 @@ pub(crate) const CALLS: &[(&str, &[&[usize]])] = &[
 ];
 
 /// An input of a call: numbers from -1 to 1, or what the op takes there.
-pub(crate) fn input(call: &Call, i: usize, shape: &[usize]) -> ArrayD<f64> {
+pub(crate) fn input(call: &OpCall, i: usize, shape: &[usize]) -> ArrayD<f64> {
     let name = call.name().unwrap_or_default();
     let n: usize = shape.iter().product();
     let mixed = |e: usize| ((e * 7919 + i * 104_729 + 13) % 101) as f64 / 50.5 - 1.0;
@@ -102,11 +102,11 @@ pub(crate) fn input(call: &Call, i: usize, shape: &[usize]) -> ArrayD<f64> {
 /// Each number is given two values that differ: the one that holds in the call, and another.
 #[test]
 fn every_number_changes_a_result() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let mut tried = std::collections::BTreeSet::new();
     for (text, shapes) in CALLS {
-        let call: Call = text.parse().unwrap();
-        let Call::Named { name, .. } = &call else { continue };
+        let call: OpCall = text.parse().unwrap();
+        let OpCall::Named { name, .. } = &call else { continue };
         let inputs: Vec<ArrayD<f64>> = shapes.iter().enumerate().map(|(i, s)| input(&call, i, s)).collect();
         for p in table.parameters(name).unwrap().iter() {
             let ParameterKind::Real { least } = p.kind() else { continue };
@@ -116,7 +116,7 @@ fn every_number_changes_a_result() {
                 (None, _) => 0.5,
             };
             let said = |x: f64| {
-                if x.fract() == 0.0 { Value::Number(x as i64) } else { Value::Word(x.to_string()) }
+                if x.fract() == 0.0 { Argument::Number(x as i64) } else { Argument::Word(x.to_string()) }
             };
             let base =
                 format!("{:?}", run(&table, &call.clone().with(p.name(), said(now)), &inputs).unwrap());
@@ -150,7 +150,7 @@ fn every_number_changes_a_result() {
 fn frequencies_are_cycles_per_unit_of_the_spacing() {
     let of = |call: &str| {
         let none: [ArrayD<f64>; 0] = [];
-        run(&Table::standard(), &call.parse::<Call>().unwrap(), &none).unwrap()[0]
+        run(&OpTable::standard(), &call.parse::<OpCall>().unwrap(), &none).unwrap()[0]
             .as_slice()
             .unwrap()
             .to_vec()

@@ -1,7 +1,7 @@
 //! What a program does on ranks is what it means on one device.
 
 use ndarray::{ArrayD, IxDyn};
-use reshard_program::{Elaborator, Error, Item, Moves, Program};
+use reshard_program::{Error, ImplicitRedistribution, Program, ShardingSolver, Statement};
 use reshard_reference::{Number, Ranks, Values, on_one_device, on_ranks};
 use reshard_test_support::Random;
 
@@ -13,15 +13,15 @@ const F32: f64 = 1e-5;
 
 /// The program of a text in which every move is written.
 pub(crate) fn written(text: &str) -> Result<Program, Error> {
-    Elaborator::new().moves(Moves::Written).elaborate(&text.parse()?)
+    ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny).solve(&text.parse()?)
 }
 
 /// Random inputs of a program, in (-1, 1).
 pub(crate) fn inputs<T: Number>(program: &Program, seed: u64) -> Values<T> {
     let mut random = Random(seed);
-    let items = program.items().iter().filter_map(|item| match item {
-        Item::Input(v) => Some(program.get(*v)),
-        Item::Op { .. } | Item::Move { .. } | Item::NoGrad => None,
+    let items = program.statements().iter().filter_map(|item| match item {
+        Statement::Input(v) => Some(program.get(*v)),
+        Statement::Op { .. } | Statement::Redistribute { .. } | Statement::NoGrad => None,
     });
     let mut number = |_| T::rounded((random.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0);
     items.map(|v| (v.name.clone(), ArrayD::from_shape_fn(IxDyn(v.shape()), &mut number))).collect()
@@ -51,7 +51,7 @@ pub(crate) fn same_as_one_device<T: Number>(program: &Program, inputs: &Values<T
 pub(crate) fn communicated(program: &Program) -> Vec<String> {
     let _ = same_as_one_device::<f64>(program, &inputs(program, 1), F64);
     let ranks = same_as_one_device::<f32>(program, &inputs(program, 1), F32);
-    let moves = program.moves().filter(|m| m.forward.received_bytes() > 0);
+    let moves = program.redistributions().filter(|m| m.forward.received_bytes() > 0);
     let (names, texts): (Vec<(String, u64)>, Vec<String>) = moves
         .map(|m| {
             let ops: Vec<String> =

@@ -1,20 +1,20 @@
 //! Local regions do on ranks what they mean on one device, forward and backward, and claims are proved or refused.
 
-use reshard_program::{Elaborator, Error, Graph, Moves, Program};
+use reshard_program::{Error, Graph, ImplicitRedistribution, Program, ShardingSolver};
 use reshard_test_support::Sweep;
 
 use crate::programs::{communicated, inputs, same_as_one_device, written};
 
 /// The message of a refusal.
 fn refused(text: &str) -> Error {
-    let made = text.parse::<Graph>().and_then(|graph| Elaborator::new().elaborate(&graph));
+    let made = text.parse::<Graph>().and_then(|graph| ShardingSolver::new().solve(&graph));
     made.map_or_else(|e| e, |program| panic!("{text}\nis accepted:\n{program}"))
 }
 
 fn elaborated(text: &str) -> Program {
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}\n{e}"));
     assert_eq!(graph.to_string().parse::<Graph>().as_ref(), Ok(&graph), "{graph}");
-    Elaborator::new().elaborate(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
+    ShardingSolver::new().solve(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
 }
 
 /// Two products and the all_reduce of Megatron, as per-device code along tp; along dp everything is global.
@@ -47,7 +47,7 @@ fn per_device_code_is_the_program_along_the_other_axes() {
     // The sum may be claimed as terms, and reduced outside.
     let program = elaborated(&megatron("P = o", ""));
     let _ = same_as_one_device::<f64>(&program, &inputs(&program, 2), 1e-12);
-    assert_eq!(program.value("y").map(|y| program.get(y).is.to_string()).as_deref(), Some("S(0),P(sum)"));
+    assert_eq!(program.value("y").map(|y| program.get(y).ty.to_string()).as_deref(), Some("S(0),P(sum)"));
 }
 
 #[test]
@@ -299,12 +299,12 @@ fn axes_cut_dims_together_and_apart() {
 #[test]
 fn a_value_becomes_whatever_it_may_be_inside() {
     let steps = |program: &Program, back: bool| -> String {
-        let of = |m: reshard_program::MoveRef<'_>| {
+        let of = |m: reshard_program::RedistributionRef<'_>| {
             let plan = if back { m.backward } else { Some(m.forward) };
             plan.map_or_else(Vec::new, |p| p.steps().iter().map(|s| s.op().to_string()).collect::<Vec<_>>())
         };
         let list: Vec<String> =
-            program.moves().filter(|m| m.from.name.starts_with("x.")).flat_map(of).collect();
+            program.redistributions().filter(|m| m.from.name.starts_with("x.")).flat_map(of).collect();
         if list.is_empty() { "-".to_owned() } else { list.join("+") }
     };
     let table = [
@@ -367,8 +367,11 @@ fn entering_is_a_move_that_is_written_and_nothing_else_is_moved() {
           out y: S(1) = h
         end
         z: S(0),R = y";
-    let program = Elaborator::new().moves(Moves::Written).elaborate(&text.parse().unwrap()).unwrap();
+    let program = ShardingSolver::new()
+        .implicit_redistribution(ImplicitRedistribution::Deny)
+        .solve(&text.parse().unwrap())
+        .unwrap();
     let moves: Vec<String> =
-        program.moves().map(|m| m.to_string()).filter(|m| !m.contains("forward 0 bytes")).collect();
+        program.redistributions().map(|m| m.to_string()).filter(|m| !m.contains("forward 0 bytes")).collect();
     assert_eq!(moves, ["y: S(0),S(1) -> S(0),R: forward 32 bytes, backward 32 bytes"]);
 }

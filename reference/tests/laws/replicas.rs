@@ -2,8 +2,10 @@
 
 use ndarray::ArrayD;
 use reshard_collectives::threads::World;
-use reshard_program::schedule::{Arg, Engine, Hashes, Kernels, LocalCall, Options, Schedule};
-use reshard_program::{Elaborator, Program};
+use reshard_program::schedule::{
+    ArenaSlice, CommunicatorExchanges, CompileOptions, Kernels, LocalCall, Schedule, ValueHashes,
+};
+use reshard_program::{Program, ShardingSolver};
 use reshard_reference::{Error, Host, Values};
 use reshard_sharding::Sharding;
 
@@ -23,11 +25,11 @@ impl Kernels for Lying {
     type Error = Error;
 
     fn prepare(&mut self, call: &LocalCall) -> Result<u32, Error> {
-        self.takes.push(call.takes.len());
+        self.takes.push(call.inputs.len());
         self.inner.prepare(call)
     }
 
-    fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut [u8]) -> Result<(), Error> {
+    fn run(&mut self, kernel: u32, args: &[ArenaSlice], arena: &mut [u8]) -> Result<(), Error> {
         self.inner.run(kernel, args, arena)?;
         if self.at == Some(self.calls)
             && let Some(made) = args[self.takes[kernel as usize]..].iter().find(|arg| arg.bytes > 0)
@@ -40,55 +42,53 @@ impl Kernels for Lying {
 }
 
 /// Runs all ranks, of which one lies in one of its calls.
-fn hashes(program: &Program, given: &Values<f64>, liar: Option<(usize, usize)>) -> Vec<Hashes> {
-    let run = |comm: &mut reshard_collectives::threads::Comm| -> Result<Hashes, Error> {
+fn hashes(program: &Program, given: &Values<f64>, liar: Option<(usize, usize)>) -> Vec<ValueHashes> {
+    let run = |comm: &mut reshard_collectives::threads::ThreadCommunicator| -> Result<ValueHashes, Error> {
         let rank = reshard_collectives::Communicator::rank(comm);
-        let schedule = program.compile(rank, &Options::default())?;
+        let schedule = program.compile(rank, &CompileOptions::default())?;
         let at = liar.filter(|(who, _)| *who == rank).map(|(_, at)| at);
         let mut kernels = Lying { inner: Host::new(program.table()), takes: Vec::new(), at, calls: 0 };
-        let mut engine = Engine::new(comm);
+        let mut engine = CommunicatorExchanges::new(comm);
         let mut arena = vec![0; schedule.arena_bytes()];
-        for local in schedule.locals().iter().filter(|local| local.is_input) {
-            let is = &program.get(program.value(&local.name).unwrap()).is.value;
+        for local in schedule.buffers().iter().filter(|local| local.is_input) {
+            let is = &program.get(program.value(&local.name).unwrap()).ty.value;
             let shard = shard(is, rank, &given[&local.name]);
             let bytes = shard.iter().flat_map(|x| x.to_ne_bytes());
-            arena[local.at.range()].iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+            arena[local.slice.range()].iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
         }
         let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
         prepared.run_hashed::<_, _, Error>(&mut kernels, &mut engine, &mut arena)
     };
-    World::new(program.mesh().world()).unwrap().run(run).into_iter().map(Result::unwrap).collect()
+    World::new(program.mesh().world_size()).unwrap().run(run).into_iter().map(Result::unwrap).collect()
 }
 
 fn shard(is: &Sharding, rank: usize, whole: &ArrayD<f64>) -> Vec<f64> {
     let all: Vec<f64> = whole.iter().copied().collect();
-    reshard_sharding::meaning::held(is, rank).unwrap().into_iter().map(|i| all[i]).collect()
+    is.global_indices(rank).unwrap().into_iter().map(|i| all[i]).collect()
 }
 
 /// What the calls of a rank make, and the program's name of it.
 fn made(schedule: &Schedule, call: usize) -> Option<String> {
-    use reshard_program::schedule::Instr;
-    let calls = schedule.instrs().iter().filter_map(|instr| match instr {
-        Instr::Call { kernel, args } => Some((*kernel, args.clone())),
-        Instr::Post { .. } | Instr::Wait { .. } => None,
+    use reshard_program::schedule::Instruction;
+    let calls = schedule.instructions().iter().filter_map(|instr| match instr {
+        Instruction::Call { kernel, args } => Some((*kernel, args.clone())),
+        Instruction::Post { .. } | Instruction::Wait { .. } => None,
     });
     let (kernel, args) = calls.into_iter().nth(call)?;
-    let takes = schedule.calls()[kernel as usize].takes.len();
+    let takes = schedule.calls()[kernel as usize].inputs.len();
     let made = (args.start as usize + takes..args.end as usize).find(|&arg| schedule.args()[arg].bytes > 0);
     made.map(|arg| schedule.arg_names()[arg].clone())
 }
 
 /// Whether another rank has the same indices of a value, without terms between them along an axis; by the definition of both.
 fn has_replicas(program: &Program, name: &str, rank: usize) -> bool {
-    let is = &program.get(program.value(name).unwrap()).is.value;
+    let is = &program.get(program.value(name).unwrap()).ty.value;
     let at = is.mesh().coordinate(rank).unwrap();
     is.mesh().ranks().filter(|&other| other != rank).any(|other| {
         let there = is.mesh().coordinate(other).unwrap();
         let differ: Vec<usize> = (0..there.len()).filter(|&axis| there[axis] != at[axis]).collect();
         let terms = is.partial().iter().any(|terms| differ.contains(&terms.sub.axis));
-        differ.len() == 1
-            && !terms
-            && reshard_sharding::meaning::held(is, other) == reshard_sharding::meaning::held(is, rank)
+        differ.len() == 1 && !terms && is.global_indices(other) == is.global_indices(rank)
     })
 }
 
@@ -123,23 +123,23 @@ fn a_rank_that_makes_something_else_is_named_and_nobody_else_is() {
     ];
     let (mut found, mut silent) = (0, 0);
     for text in texts {
-        let program = Elaborator::new()
-            .elaborate(&text.parse().unwrap())
+        let program = ShardingSolver::new()
+            .solve(&text.parse().unwrap())
             .unwrap()
-            .in_dtype(reshard_kernels::DType::F64)
+            .with_dtype(reshard_kernels::DType::F64)
             .unwrap();
         let given = inputs::<f64>(&program, 7);
         let honest = hashes(&program, &given, None);
-        assert!(program.replicas(&honest).unwrap() > 10, "few replicas are compared");
+        assert!(program.check_replicas(&honest).unwrap() > 10, "few replicas are compared");
         for hashes in &honest {
-            assert_eq!(hashes.to_string().parse::<Hashes>().as_ref(), Ok(hashes));
+            assert_eq!(hashes.to_string().parse::<ValueHashes>().as_ref(), Ok(hashes));
         }
         for rank in program.mesh().ranks() {
-            let schedule = program.compile(rank, &Options::default()).unwrap();
+            let schedule = program.compile(rank, &CompileOptions::default()).unwrap();
             for call in 0.. {
                 let Some(name) = made(&schedule, call) else { break };
                 let lied = hashes(&program, &given, Some((rank, call)));
-                match program.replicas(&lied) {
+                match program.check_replicas(&lied) {
                     Err(e) if has_replicas(&program, &name, rank) => {
                         let e = e.to_string();
                         let named = e.starts_with(&format!("{name} is the same over "));
@@ -163,10 +163,10 @@ fn a_rank_that_makes_something_else_is_named_and_nobody_else_is() {
 #[test]
 fn an_input_given_differently_is_found() {
     let program: Program = "mesh dp=2,tp=2\nx: f64[4] S(0),I\ny = exp(x)".parse().unwrap();
-    let of = |rank: usize, x: usize| format!("rank {rank}\nx {x:016x}").parse::<Hashes>().unwrap();
-    assert_eq!(program.replicas(&[of(0, 1), of(1, 1), of(2, 5), of(3, 5)]), Ok(2));
-    let e = program.replicas(&[of(0, 1), of(1, 1), of(2, 5), of(3, 6)]).unwrap_err();
-    assert_eq!(e.kind(), "replicas");
+    let of = |rank: usize, x: usize| format!("rank {rank}\nx {x:016x}").parse::<ValueHashes>().unwrap();
+    assert_eq!(program.check_replicas(&[of(0, 1), of(1, 1), of(2, 5), of(3, 5)]), Ok(2));
+    let e = program.check_replicas(&[of(0, 1), of(1, 1), of(2, 5), of(3, 6)]).unwrap_err();
+    assert_eq!(e.code(), "replicas");
     assert!(e.to_string().starts_with("x is the same over tp by its type, and ranks 2 and 3 do not"), "{e}");
     for text in [
         "",
@@ -177,7 +177,7 @@ fn an_input_given_differently_is_found() {
         "rank 1\nx 000000000000000g",
         "rank 1\nx +00000000000000f",
     ] {
-        let e = text.parse::<Hashes>().unwrap_err().to_string();
+        let e = text.parse::<ValueHashes>().unwrap_err().to_string();
         assert!(e.contains("like"), "{e}");
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use ndarray::ArrayD;
-use reshard_program::schedule::Options;
-use reshard_program::{Elaborator, Program};
+use reshard_program::schedule::CompileOptions;
+use reshard_program::{Program, ShardingSolver};
 use reshard_reference::{Values, on_one_device, on_ranks};
 use reshard_test_support::Sweep;
 
@@ -95,8 +95,8 @@ fn whole(n: usize, causal: bool) -> String {
 }
 
 fn program(text: &str) -> Program {
-    Elaborator::new()
-        .elaborate(&text.parse().unwrap_or_else(|e| panic!("{text}\n{e}")))
+    ShardingSolver::new()
+        .solve(&text.parse().unwrap_or_else(|e| panic!("{text}\n{e}")))
         .unwrap_or_else(|e| panic!("{text}\n{e}"))
 }
 
@@ -143,7 +143,7 @@ fn a_ring_of_keys_is_attention_forward_and_backward() {
         if n == 4 {
             // Each of three times the keys, the values and, where causal, the positions of one rank; backward the gradients of keys and values.
             let block = 2 * 4 * 2 * 4 * 8;
-            let received: u64 = program.moves().map(|m| m.forward.received_bytes()).sum();
+            let received: u64 = program.redistributions().map(|m| m.forward.received_bytes()).sum();
             let positions = if causal { 4 * 8 } else { 0 };
             assert_eq!(received, 3 * (2 * block + positions) + 3 * 2 * block, "{program}");
         }
@@ -154,7 +154,7 @@ fn a_ring_of_keys_is_attention_forward_and_backward() {
 #[test]
 fn shifts_are_posted_before_the_blocks() {
     let program = program(&ring(4, true, 'Z'));
-    let options = Options { hoist_bytes: 1 << 30, ..Options::default() };
+    let options = CompileOptions { in_flight_bytes: 1 << 30, ..CompileOptions::default() };
     for rank in 0..4 {
         let schedule = program.compile(rank, &options).unwrap().to_string();
         let lines: Vec<&str> = schedule.lines().collect();

@@ -5,17 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use ndarray::ArrayD;
 use reshard_collectives::threads::World;
 use reshard_planner::Planner;
-use reshard_program::schedule::{Arg, Event, Instr, Moved, Options, Order, Schedule};
-use reshard_program::{Elaborator, Item, Moves, Program};
+use reshard_program::schedule::{
+    ArenaSlice, CompileOptions, Event, Instruction, Order, Schedule, TransferMember,
+};
+use reshard_program::{ImplicitRedistribution, Program, ShardingSolver, Statement};
 use reshard_reference::{Did, Number, Ranks, Values, on_ranks, on_schedules, on_this_rank};
 
 use crate::programs::{inputs, same_as_one_device};
 
 /// The ways to compile a program.
-pub(crate) fn ways() -> [Options; 9] {
-    let of = |hoist_bytes, bucket_bytes| Options { hoist_bytes, bucket_bytes, ..Options::default() };
-    let apart = Options { liveness: false, ..Options::default() };
-    let pipe = |of: Options| Options { order: Order::OneForwardOneBackward, ..of };
+pub(crate) fn ways() -> [CompileOptions; 9] {
+    let of = |hoist_bytes, bucket_bytes| CompileOptions {
+        in_flight_bytes: hoist_bytes,
+        bucket_bytes,
+        ..CompileOptions::default()
+    };
+    let apart = CompileOptions { liveness: false, ..CompileOptions::default() };
+    let pipe = |of: CompileOptions| CompileOptions { order: Order::OneForwardOneBackward, ..of };
     let [a, b, c, d, e, f] = [(0, 0), (600, 0), (1 << 30, 0), (0, 1 << 30), (1 << 30, 1000), (600, 1 << 30)]
         .map(|(hoist_bytes, bucket_bytes)| of(hoist_bytes, bucket_bytes));
     [apart, a, b, c, d, e, f, pipe(of(0, 0)), pipe(of(1 << 20, 1000))]
@@ -30,7 +36,7 @@ pub(crate) fn do_what_the_program_does<T: Number>(
     program: &Program,
     inputs: &Values<T>,
     ranks: &Ranks<T>,
-    ways: &[Options],
+    ways: &[CompileOptions],
 ) -> Result<(), String> {
     for options in ways {
         let at = |e: String| format!("{options:?}: {e}");
@@ -50,10 +56,10 @@ pub(crate) fn do_what_the_program_does<T: Number>(
         }
         for rank in program.mesh().ranks() {
             let (typed, erased) = (ranks.did(rank), scheduled.did(rank));
-            let same = if options.bucket_bytes > 0 || options.order != Order::Written {
+            let same = if options.bucket_bytes > 0 || options.order != Order::Program {
                 calls(typed, options) == calls(erased, options) && together(typed, erased)
             } else {
-                let hoisted = options.hoist_bytes > 0;
+                let hoisted = options.in_flight_bytes > 0;
                 in_parts(typed, hoisted) == in_parts(erased, hoisted)
             };
             if !same {
@@ -68,12 +74,14 @@ pub(crate) fn do_what_the_program_does<T: Number>(
 }
 
 /// What is found item by item, with types, is what the list without types says; on all ranks, with and without sharing.
-pub(crate) fn traces_are_equal(program: &Program, ways: &[Options]) -> Result<(), String> {
+pub(crate) fn traces_are_equal(program: &Program, ways: &[CompileOptions]) -> Result<(), String> {
     // Every item is asked for again: rows of the propagator, and plans of the planner as it was.
-    let asked = program.moves().next().map(|m| Planner::from(m.forward.options().clone()));
-    let elaborator = Elaborator::new().planner(asked.unwrap_or_default()).moves(Moves::Written);
-    let again = program.graph().and_then(|graph| elaborator.elaborate(&graph)).map_err(|e| e.to_string())?;
-    let wired = program.wired().map_err(|e| e.to_string())?;
+    let asked = program.redistributions().next().map(|m| Planner::from(m.forward.options().clone()));
+    let elaborator = ShardingSolver::new()
+        .planner(asked.unwrap_or_default())
+        .implicit_redistribution(ImplicitRedistribution::Deny);
+    let again = program.graph().and_then(|graph| elaborator.solve(&graph)).map_err(|e| e.to_string())?;
+    let wired = program.lower_comm_dtypes().map_err(|e| e.to_string())?;
     for rank in program.mesh().ranks() {
         let typed = again.trace(rank).map_err(|e| e.to_string())?;
         for options in ways {
@@ -83,7 +91,7 @@ pub(crate) fn traces_are_equal(program: &Program, ways: &[Options]) -> Result<()
             // Hoisting and buckets leave calls in order, and exchanges what they are.
             let called = |list: &[Event]| {
                 let mut list: Vec<String> = list.iter().filter(is_call).map(|e| format!("{e:?}")).collect();
-                if options.order != Order::Written {
+                if options.order != Order::Program {
                     list.sort();
                 }
                 list
@@ -96,11 +104,11 @@ pub(crate) fn traces_are_equal(program: &Program, ways: &[Options]) -> Result<()
                     exchanged(&trace) == exchanged(&typed)
                 };
             let in_order =
-                options.hoist_bytes.max(options.bucket_bytes) == 0 && options.order == Order::Written;
+                options.in_flight_bytes.max(options.bucket_bytes) == 0 && options.order == Order::Program;
             if trace != typed && (in_order || !same_elsewhere) {
                 return Err(format!("{schedule}is on {options:?} not what {typed:?} says"));
             }
-            let apart = program.compile(rank, &Options { liveness: false, ..options.clone() });
+            let apart = program.compile(rank, &CompileOptions { liveness: false, ..options.clone() });
             if schedule.arena_bytes() > apart.map_err(|e| e.to_string())?.arena_bytes() {
                 return Err(format!("{schedule}takes more than without sharing"));
             }
@@ -146,10 +154,10 @@ fn received(list: &[Event]) -> BTreeMap<String, u64> {
 }
 
 /// The calls in order, or in any where it is another.
-fn calls(done: &[Did], options: &Options) -> Vec<String> {
+fn calls(done: &[Did], options: &CompileOptions) -> Vec<String> {
     let calls = done.iter().filter(|did| matches!(did, Did::Call { .. }));
     let mut list: Vec<String> = calls.map(|did| format!("{did:?}")).collect();
-    if options.order != Order::Written {
+    if options.order != Order::Program {
         list.sort();
     }
     list
@@ -200,18 +208,18 @@ fn in_parts(done: &[Did], hoisted: bool) -> Vec<Did> {
 
 /// Members of a group post the same exchanges in the same order, and wait for them in that order; all ranks wait for what they share in one
 /// order, whatever the group. No more bytes are in flight than are allowed, but for one exchange alone.
-fn groups_have_one_order(program: &Program, options: &Options) -> Result<(), String> {
+fn groups_have_one_order(program: &Program, options: &CompileOptions) -> Result<(), String> {
     let mut orders: BTreeMap<Vec<usize>, (usize, Vec<String>)> = BTreeMap::new();
     let mut waits: Vec<Vec<String>> = Vec::new();
     for rank in program.mesh().ranks() {
         let schedule = program.compile(rank, options).map_err(|e| e.to_string())?;
         let mut mine: BTreeMap<Vec<usize>, [Vec<String>; 2]> = BTreeMap::new();
         let (mut flying, mut bytes, mut waited) = (0u64, 0u64, Vec::new());
-        for instr in schedule.instrs() {
+        for instr in schedule.instructions() {
             let (exchange, which) = match instr {
-                Instr::Post { exchange } => (exchange, 0),
-                Instr::Wait { exchange } => (exchange, 1),
-                Instr::Call { .. } => continue,
+                Instruction::Post { exchange } => (exchange, 0),
+                Instruction::Wait { exchange } => (exchange, 1),
+                Instruction::Call { .. } => continue,
             };
             let transfer = &schedule.exchanges()[*exchange as usize];
             if transfer.steps.iter().all(|step| !step.op.communicates()) {
@@ -224,7 +232,7 @@ fn groups_have_one_order(program: &Program, options: &Options) -> Result<(), Str
             }
             if which == 0 {
                 (flying, bytes) = (flying + 1, bytes + size);
-                if flying > 1 && bytes > options.hoist_bytes {
+                if flying > 1 && bytes > options.in_flight_bytes {
                     return Err(format!("{schedule}{bytes} bytes are in flight on {options:?}"));
                 }
             } else {
@@ -263,13 +271,18 @@ fn groups_have_one_order(program: &Program, options: &Options) -> Result<(), Str
 fn origins(program: &Program) -> BTreeMap<&str, &str> {
     let mut of: BTreeMap<&str, &str> = BTreeMap::new();
     let name = |v: &reshard_program::ValueId| program.get(*v).name.as_str();
-    for item in program.items() {
+    for item in program.statements() {
         let same = match item {
-            Item::Op { is_view: true, inputs, outputs, .. } => Some((&inputs[0], &outputs[0])),
-            Item::Move { from, to, forward, .. } if forward.steps().is_empty() => Some((from, to)),
-            Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad => None,
+            Statement::Op { is_view: true, inputs, outputs, .. } => Some((&inputs[0], &outputs[0])),
+            Statement::Redistribute { from, to, forward, .. } if forward.steps().is_empty() => {
+                Some((from, to))
+            }
+            Statement::Input(_)
+            | Statement::Op { .. }
+            | Statement::Redistribute { .. }
+            | Statement::NoGrad => None,
         };
-        for v in item.makes() {
+        for v in item.outputs() {
             let origin = same.map_or(name(v), |(from, _)| of[name(from)]);
             of.insert(name(v), origin);
         }
@@ -277,16 +290,16 @@ fn origins(program: &Program) -> BTreeMap<&str, &str> {
     of
 }
 
-fn own<'a>(owner: &mut [&'a str], at: Arg, who: &'a str) {
+fn own<'a>(owner: &mut [&'a str], at: ArenaSlice, who: &'a str) {
     owner[at.range()].fill(who);
 }
 
-fn within(part: Arg, whole: Arg) -> Result<(), String> {
+fn within(part: ArenaSlice, whole: ArenaSlice) -> Result<(), String> {
     let is_part = part.bytes == 0 || whole.offset <= part.offset && part.range().end <= whole.range().end;
     if is_part { Ok(()) } else { Err(format!("{part:?} is not in {whole:?}")) }
 }
 
-fn owns(owner: &[&str], at: Arg, who: &str) -> Result<(), String> {
+fn owns(owner: &[&str], at: ArenaSlice, who: &str) -> Result<(), String> {
     match owner[at.range()].iter().find(|other| **other != who) {
         Some(other) => Err(format!("{who} at {at:?} was written by {other:?}")),
         None => Ok(()),
@@ -300,15 +313,15 @@ fn bytes_have_one_owner(program: &Program, schedule: &Schedule) -> Result<(), St
     let scratch: Vec<String> =
         schedule.exchanges().iter().map(|exchange| format!("scratch of {}", exchange.name())).collect();
     let mut owner: Vec<&str> = vec![""; schedule.arena_bytes()];
-    for local in schedule.locals().iter().filter(|local| local.is_input) {
-        own(&mut owner, local.at, origins[local.name.as_str()]);
+    for local in schedule.buffers().iter().filter(|local| local.is_input) {
+        own(&mut owner, local.slice, origins[local.name.as_str()]);
     }
     let mut flying: Vec<&str> = Vec::new();
-    for instr in schedule.instrs() {
+    for instr in schedule.instructions() {
         match instr {
-            Instr::Call { kernel, args } => {
+            Instruction::Call { kernel, args } => {
                 let args = args.start as usize..args.end as usize;
-                let takes = schedule.calls()[*kernel as usize].takes.len();
+                let takes = schedule.calls()[*kernel as usize].inputs.len();
                 let names = &schedule.arg_names()[args.clone()];
                 for (n, (name, at)) in names.iter().zip(&schedule.args()[args]).enumerate() {
                     let origin = origins[name.as_str()];
@@ -322,9 +335,9 @@ fn bytes_have_one_owner(program: &Program, schedule: &Schedule) -> Result<(), St
                     }
                 }
             }
-            Instr::Post { exchange } => {
+            Instruction::Post { exchange } => {
                 let transfer = &schedule.exchanges()[*exchange as usize];
-                for Moved { values: (from, to), source, target } in &transfer.moves {
+                for TransferMember { values: (from, to), source, target } in &transfer.moves {
                     within(*source, transfer.source)?;
                     within(*target, transfer.target)?;
                     owns(&owner, *source, origins[from.as_str()])?;
@@ -338,9 +351,9 @@ fn bytes_have_one_owner(program: &Program, schedule: &Schedule) -> Result<(), St
                     own(&mut owner, at, &scratch[*exchange as usize]);
                 }
             }
-            Instr::Wait { exchange } => {
+            Instruction::Wait { exchange } => {
                 let transfer = &schedule.exchanges()[*exchange as usize];
-                for Moved { values: (from, to), source, target } in &transfer.moves {
+                for TransferMember { values: (from, to), source, target } in &transfer.moves {
                     owns(&owner, *source, origins[from.as_str()])?;
                     owns(&owner, *target, to)?;
                     flying.retain(|value| value != to);
@@ -354,8 +367,8 @@ fn bytes_have_one_owner(program: &Program, schedule: &Schedule) -> Result<(), St
     if !flying.is_empty() {
         return Err(format!("{flying:?} never land"));
     }
-    for local in schedule.locals().iter().filter(|local| local.lasts) {
-        owns(&owner, local.at, origins[local.name.as_str()])?;
+    for local in schedule.buffers().iter().filter(|local| local.is_live_out) {
+        owns(&owner, local.slice, origins[local.name.as_str()])?;
     }
     Ok(())
 }
@@ -379,7 +392,7 @@ fn the_worked_examples_are_scheduled() {
         w', m' = sgd_momentum(w, dw, m)
         v' = sgd(v, dv)
     ";
-    let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+    let program = ShardingSolver::new().solve(&text.parse().unwrap()).unwrap();
     let given = inputs::<f64>(&program, 7);
     let ranks = same_as_one_device(&program, &given, 1e-12);
     let (mut apart, mut shared) = (0, 0);
@@ -415,7 +428,7 @@ fn every_rank_gets_what_all_ranks_hold() {
         l = sum(y)
         gradient l wrt w, v
     ";
-    let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+    let program = ShardingSolver::new().solve(&text.parse().unwrap()).unwrap();
     let given = inputs::<f64>(&program, 3);
     let expected = on_ranks(&program, &given).unwrap();
     let world = || World::new(4).unwrap();
@@ -437,6 +450,6 @@ fn every_rank_gets_what_all_ranks_hold() {
         assert_eq!(ranks.unwrap_err().to_string(), "the job has 5 ranks, and the mesh dp=2,tp=2 has 4");
     }
     for ranks in world().run(|comm| on_this_rank::<f64, _>(&program, &Values::new(), comm)) {
-        assert_eq!(ranks.unwrap_err().kind(), "input");
+        assert_eq!(ranks.unwrap_err().code(), "input");
     }
 }

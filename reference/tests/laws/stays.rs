@@ -1,8 +1,8 @@
 //! What is said to stay on ranks stays: every rank's result has the elements of its operand, in the same order.
 
 use ndarray::{ArrayD, IxDyn};
-use reshard_ops::rules::verify::LocalRegion;
-use reshard_ops::rules::{Call, Table};
+use reshard_ops::rules::verify::ShardRegion;
+use reshard_ops::rules::{OpCall, OpTable};
 use reshard_reference::{Local, run_local};
 use reshard_sharding::{Mesh, Placement, Sharding};
 
@@ -46,12 +46,12 @@ fn placements(dims: usize) -> Vec<Placement> {
 
 #[test]
 fn what_stays_on_ranks_is_the_same_there() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let (mut stay, mut go) = (0, 0);
     for ranks in [1, 2, 4] {
         let mesh: Mesh = format!("x={ranks}").parse().unwrap();
         for (call, shape) in CALLS {
-            let call: Call = call.parse().unwrap();
+            let call: OpCall = call.parse().unwrap();
             let op = table.op(&call, &[shape]).unwrap();
             let made = &op.outputs()[0];
             for (from, to) in placements(shape.len())
@@ -66,12 +66,12 @@ fn what_stays_on_ranks_is_the_same_there() {
                 let Some((takes, makes)) = from.common_local_shape().zip(to.common_local_shape()) else {
                     continue;
                 };
-                if !op.stays(&takes, &makes) {
+                if !op.is_local_noop(&takes, &makes) {
                     go += 1;
                     continue;
                 }
                 for rank in mesh.ranks() {
-                    let place = |s: &Sharding| LocalRegion {
+                    let place = |s: &Sharding| ShardRegion {
                         region: s.region(rank).unwrap(),
                         whole: s.shape().to_vec(),
                     };

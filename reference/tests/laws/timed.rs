@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use reshard_program::schedule::{Activity, Instr, Record, Schedule, Span, Timeline};
-use reshard_program::{Elaborator, Program};
+use reshard_program::schedule::{Activity, Instruction, RunRecord, Schedule, Span, Timeline};
+use reshard_program::{Program, ShardingSolver};
 use reshard_reference::{on_schedules, timed};
 
 use crate::programs::inputs;
@@ -49,7 +49,7 @@ fn in_order<'a>(spans: impl Iterator<Item = &'a Span>) -> bool {
 }
 
 /// From which ranks it receives what an exchange makes, and when these and it came to wait for it: what they send is sent then.
-fn began(schedules: &[Schedule], records: &[Record], n: usize, exchange: usize) -> u128 {
+fn began(schedules: &[Schedule], records: &[RunRecord], n: usize, exchange: usize) -> u128 {
     let transfer = &schedules[n].exchanges()[exchange];
     let mut from = BTreeSet::from([schedules[n].rank()]);
     for phase in transfer.compiled.exchanges() {
@@ -58,13 +58,13 @@ fn began(schedules: &[Schedule], records: &[Record], n: usize, exchange: usize) 
                 .receives()
                 .iter()
                 .filter(|message| message.bytes() > 0)
-                .map(reshard_collectives::Receive::peer),
+                .map(reshard_collectives::ReceiveMessage::peer),
         );
     }
     let mut latest = 0;
     for (schedule, record) in schedules.iter().zip(records).filter(|(one, _)| from.contains(&one.rank())) {
-        for (instr, (begin, _)) in schedule.instrs().iter().zip(record.times()) {
-            let Instr::Wait { exchange } = instr else { continue };
+        for (instr, (begin, _)) in schedule.instructions().iter().zip(record.times()) {
+            let Instruction::Wait { exchange } = instr else { continue };
             let same = schedule.exchanges()[*exchange as usize]
                 .moves
                 .iter()
@@ -80,7 +80,7 @@ fn began(schedules: &[Schedule], records: &[Record], n: usize, exchange: usize) 
 #[test]
 fn a_run_is_what_its_clock_says() {
     for text in PROGRAMS {
-        let program: Program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+        let program: Program = ShardingSolver::new().solve(&text.parse().unwrap()).unwrap();
         let inputs = inputs::<f64>(&program, 5);
         for options in ways() {
             let run = timed(&program, &inputs, &options).unwrap();
@@ -100,23 +100,25 @@ fn a_run_is_what_its_clock_says() {
             for (n, ((schedule, record), lane)) in
                 schedules.iter().zip(records).zip(&timeline.lanes).enumerate()
             {
-                assert_eq!(record.times().len(), schedule.instrs().len());
+                assert_eq!(record.times().len(), schedule.instructions().len());
                 let (mut calls, mut steps, mut waits) =
                     (lane.calls.iter(), lane.steps.iter(), lane.waits.iter());
                 let (mut computing, mut waiting, mut before) = (0.0, 0.0, 0);
-                for (at, (instr, (begin, end))) in schedule.instrs().iter().zip(record.times()).enumerate() {
+                for (at, (instr, (begin, end))) in
+                    schedule.instructions().iter().zip(record.times()).enumerate()
+                {
                     let (begin, end) = (begin.as_nanos(), end.as_nanos());
                     assert!(before <= begin && begin <= end);
                     before = end;
                     match instr {
-                        Instr::Call { .. } => {
+                        Instruction::Call { .. } => {
                             let span = &timeline.spans[*calls.next().unwrap()];
                             assert_eq!(span.activity, Activity::Call { rank: schedule.rank(), instr: at });
                             assert_eq!((span.begin_us, span.end_us), (us(begin), us(end)));
                             computing += us(end) - us(begin);
                         }
-                        Instr::Post { .. } => {}
-                        Instr::Wait { exchange } => {
+                        Instruction::Post { .. } => {}
+                        Instruction::Wait { exchange } => {
                             assert_eq!(waits.next(), Some(&(us(begin), us(end))));
                             waiting += us(end) - us(begin);
                             let span = &timeline.spans[*steps.next().unwrap()];

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use ndarray::{ArrayD, IxDyn};
 use reshard_ops::gradients::Saved;
-use reshard_ops::rules::{Call, Table};
+use reshard_ops::rules::{OpCall, OpTable};
 use reshard_reference::run;
 use serde_json::Value;
 
@@ -62,8 +62,8 @@ fn alike(a: f64, b: f64, near: f64) -> bool {
 }
 
 /// What is wrong with a line, if anything.
-fn wrong(table: &Table, line: &Value) -> Option<String> {
-    let call: Call = line["call"].as_str().unwrap().parse().unwrap();
+fn wrong(table: &OpTable, line: &Value) -> Option<String> {
+    let call: OpCall = line["call"].as_str().unwrap().parse().unwrap();
     let list = |key: &str| line[key].as_array().unwrap().iter().map(tensor).collect::<Vec<_>>();
     let x: Vec<A> = list("x").into_iter().map(Option::unwrap).collect();
     let shapes: Vec<&[usize]> = x.iter().map(ArrayD::shape).collect();
@@ -74,7 +74,7 @@ fn wrong(table: &Table, line: &Value) -> Option<String> {
     let op = table.op(&call, &shapes).unwrap();
     let zeros = || op.outputs().iter().map(|shape| A::zeros(IxDyn(shape))).collect::<Vec<_>>();
     // What no formula asks for need not run.
-    let asked = gradient.takes().iter().any(|saved| matches!(saved, Saved::Output(_)));
+    let asked = gradient.inputs().iter().any(|saved| matches!(saved, Saved::Output(_)));
     let y = match if asked { run(table, &call, &x) } else { Ok(zeros()) } {
         Ok(y) => y,
         Err(e) => return Some(e.to_string()),
@@ -106,7 +106,7 @@ fn wrong(table: &Table, line: &Value) -> Option<String> {
 
 #[test]
 fn formulas_are_what_pytorch_computes() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let lines: Vec<Value> = include_str!("../data/torch_gradients.jsonl")
         .lines()
         .skip(1)

@@ -13,8 +13,8 @@ mod steps;
 use model::{Gpt, Kept};
 use ndarray::{ArrayD, arr1, arr2};
 use reshard_collectives::threads::World;
-use reshard_program::schedule::Options;
-use reshard_program::{Elaborator, Program};
+use reshard_program::schedule::CompileOptions;
+use reshard_program::{Program, ShardingSolver};
 use reshard_reference::{Training, Values, on_one_device};
 use reshard_test_support::Sweep;
 
@@ -76,7 +76,7 @@ uv = add(u, v)
 o = sum(d')
 l: R = add(uv, r)
 k: R = add(l, o)";
-    let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+    let program = ShardingSolver::new().solve(&text.parse().unwrap()).unwrap();
     let start = arr2(&[[0.5, 0.25], [0.125, 0.75]]).into_dyn();
     let inputs: Values<f64> = ["a", "b", "c", "d", "e"]
         .iter()
@@ -93,15 +93,18 @@ k: R = add(l, o)";
             values.insert(name.to_owned(), made[&format!("{name}'")].clone());
         }
     }
-    for options in [Options::default(), Options { liveness: false, ..Options::default() }] {
+    for options in
+        [CompileOptions::default(), CompileOptions { liveness: false, ..CompileOptions::default() }]
+    {
         let schedule = program.compile(1, &options).unwrap();
-        let place = |name: &str| schedule.local(name).unwrap().at;
-        let carried = |name: &str| schedule.carried().contains(&(place(&format!("{name}'")), place(name)));
+        let place = |name: &str| schedule.local(name).unwrap().slice;
+        let carried =
+            |name: &str| schedule.loop_carried_copies().contains(&(place(&format!("{name}'")), place(name)));
         assert!(carried("a") && carried("c") && carried("d"), "{schedule}");
         assert_eq!(carried("b"), !options.liveness, "{schedule}");
         assert_eq!(place("b") == place("b'"), options.liveness, "{schedule}");
         let all: Vec<_> =
-            schedule.carried().iter().flat_map(|(from, to)| [from.range(), to.range()]).collect();
+            schedule.loop_carried_copies().iter().flat_map(|(from, to)| [from.range(), to.range()]).collect();
         for (i, one) in all.iter().enumerate() {
             assert!(all[..i].iter().all(|other| one.end <= other.start || other.end <= one.start), "{all:?}");
         }
@@ -124,7 +127,7 @@ k: R = add(l, o)";
 
 fn watching<'a>(
     program: &'a Program,
-    options: &'a Options,
+    options: &'a CompileOptions,
     inputs: &'a Values<f64>,
     batches: &'a [Values<f64>],
 ) -> Training<'a, f64> {
@@ -150,7 +153,7 @@ b = sum(q)
 c = add(a, b)
 d = sum(u')
 k: R = add(c, d)";
-    let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+    let program = ShardingSolver::new().solve(&text.parse().unwrap()).unwrap();
     let inputs: Values<f64> = ["w", "u", "p", "q"]
         .iter()
         .enumerate()
@@ -180,8 +183,8 @@ k: R = add(c, d)";
         }
     }
     let refused = |text: &str, inputs: &Values<f64>, batches: &[Values<f64>], said: &str| {
-        let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
-        let options = Options::default();
+        let program = ShardingSolver::new().solve(&text.parse().unwrap()).unwrap();
+        let options = CompileOptions::default();
         for seen in World::new(2).unwrap().run(|comm| watching(&program, &options, inputs, batches).run(comm))
         {
             let error = seen.unwrap_err().to_string();
@@ -203,11 +206,11 @@ k: R = add(c, d)";
     refused(both, &inputs, &batches, "is given, and is no input of the program");
     refused(both, &Values::new(), &batches, "w");
     // Of what is an input nothing is newly made.
-    let same = Elaborator::new()
-        .elaborate(&"mesh x=2\nw: f64[4] R\nu: f64[4] R\nw': R = u\n".parse().unwrap())
+    let same = ShardingSolver::new()
+        .solve(&"mesh x=2\nw: f64[4] R\nu: f64[4] R\nw': R = u\n".parse().unwrap())
         .unwrap();
-    let schedule = same.compile(0, &Options::default()).unwrap();
-    let at = |name: &str| schedule.local(name).unwrap().at;
-    assert_eq!((schedule.carried(), at("w'")), (&[(at("u"), at("w"))][..], at("u")));
+    let schedule = same.compile(0, &CompileOptions::default()).unwrap();
+    let at = |name: &str| schedule.local(name).unwrap().slice;
+    assert_eq!((schedule.loop_carried_copies(), at("w'")), (&[(at("u"), at("w"))][..], at("u")));
     assert_ne!(at("u"), at("w"));
 }

@@ -1,6 +1,6 @@
 //! The gradient of a gradient: what differences of the first say, on one device and on ranks.
 
-use reshard_program::{Elaborator, Graph, Program};
+use reshard_program::{Graph, Program, ShardingSolver};
 use reshard_reference::{Values, on_one_device};
 use reshard_test_support::Sweep;
 
@@ -37,7 +37,7 @@ fn program(w: &str, body: &str, types: (&str, &str)) -> Program {
         types.0, types.1
     );
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}\n{e}"));
-    Elaborator::new().most_states(8).elaborate(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
+    ShardingSolver::new().beam_width(8).solve(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
 }
 
 #[test]

@@ -2,7 +2,7 @@
 #![expect(clippy::float_cmp, reason = "infinite ones")]
 
 use ndarray::{ArrayD, IxDyn};
-use reshard_ops::rules::Table;
+use reshard_ops::rules::OpTable;
 use reshard_reference::run;
 
 /// A shape and its numbers.
@@ -11,7 +11,7 @@ type Given<'a> = (&'a [usize], &'a [f64]);
 fn check(call: &str, inputs: &[Given<'_>], wants: &[f64]) {
     let inputs: Vec<ArrayD<f64>> =
         inputs.iter().map(|(s, v)| ArrayD::from_shape_vec(IxDyn(s), v.to_vec()).unwrap()).collect();
-    let made = run(&Table::standard(), &call.parse().unwrap(), &inputs).unwrap().remove(0);
+    let made = run(&OpTable::standard(), &call.parse().unwrap(), &inputs).unwrap().remove(0);
     let near = |(a, b): (&f64, &f64)| a == b || (a - b).abs() < 1e-9 || (a.is_nan() && b.is_nan());
     assert!(
         made.len() == wants.len() && made.iter().zip(wants).all(near),

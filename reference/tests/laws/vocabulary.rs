@@ -1,7 +1,7 @@
 //! Losses over classes that are cut: a few numbers a row are reduced, and no row is gathered.
 
 use reshard_planner::Planner;
-use reshard_program::{Elaborator, Graph, Item, Program};
+use reshard_program::{Graph, Program, ShardingSolver, Statement};
 use reshard_reference::Values;
 
 use crate::programs::{inputs, same_as_one_device};
@@ -18,12 +18,12 @@ fn program(shape: [usize; 2], loss: &str, is: &str) -> Program {
          gradient loss wrt x"
     );
     let network = Planner::new().topology("launch=0;message=0;level=*:0:1".parse().unwrap());
-    Elaborator::new().planner(network).elaborate(&text.parse::<Graph>().unwrap()).unwrap()
+    ShardingSolver::new().planner(network).solve(&text.parse::<Graph>().unwrap()).unwrap()
 }
 
 /// The bytes that the worst rank receives, forward and backward.
 fn received(program: &Program) -> u64 {
-    program.moves().map(|m| m.forward.received_bytes()).sum()
+    program.redistributions().map(|m| m.forward.received_bytes()).sum()
 }
 
 const LOSSES: [&str; 7] = [
@@ -73,13 +73,12 @@ fn a_vocabulary_over_four_ranks_receives_24_kilobytes() {
              loss: I = cross_entropy(x, t, reduction={reduction})
              gradient loss wrt x"
         );
-        let program = Elaborator::new().elaborate(&text.parse::<Graph>().unwrap()).unwrap();
+        let program = ShardingSolver::new().solve(&text.parse::<Graph>().unwrap()).unwrap();
         assert!(received(&program) <= 24 * 1024, "{} bytes\n{program}", received(&program));
         // Where rows are as short as launches are long, they are gathered.
         let text = text.replace("[1024,50304]", "[2,8]").replace("[1024]", "[2]");
-        let program = Elaborator::new().elaborate(&text.parse::<Graph>().unwrap()).unwrap();
-        let maxima =
-            |item: &Item| matches!(item, Item::Op { call, .. } if call.to_string().starts_with("amax"));
-        assert!(!program.items().iter().any(maxima), "{program}");
+        let program = ShardingSolver::new().solve(&text.parse::<Graph>().unwrap()).unwrap();
+        let maxima = |item: &Statement| matches!(item, Statement::Op { call, .. } if call.to_string().starts_with("amax"));
+        assert!(!program.statements().iter().any(maxima), "{program}");
     }
 }

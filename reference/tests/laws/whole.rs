@@ -1,14 +1,14 @@
 //! Calls on whole tensors: what runs is in the table, and comes out as the table says.
 
 use ndarray::{ArrayD, Axis, IxDyn, Slice};
-use reshard_ops::rules::{Call, DefaultValue, ParameterKind, Table};
+use reshard_ops::rules::{DefaultValue, OpCall, OpTable, ParameterKind};
 use reshard_reference::{Real, run};
 
 use crate::numbers::{CALLS, input};
 
 #[test]
 fn what_runs_is_in_the_table_once() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let mut names: Vec<&str> = reshard_reference::names().collect();
     for name in &names {
         assert!(table.names().any(|known| known == *name), "{name} runs, and the table has no such op");
@@ -31,9 +31,9 @@ fn what_runs_is_in_the_table_once() {
 }
 
 fn shapes_are_the_tables<T: Real>(of: fn(f64) -> T) {
-    let table = Table::standard();
+    let table = OpTable::standard();
     for (call, shapes) in CALLS {
-        let call: Call = call.parse().unwrap();
+        let call: OpCall = call.parse().unwrap();
         let inputs: Vec<ArrayD<f64>> = shapes.iter().enumerate().map(|(i, s)| input(&call, i, s)).collect();
         let inputs: Vec<ArrayD<T>> = inputs.iter().map(|a| a.mapv(of)).collect();
         let made = run(&table, &call, &inputs).unwrap();
@@ -52,15 +52,15 @@ fn outputs_are_as_large_as_the_table_says() {
 /// What the table says of a dim that is carried: a part of it makes that part of all outputs, to the bit.
 #[test]
 fn a_part_of_what_is_carried_makes_that_part() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let mut looked = 0;
     for (text, shapes) in CALLS {
-        let call: Call = text.parse().unwrap();
+        let call: OpCall = text.parse().unwrap();
         let op = table.op(&call, shapes).unwrap();
         let given: Vec<ArrayD<f64>> = shapes.iter().enumerate().map(|(i, s)| input(&call, i, s)).collect();
         let whole = run(&table, &call, &given).unwrap();
         for (i, shape) in shapes.iter().enumerate() {
-            for (dim, dims) in op.carried(i) {
+            for (dim, dims) in op.batch_dims(i) {
                 let parts = (1..=shape[dim]).filter(|n| shape[dim].is_multiple_of(*n));
                 for (parts, part) in parts.flat_map(|parts| (0..parts).map(move |part| (parts, part))) {
                     let cut = |a: &ArrayD<f64>, dim: usize| {
@@ -99,9 +99,9 @@ fn a_part_of_what_is_carried_makes_that_part() {
 /// The numbers of one op, in the type that is asked for, differ by its rounding.
 #[test]
 fn types_differ_by_rounding() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     for (text, shapes) in CALLS {
-        let call: Call = text.parse().unwrap();
+        let call: OpCall = text.parse().unwrap();
         let inputs: Vec<ArrayD<f32>> =
             shapes.iter().enumerate().map(|(i, s)| input(&call, i, s).mapv(|x| x as f32)).collect();
         let wide: Vec<ArrayD<f64>> = inputs.iter().map(|a| a.mapv(f64::from)).collect();
@@ -122,11 +122,11 @@ fn types_differ_by_rounding() {
 /// Given in words, a default changes nothing.
 #[test]
 fn defaults_are_the_tables() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let mut tried = 0;
     for (text, shapes) in CALLS {
-        let call: Call = text.parse().unwrap();
-        let Call::Named { name, .. } = &call else { continue };
+        let call: OpCall = text.parse().unwrap();
+        let OpCall::Named { name, .. } = &call else { continue };
         let inputs: Vec<ArrayD<f64>> = shapes.iter().enumerate().map(|(i, s)| input(&call, i, s)).collect();
         for p in table.parameters(name).unwrap().iter() {
             let DefaultValue::Value(value) = p.default_value() else { continue };
@@ -146,7 +146,7 @@ fn defaults_are_the_tables() {
 
 #[test]
 fn rules_run_as_einsums_and_composites_as_their_bodies() {
-    let mut table = Table::standard();
+    let mut table = OpTable::standard();
     table
         .add_composite(
             "mlp",
@@ -155,7 +155,7 @@ fn rules_run_as_einsums_and_composites_as_their_bodies() {
                 .unwrap(),
         )
         .unwrap();
-    let [x, up, down] = [[4, 3], [3, 5], [5, 2]].map(|s| input(&Call::new("mm"), 0, &s));
+    let [x, up, down] = [[4, 3], [3, 5], [5, 2]].map(|s| input(&OpCall::new("mm"), 0, &s));
     let call = |text: &str, inputs: &[&ArrayD<f64>]| {
         let inputs: Vec<ArrayD<f64>> = inputs.iter().map(|&a| a.clone()).collect();
         run(&table, &text.parse().unwrap(), &inputs).map(|mut made| made.remove(0))
@@ -180,7 +180,7 @@ fn rules_run_as_einsums_and_composites_as_their_bodies() {
 
 #[test]
 fn what_does_not_run_is_refused_in_one_sentence() {
-    let mut table = Table::standard();
+    let mut table = OpTable::standard();
     table.add("gated", "bsh,bsh->bsh {multilinear}".parse().unwrap());
     let x = ArrayD::<f64>::zeros(IxDyn(&[2, 2, 2]));
     for (call, inputs, reason) in [
@@ -219,10 +219,10 @@ fn what_does_not_run_is_refused_in_one_sentence() {
 /// Sizes of 0, 1 and 2 in place of each size: what the table takes either runs or is refused.
 #[test]
 fn small_and_empty_tensors_run_or_are_refused() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let (mut ran, mut refused) = (0, Vec::new());
     for (text, shapes) in CALLS {
-        let call: Call = text.parse().unwrap();
+        let call: OpCall = text.parse().unwrap();
         for old in shapes.iter().copied().flatten().copied().collect::<std::collections::BTreeSet<usize>>() {
             for new in [0, 1, 2] {
                 let one = |n: &usize| if *n == old { new } else { *n };

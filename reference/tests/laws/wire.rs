@@ -4,7 +4,7 @@ use half::bf16;
 use ndarray::ArrayD;
 use reshard_kernels::DType;
 use reshard_planner::Planner;
-use reshard_program::{Elaborator, Item, Program, Rates};
+use reshard_program::{ComputeRates, Program, ShardingSolver, Statement};
 use reshard_reference::{on_one_device, on_ranks};
 use reshard_test_support::Sweep;
 
@@ -20,7 +20,7 @@ fn rounded(x: f64) -> f64 {
 /// On a network without latency, so that sums are scattered and gathered also where tensors are small.
 fn elaborated(text: &str) -> Program {
     let planner = Planner::new().topology("launch=0;message=0;level=*:0:100".parse().unwrap());
-    Elaborator::new().planner(planner).elaborate(&text.parse().unwrap()).unwrap()
+    ShardingSolver::new().planner(planner).solve(&text.parse().unwrap()).unwrap()
 }
 
 /// Steps of training: how a weight is kept, taken and summed, without and with the wire.
@@ -76,7 +76,7 @@ fn a_wire_of_a_quarter_of_the_bits_takes_a_quarter_of_the_bytes_as_reported_and_
     for text in STEPS {
         let [wide, f32, bf16] = ["", "f32", "bf16"].map(|via| {
             let program = elaborated(&with(text, via));
-            let reported = program.report(&Rates::uniform()).traffic;
+            let reported = program.report(&ComputeRates::uniform()).traffic;
             let reported = reported.forward.received_bytes
                 + reported.backward.received_bytes
                 + reported.update.received_bytes;
@@ -125,10 +125,10 @@ fn every_move_through_a_wire_is_off_by_the_rounding_of_its_terms_and_of_their_su
                 let most = 4.0 * ROUNDING * terms;
                 assert!((x - y).abs() <= most, "{program}\n{x} and {y}");
             }
-            let wired = program.wired().unwrap();
-            let narrow = wired.moves().filter(|m| m.from.dtype == DType::BF16);
+            let wired = program.lower_comm_dtypes().unwrap();
+            let narrow = wired.redistributions().filter(|m| m.from.dtype == DType::BF16);
             assert!(narrow.into_iter().all(|m| m.forward.communicating_steps() > 0), "{program}");
-            let wide = wired.moves().filter(|m| m.from.dtype == DType::F64);
+            let wide = wired.redistributions().filter(|m| m.from.dtype == DType::F64);
             assert!(wide.into_iter().all(|m| m.forward.communicating_steps() == 0), "{program}");
             seen += 1;
         }
@@ -174,7 +174,14 @@ fn what_does_not_travel_is_not_rounded() {
     let whole: &ArrayD<f64> = &given["a"];
     let ranks = on_ranks(&program, &given).unwrap();
     assert!(["b", "c", "d"].iter().all(|name| ranks.whole(name).unwrap() == *whole));
-    assert!(program.wired().unwrap().items().iter().all(|item| !matches!(item, Item::Op { .. })));
+    assert!(
+        program
+            .lower_comm_dtypes()
+            .unwrap()
+            .statements()
+            .iter()
+            .all(|item| !matches!(item, Statement::Op { .. }))
+    );
 }
 
 #[test]
@@ -189,7 +196,7 @@ fn a_cast_is_of_the_type_that_it_says_and_its_gradient_of_that_of_its_operand() 
     );
     assert_eq!(program.to_string().parse::<Program>().unwrap().to_string(), program.to_string());
     // The reduction is of two bytes a number: half of 24, twice.
-    assert_eq!(program.report(&Rates::uniform()).traffic.backward.received_bytes, 48);
+    assert_eq!(program.report(&ComputeRates::uniform()).traffic.backward.received_bytes, 48);
     let _ = same_as_one_device::<f64>(&program, &inputs(&program, 9), 1e-12);
 }
 

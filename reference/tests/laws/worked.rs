@@ -27,7 +27,7 @@ fn gated_mlp(x: &str, up: &str, down: &str, out: &str) -> String {
 #[test]
 fn a_gated_mlp_of_natural_types_communicates_nothing() {
     let program = written(&gated_mlp("S(1),R", "R,S(1)", "R,S(0)", "S(1),P")).unwrap();
-    let type_of = |name: &str| program.get(program.value(name).unwrap()).is.to_string();
+    let type_of = |name: &str| program.get(program.value(name).unwrap()).ty.to_string();
     for (value, is) in [("h1", "S(1),S(2)"), ("h3", "S(1),S(2)"), ("h", "S(1),S(2)"), ("out", "S(1),P(sum)")]
     {
         assert_eq!(type_of(value), is);
@@ -124,7 +124,7 @@ fn what_a_sum_over_a_cut_batch_makes_is_terms() {
     for n in [2, 4] {
         let text = format!("mesh dp={n}\nx: f32[4,8] S(0)\ns = sum(x, dims=[0])\ny = relu(s)");
         let refused = written(&text).unwrap_err();
-        assert_eq!(refused.kind(), "needs_redistribute");
+        assert_eq!(refused.code(), "needs_redistribute");
         assert!(refused.to_string().starts_with("relu(s): s is P(sum)"), "{refused}");
     }
     let reduced = "mesh dp=2\nx: f32[4,8] S(0)\nt = sum(x, dims=[0])\ns: I = t\ny = relu(s)\ngradient y";
@@ -184,7 +184,7 @@ fn chunks_of_a_product_cut_by_columns_are_free_where_every_chunk_is_cut() {
         written(&text)
     };
     let refused = chunk("R,S(0)").unwrap_err();
-    assert_eq!(refused.kind(), "needs_redistribute");
+    assert_eq!(refused.code(), "needs_redistribute");
     assert!(refused.to_string().starts_with("chunk(chunks=6,dim=1)(m): m is S(0),S(1)"), "{refused}");
     assert_eq!(communicated(&chunk("R,SS(0,6)").unwrap()), [""; 0]);
 }
@@ -206,7 +206,7 @@ fn modulation_with_tracked_types_gathers_once_and_scatters_once() {
 fn modulation_gathered_by_hand_is_refused_for_its_gradient() {
     // An all_gather whose backward is its slice says that all do the same with what it makes; each has its own sequence.
     let refused = written(&modulation("S(0),R", "R,SS(0,6)", "R,SS(0,6)", "S(0),I")).unwrap_err();
-    assert_eq!(refused.kind(), "needs_gradient_redistribute");
+    assert_eq!(refused.code(), "needs_gradient_redistribute");
     let said = refused.to_string();
     assert!(said.contains("along sp one is I and has to be R"), "{said}");
 }

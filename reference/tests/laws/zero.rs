@@ -2,7 +2,7 @@
 
 use ndarray::ArrayD;
 use reshard_planner::{Objective, Planner};
-use reshard_program::{Elaborator, Moves};
+use reshard_program::{ImplicitRedistribution, ShardingSolver};
 
 use crate::programs::{communicated, inputs, same_as_one_device};
 
@@ -54,11 +54,12 @@ impl Kept {
     fn communicated(&self, most: usize) -> Vec<String> {
         // Small tensors cost time by their number; what is looked at here are bytes.
         let planner = Planner::new().objective(Objective::Bytes);
-        let elaborator = Elaborator::new().moves(Moves::Written).planner(planner);
+        let elaborator =
+            ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny).planner(planner);
         let mut all = Vec::new();
         for (optimizer, states) in OPTIMIZERS {
             let graph = self.step(optimizer, *states).parse().unwrap();
-            let program = elaborator.elaborate(&graph).unwrap();
+            let program = elaborator.solve(&graph).unwrap();
             let ranks = same_as_one_device::<f64>(&program, &inputs(&program, 2), 1e-12);
             let held = |name: &str| ranks.shards(name).unwrap().iter().map(ArrayD::len).max();
             assert_eq!(held("dw"), Some(most));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use reshard_kernels::DType;
 use reshard_ops::propagate::{Operand, Propagator};
-use reshard_ops::rules::{Op, Table};
+use reshard_ops::rules::{Op, OpTable};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Random;
 
@@ -43,7 +43,7 @@ fn main() -> Result<(), reshard_ops::Error> {
     let mut args = std::env::args().skip(1).filter_map(|a| a.parse::<u64>().ok());
     let (questions, seed) = (args.next().unwrap_or(2_000), args.next().unwrap_or(1));
     let mut r = Random(seed);
-    let table = Table::standard();
+    let table = OpTable::standard();
     let sizes = [8, 11, 16, 48, 60, 64, 100, 257, 1024];
     let mut slowest: [Vec<(Duration, String)>; 2] = [Vec::new(), Vec::new()];
     let (mut exhausted, mut asked) = (0, 0);
@@ -66,7 +66,7 @@ fn main() -> Result<(), reshard_ops::Error> {
         let text = shards.iter().map(|s| format!("{:?} [{s}]", s.shape())).collect::<Vec<_>>().join(" and ");
         let inputs: Vec<Operand> = shards.into_iter().map(|s| Operand::new(DType::F32, s)).collect();
         let (choice, taken) = timed(|| Propagator::new().propagate(&op, &mesh, &inputs, &[]));
-        let marked = choice.is_ok_and(|c| c.is_exhausted());
+        let marked = choice.is_ok_and(|c| c.is_budget_exhausted());
         exhausted += u64::from(marked);
         let text = format!("{} of {text} on {mesh}{}", op.name(), if marked { ", exhausted" } else { "" });
         slowest[0].push((taken, text.clone()));

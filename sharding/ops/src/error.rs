@@ -18,7 +18,7 @@ pub enum Error {
         reason: String,
     },
     /// An op that takes its inputs only after a redistribution, where none may be implied.
-    ImplicitRedistribute {
+    NeedsRedistribution {
         /// The op, its operands, and what stands in the way.
         reason: String,
         /// What to redistribute, cheapest first.
@@ -38,12 +38,12 @@ impl Error {
     /// let e = "ij->ij {j: sum}".parse::<reshard_ops::rules::Rule>().unwrap_err();
     /// assert_eq!(e.kind(), "rule");
     /// ```
-    pub fn kind(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
-            Error::Sharding(e) => e.kind(),
-            Error::Planner(e) => e.kind(),
+            Error::Sharding(e) => e.code(),
+            Error::Planner(e) => e.code(),
             Error::Rule { .. } => "rule",
-            Error::ImplicitRedistribute { .. } => "needs_redistribute",
+            Error::NeedsRedistribution { .. } => "needs_redistribute",
             Error::Unsupported { .. } => "unsupported",
         }
     }
@@ -59,7 +59,7 @@ impl fmt::Display for Error {
             Error::Sharding(e) => e.fmt(f),
             Error::Planner(e) => e.fmt(f),
             Error::Rule { reason } | Error::Unsupported { reason } => f.write_str(reason),
-            Error::ImplicitRedistribute { reason, fixes } => write!(f, "{reason}; {fixes}"),
+            Error::NeedsRedistribution { reason, fixes } => write!(f, "{reason}; {fixes}"),
         }
     }
 }

@@ -110,13 +110,13 @@ fn main() {
         );
         if taken.as_millis() >= show {
             let said = plan.as_ref().map_or_else(ToString::to_string, |p| {
-                if p.is_exhausted() { "exhausted".into() } else { String::new() }
+                if p.is_budget_exhausted() { "exhausted".into() } else { String::new() }
             });
             println!("{taken:?} {text} {said}");
         }
         match plan {
-            Ok(plan) => exhausted += usize::from(plan.is_exhausted()),
-            Err(e) => *refused.entry(e.kind()).or_default() += 1,
+            Ok(plan) => exhausted += usize::from(plan.is_budget_exhausted()),
+            Err(e) => *refused.entry(e.code()).or_default() += 1,
         }
         times.push(taken);
         if taken > worst.0 {

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use reshard_layout::{At, Mode};
+use reshard_layout::{AxisStride, Mode};
 
 use crate::Error;
 use crate::budget::Effort;
-use crate::model::Need;
+use crate::model::MinTraffic;
 use crate::objective::Objective;
 use crate::plan::Plan;
 use crate::question::COUNTED;
@@ -99,13 +99,13 @@ impl Question<'_> {
     }
 
     /// The least time of a plan that communicates, of which the worst rank receives so many bytes from beyond each level.
-    pub(crate) fn time_needed(&self, needs: &[Need]) -> f64 {
+    pub(crate) fn time_needed(&self, needs: &[MinTraffic]) -> f64 {
         let bound = self.network.model.least_us(needs);
-        if bound > 0.0 { bound } else { self.network.model.least_us(&Need::STEP) }
+        if bound > 0.0 { bound } else { self.network.model.least_us(&MinTraffic::STEP) }
     }
 
     /// The bound of these needs, 0 without any.
-    pub(crate) fn bound_of_needs(&self, needs: &[Need]) -> f64 {
+    pub(crate) fn bound_of_needs(&self, needs: &[MinTraffic]) -> f64 {
         if needs.iter().any(|n| n.bytes > 0.0) { self.time_needed(needs) } else { 0.0 }
     }
 }
@@ -129,7 +129,7 @@ impl Plan {
         self.lower_bound_bytes = (!q.to.is_partial()).then_some(bytes);
         // Where that is the question, a plan that talks says that there is none that does not, unless the budget ran out.
         let free = q.options.objective == Objective::Time && !q.options.is_limited();
-        let talks = self.communicating_steps() > 0 && !self.is_exhausted();
+        let talks = self.communicating_steps() > 0 && !self.is_budget_exhausted();
         if self.lower_bound_us == 0.0 && q.to.is_partial() && free && talks {
             self.lower_bound_us = q.time_needed(&[]);
         }
@@ -197,7 +197,7 @@ pub(crate) fn received_by_rank(q: &Question<'_>, steps: &[Step]) -> Result<Vec<u
                 let others: u64 = reduction.modes.iter().map(|m| m.extent as u64).product::<u64>() - 1;
                 let mesh = step.before.mesh();
                 for (i, numel) in local_numels(&regions.to)?.into_iter().enumerate() {
-                    let rank = mesh.coordinate_of_index(i).and_then(|c| mesh.rank_at(&c));
+                    let rank = mesh.coordinate_at(i).and_then(|c| mesh.rank_at(&c));
                     if let Some(rank) = rank {
                         add(rank, others * numel);
                     }
@@ -205,10 +205,10 @@ pub(crate) fn received_by_rank(q: &Question<'_>, steps: &[Step]) -> Result<Vec<u
             }
             Action::AllReduce(reduction) => {
                 let mesh = step.before.mesh();
-                let size = |m: &Mode<At>| m.extent as usize;
+                let size = |m: &Mode<AxisStride>| m.extent as usize;
                 let g: usize = reduction.modes.iter().map(size).product();
                 for (i, numel) in local_numels(&step.before)?.into_iter().enumerate() {
-                    let Some(c) = mesh.coordinate_of_index(i) else { continue };
+                    let Some(c) = mesh.coordinate_at(i) else { continue };
                     let mine = reduction.modes.iter().fold(0, |i, &m| i * size(&m) + digit(&c, m) as usize);
                     let piece = chunk(numel as usize, g, mine).len as u64;
                     let received = (g as u64 - 1) * piece + numel - piece;

@@ -27,15 +27,15 @@ use crate::Error;
 /// assert_eq!(["none", "250"].map(|text| text.parse::<Budget>()), [Ok(Budget::UNLIMITED), Ok(Budget::of(250))]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Budget(u64);
+pub struct SearchBudget(u64);
 
-impl Budget {
+impl SearchBudget {
     /// No limit: everything that might be better is looked at.
-    pub const UNLIMITED: Budget = Budget(u64::MAX);
+    pub const UNLIMITED: SearchBudget = SearchBudget(u64::MAX);
 
     /// So many units of work.
-    pub fn of(work: u64) -> Budget {
-        Budget(work)
+    pub fn new(work: u64) -> SearchBudget {
+        SearchBudget(work)
     }
 
     /// The units of work; `u64::MAX` without a limit.
@@ -62,24 +62,26 @@ impl Effort {
     }
 }
 
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget(1_500_000)
+impl Default for SearchBudget {
+    fn default() -> SearchBudget {
+        SearchBudget(1_500_000)
     }
 }
 
-impl fmt::Display for Budget {
+impl fmt::Display for SearchBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Budget::UNLIMITED { f.write_str("none") } else { self.0.fmt(f) }
+        if *self == SearchBudget::UNLIMITED { f.write_str("none") } else { self.0.fmt(f) }
     }
 }
 
-impl FromStr for Budget {
+impl FromStr for SearchBudget {
     type Err = Error;
-    fn from_str(s: &str) -> Result<Budget, Error> {
+    fn from_str(s: &str) -> Result<SearchBudget, Error> {
         if s == "none" {
-            return Ok(Budget::UNLIMITED);
+            return Ok(SearchBudget::UNLIMITED);
         }
-        s.parse().map(Budget).map_err(|_| Error::unknown("budget", s, "a number of units of work, or none"))
+        s.parse()
+            .map(SearchBudget)
+            .map_err(|_| Error::unknown("budget", s, "a number of units of work, or none"))
     }
 }

@@ -4,8 +4,8 @@ use reshard_kernels::DType;
 use std::sync::Arc;
 
 use crate::Error;
-use crate::model::load::{LevelTraffic, Load, Span, Traffic};
-use crate::model::{CostModel, Need};
+use crate::model::load::{LevelTraffic, Span, StepTraffic, Traffic};
+use crate::model::{CostModel, MinTraffic};
 use crate::objective::Objective;
 use crate::op::StepOp;
 use crate::planner::Planner;
@@ -42,7 +42,7 @@ fn broken<T>(reason: String) -> Result<T, Error> {
 
 /// The text is one line, and the same each time.
 fn says_one_thing(model: &dyn CostModel) -> Result<(), Error> {
-    let (text, again) = (model.text(), model.text());
+    let (text, again) = (model.cache_key(), model.cache_key());
     if text.is_empty() || text.contains('\n') || text != again {
         return broken(format!(
             "the text of a cost model is one line, always the same, not {text:?} and {again:?}"
@@ -70,12 +70,15 @@ fn costs_are_monotone(model: &dyn CostModel, mesh: &Mesh) -> Result<(), Error> {
     let levels = model.levels().len();
     for group in groups(mesh)? {
         let cost = |op: StepOp, traffic: &Traffic, received: u64, peak: u64| -> Result<f64, Error> {
-            let load = Load::counted(op, traffic, [received, peak], Span::Group(&group));
+            let load = StepTraffic::counted(op, traffic, [received, peak], Span::Group(&group));
             let us = model.cost_us(&load);
             if us.is_finite() && us >= 0.0 && us.to_bits() == model.cost_us(&load).to_bits() {
                 return Ok(us);
             }
-            broken(format!("{} says {us} us of {load:?}: a cost is one finite number from 0", model.text()))
+            broken(format!(
+                "{} says {us} us of {load:?}: a cost is one finite number from 0",
+                model.cache_key()
+            ))
         };
         let others = group.size() - 1;
         let communicating = |op: &StepOp| op.communicates() && *op != StepOp::AllToAll;
@@ -104,7 +107,7 @@ fn costs_are_monotone(model: &dyn CostModel, mesh: &Mesh) -> Result<(), Error> {
                     for (traffic, received, peak) in more {
                         let after = cost(op, &traffic, received, peak)?;
                         if after < before {
-                            let text = model.text();
+                            let text = model.cache_key();
                             return broken(format!(
                                 "{text}: {op} over {group} takes {before} us with {bytes} bytes from {peers} peers at each \
                                  level, and less, {after} us, with more: {traffic:?}, {received} received, {peak} held"
@@ -121,10 +124,10 @@ fn costs_are_monotone(model: &dyn CostModel, mesh: &Mesh) -> Result<(), Error> {
 /// Nothing takes no time, something does, and more takes no less.
 fn bounds_are_monotone(model: &dyn CostModel) -> Result<(), Error> {
     let levels = model.levels().len();
-    let text = model.text();
-    let nothing = vec![Need { bytes: 0.0, domains: 1, domain_size: 1 }; levels];
-    let none = model.least_us(&nothing);
-    if none != 0.0 || model.least_us(&[]) != 0.0 {
+    let text = model.cache_key();
+    let nothing = vec![MinTraffic { bytes: 0.0, domains: 1, domain_size: 1 }; levels];
+    let none = model.lower_bound_us(&nothing);
+    if none != 0.0 || model.lower_bound_us(&[]) != 0.0 {
         return broken(format!("{text}: where nothing is needed the least time is 0, not {none} us"));
     }
     for l in 0..levels {
@@ -132,8 +135,8 @@ fn bounds_are_monotone(model: &dyn CostModel) -> Result<(), Error> {
         for bytes in [0.0, 1.0, 1e2, 1e3, 1e4, 1e5, 1e6, 1e8, 1e12] {
             for domains in [2, 8] {
                 let mut need = nothing.clone();
-                need[..=l].fill(Need { domains, ..Need::bytes(bytes) });
-                let us = model.least_us(&need);
+                need[..=l].fill(MinTraffic { domains, ..MinTraffic::bytes(bytes) });
+                let us = model.lower_bound_us(&need);
                 let ordered = us.is_finite() && us >= least;
                 if !ordered {
                     return broken(format!(
@@ -163,7 +166,7 @@ fn plans_keep_the_bounds(model: &dyn CostModel, planner: &Planner, mesh: &Mesh) 
     let shardings: Vec<Sharding> =
         texts.iter().map(|text| Sharding::parse(mesh, &[side, side], text)).collect::<Result<_, _>>()?;
     let all = shardings.len() * shardings.len();
-    let least = model.least_us(&Need::STEP);
+    let least = model.lower_bound_us(&MinTraffic::STEP);
     for pair in (0..all).step_by(all.div_ceil(PAIRS) | 1) {
         let (from, to) = (&shardings[pair / shardings.len()], &shardings[pair % shardings.len()]);
         for objective in Objective::ALL {
@@ -174,7 +177,7 @@ fn plans_keep_the_bounds(model: &dyn CostModel, planner: &Planner, mesh: &Mesh) 
             if plan.cost_us() < bound * (1.0 - 1e-9) {
                 return broken(format!(
                     "{}: a plan takes {} us, less than least_us says, {bound} us: {plan}",
-                    model.text(),
+                    model.cache_key(),
                     plan.cost_us()
                 ));
             }
@@ -182,7 +185,7 @@ fn plans_keep_the_bounds(model: &dyn CostModel, planner: &Planner, mesh: &Mesh) 
                 if step.cost_us < least * (1.0 - 1e-9) {
                     return broken(format!(
                         "{}: a step takes {} us, and least_us says that every step takes {least} us: {step}",
-                        model.text(),
+                        model.cache_key(),
                         step.cost_us
                     ));
                 }

@@ -45,10 +45,10 @@ impl Error {
     /// let e = "nodes:0x1/2".parse::<reshard_planner::Topology>().unwrap_err();
     /// assert_eq!(e.kind(), "parse");
     /// ```
-    pub fn kind(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
-            Error::Sharding(e) => e.kind(),
-            Error::Kernel(e) => e.kind(),
+            Error::Sharding(e) => e.code(),
+            Error::Kernel(e) => e.code(),
             Error::Topology { .. } => "topology",
             Error::PeakTooSmall { .. } => "peak_too_small",
             Error::Incompatible { .. } => "incompatible",

@@ -17,7 +17,7 @@ use core::fmt::Write as _;
 
 use crate::Error;
 use crate::choose;
-use crate::choose::considered::{Considered, Watch, Way};
+use crate::choose::considered::{CandidateCost, CandidateReport, Watch};
 use crate::objective::Objective;
 use crate::op::StepOp;
 use crate::plan::Plan;
@@ -53,7 +53,7 @@ pub struct Explanation {
     /// The greedy planner's, between shardings on one mesh.
     pub greedy: Option<Plan>,
     /// Every candidate that was looked at, in order; none where there is nothing to do.
-    pub considered: Vec<Considered>,
+    pub candidates: Vec<CandidateReport>,
     /// Which of them is the plan: the first of the least.
     pub chosen: Option<usize>,
 }
@@ -65,7 +65,7 @@ impl Planner {
         let mut watch = Watch::default();
         let plan = choose::plan(&q, u64::MAX, Some(&mut watch))?;
         let Watch { considered, best: chosen } = watch;
-        Ok(Explanation { plan, greedy: self.greedy(from, to, dtype)?, considered, chosen })
+        Ok(Explanation { plan, greedy: self.axis_by_axis(from, to, dtype)?, candidates: considered, chosen })
     }
 }
 
@@ -92,17 +92,17 @@ impl Explanation {
             Objective::Bytes => ("bytes", "then time, then steps"),
             Objective::Peak => ("peak", "then time, then bytes"),
         };
-        if self.considered.is_empty() {
+        if self.candidates.is_empty() {
             return Ok(());
         }
         write!(f, "\nlooked at, for the least {objective}, {then}, then the first:")?;
-        for (i, one) in self.considered.iter().enumerate() {
+        for (i, one) in self.candidates.iter().enumerate() {
             write!(f, "\n  {} {}. {one}", if self.chosen == Some(i) { '*' } else { ' ' }, i + 1)?;
         }
         let Some(chosen) = self.chosen else { return Ok(()) };
-        let key = |i: &usize| self.considered[*i].way().map_or(f64::INFINITY, |way| self.first(way));
-        let others = (0..self.considered.len())
-            .filter(|i| *i != chosen && self.considered[*i].way().is_some_and(|way| way.admitted));
+        let key = |i: &usize| self.candidates[*i].way().map_or(f64::INFINITY, |way| self.first(way));
+        let others = (0..self.candidates.len())
+            .filter(|i| *i != chosen && self.candidates[*i].way().is_some_and(|way| way.admitted));
         let next = others.min_by(|a, b| key(a).total_cmp(&key(b)));
         let Some(next) = next else { return write!(f, "\n  {} is the only one", chosen + 1) };
         write!(f, "\n  {} wins", chosen + 1)?;
@@ -116,7 +116,7 @@ impl Explanation {
     }
 
     /// What the objective looks at first.
-    fn first(&self, way: &Way) -> f64 {
+    fn first(&self, way: &CandidateCost) -> f64 {
         match self.plan.options().objective() {
             Objective::Time => way.cost_us,
             Objective::Bytes => way.received_bytes as f64,
@@ -162,7 +162,7 @@ impl fmt::Display for Plan {
             )?;
         }
         write!(f, ", peak {} B", self.peak_bytes)?;
-        if self.is_exhausted() {
+        if self.is_budget_exhausted() {
             let budget = self.options().budget();
             write!(f, "\n  the budget of {budget} ran out: the best of what was looked at")?;
             if self.lower_bound_us > 0.0 {

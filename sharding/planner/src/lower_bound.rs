@@ -16,7 +16,7 @@ use crate::Error;
 use crate::budget::Effort;
 use crate::choose;
 use crate::choose::alike::Prices;
-use crate::model::Need;
+use crate::model::MinTraffic;
 use crate::model::codes::{Codes, inside_one_domain};
 use crate::model::totals::picoseconds;
 use crate::objective::Objective;
@@ -89,7 +89,7 @@ impl Question<'_> {
                 return 0.0;
             }
             let bytes = self.to.max_local_numel() as f64 * self.item as f64;
-            self.time_needed(&[Need::bytes(bytes)])
+            self.time_needed(&[MinTraffic::bytes(bytes)])
         })
     }
 
@@ -211,7 +211,7 @@ impl Question<'_> {
         let mut free = self.options.free();
         free.objective = Objective::Time;
         let plan = choose::plan(&self.part(&free, self.from, self.to), u64::MAX, None)?;
-        let talks = plan.communicating_steps() > 0 && !plan.is_exhausted();
+        let talks = plan.communicating_steps() > 0 && !plan.is_budget_exhausted();
         Ok(if talks { self.time_needed(&[]) } else { 0.0 })
     }
 }

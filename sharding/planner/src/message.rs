@@ -1,6 +1,6 @@
 //! Messages: what one rank sends, receives and reduces in one phase of a step, and where the elements lie.
 
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 use reshard_layout::Modes;
 
 use reshard_sharding::ReduceOp;
@@ -35,7 +35,7 @@ pub struct Message {
     /// The other rank: the sender of what is received, the receiver of what is sent.
     pub peer: usize,
     /// What moves.
-    pub blocks: Few<Block, 1>,
+    pub blocks: InlineVec<Block, 1>,
 }
 
 impl Message {
@@ -74,7 +74,7 @@ pub struct Phase {
     /// And after it.
     pub target_len: usize,
     /// If set, the target is first filled with this op's identity (-0.0 for a sum of floats).
-    pub fill: Option<ReduceOp>,
+    pub fill_identity: Option<ReduceOp>,
     /// What lands in this rank's target; a message from itself is a local copy.
     pub receives: Vec<Message>,
     /// What other ranks take from this rank's source.
@@ -117,4 +117,4 @@ pub struct Ends {
 }
 
 /// One phase, two for an all-reduce, none for a rank outside the step's mesh.
-pub type Phases = Few<Phase, 2>;
+pub type Phases = InlineVec<Phase, 2>;

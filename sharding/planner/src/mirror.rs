@@ -65,7 +65,7 @@ impl Plan {
     /// where the plan keeps them. Fails with `no_gradient` for terms of anything but sums, and with `unsupported` for a
     /// deterministic plan, for steps of more than 2^22 messages, and for one that takes terms from near replicas.
     pub fn transposed(&self) -> Result<Plan, Error> {
-        let (from, to) = (self.to.dual()?, self.from.dual()?);
+        let (from, to) = (self.to.cotangent()?, self.from.cotangent()?);
         let q = Question::checked(&self.options, &from, &to, self.dtype)?;
         let steps = transposed_steps(&q, &self.steps)?;
         let plan = assemble_unbounded(&q, steps, None)?;
@@ -89,7 +89,7 @@ pub(crate) fn transposed_steps(q: &Question<'_>, steps: &[Step]) -> Result<Vec<S
     let mut before = Arc::clone(from);
     let mut turned = Vec::with_capacity(steps.len());
     for (i, step) in steps.iter().enumerate().rev() {
-        let after = if i == 0 { Arc::clone(to) } else { Arc::new(step.before.dual()?) };
+        let after = if i == 0 { Arc::clone(to) } else { Arc::new(step.before.cotangent()?) };
         turned.push(transposed_step(q, step, [before, Arc::clone(&after)])?);
         before = after;
     }

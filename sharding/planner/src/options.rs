@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::arithmetic::Arithmetic;
-use crate::budget::Budget;
-use crate::model::{Model, Need};
+use crate::budget::SearchBudget;
+use crate::model::{MinTraffic, Model};
 use crate::objective::Objective;
 use reshard_sharding::GroupPattern;
 
@@ -21,21 +21,21 @@ use reshard_sharding::GroupPattern;
 /// assert_eq!(Planner::from(planner.options().clone()), planner);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Options {
+pub struct PlanOptions {
     pub(crate) model: Model,
     pub(crate) objective: Objective,
     pub(crate) max_peak_bytes: Option<u64>,
     pub(crate) groups: Option<Arc<[GroupPattern]>>,
     pub(crate) deterministic: bool,
     pub(crate) arithmetic: Arithmetic,
-    pub(crate) budget: Budget,
+    pub(crate) budget: SearchBudget,
 }
 
-impl Options {
+impl PlanOptions {
     /// [`CostModel::least_us`](crate::CostModel::least_us) of the cost model.
     #[doc(hidden)]
     #[inline]
-    pub fn least_us(&self, need: &[Need]) -> f64 {
+    pub fn least_us(&self, need: &[MinTraffic]) -> f64 {
         self.model.least_us(need)
     }
 
@@ -70,17 +70,17 @@ impl Options {
     }
 
     /// How much is looked at before the best found so far is the answer.
-    pub fn budget(&self) -> Budget {
+    pub fn budget(&self) -> SearchBudget {
         self.budget
     }
 
     /// The same without limits: what parts of a plan are planned with, the limits being kept to by the whole.
-    pub(crate) fn free(&self) -> Options {
-        Options { groups: None, max_peak_bytes: None, ..self.clone() }
+    pub(crate) fn free(&self) -> PlanOptions {
+        PlanOptions { groups: None, max_peak_bytes: None, ..self.clone() }
     }
 
     /// These, if they are without limits, else the same without.
-    pub(crate) fn without_limits(&self) -> Cow<'_, Options> {
+    pub(crate) fn without_limits(&self) -> Cow<'_, PlanOptions> {
         if self.is_limited() { Cow::Owned(self.free()) } else { Cow::Borrowed(self) }
     }
 
@@ -93,7 +93,7 @@ impl Options {
     }
 
     pub(crate) fn admits_group(&self, group: &GroupPattern) -> bool {
-        self.groups.as_ref().is_none_or(|known| known.iter().any(|one| group.is_served_by(one)))
+        self.groups.as_ref().is_none_or(|known| known.iter().any(|one| group.is_covered_by(one)))
     }
 
     /// Feeds a hasher: equal options alike.

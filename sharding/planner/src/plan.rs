@@ -7,7 +7,7 @@ use reshard_kernels::DType;
 use crate::Error;
 use crate::budget::Effort;
 use crate::message::Phase;
-use crate::options::Options;
+use crate::options::PlanOptions;
 use crate::step::Step;
 use reshard_sharding::internal::ranks_of_both;
 use reshard_sharding::{GroupPattern, Sharding};
@@ -34,7 +34,7 @@ use reshard_sharding::{GroupPattern, Sharding};
 pub struct Plan {
     pub(crate) from: Arc<Sharding>,
     pub(crate) to: Arc<Sharding>,
-    pub(crate) options: Options,
+    pub(crate) options: PlanOptions,
     pub(crate) dtype: DType,
     pub(crate) steps: Vec<Step>,
     pub(crate) received_bytes: u64,
@@ -57,7 +57,7 @@ impl Plan {
     }
 
     /// How it was asked for.
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &PlanOptions {
         &self.options
     }
 
@@ -125,7 +125,7 @@ impl Plan {
     /// assert!(hasty.is_exhausted() && hasty.cost_us() >= plan(Budget::UNLIMITED)?.cost_us());
     /// # Ok::<(), reshard_planner::Error>(())
     /// ```
-    pub fn is_exhausted(&self) -> bool {
+    pub fn is_budget_exhausted(&self) -> bool {
         self.effort.exhausted
     }
 

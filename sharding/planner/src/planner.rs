@@ -6,14 +6,14 @@ use reshard_kernels::DType;
 
 use crate::Error;
 use crate::arithmetic::Arithmetic;
-use crate::budget::{Budget, Effort};
+use crate::budget::{Effort, SearchBudget};
 use crate::choose;
 use crate::choose::alike::Prices;
 use crate::choose::price::{self, Ask, Price};
 use crate::choose::refusal;
 use crate::model::{CostModel, Model, Topology};
 use crate::objective::Objective;
-use crate::options::Options;
+use crate::options::PlanOptions;
 use crate::plan::Plan;
 use crate::question::Question;
 use crate::stop;
@@ -35,11 +35,11 @@ use reshard_sharding::{GroupPattern, Sharding};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Planner {
-    options: Options,
+    options: PlanOptions,
 }
 
-impl From<Options> for Planner {
-    fn from(options: Options) -> Planner {
+impl From<PlanOptions> for Planner {
+    fn from(options: PlanOptions) -> Planner {
         Planner { options }
     }
 }
@@ -124,7 +124,7 @@ impl Planner {
 
     /// The same with another budget: how much is looked at before the best found so far is the answer.
     #[must_use]
-    pub fn budget(self, budget: Budget) -> Planner {
+    pub fn budget(self, budget: SearchBudget) -> Planner {
         self.with(|options| options.budget = budget)
     }
 
@@ -134,11 +134,11 @@ impl Planner {
     }
 
     /// How it plans.
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &PlanOptions {
         &self.options
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Options)) -> Planner {
+    fn with(mut self, change: impl FnOnce(&mut PlanOptions)) -> Planner {
         change(&mut self.options);
         self
     }
@@ -183,7 +183,7 @@ impl Planner {
     /// assert!(ours.received_bytes() < greedy.received_bytes());
     /// # Ok::<(), reshard_planner::Error>(())
     /// ```
-    pub fn greedy(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<Option<Plan>, Error> {
+    pub fn axis_by_axis(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<Option<Plan>, Error> {
         let q = Question::checked(&self.options, from, to, dtype)?;
         if q.on_one_mesh() { choose::greedy::plan(&q).map(Some) } else { Ok(None) }
     }
@@ -215,7 +215,7 @@ impl Planner {
 
     /// What one more group would save a plan of this planner: each group that the unrestricted plan would use, and the
     /// microseconds saved if it existed.
-    pub fn savings(&self, plan: &Plan) -> Result<Vec<(GroupPattern, f64)>, Error> {
+    pub fn group_savings(&self, plan: &Plan) -> Result<Vec<(GroupPattern, f64)>, Error> {
         let Some(known) = self.options.groups() else { return Ok(Vec::new()) };
         let free = self.clone().with(|options| options.groups = None);
         let unrestricted = free.plan(&plan.from, &plan.to, plan.dtype)?;

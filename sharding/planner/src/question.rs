@@ -7,7 +7,7 @@ use reshard_kernels::DType;
 
 use crate::Error;
 use crate::model::network::Network;
-use crate::options::Options;
+use crate::options::PlanOptions;
 use crate::stop;
 use reshard_sharding::Sharding;
 
@@ -16,7 +16,7 @@ pub(crate) const COUNTED: usize = 1 << 14;
 
 /// What every generator of candidates is a function of.
 pub(crate) struct Question<'a> {
-    pub(crate) options: &'a Options,
+    pub(crate) options: &'a PlanOptions,
     /// The source's mesh on the network.
     pub(crate) network: Network<'a>,
     pub(crate) from: &'a Sharding,
@@ -31,7 +31,7 @@ pub(crate) struct Question<'a> {
 impl<'a> Question<'a> {
     #[inline]
     pub(crate) fn new(
-        options: &'a Options,
+        options: &'a PlanOptions,
         from: &'a Sharding,
         to: &'a Sharding,
         dtype: DType,
@@ -44,7 +44,7 @@ impl<'a> Question<'a> {
     /// The question, or why no planner can answer it.
     #[inline]
     pub(crate) fn checked(
-        options: &'a Options,
+        options: &'a PlanOptions,
         from: &'a Sharding,
         to: &'a Sharding,
         dtype: DType,
@@ -58,7 +58,7 @@ impl<'a> Question<'a> {
             );
             return Err(Error::Incompatible { reason });
         }
-        let item = dtype.item_bytes()?;
+        let item = dtype.element_bytes()?;
         let most = from.numel().max(1).checked_mul(item).and_then(|b| i64::try_from(b).ok());
         if most.is_none() {
             return Err(Error::overflow(format!("{:?} elements of {item} bytes", from.shape())));
@@ -72,7 +72,7 @@ impl<'a> Question<'a> {
     /// The same question about other shardings of the tensor: what is asked for a part of a plan.
     pub(crate) fn part<'b>(
         &self,
-        options: &'b Options,
+        options: &'b PlanOptions,
         from: &'b Sharding,
         to: &'b Sharding,
     ) -> Question<'b> {

@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 use smallvec::SmallVec;
 
 use crate::Error;
 use crate::hash::WordMap;
-use crate::model::load::{LevelTraffic, Load, Span, Traffic};
+use crate::model::load::{LevelTraffic, Span, StepTraffic, Traffic};
 use crate::model::totals::Cost;
 use crate::question::Question;
 use crate::regions::intersection::Intersection;
@@ -33,7 +33,7 @@ impl Taken {
     pub(crate) fn cost(&self, q: &Question<'_>, group: &GroupPattern, peak_bytes: u64) -> Cost {
         let (mut us, mut received) = (0.0f64, 0);
         for traffic in self.0.values() {
-            let load = Load::exchange(traffic, peak_bytes, Span::Group(group));
+            let load = StepTraffic::exchange(traffic, peak_bytes, Span::Group(group));
             us = us.max(q.network.model.cost_us(&load));
             received = received.max(load.received_bytes());
         }
@@ -44,7 +44,7 @@ impl Taken {
 /// An exchange of regions that are spread, and what it costs either way.
 pub(crate) struct SharedOut {
     regions: Intersection,
-    axes: Few<SubAxis, 4>,
+    axes: InlineVec<SubAxis, 4>,
     group: GroupPattern,
     straight: Cost,
     pub(crate) turned: Cost,
@@ -55,7 +55,7 @@ impl SharedOut {
     pub(crate) fn new(
         q: &Question<'_>,
         regions: Intersection,
-        (axes, group): (Few<SubAxis, 4>, GroupPattern),
+        (axes, group): (InlineVec<SubAxis, 4>, GroupPattern),
         peak: u64,
     ) -> Result<SharedOut, Error> {
         let (mut straight, mut turned) = (Taken::default(), Taken::default());

@@ -1,10 +1,10 @@
 //! Steps: one collective or local operation each, with the motion that carries it out.
 
 use core::fmt;
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 use std::sync::Arc;
 
-use reshard_layout::{At, Mode};
+use reshard_layout::{AxisStride, Mode};
 
 use crate::message::Reduce;
 use crate::op::StepOp;
@@ -74,7 +74,7 @@ pub(crate) enum Moves {
     Modes {
         zip: Zip,
         /// Digits that stand nowhere before and for which the source has another's value: `(head, tail)`.
-        senders: Vec<Mode<(At, At)>>,
+        senders: Vec<Mode<(AxisStride, AxisStride)>>,
         /// Digits that become terms by zero-filling.
         terms: Option<Terms>,
     },
@@ -83,19 +83,19 @@ pub(crate) enum Moves {
 }
 
 /// The layouts before and after a step side by side; on the heap, because steps are moved about.
-pub(crate) type Zip = Vec<Mode<(At, At)>>;
+pub(crate) type Zip = Vec<Mode<(AxisStride, AxisStride)>>;
 
 /// Along these modes of axes what was one value becomes terms: one copy of it, and the op's identity.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) op: ReduceOp,
-    pub(crate) modes: Vec<Mode<At>>,
+    pub(crate) modes: Vec<Mode<AxisStride>>,
 }
 
 /// The terms along these modes of axes become a value. They combine in the order of the modes' digits, the first slowest.
 #[derive(Clone, Debug)]
 pub(crate) struct Reduction {
-    pub(crate) modes: Vec<Mode<At>>,
+    pub(crate) modes: Vec<Mode<AxisStride>>,
     pub(crate) reduce: Reduce,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct Reduction {
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The (sub-)axes of `before`'s mesh that it runs over.
-    pub axes: Few<SubAxis, 4>,
+    pub axes: InlineVec<SubAxis, 4>,
     /// The ranks that talk to each other: the pattern of those axes, or for two meshes the span of both.
     pub group: GroupPattern,
     /// Who holds what before it; shared with the step before.

@@ -4,12 +4,12 @@
 
 use reshard_kernels::DType;
 use reshard_sharding::internal::StoredSharding;
-use reshard_sharding::{CutRegistry, GroupPattern};
+use reshard_sharding::{GroupPattern, PartitionRegistry};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::arithmetic::Arithmetic;
-use crate::budget::Budget;
+use crate::budget::SearchBudget;
 use crate::model::{Model, Topology};
 use crate::objective::Objective;
 use crate::plan::Plan;
@@ -88,7 +88,7 @@ impl Serialize for Plan {
             groups: options.groups().map(|g| g.iter().map(ToString::to_string).collect()),
             deterministic: options.is_deterministic(),
             arithmetic: Some(options.arithmetic()).filter(|&a| a != Arithmetic::default()),
-            budget: Some(options.budget()).filter(|&b| b != Budget::default()).map(|b| b.to_string()),
+            budget: Some(options.budget()).filter(|&b| b != SearchBudget::default()).map(|b| b.to_string()),
         }
         .serialize(s)
     }
@@ -96,13 +96,16 @@ impl Serialize for Plan {
 
 impl<'de> Deserialize<'de> for Plan {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Plan, D::Error> {
-        Plan::deserialize_with(&CutRegistry::new(), d)
+        Plan::deserialize_with(&PartitionRegistry::new(), d)
     }
 }
 
 impl Plan {
     /// Reads a stored plan between shardings whose cuts may be these.
-    pub fn deserialize_with<'de, D: Deserializer<'de>>(cuts: &CutRegistry, d: D) -> Result<Plan, D::Error> {
+    pub fn deserialize_with<'de, D: Deserializer<'de>>(
+        cuts: &PartitionRegistry,
+        d: D,
+    ) -> Result<Plan, D::Error> {
         let p = StoredPlan::deserialize(d)?;
         if p.version > VERSION {
             let text = format!("a plan of version {}: this reads versions up to {VERSION}", p.version);

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::model::load::{LevelTraffic, Load, Span, Traffic, Volume};
+use crate::model::load::{LevelTraffic, Span, StepTraffic, Traffic, Volume};
 use crate::model::network::Network;
 use crate::op::StepOp;
 use crate::plan::Plan;
@@ -36,7 +36,7 @@ impl Plan {
     /// ```
     ///
     /// Steps of different kinds are added up. Fails for a step that a plan has not.
-    pub fn together_us(steps: &[(&Plan, usize)], rank: usize) -> Result<f64, Error> {
+    pub fn fused_cost_us(steps: &[(&Plan, usize)], rank: usize) -> Result<f64, Error> {
         let mut kinds: Vec<Borne<'_>> = Vec::new();
         for &(plan, number) in steps {
             let step = plan.steps.get(number).ok_or_else(|| Error::Incompatible {
@@ -112,7 +112,11 @@ impl<'a> Borne<'a> {
                     let at = &mut traffic[model.level_of(self.rank, peer)];
                     *at = LevelTraffic { bytes: at.bytes + bytes as f64, peers: at.peers + 1 };
                 }
-                Ok(model.cost_us(&Load::exchange(&traffic, self.volume.peak, Span::Group(&self.step.group))))
+                Ok(model.cost_us(&StepTraffic::exchange(
+                    &traffic,
+                    self.volume.peak,
+                    Span::Group(&self.step.group),
+                )))
             }
         }
     }

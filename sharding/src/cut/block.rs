@@ -3,7 +3,7 @@
 use core::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::{Cut, Pieces};
+use super::{DimPartition, RankRanges};
 use crate::Error;
 
 /// `BL(d,m)`: rank `i` keeps the indices `[i m, (i+1) m)` of the dim, the last ones fewer or none.
@@ -31,7 +31,7 @@ pub struct Block(pub NonZeroUsize);
 
 impl Block {
     /// A block from what stands behind the dim.
-    pub(super) fn read(arguments: &str) -> Result<Arc<dyn Cut>, Error> {
+    pub(super) fn read(arguments: &str) -> Result<Arc<dyn DimPartition>, Error> {
         let digits = !arguments.is_empty() && arguments.bytes().all(|b| b.is_ascii_digit());
         let len = arguments.parse().ok().filter(|_| digits);
         let len = len.ok_or_else(|| Error::Placement {
@@ -41,7 +41,7 @@ impl Block {
     }
 }
 
-impl Cut for Block {
+impl DimPartition for Block {
     fn name(&self) -> &'static str {
         "BL"
     }
@@ -50,7 +50,7 @@ impl Cut for Block {
         self.0.to_string()
     }
 
-    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
+    fn ranges(&self, extent: usize, ranks: usize) -> Result<RankRanges, Error> {
         let len = self.0.get();
         if len.saturating_mul(ranks) < extent {
             return Err(Error::Placement {
@@ -60,7 +60,7 @@ impl Cut for Block {
                 ),
             });
         }
-        let mut pieces = Pieces::new(ranks);
+        let mut pieces = RankRanges::new(ranks);
         for rank in 0..ranks.min(extent.div_ceil(len)) {
             pieces.add(rank, rank * len..((rank + 1).saturating_mul(len)).min(extent))?;
         }

@@ -4,7 +4,7 @@ use core::ops::Range;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{Cut, NamedCut, Pieces};
+use super::{DimPartition, NamedPartition, RankRanges};
 use crate::{Error, Placement};
 
 /// `CN(d,[[..],..])`: the dim is one block for each list, and rank `j` keeps the `j`-th part of every block.
@@ -114,18 +114,18 @@ impl Counts {
     }
 
     /// What the sources have, over an axis of them: each its own rows.
-    pub fn sent(&self, dim: usize) -> Placement {
+    pub fn source_placement(&self, dim: usize) -> Placement {
         let sizes: Vec<usize> = self.rows.iter().map(|row| row.iter().sum()).collect();
         Placement::ragged(dim, &sizes)
     }
 
     /// What the ranks have after, over an axis of them: of each source what that has for them.
-    pub fn received(&self, dim: usize) -> Placement {
-        Placement::Cut { dim, cut: NamedCut::shipped(Arc::new(self.clone())) }
+    pub fn target_placement(&self, dim: usize) -> Placement {
+        Placement::Custom { dim, cut: NamedPartition::shipped(Arc::new(self.clone())) }
     }
 
     /// Counts from what stands behind the dim.
-    pub(super) fn read(arguments: &str) -> Result<Arc<dyn Cut>, Error> {
+    pub(super) fn read(arguments: &str) -> Result<Arc<dyn DimPartition>, Error> {
         let inside = arguments.trim().strip_prefix("[[").and_then(|rest| rest.strip_suffix("]]"));
         let row =
             |row: &str| -> Option<Vec<usize>> { row.split(',').map(|n| n.trim().parse().ok()).collect() };
@@ -150,7 +150,7 @@ impl Counts {
     }
 }
 
-impl Cut for Counts {
+impl DimPartition for Counts {
     fn name(&self) -> &'static str {
         "CN"
     }
@@ -169,7 +169,7 @@ impl Cut for Counts {
         text
     }
 
-    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
+    fn ranges(&self, extent: usize, ranks: usize) -> Result<RankRanges, Error> {
         if (extent, ranks) != (self.total(), self.ranks()) {
             return Err(Error::Placement {
                 reason: format!(
@@ -179,7 +179,7 @@ impl Cut for Counts {
                 ),
             });
         }
-        let mut pieces = Pieces::new(ranks);
+        let mut pieces = RankRanges::new(ranks);
         let mut begin = 0;
         for row in self.rows.iter() {
             for (rank, &n) in row.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The laws of a cut, to test anybody's.
 
-use super::Cut;
+use super::DimPartition;
 use super::own::check_text;
 use crate::Error;
 
@@ -17,8 +17,8 @@ use crate::Error;
 /// check_cut(&Zigzag, 0..=24, 1..=6)?;
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
-pub fn check_cut(
-    cut: &dyn Cut,
+pub fn check_partition(
+    cut: &dyn DimPartition,
     extents: impl IntoIterator<Item = usize>,
     ranks: impl IntoIterator<Item = usize>,
 ) -> Result<(), Error> {
@@ -28,11 +28,11 @@ pub fn check_cut(
     let broken = |reason: String| Err(Error::Placement { reason });
     for extent in extents {
         for &n in &ranks {
-            let pieces = cut.pieces(extent, n)?;
+            let pieces = cut.ranges(extent, n)?;
             if let Some(fault) = pieces.fault(extent, n) {
                 return broken(format!("the cut {name} of {extent} over {n} ranks is no partition: {fault}"));
             }
-            if cut.pieces(extent, n)? != pieces {
+            if cut.ranges(extent, n)? != pieces {
                 return broken(format!(
                     "the cut {name} of {extent} over {n} ranks has other pieces each time it is asked"
                 ));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::pieces::MOST_RANKS;
-use super::{DimCut, MAX_PIECES, NamedCut, Pieces};
+use super::{DimCut, MAX_PIECES, NamedPartition, RankRanges};
 use crate::Error;
 use crate::region::Interval;
 
@@ -15,7 +15,7 @@ use crate::region::Interval;
 /// Equal ones have equal pieces of equal lengths, whatever those who bring a cut say of it.
 #[derive(Clone, Debug)]
 pub struct Made {
-    cut: NamedCut,
+    cut: NamedPartition,
     ranks: usize,
     /// Ascending by length.
     of: Vec<OfLength>,
@@ -24,19 +24,19 @@ pub struct Made {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct OfLength {
     len: usize,
-    pieces: Pieces,
+    pieces: RankRanges,
     /// Ranks among which every length is that some rank keeps.
     places: Vec<usize>,
 }
 
 impl Made {
     /// Not asked yet.
-    pub(crate) fn new(cut: &NamedCut, ranks: usize) -> Made {
+    pub(crate) fn new(cut: &NamedPartition, ranks: usize) -> Made {
         Made { cut: cut.clone(), ranks, of: Vec::new() }
     }
 
     /// The cut.
-    pub fn cut(&self) -> &NamedCut {
+    pub fn cut(&self) -> &NamedPartition {
         &self.cut
     }
 
@@ -70,7 +70,7 @@ impl Made {
         let mut of = Vec::with_capacity(lens.len());
         let mut count = 0;
         for &len in lens {
-            let pieces = cut.cut().pieces(len, ranks)?;
+            let pieces = cut.cut().ranges(len, ranks)?;
             if let Some(fault) = pieces.fault(len, ranks) {
                 return refused(format!(
                     "{cut} of {len} over {ranks} ranks is no partition: {fault}; each of the {len} indices is one rank's, and \

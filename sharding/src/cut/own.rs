@@ -4,7 +4,7 @@ use core::fmt;
 use core::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::Pieces;
+use super::RankRanges;
 use crate::Error;
 
 /// A way to share out a dim among the ranks of a mesh axis.
@@ -43,10 +43,10 @@ use crate::Error;
 /// let mesh: Mesh = "cp=2".parse()?;
 /// let s = Sharding::new(&mesh, &[5], &[Placement::by(0, Arc::new(Backwards))?])?;
 /// assert_eq!(s.to_string(), "BW(0)");
-/// assert_eq!(reshard_sharding::meaning::held(&s, 0)?, [3, 4]);
+/// assert_eq!(s.global_indices(0)?, [3, 4]);
 /// # Ok::<(), Error>(())
 /// ```
-pub trait Cut: fmt::Debug + Send + Sync {
+pub trait DimPartition: fmt::Debug + Send + Sync {
     /// A word: letters, digits and underscores, the first a letter.
     fn name(&self) -> &str;
 
@@ -60,7 +60,7 @@ pub trait Cut: fmt::Debug + Send + Sync {
     /// Which of the indices `0..extent` each of `ranks` ranks keeps.
     ///
     /// An error where it does not cut this; a sharding is refused with it.
-    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error>;
+    fn ranges(&self, extent: usize, ranks: usize) -> Result<RankRanges, Error>;
 }
 
 /// A cut, known by its name and arguments: equal ones are equal cuts.
@@ -71,12 +71,12 @@ pub trait Cut: fmt::Debug + Send + Sync {
 /// assert_eq!(NamedCut::zigzag(), NamedCut::zigzag());
 /// ```
 #[derive(Clone)]
-pub struct NamedCut(Arc<Named>);
+pub struct NamedPartition(Arc<Named>);
 
 struct Named {
     name: String,
     arguments: String,
-    cut: Arc<dyn Cut>,
+    cut: Arc<dyn DimPartition>,
 }
 
 /// The longest name.
@@ -85,13 +85,13 @@ const LONGEST_NAME: usize = 64;
 /// The longest arguments.
 const LONGEST_ARGUMENTS: usize = 1 << 12;
 
-impl NamedCut {
+impl NamedPartition {
     /// A cut that somebody brings.
     ///
     /// Fails with `placement` where its name is no word, is that of a placement here, or its arguments would not be read
     /// back.
-    pub fn new(cut: Arc<dyn Cut>) -> Result<NamedCut, Error> {
-        let named = NamedCut::read_once(cut);
+    pub fn new(cut: Arc<dyn DimPartition>) -> Result<NamedPartition, Error> {
+        let named = NamedPartition::read_once(cut);
         named.check()?;
         if super::registry::is_shipped(named.name()) {
             return Err(Error::Placement {
@@ -102,28 +102,28 @@ impl NamedCut {
     }
 
     /// The cut of [`Rolled`](super::Rolled).
-    pub fn rolled(by: usize) -> NamedCut {
-        NamedCut::read_once(Arc::new(super::Rolled(by)))
+    pub fn rolled(by: usize) -> NamedPartition {
+        NamedPartition::read_once(Arc::new(super::Rolled(by)))
     }
 
     /// The cut of [`Zigzag`](super::Zigzag).
-    pub fn zigzag() -> NamedCut {
-        NamedCut::read_once(Arc::new(super::Zigzag))
+    pub fn zigzag() -> NamedPartition {
+        NamedPartition::read_once(Arc::new(super::Zigzag))
     }
 
     /// The cut of [`Block`](super::Block).
-    pub fn block(len: NonZeroUsize) -> NamedCut {
-        NamedCut::read_once(Arc::new(super::Block(len)))
+    pub fn block(len: NonZeroUsize) -> NamedPartition {
+        NamedPartition::read_once(Arc::new(super::Block(len)))
     }
 
     /// A cut of this library.
-    pub(super) fn shipped(cut: Arc<dyn Cut>) -> NamedCut {
-        NamedCut::read_once(cut)
+    pub(super) fn shipped(cut: Arc<dyn DimPartition>) -> NamedPartition {
+        NamedPartition::read_once(cut)
     }
 
     /// Its name and arguments are asked for once.
-    fn read_once(cut: Arc<dyn Cut>) -> NamedCut {
-        NamedCut(Arc::new(Named { name: cut.name().to_owned(), arguments: cut.arguments(), cut }))
+    fn read_once(cut: Arc<dyn DimPartition>) -> NamedPartition {
+        NamedPartition(Arc::new(Named { name: cut.name().to_owned(), arguments: cut.arguments(), cut }))
     }
 
     /// Its name.
@@ -137,7 +137,7 @@ impl NamedCut {
     }
 
     /// The cut itself.
-    pub fn cut(&self) -> &Arc<dyn Cut> {
+    pub fn cut(&self) -> &Arc<dyn DimPartition> {
         &self.0.cut
     }
 
@@ -202,7 +202,7 @@ fn check_arguments(name: &str, arguments: &str) -> Result<(), Error> {
 }
 
 /// Fails unless the name and arguments of a cut are such, and the same each time.
-pub(super) fn check_text(cut: &dyn Cut) -> Result<(), Error> {
+pub(super) fn check_text(cut: &dyn DimPartition) -> Result<(), Error> {
     check_name(cut.name())?;
     check_arguments(cut.name(), &cut.arguments())?;
     let (first, again) = (cut.arguments(), cut.arguments());
@@ -214,7 +214,7 @@ pub(super) fn check_text(cut: &dyn Cut) -> Result<(), Error> {
     Ok(())
 }
 
-impl fmt::Display for NamedCut {
+impl fmt::Display for NamedPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.arguments() {
             "" => f.write_str(self.name()),
@@ -223,22 +223,22 @@ impl fmt::Display for NamedCut {
     }
 }
 
-impl fmt::Debug for NamedCut {
+impl fmt::Debug for NamedPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl PartialEq for NamedCut {
-    fn eq(&self, other: &NamedCut) -> bool {
+impl PartialEq for NamedPartition {
+    fn eq(&self, other: &NamedPartition) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
             || (self.name() == other.name() && self.arguments() == other.arguments())
     }
 }
 
-impl Eq for NamedCut {}
+impl Eq for NamedPartition {}
 
-impl core::hash::Hash for NamedCut {
+impl core::hash::Hash for NamedPartition {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
         self.name().hash(state);
         self.arguments().hash(state);

@@ -23,17 +23,17 @@ pub(super) const MOST_RANKS: usize = 1 << 20;
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pieces {
+pub struct RankRanges {
     ranks: usize,
     /// As far as ranks were given something.
     lists: Vec<Intervals>,
     count: usize,
 }
 
-impl Pieces {
+impl RankRanges {
     /// Nothing yet, for so many ranks.
-    pub fn new(ranks: usize) -> Pieces {
-        Pieces { ranks, lists: Vec::new(), count: 0 }
+    pub fn new(ranks: usize) -> RankRanges {
+        RankRanges { ranks, lists: Vec::new(), count: 0 }
     }
 
     /// Gives a rank some indices, behind those that it has.

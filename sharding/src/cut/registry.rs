@@ -4,11 +4,11 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::own::check_name;
-use super::{Block, Counts, Cut, NamedCut, Rolled, Zigzag};
+use super::{Block, Counts, DimPartition, NamedPartition, Rolled, Zigzag};
 use crate::Error;
 
 /// Makes a cut from its arguments.
-type Constructor = Arc<dyn Fn(&str) -> Result<Arc<dyn Cut>, Error> + Send + Sync>;
+type Constructor = Arc<dyn Fn(&str) -> Result<Arc<dyn DimPartition>, Error> + Send + Sync>;
 
 /// The cuts that a reader knows by name: those of this library, and what is added.
 ///
@@ -43,12 +43,12 @@ type Constructor = Arc<dyn Fn(&str) -> Result<Arc<dyn Cut>, Error> + Send + Sync
 /// let mesh: Mesh = "x=3".parse()?;
 /// let s = Sharding::parse_with(&cuts, &mesh, &[10], "Tail(0,4)")?;
 /// assert_eq!(s.to_string(), "Tail(0,4)");
-/// assert_eq!(reshard_sharding::meaning::held(&s, 2)?, [6, 7, 8, 9]);
+/// assert_eq!(s.global_indices(2)?, [6, 7, 8, 9]);
 /// assert!(Sharding::parse(&mesh, &[10], "Tail(0,4)").unwrap_err().to_string().contains("CutRegistry"));
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct CutRegistry {
+pub struct PartitionRegistry {
     added: Vec<(String, Constructor)>,
 }
 
@@ -56,7 +56,7 @@ pub struct CutRegistry {
 struct Shipped {
     names: [&'static str; 2],
     usage: &'static str,
-    read: fn(&str) -> Result<Arc<dyn Cut>, Error>,
+    read: fn(&str) -> Result<Arc<dyn DimPartition>, Error>,
 }
 
 /// The cuts that need no adding.
@@ -77,10 +77,10 @@ pub(super) fn is_shipped(name: &str) -> bool {
     shipped(name).is_some()
 }
 
-impl CutRegistry {
+impl PartitionRegistry {
     /// Those of this library: `Z`, `BL`, `RO` and `CN`.
-    pub const fn new() -> CutRegistry {
-        CutRegistry { added: Vec::new() }
+    pub const fn new() -> PartitionRegistry {
+        PartitionRegistry { added: Vec::new() }
     }
 
     /// The same and one more, made from the arguments behind the dim, which are empty where there are none.
@@ -89,8 +89,8 @@ impl CutRegistry {
     pub fn with(
         mut self,
         name: &str,
-        make: impl Fn(&str) -> Result<Arc<dyn Cut>, Error> + Send + Sync + 'static,
-    ) -> Result<CutRegistry, Error> {
+        make: impl Fn(&str) -> Result<Arc<dyn DimPartition>, Error> + Send + Sync + 'static,
+    ) -> Result<PartitionRegistry, Error> {
         check_name(name)?;
         if is_shipped(name) || self.added.iter().any(|(known, _)| known == name) {
             return Err(Error::Placement { reason: format!("there is a cut named {name} already") });
@@ -114,12 +114,12 @@ impl CutRegistry {
     /// The cut of this name with these arguments; none where it knows no such name.
     ///
     /// Fails as its constructor does, and with `placement` where that makes a cut of another name.
-    pub fn cut(&self, name: &str, arguments: &str) -> Result<Option<NamedCut>, Error> {
+    pub fn cut(&self, name: &str, arguments: &str) -> Result<Option<NamedPartition>, Error> {
         if let Some(cut) = shipped(name) {
-            return Ok(Some(NamedCut::shipped((cut.read)(arguments)?)));
+            return Ok(Some(NamedPartition::shipped((cut.read)(arguments)?)));
         }
         let Some((_, make)) = self.added.iter().find(|(known, _)| known == name) else { return Ok(None) };
-        let cut = NamedCut::new(make(arguments)?)?;
+        let cut = NamedPartition::new(make(arguments)?)?;
         if cut.name() == name {
             return Ok(Some(cut));
         }
@@ -129,7 +129,7 @@ impl CutRegistry {
     }
 }
 
-impl fmt::Debug for CutRegistry {
+impl fmt::Debug for PartitionRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.names()).finish()
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Cut, Pieces};
+use super::{DimPartition, RankRanges};
 use crate::Error;
 
 /// `RO(d,s)`: where [`Shard`](crate::Placement::Shard) gives a rank the indices `i`, it keeps `(i - s) mod N` of the dim.
@@ -25,7 +25,7 @@ pub struct Rolled(pub usize);
 
 impl Rolled {
     /// Chunks that are rolled by what stands behind the dim.
-    pub(super) fn read(arguments: &str) -> Result<Arc<dyn Cut>, Error> {
+    pub(super) fn read(arguments: &str) -> Result<Arc<dyn DimPartition>, Error> {
         let digits = !arguments.is_empty() && arguments.bytes().all(|b| b.is_ascii_digit());
         let by = arguments.parse().ok().filter(|_| digits);
         let by = by.ok_or_else(|| Error::Placement {
@@ -35,7 +35,7 @@ impl Rolled {
     }
 }
 
-impl Cut for Rolled {
+impl DimPartition for Rolled {
     fn name(&self) -> &'static str {
         "RO"
     }
@@ -44,7 +44,7 @@ impl Cut for Rolled {
         self.0.to_string()
     }
 
-    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
+    fn ranges(&self, extent: usize, ranks: usize) -> Result<RankRanges, Error> {
         if extent > ranks {
             return Err(Error::Placement {
                 reason: format!(
@@ -53,7 +53,7 @@ impl Cut for Rolled {
                 ),
             });
         }
-        let mut pieces = Pieces::new(ranks);
+        let mut pieces = RankRanges::new(ranks);
         let by = self.0.checked_rem(extent).unwrap_or(0);
         for rank in 0..extent {
             let index = (rank + (extent - by)) % extent;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Cut, Pieces, chunk};
+use super::{DimPartition, RankRanges, chunk};
 use crate::Error;
 
 /// `Z(d)`: the dim is chunked into `2n` pieces for `n` ranks, and rank `r` keeps the pieces `r` and `2n - 1 - r`.
@@ -24,7 +24,7 @@ pub struct Zigzag;
 
 impl Zigzag {
     /// A zigzag from what stands behind the dim.
-    pub(super) fn read(arguments: &str) -> Result<Arc<dyn Cut>, Error> {
+    pub(super) fn read(arguments: &str) -> Result<Arc<dyn DimPartition>, Error> {
         if arguments.is_empty() {
             return Ok(Arc::new(Zigzag));
         }
@@ -32,13 +32,13 @@ impl Zigzag {
     }
 }
 
-impl Cut for Zigzag {
+impl DimPartition for Zigzag {
     fn name(&self) -> &'static str {
         "Z"
     }
 
-    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
-        let mut pieces = Pieces::new(ranks);
+    fn ranges(&self, extent: usize, ranks: usize) -> Result<RankRanges, Error> {
+        let mut pieces = RankRanges::new(ranks);
         let twice = ranks.saturating_mul(2);
         for rank in 0..ranks {
             for i in [rank, twice - 1 - rank] {

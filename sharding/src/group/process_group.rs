@@ -97,7 +97,7 @@ impl ProcessGroup {
     /// assert_eq!("(4,2):(1,8)@4".parse::<ProcessGroup>()?.member(5), Some(13));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
-    pub fn member(&self, number: usize) -> Option<usize> {
+    pub fn rank_at(&self, number: usize) -> Option<usize> {
         match (self.listed(), self.pattern.layout()) {
             (Some(members), _) => members.get(number).copied(),
             (None, Some(layout)) if number < self.size() => {
@@ -131,14 +131,14 @@ impl ProcessGroup {
     }
 
     /// The number of a rank among the members, if it is one.
-    pub fn position(&self, rank: usize) -> Option<usize> {
+    pub fn group_rank(&self, rank: usize) -> Option<usize> {
         let at = self.below(rank);
         (self.below(rank.checked_add(1)?) > at).then_some(at)
     }
 
     /// Whether a rank is a member.
     pub fn contains(&self, rank: usize) -> bool {
-        self.position(rank).is_some()
+        self.group_rank(rank).is_some()
     }
 
     /// The numbers of the members on the same node as `rank`, where node `i` holds the ranks `i * node .. (i + 1) * node`.

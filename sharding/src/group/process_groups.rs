@@ -182,7 +182,7 @@ impl ProcessGroups {
     ///
     /// Where they carry (possible only if the others' strides do not divide one another), up to 1,024 of these groups
     /// are looked up one by one; more are said not to be among the others.
-    pub fn all_in(&self, other: &ProcessGroups) -> bool {
+    pub fn is_subset_of(&self, other: &ProcessGroups) -> bool {
         if self.listed.is_some() || other.listed.is_some() {
             // No more than the other has, so that what is listed bounds the work.
             let fits = self.count() <= other.count() || other.listed.is_none();
@@ -239,12 +239,12 @@ impl Mesh {
     /// Fails with `mesh` for sub-axes that do not divide, and with `not_a_layout` if two overlap.
     pub fn groups(&self, subs: &[SubAxis]) -> Result<ProcessGroups, Error> {
         let modes = self.checked_modes(subs)?;
-        if self.table().is_some() {
+        if self.rank_table().is_some() {
             return self.listed_groups(&modes);
         }
         let pattern = self.group_of_modes(&modes)?;
         let firsts = self.group(&self.complement(&modes))?;
-        ProcessGroups::new(pattern, firsts, self.lowest())
+        ProcessGroups::new(pattern, firsts, self.min_rank())
     }
 
     /// The groups of whole axes, by name, in any order.
@@ -254,7 +254,7 @@ impl Mesh {
 
     /// The group of some sub-axes that holds a rank.
     pub fn members(&self, subs: &[SubAxis], rank: usize) -> Result<ProcessGroup, Error> {
-        if self.table().is_some() {
+        if self.rank_table().is_some() {
             return ProcessGroup::of_members(&members_along(self, &self.checked_modes(subs)?, rank)?);
         }
         self.groups(subs)?.group_of(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: self.to_string() })

@@ -56,8 +56,8 @@ impl GroupRegistry {
     }
 
     /// The name of the first groups that serve all of the wanted ones, if any do.
-    pub fn serving(&self, wanted: &ProcessGroups) -> Option<&str> {
-        self.list.iter().find(|(_, has)| wanted.all_in(has)).map(|(name, _)| name.as_str())
+    pub fn find(&self, wanted: &ProcessGroups) -> Option<&str> {
+        self.list.iter().find(|(_, has)| wanted.is_subset_of(has)).map(|(name, _)| name.as_str())
     }
 
     /// All of them, in the order they were added.

@@ -9,8 +9,8 @@
 //!
 //! An axis of which only a part is there, or which is in several modes, is not what placements say.
 
-use reshard_layout::Few;
-use reshard_layout::{At, Mode, Modes};
+use reshard_layout::InlineVec;
+use reshard_layout::{AxisStride, Mode, Modes};
 
 use super::encode::dim_of_cuts;
 use crate::sharding::Form;
@@ -20,7 +20,7 @@ impl Sharding {
     /// The placements that mean this sharding, or why none do.
     pub fn placements(&self) -> Result<Placements, Error> {
         let mesh = self.mesh();
-        let mut out = Placements(Few::from_elem(Placement::Replicate, mesh.axes().len()));
+        let mut out = Placements(InlineVec::from_elem(Placement::Replicate, mesh.axes().len()));
         for p in self.partial() {
             if !mesh.is_whole(p.sub) {
                 return Err(no_placements("only a part of an axis is partial"));
@@ -58,15 +58,16 @@ impl Sharding {
     }
 
     /// Writes the placements of the axes that some mode of a dim goes along.
-    fn read_off(&self, dim: usize, modes: &[Mode<At>], out: &mut Placements) -> Result<(), Error> {
+    fn read_off(&self, dim: usize, modes: &[Mode<AxisStride>], out: &mut Placements) -> Result<(), Error> {
         for (at, mode) in modes.iter().enumerate() {
             let Some(axis) = mode.stride.axis() else { continue };
             let size = self.mesh().axes()[axis as usize].size() as i64;
-            let is_whole = |m: &Mode<At>| m.stride == At::along(1, axis) && m.extent == size;
+            let is_whole = |m: &Mode<AxisStride>| m.stride == AxisStride::along(1, axis) && m.extent == size;
             // What this axis saw: nothing of the axes before it.
-            let is_seen = |m: &&Mode<At>| m.stride.axis().is_none_or(|a| a >= axis);
-            let product =
-                |above: &[Mode<At>]| above.iter().filter(is_seen).map(|m| m.extent as usize).product();
+            let is_seen = |m: &&Mode<AxisStride>| m.stride.axis().is_none_or(|a| a >= axis);
+            let product = |above: &[Mode<AxisStride>]| {
+                above.iter().filter(is_seen).map(|m| m.extent as usize).product()
+            };
             let pieces = if is_whole(mode) {
                 product(&modes[at + 1..])
             } else {
@@ -92,7 +93,7 @@ impl Sharding {
     /// Whether there is a text that means this sharding: not where sub-axes meet uneven cuts that only placements hold.
     #[doc(hidden)]
     pub fn has_notation(&self) -> bool {
-        self.layout().is_some() || self.whole_axes() || self.by_tensor().is_ok()
+        self.layout().is_some() || self.whole_axes() || self.to_dims_notation().is_ok()
     }
 }
 
@@ -101,5 +102,5 @@ fn split_axis() -> Error {
 }
 
 fn no_placements(reason: &str) -> Error {
-    Error::NotExpressible { notation: "placements", reason: reason.to_owned() }
+    Error::NotRepresentable { notation: "placements", reason: reason.to_owned() }
 }

@@ -9,7 +9,7 @@
 //!
 //! Local modes that an earlier cut has put apart stay apart; a split that does not divide means that there is no layout.
 
-use reshard_layout::{At, Layout, Mode, Modes};
+use reshard_layout::{AxisStride, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
 use super::nested;
@@ -18,7 +18,7 @@ use crate::sharding::{AxisCut, Cuts};
 use crate::{Mesh, SubAxis};
 
 /// The layout of a tensor whose dims are cut like this, if every cut divides; the cuts of a dim in order of application.
-pub(crate) fn layout_of(mesh: &Mesh, shape: &[usize], cuts: &[AxisCut]) -> Option<Layout<At>> {
+pub(crate) fn layout_of(mesh: &Mesh, shape: &[usize], cuts: &[AxisCut]) -> Option<Layout<AxisStride>> {
     let (mut dims, mut ends, mut step) = (Modes::new(), SmallVec::<[usize; 8]>::new(), 1);
     for (dim, &len) in shape.iter().enumerate().rev() {
         push_dim(mesh, dim, len, cuts, &mut step, &mut dims)?;
@@ -28,7 +28,12 @@ pub(crate) fn layout_of(mesh: &Mesh, shape: &[usize], cuts: &[AxisCut]) -> Optio
 }
 
 /// The modes of one dim that the cuts of it among these make, coalesced, if every one of them divides.
-pub(crate) fn dim_of_cuts(mesh: &Mesh, dim: usize, len: usize, cuts: &[AxisCut]) -> Option<Modes<At>> {
+pub(crate) fn dim_of_cuts(
+    mesh: &Mesh,
+    dim: usize,
+    len: usize,
+    cuts: &[AxisCut],
+) -> Option<Modes<AxisStride>> {
     let mut modes = Modes::new();
     push_dim(mesh, dim, len, cuts, &mut 1, &mut modes)?;
     Some(modes)
@@ -41,7 +46,7 @@ fn push_dim(
     len: usize,
     cuts: &[AxisCut],
     step: &mut i64,
-    out: &mut Modes<At>,
+    out: &mut Modes<AxisStride>,
 ) -> Option<()> {
     if len == 0 {
         return None;
@@ -50,7 +55,7 @@ fn push_dim(
     let mut local = len as i64;
     // Modes of extent 1 are harmless until the end.
     let mut modes = Modes::new();
-    modes.push(Mode::new(local, At::local(1)));
+    modes.push(Mode::new(local, AxisStride::local(1)));
     for x in cuts.iter().filter(|x| x.dim == dim) {
         let pieces = x.cut.even_pieces(local as usize)?;
         local = share_out(&mut modes, local, pieces as i64, mesh.known_mode(x.sub))?;
@@ -58,7 +63,7 @@ fn push_dim(
     for m in &modes {
         let mut m = *m;
         if m.stride.is_local() {
-            m.stride = At::local(*step);
+            m.stride = AxisStride::local(*step);
             *step *= m.extent;
         }
         if m.extent > 1 {
@@ -71,7 +76,12 @@ fn push_dim(
 /// Of every one of `pieces` equal pieces of the `local` indices, an equal share for each rank of `to`: how many are left.
 ///
 /// `None`, and the modes are spoilt, where a share ends inside a mode that it does not divide.
-pub fn share_out(modes: &mut Modes<At>, local: i64, pieces: i64, to: Mode<At>) -> Option<i64> {
+pub fn share_out(
+    modes: &mut Modes<AxisStride>,
+    local: i64,
+    pieces: i64,
+    to: Mode<AxisStride>,
+) -> Option<i64> {
     let high = local / pieces;
     let low = high / to.extent;
     if to.extent == 1 {
@@ -84,7 +94,7 @@ pub fn share_out(modes: &mut Modes<At>, local: i64, pieces: i64, to: Mode<At>) -
         // Nothing is cut yet.
         modes[0].extent = low;
         modes.push(to);
-        modes.push(Mode::new(pieces, At::local(1)));
+        modes.push(Mode::new(pieces, AxisStride::local(1)));
         return Some(low * pieces);
     }
     let (mut below, mut at) = (1, 0);
@@ -116,7 +126,7 @@ pub fn share_out(modes: &mut Modes<At>, local: i64, pieces: i64, to: Mode<At>) -
 }
 
 /// The cuts that the modes of a dim are, slowest first: each skips the local indices above it.
-pub(crate) fn cuts_of(mesh: &Mesh, dim: usize, modes: &[Mode<At>]) -> Cuts {
+pub(crate) fn cuts_of(mesh: &Mesh, dim: usize, modes: &[Mode<AxisStride>]) -> Cuts {
     let mut skipped = 1;
     let mut cuts = Cuts::new();
     for &m in modes.iter().rev() {
@@ -135,12 +145,12 @@ pub(crate) fn dim_of_parts(
     mesh: &Mesh,
     len: usize,
     parts: impl DoubleEndedIterator<Item = (Option<SubAxis>, usize)> + Clone,
-) -> Modes<At> {
+) -> Modes<AxisStride> {
     let taken: usize = parts.clone().map(|p| p.1).product();
-    let rest = Mode::new((len / taken) as i64, At::local(1));
+    let rest = Mode::new((len / taken) as i64, AxisStride::local(1));
     let mode = |(sub, extent): (Option<SubAxis>, usize)| match sub {
         Some(sub) => mesh.known_mode(sub),
-        None => Mode::new(extent as i64, At::local(1)),
+        None => Mode::new(extent as i64, AxisStride::local(1)),
     };
     [rest].into_iter().chain(parts.rev().map(mode)).collect()
 }

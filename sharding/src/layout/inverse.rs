@@ -4,7 +4,7 @@
 //! faster extents, as strides, and its strides as the order: sorted by axis and step, the modes of an axis make the axis,
 //! and what is missing between them is replicated. Slicing at the coordinates of a rank leaves the local modes.
 
-use reshard_layout::{At, Layout, Mode, Modes};
+use reshard_layout::{AxisStride, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::cut::MAX_PIECES;
@@ -13,7 +13,7 @@ use crate::region::{Interval, Intervals, push};
 use crate::{Error, Mesh};
 
 /// Modes side by side with their weights in the index: `zip` with the index itself.
-fn weighted(modes: &[Mode<At>]) -> Modes<(At, i64)> {
+fn weighted(modes: &[Mode<AxisStride>]) -> Modes<(AxisStride, i64)> {
     let mut weight = 1;
     let mut out = Modes::new();
     for &m in modes {
@@ -24,7 +24,7 @@ fn weighted(modes: &[Mode<At>]) -> Modes<(At, i64)> {
 }
 
 /// Which indices of a dim with these modes the rank at a coordinate holds.
-pub(crate) fn intervals(modes: &[Mode<At>], dim: usize, c: &[usize]) -> Result<Intervals, Error> {
+pub(crate) fn intervals(modes: &[Mode<AxisStride>], dim: usize, c: &[usize]) -> Result<Intervals, Error> {
     let mut start = 0;
     let mut local = Modes::new();
     for m in &weighted(modes) {
@@ -60,11 +60,11 @@ pub(crate) fn intervals(modes: &[Mode<At>], dim: usize, c: &[usize]) -> Result<I
 /// The inverse of a sharding's layout as one layout `(mesh modes, local modes) -> row-major index`.
 ///
 /// `None` where it has more modes than a layout may have.
-pub(crate) fn ownership(mesh: &Mesh, layout: &Layout<At>) -> Option<Layout> {
+pub(crate) fn ownership(mesh: &Mesh, layout: &Layout<AxisStride>) -> Option<Layout> {
     let weighted = weighted(layout.flat());
     let along = |axis: usize, n: usize| -> Option<Layout> {
         let mine = weighted.iter().filter(|m| m.extent > 1 && m.stride.0.axis() == Some(axis as u32));
-        let mut mine: Modes<(At, i64)> = mine.copied().collect();
+        let mut mine: Modes<(AxisStride, i64)> = mine.copied().collect();
         mine.sort_by_key(|m| m.stride.0.step());
         let (mut modes, mut span) = (Modes::new(), 1);
         for m in &mine {

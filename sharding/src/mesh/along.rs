@@ -1,6 +1,6 @@
 //! Ranks that differ along some modes of axes only.
 
-use reshard_layout::{At, Mode};
+use reshard_layout::{AxisStride, Mode};
 
 use super::{Coordinate, Mesh, digit, set_digit};
 use crate::Error;
@@ -11,7 +11,7 @@ pub fn coordinate_of(mesh: &Mesh, rank: usize) -> Result<Coordinate, Error> {
 }
 
 /// Calls `f` with the coordinate for every combination of digits along these modes, the first slowest.
-pub fn for_each_value(c: &mut Coordinate, modes: &[Mode<At>], f: &mut impl FnMut(&Coordinate)) {
+pub fn for_each_value(c: &mut Coordinate, modes: &[Mode<AxisStride>], f: &mut impl FnMut(&Coordinate)) {
     let Some((&m, rest)) = modes.split_first() else { return f(c) };
     let own = digit(c, m);
     for value in 0..m.extent {
@@ -23,7 +23,7 @@ pub fn for_each_value(c: &mut Coordinate, modes: &[Mode<At>], f: &mut impl FnMut
 
 /// The ranks whose coordinates differ from a rank's at most along these modes, in the order of their digits, the first mode
 /// slowest.
-pub fn members_along(mesh: &Mesh, modes: &[Mode<At>], rank: usize) -> Result<Vec<usize>, Error> {
+pub fn members_along(mesh: &Mesh, modes: &[Mode<AxisStride>], rank: usize) -> Result<Vec<usize>, Error> {
     let mut c = coordinate_of(mesh, rank)?;
     for &m in modes {
         set_digit(&mut c, m, 0);

@@ -66,7 +66,7 @@ impl Mesh {
         // Positions: what refuses names refuses them here.
         let positions = Mesh::new(axes.iter().map(|(name, n)| (name.as_str(), *n)))?;
         let table = Table::new(ranks).map_err(|[a, b]| {
-            let at = |i| positions.coordinate_of_index(i).unwrap_or_default().to_vec();
+            let at = |i| positions.coordinate_at(i).unwrap_or_default().to_vec();
             Error::Mesh {
                 reason: format!(
                     "rank {} stands at the coordinates {:?} and {:?}: each has a rank of its own",
@@ -97,7 +97,7 @@ impl Mesh {
         offset: usize,
     ) -> Result<Mesh, Error> {
         let part = Mesh::with_layouts(axes, offset)?;
-        let Some(table) = self.table() else { return Ok(part) };
+        let Some(table) = self.rank_table() else { return Ok(part) };
         let ranks: Vec<usize> = part.ranks().map(|position| table[position]).collect();
         Mesh::from_ranks(part.axes().iter().map(|a| (a.name().as_str(), a.size())), &ranks)
     }

@@ -8,7 +8,7 @@
 //! ```
 
 use reshard_layout::algebra::gcd;
-use reshard_layout::{At, Few, Mode, Modes};
+use reshard_layout::{AxisStride, InlineVec, Mode, Modes};
 
 use super::along::for_each_value;
 use super::{Mesh, digit};
@@ -20,10 +20,10 @@ impl Mesh {
     /// The groups of some modes along axes, member by member: one for every coordinate whose digits along them are 0.
     ///
     /// Requires modes that are digits of one number where they are of one axis.
-    pub(crate) fn listed_groups(&self, modes: &[Mode<At>]) -> Result<ProcessGroups, Error> {
+    pub(crate) fn listed_groups(&self, modes: &[Mode<AxisStride>]) -> Result<ProcessGroups, Error> {
         let mut groups = Vec::new();
         for i in 0..self.size() {
-            let Some(mut c) = self.coordinate_of_index(i) else { continue };
+            let Some(mut c) = self.coordinate_at(i) else { continue };
             if modes.iter().all(|&m| digit(&c, m) == 0) {
                 let mut group = Vec::new();
                 for_each_value(&mut c, modes, &mut |c| group.extend(self.rank_at(c)));
@@ -46,8 +46,8 @@ impl Mesh {
     ///
     /// Ensures that [`Mesh::group`] of them is the group.
     #[doc(hidden)]
-    pub fn axes_of_group(&self, group: &GroupPattern) -> Option<Few<SubAxis, 4>> {
-        if self.table().is_some() {
+    pub fn axes_of_group(&self, group: &GroupPattern) -> Option<InlineVec<SubAxis, 4>> {
+        if self.rank_table().is_some() {
             return self.whole_axes_of(group);
         }
         let subs = self.digits_in(group)?;
@@ -55,19 +55,21 @@ impl Mesh {
     }
 
     /// The digits of axes that a group of ranks which are no table goes along; `None` of one that is listed.
-    fn digits_in(&self, group: &GroupPattern) -> Option<Few<SubAxis, 4>> {
+    fn digits_in(&self, group: &GroupPattern) -> Option<InlineVec<SubAxis, 4>> {
         let layout = group.layout()?;
-        let mut digits: Modes<At> = Modes::new();
+        let mut digits: Modes<AxisStride> = Modes::new();
         for (axis, a) in self.axes().iter().enumerate() {
             let mut post = 1;
-            let mut of_axis: Modes<At> = Modes::new();
+            let mut of_axis: Modes<AxisStride> = Modes::new();
             for mode in a.layout.flat() {
                 for x in layout.flat().iter().filter(|x| x.extent > 1 && mode.extent > 1) {
                     let span = gcd(x.extent.checked_mul(x.stride)?, mode.extent.checked_mul(mode.stride)?);
                     let low = (x.stride / gcd(x.stride, mode.stride)).checked_mul(mode.stride)?;
                     if span > low && span % low == 0 {
-                        of_axis
-                            .push(Mode::new(span / low, At::along(post * (low / mode.stride), axis as u32)));
+                        of_axis.push(Mode::new(
+                            span / low,
+                            AxisStride::along(post * (low / mode.stride), axis as u32),
+                        ));
                     }
                 }
                 post *= mode.extent;
@@ -80,13 +82,13 @@ impl Mesh {
     }
 
     /// The whole axes whose group this is, of ranks that are a table.
-    fn whole_axes_of(&self, group: &GroupPattern) -> Option<Few<SubAxis, 4>> {
-        let axes: Few<SubAxis, 4> = self.whole_axes().filter(|a| a.size > 1).collect();
+    fn whole_axes_of(&self, group: &GroupPattern) -> Option<InlineVec<SubAxis, 4>> {
+        let axes: InlineVec<SubAxis, 4> = self.whole_axes().filter(|a| a.size > 1).collect();
         let sets = 1u32.checked_shl(u32::try_from(axes.len()).ok()?)?;
-        let chosen = |set: u32| -> Few<SubAxis, 4> {
+        let chosen = |set: u32| -> InlineVec<SubAxis, 4> {
             axes.iter().enumerate().filter(|(n, _)| set >> n & 1 == 1).map(|(_, a)| *a).collect()
         };
-        let is_it = |subs: &Few<SubAxis, 4>| {
+        let is_it = |subs: &InlineVec<SubAxis, 4>| {
             subs.iter().map(|a| a.size).product::<usize>() == group.size()
                 && self.group(subs).is_ok_and(|of_subs| of_subs == *group)
         };

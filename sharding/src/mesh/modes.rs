@@ -1,7 +1,7 @@
 //! Sub-axes as modes of a mesh, `size : post@axis`, and modes as ranks.
 
 use reshard_layout::algebra::gaps;
-use reshard_layout::{At, Few, Layout, Mode, Modes};
+use reshard_layout::{AxisStride, InlineVec, Layout, Mode, Modes};
 
 use crate::axis::SubAxis;
 use crate::group::GroupPattern;
@@ -11,8 +11,8 @@ impl Mesh {
     /// The group of some modes along axes: their ranks, sorted and coalesced; where the ranks are a table and these none
     /// of a layout, listed.
     #[doc(hidden)]
-    pub fn group_of_modes(&self, modes: &[Mode<At>]) -> Result<GroupPattern, Error> {
-        match self.table() {
+    pub fn group_of_modes(&self, modes: &[Mode<AxisStride>]) -> Result<GroupPattern, Error> {
+        match self.rank_table() {
             None => GroupPattern::of_modes(self.ranks_of(modes)?),
             Some(_) => Ok(self.listed_groups(modes)?.pattern().clone()),
         }
@@ -31,7 +31,7 @@ impl Mesh {
     ///
     /// Requires a sub-axis of this mesh.
     #[inline]
-    pub fn mode(&self, s: SubAxis) -> Result<Mode<At>, Error> {
+    pub fn mode(&self, s: SubAxis) -> Result<Mode<AxisStride>, Error> {
         self.check_sub_axis(s)?;
         Ok(self.known_mode(s))
     }
@@ -39,27 +39,27 @@ impl Mesh {
     /// [`Mesh::mode`] of a sub-axis of this mesh.
     #[doc(hidden)]
     #[inline]
-    pub fn known_mode(&self, s: SubAxis) -> Mode<At> {
+    pub fn known_mode(&self, s: SubAxis) -> Mode<AxisStride> {
         let post = s.known_post(self.axes()[s.axis].size);
-        Mode::new(s.size as i64, At::along(post as i64, s.axis as u32))
+        Mode::new(s.size as i64, AxisStride::along(post as i64, s.axis as u32))
     }
 
     /// Sub-axes as modes, in the same order.
     #[doc(hidden)]
-    pub fn modes(&self, subs: &[SubAxis]) -> Modes<At> {
+    pub fn modes(&self, subs: &[SubAxis]) -> Modes<AxisStride> {
         subs.iter().map(|&s| self.known_mode(s)).collect()
     }
 
     /// A mode along an axis as the sub-axis that it is; `None` for one of the local buffer, and for one that is no digit of
     /// an axis.
     #[inline]
-    pub fn sub_axis(&self, mode: Mode<At>) -> Option<SubAxis> {
+    pub fn sub_axis(&self, mode: Mode<AxisStride>) -> Option<SubAxis> {
         let axis = mode.stride.axis()? as usize;
         let span = usize::try_from(mode.stride.step().checked_mul(mode.extent)?).ok()?;
         let size = self.axes().get(axis)?.size;
         (span > 0 && size % span == 0).then_some(SubAxis {
             axis,
-            pre: size / span,
+            pre_size: size / span,
             size: mode.extent as usize,
         })
     }
@@ -68,7 +68,10 @@ impl Mesh {
     ///
     /// Requires modes sorted like [`System::digits`](crate::redistribute): by axis, slowest first.
     #[doc(hidden)]
-    pub fn sub_axes_of(&self, modes: impl DoubleEndedIterator<Item = Mode<At>>) -> Few<SubAxis, 4> {
+    pub fn sub_axes_of(
+        &self,
+        modes: impl DoubleEndedIterator<Item = Mode<AxisStride>>,
+    ) -> InlineVec<SubAxis, 4> {
         let mut coalesced = Modes::new();
         for mode in modes.rev().filter(|m| m.extent > 1) {
             coalesced.push_coalesced(0, mode);
@@ -79,10 +82,10 @@ impl Mesh {
     /// What some modes leave of the axes, outermost first: the complement of the steps of every axis.
     ///
     /// Of modes that overlap the answer is part of that.
-    pub(crate) fn complement(&self, used: &[Mode<At>]) -> Few<SubAxis, 4> {
-        let mut out = Few::new();
+    pub(crate) fn complement(&self, used: &[Mode<AxisStride>]) -> InlineVec<SubAxis, 4> {
+        let mut out = InlineVec::new();
         for (axis, a) in self.axes().iter().enumerate() {
-            let along = |m: &&Mode<At>| m.extent > 1 && m.stride.axis() == Some(axis as u32);
+            let along = |m: &&Mode<AxisStride>| m.extent > 1 && m.stride.axis() == Some(axis as u32);
             match used.iter().find(along) {
                 Some(m) if m.extent < a.size as i64 => {}
                 Some(_) => continue,
@@ -91,10 +94,10 @@ impl Mesh {
                     continue;
                 }
             }
-            let mut steps: Modes = used.iter().filter(along).map(|m| m.map(At::step)).collect();
+            let mut steps: Modes = used.iter().filter(along).map(|m| m.map(AxisStride::step)).collect();
             steps.sort_by_key(|m| m.stride);
             let left = gaps(&steps, a.size as i64).unwrap_or_default();
-            let along = |m: &Mode| self.sub_axis(m.map(|step| At::along(step, axis as u32)));
+            let along = |m: &Mode| self.sub_axis(m.map(|step| AxisStride::along(step, axis as u32)));
             out.extend(left.iter().rev().filter_map(along));
         }
         out
@@ -106,7 +109,7 @@ impl Mesh {
     /// modes that is only right if all that is asked of the axis composes with `L` *together*: each mode may do so alone,
     /// and their sum still carry over a boundary, so that ranks of one group would be told apart by it.
     #[doc(hidden)]
-    pub fn ranks_of(&self, modes: &[Mode<At>]) -> Result<Modes, Error> {
+    pub fn ranks_of(&self, modes: &[Mode<AxisStride>]) -> Result<Modes, Error> {
         let mut ranks = Modes::new();
         for &m in modes.iter().filter(|m| m.extent > 1) {
             let Some(axis) = m.stride.axis() else { continue };
@@ -115,11 +118,11 @@ impl Mesh {
                 [one] => ranks.push(m.map(|at| at.step() * one.stride)),
                 many if m.extent as usize == a.size => ranks.extend_from_slice(many),
                 _ => {
-                    let of_axis = |x: &&Mode<At>| x.extent > 1 && x.stride.axis() == Some(axis);
-                    let asked: Modes<At> = modes.iter().filter(of_axis).copied().collect();
+                    let of_axis = |x: &&Mode<AxisStride>| x.extent > 1 && x.stride.axis() == Some(axis);
+                    let asked: Modes<AxisStride> = modes.iter().filter(of_axis).copied().collect();
                     let rest = self.complement(&asked);
                     let rest = rest.iter().filter(|x| x.axis == axis as usize).map(|&x| self.known_mode(x));
-                    let all = asked.iter().copied().chain(rest).map(|x| x.map(At::step)).collect();
+                    let all = asked.iter().copied().chain(rest).map(|x| x.map(AxisStride::step)).collect();
                     let at = asked.iter().position(|x| *x == m).unwrap_or(0);
                     let offsets = a.layout.compose(&Layout::from_flat(all)?)?.mode(at)?;
                     ranks.extend(offsets.flat().iter().filter(|m| m.extent > 1).copied());
@@ -131,7 +134,7 @@ impl Mesh {
 
     /// Whether strides and offset are those of [`Mesh::new`].
     pub(crate) fn is_row_major(&self) -> bool {
-        if self.table().is_some() {
+        if self.rank_table().is_some() {
             return false;
         }
         let mut stride = 1;
@@ -147,19 +150,19 @@ impl Mesh {
 
 /// The axis that a mode of a mesh goes along.
 #[inline]
-pub fn axis_of(at: At) -> usize {
+pub fn axis_of(at: AxisStride) -> usize {
     at.axis().map_or(0, |axis| axis as usize)
 }
 
 /// The digit of a coordinate along a mode.
 #[inline]
-pub fn digit(c: &[usize], m: Mode<At>) -> i64 {
+pub fn digit(c: &[usize], m: Mode<AxisStride>) -> i64 {
     c[axis_of(m.stride)] as i64 / m.stride.step() % m.extent
 }
 
 /// Gives a coordinate another digit along a mode.
 #[inline]
-pub fn set_digit(c: &mut [usize], m: Mode<At>, value: i64) {
+pub fn set_digit(c: &mut [usize], m: Mode<AxisStride>, value: i64) {
     let moved = (value - digit(c, m)) * m.stride.step();
     let x = &mut c[axis_of(m.stride)];
     *x = (*x as i64 + moved) as usize;

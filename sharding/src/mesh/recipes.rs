@@ -14,7 +14,7 @@
 //! ```
 
 use core::fmt;
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 use std::str::FromStr;
 
 use smallvec::SmallVec;
@@ -283,7 +283,7 @@ impl Recipe {
     }
 
     /// The axes that have a role, outermost first; those of the experts are axes of the sparse mesh.
-    pub fn axes(&self, role: Role) -> Few<&'static str, 6> {
+    pub fn axes(&self, role: Role) -> InlineVec<&'static str, 6> {
         let mesh = match role {
             Role::ExpertParameters | Role::ExpertGradients => self.sparse.as_ref(),
             Role::Batch

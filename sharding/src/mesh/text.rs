@@ -17,7 +17,7 @@ use crate::{Error, Mesh};
 
 impl fmt::Display for Mesh {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = self.is_row_major() || self.table().is_some();
+        let plain = self.is_row_major() || self.rank_table().is_some();
         for (i, a) in self.axes().iter().enumerate() {
             if i > 0 {
                 f.write_str(",")?;
@@ -28,7 +28,7 @@ impl fmt::Display for Mesh {
                 write!(f, "{}={}", a.name, a.layout)?;
             }
         }
-        if let Some(table) = self.table() {
+        if let Some(table) = self.rank_table() {
             write!(f, "@[{}]", crate::notation::join(table))?;
         } else if self.offset() != 0 {
             write!(f, "@{}", self.offset())?;

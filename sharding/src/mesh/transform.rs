@@ -173,7 +173,7 @@ impl Mesh {
     ///
     /// Fails with `not_a_layout` where the ranks are none.
     pub fn flat_layout(&self) -> Result<Layout, Error> {
-        match self.table() {
+        match self.rank_table() {
             None => self.flat_positions(),
             Some(_) => Err(Error::NotALayout {
                 reason: format!(
@@ -262,7 +262,7 @@ impl Mesh {
             });
         }
         let axes = meshes.iter().flat_map(Mesh::axes).map(|a| (a.name().clone(), a.layout().clone()));
-        let Some(listed) = meshes.iter().find(|m| m.table().is_some()) else {
+        let Some(listed) = meshes.iter().find(|m| m.rank_table().is_some()) else {
             return Mesh::with_layouts(axes, offset);
         };
         if meshes.iter().any(|m| m != listed && m.size() > 1)
@@ -288,7 +288,7 @@ impl Mesh {
             // Of the sizes of a list, so that neither is long for nothing.
             return self.size() == other.size() && ascending(self) == ascending(other);
         }
-        self.lowest() == other.lowest()
+        self.min_rank() == other.min_rank()
             && match (self.group_of_all(), other.group_of_all()) {
                 (Ok(a), Ok(b)) => a == b,
                 (Ok(_) | Err(_), _) => false,

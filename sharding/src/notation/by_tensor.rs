@@ -11,7 +11,7 @@
 
 use core::fmt;
 
-use reshard_layout::{At, Modes};
+use reshard_layout::{AxisStride, Modes};
 use smallvec::SmallVec;
 
 use crate::axis::{AxisName, SubAxis};
@@ -114,7 +114,7 @@ fn read_dim(
 
 /// The error of what only matters until who holds what is settled.
 fn unsettled(r: &Cursor<'_>, what: &str, way_out: &str) -> Error {
-    Error::NotExpressible {
+    Error::NotRepresentable {
         notation: "placements",
         reason: format!(
             "{} has {what}, which is for propagation, and does not say exactly who holds what; {way_out}",
@@ -168,10 +168,12 @@ pub(crate) fn read_sub_axis(
                 r.error_at(at, format!("a sub-axis (pre)size whose product divides the {n} of {name}"))
             );
         }
-        sub = SubAxis { axis, pre, size };
+        sub = SubAxis { axis, pre_size: pre, size };
         *r = ahead;
     }
-    let overlap = |u: &SubAxis| u.axis == axis && u.pre < sub.pre * sub.size && sub.pre < u.pre * u.size;
+    let overlap = |u: &SubAxis| {
+        u.axis == axis && u.pre_size < sub.pre_size * sub.size && sub.pre_size < u.pre_size * u.size
+    };
     if sub.size > 1 && used.iter().any(overlap) {
         return Err(r.error_at(at, format!("each axis at most once ({name} stands here twice)")));
     }
@@ -196,7 +198,7 @@ pub(crate) fn write(s: &Sharding, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Fastest first, as the modes of a dim that divides are.
         let chunks =
             || cuts.iter().rev().filter(|c| c.dim == dim).map(|c| s.mesh().known_mode(c.sub)).collect();
-        let modes: Modes<At> = s.dim_modes(dim).unwrap_or_else(chunks);
+        let modes: Modes<AxisStride> = s.dim_modes(dim).unwrap_or_else(chunks);
         // What is local at the end goes without saying.
         let shown = modes.iter().position(|m| !m.stride.is_local()).unwrap_or(modes.len());
         for (i, &m) in modes[shown..].iter().rev().enumerate() {
@@ -237,7 +239,7 @@ impl Sharding {
     /// assert_eq!(s.by_tensor()?, "[{tp,dp},{}]");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
-    pub fn by_tensor(&self) -> Result<String, Error> {
+    pub fn to_dims_notation(&self) -> Result<String, Error> {
         if self.layout().is_some() {
             return Ok(ByTensor(self).to_string());
         }

@@ -6,11 +6,11 @@
 
 use core::num::NonZeroUsize;
 
-use reshard_layout::{At, Modes};
+use reshard_layout::{AxisStride, Modes};
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
-use crate::cut::{DimCut, NamedCut, chunk};
+use crate::cut::{DimCut, NamedPartition, chunk};
 use crate::layout::encode::{cuts_of, dim_of_parts};
 use crate::region::{Interval, Intervals, push};
 use crate::sharding::{AxisCut, Cuts, PartialAxis};
@@ -66,7 +66,7 @@ pub(crate) fn build_as(
                 ok
             })
     };
-    let modes = |dim: usize, tokens: &[Token]| -> Modes<At> {
+    let modes = |dim: usize, tokens: &[Token]| -> Modes<AxisStride> {
         let part = |t: &Token| match *t {
             Token::Local(extent) => (None, extent),
             Token::Sub(s) => (Some(s), s.size),
@@ -74,7 +74,7 @@ pub(crate) fn build_as(
         dim_of_parts(mesh, shape[dim], tokens.iter().map(part))
     };
     if shape.iter().zip(dims).all(|(&len, tokens)| divides(len, tokens)) {
-        let all: Modes<At> =
+        let all: Modes<AxisStride> =
             dims.iter().enumerate().rev().flat_map(|(dim, t)| modes(dim, t).to_vec()).collect();
         return replicated.with_modes(all.iter().copied()).with_partial(partial);
     }
@@ -130,7 +130,7 @@ fn flat(len: usize, cuts: &mut [AxisCut]) -> Option<()> {
     let mut block = len.div_ceil(total);
     for c in cuts.iter_mut().rev() {
         let ranks = c.cut.ranks();
-        c.cut = DimCut::by(&NamedCut::block(NonZeroUsize::new(block)?), ranks);
+        c.cut = DimCut::by(&NamedPartition::block(NonZeroUsize::new(block)?), ranks);
         // A block beyond the dim is all of it.
         block = block.saturating_mul(ranks);
     }
@@ -221,7 +221,7 @@ pub(crate) fn only_chunks(s: &Sharding, notation: &'static str) -> Result<(), Er
 
 /// The error of a notation that has no word for the cut of a dim.
 pub(crate) fn not_chunks(s: &Sharding, notation: &'static str, dim: usize) -> Error {
-    Error::NotExpressible {
+    Error::NotRepresentable {
         notation,
         reason: format!(
             "in {s}, dim {dim} is not cut into chunks, and only placements have names for such cuts"
@@ -256,7 +256,7 @@ pub(crate) fn axes_of_dims_as(
                         (None, _) => local = Some(m.extent),
                         (Some(sub), Some(extent)) => {
                             let name = sub.printed(s.mesh().axes());
-                            return Err(Error::NotExpressible {
+                            return Err(Error::NotRepresentable {
                                 notation,
                                 reason: format!(
                                     "in {s}, a local digit of {extent} stands before {name} in dim {dim} (a strided shard)"
@@ -296,7 +296,7 @@ pub(crate) fn sums(s: &Sharding, notation: &'static str) -> Result<SmallVec<[Sub
         if p.op == crate::ReduceOp::Sum {
             return Ok(p.sub);
         }
-        Err(Error::NotExpressible { notation, reason: format!("{s} is partial by {}, not by sum", p.op) })
+        Err(Error::NotRepresentable { notation, reason: format!("{s} is partial by {}, not by sum", p.op) })
     };
     s.partial().iter().map(sum).collect()
 }

@@ -15,7 +15,7 @@
 use core::fmt;
 use std::str::FromStr;
 
-use reshard_layout::{Few, Layout, Mode, Modes};
+use reshard_layout::{InlineVec, Layout, Mode, Modes};
 
 use crate::Error;
 use crate::notation::cursor::Cursor;
@@ -26,9 +26,9 @@ pub enum DeviceList {
     /// `<=[4,2]T(1,0)`: the row-major numbers of this shape, with its dims in another order.
     Iota {
         /// The shape of the consecutive numbers.
-        reshape: Few<usize, 4>,
+        reshape: InlineVec<usize, 4>,
         /// Which of its dims comes where, slowest first.
-        transpose: Few<usize, 4>,
+        transpose: InlineVec<usize, 4>,
     },
     /// `0,1,2,3`.
     Listed(Vec<usize>),
@@ -66,11 +66,11 @@ pub enum HloSharding {
     /// Tiles of equal size, the last ones short or empty.
     Tiled {
         /// How many tiles each dim of the tensor has, then the sizes of the last dims.
-        tiles: Few<usize, 6>,
+        tiles: InlineVec<usize, 6>,
         /// The devices of the tiles, row-major.
         devices: DeviceList,
         /// What the last tile dims mean.
-        last: Few<LastDim, 2>,
+        last: InlineVec<LastDim, 2>,
     },
 }
 
@@ -81,7 +81,7 @@ impl DeviceList {
     pub(crate) fn modes(&self) -> Option<Modes> {
         match self {
             DeviceList::Iota { reshape, transpose } => {
-                let mut weights: Few<i64, 4> = Few::from_elem(1, reshape.len());
+                let mut weights: InlineVec<i64, 4> = InlineVec::from_elem(1, reshape.len());
                 for i in (1..reshape.len()).rev() {
                     weights[i - 1] = weights[i] * reshape[i] as i64;
                 }
@@ -134,7 +134,7 @@ impl DeviceList {
         match self {
             DeviceList::Listed(list) => Ok(list.clone()),
             DeviceList::Iota { .. } => {
-                let n = self.len().filter(|&n| n <= MOST).ok_or_else(|| Error::NotExpressible {
+                let n = self.len().filter(|&n| n <= MOST).ok_or_else(|| Error::NotRepresentable {
                     notation: "HLO (V1)",
                     reason: format!("it lists devices one by one, and {self} has more than {MOST}"),
                 })?;
@@ -166,12 +166,12 @@ impl DeviceList {
     fn read_iota(r: &mut Cursor<'_>) -> Result<DeviceList, Error> {
         r.expect("[")?;
         let at = r.here();
-        let reshape: Few<usize, 4> = numbers(r, "a size")?.into_iter().collect();
+        let reshape: InlineVec<usize, 4> = numbers(r, "a size")?.into_iter().collect();
         if product(&reshape).is_none_or(|p| p == 0) {
             return Err(r.error_at(at, "sizes of at least 1 whose product fits"));
         }
         r.expect("]")?;
-        let mut transpose: Few<usize, 4> = (0..reshape.len()).collect();
+        let mut transpose: InlineVec<usize, 4> = (0..reshape.len()).collect();
         let mut ahead = r.clone();
         let _ = ahead.eat(",");
         if ahead.eat("T") {
@@ -395,7 +395,7 @@ fn read_tiled(r: &mut Cursor<'_>) -> Result<HloSharding, Error> {
     r.expect("=")?;
     r.expect("[")?;
     let at = r.here();
-    let tiles: Few<usize, 6> = numbers(r, "a number of tiles")?.into_iter().collect();
+    let tiles: InlineVec<usize, 6> = numbers(r, "a number of tiles")?.into_iter().collect();
     r.expect("]")?;
     let devices = DeviceList::read(r)?;
     let count = product(&tiles);
@@ -407,7 +407,7 @@ fn read_tiled(r: &mut Cursor<'_>) -> Result<HloSharding, Error> {
     if ahead.rest().starts_with("last_tile_dim") {
         *r = ahead;
     }
-    let mut last = Few::new();
+    let mut last = InlineVec::new();
     if r.eat("last_tile_dims") {
         r.expect("=")?;
         r.expect("{")?;

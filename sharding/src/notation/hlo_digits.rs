@@ -7,7 +7,7 @@
 //! A list of devices in any other order is a mesh of its own: an axis for each tile dim, and the list as its ranks.
 
 use reshard_layout::algebra::split_into;
-use reshard_layout::{At, Few, Mode, Modes};
+use reshard_layout::{AxisStride, InlineVec, Mode, Modes};
 use smallvec::SmallVec;
 
 use super::dims::{Reading, Token, axes_of_dims_as, build_as, sums};
@@ -53,7 +53,7 @@ impl Sharding {
     /// Fails with `not_expressible` where something is maximal or manual or more than 2^20 devices would be written out, with
     /// `dim_count` for another number of dims, and with `placement` for one of devices.
     pub fn from_hlo(mesh: &Mesh, shape: &[usize], hlo: &HloSharding) -> Result<Sharding, Error> {
-        let refused = |reason: String| Error::NotExpressible { notation: "placements", reason };
+        let refused = |reason: String| Error::NotRepresentable { notation: "placements", reason };
         match hlo {
             HloSharding::Replicated => Sharding::replicated(mesh, shape),
             HloSharding::Unreduced => {
@@ -82,11 +82,12 @@ impl Sharding {
                 let Some(tiled) = digits else { return in_any_order(mesh, shape, hlo, tiles, devices, last) };
                 let mut dims: Vec<SmallVec<[Token; 4]>> = vec![SmallVec::new(); shape.len()];
                 let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
-                let tile_dims: SmallVec<[&[Mode<At>]; 6]> = tiled.flat_modes().collect();
+                let tile_dims: SmallVec<[&[Mode<AxisStride>]; 6]> = tiled.flat_modes().collect();
                 let slowest_first = tile_dims.iter().rev().enumerate();
-                let subs_of = |(dim, modes): (usize, &&[Mode<At>])| -> SmallVec<[(usize, SubAxis); 4]> {
-                    modes.iter().rev().filter_map(|&m| Some((dim, mesh.sub_axis(m)?))).collect()
-                };
+                let subs_of =
+                    |(dim, modes): (usize, &&[Mode<AxisStride>])| -> SmallVec<[(usize, SubAxis); 4]> {
+                        modes.iter().rev().filter_map(|&m| Some((dim, mesh.sub_axis(m)?))).collect()
+                    };
                 for (dim, sub) in slowest_first.flat_map(subs_of) {
                     match dim.checked_sub(shape.len()).map(|i| last[i]) {
                         None => dims[dim].push(Token::Sub(sub)),
@@ -121,13 +122,13 @@ impl Sharding {
     /// ```
     ///
     /// Fails with `not_expressible` for strided shards and reductions other than sums, and with `uneven`.
-    pub fn hlo(&self) -> Result<HloSharding, Error> {
+    pub fn to_hlo(&self) -> Result<HloSharding, Error> {
         let dims = axes_of_dims_as(Reading::Flat, self, NOTATION)?;
         let unreduced = sums(self, NOTATION)?;
         let replicated = self.replicated_axes();
         let size = |subs: &[SubAxis]| subs.iter().map(|s| s.size).product::<usize>();
-        let mut tiles: Few<usize, 6> = dims.iter().map(|d| size(d)).collect();
-        let mut last: Few<LastDim, 2> = Few::new();
+        let mut tiles: InlineVec<usize, 6> = dims.iter().map(|d| size(d)).collect();
+        let mut last: InlineVec<LastDim, 2> = InlineVec::new();
         for (subs, kind) in [(&unreduced[..], LastDim::Unreduced), (&replicated[..], LastDim::Replicated)] {
             if size(subs) > 1 {
                 last.push(kind);
@@ -182,7 +183,7 @@ fn in_any_order(
 ) -> Result<Sharding, Error> {
     let list = devices.values()?;
     let rank_of = |&device: &usize| {
-        let rank = mesh.coordinate_of_index(device).and_then(|c| mesh.rank_at(&c));
+        let rank = mesh.coordinate_at(device).and_then(|c| mesh.rank_at(&c));
         rank.ok_or_else(|| Error::Placement {
             reason: format!(
                 "{hlo} names the device {device}, but the mesh {mesh} has {} ranks: count devices from 0",
@@ -198,7 +199,7 @@ fn in_any_order(
             Some(LastDim::Replicated) => Placement::Replicate,
             Some(LastDim::Unreduced) => Placement::Partial(ReduceOp::Sum),
             Some(LastDim::Manual) => {
-                return Err(Error::NotExpressible {
+                return Err(Error::NotRepresentable {
                     notation: "placements",
                     reason: format!("the manual tile dim of {hlo} does not say who holds what"),
                 });
@@ -213,7 +214,7 @@ fn in_any_order(
 }
 
 /// The modes of axes that a device list is, fastest first, if it is digits of the mesh.
-fn modes_of(mesh: &Mesh, devices: &DeviceList) -> Option<Modes<At>> {
+fn modes_of(mesh: &Mesh, devices: &DeviceList) -> Option<Modes<AxisStride>> {
     let mut modes = Modes::new();
     for &Mode { extent, stride } in &devices.modes()? {
         let subs = sub_axes(mesh, extent as usize, stride as usize)?;
@@ -225,7 +226,7 @@ fn modes_of(mesh: &Mesh, devices: &DeviceList) -> Option<Modes<At>> {
 /// The sub-axes of a mode of the position in the mesh, slowest first, if it nests with the axes: the middle part of the
 /// mesh's axes, last fastest, split at its weight and at its end.
 pub(super) fn sub_axes(mesh: &Mesh, extent: usize, weight: usize) -> Option<SmallVec<[SubAxis; 4]>> {
-    let axes: Modes<At> = mesh.whole_axes().rev().map(|a| mesh.known_mode(a)).collect();
+    let axes: Modes<AxisStride> = mesh.whole_axes().rev().map(|a| mesh.known_mode(a)).collect();
     let (mut parts, mut ends) = (Modes::new(), SmallVec::<[usize; 2]>::new());
     split_into(&axes, [weight as i64, extent as i64], &mut parts, |end| ends.push(end)).ok()?;
     let middle = &parts[ends[0]..];

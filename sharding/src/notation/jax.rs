@@ -198,7 +198,7 @@ impl Sharding {
     /// ```
     ///
     /// Fails with `not_expressible` for sub-axes, strided shards and reductions other than sums, and with `uneven`.
-    pub fn partition_spec(&self) -> Result<String, Error> {
+    pub fn to_partition_spec(&self) -> Result<String, Error> {
         self.spec_with(&[])
     }
 
@@ -209,7 +209,7 @@ impl Sharding {
             if self.mesh().is_whole(*s) {
                 return Ok(name.clone());
             }
-            Err(Error::NotExpressible {
+            Err(Error::NotRepresentable {
                 notation: NOTATION,
                 reason: format!("{self} splits the axis {name} into sub-axes"),
             })
@@ -236,7 +236,7 @@ fn of_spec(mesh: &Mesh, shape: &[usize], spec: &PartitionSpec, text: &str) -> Re
                 dims.push(names.iter().map(|n| whole(n).map(Token::Sub)).collect::<Result<_, Error>>()?);
             }
             SpecDim::Unconstrained => {
-                return Err(Error::NotExpressible {
+                return Err(Error::NotRepresentable {
                     notation: "placements",
                     reason: format!(
                         "{text} leaves dim {at} to the compiler (UNCONSTRAINED), which does not say who holds what; name its axes, or None"

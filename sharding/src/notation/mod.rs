@@ -42,7 +42,7 @@ use reshard_layout::Excerpt;
 use smallvec::SmallVec;
 
 use crate::axis::{AxisName, SubAxis};
-use crate::cut::CutRegistry;
+use crate::cut::PartitionRegistry;
 use crate::placement::{Placement, Placements};
 use crate::{Error, Mesh, Sharding};
 use cursor::Cursor;
@@ -63,7 +63,7 @@ impl Reading {
 
 /// Reads a sharding in any notation; placements may be these cuts.
 pub(crate) fn parse_sharding(
-    cuts: &CutRegistry,
+    cuts: &PartitionRegistry,
     mesh: &Mesh,
     shape: &[usize],
     text: &str,
@@ -76,7 +76,7 @@ fn value_of(reading: Reading, text: &str) -> Result<Sharding, Error> {
     match reading {
         Reading::ByAxis(value) => Ok(value),
         Reading::ByDim { value, reduced } if reduced.is_empty() => Ok(value),
-        Reading::ByDim { .. } => Err(Error::NotExpressible {
+        Reading::ByDim { .. } => Err(Error::NotRepresentable {
             notation: "placements",
             reason: format!(
                 "reduced={{..}} in {} is about a gradient, and this is read as a value; read it as a type, or leave it out",
@@ -88,7 +88,7 @@ fn value_of(reading: Reading, text: &str) -> Result<Sharding, Error> {
 
 /// Reads a sharding in any notation, and says whose gradient is whose; placements may be these cuts.
 pub(crate) fn read_sharding(
-    cuts: &CutRegistry,
+    cuts: &PartitionRegistry,
     mesh: &Mesh,
     shape: &[usize],
     text: &str,
@@ -108,7 +108,12 @@ pub(crate) fn read_sharding(
     parse_placements(cuts, mesh, shape, text).map(Reading::ByAxis)
 }
 
-fn parse_placements(cuts: &CutRegistry, mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
+fn parse_placements(
+    cuts: &PartitionRegistry,
+    mesh: &Mesh,
+    shape: &[usize],
+    text: &str,
+) -> Result<Sharding, Error> {
     let mut r = Cursor::new("placements", text);
     let read = Placements::read(&mut r, cuts, Some(shape.len()))?;
     let mut order = if r.eat("order") { Some(read_order(&mut r, mesh)?) } else { None };

@@ -62,7 +62,7 @@ pub(super) fn resolved(
             None => Sharding::new(mesh, &all, &before)?,
             Some(_) => super::in_order(mesh, &all, &before, &axes)?,
         };
-        let left = before.local_shape(mesh.lowest())?;
+        let left = before.local_shape(mesh.min_rank())?;
         let Some(&len) = left.get(*dim) else {
             return Err(Error::NoSuchDim {
                 dim: *dim,
@@ -161,6 +161,6 @@ fn moved(p: &Placement, dim: usize) -> Placement {
             Placement::StridedShard { dim, split_factor: *split_factor }
         }
         Placement::Ragged { sizes, .. } => Placement::Ragged { dim, sizes: sizes.clone() },
-        Placement::Cut { cut, .. } => Placement::Cut { dim, cut: cut.clone() },
+        Placement::Custom { cut, .. } => Placement::Custom { dim, cut: cut.clone() },
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn order(
     for (axis, (p, number)) in placements.iter().zip(numbers).enumerate() {
         match (p, *number) {
             (Placement::Shard(dim), number) => keyed.push((*dim, number.unwrap_or(0), axis)),
-            (Placement::StridedShard { .. } | Placement::Ragged { .. } | Placement::Cut { .. }, _) => {
+            (Placement::StridedShard { .. } | Placement::Ragged { .. } | Placement::Custom { .. }, _) => {
                 return Err(r.error_at(
                     0,
                     "no strided or ragged shards, or other cuts, beside numbered ones: numbers are an order of plain shards",
@@ -71,7 +71,7 @@ impl Sharding {
     /// ```
     ///
     /// Fails with `not_expressible` where neither an order of axes nor strided shards hold it.
-    pub fn pytorch(&self) -> Result<String, Error> {
+    pub fn to_pytorch(&self) -> Result<String, Error> {
         if let Some(text) = self.by_shard_order() {
             return Ok(text);
         }
@@ -82,7 +82,7 @@ impl Sharding {
                 Placement::StridedShard { dim, split_factor } => write!(text, "_S({dim}, {split_factor})"),
                 Placement::Replicate | Placement::Shard(_) | Placement::Ragged { .. } => write!(text, "{p}"),
                 Placement::Partial(op) => write_partial(&mut text, *op),
-                Placement::Cut { dim, .. } => return Err(not_chunks(self, NOTATION, *dim)),
+                Placement::Custom { dim, .. } => return Err(not_chunks(self, NOTATION, *dim)),
             };
         }
         Ok(text)

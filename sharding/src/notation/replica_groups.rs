@@ -10,7 +10,7 @@
 //! The order of members belongs to a step, not to the group: [`ProcessGroups`] keep the members only.
 
 use core::fmt;
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 use std::str::FromStr;
 
 use reshard_layout::algebra::split_into;
@@ -52,7 +52,7 @@ pub enum ReplicaGroups {
         /// The mesh.
         mesh: Mesh,
         /// The sub-axes along which members differ, slowest first.
-        axes: Few<SubAxis, 4>,
+        axes: InlineVec<SubAxis, 4>,
     },
 }
 
@@ -98,7 +98,7 @@ impl ProcessGroups {
     pub fn replica_groups_v1(&self) -> Result<ReplicaGroups, Error> {
         const MOST: usize = 1 << 20;
         if self.count().checked_mul(self.pattern().size()).is_none_or(|n| n > MOST) {
-            return Err(Error::NotExpressible {
+            return Err(Error::NotRepresentable {
                 notation: NOTATION,
                 reason: format!("V1 lists members one by one, and {self} has more than {MOST}: use V2"),
             });
@@ -122,7 +122,7 @@ impl ProcessGroups {
         let listed = self.pattern().lists().is_some() || self.firsts().lists().is_some();
         let compact = !listed && Layout::from_flat(modes.clone())?.is_compact();
         if !compact || self.lowest() != 0 {
-            return Err(Error::NotExpressible {
+            return Err(Error::NotRepresentable {
                 notation: NOTATION,
                 reason: format!("V2 holds all ranks from 0 on, and {self} does not: use V1"),
             });
@@ -149,11 +149,11 @@ impl Mesh {
     /// Fails like [`Mesh::groups`].
     pub fn replica_groups_v3(&self, subs: &[SubAxis]) -> Result<ReplicaGroups, Error> {
         self.groups(subs)?;
-        Ok(ReplicaGroups::Axes { mesh: self.clone(), axes: Few::from_slice(subs) })
+        Ok(ReplicaGroups::Axes { mesh: self.clone(), axes: InlineVec::from_slice(subs) })
     }
 
     /// The sub-axes of a text such as `dp,tp:(1)2`, each at most once.
-    pub fn sub_axes(&self, text: &str) -> Result<Few<SubAxis, 4>, Error> {
+    pub fn sub_axes(&self, text: &str) -> Result<InlineVec<SubAxis, 4>, Error> {
         let mut r = Cursor::new("list of axes", text);
         let subs = read_sub_axes(&mut r, self, "")?;
         r.finish()?;
@@ -162,9 +162,9 @@ impl Mesh {
 }
 
 /// Reads sub-axes with commas between, up to `close` or the end.
-fn read_sub_axes(r: &mut Cursor<'_>, mesh: &Mesh, close: &str) -> Result<Few<SubAxis, 4>, Error> {
+fn read_sub_axes(r: &mut Cursor<'_>, mesh: &Mesh, close: &str) -> Result<InlineVec<SubAxis, 4>, Error> {
     let mut used = SmallVec::new();
-    let mut subs = Few::new();
+    let mut subs = InlineVec::new();
     loop {
         let ended = if close.is_empty() { r.is_done() } else { r.rest().starts_with(close) };
         if ended && subs.is_empty() {

@@ -150,7 +150,7 @@ pub(super) fn read_mesh(r: &mut Cursor<'_>) -> Result<Mesh, Error> {
 /// A sub-axis with its name in quotes.
 pub(super) fn quoted(mesh: &Mesh, s: SubAxis, quote: char) -> String {
     let a = &mesh.axes()[s.axis];
-    let part = if mesh.is_whole(s) { String::new() } else { format!(":({}){}", s.pre, s.size) };
+    let part = if mesh.is_whole(s) { String::new() } else { format!(":({}){}", s.pre_size, s.size) };
     format!("{quote}{}{quote}{part}", a.name())
 }
 
@@ -168,7 +168,7 @@ impl Sharding {
     /// ```
     ///
     /// Fails with `not_expressible` for strided shards and reductions other than sums, and with `uneven`.
-    pub fn shardy(&self) -> Result<String, Error> {
+    pub fn to_shardy(&self) -> Result<String, Error> {
         let names = |subs: &[SubAxis]| {
             subs.iter().map(|&s| quoted(self.mesh(), s, '"')).collect::<Vec<_>>().join(", ")
         };
@@ -206,7 +206,7 @@ impl Mesh {
         let mut text = format!("#sdy.mesh<[{}]", axes.join(", "));
         if !self.is_row_major() || self.offset() > 0 {
             if self.size() > MOST {
-                return Err(Error::NotExpressible {
+                return Err(Error::NotRepresentable {
                     notation: NOTATION,
                     reason: format!(
                         "it lists the ranks of {self} one by one, and there are more than {MOST}"

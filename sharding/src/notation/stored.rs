@@ -6,7 +6,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::cut::CutRegistry;
+use crate::cut::PartitionRegistry;
 use crate::sharding::Shape;
 use crate::{Error, Mesh, Sharding};
 
@@ -32,14 +32,14 @@ impl StoredSharding {
     }
 
     /// The sharding, whose cuts may be these.
-    pub fn read(&self, cuts: &CutRegistry) -> Result<Sharding, Error> {
+    pub fn read(&self, cuts: &PartitionRegistry) -> Result<Sharding, Error> {
         Sharding::parse_with(cuts, &self.mesh, &self.shape, &self.sharding)
     }
 }
 
 impl<'de> Deserialize<'de> for Sharding {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Sharding, D::Error> {
-        Sharding::deserialize_with(&CutRegistry::new(), d)
+        Sharding::deserialize_with(&PartitionRegistry::new(), d)
     }
 }
 
@@ -56,7 +56,7 @@ impl Sharding {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn deserialize_with<'de, D: Deserializer<'de>>(
-        cuts: &CutRegistry,
+        cuts: &PartitionRegistry,
         d: D,
     ) -> Result<Sharding, D::Error> {
         StoredSharding::deserialize(d)?.read(cuts).map_err(D::Error::custom)

@@ -9,11 +9,11 @@
 
 use core::str::FromStr;
 
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 use smallvec::SmallVec;
 
 use super::{Placement, Placements};
-use crate::cut::CutRegistry;
+use crate::cut::PartitionRegistry;
 use crate::notation::cursor::Cursor;
 use crate::{Error, ReduceOp};
 
@@ -42,7 +42,7 @@ pub(crate) fn runs_on(word: &str) -> bool {
 
 impl Placement {
     /// Reads a placement that may be one of these cuts.
-    pub fn parse_with(cuts: &CutRegistry, text: &str) -> Result<Placement, Error> {
+    pub fn parse_with(cuts: &PartitionRegistry, text: &str) -> Result<Placement, Error> {
         let mut r = Cursor::new("placement", text);
         let p = Placement::read(&mut r, cuts)?;
         r.finish()?;
@@ -50,7 +50,7 @@ impl Placement {
     }
 
     #[doc(hidden)]
-    pub fn read(r: &mut Cursor<'_>, cuts: &CutRegistry) -> Result<Placement, Error> {
+    pub fn read(r: &mut Cursor<'_>, cuts: &PartitionRegistry) -> Result<Placement, Error> {
         let (at, mut of) = (r.here(), Of::default());
         let p = Placement::read_of(r, cuts, &mut of)?;
         of.needs_no_shape(r, at)?;
@@ -58,7 +58,7 @@ impl Placement {
     }
 
     /// Reads a placement of a tensor, of which something may be known.
-    fn read_of(r: &mut Cursor<'_>, cuts: &CutRegistry, of: &mut Of) -> Result<Placement, Error> {
+    fn read_of(r: &mut Cursor<'_>, cuts: &PartitionRegistry, of: &mut Of) -> Result<Placement, Error> {
         let dims = of.dims;
         let at = r.here();
         // PyTorch prints specs without commas: RRS(0) starts with R. The word is not read to its end before that is known,
@@ -157,7 +157,7 @@ impl Placement {
     /// Reads what stands behind the name of a cut: `(dim)` or `(dim,arguments)`.
     fn read_cut(
         r: &mut Cursor<'_>,
-        cuts: &CutRegistry,
+        cuts: &PartitionRegistry,
         at: usize,
         name: &str,
         dims: Option<usize>,
@@ -179,7 +179,7 @@ impl Placement {
             Ok(Some(cut)) => {
                 let dim = dim?;
                 r.expect(")")?;
-                Ok(Placement::Cut { dim, cut })
+                Ok(Placement::Custom { dim, cut })
             }
             Ok(None) => Err(
                 r.error_at(at, format!("{}; a cut {name} is read with a CutRegistry that knows it", all()))
@@ -267,7 +267,7 @@ fn keyword(r: &mut Cursor<'_>, names: &[&str]) {
 impl FromStr for Placement {
     type Err = Error;
     fn from_str(s: &str) -> Result<Placement, Error> {
-        Placement::parse_with(&CutRegistry::new(), s)
+        Placement::parse_with(&PartitionRegistry::new(), s)
     }
 }
 
@@ -288,7 +288,11 @@ impl Placements {
     /// Reads placements; of each, its number in PyTorch's shard order, as in `S(0)[1]S(0)[0]`, where it has one.
     ///
     /// `dims` is the number of dims of the tensor, where it is known.
-    pub(crate) fn read(r: &mut Cursor<'_>, cuts: &CutRegistry, dims: Option<usize>) -> Result<Read, Error> {
+    pub(crate) fn read(
+        r: &mut Cursor<'_>,
+        cuts: &PartitionRegistry,
+        dims: Option<usize>,
+    ) -> Result<Read, Error> {
         let mut numbers = SmallVec::new();
         let (mut prefix, mut units) = (None, SmallVec::new());
         let close = if r.eat("[") {
@@ -298,7 +302,7 @@ impl Placements {
         } else {
             None
         };
-        let mut list = Few::new();
+        let mut list = InlineVec::new();
         loop {
             let ended = close.map_or(r.is_done(), |c| r.rest().starts_with(c));
             if ended && (list.is_empty() || close.is_some()) {
@@ -333,7 +337,7 @@ impl Placements {
     }
 
     /// Reads placements that may be some of these cuts.
-    pub fn parse_with(cuts: &CutRegistry, text: &str) -> Result<Placements, Error> {
+    pub fn parse_with(cuts: &PartitionRegistry, text: &str) -> Result<Placements, Error> {
         Placements::parse(cuts, None, text)
     }
 
@@ -345,11 +349,11 @@ impl Placements {
     /// assert!(Placements::of_dims(3, "S(-4)").unwrap_err().to_string().contains("-3 to -1"));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
-    pub fn of_dims(dims: usize, text: &str) -> Result<Placements, Error> {
-        Placements::parse(&CutRegistry::new(), Some(dims), text)
+    pub fn parse_with_dims(dims: usize, text: &str) -> Result<Placements, Error> {
+        Placements::parse(&PartitionRegistry::new(), Some(dims), text)
     }
 
-    fn parse(cuts: &CutRegistry, dims: Option<usize>, text: &str) -> Result<Placements, Error> {
+    fn parse(cuts: &PartitionRegistry, dims: Option<usize>, text: &str) -> Result<Placements, Error> {
         let mut r = Cursor::new("placements", text);
         let Read { placements, numbers, prefix, units } = Placements::read(&mut r, cuts, dims)?;
         if numbers.iter().any(Option::is_some) {
@@ -364,6 +368,6 @@ impl Placements {
 impl FromStr for Placements {
     type Err = Error;
     fn from_str(s: &str) -> Result<Placements, Error> {
-        Placements::parse_with(&CutRegistry::new(), s)
+        Placements::parse_with(&PartitionRegistry::new(), s)
     }
 }

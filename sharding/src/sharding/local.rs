@@ -1,6 +1,6 @@
 //! What a rank holds: the extents and the region of its shard, and all shards as one layout.
 
-use reshard_layout::{At, Few, Layout, Modes};
+use reshard_layout::{AxisStride, InlineVec, Layout, Modes};
 
 use crate::axis::SubAxis;
 use crate::layout::{self, inverse};
@@ -20,9 +20,9 @@ impl Sharding {
     }
 
     /// The extents of the local tensor of a rank.
-    pub fn local_shape(&self, rank: usize) -> Result<Few<usize, 6>, Error> {
+    pub fn local_shape(&self, rank: usize) -> Result<InlineVec<usize, 6>, Error> {
         let c = self.coordinate(rank)?;
-        let mut local = Few::from_slice(&self.shape);
+        let mut local = InlineVec::from_slice(&self.shape);
         match &self.form {
             Form::Layout(layout) => {
                 for (n, dim) in local.iter_mut().rev().zip(layout.flat_modes()) {
@@ -53,9 +53,9 @@ impl Sharding {
     /// assert_eq!(of(&[5, 8])?, None);
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
-    pub fn common_local_shape(&self) -> Option<Few<usize, 6>> {
+    pub fn common_local_shape(&self) -> Option<InlineVec<usize, 6>> {
         match &self.form {
-            Form::Layout(_) => self.local_shape(self.mesh.lowest()).ok(),
+            Form::Layout(_) => self.local_shape(self.mesh.min_rank()).ok(),
             Form::Cuts(cuts) => {
                 let dims = self.shape.iter().enumerate().map(|(dim, &len)| {
                     let lens = lens_after(len, cuts.iter().filter(|x| x.dim == dim));
@@ -115,14 +115,14 @@ impl Sharding {
     }
 
     /// The sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
-    pub fn replicated_axes(&self) -> Few<SubAxis, 4> {
+    pub fn replicated_axes(&self) -> InlineVec<SubAxis, 4> {
         self.replicated_axes_but(&[])
     }
 
     /// The same without these sub-axes.
-    pub(crate) fn replicated_axes_but(&self, but: &[SubAxis]) -> Few<SubAxis, 4> {
+    pub(crate) fn replicated_axes_but(&self, but: &[SubAxis]) -> InlineVec<SubAxis, 4> {
         let besides = self.partial.iter().map(|p| p.sub).chain(but.iter().copied());
-        let mut used: Modes<At> = besides.map(|sub| self.mesh.known_mode(sub)).collect();
+        let mut used: Modes<AxisStride> = besides.map(|sub| self.mesh.known_mode(sub)).collect();
         match &self.form {
             Form::Layout(layout) => {
                 used.extend(layout.flat().iter().copied().filter(|m| !m.stride.is_local()));

@@ -49,20 +49,20 @@ use crate::{Error, ReduceOp, Sharding, SubAxis};
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Type {
+pub struct ShardingType {
     /// Who holds the value.
     pub value: Sharding,
     /// Who holds the gradient; `None` for what has none: integers, booleans, constants.
     pub gradient: Option<Sharding>,
 }
 
-impl Type {
+impl ShardingType {
     /// The type whose gradient is the value's dual: what an op finds without a move.
     ///
     /// Fails with `no_gradient` as [`Sharding::dual`].
-    pub fn natural(value: Sharding) -> Result<Type, Error> {
-        let gradient = Some(value.dual()?);
-        Ok(Type { value, gradient })
+    pub fn from_value(value: Sharding) -> Result<ShardingType, Error> {
+        let gradient = Some(value.cotangent()?);
+        Ok(ShardingType { value, gradient })
     }
 
     /// The type whose gradient is the value's dual, but along these sub-axes, where ranks do the same work and replicas have
@@ -78,18 +78,18 @@ impl Type {
     /// ```
     ///
     /// Fails with `no_gradient` as [`Sharding::dual`].
-    pub fn same_work(value: Sharding, along: &[SubAxis]) -> Result<Type, Error> {
+    pub fn invariant_along(value: Sharding, along: &[SubAxis]) -> Result<ShardingType, Error> {
         // Refuses what has no dual.
-        value.dual()?;
+        value.cotangent()?;
         let terms = value.replicated_axes_but(along);
         let gradient =
             Some(value.with_partial(terms.iter().map(|&sub| PartialAxis { sub, op: ReduceOp::Sum }))?);
-        Ok(Type { value, gradient })
+        Ok(ShardingType { value, gradient })
     }
 
     /// The type of the gradient: value and gradient change places; `None` without one.
-    pub fn transposed(&self) -> Option<Type> {
-        Some(Type { value: self.gradient.clone()?, gradient: Some(self.value.clone()) })
+    pub fn gradient_type(&self) -> Option<ShardingType> {
+        Some(ShardingType { value: self.gradient.clone()?, gradient: Some(self.value.clone()) })
     }
 }
 
@@ -113,7 +113,7 @@ impl Sharding {
     /// ```
     ///
     /// Fails with `no_gradient` for terms of anything but sums.
-    pub fn dual(&self) -> Result<Sharding, Error> {
+    pub fn cotangent(&self) -> Result<Sharding, Error> {
         if let Some(p) = self.partial().iter().find(|p| p.op != ReduceOp::Sum) {
             return Err(Error::NoGradient {
                 reason: format!(

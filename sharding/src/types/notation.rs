@@ -18,14 +18,14 @@ use crate::notation::cursor::Cursor;
 use crate::notation::{Reading, read_sharding};
 use crate::placement::{Placement, Placements};
 use crate::sharding::PartialAxis;
-use crate::{CutRegistry, Error, Mesh, ReduceOp, Sharding, SubAxis, Type};
+use crate::{Error, Mesh, PartitionRegistry, ReduceOp, Sharding, ShardingType, SubAxis};
 
 /// The gradient of what has none.
 const NONE: &str = "-";
 /// What stands between a value and its gradient.
 const BAR: char = '|';
 
-impl Type {
+impl ShardingType {
     /// The type that a text means on this mesh and shape.
     ///
     /// ```
@@ -41,41 +41,41 @@ impl Type {
     /// ```
     ///
     /// Fails as [`Sharding::parse`], and with `no_gradient` where a gradient is meant to be the dual of what has none.
-    pub fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Type, Error> {
+    pub fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<ShardingType, Error> {
         if let Some((value, gradient)) = two_shardings(text) {
             let value = Sharding::parse(mesh, shape, value)?;
             let gradient = match gradient {
                 None => None,
                 Some(text) => Some(Sharding::parse(mesh, shape, text)?),
             };
-            return Ok(Type { value, gradient });
+            return Ok(ShardingType { value, gradient });
         }
         let words = outside_brackets(text, ',');
         if words.iter().any(|word| *word == "I" || outside_brackets(word, BAR).len() > 1) {
             return axis_by_axis(mesh, shape, text, &words);
         }
-        match read_sharding(&CutRegistry::new(), mesh, shape, text)? {
-            Reading::ByDim { value, reduced } => Type::invariant(value, &reduced),
-            Reading::ByAxis(value) => Type::natural(value),
+        match read_sharding(&PartitionRegistry::new(), mesh, shape, text)? {
+            Reading::ByDim { value, reduced } => ShardingType::invariant(value, &reduced),
+            Reading::ByAxis(value) => ShardingType::from_value(value),
         }
     }
 
     /// The type of which only some axes are reduced, `R|P`; the others that replicate are `R|R`.
-    fn invariant(value: Sharding, reduced: &[SubAxis]) -> Result<Type, Error> {
+    fn invariant(value: Sharding, reduced: &[SubAxis]) -> Result<ShardingType, Error> {
         // Refuses what has no dual.
-        value.dual()?;
+        value.cotangent()?;
         let terms = reduced.iter().map(|&sub| PartialAxis { sub, op: ReduceOp::Sum });
         let gradient = Some(value.with_partial(terms)?);
-        Ok(Type { value, gradient })
+        Ok(ShardingType { value, gradient })
     }
 
     /// The type by tensor, `[{dp},{}] unreduced={tp} reduced={cp}`, or why this notation cannot hold it.
     ///
     /// Fails with `not_expressible` where the gradient is cut otherwise than the value or is missing, with `no_gradient` for
     /// terms of anything but sums, and as [`Sharding::by_tensor`].
-    pub fn by_tensor(&self) -> Result<String, Error> {
+    pub fn to_dims_notation(&self) -> Result<String, Error> {
         let reduced = self.reduced_axes("by tensor")?;
-        let mut text = self.value.by_tensor()?;
+        let mut text = self.value.to_dims_notation()?;
         if !reduced.is_empty() {
             let names: Vec<String> = reduced.iter().map(|s| s.printed(self.value.mesh().axes())).collect();
             text = format!("{text} reduced={{{}}}", names.join(","));
@@ -87,17 +87,17 @@ impl Type {
     /// cannot hold it.
     ///
     /// Fails as [`Type::by_tensor`] and [`Sharding::partition_spec`].
-    pub fn partition_spec(&self) -> Result<String, Error> {
+    pub fn to_partition_spec(&self) -> Result<String, Error> {
         self.value.spec_with(&self.reduced_axes("PartitionSpec")?)
     }
 
     /// The axes along which the value is replicated and the gradient holds terms, if cuts and the rest are the same.
     fn reduced_axes(&self, notation: &'static str) -> Result<Vec<SubAxis>, Error> {
-        let refuse = |reason: String| Err(Error::NotExpressible { notation, reason });
+        let refuse = |reason: String| Err(Error::NotRepresentable { notation, reason });
         let Some(gradient) = &self.gradient else {
             return refuse(format!("{self} has no gradient"));
         };
-        self.value.dual()?;
+        self.value.cotangent()?;
         if gradient.reduced() != self.value.reduced() {
             return refuse(format!("in {self}, value and gradient are cut otherwise"));
         }
@@ -110,8 +110,9 @@ impl Type {
 
     /// Whether the value holds terms along one of these.
     fn overlaps_terms(&self, reduced: &[SubAxis]) -> bool {
-        let overlap =
-            |a: SubAxis, b: SubAxis| a.axis == b.axis && a.pre < b.pre * b.size && b.pre < a.pre * a.size;
+        let overlap = |a: SubAxis, b: SubAxis| {
+            a.axis == b.axis && a.pre_size < b.pre_size * b.size && b.pre_size < a.pre_size * a.size
+        };
         self.value.partial().iter().any(|p| reduced.iter().any(|&s| overlap(p.sub, s)))
     }
 
@@ -133,7 +134,7 @@ impl Type {
     }
 }
 
-impl fmt::Display for Type {
+impl fmt::Display for ShardingType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(words) = self.words() {
             return f.write_str(&words);
@@ -155,7 +156,7 @@ fn dual(p: &Placement) -> Option<Placement> {
         Placement::Shard { .. }
         | Placement::StridedShard { .. }
         | Placement::Ragged { .. }
-        | Placement::Cut { .. } => Some(p.clone()),
+        | Placement::Custom { .. } => Some(p.clone()),
     }
 }
 
@@ -207,7 +208,7 @@ fn outside_brackets(text: &str, separator: char) -> Vec<&str> {
 }
 
 /// Reads words of axes: `v`, `I` or `v|g`.
-fn axis_by_axis(mesh: &Mesh, shape: &[usize], text: &str, words: &[&str]) -> Result<Type, Error> {
+fn axis_by_axis(mesh: &Mesh, shape: &[usize], text: &str, words: &[&str]) -> Result<ShardingType, Error> {
     let r = Cursor::new("type", text);
     // Words are parts of the text.
     let expected = |word: &str, what: &str| r.error_at(word.as_ptr() as usize - text.as_ptr() as usize, what);
@@ -216,7 +217,7 @@ fn axis_by_axis(mesh: &Mesh, shape: &[usize], text: &str, words: &[&str]) -> Res
         let (value, gradient) = match outside_brackets(word, BAR)[..] {
             ["I"] => ("R".to_owned(), Some("R".to_owned())),
             [value] if !value.is_empty() => {
-                let own = Placements::of_dims(shape.len(), value)?;
+                let own = Placements::parse_with_dims(shape.len(), value)?;
                 let [own] = &own[..] else { return Err(expected(word, "one placement for each axis")) };
                 let Some(dual) = dual(own) else {
                     return Err(Error::NoGradient {
@@ -238,11 +239,11 @@ fn axis_by_axis(mesh: &Mesh, shape: &[usize], text: &str, words: &[&str]) -> Res
     }
     let value = Sharding::parse(mesh, shape, &values.join(","))?;
     if gradients.iter().all(Option::is_none) {
-        return Ok(Type { value, gradient: None });
+        return Ok(ShardingType { value, gradient: None });
     }
     let Some(gradients) = gradients.into_iter().collect::<Option<Vec<String>>>() else {
         return Err(expected(text, "a gradient along every axis, or |- for none along all"));
     };
     let gradient = Some(Sharding::parse(mesh, shape, &gradients.join(","))?);
-    Ok(Type { value, gradient })
+    Ok(ShardingType { value, gradient })
 }

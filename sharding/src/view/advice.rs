@@ -8,7 +8,7 @@
 //! nowhere, and of those placements that have the view the one is taken for which the worst rank receives least.
 
 use reshard_layout::algebra::zip;
-use reshard_layout::{At, Mode, Modes};
+use reshard_layout::{AxisStride, Mode, Modes};
 use smallvec::SmallVec;
 
 use super::{ending_at, ends_of, reshaped};
@@ -43,7 +43,7 @@ pub(super) fn needs_redistribute(s: &Sharding, shape: &[usize], reason: String) 
     let Ok((first, elements)) = advised(s, shape) else {
         return Error::View { reason };
     };
-    Error::NeedsRedistribute { reason, first: first.to_string(), elements }
+    Error::NeedsRedistribution { reason, first: first.to_string(), elements }
 }
 
 /// The cheapest of the shardings that differ in as few cuts as possible: the sub-axes of those gather, or chunk a dim of
@@ -186,7 +186,7 @@ fn received_of_layouts(from: &Sharding, to: &Sharding) -> Option<u64> {
     Some((local - local / gathered) as u64)
 }
 
-fn best(s: &Sharding, modes: &[Mode<At>], shape: &[usize]) -> Result<(Sharding, u64), Error> {
+fn best(s: &Sharding, modes: &[Mode<AxisStride>], shape: &[usize]) -> Result<(Sharding, u64), Error> {
     let modes = refined(Modes::from_slice(modes), s.shape(), shape);
     // Slowest first, so that ties fall to the slowest.
     let along: SmallVec<[usize; 8]> =
@@ -220,12 +220,13 @@ fn best(s: &Sharding, modes: &[Mode<At>], shape: &[usize]) -> Result<(Sharding, 
 /// The modes without some of those along axes, each of which moves to a local one where there is one; `None` if what is
 /// left does not split into both shapes.
 fn without(
-    modes: &Modes<At>,
+    modes: &Modes<AxisStride>,
     taken: impl Fn(usize) -> bool,
     from: &[usize],
     to: &[usize],
-) -> Option<Modes<At>> {
-    let local = |(i, &m): (usize, &Mode<At>)| if taken(i) { m.map(|_| At::local(1)) } else { m };
+) -> Option<Modes<AxisStride>> {
+    let local =
+        |(i, &m): (usize, &Mode<AxisStride>)| if taken(i) { m.map(|_| AxisStride::local(1)) } else { m };
     let mut rest = refined(modes.iter().enumerate().map(local).collect(), from, to);
     fits(&rest, from, to).then_some(())?;
     for (_, &m) in modes.iter().enumerate().rev().filter(|&(i, _)| taken(i)) {
@@ -242,18 +243,18 @@ fn without(
     Some(rest)
 }
 
-fn fits(modes: &Modes<At>, from: &[usize], to: &[usize]) -> bool {
+fn fits(modes: &Modes<AxisStride>, from: &[usize], to: &[usize]) -> bool {
     reshaped(modes.clone(), from).is_ok() && reshaped(modes.clone(), to).is_ok()
 }
 
 /// Modes of a row-major index, coalesced as a whole.
-fn whole_index(mut modes: Modes<At>) -> Modes<At> {
+fn whole_index(mut modes: Modes<AxisStride>) -> Modes<AxisStride> {
     make_dense(&mut modes);
     modes.coalesce()
 }
 
 /// The modes coalesced as a whole, then cut where dims of either shape end, wherever that divides.
-fn refined(modes: Modes<At>, from: &[usize], to: &[usize]) -> Modes<At> {
+fn refined(modes: Modes<AxisStride>, from: &[usize], to: &[usize]) -> Modes<AxisStride> {
     let mut ends = ends_of(from);
     ends.extend(ends_of(to));
     ends.sort_unstable_by(|a, b| b.cmp(a));

@@ -1,9 +1,9 @@
 //! Views that name dims: flatten, split, squeeze, unsqueeze, permute, expand and narrow.
 
 use core::ops::Range;
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 
-use reshard_layout::{At, Mode, Modes};
+use reshard_layout::{AxisStride, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::layout::dim_of;
@@ -91,7 +91,7 @@ impl Sharding {
     /// Fails with `view` unless every dim is named once.
     pub fn permute(&self, order: &[usize]) -> Result<Sharding, Error> {
         let n = self.shape().len();
-        let mut to: Shape = Few::from_elem(n, n);
+        let mut to: Shape = InlineVec::from_elem(n, n);
         for (i, &d) in order.iter().enumerate() {
             if let Some(x) = to.get_mut(d) {
                 *x = i;
@@ -128,7 +128,7 @@ impl Sharding {
             if len == 0 {
                 return self.without_elements(&shape);
             }
-            let repeated = Modes::from_slice(&[Mode::new(len as i64, At::local(1))]);
+            let repeated = Modes::from_slice(&[Mode::new(len as i64, AxisStride::local(1))]);
             return Ok(self.of_dims(&shape, |d| if d == dim { repeated.clone() } else { self.modes_of(d) }));
         };
         if cuts.iter().any(|c| c.dim == dim) {
@@ -221,13 +221,13 @@ impl Sharding {
     }
 
     /// The modes of a dim where there is a layout.
-    fn modes_of(&self, dim: usize) -> Modes<At> {
+    fn modes_of(&self, dim: usize) -> Modes<AxisStride> {
         let modes = self.layout().map(|layout| dim_of(layout, self.shape().len(), dim));
         Modes::from_slice(modes.unwrap_or_default())
     }
 
     /// The sharding of another shape with these modes of every dim.
-    fn of_dims(&self, shape: &[usize], modes: impl Fn(usize) -> Modes<At>) -> Sharding {
+    fn of_dims(&self, shape: &[usize], modes: impl Fn(usize) -> Modes<AxisStride>) -> Sharding {
         let mut all = Modes::new();
         for dim in (0..shape.len()).rev() {
             all.extend_from_slice(&modes(dim));
@@ -251,7 +251,7 @@ impl Sharding {
     /// The error of a view for which dim `dim` has to be whole on every rank first.
     fn uncut_first(&self, dim: usize, reason: String) -> Result<Sharding, Error> {
         let first = if self.layout().is_some() {
-            let whole = Modes::from_slice(&[Mode::new(self.shape()[dim] as i64, At::local(1))]);
+            let whole = Modes::from_slice(&[Mode::new(self.shape()[dim] as i64, AxisStride::local(1))]);
             self.of_dims(self.shape(), |d| if d == dim { whole.clone() } else { self.modes_of(d) })
         } else {
             let rest = self.cuts().unwrap_or_default().iter().filter(|c| c.dim != dim).cloned();
@@ -259,7 +259,7 @@ impl Sharding {
             Sharding::from_cuts(self.mesh(), self.shape(), rest.collect(), partial.collect())?
         };
         let elements = (first.max_local_numel() - first.max_local_numel().min(self.max_local_numel())) as u64;
-        Err(Error::NeedsRedistribute { reason, first: first.to_string(), elements })
+        Err(Error::NeedsRedistribution { reason, first: first.to_string(), elements })
     }
 
     fn extent(&self, dim: usize) -> Result<usize, Error> {

@@ -22,7 +22,7 @@ mod dims;
 mod uneven;
 
 use reshard_layout::Boundary;
-use reshard_layout::{At, Layout, Mode, Modes};
+use reshard_layout::{AxisStride, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::layout::{make_dense, of_modes};
@@ -69,7 +69,7 @@ impl Sharding {
     /// assert_eq!(s.view_if_free(&[24]), s.view(&[24]).ok());
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
-    pub fn view_if_free(&self, shape: &[usize]) -> Option<Sharding> {
+    pub fn try_view(&self, shape: &[usize]) -> Option<Sharding> {
         self.check_numel(shape).and_then(|()| regrouped(self, shape)).ok()
     }
 
@@ -102,7 +102,7 @@ fn regrouped(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
 }
 
 /// Modes of a row-major index, the fastest first, coalesced as a whole and split into dims of these extents.
-fn reshaped(mut modes: Modes<At>, shape: &[usize]) -> Result<Layout<At>, Boundary> {
+fn reshaped(mut modes: Modes<AxisStride>, shape: &[usize]) -> Result<Layout<AxisStride>, Boundary> {
     make_dense(&mut modes);
     of_modes(shape, modes.coalesce())
 }
@@ -110,9 +110,9 @@ fn reshaped(mut modes: Modes<At>, shape: &[usize]) -> Result<Layout<At>, Boundar
 /// Why modes do not split into dims: the first dim that ends inside a mode, from the slowest on.
 ///
 /// An index can be cut at `end` exactly if `end` and the weight below every mode divide each other one way or the other.
-fn straddles(s: &Sharding, modes: &[Mode<At>], dims: &[usize], shape: &[usize]) -> Error {
+fn straddles(s: &Sharding, modes: &[Mode<AxisStride>], dims: &[usize], shape: &[usize]) -> Error {
     let mut above: i64 = modes.iter().map(|m| m.extent).product();
-    let mut left: Modes<At> = Modes::from_slice(modes);
+    let mut left: Modes<AxisStride> = Modes::from_slice(modes);
     for (dim, &len) in dims.iter().enumerate() {
         let end = above / len as i64;
         // Whole modes belong to this dim until it ends; the last one may be cut.
@@ -156,7 +156,7 @@ fn ends_of(shape: &[usize]) -> SmallVec<[i64; 8]> {
 /// Modes cut at these weights, wherever that divides; `behind` is the weight of the fastest index.
 ///
 /// Requires descending ends: the further ones come first where two do not nest.
-fn ending_at(modes: &[Mode<At>], behind: i64, ends: &[i64]) -> Modes<At> {
+fn ending_at(modes: &[Mode<AxisStride>], behind: i64, ends: &[i64]) -> Modes<AxisStride> {
     let mut slowest_first = Modes::new();
     let mut above = behind * modes.iter().map(|m| m.extent).product::<i64>();
     for &m in modes.iter().rev() {

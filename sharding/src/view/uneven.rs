@@ -16,7 +16,7 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use reshard_layout::Boundary;
-use reshard_layout::{At, Modes};
+use reshard_layout::{AxisStride, Modes};
 use smallvec::SmallVec;
 
 use super::{ending_at, ends_of, reshaped, runs, straddles};
@@ -128,10 +128,12 @@ pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
                 out.extend(of_run.into_iter().map(|c| AxisCut { dim: to.start + c.dim - from.start, ..c }));
                 continue;
             }
-            let dims = from.clone().rev().map(|dim| s.dim_modes(dim)).collect::<Option<Vec<Modes<At>>>>();
+            let dims =
+                from.clone().rev().map(|dim| s.dim_modes(dim)).collect::<Option<Vec<Modes<AxisStride>>>>();
             if let Some(dims) = dims {
                 // Nothing of this run is uneven: its modes split at the other dims.
-                let modes: Modes<At> = dims.iter().flatten().copied().filter(|m| m.extent > 1).collect();
+                let modes: Modes<AxisStride> =
+                    dims.iter().flatten().copied().filter(|m| m.extent > 1).collect();
                 let run = &shape[to.clone()];
                 let layout = reshaped(modes.clone(), run).map_err(|Boundary(_)| {
                     let mut whole = modes;

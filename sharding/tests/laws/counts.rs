@@ -1,6 +1,5 @@
 //! Counts of what sources have for ranks: who keeps what is the definition, and a table is read as it is printed.
 
-use reshard_sharding::meaning::held;
 use reshard_sharding::{Counts, Mesh, Placement, Sharding};
 use reshard_test_support::{Arbitrary, Gen, property};
 
@@ -36,16 +35,16 @@ fn of_each_source_a_rank_keeps_what_is_counted_for_it() {
             assert_eq!(Sharding::parse(&mesh, s.shape(), &s.to_string()).as_ref(), Ok(&s));
             s
         };
-        let received = counts.received(0);
+        let received = counts.target_placement(0);
         assert_eq!(received.to_string().parse::<Placement>().as_ref(), Ok(&received));
-        let (before, after) = (over(rows.len(), counts.sent(0)), over(rows[0].len(), received));
+        let (before, after) = (over(rows.len(), counts.source_placement(0)), over(rows[0].len(), received));
         let most = (0..counts.ranks()).map(|rank| counts.receives(rank)).max().unwrap();
         assert_eq!(counts.clone().within(most).as_ref(), Ok(&counts));
         assert!(most == 0 || counts.clone().within(most - 1).is_err());
-        (0..counts.sources()).all(|rank| held(&before, rank) == Ok(of(&|owner| owner.0 == rank)))
+        (0..counts.sources()).all(|rank| before.global_indices(rank) == Ok(of(&|owner| owner.0 == rank)))
             && (0..counts.ranks()).all(|rank| {
                 let keeps = of(&|owner| owner.1 == rank);
-                counts.receives(rank) == keeps.len() && held(&after, rank) == Ok(keeps)
+                counts.receives(rank) == keeps.len() && after.global_indices(rank) == Ok(keeps)
             })
     }
     property!().tests(2_000).holds(law as fn(Table) -> bool);

@@ -14,14 +14,14 @@ fn any_number_is_answered_by_meshes() {
     for mesh in meshes() {
         let axes = mesh.axes().len();
         for n in NUMBERS {
-            assert_eq!(mesh.whole(n).is_ok(), n < axes, "{mesh}, {n}");
+            assert_eq!(mesh.full_axis(n).is_ok(), n < axes, "{mesh}, {n}");
             assert_eq!(mesh.contains(n), mesh.ranks().any(|rank| rank == n), "{mesh}, {n}");
-            assert_eq!(mesh.coordinate(n).is_some(), mesh.index_of(n).is_some());
+            assert_eq!(mesh.coordinate(n).is_some(), mesh.position(n).is_some());
             assert!(mesh.rank_at(&vec![n; axes]).is_none_or(|rank| mesh.contains(rank)));
-            assert_eq!(mesh.coordinate_of_index(n).is_some(), n < mesh.size(), "{mesh}, {n}");
+            assert_eq!(mesh.coordinate_at(n).is_some(), n < mesh.size(), "{mesh}, {n}");
             let _ = mesh.slice_of(n, &["x"]);
             for (pre, size) in NUMBERS.iter().flat_map(|&p| NUMBERS.iter().map(move |&s| (p, s))) {
-                let sub = SubAxis { axis: n, pre, size };
+                let sub = SubAxis { axis: n, pre_size: pre, size };
                 let divides = mesh
                     .axes()
                     .get(n)
@@ -33,7 +33,7 @@ fn any_number_is_answered_by_meshes() {
                 assert_eq!(sub.to_string().parse::<SubAxis>().as_ref(), Ok(&sub));
                 let _ =
                     (sub.printed(mesh.axes()), sub.digit(n, pre), sub.post(size), mesh.members(&[sub], n));
-                let _ = sub.nests_beside(SubAxis { axis: n, pre: size, size: pre });
+                let _ = sub.nests_beside(SubAxis { axis: n, pre_size: size, size: pre });
             }
         }
     }
@@ -43,7 +43,7 @@ fn any_number_is_answered_by_meshes() {
 fn a_digit_is_what_its_definition_says() {
     for n in 1..=24usize {
         for (pre, size) in (0..=n + 1).flat_map(|p| (0..=n + 1).map(move |s| (p, s))) {
-            let sub = SubAxis { axis: 0, pre, size };
+            let sub = SubAxis { axis: 0, pre_size: pre, size };
             let post = (1..=n).find(|post| pre * size * post == n);
             assert_eq!(sub.post(n).ok(), post, "{sub} of {n}");
             for c in 0..=n {
@@ -100,7 +100,7 @@ fn any_number_is_answered_by_groups() {
             let _ = groups.map(|g| NUMBERS.map(|m| (g.group_of(m).is_some(), g.split_at_node(m).is_some())));
             let Ok(group) = ProcessGroup::new(pattern.clone(), n) else { continue };
             for m in NUMBERS {
-                let _ = (group.member(m), group.below(m), group.position(m), group.contains(m));
+                let _ = (group.rank_at(m), group.below(m), group.group_rank(m), group.contains(m));
                 let _ = NUMBERS.map(|node| group.on_node_of(m, node));
             }
         }

@@ -1,7 +1,6 @@
 //! Every notation against every sharding: what it can hold comes back, what it cannot is an error of the right kind,
 //! and what it means is checked against its own definition where that is another one.
 use reshard_sharding::Strided;
-use reshard_sharding::meaning::held;
 use reshard_sharding::notation::{
     DeviceList, HloSharding, HloShardings, LastDim, PartitionSpec, ReplicaGroups, ShardySharding,
 };
@@ -56,7 +55,7 @@ fn comes_back(s: &Sharding, text: Result<String, reshard_sharding::Error>) -> bo
             true
         }
         Err(e) => {
-            let right = match e.kind() {
+            let right = match e.code() {
                 "uneven" => s.layout().is_none(),
                 "not_expressible" => true,
                 _ => false,
@@ -70,12 +69,12 @@ fn comes_back(s: &Sharding, text: Result<String, reshard_sharding::Error>) -> bo
 #[test]
 fn what_a_notation_holds_comes_back() {
     fn law(Case(s): Case) -> bool {
-        comes_back(&s, s.by_tensor())
-            && comes_back(&s, s.shardy())
-            && comes_back(&s, s.partition_spec())
-            && comes_back(&s, s.pytorch())
-            && comes_back(&s, s.hlo().map(|h| h.to_string()))
-            && comes_back(&s, s.hlo().and_then(|h| h.v1()).map(|h| h.to_string()))
+        comes_back(&s, s.to_dims_notation())
+            && comes_back(&s, s.to_shardy())
+            && comes_back(&s, s.to_partition_spec())
+            && comes_back(&s, s.to_pytorch())
+            && comes_back(&s, s.to_hlo().map(|h| h.to_string()))
+            && comes_back(&s, s.to_hlo().and_then(|h| h.v1()).map(|h| h.to_string()))
             && comes_back(&s, Ok(s.to_string()))
     }
     property!().tests(20_000).holds(law as fn(Case) -> bool);
@@ -87,8 +86,8 @@ fn terms_of_norms_are_said_with_their_exponent() {
     let of = |text: &str| Sharding::parse(&mesh, &[8, 8], text);
     let norm = of("P(norm2),S(1)").unwrap();
     assert_eq!(norm.to_string(), "P(norm2),S(1)");
-    assert_eq!(norm.by_tensor().unwrap(), "[{},{y}] unreduced={x:norm2}");
-    assert_eq!(norm.pytorch().unwrap(), "_NormP(2)S(1)");
+    assert_eq!(norm.to_dims_notation().unwrap(), "[{},{y}] unreduced={x:norm2}");
+    assert_eq!(norm.to_pytorch().unwrap(), "_NormP(2)S(1)");
     for text in [
         "P(norm2.0),S(1)",
         "Partial(reduce_op='norm2'),Shard(dim=1)",
@@ -105,7 +104,9 @@ fn terms_of_norms_are_said_with_their_exponent() {
     assert_eq!(of("_NormP(max, inf),R").unwrap(), of("P(norminf),R").unwrap());
     assert_ne!(of("P(norm2),R").unwrap(), of("P(norm3),R").unwrap());
     // Other notations have sums only.
-    for refused in [norm.shardy().unwrap_err(), norm.hlo().unwrap_err(), norm.partition_spec().unwrap_err()] {
+    for refused in
+        [norm.to_shardy().unwrap_err(), norm.to_hlo().unwrap_err(), norm.to_partition_spec().unwrap_err()]
+    {
         assert!(refused.to_string().contains("partial by norm2, not by sum"), "{refused}");
     }
     for (text, message) in [
@@ -141,10 +142,10 @@ fn even_shardings_are_held_by_all_that_can() {
             .filter_map(|&m| s.mesh().sub_axis(m))
             .chain(s.partial().iter().map(|p| p.sub));
         let whole = whole.clone().all(|x| s.mesh().is_whole(x));
-        s.by_tensor().is_ok()
-            && s.shardy().is_ok() == (!strided && sums)
-            && s.hlo().is_ok() == (!strided && sums)
-            && s.partition_spec().is_ok() == (!strided && sums && whole)
+        s.to_dims_notation().is_ok()
+            && s.to_shardy().is_ok() == (!strided && sums)
+            && s.to_hlo().is_ok() == (!strided && sums)
+            && s.to_partition_spec().is_ok() == (!strided && sums && whole)
     }
     property!().tests(20_000).holds(law as fn(Case) -> bool);
 }
@@ -172,10 +173,10 @@ fn tile_of(hlo: &HloSharding, shape: &[usize], device: usize) -> Vec<usize> {
 #[test]
 fn hlo_shardings_are_flat_chunks_over_the_device_list() {
     fn law(Case(s): Case) -> bool {
-        let Ok(hlo) = s.hlo() else { return true };
+        let Ok(hlo) = s.to_hlo() else { return true };
         let HloSharding::Tiled { .. } = hlo else { return true };
         s.mesh().ranks().enumerate().all(|(i, r)| {
-            assert_eq!(tile_of(&hlo, s.shape(), i), held(&s, r).unwrap(), "{s} as {hlo}");
+            assert_eq!(tile_of(&hlo, s.shape(), i), s.global_indices(r).unwrap(), "{s} as {hlo}");
             true
         })
     }
@@ -220,7 +221,7 @@ fn every_iota_sharding_of_a_mesh_is_read_right() {
                                 for (i, r) in mesh.ranks().enumerate() {
                                     assert_eq!(
                                         tile_of(&hlo, &shape, i),
-                                        held(&s, r).unwrap(),
+                                        s.global_indices(r).unwrap(),
                                         "{hlo} is {s}"
                                     );
                                 }
@@ -326,7 +327,7 @@ fn refusals_have_their_kind() {
         (&[5, 32], "[{tp:(2)2,dp},{}]", "uneven"),
     ] {
         let e = Sharding::parse(&m, shape, text).unwrap_err();
-        assert_eq!(e.kind(), kind, "{text}: {e}");
+        assert_eq!(e.code(), kind, "{text}: {e}");
     }
     // One axis on an uneven dim has one reading in every notation.
     for text in
@@ -373,7 +374,7 @@ fn devices_in_any_order_hold_their_tiles_whatever_divides() {
                     for (place, &device) in devices.iter().enumerate() {
                         let tile = place / last;
                         let at = [tile / tiles[1], tile % tiles[1]];
-                        let held = held(&s, device).unwrap();
+                        let held = s.global_indices(device).unwrap();
                         let mut expected = Vec::new();
                         for row in 0..shape[0] {
                             for column in 0..shape[1] {
@@ -502,12 +503,12 @@ fn replica_groups_are_the_groups_in_every_version() {
     ] {
         let e =
             format!("mesh['a'=2,'b'=2], device_ids={devices} {{'a'}}").parse::<ReplicaGroups>().unwrap_err();
-        assert_eq!(e.kind(), kind, "{devices}: {e}");
+        assert_eq!(e.code(), kind, "{devices}: {e}");
     }
     let m = mesh("a=2,b=4,c=3");
     let part = m.at(&[("b", 1)]).unwrap();
     let groups = part.groups_of_axes(&["a"]).unwrap();
-    assert_eq!(groups.replica_groups_v2().unwrap_err().kind(), "not_expressible");
+    assert_eq!(groups.replica_groups_v2().unwrap_err().code(), "not_expressible");
     assert_eq!(groups.replica_groups_v1().unwrap().groups(), Ok(groups));
     for (text, kind) in [
         ("{{0,1},{2,3,4}}", "not_a_layout"),
@@ -516,13 +517,13 @@ fn replica_groups_are_the_groups_in_every_version() {
         ("{}", "parse"),
     ] {
         let e = text.parse::<ReplicaGroups>().and_then(|g| g.groups()).unwrap_err();
-        assert_eq!(e.kind(), kind, "{text}: {e}");
+        assert_eq!(e.code(), kind, "{text}: {e}");
     }
     let listed: ReplicaGroups = "{{4,2},{0,1}}".parse().unwrap();
     let listed = listed.groups().unwrap();
     assert_eq!(listed.to_string(), "{{0,1},{2,4}}");
     assert_eq!(listed.replica_groups_v1().unwrap().to_string(), "{{0,1},{2,4}}");
-    assert_eq!(listed.replica_groups_v2().unwrap_err().kind(), "not_expressible");
+    assert_eq!(listed.replica_groups_v2().unwrap_err().code(), "not_expressible");
     let carried: ReplicaGroups = "[3,4]<=[6,2]T(1,0)".parse().unwrap();
     assert_eq!(carried.groups().unwrap().to_string(), "{{0,2,4,6},{1,3,8,10},{5,7,9,11}}");
     let turned: ReplicaGroups = "[2,4]<=[4,2]T(1,0)".parse().unwrap();
@@ -543,7 +544,7 @@ fn meshes_in_shardys_words() {
     ] {
         assert_eq!(mesh(text).to_string(), want);
     }
-    assert_eq!(r#"<["a"=2], device_ids=[0, 0]>"#.parse::<Mesh>().unwrap_err().kind(), "mesh");
+    assert_eq!(r#"<["a"=2], device_ids=[0, 0]>"#.parse::<Mesh>().unwrap_err().code(), "mesh");
 }
 
 #[test]
@@ -575,8 +576,10 @@ fn the_two_readings_agree_exactly_where_every_rank_holds_the_same() {
         for text in texts {
             let placements: Placements = text.parse().unwrap();
             for n in 0..40 {
-                let r = Sharding::readings(&m, &[n], &placements).unwrap();
-                let same = m.ranks().all(|x| held(&r.literal, x).unwrap() == held(&r.ordered, x).unwrap());
+                let r = Sharding::strided_readings(&m, &[n], &placements).unwrap();
+                let same = m
+                    .ranks()
+                    .all(|x| r.literal.global_indices(x).unwrap() == r.ordered.global_indices(x).unwrap());
                 assert_eq!(r.agree, same, "{text} of {n} on {m}");
                 assert!(r.agree || r.literal.layout().is_none());
                 *(if same { &mut agree } else { &mut differ }) += 1;
@@ -584,25 +587,24 @@ fn the_two_readings_agree_exactly_where_every_rank_holds_the_same() {
         }
     }
     assert!(agree > 100 && differ > 20, "{agree} {differ}");
-    let e =
-        Sharding::in_order_of_axes(&mesh("a=2,b=2"), &[8], &"SS(0,4),S(0)".parse::<Placements>().unwrap());
-    assert_eq!(e.unwrap_err().kind(), "not_expressible");
+    let e = Sharding::with_axis_order(&mesh("a=2,b=2"), &[8], &"SS(0,4),S(0)".parse::<Placements>().unwrap());
+    assert_eq!(e.unwrap_err().code(), "not_expressible");
 }
 
 #[test]
 fn sub_axes_are_read_and_checked() {
     let m = mesh("dp=2,tp=4");
-    let minor = SubAxis { axis: 1, pre: 2, size: 2 };
+    let minor = SubAxis { axis: 1, pre_size: 2, size: 2 };
     assert_eq!(m.sub_axes("tp:(2)2,dp").unwrap().as_slice(), [minor, m.known_whole(0)]);
     for (text, kind) in
         [("pp", "no_such_axis"), ("tp,tp:(1)2", "parse"), ("tp:(3)2", "parse"), ("tp,", "parse")]
     {
-        assert_eq!(m.sub_axes(text).unwrap_err().kind(), kind, "{text}");
+        assert_eq!(m.sub_axes(text).unwrap_err().code(), kind, "{text}");
     }
     // Apart, and yet no two digits of one number: c / 3 and c mod 2 of the coordinate c.
     let m = mesh("x=6");
     let error = Sharding::parse(&m, &[12, 12], "[{x:(1)2},{x:(3)2}]").unwrap_err();
     assert!(error.to_string().contains("as x:(1)2 and x:(3)2 are not"), "{error}");
-    let subs = [SubAxis { axis: 0, pre: 1, size: 2 }, SubAxis { axis: 0, pre: 3, size: 2 }];
-    assert_eq!(m.group(&subs).unwrap_err().kind(), "not_a_layout");
+    let subs = [SubAxis { axis: 0, pre_size: 1, size: 2 }, SubAxis { axis: 0, pre_size: 3, size: 2 }];
+    assert_eq!(m.group(&subs).unwrap_err().code(), "not_a_layout");
 }

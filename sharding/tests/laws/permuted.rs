@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use reshard_sharding::{
-    Error, GroupPattern, GroupRegistry, Mesh, ProcessGroup, ProcessGroups, Sharding, SubAxis, meaning,
+    Error, GroupPattern, GroupRegistry, Mesh, ProcessGroup, ProcessGroups, Sharding, SubAxis,
 };
 use reshard_test_support::Random;
 
@@ -77,13 +77,13 @@ fn a_mesh_is_its_list_of_ranks() {
     for (mesh, plain, list) in renamed() {
         assert_eq!(mesh.ranks().collect::<Vec<_>>(), list);
         for (i, &rank) in list.iter().enumerate() {
-            let c = plain.coordinate_of_index(i).unwrap();
+            let c = plain.coordinate_at(i).unwrap();
             assert_eq!((mesh.rank_at(&c), mesh.coordinate(rank)), (Some(rank), Some(c)), "{mesh}");
-            assert_eq!(mesh.index_of(rank), Some(i));
+            assert_eq!(mesh.position(rank), Some(i));
         }
         let (low, high) = (list.iter().min().unwrap(), list.iter().max().unwrap());
-        assert_eq!((mesh.lowest(), mesh.world(), mesh.offset()), (*low, high + 1, list[0]), "{mesh}");
-        for rank in 0..mesh.world() + 2 {
+        assert_eq!((mesh.min_rank(), mesh.world_size(), mesh.offset()), (*low, high + 1, list[0]), "{mesh}");
+        for rank in 0..mesh.world_size() + 2 {
             assert_eq!(mesh.contains(rank), list.contains(&rank), "{mesh}: {rank}");
         }
         assert!(!mesh.contains(usize::MAX));
@@ -96,9 +96,9 @@ fn a_mesh_is_its_list_of_ranks() {
             let steps = mesh.axes().iter().zip(c).map(|(a, &x)| a.layout().at(x as i64).unwrap());
             mesh.offset() as i64 + steps.sum::<i64>()
         };
-        let is_layout = (0..list.len()).all(|i| sum(&mesh.coordinate_of_index(i).unwrap()) == list[i] as i64);
-        assert_eq!(mesh.table().is_none(), is_layout, "{mesh}");
-        assert!(mesh.table().is_none_or(|t| t == list), "{mesh}");
+        let is_layout = (0..list.len()).all(|i| sum(&mesh.coordinate_at(i).unwrap()) == list[i] as i64);
+        assert_eq!(mesh.rank_table().is_none(), is_layout, "{mesh}");
+        assert!(mesh.rank_table().is_none_or(|t| t == list), "{mesh}");
         *(if is_layout { &mut layouts } else { &mut tables }) += 1;
     }
     assert!(tables > 1000 && layouts > 20, "{tables} {layouts}");
@@ -178,7 +178,7 @@ fn sub_axes(mesh: &Mesh) -> Vec<Vec<SubAxis>> {
         out.push(vec![s]);
         if s.size.is_multiple_of(2) {
             out.push(vec![SubAxis { size: 2, ..s }]);
-            out.push(vec![SubAxis { pre: s.size / 2, size: 2, ..s }]);
+            out.push(vec![SubAxis { pre_size: s.size / 2, size: 2, ..s }]);
         }
     }
     out
@@ -193,20 +193,23 @@ fn groups_are_the_ranks_that_agree_on_the_rest_in_any_order() {
                 Ok(groups) => groups,
                 // A digit of a hierarchical axis may be no mode of ranks.
                 Err(e) => {
-                    assert!(mesh.table().is_none() && subs.iter().any(|&s| !mesh.is_whole(s)), "{mesh}: {e}");
+                    assert!(
+                        mesh.rank_table().is_none() && subs.iter().any(|&s| !mesh.is_whole(s)),
+                        "{mesh}: {e}"
+                    );
                     continue;
                 }
             };
             let expected = defined(&mesh, &subs);
             let all: BTreeSet<Vec<usize>> = groups.iter().map(|g| g.iter().collect()).collect();
             assert_eq!(all, expected, "{mesh} {subs:?}");
-            assert_eq!((groups.count(), groups.lowest()), (expected.len(), mesh.lowest()));
+            assert_eq!((groups.count(), groups.lowest()), (expected.len(), mesh.min_rank()));
             assert_eq!(groups.to_string().parse::<ProcessGroups>().as_ref(), Ok(&groups), "{groups}");
             assert_eq!(ProcessGroups::listed(expected.iter().cloned()).as_ref(), Ok(&groups));
             let pattern = mesh.group(&subs).unwrap();
             assert_eq!(&pattern, groups.pattern());
             assert_eq!(pattern.to_string().parse::<GroupPattern>().as_ref(), Ok(&pattern), "{pattern}");
-            assert!(pattern.is_served_by(&pattern) && groups.all_in(&groups));
+            assert!(pattern.is_covered_by(&pattern) && groups.is_subset_of(&groups));
             for members in &expected {
                 for &rank in members {
                     let group = mesh.members(&subs, rank).unwrap();
@@ -214,10 +217,10 @@ fn groups_are_the_ranks_that_agree_on_the_rest_in_any_order() {
                     assert_eq!(group.iter().collect::<Vec<_>>(), *members);
                     assert_eq!(ProcessGroup::of_members(members).as_ref(), Ok(&group));
                     assert_eq!(group.to_string().parse::<ProcessGroup>().as_ref(), Ok(&group), "{group}");
-                    for x in 0..=mesh.world() {
+                    for x in 0..=mesh.world_size() {
                         assert_eq!(group.below(x), members.iter().filter(|&&m| m < x).count());
-                        assert_eq!(group.position(x), members.iter().position(|&m| m == x));
-                        assert_eq!(group.member(x), members.get(x).copied());
+                        assert_eq!(group.group_rank(x), members.iter().position(|&m| m == x));
+                        assert_eq!(group.rank_at(x), members.get(x).copied());
                         let near: Vec<usize> =
                             (0..members.len()).filter(|&i| members[i] / 3 == x / 3).collect();
                         assert!(group.on_node_of(x, 3).unwrap().eq(near), "{group} {x}");
@@ -244,7 +247,7 @@ fn equal_groups_of_meshes_in_any_order_are_the_same_ranks() {
     for a in &all {
         for b in &all {
             assert_eq!(a == b, members(a) == members(b), "{a} {b}");
-            assert_eq!(a.all_in(b), members(a).is_subset(&members(b)), "{a} {b}");
+            assert_eq!(a.is_subset_of(b), members(a).is_subset(&members(b)), "{a} {b}");
         }
     }
 }
@@ -255,10 +258,10 @@ fn registered_groups_serve_whatever_the_order_of_their_mesh() {
     let mut registry = GroupRegistry::new();
     registry.add_axes(&world).unwrap();
     let part = world.at(&[("x", 0)]).unwrap();
-    assert_eq!(registry.serving(&part.groups_of_axes(&["y"]).unwrap()), Some("y"));
-    assert_eq!(registry.serving(&part.groups_of_axes(&[]).unwrap()), None);
+    assert_eq!(registry.find(&part.groups_of_axes(&["y"]).unwrap()), Some("y"));
+    assert_eq!(registry.find(&part.groups_of_axes(&[]).unwrap()), None);
     let same: Mesh = "a=6".parse().unwrap();
-    assert_eq!(registry.serving(&same.groups_of_axes(&["a"]).unwrap()), Some("x=2,y=3@[0,1,3,2,4,5]"));
+    assert_eq!(registry.find(&same.groups_of_axes(&["a"]).unwrap()), Some("x=2,y=3@[0,1,3,2,4,5]"));
 }
 
 #[test]
@@ -278,9 +281,9 @@ fn shardings_are_those_of_the_row_major_mesh_with_ranks_renamed() {
             }
             assert_eq!(a.ownership(), b.ownership());
             let whole: Vec<i64> = (0..30).collect();
-            let shards = meaning::scatter(&a, &whole, 0).unwrap();
-            assert_eq!(shards, meaning::scatter(&b, &whole, 0).unwrap());
-            assert_eq!(meaning::meaning(&a, &shards).as_ref(), Ok(&whole));
+            let shards = a.shard_all(&whole, 0).unwrap();
+            assert_eq!(shards, b.shard_all(&whole, 0).unwrap());
+            assert_eq!(a.assemble(&shards).as_ref(), Ok(&whole));
             let stored = serde_json::to_string(&a).unwrap();
             assert_eq!(serde_json::from_str::<Sharding>(&stored).unwrap(), a, "{stored}");
         }
@@ -305,7 +308,7 @@ fn what_is_no_mesh_or_group_in_any_order_is_refused_with_the_way_out() {
         ("x=4@[1,2,3,0]".parse::<Mesh>().unwrap().flat_layout().unwrap_err(), "not_a_layout", "no layout"),
     ];
     for (error, kind, says) in refused {
-        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(error.code(), kind, "{error}");
         assert!(error.to_string().contains(says), "{error}");
     }
     for text in ["{", "{}", "{{}}", "{{0}", "{{0},}", "{0,1}x", "{{0,9223372036854775807}}"] {

@@ -32,7 +32,7 @@ fn every_recipe_comes_back_and_covers_its_world() {
             let r = Recipe::new(kind, &degrees).unwrap();
             assert_eq!(recipe(&r.to_string()), r);
             assert_eq!(r.clone().on_world(r.mesh().size()).as_ref(), Ok(&r));
-            assert_eq!(r.mesh().group_of_all().unwrap().size(), r.mesh().world());
+            assert_eq!(r.mesh().group_of_all().unwrap().size(), r.mesh().world_size());
             for role in Role::ALL {
                 for axis in r.axes(role) {
                     let expert = matches!(role, Role::ExpertParameters | Role::ExpertGradients);
@@ -70,7 +70,7 @@ fn wrong_degrees_name_the_product() {
     }
     let big = usize::MAX >> 1;
     let e = Recipe::new(Parallelism::ExpertParallel, &[("dp_shard", big), ("tp", 4)]).unwrap_err();
-    assert_eq!(e.kind(), "overflow");
+    assert_eq!(e.code(), "overflow");
     let e = Recipe::new(Parallelism::ExpertParallel, &[("ep", big), ("etp", 4)]).unwrap_err();
     assert!(e.to_string().contains("more than fits"), "{e}");
 }

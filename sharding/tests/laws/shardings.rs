@@ -1,5 +1,4 @@
 //! Shardings against PyTorch's semantics written out literally, and against brute force over what every rank holds.
-use reshard_sharding::meaning::{held, meaning, scatter};
 use reshard_sharding::{GroupPattern, Mesh, Placement, Placements, ReduceOp, Sharding};
 use reshard_test_support::{Arbitrary, Gen, Sweep, every, property};
 
@@ -162,7 +161,7 @@ fn regions_are_what_torch_chunk_gives() {
         let (shards, local) = torch_shards(mesh, shape, placements);
         for (i, rank) in mesh.ranks().enumerate() {
             let what = || format!("rank {rank} of {placements} on {mesh} {shape:?}");
-            assert_eq!(held(s, rank).unwrap(), shards[i], "{}", what());
+            assert_eq!(s.global_indices(rank).unwrap(), shards[i], "{}", what());
             assert_eq!(s.local_shape(rank).unwrap().as_slice(), local[i], "{}", what());
             assert_eq!(s.region(rank).unwrap().local_shape().as_slice(), local[i], "{}", what());
         }
@@ -183,7 +182,7 @@ fn regions_cover_every_element_once_per_copy() {
             .product();
         let mut count = vec![0usize; shape.iter().product()];
         for rank in mesh.ranks() {
-            for e in held(s, rank).unwrap() {
+            for e in s.global_indices(rank).unwrap() {
                 count[e] += 1;
             }
         }
@@ -221,11 +220,11 @@ fn placements_and_texts_come_back() {
         assert_eq!(Sharding::parse(mesh, shape, &s.to_string()).as_ref(), Ok(s), "{} as {s}", what());
         let back = s.placements().unwrap();
         assert_eq!(Sharding::new(mesh, shape, &back).as_ref(), Ok(s), "{} as {back}", what());
-        match s.by_tensor() {
+        match s.to_dims_notation() {
             Ok(text) => {
                 assert_eq!(Sharding::parse(mesh, shape, &text).as_ref(), Ok(s), "{} as {text}", what());
             }
-            Err(e) => assert!(s.layout().is_none() && e.kind() == "uneven", "{}: {e}", what()),
+            Err(e) => assert!(s.layout().is_none() && e.code() == "uneven", "{}: {e}", what()),
         }
     });
 }
@@ -257,8 +256,8 @@ fn equal_shardings_are_exactly_those_of_one_ownership() {
 fn scattered_shards_mean_the_tensor() {
     every_case(|mesh, shape, placements, s| {
         let whole: Vec<i64> = (0..shape.iter().product::<usize>() as i64).collect();
-        let shards = scatter(s, &whole, 0).unwrap();
-        assert_eq!(meaning(s, &shards).as_ref(), Ok(&whole), "{placements} on {mesh} {shape:?}");
+        let shards = s.shard_all(&whole, 0).unwrap();
+        assert_eq!(s.assemble(&shards).as_ref(), Ok(&whole), "{placements} on {mesh} {shape:?}");
     });
 }
 
@@ -332,9 +331,11 @@ fn random_shardings_are_what_torch_says_and_come_back() {
         let s = Sharding::new(&mesh, &shape, &placements).unwrap();
         let (shards, local) = torch_shards(&mesh, &shape, &placements);
         let sizes: Vec<usize> = mesh.axes().iter().map(reshard_sharding::Axis::size).collect();
-        let held_right = mesh.ranks().zip(&shards).all(|(rank, shard)| held(&s, rank).as_ref() == Ok(shard));
+        let held_right =
+            mesh.ranks().zip(&shards).all(|(rank, shard)| s.global_indices(rank).as_ref() == Ok(shard));
         let layout_right = s.ownership().is_some() == is_layout(&sizes, &shards, &local);
-        let by_tensor = s.by_tensor().map_or(true, |t| Sharding::parse(&mesh, &shape, &t).as_ref() == Ok(&s));
+        let by_tensor =
+            s.to_dims_notation().map_or(true, |t| Sharding::parse(&mesh, &shape, &t).as_ref() == Ok(&s));
         let text = Sharding::parse(&mesh, &shape, &s.to_string()).as_ref() == Ok(&s);
         let mesh_text = mesh.to_string().parse::<Mesh>().as_ref() == Ok(&mesh);
         let group = mesh.group_of_axes(&["a"]).unwrap();
@@ -361,12 +362,12 @@ fn bad_requests_are_errors_with_a_kind() {
         ("S(99999999999999999999),R", "parse"),
     ] {
         let e = Sharding::parse(&mesh, &[8, 8], text).unwrap_err();
-        assert_eq!(e.kind(), kind, "{text}: {e}");
+        assert_eq!(e.code(), kind, "{text}: {e}");
     }
     let huge = [usize::MAX >> 1, 4];
-    assert_eq!(Sharding::parse(&mesh, &huge, "R,R").unwrap_err().kind(), "overflow");
+    assert_eq!(Sharding::parse(&mesh, &huge, "R,R").unwrap_err().code(), "overflow");
     for text in ["a=2,a=2", "a=0", "a=2:5,b=2:6,c=2:7"] {
-        assert_eq!(text.parse::<Mesh>().unwrap_err().kind(), "mesh", "{text}");
+        assert_eq!(text.parse::<Mesh>().unwrap_err().code(), "mesh", "{text}");
     }
 }
 
@@ -388,7 +389,7 @@ fn ragged_shards_are_pieces_of_these_sizes() {
         assert_eq!(Sharding::parse(&mesh, &shape, &s.to_string()).as_ref(), Ok(&s), "{text} as {s}");
         assert_eq!(s.max_local_numel(), 2 * want.iter().max().unwrap(), "{text}");
         let whole: Vec<i64> = (0..shape.iter().product::<usize>() as i64).collect();
-        assert_eq!(meaning(&s, &scatter(&s, &whole, 0).unwrap()).unwrap(), whole, "{text}");
+        assert_eq!(s.assemble(&s.shard_all(&whole, 0).unwrap()).unwrap(), whole, "{text}");
     }
     let s = Sharding::parse(&mesh, &[32], "S(0),RG(0,[3,5,0,8])").unwrap();
     let firsts: Vec<Option<usize>> =
@@ -419,5 +420,5 @@ fn ragged_sizes_that_are_chunks_are_plain_shards() {
     let e = Sharding::parse(&uneven, &[5], "S(0),RG(0,[1,2])").unwrap_err();
     assert!(e.to_string().contains("leave a rank 2"), "{e}");
     let p = Placement::ragged(0, &[usize::MAX, 1, 1, 1]);
-    assert_eq!(Sharding::new(&mesh, &[16], &[p]).unwrap_err().kind(), "overflow");
+    assert_eq!(Sharding::new(&mesh, &[16], &[p]).unwrap_err().code(), "overflow");
 }

@@ -1,6 +1,5 @@
 //! Types and duals: the product of a tensor and a gradient, and one text for every type.
-use reshard_sharding::meaning::meaning;
-use reshard_sharding::{Mesh, Sharding, Type};
+use reshard_sharding::{Mesh, Sharding, ShardingType};
 use reshard_test_support::{Random, Sweep, every, random_mesh, random_shape, random_sharding, shards_of};
 
 /// Shards of small numbers.
@@ -21,7 +20,7 @@ fn by_ranks(a: &[Vec<i64>], b: &[Vec<i64>]) -> i64 {
 /// Whether shards of both pair to the product of what they denote.
 fn pairs(s: &Sharding, t: &Sharding, seed: u64) -> bool {
     let (x, y) = (small(s, seed), small(t, seed ^ 0x5bd1_e995));
-    by_ranks(&x, &y) == product(&meaning(s, &x).unwrap(), &meaning(t, &y).unwrap())
+    by_ranks(&x, &y) == product(&s.assemble(&x).unwrap(), &t.assemble(&y).unwrap())
 }
 
 /// All small shardings, then random ones.
@@ -45,9 +44,9 @@ fn shardings() -> Vec<Sharding> {
 #[test]
 fn a_sharding_and_its_dual_pair_to_the_product_of_the_tensors() {
     for (i, s) in shardings().iter().enumerate() {
-        let dual = s.dual().unwrap();
+        let dual = s.cotangent().unwrap();
         assert!(pairs(s, &dual, i as u64), "{s} of {:?} on {}, with {dual}", s.shape(), s.mesh());
-        assert_eq!(dual.dual().as_ref(), Ok(s), "{s} on {}", s.mesh());
+        assert_eq!(dual.cotangent().as_ref(), Ok(s), "{s} on {}", s.mesh());
     }
 }
 
@@ -61,7 +60,7 @@ fn replicas_are_not_their_own_dual() {
             continue;
         }
         let whole = small(s, i as u64);
-        let product = product(&meaning(s, &whole).unwrap(), &meaning(s, &whole).unwrap());
+        let product = product(&s.assemble(&whole).unwrap(), &s.assemble(&whole).unwrap());
         tried += 1;
         wrong += usize::from(by_ranks(&whole, &whole) != product);
         assert_eq!(by_ranks(&whole, &whole), product * replicas as i64, "{s}");
@@ -69,16 +68,16 @@ fn replicas_are_not_their_own_dual() {
     assert!(wrong > tried / 2, "{wrong} of {tried} are seen");
 }
 
-fn any_type(r: &mut Random) -> Type {
+fn any_type(r: &mut Random) -> ShardingType {
     let (mesh, shape) = (random_mesh(r), random_shape(r));
     let value = random_sharding(r, &mesh, &shape);
     let gradient = match r.below(6) {
         0 => None,
         1 => Some(value.clone()),
         2 | 3 => Some(random_sharding(r, &mesh, &shape)),
-        _ => return Type::natural(value).unwrap(),
+        _ => return ShardingType::from_value(value).unwrap(),
     };
-    Type { value, gradient }
+    ShardingType { value, gradient }
 }
 
 #[test]
@@ -89,7 +88,7 @@ fn every_text_of_a_type_comes_back() {
         let t = any_type(&mut r);
         let comes_back = |text: &str| {
             assert_eq!(
-                Type::parse(t.value.mesh(), t.value.shape(), text).as_ref(),
+                ShardingType::parse(t.value.mesh(), t.value.shape(), text).as_ref(),
                 Ok(&t),
                 "{text} on {}",
                 t.value.mesh()
@@ -97,9 +96,9 @@ fn every_text_of_a_type_comes_back() {
             1
         };
         rounds += comes_back(&t.to_string());
-        by_tensor += t.by_tensor().map_or(0, |text| comes_back(&text));
-        specs += t.partition_spec().map_or(0, |text| comes_back(&text));
-        assert_eq!(t.transposed().and_then(|t| t.transposed()), t.gradient.as_ref().map(|_| t.clone()));
+        by_tensor += t.to_dims_notation().map_or(0, |text| comes_back(&text));
+        specs += t.to_partition_spec().map_or(0, |text| comes_back(&text));
+        assert_eq!(t.gradient_type().and_then(|t| t.gradient_type()), t.gradient.as_ref().map(|_| t.clone()));
     }
     assert!(by_tensor > rounds / 6 && specs > rounds / 8, "{by_tensor} and {specs} of {rounds}");
 }
@@ -124,13 +123,13 @@ fn spellings_of_one_type() {
         &["P(max)|R,R|R", "P(max)|R,I", "(P(max),R)|(R,R)"],
     ];
     for spellings in all {
-        let first = Type::parse(&mesh, &[8, 8], spellings[0]).unwrap();
+        let first = ShardingType::parse(&mesh, &[8, 8], spellings[0]).unwrap();
         for text in spellings {
-            assert_eq!(Type::parse(&mesh, &[8, 8], text).as_ref(), Ok(&first), "{text}");
+            assert_eq!(ShardingType::parse(&mesh, &[8, 8], text).as_ref(), Ok(&first), "{text}");
         }
     }
     for spellings in &all[..7] {
-        assert_eq!(Type::parse(&mesh, &[8, 8], spellings[0]).unwrap().to_string(), spellings[0]);
+        assert_eq!(ShardingType::parse(&mesh, &[8, 8], spellings[0]).unwrap().to_string(), spellings[0]);
     }
 }
 
@@ -153,15 +152,15 @@ fn refusals_of_types_have_their_kind() {
         ("P('dp', reduced={'dp'})", "parse"),
         ("", "placement_count"),
     ] {
-        let e = Type::parse(&mesh, &[8, 8], text).unwrap_err();
-        assert_eq!(e.kind(), kind, "{text:?}: {e}");
+        let e = ShardingType::parse(&mesh, &[8, 8], text).unwrap_err();
+        assert_eq!(e.code(), kind, "{text:?}: {e}");
         assert!(e.to_string().len() < 2_000);
     }
     // A sharding is of values.
     for text in ["[{dp},{}] reduced={tp}", "P('dp', reduced={'tp'})"] {
-        assert_eq!(Sharding::parse(&mesh, &[8, 8], text).unwrap_err().kind(), "not_expressible", "{text}");
+        assert_eq!(Sharding::parse(&mesh, &[8, 8], text).unwrap_err().code(), "not_expressible", "{text}");
     }
-    assert_eq!(Sharding::parse(&mesh, &[8, 8], "I,R").unwrap_err().kind(), "parse");
+    assert_eq!(Sharding::parse(&mesh, &[8, 8], "I,R").unwrap_err().code(), "parse");
 }
 
 const PIECES: [&str; 19] = [
@@ -192,8 +191,8 @@ fn no_text_makes_the_reader_of_types_panic() {
     let mut r = Random(3);
     for _ in 0..Sweep::asked().count(4_000, 1_000_000) {
         let text: String = (0..r.below(9)).map(|_| *r.pick(&PIECES)).collect();
-        if let Ok(t) = Type::parse(&mesh, &[8, 8], &text) {
-            assert_eq!(Type::parse(&mesh, &[8, 8], &t.to_string()), Ok(t), "{text}");
+        if let Ok(t) = ShardingType::parse(&mesh, &[8, 8], &text) {
+            assert_eq!(ShardingType::parse(&mesh, &[8, 8], &t.to_string()), Ok(t), "{text}");
         }
     }
 }

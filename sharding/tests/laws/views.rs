@@ -1,7 +1,6 @@
 //! Views against brute force: whatever placements of the new shape hold the same elements on every rank.
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use reshard_sharding::meaning::held;
 use reshard_sharding::{Error, Mesh, Placement, Placements, Sharding};
 use reshard_test_support::{Arbitrary, Gen, Sweep, every, property};
 
@@ -37,7 +36,7 @@ fn all_placements(shape: &[usize], axes: usize) -> Vec<Placements> {
 type Held = Vec<Vec<usize>>;
 
 fn all_held(s: &Sharding) -> Held {
-    s.mesh().ranks().map(|r| held(s, r).unwrap()).collect()
+    s.mesh().ranks().map(|r| s.global_indices(r).unwrap()).collect()
 }
 
 /// How many elements the worst rank wants and does not hold.
@@ -85,7 +84,7 @@ fn compare(n: usize, sizes: &[usize], only_even: bool) -> (usize, usize, usize) 
                         assert_eq!(plain, exists, "{s} of {:?} as {shape:?} is {t}", s.shape());
                         found += usize::from(exists);
                     }
-                    Err(Error::NeedsRedistribute { first, elements, .. }) => {
+                    Err(Error::NeedsRedistribution { first, elements, .. }) => {
                         refused += 1;
                         if exists {
                             eprintln!("missed: {s} of {:?} as {shape:?} is {}", s.shape(), to[held_from]);
@@ -201,7 +200,7 @@ fn every_free_view_of_uneven_dims_with_sub_axes_is_found_and_none_is_wrong() {
                             assert_eq!(Sharding::parse(&mesh, shape, &t.to_string()), Ok(t.clone()));
                             with_sub_axes += usize::from(t.layout().is_none() && t.placements().is_err());
                         }
-                        (Err(Error::NeedsRedistribute { first, .. }), None) => {
+                        (Err(Error::NeedsRedistribution { first, .. }), None) => {
                             let first = Sharding::parse(&mesh, s.shape(), &first).unwrap();
                             assert!(
                                 first.view(shape).is_ok(),
@@ -258,7 +257,7 @@ fn the_cheapest_move_before_an_uneven_view_is_named() {
         (&[2][..], &[21][..], "S(0)", &[3, 7][..], "RG(0,[14,7])", 3),
         (&[2, 3], &[21, 6], "S(0),S(1)", &[3, 7, 6], "RG(0,[14,7]),S(1)", 6),
     ] {
-        let Err(Error::NeedsRedistribute { first: said, elements: moved, .. }) =
+        let Err(Error::NeedsRedistribution { first: said, elements: moved, .. }) =
             view(sizes, from, placements, to)
         else {
             panic!("{placements} of {from:?} as {to:?} should need something");
@@ -276,7 +275,7 @@ fn another_number_of_elements_is_said_and_needs_no_advice() {
         (&[4, 6], "S(1)", &[]),
     ] {
         let e = view(&[4], from, placements, to).unwrap_err();
-        assert_eq!(e.kind(), "view", "{e}");
+        assert_eq!(e.code(), "view", "{e}");
         assert!(e.to_string().contains("a view keeps their number"), "{e}");
     }
 }
@@ -284,15 +283,18 @@ fn another_number_of_elements_is_said_and_needs_no_advice() {
 #[test]
 fn a_view_that_is_not_free_says_what_to_move() {
     let e = view(&[3], &[6, 4], "S(0)", &[4, 6]).unwrap_err();
-    assert_eq!(e.kind(), "needs_redistribute");
+    assert_eq!(e.code(), "needs_redistribute");
     let text = e.to_string();
     assert!(text.contains("dim 0 of [4, 6] ends inside a (a digit of 3)"), "{text}");
     // No position of 3 ends where dims of both shapes end, so it is gathered: each rank lacks 16 elements.
-    assert!(matches!(e, Error::NeedsRedistribute { elements: 16, ref first, .. } if first == "R"), "{text}");
+    assert!(
+        matches!(e, Error::NeedsRedistribution { elements: 16, ref first, .. } if first == "R"),
+        "{text}"
+    );
     let e = view(&[2, 3], &[3, 8], "S(1),S(0)", &[8, 3]).unwrap_err();
-    assert_eq!(e.kind(), "needs_redistribute", "{e}");
-    assert_eq!(view(&[2], &[4], "S(0)", &[5]).unwrap_err().kind(), "view");
-    assert_eq!(view(&[2], &[4], "S(0)", &[usize::MAX, 8]).unwrap_err().kind(), "overflow");
+    assert_eq!(e.code(), "needs_redistribute", "{e}");
+    assert_eq!(view(&[2], &[4], "S(0)", &[5]).unwrap_err().code(), "view");
+    assert_eq!(view(&[2], &[4], "S(0)", &[usize::MAX, 8]).unwrap_err().code(), "overflow");
 }
 
 /// A sharding of up to three dims drawn at random.
@@ -313,7 +315,7 @@ impl Arbitrary for Case {
 /// What a rank holds as (local shape, the whole tensor's elements) for a tensor in which element `e` is `values[e]`.
 fn local(s: &Sharding, rank: usize, values: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let shape = s.local_shape(rank).unwrap().to_vec();
-    (shape, held(s, rank).unwrap().into_iter().map(|e| values[e]).collect())
+    (shape, s.global_indices(rank).unwrap().into_iter().map(|e| values[e]).collect())
 }
 
 /// The elements of a row-major array after `new[c] = old[map(c)]`.
@@ -396,7 +398,7 @@ fn narrows_are_local() {
         let len = len % (old - start + 1);
         let t = match s.narrow(dim, start..start + len) {
             Ok(t) => t,
-            Err(Error::NeedsRedistribute { first, .. }) => {
+            Err(Error::NeedsRedistribution { first, .. }) => {
                 let first = Sharding::parse(s.mesh(), s.shape(), &first).unwrap();
                 return first.narrow(dim, start..start + len).is_ok();
             }
@@ -426,7 +428,7 @@ fn views_there_and_back_are_the_same() {
         let shape = &all[pick % all.len()];
         match s.view(shape) {
             Ok(t) => t.view(s.shape()).is_ok_and(|back| all_held(&back) == all_held(&s)),
-            Err(e) => matches!(e.kind(), "needs_redistribute" | "view"),
+            Err(e) => matches!(e.code(), "needs_redistribute" | "view"),
         }
     }
     property!().tests(5_000).holds(law as fn(Case, usize) -> bool);

@@ -1,7 +1,7 @@
 //! A few lines that carry out plans and know nothing but phases.
 
 use reshard_planner::{Block, Phase, Plan};
-use reshard_sharding::meaning::Term;
+use reshard_sharding::shards::Reducible;
 use reshard_sharding::{ReduceOp, Sharding};
 
 /// Calls `f` with (source offset, target offset) of every element of a block.
@@ -20,7 +20,7 @@ fn each(block: &Block, f: &mut impl FnMut(usize, usize)) {
 }
 
 /// A value that plans can be tried with.
-pub trait Value: Term {
+pub trait Value: Reducible {
     /// What stands where nothing was written.
     const EMPTY: Self;
     /// The term that changes nothing.
@@ -78,7 +78,7 @@ pub fn run<T: Value>(plan: &Plan, world: usize, shards: &[Vec<T>]) -> (Vec<Vec<T
             for (rank, phases) in all.iter().enumerate() {
                 let Some(phase) = phases.get(i) else { continue };
                 assert_eq!(state[rank].len(), phase.source_len, "rank {rank} step {step} of {plan}");
-                let empty = phase.fill.map_or(T::EMPTY, T::identity);
+                let empty = phase.fill_identity.map_or(T::EMPTY, T::identity);
                 let mut target = vec![empty; phase.target_len];
                 let mut written = vec![0usize; phase.target_len];
                 for m in &phase.receives {
@@ -113,7 +113,7 @@ pub fn run<T: Value>(plan: &Plan, world: usize, shards: &[Vec<T>]) -> (Vec<Vec<T
                     );
                 }
                 let terms = phase.reduce.map_or(1, |_| phase.receives.len());
-                if phase.fill.is_none() {
+                if phase.fill_identity.is_none() {
                     assert!(
                         written.iter().all(|&w| w == terms),
                         "rank {rank} step {step} {written:?}: {plan}"
@@ -140,16 +140,12 @@ pub fn run<T: Value>(plan: &Plan, world: usize, shards: &[Vec<T>]) -> (Vec<Vec<T
 /// The most elements that a rank wants and does not hold, from the regions alone.
 pub fn bound_by_regions(from: &Sharding, to: &Sharding) -> u64 {
     let missing = |rank| {
-        let have = if from.mesh().contains(rank) {
-            reshard_sharding::meaning::held(from, rank).unwrap()
-        } else {
-            Vec::new()
-        };
+        let have = if from.mesh().contains(rank) { from.global_indices(rank).unwrap() } else { Vec::new() };
         let mut holds = vec![false; from.numel()];
         for e in have {
             holds[e] = true;
         }
-        reshard_sharding::meaning::held(to, rank).unwrap().into_iter().filter(|e| !holds[*e]).count() as u64
+        to.global_indices(rank).unwrap().into_iter().filter(|e| !holds[*e]).count() as u64
     };
     to.mesh().ranks().map(missing).max().unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use reshard_sharding::{Mesh, ReduceOp, Sharding, meaning};
+use reshard_sharding::{Mesh, ReduceOp, Sharding};
 
 use crate::Random;
 
@@ -97,7 +97,7 @@ pub fn shards_of(s: &Sharding, seed: u64) -> Vec<Vec<i64>> {
                 .iter()
                 .map(|p| p.sub.known_digit(c[p.sub.axis], s.mesh().axes()[p.sub.axis].size()))
                 .collect();
-            let held = meaning::held(s, rank).unwrap();
+            let held = s.global_indices(rank).unwrap();
             held.into_iter()
                 .map(|e| {
                     *terms.entry((term.clone(), e)).or_insert_with(|| {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use reshard_collectives::Compiled;
+use reshard_collectives::CompiledPlan;
 use reshard_cuda::{Device, DeviceCopy, DeviceMemory};
-use reshard_kernels::{CopySide, DType, Nest};
+use reshard_kernels::{CopySide, DType, LoopNest};
 use reshard_layout::Mode;
 use reshard_planner::{Objective, Planner};
 use reshard_sharding::Mesh;
@@ -17,14 +17,14 @@ const BURST: usize = 64;
 /// A copy whose speed is promised.
 pub(crate) struct Case {
     name: String,
-    nest: Nest,
+    nest: LoopNest,
     item: usize,
     /// The bytes that the memory has to read and write, over twice those that are copied.
     moved: f32,
 }
 
 impl Case {
-    fn new(name: impl Into<String>, nest: Nest, item: usize) -> Case {
+    fn new(name: impl Into<String>, nest: LoopNest, item: usize) -> Case {
         Case { name: name.into(), nest, item, moved: 1.0 }
     }
 }
@@ -44,14 +44,14 @@ fn permute(name: &str, extents: &[usize], order: &[usize], item: usize) -> Case 
     let (source, target) = (strides(&straight), strides(order));
     let modes = extents.iter().zip(source.into_iter().zip(target));
     let modes = modes.rev().map(|(&extent, strides)| Mode::new(extent as i64, strides));
-    Case::new(name, Nest::new(0, 0, modes), item)
+    Case::new(name, LoopNest::new(0, 0, modes), item)
 }
 
 /// Rows of so many elements that begin anywhere; between them lie as many as make both sides misaligned alike, or one more.
 fn odd_rows(elements: usize, gap: usize, total: usize, item: usize) -> Case {
     let steps = ((elements + 16 / item + gap) as i64, elements as i64);
     let count = (total / item / elements) as i64;
-    let nest = Nest::new(1, 1, [Mode::new(elements as i64, (1, 1)), Mode::new(count, steps)]);
+    let nest = LoopNest::new(1, 1, [Mode::new(elements as i64, (1, 1)), Mode::new(count, steps)]);
     let how = if gap == 0 { "alike" } else { "apart" };
     Case::new(format!("rows of {elements} elements, {how}"), nest, item)
 }
@@ -59,7 +59,7 @@ fn odd_rows(elements: usize, gap: usize, total: usize, item: usize) -> Case {
 /// Rows of so many bytes, with as much left out between them in the source.
 fn rows(bytes: usize, total: usize, item: usize) -> Case {
     let (run, count) = ((bytes / item) as i64, (total / bytes) as i64);
-    let nest = Nest::new(0, 0, [Mode::new(run, (1, 1)), Mode::new(count, (2 * run, run))]);
+    let nest = LoopNest::new(0, 0, [Mode::new(run, (1, 1)), Mode::new(count, (2 * run, run))]);
     // Of rows shorter than a burst, whole bursts are read, what is left out and all.
     let moved = if bytes < BURST { 1.5 } else { 1.0 };
     Case { moved, ..Case::new(format!("rows of {bytes} B"), nest, item) }
@@ -70,7 +70,7 @@ pub(crate) fn cases(total: usize) -> Vec<Case> {
     for item in [4, 2] {
         let n = total / item;
         let side = 1usize << (n.ilog2() / 2);
-        let nest = Nest::new(0, 0, [Mode::new(n as i64, (1, 1))]);
+        let nest = LoopNest::new(0, 0, [Mode::new(n as i64, (1, 1))]);
         all.push(Case::new("contiguous", nest, item));
         all.extend([4096, 512, 256, 128, 64, 32, 16].map(|bytes| rows(bytes, total / 2, item)));
         // Rows of odd lengths, misaligned alike and not.
@@ -106,7 +106,7 @@ pub(crate) enum Class {
 
 impl Class {
     /// The bytes that lie together on both sides, and the class.
-    fn of(nest: &Nest, item: usize) -> Result<(usize, Class)> {
+    fn of(nest: &LoopNest, item: usize) -> Result<(usize, Class)> {
         let reduced = nest.reduce()?;
         let run = match reduced.modes.first() {
             Some(mode) if mode.stride == (1, 1) => mode.extent as usize * item,
@@ -176,21 +176,21 @@ pub(crate) fn report(what: &str, ratios: &mut Ratios) -> bool {
 
 /// The packs and unpacks of rank 0 in all plans of a mesh, the distinct ones.
 pub(crate) fn packs(mesh: &Mesh, total: usize, dtype: DType) -> Result<Vec<Case>> {
-    let item = dtype.item_bytes()?;
+    let item = dtype.element_bytes()?;
     let side = 1usize << ((total / item).ilog2() / 2);
     let shape = [side, total / item / side];
     let mut seen: BTreeMap<String, Case> = BTreeMap::new();
     let all = shardings(mesh, &shape);
     for (from, to) in all.iter().flat_map(|from| all.iter().map(move |to| (from, to))) {
         let plan = Planner::new().objective(Objective::Bytes).plan(from, to, dtype)?;
-        let compiled = Compiled::new(&plan, 0)?;
+        let compiled = CompiledPlan::new(&plan, 0)?;
         for exchange in compiled.exchanges().filter(|exchange| exchange.communicates()) {
             let sends = exchange
                 .sends()
                 .iter()
-                .flat_map(reshard_collectives::Send::pieces)
+                .flat_map(reshard_collectives::SendMessage::pieces)
                 .map(|p| (CopySide::Source, p));
-            let receives = exchange.receives().iter().flat_map(reshard_collectives::Receive::pieces);
+            let receives = exchange.receives().iter().flat_map(reshard_collectives::ReceiveMessage::pieces);
             for (side, piece) in sends.chain(receives.map(|p| (CopySide::Target, p))) {
                 // On the other side the message is dense.
                 let mut nest = match side {
@@ -266,7 +266,7 @@ mod tests {
         for case in cases(total) {
             let copy = DeviceCopy::new(&case.nest, case.item).unwrap();
             assert!(!copy.launches().is_empty(), "{}", case.name);
-            let exact = reshard_kernels::Copy::new(&case.nest, case.item).unwrap();
+            let exact = reshard_kernels::PreparedCopy::new(&case.nest, case.item).unwrap();
             assert!(
                 exact.source_range().end <= 2 * total && exact.target_range().end <= 2 * total,
                 "{}",

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use copies::{Buffers, Ratios};
 use reshard_cuda::{Device, DeviceCombine, DeviceMemory, Error};
 use reshard_device::Cuda;
-use reshard_kernels::{CombineOp, DType, Nest};
+use reshard_kernels::{CombineOp, DType, LoopNest};
 use reshard_layout::Mode;
 use reshard_sharding::{Mesh, Sharding};
 
@@ -46,9 +46,9 @@ type Enqueue<'f> = &'f mut dyn FnMut() -> std::result::Result<(), Error>;
 impl<'a> Clock<'a> {
     fn new(device: &'a Device) -> Result<Clock<'a>> {
         let (caches, sink) = (device.allocate(CACHES)?, device.allocate(SINK)?);
-        let item = DType::U32.item_bytes()?;
+        let item = DType::U32.element_bytes()?;
         let read = |at: usize| {
-            let nest = Nest::new((at / item) as i64, 0, [Mode::new((SINK / item) as i64, (1, 1))]);
+            let nest = LoopNest::new((at / item) as i64, 0, [Mode::new((SINK / item) as i64, (1, 1))]);
             DeviceCombine::new(&nest, DType::U32, CombineOp::Max)
         };
         let reads = (0..CACHES).step_by(SINK).map(read).collect::<std::result::Result<_, Error>>()?;

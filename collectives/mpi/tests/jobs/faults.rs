@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use reshard_collectives::{Communicator, Compiled, Error};
+use reshard_collectives::{Communicator, CompiledPlan, Error};
 use reshard_kernels::DType;
 use reshard_mpi::Comm;
 use reshard_planner::{Plan, Planner};
@@ -35,7 +35,7 @@ fn plan_of(dtype: DType, ranks: usize, shape: &[usize], from: &str, to: &str) ->
 
 /// Compiles, runs once with bytes that depend on the rank, and returns the target.
 pub(crate) fn run(comm: &mut Comm, plan: &Plan, times: usize) -> Result<Vec<u8>, Error> {
-    let compiled = Compiled::new(plan, comm.rank())?;
+    let compiled = CompiledPlan::new(plan, comm.rank())?;
     let mut scratch = compiled.scratch(comm)?;
     let source: Vec<u8> = (0..compiled.source_bytes()).map(|i| (i * 3 + comm.rank() * 101) as u8).collect();
     let mut target = vec![0; compiled.target_bytes()];
@@ -107,14 +107,14 @@ pub(crate) fn disagreeing(comm: &mut Comm) {
     let refused = |result: Result<Vec<u8>, Error>| {
         let error = result.unwrap_err();
         let other = usize::from(!odd);
-        assert_eq!((error.kind(), error.failed_rank()), ("mismatch", Some(other)), "{error}");
+        assert_eq!((error.code(), error.failed_rank()), ("mismatch", Some(other)), "{error}");
     };
     refused(run(comm, if odd { &other } else { &usual }, 1));
     let target = run(comm, &usual, 1).unwrap();
     assert!(target.iter().any(|byte| *byte != target[0]));
     let dtype = if odd { DType::I32 } else { DType::F32 };
     let other = plan_of(dtype, ranks, &[64, 64], "S(0)", "S(1)");
-    let compiled = Compiled::new(&other, comm.rank()).unwrap();
+    let compiled = CompiledPlan::new(&other, comm.rank()).unwrap();
     refused(compiled.scratch(comm).map(|_| Vec::new()));
     assert_eq!(run(comm, &usual, 1).unwrap(), target);
 }
@@ -122,7 +122,7 @@ pub(crate) fn disagreeing(comm: &mut Comm) {
 /// A rank of a job that lacks ranks that the plan needs.
 pub(crate) fn too_few(comm: &mut Comm) {
     let error = run(comm, &plan(comm.size() + 1, &[12, 12], "S(0)", "S(1)"), 1).unwrap_err();
-    assert_eq!(error.kind(), "rank", "{error}");
+    assert_eq!(error.code(), "rank", "{error}");
 }
 
 /// When a job is struck.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use reshard_collectives::{BufferLayout, Communicator, Compiled};
+use reshard_collectives::{BufferLayout, Communicator, CompiledPlan};
 use reshard_kernels::DType;
 use reshard_mpi::Comm;
 use reshard_planner::Planner;
@@ -26,7 +26,7 @@ pub(crate) fn run(comm: &mut Comm) {
     let rank = comm.rank();
     let move_it = |comm: &mut Comm, from: usize, source: &[u8], memory: &BufferLayout| {
         let plan = Planner::new().plan(&on(from), &on(1 - from), DType::U8).unwrap();
-        let compiled = Compiled::with_layouts(&plan, rank, &BufferLayout::RowMajor, memory).unwrap();
+        let compiled = CompiledPlan::with_layouts(&plan, rank, &BufferLayout::RowMajor, memory).unwrap();
         let mut scratch = compiled.scratch(comm).unwrap();
         let mut target = vec![0; compiled.target_bytes()];
         compiled.run(comm, source, &mut target, &mut scratch).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use mpi::topology::SimpleCommunicator;
-use reshard_collectives::{Communicator, Compiled};
+use reshard_collectives::{Communicator, CompiledPlan};
 use reshard_kernels::DType;
 use reshard_mpi::Comm;
 use reshard_planner::Planner;
@@ -37,7 +37,7 @@ fn one(comm: &mut Comm, dice: &mut Dice, groups: &mut BTreeSet<Vec<usize>>) {
     if !mesh.contains(comm.rank()) {
         return;
     }
-    let compiled = Compiled::new(&plan, comm.rank()).unwrap();
+    let compiled = CompiledPlan::new(&plan, comm.rank()).unwrap();
     let mut scratch = compiled.scratch(comm).unwrap();
     let (source, mut target) = (vec![1; compiled.source_bytes()], vec![0; compiled.target_bytes()]);
     compiled.run(comm, &source, &mut target, &mut scratch).unwrap();

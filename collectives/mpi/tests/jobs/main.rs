@@ -12,7 +12,7 @@ mod random;
 use std::time::Duration;
 
 use reshard_collectives::Communicator;
-use reshard_collectives::testing::Options;
+use reshard_collectives::testing::ContractOptions;
 use reshard_mpi::Comm;
 use reshard_test_support::jobs::{JOB, succeeds};
 
@@ -25,7 +25,7 @@ fn rank() {
         Comm::world_in(if job == "endless" { faults::START } else { Duration::from_mins(1) }).unwrap();
     let size = comm.size();
     match job.as_str() {
-        "contract" => contract::run(&mut comm, &Options::default()),
+        "contract" => contract::run(&mut comm, &ContractOptions::default()),
         "random" => random::run(&mut comm, 7 + size as u64, 300),
         "endless" => faults::endless(&mut comm),
         "panicking" => faults::panicking(&mut comm),

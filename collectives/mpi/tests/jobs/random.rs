@@ -1,6 +1,6 @@
 //! Random redistributions over MPI against the threads engine: every byte of every rank.
 
-use reshard_collectives::{BufferLayout, Communicator, Compiled, threads};
+use reshard_collectives::{BufferLayout, Communicator, CompiledPlan, threads};
 use reshard_kernels::DType;
 use reshard_mpi::Comm;
 use reshard_planner::{Objective, Planner};
@@ -100,7 +100,7 @@ pub(crate) fn run(comm: &mut Comm, seed: u64, count: usize) {
         let (here, there) = (memory(dice.roll(3)), memory(dice.roll(3)));
 
         // Replicas hold the same bytes only where nothing is partial; the engines must agree on any.
-        let item = dtype.item_bytes().unwrap();
+        let item = dtype.element_bytes().unwrap();
         let shards: Vec<Vec<u8>> = from
             .ranks()
             .map(|rank| {
@@ -111,14 +111,14 @@ pub(crate) fn run(comm: &mut Comm, seed: u64, count: usize) {
         let what = format!(
             "seed {seed}, number {number}: {source} on {from} -> {target} on {to} of {shape:?}\n{plan}"
         );
-        let mut threads = threads::World::new(from.world().max(to.world())).unwrap();
+        let mut threads = threads::World::new(from.world_size().max(to.world_size())).unwrap();
         let (wanted, wanted_trace) = threads
             .redistribute_layouts(&plan, &shards, &here, &there)
             .unwrap_or_else(|error| panic!("{what}: {error}"));
         let rank = comm.rank();
         comm.take_trace();
         if from.contains(rank) || to.contains(rank) {
-            let compiled = Compiled::with_layouts(&plan, rank, &here, &there).unwrap();
+            let compiled = CompiledPlan::with_layouts(&plan, rank, &here, &there).unwrap();
             let shard = from.ranks().position(|r| r == rank).map_or(Vec::new(), |at| shards[at].clone());
             let mut scratch = compiled.scratch(comm).unwrap();
             let mut got = vec![0xEE; compiled.target_bytes()];

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use reshard_cuda::Error;
-use reshard_kernels::{Combine, CombineOp, Nest};
+use reshard_kernels::{CombineOp, LoopNest, PreparedCombine};
 use reshard_layout::Mode;
 
 use super::{Call, Member, Op, Recording, Round, Shared, lock, wrong};
@@ -69,9 +69,9 @@ impl Recording {
             }
             Call::AllGather { on, bytes } => (on, bytes),
             Call::ReduceScatter { on, count, element, .. } => {
-                (on, count * element.dtype().item_bytes()? * self.member(on)?.size)
+                (on, count * element.dtype().element_bytes()? * self.member(on)?.size)
             }
-            Call::AllReduce { on, count, element, .. } => (on, count * element.dtype().item_bytes()?),
+            Call::AllReduce { on, count, element, .. } => (on, count * element.dtype().element_bytes()?),
             Call::Open { .. }
             | Call::Launch { .. }
             | Call::GroupStart
@@ -137,7 +137,7 @@ impl Recording {
         let blocks = terms.iter().map(|(_, bytes)| bytes.as_slice());
         let result = match op.call {
             Call::ReduceScatter { count, element, op, .. } => {
-                let bytes = count * element.dtype().item_bytes()?;
+                let bytes = count * element.dtype().element_bytes()?;
                 reduce(blocks.map(|block| &block[place * bytes..(place + 1) * bytes]), count, element, op)?
             }
             Call::AllReduce { count, element, op, .. } => reduce(blocks, count, element, op)?,
@@ -167,8 +167,8 @@ fn reduce<'a>(
     element: Element,
     op: CombineOp,
 ) -> Result<Vec<u8>, Error> {
-    let nest = Nest::new(0, 0, [Mode::new(count as i64, (1, 1))]);
-    let combine = Combine::new(&nest, element.dtype(), op)?;
+    let nest = LoopNest::new(0, 0, [Mode::new(count as i64, (1, 1))]);
+    let combine = PreparedCombine::new(&nest, element.dtype(), op)?;
     let mut result = terms.next().map(<[u8]>::to_vec).unwrap_or_default();
     for term in terms {
         combine.run(&mut result, term)?;

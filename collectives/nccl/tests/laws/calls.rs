@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reshard_collectives::{Communicator, Compiled};
+use reshard_collectives::{Communicator, CompiledPlan};
 use reshard_kernels::{CombineOp, DType};
 use reshard_nccl::testing::{Call, RecordingWorld};
 use reshard_nccl::{Comm, Element, FloatSums, Handle};
@@ -22,12 +22,12 @@ fn calls_as(
     let sharding = |text: &str| Sharding::parse(&mesh, shape, text).unwrap();
     let planner = Planner::new();
     let plan = planner.plan(&sharding(from), &sharding(to), dtype).unwrap();
-    let world = RecordingWorld::new(mesh.world());
+    let world = RecordingWorld::new(mesh.world_size());
     world.run(|nccl| {
         let rank = reshard_nccl::Nccl::rank(&nccl);
         let mut comm = Comm::with_time_out(nccl, Duration::from_secs(30)).unwrap();
         comm.set_float_sums(floats);
-        let compiled = Compiled::new(&plan, rank).unwrap();
+        let compiled = CompiledPlan::new(&plan, rank).unwrap();
         let mut scratch = compiled.scratch(&mut comm).unwrap();
         world.take_log(rank);
         let mut source = comm.allocate(compiled.source_bytes()).unwrap();
@@ -145,7 +145,7 @@ fn groups_have_communicators_of_their_own_that_are_kept() {
         let rank = reshard_nccl::Nccl::rank(&nccl);
         let mut comm = Comm::with_time_out(nccl, Duration::from_secs(30)).unwrap();
         for _ in 0..2 {
-            let compiled = Compiled::new(&plan, rank).unwrap();
+            let compiled = CompiledPlan::new(&plan, rank).unwrap();
             let _ = compiled.scratch(&mut comm).unwrap();
         }
         (reshard_nccl::Nccl::communicators(comm.nccl()), world.take_log(rank))
@@ -170,7 +170,7 @@ fn what_all_peers_take_is_packed_once() {
     let plan = Planner::new().plan(&sharding("S(1)"), &sharding("R"), DType::U8).unwrap();
     let memory = reshard_collectives::BufferLayout::Order(vec![1, 0]);
     let rows = reshard_collectives::BufferLayout::RowMajor;
-    let compiled = Compiled::with_layouts(&plan, 0, &memory, &rows).unwrap();
+    let compiled = CompiledPlan::with_layouts(&plan, 0, &memory, &rows).unwrap();
     let world = RecordingWorld::new(1);
     let comm = Comm::new(world.rank(0)).unwrap();
     let exchange = compiled.exchanges().next().unwrap();
@@ -196,8 +196,8 @@ fn enqueued_plans_follow_each_other_and_are_waited_for_once() {
     world.run(|nccl| {
         let rank = reshard_nccl::Nccl::rank(&nccl);
         let mut comm = Comm::with_time_out(nccl, Duration::from_secs(30)).unwrap();
-        let there = Compiled::new(&there, rank).unwrap();
-        let back = Compiled::new(&back, rank).unwrap();
+        let there = CompiledPlan::new(&there, rank).unwrap();
+        let back = CompiledPlan::new(&back, rank).unwrap();
         let mut scratch = [there.scratch(&mut comm).unwrap(), back.scratch(&mut comm).unwrap()];
         let mut buffers = [comm.allocate(8).unwrap(), comm.allocate(8).unwrap(), comm.allocate(8).unwrap()];
         let bytes: [u8; 8] = std::array::from_fn(|i| (rank * 8 + i) as u8);
@@ -222,5 +222,5 @@ fn buffers_of_another_communicator_are_refused() {
     let said = one.write(&mut theirs, &[1]).unwrap_err().to_string();
     assert!(said.contains("allocated by another communicator"), "{said}");
     let mut mine = one.allocate(4).unwrap();
-    assert_eq!(one.write(&mut mine, &[0; 5]).unwrap_err().kind(), "buffer");
+    assert_eq!(one.write(&mut mine, &[0; 5]).unwrap_err().code(), "buffer");
 }

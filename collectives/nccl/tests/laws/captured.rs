@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reshard_collectives::{Communicator, Compiled};
+use reshard_collectives::{Communicator, CompiledPlan};
 use reshard_kernels::DType;
 use reshard_nccl::testing::{Call, Fault, FaultKind, Recording, RecordingWorld};
 use reshard_nccl::{Comm, Nccl};
@@ -26,7 +26,7 @@ fn a_captured_plan_is_replayed_on_what_the_source_holds_now() {
     world.run(|nccl| {
         let rank = nccl.rank();
         let mut comm = comm(nccl);
-        let compiled = Compiled::new(&plan, rank).unwrap();
+        let compiled = CompiledPlan::new(&plan, rank).unwrap();
         let mut scratch = compiled.scratch(&mut comm).unwrap();
         let mut source = comm.allocate(72).unwrap();
         let mut target = comm.allocate(72).unwrap();
@@ -66,7 +66,7 @@ fn a_replay_is_one_call_of_many() {
         let counts = world.run(|nccl| {
             let rank = nccl.rank();
             let mut comm = comm(nccl);
-            let compiled = Compiled::new(&plan, rank).unwrap();
+            let compiled = CompiledPlan::new(&plan, rank).unwrap();
             let mut scratch = compiled.scratch(&mut comm).unwrap();
             let mut source = comm.allocate(compiled.source_bytes()).unwrap();
             comm.write(&mut source, &vec![0; compiled.source_bytes()]).unwrap();
@@ -93,7 +93,7 @@ fn a_replay_that_fails_names_what_was_captured() {
     let world = RecordingWorld::new(2);
     let said = world.run(|nccl| {
         let mut comm = Comm::with_time_out(nccl, Duration::from_millis(500)).unwrap();
-        let compiled = Compiled::new(&plan, comm.rank()).unwrap();
+        let compiled = CompiledPlan::new(&plan, comm.rank()).unwrap();
         let mut scratch = compiled.scratch(&mut comm).unwrap();
         let (source, mut target) = (comm.allocate(64).unwrap(), comm.allocate(64).unwrap());
         let graph = comm.capture(&compiled, &source, &mut target, &mut scratch).unwrap();
@@ -119,7 +119,7 @@ fn a_capture_that_fails_aborts_and_says_so() {
     world.plant([0, 1].map(|rank| Fault { rank, group: 3, kind: FaultKind::Refused }));
     for said in world.run(|nccl| {
         let mut comm = comm(nccl);
-        let compiled = Compiled::new(&plan, comm.rank()).unwrap();
+        let compiled = CompiledPlan::new(&plan, comm.rank()).unwrap();
         let mut scratch = compiled.scratch(&mut comm).unwrap();
         let (source, mut target) = (comm.allocate(64).unwrap(), comm.allocate(64).unwrap());
         comm.capture(&compiled, &source, &mut target, &mut scratch).unwrap_err().to_string()
@@ -132,7 +132,7 @@ fn a_capture_that_fails_aborts_and_says_so() {
 fn a_graph_of_another_communicator_is_refused() {
     let plan = plan("x=1", &[4, 4], "S(0)", "R");
     let captured = |comm: &mut Comm<Recording>| {
-        let compiled = Compiled::new(&plan, 0).unwrap();
+        let compiled = CompiledPlan::new(&plan, 0).unwrap();
         let mut scratch = compiled.scratch(comm).unwrap();
         let (source, mut target) = (comm.allocate(64).unwrap(), comm.allocate(64).unwrap());
         comm.capture(&compiled, &source, &mut target, &mut scratch).unwrap()

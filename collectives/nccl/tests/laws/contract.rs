@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use reshard_collectives::testing::{self, Options};
+use reshard_collectives::testing::{self, ContractOptions};
 use reshard_nccl::testing::RecordingWorld;
 use reshard_nccl::{Comm, FloatSums};
 use reshard_test_support::Sweep;
 
-fn keeps_the_contract(ranks: usize, options: &Options, floats: FloatSums) {
+fn keeps_the_contract(ranks: usize, options: &ContractOptions, floats: FloatSums) {
     let world = RecordingWorld::new(ranks);
     let reports = world.run(|nccl| {
         let mut comm = Comm::with_time_out(nccl, Duration::from_mins(2)).unwrap();
@@ -34,13 +34,17 @@ fn the_stand_in_keeps_the_contract() {
     // Of the pairs of shardings over many ranks one in so many, unless all are asked for.
     for (ranks, every) in [(1, 1), (2, 1), (3, 3), (4, 12), (5, 16)] {
         let every = Sweep::asked().one_in(every);
-        keeps_the_contract(ranks, &Options { every, ..Options::default() }, FloatSums::InOrder);
+        keeps_the_contract(
+            ranks,
+            &ContractOptions { every, ..ContractOptions::default() },
+            FloatSums::InOrder,
+        );
     }
 }
 
 #[test]
 fn eight_ranks_keep_the_contract() {
-    let options = Options { every: 101, ..Options::default() };
+    let options = ContractOptions { every: 101, ..ContractOptions::default() };
     keeps_the_contract(8, &options, FloatSums::InOrder);
 }
 
@@ -48,6 +52,6 @@ fn eight_ranks_keep_the_contract() {
 #[test]
 fn sums_of_floats_by_the_library_keep_the_contract() {
     for ranks in [2, 3] {
-        keeps_the_contract(ranks, &Options::quick(), FloatSums::Nccl);
+        keeps_the_contract(ranks, &ContractOptions::quick(), FloatSums::Nccl);
     }
 }

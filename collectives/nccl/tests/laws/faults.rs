@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use reshard_collectives::{Communicator, Compiled, Error};
+use reshard_collectives::{Communicator, CompiledPlan, Error};
 use reshard_kernels::DType;
 use reshard_nccl::Comm;
 use reshard_nccl::testing::{Call, Fault, FaultKind, RecordingWorld};
@@ -24,7 +24,7 @@ fn run(fault: Fault) -> (Vec<(Error, Error)>, Vec<Vec<Call>>) {
     let start = Instant::now();
     let said = world.run(|nccl| {
         let mut comm = Comm::with_time_out(nccl, TIME_OUT).unwrap();
-        let compiled = Compiled::new(&plan, comm.rank()).unwrap();
+        let compiled = CompiledPlan::new(&plan, comm.rank()).unwrap();
         let mut once = || -> Result<(), Error> {
             let mut scratch = compiled.scratch(&mut comm)?;
             let (source, mut target) = (comm.allocate(144)?, comm.allocate(144)?);
@@ -105,7 +105,7 @@ fn a_failure_of_what_was_enqueued_says_where_it_may_have_been() {
     world.plant([Fault { rank: 0, group: 3, kind: FaultKind::Stalled }]);
     let said = world.run(|nccl| {
         let mut comm = Comm::with_time_out(nccl, TIME_OUT).unwrap();
-        let compiled = Compiled::new(&plan, comm.rank()).unwrap();
+        let compiled = CompiledPlan::new(&plan, comm.rank()).unwrap();
         let mut scratch = compiled.scratch(&mut comm).unwrap();
         let (source, mut target) = (comm.allocate(64).unwrap(), comm.allocate(64).unwrap());
         compiled.run(&mut comm, &source, &mut target, &mut scratch).unwrap();

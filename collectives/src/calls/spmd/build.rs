@@ -7,7 +7,7 @@ use reshard_layout::{Layout, Modes};
 use reshard_planner::internal::combine_op;
 use reshard_planner::{Block, Phase, Step};
 
-use super::{Pattern, SpmdCall, Table};
+use super::{CommPattern, RankTable, SpmdCall};
 use crate::Error;
 use crate::calls::exchange::{Head, Kind, native};
 use crate::calls::fuse::{loops, offset, spread};
@@ -15,7 +15,7 @@ use crate::calls::permute::rounds;
 use crate::calls::{View, Views};
 
 pub(super) fn not_alike(step: usize, message: String) -> Error {
-    Error::NotAlike { step, message }
+    Error::PlanMismatch { step, message }
 }
 
 /// The two phases of an all-reduce in pieces as one.
@@ -42,13 +42,13 @@ pub(super) fn all_reduce<'a>(
     let rows: Vec<Vec<usize>> = scatters.by_ref().map(row).collect();
     Ok(Some(SpmdCall {
         step: at,
-        pattern: Pattern::AllReduce { groups: groups.into_iter().collect(), op },
-        landed: block.clone(),
+        pattern: CommPattern::AllReduce { groups: groups.into_iter().collect(), op },
+        target_block: block.clone(),
         block,
-        packs: Table::new(&rows),
-        places,
+        source_offsets: RankTable::new(&rows),
+        target_offsets: places,
         unpack,
-        lands: Table::new(&rows),
+        arrival_order: RankTable::new(&rows),
         combine: None,
         fill: None,
         divisor: reduce.divisor,
@@ -74,7 +74,7 @@ pub(super) struct All<'a> {
 
 /// Who sends to whom, each rank's packed blocks, and for each edge, in order, where the block is among those received.
 struct Sent {
-    pattern: Pattern,
+    pattern: CommPattern,
     packs: Vec<Vec<usize>>,
     places: Vec<usize>,
     /// How many blocks a rank receives.
@@ -90,8 +90,8 @@ impl All<'_> {
     pub(super) fn call(&self) -> Result<SpmdCall, Error> {
         let first = self.phases[0];
         let same = |phase: &&&Phase| {
-            (phase.source_len, phase.target_len, phase.fill, phase.reduce)
-                == (first.source_len, first.target_len, first.fill, first.reduce)
+            (phase.source_len, phase.target_len, phase.fill_identity, phase.reduce)
+                == (first.source_len, first.target_len, first.fill_identity, first.reduce)
         };
         if let Some(other) = self.phases.iter().position(|phase| !same(&phase)) {
             let (a, b) = (self.ranks[0], self.ranks[other]);
@@ -123,13 +123,13 @@ impl All<'_> {
             step: self.head.step,
             pattern: sent.pattern,
             block: Layout::coalesced(&source)?,
-            packs: Table::new(&sent.packs),
-            landed: Layout::coalesced(&target)?,
-            places: places.into_iter().map(|place| place as usize).collect(),
+            source_offsets: RankTable::new(&sent.packs),
+            target_block: Layout::coalesced(&target)?,
+            target_offsets: places.into_iter().map(|place| place as usize).collect(),
             unpack,
-            lands: Table::new(&lands),
+            arrival_order: RankTable::new(&lands),
             combine: reduce.filter(|_| !reduced).map(|reduce| combine_op(reduce.op)),
-            fill: first.fill.map(combine_op),
+            fill: first.fill_identity.map(combine_op),
             divisor: reduce.map_or(1, |reduce| reduce.divisor),
             source_len: first.source_len,
             target_len: first.target_len,
@@ -159,7 +159,7 @@ impl All<'_> {
             let groups: BTreeSet<&Vec<usize>> = self.phases.iter().map(|phase| &phase.members).collect();
             groups.into_iter().cloned().collect()
         };
-        let of_group = |pattern: Pattern, packs: Vec<Vec<usize>>| {
+        let of_group = |pattern: CommPattern, packs: Vec<Vec<usize>>| {
             let place = |edge: &Edge<'_>| {
                 let place = self.phases[edge.to].members.binary_search(&self.ranks[edge.from]);
                 place.map_err(|_| self.not_alike("a rank hears from outside of its group".to_string()))
@@ -170,11 +170,11 @@ impl All<'_> {
         };
         let own = || self.own_offsets(edges);
         match kind {
-            Kind::AllGather => of_group(Pattern::AllGather { groups: groups() }, own()),
-            Kind::AllReduce(op) => of_group(Pattern::AllReduce { groups: groups(), op }, own()),
+            Kind::AllGather => of_group(CommPattern::AllGather { groups: groups() }, own()),
+            Kind::AllReduce(op) => of_group(CommPattern::AllReduce { groups: groups(), op }, own()),
             Kind::ReduceScatter(op) => {
                 let packs = self.offsets_by(edges, |edge| self.ranks[edge.to]);
-                of_group(Pattern::ReduceScatter { groups: groups(), op }, packs)
+                of_group(CommPattern::ReduceScatter { groups: groups(), op }, packs)
             }
             Kind::Blocks => Ok(self.blocks(edges)),
         }
@@ -210,7 +210,7 @@ impl All<'_> {
             for row in &mut packs {
                 row.resize(received, 0);
             }
-            return Sent { pattern: Pattern::Local, packs, places: vec![0; edges.len()], received };
+            return Sent { pattern: CommPattern::Local, packs, places: vec![0; edges.len()], received };
         }
         let mut senders: Vec<Vec<usize>> = vec![Vec::new(); self.ranks.len()];
         for edge in edges {
@@ -226,7 +226,7 @@ impl All<'_> {
         if senders.iter().enumerate().all(closed) {
             let groups: BTreeSet<&Vec<usize>> = senders.iter().collect();
             let ranks = |list: &Vec<usize>| list.iter().map(|place| self.ranks[*place]).collect();
-            let pattern = Pattern::AllToAll { groups: groups.into_iter().map(ranks).collect() };
+            let pattern = CommPattern::AllToAll { groups: groups.into_iter().map(ranks).collect() };
             let place = |edge: &Edge<'_>| senders[edge.to].binary_search(&edge.from).unwrap_or_default();
             let packs = self.offsets_by(edges, |edge| edge.to);
             return Sent { pattern, packs, places: edges.iter().map(place).collect(), received: size };
@@ -243,7 +243,7 @@ impl All<'_> {
         for pairs in &mut all {
             pairs.sort_unstable();
         }
-        Sent { pattern: Pattern::Permute { rounds: all }, packs, places, received }
+        Sent { pattern: CommPattern::Permute { rounds: all }, packs, places, received }
     }
 
     /// The places in the target, and for each rank the received block that lands at each.
@@ -279,7 +279,7 @@ impl All<'_> {
             }
         }
         let gap = rows.iter().position(|row| row.contains(&sent.received));
-        match gap.filter(|_| self.phases[0].fill.is_none()) {
+        match gap.filter(|_| self.phases[0].fill_identity.is_none()) {
             Some(rank) => {
                 let rank = self.ranks[rank];
                 Err(self.not_alike(format!("rank {rank} receives in other places than others")))

@@ -89,7 +89,7 @@ impl<C: Communicator> Suite<'_, C> {
         }
         let (all, start) = ((0..self.size).collect::<Vec<_>>(), Instant::now());
         let result = self.comm.barrier(&all);
-        let (took, time_out) = (start.elapsed(), self.comm.time_out());
+        let (took, time_out) = (start.elapsed(), self.comm.timeout());
         self.count();
         match result {
             Ok(()) => self.wrong(format!("rank {missing} never came to a barrier, and this rank left it")),

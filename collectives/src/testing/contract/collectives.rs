@@ -11,13 +11,13 @@
 //! ```
 
 use reshard_kernels::DType;
-use reshard_layout::{Few, Mode, Modes};
+use reshard_layout::{InlineVec, Mode, Modes};
 use reshard_planner::{Block, Message, Phase, Reduce, StepOp};
 use reshard_sharding::ReduceOp;
 
 use super::data::{Kind, bits, mix};
 use super::{Failure, Suite};
-use crate::{Communicator, Compiled};
+use crate::{Communicator, CompiledPlan};
 
 /// Which collective is made by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ fn block(source_offset: usize, target_offset: usize, extent: usize) -> Block {
 }
 
 fn message(peer: usize, block: Block) -> Option<Message> {
-    (block.numel() > 0).then(|| Message { peer, blocks: Few::from_iter([block]) })
+    (block.numel() > 0).then(|| Message { peer, blocks: InlineVec::from_iter([block]) })
 }
 
 /// The phases of a collective, each with its step and op.
@@ -114,7 +114,7 @@ impl Group<'_> {
         Phase {
             source_len,
             target_len,
-            fill: None,
+            fill_identity: None,
             receives: Vec::new(),
             sends: Vec::new(),
             reduce: None,
@@ -259,7 +259,7 @@ impl<C: Communicator> Suite<'_, C> {
         };
         let seeds = [seed, !seed];
         let sources: Vec<Vec<u8>> = seeds.iter().map(|seed| source(*seed, group.me)).collect();
-        let compiled = Compiled::from_phases(self.rank, kind.dtype(), &phases);
+        let compiled = CompiledPlan::from_phases(self.rank, kind.dtype(), &phases);
         let results = compiled.and_then(|compiled| self.run(&compiled, &sources));
         let results = results.map_err(|error| self.broken(&title, error))?;
         for (seed, result) in seeds.iter().zip(results) {

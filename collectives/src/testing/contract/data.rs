@@ -5,7 +5,7 @@
 
 use half::{bf16, f16};
 use reshard_kernels::DType;
-use reshard_sharding::meaning::{Term, held, meaning};
+use reshard_sharding::shards::Reducible;
 use reshard_sharding::{ReduceOp, Sharding};
 
 /// Mixes numbers into one (splitmix64).
@@ -207,7 +207,7 @@ impl Tensor<'_> {
         let mut bytes = Vec::new();
         if self.sharding.mesh().contains(rank) {
             let term = term_of(self.sharding, rank);
-            for element in held(self.sharding, rank)? {
+            for element in self.sharding.global_indices(rank)? {
                 match self.op {
                     Some(op) => {
                         write(self.kind, number(self.kind, op, self.seed, term, element), &mut bytes);
@@ -219,15 +219,15 @@ impl Tensor<'_> {
         Ok(bytes)
     }
 
-    fn meaning<T: Term>(&self, value: impl Fn(Number) -> T) -> Result<Vec<T>, reshard_sharding::Error> {
+    fn meaning<T: Reducible>(&self, value: impl Fn(Number) -> T) -> Result<Vec<T>, reshard_sharding::Error> {
         let op = self.op.unwrap_or(ReduceOp::Sum);
         let shard = |rank: usize| -> Result<Vec<T>, reshard_sharding::Error> {
             let term = term_of(self.sharding, rank);
-            let elements = held(self.sharding, rank)?.into_iter();
+            let elements = self.sharding.global_indices(rank)?.into_iter();
             Ok(elements.map(|e| value(number(self.kind, op, self.seed, term, e))).collect())
         };
         let shards = self.sharding.mesh().ranks().map(shard).collect::<Result<Vec<_>, _>>()?;
-        meaning(self.sharding, &shards)
+        self.sharding.assemble(&shards)
     }
 
     /// What all shards together denote, by the definition.

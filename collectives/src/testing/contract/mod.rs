@@ -13,12 +13,12 @@ use reshard_kernels::DType;
 use reshard_planner::Plan;
 use reshard_sharding::ReduceOp;
 
-use crate::{BufferLayout, Communicator, Compiled, Error};
+use crate::{BufferLayout, Communicator, CompiledPlan, Error};
 use data::Kind;
 
 /// How much is tried, and with which data.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
+pub struct ContractOptions {
     /// The data, and the choice of what is tried; the same on all ranks.
     pub seed: u64,
     /// Of the many pairs of shardings each one in so many is tried.
@@ -29,22 +29,22 @@ pub struct Options {
     pub bound: f64,
 }
 
-impl Default for Options {
+impl Default for ContractOptions {
     fn default() -> Self {
-        Options { seed: 1, every: 1, bound: 2.0 }
+        ContractOptions { seed: 1, every: 1, bound: 2.0 }
     }
 }
 
-impl Options {
+impl ContractOptions {
     /// Everything of every kind, but fewer pairs of shardings.
     pub fn quick() -> Self {
-        Options { every: 17, ..Options::default() }
+        ContractOptions { every: 17, ..ContractOptions::default() }
     }
 }
 
 /// What was tried on one rank, and kept the contract.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ContractReport {
     /// Redistributions and exchanges that this rank carried out and judged.
     pub redistributions: usize,
     /// Of each case its name, how often this rank had a part in it, and how often it was left out because it needs more
@@ -52,7 +52,7 @@ pub struct Report {
     pub cases: Vec<(&'static str, usize, usize)>,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ContractReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} redistributions:", self.redistributions)?;
         for (i, (case, done, left_out)) in self.cases.iter().enumerate() {
@@ -99,7 +99,10 @@ impl std::error::Error for Failure {}
 ///
 /// Requires that all ranks call it together, with the same options. Errors: the first failure that this rank saw; other
 /// ranks may see others, or none.
-pub fn check<C: Communicator<Buffer = [u8]>>(comm: &mut C, options: &Options) -> Result<Report, Failure> {
+pub fn check<C: Communicator<Buffer = [u8]>>(
+    comm: &mut C,
+    options: &ContractOptions,
+) -> Result<ContractReport, Failure> {
     check_with(comm, options, &store, &load)
 }
 
@@ -114,10 +117,10 @@ pub type Load<'a, C> = &'a dyn Fn(&mut C, &<C as Communicator>::Buffer, &mut [u8
 /// Requires and errors as [`check`].
 pub fn check_with<C: Communicator>(
     comm: &mut C,
-    options: &Options,
+    options: &ContractOptions,
     store: Store<'_, C>,
     load: Load<'_, C>,
-) -> Result<Report, Failure> {
+) -> Result<ContractReport, Failure> {
     let mut suite = Suite::new(comm, options, store, load);
     let cases: [(&'static str, Case<'_, C>); 11] = [
         ("collectives", Suite::collectives),
@@ -150,7 +153,7 @@ pub fn check_with<C: Communicator>(
 /// whole job, or whose library does not know whom it waits for, say so in their documentation.
 pub fn check_missing<C: Communicator>(comm: &mut C, missing: usize) -> Result<(), Failure> {
     let unused = |_: &mut C, _: &mut C::Buffer, _: &[u8]| Ok(());
-    let mut suite = Suite::new(comm, &Options::default(), &unused, &|_, _, _| Ok(()));
+    let mut suite = Suite::new(comm, &ContractOptions::default(), &unused, &|_, _, _| Ok(()));
     suite.case = "missing";
     suite.missing(missing);
     suite.failure.map_or(Ok(()), Err)
@@ -158,7 +161,7 @@ pub fn check_missing<C: Communicator>(comm: &mut C, missing: usize) -> Result<()
 
 /// A redistribution to be tried and judged.
 #[derive(Clone, Copy, Debug)]
-pub struct Trial<'a> {
+pub struct ContractCase<'a> {
     /// The plan.
     pub plan: &'a Plan,
     /// What the tensor is made of: f64, f32, f16, bf16, i64, i32, u8 or bool.
@@ -175,8 +178,8 @@ pub struct Trial<'a> {
 /// Requires that all ranks of the engine call it together, with the same values.
 pub fn check_one<C: Communicator<Buffer = [u8]>>(
     comm: &mut C,
-    options: &Options,
-    trial: &Trial<'_>,
+    options: &ContractOptions,
+    trial: &ContractCase<'_>,
 ) -> Result<(), Failure> {
     let mut suite = Suite::new(comm, options, &store, &load);
     suite.case = "one";
@@ -190,8 +193,8 @@ pub fn check_one<C: Communicator<Buffer = [u8]>>(
 /// Requires that all ranks of the engine call it together, with the same values.
 pub fn check_batch<C: Communicator<Buffer = [u8]>>(
     comm: &mut C,
-    options: &Options,
-    trials: &[Trial<'_>],
+    options: &ContractOptions,
+    trials: &[ContractCase<'_>],
 ) -> Result<(), Failure> {
     let mut suite = Suite::new(comm, options, &store, &load);
     suite.case = "batch";
@@ -224,24 +227,24 @@ struct Suite<'a, C: Communicator> {
     comm: &'a mut C,
     store: Store<'a, C>,
     load: Load<'a, C>,
-    options: Options,
+    options: ContractOptions,
     rank: usize,
     size: usize,
     case: &'static str,
-    report: Report,
+    report: ContractReport,
     /// The first wrong result.
     failure: Option<Failure>,
 }
 
 impl<'a, C: Communicator> Suite<'a, C> {
-    fn new(comm: &'a mut C, options: &Options, store: Store<'a, C>, load: Load<'a, C>) -> Self {
+    fn new(comm: &'a mut C, options: &ContractOptions, store: Store<'a, C>, load: Load<'a, C>) -> Self {
         let (rank, size) = (comm.rank(), comm.size());
-        let (options, report) = (*options, Report::default());
+        let (options, report) = (*options, ContractReport::default());
         Suite { comm, store, load, options, rank, size, case: "none", report, failure: None }
     }
 
     /// The kind of elements of a trial, and what numbers are made for where it reduces.
-    fn kind_and_op(&self, trial: &Trial<'_>) -> Result<(Kind, Option<ReduceOp>), Failure> {
+    fn kind_and_op(&self, trial: &ContractCase<'_>) -> Result<(Kind, Option<ReduceOp>), Failure> {
         let partial = trial.plan.from().partial().first().or(trial.plan.to().partial().first());
         let kind = Kind::of(trial.dtype).ok_or_else(|| Failure {
             case: self.case,
@@ -305,7 +308,7 @@ impl<'a, C: Communicator> Suite<'a, C> {
 
     /// Runs what was compiled on each of these sources in turn, with the same buffers, and returns the targets. What is
     /// in a target before is neither zero nor anything else that is expected.
-    fn run(&mut self, compiled: &Compiled, sources: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Error> {
+    fn run(&mut self, compiled: &CompiledPlan, sources: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Error> {
         let mut scratch = compiled.scratch(self.comm)?;
         let mut target = self.buffer(&vec![0xa5; compiled.target_bytes()])?;
         let mut results = Vec::with_capacity(sources.len());

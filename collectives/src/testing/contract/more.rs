@@ -10,7 +10,7 @@ use reshard_sharding::{Mesh, ReduceOp, Sharding};
 use super::data::{Kind, Tensor, mix};
 use super::plans::{DENSE, SHAPES, meshes, placements, title};
 use super::{Failure, Suite};
-use crate::{Batch, BufferLayout, Communicator, Compiled, Error};
+use crate::{Batch, BufferLayout, Communicator, CompiledPlan, Error};
 
 /// A tensor of a batch; the same placement on every axis.
 struct Row {
@@ -79,7 +79,7 @@ impl<C: Communicator> Suite<'_, C> {
         let takes_part = plan.from().mesh().contains(rank) || plan.to().mesh().contains(rank);
         let mut shard = self.planned(tensor.shard(rank))?;
         if takes_part {
-            let compiled = Compiled::with_layouts(plan, rank, source, target);
+            let compiled = CompiledPlan::with_layouts(plan, rank, source, target);
             let compiled = self.planned(compiled)?;
             let mut lies = vec![0; compiled.source_bytes()];
             self.planned(place(plan.from(), rank, source, &mut lies, &shard, item, true))?;
@@ -171,7 +171,7 @@ impl<C: Communicator> Suite<'_, C> {
                 let mut result = self.planned(tensor.shard(self.rank))?;
                 let takes_part = mesh.contains(self.rank);
                 if takes_part {
-                    let compiled = self.planned(Compiled::new(&plan, self.rank))?;
+                    let compiled = self.planned(CompiledPlan::new(&plan, self.rank))?;
                     // A single exchange needs two buffers.
                     let results = if compiled.is_in_place() {
                         self.run_in_place(&compiled, &result)
@@ -186,7 +186,7 @@ impl<C: Communicator> Suite<'_, C> {
         Ok(())
     }
 
-    fn run_in_place(&mut self, compiled: &Compiled, source: &[u8]) -> Result<Vec<u8>, Error> {
+    fn run_in_place(&mut self, compiled: &CompiledPlan, source: &[u8]) -> Result<Vec<u8>, Error> {
         let mut scratch = compiled.scratch(self.comm)?;
         let mut bytes = source.to_vec();
         bytes.resize(compiled.in_place_bytes(), 0xa5);
@@ -215,7 +215,7 @@ impl<C: Communicator> Suite<'_, C> {
             let mut ready = Vec::new();
             for (seed, (from, to)) in plans.iter().enumerate() {
                 let plan = self.plan(&mesh, shape, kind, from, to)?;
-                let compiled = self.planned(Compiled::new(&plan, self.rank))?;
+                let compiled = self.planned(CompiledPlan::new(&plan, self.rank))?;
                 ready.push((seed as u64, plan, compiled));
             }
             let results =
@@ -229,7 +229,7 @@ impl<C: Communicator> Suite<'_, C> {
         Ok(())
     }
 
-    fn post_all(&mut self, ready: &[(u64, Plan, Compiled)], kind: Kind) -> Result<Vec<Vec<u8>>, Error> {
+    fn post_all(&mut self, ready: &[(u64, Plan, CompiledPlan)], kind: Kind) -> Result<Vec<Vec<u8>>, Error> {
         let mut buffers = Vec::new();
         for (seed, plan, compiled) in ready {
             // Opens the groups; its buffers are not used.
@@ -273,7 +273,7 @@ impl<C: Communicator> Suite<'_, C> {
         for odd in [self.size - 1, 0] {
             let other = self.plan(&mesh, &shape, Kind::F32, "S(1)", "S(0)")?;
             let mine = if self.rank == odd { &other } else { &plan };
-            let compiled = self.planned(Compiled::new(mine, self.rank))?;
+            let compiled = self.planned(CompiledPlan::new(mine, self.rank))?;
             match compiled.scratch(self.comm) {
                 Err(Error::Mismatch { .. }) => self.count(),
                 Err(error) => {
@@ -284,7 +284,7 @@ impl<C: Communicator> Suite<'_, C> {
             // Another dtype of the same size is another plan too.
             let kind = if self.rank == odd { Kind::I32 } else { Kind::F32 };
             let mine = self.plan(&mesh, &shape, kind, "S(0)", "S(1)")?;
-            let compiled = self.planned(Compiled::new(&mine, self.rank))?;
+            let compiled = self.planned(CompiledPlan::new(&mine, self.rank))?;
             match compiled.scratch(self.comm) {
                 Err(Error::Mismatch { .. }) => self.count(),
                 Err(error) => {

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 
 use reshard_planner::{Plan, Planner, Topology};
-use reshard_sharding::meaning::held;
 use reshard_sharding::{Mesh, ReduceOp, Region, Sharding};
 
 use super::data::{Kind, Tensor, mix, terms};
 use super::{Failure, Suite};
 use crate::testing::GOLDEN;
-use crate::{BufferLayout, Communicator, Compiled, Error};
+use crate::{BufferLayout, Communicator, CompiledPlan, Error};
 
 /// Even, uneven, with empty shards, with nothing at all.
 pub(super) const SHAPES: [&[usize]; 4] = [&[12, 24], &[7, 5], &[2, 3], &[0, 4]];
@@ -188,7 +187,7 @@ impl<C: Communicator> Suite<'_, C> {
             let ends = self.planned(Planner::new().plan(plan.to(), &last, kind.dtype()))?;
             rounded *= 2;
             if takes_part {
-                let compiled = self.planned(Compiled::new(&ends, self.rank))?;
+                let compiled = self.planned(CompiledPlan::new(&ends, self.rank))?;
                 let results = self.run(&compiled, &[result]);
                 result = results.map_err(|error| self.broken(title, error))?.pop().unwrap_or_default();
             }
@@ -196,7 +195,7 @@ impl<C: Communicator> Suite<'_, C> {
         if last.mesh().contains(self.rank) {
             self.count();
             let whole = self.planned(tensor.whole())?;
-            let held = self.planned(held(&last, self.rank))?;
+            let held = self.planned(last.global_indices(self.rank))?;
             let rounded = if tensor.is_exact() { 0.0 } else { self.options.bound * rounded as f64 };
             if let Some(why) = whole.differs(kind, &held, &result, rounded) {
                 self.wrong(format!("{title}: {why}"));
@@ -215,7 +214,7 @@ impl<C: Communicator> Suite<'_, C> {
         let hash = mix(&words.collect::<Vec<_>>());
         let mesh = self.planned(Mesh::new([("world", self.size)]))?;
         let plan = self.plan(&mesh, &[self.size], Kind::I64, "S(0)", "R")?;
-        let compiled = self.planned(Compiled::new(&plan, self.rank))?;
+        let compiled = self.planned(CompiledPlan::new(&plan, self.rank))?;
         let hashes = self.run(&compiled, &[hash.to_ne_bytes().to_vec()]);
         let hashes = hashes.map_err(|error| self.broken("comparing replicas", error))?;
         let hashes: Vec<&[u8]> = hashes.iter().flat_map(|all| all.chunks_exact(8)).collect();

@@ -8,7 +8,7 @@ use reshard_sharding::ReduceOp;
 use super::data::{Kind, Tensor};
 use super::plans::{DENSE, meshes, title};
 use super::{Failure, Suite};
-use crate::{Communicator, Compiled, Error};
+use crate::{Communicator, CompiledPlan, Error};
 
 /// From and to, each on the first axis and on the others: moved and reduced, in one phase and in several, with a slice before them.
 const PLANS: [([&str; 2], [&str; 2]); 8] = [
@@ -54,7 +54,7 @@ impl<C: Communicator> Suite<'_, C> {
                 if takes_part {
                     let mut ready = Vec::new();
                     for (plan, tensor) in plans.iter().zip(&tensors) {
-                        let compiled = self.planned(Compiled::new(plan, self.rank))?;
+                        let compiled = self.planned(CompiledPlan::new(plan, self.rank))?;
                         ready.push((compiled, self.planned(tensor.shard(self.rank))?));
                     }
                     run = self.run_each(&ready).map_err(|error| self.broken("run as a whole", error))?;
@@ -73,13 +73,18 @@ impl<C: Communicator> Suite<'_, C> {
         Ok(())
     }
 
-    fn run_each(&mut self, ready: &[(Compiled, Vec<u8>)]) -> Result<Vec<Vec<u8>>, Error> {
-        let run = |(compiled, source): &(Compiled, Vec<u8>)| self.run(compiled, std::slice::from_ref(source));
+    fn run_each(&mut self, ready: &[(CompiledPlan, Vec<u8>)]) -> Result<Vec<Vec<u8>>, Error> {
+        let run =
+            |(compiled, source): &(CompiledPlan, Vec<u8>)| self.run(compiled, std::slice::from_ref(source));
         Ok(ready.iter().map(run).collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     /// Starts each, and finishes the oldest before there are more in flight than that.
-    fn run_in_halves(&mut self, ready: &[(Compiled, Vec<u8>)], window: usize) -> Result<Vec<Vec<u8>>, Error> {
+    fn run_in_halves(
+        &mut self,
+        ready: &[(CompiledPlan, Vec<u8>)],
+        window: usize,
+    ) -> Result<Vec<Vec<u8>>, Error> {
         let mut memory = Vec::new();
         for (compiled, source) in ready {
             let target = self.buffer(&vec![0xa5; compiled.target_bytes()])?;
@@ -90,7 +95,7 @@ impl<C: Communicator> Suite<'_, C> {
             if started.len() >= window
                 && let Some(oldest) = started.pop_front()
             {
-                crate::Started::finish(oldest, self.comm)?;
+                crate::PendingRun::finish(oldest, self.comm)?;
             }
             started.push_back(compiled.start(self.comm, (*source).borrow(), target.borrow_mut(), scratch)?);
         }

@@ -3,7 +3,7 @@
 use crate::emulator::{Emulator, Memory};
 use reshard_cuda::{DrawKernel, Program, draws, simulate};
 use reshard_kernels::random::{Draw, Generator, Key, Recipe};
-use reshard_kernels::{CopySide, DType, Nest};
+use reshard_kernels::{CopySide, DType, LoopNest};
 use reshard_layout::Mode;
 use reshard_test_support::Sweep;
 
@@ -17,12 +17,12 @@ fn all_draws() -> Vec<Draw> {
 }
 
 /// A run, columns of rows that lie apart, a transpose that runs backwards, and indices of more than 32 bits.
-fn nests() -> [Nest; 4] {
+fn nests() -> [LoopNest; 4] {
     [
-        Nest::new(0, 0, [Mode::new(1500, (1, 1))]),
-        Nest::new(3, 1, [Mode::new(33, (4, 1)), Mode::new(20, (401, 37))]),
-        Nest::new(39, 0, [Mode::new(40, (-1, 30)), Mode::new(30, (40, 1))]),
-        Nest::new((1 << 40) - 50, 2, [Mode::new(100, (1, 1)), Mode::new(3, (1 << 33, 120))]),
+        LoopNest::new(0, 0, [Mode::new(1500, (1, 1))]),
+        LoopNest::new(3, 1, [Mode::new(33, (4, 1)), Mode::new(20, (401, 37))]),
+        LoopNest::new(39, 0, [Mode::new(40, (-1, 30)), Mode::new(30, (40, 1))]),
+        LoopNest::new((1 << 40) - 50, 2, [Mode::new(100, (1, 1)), Mode::new(3, (1 << 33, 120))]),
     ]
 }
 
@@ -55,8 +55,13 @@ fn drawn_elements_are_those_of_the_definition() {
     assert!(checked > least, "{checked}");
 }
 
-fn compare(emulator: &mut Emulator, nest: &Nest, (key, draw, dtype): (&Key, Draw, DType), recipe: &Recipe) {
-    let item = dtype.item_bytes().unwrap();
+fn compare(
+    emulator: &mut Emulator,
+    nest: &LoopNest,
+    (key, draw, dtype): (&Key, Draw, DType),
+    recipe: &Recipe,
+) {
+    let item = dtype.element_bytes().unwrap();
     let size = (nest.extremes(CopySide::Target).unwrap().unwrap().1 as usize + 1) * item;
     let before = vec![0xA5u8; size];
     let (mut want, mut got) = (before.clone(), before);
@@ -90,7 +95,7 @@ fn a_shard_that_is_drawn_is_that_of_the_whole() {
     let all = [reshard_kernels::random::IndexRun::all(48)];
     reshard_kernels::random::fill(&key, draw, DType::F32, &mut whole, &[6, 8], all).unwrap();
     // Columns 2 to 5 of [6,8], rows last to first.
-    let nest = Nest::new(5 * 8 + 2, 0, [Mode::new(4, (1, 1)), Mode::new(6, (-8, 4))]);
+    let nest = LoopNest::new(5 * 8 + 2, 0, [Mode::new(4, (1, 1)), Mode::new(6, (-8, 4))]);
     let mut shard = vec![0u8; 6 * 4 * 4];
     for launch in &draws(&nest, DType::F32).unwrap() {
         simulate::draw(&mut shard, &launch.job, &key, draw, DType::F32).unwrap();
@@ -103,11 +108,11 @@ fn a_shard_that_is_drawn_is_that_of_the_whole() {
 
 #[test]
 fn indices_that_are_none_are_refused() {
-    let below = Nest::new(2, 0, [Mode::new(4, (-1, 1))]);
+    let below = LoopNest::new(2, 0, [Mode::new(4, (-1, 1))]);
     let said = draws(&below, DType::F32).unwrap_err().to_string();
     assert!(said.contains("before its start"), "{said}");
-    let twice = Nest::new(0, 0, [Mode::new(4, (1, 0))]);
+    let twice = LoopNest::new(0, 0, [Mode::new(4, (1, 0))]);
     assert!(draws(&twice, DType::F32).is_err());
-    assert!(draws(&Nest::new(0, 0, [Mode::new(0, (1, 1))]), DType::F32).unwrap().is_empty());
-    assert!(draws(&Nest::new(0, 0, [Mode::new(4, (1, 1))]), DType::F4).is_err());
+    assert!(draws(&LoopNest::new(0, 0, [Mode::new(0, (1, 1))]), DType::F32).unwrap().is_empty());
+    assert!(draws(&LoopNest::new(0, 0, [Mode::new(4, (1, 1))]), DType::F4).is_err());
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::cases::{Case, Misaligned, pattern, same, values};
 use crate::emulator::{Emulator, Memory};
 use reshard_cuda::{Alignment, Batch, CopyKernel, ElementOp, Program, copies, elementwise, simulate};
-use reshard_kernels::{Combine, CombineOp, CopySide, DType, Divide, Nest, reference};
+use reshard_kernels::{CombineOp, CopySide, DType, LoopNest, PreparedCombine, PreparedDivide, reference};
 use reshard_layout::Mode;
 use reshard_test_support::{Arbitrary, Sweep, property};
 
@@ -149,7 +149,7 @@ fn batches_are_their_copies() {
             for (from, bytes) in nests {
                 let to = total - from - bytes.next_multiple_of(16);
                 want[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
-                let nest = Nest::new(from as i64, to as i64, [Mode::new(bytes as i64, (1, 1))]);
+                let nest = LoopNest::new(from as i64, to as i64, [Mode::new(bytes as i64, (1, 1))]);
                 launches.extend(copies(&nest, 1, Alignment::FULL).unwrap());
             }
             let batch = Batch::new(launches).unwrap();
@@ -214,9 +214,9 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
         let mut emulator = Emulator::new(program, &[]);
         // A dense run, rows with gaps, and a transpose.
         let nests = [
-            Nest::new(0, 0, [Mode::new(3000, (1, 1))]),
-            Nest::new(3, 1, [Mode::new(33, (1, 1)), Mode::new(20, (40, 37))]),
-            Nest::new(0, 0, [Mode::new(40, (30, 1)), Mode::new(30, (1, 40))]),
+            LoopNest::new(0, 0, [Mode::new(3000, (1, 1))]),
+            LoopNest::new(3, 1, [Mode::new(33, (1, 1)), Mode::new(20, (40, 37))]),
+            LoopNest::new(0, 0, [Mode::new(40, (30, 1)), Mode::new(30, (1, 40))]),
         ];
         for nest in &nests {
             let size = |side| nest.extremes(side).unwrap().unwrap().1 as usize + 1;
@@ -224,7 +224,7 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
                 (values(dtype, size(CopySide::Source), 1), values(dtype, size(CopySide::Target), 2));
             for op in all_of(dtype) {
                 let mut want = before.clone();
-                Combine::new(nest, dtype, op).unwrap().run(&mut want, &source).unwrap();
+                PreparedCombine::new(nest, dtype, op).unwrap().run(&mut want, &source).unwrap();
                 for l in elementwise(nest, dtype, ElementOp::Combine(op), Alignment::FULL).unwrap() {
                     let name = l.kernel.name();
                     let got = emulator.run(
@@ -244,7 +244,7 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
             if dtype.check_average().is_ok() {
                 for divisor in [1, 2, 3, 7, 1000] {
                     let mut want = before.clone();
-                    Divide::new(nest, dtype, divisor).unwrap().run(&mut want).unwrap();
+                    PreparedDivide::new(nest, dtype, divisor).unwrap().run(&mut want).unwrap();
                     for l in elementwise(nest, dtype, ElementOp::Divide, Alignment::FULL).unwrap() {
                         let (name, by) = (l.kernel.name(), divisor as f64);
                         let got = emulator.run(
@@ -272,13 +272,13 @@ fn reductions_are_those_of_the_host_bit_for_bit() {
         return;
     }
     for (program, dtype) in looked_at(element) {
-        let item = dtype.item_bytes().unwrap();
+        let item = dtype.element_bytes().unwrap();
         let mut emulator = Emulator::new(program, &[]);
         // One term of 1200 elements behind the other; a run, and rows.
         for (nest, terms) in [
-            (Nest::new(0, 0, [Mode::new(1200, (1, 1))]), 5),
-            (Nest::new(3, 1, [Mode::new(33, (1, 1)), Mode::new(20, (40, 37))]), 3),
-            (Nest::new(0, 0, [Mode::new(40, (30, 1)), Mode::new(30, (1, 40))]), 1),
+            (LoopNest::new(0, 0, [Mode::new(1200, (1, 1))]), 5),
+            (LoopNest::new(3, 1, [Mode::new(33, (1, 1)), Mode::new(20, (40, 37))]), 3),
+            (LoopNest::new(0, 0, [Mode::new(40, (30, 1)), Mode::new(30, (1, 40))]), 1),
         ] {
             let all: Vec<Vec<u8>> = (0..terms).map(|t| values(dtype, 1200, t)).collect();
             let bases: Vec<i64> = (0..terms).map(|t| (t * 1200 * item) as i64).collect();
@@ -294,10 +294,10 @@ fn reductions_are_those_of_the_host_bit_for_bit() {
                 let mut want = before.clone();
                 reference::copy_nest(&mut want, &all[0], &nest, item);
                 for term in &all[1..] {
-                    Combine::new(&nest, dtype, op).unwrap().run(&mut want, term).unwrap();
+                    PreparedCombine::new(&nest, dtype, op).unwrap().run(&mut want, term).unwrap();
                 }
                 if divisor > 1 {
-                    Divide::new(&nest, dtype, divisor).unwrap().run(&mut want).unwrap();
+                    PreparedDivide::new(&nest, dtype, divisor).unwrap().run(&mut want).unwrap();
                 }
                 for l in elementwise(&nest, dtype, ElementOp::Reduce(op), Alignment::FULL).unwrap() {
                     let (source, by) = (all.concat(), l.kernel.exponent().unwrap_or(divisor as f64));

@@ -2,13 +2,13 @@
 
 use crate::cases::Case;
 use reshard_cuda::{Alignment, CopyKernel, THREADS, copies};
-use reshard_kernels::{CopySide, Nest};
+use reshard_kernels::{CopySide, LoopNest};
 use reshard_layout::Mode;
 use reshard_test_support::properties;
 
 /// Rows of so many bytes, whose beginnings are so many bytes apart on both sides.
-fn rows(count: usize, run: usize, steps: (i64, i64), offsets: (i64, i64)) -> Nest {
-    Nest::new(offsets.0, offsets.1, [Mode::new(run as i64, (1, 1)), Mode::new(count as i64, steps)])
+fn rows(count: usize, run: usize, steps: (i64, i64), offsets: (i64, i64)) -> LoopNest {
+    LoopNest::new(offsets.0, offsets.1, [Mode::new(run as i64, (1, 1)), Mode::new(count as i64, steps)])
 }
 
 /// All of these numbers are multiples of it.
@@ -58,7 +58,7 @@ fn a_run_has_as_many_words_as_it_can_touch() {
 
 #[test]
 fn addresses_that_are_not_aligned_take_words_too() {
-    let nest = Nest::new(0, 0, [Mode::new(4096, (1, 1))]);
+    let nest = LoopNest::new(0, 0, [Mode::new(4096, (1, 1))]);
     let kernel = |source, target| copies(&nest, 1, Alignment::of(source, target)).unwrap()[0].kernel;
     assert_eq!(kernel(0, 0), CopyKernel::Rows { width: 16 });
     assert_eq!(kernel(8, 16), CopyKernel::Rows { width: 8 });
@@ -70,7 +70,8 @@ fn addresses_that_are_not_aligned_take_words_too() {
 #[test]
 fn a_run_of_more_than_a_launch_takes_is_several() {
     let length = (1usize << 32) + 5;
-    let launches = copies(&Nest::new(1, 0, [Mode::new(length as i64, (1, 1))]), 1, Alignment::FULL).unwrap();
+    let launches =
+        copies(&LoopNest::new(1, 0, [Mode::new(length as i64, (1, 1))]), 1, Alignment::FULL).unwrap();
     assert!(
         launches.iter().all(|l| matches!(l.kernel, CopyKernel::Runs { .. }) || l.job.columns == 0),
         "{launches:?}"

@@ -176,7 +176,7 @@ fn what_needs_integers_says_so() {
             let text = format!("{function}({layout}{others})");
             let error = evaluate(&text).expect_err(&text);
             let message = error.to_string();
-            assert_eq!(error.kind(), "inadmissible", "{text}");
+            assert_eq!(error.code(), "inadmissible", "{text}");
             assert!(
                 message.contains(&format!(
                     "found {}{layout}",

@@ -75,7 +75,7 @@ fn compositions_stand_where_layouts_do() {
     }
     for text in ["stride(S)", "tiles(S, 64)", "is_orthogonal(S)"] {
         let error = evaluate(&with(text)).expect_err(text);
-        assert_eq!(error.kind(), "inadmissible", "{text}");
+        assert_eq!(error.code(), "inadmissible", "{text}");
         let message = error.to_string();
         assert!(
             message.contains("is decided by strides, and Sw<3,0,3> o 0 o (8,8):(8,1) has none"),
@@ -114,6 +114,6 @@ fn compositions_stand_where_layouts_do() {
     ] {
         let error = evaluate(&with(text)).expect_err(text);
         let message = error.to_string();
-        assert!(message.contains(expected) && error.kind() != "parse", "{text}: {message}");
+        assert!(message.contains(expected) && error.code() != "parse", "{text}: {message}");
     }
 }

@@ -3,8 +3,8 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-use reshard_program::{Item, Program};
-use reshard_sharding::Type;
+use reshard_program::{Program, Statement};
+use reshard_sharding::ShardingType;
 
 /// The kinds of placements of values and gradients along an axis of several ranks.
 pub(crate) const KINDS: [&str; 8] = ["R", "I", "S", "SS", "RG", "P", "v|g", "other"];
@@ -17,29 +17,29 @@ impl Coverage {
     /// Counts the ops of a program.
     pub(crate) fn add(&mut self, classes: &BTreeMap<String, &'static str>, program: &Program) {
         let mut backward = false;
-        for item in program.items() {
+        for item in program.statements() {
             match item {
-                Item::Op { call, inputs, .. } => {
+                Statement::Op { call, inputs, .. } => {
                     let name = call.name().unwrap_or("->");
                     let class = match classes.get(name) {
                         Some(&class) if class == "optimizer" || !backward => class,
                         Some(_) | None => "backward",
                     };
                     for v in inputs {
-                        for kind in kinds(&program.get(*v).is) {
+                        for kind in kinds(&program.get(*v).ty) {
                             self.0.entry(class).or_default()[kind] += 1;
                         }
                     }
                 }
-                Item::NoGrad => backward = true,
-                Item::Input(_) | Item::Move { .. } => {}
+                Statement::NoGrad => backward = true,
+                Statement::Input(_) | Statement::Redistribute { .. } => {}
             }
         }
     }
 }
 
 /// The kind of a type along each axis of several ranks.
-fn kinds(is: &Type) -> Vec<usize> {
+fn kinds(is: &ShardingType) -> Vec<usize> {
     let text = is.to_string();
     let mut depth = 0;
     let words: Vec<&str> = text

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use ndarray::{ArrayD, IxDyn};
 use reshard_kernels::DType;
-use reshard_ops::rules::Call;
+use reshard_ops::rules::OpCall;
 use reshard_program::{Graph, ValueId};
-use reshard_sharding::{Mesh, Type};
+use reshard_sharding::{Mesh, ShardingType};
 use reshard_test_support::Random;
 
 use super::ops;
@@ -166,13 +166,13 @@ impl Draw {
             let names: Vec<String> =
                 taken.iter().filter(|v| **v != dw).map(|v| format!("{}'", self.graph.name(*v))).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let call: Call = op.parse().unwrap();
+            let call: OpCall = op.parse().unwrap();
             let made = self.graph.apply(&call, &taken, &names).unwrap();
             for (&before, &after) in taken.iter().filter(|v| **v != dw).zip(&made) {
                 // Most are kept as they are.
                 if self.r.below(4) > 0 {
-                    let is = self.graph.pinned(before).unwrap().clone();
-                    self.graph.pin(after, is).unwrap();
+                    let is = self.graph.constraint(before).unwrap().clone();
+                    self.graph.constrain(after, is).unwrap();
                 }
                 next.push((self.graph.name(before).to_owned(), self.graph.name(after).to_owned()));
             }
@@ -183,7 +183,7 @@ impl Draw {
 
     /// Whether an input is of real numbers that have a gradient.
     fn trained(&self, v: ValueId) -> bool {
-        self.graph.dtype(v) == self.dtype && self.graph.pinned(v).is_some_and(|is| is.gradient.is_some())
+        self.graph.dtype(v) == self.dtype && self.graph.constraint(v).is_some_and(|is| is.gradient.is_some())
     }
 
     /// Sizes that cut evenly and that do not.
@@ -212,7 +212,7 @@ impl Draw {
         let name = format!("{letter}{}", self.inputs.len());
         let is = self.placed(shape, real);
         let dtype = if real { self.dtype } else { DType::I64 };
-        let v = self.graph.input_of(&name, dtype, is).unwrap();
+        let v = self.graph.input_with_type(&name, dtype, is).unwrap();
         self.inputs.push((name, shape.to_vec(), numbers));
         if let Numbers::Any = numbers {
             self.live.push(v);
@@ -257,7 +257,7 @@ impl Draw {
 
     /// Calls an op; what it makes may be taken by others, pinned and moved.
     pub(crate) fn call(&mut self, call: &str, inputs: &[ValueId]) -> Vec<ValueId> {
-        let parsed: Call = call.parse().unwrap_or_else(|e| panic!("{call}: {e}"));
+        let parsed: OpCall = call.parse().unwrap_or_else(|e| panic!("{call}: {e}"));
         let shapes: Vec<Vec<usize>> = inputs.iter().map(|v| self.shape_of(*v)).collect();
         let made =
             self.graph.apply(&parsed, inputs, &[]).unwrap_or_else(|e| panic!("{call} of {shapes:?}: {e}"));
@@ -275,13 +275,13 @@ impl Draw {
                 match self.r.below(8) {
                     0 => {
                         let is = self.placed(&shape, true);
-                        self.graph.pin(v, is).unwrap();
+                        self.graph.constrain(v, is).unwrap();
                     }
                     1 => {
                         let is = self.placed(&shape, true);
                         let name = format!("m{}", self.graph.values());
                         self.used.push(v);
-                        last = self.graph.moved(v, &name, is).unwrap();
+                        last = self.graph.redistribute(v, &name, is).unwrap();
                     }
                     _ => {}
                 }
@@ -294,17 +294,17 @@ impl Draw {
     }
 
     /// A random type, of real numbers with a gradient; one of three on a mesh that is not the first, if there are others.
-    fn placed(&mut self, shape: &[usize], real: bool) -> Type {
+    fn placed(&mut self, shape: &[usize], real: bool) -> ShardingType {
         let other = self.meshes.len() > 1 && self.r.below(3) == 0;
         let mesh = if other { self.r.pick(&self.meshes[1..]).clone() } else { self.meshes[0].clone() };
         let sizes: Vec<usize> = mesh.axes().iter().map(reshard_sharding::Axis::size).collect();
         for _ in 0..8 {
             let words: Vec<String> = sizes.iter().map(|&n| self.word(shape, n, real)).collect();
-            if let Ok(is) = Type::parse(&mesh, shape, &words.join(",")) {
+            if let Ok(is) = ShardingType::parse(&mesh, shape, &words.join(",")) {
                 return is;
             }
         }
-        Type::parse(&mesh, shape, &vec!["R"; sizes.len()].join(",")).unwrap()
+        ShardingType::parse(&mesh, shape, &vec!["R"; sizes.len()].join(",")).unwrap()
     }
 
     /// A random placement along an axis of so many ranks.

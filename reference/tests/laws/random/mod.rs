@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ndarray::ArrayD;
-use reshard_program::schedule::Options;
-use reshard_program::{Elaborator, Program};
+use reshard_program::schedule::CompileOptions;
+use reshard_program::{Program, ShardingSolver};
 use reshard_reference::{Number, Values, on_one_device, on_ranks};
 use reshard_test_support::{Random, Sweep};
 
@@ -73,7 +73,7 @@ fn rounding(single: &[Values<f32>], double: &[Values<f64>]) -> f64 {
 }
 
 /// With bytes of their own, so that all values are there to be compared, and of the others one for each program.
-fn two_ways(program: &Program) -> [Options; 2] {
+fn two_ways(program: &Program) -> [CompileOptions; 2] {
     let [apart, others @ ..] = schedules::ways();
     let one = others[program.values().len() % others.len()].clone();
     [apart, one]
@@ -144,9 +144,9 @@ fn look(seed: u64, coverage: &Mutex<Coverage>) -> Result<Looked, String> {
     let twice = seed % 25 == 7;
     let drawn = Draw::program(seed, twice);
     let most = [1, 2, 8][(seed % 3) as usize];
-    let program = match Elaborator::new().most_states(most).elaborate(&drawn.graph) {
+    let program = match ShardingSolver::new().beam_width(most).solve(&drawn.graph) {
         // A formula may call what has none itself.
-        Err(e) if twice && e.kind() == "no_gradient" => return Ok(Looked::NoGradient),
+        Err(e) if twice && e.code() == "no_gradient" => return Ok(Looked::NoGradient),
         other => other.map_err(|e| format!("{}\n{e}", drawn.graph))?,
     };
     // Of a third of them backward makes some values again.
@@ -185,7 +185,8 @@ fn look(seed: u64, coverage: &Mutex<Coverage>) -> Result<Looked, String> {
             return Err(at(format!("gradients say {gradient}, differences {difference}")));
         }
     }
-    let across = program.moves().filter(|m| m.from.is.value.mesh() != m.to.is.value.mesh()).count() as u64;
+    let across =
+        program.redistributions().filter(|m| m.from.ty.value.mesh() != m.to.ty.value.mesh()).count() as u64;
     Ok(Looked::Compared { in_f32, slope: smooth, twice, across })
 }
 

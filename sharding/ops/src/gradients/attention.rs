@@ -11,7 +11,7 @@ use super::Formula;
 use super::builder::{GradientBuilder, Variable};
 use super::pointwise::Alike;
 use crate::Error;
-use crate::rules::Call;
+use crate::rules::OpCall;
 
 pub(super) fn formulas() -> Vec<Alike> {
     vec![(&["scaled_dot_product_attention"], Formula::new(gradient))]
@@ -39,7 +39,7 @@ fn gradient(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>
         let ones = b.op("ones_like", &[logits])?;
         let seen = b.op("tril", &[ones])?;
         let none = b.op("logical_not", &[seen])?;
-        let call = Call::new("masked_fill").with("value", crate::rules::Value::Word("-inf".to_owned()));
+        let call = OpCall::new("masked_fill").with("value", crate::rules::Argument::Word("-inf".to_owned()));
         logits = b.call(&call, &[logits, none])?;
     }
     let chances = b.op("softmax(dim=-1)", &[logits])?;
@@ -62,7 +62,7 @@ fn gradient(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>
 }
 
 fn rule(b: &mut GradientBuilder<'_>, rule: &str, operands: &[Variable]) -> Result<Variable, Error> {
-    b.call(&Call::Rule(rule.parse()?), operands)
+    b.call(&OpCall::Rule(rule.parse()?), operands)
 }
 
 /// The mask beside logits whose heads are two dims.

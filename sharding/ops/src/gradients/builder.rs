@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Gradient, Saved};
 use crate::Error;
-use crate::rules::{Call, Composite, DEEPEST, MOST_CALLS, Op, Request, Statement, Table, Value};
+use crate::rules::{Argument, BoundCall, Composite, DEEPEST, MOST_CALLS, Op, OpCall, OpTable, Statement};
 
 /// A value of a formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,8 +28,8 @@ pub struct Variable(pub(super) usize);
 /// ```
 #[derive(Debug)]
 pub struct GradientBuilder<'a> {
-    table: &'a Table,
-    call: &'a Call,
+    table: &'a OpTable,
+    call: &'a OpCall,
     inputs: &'a [&'a [usize]],
     op: Op,
     deep: usize,
@@ -40,8 +40,8 @@ pub struct GradientBuilder<'a> {
 
 impl<'a> GradientBuilder<'a> {
     pub(super) fn new(
-        table: &'a Table,
-        call: &'a Call,
+        table: &'a OpTable,
+        call: &'a OpCall,
         inputs: &'a [&'a [usize]],
         deep: usize,
     ) -> Result<Self, Error> {
@@ -104,7 +104,7 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// Reads an argument of the call by what the op's family declares.
-    pub fn argument<T>(&self, read: impl FnOnce(&Request<'_>) -> Result<T, Error>) -> Result<T, Error> {
+    pub fn argument<T>(&self, read: impl FnOnce(&BoundCall<'_>) -> Result<T, Error>) -> Result<T, Error> {
         read(&self.table.request(self.call, self.inputs)?)
     }
 
@@ -124,7 +124,7 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// Calls an op of one output.
-    pub fn call(&mut self, call: &Call, operands: &[Variable]) -> Result<Variable, Error> {
+    pub fn call(&mut self, call: &OpCall, operands: &[Variable]) -> Result<Variable, Error> {
         match self.calls(call, operands)?.as_slice() {
             [one] => Ok(*one),
             several => Err(Error::Rule {
@@ -134,7 +134,7 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// Calls an op of any number of outputs.
-    pub fn calls(&mut self, call: &Call, operands: &[Variable]) -> Result<Vec<Variable>, Error> {
+    pub fn calls(&mut self, call: &OpCall, operands: &[Variable]) -> Result<Vec<Variable>, Error> {
         if self.statements.len() >= MOST_CALLS {
             return Err(Error::Rule {
                 reason: format!("the gradient of {} makes more than {MOST_CALLS} calls", self.call),
@@ -155,12 +155,12 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// An argument as the call gives it; none where it is left to its default.
-    pub fn given(&self, key: &str) -> Option<Value> {
+    pub fn given(&self, key: &str) -> Option<Argument> {
         self.call.argument(key).cloned()
     }
 
     /// The call whose gradient this is.
-    pub(super) fn same_call(&self) -> Call {
+    pub(super) fn same_call(&self) -> OpCall {
         self.call.clone()
     }
 
@@ -171,7 +171,7 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// The same call but for one argument, on another operand.
-    pub fn again_with(&mut self, key: &str, argument: Value, value: Variable) -> Result<Variable, Error> {
+    pub fn again_with(&mut self, key: &str, argument: Argument, value: Variable) -> Result<Variable, Error> {
         let call = self.call.clone().with(key, argument);
         self.call(&call, &[value])
     }
@@ -184,7 +184,7 @@ impl<'a> GradientBuilder<'a> {
         by: f64,
         value: Variable,
     ) -> Result<Variable, Error> {
-        self.call(&Call::new(name).with(key, number(by)), &[value])
+        self.call(&OpCall::new(name).with(key, number(by)), &[value])
     }
 
     /// `value` times a number.
@@ -201,12 +201,12 @@ impl<'a> GradientBuilder<'a> {
         if self.shape(value) == shape {
             return Ok(value);
         }
-        self.call(&Call::new("reshape").with("shape", numbers(shape)), &[value])
+        self.call(&OpCall::new("reshape").with("shape", numbers(shape)), &[value])
     }
 
     /// Another op with these arguments of the call, as far as it gives them.
-    pub(super) fn with_arguments(&self, name: &str, keys: &[&str]) -> Call {
-        keys.iter().fold(Call::new(name), |call, key| match self.given(key) {
+    pub(super) fn with_arguments(&self, name: &str, keys: &[&str]) -> OpCall {
+        keys.iter().fold(OpCall::new(name), |call, key| match self.given(key) {
             Some(value) => call.with(key, value),
             None => call,
         })
@@ -231,7 +231,7 @@ impl<'a> GradientBuilder<'a> {
 
     /// The dims in another order.
     pub fn permuted(&mut self, value: Variable, dims: &[usize]) -> Result<Variable, Error> {
-        self.call(&Call::new("permute").with("dims", numbers(dims)), &[value])
+        self.call(&OpCall::new("permute").with("dims", numbers(dims)), &[value])
     }
 
     /// The sum over these dims, which stay with size 1 where they are to be kept.
@@ -242,12 +242,12 @@ impl<'a> GradientBuilder<'a> {
         if keepdim {
             return self.folded("sum", value, dims);
         }
-        self.call(&Call::new("sum").with("dims", numbers(dims)), &[value])
+        self.call(&OpCall::new("sum").with("dims", numbers(dims)), &[value])
     }
 
     /// A reduction over these dims, which stay with size 1.
     pub fn folded(&mut self, name: &str, value: Variable, dims: &[usize]) -> Result<Variable, Error> {
-        let call = Call::new(name).with("dims", numbers(dims)).with("keepdim", Value::Flag(true));
+        let call = OpCall::new(name).with("dims", numbers(dims)).with("keepdim", Argument::Flag(true));
         self.call(&call, &[value])
     }
 
@@ -268,7 +268,7 @@ impl<'a> GradientBuilder<'a> {
         if self.shape(value) == shape {
             return Ok(value);
         }
-        self.call(&Call::new("expand").with("shape", numbers(shape)), &[value])
+        self.call(&OpCall::new("expand").with("shape", numbers(shape)), &[value])
     }
 
     /// The gradient of something of this shape that was broadcast to that of `value`: summed over what was repeated.
@@ -288,7 +288,7 @@ impl<'a> GradientBuilder<'a> {
         for (call, takes, _) in body.calls() {
             let operands: Vec<Variable> = takes.iter().map(|&v| values[v]).collect();
             // A copy of a value is that value here: whoever needs one of its own makes it in the end.
-            if *call == Call::new("clone") {
+            if *call == OpCall::new("clone") {
                 values.extend(operands);
             } else {
                 values.extend(self.calls(call, &operands)?);
@@ -298,7 +298,7 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// The gradient of another call, one deeper.
-    pub(super) fn of_slice(&self, call: &Call, inputs: &[&[usize]]) -> Result<Gradient, Error> {
+    pub(super) fn of_slice(&self, call: &OpCall, inputs: &[&[usize]]) -> Result<Gradient, Error> {
         self.table.gradient_within(call, inputs, self.deeper()?)
     }
 
@@ -311,7 +311,7 @@ impl<'a> GradientBuilder<'a> {
     /// The gradients of the inputs of another call, whose outputs have these gradients.
     pub(super) fn backward(
         &mut self,
-        call: &Call,
+        call: &OpCall,
         inputs: &[Variable],
         outputs: &[Variable],
         gradients: &[Option<Variable>],
@@ -319,8 +319,8 @@ impl<'a> GradientBuilder<'a> {
         let shapes: Vec<&[usize]> = inputs.iter().map(|&v| self.shape(v)).collect();
         let gradient = self.of_slice(call, &shapes)?;
         let Some(body) = gradient.body() else { return Ok(vec![None; inputs.len()]) };
-        let mut given = Vec::with_capacity(gradient.takes().len());
-        for saved in gradient.takes() {
+        let mut given = Vec::with_capacity(gradient.inputs().len());
+        for saved in gradient.inputs() {
             given.push(match *saved {
                 Saved::Input(i) => inputs[i],
                 Saved::Output(o) => outputs[o],
@@ -331,7 +331,7 @@ impl<'a> GradientBuilder<'a> {
             });
         }
         let made = self.spliced(body, &given)?;
-        Ok(gradient.gives().iter().map(|g| g.map(|g| made[g])).collect())
+        Ok(gradient.input_gradients().iter().map(|g| g.map(|g| made[g])).collect())
     }
 
     /// The formula of what was made, without the calls that nobody uses.
@@ -384,7 +384,11 @@ impl<'a> GradientBuilder<'a> {
         }
         kept.reverse();
         if wanted.is_empty() {
-            return Ok(Gradient { body: None, takes: Arc::default(), gives: vec![None; n].into() });
+            return Ok(Gradient {
+                body: None,
+                inputs: Arc::default(),
+                input_gradients: vec![None; n].into(),
+            });
         }
         let names = self.names(&own, &used);
         // What is used of what is saved comes first, then what is made, in order.
@@ -418,7 +422,7 @@ impl<'a> GradientBuilder<'a> {
         });
         let mut count = 0..;
         let gives = own.iter().map(|o| o.and_then(|_| count.next())).collect();
-        Ok(Gradient { body: Some(Arc::new(body)), takes: takes.collect(), gives })
+        Ok(Gradient { body: Some(Arc::new(body)), inputs: takes.collect(), input_gradients: gives })
     }
 
     /// `x0`, `y`, `dy`, `dx0`, and letters for what is between; `_` for results that nobody uses.
@@ -457,22 +461,26 @@ fn letters(i: usize) -> String {
 }
 
 /// A number as an argument.
-pub(super) fn number(x: f64) -> Value {
+pub(super) fn number(x: f64) -> Argument {
     #[allow(clippy::float_cmp, reason = "whole numbers are exact")]
-    if x.fract() == 0.0 && x.abs() < 9e15 { Value::Number(x as i64) } else { Value::Word(x.to_string()) }
+    if x.fract() == 0.0 && x.abs() < 9e15 {
+        Argument::Number(x as i64)
+    } else {
+        Argument::Word(x.to_string())
+    }
 }
 
 /// A size or a dim as an argument.
-pub(super) fn whole(n: usize) -> Value {
-    Value::Number(n as i64)
+pub(super) fn whole(n: usize) -> Argument {
+    Argument::Number(n as i64)
 }
 
 /// A call of an op along a dim.
-pub(super) fn along(name: &str, dim: usize) -> Call {
-    Call::new(name).with("dim", whole(dim))
+pub(super) fn along(name: &str, dim: usize) -> OpCall {
+    OpCall::new(name).with("dim", whole(dim))
 }
 
 /// Sizes or dims as an argument.
-pub(super) fn numbers(list: &[usize]) -> Value {
-    Value::Numbers(list.iter().map(|&n| n as i64).collect())
+pub(super) fn numbers(list: &[usize]) -> Argument {
+    Argument::Numbers(list.iter().map(|&n| n as i64).collect())
 }

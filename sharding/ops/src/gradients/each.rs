@@ -8,10 +8,10 @@
 use super::Saved;
 use super::builder::{GradientBuilder, Variable};
 use crate::Error;
-use crate::rules::{Each, Has, count};
+use crate::rules::{Has, Vmapped, count};
 
 /// Of the inputs of a call on each slice.
-pub(super) fn gradient(b: &mut GradientBuilder<'_>, each: &Each) -> Result<Vec<Option<Variable>>, Error> {
+pub(super) fn gradient(b: &mut GradientBuilder<'_>, each: &Vmapped) -> Result<Vec<Option<Variable>>, Error> {
     let inputs: Vec<Vec<usize>> = b.forward().inputs().to_vec();
     let inputs: Vec<&[usize]> = inputs.iter().map(Vec::as_slice).collect();
     let slices = each.slices(&inputs)?;
@@ -19,7 +19,7 @@ pub(super) fn gradient(b: &mut GradientBuilder<'_>, each: &Each) -> Result<Vec<O
     let gradient = b.of_slice(each.call(), &slices)?;
     let Some(body) = gradient.body() else { return Ok(vec![None; inputs.len()]) };
     let all = each.union(each.has());
-    let taken = gradient.takes().iter().map(|saved| match *saved {
+    let taken = gradient.inputs().iter().map(|saved| match *saved {
         Saved::Input(i) => (b.x(i), each.has()[i].clone()),
         Saved::Output(o) => (b.y(o), all.clone()),
         Saved::Gradient(o) => (b.dy(o), all.clone()),
@@ -28,7 +28,7 @@ pub(super) fn gradient(b: &mut GradientBuilder<'_>, each: &Each) -> Result<Vec<O
     let (body, made) = each.body(body, &has);
     let outputs = b.spliced(&body, &taken)?;
     let given: Vec<Option<(Variable, Has)>> =
-        gradient.gives().iter().map(|gives| gives.map(|o| (outputs[o], made[o].clone()))).collect();
+        gradient.input_gradients().iter().map(|gives| gives.map(|o| (outputs[o], made[o].clone()))).collect();
     let fitted = |(value, (i, wants)): (Option<(Variable, Has)>, (usize, &Has))| {
         let Some((value, has)) = value else { return Ok(None) };
         let more: Vec<usize> =

@@ -83,7 +83,7 @@ fn operand(
             rule = rule.input(dims.iter().copied());
         }
         let rule = rule.output(reached.iter().copied()).build()?;
-        b.call(&crate::rules::Call::Rule(rule), &operands)?
+        b.call(&crate::rules::OpCall::Rule(rule), &operands)?
     };
     let shape = b.shape(b.x(i)).to_vec();
     let mut kept = shape.clone();

@@ -5,7 +5,7 @@ use super::Formula;
 use super::builder::{GradientBuilder, Variable, along, numbers, whole};
 use super::pointwise::Alike;
 use crate::Error;
-use crate::rules::{Call, Value};
+use crate::rules::{Argument, OpCall};
 
 type One = fn(&mut GradientBuilder<'_>) -> Result<Variable, Error>;
 type Many = fn(&mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>;
@@ -30,14 +30,14 @@ pub(super) fn formulas() -> Vec<Alike> {
         }),
         (&["cumsum"], |b| {
             let dim = b.argument(|r| r.dim("dim"))?;
-            let flip = Call::new("flip").with("dims", numbers(&[dim]));
+            let flip = OpCall::new("flip").with("dims", numbers(&[dim]));
             let back = b.call(&flip, &[b.dy(0)])?;
             let sums = b.again(back)?;
             b.call(&flip, &[sums])
         }),
         (&["roll"], |b| {
             let shifts: Vec<i64> = b.argument(|r| r.numbers("shifts"))?.iter().map(|n| -n).collect();
-            b.again_with("shifts", Value::Numbers(shifts), b.dy(0))
+            b.again_with("shifts", Argument::Numbers(shifts), b.dy(0))
         }),
         (&["select"], |b| scattered(b, "select_scatter", &["dim", "index"])),
         (&["slice"], |b| scattered(b, "slice_scatter", &["dim", "start", "end", "step"])),
@@ -51,7 +51,10 @@ pub(super) fn formulas() -> Vec<Alike> {
         (&["movedim"], |b| {
             let keys = ["source", "destination"].map(|key| b.given(key));
             let [Some(source), Some(destination)] = keys else { return Err(super::refused("movedim")) };
-            b.call(&Call::new("movedim").with("source", destination).with("destination", source), &[b.dy(0)])
+            b.call(
+                &OpCall::new("movedim").with("source", destination).with("destination", source),
+                &[b.dy(0)],
+            )
         }),
         (&["split_shards"], |b| reassigned(b, "join_shards", &[])),
         (&["join_shards"], |b| {
@@ -129,7 +132,7 @@ pub(super) fn formulas() -> Vec<Alike> {
 fn reassigned(b: &mut GradientBuilder<'_>, name: &str, more: &[(&str, usize)]) -> Result<Variable, Error> {
     let kept = ["dim", "at", "cut", "tiles", "counts"].map(|key| (key, b.given(key)));
     let call = kept.into_iter().filter_map(|(key, given)| Some((key, given?)));
-    let call = call.fold(Call::new(name), |call, (key, given)| call.with(key, given));
+    let call = call.fold(OpCall::new(name), |call, (key, given)| call.with(key, given));
     let call = more.iter().fold(call, |call, &(key, n)| call.with(key, whole(n)));
     b.call(&call, &[b.dy(0)])
 }
@@ -172,7 +175,7 @@ pub(super) fn kept(b: &GradientBuilder<'_>) -> Result<Vec<usize>, Error> {
 fn transformed(b: &mut GradientBuilder<'_>, by: &str, scale: fn(f64) -> f64) -> Result<Variable, Error> {
     let dims = b.argument(|r| r.dims("dims"))?;
     let n: usize = dims.iter().map(|&d| b.forward().inputs()[0][d]).product();
-    let dx = b.call(&Call::new(by).with("dims", numbers(&dims)), &[b.dy(0)])?;
+    let dx = b.call(&OpCall::new(by).with("dims", numbers(&dims)), &[b.dy(0)])?;
     b.scaled(dx, scale(n.max(1) as f64))
 }
 
@@ -238,5 +241,5 @@ fn unpadded(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
         let moved = super::moved::gradient(b)?.and_then(|mut dx| dx.swap_remove(0));
         return moved.ok_or_else(|| super::refused(&format!("pad(mode={mode})")));
     }
-    b.call(&Call::new("pad").with("pads", Value::Numbers(pads.iter().map(|n| -n).collect())), &[b.dy(0)])
+    b.call(&OpCall::new("pad").with("pads", Argument::Numbers(pads.iter().map(|n| -n).collect())), &[b.dy(0)])
 }

@@ -5,7 +5,7 @@ use super::builder::{GradientBuilder, Variable, number, numbers, whole};
 use super::pointwise::Alike;
 use super::through::defined;
 use crate::Error;
-use crate::rules::Call;
+use crate::rules::OpCall;
 
 type Many = fn(&mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>;
 
@@ -71,7 +71,7 @@ pub(super) fn formulas() -> Vec<Alike> {
 
 /// Cut off at both sides.
 fn bounded(b: &mut GradientBuilder<'_>, value: Variable, at: f64) -> Result<Variable, Error> {
-    let call = Call::new("clamp").with("min", number(-at)).with("max", number(at));
+    let call = OpCall::new("clamp").with("min", number(-at)).with("max", number(at));
     b.call(&call, &[value])
 }
 
@@ -111,7 +111,7 @@ fn of_classes(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
         b.argument(|r| if r.has("ignore_index")? { r.number("ignore_index").map(Some) } else { Ok(None) })?;
     let counts = ignored.map(|class| told_from(b, class)).transpose()?;
     let index = counts.map_or(Ok(b.x(1)), |counts| b.op("mul", &[b.x(1), counts]))?;
-    let one = b.call(&Call::new("one_hot").with("classes", whole(classes)), &[index])?;
+    let one = b.call(&OpCall::new("one_hot").with("classes", whole(classes)), &[index])?;
     let order: Vec<usize> = [0, dims - 1].into_iter().chain(1..dims - 1).collect();
     let mut one = if dims == 2 { one } else { b.permuted(one, &order)? };
     let mut weights = None;
@@ -159,7 +159,7 @@ fn of_classes(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
 
 /// One for each target that is not this class.
 fn told_from(b: &mut GradientBuilder<'_>, class: i64) -> Result<Variable, Error> {
-    let class = Call::new("full").with("shape", numbers(&[])).with("fill_value", number(class as f64));
+    let class = OpCall::new("full").with("shape", numbers(&[])).with("fill_value", number(class as f64));
     let class = b.call(&class, &[])?;
     b.op("ne", &[b.x(1), class])
 }

@@ -43,7 +43,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use crate::Error;
-use crate::rules::{Call, Composite, DEEPEST, Table};
+use crate::rules::{Composite, DEEPEST, OpCall, OpTable};
 
 pub use builder::{GradientBuilder, Variable};
 pub(crate) use standard::formulas;
@@ -72,8 +72,8 @@ pub enum Saved {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gradient {
     body: Option<Arc<Composite>>,
-    takes: Arc<[Saved]>,
-    gives: Arc<[Option<usize>]>,
+    inputs: Arc<[Saved]>,
+    input_gradients: Arc<[Option<usize>]>,
 }
 
 impl Gradient {
@@ -83,13 +83,13 @@ impl Gradient {
     }
 
     /// What each input of the formula is.
-    pub fn takes(&self) -> &[Saved] {
-        &self.takes
+    pub fn inputs(&self) -> &[Saved] {
+        &self.inputs
     }
 
     /// For each input of the op, which output of the formula is its gradient; none of one that has none.
-    pub fn gives(&self) -> &[Option<usize>] {
-        &self.gives
+    pub fn input_gradients(&self) -> &[Option<usize>] {
+        &self.input_gradients
     }
 
     /// The calls of the formula as texts, in order: `dx = mul(dy,u)`.
@@ -133,7 +133,7 @@ impl fmt::Debug for Formula {
     }
 }
 
-impl Table {
+impl OpTable {
     /// Says how an op is differentiated, or says it anew: a function that calls ops of the table on what is saved, and gives
     /// for each input its gradient or none.
     ///
@@ -184,21 +184,21 @@ impl Table {
     ///
     /// Fails as [`Table::op`] does, with `no_gradient` for an op without a formula, and where a formula calls what does not
     /// take its operands.
-    pub fn gradient(&self, call: &Call, inputs: &[&[usize]]) -> Result<Gradient, Error> {
+    pub fn gradient(&self, call: &OpCall, inputs: &[&[usize]]) -> Result<Gradient, Error> {
         self.differentiated.of(call, inputs, || self.gradient_within(call, inputs, DEEPEST))
     }
 
     pub(crate) fn gradient_within(
         &self,
-        call: &Call,
+        call: &OpCall,
         inputs: &[&[usize]],
         deep: usize,
     ) -> Result<Gradient, Error> {
         let mut builder = GradientBuilder::new(self, call, inputs, deep)?;
         let given = match call {
-            Call::Rule(rule) => einsum::gradient(&mut builder, rule)?,
-            Call::Each(call) => each::gradient(&mut builder, call)?,
-            Call::Named { name, .. } => match (self.gradients.get(name), self.composite(name)) {
+            OpCall::Rule(rule) => einsum::gradient(&mut builder, rule)?,
+            OpCall::Each(call) => each::gradient(&mut builder, call)?,
+            OpCall::Named { name, .. } => match (self.gradients.get(name), self.composite(name)) {
                 (Some(formula), _) => (formula.0)(&mut builder)?,
                 (None, Some(body)) => through::gradient(&mut builder, &body.clone())?,
                 (None, None) => moved::gradient(&mut builder)?.ok_or_else(|| refused(name))?,

@@ -11,7 +11,7 @@
 
 use super::builder::{GradientBuilder, Variable, numbers, whole};
 use crate::Error;
-use crate::rules::{Call, Part, Strategy, Value};
+use crate::rules::{Argument, OpCall, OperandPlacement, Strategy};
 use reshard_sharding::ReduceOp;
 
 /// The gradients of the inputs that are moved; none of an op that does more than that.
@@ -24,8 +24,8 @@ pub(super) fn gradient(b: &mut GradientBuilder<'_>) -> Result<Option<Vec<Option<
 /// The inputs of whose elements every output element is one, or zero.
 fn selected(rows: &[Strategy]) -> Option<Vec<usize>> {
     let terms = |row: &Strategy, op: ReduceOp| -> Option<Vec<usize>> {
-        let term = Part::Partial(op);
-        let plain = |p: &Part| *p == term || *p == Part::Replicate;
+        let term = OperandPlacement::Partial(op);
+        let plain = |p: &OperandPlacement| *p == term || *p == OperandPlacement::Replicate;
         let passes = row.outputs.iter().all(|p| *p == term) && row.inputs.iter().all(plain);
         let list: Vec<usize> = (0..row.inputs.len()).filter(|&i| row.inputs[i] == term).collect();
         (passes && !list.is_empty()).then_some(list)
@@ -44,7 +44,7 @@ fn moved(b: &mut GradientBuilder<'_>, data: &[usize]) -> Result<Vec<Option<Varia
     let mut all = 1;
     for &i in data {
         let n: usize = inputs[i].iter().product();
-        let call = Call::new("arange").with("size", whole(n)).with("start", whole(all));
+        let call = OpCall::new("arange").with("size", whole(n)).with("start", whole(all));
         let list = b.call(&call, &[])?;
         operands[i] = b.reshaped(list, &inputs[i])?;
         all += n;
@@ -55,7 +55,7 @@ fn moved(b: &mut GradientBuilder<'_>, data: &[usize]) -> Result<Vec<Option<Varia
         let n = b.shape(value).iter().product();
         b.reshaped(value, &[n])
     };
-    let zeros = Call::new("zeros").with("shape", numbers(&[all]));
+    let zeros = OpCall::new("zeros").with("shape", numbers(&[all]));
     let mut sums = b.call(&zeros, &[])?;
     for (o, place) in places.into_iter().enumerate() {
         let (place, dy) = (flat(b, place)?, flat(b, b.dy(o))?);
@@ -74,7 +74,7 @@ fn moved(b: &mut GradientBuilder<'_>, data: &[usize]) -> Result<Vec<Option<Varia
 
 /// The call again where it fills with a number: with zeros, in which that number has no part.
 pub(super) fn unfilled(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
-    let call = b.same_call().with("value", Value::Number(0));
+    let call = b.same_call().with("value", Argument::Number(0));
     let operands: Vec<Variable> = (1..b.forward().inputs().len()).map(|i| b.x(i)).collect();
     let dx = b.call(&call, &[&[b.dy(0)], &operands[..]].concat())?;
     let shape = b.forward().inputs()[0].clone();

@@ -4,7 +4,7 @@ use super::Formula;
 use super::builder::{GradientBuilder, Variable, number, numbers, whole};
 use super::text::text;
 use crate::Error;
-use crate::rules::Call;
+use crate::rules::OpCall;
 
 /// Names of ops, and the formula that all of them have.
 pub(super) type Alike = (&'static [&'static str], Formula);
@@ -178,7 +178,7 @@ fn by_arguments() -> Vec<Alike> {
             &["polygamma"],
             formula(|b| {
                 let n = b.argument(|r| r.size("n"))?;
-                let slope = b.call(&Call::new("polygamma").with("n", whole(n + 1)), &[b.x(0)])?;
+                let slope = b.call(&OpCall::new("polygamma").with("n", whole(n + 1)), &[b.x(0)])?;
                 b.op("mul", &[b.dy(0), slope])
             }),
         ),
@@ -324,7 +324,7 @@ fn between(
     by: &str,
 ) -> Result<Variable, Error> {
     let end = |b: &mut GradientBuilder<'_>, end: f64| {
-        b.call(&Call::new("full").with("shape", numbers(&[])).with("fill_value", number(end)), &[])
+        b.call(&OpCall::new("full").with("shape", numbers(&[])).with("fill_value", number(end)), &[])
     };
     let above = match least {
         None => None,

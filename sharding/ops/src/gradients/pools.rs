@@ -11,7 +11,7 @@ use super::Formula;
 use super::builder::{GradientBuilder, Variable, numbers, whole};
 use super::pointwise::Alike;
 use crate::Error;
-use crate::rules::{Call, Value};
+use crate::rules::{Argument, OpCall};
 
 type One = fn(&mut GradientBuilder<'_>) -> Result<Variable, Error>;
 
@@ -39,7 +39,7 @@ pub(super) fn formulas() -> Vec<Alike> {
             greatest,
         ),
         (&["adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"], |b| {
-            by_dims(b, &Call::new("adaptive_avg_pool1d"))
+            by_dims(b, &OpCall::new("adaptive_avg_pool1d"))
         }),
         (&["interpolate"], |b| {
             let call = b.same_call();
@@ -82,18 +82,18 @@ fn greatest(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
 }
 
 /// The same call for one dim of space after the other, on the unit vectors of each.
-fn by_dims(b: &mut GradientBuilder<'_>, call: &Call) -> Result<Variable, Error> {
+fn by_dims(b: &mut GradientBuilder<'_>, call: &OpCall) -> Result<Variable, Error> {
     let (shape, out) = (b.forward().inputs()[0].clone(), b.forward().outputs()[0].clone());
     let mut dx = b.dy(0);
     for dim in 2..shape.len() {
-        let unit = b.call(&Call::new("eye").with("size", whole(shape[dim])), &[])?;
+        let unit = b.call(&OpCall::new("eye").with("size", whole(shape[dim])), &[])?;
         let unit = b.reshaped(unit, &[1, shape[dim], shape[dim]])?;
         let matrix = b.call(&call.clone().with("size", numbers(&[out[dim]])), &[unit])?;
         let matrix = b.reshaped(matrix, &[shape[dim], out[dim]])?;
         let here = b.shape(dx).to_vec();
         let flat = [here[..dim].iter().product(), here[dim], here[dim + 1..].iter().product()];
         let rows = b.reshaped(dx, &flat)?;
-        let made = b.call(&Call::Rule("aob,io->aib".parse()?), &[rows, matrix])?;
+        let made = b.call(&OpCall::Rule("aob,io->aib".parse()?), &[rows, matrix])?;
         dx = b.reshaped(made, &[&here[..dim], &[shape[dim]], &here[dim + 1..]].concat())?;
     }
     Ok(dx)
@@ -103,13 +103,13 @@ fn by_dims(b: &mut GradientBuilder<'_>, call: &Call) -> Result<Variable, Error> 
 fn affine_grid(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let (shape, out) = (b.forward().inputs()[0].clone(), b.forward().outputs()[0].clone());
     let (n, points) = (shape[1], out[1..out.len() - 1].iter().product());
-    let unit = b.call(&Call::new("eye").with("size", whole(n + 1)), &[])?;
+    let unit = b.call(&OpCall::new("eye").with("size", whole(n + 1)), &[])?;
     let rows = b.reshaped(unit, &[n + 1, 1, n + 1])?;
-    let pads = Value::Numbers(vec![0, 0, 0, n as i64 - 1]);
-    let units = b.call(&Call::new("pad").with("pads", pads), &[rows])?;
+    let pads = Argument::Numbers(vec![0, 0, 0, n as i64 - 1]);
+    let units = b.call(&OpCall::new("pad").with("pads", pads), &[rows])?;
     let all = b.again(units)?;
     let base = b.narrowed(all, out.len() - 1, 0, 1)?;
     let base = b.reshaped(base, &[n + 1, points])?;
     let dy = b.reshaped(b.dy(0), &[shape[0], points, n])?;
-    b.call(&Call::Rule("bpi,kp->bik".parse()?), &[dy, base])
+    b.call(&OpCall::Rule("bpi,kp->bik".parse()?), &[dy, base])
 }

@@ -4,7 +4,7 @@ use super::Formula;
 use super::builder::{GradientBuilder, Variable};
 use super::pointwise::Alike;
 use crate::Error;
-use crate::rules::{Call, RuleBuilder};
+use crate::rules::{OpCall, RuleBuilder};
 
 type Many = fn(&mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>;
 
@@ -31,7 +31,7 @@ fn einsum(
         .input(of_y.iter().copied())
         .output(output.iter().copied())
         .build()?;
-    b.call(&Call::Rule(rule), &[x, y])
+    b.call(&OpCall::Rule(rule), &[x, y])
 }
 
 /// Letters for so many dims that are neither of a product nor `P`, `R` or `S`.

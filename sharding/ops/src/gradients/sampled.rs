@@ -12,7 +12,7 @@ use super::builder::{GradientBuilder, Variable, number, numbers, whole};
 use super::pointwise::Alike;
 use super::through::defined;
 use crate::Error;
-use crate::rules::Call;
+use crate::rules::OpCall;
 
 pub(super) fn formulas() -> Vec<Alike> {
     let formula = Formula::new(|b| match b.argument(|r| r.word("mode"))?.as_str() {
@@ -34,7 +34,7 @@ fn neighbours(
     size: usize,
 ) -> Result<[(Variable, Variable); 2], Error> {
     let n = size as f64;
-    let select = Call::new("select").with("dim", whole(last)).with("index", whole(index));
+    let select = OpCall::new("select").with("dim", whole(last)).with("index", whole(index));
     let at = b.call(&select, &[b.x(1)])?;
     let scaled = b.scaled(at, n / 2.0)?;
     let place = b.with_number("add_scalar", "value", (n - 1.0) / 2.0, scaled)?;
@@ -43,7 +43,7 @@ fn neighbours(
     let left = b.with_number("rsub_scalar", "value", 1.0, right)?;
     let second = b.with_number("add_scalar", "value", 1.0, first)?;
     let mut one = |part: Variable, index: Variable| -> Result<(Variable, Variable), Error> {
-        let within = Call::new("clamp").with("min", number(0.0)).with("max", number(n - 1.0));
+        let within = OpCall::new("clamp").with("min", number(0.0)).with("max", number(n - 1.0));
         let within = b.call(&within, &[index])?;
         let inside = b.op("eq", &[index, within])?;
         Ok((b.op("mul", &[part, inside])?, within))
@@ -81,7 +81,7 @@ fn sampled(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
         };
         let place = b.reshaped(place, &[shape[0], 1, many])?;
         let place =
-            b.call(&Call::new("expand").with("shape", numbers(&[shape[0], shape[1], many])), &[place])?;
+            b.call(&OpCall::new("expand").with("shape", numbers(&[shape[0], shape[1], many])), &[place])?;
         let values = b.op("gather(dim=2)", &[flat, place])?;
         let part = b.reshaped(part, &[shape[0], 1, many])?;
         let product = b.op("mul", &[values, part])?;

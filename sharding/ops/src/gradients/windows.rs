@@ -12,7 +12,7 @@ use super::Formula;
 use super::builder::{GradientBuilder, Variable, numbers, whole};
 use super::pointwise::Alike;
 use crate::Error;
-use crate::rules::{Call, Value};
+use crate::rules::{Argument, OpCall};
 
 type Many = fn(&mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>;
 
@@ -30,7 +30,7 @@ pub(super) fn formulas() -> Vec<Alike> {
 /// Channels to space, or back, by the op that undoes it.
 fn pixels(b: &mut GradientBuilder<'_>, back: &str) -> Result<Vec<Option<Variable>>, Error> {
     let factor = b.argument(|r| r.size("factor"))?;
-    b.call(&Call::new(back).with("factor", whole(factor)), &[b.dy(0)]).map(|dx| vec![Some(dx)])
+    b.call(&OpCall::new(back).with("factor", whole(factor)), &[b.dy(0)]).map(|dx| vec![Some(dx)])
 }
 
 /// How a window moves, a number for each dim of space.
@@ -54,8 +54,8 @@ impl Window {
         })
     }
 
-    fn conv(&self) -> Call {
-        Call::new("convolution")
+    fn conv(&self) -> OpCall {
+        OpCall::new("convolution")
             .with("stride", numbers(&self.stride))
             .with("padding", numbers(&self.padding))
             .with("dilation", numbers(&self.dilation))
@@ -120,7 +120,7 @@ fn padded(b: &mut GradientBuilder<'_>, value: Variable, dim: usize, by: [i64; 2]
     }
     let after = b.shape(value).len() - 1 - dim;
     let pads = [vec![0; 2 * after], by.to_vec()].concat();
-    b.call(&Call::new("pad").with("pads", Value::Numbers(pads)), &[value])
+    b.call(&OpCall::new("pad").with("pads", Argument::Numbers(pads)), &[value])
 }
 
 /// Each element of `dy` times the window's weight, added where the window was: with all of the padding, and then without.
@@ -134,7 +134,7 @@ fn spread_over(
     let name = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
         .get(space.len() - 1)
         .ok_or_else(|| super::refused(&format!("{} over {} dims of space", b.name(), space.len())))?;
-    let call = Call::new(name).with("stride", numbers(&window.stride)).with("groups", whole(window.groups));
+    let call = OpCall::new(name).with("stride", numbers(&window.stride)).with("groups", whole(window.groups));
     let mut all = b.call(&call, &[dy, weight])?;
     for (d, (&size, &padding)) in space.iter().zip(&window.padding).enumerate() {
         let has = b.shape(all)[d + 2];
@@ -199,7 +199,7 @@ fn avg_pool(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>
     let (shape, out) = (b.forward().inputs()[0].clone(), b.forward().outputs()[0].clone());
     let images = shape[0] * shape[1];
     let dy = b.reshaped(b.dy(0), &[&[images, 1], &out[2..]].concat())?;
-    let ones = Call::new("ones").with("shape", numbers(&[&[1, 1], &kernel[..]].concat()));
+    let ones = OpCall::new("ones").with("shape", numbers(&[&[1, 1], &kernel[..]].concat()));
     let ones = b.call(&ones, &[])?;
     let share = b.scaled(ones, 1.0 / kernel.iter().product::<usize>() as f64)?;
     let dx = spread_over(b, dy, share, &window, &shape[2..])?;

@@ -29,11 +29,11 @@
 //!
 //! A bound never exceeds the cost of a plan, so the first complete path that is taken from the queue is a cheapest one.
 
-use crate::propagate::constraint::Constraint;
+use crate::propagate::constraint::OutputConstraint;
 use crate::propagate::problem::{Alike, Letter, Problem};
 use crate::propagate::slots::Class;
 use crate::rules::Entry;
-use reshard_planner::Need;
+use reshard_planner::MinTraffic;
 
 /// What is known of an input's target.
 #[derive(Clone, Copy, Debug)]
@@ -144,17 +144,17 @@ impl Problem<'_> {
         picoseconds_below(
             self.planner
                 .options()
-                .least_us(&[Need::bytes((elements * (input.dtype.bits() / 8) as f64).max(1.0))]),
+                .least_us(&[MinTraffic::bytes((elements * (input.dtype.bits() / 8) as f64).max(1.0))]),
         )
     }
 
     /// The least that an output's constraint can still cost: whether some slot must move.
     pub(super) fn least_of_constraint(&self, output: usize, path: &[u16]) -> u64 {
-        if self.constraints.get(output) == Some(&Constraint::Reduced) {
+        if self.constraints.get(output) == Some(&OutputConstraint::Reduced) {
             return self.least_to_reduce(output, path);
         }
         let Some(Some(constrained)) = self.constrained.get(output) else { return 0 };
-        if !matches!(self.constraints[output], Constraint::Exactly(_)) || self.op.is_view() {
+        if !matches!(self.constraints[output], OutputConstraint::Exactly(_)) || self.op.is_view() {
             return 0;
         }
         let operand = self.alike.len() + output;
@@ -170,7 +170,7 @@ impl Problem<'_> {
         });
         let empty = self.op.outputs()[output].contains(&0);
         if must_move && !empty {
-            picoseconds_below(self.planner.options().least_us(&[Need::bytes(1.0)]))
+            picoseconds_below(self.planner.options().least_us(&[MinTraffic::bytes(1.0)]))
         } else {
             0
         }
@@ -197,7 +197,7 @@ impl Problem<'_> {
         }
         let receipts = (reduced - 1.0) + replicas - 1.0;
         let bytes = numel as f64 * receipts / self.mesh.size() as f64 * (self.output_dtype.bits() / 8) as f64;
-        picoseconds_below(self.planner.options().least_us(&[Need::bytes(bytes.max(1.0))]))
+        picoseconds_below(self.planner.options().least_us(&[MinTraffic::bytes(bytes.max(1.0))]))
     }
 }
 

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::propagate::choice::Choice;
-use crate::propagate::constraint::Constraint;
+use crate::propagate::choice::OpSharding;
+use crate::propagate::constraint::OutputConstraint;
 use crate::propagate::operand::Operand;
 use crate::propagate::propagator::Propagator;
 use crate::rules::Op;
@@ -26,8 +26,8 @@ struct Answer {
     op: Op,
     mesh: Mesh,
     inputs: Vec<Operand>,
-    constraints: Vec<Constraint>,
-    choice: Arc<Choice>,
+    constraints: Vec<OutputConstraint>,
+    choice: Arc<OpSharding>,
 }
 
 /// The ids of an op and of its inputs.
@@ -55,7 +55,7 @@ type Ids = SmallVec<[u64; 6]>;
 pub struct PropagationCache {
     propagator: Propagator,
     by_value: Table<u64, Arc<Answer>>,
-    by_handle: Table<Ids, Arc<Choice>>,
+    by_handle: Table<Ids, Arc<OpSharding>>,
     operands: Table<Operand, Interned<Operand>>,
     ops: Table<Op, Interned<Op>>,
     next: AtomicU64,
@@ -87,15 +87,15 @@ impl PropagationCache {
         op: &Op,
         mesh: &Mesh,
         inputs: &[Operand],
-        constraints: &[Constraint],
-    ) -> Result<Arc<Choice>, Error> {
+        constraints: &[OutputConstraint],
+    ) -> Result<Arc<OpSharding>, Error> {
         let mut hasher = WordHasher::default();
         hasher.write_u64(op.hash_word());
         for input in inputs {
             input.sharding.hash(&mut hasher);
             hasher.write_u8(input.dtype as u8);
         }
-        for constrained in constraints.iter().filter_map(Constraint::sharding) {
+        for constrained in constraints.iter().filter_map(OutputConstraint::sharding) {
             constrained.hash(&mut hasher);
         }
         let key = hasher.finish();
@@ -136,7 +136,7 @@ impl PropagationCache {
         &self,
         op: &Interned<Op>,
         inputs: &[&Interned<Operand>],
-    ) -> Result<Arc<Choice>, Error> {
+    ) -> Result<Arc<OpSharding>, Error> {
         let key: Ids = core::iter::once(op.id()).chain(inputs.iter().map(|i| i.id())).collect();
         if let Some(choice) = self.by_handle.get(&key) {
             return Ok(choice);
@@ -208,7 +208,7 @@ mod tests {
         );
         let cache = PropagationCache::new(Propagator::new(), 1024);
         let all = ["R,R", "S(0),R", "R,S(1)", "P,R"].map(|t| operand(&mesh, 8, t));
-        let constraint = Constraint::Exactly(all[0].sharding.clone());
+        let constraint = OutputConstraint::Exactly(all[0].sharding.clone());
         let ask = || {
             for op in [&mm, &named] {
                 for a in &all {

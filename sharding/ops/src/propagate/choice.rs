@@ -10,7 +10,7 @@ use reshard_sharding::{Sharding, SubAxis};
 
 /// A strategy for every axis, what the inputs become for it, and what comes out.
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub struct OpSharding {
     /// What each input has to be.
     pub inputs: Vec<Sharding>,
     /// How each input gets there; `None` for one that stays as it is.
@@ -28,9 +28,9 @@ pub struct Choice {
     pub(super) exhausted: bool,
 }
 
-impl Choice {
+impl OpSharding {
     /// Every plan with its operand, inputs' first.
-    pub fn moves(&self) -> impl Iterator<Item = (OperandIndex, &Plan)> {
+    pub fn redistributions(&self) -> impl Iterator<Item = (OperandIndex, &Plan)> {
         let inputs = (0..self.plans.len()).map(OperandIndex::Input);
         let outputs = (0..self.output_plans.len()).map(OperandIndex::Output);
         inputs.chain(outputs).filter_map(|operand| Some((operand, self.plan(operand)?)))
@@ -60,7 +60,7 @@ impl Choice {
     /// assert_eq!(choice.outputs[0].to_string(), "R");
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
-    pub fn made(&self) -> impl Iterator<Item = &Sharding> {
+    pub fn computed(&self) -> impl Iterator<Item = &Sharding> {
         self.outputs.iter().zip(&self.output_plans).map(|(out, plan)| plan.as_ref().map_or(out, |p| p.from()))
     }
 
@@ -88,18 +88,18 @@ impl Choice {
 
     /// Whether a [budget](crate::propagate::Propagator::with_budget) ran out, that of the search over strategies or of a plan:
     /// it is the best of what was looked at, and not surely the cheapest.
-    pub fn is_exhausted(&self) -> bool {
-        self.exhausted || self.moves().any(|(_, plan)| plan.is_exhausted())
+    pub fn is_budget_exhausted(&self) -> bool {
+        self.exhausted || self.redistributions().any(|(_, plan)| plan.is_budget_exhausted())
     }
 
     /// How many steps of all plans communicate.
     pub fn communicating_steps(&self) -> usize {
-        self.moves().map(|(_, p)| p.communicating_steps()).sum()
+        self.redistributions().map(|(_, p)| p.communicating_steps()).sum()
     }
 
     /// The bytes that the worst rank of each plan receives, added up.
     pub fn received_bytes(&self) -> u64 {
-        self.moves().map(|(_, p)| p.received_bytes()).sum()
+        self.redistributions().map(|(_, p)| p.received_bytes()).sum()
     }
 
     /// One line for each input: what it is and what it becomes.

@@ -4,7 +4,7 @@ use reshard_sharding::Sharding;
 
 /// What is wanted of an output, beyond the cost of its inputs.
 #[derive(Clone, Debug, PartialEq, Default)]
-pub enum Constraint {
+pub enum OutputConstraint {
     /// Nothing.
     #[default]
     Any,
@@ -24,11 +24,11 @@ pub enum Constraint {
     Exactly(Sharding),
 }
 
-impl Constraint {
+impl OutputConstraint {
     pub(super) fn sharding(&self) -> Option<&Sharding> {
         match self {
-            Constraint::Any | Constraint::Reduced => None,
-            Constraint::Prefer { sharding, .. } | Constraint::Exactly(sharding) => Some(sharding),
+            OutputConstraint::Any | OutputConstraint::Reduced => None,
+            OutputConstraint::Prefer { sharding, .. } | OutputConstraint::Exactly(sharding) => Some(sharding),
         }
     }
 }

@@ -15,7 +15,7 @@ use reshard_kernels::DType;
 use crate::Error;
 use crate::propagate::cache::PropagationCache;
 use crate::propagate::choice::OperandIndex;
-use crate::propagate::constraint::Constraint;
+use crate::propagate::constraint::OutputConstraint;
 use crate::propagate::operand::Operand;
 use crate::rules::{Brackets, Op};
 use reshard_planner::Plan;
@@ -214,10 +214,10 @@ impl Graph {
                 inputs.push(if known.nonnegative { operand.nonnegative() } else { operand });
             }
             let constraint = |v: &Value| match &self.values[v.0].constraint {
-                Some(sharding) => Constraint::Exactly(sharding.clone()),
-                None => Constraint::Reduced,
+                Some(sharding) => OutputConstraint::Exactly(sharding.clone()),
+                None => OutputConstraint::Reduced,
             };
-            let constraints: Vec<Constraint> = node.outputs.iter().map(constraint).collect();
+            let constraints: Vec<OutputConstraint> = node.outputs.iter().map(constraint).collect();
             let choice = cache.propagate(&node.op, &self.mesh, &inputs, &constraints)?;
             let taken = node.inputs.iter().zip(&choice.inputs).zip(&choice.plans);
             for (i, ((&v, to), plan)) in taken.enumerate() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::propagate::bound::picoseconds_below;
-use crate::propagate::constraint::Constraint;
+use crate::propagate::constraint::OutputConstraint;
 use crate::propagate::problem::{Path, Problem};
 use reshard_planner::Plan;
 use reshard_planner::internal::{Ask, Effort, Price};
@@ -81,22 +81,22 @@ impl Made {
         let mut sum = 0u64;
         for (out, constraint) in self.outputs.iter().zip(p.constraints) {
             let cost = match constraint {
-                Constraint::Exactly(sharding) if out != sharding => match moved(out, sharding)? {
+                OutputConstraint::Exactly(sharding) if out != sharding => match moved(out, sharding)? {
                     Some(cost) => cost,
                     None => return Ok(None),
                 },
-                Constraint::Reduced if out.is_partial() => {
+                OutputConstraint::Reduced if out.is_partial() => {
                     match p.planner.price(out, &out.reduced(), p.output_dtype, Ask::Quick)?.0 {
                         Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => cost,
                     }
                 }
-                Constraint::Prefer { sharding, penalty_us } if out != sharding => {
+                OutputConstraint::Prefer { sharding, penalty_us } if out != sharding => {
                     (penalty_us.max(0.0) * 1e6).round() as u64
                 }
-                Constraint::Any
-                | Constraint::Reduced
-                | Constraint::Prefer { .. }
-                | Constraint::Exactly(_) => 0,
+                OutputConstraint::Any
+                | OutputConstraint::Reduced
+                | OutputConstraint::Prefer { .. }
+                | OutputConstraint::Exactly(_) => 0,
             };
             sum = sum.saturating_add(cost);
         }
@@ -108,7 +108,7 @@ impl Made {
         let mut outputs = self.outputs.clone();
         let mut plans = vec![None; outputs.len()];
         for ((out, constraint), plan) in outputs.iter_mut().zip(p.constraints).zip(&mut plans) {
-            if let Constraint::Exactly(sharding) = constraint
+            if let OutputConstraint::Exactly(sharding) = constraint
                 && out != sharding
             {
                 let limit = self.most.unwrap_or(u64::MAX);

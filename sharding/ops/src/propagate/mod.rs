@@ -29,12 +29,12 @@ mod target;
 mod typed;
 
 pub use cache::PropagationCache;
-pub use choice::{Choice, OperandIndex};
-pub use constraint::Constraint;
+pub use choice::{OpSharding, OperandIndex};
+pub use constraint::OutputConstraint;
 pub use graph::{Communication, Graph, Propagation, Value};
 pub use operand::Operand;
 pub use propagator::Propagator;
 pub use slots::ShardKind;
 #[doc(hidden)]
 pub use typed::TypedLists;
-pub use typed::{TypedQuestion, TypedStrategy};
+pub use typed::{TypedStrategy, TypedStrategyQuery};

@@ -44,7 +44,7 @@ impl Operand {
 
     /// The element type, whose elements do not share bytes.
     pub(super) fn whole_bytes(&self) -> Result<DType, Error> {
-        match self.dtype.item_bytes() {
+        match self.dtype.element_bytes() {
             Ok(_) => Ok(self.dtype),
             Err(e) => Err(Error::Unsupported { reason: e.to_string() }),
         }

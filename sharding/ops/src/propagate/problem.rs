@@ -22,7 +22,7 @@ use reshard_kernels::DType;
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::propagate::constraint::Constraint;
+use crate::propagate::constraint::OutputConstraint;
 use crate::propagate::operand::Operand;
 use crate::propagate::slots::{Class, PerSlot, ShardKind, classify, slots};
 use crate::rules::{Bound, Entry, Op, Row};
@@ -97,7 +97,7 @@ pub(super) struct Problem<'a> {
     pub(super) inputs: SmallVec<[Alike<'a>; 3]>,
     /// For every input, its place in `inputs`.
     pub(super) alike: SmallVec<[u16; 4]>,
-    pub(super) constraints: &'a [Constraint],
+    pub(super) constraints: &'a [OutputConstraint],
     /// What constrained outputs are along each slot.
     pub(super) constrained: SmallVec<[Option<PerSlot<Class>>; 2]>,
     pub(super) output_dtype: DType,
@@ -126,7 +126,7 @@ impl<'a> Problem<'a> {
         op: &'a Op,
         mesh: &Mesh,
         inputs: &'a [Operand],
-        constraints: &'a [Constraint],
+        constraints: &'a [OutputConstraint],
         stays: Stays,
     ) -> Result<Problem<'a>, Error> {
         Problem::beside(planner, op, mesh, inputs, constraints, stays, &[])
@@ -138,7 +138,7 @@ impl<'a> Problem<'a> {
         op: &'a Op,
         mesh: &Mesh,
         inputs: &'a [Operand],
-        constraints: &'a [Constraint],
+        constraints: &'a [OutputConstraint],
         stays: Stays,
         also: &[&Sharding],
     ) -> Result<Problem<'a>, Error> {
@@ -151,13 +151,15 @@ impl<'a> Problem<'a> {
         };
         // What a view that is not free would be advised to, so that its kinds and sub-axes are among the candidates.
         let advised = match inputs {
-            [x] if op.is_view() && x.sharding.view_if_free(&op.outputs()[0]).is_none() => {
+            [x] if op.is_view() && x.sharding.try_view(&op.outputs()[0]).is_none() => {
                 reshard_sharding::internal::advised(&x.sharding, &op.outputs()[0]).ok().map(|a| a.0)
             }
             _ => None,
         };
-        let tensors =
-            inputs.iter().map(|i| &i.sharding).chain(constraints.iter().filter_map(Constraint::sharding));
+        let tensors = inputs
+            .iter()
+            .map(|i| &i.sharding)
+            .chain(constraints.iter().filter_map(OutputConstraint::sharding));
         let tensors = tensors.chain(&advised).chain(also.iter().copied());
         let slots = slots(mesh, &tensors);
         // Inputs that are alike.
@@ -334,8 +336,10 @@ impl<'a> Problem<'a> {
     /// Whether the cost of every output that would hold terms contains their reduction.
     fn counts(&self, outputs: &[Entry]) -> bool {
         outputs.iter().enumerate().all(|(o, entry)| match self.constraints.get(o) {
-            Some(Constraint::Exactly(_) | Constraint::Reduced) => true,
-            None | Some(Constraint::Any | Constraint::Prefer { .. }) => !matches!(entry, Entry::Partial(_)),
+            Some(OutputConstraint::Exactly(_) | OutputConstraint::Reduced) => true,
+            None | Some(OutputConstraint::Any | OutputConstraint::Prefer { .. }) => {
+                !matches!(entry, Entry::Partial(_))
+            }
         })
     }
 
@@ -379,7 +383,7 @@ fn rows_of_view(op: &Op, norms: &[Exponent]) -> Bound {
 }
 
 /// Refuses operands that are not the op's.
-fn check(op: &Op, mesh: &Mesh, inputs: &[Operand], constraints: &[Constraint]) -> Result<(), Error> {
+fn check(op: &Op, mesh: &Mesh, inputs: &[Operand], constraints: &[OutputConstraint]) -> Result<(), Error> {
     let bad = |reason: String| Err(Error::Rule { reason });
     let name = op.name();
     if inputs.len() != op.inputs().len() {

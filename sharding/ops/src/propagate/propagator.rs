@@ -1,7 +1,7 @@
 //! The propagator: from the shardings of an op's inputs to those of its outputs.
 
-use crate::propagate::choice::Choice;
-use crate::propagate::constraint::Constraint;
+use crate::propagate::choice::OpSharding;
+use crate::propagate::constraint::OutputConstraint;
 use crate::propagate::operand::Operand;
 use crate::propagate::problem::{Problem, Stays};
 use crate::propagate::refusal;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::Error;
 use crate::rules::Op;
 use reshard_planner::internal::go_on;
-use reshard_planner::{Arithmetic, Budget, Planner};
+use reshard_planner::{Arithmetic, Planner, SearchBudget};
 use reshard_sharding::Mesh;
 
 /// Propagates shardings through ops on one network.
@@ -34,7 +34,7 @@ use reshard_sharding::Mesh;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Propagator {
     pub(super) planner: Planner,
-    budget: Budget,
+    budget: SearchBudget,
 }
 
 /// A propagation may look at five times what a plan may by default.
@@ -42,7 +42,7 @@ const PER_PLAN: u64 = 5;
 
 impl Default for Propagator {
     fn default() -> Propagator {
-        let budget = Budget::of(Budget::default().work() * PER_PLAN);
+        let budget = SearchBudget::new(SearchBudget::default().work() * PER_PLAN);
         Propagator { planner: Planner::new().arithmetic(Arithmetic::Framework), budget }
     }
 }
@@ -69,12 +69,12 @@ impl Propagator {
     /// assert_eq!(Propagator::new().with_budget(Budget::UNLIMITED).budget().to_string(), "none");
     /// ```
     #[must_use]
-    pub fn with_budget(self, budget: Budget) -> Propagator {
+    pub fn with_budget(self, budget: SearchBudget) -> Propagator {
         Propagator { budget, ..self }
     }
 
     /// How much a search over strategies looks at.
-    pub fn budget(&self) -> Budget {
+    pub fn budget(&self) -> SearchBudget {
         self.budget
     }
 
@@ -96,21 +96,21 @@ impl Propagator {
         op: &Op,
         mesh: &Mesh,
         inputs: &[Operand],
-        constraints: &[Constraint],
-    ) -> Result<Choice, Error> {
-        let mut best = self.advise(op, mesh, inputs, constraints, 1)?;
+        constraints: &[OutputConstraint],
+    ) -> Result<OpSharding, Error> {
+        let mut best = self.cheapest(op, mesh, inputs, constraints, 1)?;
         Ok(best.remove(0))
     }
 
     /// The cheapest strategies with their plans, best first: at least one, at most `most`.
-    pub fn advise(
+    pub fn cheapest(
         &self,
         op: &Op,
         mesh: &Mesh,
         inputs: &[Operand],
-        constraints: &[Constraint],
+        constraints: &[OutputConstraint],
         most: usize,
-    ) -> Result<Vec<Choice>, Error> {
+    ) -> Result<Vec<OpSharding>, Error> {
         let problem = Problem::new(&self.planner, op, mesh, inputs, constraints, Stays::Written)?;
         let mut search = Search::new(&problem, most <= 1, self.budget);
         let out = best(&problem, most, &mut search)?;
@@ -135,7 +135,7 @@ impl Propagator {
         inputs: &[Operand],
         most: usize,
         stays: Stays,
-    ) -> Result<Vec<Choice>, Error> {
+    ) -> Result<Vec<OpSharding>, Error> {
         let problem = Problem::new(&self.planner, op, mesh, inputs, &[], stays)?;
         best(&problem, most, &mut Search::new(&problem, most <= 1, self.budget).hasty())
     }
@@ -160,7 +160,7 @@ impl Propagator {
     /// ));
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
-    pub fn explicit(&self, op: &Op, mesh: &Mesh, inputs: &[Operand]) -> Result<Choice, Error> {
+    pub fn explicit(&self, op: &Op, mesh: &Mesh, inputs: &[Operand]) -> Result<OpSharding, Error> {
         let found = self.as_they_are(op, mesh, inputs)?;
         found.ok_or_else(|| match Problem::new(&self.planner, op, mesh, inputs, &[], Stays::All) {
             Ok(problem) => refusal::needs_redistribute(self, &problem, op, mesh, inputs),
@@ -174,7 +174,7 @@ impl Propagator {
         op: &Op,
         mesh: &Mesh,
         inputs: &[Operand],
-    ) -> Result<Option<Choice>, Error> {
+    ) -> Result<Option<OpSharding>, Error> {
         let problem = Problem::new(&self.planner, op, mesh, inputs, &[], Stays::All)?;
         let mut search = Search::new(&problem, true, self.budget);
         search.next_best().map(|found| chosen(&problem, &mut search, &found)).transpose()
@@ -182,8 +182,8 @@ impl Propagator {
 }
 
 /// The best choices, at most so many.
-fn best(problem: &Problem<'_>, most: usize, search: &mut Search<'_, '_>) -> Result<Vec<Choice>, Error> {
-    let mut out: Vec<Choice> = Vec::new();
+fn best(problem: &Problem<'_>, most: usize, search: &mut Search<'_, '_>) -> Result<Vec<OpSharding>, Error> {
+    let mut out: Vec<OpSharding> = Vec::new();
     while out.len() < most.max(1) {
         let Some(found) = search.next_best() else { break };
         let choice = chosen(problem, search, &found)?;
@@ -195,7 +195,7 @@ fn best(problem: &Problem<'_>, most: usize, search: &mut Search<'_, '_>) -> Resu
 }
 
 /// The choice that a path stands for.
-fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> Result<Choice, Error> {
+fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> Result<OpSharding, Error> {
     let gone = || Error::Unsupported { reason: "a path without targets".to_owned() };
     let mut targets = Vec::with_capacity(problem.inputs.len());
     // A plan that is told what it costs at most may find a better one within the same budget.
@@ -205,7 +205,7 @@ fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> 
         let plan = if target.changed {
             let limit = target.most.unwrap_or(u64::MAX);
             let plan = problem.planner.plan_within(a.source, &target.sharding, a.dtype, limit)?;
-            if plan.is_exhausted() && limit < u64::MAX {
+            if plan.is_budget_exhausted() && limit < u64::MAX {
                 saved_us += (limit as f64 / 1e6 - plan.cost_us()) * a.count as f64;
             }
             Some(Arc::new(plan))
@@ -229,5 +229,5 @@ fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> 
     }
     let cost_us = found.picoseconds as f64 / 1e6 - saved_us;
     let exhausted = search.effort.exhausted;
-    Ok(Choice { inputs, plans, outputs, output_plans, strategies, regions, cost_us, exhausted })
+    Ok(OpSharding { inputs, plans, outputs, output_plans, strategies, regions, cost_us, exhausted })
 }

@@ -1,7 +1,7 @@
 //! Refusals: what stands in the way of an op, and the ways out, tried before they are named.
 
 use crate::Error;
-use crate::propagate::choice::Choice;
+use crate::propagate::choice::OpSharding;
 use crate::propagate::operand::Operand;
 use crate::propagate::problem::{Problem, Stays};
 use crate::propagate::propagator::Propagator;
@@ -39,26 +39,27 @@ pub(super) fn needs_redistribute(
     inputs: &[Operand],
 ) -> Error {
     let choices = match propagator.advise_hastily(op, mesh, inputs, advised(mesh), Stays::Written) {
-        Ok(none) if none.is_empty() && !op.written().is_empty() => {
+        Ok(none) if none.is_empty() && !op.in_place_inputs().is_empty() => {
             propagator.advise_hastily(op, mesh, inputs, advised(mesh), Stays::Nothing)
         }
         choices => choices,
     };
     let fixes = ways_out(propagator, op, mesh, inputs, &choices.unwrap_or_default());
     let fixes = fixes.unwrap_or_else(|| "no redistribution of the inputs helps".to_owned());
-    Error::ImplicitRedistribute { reason: format!("{}: {}", call(op, inputs), why(problem)), fixes }
+    Error::NeedsRedistribution { reason: format!("{}: {}", call(op, inputs), why(problem)), fixes }
 }
 
 /// A tensor into which the op writes would have to move.
 pub(super) fn written_moves(propagator: &Propagator, op: &Op, mesh: &Mesh, inputs: &[Operand]) -> Error {
-    let written: Vec<String> = op.written().iter().take(SHOWN).map(|(i, _)| format!("input {i}")).collect();
+    let written: Vec<String> =
+        op.in_place_inputs().iter().take(SHOWN).map(|(i, _)| format!("input {i}")).collect();
     let (written, are) = (written.join(" and "), if written.len() == 1 { "is" } else { "are" });
     let stays = format!("{written} {are} written and cannot move");
     let choices =
         propagator.advise_hastily(op, mesh, inputs, advised(mesh), Stays::Nothing).unwrap_or_default();
     let fixes = ways_out(propagator, op, mesh, inputs, &choices);
     let fixes = fixes.map_or_else(String::new, |fixes| format!("{fixes} before it, or "));
-    Error::ImplicitRedistribute {
+    Error::NeedsRedistribution {
         reason: format!("{}: {stays}, and no strategy takes it as it is and leaves it so", call(op, inputs)),
         fixes: format!("{fixes}use the op that makes a new tensor"),
     }
@@ -75,7 +76,7 @@ fn ways_out(
     op: &Op,
     mesh: &Mesh,
     inputs: &[Operand],
-    choices: &[Choice],
+    choices: &[OpSharding],
 ) -> Option<String> {
     let works = choices.iter().filter(|c| typechecks(propagator, op, mesh, inputs, c));
     let fixes: Vec<String> = works.map(fix).collect();
@@ -83,14 +84,20 @@ fn ways_out(
 }
 
 /// Whether the inputs of a choice are taken as they are.
-fn typechecks(propagator: &Propagator, op: &Op, mesh: &Mesh, inputs: &[Operand], choice: &Choice) -> bool {
+fn typechecks(
+    propagator: &Propagator,
+    op: &Op,
+    mesh: &Mesh,
+    inputs: &[Operand],
+    choice: &OpSharding,
+) -> bool {
     let changed: Vec<Operand> =
         inputs.iter().zip(&choice.inputs).map(|(x, s)| Operand::new(x.dtype, s.clone())).collect();
     matches!(propagator.as_they_are(op, mesh, &changed), Ok(Some(_)))
 }
 
 /// `input 1 to [R,S(1)] (6.7 us)`.
-fn fix(choice: &Choice) -> String {
+fn fix(choice: &OpSharding) -> String {
     let mut moves: Vec<String> = Vec::new();
     for (i, plan) in choice.plans.iter().enumerate() {
         if plan.is_some() && moves.len() < SHOWN {

@@ -31,7 +31,7 @@ use crate::propagate::bound::{Known, picoseconds_below};
 use crate::propagate::made::Made;
 use crate::propagate::problem::{Alike, Path, Problem, SlotRow};
 use crate::rules::Entry;
-use reshard_planner::Budget;
+use reshard_planner::SearchBudget;
 use reshard_planner::internal::WordMap;
 use reshard_planner::internal::{Ask, Effort, Price, is_stopped};
 use reshard_sharding::Sharding;
@@ -142,7 +142,7 @@ impl<'p, 'a> Search<'p, 'a> {
         Search { longer: None, ..self }
     }
 
-    pub(super) fn new(problem: &'p Problem<'a>, only_one: bool, budget: Budget) -> Search<'p, 'a> {
+    pub(super) fn new(problem: &'p Problem<'a>, only_one: bool, budget: SearchBudget) -> Search<'p, 'a> {
         let mut queue = BinaryHeap::new();
         queue.push(Entered { least: 0, changed: 0, path: Path::new(), exact: 0 });
         let targets = problem.inputs.iter().map(|_| Vec::new()).collect();

@@ -107,7 +107,7 @@ impl FromStr for ShardKind {
             Ok(Placement::Ragged { sizes, .. }) => Ok(ShardKind::Ragged(sizes)),
             Ok(
                 Placement::StridedShard { .. }
-                | Placement::Cut { .. }
+                | Placement::Custom { .. }
                 | Placement::Replicate
                 | Placement::Partial(_),
             )
@@ -149,7 +149,7 @@ pub(super) fn slots<'a>(
         if !whole {
             for t in tensors.clone() {
                 for sub in used(t).filter(|s| s.axis == axis) {
-                    cuts.extend([sub.pre, sub.pre * sub.size]);
+                    cuts.extend([sub.pre_size, sub.pre_size * sub.size]);
                 }
             }
             cuts.sort_unstable();
@@ -158,7 +158,7 @@ pub(super) fn slots<'a>(
                 cuts = SmallVec::from_slice(&[1, a.size()]);
             }
         }
-        let parts = cuts.windows(2).map(|w| SubAxis { axis, pre: w[0], size: w[1] / w[0] });
+        let parts = cuts.windows(2).map(|w| SubAxis { axis, pre_size: w[0], size: w[1] / w[0] });
         out.extend(parts.filter(|s| s.size > 1));
     }
     out
@@ -172,17 +172,17 @@ fn used(t: &Sharding) -> impl Iterator<Item = SubAxis> + '_ {
 
 /// Whether a slot lies within a sub-axis.
 fn within(slot: SubAxis, sub: SubAxis) -> bool {
-    let end = |s: SubAxis| s.pre * s.size;
+    let end = |s: SubAxis| s.pre_size * s.size;
     slot.axis == sub.axis
-        && slot.pre.is_multiple_of(sub.pre)
+        && slot.pre_size.is_multiple_of(sub.pre_size)
         && end(sub).is_multiple_of(end(slot))
-        && slot.pre >= sub.pre
+        && slot.pre_size >= sub.pre_size
         && end(slot) <= end(sub)
 }
 
 /// Whether two sub-axes have ranks' digits in common.
 fn overlaps(a: SubAxis, b: SubAxis) -> bool {
-    a.axis == b.axis && a.pre < b.pre * b.size && b.pre < a.pre * a.size
+    a.axis == b.axis && a.pre_size < b.pre_size * b.size && b.pre_size < a.pre_size * a.size
 }
 
 /// What a tensor is along each slot.

@@ -147,7 +147,7 @@ impl Problem<'_> {
     /// The outputs of a path; the first input is what a view looks at.
     pub(super) fn outputs(&self, path: &[u16], first: Option<&Sharding>) -> Result<Vec<Sharding>, Error> {
         if let (true, Some(first)) = (self.op.is_view(), first) {
-            let out = first.view_if_free(&self.op.outputs()[0]);
+            let out = first.try_view(&self.op.outputs()[0]);
             return out.map(|o| vec![o]).ok_or_else(|| {
                 let reason = "not free".to_owned();
                 Error::Sharding(reshard_sharding::Error::View { reason })

@@ -18,7 +18,7 @@ use reshard_planner::internal::WordMap;
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::propagate::constraint::Constraint;
+use crate::propagate::constraint::OutputConstraint;
 use crate::propagate::operand::Operand;
 use crate::propagate::problem::{Path, Problem, SlotRow, Stays};
 use crate::propagate::propagator::Propagator;
@@ -26,26 +26,26 @@ use crate::propagate::slots::{Class, PerSlot, ShardKind, classify};
 use crate::propagate::target::Terms;
 use crate::rules::{Entry, Op, Strategy};
 use reshard_sharding::internal::{Cuts, Shape};
-use reshard_sharding::{Exponent, Mesh, ReduceOp, Sharding, SubAxis, Type};
+use reshard_sharding::{Exponent, Mesh, ReduceOp, Sharding, ShardingType, SubAxis};
 
 /// One way for an op to run on a whole mesh, with the types of all operands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypedStrategy {
     /// What each input has to be; without a gradient where none is wanted of it.
-    pub inputs: Vec<Arc<Type>>,
+    pub inputs: Vec<Arc<ShardingType>>,
     /// What each output is.
-    pub outputs: Vec<Arc<Type>>,
+    pub outputs: Vec<Arc<ShardingType>>,
     /// The strategy of each (sub-)axis with more than one rank; none for a view.
     pub rows: Arc<[(SubAxis, Strategy)]>,
     /// The part of the op's work that a rank does: the product over all slots that cut it.
-    pub share: f64,
+    pub work_fraction: f64,
     /// Whether the op has to know its region along some axis.
     pub region: bool,
 }
 
 /// What is asked of the [typed strategies](Propagator::typed) of an op.
 #[derive(Clone, Copy, Debug)]
-pub struct TypedQuestion<'a> {
+pub struct TypedStrategyQuery<'a> {
     /// Of each input, the shardings in which it may be at hand, at least one: what they cut is what strategies cut.
     pub inputs: &'a [Vec<Sharding>],
     /// More shardings whose sub-axes and kinds of shards are looked at, as of pinned outputs.
@@ -81,7 +81,7 @@ impl Propagator {
         &self,
         op: &Op,
         mesh: &Mesh,
-        question: &TypedQuestion<'_>,
+        question: &TypedStrategyQuery<'_>,
         most: usize,
     ) -> Result<Vec<TypedStrategy>, Error> {
         self.asked(op, mesh, question, |typed| typed.all(most, &mut OnMesh::default()))
@@ -95,7 +95,7 @@ impl Propagator {
         &self,
         op: &Op,
         mesh: &Mesh,
-        question: &TypedQuestion<'_>,
+        question: &TypedStrategyQuery<'_>,
         most: usize,
         known: &mut TypedLists,
     ) -> Result<Arc<[Arc<TypedStrategy>]>, Error> {
@@ -120,7 +120,7 @@ impl Propagator {
         &self,
         op: &Op,
         mesh: &Mesh,
-        question: &TypedQuestion<'_>,
+        question: &TypedStrategyQuery<'_>,
         answer: impl FnOnce(&Typed<'_, '_>) -> T,
     ) -> Result<T, Error> {
         let firsts: Result<Vec<Operand>, Error> = (question.inputs.iter())
@@ -131,7 +131,7 @@ impl Propagator {
             .collect();
         let firsts = firsts?;
         // Whoever asks answers for terms.
-        let constraints = vec![Constraint::Reduced; op.outputs().len()];
+        let constraints = vec![OutputConstraint::Reduced; op.outputs().len()];
         let also: Vec<&Sharding> = question.inputs.iter().flatten().chain(question.also).collect();
         let problem = Problem::beside(&self.planner, op, mesh, &firsts, &constraints, Stays::Nothing, &also)?;
         let trained = question.input_gradients.iter().chain(question.output_gradients).any(|g| *g);
@@ -169,7 +169,7 @@ struct OnMesh {
     /// By number; none where no sharding is that.
     shardings: Vec<Option<Sharding>>,
     /// The types whose ranks do the same work along some sub-axes; none where there is no gradient.
-    types: WordMap<(Number, Option<Again>), Option<Arc<Type>>>,
+    types: WordMap<(Number, Option<Again>), Option<Arc<ShardingType>>>,
 }
 
 /// Shape, cuts and terms.
@@ -187,7 +187,7 @@ impl OnMesh {
     fn seen_as(&mut self, first: Number, shape: &[usize]) -> Option<Number> {
         let OnMesh { seen, shardings, .. } = self;
         *seen.entry((first, Shape::from_slice(shape))).or_insert_with(|| {
-            let made = shardings[first.0].as_ref()?.view_if_free(shape)?;
+            let made = shardings[first.0].as_ref()?.try_view(shape)?;
             shardings.push(Some(made));
             Some(Number(shardings.len() - 1))
         })
@@ -208,12 +208,12 @@ impl OnMesh {
     }
 
     /// The type of a sharding: with the gradient of ranks that do the same work along some sub-axes, or without one.
-    fn typed(&mut self, number: Number, again: Option<&Again>) -> Option<Arc<Type>> {
+    fn typed(&mut self, number: Number, again: Option<&Again>) -> Option<Arc<ShardingType>> {
         let OnMesh { shardings, types, .. } = self;
         let value = shardings[number.0].as_ref()?;
         let make = || match again {
-            None => Some(Arc::new(Type { value: value.clone(), gradient: None })),
-            Some(again) => Type::same_work(value.clone(), again).ok().map(Arc::new),
+            None => Some(Arc::new(ShardingType { value: value.clone(), gradient: None })),
+            Some(again) => ShardingType::invariant_along(value.clone(), again).ok().map(Arc::new),
         };
         types.entry((number, again.cloned())).or_insert_with(make).clone()
     }
@@ -236,7 +236,7 @@ struct Key {
 /// The paths of a problem, with types.
 struct Typed<'p, 'a> {
     problem: &'p Problem<'a>,
-    question: &'p TypedQuestion<'p>,
+    question: &'p TypedStrategyQuery<'p>,
     /// Whether anything here has a gradient.
     trained: bool,
     /// By slot, which rows are looked at.
@@ -352,7 +352,7 @@ impl Typed<'_, '_> {
         for same in 0..1usize << free.len().min(8) {
             let again: Again =
                 free.iter().enumerate().filter(|(i, _)| same >> i & 1 == 1).map(|(_, s)| *s).collect();
-            let mut typed = |values: &[Number], gradients: &[bool]| -> Option<Vec<Arc<Type>>> {
+            let mut typed = |values: &[Number], gradients: &[bool]| -> Option<Vec<Arc<ShardingType>>> {
                 values.iter().zip(gradients).map(|(&v, &g)| known.typed(v, g.then_some(&again))).collect()
             };
             let (Some(inputs), Some(outputs)) = (
@@ -361,7 +361,13 @@ impl Typed<'_, '_> {
             ) else {
                 continue;
             };
-            found.push(TypedStrategy { inputs, outputs, rows: strategies.clone(), share, region });
+            found.push(TypedStrategy {
+                inputs,
+                outputs,
+                rows: strategies.clone(),
+                work_fraction: share,
+                region,
+            });
         }
     }
 

@@ -29,8 +29,8 @@ use crate::rules::op::Brackets;
 use crate::rules::row::{Bound, BoundFactor, DimFactors, Entry, OperandDims, Row};
 use crate::rules::rule::{Equation, Rule};
 use crate::rules::sizes::Sizes;
-use crate::rules::strategy::{Part, Strategy};
-use crate::rules::written::Written;
+use crate::rules::strategy::{OperandPlacement, Strategy};
+use crate::rules::written::OutputAliasing;
 use reshard_sharding::Exponent;
 
 /// What is being bound.
@@ -87,7 +87,7 @@ impl Binding<'_> {
     /// The rows of a strategy: one, or one for each dim of the ellipsis.
     fn expand(&self, strategy: &Strategy, outputs: &[Vec<usize>], bound: &mut Bound) -> Result<(), Error> {
         let parts = || strategy.inputs.iter().chain(&strategy.outputs);
-        if !parts().any(|p| *p == Part::Rest) {
+        if !parts().any(|p| *p == OperandPlacement::Rest) {
             let row = self.row(strategy, outputs, None, bound)?;
             bound.rows.push(row);
             return Ok(());
@@ -121,18 +121,18 @@ impl Binding<'_> {
                 Err(self.error(format!("{strategy} shards dim {dim} of {}", Brackets(shape))))
             };
             entries.push(match part {
-                Part::Replicate => Entry::Replicate,
-                Part::Partial(op) => Entry::Partial(*op),
-                Part::Factor(name) => {
+                OperandPlacement::Replicate => Entry::Replicate,
+                OperandPlacement::Partial(op) => Entry::Partial(*op),
+                OperandPlacement::Factor(name) => {
                     let x = bound.factors.iter().position(|f| f.name == Some(*name));
                     bound.shard(o, x)
                 }
-                Part::Rest => bound.shard(o, rest),
-                Part::Dim { dim, .. } => {
+                OperandPlacement::Rest => bound.shard(o, rest),
+                OperandPlacement::Dim { dim, .. } => {
                     fits(*dim)?;
                     Entry::Shard { dim: *dim as u16, factor: None }
                 }
-                Part::Fixed(p) => {
+                OperandPlacement::Fixed(p) => {
                     p.dim().map_or(Ok(()), fits)?;
                     bound.fixed.push(p.clone());
                     Entry::Fixed(bound.fixed.len() as u16 - 1)
@@ -144,7 +144,7 @@ impl Binding<'_> {
 
     /// The equation of an op that may write into tensors that are there: those are as large as what is written.
     fn written(&self, e: &Equation, outputs: Option<&[&[usize]]>) -> Result<(Bound, Vec<Vec<usize>>), Error> {
-        if e.written == Written::New {
+        if e.aliasing == OutputAliasing::New {
             return self.equation(e, outputs);
         }
         let reads = e.reads();
@@ -152,7 +152,7 @@ impl Binding<'_> {
         let (mut bound, shapes) = read.equation(&e.of_new(), outputs)?;
         let dims = bound.dims[reads..].to_vec();
         bound.dims.splice(reads..reads, dims.into_iter().take(e.inputs.len() - reads));
-        bound.written = e.written.pairs(e.inputs.len(), e.outputs.len());
+        bound.written = e.aliasing.pairs(e.inputs.len(), e.outputs.len());
         for &(i, o) in &bound.written {
             let (has, makes) = (self.inputs[usize::from(i)], &shapes[usize::from(o)]);
             if has != makes.as_slice() {

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use crate::Error;
-use crate::rules::factor::{Dim, Factor, Role, Slicing};
-use crate::rules::passing::{Operands, Passing};
+use crate::rules::factor::{Dim, Factor, FactorKind, Slicing};
+use crate::rules::passing::{Operands, PartialRule};
 use crate::rules::rule::{Equation, Form, Rule};
-use crate::rules::strategy::{Part, Strategy};
-use crate::rules::written::Written;
+use crate::rules::strategy::{OperandPlacement, Strategy};
+use crate::rules::written::OutputAliasing;
 use reshard_sharding::{Placement, ReduceOp};
 
 /// An equation in the making.
@@ -42,14 +42,14 @@ pub struct RuleBuilder {
     said: Vec<(char, Said)>,
     /// Whether something was said of the ellipsis: that its dims need their region.
     rest_region: bool,
-    passings: Option<Vec<Passing>>,
-    written: Written,
+    passings: Option<Vec<PartialRule>>,
+    written: OutputAliasing,
 }
 
 /// What is said of a factor.
 #[derive(Clone, Copy, Debug)]
 enum Said {
-    Role(Role),
+    Role(FactorKind),
     Even,
     Region,
     Size(usize),
@@ -91,14 +91,14 @@ impl RuleBuilder {
 
     /// What sharding a factor does. An average is even, too.
     #[must_use]
-    pub fn role(mut self, factor: char, role: Role) -> RuleBuilder {
+    pub fn role(mut self, factor: char, role: FactorKind) -> RuleBuilder {
         self.said.push((factor, Said::Role(role)));
         self
     }
 
     /// The same of several factors.
     #[must_use]
-    pub fn roles(self, factors: impl IntoIterator<Item = char>, role: Role) -> RuleBuilder {
+    pub fn roles(self, factors: impl IntoIterator<Item = char>, role: FactorKind) -> RuleBuilder {
         factors.into_iter().fold(self, |rule, factor| rule.role(factor, role))
     }
 
@@ -139,21 +139,21 @@ impl RuleBuilder {
 
     /// One way more in which terms pass.
     #[must_use]
-    pub fn passing(mut self, passing: Passing) -> RuleBuilder {
+    pub fn passing(mut self, passing: PartialRule) -> RuleBuilder {
         self.passings.get_or_insert_default().push(passing);
         self
     }
 
     /// Several ways more; of an empty list, no terms pass.
     #[must_use]
-    pub fn passings(mut self, list: impl IntoIterator<Item = Passing>) -> RuleBuilder {
+    pub fn passings(mut self, list: impl IntoIterator<Item = PartialRule>) -> RuleBuilder {
         self.passings.get_or_insert_default().extend(list);
         self
     }
 
     /// Where outputs go: into new tensors where nothing is said.
     #[must_use]
-    pub fn written(mut self, written: Written) -> RuleBuilder {
+    pub fn written(mut self, written: OutputAliasing) -> RuleBuilder {
         self.written = written;
         self
     }
@@ -187,12 +187,12 @@ impl RuleBuilder {
                 Said::Region => factor.region = true,
                 Said::Size(size) => factor.size = Some(size),
             }
-            if factor.role == Role::Reduce(ReduceOp::Avg) {
+            if factor.role == FactorKind::Reduction(ReduceOp::Avg) {
                 factor.slicing = Slicing::Even;
             }
         }
         e.rest_region = self.rest_region;
-        e.passings = passings.unwrap_or_else(|| e.default_passings());
+        e.partial_rules = passings.unwrap_or_else(|| e.default_passings());
         let reason = unknown.map(|name| format!("{name} is no factor of an operand")).or_else(|| refusal(&e));
         made(e, text, reason)
     }
@@ -224,7 +224,7 @@ fn made(e: Equation, text: Option<&str>, reason: Option<String>) -> Result<Rule,
 
 impl Equation {
     /// The equation of these operands of which nothing else is said; how terms pass is still open.
-    fn of(inputs: Vec<Vec<Dim>>, outputs: Vec<Vec<Dim>>, written: Written) -> Equation {
+    fn of(inputs: Vec<Vec<Dim>>, outputs: Vec<Vec<Dim>>, written: OutputAliasing) -> Equation {
         let mut names: Vec<char> = Vec::new();
         for &name in outputs.iter().chain(&inputs).flatten().flat_map(Dim::factors) {
             if !names.contains(&name) {
@@ -236,8 +236,8 @@ impl Equation {
             inputs,
             outputs,
             rest_region: false,
-            passings: Vec::new(),
-            written,
+            partial_rules: Vec::new(),
+            aliasing: written,
         };
         e.factors = names
             .into_iter()
@@ -253,18 +253,18 @@ impl Equation {
     }
 
     /// The role of a factor that nothing was said about.
-    pub(super) fn default_role(&self, factor: char) -> Role {
+    pub(super) fn default_role(&self, factor: char) -> FactorKind {
         if self.outputs.iter().all(|dims| Equation::carries(dims, factor)) {
-            Role::Pass
+            FactorKind::PassThrough
         } else {
-            Role::Reduce(ReduceOp::Sum)
+            FactorKind::Reduction(ReduceOp::Sum)
         }
     }
 
     /// How terms pass if nothing was said.
-    pub(super) fn default_passings(&self) -> Vec<Passing> {
+    pub(super) fn default_passings(&self) -> Vec<PartialRule> {
         let inputs = self.reads();
-        let replicates = self.factors.iter().any(|f| f.role == Role::Replicate)
+        let replicates = self.factors.iter().any(|f| f.role == FactorKind::NeedReplication)
             || self.inputs.iter().chain(&self.outputs).flatten().any(|d| *d == Dim::Whole);
         let mut ops: Vec<ReduceOp> = self.reductions().collect();
         ops.dedup();
@@ -272,13 +272,13 @@ impl Equation {
             return Vec::new();
         }
         match ops.as_slice() {
-            [] | [ReduceOp::Sum] => vec![Passing::Multilinear(Operands::All)],
+            [] | [ReduceOp::Sum] => vec![PartialRule::Multilinear(Operands::All)],
             [op] if inputs == 1 => {
                 let row = Strategy {
-                    inputs: vec![Part::Partial(*op)],
-                    outputs: vec![Part::Partial(*op); self.outputs.len()],
+                    inputs: vec![OperandPlacement::Partial(*op)],
+                    outputs: vec![OperandPlacement::Partial(*op); self.outputs.len()],
                 };
-                vec![Passing::Row(row)]
+                vec![PartialRule::Row(row)]
             }
             _ => Vec::new(),
         }
@@ -315,21 +315,21 @@ fn refusal(e: &Equation) -> Option<String> {
         }
         let lacking = e.outputs.iter().any(|dims| !Equation::carries(dims, name));
         match f.role {
-            Role::Pass if lacking => {
+            FactorKind::PassThrough if lacking => {
                 return Some(format!(
                     "an output lacks {name}, so that {name} cannot pass: say how it is reduced, like {{{name}: sum}}"
                 ));
             }
-            Role::Reduce(op) if !lacking => {
+            FactorKind::Reduction(op) if !lacking => {
                 return Some(format!("{name} cannot be reduced by {op}: every output carries it"));
             }
-            Role::Pass | Role::Reduce(_) | Role::Replicate => {}
+            FactorKind::PassThrough | FactorKind::Reduction(_) | FactorKind::NeedReplication => {}
         }
     }
-    e.refuses_written().or_else(|| e.passings.iter().find_map(|p| refusal_of_passing(e, p)))
+    e.refuses_written().or_else(|| e.partial_rules.iter().find_map(|p| refusal_of_passing(e, p)))
 }
 
-fn refusal_of_passing(e: &Equation, p: &Passing) -> Option<String> {
+fn refusal_of_passing(e: &Equation, p: &PartialRule) -> Option<String> {
     let inputs = e.reads();
     if let Some(list) = p.listed() {
         if let Some(i) = list.iter().find(|&&i| i >= inputs) {
@@ -337,28 +337,28 @@ fn refusal_of_passing(e: &Equation, p: &Passing) -> Option<String> {
         }
         return list.is_empty().then(|| "a list of inputs names none".to_owned());
     }
-    let Passing::Row(row) = p else { return None };
+    let PartialRule::Row(row) = p else { return None };
     if (row.inputs.len(), row.outputs.len()) != (inputs, e.outputs.len()) {
         return Some(format!("({row}) has not as many operands as the equation"));
     }
     let operands = e.inputs[..inputs].iter().chain(&e.outputs);
     row.inputs.iter().chain(&row.outputs).zip(operands).find_map(|(part, dims)| match part {
-        Part::Replicate | Part::Partial(_) => None,
+        OperandPlacement::Replicate | OperandPlacement::Partial(_) => None,
         // A dim that has letters is named by them.
-        Part::Fixed(Placement::Shard(dim)) if matches!(dims.get(*dim), Some(Dim::Factors(_))) => {
+        OperandPlacement::Fixed(Placement::Shard(dim)) if matches!(dims.get(*dim), Some(Dim::Factors(_))) => {
             Some(not_in_braces(part, row))
         }
-        Part::Rest | Part::Dim { .. } => Some(not_in_braces(part, row)),
-        Part::Fixed(placement) => placement
+        OperandPlacement::Rest | OperandPlacement::Dim { .. } => Some(not_in_braces(part, row)),
+        OperandPlacement::Fixed(placement) => placement
             .dim()
             .is_some_and(|dim| dim >= dims.len() && !dims.contains(&Dim::Rest))
             .then(|| format!("{part} in ({row}): the operand has {} dims", dims.len())),
-        Part::Factor(name) => (!Equation::carries(dims, *name) || e.is_diagonal(*name))
+        OperandPlacement::Factor(name) => (!Equation::carries(dims, *name) || e.is_diagonal(*name))
             .then(|| format!("{part} in ({row}): the operand has no {name} to shard")),
     })
 }
 
-fn not_in_braces(part: &Part, row: &Strategy) -> String {
+fn not_in_braces(part: &OperandPlacement, row: &Strategy) -> String {
     format!(
         "{part} in ({row}): a strategy in braces has only R, P, S(letter) and what is fixed, like SS(0,2), or S(0) of a dim *"
     )

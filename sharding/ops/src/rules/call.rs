@@ -10,14 +10,14 @@ use core::fmt;
 use std::str::FromStr;
 
 use crate::Error;
-use crate::rules::each::Each;
+use crate::rules::each::Vmapped;
 use crate::rules::rule::Rule;
 use crate::rules::strategy::write_list;
 use reshard_sharding::internal::Cursor;
 
 /// An argument of a call: what a rule, a shape or a result may depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Value {
+pub enum Argument {
     /// A whole number; dims may be negative, counted from the end.
     Number(i64),
     /// Yes or no.
@@ -28,24 +28,24 @@ pub enum Value {
     Word(String),
 }
 
-impl Value {
+impl Argument {
     /// The numbers of a list, or a number alone; none of anything else.
     pub(super) fn as_list(&self) -> &[i64] {
         match self {
-            Value::Number(n) => core::slice::from_ref(n),
-            Value::Numbers(list) => list,
-            Value::Flag(_) | Value::Word(_) => &[],
+            Argument::Number(n) => core::slice::from_ref(n),
+            Argument::Numbers(list) => list,
+            Argument::Flag(_) | Argument::Word(_) => &[],
         }
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for Argument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Number(n) => n.fmt(f),
-            Value::Flag(b) => b.fmt(f),
-            Value::Word(w) => f.write_str(w),
-            Value::Numbers(list) => {
+            Argument::Number(n) => n.fmt(f),
+            Argument::Flag(b) => b.fmt(f),
+            Argument::Word(w) => f.write_str(w),
+            Argument::Numbers(list) => {
                 f.write_str("[")?;
                 write_list(f, list)?;
                 f.write_str("]")
@@ -66,24 +66,24 @@ impl fmt::Display for Value {
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Call {
+pub enum OpCall {
     /// An op of a table.
     Named {
         /// Its name.
         name: String,
         /// Its arguments in the order in which they were given; no key twice.
-        arguments: Vec<(String, Value)>,
+        arguments: Vec<(String, Argument)>,
     },
     /// An op that is nothing but its rule.
     Rule(Rule),
     /// A call on each slice of its operands.
-    Each(Each),
+    Each(Vmapped),
 }
 
-impl Call {
+impl OpCall {
     /// A call without arguments.
-    pub fn new(name: &str) -> Call {
-        Call::Named { name: name.to_owned(), arguments: Vec::new() }
+    pub fn new(name: &str) -> OpCall {
+        OpCall::Named { name: name.to_owned(), arguments: Vec::new() }
     }
 
     /// The call with one argument more, or another value of it.
@@ -93,14 +93,14 @@ impl Call {
     /// assert_eq!(Call::new("softmax").with("dim", Value::Number(1)).to_string(), "softmax(dim=1)");
     /// ```
     #[must_use]
-    pub fn with(mut self, key: &str, value: Value) -> Call {
+    pub fn with(mut self, key: &str, value: Argument) -> OpCall {
         match &mut self {
-            Call::Named { arguments, .. } => match arguments.iter_mut().find(|(k, _)| k == key) {
+            OpCall::Named { arguments, .. } => match arguments.iter_mut().find(|(k, _)| k == key) {
                 Some((_, old)) => *old = value,
                 None => arguments.push((key.to_owned(), value)),
             },
-            Call::Rule(_) => {}
-            Call::Each(each) => each.set(key, value),
+            OpCall::Rule(_) => {}
+            OpCall::Each(each) => each.set(key, value),
         }
         self
     }
@@ -108,9 +108,9 @@ impl Call {
     /// The name of the op, on whatever slices it is called; a rule has none.
     pub fn name(&self) -> Option<&str> {
         match self {
-            Call::Named { name, .. } => Some(name),
-            Call::Rule(_) => None,
-            Call::Each(each) => each.call().name(),
+            OpCall::Named { name, .. } => Some(name),
+            OpCall::Rule(_) => None,
+            OpCall::Each(each) => each.call().name(),
         }
     }
 
@@ -124,11 +124,11 @@ impl Call {
     /// ```
     pub fn parts(&self) -> (String, Vec<String>) {
         match self {
-            Call::Rule(rule) => (rule.to_string(), Vec::new()),
-            Call::Named { name, arguments } => {
+            OpCall::Rule(rule) => (rule.to_string(), Vec::new()),
+            OpCall::Named { name, arguments } => {
                 (name.clone(), arguments.iter().map(|(key, value)| format!("{key}={value}")).collect())
             }
-            Call::Each(each) => {
+            OpCall::Each(each) => {
                 let (callee, arguments) = each.call().parts();
                 (format!("{}{callee}", each.head()), arguments)
             }
@@ -136,16 +136,16 @@ impl Call {
     }
 
     /// The argument of this key.
-    pub fn argument(&self, key: &str) -> Option<&Value> {
+    pub fn argument(&self, key: &str) -> Option<&Argument> {
         match self {
-            Call::Named { arguments, .. } => arguments.iter().find(|(k, _)| k == key).map(|(_, v)| v),
-            Call::Rule(_) => None,
-            Call::Each(each) => each.call().argument(key),
+            OpCall::Named { arguments, .. } => arguments.iter().find(|(k, _)| k == key).map(|(_, v)| v),
+            OpCall::Rule(_) => None,
+            OpCall::Each(each) => each.call().argument(key),
         }
     }
 }
 
-impl Call {
+impl OpCall {
     /// The same call, whose random numbers are of the key into which these are folded too; itself where it has no key.
     ///
     /// ```
@@ -155,19 +155,19 @@ impl Call {
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     #[must_use]
-    pub fn folded(&self, more: &[usize]) -> Call {
+    pub fn folded(&self, more: &[usize]) -> OpCall {
         let Some(key) = self.argument("key") else { return self.clone() };
         let more = more.iter().map(|&n| n as i64);
-        self.clone().with("key", Value::Numbers(key.as_list().iter().copied().chain(more).collect()))
+        self.clone().with("key", Argument::Numbers(key.as_list().iter().copied().chain(more).collect()))
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for OpCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Call::Rule(rule) => rule.fmt(f),
-            Call::Each(each) => each.fmt(f),
-            Call::Named { name, arguments } => {
+            OpCall::Rule(rule) => rule.fmt(f),
+            OpCall::Each(each) => each.fmt(f),
+            OpCall::Named { name, arguments } => {
                 f.write_str(name)?;
                 for (i, (key, value)) in arguments.iter().enumerate() {
                     write!(f, "{}{key}={value}", if i == 0 { "(" } else { "," })?;
@@ -178,14 +178,14 @@ impl fmt::Display for Call {
     }
 }
 
-impl FromStr for Call {
+impl FromStr for OpCall {
     type Err = Error;
-    fn from_str(s: &str) -> Result<Call, Error> {
+    fn from_str(s: &str) -> Result<OpCall, Error> {
         if let Some(rest) = s.trim_start().strip_prefix("each[") {
-            return Each::read(s, rest).map(Call::Each);
+            return Vmapped::read(s, rest).map(OpCall::Each);
         }
         if s.contains("->") {
-            return s.parse().map(Call::Rule);
+            return s.parse().map(OpCall::Rule);
         }
         let mut r = Cursor::new("call", s);
         let name = word(&mut r);
@@ -194,7 +194,7 @@ impl FromStr for Call {
                 .error_at(0, "the name of an op, like softmax(dim=1), or a rule, like mk,kn->mn")
                 .into());
         }
-        let mut arguments: Vec<(String, Value)> = Vec::new();
+        let mut arguments: Vec<(String, Argument)> = Vec::new();
         if r.eat("(") && !r.eat(")") {
             loop {
                 let at = r.here();
@@ -211,7 +211,7 @@ impl FromStr for Call {
             r.expect(")")?;
         }
         r.finish()?;
-        Ok(Call::Named { name: name.to_owned(), arguments })
+        Ok(OpCall::Named { name: name.to_owned(), arguments })
     }
 }
 
@@ -221,7 +221,7 @@ pub(super) fn word<'a>(r: &mut Cursor<'a>) -> &'a str {
 }
 
 /// An argument's value.
-pub(super) fn value(r: &mut Cursor<'_>) -> Result<Value, Error> {
+pub(super) fn value(r: &mut Cursor<'_>) -> Result<Argument, Error> {
     if r.eat("[") {
         let mut list = Vec::new();
         while !r.eat("]") {
@@ -230,7 +230,7 @@ pub(super) fn value(r: &mut Cursor<'_>) -> Result<Value, Error> {
             }
             list.push(whole(r)?);
         }
-        return Ok(Value::Numbers(list));
+        return Ok(Argument::Numbers(list));
     }
     if r.rest().starts_with(|c: char| c.is_ascii_digit() || c == '-') {
         let mut ahead = r.clone();
@@ -240,17 +240,17 @@ pub(super) fn value(r: &mut Cursor<'_>) -> Result<Value, Error> {
             let kept = n.to_string();
             if (n.is_finite() && text.contains(['.', 'e', 'E'])) || kept == text {
                 *r = ahead;
-                return Ok(kept.parse().map_or(Value::Word(kept), Value::Number));
+                return Ok(kept.parse().map_or(Argument::Word(kept), Argument::Number));
             }
         }
-        return whole(r).map(Value::Number);
+        return whole(r).map(Argument::Number);
     }
     let at = r.here();
     Ok(match word(r) {
         "" => return Err(r.error_at(at, "a number, true, false, a word or a list like [0,2]").into()),
-        "true" => Value::Flag(true),
-        "false" => Value::Flag(false),
-        other => Value::Word(other.to_owned()),
+        "true" => Argument::Flag(true),
+        "false" => Argument::Flag(false),
+        other => Argument::Word(other.to_owned()),
     })
 }
 

@@ -13,7 +13,7 @@ use core::fmt;
 use std::str::FromStr;
 
 use crate::Error;
-use crate::rules::call::Call;
+use crate::rules::call::OpCall;
 
 /// The body of a composite: its inputs, its outputs, and the calls between them.
 ///
@@ -41,7 +41,7 @@ pub struct Composite {
 /// One call in a body, on values by their number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Statement {
-    pub(crate) call: Call,
+    pub(crate) call: OpCall,
     pub(crate) operands: Vec<usize>,
     pub(crate) results: Vec<usize>,
 }
@@ -99,7 +99,7 @@ impl Composite {
     /// assert_eq!(calls, ["mm [0, 1] [2]", "relu [2] [3]"]);
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
-    pub fn calls(&self) -> impl Iterator<Item = (&Call, &[usize], &[usize])> {
+    pub fn calls(&self) -> impl Iterator<Item = (&OpCall, &[usize], &[usize])> {
         self.statements.iter().map(|s| (&s.call, s.operands.as_slice(), s.results.as_slice()))
     }
 
@@ -189,7 +189,7 @@ fn read_statement(text: &str, names: &mut Vec<String>) -> Result<Statement, Refu
         [] => callee.trim().to_owned(),
         list => format!("{}({})", callee.trim(), list.join(",")),
     };
-    let call: Call = called.parse().map_err(|e: Error| e.to_string())?;
+    let call: OpCall = called.parse().map_err(|e: Error| e.to_string())?;
     let results = listed(made).map(|name| make(names, name)).collect::<Result<Vec<_>, _>>()?;
     if results.is_empty() {
         return Err(form());

@@ -11,15 +11,15 @@ use std::collections::BTreeSet;
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::call::Call;
+use crate::rules::call::OpCall;
 use crate::rules::composite::Composite;
-use crate::rules::factor::{Dim, Role};
+use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::Passing;
-use crate::rules::request::Request;
+use crate::rules::passing::PartialRule;
+use crate::rules::request::BoundCall;
 use crate::rules::row::{Bound, Entry};
 use crate::rules::rule::Rule;
-use crate::rules::strategy::{Part, Strategy};
+use crate::rules::strategy::{OperandPlacement, Strategy};
 use crate::rules::ties::Ties;
 use reshard_sharding::ReduceOp;
 
@@ -29,8 +29,8 @@ const MOST_ROWS: usize = 1 << 16;
 /// The op of a composite on inputs of these shapes; `bind` makes the ops of its body.
 pub(super) fn derive(
     body: &Composite,
-    request: &Request<'_>,
-    mut bind: impl FnMut(&Call, &[&[usize]]) -> Result<Op, Error>,
+    request: &BoundCall<'_>,
+    mut bind: impl FnMut(&OpCall, &[&[usize]]) -> Result<Op, Error>,
 ) -> Result<Op, Error> {
     request.inputs_of(body.inputs().len()..=body.inputs().len())?;
     let mut shapes: Vec<Vec<usize>> = request.inputs.iter().map(|s| s.to_vec()).collect();
@@ -173,7 +173,7 @@ impl<'a> Loops<'a> {
     }
 
     /// All rows of the composite.
-    fn all_rows(&self, request: &Request<'_>) -> Result<Vec<Joined>, Error> {
+    fn all_rows(&self, request: &BoundCall<'_>) -> Result<Vec<Joined>, Error> {
         let open = self.of_operands().into_iter().filter(|&x| !self.ties.whole[x]);
         let mut out = Vec::new();
         for sharded in open.map(Some).chain([None]) {
@@ -186,7 +186,7 @@ impl<'a> Loops<'a> {
     fn join(
         &self,
         sharded: Option<usize>,
-        request: &Request<'_>,
+        request: &BoundCall<'_>,
         out: &mut Vec<Joined>,
     ) -> Result<(), Error> {
         let mut states: BTreeSet<Vec<Option<Along>>> = BTreeSet::new();
@@ -267,7 +267,7 @@ impl<'a> Loops<'a> {
     }
 
     /// The rule that these rows are.
-    fn rule(&self, request: &Request<'_>, rows: &[Joined]) -> Result<Rule, Error> {
+    fn rule(&self, request: &BoundCall<'_>, rows: &[Joined]) -> Result<Rule, Error> {
         let loops = self.of_operands();
         let letters = request.letters(loops.len())?;
         let letter = |x: &usize| loops.iter().position(|y| y == x).map(|i| letters[i]);
@@ -284,11 +284,11 @@ impl<'a> Loops<'a> {
         // Of a product of factors the shapes do not tell the parts.
         let all: Vec<Dim> = self.operands().flat_map(dims).collect();
         let is_part = |name: char| all.iter().any(|d| d.factors().len() > 1 && d.factors().contains(&name));
-        let mut more: Vec<Passing> = Vec::new();
+        let mut more: Vec<PartialRule> = Vec::new();
         for (&x, &name) in loops.iter().zip(&letters) {
             let of_loop: Vec<&Joined> = rows.iter().filter(|r| r.sharded == Some(x)).collect();
             let standard = of_loop.iter().find_map(|r| self.role(x, r).map(|role| (*r, role)));
-            rule = rule.role(name, standard.map_or(Role::Replicate, |(_, role)| role));
+            rule = rule.role(name, standard.map_or(FactorKind::NeedReplication, |(_, role)| role));
             if self.ties.even[x] {
                 rule = rule.even(name);
             }
@@ -299,15 +299,15 @@ impl<'a> Loops<'a> {
                 rule = rule.size(name, self.ties.size[x]);
             }
             let others = of_loop.iter().filter(|r| standard.is_none_or(|(known, _)| known != **r));
-            more.extend(others.map(|r| Passing::Row(self.strategy(r, Some(name)))));
+            more.extend(others.map(|r| PartialRule::Row(self.strategy(r, Some(name)))));
         }
         let terms = rows.iter().filter(|r| r.operands.iter().any(|o| matches!(o, Along::Partial(_))));
-        more.extend(terms.filter(|r| r.sharded.is_none()).map(|r| Passing::Row(self.strategy(r, None))));
+        more.extend(terms.filter(|r| r.sharded.is_none()).map(|r| PartialRule::Row(self.strategy(r, None))));
         rule.passings(more).build()
     }
 
     /// What a row says that a loop does, if that is all that the row says.
-    fn role(&self, sharded: usize, row: &Joined) -> Option<Role> {
+    fn role(&self, sharded: usize, row: &Joined) -> Option<FactorKind> {
         let inputs = self.body.inputs().len();
         let mut reduced = None;
         for (i, (v, along)) in self.operands().zip(&row.operands).enumerate() {
@@ -320,14 +320,14 @@ impl<'a> Loops<'a> {
                 _ => return None,
             }
         }
-        Some(reduced.map_or(Role::Pass, Role::Reduce))
+        Some(reduced.map_or(FactorKind::PassThrough, FactorKind::Reduction))
     }
 
     fn strategy(&self, row: &Joined, name: Option<char>) -> Strategy {
         let part = |along: &Along| match (along, name) {
-            (Along::Partial(op), _) => Part::Partial(*op),
-            (Along::Shard(_), Some(name)) => Part::Factor(name),
-            (Along::Replicate, _) | (Along::Shard(_), None) => Part::Replicate,
+            (Along::Partial(op), _) => OperandPlacement::Partial(*op),
+            (Along::Shard(_), Some(name)) => OperandPlacement::Factor(name),
+            (Along::Replicate, _) | (Along::Shard(_), None) => OperandPlacement::Replicate,
         };
         let (inputs, outputs) = row.operands.split_at(self.body.inputs().len());
         Strategy { inputs: inputs.iter().map(part).collect(), outputs: outputs.iter().map(part).collect() }

@@ -15,7 +15,7 @@ use core::fmt;
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::rules::call::{Call, Value};
+use crate::rules::call::{Argument, OpCall};
 use crate::rules::composite::{Composite, Statement};
 use crate::rules::op::Op;
 use crate::rules::row::{Bound, BoundFactor, Entry, OperandDims, Row};
@@ -43,21 +43,21 @@ pub(crate) type Has = SmallVec<[bool; 4]>;
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Each {
+pub struct Vmapped {
     sizes: Vec<usize>,
     has: Vec<Has>,
-    call: Box<Call>,
+    call: Box<OpCall>,
 }
 
 /// How many dims there may be.
 const MOST_DIMS: usize = 16;
 
-impl Each {
+impl Vmapped {
     /// The call on each slice of operands that have these of the dims.
     ///
     /// Fails for operands that say another number of dims, and where a dim is had by none.
-    pub fn new(sizes: &[usize], has: &[Vec<bool>], call: &Call) -> Result<Each, Error> {
-        let each = Each {
+    pub fn new(sizes: &[usize], has: &[Vec<bool>], call: &OpCall) -> Result<Vmapped, Error> {
+        let each = Vmapped {
             sizes: sizes.to_vec(),
             has: has.iter().map(|has| has.iter().copied().collect()).collect(),
             call: Box::new(call.clone()),
@@ -71,7 +71,7 @@ impl Each {
                 other.len(),
                 sizes.len()
             )
-        } else if matches!(call, Call::Each(_)) {
+        } else if matches!(call, OpCall::Each(_)) {
             "what is called on slices is no each itself: give it the dims of both".to_owned()
         } else if let Some(idle) = idle {
             format!("no operand has the dim of size {}: leave it out", sizes[idle])
@@ -82,7 +82,7 @@ impl Each {
     }
 
     /// What is called on a slice.
-    pub fn call(&self) -> &Call {
+    pub fn call(&self) -> &OpCall {
         &self.call
     }
 
@@ -102,12 +102,12 @@ impl Each {
     }
 
     /// The same over the slices of these operands, of the same dims; the call itself where none of them has one.
-    pub(crate) fn of(&self, has: &[Has], call: &Call) -> Call {
+    pub(crate) fn of(&self, has: &[Has], call: &OpCall) -> OpCall {
         let used: Vec<usize> = (0..self.sizes.len()).filter(|&d| has.iter().any(|has| has[d])).collect();
         if used.is_empty() {
             return call.clone();
         }
-        Call::Each(Each {
+        OpCall::Each(Vmapped {
             sizes: used.iter().map(|&d| self.sizes[d]).collect(),
             has: has.iter().map(|has| used.iter().map(|&d| has[d]).collect()).collect(),
             call: Box::new(call.clone()),
@@ -153,7 +153,7 @@ impl Each {
 
     /// The op on whole operands, of the op on a slice.
     pub(crate) fn op(&self, slice: &Op, inputs: &[&[usize]]) -> Result<Op, Error> {
-        if !slice.written().is_empty() {
+        if !slice.in_place_inputs().is_empty() {
             return Err(Error::Rule {
                 reason: format!(
                     "{self}: what is called on slices makes new tensors, and this writes into one"
@@ -210,7 +210,7 @@ impl Each {
                     Entry::Shard { dim, factor } => Entry::Shard { dim: dim + more as u16, factor },
                     Entry::Fixed(i) => {
                         let placement = &bound.fixed[usize::from(i)];
-                        fixed.push(placement.at(placement.dim().map_or(0, |d| d + more)));
+                        fixed.push(placement.with_dim(placement.dim().map_or(0, |d| d + more)));
                         Entry::Fixed((fixed.len() - 1) as u16)
                     }
                 }
@@ -250,12 +250,12 @@ impl Each {
     }
 
     /// Gives the call an argument, or another value of it.
-    pub(super) fn set(&mut self, key: &str, value: Value) {
+    pub(super) fn set(&mut self, key: &str, value: Argument) {
         *self.call = (*self.call).clone().with(key, value);
     }
 
     /// Reads a text of which this is the rest after `each[`.
-    pub(super) fn read(text: &str, rest: &str) -> Result<Each, Error> {
+    pub(super) fn read(text: &str, rest: &str) -> Result<Vmapped, Error> {
         let wrong = |reason: &str| Error::Rule {
             reason: format!(
                 "call {text:?}: {reason}, as in each[4:1,0] mm, where the first of two operands has a dim of size 4 more"
@@ -277,7 +277,7 @@ impl Each {
         let has: Option<Vec<Vec<bool>>> = has.split(',').map(digits).collect();
         let has =
             has.ok_or_else(|| wrong("an operand says by a 0 or 1 for each size whether it has that dim"))?;
-        Each::new(&sizes, &has, &call.parse()?)
+        Vmapped::new(&sizes, &has, &call.parse()?)
     }
 }
 
@@ -291,7 +291,7 @@ pub(crate) fn had<'a, T: Copy>(list: &'a [T], has: &'a [bool]) -> impl Iterator<
     list.iter().zip(has).filter(|(_, has)| **has).map(|(item, _)| *item)
 }
 
-impl fmt::Display for Each {
+impl fmt::Display for Vmapped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.head(), self.call)
     }

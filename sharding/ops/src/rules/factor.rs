@@ -12,13 +12,13 @@ use reshard_sharding::ReduceOp;
 /// | `Reduce(op)` | iterations combined by `op` | `S` | `S` | `P(op)` |
 /// | `Replicate` | needs all its iterations | never sharded | never sharded | |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum FactorKind {
     /// Every output carries it: each rank computes its own part.
-    Pass,
+    PassThrough,
     /// Some output does not carry it: each rank computes a term of that output.
-    Reduce(ReduceOp),
+    Reduction(ReduceOp),
     /// An iteration depends on all others: no rank may hold a part.
-    Replicate,
+    NeedReplication,
 }
 
 /// What a factor demands of the cut that shards it.
@@ -40,7 +40,7 @@ pub struct Factor {
     /// Its letter.
     pub name: char,
     /// What sharding it does.
-    pub role: Role,
+    pub role: FactorKind,
     /// What it demands of a cut.
     pub slicing: Slicing,
     /// Whether an op that runs on a shard of it has to know which part of the whole that is.

@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock};
 
 use reshard_planner::internal::{WordHasher, WordMap};
 
-use crate::rules::call::Call;
+use crate::rules::call::OpCall;
 
 /// So many answers are kept; when there are more, all go.
 const MOST: usize = 1 << 12;
@@ -13,7 +13,7 @@ const MOST: usize = 1 << 12;
 /// A call on inputs of these shapes, and what it came to.
 #[derive(Debug)]
 struct Entry<A> {
-    call: Call,
+    call: OpCall,
     inputs: Vec<Vec<usize>>,
     answer: A,
 }
@@ -45,7 +45,7 @@ impl<A: Clone> Made<A> {
     /// The answer, found out if nobody asked before; what fails is asked again.
     pub(crate) fn of<E>(
         &self,
-        call: &Call,
+        call: &OpCall,
         inputs: &[&[usize]],
         find: impl FnOnce() -> Result<A, E>,
     ) -> Result<A, E> {

@@ -19,11 +19,11 @@ use core::fmt;
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::{Dim, Role, Slicing};
-use crate::rules::passing::{Operands, Passing};
+use crate::rules::factor::{Dim, FactorKind, Slicing};
+use crate::rules::passing::{Operands, PartialRule};
 use crate::rules::rule::{Equation, Form, Listed, Rule};
 use crate::rules::strategy::Strategy;
-use crate::rules::written::Written;
+use crate::rules::written::OutputAliasing;
 use reshard_sharding::ReduceOp;
 use reshard_sharding::internal::Cursor;
 
@@ -108,7 +108,7 @@ fn read_item(r: &mut Cursor<'_>, rule: RuleBuilder) -> Result<RuleBuilder, Error
     if r.eat("(") {
         let row = Strategy::read(r)?;
         r.expect(")")?;
-        return Ok(rule.passing(Passing::Row(row)));
+        return Ok(rule.passing(PartialRule::Row(row)));
     }
     if r.eat("...") {
         r.expect(":")?;
@@ -124,17 +124,17 @@ fn read_item(r: &mut Cursor<'_>, rule: RuleBuilder) -> Result<RuleBuilder, Error
     }
     let make = match word {
         "none" => return Ok(rule.passings([])),
-        "out" => return Ok(rule.written(Written::Out)),
+        "out" => return Ok(rule.written(OutputAliasing::Out)),
         "writes" => {
             r.expect("(")?;
-            return Ok(rule.written(Written::InPlace(read_inputs(r)?)));
+            return Ok(rule.written(OutputAliasing::InPlace(read_inputs(r)?)));
         }
-        "linear" => Passing::Linear,
-        "multilinear" => Passing::Multilinear,
-        "affine" => Passing::Affine,
-        "increasing" => Passing::Increasing,
-        "decreasing" => Passing::Decreasing,
-        "selecting" => Passing::Selecting,
+        "linear" => PartialRule::Linear,
+        "multilinear" => PartialRule::Multilinear,
+        "affine" => PartialRule::Affine,
+        "increasing" => PartialRule::Increasing,
+        "decreasing" => PartialRule::Decreasing,
+        "selecting" => PartialRule::Selecting,
         _ => {
             return Err(r.error_at(
                 at,
@@ -170,12 +170,12 @@ fn read_factor(r: &mut Cursor<'_>, mut rule: RuleBuilder, name: char) -> Result<
             let exponent = if word == "norm" { r.take_while(|c| c.is_ascii_digit() || c == '.') } else { "" };
             rule = match word {
                 "" if read > 0 => return Ok(rule),
-                "replicate" => rule.role(name, Role::Replicate),
-                "pass" => rule.role(name, Role::Pass),
+                "replicate" => rule.role(name, FactorKind::NeedReplication),
+                "pass" => rule.role(name, FactorKind::PassThrough),
                 "even" => rule.even(name),
                 REGION => rule.regions([name]),
                 _ => match format!("{word}{exponent}").parse() {
-                    Ok(op) => rule.role(name, Role::Reduce(op)),
+                    Ok(op) => rule.role(name, FactorKind::Reduction(op)),
                     Err(_) => {
                         return Err(r
                             .error_at(at, "sum, avg, prod, min, max, a norm like norm2, replicate, pass, even, region or a size")
@@ -224,13 +224,13 @@ fn write_equation(e: &Equation, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut said = Vec::new();
         if factor.role != e.default_role(factor.name) {
             said.push(match factor.role {
-                Role::Pass => "pass".to_owned(),
-                Role::Replicate => "replicate".to_owned(),
-                Role::Reduce(op) => op.to_string(),
+                FactorKind::PassThrough => "pass".to_owned(),
+                FactorKind::NeedReplication => "replicate".to_owned(),
+                FactorKind::Reduction(op) => op.to_string(),
             });
         }
         // An average is even without a word.
-        if factor.slicing == Slicing::Even && factor.role != Role::Reduce(ReduceOp::Avg) {
+        if factor.slicing == Slicing::Even && factor.role != FactorKind::Reduction(ReduceOp::Avg) {
             said.push("even".to_owned());
         }
         if factor.region {
@@ -244,14 +244,14 @@ fn write_equation(e: &Equation, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if e.rest_region {
         items.push(format!("...: {REGION}"));
     }
-    if e.passings != e.default_passings() {
-        items.extend(e.passings.iter().map(ToString::to_string));
-        if e.passings.is_empty() {
+    if e.partial_rules != e.default_passings() {
+        items.extend(e.partial_rules.iter().map(ToString::to_string));
+        if e.partial_rules.is_empty() {
             items.push("none".to_owned());
         }
     }
-    if e.written != Written::New {
-        items.push(e.written.to_string());
+    if e.aliasing != OutputAliasing::New {
+        items.push(e.aliasing.to_string());
     }
     if items.is_empty() {
         return Ok(());

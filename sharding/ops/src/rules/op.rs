@@ -198,7 +198,7 @@ impl Op {
     /// assert_eq!(op("add.out", &[&[8, 6], &[6], &[8, 6]])?.written(), [(2, 0)]);
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
-    pub fn written(&self) -> Vec<(usize, usize)> {
+    pub fn in_place_inputs(&self) -> Vec<(usize, usize)> {
         let pairs = self.bound().map_or(&[][..], |b| &b.written);
         pairs.iter().map(|&(i, o)| (i.into(), o.into())).collect()
     }
@@ -307,7 +307,7 @@ impl Op {
     /// assert_eq!(carried("softmax(dim=1)", &[&[4, 8]])?, [(0, vec![0])]);
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
-    pub fn carried(&self, input: usize) -> Vec<(usize, Vec<usize>)> {
+    pub fn batch_dims(&self, input: usize) -> Vec<(usize, Vec<usize>)> {
         let Some(bound) = self.bound().filter(|bound| !bound.dims.is_empty()) else { return Vec::new() };
         let inputs = self.inputs().len();
         // A factor that is all of the one dim of an operand in which it is.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::strategy::{Part, Strategy, write_list};
+use super::strategy::{OperandPlacement, Strategy, write_list};
 use reshard_sharding::Exponent;
 use reshard_sharding::ReduceOp::{self, Avg, Max, Min, Sum};
 
@@ -35,9 +35,9 @@ impl Operands {
 fn row(inputs: usize, outputs: usize, partial: &[usize], before: ReduceOp, after: ReduceOp) -> Strategy {
     let mut row = Strategy::replicated(inputs, 0);
     for &i in partial {
-        row.inputs[i] = Part::Partial(before);
+        row.inputs[i] = OperandPlacement::Partial(before);
     }
-    row.outputs = vec![Part::Partial(after); outputs];
+    row.outputs = vec![OperandPlacement::Partial(after); outputs];
     row
 }
 
@@ -67,7 +67,7 @@ impl<const N: usize> From<[usize; N]> for Operands {
 /// Norms have many exponents. Of a selecting op the rows name that of 2; those of others are made where an input holds such
 /// terms ([`Op::with_norms`](super::Op::with_norms)).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Passing {
+pub enum PartialRule {
     /// Sums and averages, of all listed inputs at once.
     Linear(Operands),
     /// Sums and averages, of one listed input.
@@ -84,7 +84,7 @@ pub enum Passing {
     Row(Strategy),
 }
 
-impl Passing {
+impl PartialRule {
     /// The rows of an op with so many inputs and outputs.
     pub(super) fn rows(&self, inputs: usize, outputs: usize) -> Vec<Strategy> {
         let together = |o: &Operands, ops: &[ReduceOp]| o.together(inputs, outputs, ops);
@@ -98,13 +98,13 @@ impl Passing {
                 .collect::<Vec<_>>()
         };
         match self {
-            Passing::Linear(o) => together(o, &[Sum, Avg]),
-            Passing::Multilinear(o) => one_each(o, &[(Sum, Sum), (Avg, Avg)]),
-            Passing::Affine(o) => one_each(o, &[(Avg, Avg)]),
-            Passing::Increasing(o) => one_each(o, &[(Max, Max), (Min, Min)]),
-            Passing::Decreasing(o) => one_each(o, &[(Max, Min), (Min, Max)]),
-            Passing::Selecting(o) => together(o, &ReduceOp::ALL),
-            Passing::Row(row) => vec![row.clone()],
+            PartialRule::Linear(o) => together(o, &[Sum, Avg]),
+            PartialRule::Multilinear(o) => one_each(o, &[(Sum, Sum), (Avg, Avg)]),
+            PartialRule::Affine(o) => one_each(o, &[(Avg, Avg)]),
+            PartialRule::Increasing(o) => one_each(o, &[(Max, Max), (Min, Min)]),
+            PartialRule::Decreasing(o) => one_each(o, &[(Max, Min), (Min, Max)]),
+            PartialRule::Selecting(o) => together(o, &ReduceOp::ALL),
+            PartialRule::Row(row) => vec![row.clone()],
         }
     }
 
@@ -116,46 +116,46 @@ impl Passing {
         exponents: &[Exponent],
     ) -> Vec<Strategy> {
         match self {
-            Passing::Selecting(o) => {
+            PartialRule::Selecting(o) => {
                 let ops: Vec<ReduceOp> = exponents.iter().map(|&p| ReduceOp::Norm(p)).collect();
                 o.together(inputs, outputs, &ops)
             }
-            Passing::Linear(_)
-            | Passing::Multilinear(_)
-            | Passing::Affine(_)
-            | Passing::Increasing(_)
-            | Passing::Decreasing(_)
-            | Passing::Row(_) => Vec::new(),
+            PartialRule::Linear(_)
+            | PartialRule::Multilinear(_)
+            | PartialRule::Affine(_)
+            | PartialRule::Increasing(_)
+            | PartialRule::Decreasing(_)
+            | PartialRule::Row(_) => Vec::new(),
         }
     }
 
     /// The inputs that it lists; none where it speaks of all of them, or is a row.
     pub(super) fn listed(&self) -> Option<&[usize]> {
         match self {
-            Passing::Linear(o)
-            | Passing::Multilinear(o)
-            | Passing::Affine(o)
-            | Passing::Increasing(o)
-            | Passing::Decreasing(o)
-            | Passing::Selecting(o) => match o {
+            PartialRule::Linear(o)
+            | PartialRule::Multilinear(o)
+            | PartialRule::Affine(o)
+            | PartialRule::Increasing(o)
+            | PartialRule::Decreasing(o)
+            | PartialRule::Selecting(o) => match o {
                 Operands::All => None,
                 Operands::Listed(list) => Some(list),
             },
-            Passing::Row(_) => None,
+            PartialRule::Row(_) => None,
         }
     }
 }
 
-impl fmt::Display for Passing {
+impl fmt::Display for PartialRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, operands) = match self {
-            Passing::Linear(o) => ("linear", o),
-            Passing::Multilinear(o) => ("multilinear", o),
-            Passing::Affine(o) => ("affine", o),
-            Passing::Increasing(o) => ("increasing", o),
-            Passing::Decreasing(o) => ("decreasing", o),
-            Passing::Selecting(o) => ("selecting", o),
-            Passing::Row(row) => return write!(f, "({row})"),
+            PartialRule::Linear(o) => ("linear", o),
+            PartialRule::Multilinear(o) => ("multilinear", o),
+            PartialRule::Affine(o) => ("affine", o),
+            PartialRule::Increasing(o) => ("increasing", o),
+            PartialRule::Decreasing(o) => ("decreasing", o),
+            PartialRule::Selecting(o) => ("selecting", o),
+            PartialRule::Row(row) => return write!(f, "({row})"),
         };
         f.write_str(word)?;
         match operands {

@@ -4,7 +4,7 @@ use core::fmt;
 use std::borrow::Cow;
 
 use crate::Error;
-use crate::rules::call::{Call, Value};
+use crate::rules::call::{Argument, OpCall};
 use crate::rules::factor::Dim;
 use crate::rules::op::{Brackets, Op};
 use crate::rules::parameter::{DefaultValue, Parameter, ParameterKind, Parameters, real};
@@ -28,15 +28,15 @@ use crate::rules::rule::Rule;
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Request<'a> {
+pub struct BoundCall<'a> {
     /// The call.
-    pub call: &'a Call,
+    pub call: &'a OpCall,
     /// The shapes of the inputs.
     pub inputs: &'a [&'a [usize]],
     pub(super) parameters: &'a Parameters,
 }
 
-impl Request<'_> {
+impl BoundCall<'_> {
     /// An error about this call in one sentence.
     pub fn error(&self, reason: impl fmt::Display) -> Error {
         let shapes: Vec<String> = self.inputs.iter().take(8).map(|s| Brackets(s).to_string()).collect();
@@ -61,7 +61,7 @@ impl Request<'_> {
 
     /// What holds for an argument: what the call says, or else its default; nothing where the op does without, or where it is
     /// all dims.
-    fn value(&self, key: &str) -> Result<Option<Cow<'_, Value>>, Error> {
+    fn value(&self, key: &str) -> Result<Option<Cow<'_, Argument>>, Error> {
         let p = self.declared(key)?;
         if let Some(value) = self.call.argument(key) {
             return Ok(Some(Cow::Borrowed(value)));
@@ -81,7 +81,7 @@ impl Request<'_> {
     }
 
     /// The value of an argument as the family takes it.
-    fn read<T>(&self, key: &str, what: &str, take: impl FnOnce(&Value) -> Option<T>) -> Result<T, Error> {
+    fn read<T>(&self, key: &str, what: &str, take: impl FnOnce(&Argument) -> Option<T>) -> Result<T, Error> {
         let value = self.value(key)?;
         let unfit =
             || self.error(format!("the family reads {key} as {what}, and declares {}", self.parameters));
@@ -96,8 +96,8 @@ impl Request<'_> {
     /// A whole number.
     pub fn number(&self, key: &str) -> Result<i64, Error> {
         self.read(key, "a whole number", |value| match value {
-            Value::Number(n) => Some(*n),
-            Value::Flag(_) | Value::Numbers(_) | Value::Word(_) => None,
+            Argument::Number(n) => Some(*n),
+            Argument::Flag(_) | Argument::Numbers(_) | Argument::Word(_) => None,
         })
     }
 
@@ -118,16 +118,16 @@ impl Request<'_> {
     /// A whole number that is declared not to be negative.
     pub fn size(&self, key: &str) -> Result<usize, Error> {
         self.read(key, "a size", |value| match value {
-            Value::Number(n) => usize::try_from(*n).ok(),
-            Value::Flag(_) | Value::Numbers(_) | Value::Word(_) => None,
+            Argument::Number(n) => usize::try_from(*n).ok(),
+            Argument::Flag(_) | Argument::Numbers(_) | Argument::Word(_) => None,
         })
     }
 
     /// True or false.
     pub fn flag(&self, key: &str) -> Result<bool, Error> {
         self.read(key, "a flag", |value| match value {
-            Value::Flag(b) => Some(*b),
-            Value::Number(_) | Value::Numbers(_) | Value::Word(_) => None,
+            Argument::Flag(b) => Some(*b),
+            Argument::Number(_) | Argument::Numbers(_) | Argument::Word(_) => None,
         })
     }
 
@@ -139,8 +139,8 @@ impl Request<'_> {
     /// A list of whole numbers; a number alone is a list of it.
     pub fn numbers(&self, key: &str) -> Result<Vec<i64>, Error> {
         self.read(key, "a list of numbers", |value| match value {
-            Value::Number(_) | Value::Numbers(_) => Some(value.as_list().to_vec()),
-            Value::Flag(_) | Value::Word(_) => None,
+            Argument::Number(_) | Argument::Numbers(_) => Some(value.as_list().to_vec()),
+            Argument::Flag(_) | Argument::Word(_) => None,
         })
     }
 
@@ -148,8 +148,8 @@ impl Request<'_> {
     pub fn sizes(&self, key: &str) -> Result<Vec<usize>, Error> {
         let size = |&n: &i64| usize::try_from(n).ok();
         self.read(key, "sizes", |value| match value {
-            Value::Number(_) | Value::Numbers(_) => value.as_list().iter().map(size).collect(),
-            Value::Flag(_) | Value::Word(_) => None,
+            Argument::Number(_) | Argument::Numbers(_) => value.as_list().iter().map(size).collect(),
+            Argument::Flag(_) | Argument::Word(_) => None,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::rules::strategy::{Part, Strategy};
+use crate::rules::strategy::{OperandPlacement, Strategy};
 use reshard_sharding::{Placement, ReduceOp};
 
 /// A factor of one call.
@@ -63,14 +63,15 @@ impl Entry {
         core::iter::once(Entry::Replicate).chain(shards).chain(ReduceOp::ALL.into_iter().map(Entry::Partial))
     }
 
-    fn part(self, bound: &Bound) -> Part {
+    fn part(self, bound: &Bound) -> OperandPlacement {
         match self {
-            Entry::Replicate => Part::Replicate,
-            Entry::Partial(op) => Part::Partial(op),
-            Entry::Shard { dim, factor } => {
-                Part::Dim { label: factor.and_then(|f| bound.factors[usize::from(f)].name), dim: dim.into() }
-            }
-            Entry::Fixed(i) => Part::Fixed(bound.fixed[usize::from(i)].clone()),
+            Entry::Replicate => OperandPlacement::Replicate,
+            Entry::Partial(op) => OperandPlacement::Partial(op),
+            Entry::Shard { dim, factor } => OperandPlacement::Dim {
+                label: factor.and_then(|f| bound.factors[usize::from(f)].name),
+                dim: dim.into(),
+            },
+            Entry::Fixed(i) => OperandPlacement::Fixed(bound.fixed[usize::from(i)].clone()),
         }
     }
 }

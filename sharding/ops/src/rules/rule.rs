@@ -5,10 +5,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::Error;
-use crate::rules::factor::{Dim, Factor, Role};
-use crate::rules::passing::Passing;
-use crate::rules::strategy::{Part, Strategy};
-use crate::rules::written::Written;
+use crate::rules::factor::{Dim, Factor, FactorKind};
+use crate::rules::passing::PartialRule;
+use crate::rules::strategy::{OperandPlacement, Strategy};
+use crate::rules::written::OutputAliasing;
 use reshard_sharding::{Exponent, ReduceOp};
 
 /// An equation over factors, or an explicit list of strategies.
@@ -68,9 +68,9 @@ pub struct Equation {
     /// Whether an op that runs on a shard of a dim of the ellipsis has to know which part of the whole that is.
     pub rest_region: bool,
     /// How terms pass.
-    pub passings: Vec<Passing>,
+    pub partial_rules: Vec<PartialRule>,
     /// Where outputs go.
-    pub written: Written,
+    pub aliasing: OutputAliasing,
 }
 
 impl Rule {
@@ -93,7 +93,12 @@ impl Rule {
             if (row.inputs.len(), row.outputs.len()) != counts {
                 return bad(format!("{row} has not as many operands as {first}"));
             }
-            if row.inputs.iter().chain(&row.outputs).any(|p| matches!(p, Part::Factor(_) | Part::Rest)) {
+            if row
+                .inputs
+                .iter()
+                .chain(&row.outputs)
+                .any(|p| matches!(p, OperandPlacement::Factor(_) | OperandPlacement::Rest))
+            {
                 return bad(format!(
                     "{row} names a factor, but a list of strategies has none: write its dim, like S(m0) or ?0"
                 ));
@@ -138,9 +143,12 @@ impl Rule {
     pub fn needs_region(&self, strategy: &Strategy) -> bool {
         match &*self.0 {
             Form::Equation(e) => strategy.inputs.iter().chain(&strategy.outputs).any(|part| match part {
-                Part::Factor(name) => e.factors.iter().any(|f| f.name == *name && f.region),
-                Part::Rest => e.rest_region,
-                Part::Replicate | Part::Partial(_) | Part::Dim { .. } | Part::Fixed(_) => false,
+                OperandPlacement::Factor(name) => e.factors.iter().any(|f| f.name == *name && f.region),
+                OperandPlacement::Rest => e.rest_region,
+                OperandPlacement::Replicate
+                | OperandPlacement::Partial(_)
+                | OperandPlacement::Dim { .. }
+                | OperandPlacement::Fixed(_) => false,
             }),
             Form::List(rows) => rows.iter().any(|row| row.region && row.strategy == *strategy),
         }
@@ -190,42 +198,48 @@ impl Equation {
     /// The ops of reductions of its own.
     pub(super) fn reductions(&self) -> impl Iterator<Item = ReduceOp> + '_ {
         self.factors.iter().filter_map(|f| match f.role {
-            Role::Reduce(op) => Some(op.combining()),
-            Role::Pass | Role::Replicate => None,
+            FactorKind::Reduction(op) => Some(op.combining()),
+            FactorKind::PassThrough | FactorKind::NeedReplication => None,
         })
     }
 
     /// The one expansion: all other lists of strategies, of calls and of rows, are this one with dims put in.
     fn strategies(&self) -> Vec<Strategy> {
-        match self.written {
-            Written::New => self.rows(),
-            Written::InPlace(_) | Written::Out => self.written_rows(self.of_new().rows()),
+        match self.aliasing {
+            OutputAliasing::New => self.rows(),
+            OutputAliasing::InPlace(_) | OutputAliasing::Out => self.written_rows(self.of_new().rows()),
         }
     }
 
     /// Those of the op that makes new tensors.
     fn rows(&self) -> Vec<Strategy> {
         let mut out = Vec::new();
-        let mut push = |part: Part, carries: &dyn Fn(&[Dim]) -> bool, lacking: Part| {
-            let of =
-                |dims: &[Dim], lacking: &Part| if carries(dims) { part.clone() } else { lacking.clone() };
-            out.push(Strategy {
-                inputs: self.inputs.iter().map(|d| of(d, &Part::Replicate)).collect(),
-                outputs: self.outputs.iter().map(|d| of(d, &lacking)).collect(),
-            });
-        };
+        let mut push =
+            |part: OperandPlacement, carries: &dyn Fn(&[Dim]) -> bool, lacking: OperandPlacement| {
+                let of = |dims: &[Dim], lacking: &OperandPlacement| {
+                    if carries(dims) { part.clone() } else { lacking.clone() }
+                };
+                out.push(Strategy {
+                    inputs: self.inputs.iter().map(|d| of(d, &OperandPlacement::Replicate)).collect(),
+                    outputs: self.outputs.iter().map(|d| of(d, &lacking)).collect(),
+                });
+            };
         for factor in &self.factors {
             let lacking = match factor.role {
-                Role::Pass => Part::Replicate,
-                Role::Reduce(op) => Part::Partial(op),
-                Role::Replicate => continue,
+                FactorKind::PassThrough => OperandPlacement::Replicate,
+                FactorKind::Reduction(op) => OperandPlacement::Partial(op),
+                FactorKind::NeedReplication => continue,
             };
             if !self.is_diagonal(factor.name) {
-                push(Part::Factor(factor.name), &|dims| Equation::carries(dims, factor.name), lacking);
+                push(
+                    OperandPlacement::Factor(factor.name),
+                    &|dims| Equation::carries(dims, factor.name),
+                    lacking,
+                );
             }
         }
         if self.has_rest() {
-            push(Part::Rest, &|dims| dims.contains(&Dim::Rest), Part::Replicate);
+            push(OperandPlacement::Rest, &|dims| dims.contains(&Dim::Rest), OperandPlacement::Replicate);
         }
         out.push(Strategy::replicated(self.inputs.len(), self.outputs.len()));
         out.extend(self.partial_rows());
@@ -235,8 +249,8 @@ impl Equation {
     /// The strategies in which terms pass.
     fn partial_rows(&self) -> Vec<Strategy> {
         let mut out: Vec<Strategy> = Vec::new();
-        for passing in &self.passings {
-            let is_row = matches!(passing, Passing::Row(_));
+        for passing in &self.partial_rules {
+            let is_row = matches!(passing, PartialRule::Row(_));
             for row in passing.rows(self.inputs.len(), self.outputs.len()) {
                 if !out.contains(&row) && (is_row || self.agrees(&row)) {
                     out.push(row);
@@ -248,15 +262,19 @@ impl Equation {
 
     /// The strategies in which terms of norms of these exponents pass because those of every norm do.
     fn rows_of_norms(&self, exponents: &[Exponent]) -> Vec<Strategy> {
-        let of = |p: &Passing| p.rows_of_norms(self.inputs.len(), self.outputs.len(), exponents);
-        self.passings.iter().flat_map(of).filter(|row| self.agrees(row)).collect()
+        let of = |p: &PartialRule| p.rows_of_norms(self.inputs.len(), self.outputs.len(), exponents);
+        self.partial_rules.iter().flat_map(of).filter(|row| self.agrees(row)).collect()
     }
 
     /// Whether all terms are of the equation's own reductions, if it has any.
     fn agrees(&self, row: &Strategy) -> bool {
         row.inputs.iter().chain(&row.outputs).all(|p| match p {
-            Part::Partial(op) => self.reductions().all(|own| own == op.combining()),
-            Part::Replicate | Part::Factor(_) | Part::Rest | Part::Dim { .. } | Part::Fixed(_) => true,
+            OperandPlacement::Partial(op) => self.reductions().all(|own| own == op.combining()),
+            OperandPlacement::Replicate
+            | OperandPlacement::Factor(_)
+            | OperandPlacement::Rest
+            | OperandPlacement::Dim { .. }
+            | OperandPlacement::Fixed(_) => true,
         })
     }
 }

@@ -11,12 +11,12 @@ pub(super) use parameters::PARAMETERS;
 
 use super::builder::RuleBuilder;
 use super::factor::Dim::{self, Rest};
-use super::factor::Role;
+use super::factor::FactorKind;
 use super::terms::{
     ALL, AVG, MAX, MIN, NORM2, P, PROD, R, affine, decreasing, increasing, linear, multilinear, row,
     selecting,
 };
-use super::written::Written;
+use super::written::OutputAliasing;
 
 use reshard_sharding::ReduceOp;
 
@@ -94,7 +94,7 @@ fn common() -> Vec<Alike> {
         (&["logaddexp"], pointwise(2).passing(increasing(ALL))),
         (&["lt", "le"], pointwise(2).passings([decreasing([0]), increasing([1])])),
         (&["gt", "ge"], pointwise(2).passings([increasing([0]), decreasing([1])])),
-        (&["copy_"], pointwise(2).passing(selecting(ALL)).written(Written::InPlace(vec![0]))),
+        (&["copy_"], pointwise(2).passing(selecting(ALL)).written(OutputAliasing::InPlace(vec![0]))),
         (&["where"], pointwise(3).passings([selecting([1, 2]), affine([1, 2]), increasing([1, 2])])),
         (&["lerp"], pointwise(3).passings([linear([0, 1]), affine(ALL)])),
         (&["addcmul"], pointwise(3).passings([linear([0, 1]), linear([0, 2]), affine(ALL), increasing([0])])),
@@ -118,7 +118,7 @@ fn common() -> Vec<Alike> {
         (&["bucketize"], RuleBuilder::new().input([Rest]).input(['n']).output([Rest])
             .passings([row([MIN, R], [MIN]), row([MAX, R], [MAX])])),
         (&["isin"], RuleBuilder::new().input([Rest]).input(['n']).output([Rest])
-            .role('n', Role::Reduce(ReduceOp::Max)).passings([])),
+            .role('n', FactorKind::Reduction(ReduceOp::Max)).passings([])),
         // Matrices.
         (&["t"], RuleBuilder::new().input(['i', 'j']).output(['j', 'i']).passing(selecting(ALL))),
         (&["tril", "triu"], RuleBuilder::new().input([Rest, one('i'), one('j')])
@@ -128,7 +128,7 @@ fn common() -> Vec<Alike> {
         (&["trace"], RuleBuilder::new().input(['i', 'i']).output(SCALAR).passing(linear(ALL))),
         // Attention and optimisers.
         (&["rotary"], RuleBuilder::new().input([Rest, one('s'), one('d')]).input(['s', 'd']).input(['s', 'd'])
-            .output([Rest, one('s'), one('d')]).role('d', Role::Replicate)
+            .output([Rest, one('s'), one('d')]).role('d', FactorKind::NeedReplication)
             .passings([multilinear([0]), linear([1, 2])])),
         (&["sgd_momentum"], RuleBuilder::new().inputs(3, [Rest]).outputs(2, [Rest])
             .passings([linear(ALL), row([AVG, R, R], [AVG, R]), row([MIN, R, R], [MIN, R]),

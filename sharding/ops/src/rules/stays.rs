@@ -25,7 +25,7 @@ impl Op {
     /// assert!(op.stays(&[1, 8], &[8]) && !op.stays(&[2, 8], &[8]));
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
-    pub fn stays(&self, takes: &[usize], makes: &[usize]) -> bool {
+    pub fn is_local_noop(&self, takes: &[usize], makes: &[usize]) -> bool {
         if self.is_view() {
             return true;
         }

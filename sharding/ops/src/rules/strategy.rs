@@ -8,13 +8,13 @@ use core::fmt;
 use std::str::FromStr;
 
 use crate::Error;
-use reshard_sharding::CutRegistry;
+use reshard_sharding::PartitionRegistry;
 use reshard_sharding::internal::Cursor;
 use reshard_sharding::{Placement, ReduceOp};
 
 /// What one operand is along one mesh axis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum OperandPlacement {
     /// The same on every rank: `R`.
     Replicate,
     /// Every rank holds a term: `P(max)`, `P` for sums.
@@ -34,52 +34,55 @@ pub enum Part {
     Fixed(Placement),
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for OperandPlacement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Part::Replicate => f.write_str("R"),
-            Part::Partial(ReduceOp::Sum) => f.write_str("P"),
-            Part::Partial(op) => write!(f, "P({op})"),
-            Part::Rest => f.write_str("S(...)"),
-            Part::Factor(name) => write!(f, "S({name})"),
-            Part::Dim { label: Some(label), dim } => write!(f, "S({label}{dim})"),
-            Part::Dim { label: None, dim } => write!(f, "?{dim}"),
-            Part::Fixed(placement) => placement.fmt(f),
+            OperandPlacement::Replicate => f.write_str("R"),
+            OperandPlacement::Partial(ReduceOp::Sum) => f.write_str("P"),
+            OperandPlacement::Partial(op) => write!(f, "P({op})"),
+            OperandPlacement::Rest => f.write_str("S(...)"),
+            OperandPlacement::Factor(name) => write!(f, "S({name})"),
+            OperandPlacement::Dim { label: Some(label), dim } => write!(f, "S({label}{dim})"),
+            OperandPlacement::Dim { label: None, dim } => write!(f, "?{dim}"),
+            OperandPlacement::Fixed(placement) => placement.fmt(f),
         }
     }
 }
 
-impl Part {
-    pub(super) fn read(r: &mut Cursor<'_>) -> Result<Part, Error> {
+impl OperandPlacement {
+    pub(super) fn read(r: &mut Cursor<'_>) -> Result<OperandPlacement, Error> {
         if r.eat("?") {
-            return Ok(Part::Dim { label: None, dim: r.number("the dim of a placeholder, like ?0")? });
+            return Ok(OperandPlacement::Dim {
+                label: None,
+                dim: r.number("the dim of a placeholder, like ?0")?,
+            });
         }
         let mut ahead = r.clone();
         if ahead.eat("S") && ahead.eat("(") {
             if ahead.eat("...") {
                 ahead.expect(")")?;
                 *r = ahead;
-                return Ok(Part::Rest);
+                return Ok(OperandPlacement::Rest);
             }
             let word = ahead.take_while(|c| c.is_ascii_alphabetic());
             if let Some(label) = word.chars().next().filter(|_| word.len() == 1) {
                 let part = if ahead.rest().starts_with(|c: char| c.is_ascii_digit()) {
-                    Part::Dim { label: Some(label), dim: ahead.number("a dim")? }
+                    OperandPlacement::Dim { label: Some(label), dim: ahead.number("a dim")? }
                 } else {
-                    Part::Factor(label)
+                    OperandPlacement::Factor(label)
                 };
                 ahead.expect(")")?;
                 *r = ahead;
                 return Ok(part);
             }
         }
-        Ok(match Placement::read(r, &CutRegistry::new())? {
-            Placement::Replicate => Part::Replicate,
-            Placement::Partial(op) => Part::Partial(op),
+        Ok(match Placement::read(r, &PartitionRegistry::new())? {
+            Placement::Replicate => OperandPlacement::Replicate,
+            Placement::Partial(op) => OperandPlacement::Partial(op),
             fixed @ (Placement::Shard(_)
             | Placement::StridedShard { .. }
             | Placement::Ragged { .. }
-            | Placement::Cut { .. }) => Part::Fixed(fixed),
+            | Placement::Custom { .. }) => OperandPlacement::Fixed(fixed),
         })
     }
 }
@@ -96,15 +99,18 @@ impl Part {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Strategy {
     /// One per input.
-    pub inputs: Vec<Part>,
+    pub inputs: Vec<OperandPlacement>,
     /// One per output.
-    pub outputs: Vec<Part>,
+    pub outputs: Vec<OperandPlacement>,
 }
 
 impl Strategy {
     /// Everything replicated.
     pub(super) fn replicated(inputs: usize, outputs: usize) -> Strategy {
-        Strategy { inputs: vec![Part::Replicate; inputs], outputs: vec![Part::Replicate; outputs] }
+        Strategy {
+            inputs: vec![OperandPlacement::Replicate; inputs],
+            outputs: vec![OperandPlacement::Replicate; outputs],
+        }
     }
 
     pub(super) fn read(r: &mut Cursor<'_>) -> Result<Strategy, Error> {
@@ -114,10 +120,10 @@ impl Strategy {
     }
 }
 
-fn read_parts(r: &mut Cursor<'_>) -> Result<Vec<Part>, Error> {
-    let mut parts = vec![Part::read(r)?];
+fn read_parts(r: &mut Cursor<'_>) -> Result<Vec<OperandPlacement>, Error> {
+    let mut parts = vec![OperandPlacement::read(r)?];
     while r.eat(",") {
-        parts.push(Part::read(r)?);
+        parts.push(OperandPlacement::read(r)?);
     }
     Ok(parts)
 }

@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::gradients::{Formula, Gradient, formulas};
-use crate::rules::call::Call;
+use crate::rules::call::OpCall;
 use crate::rules::composite::Composite;
 use crate::rules::derive::derive;
 use crate::rules::families;
 use crate::rules::made::Made;
 use crate::rules::op::Op;
 use crate::rules::parameter::Parameters;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 use crate::rules::rule::Rule;
 use crate::rules::standard;
 
@@ -31,7 +31,7 @@ pub(crate) const MOST_CALLS: usize = 1 << 12;
 const MOST_WRITTEN: usize = 64;
 
 /// A function from a request to an op.
-type Family = dyn Fn(&Request<'_>) -> Result<Op, Error> + Send + Sync;
+type Family = dyn Fn(&BoundCall<'_>) -> Result<Op, Error> + Send + Sync;
 
 #[derive(Clone)]
 enum Entry {
@@ -92,7 +92,7 @@ impl fmt::Debug for Entry {
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Table {
+pub struct OpTable {
     entries: BTreeMap<String, Entry>,
     pub(crate) gradients: BTreeMap<String, Formula>,
     /// What was asked.
@@ -100,22 +100,22 @@ pub struct Table {
     pub(crate) differentiated: Made<Gradient>,
 }
 
-impl fmt::Debug for Table {
+impl fmt::Debug for OpTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a table of {} ops", self.entries.len())
     }
 }
 
-impl Default for Table {
-    fn default() -> Table {
-        Table::standard()
+impl Default for OpTable {
+    fn default() -> OpTable {
+        OpTable::standard()
     }
 }
 
-impl Table {
+impl OpTable {
     /// A table without ops.
-    pub fn empty() -> Table {
-        Table {
+    pub fn empty() -> OpTable {
+        OpTable {
             entries: BTreeMap::new(),
             gradients: BTreeMap::new(),
             made: Made::default(),
@@ -124,8 +124,8 @@ impl Table {
     }
 
     /// The ops that everybody has.
-    pub fn standard() -> Table {
-        let mut table = Table::empty();
+    pub fn standard() -> OpTable {
+        let mut table = OpTable::empty();
         for (names, rule) in standard::rules() {
             match rule.build() {
                 Ok(rule) => names.iter().for_each(|name| table.add(name, rule.clone())),
@@ -199,7 +199,7 @@ impl Table {
         &mut self,
         name: &str,
         parameters: Parameters,
-        make: impl Fn(&Request<'_>) -> Result<Op, Error> + Send + Sync + 'static,
+        make: impl Fn(&BoundCall<'_>) -> Result<Op, Error> + Send + Sync + 'static,
     ) {
         self.changed();
         self.entries.insert(name.to_owned(), Entry::Family { parameters, make: Arc::new(make) });
@@ -224,7 +224,7 @@ impl Table {
     /// Fails where the body calls an op that the table has not, or itself.
     pub fn add_composite(&mut self, name: &str, body: Composite) -> Result<(), Error> {
         for (call, _, _) in body.calls() {
-            if let Call::Named { name: called, .. } = call {
+            if let OpCall::Named { name: called, .. } = call {
                 if called == name {
                     return Err(Error::Rule { reason: format!("{name} cannot be made of itself: {body}") });
                 }
@@ -292,39 +292,43 @@ impl Table {
     /// The op of a call on inputs of these shapes.
     ///
     /// Fails for names and arguments that it does not know, and for shapes that do not fit.
-    pub fn op(&self, call: &Call, inputs: &[&[usize]]) -> Result<Op, Error> {
+    pub fn op(&self, call: &OpCall, inputs: &[&[usize]]) -> Result<Op, Error> {
         self.made.of(call, inputs, || self.op_within(call, inputs, DEEPEST, &Cell::new(MOST_CALLS)))
     }
 
     /// The arguments of a call as its op reads them, each as it is given or by its default, on inputs of these shapes.
     ///
     /// Fails for names and arguments that the table does not know.
-    pub fn request<'a>(&'a self, call: &'a Call, inputs: &'a [&'a [usize]]) -> Result<Request<'a>, Error> {
+    pub fn request<'a>(
+        &'a self,
+        call: &'a OpCall,
+        inputs: &'a [&'a [usize]],
+    ) -> Result<BoundCall<'a>, Error> {
         let parameters = match call {
-            Call::Rule(_) => Parameters::NONE,
-            Call::Named { name, .. } => self.parameters(name).ok_or_else(|| self.unknown(name))?,
-            Call::Each(each) => return self.request(each.call(), inputs),
+            OpCall::Rule(_) => Parameters::NONE,
+            OpCall::Named { name, .. } => self.parameters(name).ok_or_else(|| self.unknown(name))?,
+            OpCall::Each(each) => return self.request(each.call(), inputs),
         };
         parameters.check(call)?;
-        Ok(Request { call, inputs, parameters })
+        Ok(BoundCall { call, inputs, parameters })
     }
 
     /// The op of a call in so many composites at most, whose bodies may make so many calls more.
     fn op_within(
         &self,
-        call: &Call,
+        call: &OpCall,
         inputs: &[&[usize]],
         deep: usize,
         calls: &Cell<usize>,
     ) -> Result<Op, Error> {
         let name = match call {
-            Call::Rule(rule) => return Op::new(&rule.to_string(), rule, inputs),
-            Call::Each(each) => {
+            OpCall::Rule(rule) => return Op::new(&rule.to_string(), rule, inputs),
+            OpCall::Each(each) => {
                 let slices = each.slices(inputs)?;
                 let slices: Vec<&[usize]> = slices.iter().map(Vec::as_slice).collect();
                 return each.op(&self.op_within(each.call(), &slices, deep, calls)?, inputs);
             }
-            Call::Named { name, .. } => name,
+            OpCall::Named { name, .. } => name,
         };
         let Some((entry, variant)) = self.entry(name) else { return Err(self.unknown(name)) };
         entry.parameters().check(call)?;
@@ -333,12 +337,12 @@ impl Table {
         }
         let made = |inputs: &[&[usize]]| match entry {
             Entry::Rule { rule, .. } => Op::new(name, rule, inputs),
-            Entry::Family { parameters, make } => make(&Request { call, inputs, parameters }),
+            Entry::Family { parameters, make } => make(&BoundCall { call, inputs, parameters }),
             Entry::Composite(_) if deep == 0 => Err(Error::Rule {
                 reason: format!("{name} is a composite within {DEEPEST} others: one of them contains itself"),
             }),
             Entry::Composite(body) => {
-                let request = Request { call, inputs, parameters: entry.parameters() };
+                let request = BoundCall { call, inputs, parameters: entry.parameters() };
                 calls.set(calls.get().checked_sub(body.calls().count()).ok_or_else(|| {
                     request.error(format!("its bodies make more than {MOST_CALLS} calls in all"))
                 })?);
@@ -359,7 +363,7 @@ impl Table {
                     }
                     None => "a view writes nothing",
                 };
-                let request = Request { call, inputs, parameters: entry.parameters() };
+                let request = BoundCall { call, inputs, parameters: entry.parameters() };
                 let new = name.strip_suffix('_').unwrap_or(name);
                 Err(request.error(format!("{reason}: use {new}")))
             }
@@ -369,7 +373,7 @@ impl Table {
                     made(&inputs[..inputs.len() - outputs]).is_ok_and(|op| op.outputs().len() == outputs)
                 };
                 let outputs = (1..=inputs.len().min(MOST_WRITTEN)).find(fits).unwrap_or(1);
-                let request = Request { call, inputs, parameters: entry.parameters() };
+                let request = BoundCall { call, inputs, parameters: entry.parameters() };
                 let Some(read) = inputs.len().checked_sub(outputs) else {
                     return Err(
                         request.error("takes an input more for each output, into which that is written")
@@ -400,11 +404,11 @@ impl Table {
     /// ```
     ///
     /// Fails as [`Table::op`] does, and for outputs that are not the op's.
-    pub fn op_to(&self, call: &Call, inputs: &[&[usize]], outputs: &[&[usize]]) -> Result<Op, Error> {
+    pub fn op_to(&self, call: &OpCall, inputs: &[&[usize]], outputs: &[&[usize]]) -> Result<Op, Error> {
         let rule = match call {
-            Call::Rule(rule) => Some(rule.clone()),
-            Call::Each(_) => None,
-            Call::Named { name, .. } => {
+            OpCall::Rule(rule) => Some(rule.clone()),
+            OpCall::Each(_) => None,
+            OpCall::Named { name, .. } => {
                 if let Some((entry, _)) = self.entry(name) {
                     entry.parameters().check(call)?;
                 }
@@ -419,7 +423,7 @@ impl Table {
         if own == outputs {
             return Ok(op);
         }
-        let request = Request { call, inputs, parameters: Parameters::NONE };
+        let request = BoundCall { call, inputs, parameters: Parameters::NONE };
         Err(request.error(format!("gives outputs {own:?}, not {outputs:?}")))
     }
 

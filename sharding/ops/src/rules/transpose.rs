@@ -26,7 +26,7 @@
 use crate::Error;
 use crate::rules::op::Op;
 use crate::rules::row::{Bound, Entry, Row};
-use crate::rules::strategy::{Part, Strategy};
+use crate::rules::strategy::{OperandPlacement, Strategy};
 use reshard_sharding::{Placement, ReduceOp};
 
 impl Strategy {
@@ -43,7 +43,9 @@ impl Strategy {
     ///
     /// `None` where it names terms of anything but sums.
     pub fn transposed(&self) -> Option<Strategy> {
-        let duals = |parts: &[Part]| parts.iter().map(Part::dual).collect::<Option<Vec<Part>>>();
+        let duals = |parts: &[OperandPlacement]| {
+            parts.iter().map(OperandPlacement::dual).collect::<Option<Vec<OperandPlacement>>>()
+        };
         Some(Strategy { inputs: duals(&self.outputs)?, outputs: duals(&self.inputs)? })
     }
 
@@ -57,21 +59,23 @@ impl Strategy {
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     pub fn transposes(&self) -> Vec<Strategy> {
-        let alike = self.inputs.iter().chain(&self.outputs).all(|part| *part == Part::Replicate);
+        let alike = self.inputs.iter().chain(&self.outputs).all(|part| *part == OperandPlacement::Replicate);
         let same = alike.then(|| Strategy { inputs: self.outputs.clone(), outputs: self.inputs.clone() });
         self.transposed().into_iter().chain(same).collect()
     }
 }
 
-impl Part {
+impl OperandPlacement {
     /// What the gradient is of an operand that is this.
-    fn dual(&self) -> Option<Part> {
+    fn dual(&self) -> Option<OperandPlacement> {
         match self {
-            Part::Replicate => Some(Part::Partial(ReduceOp::Sum)),
-            Part::Partial(ReduceOp::Sum) => Some(Part::Replicate),
-            Part::Partial(_) => None,
-            Part::Fixed(placement) => dual(placement).map(Part::Fixed),
-            Part::Factor(_) | Part::Rest | Part::Dim { .. } => Some(self.clone()),
+            OperandPlacement::Replicate => Some(OperandPlacement::Partial(ReduceOp::Sum)),
+            OperandPlacement::Partial(ReduceOp::Sum) => Some(OperandPlacement::Replicate),
+            OperandPlacement::Partial(_) => None,
+            OperandPlacement::Fixed(placement) => dual(placement).map(OperandPlacement::Fixed),
+            OperandPlacement::Factor(_) | OperandPlacement::Rest | OperandPlacement::Dim { .. } => {
+                Some(self.clone())
+            }
         }
     }
 }
@@ -85,7 +89,7 @@ fn dual(placement: &Placement) -> Option<Placement> {
         Placement::Shard(_)
         | Placement::StridedShard { .. }
         | Placement::Ragged { .. }
-        | Placement::Cut { .. } => Some(placement.clone()),
+        | Placement::Custom { .. } => Some(placement.clone()),
     }
 }
 

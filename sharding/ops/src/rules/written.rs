@@ -21,7 +21,7 @@ use crate::rules::strategy::{Strategy, write_list};
 
 /// Where the outputs of an op go.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Written {
+pub enum OutputAliasing {
     /// Into new tensors.
     #[default]
     New,
@@ -31,23 +31,25 @@ pub enum Written {
     Out,
 }
 
-impl Written {
+impl OutputAliasing {
     /// The inputs that are written and the outputs that are written there, of an op with so many.
     pub(super) fn pairs(&self, inputs: usize, outputs: usize) -> Vec<(u16, u16)> {
         match self {
-            Written::New => Vec::new(),
-            Written::InPlace(list) => list.iter().enumerate().map(|(o, &i)| (i as u16, o as u16)).collect(),
-            Written::Out => (0..outputs).map(|o| ((inputs - outputs + o) as u16, o as u16)).collect(),
+            OutputAliasing::New => Vec::new(),
+            OutputAliasing::InPlace(list) => {
+                list.iter().enumerate().map(|(o, &i)| (i as u16, o as u16)).collect()
+            }
+            OutputAliasing::Out => (0..outputs).map(|o| ((inputs - outputs + o) as u16, o as u16)).collect(),
         }
     }
 }
 
-impl fmt::Display for Written {
+impl fmt::Display for OutputAliasing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Written::New => Ok(()),
-            Written::Out => f.write_str("out"),
-            Written::InPlace(list) => {
+            OutputAliasing::New => Ok(()),
+            OutputAliasing::Out => f.write_str("out"),
+            OutputAliasing::InPlace(list) => {
                 f.write_str("writes(")?;
                 write_list(f, list)?;
                 f.write_str(")")
@@ -72,7 +74,7 @@ impl Rule {
     ///
     /// Fails where the first output has not the dims of the first input, and for lists of strategies.
     pub fn in_place(&self) -> Result<Rule, Error> {
-        self.writing(|e| e.written = Written::InPlace(vec![0]))
+        self.writing(|e| e.aliasing = OutputAliasing::InPlace(vec![0]))
     }
 
     /// The rule of the same op with one input more for each output, into which that is written.
@@ -89,7 +91,7 @@ impl Rule {
     pub fn out(&self) -> Result<Rule, Error> {
         self.writing(|e| {
             e.inputs.extend_from_slice(&e.outputs);
-            e.written = Written::Out;
+            e.aliasing = OutputAliasing::Out;
         })
     }
 
@@ -99,7 +101,9 @@ impl Rule {
             None => bad(
                 "a list of strategies has no dims to be written: write an equation, or the strategies themselves",
             ),
-            Some(e) if e.written != Written::New => bad("its outputs are written into inputs already"),
+            Some(e) if e.aliasing != OutputAliasing::New => {
+                bad("its outputs are written into inputs already")
+            }
             Some(e) => {
                 let mut e = e.clone();
                 change(&mut e);
@@ -112,9 +116,9 @@ impl Rule {
 impl Equation {
     /// How many inputs are read.
     pub(super) fn reads(&self) -> usize {
-        match self.written {
-            Written::New | Written::InPlace(_) => self.inputs.len(),
-            Written::Out => self.inputs.len().saturating_sub(self.outputs.len()),
+        match self.aliasing {
+            OutputAliasing::New | OutputAliasing::InPlace(_) => self.inputs.len(),
+            OutputAliasing::Out => self.inputs.len().saturating_sub(self.outputs.len()),
         }
     }
 
@@ -122,18 +126,18 @@ impl Equation {
     pub(super) fn of_new(&self) -> Equation {
         let mut e = self.clone();
         e.inputs.truncate(self.reads());
-        e.written = Written::New;
+        e.aliasing = OutputAliasing::New;
         e
     }
 
     /// Of the strategies of the op that makes new tensors, those of this one.
     pub(super) fn written_rows(&self, mut rows: Vec<Strategy>) -> Vec<Strategy> {
-        match &self.written {
-            Written::New => {}
-            Written::InPlace(list) => {
+        match &self.aliasing {
+            OutputAliasing::New => {}
+            OutputAliasing::InPlace(list) => {
                 rows.retain(|row| list.iter().zip(&row.outputs).all(|(&i, output)| row.inputs[i] == *output));
             }
-            Written::Out => rows.iter_mut().for_each(|row| row.inputs.extend_from_slice(&row.outputs)),
+            OutputAliasing::Out => rows.iter_mut().for_each(|row| row.inputs.extend_from_slice(&row.outputs)),
         }
         rows
     }
@@ -142,30 +146,30 @@ impl Equation {
     pub(super) fn refuses_written(&self) -> Option<String> {
         let (inputs, outputs) = (self.inputs.len(), self.outputs.len());
         let dims = |dims: &[Dim]| dims.iter().map(ToString::to_string).collect::<String>();
-        let pairs: Vec<(usize, usize)> = match &self.written {
-            Written::New => return None,
-            Written::Out if inputs < outputs => {
+        let pairs: Vec<(usize, usize)> = match &self.aliasing {
+            OutputAliasing::New => return None,
+            OutputAliasing::Out if inputs < outputs => {
                 return Some(format!("out needs an input for each of the {outputs} outputs"));
             }
-            Written::Out => (0..outputs).map(|o| (inputs - outputs + o, o)).collect(),
-            Written::InPlace(list) if list.is_empty() || list.len() > outputs => {
+            OutputAliasing::Out => (0..outputs).map(|o| (inputs - outputs + o, o)).collect(),
+            OutputAliasing::InPlace(list) if list.is_empty() || list.len() > outputs => {
                 return Some(format!(
                     "{} names {} inputs, and there are {outputs} outputs",
-                    self.written,
+                    self.aliasing,
                     list.len()
                 ));
             }
-            Written::InPlace(list) => list.iter().copied().enumerate().map(|(o, i)| (i, o)).collect(),
+            OutputAliasing::InPlace(list) => list.iter().copied().enumerate().map(|(o, i)| (i, o)).collect(),
         };
         for (k, &(i, o)) in pairs.iter().enumerate() {
             if i >= inputs {
                 return Some(format!(
                     "{} names input {i}, but there are {inputs}, counted from 0",
-                    self.written
+                    self.aliasing
                 ));
             }
             if pairs[..k].iter().any(|&(other, _)| other == i) {
-                return Some(format!("{} writes input {i} twice", self.written));
+                return Some(format!("{} writes input {i} twice", self.aliasing));
             }
             if self.inputs[i] != self.outputs[o] {
                 return Some(format!(

@@ -4,7 +4,7 @@ use crate::reference_ops::{self, Example};
 use reshard_kernels::DType;
 use reshard_ops::propagate::{Operand, Propagator};
 use reshard_ops::rules::verify::{LocalView, Tensor, Verifier};
-use reshard_ops::rules::{Call, Composite, Table};
+use reshard_ops::rules::{Composite, OpCall, OpTable};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Sweep;
 
@@ -66,14 +66,14 @@ fn run(examples: &[Example], body: &Composite, local: &LocalView<'_>) -> Result<
     Ok(body.output_values().iter().map(|&v| values[v].clone()).collect())
 }
 
-fn table_with(body: &Body) -> Table {
-    let mut table = Table::standard();
+fn table_with(body: &Body) -> OpTable {
+    let mut table = OpTable::standard();
     table.add_composite(body.name, body.text.parse().unwrap()).unwrap();
     table
 }
 
 /// What its ops say in turn, with nothing moved between them: the definition of a composite.
-fn in_turn(table: &Table, body: &Composite, inputs: &[Operand]) -> Option<Vec<Sharding>> {
+fn in_turn(table: &OpTable, body: &Composite, inputs: &[Operand]) -> Option<Vec<Sharding>> {
     let propagator = Propagator::new();
     let mut values: Vec<Operand> = inputs.to_vec();
     for (call, takes, _) in body.calls() {
@@ -96,7 +96,7 @@ fn a_composite_takes_what_its_ops_take_in_turn() {
             .calls()
             .any(|(c, _, _)| c.to_string().contains("view") || c.to_string().contains("reshape"));
         for shapes in body.shapes {
-            let op = table.op(&Call::new(body.name), shapes).unwrap();
+            let op = table.op(&OpCall::new(body.name), shapes).unwrap();
             for (mesh, most) in [("x=2", 60), ("x=3", 60), ("x=2,y=2", 40), ("x=3,y=2", 40)] {
                 let most = if Sweep::asked().is_exhaustive() { most } else { most / 6 };
                 let mesh: Mesh = mesh.parse().unwrap();
@@ -160,7 +160,7 @@ fn what_is_derived_is_true_on_shards() {
     for body in BODIES.iter().filter(|b| !b.text.contains("view") && !b.text.contains("reshape")) {
         let (table, known) = (table_with(body), body.text.parse::<Composite>().unwrap());
         for shapes in body.shapes {
-            let op = table.op(&Call::new(body.name), shapes).unwrap();
+            let op = table.op(&OpCall::new(body.name), shapes).unwrap();
             let verifier =
                 Verifier::new(body.name, |local| run(&examples, &known, local)).tolerance(1e-9).budget(0);
             checks += verifier.verify(std::slice::from_ref(&op)).unwrap_or_else(|e| panic!("{e}")).checks;
@@ -194,9 +194,9 @@ fn derived_rules_print_as_they_would_be_written() {
             "ab,b->ab {(R,P(avg) -> P(avg)), (R,P(min) -> P(min)), (R,P(max) -> P(max)), (P,P -> P), (P(avg),R -> P(avg)), (P(avg),P(avg) -> P(avg)), (P(min),R -> P(min)), (P(max),R -> P(max))}",
         ),
     ] {
-        let mut table = Table::standard();
+        let mut table = OpTable::standard();
         table.add_composite("it", body.parse().unwrap()).unwrap();
-        let op = table.op(&Call::new("it"), shapes).unwrap();
+        let op = table.op(&OpCall::new("it"), shapes).unwrap();
         assert_eq!(op.rule().unwrap().to_string(), rule, "{body}");
     }
 }
@@ -223,7 +223,7 @@ fn bodies_are_read_back_and_refused_in_one_sentence() {
         let error = text.parse::<Composite>().unwrap_err().to_string();
         assert_eq!(error, format!("composite {text:?}: {reason}"));
     }
-    let mut table = Table::standard();
+    let mut table = OpTable::standard();
     for (name, text, reason) in [
         ("relu", "x -> y: y = relu(x)", "relu cannot be made of itself: x -> y: y = relu(x)"),
         ("mine", "x -> y: y = rellu(x)", "no op rellu: did you mean relu?"),
@@ -235,7 +235,7 @@ fn bodies_are_read_back_and_refused_in_one_sentence() {
     table.add_composite("one", "x -> y: y = relu(x)".parse().unwrap()).unwrap();
     table.add_composite("two", "x -> y: y = one(x)".parse().unwrap()).unwrap();
     table.add_composite("one", "x -> y: y = two(x)".parse().unwrap()).unwrap();
-    let error = table.op(&Call::new("two"), &[&[4]]).unwrap_err().to_string();
+    let error = table.op(&OpCall::new("two"), &[&[4]]).unwrap_err().to_string();
     assert!(error.ends_with("is a composite within 32 others: one of them contains itself"), "{error}");
     // Each of two of the one before.
     table.add_composite("twice0", "x -> z: y = relu(x); z = relu(y)".parse().unwrap()).unwrap();
@@ -243,11 +243,11 @@ fn bodies_are_read_back_and_refused_in_one_sentence() {
         let body = format!("x -> z: y = twice{}(x); z = twice{}(y)", i - 1, i - 1);
         table.add_composite(&format!("twice{i}"), body.parse().unwrap()).unwrap();
     }
-    assert_eq!(table.op(&Call::new("twice5"), &[&[4]]).unwrap().strategies().len(), 4);
-    let error = table.op(&Call::new("twice19"), &[&[4]]).unwrap_err().to_string();
+    assert_eq!(table.op(&OpCall::new("twice5"), &[&[4]]).unwrap().strategies().len(), 4);
+    let error = table.op(&OpCall::new("twice19"), &[&[4]]).unwrap_err().to_string();
     assert!(error.ends_with("its bodies make more than 4096 calls in all"), "{error}");
     // What its ops say of shapes.
     table.add_composite("halves", "x -> a: a, b = chunk(x, chunks=3, dim=0)".parse().unwrap()).unwrap();
-    let error = table.op(&Call::new("halves"), &[&[6, 2]]).unwrap_err().to_string();
+    let error = table.op(&OpCall::new("halves"), &[&[6, 2]]).unwrap_err().to_string();
     assert_eq!(error, "halves on [6,2]: chunk(chunks=3,dim=0) makes 3 values, not 2");
 }

@@ -2,8 +2,8 @@
 //! along that axis or plain ones; the least cost, and of those the least number of changed inputs.
 
 use reshard_kernels::DType;
-use reshard_ops::propagate::{Choice, Constraint, Operand, Propagator};
-use reshard_ops::rules::{Op, Part, Rule, Strategy};
+use reshard_ops::propagate::{OpSharding, Operand, OutputConstraint, Propagator};
+use reshard_ops::rules::{Op, OperandPlacement, Rule, Strategy};
 use reshard_planner::Planner;
 use reshard_sharding::Mesh;
 
@@ -22,14 +22,14 @@ struct Best {
     tried: usize,
 }
 
-fn fill(part: &Part, split: usize) -> Option<Placement> {
+fn fill(part: &OperandPlacement, split: usize) -> Option<Placement> {
     Some(match part {
-        Part::Replicate => Placement::Replicate,
-        Part::Partial(op) => Placement::Partial(*op),
-        Part::Dim { dim, .. } if split == 1 => Placement::Shard(*dim),
-        Part::Dim { dim, .. } => Placement::StridedShard { dim: *dim, split_factor: split },
-        Part::Fixed(p) => p.clone(),
-        Part::Factor(_) | Part::Rest => return None,
+        OperandPlacement::Replicate => Placement::Replicate,
+        OperandPlacement::Partial(op) => Placement::Partial(*op),
+        OperandPlacement::Dim { dim, .. } if split == 1 => Placement::Shard(*dim),
+        OperandPlacement::Dim { dim, .. } => Placement::StridedShard { dim: *dim, split_factor: split },
+        OperandPlacement::Fixed(p) => p.clone(),
+        OperandPlacement::Factor(_) | OperandPlacement::Rest => return None,
     })
 }
 
@@ -37,9 +37,10 @@ fn kind(p: &Placement) -> Option<usize> {
     match p {
         Placement::Shard(_) => Some(1),
         Placement::StridedShard { split_factor, .. } => Some(*split_factor),
-        Placement::Replicate | Placement::Ragged { .. } | Placement::Cut { .. } | Placement::Partial(_) => {
-            None
-        }
+        Placement::Replicate
+        | Placement::Ragged { .. }
+        | Placement::Custom { .. }
+        | Placement::Partial(_) => None,
     }
 }
 
@@ -49,12 +50,12 @@ fn terms_are_answered_for(row: &Strategy, held: &[&Placement], counted: bool) ->
     let mut makes = false;
     let mut holds = false;
     for (part, held) in row.inputs.iter().zip(held) {
-        if let Part::Partial(op) = part {
+        if let OperandPlacement::Partial(op) = part {
             makes = true;
             holds |= matches!(held, Placement::Partial(h) if h.mixes_with(*op));
         }
     }
-    let leaves = row.inputs.iter().any(|p| matches!(p, Part::Dim { .. }));
+    let leaves = row.inputs.iter().any(|p| matches!(p, OperandPlacement::Dim { .. }));
     holds || leaves || counted || !makes
 }
 
@@ -100,7 +101,7 @@ fn best(
                 let part = if output { &row.outputs[o] } else { &row.inputs[o] };
                 let number = if output { inputs.len() + o } else { o };
                 let mut split = *kind;
-                if let Part::Dim { dim, label } = part {
+                if let OperandPlacement::Dim { dim, label } = part {
                     let taken = |letter: char| -> usize {
                         cut.iter().filter(|c| c.0 == letter).map(|c| c.1).product()
                     };
@@ -130,7 +131,7 @@ fn best(
                     .inputs
                     .iter()
                     .chain(&row.outputs)
-                    .any(|p| matches!(p, Part::Dim { label: Some(l), .. } if *l == letter));
+                    .any(|p| matches!(p, OperandPlacement::Dim { label: Some(l), .. } if *l == letter));
                 let n = mesh.axes()[axis].size();
                 let fits = !cuts || left % (n * kind) == 0;
                 left /= if cuts { n } else { 1 };
@@ -188,7 +189,7 @@ type Family = (&'static str, Vec<&'static [usize]>, Option<Vec<&'static [usize]>
 
 #[test]
 fn the_choice_is_what_full_enumeration_finds() {
-    use reshard_planner::{Budget, Level, Planner, Topology};
+    use reshard_planner::{Level, Planner, SearchBudget, Topology};
     let none: Majors = |_, _, _| Vec::new();
     // `(ij)k->i(jk)` with i = 4 and j = 6: what stands before a factor in its dim.
     let regroup: Majors = |operand, dim, label| match (operand, dim, label) {
@@ -265,25 +266,26 @@ fn the_choice_is_what_full_enumeration_finds() {
                 let text = placements(&mut random, &op.outputs()[0], axes, &["R"]);
                 Sharding::parse(&mesh, &op.outputs()[0], &text).unwrap()
             });
-            let constraints: Vec<Constraint> = constraint.iter().cloned().map(Constraint::Exactly).collect();
+            let constraints: Vec<OutputConstraint> =
+                constraint.iter().cloned().map(OutputConstraint::Exactly).collect();
             let hasty = Propagator::new().with_planner(planner.clone());
-            let patient = hasty.clone().with_budget(Budget::UNLIMITED);
+            let patient = hasty.clone().with_budget(SearchBudget::UNLIMITED);
             let ours = patient.propagate(&op, &mesh, &inputs, &constraints);
             let hasty = hasty.propagate(&op, &mesh, &inputs, &constraints);
             let best = best(&planner, &op, &mesh, &inputs, evens, &sizes, *majors, constraint.as_ref());
             let shown: Vec<String> = inputs.iter().map(ToString::to_string).collect();
             let shown = format!("{rule} of {} constraint {constraint:?}", shown.join(" and "));
-            let cost = |c: &Choice| {
+            let cost = |c: &OpSharding| {
                 let changed = c.plans.iter().filter(|p| p.is_some()).count();
                 ((c.cost_us * 1e6).round() as u64, changed)
             };
             match (&ours, &hasty) {
-                (Ok(ours), Ok(hasty)) if hasty.is_exhausted() => {
+                (Ok(ours), Ok(hasty)) if hasty.is_budget_exhausted() => {
                     assert!(cost(hasty) >= cost(ours), "{shown}: {hasty:?}");
                     exhausted += 1;
                 }
                 (Ok(ours), Ok(hasty)) => {
-                    let whole = |c: &Choice| (cost(c), c.inputs.clone(), c.outputs.clone());
+                    let whole = |c: &OpSharding| (cost(c), c.inputs.clone(), c.outputs.clone());
                     assert_eq!(whole(ours), whole(hasty), "{shown}");
                 }
                 (Err(_), Err(_)) => {}

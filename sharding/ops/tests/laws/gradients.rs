@@ -2,15 +2,15 @@
 
 use crate::reference_ops::all;
 use reshard_ops::gradients::{Gradient, Saved};
-use reshard_ops::rules::{Call, Composite, Op, Table};
+use reshard_ops::rules::{Composite, Op, OpCall, OpTable};
 
 /// Examples of ops that have a formula, bound, with their gradients.
 fn examples() -> Vec<(&'static str, String, Op, Gradient)> {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let mut out = Vec::new();
     for example in all() {
-        let call: Call = example.call.parse().unwrap();
-        let Call::Named { name, .. } = &call else { continue };
+        let call: OpCall = example.call.parse().unwrap();
+        let OpCall::Named { name, .. } = &call else { continue };
         if !table.has_gradient(name) {
             continue;
         }
@@ -20,14 +20,14 @@ fn examples() -> Vec<(&'static str, String, Op, Gradient)> {
                 Ok(gradient) => out.push((example.call, example.name(), op, gradient)),
                 Err(e) => {
                     let known =
-                        e.kind() == "no_gradient" || e.to_string().contains("its gradient depends on");
+                        e.code() == "no_gradient" || e.to_string().contains("its gradient depends on");
                     assert!(known, "{call} on {inputs:?}: {e}");
                 }
             }
         }
     }
     for (text, shapes) in MORE {
-        let call: Call = text.parse().unwrap();
+        let call: OpCall = text.parse().unwrap();
         let op = table.op(&call, shapes).unwrap();
         let gradient = table.gradient(&call, shapes).unwrap();
         out.push((text, text.split('(').next().unwrap().to_owned(), op, gradient));
@@ -54,17 +54,22 @@ fn saved<'a>(op: &'a Op, saved: &Saved) -> &'a [usize] {
 
 #[test]
 fn a_formula_gives_what_has_the_shapes_of_the_inputs() {
-    let mut table = Table::standard();
+    let mut table = OpTable::standard();
     let mut tried = 0;
     for (call, _, op, gradient) in examples() {
-        assert_eq!(gradient.gives().len(), op.inputs().len(), "{call}");
+        assert_eq!(gradient.input_gradients().len(), op.inputs().len(), "{call}");
         let Some(body) = gradient.body() else { continue };
         table.add_composite("formula", body.clone()).unwrap();
-        let takes: Vec<&[usize]> = gradient.takes().iter().map(|s| saved(&op, s)).collect();
-        let made = table.op(&Call::new("formula"), &takes);
+        let takes: Vec<&[usize]> = gradient.inputs().iter().map(|s| saved(&op, s)).collect();
+        let made = table.op(&OpCall::new("formula"), &takes);
         let made = made.unwrap_or_else(|e| panic!("{call} on {:?}: {gradient}: {e}", op.inputs()));
-        let wanted: Vec<&Vec<usize>> =
-            op.inputs().iter().zip(gradient.gives()).filter(|(_, g)| g.is_some()).map(|(s, _)| s).collect();
+        let wanted: Vec<&Vec<usize>> = op
+            .inputs()
+            .iter()
+            .zip(gradient.input_gradients())
+            .filter(|(_, g)| g.is_some())
+            .map(|(s, _)| s)
+            .collect();
         assert_eq!(made.outputs().iter().collect::<Vec<_>>(), wanted, "{call}: {gradient}");
         tried += 1;
     }
@@ -84,7 +89,7 @@ fn a_formula_is_read_as_it_is_printed() {
 
 #[test]
 fn every_formula_is_of_an_op_of_the_table_and_is_tried() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let tried: Vec<String> = examples().iter().map(|(_, name, _, _)| name.clone()).collect();
     let with: Vec<&str> = table.gradients().collect();
     for name in &with {

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::reference_ops::all;
 use crate::rules_page::between;
 use reshard_ops::gradients::{Gradient, Saved};
-use reshard_ops::rules::{Call, Table};
+use reshard_ops::rules::{OpCall, OpTable};
 
 /// What a gradient reads: of several calls of an op, the last of these is the op's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +34,7 @@ fn kind(gradient: &Gradient) -> Kind {
     let Some(body) = gradient.body() else { return Kind::Nothing };
     // Of each value what it depends on: zeros and ones alike of something do so on its shape alone.
     let mut reads: Vec<BTreeSet<Saved>> =
-        gradient.takes().iter().map(|&saved| BTreeSet::from([saved])).collect();
+        gradient.inputs().iter().map(|&saved| BTreeSet::from([saved])).collect();
     for (call, takes, makes) in body.calls() {
         let of_shape = ["zeros_like", "ones_like"].contains(&call.to_string().as_str());
         let all: BTreeSet<Saved> = if of_shape {
@@ -45,7 +45,7 @@ fn kind(gradient: &Gradient) -> Kind {
         reads.extend(makes.iter().map(|_| all.clone()));
     }
     let differentiated: Vec<usize> =
-        (0..gradient.gives().len()).filter(|&i| gradient.gives()[i].is_some()).collect();
+        (0..gradient.input_gradients().len()).filter(|&i| gradient.input_gradients()[i].is_some()).collect();
     let of_output = body.output_values().iter().map(|&v| &reads[v]);
     let kinds = of_output.zip(&differentiated).flat_map(|(reads, own)| {
         reads.iter().map(|saved| match *saved {
@@ -60,11 +60,11 @@ fn kind(gradient: &Gradient) -> Kind {
 
 /// The ops of the table by the kind of their gradient.
 fn kinds() -> String {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let mut found: BTreeMap<String, Kind> =
         table.names().map(|name| (name.to_owned(), Kind::Refused)).collect();
     let mut see = |text: &str, inputs: &[&[usize]]| {
-        let call: Call = text.parse().unwrap();
+        let call: OpCall = text.parse().unwrap();
         let known = found.get_mut(text.split('(').next().unwrap_or(text));
         if let (Some(known), Ok(gradient)) = (known, table.gradient(&call, inputs)) {
             *known = (*known).max(kind(&gradient));

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use reshard_ops::rules::{Call, Op, Rule, Strategy, Table};
+use reshard_ops::rules::{Op, OpCall, OpTable, Rule, Strategy};
 
 /// Calls that reach what the examples of the other tests do not: every choice that a family makes, and refusals.
 #[rustfmt::skip]
@@ -97,7 +97,7 @@ fn listed(op: &Op) -> String {
     text
 }
 
-fn all() -> Vec<(Call, Vec<Vec<usize>>)> {
+fn all() -> Vec<(OpCall, Vec<Vec<usize>>)> {
     let examples = crate::reference_ops::all();
     let tried = examples.iter().flat_map(|e| e.shapes.iter().map(|s| (e.call.parse().unwrap(), s.clone())));
     let more = MORE.iter().map(|line| {
@@ -109,11 +109,11 @@ fn all() -> Vec<(Call, Vec<Vec<usize>>)> {
 
 #[test]
 fn every_rule_is_what_it_was() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let mut made = String::new();
     let mut names = BTreeSet::new();
     for (call, inputs) in all() {
-        if let Call::Named { name, .. } = &call {
+        if let OpCall::Named { name, .. } = &call {
             names.insert(name.clone());
         }
         let shapes: Vec<&[usize]> = inputs.iter().map(Vec::as_slice).collect();
@@ -138,7 +138,7 @@ fn every_rule_is_what_it_was() {
 /// What families make prints and reads back, as texts do.
 #[test]
 fn rules_of_calls_read_back() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let mut read = 0;
     for (call, inputs) in all() {
         let shapes: Vec<&[usize]> = inputs.iter().map(Vec::as_slice).collect();

@@ -1,15 +1,15 @@
 //! Norms through ops: what passes their terms, what may become such terms, and gradient clipping.
 
 use reshard_kernels::DType;
-use reshard_ops::propagate::{Constraint, Graph, Operand, PropagationCache, Propagator, Value};
-use reshard_ops::rules::{Call, Op, Rule, Table};
+use reshard_ops::propagate::{Graph, Operand, OutputConstraint, PropagationCache, Propagator, Value};
+use reshard_ops::rules::{Op, OpCall, OpTable, Rule};
 use reshard_sharding::{Exponent, Mesh, Placement, ReduceOp, Sharding};
 use reshard_test_support::Sweep;
 
 use crate::propagation::operand;
 
 fn op(call: &str, shapes: &[&[usize]]) -> Op {
-    Table::standard().op(&call.parse::<Call>().unwrap(), shapes).unwrap()
+    OpTable::standard().op(&call.parse::<OpCall>().unwrap(), shapes).unwrap()
 }
 
 fn exponent(text: &str) -> Exponent {
@@ -96,7 +96,7 @@ fn what_may_be_negative_does_not_become_terms_of_a_norm() {
     assert!(terms.nonnegative);
     for text in ["R", "S(0)"] {
         let other = operand(&mesh, &[6], text);
-        let reduced = [Constraint::Reduced];
+        let reduced = [OutputConstraint::Reduced];
         let chosen =
             Propagator::new().propagate(&stack, &mesh, &[terms.clone(), other.clone()], &reduced).unwrap();
         assert!(!chosen.inputs[0].is_partial() && !chosen.outputs[0].is_partial(), "{text}");
@@ -144,7 +144,7 @@ fn what_is_known_not_to_be_negative_passes_through_a_graph() {
 #[test]
 fn terms_of_every_norm_pass_what_selects() {
     let examples = crate::reference_ops::all();
-    let table = Table::standard();
+    let table = OpTable::standard();
     let exponents = ["0.5", "3", "inf"].map(exponent);
     let mut tried = 0;
     for e in &examples {

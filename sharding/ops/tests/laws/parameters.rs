@@ -1,19 +1,19 @@
 //! The arguments of ops: what is declared is what is read.
 
 use reshard_ops::rules::{
-    Call, DefaultValue, DimOf, Op, Parameter, ParameterKind, Parameters, RuleBuilder, Table, Value,
+    Argument, DefaultValue, DimOf, Op, OpCall, OpTable, Parameter, ParameterKind, Parameters, RuleBuilder,
 };
 
-fn op(table: &Table, call: &Call, shapes: &[Vec<usize>]) -> Result<Op, String> {
+fn op(table: &OpTable, call: &OpCall, shapes: &[Vec<usize>]) -> Result<Op, String> {
     let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
     table.op(call, &shapes).map_err(|e| e.to_string())
 }
 
 /// Every example of the table with every argument that its op takes.
-fn each(mut check: impl FnMut(&Table, &Call, &[Vec<usize>], &Parameter)) {
-    let table = Table::standard();
+fn each(mut check: impl FnMut(&OpTable, &OpCall, &[Vec<usize>], &Parameter)) {
+    let table = OpTable::standard();
     for e in crate::reference_ops::all() {
-        let call: Call = e.call.parse().unwrap();
+        let call: OpCall = e.call.parse().unwrap();
         for p in table.parameters(&e.name()).map_or(&[][..], |all| all) {
             e.shapes.iter().for_each(|shapes| check(&table, &call, shapes, p));
         }
@@ -22,7 +22,7 @@ fn each(mut check: impl FnMut(&Table, &Call, &[Vec<usize>], &Parameter)) {
 
 #[test]
 fn what_is_declared_prints_and_reads() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     for name in table.names() {
         let declared = table.parameters(name).unwrap();
         assert_eq!(&declared.to_string().parse::<Parameters>().unwrap(), declared, "{name}");
@@ -79,9 +79,10 @@ fn what_cannot_be_is_not_declared() {
     let word = |list: &[&str]| ParameterKind::Word(list.iter().map(|&w| w.to_owned()).collect());
     assert!(Parameter::new("w", word(&["none", "all"]), DefaultValue::Absent).is_err());
     assert!(Parameter::new("w", word(&["one"]), DefaultValue::Required).is_err());
-    assert!(Parameter::new("w", word(&["2", "1"]), DefaultValue::Value(Value::Number(2))).is_err());
+    assert!(Parameter::new("w", word(&["2", "1"]), DefaultValue::Value(Argument::Number(2))).is_err());
     assert!(
-        Parameter::new("w", ParameterKind::Any, DefaultValue::Value(Value::Word("all".to_owned()))).is_err()
+        Parameter::new("w", ParameterKind::Any, DefaultValue::Value(Argument::Word("all".to_owned())))
+            .is_err()
     );
 }
 
@@ -95,7 +96,7 @@ fn a_default_is_what_holds_where_nothing_is_said() {
             DefaultValue::Value(value) => value.clone(),
             DefaultValue::All if matches!(p.kind(), ParameterKind::Dims(_)) => {
                 let dims = if *p.kind() == ParameterKind::Dims(DimOf::Complex) { rank - 1 } else { rank };
-                Value::Numbers((0..dims as i64).collect())
+                Argument::Numbers((0..dims as i64).collect())
             }
             DefaultValue::Same(other) => match call.argument(other) {
                 Some(value) => value.clone(),
@@ -121,16 +122,16 @@ fn a_default_is_what_holds_where_nothing_is_said() {
 fn every_argument_is_checked() {
     each(|table, call, shapes, p| {
         let values = [
-            Value::Number(i64::MIN),
-            Value::Number(3),
-            Value::Numbers(vec![i64::MIN]),
-            Value::Numbers(vec![2, 99]),
-            Value::Flag(true),
-            Value::Word("xyzzy".to_owned()),
-            Value::Word("-0.5".to_owned()),
-            Value::Word("nan".to_owned()),
+            Argument::Number(i64::MIN),
+            Argument::Number(3),
+            Argument::Numbers(vec![i64::MIN]),
+            Argument::Numbers(vec![2, 99]),
+            Argument::Flag(true),
+            Argument::Word("xyzzy".to_owned()),
+            Argument::Word("-0.5".to_owned()),
+            Argument::Word("nan".to_owned()),
         ];
-        let fits = |value: &Value| match p.kind() {
+        let fits = |value: &Argument| match p.kind() {
             ParameterKind::Number { least: None } => [true, true, false, false, false, false, false, false],
             ParameterKind::Number { least: Some(_) } => [false, true, false, false, false, false, false, false],
             ParameterKind::Real { least: None } => [true, true, false, false, false, false, true, false],
@@ -151,7 +152,7 @@ fn every_argument_is_checked() {
         }[values.iter().position(|v| v == value).unwrap()];
         for value in &values {
             // Dim 3 may be one.
-            if fits(value) || *value == Value::Number(3) {
+            if fits(value) || *value == Argument::Number(3) {
                 continue;
             }
             let wrong = call.clone().with(p.name(), value.clone());
@@ -159,11 +160,11 @@ fn every_argument_is_checked() {
             assert!(error.contains(p.name()), "{error}");
         }
         if *p.default_value() == DefaultValue::Required {
-            let Call::Named { name, arguments } = call else { return };
+            let OpCall::Named { name, arguments } = call else { return };
             let without = arguments
                 .iter()
                 .filter(|(key, _)| key != p.name())
-                .fold(Call::new(name), |call, (key, value)| call.with(key, value.clone()));
+                .fold(OpCall::new(name), |call, (key, value)| call.with(key, value.clone()));
             let error = op(table, &without, shapes).unwrap_err();
             assert!(error.contains(&format!("{without}: needs {}, ", p.name())), "{error}");
         }
@@ -173,7 +174,7 @@ fn every_argument_is_checked() {
 /// A number of a formula is read as it is given, and as its default where it is not.
 #[test]
 fn numbers_are_whole_or_not() {
-    let mut table = Table::empty();
+    let mut table = OpTable::empty();
     let declared = "a: real = 0.00001, b: real = a, c: real = none, d: real >= 0 = 0";
     table.add_with("odd", declared.parse().unwrap(), "...->...".parse().unwrap());
     for (call, a, b, c) in [
@@ -182,8 +183,8 @@ fn numbers_are_whole_or_not() {
         ("odd(a=-3,b=0.1,c=-0.25)", -3.0, 0.1, Some(-0.25)),
         ("odd(c=7)", 1e-5, 1e-5, Some(7.0)),
     ] {
-        let call: Call = call.parse().unwrap();
-        assert_eq!(call.to_string().parse::<Call>().unwrap(), call);
+        let call: OpCall = call.parse().unwrap();
+        assert_eq!(call.to_string().parse::<OpCall>().unwrap(), call);
         let r = table.request(&call, &[&[4]]).unwrap();
         assert_eq!(
             (r.real("a").unwrap().to_bits(), r.real("b").unwrap().to_bits()),
@@ -200,7 +201,7 @@ fn numbers_are_whole_or_not() {
             "odd has no argument e; it takes a: real = 0.00001, b: real = a, c: real = none, d: real >= 0 = 0",
         ),
     ] {
-        let call: Call = call.parse().unwrap();
+        let call: OpCall = call.parse().unwrap();
         assert!(table.request(&call, &[&[4]]).unwrap_err().to_string().contains(message), "{call}");
         assert!(table.op_to(&call, &[&[4]], &[&[4]]).unwrap_err().to_string().contains(message), "{call}");
     }
@@ -213,17 +214,17 @@ fn numbers_are_whole_or_not() {
         ("-0.0", "0"),
         ("2.50", "2.5"),
     ] {
-        let call: Call = format!("odd(a={written})").parse().unwrap();
+        let call: OpCall = format!("odd(a={written})").parse().unwrap();
         assert_eq!(call.to_string(), format!("odd(a={kept})"));
-        assert_eq!(call.to_string().parse::<Call>().unwrap(), call);
+        assert_eq!(call.to_string().parse::<OpCall>().unwrap(), call);
     }
-    assert!("odd(a=1e999)".parse::<Call>().is_err());
+    assert!("odd(a=1e999)".parse::<OpCall>().is_err());
 }
 
 /// Whoever writes a family and reads what it does not declare hears so.
 #[test]
 fn a_family_reads_what_it_declares() {
-    let mut table = Table::empty();
+    let mut table = OpTable::empty();
     table.add_family("odd", "size: number, dim: dim = 0, dims: dims = none".parse().unwrap(), |r| {
         let error = |result: Result<(), reshard_ops::Error>, message: &str| {
             let error = result.unwrap_err().to_string();

@@ -2,7 +2,7 @@
 
 use reshard_kernels::DType;
 use reshard_ops::Error;
-use reshard_ops::propagate::{Choice, Constraint, Operand, Propagator};
+use reshard_ops::propagate::{OpSharding, Operand, OutputConstraint, Propagator};
 use reshard_ops::rules::{Op, Rule};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Random;
@@ -21,7 +21,7 @@ pub(crate) fn op(name: &str, rule: &str, shapes: &[&[usize]]) -> Op {
     Op::new(name, &rule.parse::<Rule>().unwrap(), shapes).unwrap()
 }
 
-fn choose(mesh: &Mesh, rule: &str, inputs: &[(&[usize], &str)]) -> Result<Choice, Error> {
+fn choose(mesh: &Mesh, rule: &str, inputs: &[(&[usize], &str)]) -> Result<OpSharding, Error> {
     let shapes: Vec<&[usize]> = inputs.iter().map(|i| i.0).collect();
     let operands: Vec<Operand> = inputs.iter().map(|(s, p)| operand(mesh, s, p)).collect();
     Propagator::new().propagate(&op("op", rule, &shapes), mesh, &operands, &[])
@@ -68,10 +68,12 @@ fn constraints_are_paid_for() {
     let p = Propagator::new();
     let free = p.propagate(&mm, &m, &inputs, &[]).unwrap();
     assert_eq!((free.cost_us, free.outputs[0].to_string()), (0.0, "P(sum),R".to_owned()));
-    let c = p.propagate(&mm, &m, &inputs, &[Constraint::Exactly(to.clone())]).unwrap();
+    let c = p.propagate(&mm, &m, &inputs, &[OutputConstraint::Exactly(to.clone())]).unwrap();
     assert_eq!(c.outputs[0], to);
     assert!(c.cost_us > 0.0);
-    let c = p.propagate(&mm, &m, &inputs, &[Constraint::Prefer { sharding: to, penalty_us: 1e-3 }]).unwrap();
+    let c = p
+        .propagate(&mm, &m, &inputs, &[OutputConstraint::Prefer { sharding: to, penalty_us: 1e-3 }])
+        .unwrap();
     assert_eq!((c.cost_us, c.outputs[0].to_string()), (1e-3, "P(sum),R".to_owned()));
 }
 
@@ -83,7 +85,7 @@ fn terms_of_a_large_product_are_counted_where_that_is_asked_for() {
     let p = Propagator::new();
     let now = p.propagate(&mm, &m, &inputs, &[]).unwrap();
     assert_eq!((now.cost_us, now.outputs[0].to_string()), (0.0, "P(sum)".to_owned()));
-    let c = p.propagate(&mm, &m, &inputs, &[Constraint::Reduced]).unwrap();
+    let c = p.propagate(&mm, &m, &inputs, &[OutputConstraint::Reduced]).unwrap();
     assert!(!c.outputs[0].is_partial());
     // 64 MiB of terms cost more than moving a mebibyte.
     let terms = Sharding::parse(&m, &[4096, 4096], "P").unwrap();
@@ -142,7 +144,7 @@ fn a_view_that_is_not_free_costs_no_more_than_its_advice() {
                 .unwrap();
             match x.sharding.view(to) {
                 Ok(free) => assert_eq!((c.cost_us, &c.outputs[0]), (0.0, &free), "{x}"),
-                Err(reshard_sharding::Error::NeedsRedistribute { first, .. }) => {
+                Err(reshard_sharding::Error::NeedsRedistribution { first, .. }) => {
                     moved += 1;
                     assert_eq!(c.inputs[0].view(to).as_ref(), Ok(&c.outputs[0]), "{x}");
                     let planner = reshard_planner::Planner::new();
@@ -172,7 +174,7 @@ fn explicit_mode_moves_nothing_and_says_what_would_help() {
     // Plain against strided.
     let inputs = [operand(&m, &[64, 32], "S(0),S(1)"), operand(&m, &[32, 16], "R,SS(0,2)")];
     let e = p.explicit(&mm, &m, &inputs).unwrap_err();
-    assert_eq!(e.kind(), "needs_redistribute");
+    assert_eq!(e.code(), "needs_redistribute");
     let text = e.to_string();
     assert!(
         text.contains("along tp the inputs are S(1),SS(0,2), which no strategy takes; redistribute"),
@@ -191,14 +193,14 @@ fn advice_is_in_order_of_cost_and_typechecks() {
     let mm = op("mm", "mk,kn->mn", &[&[1024, 1024], &[1024, 1024]]);
     let p = Propagator::new();
     let inputs = [operand(&m, &[1024, 1024], "S(0),S(0)"), operand(&m, &[1024, 1024], "S(1),S(0)")];
-    let all = p.advise(&mm, &m, &inputs, &[], 8).unwrap();
+    let all = p.cheapest(&mm, &m, &inputs, &[], 8).unwrap();
     assert_eq!(all.len(), 8);
     assert!(all.windows(2).all(|w| w[0].cost_us <= w[1].cost_us));
     for choice in &all {
         let as_chosen: Vec<Operand> =
             choice.inputs.iter().map(|s| Operand::new(DType::F32, s.clone())).collect();
         assert_eq!(p.explicit(&mm, &m, &as_chosen).unwrap().inputs, choice.inputs);
-        let cost: f64 = choice.moves().map(|(_, plan)| plan.cost_us()).sum();
+        let cost: f64 = choice.redistributions().map(|(_, plan)| plan.cost_us()).sum();
         assert!((cost - choice.cost_us).abs() < 1e-5);
     }
     assert_eq!(p.propagate(&mm, &m, &inputs, &[]).unwrap().inputs, all[0].inputs);
@@ -247,7 +249,7 @@ fn a_graph_says_what_it_inserts() {
 #[test]
 fn a_chunk_of_blocks_that_are_sharded_alike_is_free() {
     let m = mesh("dp=2,tp=4");
-    let table = reshard_ops::rules::Table::standard();
+    let table = reshard_ops::rules::OpTable::standard();
     let free = |call: &str, inputs: &[(&[usize], &str)], outputs: &str| {
         let shapes: Vec<&[usize]> = inputs.iter().map(|i| i.0).collect();
         let op = table.op(&call.parse().unwrap(), &shapes).unwrap();
@@ -301,7 +303,7 @@ fn costs_beyond_all_numbers_do_not_overflow() {
     let inputs = [operand(&m, &[4, 4], "S(0),R"), operand(&m, &[4, 4], "R,S(1)")];
     let sharding = Sharding::parse(&m, &[4, 4], "R,R").unwrap();
     for penalty_us in [1e15, 1e308, f64::INFINITY] {
-        let constraint = Constraint::Prefer { sharding: sharding.clone(), penalty_us };
+        let constraint = OutputConstraint::Prefer { sharding: sharding.clone(), penalty_us };
         let c = Propagator::new().propagate(&mm, &m, &inputs, &[constraint]).unwrap();
         assert_eq!(c.outputs[0], sharding);
     }

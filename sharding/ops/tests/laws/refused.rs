@@ -2,8 +2,8 @@
 
 use reshard_kernels::DType;
 use reshard_ops::propagate::{Operand, Propagator};
-use reshard_ops::rules::{Op, Table};
-use reshard_planner::Budget;
+use reshard_ops::rules::{Op, OpTable};
+use reshard_planner::SearchBudget;
 use reshard_sharding::{Mesh, Sharding};
 
 /// The shape of an operand, and its placements.
@@ -25,7 +25,7 @@ const CASES: &[(&str, &str, &[Placed])] = &[
 
 #[test]
 fn a_search_that_leads_nowhere_ends() {
-    let (table, mut exhausted) = (Table::standard(), 0);
+    let (table, mut exhausted) = (OpTable::standard(), 0);
     for (mesh, call, operands) in CASES {
         let mesh: Mesh = mesh.parse().unwrap();
         let shapes: Vec<&[usize]> = operands.iter().map(|(shape, _)| *shape).collect();
@@ -33,7 +33,7 @@ fn a_search_that_leads_nowhere_ends() {
         let of =
             |(shape, text): &Placed| Operand::new(DType::F32, Sharding::parse(&mesh, shape, text).unwrap());
         let inputs: Vec<Operand> = operands.iter().map(of).collect();
-        for propagator in [Propagator::new(), Propagator::new().with_budget(Budget::of(1000))] {
+        for propagator in [Propagator::new(), Propagator::new().with_budget(SearchBudget::new(1000))] {
             let error = propagator.propagate(&op, &mesh, &inputs, &[]).unwrap_err().to_string();
             assert!(error.contains("each of the") && error.contains("ranks is looked at"), "{error}");
             // Twenty budgets, and beyond them the paths that are completed at the end, for which each rank is counted.

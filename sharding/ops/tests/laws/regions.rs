@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use reshard_ops::rules::verify::{Data, LocalView, Tensor, Verifier};
-use reshard_ops::rules::{Call, Op, Rule, Strategy, Table};
+use reshard_ops::rules::{Op, OpCall, OpTable, Rule, Strategy};
 use reshard_test_support::Sweep;
 
 type Texts = BTreeSet<String>;
@@ -32,7 +32,7 @@ fn differing(blind: &Verifier<'_>, ops: &[Op]) -> Option<String> {
 
 #[test]
 fn an_op_needs_its_region_exactly_where_it_fails_blind() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let (mut wrong, mut count) = (Vec::new(), 0);
     let sweep = Sweep::asked();
     let taken = |i: usize| sweep.picks(16, i);
@@ -58,7 +58,7 @@ fn what_is_said_wrongly_is_found() {
         ("i: region", Some("only fail: S(j2) -> S(j2); are only said to: ")),
         ("i: region, j: region, ...: region", Some("only fail: ; are only said to: ?0 -> ?0")),
     ] {
-        let mut table = Table::empty();
+        let mut table = OpTable::empty();
         table.add("tril", format!("...ij->...ij {{{said}, selecting}}").parse().unwrap());
         assert_eq!(differing(&e.blind(), &e.ops(&table)).as_deref(), found, "{said}");
     }
@@ -67,15 +67,15 @@ fn what_is_said_wrongly_is_found() {
 /// A variant that writes into a tensor needs its region where the op that makes a new one does.
 #[test]
 fn variants_that_write_inherit_it() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let mut count = 0;
     for e in crate::reference_ops::all() {
-        let Call::Named { name, .. } = e.call.parse().unwrap() else { continue };
+        let OpCall::Named { name, .. } = e.call.parse().unwrap() else { continue };
         for (op, shapes) in e.ops(&table).iter().zip(&e.shapes) {
             let known = texts(needing(op));
             let base = texts(op.strategies());
             for suffix in ["_", ".out"] {
-                let call: Call = e.call.replacen(&name, &format!("{name}{suffix}"), 1).parse().unwrap();
+                let call: OpCall = e.call.replacen(&name, &format!("{name}{suffix}"), 1).parse().unwrap();
                 let mut inputs = shapes.clone();
                 if suffix == ".out" {
                     inputs.extend(op.outputs().iter().cloned());
@@ -98,7 +98,7 @@ fn variants_that_write_inherit_it() {
 /// `x w` where the column is not after the row, else 0.
 fn lower(l: &LocalView<'_>) -> Vec<Tensor> {
     let (x, w) = (l.inputs[0], l.inputs[1]);
-    let (rows, columns) = (l.places[0].indices(0).unwrap(), l.places[1].indices(1).unwrap());
+    let (rows, columns) = (l.input_regions[0].indices(0).unwrap(), l.input_regions[1].indices(1).unwrap());
     let (m, k, n) = (x.shape[0], x.shape[1], w.shape[1]);
     let at = |i: usize, j: usize| (0..k).map(|c| x.data[i * k + c] * w.data[c * n + j]).sum::<f64>();
     let element = |i: usize, j: usize| if columns[j] <= rows[i] { at(i, j) } else { 0.0 };
@@ -111,7 +111,7 @@ fn lower(l: &LocalView<'_>) -> Vec<Tensor> {
 /// Rows of a table, of which a rank has some, by number, times a matrix.
 fn projected(l: &LocalView<'_>) -> Vec<Tensor> {
     let (t, index, w) = (l.inputs[0], l.inputs[1], l.inputs[2]);
-    let held = l.places[0].indices(0).unwrap();
+    let held = l.input_regions[0].indices(0).unwrap();
     let (d, n) = (t.shape[1], w.shape[1]);
     let row = |word: f64| held.iter().position(|&v| v == word as usize);
     let found = |word: f64, c: usize| row(word).map_or(0.0, |v| t.data[v * d + c]);
@@ -142,13 +142,13 @@ fn composites_inherit_it() {
         ),
     ];
     for (body, shapes, run, data, expected) in cases {
-        let mut table = Table::standard();
+        let mut table = OpTable::standard();
         table.add_composite("it", body.parse().unwrap()).unwrap();
-        let op = table.op(&Call::new("it"), shapes).unwrap();
+        let op = table.op(&OpCall::new("it"), shapes).unwrap();
         let ops = std::slice::from_ref(&op);
         let verifier = || Verifier::new(body, move |l| Ok(run(l))).data(&data).budget(0);
         verifier().verify(ops).unwrap();
-        assert_eq!(differing(&verifier().blind(), ops), None, "{body}: {}", op.rule().unwrap());
+        assert_eq!(differing(&verifier().without_regions(), ops), None, "{body}: {}", op.rule().unwrap());
         assert_eq!(texts(needing(&op)).iter().map(String::as_str).collect::<Vec<_>>(), expected, "{body}");
     }
 }

@@ -1,6 +1,6 @@
 //! The notation of rules and their binding to shapes.
 
-use reshard_ops::rules::{Dim, Op, Operands, Passing, Role, Rule, RuleBuilder};
+use reshard_ops::rules::{Dim, FactorKind, Op, Operands, PartialRule, Rule, RuleBuilder};
 use reshard_sharding::ReduceOp;
 
 fn strategies(text: &str) -> Vec<String> {
@@ -157,9 +157,9 @@ fn bad_rules_are_refused_in_one_sentence() {
 fn rules_of_parts_are_those_of_texts_or_refused() {
     let all = |passing| RuleBuilder::new().input(['i', 'j']).output(['i']).passing(passing);
     for (made, text) in [
-        (all(Passing::Linear(Operands::All)), "ij->i {linear}"),
+        (all(PartialRule::Linear(Operands::All)), "ij->i {linear}"),
         (
-            all(Passing::Affine([0].into())).role('j', Role::Reduce(ReduceOp::Avg)),
+            all(PartialRule::Affine([0].into())).role('j', FactorKind::Reduction(ReduceOp::Avg)),
             "ij->i {j: avg, affine(0)}",
         ),
         (RuleBuilder::new().inputs(2, [Dim::Rest]).output([Dim::Rest]).passings([]), "...,...->... {none}"),
@@ -176,13 +176,13 @@ fn rules_of_parts_are_those_of_texts_or_refused() {
         (RuleBuilder::new().input(['R']).output(['R']), "a letter other than P, R and S"),
         (RuleBuilder::new().input(['\u{e9}']).output(['\u{e9}']), "a letter other than P, R and S"),
         (
-            RuleBuilder::new().input(one).output(one).role('k', Role::Replicate),
+            RuleBuilder::new().input(one).output(one).role('k', FactorKind::NeedReplication),
             "k is no factor of an operand",
         ),
         (RuleBuilder::new().input(one).output(one).size('i', usize::MAX), "does not fit in 63 bits"),
-        (all(Passing::Linear([].into())), "a list of inputs names none"),
-        (all(Passing::Linear([1].into())), "linear(1) names input 1"),
-        (RuleBuilder::new().input(one).output(none).role('i', Role::Pass), "an output lacks i"),
+        (all(PartialRule::Linear([].into())), "a list of inputs names none"),
+        (all(PartialRule::Linear([1].into())), "linear(1) names input 1"),
+        (RuleBuilder::new().input(one).output(none).role('i', FactorKind::PassThrough), "an output lacks i"),
     ] {
         let error = wrong.build().unwrap_err().to_string();
         assert!(error.contains(message), "{error}");

@@ -23,7 +23,7 @@ use std::fmt::Write as _;
 use crate::reference_ops::{Example, defined, fold, lines, x};
 use ndarray::{Axis, Slice};
 use reshard_ops::rules::verify::{Data, Verifier};
-use reshard_ops::rules::{Call, Op, Part, Rule, Strategy, Table};
+use reshard_ops::rules::{Op, OpCall, OpTable, OperandPlacement, Rule, Strategy};
 use reshard_sharding::{Placement, ReduceOp};
 
 /// A call of torch's, ours, and the shapes on which rows are tried.
@@ -108,7 +108,7 @@ fn more() -> Vec<Example> {
     vec![
         defined("sum(dims=[0])", "6,6", |l| vec![fold(&x(l, 0), 0, |v| v.iter().sum())]),
         defined("sort(dim=1)", "6,6", move |l| {
-            let of = l.places[0].indices(1).unwrap();
+            let of = l.input_regions[0].indices(1).unwrap();
             let a = x(l, 0);
             let sorted = lines(&a, 1, |v| order(v).into_iter().map(|i| v[i]).collect());
             vec![sorted, lines(&a, 1, |v| order(v).into_iter().map(|i| of[i] as f64).collect())]
@@ -117,7 +117,7 @@ fn more() -> Vec<Example> {
         defined("select(dim=0,index=1)", "6,6", |l| vec![x(l, 0).index_axis(Axis(0), 1).to_owned()]),
         defined("split(size=2,dim=0)", "4,6", |l| {
             let a = x(l, 0);
-            let first = l.wanted[0].shape()[0];
+            let first = l.output_regions[0].shape()[0];
             let cut = |s: Slice| a.slice_axis(Axis(0), s).to_owned();
             vec![cut(Slice::from(0..first)), cut(Slice::from(first..))]
         })
@@ -144,15 +144,17 @@ fn more() -> Vec<Example> {
 }
 
 /// `?1`, `S1`, `P(avg)`, `P(product)`, as the file writes them.
-fn part(text: &str) -> Part {
+fn part(text: &str) -> OperandPlacement {
     match text {
-        "R" => Part::Replicate,
-        "P" | "MaskP" => Part::Partial(ReduceOp::Sum),
-        "P(product)" => Part::Partial(ReduceOp::Prod),
+        "R" => OperandPlacement::Replicate,
+        "P" | "MaskP" => OperandPlacement::Partial(ReduceOp::Sum),
+        "P(product)" => OperandPlacement::Partial(ReduceOp::Prod),
         _ => match (text.strip_prefix('?'), text.strip_prefix('S')) {
-            (Some(d), _) => Part::Dim { label: None, dim: d.parse().unwrap() },
-            (_, Some(d)) => Part::Fixed(Placement::Shard(d.parse().unwrap())),
-            _ => Part::Partial(text.strip_prefix("P(").unwrap().strip_suffix(')').unwrap().parse().unwrap()),
+            (Some(d), _) => OperandPlacement::Dim { label: None, dim: d.parse().unwrap() },
+            (_, Some(d)) => OperandPlacement::Fixed(Placement::Shard(d.parse().unwrap())),
+            _ => OperandPlacement::Partial(
+                text.strip_prefix("P(").unwrap().strip_suffix(')').unwrap().parse().unwrap(),
+            ),
         },
     }
 }
@@ -162,7 +164,7 @@ fn row(list: &[serde_json::Value], op: &Op) -> Strategy {
     let texts: Vec<&str> = list.iter().map(|v| v.as_str().unwrap_or("R")).collect();
     let (n, inputs) = (op.outputs().len(), op.inputs().len());
     // A mask of inputs is the op's.
-    let input = |t: &&str| if **t == *"MaskP" { Part::Replicate } else { part(t) };
+    let input = |t: &&str| if **t == *"MaskP" { OperandPlacement::Replicate } else { part(t) };
     Strategy {
         outputs: texts[..n].iter().map(|t| part(t)).collect(),
         inputs: texts[texts.len() - inputs..].iter().map(input).collect(),
@@ -171,8 +173,10 @@ fn row(list: &[serde_json::Value], op: &Op) -> Strategy {
 
 /// A row without names: a shard is `?d`.
 fn plain(s: &Strategy) -> Strategy {
-    let part = |p: &Part| match p {
-        Part::Dim { dim, .. } | Part::Fixed(Placement::Shard(dim)) => Part::Dim { label: None, dim: *dim },
+    let part = |p: &OperandPlacement| match p {
+        OperandPlacement::Dim { dim, .. } | OperandPlacement::Fixed(Placement::Shard(dim)) => {
+            OperandPlacement::Dim { label: None, dim: *dim }
+        }
         other => other.clone(),
     };
     Strategy { inputs: s.inputs.iter().map(part).collect(), outputs: s.outputs.iter().map(part).collect() }
@@ -187,13 +191,13 @@ fn minor_factors(op: &Op) -> Vec<char> {
 
 /// A row without names but for shards of minor factors, which are not those of the dim.
 fn shown(s: &Strategy, minor: &[char]) -> Strategy {
-    let is_minor = |p: &&Part| matches!(p, Part::Dim { label: Some(label), .. } if minor.contains(label));
+    let is_minor = |p: &&OperandPlacement| matches!(p, OperandPlacement::Dim { label: Some(label), .. } if minor.contains(label));
     if s.inputs.iter().chain(&s.outputs).any(|p| is_minor(&p)) { s.clone() } else { plain(s) }
 }
 
 /// Whether a part is terms of a maximum or minimum.
-fn is_extreme(p: &Part) -> bool {
-    matches!(p, Part::Partial(ReduceOp::Max | ReduceOp::Min))
+fn is_extreme(p: &OperandPlacement) -> bool {
+    matches!(p, OperandPlacement::Partial(ReduceOp::Max | ReduceOp::Min))
 }
 
 /// Whether a row is true on calls, and if not, why.
@@ -218,8 +222,8 @@ fn shapes_of(text: &str) -> Vec<Vec<Vec<usize>>> {
     text.split(';').map(|call| call.split_whitespace().map(sizes).collect()).collect()
 }
 
-fn ops_of(table: &Table, call: &str, shapes: &[Vec<Vec<usize>>]) -> Vec<Op> {
-    let call: Call = call.parse().unwrap();
+fn ops_of(table: &OpTable, call: &str, shapes: &[Vec<Vec<usize>>]) -> Vec<Op> {
+    let call: OpCall = call.parse().unwrap();
     shapes
         .iter()
         .map(|s| table.op(&call, &s.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap())
@@ -233,7 +237,7 @@ fn differences() -> String {
     let rules = data["rules"].as_object().unwrap();
     let named: BTreeSet<&str> = ALL.iter().map(|s| s.torch).collect();
     assert_eq!(rules.keys().map(String::as_str).collect::<BTreeSet<_>>(), named, "all 56");
-    let table = Table::standard();
+    let table = OpTable::standard();
     let examples: Vec<Example> = more().into_iter().chain(crate::reference_ops::all()).collect();
     let mut out = String::new();
     let (mut both, mut torch_wrong, mut torch_right, mut ours, mut void) = (0, 0, 0, 0, 0);
@@ -258,7 +262,8 @@ fn differences() -> String {
                 says
             })
             .collect();
-        let replicated = |s: &Strategy| s.inputs.iter().chain(&s.outputs).all(|p| *p == Part::Replicate);
+        let replicated =
+            |s: &Strategy| s.inputs.iter().chain(&s.outputs).all(|p| *p == OperandPlacement::Replicate);
         let before = out.len();
         for r in &theirs {
             if mine.contains(&plain(r)) {
@@ -313,7 +318,7 @@ fn differences() -> String {
 
 /// Every op: its rule, or for a family its strategies on a call; and the strategies for which it has to know its region.
 fn ops() -> String {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let examples = crate::reference_ops::all();
     let mut out =
         String::from("| op | rule, or strategies of a call | needs its region for |\n|---|---|---|\n");
@@ -343,7 +348,7 @@ fn ops() -> String {
 /// The strategies for which an op has to know its region, by all its examples: those of the first call, and what others have besides.
 ///
 /// `regions.rs` shows that they are exactly those that fail without.
-fn regions(examples: &[&Example], table: &Table) -> String {
+fn regions(examples: &[&Example], table: &OpTable) -> String {
     let mut known: BTreeSet<String> = BTreeSet::new();
     let mut out: Vec<String> = Vec::new();
     for e in examples {

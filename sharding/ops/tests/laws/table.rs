@@ -6,7 +6,7 @@ use crate::reference_ops::Example;
 use reshard_kernels::DType;
 use reshard_ops::propagate::{Operand, Propagator};
 use reshard_ops::rules::verify::{Mutants, Random, Verdict};
-use reshard_ops::rules::{Call, Table};
+use reshard_ops::rules::{OpCall, OpTable};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Sweep;
 
@@ -16,9 +16,9 @@ const VIEWS: [&str; 4] = ["view", "reshape", "flatten", "unflatten"];
 /// Does something with the examples that are taken, on as many threads as there are processors; in order.
 pub(crate) fn each<T: Send>(
     takes: impl Fn(usize) -> bool + Sync,
-    f: impl Fn(&Example, &Table) -> T + Sync,
+    f: impl Fn(&Example, &OpTable) -> T + Sync,
 ) -> Vec<(String, T)> {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let n = (0..crate::reference_ops::all().len()).filter(|i| takes(*i)).count();
     let next = std::sync::atomic::AtomicUsize::new(0);
     let done = std::sync::Mutex::new(Vec::new());
@@ -47,7 +47,7 @@ pub(crate) fn each<T: Send>(
 #[test]
 fn every_op_has_a_reference() {
     let have: BTreeSet<String> = crate::reference_ops::all().iter().map(Example::name).collect();
-    let table = Table::standard();
+    let table = OpTable::standard();
     let lack: Vec<&str> = table.names().filter(|n| !have.contains(*n) && !VIEWS.contains(n)).collect();
     assert!(lack.is_empty(), "without a reference: {lack:?}");
     println!("{} ops, {} examples", table.names().count(), crate::reference_ops::all().len());
@@ -163,7 +163,7 @@ fn every_mutant_is_caught_or_true() {
 
 #[test]
 fn calls_are_checked_in_one_sentence() {
-    let table = Table::standard();
+    let table = OpTable::standard();
     for (call, shapes, message) in [
         ("sofmax", &[&[2, 3][..]][..], "no op sofmax: did you mean softmax?"),
         ("xyzzyplugh", &[], "no op xyzzyplugh; Table::names lists the"),
@@ -223,7 +223,7 @@ fn calls_are_checked_in_one_sentence() {
         ("slice(dim=0)", &[&[1 << 63]], "does not fit in 63 bits"),
         ("zeros(shape=[9223372036854775807,9])", &[], "does not fit in 63 bits"),
     ] {
-        let call: Call = call.parse().unwrap();
+        let call: OpCall = call.parse().unwrap();
         let error = table.op(&call, shapes).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
@@ -240,11 +240,11 @@ fn calls_print_and_read() {
         "view(shape=[])",
         "mk,kn->mn",
     ] {
-        let call: Call = text.parse().unwrap();
+        let call: OpCall = text.parse().unwrap();
         assert_eq!(call.to_string(), text);
-        assert_eq!(call.to_string().parse::<Call>().unwrap(), call);
+        assert_eq!(call.to_string().parse::<OpCall>().unwrap(), call);
     }
-    assert_eq!("mm()".parse::<Call>().unwrap(), Call::new("mm"));
+    assert_eq!("mm()".parse::<OpCall>().unwrap(), OpCall::new("mm"));
     for bad in [
         "",
         "(",
@@ -258,17 +258,17 @@ fn calls_print_and_read() {
         "a=1",
         "mm(a=99999999999999999999)",
     ] {
-        assert!(bad.parse::<Call>().is_err(), "{bad}");
+        assert!(bad.parse::<OpCall>().is_err(), "{bad}");
     }
 }
 
 /// What was asked is remembered until the table is changed, and a copy of the table does not share what is.
 #[test]
 fn a_table_that_is_changed_forgets_what_it_was_asked() {
-    let mut table = Table::standard();
+    let mut table = OpTable::standard();
     table.add("f", "ij->ij {selecting}".parse().unwrap());
-    let call: Call = "f".parse().unwrap();
-    let ask = |table: &Table| {
+    let call: OpCall = "f".parse().unwrap();
+    let ask = |table: &OpTable| {
         let op = table.op(&call, &[&[2, 3]]).unwrap();
         (op.outputs().to_vec(), table.gradient(&call, &[&[2, 3]]).unwrap().to_string())
     };

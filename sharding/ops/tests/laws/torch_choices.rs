@@ -11,8 +11,8 @@
 use std::collections::BTreeMap;
 
 use reshard_kernels::DType;
-use reshard_ops::propagate::{Constraint, Operand, Propagator};
-use reshard_ops::rules::{Op, Table};
+use reshard_ops::propagate::{Operand, OutputConstraint, Propagator};
+use reshard_ops::rules::{Op, OpTable};
 use reshard_sharding::{Mesh, Sharding};
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ struct Asked {
 }
 
 /// The rows of mm and add.
-fn squares(table: &Table) -> Vec<Asked> {
+fn squares(table: &OpTable) -> Vec<Asked> {
     let mesh: Mesh = "a=2,b=2".parse().unwrap();
     let data: Value = serde_json::from_str(include_str!("../data/torch_choices.json")).unwrap();
     let row = |row: &Value| {
@@ -56,7 +56,7 @@ fn squares(table: &Table) -> Vec<Asked> {
 }
 
 /// The rows of all other ops.
-fn calls(table: &Table) -> Vec<Asked> {
+fn calls(table: &OpTable) -> Vec<Asked> {
     let files =
         [include_str!("../data/torch_bias_choices.jsonl"), include_str!("../data/torch_op_choices.jsonl")];
     let rows = files.into_iter().flat_map(|text| text.lines().skip(1));
@@ -143,7 +143,7 @@ fn tallied(rows: &[Asked]) -> BTreeMap<String, Tally> {
         }
         let replicated = Sharding::replicated(mesh, asked.output.shape()).unwrap();
         let whole_theirs = theirs + cost(&asked.output, &replicated, inputs[0].dtype);
-        let constraint = [Constraint::Exactly(replicated)];
+        let constraint = [OutputConstraint::Exactly(replicated)];
         let whole = propagator.propagate(op, mesh, inputs, &constraint).unwrap();
         if whole.cost_us > whole_theirs + 1e-6 {
             dearer.push(format!("{row}: {} and {whole_theirs} us when whole", whole.cost_us));
@@ -198,7 +198,7 @@ fn tallied(rows: &[Asked]) -> BTreeMap<String, Tally> {
 
 #[test]
 fn never_dearer_than_torch_for_products_and_sums() {
-    let rows = squares(&Table::standard());
+    let rows = squares(&OpTable::standard());
     assert_eq!(rows.len(), 517);
     let tallies = tallied(&rows);
     // Torch's strategy is one of ours, and says the same of the output.
@@ -210,7 +210,7 @@ fn never_dearer_than_torch_for_products_and_sums() {
 
 #[test]
 fn never_dearer_than_torch_for_any_op() {
-    let rows = calls(&Table::standard());
+    let rows = calls(&OpTable::standard());
     assert_eq!(rows.len(), 1010);
     tallied(&rows);
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reshard_ops::rules::{Op, Rule, Strategy, Table};
+use reshard_ops::rules::{Op, OpTable, Rule, Strategy};
 use reshard_test_support::Sweep;
 
 use crate::reference_ops::Example;
@@ -33,7 +33,7 @@ fn every_name_has_a_rule_or_a_reason() {
     let names: BTreeSet<&str> = NAMES.lines().collect();
     assert_eq!(names.len(), NAMES.lines().count());
     let (aliases, left_out) = (by_name(ALIASES), by_name(LEFT_OUT));
-    let table = Table::standard();
+    let table = OpTable::standard();
     let ours: BTreeSet<&str> = table.names().collect();
     let (mut same, mut other, mut without) = (0, 0, 0);
     for name in &names {
@@ -71,7 +71,7 @@ fn twice(shapes: &[Vec<usize>]) -> Vec<&[usize]> {
 /// The strategies of a list are all combinations of those of its tensors.
 #[test]
 fn a_foreach_op_is_its_op_for_each_tensor() {
-    let (table, examples) = (Table::standard(), crate::reference_ops::all());
+    let (table, examples) = (OpTable::standard(), crate::reference_ops::all());
     let lists: BTreeMap<&str, &str> = by_name(ALIASES)
         .into_iter()
         .filter(|(name, of)| {

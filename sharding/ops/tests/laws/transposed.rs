@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use crate::reference_ops::Example;
 use crate::table::each;
 use reshard_ops::Error;
-use reshard_ops::rules::verify::{Data, LocalRegion, LocalView, Tensor, Verdict, Verifier};
-use reshard_ops::rules::{Op, Part, Rule, Strategy, Table};
+use reshard_ops::rules::verify::{Data, LocalView, ShardRegion, Tensor, Verdict, Verifier};
+use reshard_ops::rules::{Op, OpTable, OperandPlacement, Rule, Strategy};
 use reshard_sharding::ReduceOp;
 use reshard_test_support::Sweep;
 
@@ -40,12 +40,12 @@ fn differentiable(example: &Example, op: &Op) -> Vec<usize> {
 }
 
 fn on_whole(verifier: &Verifier<'_>, op: &Op, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
-    let places: Vec<LocalRegion> = op.inputs().iter().map(|s| LocalRegion::whole(s)).collect();
-    let wanted: Vec<LocalRegion> = op.outputs().iter().map(|s| LocalRegion::whole(s)).collect();
+    let places: Vec<ShardRegion> = op.inputs().iter().map(|s| ShardRegion::whole(s)).collect();
+    let wanted: Vec<ShardRegion> = op.outputs().iter().map(|s| ShardRegion::whole(s)).collect();
     let view = LocalView {
         inputs: inputs.iter().collect(),
-        places: places.iter().collect(),
-        wanted: wanted.iter().collect(),
+        input_regions: places.iter().collect(),
+        output_regions: wanted.iter().collect(),
     };
     verifier.run(&view).ok()
 }
@@ -54,7 +54,7 @@ fn on_whole(verifier: &Verifier<'_>, op: &Op, inputs: &[Tensor]) -> Option<Vec<T
 const LOOKED_AT: usize = 48;
 
 /// Which elements of a part of a tensor are looked at: those of the whole that are, wherever the part lies.
-fn looked_at(place: &LocalRegion) -> impl Iterator<Item = usize> {
+fn looked_at(place: &ShardRegion) -> impl Iterator<Item = usize> {
     let step = place.whole.iter().product::<usize>().div_ceil(LOOKED_AT).max(1);
     let scattered = |e: usize| (e as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     let all = place.elements().into_iter().enumerate();
@@ -75,8 +75,8 @@ fn by_differences(
         at[i].data[e] += by;
         let view = LocalView {
             inputs: at.iter().collect(),
-            places: l.places[..inputs].to_vec(),
-            wanted: l.places[inputs..inputs + outputs].to_vec(),
+            input_regions: l.input_regions[..inputs].to_vec(),
+            output_regions: l.input_regions[inputs..inputs + outputs].to_vec(),
         };
         let made = forward.run(&view);
         at[i].data[e] -= by;
@@ -86,7 +86,7 @@ fn by_differences(
     let mut out = Vec::new();
     for &i in wanted {
         let mut made = Tensor::new(&l.inputs[i].shape, vec![0.0; l.inputs[i].data.len()]);
-        for e in looked_at(l.places[i]) {
+        for e in looked_at(l.input_regions[i]) {
             let (up, down) = (run(i, e, STEP)?, run(i, e, -STEP)?);
             for ((up, down), gradient) in up.iter().zip(&down).zip(gradients) {
                 let products = up.data.iter().zip(&down.data).zip(&gradient.data);
@@ -111,9 +111,9 @@ enum Outcome {
     Wrong(String),
 }
 
-fn outcome(example: &Example, table: &Table) -> Outcome {
+fn outcome(example: &Example, table: &OpTable) -> Outcome {
     let ops = example.ops(table);
-    let Some(first) = ops.first().filter(|op| !op.is_view() && op.written().is_empty()) else {
+    let Some(first) = ops.first().filter(|op| !op.is_view() && op.in_place_inputs().is_empty()) else {
         return Outcome::Nothing;
     };
     let (inputs, outputs) = (first.inputs().len(), first.outputs().len());
@@ -188,8 +188,9 @@ fn slices(shapes: &[Vec<usize>]) -> Vec<&[usize]> {
 
 /// The mutant `R* = R`: a gradient that is terms, called replicas.
 fn mutant(row: &Strategy) -> Option<Strategy> {
-    let term = |p: &Part| *p == Part::Partial(ReduceOp::Sum);
-    let outputs = row.outputs.iter().map(|p| if term(p) { Part::Replicate } else { p.clone() }).collect();
+    let term = |p: &OperandPlacement| *p == OperandPlacement::Partial(ReduceOp::Sum);
+    let outputs =
+        row.outputs.iter().map(|p| if term(p) { OperandPlacement::Replicate } else { p.clone() }).collect();
     row.outputs.iter().any(term).then(|| Strategy { inputs: row.inputs.clone(), outputs })
 }
 

@@ -1,7 +1,7 @@
 //! Typed strategies out of a memory: the same as without one, whatever was asked before.
 
-use reshard_ops::propagate::{Propagator, TypedLists, TypedQuestion, TypedStrategy};
-use reshard_ops::rules::{Op, Table};
+use reshard_ops::propagate::{Propagator, TypedLists, TypedStrategy, TypedStrategyQuery};
+use reshard_ops::rules::{Op, OpTable};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::{Random, shardings};
 
@@ -10,7 +10,7 @@ const MOST: usize = 60;
 
 /// Ops with shapes in common, so that operands of several are the same.
 fn ops() -> Vec<Op> {
-    let table = Table::standard();
+    let table = OpTable::standard();
     let calls: [(&str, &[&[usize]]); 20] = [
         ("mm", &[&[8, 12], &[12, 8]]),
         ("mm", &[&[12, 8], &[8, 12]]),
@@ -65,7 +65,7 @@ fn a_list_out_of_a_memory_is_the_list() {
         let trained = r.below(2) == 1;
         let input_gradients: Vec<bool> = op.inputs().iter().map(|_| trained && r.below(3) > 0).collect();
         let output_gradients = vec![trained; op.outputs().len()];
-        let question = TypedQuestion {
+        let question = TypedStrategyQuery {
             inputs: &inputs,
             also: &also,
             input_gradients: &input_gradients,

@@ -79,7 +79,7 @@ fn a_batched_product_has_exactly_nine_strategies() {
 fn what_reads_what_is_wanted_has_to_say_so() {
     let as_wanted = |l: &LocalView<'_>| -> Out {
         let x = l.inputs[0];
-        let shape = l.wanted[0].shape();
+        let shape = l.output_regions[0].shape();
         let size: usize = shape.iter().product();
         Ok(vec![Tensor::new(&shape, (0..size).map(|i| x.data.get(i).copied().unwrap_or(0.0)).collect())])
     };
@@ -150,7 +150,7 @@ fn the_transpose_of_a_vector_moves_no_shard() {
 fn max_with_index(l: &LocalView<'_>) -> Out {
     let x = l.inputs[0];
     let (rows, columns) = (x.shape[0], x.shape[1]);
-    let of = l.places[0].indices(1).unwrap();
+    let of = l.input_regions[0].indices(1).unwrap();
     let (mut values, mut indices) = (Vec::new(), Vec::new());
     for i in 0..rows {
         let mut best = (f64::NEG_INFINITY, -1.0);

@@ -14,7 +14,7 @@
 //!
 //! Shardings that placements cannot hold are replicated axis by axis and sliced.
 
-use reshard_layout::At;
+use reshard_layout::AxisStride;
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -143,7 +143,7 @@ fn placed(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
             Placement::Shard(dim)
             | Placement::StridedShard { dim, .. }
             | Placement::Ragged { dim, .. }
-            | Placement::Cut { dim, .. } => shards(&now, *dim) != shards(&target, *dim),
+            | Placement::Custom { dim, .. } => shards(&now, *dim) != shards(&target, *dim),
             // Terms of two ops do not meet: what is partial is reduced first.
             Placement::Partial(_) => {
                 now.iter().any(|p| *p != target[axis] && matches!(p, Placement::Partial(_)))
@@ -174,8 +174,8 @@ fn through_replicas(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Err
     let mut stages = vec![from.clone()];
     let Some(modes) = from.modes() else { return Ok(vec![from.clone(), to.clone()]) };
     for axis in (0..from.mesh().axes().len()).rev() {
-        let goes = |at: At| at.axis().is_some_and(|a| a as usize >= axis);
-        let kept = modes.iter().map(|m| m.map(|at| if goes(at) { At::local(1) } else { at }));
+        let goes = |at: AxisStride| at.axis().is_some_and(|a| a as usize >= axis);
+        let kept = modes.iter().map(|m| m.map(|at| if goes(at) { AxisStride::local(1) } else { at }));
         let partial = from.partial().iter().copied().filter(|p| p.sub.axis < axis);
         let next = from.with_modes(kept).with_partial(partial)?;
         if stages.last() != Some(&next) {

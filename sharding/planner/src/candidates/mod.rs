@@ -42,7 +42,7 @@ pub(crate) enum Leg {
 
 /// Where a candidate comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum CandidateSource {
     /// A form of the closed form, with or without positions that neither end uses.
     ClosedForm {
         /// Which digits take part although they need not.
@@ -69,19 +69,21 @@ pub enum Origin {
     Detour,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for CandidateSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::ClosedForm { form, spares: true } => write!(f, "closed form, {form}"),
-            Origin::ClosedForm { form, spares: false } => write!(f, "closed form, {form}, no spares"),
-            Origin::Direct => f.write_str("one direct exchange"),
-            Origin::Search => f.write_str("search"),
-            Origin::Regions => f.write_str("overlapping regions"),
-            Origin::Greedy => f.write_str("axis by axis"),
-            Origin::Axes => f.write_str("placements of few axes at a time"),
-            Origin::Mirror => f.write_str("the plan between the duals, turned round"),
-            Origin::OneExchange => f.write_str("one exchange between the duals, turned round"),
-            Origin::Detour => f.write_str("by way of parts of a dim"),
+            CandidateSource::ClosedForm { form, spares: true } => write!(f, "closed form, {form}"),
+            CandidateSource::ClosedForm { form, spares: false } => {
+                write!(f, "closed form, {form}, no spares")
+            }
+            CandidateSource::Direct => f.write_str("one direct exchange"),
+            CandidateSource::Search => f.write_str("search"),
+            CandidateSource::Regions => f.write_str("overlapping regions"),
+            CandidateSource::Greedy => f.write_str("axis by axis"),
+            CandidateSource::Axes => f.write_str("placements of few axes at a time"),
+            CandidateSource::Mirror => f.write_str("the plan between the duals, turned round"),
+            CandidateSource::OneExchange => f.write_str("one exchange between the duals, turned round"),
+            CandidateSource::Detour => f.write_str("by way of parts of a dim"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What one rank receives in several steps: their worst ranks need not be one rank.
 
-use reshard_layout::At;
+use reshard_layout::AxisStride;
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -43,7 +43,7 @@ impl Question<'_> {
     fn unequal(&self, system: &System, s: &Step) -> Option<Unequal> {
         match &*s.action {
             Action::Exchange(Moves::Modes { zip, senders, .. }) => {
-                let digit = |at: At| system.digits.iter().position(|m| m.stride == at);
+                let digit = |at: AxisStride| system.digits.iter().position(|m| m.stride == at);
                 let mut equal: SmallVec<[(usize, usize); 8]> = SmallVec::new();
                 for told in zip.iter().chain(senders) {
                     let (x, y) = told.stride;

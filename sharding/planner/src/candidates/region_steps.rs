@@ -1,14 +1,14 @@
 //! Steps by overlapping regions: their axes and groups, and what their worst rank receives, sends and pays.
 
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 use std::sync::Arc;
 
-use reshard_layout::{At, Mode, Modes};
+use reshard_layout::{AxisStride, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
 use crate::model::Level;
-use crate::model::load::{LevelTraffic, Load, Span, Traffic, Volume, all_terms};
+use crate::model::load::{LevelTraffic, Span, StepTraffic, Traffic, Volume, all_terms};
 use crate::model::totals::Cost;
 use crate::op::StepOp;
 use crate::question::Question;
@@ -34,7 +34,7 @@ pub(crate) struct Proposed {
     pub(crate) regions: Arc<Intersection>,
     /// `None` where ranks have to be asked one by one.
     tally: Option<Tally>,
-    pub(crate) axes: Few<SubAxis, 4>,
+    pub(crate) axes: InlineVec<SubAxis, 4>,
     group: GroupPattern,
     before: Arc<Sharding>,
     after: Arc<Sharding>,
@@ -123,7 +123,7 @@ impl Question<'_> {
                     received = received.max(bytes);
                     us = us.max(if one_level {
                         let traffic = [LevelTraffic { bytes: bytes as f64, peers }];
-                        model.cost_us(&Load::exchange(&traffic, peak, Span::Group(&proposed.group)))
+                        model.cost_us(&StepTraffic::exchange(&traffic, peak, Span::Group(&proposed.group)))
                     } else {
                         model.least_of_exchange_us(bytes, peers)
                     });
@@ -153,9 +153,9 @@ impl Question<'_> {
         mesh: &Mesh,
         axes: &[SubAxis],
         group: &GroupPattern,
-    ) -> Option<(Few<SubAxis, 4>, GroupPattern)> {
+    ) -> Option<(InlineVec<SubAxis, 4>, GroupPattern)> {
         let given = self.options.groups().filter(|_| !self.options.admits_group(group))?;
-        let holds = |all: &Few<SubAxis, 4>| lie_in(axes, all);
+        let holds = |all: &InlineVec<SubAxis, 4>| lie_in(axes, all);
         let larger = given.iter().filter(|g| g.size() > group.size());
         let larger = larger.filter_map(|g| Some((mesh.axes_of_group(g).filter(holds)?, g.clone())));
         larger.min_by_key(|(_, g)| g.size())
@@ -204,7 +204,7 @@ impl Question<'_> {
                 *at = LevelTraffic { bytes: bytes as f64, peers };
             }
             most = most.max(received);
-            us = us.max(model.cost_us(&Load::exchange(&traffic, *peak, Span::Group(group))));
+            us = us.max(model.cost_us(&StepTraffic::exchange(&traffic, *peak, Span::Group(group))));
         };
         let found = proposed.tally.as_ref().and_then(|tally| tally.by_level(levels, &mut add));
         if found.is_none() {
@@ -252,11 +252,11 @@ impl Question<'_> {
     fn most_sent_by(&self, regions: &Intersection) -> Result<u64, Error> {
         // By rank from the lowest on, where ranks are not far apart, else by position in the mesh.
         let sources = regions.from.mesh();
-        let (low, span) = (sources.lowest(), sources.world() - sources.lowest());
+        let (low, span) = (sources.min_rank(), sources.world_size() - sources.min_rank());
         let dense = span / 2 <= sources.size();
         let mut sent = vec![0u64; if dense { span } else { sources.size() }];
         let mut add = |rank: usize, peer: usize, numel: usize| {
-            let place = if dense { Some(peer - low) } else { sources.index_of(peer) };
+            let place = if dense { Some(peer - low) } else { sources.position(peer) };
             if let (true, Some(at)) = (peer != rank, place) {
                 sent[at] += numel as u64 * self.item;
             }
@@ -286,12 +286,12 @@ impl Question<'_> {
     }
 
     /// What the worst rank sends of its terms to the others of its group: what they all keep, without its own.
-    fn most_sent_to_group(&self, regions: &Intersection, modes: &[Mode<At>]) -> Result<u64, Error> {
+    fn most_sent_to_group(&self, regions: &Intersection, modes: &[Mode<AxisStride>]) -> Result<u64, Error> {
         let mesh = regions.from.mesh();
         let own = local_numels(&regions.to)?;
         let mut of_group = vec![0u64; own.len()];
         let group = |i: usize| {
-            let mut c = mesh.coordinate_of_index(i).unwrap_or_default();
+            let mut c = mesh.coordinate_at(i).unwrap_or_default();
             for &m in modes {
                 set_digit(&mut c, m, 0);
             }
@@ -331,7 +331,7 @@ impl Question<'_> {
             let mut us = 0.0f64;
             for near in &sizes {
                 let traffic = all_terms(block, near);
-                us = us.max(self.network.model.cost_us(&Load::exchange(&traffic, volume.peak, span)));
+                us = us.max(self.network.model.cost_us(&StepTraffic::exchange(&traffic, volume.peak, span)));
             }
             (Action::OrderedReduce(moves, reduction), Cost::new(us, volume.received, volume.peak))
         } else {
@@ -346,7 +346,7 @@ impl Question<'_> {
 /// The step of a reduction over the group of some modes.
 fn reduction_step(
     [from, to]: [&Sharding; 2],
-    modes: &[Mode<At>],
+    modes: &[Mode<AxisStride>],
     action: Action,
     cost: Cost,
     sent_bytes: u64,
@@ -366,7 +366,7 @@ fn reduction_step(
 }
 
 /// The modes of a reduction as its group has them.
-fn coalesced(mesh: &Mesh, reduction: &Reduction) -> Modes<At> {
+fn coalesced(mesh: &Mesh, reduction: &Reduction) -> Modes<AxisStride> {
     mesh.modes(&mesh.sub_axes_of(reduction.modes.iter().copied()))
 }
 
@@ -376,7 +376,7 @@ fn size_of(reduction: &Reduction) -> u64 {
 
 /// The sub-axes over which an overlap on one mesh moves anything: those of every dim that is sharded differently, and
 /// where any replica may be the source, all that are replicated.
-fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> Few<SubAxis, 4> {
+fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> InlineVec<SubAxis, 4> {
     let same_form = from.layout().is_some() == to.layout().is_some();
     let mut subs: SmallVec<[SubAxis; 8]> = SmallVec::new();
     for dim in 0..from.shape().len() {
@@ -395,8 +395,8 @@ fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> Few<SubAxis, 4
 }
 
 /// Sub-axes of one axis that are not digits of one number count as the whole of it.
-fn beside_each_other(mesh: &Mesh, subs: &[SubAxis]) -> Few<SubAxis, 4> {
-    let mut axes: Few<SubAxis, 4> = Few::new();
+fn beside_each_other(mesh: &Mesh, subs: &[SubAxis]) -> InlineVec<SubAxis, 4> {
+    let mut axes: InlineVec<SubAxis, 4> = InlineVec::new();
     for axis in 0..mesh.axes().len() {
         let mut mine: SmallVec<[SubAxis; 8]> = subs.iter().copied().filter(|s| s.axis == axis).collect();
         mine.sort();
@@ -412,7 +412,9 @@ fn beside_each_other(mesh: &Mesh, subs: &[SubAxis]) -> Few<SubAxis, 4> {
 
 /// Whether an axis of a mesh has all the digits of another.
 pub(crate) fn contains(outer: SubAxis, inner: SubAxis) -> bool {
-    outer.axis == inner.axis && outer.pre <= inner.pre && inner.pre * inner.size <= outer.pre * outer.size
+    outer.axis == inner.axis
+        && outer.pre_size <= inner.pre_size
+        && inner.pre_size * inner.size <= outer.pre_size * outer.size
 }
 
 /// Whether the groups of some axes lie in those of others.
@@ -422,11 +424,11 @@ pub(crate) fn lie_in(axes: &[SubAxis], others: &[SubAxis]) -> bool {
 
 /// The ranks of two meshes as one group: from the lowest to the highest of both.
 fn span_of(a: &Mesh, b: &Mesh) -> Result<GroupPattern, Error> {
-    let low = a.lowest().min(b.lowest());
-    let high = a.world().max(b.world());
+    let low = a.min_rank().min(b.min_rank());
+    let high = a.world_size().max(b.world_size());
     Ok(GroupPattern::new(&reshard_layout::Layout::from_modes(&[((high - low) as i64, 1)])?)?)
 }
 
-fn all_axes(mesh: &Mesh) -> Few<SubAxis, 4> {
+fn all_axes(mesh: &Mesh) -> InlineVec<SubAxis, 4> {
     mesh.sub_axes_of(mesh.whole_axes().map(|a| mesh.known_mode(a)))
 }

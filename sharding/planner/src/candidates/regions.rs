@@ -7,8 +7,8 @@
 
 use std::rc::Rc;
 
-use reshard_layout::Few;
-use reshard_layout::{At, Modes};
+use reshard_layout::InlineVec;
+use reshard_layout::{AxisStride, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -81,7 +81,7 @@ pub(crate) fn ways<'q, 'a>(q: &'q Question<'a>) -> Result<Ways<'q, 'a>, Error> {
         (ways.all, ways.direct) = ways.onward(from)?;
         return Ok(ways);
     }
-    let subs: Few<SubAxis, 4> = gone.iter().map(|p| p.sub).collect();
+    let subs: InlineVec<SubAxis, 4> = gone.iter().map(|p| p.sub).collect();
     let reduction = Reduction {
         modes: from.mesh().modes(&subs).to_vec(),
         reduce: reduce_of(gone.iter().map(|p| (p.op, p.sub.size))),
@@ -141,7 +141,7 @@ fn step_between(q: &Question<'_>, from: &Sharding, to: &Sharding) -> Result<Opti
     if to.partial().len() != stay.len() || (q.options.deterministic && stay.iter().any(|p| !ends(p))) {
         return Ok(None);
     }
-    let subs: Few<SubAxis, 4> = gone.iter().map(|p| p.sub).collect();
+    let subs: InlineVec<SubAxis, 4> = gone.iter().map(|p| p.sub).collect();
     let reduce = reduce_of(gone.iter().map(|p| (p.op, p.sub.size)));
     let reduction = Reduction { modes: from.mesh().modes(&subs).to_vec(), reduce };
     let onto_all = from.with_partial(stay.iter().copied())? == *to;
@@ -165,7 +165,7 @@ struct Pending {
     /// Terms that stay.
     stay: Vec<PartialAxis>,
     /// Terms that go away.
-    subs: Few<SubAxis, 4>,
+    subs: InlineVec<SubAxis, 4>,
     reduction: Reduction,
 }
 
@@ -284,7 +284,7 @@ impl Question<'_> {
             return Ok(None);
         }
         let local = modes.iter().map(|&m| match from.mesh().sub_axis(m) {
-            Some(s) if fills.iter().any(|p| contains(p.sub, s)) => m.map(|_| At::local(1)),
+            Some(s) if fills.iter().any(|p| contains(p.sub, s)) => m.map(|_| AxisStride::local(1)),
             Some(_) | None => m,
         });
         let partial = from.partial().iter().copied().chain(fills.iter().copied());
@@ -343,7 +343,7 @@ impl Ways<'_, '_> {
         if new.is_empty() {
             return Ok(plans);
         }
-        let subs: Few<SubAxis, 4> = new.iter().map(|p| p.sub).collect();
+        let subs: InlineVec<SubAxis, 4> = new.iter().map(|p| p.sub).collect();
         let bare = to.with_partial(stay)?;
         for dim in 0..to.shape().len() {
             if let Some(parts) = pieces(&bare, &subs, dim)?

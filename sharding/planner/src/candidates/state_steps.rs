@@ -1,9 +1,9 @@
 //! The steps of routes within a digit system: what each move costs, and what is done in it.
 
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 use std::sync::Arc;
 
-use reshard_layout::{At, Mode};
+use reshard_layout::{AxisStride, Mode};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -75,7 +75,7 @@ impl Question<'_> {
             let after = if last { Arc::clone(to) } else { Arc::new(system.sharding(&m.after)?) };
             let group = system.mesh.group_of_modes(&x.axes)?;
             let (action, sent_bytes) = self.action(system, weights, m, x);
-            let mut axes: Few<SubAxis, 4> = Few::new();
+            let mut axes: InlineVec<SubAxis, 4> = InlineVec::new();
             for &m in &x.axes {
                 axes.extend(system.mesh.sub_axis(m));
             }
@@ -153,7 +153,7 @@ pub(crate) type MeasuredMoves = SmallVec<[Measured; 3]>;
 pub(crate) struct Measured {
     pub(crate) op: StepOp,
     /// The digits that change, coalesced: by axis, slowest first.
-    pub(crate) axes: SmallVec<[Mode<At>; 4]>,
+    pub(crate) axes: SmallVec<[Mode<AxisStride>; 4]>,
     pub(crate) cost: Cost,
 }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use reshard_layout::{At, Mode};
+use reshard_layout::{AxisStride, Mode};
 use smallvec::SmallVec;
 
 use crate::budget::Effort;
-use crate::candidates::Origin;
+use crate::candidates::CandidateSource;
 use crate::objective::Objective;
 use crate::op::StepOp;
 use crate::question::Question;
@@ -28,7 +28,7 @@ pub(crate) fn direct(ends: &Ends) -> Route {
 }
 
 /// The forms of the closed form; without reductions also one direct exchange if it saves a step.
-pub(crate) fn routes(ends: &Ends) -> SmallVec<[(Origin, Route); 1]> {
+pub(crate) fn routes(ends: &Ends) -> SmallVec<[(CandidateSource, Route); 1]> {
     const ALL: [(Form, bool); 6] = [
         (Form::Lean, true),
         (Form::Full, true),
@@ -39,18 +39,18 @@ pub(crate) fn routes(ends: &Ends) -> SmallVec<[(Origin, Route); 1]> {
     ];
     let Ends { system, from, to, .. } = ends;
     let forms = if ends.has_terms() { &ALL[..] } else { &ALL[..1] };
-    let mut routes: SmallVec<[(Origin, Route); 1]> = SmallVec::new();
+    let mut routes: SmallVec<[(CandidateSource, Route); 1]> = SmallVec::new();
     for &(form, spares) in forms {
         if let Some(route) = closed_form::plan(system, from, to, form, spares)
             && !routes.iter().any(|(_, other)| same_moves(other, &route))
         {
-            routes.push((Origin::ClosedForm { form, spares }, route));
+            routes.push((CandidateSource::ClosedForm { form, spares }, route));
         }
     }
     let reduces = from.iter().zip(to).any(|(a, b)| a != b && (a.is_partial() || b.is_partial()));
     let fewest = routes.iter().map(|(_, route)| route.communicating_moves()).min();
     if !reduces && fewest.unwrap_or(0) > 1 {
-        routes.push((Origin::Direct, direct(ends)));
+        routes.push((CandidateSource::Direct, direct(ends)));
     }
     routes
 }
@@ -86,7 +86,7 @@ pub(crate) fn searched(q: &Question<'_>, ends: &Ends, best: Option<[u64; 3]>) ->
     if !may_search(q, ends) {
         return (Searched::NotNeeded, Effort::default());
     }
-    let allowed = |axes: &[Mode<At>]| {
+    let allowed = |axes: &[Mode<AxisStride>]| {
         q.from.mesh().group_of_modes(axes).is_ok_and(|group| q.options.admits_group(&group))
     };
     let limits = Limits {

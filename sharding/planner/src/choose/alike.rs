@@ -17,7 +17,7 @@ use reshard_layout::algebra::gcd;
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::budget::{Budget, Effort};
+use crate::budget::{Effort, SearchBudget};
 use crate::hash::WordMap;
 use crate::question::Question;
 use crate::states::ends::Ends;
@@ -39,7 +39,7 @@ pub struct Prices {
 
 impl Default for Prices {
     fn default() -> Prices {
-        Prices::within(Budget::UNLIMITED)
+        Prices::within(SearchBudget::UNLIMITED)
     }
 }
 
@@ -50,7 +50,7 @@ const LOOK_AT_RANK: u64 = 4;
 
 impl Prices {
     /// None, of which those that look at ranks may take so much together.
-    pub fn within(budget: Budget) -> Prices {
+    pub fn within(budget: SearchBudget) -> Prices {
         Prices { known: WordMap::default(), looked: 0, most: budget.work(), stands_in: false }
     }
 

@@ -19,7 +19,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -103,7 +103,7 @@ enum Serves {
 struct Graph<'q, 'a> {
     q: &'q Question<'a>,
     /// The axes of the groups that may be used, if not all.
-    given: Option<Vec<Few<SubAxis, 4>>>,
+    given: Option<Vec<InlineVec<SubAxis, 4>>>,
     choices: &'q Choices,
     /// Of each axis, which choice is the target's.
     goal: SmallVec<[usize; 8]>,

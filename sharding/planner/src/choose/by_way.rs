@@ -19,7 +19,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 
 use crate::Error;
 use crate::assemble::{assemble_unbounded, received_by_rank};
@@ -28,7 +28,7 @@ use crate::candidates::regions::pieces;
 use crate::choose::{admits, axes, turned};
 use crate::hash::WordMap;
 use crate::op::StepOp;
-use crate::options::Options;
+use crate::options::PlanOptions;
 use crate::plan::Plan;
 use crate::question::Question;
 use crate::step::Step;
@@ -102,7 +102,7 @@ fn nodes(q: &Question<'_>) -> Result<Vec<Sharding>, Error> {
 fn the_other_way_round(placed: &Sharding, placements: &[Placement]) -> Result<Vec<Sharding>, Error> {
     let mut all = Vec::new();
     for dim in 0..placed.shape().len() {
-        let subs: Few<SubAxis, 4> = placed.dim_cuts(dim).iter().rev().map(|cut| cut.sub).collect();
+        let subs: InlineVec<SubAxis, 4> = placed.dim_cuts(dim).iter().rev().map(|cut| cut.sub).collect();
         if subs.len() < 2 {
             continue;
         }
@@ -152,7 +152,7 @@ struct Edge {
 
 struct Graph<'q, 'a> {
     q: &'q Question<'a>,
-    options: &'q Options,
+    options: &'q PlanOptions,
     nodes: Vec<Sharding>,
     ahead: WordMap<usize, Option<u64>>,
     edges: WordMap<(usize, usize), Option<Edge>>,

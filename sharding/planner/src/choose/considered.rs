@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::candidates::Origin;
+use crate::candidates::CandidateSource;
 use crate::candidates::state_steps::Measured;
 use crate::model::totals::Totals;
 use crate::plan::Plan;
@@ -11,18 +11,18 @@ use crate::states::search::MAX_MOVING;
 
 /// A candidate as the chooser saw it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Considered {
+pub struct CandidateReport {
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: CandidateSource,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: CandidateOutcome,
 }
 
 /// What came of an origin.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum CandidateOutcome {
     /// A candidate.
-    Way(Way),
+    Way(CandidateCost),
     /// Nothing that is better than the candidates before it.
     NothingBetter,
     /// It was not tried: more digits move than the search promises the best for.
@@ -31,7 +31,7 @@ pub enum Outcome {
 
 /// What a candidate does, and what it costs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Way {
+pub struct CandidateCost {
     /// Its steps: `reduce_scatter tp; all_gather dp`, or `nothing`.
     pub steps: String,
     /// Modelled time in microseconds.
@@ -47,20 +47,20 @@ pub struct Way {
 /// What was considered so far, and which of it is the best.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    pub(crate) considered: Vec<Considered>,
+    pub(crate) considered: Vec<CandidateReport>,
     pub(crate) best: Option<usize>,
 }
 
 impl Watch {
-    pub(super) fn see(watch: &mut Option<&mut Watch>, seen: impl FnOnce() -> Considered) {
+    pub(super) fn see(watch: &mut Option<&mut Watch>, seen: impl FnOnce() -> CandidateReport) {
         if let Some(watch) = watch {
             watch.considered.push(seen());
         }
     }
 
     /// The best plan of an origin that shows no other, better than all before.
-    pub(super) fn found(watch: &mut Option<&mut Watch>, origin: Origin, plan: &Plan) {
-        Watch::see(watch, || Considered { origin, ..Considered::plan(plan, true) });
+    pub(super) fn found(watch: &mut Option<&mut Watch>, origin: CandidateSource, plan: &Plan) {
+        Watch::see(watch, || CandidateReport { origin, ..CandidateReport::plan(plan, true) });
         Watch::prefer(watch);
     }
 
@@ -72,20 +72,25 @@ impl Watch {
     }
 }
 
-impl Considered {
-    pub(super) fn search(outcome: Outcome) -> Considered {
-        Considered { origin: Origin::Search, outcome }
+impl CandidateReport {
+    pub(super) fn search(outcome: CandidateOutcome) -> CandidateReport {
+        CandidateReport { origin: CandidateSource::Search, outcome }
     }
 
     /// The candidate, if there is one.
-    pub fn way(&self) -> Option<&Way> {
+    pub fn way(&self) -> Option<&CandidateCost> {
         match &self.outcome {
-            Outcome::Way(way) => Some(way),
-            Outcome::NothingBetter | Outcome::TooManyDigits => None,
+            CandidateOutcome::Way(way) => Some(way),
+            CandidateOutcome::NothingBetter | CandidateOutcome::TooManyDigits => None,
         }
     }
 
-    pub(super) fn route(origin: Origin, route: &Route, measured: &[Measured], admitted: bool) -> Considered {
+    pub(super) fn route(
+        origin: CandidateSource,
+        route: &Route,
+        measured: &[Measured],
+        admitted: bool,
+    ) -> CandidateReport {
         let mesh = &route.system.mesh;
         let step = |x: &Measured| {
             let names = x.axes.iter().filter_map(|&m| {
@@ -96,26 +101,26 @@ impl Considered {
             format!("{} {}", x.op, names.collect::<Vec<_>>().join(","))
         };
         let totals = Totals::of(measured.iter().map(|x| &x.cost));
-        let way = Way {
+        let way = CandidateCost {
             steps: listed(&measured.iter().map(step).collect::<Vec<_>>()),
             cost_us: measured.iter().fold(0.0, |total, x| total + x.cost.us),
             received_bytes: totals.bytes,
             peak_bytes: totals.peak,
             admitted,
         };
-        Considered { origin, outcome: Outcome::Way(way) }
+        CandidateReport { origin, outcome: CandidateOutcome::Way(way) }
     }
 
-    pub(super) fn plan(plan: &Plan, admitted: bool) -> Considered {
+    pub(super) fn plan(plan: &Plan, admitted: bool) -> CandidateReport {
         let step = |s: &crate::step::Step| format!("{} {}", s.op(), s.axis_names().join(","));
-        let way = Way {
+        let way = CandidateCost {
             steps: listed(&plan.steps.iter().map(step).collect::<Vec<_>>()),
             cost_us: plan.cost_us(),
             received_bytes: plan.received_bytes,
             peak_bytes: plan.peak_bytes,
             admitted,
         };
-        Considered { origin: Origin::Regions, outcome: Outcome::Way(way) }
+        CandidateReport { origin: CandidateSource::Regions, outcome: CandidateOutcome::Way(way) }
     }
 }
 
@@ -123,14 +128,14 @@ fn listed(steps: &[String]) -> String {
     if steps.is_empty() { "nothing".to_owned() } else { steps.join("; ") }
 }
 
-impl fmt::Display for Considered {
+impl fmt::Display for CandidateReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let way = match &self.outcome {
-            Outcome::Way(way) => way,
-            Outcome::NothingBetter => {
+            CandidateOutcome::Way(way) => way,
+            CandidateOutcome::NothingBetter => {
                 return write!(f, "{}: nothing better than what stands above", self.origin);
             }
-            Outcome::TooManyDigits => {
+            CandidateOutcome::TooManyDigits => {
                 return write!(f, "{}: not tried, more than {MAX_MOVING} digits move", self.origin);
             }
         };

@@ -11,7 +11,7 @@ use crate::candidates::detours::between;
 use crate::candidates::regions::one_step;
 use crate::choose::{Best, COUNTED_UNEVEN, admits, reduces_replicas, turned};
 use crate::objective::Objective;
-use crate::options::Options;
+use crate::options::PlanOptions;
 use crate::plan::Plan;
 use crate::question::Question;
 use crate::step::Step;
@@ -59,7 +59,7 @@ pub(super) fn best_plan(q: &Question<'_>, mut most: u64) -> Result<(Option<Plan>
 /// The steps by way of a sharding if its two parts receive less than `most`, and what they took.
 fn by_way_of(
     q: &Question<'_>,
-    options: &Options,
+    options: &PlanOptions,
     between: &Sharding,
     most: u64,
 ) -> Result<(Option<Vec<Step>>, Effort), Error> {

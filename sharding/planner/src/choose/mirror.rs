@@ -92,7 +92,7 @@ pub(super) fn asked_up_to_us(q: &Question<'_>, ends: Option<&Ends>) -> f64 {
 
 /// The ends of the mirror, if both are and their terms can be added.
 pub(super) fn duals(q: &Question<'_>) -> Option<[Sharding; 2]> {
-    let ends = [q.to.dual().ok()?, q.from.dual().ok()?];
+    let ends = [q.to.cotangent().ok()?, q.from.cotangent().ok()?];
     ends.iter().all(|s| q.options.arithmetic.check(s, q.dtype).is_ok()).then_some(ends)
 }
 

@@ -26,13 +26,13 @@ pub(crate) use routes::key as key_of_route;
 use crate::Error;
 use crate::assemble::assemble;
 use crate::budget::Effort;
-use crate::candidates::Origin;
+use crate::candidates::CandidateSource;
 use crate::choose::considered::Watch;
 use crate::choose::routes::Routed;
 use crate::model::totals::{Cost, Totals};
 use crate::objective::Objective;
 use crate::op::StepOp;
-use crate::options::Options;
+use crate::options::PlanOptions;
 use crate::plan::Plan;
 use crate::question::Question;
 use crate::states::ends::Ends;
@@ -82,7 +82,12 @@ struct Best {
 
 impl Best {
     /// What an origin found that is better, without its bounds, and what that took.
-    fn take(&mut self, origin: Origin, found: (Option<Plan>, Effort), watch: &mut Option<&mut Watch>) {
+    fn take(
+        &mut self,
+        origin: CandidateSource,
+        found: (Option<Plan>, Effort),
+        watch: &mut Option<&mut Watch>,
+    ) {
         let (found, more) = found;
         self.effort = self.effort.and(more);
         if let Some(plan) = found {
@@ -99,12 +104,12 @@ impl Best {
         watch: &mut Option<&mut Watch>,
     ) -> Result<(), Error> {
         if self.has_others {
-            self.take(Origin::Greedy, greedy::best_plan(q, self.plan.as_ref())?, watch);
+            self.take(CandidateSource::Greedy, greedy::best_plan(q, self.plan.as_ref())?, watch);
         }
         if (!self.effort.exhausted || self.plan.is_none() || q.options.is_limited())
             && mirror::may_help(q, ends, self.plan.as_ref())
         {
-            self.take(Origin::Mirror, mirror::best_plan(q, self.plan.as_ref())?, watch);
+            self.take(CandidateSource::Mirror, mirror::best_plan(q, self.plan.as_ref())?, watch);
         }
         Ok(())
     }
@@ -114,7 +119,7 @@ impl Best {
         if let Some(plan) = &self.plan
             && one_exchange::may_help(q, &totals(plan), f64::INFINITY)?
         {
-            self.take(Origin::OneExchange, one_exchange::best_plan(q, plan)?, watch);
+            self.take(CandidateSource::OneExchange, one_exchange::best_plan(q, plan)?, watch);
         }
         Ok(())
     }
@@ -153,13 +158,13 @@ fn best_plan(
     best.exchange(q, watch)?;
     if detours::are_asked(q) {
         if let Some(most) = best.may_be_loose(q).filter(|_| q.from.is_partial()) {
-            best.take(Origin::Detour, detours::best_plan(q, most)?, watch);
+            best.take(CandidateSource::Detour, detours::best_plan(q, most)?, watch);
         }
         if let Some(known) = best.plan.as_ref().filter(|_| best.may_be_loose(q).is_some()) {
-            best.take(Origin::Detour, mirror::best_detour(q, known)?, watch);
+            best.take(CandidateSource::Detour, mirror::best_detour(q, known)?, watch);
         }
         if let Some(most) = best.may_be_loose(q).filter(|_| by_way::is_small(q)) {
-            best.take(Origin::Detour, by_way::best_plan(q, most)?, watch);
+            best.take(CandidateSource::Detour, by_way::best_plan(q, most)?, watch);
         }
     }
     Ok(best)
@@ -199,7 +204,7 @@ fn straight(
         }
     }
     if axes::may_help(q, best.plan.as_ref(), by_regions) {
-        best.take(Origin::Axes, axes::best_plan(q, best.plan.as_ref())?, watch);
+        best.take(CandidateSource::Axes, axes::best_plan(q, best.plan.as_ref())?, watch);
     }
     // What a search that ran out says proves nothing.
     best.is_bounded &= !best.effort.exhausted;
@@ -227,7 +232,7 @@ fn with_sent(q: &Question<'_>, mut steps: Vec<Step>) -> Result<Vec<Step>, Error>
 }
 
 /// Whether a plan keeps to the memory and the groups that were asked for.
-fn admits(options: &Options, plan: &Plan) -> bool {
+fn admits(options: &PlanOptions, plan: &Plan) -> bool {
     options.admits_peak(plan.peak_bytes) && plan.groups().into_iter().all(|g| options.admits_group(g))
 }
 
@@ -256,7 +261,7 @@ fn totals(plan: &Plan) -> Totals {
 }
 
 /// What plans are compared by.
-fn key(options: &Options, plan: &Plan) -> [u64; 3] {
+fn key(options: &PlanOptions, plan: &Plan) -> [u64; 3] {
     let mut totals = totals(plan);
     // Steps have their worst ranks, which need not be one rank.
     (totals.bytes, totals.peak) = (plan.received_bytes, plan.peak_bytes);

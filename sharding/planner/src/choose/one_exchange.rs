@@ -17,7 +17,7 @@ use crate::Error;
 use crate::assemble::assemble_unbounded;
 use crate::budget::Effort;
 use crate::choose::{admits, beats, mirror};
-use crate::model::Need;
+use crate::model::MinTraffic;
 use crate::model::totals::Totals;
 use crate::objective::Objective;
 use crate::plan::Plan;
@@ -51,7 +51,8 @@ pub(super) fn may_help(q: &Question<'_>, plan: &Totals, most_us: f64) -> Result<
     Ok(match q.options.objective {
         Objective::Time => {
             // What it receives too much takes time.
-            let everywhere: SmallVec<[Need; 3]> = SmallVec::from_elem(Need::bytes(bytes), q.network.levels());
+            let everywhere: SmallVec<[MinTraffic; 3]> =
+                SmallVec::from_elem(MinTraffic::bytes(bytes), q.network.levels());
             let too_much =
                 || bytes > FAR * least as f64 && q.time_needed(&everywhere) - least_us > (FAR - 1.0) * us;
             may_share && least_us <= most_us && too_much() || may_add && us > FAR * least_us
@@ -93,7 +94,7 @@ fn exchanges(q: &Question<'_>) -> Result<SmallVec<[SharedOut; 2]>, Error> {
         return Ok(found);
     }
     // Along the dim of which both have most.
-    let rank = to.mesh().lowest();
+    let rank = to.mesh().min_rank();
     let [here, there] = [from.local_shape(rank)?, to.local_shape(rank)?];
     let Some(dim) = (0..there.len()).max_by_key(|&dim| here[dim].min(there[dim])) else { return Ok(found) };
     let idle = idle(q);

@@ -6,7 +6,7 @@
 
 use crate::Error;
 use crate::budget::Effort;
-use crate::candidates::Origin;
+use crate::candidates::CandidateSource;
 use crate::candidates::states::{Searched, may_search, routes, searched};
 use crate::choose;
 use crate::choose::alike::{Alike, Prices};
@@ -121,7 +121,8 @@ fn price_of_digits(q: &Question<'_>, ends: &Ends, ask: Ask) -> Result<Option<Pri
                 return Ok(None);
             }
             if let Searched::Found(route) = searched
-                && let Some((key, _)) = routes::key(q, &route, &ends.weights, Origin::Search, &mut None)?
+                && let Some((key, _)) =
+                    routes::key(q, &route, &ends.weights, CandidateSource::Search, &mut None)?
             {
                 best = Some(best.map_or(key, |b| b.min(key)));
             }

@@ -2,11 +2,11 @@
 
 use crate::Error;
 use crate::assemble::assemble_unbounded;
-use crate::budget::{Budget, Effort};
+use crate::budget::{Effort, SearchBudget};
 use crate::choose;
 use crate::choose::axes::UNTIL_ANY;
 use crate::objective::Objective;
-use crate::options::Options;
+use crate::options::PlanOptions;
 use crate::plan::Plan;
 use crate::question::Question;
 use reshard_sharding::GroupPattern;
@@ -21,13 +21,14 @@ pub(super) fn of_peak(q: &Question<'_>, least: u64) -> Error {
 pub(super) fn otherwise(q: &Question<'_>, effort: Effort) -> Result<Plan, Error> {
     let (from, to) = (q.from, q.to);
     if effort.exhausted && q.options.budget.work() < UNTIL_ANY {
-        let patient = Options { budget: Budget::of(UNTIL_ANY), ..q.options.clone() };
+        let patient = PlanOptions { budget: SearchBudget::new(UNTIL_ANY), ..q.options.clone() };
         return again(q, choose::plan(&q.part(&patient, from, to), u64::MAX, None)?);
     }
     let mut free = q.options.free();
     if q.options.max_peak_bytes.is_some() {
         // The least peak, with the groups that there are.
-        let least = Options { groups: q.options.groups.clone(), objective: Objective::Peak, ..free.clone() };
+        let least =
+            PlanOptions { groups: q.options.groups.clone(), objective: Objective::Peak, ..free.clone() };
         match choose::plan(&q.part(&least, from, to), u64::MAX, None) {
             Ok(plan) if choose::admits(q.options, &plan) => return again(q, plan),
             Ok(plan) => return Err(of_peak(q, plan.peak_bytes)),
@@ -60,6 +61,6 @@ fn again(q: &Question<'_>, plan: Plan) -> Result<Plan, Error> {
 }
 
 /// The groups of a plan that were not given.
-pub(crate) fn missing<'p>(options: &Options, plan: &'p Plan) -> Vec<&'p GroupPattern> {
+pub(crate) fn missing<'p>(options: &PlanOptions, plan: &'p Plan) -> Vec<&'p GroupPattern> {
     plan.groups().into_iter().filter(|g| !options.admits_group(g)).collect()
 }

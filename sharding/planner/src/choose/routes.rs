@@ -5,10 +5,10 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::assemble::assemble;
 use crate::budget::Effort;
-use crate::candidates::Origin;
+use crate::candidates::CandidateSource;
 use crate::candidates::state_steps::{Measured, MeasuredMoves};
 use crate::candidates::states::{Searched, direct, lean, may_search, routes, searched};
-use crate::choose::considered::{Considered, Outcome, Watch};
+use crate::choose::considered::{CandidateOutcome, CandidateReport, Watch};
 use crate::model::codes::Weight;
 use crate::model::totals::Totals;
 use crate::objective::Objective;
@@ -60,7 +60,7 @@ pub(super) fn best_plan(
     let left_out = matches!(found, Searched::TooManyDigits);
     match found {
         Searched::Found(route) => {
-            let found = key(q, &route, &ends.weights, Origin::Search, watch)?;
+            let found = key(q, &route, &ends.weights, CandidateSource::Search, watch)?;
             if let Some((key, measured)) = found
                 && best.as_ref().is_none_or(|b| key < b.0)
             {
@@ -68,8 +68,12 @@ pub(super) fn best_plan(
                 Watch::prefer(watch);
             }
         }
-        Searched::NothingBetter => Watch::see(watch, || Considered::search(Outcome::NothingBetter)),
-        Searched::TooManyDigits => Watch::see(watch, || Considered::search(Outcome::TooManyDigits)),
+        Searched::NothingBetter => {
+            Watch::see(watch, || CandidateReport::search(CandidateOutcome::NothingBetter))
+        }
+        Searched::TooManyDigits => {
+            Watch::see(watch, || CandidateReport::search(CandidateOutcome::TooManyDigits))
+        }
         Searched::NotNeeded => {}
     }
     let plan = best.map(|(_, route, measured)| plan_of(q, &route, ends, &measured)).transpose()?;
@@ -84,14 +88,14 @@ pub(super) fn best_of_two(
 ) -> Result<Option<(Route, MeasuredMoves)>, Error> {
     let Some(mut best) = lean(ends) else { return Ok(None) };
     let mut measured = q.measure_all(&best, &ends.weights)?;
-    let origin = Origin::ClosedForm { form: Form::Lean, spares: true };
-    Watch::see(watch, || Considered::route(origin, &best, &measured, true));
+    let origin = CandidateSource::ClosedForm { form: Form::Lean, spares: true };
+    Watch::see(watch, || CandidateReport::route(origin, &best, &measured, true));
     Watch::prefer(watch);
     if best.communicating_moves() > 1 {
         let direct = direct(ends);
         let x = q.measure(&direct.system, &ends.weights, &direct.moves[0])?;
         let x: MeasuredMoves = SmallVec::from_iter([x]);
-        Watch::see(watch, || Considered::route(Origin::Direct, &direct, &x, true));
+        Watch::see(watch, || CandidateReport::route(CandidateSource::Direct, &direct, &x, true));
         if key_of(q, &x) < key_of(q, &measured) {
             (best, measured) = (direct, x);
             Watch::prefer(watch);
@@ -117,7 +121,7 @@ pub(crate) fn key(
     q: &Question<'_>,
     route: &Route,
     weights: &[Weight],
-    origin: Origin,
+    origin: CandidateSource,
     watch: &mut Option<&mut Watch>,
 ) -> Result<Option<([u64; 3], MeasuredMoves)>, Error> {
     let measured = q.measure_all(route, weights)?;
@@ -128,6 +132,6 @@ pub(crate) fn key(
             admitted &= q.options.admits_group(&route.system.mesh.group_of_modes(&x.axes)?);
         }
     }
-    Watch::see(watch, || Considered::route(origin, route, &measured, admitted));
+    Watch::see(watch, || CandidateReport::route(origin, route, &measured, admitted));
     Ok(admitted.then(|| (totals.key(q.options.objective), measured)))
 }

@@ -12,7 +12,7 @@ use crate::assemble::assemble_unbounded;
 use crate::budget::Effort;
 use crate::candidates::{Leg, regions};
 use crate::choose;
-use crate::choose::considered::{Considered, Watch};
+use crate::choose::considered::{CandidateReport, Watch};
 use crate::choose::{admits, key};
 use crate::model::totals::{Cost, picoseconds_below};
 use crate::objective::Objective;
@@ -37,7 +37,7 @@ pub(super) fn best_plan(
     order.sort_unstable();
     let mut known = known.map(|plan| key(q.options, plan));
     let mut best: Option<(usize, Plan)> = None;
-    let mut seen: Vec<Option<Considered>> = vec![None; if watch.is_some() { ways.all.len() } else { 0 }];
+    let mut seen: Vec<Option<CandidateReport>> = vec![None; if watch.is_some() { ways.all.len() } else { 0 }];
     let (mut shown, mut exhausted) = (0u64, ways.exhausted);
     for (least, i) in order {
         stop::go_on()?;
@@ -67,7 +67,7 @@ pub(super) fn best_plan(
         let plan = assemble_unbounded(q, steps, None)?;
         let admitted = admits(q.options, &plan);
         if watch.is_some() {
-            seen[i] = Some(Considered::plan(&plan, admitted));
+            seen[i] = Some(CandidateReport::plan(&plan, admitted));
         }
         let cost = key(q.options, &plan);
         let wins = |k: [u64; 3]| cost < k || (cost == k && best.as_ref().is_some_and(|(b, _)| i < *b));

@@ -15,7 +15,7 @@
 //!
 //! **Exchanges** go directly: what comes from each level is counted by digits ([`traffic`]) or rank by rank.
 
-use reshard_layout::{At, Mode};
+use reshard_layout::{AxisStride, Mode};
 use smallvec::SmallVec;
 
 use crate::model::codes::{Code, NOWHERE, Weight};
@@ -42,7 +42,7 @@ pub(crate) type DomainSizes = SmallVec<[usize; 3]>;
 /// Where domains of the network cut a group in different ways, its ranks bear different loads, and the step costs what the
 /// dearest does.
 #[derive(Clone, Debug)]
-pub struct Load<'a> {
+pub struct StepTraffic<'a> {
     op: StepOp,
     traffic: &'a [LevelTraffic],
     span: Span<'a>,
@@ -53,11 +53,11 @@ pub struct Load<'a> {
 /// Who takes part in a step; a group is made of it only where a model asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Span<'a> {
-    Axes { mesh: &'a Mesh, modes: &'a [Mode<At>] },
+    Axes { mesh: &'a Mesh, modes: &'a [Mode<AxisStride>] },
     Group(&'a GroupPattern),
 }
 
-impl<'a> Load<'a> {
+impl<'a> StepTraffic<'a> {
     /// What kind of step it is; an all-to-all is an [`StepOp::Exchange`] with all others of the group.
     pub fn op(&self) -> StepOp {
         self.op
@@ -108,15 +108,15 @@ impl<'a> Load<'a> {
         traffic: &'a [LevelTraffic],
         [received, peak]: [u64; 2],
         span: Span<'a>,
-    ) -> Load<'a> {
-        Load { op, traffic, span, received, peak }
+    ) -> StepTraffic<'a> {
+        StepTraffic { op, traffic, span, received, peak }
     }
 
     /// An exchange of counted traffic.
     #[inline]
-    pub(crate) fn exchange(traffic: &'a [LevelTraffic], peak: u64, span: Span<'a>) -> Load<'a> {
+    pub(crate) fn exchange(traffic: &'a [LevelTraffic], peak: u64, span: Span<'a>) -> StepTraffic<'a> {
         let received = traffic.iter().map(|x| x.bytes).sum::<f64>() as u64;
-        Load { op: StepOp::Exchange, traffic, span, received, peak }
+        StepTraffic { op: StepOp::Exchange, traffic, span, received, peak }
     }
 }
 

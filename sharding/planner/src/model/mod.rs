@@ -21,7 +21,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-pub use load::{LevelTraffic, Load};
+pub use load::{LevelTraffic, StepTraffic};
 pub use topology::Topology;
 
 /// One level of the network.
@@ -39,7 +39,7 @@ pub struct Level {
 
 /// What the worst rank cannot do without from beyond one level: all that a bound may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Need {
+pub struct MinTraffic {
     /// Bytes from beyond the domains of the level below; at level 0 from other ranks.
     pub bytes: f64,
     /// Of how many domains of the level below (at level 0: ranks) its target depends on what they hold, its own included.
@@ -48,14 +48,14 @@ pub struct Need {
     pub domain_size: u64,
 }
 
-impl Need {
+impl MinTraffic {
     /// So many bytes, from somebody.
-    pub fn bytes(bytes: f64) -> Need {
-        Need { bytes, domains: 1 + u64::from(bytes > 0.0), domain_size: 1 }
+    pub fn bytes(bytes: f64) -> MinTraffic {
+        MinTraffic { bytes, domains: 1 + u64::from(bytes > 0.0), domain_size: 1 }
     }
 
     /// A step in which ranks talk to each other, however little they say.
-    pub const STEP: [Need; 1] = [Need { bytes: 0.0, domains: 2, domain_size: 1 }];
+    pub const STEP: [MinTraffic; 1] = [MinTraffic { bytes: 0.0, domains: 2, domain_size: 1 }];
 }
 
 /// How long steps take. [`Topology`] is one; anything else that keeps the laws plans as well.
@@ -74,11 +74,11 @@ pub trait CostModel: Send + Sync + fmt::Debug {
     /// Domains from the inside out: where axes are cut and what bounds tell apart. One level if the network has none.
     fn levels(&self) -> &[Level];
     /// Microseconds of a step of this load.
-    fn cost_us(&self, load: &Load<'_>) -> f64;
+    fn cost_us(&self, load: &StepTraffic<'_>) -> f64;
     /// Microseconds that no plan can beat which brings `need[l]` over the levels `l` and further out.
-    fn least_us(&self, need: &[Need]) -> f64;
+    fn lower_bound_us(&self, need: &[MinTraffic]) -> f64;
     /// The model in one line.
-    fn text(&self) -> String;
+    fn cache_key(&self) -> String;
 }
 
 /// The model of a planner: the one that ships, or somebody's.
@@ -96,7 +96,7 @@ impl Model {
             let reason = format!("the last level is one domain of all ranks: leave out its {n} ranks");
             return Err(Error::Topology { reason });
         }
-        let text = model.text().into();
+        let text = model.cache_key().into();
         Ok(Model::Other { model, text })
     }
 
@@ -109,7 +109,7 @@ impl Model {
     }
 
     #[inline]
-    pub(crate) fn cost_us(&self, load: &Load<'_>) -> f64 {
+    pub(crate) fn cost_us(&self, load: &StepTraffic<'_>) -> f64 {
         match self {
             Model::Topology(t) => t.cost_us(load),
             Model::Other { model, .. } => model.cost_us(load),
@@ -117,10 +117,10 @@ impl Model {
     }
 
     #[inline]
-    pub(crate) fn least_us(&self, need: &[Need]) -> f64 {
+    pub(crate) fn least_us(&self, need: &[MinTraffic]) -> f64 {
         match self {
-            Model::Topology(t) => t.least_us(need),
-            Model::Other { model, .. } => model.least_us(need),
+            Model::Topology(t) => t.lower_bound_us(need),
+            Model::Other { model, .. } => model.lower_bound_us(need),
         }
     }
 
@@ -129,13 +129,13 @@ impl Model {
     pub(crate) fn least_of_exchange_us(&self, bytes: u64, peers: usize) -> f64 {
         match self {
             Model::Topology(t) => t.least_of_exchange_us(bytes, peers),
-            Model::Other { model, .. } => model.least_us(&[Need::bytes(bytes as f64)]),
+            Model::Other { model, .. } => model.lower_bound_us(&[MinTraffic::bytes(bytes as f64)]),
         }
     }
 
     pub(crate) fn text(&self) -> String {
         match self {
-            Model::Topology(t) => t.text(),
+            Model::Topology(t) => t.cache_key(),
             Model::Other { text, .. } => text.to_string(),
         }
     }

@@ -10,13 +10,13 @@
 //! of positions. Otherwise a digit is of the outermost level that two of its values are apart anywhere, and nests with
 //! nothing.
 
-use reshard_layout::Few;
-use reshard_layout::{At, Mode, Modes};
+use reshard_layout::InlineVec;
+use reshard_layout::{AxisStride, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
 use crate::model::codes::{Weight, Weights, inside_one_domain};
-use crate::model::load::{DomainSizes, LevelTraffic, Load, Span, Volume, share_of_collective};
+use crate::model::load::{DomainSizes, LevelTraffic, Span, StepTraffic, Volume, share_of_collective};
 use crate::model::totals::Cost;
 use crate::model::{Level, Model};
 use crate::op::StepOp;
@@ -55,10 +55,10 @@ impl<'a> Network<'a> {
         let levels = model.levels();
         let domains = || levels.iter().filter_map(|l| l.ranks);
         let faithful = levels.len() == 1
-            || mesh.table().is_none_or(|table| domains().all(|domain| keeps_domains(table, domain)));
+            || mesh.rank_table().is_none_or(|table| domains().all(|domain| keeps_domains(table, domain)));
         // Of positions, where there is a table.
-        let (first, lowest, end) = match mesh.table() {
-            None => (mesh.offset(), mesh.lowest(), mesh.world()),
+        let (first, lowest, end) = match mesh.rank_table() {
+            None => (mesh.offset(), mesh.min_rank(), mesh.world_size()),
             Some(table) => (0, 0, table.len()),
         };
         let fits = |n: usize| lowest / n == (end - 1) / n;
@@ -73,7 +73,7 @@ impl<'a> Network<'a> {
     }
 
     /// Where domains end inside an axis: cuts to seed a digit system with.
-    pub(crate) fn cuts(&self) -> SmallVec<[At; 4]> {
+    pub(crate) fn cuts(&self) -> SmallVec<[AxisStride; 4]> {
         let mut cuts = SmallVec::new();
         if !self.faithful {
             return cuts;
@@ -84,7 +84,7 @@ impl<'a> Network<'a> {
                 let Ok(d) = usize::try_from(one.stride) else { continue };
                 let reach = a.size().saturating_mul(d);
                 if d < domain && domain < reach && domain.is_multiple_of(d) && reach.is_multiple_of(domain) {
-                    cuts.push(At::along((domain / d) as i64, i as u32));
+                    cuts.push(AxisStride::along((domain / d) as i64, i as u32));
                 }
             }
         }
@@ -92,7 +92,7 @@ impl<'a> Network<'a> {
     }
 
     /// The level of one digit, and whether it nests with every domain.
-    pub(crate) fn level(&self, digit: Mode<At>) -> (usize, bool) {
+    pub(crate) fn level(&self, digit: Mode<AxisStride>) -> (usize, bool) {
         let top = self.levels() - 1;
         if top == 0 {
             return (0, true);
@@ -128,7 +128,7 @@ impl<'a> Network<'a> {
     }
 
     /// The outermost level at which ranks that differ along one digit only are apart.
-    fn level_of_table(&self, digit: Mode<At>) -> usize {
+    fn level_of_table(&self, digit: Mode<AxisStride>) -> usize {
         let top = self.levels() - 1;
         if self.mesh.size() > ENUMERATED {
             return top;
@@ -148,14 +148,14 @@ impl<'a> Network<'a> {
     }
 
     /// The parts of sub-axes that stay inside a domain of some level below the last.
-    pub(crate) fn inner(&self, subs: &[SubAxis]) -> Few<SubAxis, 4> {
+    pub(crate) fn inner(&self, subs: &[SubAxis]) -> InlineVec<SubAxis, 4> {
         let cuts = self.cuts();
-        let mut inner: Modes<At> = Modes::new();
+        let mut inner: Modes<AxisStride> = Modes::new();
         for whole in subs.iter().map(|&s| self.mesh.known_mode(s)) {
-            let inside = |c: &&At| c.axis() == whole.stride.axis() && c.step() > whole.stride.step();
+            let inside = |c: &&AxisStride| c.axis() == whole.stride.axis() && c.step() > whole.stride.step();
             let mut ends: SmallVec<[i64; 8]> = cuts.iter().filter(inside).map(|c| c.step()).collect();
             ends.sort_unstable_by(|a, b| b.cmp(a));
-            let mut keep = |part: Mode<At>| {
+            let mut keep = |part: Mode<AxisStride>| {
                 let (level, nests) = self.level(part);
                 if nests && level + 1 < self.levels() {
                     inner.push(part);
@@ -178,14 +178,21 @@ impl<'a> Network<'a> {
     }
 
     /// Digits as bounds see them: see [`inside_one_domain`].
-    pub(crate) fn bounding(&self, weights: &[Weight], digits: impl IntoIterator<Item = Mode<At>>) -> Weights {
+    pub(crate) fn bounding(
+        &self,
+        weights: &[Weight],
+        digits: impl IntoIterator<Item = Mode<AxisStride>>,
+    ) -> Weights {
         let nest = digits.into_iter().all(|d| self.level(d).1);
         if nest { SmallVec::from_slice(weights) } else { inside_one_domain(weights) }
     }
 
     /// The different spreads of a group over domains that its ranks see.
-    pub(crate) fn domain_sizes(&self, axes: &[Mode<At>]) -> Result<SmallVec<[DomainSizes; 2]>, Error> {
-        let members_of = |modes: &mut dyn Iterator<Item = &Mode<At>>| -> usize {
+    pub(crate) fn domain_sizes(
+        &self,
+        axes: &[Mode<AxisStride>],
+    ) -> Result<SmallVec<[DomainSizes; 2]>, Error> {
+        let members_of = |modes: &mut dyn Iterator<Item = &Mode<AxisStride>>| -> usize {
             modes.map(|m| m.extent as usize).product()
         };
         if self.levels() == 1 {
@@ -203,7 +210,7 @@ impl<'a> Network<'a> {
         let mut all: SmallVec<[DomainSizes; 2]> = SmallVec::new();
         // Group by group: of members that ascend, those of a domain follow each other.
         for i in 0..self.mesh.size() {
-            let Some(c) = self.mesh.coordinate_of_index(i) else { continue };
+            let Some(c) = self.mesh.coordinate_at(i) else { continue };
             if axes.iter().any(|&m| digit(&c, m) > 0) {
                 continue;
             }
@@ -234,13 +241,13 @@ impl<'a> Network<'a> {
         op: StepOp,
         volume: &Volume,
         sizes: &[DomainSizes],
-        axes: &[Mode<At>],
+        axes: &[Mode<AxisStride>],
     ) -> Cost {
         let span = Span::Axes { mesh: self.mesh, modes: axes };
         let mut us = 0.0f64;
         for near in sizes {
             let traffic = share_of_collective(op, volume, near);
-            us = us.max(self.model.cost_us(&Load::counted(
+            us = us.max(self.model.cost_us(&StepTraffic::counted(
                 op,
                 &traffic,
                 [volume.received, volume.peak],
@@ -251,8 +258,13 @@ impl<'a> Network<'a> {
     }
 
     /// What an exchange of counted traffic costs.
-    pub(crate) fn cost_of_exchange(&self, traffic: &[LevelTraffic], peak: u64, axes: &[Mode<At>]) -> Cost {
-        let load = Load::exchange(traffic, peak, Span::Axes { mesh: self.mesh, modes: axes });
+    pub(crate) fn cost_of_exchange(
+        &self,
+        traffic: &[LevelTraffic],
+        peak: u64,
+        axes: &[Mode<AxisStride>],
+    ) -> Cost {
+        let load = StepTraffic::exchange(traffic, peak, Span::Axes { mesh: self.mesh, modes: axes });
         Cost::new(self.model.cost_us(&load), load.received_bytes(), peak)
     }
 }

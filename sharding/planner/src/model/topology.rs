@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::model::{CostModel, Level, Load, Need};
+use crate::model::{CostModel, Level, MinTraffic, StepTraffic};
 use crate::op::StepOp;
 use reshard_sharding::internal::Cursor;
 
@@ -189,7 +189,7 @@ impl CostModel for Topology {
     }
 
     #[inline]
-    fn cost_us(&self, load: &Load<'_>) -> f64 {
+    fn cost_us(&self, load: &StepTraffic<'_>) -> f64 {
         let mut latency = 0.0;
         let mut wire = 0.0f64;
         for (l, at) in self.levels.iter().zip(load.traffic()) {
@@ -210,7 +210,7 @@ impl CostModel for Topology {
     }
 
     #[inline]
-    fn least_us(&self, need: &[Need]) -> f64 {
+    fn lower_bound_us(&self, need: &[MinTraffic]) -> f64 {
         let all = need.first().map_or(0, |n| rounds(n.domains));
         let (mut rate, mut wire, mut wait) = (0.0, 0.0f64, 0.0f64);
         for (l, level) in self.levels.iter().enumerate().rev() {
@@ -226,7 +226,7 @@ impl CostModel for Topology {
         wait + wire
     }
 
-    fn text(&self) -> String {
+    fn cache_key(&self) -> String {
         self.to_string()
     }
 }

@@ -1,6 +1,6 @@
 //! A sharding as a grid: which modes of axes cut each dim, into which regions.
 
-use reshard_layout::{At, Modes};
+use reshard_layout::{AxisStride, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -12,7 +12,7 @@ use reshard_sharding::internal::{digit, set_digit};
 /// A sharding as a grid: for each dim the modes that shard it, in order of application.
 pub(crate) struct Grid<'a> {
     pub(crate) sharding: &'a Sharding,
-    pub(crate) dims: SmallVec<[Modes<At>; 4]>,
+    pub(crate) dims: SmallVec<[Modes<AxisStride>; 4]>,
 }
 
 impl<'a> Grid<'a> {

@@ -17,10 +17,10 @@
 //! Who has the value is the receiver that shares the sources' digits of those axes, so that nothing moves along them;
 //! where they were replicated, the one at coordinate 0.
 
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 use std::sync::{Arc, OnceLock};
 
-use reshard_layout::{At, Mode, Modes};
+use reshard_layout::{AxisStride, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -39,9 +39,9 @@ pub(crate) struct Intersection {
     pub(crate) from: Sharding,
     pub(crate) to: Sharding,
     /// What becomes partial and was replicated: only coordinate 0 receives, the rest is filled.
-    embeds: Modes<At>,
+    embeds: Modes<AxisStride>,
     /// What becomes partial and sharded: source and receiver have the same digit.
-    anchors: Modes<At>,
+    anchors: Modes<AxisStride>,
     pub(crate) fill: Option<ReduceOp>,
     /// Ranks of a domain of each inner level of the network.
     domain_sizes: SmallVec<[usize; 2]>,
@@ -106,27 +106,30 @@ impl Intersection {
     /// The same where a sub-axis of the target becomes partial, in which the source is not.
     pub(crate) fn into_terms(mut self, sub: SubAxis, op: ReduceOp) -> Intersection {
         self.fill = Some(op);
-        let replicated: Few<SubAxis, 4> =
-            if self.one_mesh() { self.from.replicated_axes() } else { Few::from_slice(&[sub]) };
-        let end = |s: SubAxis| s.pre * s.size;
-        let mut pre = sub.pre;
+        let replicated: InlineVec<SubAxis, 4> =
+            if self.one_mesh() { self.from.replicated_axes() } else { InlineVec::from_slice(&[sub]) };
+        let end = |s: SubAxis| s.pre_size * s.size;
+        let mut pre = sub.pre_size;
         let (mut embeds, mut anchors) = (SmallVec::<[SubAxis; 2]>::new(), SmallVec::<[SubAxis; 2]>::new());
-        for r in replicated.iter().filter(|r| r.axis == sub.axis && r.pre < end(sub) && sub.pre < end(**r)) {
-            let (low, high) = (r.pre.max(sub.pre), end(*r).min(end(sub)));
-            let nests = |s: SubAxis| low.is_multiple_of(s.pre) && end(s).is_multiple_of(high);
+        for r in replicated
+            .iter()
+            .filter(|r| r.axis == sub.axis && r.pre_size < end(sub) && sub.pre_size < end(**r))
+        {
+            let (low, high) = (r.pre_size.max(sub.pre_size), end(*r).min(end(sub)));
+            let nests = |s: SubAxis| low.is_multiple_of(s.pre_size) && end(s).is_multiple_of(high);
             if !nests(sub) || !nests(*r) || !high.is_multiple_of(low) || !low.is_multiple_of(pre) {
                 // No digit of both: the one at coordinate 0 receives everything.
                 self.embeds.push(self.to.mesh().known_mode(sub));
                 return self;
             }
             if low > pre {
-                anchors.push(SubAxis { pre, size: low / pre, ..sub });
+                anchors.push(SubAxis { pre_size: pre, size: low / pre, ..sub });
             }
-            embeds.push(SubAxis { pre: low, size: high / low, ..sub });
+            embeds.push(SubAxis { pre_size: low, size: high / low, ..sub });
             pre = high;
         }
         if end(sub) > pre {
-            anchors.push(SubAxis { pre, size: end(sub) / pre, ..sub });
+            anchors.push(SubAxis { pre_size: pre, size: end(sub) / pre, ..sub });
         }
         self.embeds.extend(embeds.iter().map(|&s| self.to.mesh().known_mode(s)));
         self.anchors.extend(anchors.iter().map(|&s| self.to.mesh().known_mode(s)));
@@ -175,7 +178,7 @@ impl Intersection {
         if mine.is_some() && self.domain_sizes.first().is_none_or(|&size| is_near(own, size)) {
             return Some(own);
         }
-        let index = self.to.mesh().index_of(receiver).unwrap_or(0);
+        let index = self.to.mesh().position(receiver).unwrap_or(0);
         let replicated = self.from.replicated_axes();
         if let Ok(replicas) = mesh.members(&replicated, own).as_ref() {
             for &size in &self.domain_sizes {
@@ -184,7 +187,7 @@ impl Intersection {
                 }
                 let near = replicas.on_node_of(receiver, size).unwrap_or(0..0);
                 if !near.is_empty() {
-                    let near = replicas.member(near.start + index % near.len());
+                    let near = replicas.rank_at(near.start + index % near.len());
                     return Some(near.expect("it is a member"));
                 }
             }
@@ -231,7 +234,7 @@ impl Intersection {
     }
 
     /// The digits of what becomes partial that source and receiver have in common.
-    pub(crate) fn anchors(&self) -> &[Mode<At>] {
+    pub(crate) fn anchors(&self) -> &[Mode<AxisStride>] {
         &self.anchors
     }
 

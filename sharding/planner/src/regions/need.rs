@@ -23,16 +23,16 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::bounds::need as element;
-use crate::model::Need;
+use crate::model::MinTraffic;
 use crate::model::network::Network;
 use crate::regions::grid::Grid;
 use crate::regions::intersection::Intersection;
-use reshard_layout::{At, Mode, Modes};
+use reshard_layout::{AxisStride, Mode, Modes};
 use reshard_sharding::internal::{axis_of, digit};
 use reshard_sharding::{PartialAxis, Sharding};
 
 /// What is needed from beyond each level, from the inside out.
-pub(crate) type Needs = SmallVec<[Need; 3]>;
+pub(crate) type Needs = SmallVec<[MinTraffic; 3]>;
 
 /// The needs of every level; of the innermost only, where some axis does not nest with the network's domains.
 pub(crate) fn needs(
@@ -45,7 +45,7 @@ pub(crate) fn needs(
     let lengths = lengths(to)?;
     let mut needs = SmallVec::new();
     if from.mesh() != to.mesh() {
-        needs.push(Need::bytes(between_meshes(from, to)? * item as f64));
+        needs.push(MinTraffic::bytes(between_meshes(from, to)? * item as f64));
         return Ok(needs);
     }
     let mesh = from.mesh();
@@ -107,7 +107,7 @@ struct Readers<'a> {
 
 impl Readers<'_> {
     /// What the worst rank of a reader cannot do without from beyond it, and of how many domains.
-    fn need(&self, meetings: &[Vec<Vec<(usize, usize)>>], lengths: &[Vec<u64>], item: u64) -> Need {
+    fn need(&self, meetings: &[Vec<Vec<(usize, usize)>>], lengths: &[Vec<u64>], item: u64) -> MinTraffic {
         let (source, target) = (Grid::new(self.from), Grid::new(self.to));
         let tables: SmallVec<[Table; 4]> = (0..source.dims.len())
             .map(|dim| {
@@ -156,7 +156,7 @@ impl Readers<'_> {
             self.axes.iter().filter(|a| of(a)).map(|a| a.size as u64).product()
         };
         let (domain_size, sharing) = (product(&|a| !a.far), product(&|a| a.owed));
-        let need = |elements: f64| Need {
+        let need = |elements: f64| MinTraffic {
             bytes: elements * item as f64,
             domains: heard.saturating_mul(q as u64).div_ceil(sharing).max(1 + u64::from(elements > 0.0)),
             domain_size,
@@ -167,12 +167,13 @@ impl Readers<'_> {
         // How many readers want an element, and how many of these hold it, if any does: at least and at most.
         let (mut m, mut least, mut most) = (1.0f64, 1.0f64, 1.0f64);
         for (axis, a) in self.axes.iter().enumerate().filter(|(_, a)| a.outer) {
-            let placed = |side: usize| -> SmallVec<[(At, i64); 4]> {
+            let placed = |side: usize| -> SmallVec<[(AxisStride, i64); 4]> {
                 let all = tables.iter().flat_map(|t| &t.modes[side]).map(|m| (m.0.stride, m.0.extent));
                 all.filter(|m| axis_of(m.0) == axis).collect()
             };
             let (s, t) = (placed(0), placed(1));
-            let alike = |of: &[(At, i64)]| a.size as f64 / of.iter().map(|m| m.1 as f64).product::<f64>();
+            let alike =
+                |of: &[(AxisStride, i64)]| a.size as f64 / of.iter().map(|m| m.1 as f64).product::<f64>();
             m *= alike(&t);
             most *= alike(&s).min(alike(&t));
             let same =
@@ -189,7 +190,7 @@ impl Readers<'_> {
         let numel = self.from.numel() as f64;
         let met = (held_by_all as f64 * unnumbered as f64 / least).min(numel);
         let is_apart = |p: &PartialAxis| {
-            let of_axis = |m: &(Mode<At>, usize, usize)| axis_of(m.0.stride) == p.sub.axis;
+            let of_axis = |m: &(Mode<AxisStride>, usize, usize)| axis_of(m.0.stride) == p.sub.axis;
             self.axes[p.sub.axis].outer && !tables.iter().any(|t| t.modes[1].iter().any(of_axis))
         };
         let apart = self.from.partial().iter().any(is_apart);
@@ -200,7 +201,7 @@ impl Readers<'_> {
 
     /// The modes that tell readers apart, each with the number of regions from one value of it to the next, and with how many
     /// its own number counts.
-    fn outer(&self, modes: &Modes<At>) -> Outer {
+    fn outer(&self, modes: &Modes<AxisStride>) -> Outer {
         let mut all = Outer::new();
         let (mut regions, mut numbers) = (1, 1);
         for &m in modes.iter().rev() {
@@ -214,7 +215,7 @@ impl Readers<'_> {
     }
 }
 
-type Outer = SmallVec<[(Mode<At>, usize, usize); 4]>;
+type Outer = SmallVec<[(Mode<AxisStride>, usize, usize); 4]>;
 
 /// One dim: what a reader wants of it, and shares with what it holds.
 struct Table {

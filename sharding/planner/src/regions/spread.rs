@@ -7,7 +7,7 @@
 //! so that all replicas send alike. Turned round, what leaves a rank for a reader of several ranks whose terms add up comes to all of
 //! these alike: each receives one of so many parts, where otherwise one of them is told everything.
 
-use reshard_layout::{At, Modes};
+use reshard_layout::{AxisStride, Modes};
 
 use crate::Error;
 use crate::regions::grid::Grid;
@@ -21,7 +21,7 @@ pub(crate) struct Spread {
     /// The dim that is cut into parts.
     pub(crate) dim: usize,
     /// The digits that tell the replicas apart.
-    modes: Modes<At>,
+    modes: Modes<AxisStride>,
 }
 
 impl Spread {

@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use reshard_layout::{At, Mode, Modes};
+use reshard_layout::{AxisStride, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -56,7 +56,7 @@ struct Numbers {
 type Regions = SmallVec<[usize; 5]>;
 
 impl Numbers {
-    fn new(mesh: &Mesh, dims: &[Modes<At>]) -> Numbers {
+    fn new(mesh: &Mesh, dims: &[Modes<AxisStride>]) -> Numbers {
         let mut by_axis: SmallVec<[Vec<usize>; 8]> =
             mesh.axes().iter().map(|a| vec![0; a.size() * dims.len()]).collect();
         for (dim, modes) in dims.iter().enumerate() {
@@ -108,7 +108,7 @@ pub(crate) struct Tally {
 /// The replicas of a source whose ranks are linear.
 #[derive(Debug)]
 struct Replicas {
-    modes: SmallVec<[Mode<At>; 4]>,
+    modes: SmallVec<[Mode<AxisStride>; 4]>,
     /// How far each is from the first, ascending.
     offsets: Vec<i64>,
 }
@@ -116,7 +116,7 @@ struct Replicas {
 impl Replicas {
     fn new(of: &Intersection, linear: bool) -> Replicas {
         let mesh = of.from.mesh();
-        let modes: SmallVec<[Mode<At>; 4]> =
+        let modes: SmallVec<[Mode<AxisStride>; 4]> =
             of.from.replicated_axes().into_iter().map(|s| mesh.known_mode(s)).collect();
         let mut offsets = vec![0i64];
         for &m in modes.iter().filter(|_| linear && of.picks_replicas()) {
@@ -169,11 +169,11 @@ impl Replicas {
 
 /// Whether ranks are linear in the coordinates of a mesh.
 fn is_linear(mesh: &Mesh) -> bool {
-    mesh.table().is_none() && mesh.axes().iter().all(|a| a.layout().flat().len() <= 1)
+    mesh.rank_table().is_none() && mesh.axes().iter().all(|a| a.layout().flat().len() <= 1)
 }
 
 /// Ranks from one value of a digit to the next.
-fn step_of(mesh: &Mesh, m: Mode<At>) -> i64 {
+fn step_of(mesh: &Mesh, m: Mode<AxisStride>) -> i64 {
     let axis = &mesh.axes()[axis_of(m.stride)];
     axis.layout().flat().first().map_or(0, |one| one.stride * m.stride.step())
 }
@@ -325,14 +325,14 @@ impl Tally {
             return None;
         }
         let (mesh, sources) = (self.of.to.mesh(), self.of.from.mesh());
-        let (low, high) = (sources.lowest(), sources.world());
+        let (low, high) = (sources.min_rank(), sources.world_size());
         let dims = self.dims.len();
         // By rank: its regions, and the rank that holds the first ones in its place.
         let mut held: Vec<usize> = vec![0; (high - low) * dims];
         let mut first: Vec<i64> = vec![i64::MIN; high - low];
         let mut sums = self.source.sums();
         for i in 0..sources.size() {
-            let Some(c) = sources.coordinate_of_index(i) else { continue };
+            let Some(c) = sources.coordinate_at(i) else { continue };
             let Some(rank) = sources.rank_at(&c) else { continue };
             self.source.add_up(&mut sums, &c, 0);
             let regions = &sums[c.len()];
@@ -405,8 +405,8 @@ impl Tally {
             return None;
         }
         let grid = Grid::new(&self.of.from);
-        let digits = |modes: &Modes<At>, mut i: usize| -> SmallVec<[usize; 4]> {
-            let of_mode = |m: &Mode<At>| {
+        let digits = |modes: &Modes<AxisStride>, mut i: usize| -> SmallVec<[usize; 4]> {
+            let of_mode = |m: &Mode<AxisStride>| {
                 let digit = i % m.extent as usize;
                 i /= m.extent as usize;
                 digit
@@ -519,7 +519,7 @@ pub(crate) fn local_numels(s: &Sharding) -> Result<Vec<u64>, Error> {
     let mut numels = vec![0u64; s.mesh().size()];
     if let Some(tally) = Tally::new(&Arc::new(Intersection::new(s, s)))? {
         tally.each_rank(&mut |rank, seen| {
-            if let Some(i) = s.mesh().index_of(rank) {
+            if let Some(i) = s.mesh().position(rank) {
                 numels[i] = seen.wanted as u64;
             }
         });
@@ -538,7 +538,7 @@ pub(crate) fn most_missing(from: &Sharding, to: &Sharding) -> Result<u64, Error>
 
 impl Intersection {
     /// Whether the digits of a mode that shards the source must be the receiver's own; `None` where some of it must.
-    fn fixes(&self, m: Mode<At>) -> Option<bool> {
+    fn fixes(&self, m: Mode<AxisStride>) -> Option<bool> {
         let (low, high) = (m.stride.step(), m.stride.step() * m.extent);
         let mut fixed = false;
         for a in self.anchors().iter().filter(|a| axis_of(a.stride) == axis_of(m.stride)) {
@@ -607,13 +607,14 @@ mod tests {
                             levels.iter().position(|l| l.ranks.is_none_or(|n| a / n == b / n)).unwrap()
                         };
                         if !x.picks_replicas() && x.one_mesh() {
-                            let modes: Vec<Mode<At>> = Grid::new(&x.from)
+                            let modes: Vec<Mode<AxisStride>> = Grid::new(&x.from)
                                 .dims
                                 .iter()
                                 .flat_map(|of_dim| of_dim.iter().copied())
                                 .collect();
-                            let at = |rank: usize, m: Mode<At>| digit(&a.coordinate(rank).unwrap(), m);
-                            let is_moved = |m: &Mode<At>| {
+                            let at =
+                                |rank: usize, m: Mode<AxisStride>| digit(&a.coordinate(rank).unwrap(), m);
+                            let is_moved = |m: &Mode<AxisStride>| {
                                 let heard = messages
                                     .iter()
                                     .flat_map(|(rank, list)| list.iter().map(|m| (*rank, m.0)));

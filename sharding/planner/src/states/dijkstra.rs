@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::candidates::Origin;
+use crate::candidates::CandidateSource;
 use crate::candidates::states::routes;
 use crate::choose::{self, key_of_route};
 use crate::model::codes::{Code, PARTIAL, REPLICATED};
@@ -299,8 +299,10 @@ fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, e
                 let found = problem.search(None).0.expect("the target is reachable");
                 let key = |route: &Route| {
                     let (weights, _) = q.weigh(route.system.digits.iter().copied());
-                    let [a, b, _] =
-                        key_of_route(&q, route, &weights, Origin::Search, &mut None).unwrap().unwrap().0;
+                    let [a, b, _] = key_of_route(&q, route, &weights, CandidateSource::Search, &mut None)
+                        .unwrap()
+                        .unwrap()
+                        .0;
                     [a, b]
                 };
                 assert_eq!(key(&found), truth, "{from} -> {to} on {mesh}, {objective}, {item} bytes");

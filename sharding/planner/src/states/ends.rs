@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use reshard_layout::{At, Mode};
+use reshard_layout::{AxisStride, Mode};
 use smallvec::SmallVec;
 
 use crate::bounds::need::{depends_on, need};
-use crate::model::Need;
+use crate::model::MinTraffic;
 use crate::model::codes::{Codes, Weight, Weights, inside_one_domain};
 use crate::question::Question;
 use crate::states::system::{Place, Stands, State, System, refine};
@@ -84,7 +84,7 @@ impl Question<'_> {
     }
 
     /// What traffic knows of some digits, and whether all nest with the network's domains.
-    pub(crate) fn weigh(&self, digits: impl IntoIterator<Item = Mode<At>>) -> (Weights, bool) {
+    pub(crate) fn weigh(&self, digits: impl IntoIterator<Item = Mode<AxisStride>>) -> (Weights, bool) {
         let (mut weights, mut nest) = (Weights::new(), true);
         for d in digits {
             let (level, nests) = self.network.level(d);
@@ -95,14 +95,18 @@ impl Question<'_> {
     }
 
     /// What no plan can do without from beyond each level, of digits between codes.
-    pub(crate) fn needs_between(&self, bounding: &[Weight], [from, to]: [&Codes; 2]) -> SmallVec<[Need; 3]> {
+    pub(crate) fn needs_between(
+        &self,
+        bounding: &[Weight],
+        [from, to]: [&Codes; 2],
+    ) -> SmallVec<[MinTraffic; 3]> {
         let whole = self.from.numel() as u64;
         let mut needs = SmallVec::new();
         let mut domain_size = 1;
         for level in 0..self.network.levels() {
             let bytes = need(bounding, from, to, whole, level) * self.item as f64;
             let domains = depends_on(bounding, from, to, level).max(1 + u64::from(bytes > 0.0));
-            needs.push(Need { bytes, domains, domain_size });
+            needs.push(MinTraffic { bytes, domains, domain_size });
             domain_size *= bounding.iter().filter(|w| w.level == level).map(|w| w.radix).product::<u64>();
         }
         needs

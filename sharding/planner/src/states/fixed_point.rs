@@ -62,7 +62,7 @@ pub(crate) fn fixed_point(from: &Sharding, to: &Sharding, seeds: &[(usize, usize
                 let c = b * m.extent as usize;
                 add(&mut dim_cuts[dim], b);
                 add(&mut dim_cuts[dim], c);
-                if let Some(SubAxis { axis, pre, size }) = mesh.sub_axis(m) {
+                if let Some(SubAxis { axis, pre_size: pre, size }) = mesh.sub_axis(m) {
                     let v = pre * size;
                     add(&mut axis_cuts[axis], pre);
                     add(&mut axis_cuts[axis], v);
@@ -73,8 +73,8 @@ pub(crate) fn fixed_point(from: &Sharding, to: &Sharding, seeds: &[(usize, usize
         }
     }
     for p in from.partial().iter().chain(to.partial()) {
-        add(&mut axis_cuts[p.sub.axis], p.sub.pre);
-        add(&mut axis_cuts[p.sub.axis], p.sub.pre * p.sub.size);
+        add(&mut axis_cuts[p.sub.axis], p.sub.pre_size);
+        add(&mut axis_cuts[p.sub.axis], p.sub.pre_size * p.sub.size);
     }
     for &(axis, cut) in seeds {
         add(&mut axis_cuts[axis], cut);
@@ -99,7 +99,7 @@ pub(crate) fn fixed_point(from: &Sharding, to: &Sharding, seeds: &[(usize, usize
     let mut digits = Vec::new();
     for (axis, cuts) in axis_cuts.iter().enumerate() {
         for w in cuts.windows(2) {
-            digits.push(SubAxis { axis, pre: w[0], size: w[1] / w[0] });
+            digits.push(SubAxis { axis, pre_size: w[0], size: w[1] / w[0] });
         }
     }
     let mut first_of_dim: SmallVec<[usize; 4]> = SmallVec::new();
@@ -110,14 +110,15 @@ pub(crate) fn fixed_point(from: &Sharding, to: &Sharding, seeds: &[(usize, usize
     }
     positions.reverse();
     let place = |which: usize, partial: &[PartialAxis], d: &SubAxis| {
-        let holds = |s: &&Span| s.state == which && s.axis == d.axis && s.u <= d.pre && d.pre < s.v;
+        let holds = |s: &&Span| s.state == which && s.axis == d.axis && s.u <= d.pre_size && d.pre_size < s.v;
         if let Some(s) = spans.iter().find(holds) {
-            let cut = s.b * (d.pre / s.u);
+            let cut = s.b * (d.pre_size / s.u);
             let at = dim_cuts[s.dim].binary_search(&cut).expect("a cut of the fixed point");
             return Place::at(positions.len() - 1 - (first_of_dim[s.dim] + at));
         }
-        let pending =
-            |p: &&PartialAxis| p.sub.axis == d.axis && p.sub.pre <= d.pre && d.pre < p.sub.pre * p.sub.size;
+        let pending = |p: &&PartialAxis| {
+            p.sub.axis == d.axis && p.sub.pre_size <= d.pre_size && d.pre_size < p.sub.pre_size * p.sub.size
+        };
         partial.iter().find(pending).map_or(Place::REPLICATED, |p| Place::partial(p.op))
     };
     let state = |which: usize, partial: &[PartialAxis]| -> State {
@@ -132,7 +133,7 @@ pub(crate) fn fixed_point(from: &Sharding, to: &Sharding, seeds: &[(usize, usize
 }
 
 mod tests {
-    use reshard_layout::At;
+    use reshard_layout::AxisStride;
 
     use super::*;
     use crate::states::system::refine;
@@ -163,9 +164,9 @@ mod tests {
                 for to in &all {
                     for seeds in [&[][..], &[(0, 2)]] {
                         let cut = |&(axis, above): &(usize, usize)| {
-                            At::along((mesh.axes()[axis].size() / above) as i64, axis as u32)
+                            AxisStride::along((mesh.axes()[axis].size() / above) as i64, axis as u32)
                         };
-                        let fast = refine(from, to, &seeds.iter().map(cut).collect::<Vec<At>>());
+                        let fast = refine(from, to, &seeds.iter().map(cut).collect::<Vec<AxisStride>>());
                         let fast = fast.map(|(system, s, t)| Found {
                             digits: system.digits.iter().filter_map(|&m| mesh.sub_axis(m)).collect(),
                             positions: system.zip.iter().map(|m| m.extent as usize).collect(),

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use reshard_layout::algebra::zip_into;
-use reshard_layout::{At, Mode, Modes};
+use reshard_layout::{AxisStride, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::states::system::{Place, State, System};
@@ -23,7 +23,7 @@ use reshard_sharding::internal::axis_of;
 /// A digit of the mesh, and where it stands before and after.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moving {
-    pub(crate) mode: Mode<At>,
+    pub(crate) mode: Mode<AxisStride>,
     pub(crate) places: [Place; 2],
 }
 
@@ -32,22 +32,26 @@ pub(crate) struct Moving {
 pub(crate) struct Refined {
     /// By axis, slowest first.
     pub(crate) digits: SmallVec<[Moving; 8]>,
-    pub(crate) zip: Modes<(At, At)>,
+    pub(crate) zip: Modes<(AxisStride, AxisStride)>,
 }
 
 /// The end of a mode: the step at which the next slower one begins.
-fn end(m: Mode<At>) -> At {
+fn end(m: Mode<AxisStride>) -> AxisStride {
     m.stride.with_step(m.stride.step() * m.extent)
 }
 
 /// The part of a mode below the first cut of its axis inside it, and what is above; `None` if that does not divide.
 #[inline]
-fn until_cut(m: Mode<At>, cuts: &[At]) -> Option<(Mode<At>, Option<Mode<At>>)> {
+fn until_cut(
+    m: Mode<AxisStride>,
+    cuts: &[AxisStride],
+) -> Option<(Mode<AxisStride>, Option<Mode<AxisStride>>)> {
     if cuts.is_empty() {
         return Some((m, None));
     }
-    let inside =
-        |c: &&At| c.axis() == m.stride.axis() && m.stride.step() < c.step() && c.step() < end(m).step();
+    let inside = |c: &&AxisStride| {
+        c.axis() == m.stride.axis() && m.stride.step() < c.step() && c.step() < end(m).step()
+    };
     let first = cuts.iter().filter(inside).map(|c| c.step()).min().filter(|_| !m.stride.is_local());
     let Some(step) = first else { return Some((m, None)) };
     let (low, high) = if step % m.stride.step() == 0 { m.cut(step / m.stride.step())? } else { return None };
@@ -55,7 +59,7 @@ fn until_cut(m: Mode<At>, cuts: &[At]) -> Option<(Mode<At>, Option<Mode<At>>)> {
 }
 
 /// The modes cut where cuts of their axes are; `None` if one does not divide.
-fn cut_at(modes: &[Mode<At>], cuts: &[At]) -> Option<Modes<At>> {
+fn cut_at(modes: &[Mode<AxisStride>], cuts: &[AxisStride]) -> Option<Modes<AxisStride>> {
     let mut parts = Modes::new();
     for &m in modes {
         let mut rest = Some(m);
@@ -77,10 +81,10 @@ fn cut_at(modes: &[Mode<At>], cuts: &[At]) -> Option<Modes<At>> {
 fn put(
     digits: &mut SmallVec<[Moving; 8]>,
     which: usize,
-    mode: Mode<At>,
+    mode: Mode<AxisStride>,
     place: Place,
-) -> Result<(), [Mode<At>; 2]> {
-    let is_before = |a: &Mode<At>, b: &Mode<At>| {
+) -> Result<(), [Mode<AxisStride>; 2]> {
+    let is_before = |a: &Mode<AxisStride>, b: &Mode<AxisStride>| {
         let (x, y) = (axis_of(a.stride), axis_of(b.stride));
         x < y || (x == y && a.stride.step() >= b.stride.step() * b.extent)
     };
@@ -113,8 +117,8 @@ impl Refined {
     /// Whether the two shardings are places of digits; requires one mesh and one shape.
     ///
     /// `seeds` are cuts of axes to start from.
-    pub(crate) fn fill(&mut self, from: &Sharding, to: &Sharding, seeds: &[At]) -> bool {
-        let mut cuts: SmallVec<[At; 8]> = SmallVec::from_slice(seeds);
+    pub(crate) fn fill(&mut self, from: &Sharding, to: &Sharding, seeds: &[AxisStride]) -> bool {
+        let mut cuts: SmallVec<[AxisStride; 8]> = SmallVec::from_slice(seeds);
         loop {
             match self.lay(from, to, &cuts) {
                 Ok(nests) => return nests.is_some(),
@@ -138,7 +142,12 @@ impl Refined {
     }
 
     /// Zips the layouts, axes cut where asked; two digits that overlap are an error.
-    fn lay(&mut self, from: &Sharding, to: &Sharding, cuts: &[At]) -> Result<Option<()>, [Mode<At>; 2]> {
+    fn lay(
+        &mut self,
+        from: &Sharding,
+        to: &Sharding,
+        cuts: &[AxisStride],
+    ) -> Result<Option<()>, [Mode<AxisStride>; 2]> {
         let (Some(s), Some(t)) = (from.modes(), to.modes()) else { return Ok(None) };
         let zipped = if cuts.is_empty() {
             zip_into(s, t, &mut self.zip).ok()
@@ -172,7 +181,7 @@ impl Refined {
     }
 
     /// Adds what neither sharding uses of axes of these sizes: it is replicated. `None` if cuts do not nest.
-    fn fill_idle(&mut self, sizes: impl Iterator<Item = usize>, cuts: &[At]) -> Option<()> {
+    fn fill_idle(&mut self, sizes: impl Iterator<Item = usize>, cuts: &[AxisStride]) -> Option<()> {
         let mut at = 0;
         for (axis, size) in sizes.enumerate() {
             let mut above = size as i64;
@@ -182,9 +191,10 @@ impl Refined {
                     Some(m) if end(m).step() == above => above = m.stride.step(),
                     Some(_) | None => {
                         let below = known.map_or(1, |m| end(m).step());
-                        let inside = |c: &&At| axis_of(**c) == axis && below < c.step() && c.step() < above;
+                        let inside =
+                            |c: &&AxisStride| axis_of(**c) == axis && below < c.step() && c.step() < above;
                         let below = cuts.iter().filter(inside).map(|c| c.step()).fold(below, i64::max);
-                        let mode = Mode::new(above / below, At::along(below, axis as u32));
+                        let mode = Mode::new(above / below, AxisStride::along(below, axis as u32));
                         if mode.extent * below != above {
                             return None;
                         }

@@ -32,7 +32,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use reshard_layout::{At, Mode, Modes};
+use reshard_layout::{AxisStride, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::model::codes::{Code, Codes, PARTIAL, PARTIAL_LATER, REPLICATED};
@@ -119,15 +119,19 @@ pub(crate) struct System {
     pub(crate) mesh: Mesh,
     pub(crate) shape: SmallVec<[usize; 4]>,
     /// By axis, slowest first; none of extent 1.
-    pub(crate) digits: Modes<At>,
+    pub(crate) digits: Modes<AxisStride>,
     /// The positions, the fastest of the row-major index first; none of extent 1.
-    pub(crate) zip: Modes<(At, At)>,
+    pub(crate) zip: Modes<(AxisStride, AxisStride)>,
 }
 
 /// The system of two shardings of one tensor on one mesh and their states, or `None` if their digits do not nest.
 ///
 /// `seeds` are cuts of axes to start from.
-pub(crate) fn refine(from: &Sharding, to: &Sharding, seeds: &[At]) -> Option<(Arc<System>, State, State)> {
+pub(crate) fn refine(
+    from: &Sharding,
+    to: &Sharding,
+    seeds: &[AxisStride],
+) -> Option<(Arc<System>, State, State)> {
     let mut refined = Refined::new();
     refined.fill(from, to, seeds).then(|| refined.system(from))
 }
@@ -148,10 +152,10 @@ impl System {
     }
 
     /// A state as the layout of the row-major index: the digits where they stand, the rest local.
-    pub(crate) fn layout(&self, state: &State) -> Modes<At> {
+    pub(crate) fn layout(&self, state: &State) -> Modes<AxisStride> {
         let mut modes = Modes::new();
         for m in &self.zip {
-            modes.push(Mode::new(m.extent, At::local(1)));
+            modes.push(Mode::new(m.extent, AxisStride::local(1)));
         }
         for (digit, place) in self.digits.iter().zip(state) {
             if let Some(p) = place.position() {
@@ -162,10 +166,10 @@ impl System {
     }
 
     /// The layouts of two states side by side, one mode for each position, local strides dense.
-    pub(crate) fn zip_of(&self, before: &State, after: &State) -> Vec<Mode<(At, At)>> {
+    pub(crate) fn zip_of(&self, before: &State, after: &State) -> Vec<Mode<(AxisStride, AxisStride)>> {
         let mut zip = Vec::with_capacity(self.zip.len());
         for m in &self.zip {
-            zip.push(Mode::new(m.extent, (At::local(1), At::local(1))));
+            zip.push(Mode::new(m.extent, (AxisStride::local(1), AxisStride::local(1))));
         }
         for (digit, (before, after)) in self.digits.iter().zip(before.iter().zip(after)) {
             if let Some(p) = before.position() {
@@ -179,7 +183,7 @@ impl System {
         for Mode { extent, stride } in &mut zip {
             for (at, step) in [(&mut stride.0, &mut first), (&mut stride.1, &mut second)] {
                 if at.is_local() {
-                    *at = At::local(*step);
+                    *at = AxisStride::local(*step);
                     *step *= *extent;
                 }
             }
@@ -188,7 +192,7 @@ impl System {
     }
 
     /// The digits that change between two states, coalesced: by axis, slowest first.
-    pub(crate) fn changed(&self, before: &State, after: &State) -> SmallVec<[Mode<At>; 4]> {
+    pub(crate) fn changed(&self, before: &State, after: &State) -> SmallVec<[Mode<AxisStride>; 4]> {
         let mut changed = Modes::new();
         for d in (0..before.len()).rev().filter(|&d| before[d] != after[d]) {
             changed.push_coalesced(0, self.digits[d]);

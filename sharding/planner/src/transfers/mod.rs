@@ -21,7 +21,7 @@ mod pieces;
 mod regions;
 pub(crate) mod transposed;
 
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 
 use crate::Error;
 use crate::message::{DigitPhase, Phases};
@@ -66,7 +66,7 @@ impl Step {
                 }
             }
         };
-        Ok(Few::from_iter([phase]))
+        Ok(InlineVec::from_iter([phase]))
     }
 
     /// The one phase of a rank without a list of its peers, where digits change places on one mesh and nothing is filled; `None` where

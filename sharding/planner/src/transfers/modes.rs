@@ -1,7 +1,7 @@
 //! Digits that change places: the zip of a step sliced at the coordinates of a sender and a receiver.
 
-use reshard_layout::Few;
-use reshard_layout::{At, Mode, Modes, size_of};
+use reshard_layout::InlineVec;
+use reshard_layout::{AxisStride, Mode, Modes, size_of};
 
 use crate::Error;
 use crate::message::{Block, DigitPhase, Ends, Message, Phase, Reduce};
@@ -14,14 +14,14 @@ fn rank_at(mesh: &Mesh, c: &[usize]) -> usize {
 }
 
 /// A phase of a zip in which nothing moves yet.
-fn phase_of(zip: &[Mode<(At, At)>], reduce: Option<Reduce>, members: Vec<usize>) -> Phase {
-    let local = |side: fn(&(At, At)) -> At| -> usize {
+fn phase_of(zip: &[Mode<(AxisStride, AxisStride)>], reduce: Option<Reduce>, members: Vec<usize>) -> Phase {
+    let local = |side: fn(&(AxisStride, AxisStride)) -> AxisStride| -> usize {
         zip.iter().filter(|m| side(&m.stride).is_local()).map(|m| m.extent as usize).product()
     };
     Phase {
         source_len: local(|d| d.0),
         target_len: local(|d| d.1),
-        fill: None,
+        fill_identity: None,
         receives: Vec::new(),
         sends: Vec::new(),
         reduce,
@@ -30,7 +30,7 @@ fn phase_of(zip: &[Mode<(At, At)>], reduce: Option<Reduce>, members: Vec<usize>)
 }
 
 /// The zip sliced at the coordinates of a sender and a receiver: what goes from one to the other.
-fn block(zip: &[Mode<(At, At)>], sender: &[usize], receiver: &[usize]) -> Block {
+fn block(zip: &[Mode<(AxisStride, AxisStride)>], sender: &[usize], receiver: &[usize]) -> Block {
     let (mut source_offset, mut target_offset) = (0, 0);
     let mut modes = Modes::new();
     for &m in zip {
@@ -46,13 +46,13 @@ fn block(zip: &[Mode<(At, At)>], sender: &[usize], receiver: &[usize]) -> Block 
 }
 
 /// Sorts modes of axes: by axis, the slowest first.
-fn sort(modes: &mut Modes<At>) {
+fn sort(modes: &mut Modes<AxisStride>) {
     modes.sort_by_key(|m| (m.stride.axis(), core::cmp::Reverse(m.stride.step())));
 }
 
 /// What a rank does where digits change places.
 pub(super) fn phase(
-    [zip, senders]: [&[Mode<(At, At)>]; 2],
+    [zip, senders]: [&[Mode<(AxisStride, AxisStride)>]; 2],
     terms: Option<&Terms>,
     mesh: &Mesh,
     rank: usize,
@@ -63,31 +63,31 @@ pub(super) fn phase(
 
 /// Digits that change places.
 struct Sliced<'a> {
-    zip: &'a [Mode<(At, At)>],
-    senders: &'a [Mode<(At, At)>],
+    zip: &'a [Mode<(AxisStride, AxisStride)>],
+    senders: &'a [Mode<(AxisStride, AxisStride)>],
     terms: Option<&'a Terms>,
 }
 
 impl Sliced<'_> {
     /// The modes that go along axes before, and those after, each with what it is on the other side.
-    fn along(&self) -> impl Iterator<Item = (Mode<At>, At)> + Clone + '_ {
+    fn along(&self) -> impl Iterator<Item = (Mode<AxisStride>, AxisStride)> + Clone + '_ {
         self.zip.iter().filter(|m| !m.stride.0.is_local()).map(|&m| (m.map(|d| d.0), m.stride.1))
     }
 
-    fn is_filled(&self, m: Mode<At>) -> bool {
+    fn is_filled(&self, m: Mode<AxisStride>) -> bool {
         self.terms.is_some_and(|terms| terms.modes.contains(&m))
     }
 
     /// The digits that a receiver hears from in all values, and those that a sender reaches in all values.
-    fn free(&self) -> [Modes<At>; 2] {
-        let gathered = |&(m, after): &(Mode<At>, At)| after.is_local() && !self.is_filled(m);
-        let mut heard: Modes<At> = self.along().filter(gathered).map(|(m, _)| m).collect();
-        let told = |m: &Mode<At>| {
+    fn free(&self) -> [Modes<AxisStride>; 2] {
+        let gathered = |&(m, after): &(Mode<AxisStride>, AxisStride)| after.is_local() && !self.is_filled(m);
+        let mut heard: Modes<AxisStride> = self.along().filter(gathered).map(|(m, _)| m).collect();
+        let told = |m: &Mode<AxisStride>| {
             self.along().any(|(_, after)| after == m.stride)
                 || self.senders.iter().any(|x| x.stride.1 == m.stride)
                 || self.is_filled(*m)
         };
-        let mut reached: Modes<At> = self.along().map(|(m, _)| m).filter(|m| !told(m)).collect();
+        let mut reached: Modes<AxisStride> = self.along().map(|(m, _)| m).filter(|m| !told(m)).collect();
         sort(&mut heard);
         sort(&mut reached);
         [heard, reached]
@@ -96,9 +96,9 @@ impl Sliced<'_> {
     fn phase(&self, mesh: &Mesh, rank: usize, members: Vec<usize>) -> Result<Phase, Error> {
         let me = coordinate_of(mesh, rank)?;
         let mut phase = phase_of(self.zip, None, members);
-        let was_placed = |at: At| self.along().any(|(m, _)| m.stride == at);
+        let was_placed = |at: AxisStride| self.along().any(|(m, _)| m.stride == at);
         if let Some(Terms { op, modes }) = self.terms {
-            phase.fill = Some(*op);
+            phase.fill_identity = Some(*op);
             // One copy of what was replicated is kept.
             if modes.iter().any(|&m| !was_placed(m.stride) && digit(&me, m) != 0) {
                 return Ok(phase);
@@ -107,14 +107,14 @@ impl Sliced<'_> {
         let (mut from, heard) = self.senders_of(&me);
         phase.receives.reserve_exact(size_of(&heard) as usize);
         for_each_value(&mut from, &heard, &mut |from| {
-            let blocks = Few::from_iter([block(self.zip, from, &me)]);
+            let blocks = InlineVec::from_iter([block(self.zip, from, &me)]);
             phase.receives.push(Message { peer: rank_at(mesh, from), blocks });
         });
         let Some((mut to, reached)) = self.receivers_of(&me) else { return Ok(phase) };
         phase.sends.reserve_exact(size_of(&reached) as usize);
         for_each_value(&mut to, &reached, &mut |to| {
             if *to != me {
-                let blocks = Few::from_iter([block(self.zip, &me, to)]);
+                let blocks = InlineVec::from_iter([block(self.zip, &me, to)]);
                 phase.sends.push(Message { peer: rank_at(mesh, to), blocks });
             }
         });
@@ -122,7 +122,7 @@ impl Sliced<'_> {
     }
 
     /// The senders of a rank: one of them, whose digits are the rank's own or told by them, and the digits that take all values.
-    fn senders_of(&self, me: &Coordinate) -> (Coordinate, Modes<At>) {
+    fn senders_of(&self, me: &Coordinate) -> (Coordinate, Modes<AxisStride>) {
         let [heard, _] = self.free();
         let mut from = me.clone();
         for (m, after) in self.along() {
@@ -139,9 +139,9 @@ impl Sliced<'_> {
 
     /// The receivers of a rank in the same way, if it has any. A digit that stood nowhere and takes no other's value is told its own
     /// as well, and then both must agree.
-    fn receivers_of(&self, me: &Coordinate) -> Option<(Coordinate, Modes<At>)> {
+    fn receivers_of(&self, me: &Coordinate) -> Option<(Coordinate, Modes<AxisStride>)> {
         let [_, reached] = self.free();
-        let was_placed = |at: At| self.along().any(|(m, _)| m.stride == at);
+        let was_placed = |at: AxisStride| self.along().any(|(m, _)| m.stride == at);
         let mut to = me.clone();
         for (m, after) in self.along().filter(|(_, after)| !after.is_local()) {
             let told = digit(me, m);
@@ -161,7 +161,7 @@ impl Sliced<'_> {
 
 /// What a rank does where digits change places, told by digits; `None` where that must be listed.
 pub(super) fn digits(
-    [zip, senders]: [&[Mode<(At, At)>]; 2],
+    [zip, senders]: [&[Mode<(AxisStride, AxisStride)>]; 2],
     mesh: &Mesh,
     rank: usize,
 ) -> Result<Option<DigitPhase>, Error> {
@@ -173,7 +173,7 @@ pub(super) fn digits(
 
 /// The phase of [`reduced`], told by digits.
 pub(super) fn reduced_digits(
-    zip: &[Mode<(At, At)>],
+    zip: &[Mode<(AxisStride, AxisStride)>],
     reduction: &Reduction,
     mesh: &Mesh,
     rank: usize,
@@ -185,13 +185,13 @@ pub(super) fn reduced_digits(
 
 /// A phase whose senders and receivers, the rank among them, are all values of some digits.
 fn among(
-    zip: &[Mode<(At, At)>],
+    zip: &[Mode<(AxisStride, AxisStride)>],
     reduce: Option<Reduce>,
     mesh: &Mesh,
     me: &Coordinate,
-    [senders, receivers]: [(Coordinate, Modes<At>); 2],
+    [senders, receivers]: [(Coordinate, Modes<AxisStride>); 2],
 ) -> Option<DigitPhase> {
-    let first = |(peer, free): &(Coordinate, Modes<At>)| {
+    let first = |(peer, free): &(Coordinate, Modes<AxisStride>)| {
         let (mut first, mut mine) = (peer.clone(), peer.clone());
         for &m in free {
             set_digit(&mut first, m, 0);
@@ -218,11 +218,11 @@ fn among(
 /// How far ranks and offsets are apart along digits, those of the ranks ascending; `offsets` are all digits that move the offset.
 fn steps(
     mesh: &Mesh,
-    free: &[Mode<At>],
-    offsets: &(impl Iterator<Item = (Mode<At>, i64)> + Clone),
+    free: &[Mode<AxisStride>],
+    offsets: &(impl Iterator<Item = (Mode<AxisStride>, i64)> + Clone),
 ) -> Option<Modes<(i64, i64)>> {
-    let reach = |m: Mode<At>| m.stride.step()..m.stride.step() * m.extent;
-    let overlap = |a: Mode<At>, b: Mode<At>| {
+    let reach = |m: Mode<AxisStride>| m.stride.step()..m.stride.step() * m.extent;
+    let overlap = |a: Mode<AxisStride>, b: Mode<AxisStride>| {
         let (x, y) = (reach(a), reach(b));
         a.stride.axis() == b.stride.axis() && x.start < y.end && y.start < x.end
     };
@@ -233,7 +233,7 @@ fn steps(
     for &m in free {
         let [axis] = mesh.axes()[axis_of(m.stride)].layout().flat() else { return None };
         let ranks =
-            Some(m.stride.step() * axis.stride).filter(|ranks| *ranks > 0 && mesh.table().is_none())?;
+            Some(m.stride.step() * axis.stride).filter(|ranks| *ranks > 0 && mesh.rank_table().is_none())?;
         let offset = offsets.clone().filter(|(at, _)| *at == m).map(|(_, step)| step).sum();
         digits.push(Mode::new(m.extent, (ranks, offset)));
     }
@@ -243,7 +243,7 @@ fn steps(
 
 /// The phase in which every rank gets the reduction of its part of the terms along `modes`.
 pub(super) fn reduced(
-    zip: &[Mode<(At, At)>],
+    zip: &[Mode<(AxisStride, AxisStride)>],
     reduction: &Reduction,
     mesh: &Mesh,
     rank: usize,
@@ -256,7 +256,7 @@ pub(super) fn reduced(
     phase.receives.reserve_exact(terms);
     phase.sends.reserve_exact(terms);
     for_each_value(&mut peer, &reduction.modes, &mut |peer| {
-        let message = |block| Message { peer: rank_at(mesh, peer), blocks: Few::from_iter([block]) };
+        let message = |block| Message { peer: rank_at(mesh, peer), blocks: InlineVec::from_iter([block]) };
         phase.receives.push(message(block(zip, peer, &me)));
         if *peer != me {
             phase.sends.push(message(block(zip, &me, peer)));

@@ -1,6 +1,6 @@
 //! All-reduces: a reduce-scatter, then an all-gather, of pieces of the flat local buffer.
 
-use reshard_layout::Few;
+use reshard_layout::InlineVec;
 use reshard_layout::{Mode, Modes};
 
 use crate::Error;
@@ -31,12 +31,12 @@ pub(super) fn all_reduced(
     let g = order.len();
     let mine = order.iter().position(|&r| r == rank).expect("a rank is in its own group");
     let piece = |i: usize| chunk(n, g, i);
-    let message = |peer: usize, block: Block| Message { peer, blocks: Few::from_iter([block]) };
+    let message = |peer: usize, block: Block| Message { peer, blocks: InlineVec::from_iter([block]) };
     let my = piece(mine);
     let mut first = Phase {
         source_len: n,
         target_len: my.len,
-        fill: None,
+        fill_identity: None,
         receives: Vec::new(),
         sends: Vec::new(),
         reduce: Some(reduction.reduce),
@@ -60,5 +60,5 @@ pub(super) fn all_reduced(
             }
         }
     }
-    Ok(Few::from_iter([first, second]))
+    Ok(InlineVec::from_iter([first, second]))
 }

@@ -1,7 +1,7 @@
 //! Regions that overlap: the blocks that every rank receives and sends.
 
-use reshard_layout::Few;
-use reshard_layout::{At, Mode, Modes};
+use reshard_layout::InlineVec;
+use reshard_layout::{AxisStride, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -21,7 +21,7 @@ impl Intersection {
         Ok(Phase {
             source_len: Intersection::local_len(&self.from, rank)?,
             target_len: Intersection::local_len(&self.to, rank)?,
-            fill: None,
+            fill_identity: None,
             receives: Vec::new(),
             sends: Vec::new(),
             reduce: None,
@@ -59,7 +59,7 @@ impl Intersection {
         share: Share,
         runs: &[&[Run]],
         [sender, receiver]: [usize; 2],
-    ) -> Result<Few<Block, 1>, Error> {
+    ) -> Result<InlineVec<Block, 1>, Error> {
         let shapes = [self.from.local_shape(sender)?, self.to.local_shape(receiver)?];
         let of_part = match (share, &self.spread) {
             (Share::Part(part), Some(spread)) => {
@@ -84,7 +84,7 @@ impl Intersection {
 
     pub(super) fn phase(&self, rank: usize, members: Vec<usize>) -> Result<Phase, Error> {
         let mut phase = self.still(rank, members)?;
-        phase.fill = self.fill;
+        phase.fill_identity = self.fill;
         phase.receives = self.received(rank)?;
         let (source, target) = (Grid::new(&self.from), Grid::new(&self.to));
         if phase.source_len > 0 {
@@ -97,7 +97,7 @@ impl Intersection {
             // Whoever shares these regions of the target: its replicas and its partial coordinates.
             let mesh = self.to.mesh();
             let partial = self.to.partial().iter().map(|p| p.sub);
-            let others: Modes<At> =
+            let others: Modes<AxisStride> =
                 self.to.replicated_axes().into_iter().chain(partial).map(|s| mesh.known_mode(s)).collect();
             for_each_choice(&shares, &mut |regions, runs| {
                 let mut c = Coordinate::from_elem(0, mesh.axes().len());
@@ -149,7 +149,12 @@ impl Intersection {
 }
 
 /// What two ranks' regions share, as blocks from one local buffer to the other.
-fn between(from: &Sharding, source: usize, to: &Sharding, target: usize) -> Result<Few<Block, 1>, Error> {
+fn between(
+    from: &Sharding,
+    source: usize,
+    to: &Sharding,
+    target: usize,
+) -> Result<InlineVec<Block, 1>, Error> {
     let (s, t) = (from.region(source)?, to.region(target)?);
     let runs: Vec<Vec<Run>> = s.dims.iter().zip(&t.dims).map(|(s, t)| shared(s, t)).collect();
     let runs: Vec<&[Run]> = runs.iter().map(Vec::as_slice).collect();
@@ -176,8 +181,8 @@ fn for_each_choice(
 }
 
 /// One block for every combination of one run per dim.
-fn blocks(runs: &[&[Run]], source_shape: &[usize], target_shape: &[usize]) -> Few<Block, 1> {
-    let mut out: Few<Block, 1> = Few::new();
+fn blocks(runs: &[&[Run]], source_shape: &[usize], target_shape: &[usize]) -> InlineVec<Block, 1> {
+    let mut out: InlineVec<Block, 1> = InlineVec::new();
     if runs.iter().any(|r| r.is_empty()) {
         return out;
     }

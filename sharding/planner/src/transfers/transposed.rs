@@ -33,7 +33,7 @@ pub(crate) fn messages(phase: &Phase, rank: usize, mesh: &Mesh) -> [Vec<Message>
     let kept = phase.receives.iter().filter(own);
     let mut receives: Vec<Message> =
         phase.sends.iter().chain(kept).filter(|m| m.numel() > 0).map(turned).collect();
-    receives.sort_by_key(|m| mesh.index_of(m.peer));
+    receives.sort_by_key(|m| mesh.position(m.peer));
     let sends = phase.receives.iter().filter(|m| !own(m) && m.numel() > 0).map(turned).collect();
     [receives, sends]
 }
@@ -46,7 +46,7 @@ impl Transposed {
             Phase {
                 source_len: phase.target_len,
                 target_len: phase.source_len,
-                fill: self.fills.then_some(ReduceOp::Sum),
+                fill_identity: self.fills.then_some(ReduceOp::Sum),
                 receives,
                 sends,
                 reduce: self.adds.then_some(sum),

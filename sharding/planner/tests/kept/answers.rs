@@ -137,7 +137,7 @@ fn by_tensor(r: &mut Random, mesh: &Mesh, shape: &[usize], terms: bool) -> Strin
 pub(crate) fn shown<T: Display>(result: Result<T, Error>) -> String {
     match result {
         Ok(value) => value.to_string(),
-        Err(e) => format!("{}: {e}", e.kind()),
+        Err(e) => format!("{}: {e}", e.code()),
     }
 }
 
@@ -150,8 +150,8 @@ pub(crate) fn some_sub_axes(r: &mut Random, mesh: &Mesh) -> Vec<SubAxis> {
         let k = divisors[r.below(divisors.len())];
         match r.below(4) {
             0 => {}
-            1 => subs.push(SubAxis { axis, pre: 1, size: k }),
-            2 => subs.push(SubAxis { axis, pre: k, size: n / k }),
+            1 => subs.push(SubAxis { axis, pre_size: 1, size: k }),
+            2 => subs.push(SubAxis { axis, pre_size: k, size: n / k }),
             _ => subs.push(mesh.known_whole(axis)),
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use reshard_kernels::DType;
 use reshard_ops::rules::verify::Random;
-use reshard_planner::{Arithmetic, Budget, Error, Level, Objective, Phase, Plan, Planner, Topology};
+use reshard_planner::{Arithmetic, Error, Level, Objective, Phase, Plan, Planner, SearchBudget, Topology};
 use reshard_sharding::{GroupPattern, Mesh, Sharding};
 
 use crate::answers::{chance, mesh, names, placements, shape, some_sub_axes};
@@ -43,7 +43,7 @@ pub(crate) fn answer(q: u64) -> String {
     let mut r = Random::new(q.wrapping_add(1 << 40));
     let mut text = format!("{q}");
     if let Err(e) = asked(&mut r, &mut text) {
-        let _ = write!(text, " | {}: {e}", e.kind());
+        let _ = write!(text, " | {}: {e}", e.code());
     }
     text
 }
@@ -63,7 +63,7 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
     let mut planner =
         Planner::new().topology(topology).objective(objective).arithmetic(Arithmetic::Framework);
     // What is kept does not depend on what the default budget is; without one, a few take minutes.
-    planner = planner.budget(Budget::of(15_000_000));
+    planner = planner.budget(SearchBudget::new(15_000_000));
     let _ = write!(text, " {a} {b} {whole:?} {from} -> {to} {item} {network} {objective}");
     let known = chance(r, 12).then(|| groups(r, [&a, &b]));
     let limit = chance(r, 14).then(|| 2 + r.below(9));
@@ -91,7 +91,7 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
     }
     let plan = planner.plan(&from, &to, dtype)?;
     write_plan(text, &plan);
-    for (group, us) in planner.savings(&plan)? {
+    for (group, us) in planner.group_savings(&plan)? {
         let _ = write!(text, " | {group} saves {:x}", us.to_bits());
     }
     let ranks = plan.ranks();
@@ -145,7 +145,7 @@ fn write_plan(text: &mut String, plan: &Plan) {
 /// Everything of a phase but blocks beyond the first fifty of a message.
 fn write_phase(text: &mut String, phase: &Phase) {
     let _ = write!(text, " {} {} {:?}", phase.source_len, phase.target_len, phase.members);
-    if let Some(op) = phase.fill {
+    if let Some(op) = phase.fill_identity {
         let _ = write!(text, " fill {op}");
     }
     if let Some(reduce) = phase.reduce {

@@ -12,7 +12,7 @@ pub(crate) fn answer(q: u64) -> String {
     let mut r = Random::new(q.wrapping_add(1 << 50));
     let mut text = format!("{q}");
     if let Err(e) = asked(&mut r, &mut text) {
-        let _ = write!(text, " | {}: {e}", e.kind());
+        let _ = write!(text, " | {}: {e}", e.code());
     }
     text
 }
@@ -36,11 +36,11 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
     let _ = write!(text, " {whole:?} {given}");
     let s = Sharding::parse(&m, &whole, &given)?;
     write_sharding(text, &s);
-    let rank = m.coordinate_of_index(r.below(m.size())).expect("inside the mesh");
+    let rank = m.coordinate_at(r.below(m.size())).expect("inside the mesh");
     let rank = m.rank_at(&rank).expect("inside the mesh");
     let _ = write!(text, " | {rank}: {:?} {}", s.local_shape(rank)?.as_slice(), region(&s.region(rank)?));
     if let Ok(placements) = s.placements()
-        && let Ok(x) = Sharding::readings(&m, &whole, &placements)
+        && let Ok(x) = Sharding::strided_readings(&m, &whole, &placements)
     {
         let _ = write!(text, " | {} or {} {}", x.literal, x.ordered, x.agree);
     }
@@ -70,11 +70,11 @@ fn write_sharding(text: &mut String, s: &Sharding) {
         text,
         " = {s} | {} | {} | {} | {} | {} | {} | {} | {} | {:?} | {}",
         shown(s.placements()),
-        shown(s.by_tensor()),
-        shown(s.hlo()),
-        shown(s.partition_spec()),
-        shown(s.pytorch()),
-        shown(s.shardy()),
+        shown(s.to_dims_notation()),
+        shown(s.to_hlo()),
+        shown(s.to_partition_spec()),
+        shown(s.to_pytorch()),
+        shown(s.to_shardy()),
         s.ownership().map_or_else(|| "no layout".to_owned(), |l| l.to_string()),
         s.max_local_numel(),
         s.reduction(),

@@ -6,7 +6,6 @@
 
 use reshard_kernels::DType;
 use reshard_planner::{Level, Objective, Plan, Planner, Topology};
-use reshard_sharding::meaning::meaning;
 use reshard_sharding::{GroupPattern, Mesh, Sharding};
 use reshard_test_support::interpreter::run;
 use reshard_test_support::{Random, Sweep, shardings, shards_of};
@@ -31,10 +30,10 @@ fn nodes(ranks: usize) -> Topology {
 
 /// Carries a plan out: its target means what its source does, and it receives and costs what it may.
 fn carried_out(plan: &Plan) {
-    let world = plan.from().mesh().world().max(plan.to().mesh().world());
+    let world = plan.from().mesh().world_size().max(plan.to().mesh().world_size());
     let shards = shards_of(plan.from(), 7);
     let (got, received) = run(plan, world, &shards);
-    assert_eq!(meaning(plan.to(), &got).unwrap(), meaning(plan.from(), &shards).unwrap(), "{plan}");
+    assert_eq!(plan.to().assemble(&got).unwrap(), plan.from().assemble(&shards).unwrap(), "{plan}");
     assert!(received <= plan.received_bytes(), "{plan}");
     assert!(plan.cost_us() * (1.0 + 1e-9) >= plan.lower_bound_us(), "{plan}");
     assert!(plan.lower_bound_bytes().is_none_or(|b| received >= b), "{plan}");
@@ -88,11 +87,11 @@ fn plans_are_those_of_the_row_major_mesh_with_ranks_renamed() {
         let plan = |[from, to]: [&Sharding; 2]| planner.plan(from, to, DType::F32);
         let (a, b) = match (plan(ours), plan(theirs)) {
             (Ok(a), Ok(b)) => (a, b),
-            (Err(a), Err(b)) => return assert_eq!(a.kind(), b.kind()),
+            (Err(a), Err(b)) => return assert_eq!(a.code(), b.code()),
             (a, b) => panic!("{a:?} {b:?}"),
         };
         // A mesh that is a layout, turned about, is an old friend, and of another form.
-        if ours[0].mesh().table().is_some() {
+        if ours[0].mesh().rank_table().is_some() {
             assert_eq!(said(&a), said(&b), "{table:?}");
         }
         for step in 0..a.steps().len() {
@@ -131,7 +130,7 @@ fn orders_that_keep_nodes_together_cost_what_the_row_major_mesh_does() {
         let node = *random.pick(&[2, 4]);
         let whole = table.len().is_multiple_of(node);
         let keeps = table.chunks(node).all(|chunk| chunk.iter().all(|r| r / node == chunk[0] / node));
-        if !keeps || !whole || ours[0].mesh().table().is_none() {
+        if !keeps || !whole || ours[0].mesh().rank_table().is_none() {
             return;
         }
         let planner = Planner::new().topology(nodes(node));

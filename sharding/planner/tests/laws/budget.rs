@@ -1,7 +1,7 @@
 //! A budget: a plan that is not marked is the plan that no budget limits, one that is marked is no better, and nothing is refused.
 
 use reshard_kernels::DType;
-use reshard_planner::{Budget, Planner, Topology};
+use reshard_planner::{Planner, SearchBudget, Topology};
 use reshard_sharding::Mesh;
 use reshard_test_support::shardings;
 
@@ -21,14 +21,18 @@ fn unmarked_plans_are_those_of_no_budget() {
             let planner = Planner::new().topology(topology);
             for (i, from) in all.iter().enumerate() {
                 for to in all.iter().skip(i % 3).step_by(3) {
-                    let free = planner.clone().budget(Budget::UNLIMITED).plan(from, to, DType::F32).unwrap();
-                    assert!(!free.is_exhausted());
+                    let free =
+                        planner.clone().budget(SearchBudget::UNLIMITED).plan(from, to, DType::F32).unwrap();
+                    assert!(!free.is_budget_exhausted());
                     for budget in [0, 2_000, 100_000] {
-                        let plan =
-                            planner.clone().budget(Budget::of(budget)).plan(from, to, DType::F32).unwrap();
+                        let plan = planner
+                            .clone()
+                            .budget(SearchBudget::new(budget))
+                            .plan(from, to, DType::F32)
+                            .unwrap();
                         assert!(plan.cost_us() >= free.cost_us(), "{plan}\n{free}");
                         assert!(plan.lower_bound_us() <= free.cost_us() * (1.0 + 1e-9), "{plan}\n{free}");
-                        if plan.is_exhausted() {
+                        if plan.is_budget_exhausted() {
                             marked += 1;
                             assert!(plan.to_string().contains("ran out"), "{plan}");
                         } else {

@@ -2,7 +2,6 @@
 
 use reshard_kernels::DType;
 use reshard_planner::{Objective, Plan, Planner, StepOp, Topology};
-use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::interpreter::run;
 use reshard_test_support::{Sweep, shards_of, slower};
@@ -20,7 +19,7 @@ fn plan_of(planner: &Planner, from: (&str, &str), to: (&str, &str), shape: &[usi
 
 /// Elements that come into each node from others, over all steps.
 fn imports(plan: &Plan, node: usize) -> Vec<usize> {
-    let world = plan.from().mesh().world().max(plan.to().mesh().world());
+    let world = plan.from().mesh().world_size().max(plan.to().mesh().world_size());
     let mut imports = vec![0; world.div_ceil(node)];
     for step in 0..plan.steps().len() {
         for rank in plan.ranks() {
@@ -35,10 +34,10 @@ fn imports(plan: &Plan, node: usize) -> Vec<usize> {
 
 /// Carries a plan out and compares what its target means with what its source does.
 fn carried_out(plan: &Plan) {
-    let world = plan.from().mesh().world().max(plan.to().mesh().world());
+    let world = plan.from().mesh().world_size().max(plan.to().mesh().world_size());
     let shards = shards_of(plan.from(), 7);
     let (got, received) = run(plan, world, &shards);
-    assert_eq!(meaning(plan.to(), &got).unwrap(), meaning(plan.from(), &shards).unwrap(), "{plan}");
+    assert_eq!(plan.to().assemble(&got).unwrap(), plan.from().assemble(&shards).unwrap(), "{plan}");
     assert_eq!(received, plan.received_bytes(), "{plan}");
     assert!(plan.cost_us() * (1.0 + 1e-9) >= plan.lower_bound_us(), "{plan}");
     assert!(plan.lower_bound_bytes().is_none_or(|b| received >= b), "{plan}");
@@ -47,7 +46,7 @@ fn carried_out(plan: &Plan) {
 /// Elements of the target that a node wants and its ranks do not hold in the source, each once: by the regions.
 fn missing(plan: &Plan, node: usize) -> Vec<usize> {
     let (from, to) = (plan.from(), plan.to());
-    let world = from.mesh().world().max(to.mesh().world());
+    let world = from.mesh().world_size().max(to.mesh().world_size());
     let numel = from.numel();
     let marks = |s: &Sharding, n: usize| -> Vec<bool> {
         let mut marks = vec![false; numel];

@@ -4,7 +4,8 @@ use reshard_kernels::DType;
 use std::sync::Arc;
 
 use reshard_planner::{
-    CostModel, Level, Load, Need, Objective, PlanCache, Planner, StepOp, Topology, check_cost_model,
+    CostModel, Level, MinTraffic, Objective, PlanCache, Planner, StepOp, StepTraffic, Topology,
+    check_cost_model,
 };
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Sweep;
@@ -15,8 +16,8 @@ struct Strange {
     topology: Topology,
     levels: Vec<Level>,
     text: &'static str,
-    cost_us: fn(&Topology, &Load<'_>) -> f64,
-    least_us: fn(&Topology, &[Need]) -> f64,
+    cost_us: fn(&Topology, &StepTraffic<'_>) -> f64,
+    least_us: fn(&Topology, &[MinTraffic]) -> f64,
 }
 
 impl Strange {
@@ -26,7 +27,7 @@ impl Strange {
             levels: topology.levels().to_vec(),
             text,
             cost_us: CostModel::cost_us,
-            least_us: CostModel::least_us,
+            least_us: CostModel::lower_bound_us,
         }
     }
 }
@@ -35,13 +36,13 @@ impl CostModel for Strange {
     fn levels(&self) -> &[Level] {
         &self.levels
     }
-    fn cost_us(&self, load: &Load<'_>) -> f64 {
+    fn cost_us(&self, load: &StepTraffic<'_>) -> f64 {
         (self.cost_us)(&self.topology, load)
     }
-    fn least_us(&self, need: &[Need]) -> f64 {
+    fn lower_bound_us(&self, need: &[MinTraffic]) -> f64 {
         (self.least_us)(&self.topology, need)
     }
-    fn text(&self) -> String {
+    fn cache_key(&self) -> String {
         self.text.to_owned()
     }
 }
@@ -83,7 +84,7 @@ fn a_model_that_breaks_a_law_is_found_with_its_numbers() {
             "and less",
             Strange { cost_us: |t, l| t.cost_us(l) + 1e6 / (1.0 + l.peak_bytes() as f64), ..good() },
         ),
-        ("the least time is 0", Strange { least_us: |t, n| t.least_us(n) + 1.0, ..good() }),
+        ("the least time is 0", Strange { least_us: |t, n| t.lower_bound_us(n) + 1.0, ..good() }),
         (
             "at least, and",
             Strange {
@@ -97,7 +98,7 @@ fn a_model_that_breaks_a_law_is_found_with_its_numbers() {
                 ..good()
             },
         ),
-        ("least_us says", Strange { least_us: |t, n| 3.0 * t.least_us(n), ..good() }),
+        ("least_us says", Strange { least_us: |t, n| 3.0 * t.lower_bound_us(n), ..good() }),
         ("least_us says", Strange { cost_us: |t, l| 0.3 * t.cost_us(l), ..good() }),
         ("one line", Strange { text: "two\nlines", ..good() }),
         ("at least one level", Strange { levels: Vec::new(), ..good() }),
@@ -163,7 +164,7 @@ fn a_model_plans_the_same_whoever_brings_it() {
 #[test]
 fn a_load_says_what_its_step_moves() {
     /// Keeps to what the printed step says.
-    fn cost(_: &Topology, load: &Load<'_>) -> f64 {
+    fn cost(_: &Topology, load: &StepTraffic<'_>) -> f64 {
         let peers = load.peers();
         assert!(peers < load.group_size() && (peers > 0 || load.received_bytes() == 0), "{load:?}");
         assert_eq!(load.group().size(), load.group_size());

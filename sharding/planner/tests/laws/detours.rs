@@ -1,7 +1,7 @@
 //! No detour saves bytes: `bytes(S, U) <= bytes(S, T) + bytes(T, U)` over all triples of small meshes, for objective bytes.
 
 use reshard_kernels::DType;
-use reshard_planner::{Objective, Origin, Planner};
+use reshard_planner::{CandidateSource, Objective, Planner};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::{Sweep, shardings};
 
@@ -82,7 +82,7 @@ fn terms_that_may_stay_are_reduced_where_that_saves_bytes() {
     let (from, to) = (of("P,S(0)"), of("P,R"));
     let seen = Planner::new().objective(Objective::Bytes).explain(&from, &to, DType::F64).unwrap();
     assert_eq!(seen.plan.received_bytes(), 32);
-    assert_eq!(seen.considered.last().unwrap().origin, Origin::Detour);
+    assert_eq!(seen.candidates.last().unwrap().origin, CandidateSource::Detour);
     // For the least time nothing is added.
     assert!(
         Planner::new().plan(&from, &to, DType::F64).unwrap().steps().iter().all(|s| s.reduce().is_none())

@@ -1,7 +1,7 @@
 //! No plan is dearer than what goes axis by axis.
 
 use reshard_kernels::DType;
-use reshard_planner::{Budget, Objective, Plan, Planner, StepOp, Topology};
+use reshard_planner::{Objective, Plan, Planner, SearchBudget, StepOp, Topology};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::{Random, Sweep};
 
@@ -59,9 +59,9 @@ fn no_plan_is_dearer_than_axis_by_axis() {
         };
         let (from, to) = (any(), any());
         let (network, objective) = (random.pick(&networks).clone(), *random.pick(&Objective::ALL));
-        let planner = Planner::new().topology(network).objective(objective).budget(Budget::default());
+        let planner = Planner::new().topology(network).objective(objective).budget(SearchBudget::default());
         let (Ok(plan), Ok(Some(greedy))) =
-            (planner.plan(&from, &to, DType::F64), planner.greedy(&from, &to, DType::F64))
+            (planner.plan(&from, &to, DType::F64), planner.axis_by_axis(&from, &to, DType::F64))
         else {
             continue;
         };
@@ -70,7 +70,8 @@ fn no_plan_is_dearer_than_axis_by_axis() {
         let bare = !from.is_partial() && !to.is_partial();
         let spends = bare && objective == Objective::Time && greedy.received_bytes() > plan.received_bytes();
         let least = cost(&greedy, objective) * (1.0 + 1e-9);
-        if !plan.is_exhausted() && !reduces_twice(&greedy) && !spends && cost(&plan, objective) > least {
+        if !plan.is_budget_exhausted() && !reduces_twice(&greedy) && !spends && cost(&plan, objective) > least
+        {
             dearer.push(format!("{objective} {from} -> {to} on {mesh} {shape:?}\n{plan}\n{greedy}"));
         }
     }

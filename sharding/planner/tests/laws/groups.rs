@@ -1,8 +1,7 @@
 //! Where only some groups may be used: the plan uses only those, and one is refused only where there is none.
 
 use reshard_kernels::DType;
-use reshard_planner::{Budget, Error, Objective, Plan, Planner};
-use reshard_sharding::meaning::meaning;
+use reshard_planner::{Error, Objective, Plan, Planner, SearchBudget};
 use reshard_sharding::{GroupPattern, Mesh, Sharding, SubAxis};
 use reshard_test_support::interpreter::run;
 use reshard_test_support::{Random, Sweep, random_mesh, random_shape, random_sharding, shardings, shards_of};
@@ -15,11 +14,11 @@ fn axes(mesh: &Mesh) -> Vec<GroupPattern> {
 /// Of the right meaning, and over no other groups.
 fn check(plan: &Plan, groups: &[GroupPattern]) {
     for group in plan.groups() {
-        assert!(groups.iter().any(|one| group.is_served_by(one)), "{plan}");
+        assert!(groups.iter().any(|one| group.is_covered_by(one)), "{plan}");
     }
     let shards = shards_of(plan.from(), 7);
-    let (got, _) = run(plan, plan.from().mesh().world(), &shards);
-    assert_eq!(meaning(plan.to(), &got), meaning(plan.from(), &shards), "{plan}");
+    let (got, _) = run(plan, plan.from().mesh().world_size(), &shards);
+    assert_eq!(plan.to().assemble(&got), plan.from().assemble(&shards), "{plan}");
     for rank in plan.ranks() {
         for (step, phase) in plan.phases(rank).unwrap() {
             let members = &phase.members;
@@ -197,7 +196,7 @@ fn terms_go_away_in_a_group_of_all() {
                 if !cases.picks_next() {
                     continue;
                 }
-                for budget in [Budget::of(0), Budget::default()] {
+                for budget in [SearchBudget::new(0), SearchBudget::default()] {
                     let planner = Planner::new().with_groups([all_ranks.clone()]).budget(budget);
                     let plan = planner.plan(from, to, DType::F64);
                     let plan = plan.unwrap_or_else(|e| panic!("{from} -> {to} of {shape:?} on {mesh}: {e}"));

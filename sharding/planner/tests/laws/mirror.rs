@@ -1,7 +1,7 @@
 //! The mirror: a plan is never dearer than the plan between the duals, turned round.
 
 use reshard_kernels::DType;
-use reshard_planner::{Objective, Origin, Plan, Planner, Step, Topology};
+use reshard_planner::{CandidateSource, Objective, Plan, Planner, Step, Topology};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::{Random, Sweep, random_mesh, random_shape, random_sharding};
 
@@ -49,7 +49,7 @@ fn a_plan_costs_at_most_its_mirror() {
             let shape = random_shape(&mut r);
             (random_sharding(&mut r, &mesh, &shape), random_sharding(&mut r, &mesh, &shape))
         };
-        let duals = [to.dual().unwrap(), from.dual().unwrap()];
+        let duals = [to.cotangent().unwrap(), from.cotangent().unwrap()];
         for topology in profiles() {
             for objective in Objective::ALL {
                 let planner = Planner::new().topology(topology.clone()).objective(objective);
@@ -64,8 +64,8 @@ fn a_plan_costs_at_most_its_mirror() {
                 // Nothing is sent to save memory, without terms no byte too many to save a message, and nothing is added that
                 // nobody is to reduce.
                 let nests = || {
-                    let seen = planner.explain(&from, &to, DType::F32).unwrap().considered;
-                    seen.iter().any(|c| matches!(c.origin, Origin::ClosedForm { .. }))
+                    let seen = planner.explain(&from, &to, DType::F32).unwrap().candidates;
+                    seen.iter().any(|c| matches!(c.origin, CandidateSource::ClosedForm { .. }))
                 };
                 let quiet = objective == Objective::Peak && plan.communicating_steps() == 0;
                 let one_level = topology.levels().len() == 1;
@@ -77,16 +77,18 @@ fn a_plan_costs_at_most_its_mirror() {
                 let long = objective == Objective::Time && plan.cost_us() > 4.0 * step_us;
                 // A detour is judged by what it receives before it is turned round.
                 let detoured = || {
-                    let seen = planner.explain(&duals[0], &duals[1], DType::F32).unwrap().considered;
-                    objective == Objective::Bytes && seen.iter().any(|c| c.origin == Origin::Detour)
+                    let seen = planner.explain(&duals[0], &duals[1], DType::F32).unwrap().candidates;
+                    objective == Objective::Bytes && seen.iter().any(|c| c.origin == CandidateSource::Detour)
                 };
                 // On several levels parts from several replicas may take less time; they are only shared out into terms.
                 let shared_out = || {
                     let seen = planner.explain(&duals[0], &duals[1], DType::F32).unwrap();
                     !one_level
-                        && seen.chosen.is_some_and(|i| seen.considered[i].origin == Origin::OneExchange)
+                        && seen
+                            .chosen
+                            .is_some_and(|i| seen.candidates[i].origin == CandidateSource::OneExchange)
                 };
-                let exhausted = plan.is_exhausted() || dual.is_exhausted();
+                let exhausted = plan.is_budget_exhausted() || dual.is_budget_exhausted();
                 assert!(
                     exhausted
                         || quiet
@@ -168,7 +170,7 @@ fn what_has_no_dual_is_not_turned_round() {
     let of = |text: &str| Sharding::parse(&mesh, &[8], text).unwrap();
     let plan = |planner: Planner, a: &str, b: &str| planner.plan(&of(a), &of(b), DType::F32).unwrap();
     let max = plan(Planner::new(), "P(max)", "R").transposed().unwrap_err();
-    assert_eq!(max.kind(), "no_gradient");
+    assert_eq!(max.code(), "no_gradient");
     let ordered = plan(Planner::new().deterministic(true), "S(0)", "R").transposed().unwrap_err();
-    assert_eq!(ordered.kind(), "unsupported");
+    assert_eq!(ordered.code(), "unsupported");
 }

@@ -1,8 +1,7 @@
 //! Plans of one exchange between the duals: terms are added where they land, and what is missing comes to all ranks of a reader alike.
 
 use reshard_kernels::DType;
-use reshard_planner::{Objective, Origin, Plan, Planner, Step, Topology};
-use reshard_sharding::meaning::meaning;
+use reshard_planner::{CandidateSource, Objective, Plan, Planner, Step, Topology};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::interpreter::run;
 use reshard_test_support::{Sweep, shardings, shards_of};
@@ -32,9 +31,9 @@ fn moved(plan: &Plan) -> Vec<[u64; 2]> {
 /// A plan carried out from different data of each rank means what it did, and its steps move what they say.
 fn check(plan: &Plan, seed: u64) {
     let shards = shards_of(plan.from(), seed);
-    let means = meaning(plan.from(), &shards).unwrap();
-    let (got, received) = run(plan, plan.from().mesh().world(), &shards);
-    assert_eq!(meaning(plan.to(), &got).unwrap(), means, "{plan}");
+    let means = plan.from().assemble(&shards).unwrap();
+    let (got, received) = run(plan, plan.from().mesh().world_size(), &shards);
+    assert_eq!(plan.to().assemble(&got).unwrap(), means, "{plan}");
     assert_eq!(received, plan.received_bytes(), "{plan}");
     let said: Vec<[u64; 2]> = plan.steps().iter().map(|s| [s.received_bytes, s.sent_bytes]).collect();
     assert_eq!(moved(plan), said, "{plan}");
@@ -77,7 +76,10 @@ fn shared_out_plans_mean_the_same_and_move_what_they_say_both_ways() {
                             continue;
                         }
                         let seen = planner.explain(from, to, DType::F64).unwrap();
-                        if seen.chosen.is_none_or(|i| seen.considered[i].origin != Origin::OneExchange) {
+                        if seen
+                            .chosen
+                            .is_none_or(|i| seen.candidates[i].origin != CandidateSource::OneExchange)
+                        {
                             continue;
                         }
                         spread += 1;

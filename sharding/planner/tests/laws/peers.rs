@@ -145,7 +145,7 @@ fn every_pair_with_terms_takes_few_steps_where_the_tensor_is_small() {
                     continue;
                 }
                 let time = Planner::new().plan(&from, &to, DType::F32).unwrap();
-                let greedy = Planner::new().greedy(&from, &to, DType::F32).unwrap().unwrap();
+                let greedy = Planner::new().axis_by_axis(&from, &to, DType::F32).unwrap().unwrap();
                 let steps = time.communicating_steps();
                 assert!(steps <= 2 && steps <= greedy.communicating_steps(), "{time}\n{greedy}");
                 count[steps] += 1;

@@ -122,7 +122,7 @@ fn levels_decide_the_order_where_groups_are_per_axis() {
     let scatter = plan_with(&limited, "dp=16,tp=8", &shape, "P,P", "S(0),S(0)");
     let first = scatter.steps().iter().find(|s| s.op().communicates()).unwrap();
     assert_eq!(first.axis_names(), ["tp"], "inside first: {scatter}");
-    let savings = limited.savings(&gather).unwrap();
+    let savings = limited.group_savings(&gather).unwrap();
     assert_eq!(savings.len(), 1);
     assert!((savings[0].1 - (gather.cost_us() - joint.cost_us())).abs() < 1e-9);
     // A joint all-reduce beats one per axis by about the node's size.
@@ -196,7 +196,7 @@ fn memory_is_honoured_or_refused_with_the_least_peak() {
     let from = Sharding::parse(&mesh, &shape, "S(0),R").unwrap();
     let to = Sharding::parse(&mesh, &shape, "R,S(0)").unwrap();
     let e = Planner::new().max_peak_bytes(least.peak_bytes() - 1).plan(&from, &to, DType::F32).unwrap_err();
-    assert_eq!(e.kind(), "peak_too_small");
+    assert_eq!(e.code(), "peak_too_small");
     assert!(e.to_string().contains(&least.peak_bytes().to_string()), "{e}");
 }
 
@@ -212,7 +212,7 @@ fn impossible_networks_are_refused() {
         &[level(None, f64::NAN, 100.0)],
         &[level(None, 0.0, 0.0)],
     ] {
-        assert_eq!(Topology::new(1.0, 1.0, levels).unwrap_err().kind(), "topology");
+        assert_eq!(Topology::new(1.0, 1.0, levels).unwrap_err().code(), "topology");
     }
 }
 

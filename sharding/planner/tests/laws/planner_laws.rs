@@ -7,8 +7,7 @@ use reshard_kernels::DType;
 use std::collections::HashSet;
 
 use reshard_planner::internal::{Ask, Price, Prices};
-use reshard_planner::{Objective, Origin, Plan, Planner, Step, Topology};
-use reshard_sharding::meaning::meaning;
+use reshard_planner::{CandidateSource, Objective, Plan, Planner, Step, Topology};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::interpreter::{bound_by_regions, run};
 use reshard_test_support::{
@@ -359,9 +358,9 @@ fn carry_out(q: &Question) -> Option<Plan> {
     let free = plan.communicating_steps() == 0;
     assert!(free == (bound == 0.0) || q.objective == Objective::Peak, "{bound} us: {plan}");
     let shards = shards_of(&from, 99);
-    let want = meaning(&from, &shards).unwrap();
-    let (got, received) = run(&plan, a.world().max(b.world()), &shards);
-    let got = meaning(&to, &got).unwrap_or_else(|e| panic!("{e}: {plan}"));
+    let want = from.assemble(&shards).unwrap();
+    let (got, received) = run(&plan, a.world_size().max(b.world_size()), &shards);
+    let got = to.assemble(&got).unwrap_or_else(|e| panic!("{e}: {plan}"));
     assert_eq!(got, want, "{plan}");
     assert_eq!(received, plan.received_bytes(), "bytes traced and promised: {plan}");
     assert!(plan.lower_bound_bytes().is_none_or(|b| received >= b), "below the bound in bytes: {plan}");
@@ -430,8 +429,8 @@ fn an_objective_is_least_in_its_own() {
         }
         // Detours are asked for to save bytes only.
         let fewest = Planner::new().topology(topology.clone()).objective(Objective::Bytes);
-        let seen = fewest.explain(&from, &to, DType::F64).unwrap().considered;
-        if seen.iter().any(|c| c.origin == Origin::Detour) {
+        let seen = fewest.explain(&from, &to, DType::F64).unwrap().candidates;
+        if seen.iter().any(|c| c.origin == CandidateSource::Detour) {
             detoured += 1;
             continue;
         }
@@ -475,7 +474,7 @@ fn order_dependent(s: &Sharding) -> Vec<Vec<f64>> {
                 let sign = if x >> 63 == 1 { -1.0 } else { 1.0 };
                 sign * (1.0 + (x >> 12) as f64 * 2f64.powi(-52)) * 2f64.powi((x >> 50) as i32 % 60)
             };
-            let held = reshard_sharding::meaning::held(s, rank).unwrap();
+            let held = s.global_indices(rank).unwrap();
             held.into_iter().map(value).collect()
         })
         .collect()
@@ -497,7 +496,7 @@ fn deterministic_plans_combine_in_rank_order_bit_for_bit() {
         let all = shardings(&mesh, shape, choices);
         for (i, from) in all.iter().enumerate().filter(|(_, s)| s.is_partial()) {
             let shards = order_dependent(from);
-            let want = meaning(from, &shards).unwrap();
+            let want = from.assemble(&shards).unwrap();
             for (j, to) in all.iter().enumerate().filter(|(_, s)| !s.is_partial()) {
                 if mesh.axes().len() > 2 && (i + j) % 3 != 0 {
                     continue;
@@ -505,9 +504,9 @@ fn deterministic_plans_combine_in_rank_order_bit_for_bit() {
                 for topology in topologies() {
                     let planner = Planner::new().topology(topology).deterministic(true);
                     let plan = planner.plan(from, to, DType::F64).unwrap();
-                    let (got, received) = run(&plan, mesh.world(), &shards);
+                    let (got, received) = run(&plan, mesh.world_size(), &shards);
                     assert_eq!(received, plan.received_bytes(), "{plan}");
-                    let got = meaning(to, &got).unwrap_or_else(|e| panic!("{e}: {plan}"));
+                    let got = to.assemble(&got).unwrap_or_else(|e| panic!("{e}: {plan}"));
                     let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                     assert_eq!(bits(&got), bits(&want), "{plan}");
                     plans += 1;
@@ -530,6 +529,6 @@ fn deterministic_plans_keep_terms_that_stay() {
         let plan = Planner::new().deterministic(true).plan(&from, &to, DType::F64).unwrap();
         let shards = shards_of(&from, 5);
         let (got, _) = run(&plan, 4, &shards);
-        assert_eq!(meaning(&to, &got).unwrap(), meaning(&from, &shards).unwrap(), "{plan}");
+        assert_eq!(to.assemble(&got).unwrap(), from.assemble(&shards).unwrap(), "{plan}");
     }
 }

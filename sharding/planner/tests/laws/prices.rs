@@ -2,7 +2,7 @@
 
 use reshard_kernels::DType;
 use reshard_planner::internal::{Ask, Price, Prices};
-use reshard_planner::{Arithmetic, Budget, Planner, Topology};
+use reshard_planner::{Arithmetic, Planner, SearchBudget, Topology};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::{Random, Sweep, shardings};
 
@@ -74,7 +74,8 @@ fn alike_questions_have_one_price() {
             let [k, n, _] = compare(&planner, &mesh, shapes, choices, every);
             (kept, asked) = (kept + k, asked + n);
             for budget in [0, 2_000, 20_000] {
-                let little = planner.clone().arithmetic(Arithmetic::Framework).budget(Budget::of(budget));
+                let little =
+                    planner.clone().arithmetic(Arithmetic::Framework).budget(SearchBudget::new(budget));
                 exhausted += compare(&little, &mesh, shapes, choices, 4 * every)[2];
             }
         }

@@ -2,7 +2,6 @@
 
 use reshard_kernels::DType;
 use reshard_planner::{Planner, Step, StepOp};
-use reshard_sharding::meaning::held;
 use reshard_sharding::{Mesh, Sharding};
 
 fn sharding(mesh: &str, shape: &[usize], text: &str) -> Sharding {
@@ -13,8 +12,8 @@ fn sharding(mesh: &str, shape: &[usize], text: &str) -> Sharding {
 /// What the worst rank lacks of its target.
 fn lacks(from: &Sharding, to: &Sharding) -> usize {
     let lack = |r: usize| {
-        let has = held(from, r).unwrap();
-        held(to, r).unwrap().iter().filter(|e| !has.contains(e)).count()
+        let has = from.global_indices(r).unwrap();
+        to.global_indices(r).unwrap().iter().filter(|e| !has.contains(e)).count()
     };
     to.mesh().ranks().map(lack).max().unwrap()
 }
@@ -57,8 +56,8 @@ fn ragged_dims_are_viewed_where_regions_allow() {
         let s = sharding("a=4", shape, text);
         let t = s.view(to).unwrap_or_else(|e| panic!("{text} as {to:?}: {e}"));
         assert_eq!(t.to_string(), want);
-        assert!(s.mesh().ranks().all(|r| held(&s, r).unwrap() == held(&t, r).unwrap()));
+        assert!(s.mesh().ranks().all(|r| s.global_indices(r).unwrap() == t.global_indices(r).unwrap()));
     }
     let e = sharding("a=4", &[48], "RG(0,[8,16,0,24])").view(&[16, 3]).unwrap_err();
-    assert_eq!(e.kind(), "needs_redistribute");
+    assert_eq!(e.code(), "needs_redistribute");
 }

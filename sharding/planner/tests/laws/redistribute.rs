@@ -2,7 +2,6 @@
 
 use reshard_kernels::DType;
 use reshard_planner::{Objective, Plan, Planner, Step, StepOp, Topology};
-use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::interpreter::{bound_by_regions, run};
 use reshard_test_support::{Random, Sweep, placements, shards_of};
@@ -17,7 +16,7 @@ struct Source<'a> {
 impl Source<'_> {
     fn of(sharding: &Sharding) -> Source<'_> {
         let shards = shards_of(sharding, 12345);
-        let means = meaning(sharding, &shards).unwrap();
+        let means = sharding.assemble(&shards).unwrap();
         Source { sharding, shards, means }
     }
 }
@@ -32,9 +31,9 @@ fn check_from(source: &Source<'_>, to: &Sharding, objective: Objective) -> Plan 
         .objective(objective)
         .plan(from, to, DType::F64)
         .unwrap_or_else(|e| panic!("{from} -> {to}: {e}"));
-    let world = from.mesh().world().max(to.mesh().world());
+    let world = from.mesh().world_size().max(to.mesh().world_size());
     let (got, received) = run(&plan, world, &source.shards);
-    let got = meaning(to, &got).unwrap_or_else(|e| panic!("{e}: {plan}"));
+    let got = to.assemble(&got).unwrap_or_else(|e| panic!("{e}: {plan}"));
     assert_eq!(got, source.means, "{plan}");
     assert_eq!(received, plan.received_bytes(), "{plan}");
     if let Some(bound) = plan.lower_bound_bytes() {
@@ -258,13 +257,13 @@ fn a_joint_reduction_around_a_shard_still_has_to_be_moved() {
     let ops: Vec<StepOp> = plan.steps().iter().map(Step::op).collect();
     assert_eq!((ops[0], plan.communicating_steps()), (StepOp::ReduceScatter, 2), "{plan}");
     let shards = shards_of(&from, 3);
-    let want = meaning(&from, &shards).unwrap();
-    assert_eq!(meaning(&to, &run(&plan, 8, &shards).0).unwrap(), want);
+    let want = from.assemble(&shards).unwrap();
+    assert_eq!(to.assemble(&run(&plan, 8, &shards).0).unwrap(), want);
     // The first step alone.
     let between = &plan.steps()[0].after;
     let reduced = Planner::new().objective(Objective::Bytes).plan(&from, between, DType::F64).unwrap();
     assert_eq!(reduced.steps().len(), 1, "{reduced}");
     let (got, _) = run(&reduced, 8, &shards);
-    assert_eq!(meaning(between, &got).unwrap(), want);
-    assert_ne!(meaning(&to, &got).unwrap(), want, "{reduced} is no way to {to}");
+    assert_eq!(between.assemble(&got).unwrap(), want);
+    assert_ne!(to.assemble(&got).unwrap(), want, "{reduced} is no way to {to}");
 }

@@ -12,7 +12,7 @@ fn profiles() -> [Topology; 3] {
 /// What the dearest rank pays.
 fn worst(steps: &[(&Plan, usize)]) -> f64 {
     let ranks = steps[0].0.ranks();
-    ranks.iter().map(|&rank| Plan::together_us(steps, rank).unwrap()).fold(0.0, f64::max)
+    ranks.iter().map(|&rank| Plan::fused_cost_us(steps, rank).unwrap()).fold(0.0, f64::max)
 }
 
 fn is_close(a: f64, b: f64) -> bool {
@@ -108,6 +108,6 @@ fn a_step_that_is_not_there_is_refused() {
     let mesh = "x=2".parse().unwrap();
     let of = |text: &str| Sharding::parse(&mesh, &[8], text).unwrap();
     let plan = Planner::new().plan(&of("S(0)"), &of("R"), DType::F32).unwrap();
-    let error = Plan::together_us(&[(&plan, 1)], 0).unwrap_err().to_string();
+    let error = Plan::fused_cost_us(&[(&plan, 1)], 0).unwrap_err().to_string();
     assert!(error.contains("there is no step 1 in a plan of 1"), "{error}");
 }

@@ -3,14 +3,14 @@
 #![allow(dead_code, reason = "every test binary uses its own part")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "all dtypes but the floats are alike here")]
 
-use reshard_kernels::{CopySide, DType, Nest};
+use reshard_kernels::{CopySide, DType, LoopNest};
 use reshard_layout::Mode;
 use reshard_test_support::{Arbitrary, Gen};
 
 /// A nest whose target is injective, drawn as a permuted box with gaps, and an element size.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    pub(crate) nest: Nest,
+    pub(crate) nest: LoopNest,
     pub(crate) item: usize,
 }
 
@@ -36,7 +36,7 @@ impl Case {
         let target = strides(&mut order.iter().rev().copied(), gaps.1);
         let modes = extents.iter().zip(source.into_iter().zip(target));
         let modes = modes.rev().map(|(&extent, strides)| Mode::new(extent as i64, strides));
-        Case { nest: Nest::new(offsets.0, offsets.1, modes), item }
+        Case { nest: LoopNest::new(offsets.0, offsets.1, modes), item }
     }
 
     /// The bytes that it needs of a buffer.
@@ -98,7 +98,7 @@ impl Arbitrary for Case {
 }
 
 /// Turns a mode round in the source.
-fn backwards(nest: &mut Nest, at: usize) {
+fn backwards(nest: &mut LoopNest, at: usize) {
     let mode = &mut nest.modes[at];
     nest.source_offset += mode.stride.0 * (mode.extent - 1);
     mode.stride.0 = -mode.stride.0;
@@ -110,7 +110,7 @@ pub(crate) fn pattern(n: usize, seed: usize) -> Vec<u8> {
 
 /// Values of every kind for a dtype: random bits, and of floats zeros, infinities, NaN, subnormal and great ones.
 pub(crate) fn values(dtype: DType, n: usize, seed: usize) -> Vec<u8> {
-    let item = dtype.item_bytes().unwrap();
+    let item = dtype.element_bytes().unwrap();
     let mut bytes = pattern(n * item, seed);
     let special: Vec<Vec<u8>> = match dtype {
         DType::F16 => [0u16, 0x8000, 0x7c00, 0xfc00, 0x7e00, 1, 0x83ff, 0x7bff, 0x3c00, 0x0400]
@@ -137,7 +137,7 @@ pub(crate) fn values(dtype: DType, n: usize, seed: usize) -> Vec<u8> {
 
 /// Whether all values are the same to the bit, or both NaN.
 pub(crate) fn same(dtype: DType, got: &[u8], want: &[u8]) -> bool {
-    let item = dtype.item_bytes().unwrap();
+    let item = dtype.element_bytes().unwrap();
     let pairs = got.chunks(item).zip(want.chunks(item));
     got.len() >= want.len() && pairs.into_iter().all(|(a, b)| a == b || is_nan(dtype, a) && is_nan(dtype, b))
 }

@@ -2,15 +2,15 @@
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::{Dim, Role};
+use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 use crate::rules::terms::multilinear;
 
 /// `b(hg)qd,bhkd,bhke->b(hg)qe`: `g` queries share a head of keys and values.
 ///
 /// A mask is added to the logits: `qk`, `hqk` or `bhqk`, each dim as large or 1.
-pub(super) fn attention(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn attention(r: &BoundCall<'_>) -> Result<Op, Error> {
     let n = r.inputs_of(3..=4)?;
     let (q, k, v) = (r.inputs[0], r.inputs[1], r.inputs[2]);
     if q.len() != 4 || k.len() != 4 || v.len() != 4 {
@@ -34,7 +34,7 @@ pub(super) fn attention(r: &Request<'_>) -> Result<Op, Error> {
         rule =
             rule.input(dims.map(|((n, dim), &has)| if has == 1 && *n != 1 { Dim::ONE } else { dim.clone() }));
     }
-    rule = rule.output(queries('e')).roles(['d', 'k'], Role::Replicate).passing(multilinear([2]));
+    rule = rule.output(queries('e')).roles(['d', 'k'], FactorKind::NeedReplication).passing(multilinear([2]));
     if heads != shared {
         rule = rule.size('g', heads / shared);
     }

@@ -5,8 +5,8 @@ use crate::Error;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::Dim;
 use crate::rules::op::Op;
-use crate::rules::passing::Passing;
-use crate::rules::request::Request;
+use crate::rules::passing::PartialRule;
+use crate::rules::request::BoundCall;
 use crate::rules::strategy::Strategy;
 use crate::rules::terms::{ALL, AVG, MAX, MIN, P, PROD, R, selecting};
 
@@ -17,14 +17,14 @@ families! {
 }
 
 /// `a,b->ab,ab`: each vector along a dim of its own.
-fn meshgrid(r: &Request<'_>) -> Result<Op, Error> {
+fn meshgrid(r: &BoundCall<'_>) -> Result<Op, Error> {
     let n = r.inputs_of(1..=24)?;
     let letters = r.letters(n)?;
     // Terms of one vector are terms of its grid.
-    let of_one = |i: usize, term: &crate::rules::strategy::Part| {
+    let of_one = |i: usize, term: &crate::rules::strategy::OperandPlacement| {
         let mut parts = vec![R; n];
         parts[i] = term.clone();
-        Passing::Row(Strategy { inputs: parts.clone(), outputs: parts })
+        PartialRule::Row(Strategy { inputs: parts.clone(), outputs: parts })
     };
     let terms = [P, AVG, PROD, MIN, MAX];
     let rule = letters.iter().fold(RuleBuilder::new(), |rule, &c| rule.input([c]));
@@ -33,7 +33,7 @@ fn meshgrid(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `a,b->(ab)*`: every pair.
-fn cartesian_prod(r: &Request<'_>) -> Result<Op, Error> {
+fn cartesian_prod(r: &BoundCall<'_>) -> Result<Op, Error> {
     let n = r.inputs_of(2..=24)?;
     let letters = r.letters(n)?;
     let size = |s: &&[usize]| s.first().copied().unwrap_or(1);
@@ -45,7 +45,7 @@ fn cartesian_prod(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `**,**->**`: one after the other along the diagonal.
-fn block_diag(r: &Request<'_>) -> Result<Op, Error> {
+fn block_diag(r: &BoundCall<'_>) -> Result<Op, Error> {
     let n = r.inputs_of(1..=usize::MAX)?;
     let mut shape = [0usize; 2];
     for s in r.inputs {

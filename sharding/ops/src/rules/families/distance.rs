@@ -3,9 +3,9 @@
 use super::Family;
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::{Dim, Role};
+use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 use crate::rules::terms::multilinear;
 
 families! {
@@ -19,7 +19,7 @@ families! {
 }
 
 /// What becomes of the coordinates of a difference.
-fn of_coordinates(r: &Request<'_>) -> Result<&'static str, Error> {
+fn of_coordinates(r: &BoundCall<'_>) -> Result<&'static str, Error> {
     Ok(match r.word("p")?.as_str() {
         "inf" => "max",
         "2" => "replicate",
@@ -27,13 +27,13 @@ fn of_coordinates(r: &Request<'_>) -> Result<&'static str, Error> {
     })
 }
 
-fn apart(r: &Request<'_>, inputs: usize, equation: &str) -> Result<Op, Error> {
+fn apart(r: &BoundCall<'_>, inputs: usize, equation: &str) -> Result<Op, Error> {
     r.inputs_of(inputs..=inputs)?;
     r.op(&format!("{equation} {{k: {}, none}}", of_coordinates(r)?).parse()?)
 }
 
 /// Of two tensors as long vectors.
-fn dist(r: &Request<'_>) -> Result<Op, Error> {
+fn dist(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let letters: String = r.letters(r.inputs[0].len())?.into_iter().collect();
     let role = of_coordinates(r)?;
@@ -43,7 +43,7 @@ fn dist(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// Of all pairs of rows.
-fn pdist(r: &Request<'_>) -> Result<Op, Error> {
+fn pdist(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let n = r.input(0)?.first().copied().unwrap_or(0);
     let pairs =
@@ -52,26 +52,26 @@ fn pdist(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// One dim vanishes.
-fn cosine_similarity(r: &Request<'_>) -> Result<Op, Error> {
+fn cosine_similarity(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let (letters, dim) = (r.letters(r.inputs[0].len())?, r.dim("dim")?);
     let mut left = letters.clone();
     left.remove(dim);
     let rule = RuleBuilder::new().inputs(2, letters.iter().copied()).output(left);
-    r.op(&rule.role(letters[dim], Role::Replicate).passings([]).build()?)
+    r.op(&rule.role(letters[dim], FactorKind::NeedReplication).passings([]).build()?)
 }
 
 /// Each index of a dim is made shorter if its norm is too great.
-fn renorm(r: &Request<'_>) -> Result<Op, Error> {
+fn renorm(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let (letters, dim) = (r.letters(r.inputs[0].len())?, r.dim("dim")?);
     let others = letters.iter().enumerate().filter(|(d, _)| *d != dim).map(|(_, &c)| c);
     let rule = RuleBuilder::new().input(letters.iter().copied()).output(letters.iter().copied());
-    r.op(&rule.roles(others, Role::Replicate).passings([]).build()?)
+    r.op(&rule.roles(others, FactorKind::NeedReplication).passings([]).build()?)
 }
 
 /// `ij,i1->ij {j: replicate}`: directions and lengths.
-fn weight_norm(r: &Request<'_>) -> Result<Op, Error> {
+fn weight_norm(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let (letters, dim) = (r.letters(r.inputs[0].len())?, r.dim("dim")?);
     let lengths = letters.iter().enumerate().map(|(d, &c)| if d == dim { c.into() } else { Dim::ONE });
@@ -80,6 +80,6 @@ fn weight_norm(r: &Request<'_>) -> Result<Op, Error> {
         .input(letters.iter().copied())
         .input(lengths)
         .output(letters.iter().copied())
-        .roles(others, Role::Replicate);
+        .roles(others, FactorKind::NeedReplication);
     r.op(&rule.passing(multilinear([1])).build()?)
 }

@@ -4,14 +4,14 @@
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 
 /// `->ab` of these sizes, elements of which depend on where they are.
-pub(super) fn made(r: &Request<'_>, shape: &[usize]) -> Result<Op, Error> {
+pub(super) fn made(r: &BoundCall<'_>, shape: &[usize]) -> Result<Op, Error> {
     sized(r, shape, RuleBuilder::new().regions(r.letters(shape.len())?))
 }
 
-fn sized(r: &Request<'_>, shape: &[usize], rule: RuleBuilder) -> Result<Op, Error> {
+fn sized(r: &BoundCall<'_>, shape: &[usize], rule: RuleBuilder) -> Result<Op, Error> {
     r.inputs_of(0..=0)?;
     let letters = r.letters(shape.len())?;
     let rule = rule.output(letters.iter().copied());
@@ -20,23 +20,23 @@ fn sized(r: &Request<'_>, shape: &[usize], rule: RuleBuilder) -> Result<Op, Erro
 }
 
 /// A shape, all of the same number.
-pub(super) fn filled(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn filled(r: &BoundCall<'_>) -> Result<Op, Error> {
     sized(r, &r.sizes("shape")?, RuleBuilder::new())
 }
 
 /// A shape of random numbers.
-pub(super) fn drawn(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn drawn(r: &BoundCall<'_>) -> Result<Op, Error> {
     made(r, &r.sizes("shape")?)
 }
 
 /// The numbers from 0.
-pub(super) fn arange(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn arange(r: &BoundCall<'_>) -> Result<Op, Error> {
     let n = r.size("size")?;
     made(r, &[n])
 }
 
 /// Ones on the diagonal of a square.
-pub(super) fn eye(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn eye(r: &BoundCall<'_>) -> Result<Op, Error> {
     let n = r.size("size")?;
     made(r, &[n, n])
 }

@@ -2,35 +2,35 @@
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::{Dim, Role};
+use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::Passing;
-use crate::rules::request::Request;
+use crate::rules::passing::PartialRule;
+use crate::rules::request::BoundCall;
 use crate::rules::standard::pointwise;
-use crate::rules::strategy::Part;
+use crate::rules::strategy::OperandPlacement;
 use crate::rules::terms::{
     MAX, MIN, NORM2, P, PROD, R, affine, increasing, linear, multilinear, row, s, selecting,
 };
 use reshard_sharding::ReduceOp;
 
 /// Terms of what is looked up: every result is one element, or nothing where the rank does not hold it.
-pub(super) fn looked_up() -> [Passing; 5] {
-    let of = |terms: Part| row([terms.clone(), R], [terms]);
+pub(super) fn looked_up() -> [PartialRule; 5] {
+    let of = |terms: OperandPlacement| row([terms.clone(), R], [terms]);
     [multilinear([0]), of(PROD), of(MIN), of(MAX), of(NORM2)]
 }
 
 /// Terms of what is overwritten.
-pub(super) fn copied() -> Vec<Passing> {
+pub(super) fn copied() -> Vec<PartialRule> {
     vec![selecting([0, 2]), affine([0, 2]), increasing([0, 2])]
 }
 
 /// Terms of what is added to.
-pub(super) fn added() -> Vec<Passing> {
+pub(super) fn added() -> Vec<PartialRule> {
     vec![row([P, s('k'), s('k')], [P]), linear([0, 2]), affine([0, 2]), increasing([0])]
 }
 
 /// Terms of what is raised.
-pub(super) fn raised() -> Vec<Passing> {
+pub(super) fn raised() -> Vec<PartialRule> {
     vec![
         row([MAX, s('k'), s('k')], [MAX]),
         row([MAX, R, MAX], [MAX]),
@@ -41,13 +41,13 @@ pub(super) fn raised() -> Vec<Passing> {
 }
 
 /// The letters of a tensor, none of which is `k`.
-pub(super) fn letters_but_k(r: &Request<'_>, rank: usize) -> Result<Vec<char>, Error> {
+pub(super) fn letters_but_k(r: &BoundCall<'_>, rank: usize) -> Result<Vec<char>, Error> {
     Ok(r.letters(rank + 1)?.into_iter().filter(|&c| c != 'k').take(rank).collect())
 }
 
 /// The dims of a tensor and of an index into one of its dims, which is `k` in the second; `*` where the sizes of
 /// another dim differ, so that only a leading part of it is used.
-fn beside(r: &Request<'_>, dim: usize, index: &[usize]) -> Result<(Vec<Dim>, Vec<Dim>), Error> {
+fn beside(r: &BoundCall<'_>, dim: usize, index: &[usize]) -> Result<(Vec<Dim>, Vec<Dim>), Error> {
     let x = r.input(0)?;
     if index.len() != x.len() {
         return Err(r.error(format!("the index has {} dims, and the input {}", index.len(), x.len())));
@@ -73,7 +73,7 @@ fn beside(r: &Request<'_>, dim: usize, index: &[usize]) -> Result<(Vec<Dim>, Vec
 }
 
 /// `ij,ik->ik`: along `j` the sum of what each rank finds.
-pub(super) fn gather(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn gather(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let dim = r.dim("dim")?;
     let (a, b) = beside(r, dim, r.inputs[1])?;
@@ -83,7 +83,7 @@ pub(super) fn gather(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `ij,k->ik`.
-pub(super) fn select(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn select(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let dim = r.dim("dim")?;
     let letters = letters_but_k(r, r.inputs[0].len())?;
@@ -95,23 +95,23 @@ pub(super) fn select(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `ij,ik,ik->ij`, or `ij,k,ik->ij` with one index for all: each rank writes where it holds.
-pub(super) fn scatter(r: &Request<'_>, one_index: bool, terms: Vec<Passing>) -> Result<Op, Error> {
+pub(super) fn scatter(r: &BoundCall<'_>, one_index: bool, terms: Vec<PartialRule>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     scattered(r, r.dim("dim")?, one_index, terms)
 }
 
-fn scattered(r: &Request<'_>, dim: usize, one_index: bool, terms: Vec<Passing>) -> Result<Op, Error> {
+fn scattered(r: &BoundCall<'_>, dim: usize, one_index: bool, terms: Vec<PartialRule>) -> Result<Op, Error> {
     let (a, b) = beside(r, dim, r.inputs[2])?;
     if !one_index && r.inputs[1] != r.inputs[2] {
         return Err(r.error("the index and what is written have different shapes"));
     }
     let index = if one_index { vec![Dim::from('k')] } else { b.clone() };
     let rule = RuleBuilder::new().regions([a[dim].clone()]).input(a.clone()).input(index).input(b).output(a);
-    r.op_to(&rule.role('k', Role::Replicate).passings(terms).build()?, &[r.inputs[0]])
+    r.op_to(&rule.role('k', FactorKind::NeedReplication).passings(terms).build()?, &[r.inputs[0]])
 }
 
 /// `x[index] = value`, or `+=`, along the first dim.
-pub(super) fn put(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn put(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     if r.inputs[0].is_empty() {
         return Err(r.error("the first input has no dim to be indexed"));
@@ -120,35 +120,35 @@ pub(super) fn put(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// A rule with a dim `c` of so many classes, by which no terms pass.
-fn classes(r: &Request<'_>, rule: RuleBuilder) -> Result<Op, Error> {
+fn classes(r: &BoundCall<'_>, rule: RuleBuilder) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let n = r.size("classes")?;
     r.op(&rule.size('c', n).regions(['c']).passings([]).build()?)
 }
 
 /// `...->...c`.
-pub(super) fn one_hot(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn one_hot(r: &BoundCall<'_>) -> Result<Op, Error> {
     classes(r, RuleBuilder::new().input([Dim::Rest]).output([Dim::Rest, 'c'.into()]))
 }
 
 /// `i->c`.
-pub(super) fn bincount(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn bincount(r: &BoundCall<'_>) -> Result<Op, Error> {
     classes(r, RuleBuilder::new().input(['i']).output(['c']))
 }
 
 /// `vd,bl->bd`: rows of a table, summed or averaged over a bag.
-pub(super) fn bag(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn bag(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let op = match r.word("mode")?.as_str() {
         "mean" => ReduceOp::Avg,
         _ => ReduceOp::Sum,
     };
     let rule = RuleBuilder::new().input(['v', 'd']).input(['b', 'l']).output(['b', 'd']);
-    r.op(&rule.role('l', Role::Reduce(op)).regions(['v']).passing(multilinear([0])).build()?)
+    r.op(&rule.role('l', FactorKind::Reduction(op)).regions(['v']).passing(multilinear([0])).build()?)
 }
 
 /// `where(mask, value, x)`.
-pub(super) fn masked_fill(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn masked_fill(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     // What is filled in has to be its own terms.
     let its_own = match r.has("value")?.then(|| r.word("value")).transpose()?.as_deref() {

@@ -4,7 +4,7 @@ use super::Family;
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 
 families! {
     "qr" ("") => |r| factored(r, "...ik,...kj", |m, n, k| vec![vec![m, k], vec![k, n]]);
@@ -23,7 +23,7 @@ families! {
 
 /// `...ij` into these, of shapes that follow from `m`, `n` and the lesser of them.
 fn factored(
-    r: &Request<'_>,
+    r: &BoundCall<'_>,
     outputs: &str,
     shapes: fn(usize, usize, usize) -> Vec<Vec<usize>>,
 ) -> Result<Op, Error> {
@@ -38,7 +38,7 @@ fn factored(
 }
 
 /// `P`, `L` and `U` of what `lu_factor` packs, and of its pivots.
-fn lu_unpack(r: &Request<'_>) -> Result<Op, Error> {
+fn lu_unpack(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let [batch @ .., m, n] = r.inputs[0] else {
         return Err(r.error("needs a matrix or a batch of them"));
@@ -50,13 +50,13 @@ fn lu_unpack(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// The powers of each number.
-fn vander(r: &Request<'_>) -> Result<Op, Error> {
+fn vander(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     r.op_to(&"...->...* {(P(prod) -> P(prod))}".parse()?, &[&[r.inputs[0], &[r.size("columns")?]].concat()])
 }
 
 /// `i*,i*->i*`, of vectors of three.
-fn cross(r: &Request<'_>) -> Result<Op, Error> {
+fn cross(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let dim = r.dim("dim")?;
     if r.inputs.iter().any(|s| s.get(dim) != Some(&3)) {
@@ -71,7 +71,7 @@ fn cross(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `ab,bc,cd->ad`.
-fn multi_dot(r: &Request<'_>) -> Result<Op, Error> {
+fn multi_dot(r: &BoundCall<'_>) -> Result<Op, Error> {
     let n = r.inputs_of(2..=24)?;
     let letters = r.letters(n + 1)?;
     let rule = letters.windows(2).fold(RuleBuilder::new(), |rule, pair| rule.input(pair.iter().copied()));
@@ -79,7 +79,7 @@ fn multi_dot(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `abc,bcd->ad`: the last dims of one with the first of the other.
-fn tensordot(r: &Request<'_>) -> Result<Op, Error> {
+fn tensordot(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let (a, b, dims) = (r.inputs[0].len(), r.inputs[1].len(), r.size("dims")?);
     if dims > a.min(b) {

@@ -2,31 +2,31 @@
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::Role;
+use crate::rules::factor::FactorKind;
 use crate::rules::op::Op;
-use crate::rules::passing::Passing;
-use crate::rules::request::Request;
+use crate::rules::passing::PartialRule;
+use crate::rules::request::BoundCall;
 use crate::rules::standard::SCALAR;
 use reshard_sharding::ReduceOp;
 
 /// What is done with the losses: the role of a factor that is reduced, or none where it passes. What a mean divides by may be told
 /// by all of them.
-fn role(r: &Request<'_>, counted: bool) -> Result<Option<Role>, Error> {
+fn role(r: &BoundCall<'_>, counted: bool) -> Result<Option<FactorKind>, Error> {
     Ok(match r.word("reduction")?.as_str() {
-        "mean" if counted => Some(Role::Replicate),
-        "mean" => Some(Role::Reduce(ReduceOp::Avg)),
-        "sum" => Some(Role::Reduce(ReduceOp::Sum)),
+        "mean" if counted => Some(FactorKind::NeedReplication),
+        "mean" => Some(FactorKind::Reduction(ReduceOp::Avg)),
+        "sum" => Some(FactorKind::Reduction(ReduceOp::Sum)),
         _ => None,
     })
 }
 
 /// `ab,ab-> {a: avg, b: avg}`.
-pub(super) fn pointwise(r: &Request<'_>, terms: Vec<Passing>) -> Result<Op, Error> {
+pub(super) fn pointwise(r: &BoundCall<'_>, terms: Vec<PartialRule>) -> Result<Op, Error> {
     pointwise_of(r, 2, terms)
 }
 
 /// The same of so many inputs.
-pub(super) fn pointwise_of(r: &Request<'_>, inputs: usize, terms: Vec<Passing>) -> Result<Op, Error> {
+pub(super) fn pointwise_of(r: &BoundCall<'_>, inputs: usize, terms: Vec<PartialRule>) -> Result<Op, Error> {
     r.inputs_of(inputs..=inputs)?;
     let letters = r.letters(r.inputs[0].len())?;
     let rule = RuleBuilder::new().inputs(inputs, letters.iter().copied()).passings(terms);
@@ -38,14 +38,19 @@ pub(super) fn pointwise_of(r: &Request<'_>, inputs: usize, terms: Vec<Passing>) 
 }
 
 /// `bc,b->`: a class for each row, or `bcxy,bxy->` for each point of space; a weight for each class may be the third input.
-pub(super) fn classes(r: &Request<'_>, of_classes: Role, terms: Vec<Passing>) -> Result<Op, Error> {
+pub(super) fn classes(
+    r: &BoundCall<'_>,
+    of_classes: FactorKind,
+    terms: Vec<PartialRule>,
+) -> Result<Op, Error> {
     let weighted = r.inputs_of(2..=3)? == 3;
     let space = r.inputs[0].len().saturating_sub(2);
     let space: String = r.letters(26)?.into_iter().filter(|c| !"bc".contains(*c)).take(space).collect();
     // A mean is divided by the weights of all rows, which take all classes to know.
-    let of_classes = if weighted && r.word("reduction")? == "mean" { Role::Replicate } else { of_classes };
+    let of_classes =
+        if weighted && r.word("reduction")? == "mean" { FactorKind::NeedReplication } else { of_classes };
     // A rank with some of the classes has to know which.
-    let region = matches!(of_classes, Role::Reduce(_)).then_some('c');
+    let region = matches!(of_classes, FactorKind::Reduction(_)).then_some('c');
     let inputs = [&*format!("bc{space}"), &*format!("b{space}"), "c"];
     let inputs = &inputs[..r.inputs.len()];
     let counted = weighted || r.call.argument("ignore_index").is_some();
@@ -55,21 +60,21 @@ pub(super) fn classes(r: &Request<'_>, of_classes: Role, terms: Vec<Passing>) ->
 /// Operands of these letters: `c` is what a class is told by, `b` and those after `c` are what there is a loss for, and all
 /// others stay whole.
 pub(super) fn rows(
-    r: &Request<'_>,
+    r: &BoundCall<'_>,
     inputs: &[&str],
-    of_classes: Role,
-    terms: Vec<Passing>,
+    of_classes: FactorKind,
+    terms: Vec<PartialRule>,
 ) -> Result<Op, Error> {
     reduced(r, RuleBuilder::new(), inputs, of_classes, terms, false)
 }
 
 /// The same of a rule that says of them what else there is to say.
 fn reduced(
-    r: &Request<'_>,
+    r: &BoundCall<'_>,
     rule: RuleBuilder,
     inputs: &[&str],
-    of_classes: Role,
-    terms: Vec<Passing>,
+    of_classes: FactorKind,
+    terms: Vec<PartialRule>,
     counted: bool,
 ) -> Result<Op, Error> {
     r.inputs_of(inputs.len()..=inputs.len())?;
@@ -80,7 +85,7 @@ fn reduced(
     others.dedup();
     others.retain(|c| *c != 'c' && !kept.contains(c));
     let rule = inputs.iter().fold(rule, |rule, dims| rule.input(dims.chars()));
-    let rule = rule.role('c', of_classes).roles(others, Role::Replicate).passings(terms);
+    let rule = rule.role('c', of_classes).roles(others, FactorKind::NeedReplication).passings(terms);
     let rule = match role(r, counted)? {
         None => rule.output(kept),
         Some(role) => rule.output(SCALAR).roles(kept, role),

@@ -39,9 +39,9 @@ mod window;
 use reduce::NONE;
 
 use crate::Error;
-use crate::rules::factor::Role;
+use crate::rules::factor::FactorKind;
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 use crate::rules::terms::{ALL, MAX, MIN, PROD, affine, linear, multilinear, row};
 use reshard_sharding::ReduceOp;
 
@@ -50,7 +50,7 @@ use reshard_sharding::ReduceOp;
 pub(super) struct Family {
     pub(super) name: &'static str,
     pub(super) parameters: &'static str,
-    pub(super) make: fn(&Request<'_>) -> Result<Op, Error>,
+    pub(super) make: fn(&BoundCall<'_>) -> Result<Op, Error>,
 }
 
 /// All of them.
@@ -93,17 +93,17 @@ const LOSS: &str = "reduction: mean|sum|none = mean";
 
 families! {
     // Reductions: over all dims where none is given.
-    "sum" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Sum), None);
-    "mean" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Avg), Some(vec![linear(ALL)]));
-    "prod" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Prod), None);
-    "amax" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Max), None);
-    "amin" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Min), None);
-    "any" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Max), NONE);
-    "all" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Min), NONE);
-    "count_nonzero" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Sum), NONE);
-    "var" (SPREAD) => |r| reduce::fold(r, Role::Replicate, NONE);
-    "std" (SPREAD) => |r| reduce::fold(r, Role::Replicate, NONE);
-    "logsumexp" (FOLD) => |r| reduce::fold(r, Role::Replicate, NONE);
+    "sum" (FOLD) => |r| reduce::fold(r, FactorKind::Reduction(ReduceOp::Sum), None);
+    "mean" (FOLD) => |r| reduce::fold(r, FactorKind::Reduction(ReduceOp::Avg), Some(vec![linear(ALL)]));
+    "prod" (FOLD) => |r| reduce::fold(r, FactorKind::Reduction(ReduceOp::Prod), None);
+    "amax" (FOLD) => |r| reduce::fold(r, FactorKind::Reduction(ReduceOp::Max), None);
+    "amin" (FOLD) => |r| reduce::fold(r, FactorKind::Reduction(ReduceOp::Min), None);
+    "any" (FOLD) => |r| reduce::fold(r, FactorKind::Reduction(ReduceOp::Max), NONE);
+    "all" (FOLD) => |r| reduce::fold(r, FactorKind::Reduction(ReduceOp::Min), NONE);
+    "count_nonzero" (FOLD) => |r| reduce::fold(r, FactorKind::Reduction(ReduceOp::Sum), NONE);
+    "var" (SPREAD) => |r| reduce::fold(r, FactorKind::NeedReplication, NONE);
+    "std" (SPREAD) => |r| reduce::fold(r, FactorKind::NeedReplication, NONE);
+    "logsumexp" (FOLD) => |r| reduce::fold(r, FactorKind::NeedReplication, NONE);
     "norm" (NORM) => reduce::norm;
     "linalg_vector_norm" (NORM) => reduce::norm;
     "argmax" (ARG) => |r| reduce::one_dim(r, 1);
@@ -208,8 +208,8 @@ families! {
     "binary_cross_entropy" (LOSS) => |r| loss::pointwise(r, vec![affine([1])]);
     "binary_cross_entropy_with_logits" (LOSS) => |r| loss::pointwise(r, vec![affine([1])]);
     "kl_div" (DIVERGENCE) => |r| loss::pointwise(r, vec![affine([0])]);
-    "cross_entropy" (OF_CLASSES) => |r| loss::classes(r, Role::Replicate, vec![]);
-    "nll_loss" (NEGATIVE_LOG) => |r| loss::classes(r, Role::Reduce(ReduceOp::Sum), vec![multilinear([0])]);
+    "cross_entropy" (OF_CLASSES) => |r| loss::classes(r, FactorKind::NeedReplication, vec![]);
+    "nll_loss" (NEGATIVE_LOG) => |r| loss::classes(r, FactorKind::Reduction(ReduceOp::Sum), vec![multilinear([0])]);
     // Attention.
     "scaled_dot_product_attention" ("causal: flag = false, scale: real = none") => attention::attention;
 }

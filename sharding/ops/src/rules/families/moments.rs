@@ -3,7 +3,7 @@
 use super::Family;
 use crate::Error;
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 
 families! {
     "native_batch_norm" ("eps: real >= 0 = 0.00001") => batch;
@@ -12,7 +12,7 @@ families! {
 }
 
 /// Letters of the dims of space.
-fn space(r: &Request<'_>) -> Result<String, Error> {
+fn space(r: &BoundCall<'_>) -> Result<String, Error> {
     let Some(n) = r.input(0)?.len().checked_sub(2) else {
         return Err(r.error("needs an input with dims for batch and channels"));
     };
@@ -29,7 +29,7 @@ fn whole(letters: impl Iterator<Item = char>) -> String {
 }
 
 /// `bcx,c,c->bcx,c,c`.
-fn batch(r: &Request<'_>) -> Result<Op, Error> {
+fn batch(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     let space = space(r)?;
     let stays = whole("b".chars().chain(space.chars()));
@@ -37,7 +37,7 @@ fn batch(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `b(gc)x,(gc),(gc)->b(gc)x,bg,bg`.
-fn group(r: &Request<'_>) -> Result<Op, Error> {
+fn group(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     let (space, groups) = (space(r)?, r.size("groups")?);
     let stays = whole("c".chars().chain(space.chars()));
@@ -45,7 +45,7 @@ fn group(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `ij,j->ij,i1`.
-fn rms(r: &Request<'_>) -> Result<Op, Error> {
+fn rms(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let all: String = r.letters(r.inputs[0].len())?.into_iter().collect();
     let (kept, last) = all.split_at(all.len() - r.count("last")?);

@@ -6,9 +6,9 @@ use super::pieces::cut;
 use super::reshape::{reorder, repeat_by};
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::Role;
+use crate::rules::factor::FactorKind;
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 use crate::rules::terms::{ALL, selecting};
 
 families! {
@@ -23,7 +23,7 @@ families! {
 }
 
 /// Some dims go elsewhere; the others keep their order.
-fn movedim(r: &Request<'_>) -> Result<Op, Error> {
+fn movedim(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let (from, to) = (r.dims("source")?, r.dims("destination")?);
     if from.len() != to.len() {
@@ -37,7 +37,7 @@ fn movedim(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// Quarters of a turn: an odd number swaps the two dims and turns one of them round, half a turn turns both.
-fn rot90(r: &Request<'_>) -> Result<Op, Error> {
+fn rot90(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let [a, b] = r.dims("dims")?[..] else { return Err(r.error("dims has to name two dims")) };
     let turns = r.number("times")?.rem_euclid(4);
@@ -58,7 +58,7 @@ fn rot90(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// As `repeat`, once along the first dims where fewer numbers are given.
-fn tile(r: &Request<'_>) -> Result<Op, Error> {
+fn tile(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let times = r.sizes("times")?;
     let missing = r.inputs[0].len().saturating_sub(times.len());
@@ -66,7 +66,7 @@ fn tile(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// So many nearly equal pieces, or pieces between indices.
-fn tensor_split(r: &Request<'_>) -> Result<Op, Error> {
+fn tensor_split(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;
     let n = r.inputs[0][dim];
@@ -90,7 +90,7 @@ fn tensor_split(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// All windows of a dim: `i*->i**`.
-fn unfold_dim(r: &Request<'_>) -> Result<Op, Error> {
+fn unfold_dim(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let (dim, size, step) = (r.dim("dim")?, r.size("size")?, r.size("step")?);
     let mut shape = r.inputs[0].to_vec();
@@ -105,7 +105,7 @@ fn unfold_dim(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// One half of a dim, times what the other lets through.
-fn glu(r: &Request<'_>) -> Result<Op, Error> {
+fn glu(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;
     let mut shape = r.inputs[0].to_vec();
@@ -118,11 +118,11 @@ fn glu(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `ij->ij {j: replicate}` of random numbers, which depend on where a rank's part is.
-fn gumbel_softmax(r: &Request<'_>) -> Result<Op, Error> {
+fn gumbel_softmax(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;
     let mut letters = r.letters(r.inputs[0].len())?;
     let rule = RuleBuilder::new().input(letters.iter().copied()).output(letters.iter().copied());
-    let rule = rule.role(letters.remove(dim), Role::Replicate);
+    let rule = rule.role(letters.remove(dim), FactorKind::NeedReplication);
     r.op(&rule.regions(letters).build()?)
 }

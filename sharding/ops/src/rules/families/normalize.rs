@@ -2,24 +2,24 @@
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::{Dim, Role};
+use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::Passing;
-use crate::rules::request::Request;
+use crate::rules::passing::PartialRule;
+use crate::rules::request::BoundCall;
 use crate::rules::terms::{AVG, P, R, affine, increasing, linear, multilinear, row};
 
 /// `ij->ij {j: replicate}`, with as many outputs as said.
-pub(super) fn along(r: &Request<'_>, outputs: usize, terms: Option<Passing>) -> Result<Op, Error> {
+pub(super) fn along(r: &BoundCall<'_>, outputs: usize, terms: Option<PartialRule>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
     let dim = r.dim("dim")?;
     let letters = r.letters(rank)?;
     let rule = RuleBuilder::new().input(letters.iter().copied()).outputs(outputs, letters.iter().copied());
-    r.op(&rule.role(letters[dim], Role::Replicate).passings(terms).build()?)
+    r.op(&rule.role(letters[dim], FactorKind::NeedReplication).passings(terms).build()?)
 }
 
 /// The `k` greatest along a dim and where they are.
-pub(super) fn topk(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn topk(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
     let dim = r.dim("dim")?;
@@ -35,7 +35,7 @@ pub(super) fn topk(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// The different values of a tensor, of which the caller knows the number.
-pub(super) fn unique(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn unique(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let count = r.size("count")?;
     let rule = RuleBuilder::new().input(vec![Dim::Whole; r.inputs[0].len()]).output([Dim::Whole]);
@@ -43,7 +43,7 @@ pub(super) fn unique(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// Complex numbers lie in a last dim of two.
-pub(super) fn fft(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn fft(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
     let Some((2, rest)) = shape.split_last().map(|(&n, rest)| (n, rest)) else {
@@ -56,14 +56,14 @@ pub(super) fn fft(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// A tensor made shorter if its norm is too great: every dim is needed whole.
-pub(super) fn clip(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn clip(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dims = vec![Dim::Whole; r.inputs[0].len()];
     r.op_to(&RuleBuilder::new().input(dims.clone()).output(dims).passings([]).build()?, &[r.inputs[0]])
 }
 
 /// The letters of an input, and how many of the last are normalised: so many, or these dims.
-fn layer_dims(r: &Request<'_>) -> Result<(Vec<char>, usize), Error> {
+fn layer_dims(r: &BoundCall<'_>) -> Result<(Vec<char>, usize), Error> {
     let rank = r.input(0)?.len();
     let letters = r.letters(rank)?;
     if r.call.argument("dims").is_none() {
@@ -82,7 +82,7 @@ fn layer_dims(r: &Request<'_>) -> Result<(Vec<char>, usize), Error> {
 }
 
 /// `...n,n,n->...n {n: replicate}`: normalised over the last dims, with a weight and perhaps a bias.
-fn layer(r: &Request<'_>, most: usize, terms: impl FnOnce(usize) -> Vec<Passing>) -> Result<Op, Error> {
+fn layer(r: &BoundCall<'_>, most: usize, terms: impl FnOnce(usize) -> Vec<PartialRule>) -> Result<Op, Error> {
     let n = r.inputs_of(1..=most)?;
     let (all, k) = layer_dims(r)?;
     let last = &all[all.len() - k..];
@@ -90,13 +90,13 @@ fn layer(r: &Request<'_>, most: usize, terms: impl FnOnce(usize) -> Vec<Passing>
         .input(all.iter().copied())
         .inputs(n - 1, last.iter().copied())
         .output(all.iter().copied())
-        .roles(last.iter().copied(), Role::Replicate)
+        .roles(last.iter().copied(), FactorKind::NeedReplication)
         .passings(terms(n));
     r.op(&rule.build()?)
 }
 
 /// With a weight and a bias.
-pub(super) fn layer_norm(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn layer_norm(r: &BoundCall<'_>) -> Result<Op, Error> {
     layer(r, 3, |n| match n {
         1 => vec![],
         2 => vec![multilinear([1])],
@@ -105,12 +105,12 @@ pub(super) fn layer_norm(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// With a weight.
-pub(super) fn rms_norm(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn rms_norm(r: &BoundCall<'_>) -> Result<Op, Error> {
     layer(r, 2, |n| if n == 1 { vec![] } else { vec![multilinear([1])] })
 }
 
 /// `layer_norm` that also gives mean and inverse deviation, of size 1 along what is normalised.
-pub(super) fn native_layer(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn native_layer(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     let (all, k) = layer_dims(r)?;
     let (kept, last) = all.split_at(all.len() - k);
@@ -120,7 +120,7 @@ pub(super) fn native_layer(r: &Request<'_>) -> Result<Op, Error> {
         .inputs(2, last.iter().copied())
         .output(all.iter().copied())
         .outputs(2, stats)
-        .roles(last.iter().copied(), Role::Replicate)
+        .roles(last.iter().copied(), FactorKind::NeedReplication)
         .passings([row([R, P, P], [P, R, R]), row([R, AVG, AVG], [AVG, R, R])]);
     r.op(&rule.build()?)
 }
@@ -132,7 +132,7 @@ struct Channels {
 }
 
 impl Channels {
-    fn of(r: &Request<'_>, least: usize, most: usize) -> Result<Channels, Error> {
+    fn of(r: &BoundCall<'_>, least: usize, most: usize) -> Result<Channels, Error> {
         let inputs = r.inputs_of(least..=most)?;
         let Some(n) = r.input(0)?.len().checked_sub(2) else {
             return Err(r.error("needs an input with dims for batch and channels"));
@@ -149,34 +149,36 @@ impl Channels {
 
     /// The same, normalised over space, with what weight and bias let pass.
     fn normalised(&self, channels: &Dim) -> RuleBuilder {
-        self.rule(channels).roles(self.space.iter().copied(), Role::Replicate).passings(match self.inputs {
-            1 => vec![],
-            2 => vec![multilinear([1])],
-            _ => vec![linear([1, 2]), affine([1, 2]), increasing([2])],
-        })
+        self.rule(channels).roles(self.space.iter().copied(), FactorKind::NeedReplication).passings(
+            match self.inputs {
+                1 => vec![],
+                2 => vec![multilinear([1])],
+                _ => vec![linear([1, 2]), affine([1, 2]), increasing([2])],
+            },
+        )
     }
 }
 
 /// `b(gc)hw,(gc),(gc)->b(gc)hw`: each group of channels is normalised for itself.
-pub(super) fn group(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn group(r: &BoundCall<'_>) -> Result<Op, Error> {
     let channels = Channels::of(r, 1, 3)?;
     let groups = r.size("groups")?;
     let rule = channels.normalised(&Dim::compound(['g', 'c']));
-    r.op(&rule.size('g', groups).role('c', Role::Replicate).build()?)
+    r.op(&rule.size('g', groups).role('c', FactorKind::NeedReplication).build()?)
 }
 
 /// Each channel is normalised over the batch; in evaluation by what is given.
-pub(super) fn batch(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn batch(r: &BoundCall<'_>) -> Result<Op, Error> {
     if r.flag("training")? {
         let rule = Channels::of(r, 1, 3)?.normalised(&'c'.into());
-        return r.op(&rule.role('b', Role::Replicate).build()?);
+        return r.op(&rule.role('b', FactorKind::NeedReplication).build()?);
     }
     let rule = Channels::of(r, 5, 5)?.rule(&'c'.into());
     r.op(&rule.passings([linear([1, 2]), affine([0, 1, 2]), increasing([2])]).build()?)
 }
 
 /// Each channel of each image is normalised for itself.
-pub(super) fn instance(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn instance(r: &BoundCall<'_>) -> Result<Op, Error> {
     let channels = Channels::of(r, 1, 3)?;
     if channels.space.is_empty() {
         return Err(r.error("needs an input with batch, channels and space"));

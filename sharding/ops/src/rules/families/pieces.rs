@@ -12,11 +12,11 @@
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::{Dim, Role};
+use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::Passing;
-use crate::rules::request::Request;
-use crate::rules::strategy::{Part, Strategy};
+use crate::rules::passing::PartialRule;
+use crate::rules::request::BoundCall;
+use crate::rules::strategy::{OperandPlacement, Strategy};
 use crate::rules::terms::{ALL, affine, increasing, selecting};
 use reshard_sharding::Placement;
 
@@ -28,7 +28,7 @@ fn selected(inputs: (usize, Vec<Dim>), outputs: (usize, Vec<Dim>)) -> RuleBuilde
 /// The dims of tensors that are alike but for this dim, in which they have so many indices each, of a dim that is cut into
 /// pieces or joined from them, of which each begins at one of these; and the rule of these inputs and outputs.
 fn in_blocks(
-    r: &Request<'_>,
+    r: &BoundCall<'_>,
     rank: usize,
     dim: usize,
     starts: &[usize],
@@ -57,7 +57,7 @@ fn in_blocks(
         dims
     });
     let sized = of_counts.iter().zip(&counts).fold(rule, |rule, (&c, &n)| rule.size(c, n));
-    Ok(sized.roles(of_counts.iter().copied(), Role::Replicate))
+    Ok(sized.roles(of_counts.iter().copied(), FactorKind::NeedReplication))
 }
 
 fn gcd(a: usize, b: usize) -> usize {
@@ -65,7 +65,7 @@ fn gcd(a: usize, b: usize) -> usize {
 }
 
 /// `a(cb),a(cb)->a(db)`, or `i*,i*->i*`.
-pub(super) fn cat(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn cat(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=usize::MAX)?;
     let rank = r.inputs[0].len();
     let dim = r.dim("dim")?;
@@ -85,7 +85,7 @@ pub(super) fn cat(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `ij,ij->i*j`.
-pub(super) fn stack(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn stack(r: &BoundCall<'_>) -> Result<Op, Error> {
     let n = r.inputs_of(1..=usize::MAX)?;
     let rank = r.inputs[0].len();
     let dim = r.dim("dim")?;
@@ -98,13 +98,13 @@ pub(super) fn stack(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// Pieces of these sizes, one after the other from a start.
-pub(super) fn cut(r: &Request<'_>, dim: usize, start: usize, sizes: &[usize]) -> Result<Op, Error> {
+pub(super) fn cut(r: &BoundCall<'_>, dim: usize, start: usize, sizes: &[usize]) -> Result<Op, Error> {
     let shape = r.inputs[0];
     let rule = in_blocks(r, shape.len(), dim, &[start], (&[shape[dim]], sizes))?;
     out_of(r, dim, sizes, rule)
 }
 
-fn out_of(r: &Request<'_>, dim: usize, sizes: &[usize], rule: RuleBuilder) -> Result<Op, Error> {
+fn out_of(r: &BoundCall<'_>, dim: usize, sizes: &[usize], rule: RuleBuilder) -> Result<Op, Error> {
     let shape = r.inputs[0];
     let shapes: Vec<Vec<usize>> = sizes
         .iter()
@@ -119,7 +119,7 @@ fn out_of(r: &Request<'_>, dim: usize, sizes: &[usize], rule: RuleBuilder) -> Re
 }
 
 /// Pieces of one size, the last one less, or of given sizes.
-pub(super) fn split(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn split(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;
     let n = r.inputs[0][dim];
@@ -142,7 +142,7 @@ pub(super) fn split(r: &Request<'_>) -> Result<Op, Error> {
 const MOST: usize = 65_536;
 
 /// Pieces of one size, the last one less.
-fn equal(r: &Request<'_>, dim: usize, size: usize) -> Result<Op, Error> {
+fn equal(r: &BoundCall<'_>, dim: usize, size: usize) -> Result<Op, Error> {
     let n = r.inputs[0][dim];
     let pieces = n.div_ceil(size).max(1);
     if pieces > MOST {
@@ -152,7 +152,7 @@ fn equal(r: &Request<'_>, dim: usize, size: usize) -> Result<Op, Error> {
 }
 
 /// At most so many pieces of equal size, the last one less.
-pub(super) fn chunk(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn chunk(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;
     let n = r.inputs[0][dim];
@@ -160,7 +160,7 @@ pub(super) fn chunk(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// Each index of a dim for itself.
-pub(super) fn unbind(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn unbind(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
     let dim = r.dim("dim")?;
@@ -172,7 +172,7 @@ pub(super) fn unbind(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// One index of a dim.
-pub(super) fn select(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn select(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
     let dim = r.dim("dim")?;
@@ -185,7 +185,12 @@ pub(super) fn select(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `i*->i`, so many times.
-pub(super) fn without(r: &Request<'_>, dim: usize, outputs: usize, terms: Passing) -> Result<Op, Error> {
+pub(super) fn without(
+    r: &BoundCall<'_>,
+    dim: usize,
+    outputs: usize,
+    terms: PartialRule,
+) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
     let dims = r.dims_whole(shape.len(), &[dim])?;
@@ -197,7 +202,7 @@ pub(super) fn without(r: &Request<'_>, dim: usize, outputs: usize, terms: Passin
 }
 
 /// The indices of a dim from `start` up to `end`, each `step`-th.
-pub(super) fn slice(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn slice(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;
     let n = r.inputs[0][dim] as i64;
@@ -214,7 +219,7 @@ pub(super) fn slice(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `length` indices of a dim from `start`.
-pub(super) fn narrow(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn narrow(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;
     let n = r.inputs[0][dim];
@@ -226,7 +231,7 @@ pub(super) fn narrow(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// Before and after each of the last dims, the last dim first, as PyTorch counts.
-pub(super) fn pad(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn pad(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
     let pads = r.numbers("pads")?;
@@ -256,7 +261,7 @@ pub(super) fn pad(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// Elements move around a dim, or around several. Around one, of which a rank has one index, rolled shards are those of the result, and back.
-pub(super) fn rolled(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn rolled(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
     let (dims, shifts) = (r.dims("dims")?, r.numbers("shifts")?);
@@ -269,7 +274,10 @@ pub(super) fn rolled(r: &Request<'_>) -> Result<Op, Error> {
         return r.op_to(&rule.build()?, &[shape]);
     }
     let row = |from: Placement, to: Placement| {
-        Passing::Row(Strategy { inputs: vec![Part::Fixed(from)], outputs: vec![Part::Fixed(to)] })
+        PartialRule::Row(Strategy {
+            inputs: vec![OperandPlacement::Fixed(from)],
+            outputs: vec![OperandPlacement::Fixed(to)],
+        })
     };
     let (plain, back) = (Placement::Shard(*dim), shape[*dim] - by);
     let rule = rule
@@ -279,7 +287,7 @@ pub(super) fn rolled(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// Elements move along some dims.
-pub(super) fn whole_dims(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn whole_dims(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
     let dims = r.dims_whole(shape.len(), &r.dims("dims")?)?;

@@ -6,8 +6,8 @@ use crate::Error;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::Dim;
 use crate::rules::op::Op;
-use crate::rules::passing::Passing;
-use crate::rules::request::Request;
+use crate::rules::passing::PartialRule;
+use crate::rules::request::BoundCall;
 use crate::rules::terms::{ALL, AVG, MAX, MIN, P, PROD, R, linear, row};
 
 const LP: &str =
@@ -42,7 +42,7 @@ families! {
 }
 
 /// `n` dims of space, which become these.
-fn shape_of(r: &Request<'_>, n: usize) -> Result<Vec<usize>, Error> {
+fn shape_of(r: &BoundCall<'_>, n: usize) -> Result<Vec<usize>, Error> {
     let x = r.input(0)?;
     if x.len() != n + 2 {
         return Err(r.error(format!("needs an input with batch, channels and {n} spatial dims")));
@@ -51,7 +51,7 @@ fn shape_of(r: &Request<'_>, n: usize) -> Result<Vec<usize>, Error> {
 }
 
 /// `bc**->bc**` of so many outputs.
-fn sized(r: &Request<'_>, n: usize, outputs: usize, terms: Vec<Passing>) -> Result<Op, Error> {
+fn sized(r: &BoundCall<'_>, n: usize, outputs: usize, terms: Vec<PartialRule>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = shape_of(r, n)?;
     let dims = with_space('b'.into(), 'c'.into(), n);
@@ -60,7 +60,7 @@ fn sized(r: &Request<'_>, n: usize, outputs: usize, terms: Vec<Passing>) -> Resu
 }
 
 /// `bchw,bchw->bc** {h: sum, w: sum}`: elements go where indices say, and a rank leaves zeros where it has none to put.
-fn unpool(r: &Request<'_>, n: usize) -> Result<Op, Error> {
+fn unpool(r: &BoundCall<'_>, n: usize) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let shape = shape_of(r, n)?;
     let space = ['d', 'h', 'w'].into_iter().skip(3 - n).map(Dim::from);
@@ -73,7 +73,7 @@ fn unpool(r: &Request<'_>, n: usize) -> Result<Op, Error> {
 }
 
 /// `bc**,bc*->bc**`: where windows start follows from the random numbers of the second input.
-fn fractional(r: &Request<'_>, n: usize, outputs: usize) -> Result<Op, Error> {
+fn fractional(r: &BoundCall<'_>, n: usize, outputs: usize) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let (shape, kernel) = (shape_of(r, n)?, r.spatial("kernel", n)?);
     if (0..n).any(|d| kernel[d].checked_add(shape[d + 2] - 1).is_none_or(|least| least > r.inputs[0][d + 2]))
@@ -87,7 +87,7 @@ fn fractional(r: &Request<'_>, n: usize, outputs: usize) -> Result<Op, Error> {
 }
 
 /// How many places a window has in a space, and how many elements.
-fn windows(r: &Request<'_>, space: &[usize]) -> Result<(usize, usize), Error> {
+fn windows(r: &BoundCall<'_>, space: &[usize]) -> Result<(usize, usize), Error> {
     let n = space.len();
     let [kernel, stride, padding, dilation] = [
         r.spatial("kernel", n)?,
@@ -110,7 +110,7 @@ fn windows(r: &Request<'_>, space: &[usize]) -> Result<(usize, usize), Error> {
 }
 
 /// `bc**->b(ck)*`: every window a column.
-fn im2col(r: &Request<'_>) -> Result<Op, Error> {
+fn im2col(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let [b, c, space @ ..] = r.inputs[0] else { return Err(r.error("needs batch and channels")) };
     let (places, k) = windows(r, space)?;
@@ -120,7 +120,7 @@ fn im2col(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `b(ck)*->bc**`: the sum of what windows hold.
-fn col2im(r: &Request<'_>) -> Result<Op, Error> {
+fn col2im(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let [b, rows, columns] = r.inputs[0] else { return Err(r.error("needs batch, rows and columns")) };
     let space = r.spatial("size", 2)?;

@@ -3,14 +3,14 @@
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::Dim::{self, Rest};
-use crate::rules::factor::Role;
+use crate::rules::factor::FactorKind;
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 use crate::rules::standard::SCALAR;
 use crate::rules::terms::{ALL, P, affine, increasing, linear as together, row, s};
 
 /// NumPy's product: vectors, matrices, and batches of them broadcast.
-pub(super) fn matmul(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn matmul(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let [m, k, n] = ['m', 'k', 'n'].map(Dim::from);
     let rule = RuleBuilder::new();
@@ -26,12 +26,12 @@ pub(super) fn matmul(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `x w^T + b`.
-pub(super) fn linear(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn linear(r: &BoundCall<'_>) -> Result<Op, Error> {
     let bias = r.inputs_of(2..=3)? == 3;
     let mut rule = RuleBuilder::new().input([Rest, 'k'.into()]).input(['n', 'k']).output([Rest, 'n'.into()]);
     if bias {
         // Each rank adds a term of the bias where the product is in terms.
-        rule = rule.input(['n']).role('k', Role::Replicate).passings([
+        rule = rule.input(['n']).role('k', FactorKind::NeedReplication).passings([
             row([s('k'), s('k'), P], [P]),
             together([0, 2]),
             together([1, 2]),
@@ -44,7 +44,7 @@ pub(super) fn linear(r: &Request<'_>) -> Result<Op, Error> {
 
 /// Something, broadcast, and a product: each rank adds a term of it where the product is in terms.
 pub(super) fn added(
-    r: &Request<'_>,
+    r: &BoundCall<'_>,
     batch: &[char],
     a: &[char],
     b: &[char],
@@ -79,7 +79,7 @@ pub(super) fn added(
         .input(a)
         .input(b)
         .output(out)
-        .roles(summed.iter().copied(), Role::Replicate)
+        .roles(summed.iter().copied(), FactorKind::NeedReplication)
         .passings(summed.iter().map(|&c| row([P, s(c), s(c)], [P])))
         .passings([together([0, 1]), together([0, 2]), affine(ALL), increasing([0])]);
     r.op(&rule.build()?)

@@ -4,7 +4,7 @@
 use super::Family;
 use crate::Error;
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 
 families! {
     "rnn_tanh_cell" ("") => |r| cell(r, "bi,bk,hi,hk,h,h->bh {i: replicate, k: replicate, increasing(4,5)}");
@@ -15,7 +15,7 @@ families! {
 }
 
 /// An input, a state, perhaps memory, two weights and two biases.
-fn cell(r: &Request<'_>, rule: &str) -> Result<Op, Error> {
+fn cell(r: &BoundCall<'_>, rule: &str) -> Result<Op, Error> {
     let op = r.op(&rule.parse()?)?;
     let (state, out) = (op.inputs()[1].last(), op.outputs()[0].last());
     if state == out {

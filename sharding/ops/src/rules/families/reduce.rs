@@ -2,21 +2,21 @@
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::{Dim, Role};
+use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::Passing;
-use crate::rules::request::Request;
+use crate::rules::passing::PartialRule;
+use crate::rules::request::BoundCall;
 use crate::rules::terms::{self, row, s};
 use reshard_sharding::{Exponent, ReduceOp};
 
 /// How terms pass; `None` where that follows from the equation.
-pub(super) type Terms = Option<Vec<Passing>>;
+pub(super) type Terms = Option<Vec<PartialRule>>;
 
 /// Terms that pass in no way.
 pub(super) const NONE: Terms = Some(Vec::new());
 
 /// `abc->ac {b: op}`: each of the dims is combined as its role says, with what is said of terms.
-pub(super) fn fold(r: &Request<'_>, role: Role, terms: Terms) -> Result<Op, Error> {
+pub(super) fn fold(r: &BoundCall<'_>, role: FactorKind, terms: Terms) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     over(r, &r.dims("dims")?, 1, role, terms)
 }
@@ -32,23 +32,25 @@ pub(super) fn fold(r: &Request<'_>, role: Role, terms: Terms) -> Result<Op, Erro
 /// other    P(norm p)            P(norm p)           the norm of norms is the norm
 /// < 0                           none                no reduction has an op for it, nor for what no exponent is
 /// ```
-pub(super) fn norm(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn norm(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let p = r.word("p")?;
     let op = match (p.parse::<Exponent>(), p.as_str(), p.parse::<f64>()) {
-        (Ok(p @ Exponent::ONE), ..) => fold(r, Role::Reduce(ReduceOp::Sum), Some(also_norm(r, p)?)),
-        (Ok(p @ Exponent::INFINITY), ..) => fold(r, Role::Reduce(ReduceOp::Max), Some(also_norm(r, p)?)),
-        (Ok(p), ..) => fold(r, Role::Reduce(ReduceOp::Norm(p)), None),
-        (Err(_), "-inf", _) => fold(r, Role::Reduce(ReduceOp::Min), NONE),
-        (Err(_), _, Ok(0.0)) => fold(r, Role::Reduce(ReduceOp::Sum), NONE),
-        (Err(_), _, Ok(p)) if p.is_finite() => fold(r, Role::Replicate, NONE),
+        (Ok(p @ Exponent::ONE), ..) => fold(r, FactorKind::Reduction(ReduceOp::Sum), Some(also_norm(r, p)?)),
+        (Ok(p @ Exponent::INFINITY), ..) => {
+            fold(r, FactorKind::Reduction(ReduceOp::Max), Some(also_norm(r, p)?))
+        }
+        (Ok(p), ..) => fold(r, FactorKind::Reduction(ReduceOp::Norm(p)), None),
+        (Err(_), "-inf", _) => fold(r, FactorKind::Reduction(ReduceOp::Min), NONE),
+        (Err(_), _, Ok(0.0)) => fold(r, FactorKind::Reduction(ReduceOp::Sum), NONE),
+        (Err(_), _, Ok(p)) if p.is_finite() => fold(r, FactorKind::NeedReplication, NONE),
         (Err(_), ..) => Err(r.error(format!("p is {p}, and should be a number, inf or -inf"))),
     }?;
     Ok(op.with_nonnegative_outputs())
 }
 
 /// The rows of a norm whose terms are those of another op too.
-fn also_norm(r: &Request<'_>, p: Exponent) -> Result<Vec<Passing>, Error> {
+fn also_norm(r: &BoundCall<'_>, p: Exponent) -> Result<Vec<PartialRule>, Error> {
     let rank = r.inputs[0].len();
     let letters = r.letters(rank)?;
     let sharded = r.dims("dims")?.into_iter().map(|d| row([s(letters[d])], [terms::norm(p)]));
@@ -56,17 +58,17 @@ fn also_norm(r: &Request<'_>, p: Exponent) -> Result<Vec<Passing>, Error> {
 }
 
 /// One dim, which is needed whole, or all of them where none is given.
-pub(super) fn one_dim(r: &Request<'_>, outputs: usize) -> Result<Op, Error> {
+pub(super) fn one_dim(r: &BoundCall<'_>, outputs: usize) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
-    over(r, &r.dims("dim")?, outputs, Role::Replicate, NONE)
+    over(r, &r.dims("dim")?, outputs, FactorKind::NeedReplication, NONE)
 }
 
 /// These dims, as many outputs, a role for each dim.
 pub(super) fn over(
-    r: &Request<'_>,
+    r: &BoundCall<'_>,
     dims: &[usize],
     outputs: usize,
-    role: Role,
+    role: FactorKind,
     terms: Terms,
 ) -> Result<Op, Error> {
     let rank = r.inputs[0].len();

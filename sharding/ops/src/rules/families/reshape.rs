@@ -4,7 +4,7 @@ use crate::Error;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::Dim;
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 use crate::rules::terms::{ALL, selecting};
 
 /// One input and one output, of which every element is one of the input's.
@@ -13,7 +13,7 @@ fn selected(input: impl IntoIterator<Item = impl Into<Dim>>, output: Vec<Dim>) -
 }
 
 /// `abc->cab`.
-pub(super) fn permute(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn permute(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
     let dims = r.dims("dims")?;
@@ -24,14 +24,14 @@ pub(super) fn permute(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// The dims in this order.
-pub(super) fn reorder(r: &Request<'_>, dims: &[usize]) -> Result<Op, Error> {
+pub(super) fn reorder(r: &BoundCall<'_>, dims: &[usize]) -> Result<Op, Error> {
     let letters = r.letters(dims.len())?;
     let output = dims.iter().map(|&d| letters[d].into()).collect();
     r.op(&selected(letters, output).build()?)
 }
 
 /// Two dims change places.
-pub(super) fn transpose(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn transpose(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
     let mut dims: Vec<usize> = (0..rank).collect();
@@ -40,7 +40,7 @@ pub(super) fn transpose(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `j->ij`, `1j->ij`: what is broadcast is a factor of the output alone.
-pub(super) fn expand(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn expand(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
     let shape = r.numbers("shape")?;
@@ -73,12 +73,12 @@ pub(super) fn expand(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `ij->(ai)(bj)`: each dim so many times, one after the other.
-pub(super) fn repeat(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn repeat(r: &BoundCall<'_>) -> Result<Op, Error> {
     repeat_by(r, &r.sizes("times")?)
 }
 
 /// The same of these numbers.
-pub(super) fn repeat_by(r: &Request<'_>, times: &[usize]) -> Result<Op, Error> {
+pub(super) fn repeat_by(r: &BoundCall<'_>, times: &[usize]) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
     let Some(new) = times.len().checked_sub(x.len()) else {
@@ -103,7 +103,7 @@ pub(super) fn repeat_by(r: &Request<'_>, times: &[usize]) -> Result<Op, Error> {
 }
 
 /// `i->(it)`: each index of a dim so many times.
-pub(super) fn repeat_interleave(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn repeat_interleave(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
     let dim = r.dim("dim")?;
@@ -116,7 +116,7 @@ pub(super) fn repeat_interleave(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// Dims of size 1 vanish: all of them, or those that are given.
-pub(super) fn squeeze(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn squeeze(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
     let dims = r.dims("dims")?;
@@ -128,7 +128,7 @@ pub(super) fn squeeze(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// A dim of size 1 appears.
-pub(super) fn unsqueeze(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn unsqueeze(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
     let dim = r.dim("dim")?;
@@ -139,7 +139,7 @@ pub(super) fn unsqueeze(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// A shape in which one size may be -1.
-fn completed(r: &Request<'_>, list: &[i64], all: usize) -> Result<Vec<usize>, Error> {
+fn completed(r: &BoundCall<'_>, list: &[i64], all: usize) -> Result<Vec<usize>, Error> {
     let known = list.iter().filter(|&&n| n >= 0).try_fold(1usize, |p, &n| p.checked_mul(n as usize));
     let Some(known) = known else { return Err(Error::overflow(format!("the shape of {}", r.call))) };
     let open = list.iter().filter(|&&n| n < 0).count();
@@ -151,7 +151,7 @@ fn completed(r: &Request<'_>, list: &[i64], all: usize) -> Result<Vec<usize>, Er
 }
 
 /// The elements in row-major order in another shape.
-pub(super) fn view(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn view(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let list = r.numbers("shape")?;
     let all = reshard_sharding::internal::numel(r.inputs[0])?;
@@ -159,7 +159,7 @@ pub(super) fn view(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// The dims from `start` to `end` become one.
-pub(super) fn flatten(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn flatten(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
     if x.is_empty() {
@@ -174,7 +174,7 @@ pub(super) fn flatten(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// A dim becomes several.
-pub(super) fn unflatten(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn unflatten(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
     let dim = r.dim("dim")?;

@@ -3,7 +3,7 @@
 use super::Family;
 use crate::Error;
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 
 families! {
     "grid_sample" ("mode: linear|nearest|cubic = linear") => grid_sample;
@@ -13,7 +13,7 @@ families! {
 }
 
 /// `bc**,bhw*->bchw`: each point is a mean of its neighbours.
-fn grid_sample(r: &Request<'_>) -> Result<Op, Error> {
+fn grid_sample(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let space = match r.inputs[0].len() {
         4 => "hw",
@@ -25,7 +25,7 @@ fn grid_sample(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `b**->bhw*`: points of a plane, moved by a matrix each.
-fn affine_grid(r: &Request<'_>) -> Result<Op, Error> {
+fn affine_grid(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let (space, size) = match r.inputs[0] {
         [_, 2, 3] => ("hw", r.spatial("size", 2)?),
@@ -38,13 +38,13 @@ fn affine_grid(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `b(gc)xy->b(cg)xy`; a rank with a part of the groups has to know how many those are.
-fn channel_shuffle(r: &Request<'_>) -> Result<Op, Error> {
+fn channel_shuffle(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     r.op(&format!("b(gc)...->b(cg)... {{g: region {}, selecting}}", r.size("groups")?).parse()?)
 }
 
 /// `bc(hr)(ws)->b(crs)hw`.
-fn pixel_unshuffle(r: &Request<'_>) -> Result<Op, Error> {
+fn pixel_unshuffle(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let f = r.size("factor")?;
     r.op(&format!("bc(hr)(ws)->b(crs)hw {{r: {f} replicate, s: {f} replicate, selecting}}").parse()?)

@@ -3,9 +3,9 @@
 use super::Family;
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::{Dim, Role};
+use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 use crate::rules::terms::{MAX, R, multilinear, row, s};
 
 families! {
@@ -15,7 +15,7 @@ families! {
 }
 
 /// `mk,kn,(),()->mn`, or with a scale for each row of one and column of the other: `mk,kn,m1,1n->mn`.
-fn scaled_mm(r: &Request<'_>) -> Result<Op, Error> {
+fn scaled_mm(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(4..=4)?;
     let scale = |i: usize, factor: char, row: bool| match r.inputs[i] {
         [] => Ok(String::new()),
@@ -32,7 +32,7 @@ fn scaled_mm(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `tk,gkn,*->tn {g: sum}`: rows of a group times its matrix; the third input says where groups end.
-fn grouped_mm(r: &Request<'_>) -> Result<Op, Error> {
+fn grouped_mm(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     let rule =
         RuleBuilder::new().input(['t', 'k']).input(['g', 'k', 'n']).input([Dim::Whole]).output(['t', 'n']);
@@ -43,7 +43,7 @@ fn grouped_mm(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// A gradient, whether an infinity was found before, and a scale: the gradient times it, and whether one was found.
-fn check_and_unscale(r: &Request<'_>) -> Result<Op, Error> {
+fn check_and_unscale(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     let letters = r.letters(r.inputs[0].len())?;
     let rule = RuleBuilder::new()
@@ -51,7 +51,7 @@ fn check_and_unscale(r: &Request<'_>) -> Result<Op, Error> {
         .inputs(2, super::super::standard::SCALAR)
         .output(letters.iter().copied())
         .output(super::super::standard::SCALAR)
-        .roles(letters.iter().copied(), Role::Replicate)
+        .roles(letters.iter().copied(), FactorKind::NeedReplication)
         .passings(letters.iter().map(|&c| row([s(c), R, R], [s(c), MAX])))
         .passings(letters.iter().map(|&c| row([s(c), MAX, R], [s(c), MAX])))
         .passing(row([R, MAX, R], [R, MAX]));

@@ -4,10 +4,10 @@ use super::Family;
 use super::index::{added, copied, letters_but_k, looked_up, raised, scatter};
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::{Dim, Role};
+use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::Passing;
-use crate::rules::request::Request;
+use crate::rules::passing::PartialRule;
+use crate::rules::request::BoundCall;
 use crate::rules::terms::{
     ALL, MAX, MIN, PROD, R, affine, increasing, linear, multilinear, row, s, selecting,
 };
@@ -28,12 +28,12 @@ families! {
 }
 
 /// What is written over has terms of its own and takes terms of what is written.
-fn written() -> [Passing; 3] {
+fn written() -> [PartialRule; 3] {
     [selecting(ALL), affine(ALL), increasing(ALL)]
 }
 
 /// A dim is written over where a slice of it lies.
-fn slice_scatter(r: &Request<'_>) -> Result<Op, Error> {
+fn slice_scatter(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let dim = r.dim("dim")?;
     let n = r.inputs[0][dim] as i64;
@@ -52,7 +52,7 @@ fn slice_scatter(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// The same of one index.
-fn select_scatter(r: &Request<'_>) -> Result<Op, Error> {
+fn select_scatter(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let (dim, index) = (r.dim("dim")?, r.number("index")?);
     let n = r.inputs[0][dim] as i64;
@@ -67,7 +67,7 @@ fn select_scatter(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `ij,k->ij`: each rank fills where it holds.
-fn index_fill(r: &Request<'_>) -> Result<Op, Error> {
+fn index_fill(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let letters = letters_but_k(r, r.inputs[0].len())?;
     let value = if r.has("value")? { r.word("value")? } else { String::new() };
@@ -77,12 +77,12 @@ fn index_fill(r: &Request<'_>) -> Result<Op, Error> {
         _ => None,
     };
     let rule = RuleBuilder::new().regions([letters[r.dim("dim")?]]).input(letters.clone()).input(['k']);
-    let rule = rule.output(letters).role('k', Role::Replicate);
+    let rule = rule.output(letters).role('k', FactorKind::NeedReplication);
     r.op(&rule.passings(its_own).passings([affine([0]), increasing([0])]).build()?)
 }
 
 /// Terms of what is reduced into, including what is there.
-fn reduced(r: &Request<'_>) -> Result<Vec<Passing>, Error> {
+fn reduced(r: &BoundCall<'_>) -> Result<Vec<PartialRule>, Error> {
     let k = || s('k');
     Ok(match r.word("reduce")?.as_str() {
         "sum" => added(),
@@ -100,7 +100,7 @@ fn reduced(r: &Request<'_>) -> Result<Vec<Passing>, Error> {
 }
 
 /// `ab,k->k {a: sum, b: sum}`: elements by their number; a rank finds those that it holds.
-fn take(r: &Request<'_>) -> Result<Op, Error> {
+fn take(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let rank = r.inputs[0].len();
     let letters = r.letters(rank + r.inputs[1].len())?;
@@ -114,16 +114,16 @@ fn take(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `ab,k,k->ab`: the same, written.
-fn put(r: &Request<'_>) -> Result<Op, Error> {
+fn put(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     let x = letters_but_k(r, r.inputs[0].len())?;
     let rule = RuleBuilder::new().regions(x.clone()).input(x.clone()).inputs(2, ['k']).output(x);
-    let rule = rule.role('k', Role::Replicate);
+    let rule = rule.role('k', FactorKind::NeedReplication);
     r.op(&rule.passings(if r.flag("accumulate")? { added() } else { copied() }).build()?)
 }
 
 /// Where a mask is true, the elements of the third input one after the other.
-fn masked_scatter(r: &Request<'_>) -> Result<Op, Error> {
+fn masked_scatter(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     let whole = |i: usize| vec![Dim::Whole; r.inputs[i].len()];
     let rule = RuleBuilder::new().input(whole(0)).input(whole(1)).input(whole(2)).output(whole(0));
@@ -131,7 +131,7 @@ fn masked_scatter(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// The elements where a mask is true, of which the caller knows the number.
-fn masked_select(r: &Request<'_>) -> Result<Op, Error> {
+fn masked_select(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let whole = |i: usize| vec![Dim::Whole; r.inputs[i].len()];
     let rule = RuleBuilder::new().input(whole(0)).input(whole(1)).output([Dim::Whole]);
@@ -139,7 +139,7 @@ fn masked_select(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// The indices of elements other than 0, of which the caller knows the number.
-fn nonzero(r: &Request<'_>) -> Result<Op, Error> {
+fn nonzero(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
     let rule = RuleBuilder::new().input(vec![Dim::Whole; rank]).output([Dim::Whole, Dim::Whole]);

@@ -4,7 +4,7 @@ use super::Family;
 use super::factory::{arange, drawn, made};
 use crate::Error;
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 
 const TRIANGLE: &str = "rows: number >= 0, columns: number >= 0";
 
@@ -25,7 +25,7 @@ families! {
 }
 
 /// Rows and columns of the elements on and below the diagonal, or on and above it.
-fn triangle(r: &Request<'_>, below: bool) -> Result<Op, Error> {
+fn triangle(r: &BoundCall<'_>, below: bool) -> Result<Op, Error> {
     let (rows, columns) = (r.size("rows")?, r.size("columns")?);
     let fits = rows.min(columns);
     let on_and_below = (fits.checked_add(1).and_then(|n| n.checked_mul(fits)))

@@ -22,11 +22,11 @@
 use super::Family;
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::{Dim, Role};
+use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::Passing;
-use crate::rules::request::Request;
-use crate::rules::strategy::{Part, Strategy};
+use crate::rules::passing::PartialRule;
+use crate::rules::request::BoundCall;
+use crate::rules::strategy::{OperandPlacement, Strategy};
 use crate::rules::terms::{ALL, selecting};
 use reshard_sharding::{Counts, Placement};
 
@@ -36,7 +36,7 @@ families! {
 }
 
 /// `i*->pi* {p: replicate even, (Z(1)->S(p))}`.
-fn split(r: &Request<'_>) -> Result<Op, Error> {
+fn split(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let (dim, at, parts) = (r.dim("dim")?, r.dim("at")?, r.size("parts")?);
     let mut shape = r.inputs[0].to_vec();
@@ -57,14 +57,17 @@ fn split(r: &Request<'_>) -> Result<Op, Error> {
     };
     shape.insert(at, parts);
     let (whole, slices, p) = dims(r, shape.len() - 1, dim, at)?;
-    let row = Strategy { inputs: vec![Part::Fixed(parted.placed(dim))], outputs: vec![Part::Factor(p)] };
+    let row = Strategy {
+        inputs: vec![OperandPlacement::Fixed(parted.placed(dim))],
+        outputs: vec![OperandPlacement::Factor(p)],
+    };
     let rule =
-        RuleBuilder::new().input(whole).output(slices).passing(selecting(ALL)).passing(Passing::Row(row));
-    r.op_to(&rule.role(p, Role::Replicate).even(p).build()?, &[&shape])
+        RuleBuilder::new().input(whole).output(slices).passing(selecting(ALL)).passing(PartialRule::Row(row));
+    r.op_to(&rule.role(p, FactorKind::NeedReplication).even(p).build()?, &[&shape])
 }
 
 /// `pi*->i* {p: replicate even, (S(p)->Z(1))}`.
-fn join(r: &Request<'_>) -> Result<Op, Error> {
+fn join(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let (dim, at) = (r.size("dim")?, r.dim("at")?);
     let mut shape = r.inputs[0].to_vec();
@@ -86,10 +89,13 @@ fn join(r: &Request<'_>) -> Result<Op, Error> {
         Sizes::Counted { total, most } => enough(r, own, most).map(|_| total)?,
     };
     let (whole, slices, p) = dims(r, shape.len(), dim, at)?;
-    let row = Strategy { inputs: vec![Part::Factor(p)], outputs: vec![Part::Fixed(parted.placed(dim))] };
+    let row = Strategy {
+        inputs: vec![OperandPlacement::Factor(p)],
+        outputs: vec![OperandPlacement::Fixed(parted.placed(dim))],
+    };
     let rule =
-        RuleBuilder::new().input(slices).output(whole).passing(selecting(ALL)).passing(Passing::Row(row));
-    r.op_to(&rule.role(p, Role::Replicate).even(p).build()?, &[&shape])
+        RuleBuilder::new().input(slices).output(whole).passing(selecting(ALL)).passing(PartialRule::Row(row));
+    r.op_to(&rule.role(p, FactorKind::NeedReplication).even(p).build()?, &[&shape])
 }
 
 /// How ranks cut the dim whose parts are slices.
@@ -111,7 +117,7 @@ enum Sizes {
 }
 
 impl Parted {
-    fn of(r: &Request<'_>, parts: usize) -> Result<Parted, Error> {
+    fn of(r: &BoundCall<'_>, parts: usize) -> Result<Parted, Error> {
         let counts = if r.has("counts")? { r.sizes("counts")? } else { Vec::new() };
         Ok(match r.word("cut")?.as_str() {
             "zigzag" => Parted::Zigzag,
@@ -138,11 +144,11 @@ impl Parted {
             Parted::Zigzag => Placement::zigzag(dim),
             Parted::Strided(split_factor) => Placement::StridedShard { dim, split_factor: *split_factor },
             Parted::Ragged(sizes) => Placement::ragged(dim, sizes),
-            Parted::Counts(counts) => counts.received(dim),
+            Parted::Counts(counts) => counts.target_placement(dim),
         }
     }
 
-    fn sizes(&self, r: &Request<'_>, parts: usize) -> Result<Sizes, Error> {
+    fn sizes(&self, r: &BoundCall<'_>, parts: usize) -> Result<Sizes, Error> {
         let each = match self {
             Parted::Zigzag => 2,
             Parted::Strided(tiles) => *tiles,
@@ -163,7 +169,7 @@ impl Parted {
 }
 
 /// The room of a slice, if that is enough for the largest part.
-fn enough(r: &Request<'_>, room: usize, most: usize) -> Result<usize, Error> {
+fn enough(r: &BoundCall<'_>, room: usize, most: usize) -> Result<usize, Error> {
     if room < most {
         return Err(r.error(format!("has slices with room for {room}, and a part of {most}")));
     }
@@ -171,7 +177,7 @@ fn enough(r: &Request<'_>, room: usize, most: usize) -> Result<usize, Error> {
 }
 
 /// The dims of the whole, which has so many, those of the slices, and the letter of the slices' own.
-fn dims(r: &Request<'_>, rank: usize, dim: usize, at: usize) -> Result<(Vec<Dim>, Vec<Dim>, char), Error> {
+fn dims(r: &BoundCall<'_>, rank: usize, dim: usize, at: usize) -> Result<(Vec<Dim>, Vec<Dim>, char), Error> {
     let letters = r.letters(rank + 1)?;
     let p = letters[rank];
     let mut whole: Vec<Dim> = letters[..rank].iter().map(|&letter| letter.into()).collect();

@@ -8,7 +8,7 @@ use crate::Error;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::Dim;
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 use crate::rules::terms::{ALL, linear};
 
 const REAL: &str = "dims: dims = all";
@@ -26,12 +26,12 @@ families! {
     "istft" ("window: number >= 1, hop: number >= 1 = 1") => istft;
 }
 
-fn transformed(r: &Request<'_>, input: Vec<Dim>, output: Vec<Dim>, shape: &[usize]) -> Result<Op, Error> {
+fn transformed(r: &BoundCall<'_>, input: Vec<Dim>, output: Vec<Dim>, shape: &[usize]) -> Result<Op, Error> {
     r.op_to(&RuleBuilder::new().input(input).output(output).passing(linear(ALL)).build()?, &[shape])
 }
 
 /// The last of the dims has half the frequencies, of which the others follow.
-fn from_real(r: &Request<'_>) -> Result<Op, Error> {
+fn from_real(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let (dims, mut shape) = (r.dims("dims")?, r.inputs[0].to_vec());
     let Some(&last) = dims.last() else { return Err(r.error("dims has to name a dim")) };
@@ -42,7 +42,7 @@ fn from_real(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// The shape of complex numbers without their dim of two.
-fn of_complex<'a>(r: &Request<'a>) -> Result<&'a [usize], Error> {
+fn of_complex<'a>(r: &BoundCall<'a>) -> Result<&'a [usize], Error> {
     match r.inputs {
         [[rest @ .., 2]] => Ok(rest),
         _ => Err(r.error("needs one input with a last dim of 2, the real and the imaginary part")),
@@ -50,7 +50,7 @@ fn of_complex<'a>(r: &Request<'a>) -> Result<&'a [usize], Error> {
 }
 
 /// Half the frequencies become so many numbers, `2 (n - 1)` of `n` where nothing is said.
-fn to_real(r: &Request<'_>) -> Result<Op, Error> {
+fn to_real(r: &BoundCall<'_>) -> Result<Op, Error> {
     let (dims, mut shape) = (r.dims("dims")?, of_complex(r)?.to_vec());
     let Some(&last) = dims.last() else { return Err(r.error("dims has to name a dim")) };
     shape[last] = if r.has("size")? { r.size("size")? } else { shape[last].saturating_sub(1) * 2 };
@@ -59,7 +59,7 @@ fn to_real(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `b*->b***`: frequencies of windows, side by side or overlapping.
-fn stft(r: &Request<'_>) -> Result<Op, Error> {
+fn stft(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let Some((&length, batch)) = r.inputs[0].split_last() else { return Err(r.error("needs a dim of time")) };
     let (window, hop) = (r.size("window")?, r.size("hop")?);
@@ -72,7 +72,7 @@ fn stft(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `b***->b*`.
-fn istft(r: &Request<'_>) -> Result<Op, Error> {
+fn istft(r: &BoundCall<'_>) -> Result<Op, Error> {
     let [batch @ .., _, frames] = of_complex(r)? else {
         return Err(r.error("needs dims of frequencies and of windows"));
     };

@@ -4,9 +4,9 @@ use super::reduce::{NONE, fold, one_dim, over};
 use super::{ARG, FOLD, Family, SPREAD};
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::{Dim, Role};
+use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::request::Request;
+use crate::rules::request::BoundCall;
 use crate::rules::terms::{ALL, MAX, MIN, P, R, linear, row, s};
 use reshard_sharding::ReduceOp;
 
@@ -14,17 +14,17 @@ const QUANTILE: &str = "dim: dim = all, keepdim: flag = false, q: real >= 0 = no
 const RANKED: &str = "k: number >= 1, dim: dim = -1, keepdim: flag = false";
 
 families! {
-    "var_mean" (SPREAD) => |r| over(r, &r.dims("dims")?, 2, Role::Replicate, NONE);
-    "std_mean" (SPREAD) => |r| over(r, &r.dims("dims")?, 2, Role::Replicate, NONE);
+    "var_mean" (SPREAD) => |r| over(r, &r.dims("dims")?, 2, FactorKind::NeedReplication, NONE);
+    "std_mean" (SPREAD) => |r| over(r, &r.dims("dims")?, 2, FactorKind::NeedReplication, NONE);
     "aminmax" (ARG) => aminmax;
     // What is no number is left out: of terms nobody knows which.
-    "nansum" (FOLD) => |r| fold(r, Role::Reduce(ReduceOp::Sum), NONE);
-    "nanmean" (FOLD) => |r| fold(r, Role::Replicate, NONE);
+    "nansum" (FOLD) => |r| fold(r, FactorKind::Reduction(ReduceOp::Sum), NONE);
+    "nanmean" (FOLD) => |r| fold(r, FactorKind::NeedReplication, NONE);
     "nanmedian" (ARG) => |r| one_dim(r, 1);
     "quantile" (QUANTILE) => |r| one_dim(r, 1);
     "nanquantile" (QUANTILE) => |r| one_dim(r, 1);
-    "kthvalue" (RANKED) => |r| over(r, &[r.dim("dim")?], 2, Role::Replicate, NONE);
-    "mode" ("dim: dim = -1, keepdim: flag = false") => |r| over(r, &[r.dim("dim")?], 2, Role::Replicate, NONE);
+    "kthvalue" (RANKED) => |r| over(r, &[r.dim("dim")?], 2, FactorKind::NeedReplication, NONE);
+    "mode" ("dim: dim = -1, keepdim: flag = false") => |r| over(r, &[r.dim("dim")?], 2, FactorKind::NeedReplication, NONE);
     "histc" ("bins: number >= 1 = 100") => |r| counted(r, false);
     "histogram" ("bins: number >= 1") => |r| counted(r, true);
     // Indices along the last dim, by random numbers.
@@ -38,14 +38,14 @@ families! {
 }
 
 /// The least and the greatest.
-fn aminmax(r: &Request<'_>) -> Result<Op, Error> {
+fn aminmax(r: &BoundCall<'_>) -> Result<Op, Error> {
     let (dims, letters) = (r.dims("dim")?, r.letters(r.input(0)?.len())?);
     let terms = dims.iter().map(|&d| row([s(letters[d])], [MIN, MAX])).collect();
-    over(r, &dims, 2, Role::Replicate, Some(terms))
+    over(r, &dims, 2, FactorKind::NeedReplication, Some(terms))
 }
 
 /// `ab->c`: how many lie in each of so many bins, between bounds that the caller knows; perhaps with the edges.
-fn counted(r: &Request<'_>, edges: bool) -> Result<Op, Error> {
+fn counted(r: &BoundCall<'_>, edges: bool) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let bins = r.size("bins")?;
     let letters: Vec<char> = r.letters(r.inputs[0].len() + 1)?.into_iter().filter(|&c| c != 'c').collect();
@@ -54,14 +54,14 @@ fn counted(r: &Request<'_>, edges: bool) -> Result<Op, Error> {
     if edges {
         let edge = bins.checked_add(1).ok_or_else(|| Error::overflow("the edges of bins".to_owned()))?;
         let counts = letters.iter().map(|&c| row([s(c)], [P, R]));
-        let rule = rule.outputs(2, [Dim::Whole]).roles(letters.iter().copied(), Role::Replicate);
+        let rule = rule.outputs(2, [Dim::Whole]).roles(letters.iter().copied(), FactorKind::NeedReplication);
         return r.op_to(&rule.passings(counts).build()?, &[&[bins], &[edge]]);
     }
     r.op(&rule.output(['c']).size('c', bins).regions(['c']).passings([]).build()?)
 }
 
 /// `b*->b*`.
-fn multinomial(r: &Request<'_>) -> Result<Op, Error> {
+fn multinomial(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let Some((_, batch)) = r.inputs[0].split_last() else { return Err(r.error("needs a dim of chances")) };
     let shape = [batch, &[r.size("samples")?]].concat();
@@ -71,7 +71,7 @@ fn multinomial(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// A dim is less by so much.
-fn shortened(r: &Request<'_>, by: usize) -> Result<Op, Error> {
+fn shortened(r: &BoundCall<'_>, by: usize) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;
     let mut shape = r.inputs[0].to_vec();

@@ -2,16 +2,16 @@
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::{Dim, Role};
+use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::Passing;
-use crate::rules::request::Request;
+use crate::rules::passing::PartialRule;
+use crate::rules::request::BoundCall;
 use crate::rules::rule::Rule;
 use crate::rules::terms::{ALL, P, affine, increasing, linear, multilinear, row, s, selecting};
 
 /// The size of an output dim.
 pub(super) fn extent(
-    r: &Request<'_>,
+    r: &BoundCall<'_>,
     size: usize,
     kernel: usize,
     stride: usize,
@@ -56,7 +56,7 @@ fn convolved(
         rule = rule.size('g', groups);
     }
     if bias {
-        rule = rule.input([out]).role('i', Role::Replicate).passings([
+        rule = rule.input([out]).role('i', FactorKind::NeedReplication).passings([
             row([s('i'), s('i'), P], [P]),
             linear([0, 2]),
             linear([1, 2]),
@@ -73,7 +73,7 @@ fn convolved(
 type Pair<'a> = (&'a [usize], &'a [usize]);
 
 /// Input and weight, whether there is a bias, and the number of spatial dims.
-fn operands<'a>(r: &'a Request<'_>, spatial: Option<usize>) -> Result<(Pair<'a>, bool, usize), Error> {
+fn operands<'a>(r: &'a BoundCall<'_>, spatial: Option<usize>) -> Result<(Pair<'a>, bool, usize), Error> {
     let bias = r.inputs_of(2..=3)? == 3;
     let (x, w) = (r.inputs[0], r.inputs[1]);
     let n = spatial.unwrap_or(x.len().saturating_sub(2));
@@ -87,7 +87,7 @@ fn operands<'a>(r: &'a Request<'_>, spatial: Option<usize>) -> Result<(Pair<'a>,
 }
 
 /// `b(gi)**,(go)i**->b(go)**`, without `g` where there is one group.
-pub(super) fn conv(r: &Request<'_>, spatial: Option<usize>) -> Result<Op, Error> {
+pub(super) fn conv(r: &BoundCall<'_>, spatial: Option<usize>) -> Result<Op, Error> {
     let ((x, w), bias, n) = operands(r, spatial)?;
     let groups = r.size("groups")?;
     let (stride, padding, dilation) =
@@ -101,7 +101,7 @@ pub(super) fn conv(r: &Request<'_>, spatial: Option<usize>) -> Result<Op, Error>
 }
 
 /// The transpose of a convolution: `bi**,io**->bo**`.
-pub(super) fn conv_transpose(r: &Request<'_>, n: usize) -> Result<Op, Error> {
+pub(super) fn conv_transpose(r: &BoundCall<'_>, n: usize) -> Result<Op, Error> {
     let ((x, w), bias, n) = operands(r, Some(n))?;
     let groups = r.size("groups")?;
     let (stride, padding) = (r.spatial("stride", n)?, r.spatial("padding", n)?);
@@ -124,7 +124,12 @@ pub(super) fn conv_transpose(r: &Request<'_>, n: usize) -> Result<Op, Error> {
 }
 
 /// `bc**->bc**`.
-pub(super) fn pool(r: &Request<'_>, n: usize, outputs: usize, terms: Option<Passing>) -> Result<Op, Error> {
+pub(super) fn pool(
+    r: &BoundCall<'_>,
+    n: usize,
+    outputs: usize,
+    terms: Option<PartialRule>,
+) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
     if x.len() != n + 2 {
@@ -142,7 +147,7 @@ pub(super) fn pool(r: &Request<'_>, n: usize, outputs: usize, terms: Option<Pass
 }
 
 /// Another size of space: the nearest values, or weighted ones.
-pub(super) fn interpolate(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn interpolate(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
     if x.len() < 3 {
@@ -159,7 +164,7 @@ pub(super) fn interpolate(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// `b(crs)hw->bc(hr)(ws)`.
-pub(super) fn pixel_shuffle(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn pixel_shuffle(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let f = r.size("factor")?;
     let rule = RuleBuilder::new()
@@ -167,7 +172,7 @@ pub(super) fn pixel_shuffle(r: &Request<'_>) -> Result<Op, Error> {
         .output(['b'.into(), 'c'.into(), Dim::compound(['h', 'r']), Dim::compound(['w', 's'])])
         .size('r', f)
         .size('s', f)
-        .roles(['r', 's'], Role::Replicate)
+        .roles(['r', 's'], FactorKind::NeedReplication)
         .passing(selecting(ALL));
     r.op(&rule.build()?)
 }

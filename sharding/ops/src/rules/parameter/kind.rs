@@ -1,7 +1,7 @@
 //! The types of arguments, and what is of them.
 
 use super::DefaultValue;
-use crate::rules::call::Value;
+use crate::rules::call::Argument;
 
 /// Which tensor's dims an argument names; negative ones are counted from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,11 +68,11 @@ pub(super) fn is_word(text: &str) -> bool {
 }
 
 /// The number that a value is: a whole one, or one written as it prints, like `0.5`.
-pub(in crate::rules) fn real(value: &Value) -> Option<f64> {
+pub(in crate::rules) fn real(value: &Argument) -> Option<f64> {
     match value {
-        Value::Number(n) => Some(*n as f64),
-        Value::Word(word) => word.parse().ok().filter(|n: &f64| n.is_finite() && n.to_string() == *word),
-        Value::Flag(_) | Value::Numbers(_) => None,
+        Argument::Number(n) => Some(*n as f64),
+        Argument::Word(word) => word.parse().ok().filter(|n: &f64| n.is_finite() && n.to_string() == *word),
+        Argument::Flag(_) | Argument::Numbers(_) => None,
     }
 }
 
@@ -108,20 +108,20 @@ impl ParameterKind {
     }
 
     /// Why a value is not of this type, to follow the name of what it was given for: "is 0, and should be ..".
-    pub(super) fn refuses(&self, value: &Value) -> Option<String> {
+    pub(super) fn refuses(&self, value: &Argument) -> Option<String> {
         let fits = match (self, value) {
             (ParameterKind::Any, _)
-            | (ParameterKind::Dim(_), Value::Number(_))
-            | (ParameterKind::Dims(_), Value::Number(_) | Value::Numbers(_))
-            | (ParameterKind::Flag, Value::Flag(_)) => true,
-            (ParameterKind::Count, Value::Number(n)) => *n >= 1,
-            (ParameterKind::Number { least }, Value::Number(n)) => least.is_none_or(|least| *n >= least),
+            | (ParameterKind::Dim(_), Argument::Number(_))
+            | (ParameterKind::Dims(_), Argument::Number(_) | Argument::Numbers(_))
+            | (ParameterKind::Flag, Argument::Flag(_)) => true,
+            (ParameterKind::Count, Argument::Number(n)) => *n >= 1,
+            (ParameterKind::Number { least }, Argument::Number(n)) => least.is_none_or(|least| *n >= least),
             (ParameterKind::Real { least }, _) => {
                 real(value).is_some_and(|n| least.is_none_or(|least| n >= least as f64))
             }
             (
                 ParameterKind::Numbers { least } | ParameterKind::Spatial { least },
-                Value::Number(_) | Value::Numbers(_),
+                Argument::Number(_) | Argument::Numbers(_),
             ) => value.as_list().iter().all(|&n| least.is_none_or(|least| n >= least)),
             (ParameterKind::Word(words), _) => words.contains(&value.to_string()),
             (
@@ -132,7 +132,7 @@ impl ParameterKind {
                 | ParameterKind::Numbers { .. }
                 | ParameterKind::Spatial { .. }
                 | ParameterKind::Flag,
-                Value::Number(_) | Value::Flag(_) | Value::Numbers(_) | Value::Word(_),
+                Argument::Number(_) | Argument::Flag(_) | Argument::Numbers(_) | Argument::Word(_),
             ) => false,
         };
         (!fits).then(|| format!("is {value}, and should be {}", self.meaning()))
@@ -155,17 +155,17 @@ impl ParameterKind {
         let as_word = matches!(self, ParameterKind::Word(_));
         match default {
             DefaultValue::Required => None,
-            DefaultValue::Value(Value::Word(word)) if *self == ParameterKind::Any => {
+            DefaultValue::Value(Argument::Word(word)) if *self == ParameterKind::Any => {
                 Some(format!("the default {word} would be the name of a parameter"))
             }
-            DefaultValue::Value(value) if as_word && !matches!(value, Value::Word(_)) => {
+            DefaultValue::Value(value) if as_word && !matches!(value, Argument::Word(_)) => {
                 Some(format!("the default {value} has to be a word"))
             }
             DefaultValue::Value(value) => self.refuses(value).map(|reason| format!("the default {reason}")),
             DefaultValue::All if matches!(self, ParameterKind::Dim(_) | ParameterKind::Dims(_)) => None,
             DefaultValue::All => Some("the default is all, and it names no dims".to_owned()),
             DefaultValue::Absent => self
-                .refuses(&Value::Word("none".to_owned()))
+                .refuses(&Argument::Word("none".to_owned()))
                 .is_none()
                 .then(|| "the default is none, which is one of its values".to_owned())
                 .filter(|_| as_word),
@@ -183,18 +183,18 @@ impl ParameterKind {
     }
 
     /// A value of this type, for messages that show how it is given.
-    pub(super) fn example(&self) -> Value {
+    pub(super) fn example(&self) -> Argument {
         let two = |least: &Option<i64>| least.unwrap_or(2).max(2);
         match self {
-            ParameterKind::Dim(_) => Value::Number(0),
-            ParameterKind::Dims(_) => Value::Numbers(vec![0]),
-            ParameterKind::Count => Value::Number(1),
+            ParameterKind::Dim(_) => Argument::Number(0),
+            ParameterKind::Dims(_) => Argument::Numbers(vec![0]),
+            ParameterKind::Count => Argument::Number(1),
             ParameterKind::Number { least }
             | ParameterKind::Real { least }
-            | ParameterKind::Spatial { least } => Value::Number(two(least)),
-            ParameterKind::Numbers { least } => Value::Numbers(vec![two(least); 2]),
-            ParameterKind::Flag | ParameterKind::Any => Value::Flag(true),
-            ParameterKind::Word(words) => Value::Word(words.first().cloned().unwrap_or_default()),
+            | ParameterKind::Spatial { least } => Argument::Number(two(least)),
+            ParameterKind::Numbers { least } => Argument::Numbers(vec![two(least); 2]),
+            ParameterKind::Flag | ParameterKind::Any => Argument::Flag(true),
+            ParameterKind::Word(words) => Argument::Word(words.first().cloned().unwrap_or_default()),
         }
     }
 }

@@ -22,7 +22,7 @@ pub use kind::{DimOf, ParameterKind};
 use core::ops::Deref;
 
 use crate::Error;
-use crate::rules::call::{Call, Value};
+use crate::rules::call::{Argument, OpCall};
 
 /// What holds where an argument is not given.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ pub enum DefaultValue {
     /// All dims.
     All,
     /// This value.
-    Value(Value),
+    Value(Argument),
     /// What another parameter, declared before it, is.
     Same(String),
 }
@@ -151,9 +151,9 @@ impl Parameters {
     /// Whether a call says what these allow: no other arguments, values of their types, and all that has to be given.
     ///
     /// Dims are in range or not for a tensor; that is seen when the op is made for its shapes.
-    pub fn check(&self, call: &Call) -> Result<(), Error> {
+    pub fn check(&self, call: &OpCall) -> Result<(), Error> {
         let error = |reason: String| Err(Error::Rule { reason: format!("{call}: {reason}") });
-        let Call::Named { name, arguments } = call else { return Ok(()) };
+        let OpCall::Named { name, arguments } = call else { return Ok(()) };
         for (key, value) in arguments {
             let Some(p) = self.get(key) else {
                 let takes = if self.is_empty() { "no arguments".to_owned() } else { self.to_string() };

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{DefaultValue, DimOf, Parameter, ParameterKind, Parameters, real};
 use crate::Error;
-use crate::rules::call::{Value, value, whole, word};
+use crate::rules::call::{Argument, value, whole, word};
 use reshard_sharding::internal::Cursor;
 
 impl fmt::Display for ParameterKind {
@@ -144,14 +144,16 @@ fn read_default(r: &mut Cursor<'_>, kind: &ParameterKind) -> Result<DefaultValue
         return Ok(if none {
             DefaultValue::Absent
         } else {
-            DefaultValue::Value(Value::Word(said.to_owned()))
+            DefaultValue::Value(Argument::Word(said.to_owned()))
         });
     }
     Ok(match value(r)? {
-        Value::Word(said) if said == "none" => DefaultValue::Absent,
-        Value::Word(said) if said == "all" => DefaultValue::All,
-        said @ Value::Word(_) if real(&said).is_some() => DefaultValue::Value(said),
-        Value::Word(said) => DefaultValue::Same(said),
-        value @ (Value::Number(_) | Value::Flag(_) | Value::Numbers(_)) => DefaultValue::Value(value),
+        Argument::Word(said) if said == "none" => DefaultValue::Absent,
+        Argument::Word(said) if said == "all" => DefaultValue::All,
+        said @ Argument::Word(_) if real(&said).is_some() => DefaultValue::Value(said),
+        Argument::Word(said) => DefaultValue::Same(said),
+        value @ (Argument::Number(_) | Argument::Flag(_) | Argument::Numbers(_)) => {
+            DefaultValue::Value(value)
+        }
     })
 }

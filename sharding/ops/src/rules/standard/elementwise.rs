@@ -3,7 +3,7 @@
 use super::{Alike, pointwise};
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::Dim::{self, Rest};
-use crate::rules::factor::Role;
+use crate::rules::factor::FactorKind;
 use crate::rules::terms::{
     ALL, MAX, MIN, P, PROD, R, affine, decreasing, increasing, linear, multilinear, row, selecting,
 };
@@ -15,7 +15,7 @@ fn complex() -> [Dim; 2] {
 
 /// The dim of two stays whole.
 fn whole_pair(rule: RuleBuilder) -> RuleBuilder {
-    rule.role('z', Role::Replicate).size('z', 2)
+    rule.role('z', FactorKind::NeedReplication).size('z', 2)
 }
 
 #[rustfmt::skip]

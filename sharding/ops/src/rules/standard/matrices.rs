@@ -3,7 +3,7 @@
 use super::Alike;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::Dim::{self, Rest};
-use crate::rules::factor::Role;
+use crate::rules::factor::FactorKind;
 use crate::rules::terms::{ALL, PROD, affine, increasing, multilinear, row, selecting};
 
 /// A batch of these dims.
@@ -19,7 +19,7 @@ fn matrices(equation: &str) -> RuleBuilder {
     let mut whole: Vec<char> = equation.chars().filter(|c| c.is_ascii_lowercase() && *c != 'n').collect();
     whole.sort_unstable();
     whole.dedup();
-    rule.roles(whole, Role::Replicate)
+    rule.roles(whole, FactorKind::NeedReplication)
 }
 
 #[rustfmt::skip]
@@ -53,7 +53,7 @@ pub(super) fn rules() -> Vec<Alike> {
             .output(batch("o"))),
         // Variables in rows, observations in columns.
         (&["cov", "corrcoef"], RuleBuilder::new().input(['i', 'k']).output(['i', 'i'])
-            .roles(['i', 'k'], Role::Replicate).passings([])),
+            .roles(['i', 'k'], FactorKind::NeedReplication).passings([])),
         // Other shapes of the same elements.
         (&["matrix_transpose"], matrices_moved("ij->ji")),
         (&["diagonal_scatter"], RuleBuilder::new().input(batch("ii")).input(batch("i")).output(batch("ii"))

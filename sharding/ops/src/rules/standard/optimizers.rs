@@ -4,16 +4,16 @@
 use super::Alike;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::Dim::Rest;
-use crate::rules::passing::Passing;
-use crate::rules::strategy::{Part, Strategy};
+use crate::rules::passing::PartialRule;
+use crate::rules::strategy::{OperandPlacement, Strategy};
 use crate::rules::terms::{AVG, MAX, MIN, R};
 
 /// A parameter, its gradient and so many states; what comes out are the parameter and the states.
 fn step(states: usize) -> RuleBuilder {
     // What a parameter is moved by does not depend on where it is.
-    let moved = [AVG, MIN, MAX].map(|term: Part| {
+    let moved = [AVG, MIN, MAX].map(|term: OperandPlacement| {
         let of = |n| [vec![term.clone()], vec![R; n]].concat();
-        Passing::Row(Strategy { inputs: of(states + 1), outputs: of(states) })
+        PartialRule::Row(Strategy { inputs: of(states + 1), outputs: of(states) })
     });
     RuleBuilder::new().inputs(states + 2, [Rest]).outputs(states + 1, [Rest]).passings(moved)
 }

@@ -20,23 +20,23 @@ impl Tensor {
 
 /// Which indices of a whole tensor a local one holds.
 #[derive(Clone, Debug)]
-pub struct LocalRegion {
+pub struct ShardRegion {
     /// The indices, dim by dim.
     pub region: Region,
     /// The shape of the whole.
     pub whole: Vec<usize>,
 }
 
-impl LocalRegion {
+impl ShardRegion {
     /// All of a tensor of this shape.
     ///
     /// ```
     /// use reshard_ops::rules::verify::LocalRegion;
     /// assert_eq!(LocalRegion::whole(&[2, 3]).elements(), [0, 1, 2, 3, 4, 5]);
     /// ```
-    pub fn whole(shape: &[usize]) -> LocalRegion {
+    pub fn whole(shape: &[usize]) -> ShardRegion {
         let all = |&n: &usize| (n > 0).then_some(Interval { start: 0, len: n }).into_iter().collect();
-        LocalRegion { region: Region { dims: shape.iter().map(all).collect() }, whole: shape.to_vec() }
+        ShardRegion { region: Region { dims: shape.iter().map(all).collect() }, whole: shape.to_vec() }
     }
 
     /// The shape of what is held.
@@ -66,9 +66,9 @@ pub struct LocalView<'a> {
     /// What it holds of each input.
     pub inputs: Vec<&'a Tensor>,
     /// Where that lies in the whole input; all of it for terms.
-    pub places: Vec<&'a LocalRegion>,
+    pub input_regions: Vec<&'a ShardRegion>,
     /// What it should make of each output, for ops that no input tells: factories, `expand`, `one_hot`.
-    pub wanted: Vec<&'a LocalRegion>,
+    pub output_regions: Vec<&'a ShardRegion>,
 }
 
 /// An op on one rank's tensors; an error, in words, counts as a wrong result.

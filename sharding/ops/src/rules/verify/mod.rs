@@ -39,7 +39,7 @@ use core::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use data::{Data, Random};
-pub use local::{LocalOp, LocalRegion, LocalView, Tensor};
+pub use local::{LocalOp, LocalView, ShardRegion, Tensor};
 pub use mutants::Mutants;
 pub use verdict::{Discovery, Found, Verdict};
 
@@ -92,7 +92,7 @@ pub struct Verifier<'a> {
     constant: bool,
     idle: bool,
     wants: bool,
-    blind: bool,
+    without_regions: bool,
     budget: usize,
     sets: usize,
     ranks: RangeInclusive<usize>,
@@ -117,7 +117,7 @@ impl<'a> Verifier<'a> {
             constant: false,
             idle: false,
             wants: false,
-            blind: false,
+            without_regions: false,
             budget: 4096,
             sets: SETS,
             ranks: 2..=3,
@@ -170,8 +170,8 @@ impl<'a> Verifier<'a> {
 
     /// Tells the op of every shard as if it were the whole: what still holds needs no region.
     #[must_use]
-    pub fn blind(mut self) -> Self {
-        self.blind = true;
+    pub fn without_regions(mut self) -> Self {
+        self.without_regions = true;
         self
     }
 
@@ -279,7 +279,7 @@ impl<'a> Verifier<'a> {
                 let truths = self.truths(&ops[group[0]], &group, &shapes, self.seed ^ 0x55)?;
                 verdict.searched = (truths.tried, truths.of);
                 let inputs = ops[group[0]].inputs().len();
-                let written = ops[group[0]].written();
+                let written = ops[group[0]].in_place_inputs();
                 let stays =
                     |c: &Candidate| written.iter().all(|&(i, o)| c.entries[i] == c.entries[inputs + o]);
                 let mut news = truths.news(&declared(&ops[group[0]]), inputs);
@@ -451,7 +451,9 @@ fn declared(op: &Op) -> Vec<Candidate> {
 
 /// An error's reason without its kind.
 fn reason(e: &Error) -> String {
-    if let Error::Rule { reason } | Error::Sharding(reshard_sharding::Error::Meaningless { reason }) = e {
+    if let Error::Rule { reason } | Error::Sharding(reshard_sharding::Error::InconsistentShards { reason }) =
+        e
+    {
         reason.clone()
     } else {
         e.to_string()

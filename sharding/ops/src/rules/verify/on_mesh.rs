@@ -1,12 +1,11 @@
 //! One call on a whole mesh: whether local results in some shardings mean the whole result.
 
 use super::data::Random;
-use super::local::{LocalRegion, LocalView, Tensor};
+use super::local::{LocalView, ShardRegion, Tensor};
 use super::trial::{ROOTS, Shapes, is_of_norms, on_the_whole, same};
 use super::{Verifier, reason};
 use crate::Error;
 use crate::rules::Op;
-use reshard_sharding::meaning;
 use reshard_sharding::{ReduceOp, Sharding};
 
 impl Verifier<'_> {
@@ -66,21 +65,21 @@ impl Verifier<'_> {
             }
             let mut locals = Vec::new();
             for rank in mesh.ranks() {
-                let place = |s: &Sharding| -> Result<LocalRegion, Error> {
-                    Ok(LocalRegion { region: s.region(rank)?, whole: s.shape().to_vec() })
+                let place = |s: &Sharding| -> Result<ShardRegion, Error> {
+                    Ok(ShardRegion { region: s.region(rank)?, whole: s.shape().to_vec() })
                 };
-                let places = inputs.iter().map(place).collect::<Result<Vec<LocalRegion>, Error>>()?;
-                let wanted = outputs.iter().map(place).collect::<Result<Vec<LocalRegion>, Error>>()?;
+                let places = inputs.iter().map(place).collect::<Result<Vec<ShardRegion>, Error>>()?;
+                let wanted = outputs.iter().map(place).collect::<Result<Vec<ShardRegion>, Error>>()?;
                 let mut held = Vec::with_capacity(inputs.len());
                 for ((s, terms), place) in inputs.iter().zip(&terms).zip(&places) {
                     let term = &terms[term_of(s, rank)];
-                    let data = meaning::held(s, rank)?.iter().map(|&e| term[e]).collect();
+                    let data = s.global_indices(rank)?.iter().map(|&e| term[e]).collect();
                     held.push(Tensor { shape: place.shape(), data });
                 }
                 let local = LocalView {
                     inputs: held.iter().collect(),
-                    places: places.iter().collect(),
-                    wanted: wanted.iter().collect(),
+                    input_regions: places.iter().collect(),
+                    output_regions: wanted.iter().collect(),
                 };
                 let out = self.run(&local);
                 locals.push(out.map_err(|e| self.error(&shapes, format!("{}rank {rank} {e}", said())))?);

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::data::{Data, Random};
-use super::local::{LocalRegion, LocalView, Tensor};
+use super::local::{LocalView, ShardRegion, Tensor};
 use super::{Replicas, Verifier};
 use crate::Error;
 use crate::rules::op::Brackets;
-use reshard_sharding::{Mesh, Placement, Sharding, meaning};
+use reshard_sharding::{Mesh, Placement, Sharding};
 
 /// The operand shapes of a call.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Trial<'a> {
 struct Operand {
     sharding: Sharding,
     /// By rank.
-    places: Vec<LocalRegion>,
+    places: Vec<ShardRegion>,
     /// By data set, by rank; nothing for outputs.
     shards: Vec<Vec<Tensor>>,
 }
@@ -159,11 +159,11 @@ impl<'a> Trial<'a> {
         let mut held = Vec::new();
         for rank in self.mesh.ranks() {
             let region = sharding.region(rank)?;
-            held.push(meaning::held(&sharding, rank)?);
-            places.push(if self.verifier.blind {
-                LocalRegion::whole(&region.local_shape())
+            held.push(sharding.global_indices(rank)?);
+            places.push(if self.verifier.without_regions {
+                ShardRegion::whole(&region.local_shape())
             } else {
-                LocalRegion { region, whole: shape.clone() }
+                ShardRegion { region, whole: shape.clone() }
             });
         }
         let mut shards = Vec::new();
@@ -177,7 +177,7 @@ impl<'a> Trial<'a> {
                     | Placement::Shard(_)
                     | Placement::StridedShard { .. }
                     | Placement::Ragged { .. }
-                    | Placement::Cut { .. } => {
+                    | Placement::Custom { .. } => {
                         held.iter().map(|h| h.iter().map(|&e| whole[e]).collect()).collect()
                     }
                 };
@@ -204,8 +204,8 @@ impl<'a> Trial<'a> {
             .map(|rank| {
                 let local = LocalView {
                     inputs: operands[..inputs].iter().map(|x| &x.shards[set][rank]).collect(),
-                    places: operands[..inputs].iter().map(|x| &x.places[rank]).collect(),
-                    wanted: operands[inputs..].iter().map(|x| &x.places[rank]).collect(),
+                    input_regions: operands[..inputs].iter().map(|x| &x.places[rank]).collect(),
+                    output_regions: operands[inputs..].iter().map(|x| &x.places[rank]).collect(),
                 };
                 let out = self
                     .verifier
@@ -314,7 +314,7 @@ pub(super) fn same(
     if replicas == Replicas::Near {
         join_near(tolerance, sharding, &mut shards)?;
     }
-    let got = meaning::meaning(sharding, &shards)?;
+    let got = sharding.assemble(&shards)?;
     let tolerance = if is_of_norms(sharding) { tolerance.max(ROOTS) } else { tolerance };
     for (e, (&got, &want)) in got.iter().zip(&truth.data).enumerate() {
         let near =
@@ -336,7 +336,8 @@ fn join_near(tolerance: f64, sharding: &Sharding, shards: &mut [Vec<f64>]) -> Re
     let mesh = sharding.mesh();
     let along = sharding.replicated_axes();
     for (i, rank) in mesh.ranks().enumerate() {
-        let first = mesh.members(&along, rank)?.member(0).and_then(|first| mesh.index_of(first)).unwrap_or(i);
+        let first =
+            mesh.members(&along, rank)?.rank_at(0).and_then(|first| mesh.position(first)).unwrap_or(i);
         let (before, rest) = shards.split_at_mut(i);
         let Some(first) = before.get(first) else { continue };
         for (own, &first) in rest[0].iter_mut().zip(first) {
@@ -369,12 +370,12 @@ pub(super) fn on_the_whole(
     inputs: &[Tensor],
 ) -> Result<Vec<Tensor>, Error> {
     let bad = |reason: String| Err(Error::Rule { reason: format!("{}: on whole tensors {reason}", v.name) });
-    let places: Vec<LocalRegion> = shapes.inputs.iter().map(|s| LocalRegion::whole(s)).collect();
-    let wanted: Vec<LocalRegion> = shapes.outputs.iter().map(|s| LocalRegion::whole(s)).collect();
+    let places: Vec<ShardRegion> = shapes.inputs.iter().map(|s| ShardRegion::whole(s)).collect();
+    let wanted: Vec<ShardRegion> = shapes.outputs.iter().map(|s| ShardRegion::whole(s)).collect();
     let local = LocalView {
         inputs: inputs.iter().collect(),
-        places: places.iter().collect(),
-        wanted: wanted.iter().collect(),
+        input_regions: places.iter().collect(),
+        output_regions: wanted.iter().collect(),
     };
     let out = match v.run(&local) {
         Ok(out) => out,

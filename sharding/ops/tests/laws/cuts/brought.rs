@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use reshard_sharding::{Cut, CutRegistry, Pieces};
+use reshard_sharding::{DimPartition, PartitionRegistry, RankRanges};
 use reshard_sharding::{Error, Placement};
 
 /// Block-cyclic: blocks of so many indices are dealt round.
 #[derive(Debug)]
 pub(crate) struct BlockCyclic(pub(crate) usize);
 
-impl Cut for BlockCyclic {
+impl DimPartition for BlockCyclic {
     fn name(&self) -> &'static str {
         "BC"
     }
     fn arguments(&self) -> String {
         self.0.to_string()
     }
-    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
-        let mut pieces = Pieces::new(ranks);
+    fn ranges(&self, extent: usize, ranks: usize) -> Result<RankRanges, Error> {
+        let mut pieces = RankRanges::new(ranks);
         let mut start = 0;
         let mut rank = 0;
         while start < extent {
@@ -31,12 +31,12 @@ impl Cut for BlockCyclic {
 }
 
 pub(crate) fn block_cyclic(dim: usize, block: usize) -> Placement {
-    Placement::by(dim, Arc::new(BlockCyclic(block))).unwrap()
+    Placement::custom(dim, Arc::new(BlockCyclic(block))).unwrap()
 }
 
 /// The registry that knows it.
-pub(crate) fn registry() -> CutRegistry {
-    let make = |arguments: &str| -> Result<Arc<dyn Cut>, Error> {
+pub(crate) fn registry() -> PartitionRegistry {
+    let make = |arguments: &str| -> Result<Arc<dyn DimPartition>, Error> {
         match arguments.parse() {
             Ok(block) if block > 0 => Ok(Arc::new(BlockCyclic(block))),
             Ok(_) | Err(_) => {
@@ -44,7 +44,7 @@ pub(crate) fn registry() -> CutRegistry {
             }
         }
     };
-    CutRegistry::new().with("BC", make).unwrap()
+    PartitionRegistry::new().with("BC", make).unwrap()
 }
 
 /// What a wrong cut does.
@@ -64,12 +64,12 @@ pub(crate) enum Wrong {
 #[derive(Debug)]
 pub(crate) struct Bad(pub(crate) Wrong);
 
-impl Cut for Bad {
+impl DimPartition for Bad {
     fn name(&self) -> &'static str {
         "Bad"
     }
-    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
-        let mut pieces = Pieces::new(ranks);
+    fn ranges(&self, extent: usize, ranks: usize) -> Result<RankRanges, Error> {
+        let mut pieces = RankRanges::new(ranks);
         let half = extent / 2;
         match self.0 {
             Wrong::Overlap => {
@@ -86,7 +86,7 @@ impl Cut for Bad {
                 pieces.add(0, 0..half)?;
             }
             Wrong::OtherRanks => {
-                pieces = Pieces::new(ranks + 1);
+                pieces = RankRanges::new(ranks + 1);
                 pieces.add(ranks, 0..extent)?;
             }
             Wrong::NoSuchRank => pieces.add(ranks, 0..extent)?,
@@ -107,13 +107,13 @@ impl Cut for Bad {
 #[derive(Debug, Default)]
 pub(crate) struct Fickle(AtomicUsize);
 
-impl Cut for Fickle {
+impl DimPartition for Fickle {
     fn name(&self) -> &'static str {
         "Fickle"
     }
-    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
+    fn ranges(&self, extent: usize, ranks: usize) -> Result<RankRanges, Error> {
         let turn = self.0.fetch_add(1, Ordering::Relaxed);
-        let mut pieces = Pieces::new(ranks);
+        let mut pieces = RankRanges::new(ranks);
         for i in 0..extent {
             pieces.add((i * i + turn) % ranks, i..i + 1)?;
         }
@@ -125,15 +125,15 @@ impl Cut for Fickle {
 #[derive(Debug)]
 pub(crate) struct Called(pub(crate) &'static str, pub(crate) &'static str);
 
-impl Cut for Called {
+impl DimPartition for Called {
     fn name(&self) -> &str {
         self.0
     }
     fn arguments(&self) -> String {
         self.1.to_owned()
     }
-    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
-        let mut pieces = Pieces::new(ranks);
+    fn ranges(&self, extent: usize, ranks: usize) -> Result<RankRanges, Error> {
+        let mut pieces = RankRanges::new(ranks);
         pieces.add(ranks - 1, 0..extent)?;
         Ok(pieces)
     }

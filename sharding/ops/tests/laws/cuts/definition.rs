@@ -23,25 +23,25 @@ fn kept(p: &Placement, list: &[usize], n: usize, i: usize) -> Vec<usize> {
             let before: usize = sizes[..i].iter().sum();
             list[before..before + sizes[i]].to_vec()
         }
-        Placement::Cut { cut, .. } if cut.name() == "Z" => {
+        Placement::Custom { cut, .. } if cut.name() == "Z" => {
             let all = chunks(list, 2 * n);
             [&all[i][..], &all[2 * n - 1 - i]].concat()
         }
-        Placement::Cut { cut, .. } if cut.name() == "BL" => {
+        Placement::Custom { cut, .. } if cut.name() == "BL" => {
             let block: usize = cut.arguments().parse().unwrap();
             list.iter().enumerate().filter(|(at, _)| at / block == i).map(|(_, &x)| x).collect()
         }
-        Placement::Cut { cut, .. } if cut.name() == "RO" => {
+        Placement::Custom { cut, .. } if cut.name() == "RO" => {
             let (by, len): (usize, usize) = (cut.arguments().parse().unwrap(), list.len());
             list.iter().enumerate().filter(|(at, _)| (at + by) % len == i).map(|(_, &x)| x).collect()
         }
-        Placement::Cut { cut, .. } if cut.name() == "CN" => {
+        Placement::Custom { cut, .. } if cut.name() == "CN" => {
             let numbers = cut.arguments().replace(['[', ']'], "");
             let counts: Vec<usize> = numbers.split(',').map(|n| n.parse().unwrap()).collect();
             let owners = counts.iter().enumerate().flat_map(|(at, &count)| vec![at % n; count]);
             list.iter().zip(owners).filter(|(_, owner)| *owner == i).map(|(&x, _)| x).collect()
         }
-        Placement::Cut { cut, .. } => {
+        Placement::Custom { cut, .. } => {
             assert_eq!(cut.name(), "BC");
             let block: usize = cut.arguments().parse().unwrap();
             list.iter().enumerate().filter(|(at, _)| at / block % n == i).map(|(_, &x)| x).collect()
@@ -95,7 +95,7 @@ pub(crate) fn choices(dim: usize, n: usize, left: usize) -> Vec<Placement> {
         Placement::zigzag(dim),
         // Longer than chunks of all of it, so that every part of it fits.
         Placement::block(dim, NonZeroUsize::MIN.saturating_add(left.div_ceil(n))),
-        Counts::new(&rows).unwrap().received(dim),
+        Counts::new(&rows).unwrap().target_placement(dim),
         super::brought::block_cyclic(dim, 2),
     ];
     list.into_iter().chain(rolled).collect()
@@ -105,7 +105,7 @@ pub(crate) fn choices(dim: usize, n: usize, left: usize) -> Vec<Placement> {
 fn is_of_one_length(p: &Placement) -> bool {
     match p {
         Placement::Ragged { .. } => true,
-        Placement::Cut { cut, .. } => cut.name() == "CN",
+        Placement::Custom { cut, .. } => cut.name() == "CN",
         Placement::Replicate
         | Placement::Shard(_)
         | Placement::StridedShard { .. }

@@ -4,7 +4,6 @@ use reshard_kernels::DType;
 use reshard_ops::propagate::{Operand, Propagator};
 use reshard_ops::rules::{Op, Rule};
 use reshard_planner::{Objective, Planner};
-use reshard_sharding::meaning::{held, meaning};
 use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding};
 use reshard_test_support::{Arbitrary, Gen, Sweep, property, shards_of};
 
@@ -25,9 +24,9 @@ fn is_carried_out(from: &Sharding, to: &Sharding, seed: u64) {
         .plan(from, to, DType::F32)
         .unwrap_or_else(|e| panic!("{what}: {e}"));
     let shards = shards_of(from, seed);
-    let world = from.mesh().world().max(to.mesh().world());
+    let world = from.mesh().world_size().max(to.mesh().world_size());
     let (result, received) = run(&plan, world, &shards);
-    assert_eq!(meaning(to, &result).unwrap(), meaning(from, &shards).unwrap(), "{what}\n{plan}");
+    assert_eq!(to.assemble(&result).unwrap(), from.assemble(&shards).unwrap(), "{what}\n{plan}");
     assert_eq!(received, plan.received_bytes(), "{what}\n{plan}");
     if !from.is_partial() && !to.is_partial() {
         assert_eq!(received, 4 * bound_by_regions(from, to), "{what}\n{plan}");
@@ -118,7 +117,7 @@ fn a_gather_puts_the_pieces_in_order() {
         let (from, to) = (sharding(&mesh, &[extent], "Z(0)"), sharding(&mesh, &[extent], "R"));
         let plan = Planner::new().plan(&from, &to, DType::F32).unwrap();
         let whole: Vec<i64> = (0..extent as i64).collect();
-        let shards = reshard_sharding::meaning::scatter(&from, &whole, 0).unwrap();
+        let shards = from.shard_all(&whole, 0).unwrap();
         assert_eq!(run(&plan, 4, &shards).0, vec![whole; 4], "{plan}");
     }
 }
@@ -171,7 +170,9 @@ fn views_hold_the_same_or_are_refused() {
     for shape in [&[12, 4][..], &[1, 12], &[13, 2], &[6, 2, 2], &[0, 4], &[25]] {
         for text in ["Z(0),R", "Z(0),S(0)", "S(0),Z(0)", "R,Z(1)", "Z(0),Z(1)", "BC(0,2),S(1)", "S(1),Z(0)"] {
             let Ok(s) = Sharding::parse_with(&registry(), &mesh, shape, text) else { continue };
-            let same = |t: &Sharding| mesh.ranks().all(|r| held(&s, r).unwrap() == held(t, r).unwrap());
+            let same = |t: &Sharding| {
+                mesh.ranks().all(|r| s.global_indices(r).unwrap() == t.global_indices(r).unwrap())
+            };
             let others: [&[usize]; 12] = [
                 &[12, 4],
                 &[48],
@@ -192,7 +193,7 @@ fn views_hold_the_same_or_are_refused() {
                         assert!(same(&t), "{s} of {shape:?} as {to:?}: {t}");
                         free += usize::from(*to != shape);
                     }
-                    Err(e) => assert_eq!(e.kind(), "needs_redistribute", "{s} of {shape:?} as {to:?}: {e}"),
+                    Err(e) => assert_eq!(e.code(), "needs_redistribute", "{s} of {shape:?} as {to:?}: {e}"),
                 }
             }
             for (dim, &n) in shape.iter().enumerate() {
@@ -270,7 +271,7 @@ fn batch_factors_take_any_cut() {
 fn a_cut_of_a_compound_dim_is_not_that_of_its_first_factor() {
     let mesh: Mesh = "x=2".parse().unwrap();
     let flat = |text: &str| choose(&mesh, "(ab)c->abc {a:4}", &[(&[24, 3], text)]);
-    let of = |t: &Sharding| mesh.ranks().map(|r| held(t, r).unwrap()).collect::<Vec<_>>();
+    let of = |t: &Sharding| mesh.ranks().map(|r| t.global_indices(r).unwrap()).collect::<Vec<_>>();
     for text in ["Z(0)", "BC(0,2)", "BC(0,5)"] {
         let (cost, out) = flat(text);
         let (from, to) = (sharding(&mesh, &[24, 3], text), sharding(&mesh, &[4, 6, 3], &out));

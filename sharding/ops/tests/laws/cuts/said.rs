@@ -2,7 +2,7 @@
 
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
-use reshard_sharding::CutRegistry;
+use reshard_sharding::PartitionRegistry;
 use reshard_sharding::{Error, Mesh, Placement, Placements, Sharding};
 
 use super::brought::{block_cyclic, registry};
@@ -58,14 +58,14 @@ fn orders_of_axes_are_read_and_printed() {
     assert_eq!(s.to_string(), "S(0),Z(0) order={b,a}");
     assert_ne!(s, Sharding::parse(&mesh(), &[25], "S(0),Z(0)").unwrap());
     let e = Sharding::parse(&mesh(), &[25], "S(0)[1]Z(0)").unwrap_err();
-    assert_eq!(e.kind(), "parse");
+    assert_eq!(e.code(), "parse");
 }
 
 #[test]
 fn both_readings_of_strided_shards_go_on_behind_a_cut() {
     let placements: Placements = "Z(0),S(0)".parse().unwrap();
     for extent in 0..=30 {
-        let readings = Sharding::readings(&mesh(), &[extent], &placements).unwrap();
+        let readings = Sharding::strided_readings(&mesh(), &[extent], &placements).unwrap();
         assert!(readings.agree && readings.literal == readings.ordered, "{extent}");
     }
 }
@@ -75,19 +75,19 @@ fn both_readings_of_strided_shards_go_on_behind_a_cut() {
 fn other_notations_have_no_word_for_cuts() {
     let s = Sharding::parse(&mesh(), &[24, 5], "Z(0),R").unwrap();
     let refused: [(&str, Result<String, Error>); 5] = [
-        ("by tensor", s.by_tensor()),
-        ("shardy", s.shardy()),
-        ("jax", s.partition_spec()),
-        ("pytorch", s.pytorch()),
-        ("hlo", s.hlo().map(|h| h.to_string())),
+        ("by tensor", s.to_dims_notation()),
+        ("shardy", s.to_shardy()),
+        ("jax", s.to_partition_spec()),
+        ("pytorch", s.to_pytorch()),
+        ("hlo", s.to_hlo().map(|h| h.to_string())),
     ];
     for (name, text) in refused {
         let e = text.unwrap_err();
-        assert_eq!(e.kind(), "not_expressible", "{name}: {e}");
+        assert_eq!(e.code(), "not_expressible", "{name}: {e}");
         assert!(e.to_string().contains("Z(0),R"), "{name}: {e}");
     }
     let s = Sharding::parse(&mesh(), &[2, 5], "Z(0),R").unwrap();
-    assert_eq!(s.by_tensor().unwrap(), "[{a},{}]");
+    assert_eq!(s.to_dims_notation().unwrap(), "[{a},{}]");
 }
 
 #[test]
@@ -99,10 +99,11 @@ fn what_is_stored_reads_back() {
     let text = serde_json::to_string(&other).unwrap();
     let e = serde_json::from_str::<Sharding>(&text).unwrap_err().to_string();
     assert!(e.contains("a cut BC is read with a CutRegistry that knows it"), "{e}");
-    let read =
-        |cuts: &CutRegistry| Sharding::deserialize_with(cuts, &mut serde_json::Deserializer::from_str(&text));
+    let read = |cuts: &PartitionRegistry| {
+        Sharding::deserialize_with(cuts, &mut serde_json::Deserializer::from_str(&text))
+    };
     assert_eq!(read(&registry()).unwrap(), other);
-    assert!(read(&CutRegistry::new()).is_err());
+    assert!(read(&PartitionRegistry::new()).is_err());
 
     let plan = Planner::new().plan(&shipped, &other, DType::F32).unwrap();
     let text = serde_json::to_string(&plan).unwrap();

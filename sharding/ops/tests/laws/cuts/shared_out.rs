@@ -1,7 +1,6 @@
 //! Who holds what.
 
-use reshard_sharding::meaning::{held, meaning, scatter};
-use reshard_sharding::{Block, Cut, Rolled, Zigzag, check_cut};
+use reshard_sharding::{Block, DimPartition, Rolled, Zigzag, check_partition};
 use reshard_sharding::{Mesh, Placement, Sharding};
 use reshard_test_support::{Arbitrary, Gen, property};
 
@@ -29,32 +28,36 @@ fn is_as_defined(mesh: &Mesh, shape: &[usize], placements: &[Placement]) -> Shar
         }
         let local: Vec<usize> = dims.iter().map(Vec::len).collect();
         assert_eq!(s.local_shape(rank).unwrap().as_slice(), local, "{what}, rank {rank}");
-        assert_eq!(held(&s, rank).unwrap(), elements(mesh, shape, placements, rank), "{what}, rank {rank}");
+        assert_eq!(
+            s.global_indices(rank).unwrap(),
+            elements(mesh, shape, placements, rank),
+            "{what}, rank {rank}"
+        );
         most = most.max(local.iter().product());
     }
     assert_eq!(s.max_local_numel(), most, "{what}");
     let whole: Vec<i64> = (0..s.numel() as i64).map(|e| e * 31 + 7).collect();
-    assert_eq!(meaning(&s, &scatter(&s, &whole, 0).unwrap()).unwrap(), whole, "{what}");
+    assert_eq!(s.assemble(&s.shard_all(&whole, 0).unwrap()).unwrap(), whole, "{what}");
     assert_eq!(Sharding::parse_with(&registry(), mesh, shape, &s.to_string()).as_ref(), Ok(&s), "{what}");
     s
 }
 
 #[test]
 fn the_shipped_cut_and_a_good_one_keep_the_laws() {
-    check_cut(&Zigzag, 0..=40, 1..=9).unwrap();
+    check_partition(&Zigzag, 0..=40, 1..=9).unwrap();
     for (block, ranks) in (1..=6).flat_map(|block| (1..=9).map(move |ranks| (block, ranks))) {
         // More than the blocks hold is refused.
         let cut = Block(block.try_into().unwrap());
-        check_cut(&cut, 0..=block * ranks, ranks..=ranks).unwrap();
-        assert!(cut.pieces(block * ranks + 1, ranks).is_err());
+        check_partition(&cut, 0..=block * ranks, ranks..=ranks).unwrap();
+        assert!(cut.ranges(block * ranks + 1, ranks).is_err());
     }
     for (by, ranks) in (0..=9).flat_map(|by| (1..=9).map(move |ranks| (by, ranks))) {
         // More indices than ranks are refused.
-        check_cut(&Rolled(by), 0..=ranks, ranks..=ranks).unwrap();
-        assert!(Rolled(by).pieces(ranks + 1, ranks).is_err());
+        check_partition(&Rolled(by), 0..=ranks, ranks..=ranks).unwrap();
+        assert!(Rolled(by).ranges(ranks + 1, ranks).is_err());
     }
     for block in 1..=5 {
-        check_cut(&BlockCyclic(block), 0..=40, 1..=9).unwrap();
+        check_partition(&BlockCyclic(block), 0..=40, 1..=9).unwrap();
     }
 }
 
@@ -98,7 +101,7 @@ fn what_chunks_give_is_chunks() {
                     let chunks = [Placement::StridedShard { dim: 0, split_factor }];
                     mesh.ranks().zip(&mine).all(|(r, e)| *e == elements(&mesh, &[extent], &chunks, r))
                 });
-                let is_cut = matches!(s.placements().unwrap()[0], Placement::Cut { .. });
+                let is_cut = matches!(s.placements().unwrap()[0], Placement::Custom { .. });
                 assert_eq!(is_cut, same.is_none(), "{what}: {s}");
                 if let Some(split_factor) = same {
                     let chunks = [Placement::StridedShard { dim: 0, split_factor }];

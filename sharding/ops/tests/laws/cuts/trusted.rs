@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use reshard_sharding::meaning::held;
-use reshard_sharding::{Cut, CutRegistry, NamedCut, check_cut};
+use reshard_sharding::{DimPartition, NamedPartition, PartitionRegistry, check_partition};
 use reshard_sharding::{Mesh, Placement, Sharding};
 
 use super::brought::{Bad, BlockCyclic, Called, Fickle, Wrong, block_cyclic};
@@ -21,14 +20,14 @@ fn what_is_no_partition_is_refused() {
         (Wrong::NoSuchRank, "rank 3 gets 0..10, and ranks are below 3"),
         (Wrong::Refuses, "10 is not for this cut"),
     ] {
-        let p = Placement::by(0, Arc::new(Bad(wrong))).unwrap();
+        let p = Placement::custom(0, Arc::new(Bad(wrong))).unwrap();
         let e = Sharding::new(&mesh, &[10], &[p]).unwrap_err();
-        assert_eq!(e.kind(), "placement", "{e}");
+        assert_eq!(e.code(), "placement", "{e}");
         assert!(e.to_string().contains(says), "{wrong:?}: {e}");
-        let e = check_cut(&Bad(wrong), 10..=10, 3..=3).unwrap_err();
+        let e = check_partition(&Bad(wrong), 10..=10, 3..=3).unwrap_err();
         assert!(e.to_string().contains(says), "{wrong:?}: {e}");
     }
-    let e = check_cut(&Fickle::default(), 10..=10, 3..=3).unwrap_err();
+    let e = check_partition(&Fickle::default(), 10..=10, 3..=3).unwrap_err();
     assert!(e.to_string().contains("other pieces each time"), "{e}");
 }
 
@@ -36,7 +35,7 @@ fn what_is_no_partition_is_refused() {
 #[test]
 fn no_more_pieces_are_made_than_are_listed() {
     let mesh: Mesh = "x=3".parse().unwrap();
-    let p = Placement::by(0, Arc::new(Bad(Wrong::TooMany))).unwrap();
+    let p = Placement::custom(0, Arc::new(Bad(Wrong::TooMany))).unwrap();
     let e = Sharding::new(&mesh, &[1 << 60], &[p]).unwrap_err();
     assert!(e.to_string().contains("more than 16777216 pieces"), "{e}");
     let e = Sharding::new(&mesh, &[1 << 60], &[block_cyclic(0, 1)]).unwrap_err();
@@ -53,13 +52,13 @@ fn no_more_pieces_are_made_than_are_listed() {
 #[test]
 fn a_sharding_keeps_what_its_cut_said() {
     let mesh: Mesh = "x=3".parse().unwrap();
-    let cut: Arc<dyn Cut> = Arc::new(Fickle::default());
-    let p = Placement::by(0, cut).unwrap();
+    let cut: Arc<dyn DimPartition> = Arc::new(Fickle::default());
+    let p = Placement::custom(0, cut).unwrap();
     let a = Sharding::new(&mesh, &[10], std::slice::from_ref(&p)).unwrap();
-    let before: Vec<_> = mesh.ranks().map(|r| held(&a, r).unwrap()).collect();
+    let before: Vec<_> = mesh.ranks().map(|r| a.global_indices(r).unwrap()).collect();
     let b = Sharding::new(&mesh, &[10], &[p]).unwrap();
     assert_ne!(a, b, "equal names, other pieces");
-    assert_eq!(before, mesh.ranks().map(|r| held(&a, r).unwrap()).collect::<Vec<_>>());
+    assert_eq!(before, mesh.ranks().map(|r| a.global_indices(r).unwrap()).collect::<Vec<_>>());
     assert_eq!(a.clone(), a);
 }
 
@@ -88,24 +87,25 @@ fn names_and_arguments_are_such_as_read_back() {
         "Rolled",
         "A-B",
     ] {
-        let e = NamedCut::new(Arc::new(Called(name, ""))).unwrap_err();
+        let e = NamedPartition::new(Arc::new(Called(name, ""))).unwrap_err();
         assert!(e.to_string().starts_with("a cut cannot be named"), "{name}: {e}");
-        assert!(CutRegistry::new().with(name, |_| Ok(Arc::new(BlockCyclic(1)))).is_err(), "{name}");
+        assert!(PartitionRegistry::new().with(name, |_| Ok(Arc::new(BlockCyclic(1)))).is_err(), "{name}");
     }
     for arguments in ["(", ")", "[)", " 1", "1 ", "a\nb", "a}"] {
-        let e = NamedCut::new(Arc::new(Called("A", arguments))).unwrap_err();
+        let e = NamedPartition::new(Arc::new(Called("A", arguments))).unwrap_err();
         assert!(e.to_string().contains("brackets pair"), "{arguments:?}: {e}");
-        assert!(check_cut(&Called("A", arguments), 0..1, 1..2).is_err(), "{arguments:?}");
+        assert!(check_partition(&Called("A", arguments), 0..1, 1..2).is_err(), "{arguments:?}");
     }
     for (name, arguments) in [("A", ""), ("aB_9", "1"), ("Perm", "[1,(2)],{a:3}"), ("Rx", "ä, b")] {
-        let cut: Arc<dyn Cut> = Arc::new(Called(name, arguments));
-        check_cut(&*cut, 0..=9, 1..=4).unwrap();
-        let cuts = CutRegistry::new().with(name, move |_| Ok(Arc::new(Called(name, arguments)))).unwrap();
-        let p = Placement::by(3, cut).unwrap();
+        let cut: Arc<dyn DimPartition> = Arc::new(Called(name, arguments));
+        check_partition(&*cut, 0..=9, 1..=4).unwrap();
+        let cuts =
+            PartitionRegistry::new().with(name, move |_| Ok(Arc::new(Called(name, arguments)))).unwrap();
+        let p = Placement::custom(3, cut).unwrap();
         assert_eq!(Placement::parse_with(&cuts, &p.to_string()).as_ref(), Ok(&p));
         assert!(cuts.with(name, |_| Ok(Arc::new(BlockCyclic(1)))).is_err(), "{name} twice");
     }
-    let other = CutRegistry::new().with("A", |_| Ok(Arc::new(Called("B", "")))).unwrap();
+    let other = PartitionRegistry::new().with("A", |_| Ok(Arc::new(Called("B", "")))).unwrap();
     let e = Placement::parse_with(&other, "A(0)").unwrap_err();
     assert!(e.to_string().contains("named B"), "{e}");
 }

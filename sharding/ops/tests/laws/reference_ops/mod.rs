@@ -32,8 +32,8 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ndarray::{ArrayD, Axis, IxDyn};
-use reshard_ops::rules::verify::{Data, LocalRegion, LocalView, Tensor, Verifier};
-use reshard_ops::rules::{Call, Op, Table};
+use reshard_ops::rules::verify::{Data, LocalView, ShardRegion, Tensor, Verifier};
+use reshard_ops::rules::{Op, OpCall, OpTable};
 use reshard_reference::{Local, run_local};
 
 pub type A = ArrayD<f64>;
@@ -57,8 +57,8 @@ pub struct Example {
 /// An example of an op that the reference has; shapes are written `6,5 7; 2,3 1`: calls by `;`, inputs by blanks, `()` for a
 /// scalar, `-` for none.
 pub fn example(call: &'static str, shapes: &str) -> Example {
-    let parsed: Call = call.parse().unwrap();
-    if let Call::Named { name, .. } = &parsed {
+    let parsed: OpCall = call.parse().unwrap();
+    if let OpCall::Named { name, .. } = &parsed {
         assert!(reshard_reference::runs(name), "the reference has no {name}");
     }
     made(call, shapes, Box::new(move |l| by_reference(&parsed, l)))
@@ -74,10 +74,10 @@ pub fn defined(
 }
 
 /// What the reference makes of one rank's part of a call.
-fn by_reference(call: &Call, l: &LocalView<'_>) -> Result<Vec<A>, String> {
-    static TABLE: std::sync::LazyLock<Table> = std::sync::LazyLock::new(Table::standard);
+fn by_reference(call: &OpCall, l: &LocalView<'_>) -> Result<Vec<A>, String> {
+    static TABLE: std::sync::LazyLock<OpTable> = std::sync::LazyLock::new(OpTable::standard);
     let inputs: Vec<A> = (0..l.inputs.len()).map(|i| x(l, i)).collect();
-    let local = Local { inputs: &inputs, places: l.places.clone(), wanted: l.wanted.clone() };
+    let local = Local { inputs: &inputs, places: l.input_regions.clone(), wanted: l.output_regions.clone() };
     run_local(&TABLE, call, &local).map_err(|e| e.to_string())
 }
 
@@ -146,15 +146,15 @@ impl Example {
     /// The name of the op.
     pub fn name(&self) -> String {
         match self.call.parse().unwrap() {
-            Call::Named { name, .. } => name,
-            Call::Rule(rule) => rule.to_string(),
-            Call::Each(each) => each.to_string(),
+            OpCall::Named { name, .. } => name,
+            OpCall::Rule(rule) => rule.to_string(),
+            OpCall::Each(each) => each.to_string(),
         }
     }
 
     /// The calls, bound by a table.
-    pub fn ops(&self, table: &Table) -> Vec<Op> {
-        let call: Call = self.call.parse().unwrap();
+    pub fn ops(&self, table: &OpTable) -> Vec<Op> {
+        let call: OpCall = self.call.parse().unwrap();
         self.shapes
             .iter()
             .map(|shapes| {
@@ -174,7 +174,7 @@ impl Example {
             Some(call) => by_reference(&call(l).parse().map_err(|e: reshard_ops::Error| e.to_string())?, l),
             None => (self.run)(l),
         };
-        self.verifier_of(run).blind()
+        self.verifier_of(run).without_regions()
     }
 
     fn verifier_of<'a>(
@@ -207,11 +207,11 @@ impl Example {
     /// The same op on a list of two, whose operands come one after the other.
     pub fn for_each_of_two(&self) -> Verifier<'_> {
         let run = move |l: &LocalView<'_>| {
-            let (inputs, outputs) = (l.inputs.len() / 2, l.wanted.len() / 2);
+            let (inputs, outputs) = (l.inputs.len() / 2, l.output_regions.len() / 2);
             let half = |k: usize| LocalView {
                 inputs: l.inputs[k * inputs..(k + 1) * inputs].to_vec(),
-                places: l.places[k * inputs..(k + 1) * inputs].to_vec(),
-                wanted: l.wanted[k * outputs..(k + 1) * outputs].to_vec(),
+                input_regions: l.input_regions[k * inputs..(k + 1) * inputs].to_vec(),
+                output_regions: l.output_regions[k * outputs..(k + 1) * outputs].to_vec(),
             };
             let made = quietly(|| Ok::<_, String>([(self.run)(&half(0))?, (self.run)(&half(1))?].concat()))??;
             Ok(made.into_iter().map(|a| Tensor::new(a.shape(), a.iter().copied().collect())).collect())
@@ -255,11 +255,15 @@ fn quietly<T>(f: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 /// Runs the reference of a call that is an example on tensors that are whole, as far as the op can tell.
-pub fn run(examples: &[Example], call: &Call, inputs: &[&Tensor]) -> Result<Vec<Tensor>, String> {
+pub fn run(examples: &[Example], call: &OpCall, inputs: &[&Tensor]) -> Result<Vec<Tensor>, String> {
     let text = call.to_string();
     let known = examples.iter().find(|e| e.call == text).ok_or_else(|| format!("{call} is no example"))?;
-    let regions: Vec<LocalRegion> = inputs.iter().map(|t| LocalRegion::whole(&t.shape)).collect();
-    let view = LocalView { inputs: inputs.to_vec(), places: regions.iter().collect(), wanted: Vec::new() };
+    let regions: Vec<ShardRegion> = inputs.iter().map(|t| ShardRegion::whole(&t.shape)).collect();
+    let view = LocalView {
+        inputs: inputs.to_vec(),
+        input_regions: regions.iter().collect(),
+        output_regions: Vec::new(),
+    };
     let made = quietly(|| (known.run)(&view))??;
     Ok(made.into_iter().map(|a| Tensor::new(a.shape(), a.iter().copied().collect())).collect())
 }

@@ -6,7 +6,7 @@ use super::{Example, example};
 
 /// Pieces of dim 1 as long as they are wanted here.
 fn as_wanted(l: &LocalView<'_>, dim: usize) -> String {
-    let sizes: Vec<String> = l.wanted.iter().map(|w| w.shape()[dim].to_string()).collect();
+    let sizes: Vec<String> = l.output_regions.iter().map(|w| w.shape()[dim].to_string()).collect();
     format!("split(sizes=[{}],dim={dim})", sizes.join(","))
 }
 

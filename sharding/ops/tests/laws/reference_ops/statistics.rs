@@ -52,7 +52,7 @@ pub fn all() -> Vec<Example> {
     out.push(example("mode", "6,6; 4,5").data(&[Data::Index { below: 3 }]));
     out.push(
         defined("histc(bins=6)", "6,5; 2,3", |l| {
-            let (a, held) = (x(l, 0), l.wanted[0].indices(0).unwrap());
+            let (a, held) = (x(l, 0), l.output_regions[0].indices(0).unwrap());
             vec![make(&[held.len()], |i| a.iter().filter(|&&v| bin(v) == held[i[0]]).count() as f64)]
         })
         .wants(),

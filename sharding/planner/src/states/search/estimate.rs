@@ -10,7 +10,7 @@ use super::problem::{MAX_DIGITS, Problem};
 use smallvec::SmallVec;
 
 use crate::bounds::need::{depends_on, need};
-use crate::model::Need;
+use crate::model::MinTraffic;
 use crate::model::codes::{Code, NOWHERE, PARTIAL, PARTIAL_LATER, REPLICATED};
 use crate::model::totals::picoseconds_below;
 use crate::objective::Objective;
@@ -35,7 +35,7 @@ impl Problem<'_> {
     }
 
     /// What is left to bring over each level.
-    fn needs(&self, state: &[u8]) -> SmallVec<[Need; 3]> {
+    fn needs(&self, state: &[u8]) -> SmallVec<[MinTraffic; 3]> {
         let mut needs = SmallVec::new();
         // Nobody depends on a digit that stands where another will.
         let taken = self.to.iter().copied().find(|&t| t < NOWHERE).unwrap_or(ANYWHERE);
@@ -47,7 +47,7 @@ impl Problem<'_> {
         for l in 0..self.network.levels() {
             let bytes = need(&self.bounding, state, &self.to, self.whole, l) * self.limits.item as f64;
             let domains = depends_on(&self.bounding, depending, &self.to, l);
-            needs.push(Need { bytes, domains, domain_size: self.domain_sizes[l] });
+            needs.push(MinTraffic { bytes, domains, domain_size: self.domain_sizes[l] });
         }
         needs
     }

@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use reshard_layout::{At, Mode};
+use reshard_layout::{AxisStride, Mode};
 use smallvec::SmallVec;
 
 use crate::budget::Effort;
@@ -43,7 +43,7 @@ pub(crate) const MAX_MOVING: usize = 4;
 const UNTIL_ANY: u64 = 100_000_000;
 
 /// Whether the group of some sub-axes may be used.
-pub(crate) type Allowed<'a> = &'a dyn Fn(&[Mode<At>]) -> bool;
+pub(crate) type Allowed<'a> = &'a dyn Fn(&[Mode<AxisStride>]) -> bool;
 
 /// What a search may use.
 pub(crate) struct Limits<'a> {

@@ -4,7 +4,7 @@
 //! What a collective costs is known from the first alone, and for an exchange a least cost is: so most places are never
 //! looked at.
 
-use reshard_layout::{At, Modes};
+use reshard_layout::{AxisStride, Modes};
 use smallvec::SmallVec;
 
 use super::estimate::ANYWHERE;
@@ -41,7 +41,7 @@ pub(super) struct Groups {
 
 /// What is known of a group.
 struct Known {
-    axes: Modes<At>,
+    axes: Modes<AxisStride>,
     allowed: bool,
     sizes: SmallVec<[DomainSizes; 2]>,
 }
@@ -115,7 +115,7 @@ impl Problem<'_> {
         if let Some(&i) = groups.index.get(&mask) {
             return i;
         }
-        let axes: Modes<At> = (0..self.digits.len())
+        let axes: Modes<AxisStride> = (0..self.digits.len())
             .filter(|d| mask >> d & 1 == 1)
             .flat_map(|d| self.digits[d].real.iter().map(|&r| self.system.digits[r]))
             .collect();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::Limits;
-use crate::model::Need;
+use crate::model::MinTraffic;
 use crate::model::codes::{Code, Codes, NOWHERE, PARTIAL, PARTIAL_LATER, REPLICATED, Weight};
 use crate::model::network::Network;
 use crate::model::totals::picoseconds_below;
@@ -123,7 +123,7 @@ impl<'a> Problem<'a> {
             common,
             whole: 0,
             domain_sizes: SmallVec::new(),
-            least_step: picoseconds_below(network.model.least_us(&Need::STEP)),
+            least_step: picoseconds_below(network.model.least_us(&MinTraffic::STEP)),
             moving: 0,
         };
         let chains = p.chains(s, t);
