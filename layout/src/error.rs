@@ -1,4 +1,4 @@
-//! What can go wrong, as values that carry their operands.
+//! The errors of layouts, as values with their operands.
 
 use std::fmt;
 
@@ -17,14 +17,14 @@ use crate::{IntTuple, Layout};
 
 /// Why an operation on layouts has no answer, with its operands.
 ///
-/// `Display` is one sentence; [`render`](Self::render) adds the input line and a caret where there is one.
+/// `Display` is one line; [`render`](Self::render) adds the input line and a caret where there is one.
 ///
 /// ```
 /// use reshard_layout::Layout;
 ///
 /// let a: Layout = "(4,3):(1,10)".parse()?;
 /// let error = a.compose(&"6:1".parse()?).unwrap_err();
-/// assert_eq!(error.kind(), "not_representable");
+/// assert_eq!(error.code(), "not_representable");
 /// assert_eq!(
 ///     error.to_string(),
 ///     "(4,3):(1,10) o 6:1 is not a layout: leaf 0 of the inner layout crosses a boundary of the outer one after \
@@ -57,7 +57,7 @@ pub enum Error {
         /// The stride.
         stride: Box<IntTuple>,
     },
-    /// A value lies outside `[0, size)`.
+    /// A value is outside `[0, size)`.
     OutOfDomain {
         /// The operation that needed the value.
         operation: Operation,
@@ -68,7 +68,7 @@ pub enum Error {
     },
     /// `outer o inner` is proved not to be a layout whose shape refines that of `inner`.
     NotRepresentable {
-        /// What is applied last, and the inner layout.
+        /// The function that is applied last, and the inner layout.
         operands: Box<(Outer, Layout)>,
         /// Why.
         obstacle: Obstacle,
@@ -88,12 +88,12 @@ pub enum Error {
         operation: Operation,
         /// The operand.
         operand: Box<Layout>,
-        /// What is wrong with it.
+        /// The defect of the operand.
         defect: Defect,
     },
-    /// The closed form does not decide whether `outer o inner` is a layout, and enumerating it is over the budget.
+    /// The closed form does not decide `outer o inner`, and enumerating it is over the budget.
     Undecided {
-        /// What is applied last, and the inner layout.
+        /// The function that is applied last, and the inner layout.
         operands: Box<(Outer, Layout)>,
         /// The greatest number of indices that are enumerated.
         budget: i64,
@@ -112,45 +112,45 @@ pub enum Error {
     },
     /// More than `limit` of something.
     TooLarge {
-        /// Of what.
+        /// The kind of objects.
         what: Counted,
         /// The limit.
         limit: usize,
     },
     /// A range of modes that is empty, or ends beyond the rank.
     NoSuchRange {
-        /// Where it begins.
+        /// The start of the range.
         begin: usize,
-        /// Where it ends, the first mode that is not in it.
+        /// The end of the range, the first mode after it.
         end: usize,
-        /// How many modes there are.
+        /// The number of modes.
         rank: usize,
     },
-    /// There are more modes than are asked for.
+    /// There are more modes than requested.
     TooManyModes {
-        /// How many are asked for.
+        /// The requested number of modes.
         asked: usize,
-        /// How many there are.
+        /// The number of modes.
         rank: usize,
     },
     /// Components that are not one for each mode: another number of them, or a tuple for a mode that is none.
     NotOneEach {
-        /// How many components there are.
+        /// The number of components.
         given: usize,
-        /// How many modes there are.
+        /// The number of modes.
         rank: usize,
     },
     /// There is no mode of this number.
     NoSuchMode {
-        /// The number asked for, from 0.
+        /// The requested mode, from 0.
         mode: usize,
-        /// How many modes there are.
+        /// The number of modes.
         rank: usize,
     },
 }
 
 impl Error {
-    /// The kind, to match on.
+    /// Returns the kind, to match on.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Parse(error) => error.kind,
@@ -172,12 +172,12 @@ impl Error {
         }
     }
 
-    /// The kind in `snake_case`.
+    /// Returns the kind in `snake_case`.
     pub fn code(&self) -> &'static str {
         self.kind().as_str()
     }
 
-    /// The sentence, followed by the input line and a caret where the error is about a place in a text.
+    /// Returns the message, followed by the input line and a caret where the error has a position in a text.
     pub fn render(&self) -> String {
         match self {
             Self::Parse(error) => format!("{error}\n{}", error.caret()),
@@ -205,22 +205,22 @@ impl fmt::Display for Error {
         match self {
             Self::Parse(error) => error.fmt(f),
             Self::Overflow { quantity, left, right } => {
-                write!(f, "{quantity} does not fit in 64 bits: it takes {left} and {right} together")
+                write!(f, "{quantity} computed from {left} and {right} does not fit in 64 bits")
             }
-            Self::BadExtent { extent } => write!(f, "an extent must be at least 1, and {extent} is not"),
+            Self::BadExtent { extent } => write!(f, "an extent must be at least 1, not {extent}"),
             Self::NotCongruent { shape, stride } => {
-                write!(f, "the shape {shape} and the stride {stride} are not nested alike")
+                write!(f, "the shape {shape} and the stride {stride} are nested differently")
             }
             Self::OutOfDomain { operation, value, size } => {
                 write!(
                     f,
                     "the {operation} needs the value {value}, which is outside the domain [0, {size})"
                 )?;
-                // Beyond the end CuTe goes on; before the beginning nobody does.
+                // CuTe continues beyond the end; no convention does before the beginning.
                 match operation {
-                    Operation::Compose if *value >= *size => {
-                        f.write_str("; composed extended, the last leaf of the outer layout goes on there")
-                    }
+                    Operation::Compose if *value >= *size => f.write_str(
+                        "; `composition_extended` extends the last leaf of the outer layout beyond it",
+                    ),
                     Operation::Compose
                     | Operation::Evaluate
                     | Operation::Complement
@@ -234,8 +234,8 @@ impl fmt::Display for Error {
             }
             Self::NotRepresentable { operands, obstacle: Obstacle::Parts { index } } => write!(
                 f,
-                "the parts of {} do not lie beside each other after {}: at index {index} what it makes of their sum is not \
-                 the sum of what it makes of them",
+                "the modes of {} are not additive under {}: at index {index} the value of their sum is not the sum of \
+                 their values",
                 operands.1, operands.0
             ),
             Self::NotRepresentable { operands, obstacle } => {
@@ -248,13 +248,13 @@ impl fmt::Display for Error {
                     ),
                     Obstacle::Carry { boundary, reach } => write!(
                         f,
-                        "the leaves of the inner layout together reach {reach} within a mode of the outer one that \
-                         ends at {boundary}, and carry over it"
+                        "the leaves of the inner layout add up to {reach} within a mode of the outer one that ends at \
+                         {boundary}, and overflow it"
                     ),
                     Obstacle::Enumeration { index } | Obstacle::Parts { index } => {
                         write!(
                             f,
-                            "the value at index {index} is not the sum of what its coordinates give alone"
+                            "the value at index {index} is not the sum of the values of its separate coordinates"
                         )
                     }
                 }
@@ -262,7 +262,7 @@ impl fmt::Display for Error {
             Self::NotNesting { left, right, boundary } => match (left.product(), right.product()) {
                 (Ok(of_left), Ok(of_right)) if of_left != of_right => write!(
                     f,
-                    "the shapes {left} and {right} do not nest: their sizes are {of_left} and {of_right}, not the same"
+                    "the shapes {left} and {right} do not nest: their sizes differ, {of_left} and {of_right}"
                 ),
                 (_, _) => write!(
                     f,
@@ -275,8 +275,8 @@ impl fmt::Display for Error {
             }
             Self::Undecided { operands, budget } => write!(
                 f,
-                "whether {} o {} is a layout is not decided by the closed form, and takes more than {budget} \
-                 evaluations",
+                "the closed form does not decide whether {} o {} is a layout, and an enumeration takes more than \
+                 {budget} evaluations",
                 operands.0, operands.1
             ),
             Self::Along { message, .. } => f.write_str(message),
@@ -284,18 +284,19 @@ impl fmt::Display for Error {
             Self::TooLarge { what, limit } => write!(f, "there are more than {limit} {what}"),
             Self::NoSuchRange { begin, end, rank } => write!(
                 f,
-                "there are no modes from {begin} up to {end}, without it: the rank is {rank}, and a range is not empty"
+                "invalid range of modes, {begin} up to {end} (exclusive): the rank is {rank}, and a range must not be \
+                 empty"
             ),
             Self::TooManyModes { asked, rank } => {
-                write!(f, "{asked} modes are asked for, and there are {rank} already")
+                write!(f, "cannot pad to {asked} modes: there are already {rank}")
             }
             Self::NotOneEach { given, rank } if given == rank => {
-                f.write_str("a tuple is given for a mode that is none: give an integer")
+                f.write_str("a tuple is given for a mode that is not a tuple; give an integer")
             }
             Self::NotOneEach { given, rank } => {
-                write!(f, "{given} components are given for {rank} modes: give one for each")
+                write!(f, "{given} components are given for {rank} modes; give one per mode")
             }
-            Self::NoSuchMode { mode, rank } => write!(f, "there is no mode {mode}, the rank is {rank}"),
+            Self::NoSuchMode { mode, rank } => write!(f, "there is no mode {mode}: the rank is {rank}"),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Exponents of norms.
 //!
-//! The `p` of `(|x_0|^p + |x_1|^p + ..)^(1/p)`, a decimal with at most three places, or infinity. It is kept as a number of
-//! thousandths, so that it can be compared, hashed and printed exactly; its value is the double nearest to the decimal, which
-//! is what a program means that writes `2.5` or `3.3`. Reductions name it in two crates that have only this one in common.
+//! The `p` of `(|x_0|^p + |x_1|^p + ..)^(1/p)`, a decimal with at most three digits after the point, or
+//! infinity. It is stored as a number of thousandths, so that it can be compared, hashed and printed exactly.
+//! Its value is the double nearest to the decimal, the same as for the literals `2.5` or `3.3` in a program.
+//! Reductions use it in two crates that share only this one.
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -15,14 +16,14 @@ use std::str::FromStr;
 /// let p: Exponent = "2.5".parse().unwrap();
 /// assert_eq!((p.to_string().as_str(), p.value()), ("2.5", 2.5));
 /// assert_eq!("inf".parse(), Ok(Exponent::INFINITY));
-/// assert_eq!(Exponent::of(2.0), Some(Exponent::TWO));
+/// assert_eq!(Exponent::new(2.0), Some(Exponent::TWO));
 /// let error = "0".parse::<Exponent>().unwrap_err();
-/// assert_eq!(error.to_string(), "an exponent of a norm is 0.001 to 65 with at most three decimals, or inf, not 0");
+/// assert_eq!(error.to_string(), "the exponent of a norm must be 0.001 to 65 with at most three decimals, or inf, not 0");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Exponent(NonZeroU16);
 
-/// What stands for infinity: one more than the greatest number of thousandths.
+/// The representation of infinity: one more than the greatest number of thousandths.
 const INFINITE: NonZeroU16 = NonZeroU16::new(65_001).unwrap();
 
 impl Exponent {
@@ -35,7 +36,7 @@ impl Exponent {
     /// The greatest magnitude.
     pub const INFINITY: Exponent = Exponent(INFINITE);
 
-    /// The exponent with this value; none for what is no such decimal.
+    /// Returns the exponent with this value; `None` for other values.
     pub fn new(p: f64) -> Option<Exponent> {
         if p.is_nan() {
             return None;
@@ -43,26 +44,26 @@ impl Exponent {
         p.to_string().parse().ok()
     }
 
-    /// A number of 1 to 65,001 for it.
+    /// Returns a number of 1 to 65,001 for it.
     #[doc(hidden)]
     #[inline]
     pub const fn word(self) -> NonZeroU16 {
         self.0
     }
 
-    /// The exponent with a [`word`](Self::word).
+    /// Returns the exponent with a [`word`](Self::word).
     #[doc(hidden)]
     #[inline]
     pub const fn of_word(word: NonZeroU16) -> Exponent {
         if word.get() < INFINITE.get() { Exponent(word) } else { Exponent::INFINITY }
     }
 
-    /// Whether it is infinity.
+    /// Returns `true` for infinity.
     pub const fn is_infinite(self) -> bool {
         self.0.get() == INFINITE.get()
     }
 
-    /// The value: the double nearest to the decimal, or infinity.
+    /// Returns the value: the double nearest to the decimal, or infinity.
     pub fn value(self) -> f64 {
         if self.is_infinite() { f64::INFINITY } else { f64::from(self.0.get()) / 1000.0 }
     }
@@ -74,14 +75,17 @@ impl fmt::Display for Exponent {
     }
 }
 
-/// A text that is no exponent of a norm.
+/// The error for a text that is not an exponent of a norm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseExponentError(String);
 
 impl fmt::Display for ParseExponentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = &self.0;
-        write!(f, "an exponent of a norm is 0.001 to 65 with at most three decimals, or inf, not {text}")
+        write!(
+            f,
+            "the exponent of a norm must be 0.001 to 65 with at most three decimals, or inf, not {text}"
+        )
     }
 }
 
@@ -142,7 +146,7 @@ mod tests {
         ] {
             let error = text.parse::<Exponent>().unwrap_err().to_string();
             assert!(
-                error.starts_with("an exponent of a norm is 0.001 to 65") && error.len() < 140,
+                error.starts_with("the exponent of a norm must be 0.001 to 65") && error.len() < 140,
                 "{error}"
             );
         }

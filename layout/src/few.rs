@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 /// A list of mostly at most `N` values, which then needs no heap: a slice that can be extended.
 ///
 /// ```
-/// use reshard_layout::Few;
-/// let mut list: Few<usize, 4> = [2, 3].into_iter().collect();
+/// use reshard_layout::InlineVec;
+/// let mut list: InlineVec<usize, 4> = [2, 3].into_iter().collect();
 /// list.push(5);
 /// assert_eq!((list.len(), list.iter().product::<usize>()), (3, 30));
 /// assert_eq!(list, [2, 3, 5]);
@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 pub struct InlineVec<T, const N: usize>(SmallVec<[T; N]>);
 
 impl<T, const N: usize> InlineVec<T, N> {
-    /// A list of nothing.
+    /// Returns a list of nothing.
     #[inline]
     pub fn new() -> InlineVec<T, N> {
         InlineVec(SmallVec::new())
@@ -32,7 +32,7 @@ impl<T, const N: usize> InlineVec<T, N> {
         self.0.push(value);
     }
 
-    /// An empty list with room for so many.
+    /// Returns an empty list with space for `capacity` values.
     #[inline]
     pub fn with_capacity(capacity: usize) -> InlineVec<T, N> {
         InlineVec(SmallVec::with_capacity(capacity))
@@ -48,7 +48,7 @@ impl<T, const N: usize> InlineVec<T, N> {
     ///
     /// # Panics
     ///
-    /// If `index` is behind the end.
+    /// If `index` is past the end.
     #[inline]
     pub fn insert(&mut self, index: usize, value: T) {
         self.0.insert(index, value);
@@ -64,20 +64,20 @@ impl<T, const N: usize> InlineVec<T, N> {
         self.0.remove(index)
     }
 
-    /// The list as a slice.
+    /// Returns the list as a slice.
     #[inline]
     pub fn as_slice(&self) -> &[T] {
         self
     }
 
-    /// The list as a `Vec`.
+    /// Returns the list as a `Vec`.
     pub fn into_vec(self) -> Vec<T> {
         self.0.into_vec()
     }
 }
 
 impl<T: Clone, const N: usize> InlineVec<T, N> {
-    /// `n` times the same value.
+    /// Returns a list of `n` equal values.
     #[inline]
     pub fn from_elem(value: T, n: usize) -> InlineVec<T, N> {
         InlineVec(SmallVec::from_elem(value, n))
@@ -85,7 +85,7 @@ impl<T: Clone, const N: usize> InlineVec<T, N> {
 }
 
 impl<T: Copy, const N: usize> InlineVec<T, N> {
-    /// A copy of a slice.
+    /// Returns a copy of a slice.
     #[inline]
     pub fn from_slice(slice: &[T]) -> InlineVec<T, N> {
         InlineVec(SmallVec::from_slice(slice))
@@ -194,7 +194,7 @@ impl<'a, T, const N: usize> IntoIterator for &'a mut InlineVec<T, N> {
     }
 }
 
-/// The values of a [`Few`], one after the other.
+/// The values of a [`InlineVec`], as an iterator.
 #[derive(Debug)]
 pub struct Values<T, const N: usize>(smallvec::IntoIter<[T; N]>);
 

@@ -1,8 +1,8 @@
-//! Indices that ascend evenly: how pieces of a row-major tensor are said to what goes through their elements.
+//! Evenly ascending indices: the elements of a part of a row-major tensor.
 
 /// The `len` indices `start`, `start + stride`, `start + 2 stride`, ..
 ///
-/// A piece of a tensor is a list of runs of row-major indices, in the order in which the piece has its elements.
+/// A part of a tensor is a list of runs of row-major indices, in the order of its elements.
 ///
 /// ```
 /// use reshard_layout::IndexRun;
@@ -16,32 +16,32 @@
 pub struct IndexRun {
     /// The first index.
     pub start: u64,
-    /// How many.
+    /// The number of indices.
     pub len: u64,
     /// From one to the next.
     pub stride: u64,
 }
 
 impl IndexRun {
-    /// All indices of a tensor of so many elements.
+    /// Returns all indices of a tensor of `numel` elements.
     #[inline]
     pub const fn all(numel: u64) -> IndexRun {
         IndexRun { start: 0, len: numel, stride: 1 }
     }
 
-    /// The last and greatest index; none where the run is empty or the index does not fit 64 bits.
+    /// Returns the last and greatest index; none where the run is empty or the index does not fit 64 bits.
     #[inline]
     pub fn last(self) -> Option<u64> {
         self.start.checked_add(self.len.checked_sub(1)?.checked_mul(self.stride)?)
     }
 
-    /// The indices, one after the other; they must fit 64 bits.
+    /// Returns the indices in order; they must fit 64 bits.
     #[inline]
     pub fn indices(self) -> impl Iterator<Item = u64> + Clone {
         (0..self.len).map(move |i| self.start.wrapping_add(i.wrapping_mul(self.stride)))
     }
 
-    /// The first so many of them.
+    /// Returns the first `len` indices.
     #[inline]
     #[must_use]
     pub fn take(self, len: u64) -> IndexRun {

@@ -5,10 +5,12 @@ use smallvec::SmallVec;
 use crate::profile::{MAX_LEAVES, Profile};
 use crate::{Counted, Error, Quantity};
 
-/// An integer or a tuple of such tuples, `4` or `(4,(2,3))`; shapes, strides and coordinates are written in it.
+/// An integer or a tuple of such tuples, `4` or `(4,(2,3))`.
 ///
-/// A tuple has at least one component; `(4,)` is the tuple of one. The values are stored flat, with two bytes of
-/// nesting each; nothing is on the heap up to 8 leaves.
+/// Shapes, strides and coordinates are written in it.
+///
+/// A tuple has at least one component; `(4,)` is the tuple of one. The values are stored flat, with two bytes
+/// of nesting each; nothing is on the heap up to 8 leaves.
 ///
 /// ```
 /// use reshard_layout::IntTuple;
@@ -33,12 +35,12 @@ impl Clone for IntTuple {
 }
 
 impl IntTuple {
-    /// An integer, which is not the tuple of one.
+    /// Returns an integer, which is not the tuple of one.
     pub fn scalar(value: i64) -> Self {
         Self { values: SmallVec::from_slice(&[value]), profile: Profile::scalar() }
     }
 
-    /// A tuple of integers.
+    /// Returns a tuple of integers.
     ///
     /// # Errors
     ///
@@ -53,7 +55,7 @@ impl IntTuple {
         Ok(Self { values: SmallVec::from_slice(values), profile: Profile::flat(values.len()) })
     }
 
-    /// A tuple of tuples.
+    /// Returns a tuple of tuples.
     ///
     /// # Errors
     ///
@@ -76,27 +78,27 @@ impl IntTuple {
         &self.profile
     }
 
-    /// The integers, leftmost first.
+    /// Returns the integers, leftmost first.
     pub fn leaves(&self) -> &[i64] {
         &self.values
     }
 
-    /// The integer, if this is one and not a tuple.
+    /// Returns the integer, if this is one and not a tuple.
     pub fn as_scalar(&self) -> Option<i64> {
         if self.profile.is_scalar() { self.values.first().copied() } else { None }
     }
 
-    /// The number of components; 1 for an integer.
+    /// Returns the number of components; 1 for an integer.
     pub fn rank(&self) -> usize {
         self.profile.rank()
     }
 
-    /// How deep tuples nest; 0 for an integer.
+    /// Returns the nesting depth; 0 for an integer.
     pub fn depth(&self) -> usize {
         self.profile.depth()
     }
 
-    /// Component `index`, from the left; an integer is its own component 0.
+    /// Returns component `index`, from the left; an integer is its own component 0.
     ///
     /// # Errors
     ///
@@ -110,7 +112,7 @@ impl IntTuple {
         })
     }
 
-    /// The components, leftmost first.
+    /// Returns the components, leftmost first.
     pub fn modes(&self) -> impl Iterator<Item = Self> + '_ {
         self.profile.modes().map(|range| Self {
             values: SmallVec::from_slice(&self.values[range.clone()]),
@@ -118,7 +120,7 @@ impl IntTuple {
         })
     }
 
-    /// The product of the integers.
+    /// Returns the product of the integers.
     ///
     /// # Errors
     ///
@@ -133,7 +135,7 @@ impl IntTuple {
         })
     }
 
-    /// Whether the two are nested alike.
+    /// Returns `true` if both have the same nesting.
     ///
     /// ```
     /// use reshard_layout::IntTuple;

@@ -1,8 +1,8 @@
-//! What the crates of this workspace share and nobody else needs.
+//! Internals that the crates of this workspace share.
 
 use std::fmt;
 
-/// A number of things: `1 dim`, `2 dims`.
+/// Returns a number of things: `1 dim`, `2 dims`.
 ///
 /// ```
 /// use reshard_layout::internal::counted;

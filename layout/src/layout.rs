@@ -1,4 +1,4 @@
-//! The layout itself: `shape:stride`, and what can be asked of it.
+//! The layout itself: `shape:stride`, and its queries.
 
 use std::hash::{Hash, Hasher};
 
@@ -18,13 +18,13 @@ use crate::{Counted, Error, IntTuple};
 /// (s_1, ..., s_n):(d_1, ..., d_n)    maps    i  to  sum_k c_k d_k    where    c = coordinates of i, leftmost fastest
 /// ```
 ///
-/// The domain is `[0, size)`. Nesting does not change the function; it says which modes belong together. Extents are
-/// at least 1, strides are any integers, zero and negative ones too, or elements of another module (see
-/// [`Stride`]): [`At`](crate::At), whose values are places on a mesh and offsets there, and pairs, whose values are those
-/// of two layouts. What the whole layout can reach is checked when it is made: its size, its least and greatest value and
-/// their distance fit in an `i64`, so nothing that is asked of a layout afterwards overflows.
+/// The domain is `[0, size)`. Nesting does not change the function; it groups the modes. Extents are at least
+/// 1, strides are any integers, zero and negative ones too, or elements of another module (see [`Stride`]):
+/// [`AxisStride`](crate::AxisStride), whose values are mesh coordinates with an offset there, and pairs, whose values are
+/// those of two layouts. The reach of the whole layout is checked when it is created: its size, its least and
+/// greatest value and their distance fit in an `i64`, so no later query of the layout overflows.
 ///
-/// `==` is structural; [`same_function`](Self::same_function) compares the functions.
+/// `==` is structural; [`is_equivalent`](Self::is_equivalent) compares the functions.
 ///
 /// ```
 /// use reshard_layout::Layout;
@@ -69,7 +69,7 @@ impl<S: Stride> Hash for Layout<S> {
 }
 
 impl Layout {
-    /// `shape:stride`, congruent tuples.
+    /// Returns the layout `shape:stride`, of congruent tuples.
     ///
     /// ```
     /// use reshard_layout::{IntTuple, Layout};
@@ -91,7 +91,7 @@ impl Layout {
         Self::assemble(modes, shape.profile().clone())
     }
 
-    /// The flat layout of these `(extent, stride)` pairs, leftmost fastest; `1:0` for none.
+    /// Returns the flat layout of these `(extent, stride)` pairs, leftmost fastest; `1:0` for none.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -109,7 +109,7 @@ impl Layout {
         Self::from_flat(modes.iter().map(|&(extent, stride)| Mode { extent, stride }).collect())
     }
 
-    /// The layout `extent:stride` of a single leaf.
+    /// Returns the layout `extent:stride` of a single leaf.
     ///
     /// # Errors
     ///
@@ -118,12 +118,12 @@ impl Layout {
         Self::assemble(Modes::from_slice(&[Mode { extent, stride }]), Profile::scalar())
     }
 
-    /// `1:0`, the function of one index to 0.
+    /// Returns `1:0`, the function of one index to 0.
     pub fn unit() -> Self {
         Self::unit_of()
     }
 
-    /// The tuple of these layouts, each one mode, leftmost fastest.
+    /// Returns the tuple of these layouts, each one mode, leftmost fastest.
     ///
     /// ```text
     /// concat(A, B)(i)  =  A(i mod size(A)) + B(i div size(A))
@@ -144,43 +144,44 @@ impl Layout {
         Self::tuple(modes)
     }
 
-    /// The least value; 0 unless a stride is negative.
+    /// Returns the least value; 0 unless a stride is negative.
     #[inline]
     pub fn min_value(&self) -> i64 {
         let Span { min, .. } = self.reach;
         min
     }
 
-    /// The greatest value; 0 unless a stride is positive.
+    /// Returns the greatest value; 0 unless a stride is positive.
     #[inline]
     pub fn max_value(&self) -> i64 {
         let Span { max, .. } = self.reach;
         max
     }
 
-    /// The length of the interval of values, `max - min + 1`: for strides that are not negative, one more than the
-    /// greatest value.
+    /// Returns the length of the interval of values, `max - min + 1`.
+    ///
+    /// For strides that are not negative this is one more than the greatest value.
     #[inline]
     pub fn cosize(&self) -> i64 {
         let Span { min, max } = self.reach;
         max - min + 1
     }
 
-    /// The strides, congruent to the shape.
+    /// Returns the strides, congruent to the shape.
     pub fn stride(&self) -> IntTuple {
         IntTuple::from_parts(self.modes.iter().map(|mode| mode.stride).collect(), self.profile.clone())
     }
 }
 
 impl<S: Stride> Layout<S> {
-    /// The layout of these modes in which each part, up to the next end, is one mode.
+    /// Returns the layout of these modes in which each part, up to the next end, is one mode.
     ///
-    /// A part without modes is `1:0`, a part of one is no tuple; no parts at all are `1:0`.
+    /// A part without modes is `1:0`, a part of one is not a tuple; no parts at all are `1:0`.
     ///
     /// ```
-    /// use reshard_layout::{At, Layout, Mode};
+    /// use reshard_layout::{AxisStride, Layout, Mode};
     ///
-    /// let modes = [Mode::new(512, At::local(1)), Mode::new(2, At::along(1, 0)), Mode::new(4, At::along(1, 1))];
+    /// let modes = [Mode::new(512, AxisStride::local(1)), Mode::new(2, AxisStride::along(1, 0)), Mode::new(4, AxisStride::along(1, 1))];
     /// assert_eq!(Layout::nested(&modes, &[2, 2, 3])?.to_string(), "((512,2),1,4):((1,1@0),0,1@1)");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
@@ -220,12 +221,12 @@ impl<S: Stride> Layout<S> {
         Ok(layout)
     }
 
-    /// [`concat`](Layout::concat) of layouts whose strides are of any kind.
+    /// Works like [`concat`](Layout::concat), for layouts with strides of any kind.
     ///
     /// ```
-    /// use reshard_layout::{At, Layout};
+    /// use reshard_layout::{AxisStride, Layout};
     ///
-    /// let (a, b): (Layout<At>, Layout<At>) = ("4:1".parse()?, "(2,3):(1@0,1@1)".parse()?);
+    /// let (a, b): (Layout<AxisStride>, Layout<AxisStride>) = ("4:1".parse()?, "(2,3):(1@0,1@1)".parse()?);
     /// assert_eq!(Layout::tuple(&[a, b])?.to_string(), "(4,(2,3)):(1,(1@0,1@1))");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
@@ -241,7 +242,7 @@ impl<S: Stride> Layout<S> {
         tuple.finish()
     }
 
-    /// All modes without their nesting, leftmost first.
+    /// Returns all modes without their nesting, leftmost first.
     ///
     /// ```
     /// use reshard_layout::{Layout, Mode};
@@ -260,7 +261,7 @@ impl<S: Stride> Layout<S> {
         &self.profile
     }
 
-    /// The leaves from right to left, nested in the mirror image.
+    /// Returns the leaves from right to left, nested in the mirror image.
     pub(crate) fn mirror(&self) -> Self {
         let nests = self.profile.nests().iter().rev();
         let profile =
@@ -268,46 +269,46 @@ impl<S: Stride> Layout<S> {
         Self { modes: self.modes.iter().rev().copied().collect(), profile, ..*self }
     }
 
-    /// The extents.
+    /// Returns the extents.
     pub fn shape(&self) -> IntTuple {
         IntTuple::from_parts(self.modes.iter().map(|mode| mode.extent).collect(), self.profile.clone())
     }
 
-    /// The `(extent, stride)` of every leaf, leftmost first.
+    /// Returns the `(extent, stride)` of every leaf, leftmost first.
     #[inline]
     pub fn leaves(&self) -> impl ExactSizeIterator<Item = (i64, S)> + DoubleEndedIterator + Clone + '_ {
         self.modes.iter().map(|mode| (mode.extent, mode.stride))
     }
 
-    /// The number of modes; 1 for a scalar layout like `4:1`.
+    /// Returns the number of modes; 1 for a scalar layout like `4:1`.
     pub fn rank(&self) -> usize {
         self.profile.rank()
     }
 
-    /// How deep modes nest; 0 for a scalar layout.
+    /// Returns the nesting depth of the modes; 0 for a scalar layout.
     pub fn depth(&self) -> usize {
         self.profile.depth()
     }
 
-    /// Whether the layout is a single leaf without parentheses.
+    /// Returns `true` if the layout is a single leaf without parentheses.
     pub fn is_scalar(&self) -> bool {
         self.profile.is_scalar()
     }
 
-    /// The number of indices, the product of the extents.
+    /// Returns the number of indices, the product of the extents.
     #[inline]
     pub fn size(&self) -> i64 {
         self.size
     }
 
-    /// Mode `index`, from the left; a scalar layout is its own mode 0.
+    /// Returns mode `index`, from the left; a scalar layout is its own mode 0.
     ///
     /// ```
     /// use reshard_layout::Layout;
     ///
     /// let layout: Layout = "(4,(2,3)):(2,(1,8))".parse()?;
     /// assert_eq!(layout.mode(1)?.to_string(), "(2,3):(1,8)");
-    /// assert_eq!(layout.mode(2).unwrap_err().kind(), "no_such_mode");
+    /// assert_eq!(layout.mode(2).unwrap_err().code(), "no_such_mode");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     ///
@@ -318,14 +319,14 @@ impl<S: Stride> Layout<S> {
         self.modes().nth(index).ok_or_else(|| Error::NoSuchMode { mode: index, rank: self.rank() })
     }
 
-    /// The modes, leftmost first.
+    /// Returns the modes, leftmost first.
     pub fn modes(&self) -> impl Iterator<Item = Self> + '_ {
         self.profile
             .modes()
             .map(|range| Self::known(Modes::from_slice(&self.modes[range.clone()]), self.profile.mode(range)))
     }
 
-    /// The flat modes of each mode, leftmost first.
+    /// Returns the flat modes of each mode, leftmost first.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -338,12 +339,12 @@ impl<S: Stride> Layout<S> {
         self.profile.modes().map(|range| &self.modes[range])
     }
 
-    /// The layout of the same shape with other strides.
+    /// Returns the layout of the same shape with other strides.
     ///
     /// ```
-    /// use reshard_layout::{At, Layout};
+    /// use reshard_layout::{AxisStride, Layout};
     ///
-    /// let mesh: Layout<At> = "(4,2):(1@0,1@1)".parse()?;
+    /// let mesh: Layout<AxisStride> = "(4,2):(1@0,1@1)".parse()?;
     /// let ranks = mesh.map(|at| if at.axis() == Some(0) { at.step() * 2 } else { at.step() })?;
     /// assert_eq!(ranks, "(4,2):(2,1)".parse()?);
     /// # Ok::<(), reshard_layout::Error>(())

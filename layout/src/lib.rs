@@ -1,8 +1,8 @@
 //! CuTe-style hierarchical layouts with a checked algebra: the right layout, or the reason there is none.
 //!
-//! A [`Layout`] is a nested `shape:stride` and denotes a function on integers: split the index into coordinates,
-//! leftmost fastest, and take their dot product with the strides. The algebra composes, inverts, complements, divides
-//! and multiplies these functions, and never returns a layout of another function:
+//! A [`Layout`] is a nested `shape:stride` and denotes a function on integers: split the index into
+//! coordinates, leftmost fastest, and take their dot product with the strides. The algebra composes, inverts,
+//! complements, divides and multiplies these functions, and never returns a layout of another function:
 //!
 //! ```
 //! use reshard_layout::Layout;
@@ -14,17 +14,17 @@
 //! let a: Layout = "(12,2):(1,100)".parse()?;
 //! let b: Layout = "(2,2,2):(3,4,6)".parse()?;
 //! let error = a.compose(&b).unwrap_err(); // A(B(7)) = 101 is not A(B(1)) + A(B(2)) + A(B(4))
-//! assert_eq!(error.kind(), "not_representable");
+//! assert_eq!(error.code(), "not_representable");
 //! # Ok::<(), reshard_layout::Error>(())
 //! ```
 //!
 //! * [`Layout`] and [`IntTuple`]: the values; `Display` and `FromStr` are inverse of each other, `serde` is the notation.
-//! * [`Mode`], [`Modes`], [`Stride`]: what layouts are made of. A stride is an integer, a step along an axis of a mesh
-//!   ([`At`], `2@0`), or a pair of strides: two layouts of one domain, which is what a copy is.
-//! * [`Named`]: a layout with the names of its axes, `(4,2):(1@tp,8)`, and [`Points`], its values.
-//! * [`algebra`]: the operations and the table of their laws. Tilers, lazy compositions, patterns.
+//! * [`Mode`], [`Modes`], [`Stride`]: the elements of layouts. A stride is an integer, a step along an axis
+//!   of a mesh ([`AxisStride`], `2@0`), or a pair of strides: two layouts of one domain, as in a copy.
+//! * [`NamedLayout`]: a layout with the names of its axes, `(4,2):(1@tp,8)`, and [`NamedPoint`], its values.
+//! * [`algebra`]: the operations and the table of their properties. Tilers, lazy compositions, patterns.
 //! * [`properties`]: the predicates that preconditions are written in.
-//! * [`Swizzle`]: exchanging bits of an index. [`Banks`]: when that avoids waiting, and which swizzle does.
+//! * [`Swizzle`]: exchanging bits of an index. [`Banks`]: bank conflicts, and the swizzle that avoids them.
 //! * [`Exponent`]: the exponent of a norm, which reductions name.
 //! * [`expression`]: the algebra as text.
 //! * [`theory`]: four chapters with worked numbers. [`mod@reference`]: the definitions, slow and short.

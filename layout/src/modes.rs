@@ -1,16 +1,16 @@
-//! Flat lists of modes: what layouts are made of, and what coalescing does to them.
+//! Flat lists of modes: the elements of layouts, and their coalescing.
 //!
-//! Two neighbouring modes are one where the second goes on exactly where the first ends:
+//! Two neighbouring modes merge where the second continues the first exactly at its end:
 //!
 //! ```text
 //! (s, t):(d, e)  =  s*t : d    where    e = s*d              a mode of extent 1 contributes nothing
 //! ```
 //!
-//! Doing this from left to right until nothing changes gives a **complete invariant** of the function, in every abelian
-//! group of strides: two lists denote the same function exactly if their coalesced forms are equal. For, of a coalesced
-//! list `(s_1, ...):(d_1, ...)` of size > 1, `d_1 = f(1)`, and `s_1` is the greatest `m` with `f(c) = c f(1)` for all
-//! `c < m`, because `f(s_1) = d_2`, and `d_2 = s_1 d_1` would have been merged; the rest follows for `i -> f(s_1 i)`. So the
-//! function determines the modes.
+//! Doing this from left to right until nothing changes gives a **complete invariant** of the function, in
+//! every abelian group of strides: two lists denote the same function exactly if their coalesced forms are
+//! equal. For, of a coalesced list `(s_1, ...):(d_1, ...)` of size > 1, `d_1 = f(1)`, and `s_1` is the
+//! greatest `m` with `f(c) = c f(1)` for all `c < m`, because `f(s_1) = d_2`, and `d_2 = s_1 d_1` would have
+//! been merged; the rest follows for `i -> f(s_1 i)`. So the function determines the modes.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -24,18 +24,18 @@ use crate::stride::Stride;
 pub struct Mode<S = i64> {
     /// The number of coordinates, at least 1.
     pub extent: i64,
-    /// What one step adds to the value.
+    /// The step of the value per coordinate.
     pub stride: S,
 }
 
 impl<S> Mode<S> {
-    /// `extent : stride`.
+    /// Returns the mode `extent : stride`.
     #[inline]
     pub const fn new(extent: i64, stride: S) -> Mode<S> {
         Mode { extent, stride }
     }
 
-    /// The mode with another stride.
+    /// Returns the mode with another stride.
     #[inline]
     #[must_use]
     pub fn map<T>(self, to: impl FnOnce(S) -> T) -> Mode<T> {
@@ -44,7 +44,9 @@ impl<S> Mode<S> {
 }
 
 impl<S: Stride> Mode<S> {
-    /// The faster `low` coordinates and the rest as two modes, or `None` where `low` does not divide the extent.
+    /// Splits into the faster `low` coordinates and the rest.
+    ///
+    /// Returns `None` where `low` does not divide the extent.
     ///
     /// ```text
     /// s:d  =  (low, s/low) : (d, low*d)
@@ -67,16 +69,16 @@ impl<S: fmt::Display> fmt::Display for Mode<S> {
 /// A flat list of modes, leftmost fastest; nothing is on the heap up to 8.
 ///
 /// ```
-/// use reshard_layout::{At, Mode, Modes};
+/// use reshard_layout::{AxisStride, Mode, Modes};
 ///
-/// let modes: Modes<At> = [Mode::new(2, At::along(1, 0)), Mode::new(4, At::along(2, 0))].into_iter().collect();
-/// assert_eq!(modes.coalesce().as_slice(), [Mode::new(8, At::along(1, 0))]);
+/// let modes: Modes<AxisStride> = [Mode::new(2, AxisStride::along(1, 0)), Mode::new(4, AxisStride::along(2, 0))].into_iter().collect();
+/// assert_eq!(modes.coalesce().as_slice(), [Mode::new(8, AxisStride::along(1, 0))]);
 /// ```
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Modes<S = i64>(SmallVec<[Mode<S>; 8]>);
 
 impl<S: Copy> Clone for Modes<S> {
-    /// A plain copy, not mode by mode.
+    /// Returns a plain copy, not mode by mode.
     #[inline]
     fn clone(&self) -> Self {
         Modes(SmallVec::from_slice(&self.0))
@@ -90,13 +92,13 @@ impl<S> Default for Modes<S> {
 }
 
 impl<S> Modes<S> {
-    /// No modes: the function of one index.
+    /// Returns no modes: the function of one index.
     #[inline]
     pub fn new() -> Self {
         Modes(SmallVec::new())
     }
 
-    /// The modes, leftmost first.
+    /// Returns the modes, leftmost first.
     #[inline]
     pub fn as_slice(&self) -> &[Mode<S>] {
         &self.0
@@ -133,7 +135,7 @@ impl<S> Modes<S> {
 }
 
 impl<S: Copy> Modes<S> {
-    /// A copy of these modes.
+    /// Returns a copy of these modes.
     #[inline]
     pub fn from_slice(modes: &[Mode<S>]) -> Self {
         Modes(SmallVec::from_slice(modes))
@@ -147,9 +149,9 @@ impl<S: Copy> Modes<S> {
 }
 
 impl<S: Stride> Modes<S> {
-    /// Appends a mode of extent > 1, merged into the last one beyond `start` where it goes on exactly where that ends.
+    /// Appends a mode of extent > 1, merged into the last one beyond `start` if it continues that one.
     ///
-    /// What stands before `start` belongs to another group of modes. Stays correct for extents of 1.
+    /// Modes before `start` belong to another group. Stays correct for extents of 1.
     #[inline]
     pub fn push_coalesced(&mut self, start: usize, mode: Mode<S>) {
         if self.0.len() > start
@@ -163,7 +165,7 @@ impl<S: Stride> Modes<S> {
         }
     }
 
-    /// The list with the fewest modes of the same function.
+    /// Returns the list with the fewest modes of the same function.
     ///
     /// ```text
     /// coalesce(A)(i) = A(i)  for all i
@@ -175,7 +177,7 @@ impl<S: Stride> Modes<S> {
         merged
     }
 
-    /// The coordinates that are left when some modes are fixed, and the value of those.
+    /// Returns the remaining coordinates after fixing some modes, and the value of the fixed ones.
     ///
     /// ```text
     /// A(c)  =  value + R(open coordinates of c)
@@ -194,14 +196,16 @@ impl<S: Stride> Modes<S> {
     }
 }
 
-/// Whether coalescing would change nothing.
+/// Returns `true` if coalescing would change nothing.
 #[inline]
 fn is_coalesced<S: Stride>(modes: &[Mode<S>]) -> bool {
     let goes_on = |pair: &[Mode<S>]| pair[0].stride.goes_on(pair[0].extent, pair[1].stride);
     modes.iter().all(|mode| mode.extent != 1) && !modes.windows(2).any(goes_on)
 }
 
-/// The coalesced modes, none for a layout of size 1: these themselves where nothing changes, else in `storage`.
+/// Returns the coalesced modes, none for a layout of size 1.
+///
+/// These are the modes themselves if nothing changes, else they are in `storage`.
 #[inline]
 pub(crate) fn coalesced<'a, S: Stride>(modes: &'a [Mode<S>], storage: &'a mut Modes<S>) -> &'a [Mode<S>] {
     if is_coalesced(modes) {
@@ -220,7 +224,7 @@ pub(crate) fn coalesce_into<S: Stride>(modes: &[Mode<S>], merged: &mut Modes<S>)
     }
 }
 
-/// The number of indices of some modes; requires that it fits.
+/// Returns the number of indices of some modes; requires that it fits.
 #[inline]
 pub fn size_of<S>(modes: &[Mode<S>]) -> i64 {
     modes.iter().map(|mode| mode.extent).product()

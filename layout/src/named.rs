@@ -1,8 +1,8 @@
 //! Layouts and points whose axes have names: `(4,2):(1@tp,8)`.
 //!
-//! [`At`] and [`Point`] number their axes. Here a table gives every number its name, in order of first appearance, so `==`
-//! is structural, and `Display` and `FromStr` are inverse of each other. A name is that of a mesh axis, or a plain number:
-//! CuTe's unnamed basis, as in `1@0`.
+//! [`AxisStride`] and [`Point`] number their axes. Here a table gives every number its name, in order of first
+//! appearance, so `==` is structural, and `Display` and `FromStr` are inverse of each other. A name is that
+//! of a mesh axis, or a plain number: CuTe's unnamed basis, as in `1@0`.
 
 use std::fmt;
 use std::ops::Deref;
@@ -34,7 +34,7 @@ impl Deref for Names {
 }
 
 impl Names {
-    /// The number of a name, which is the next one if it is new.
+    /// Returns the number of a name, which is the next one if it is new.
     fn number(&mut self, name: &Arc<str>) -> u32 {
         let known = self.0.iter().position(|other| other == name);
         known.unwrap_or_else(|| {
@@ -43,7 +43,7 @@ impl Names {
         }) as u32
     }
 
-    /// `1@tp`, or a plain number for the local buffer.
+    /// Writes `1@tp`, or a plain number for the local buffer.
     fn write(&self, at: AxisStride, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", at.step())?;
         match at.axis().and_then(|axis| self.0.get(axis as usize)) {
@@ -52,7 +52,7 @@ impl Names {
         }
     }
 
-    /// What [`write`](Self::write) writes.
+    /// Returns the text that [`write`](Self::write) writes.
     fn text(&self, at: AxisStride) -> String {
         match at.axis().and_then(|axis| self.0.get(axis as usize)) {
             Some(name) => format!("{}@{name}", at.step()),
@@ -60,7 +60,7 @@ impl Names {
         }
     }
 
-    /// Reads what [`write`](Self::write) writes.
+    /// Reads the text that [`write`](Self::write) writes.
     pub(crate) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<AxisStride, Error> {
         let step = cursor.integer()?;
         if !cursor.eat('@') {
@@ -74,26 +74,26 @@ impl Names {
 
 /// A stride of which each axis has a name: a step, or two of them.
 pub(crate) trait NamedStride: Stride {
-    /// The same with other numbers of axes.
+    /// Returns the same with other numbers of axes.
     #[must_use]
     fn renumber(self, to: &mut impl FnMut(u32) -> u32) -> Self;
 
     fn write(self, names: &Names, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
-    /// The strides of a shape.
+    /// Returns the strides of a shape.
     fn read_strides(
         cursor: &mut Cursor<'_>,
         shape: &IntTuple,
         names: &mut Names,
     ) -> Result<SmallVec<[Self; 8]>, Error>;
 
-    /// The steps, one or two.
+    /// Returns the steps, one or two.
     fn steps(self) -> SmallVec<[AxisStride; 2]>;
 
-    /// The stride of these steps, of which a single one takes the first.
+    /// Returns the stride of these steps, of which a single one takes the first.
     fn of_steps(steps: [AxisStride; 2]) -> Self;
 
-    /// The points of a value, one or two.
+    /// Returns the points of a value, one or two.
     fn points(value: Self::Value) -> SmallVec<[Point; 2]>;
 }
 
@@ -171,14 +171,14 @@ impl NamedStride for (AxisStride, AxisStride) {
 /// A layout whose steps go along named axes, or a layout of pairs of such steps, with the names.
 ///
 /// ```
-/// use reshard_layout::{At, Named};
+/// use reshard_layout::{AxisStride, NamedLayout};
 ///
-/// let a: Named = "(4,2):(1@tp,4@tp)".parse()?;
+/// let a: NamedLayout = "(4,2):(1@tp,4@tp)".parse()?;
 /// assert_eq!(a.names().collect::<Vec<_>>(), ["tp"]);
 /// assert_eq!(a.try_map(|a| Ok(a.coalesce()))?.to_string(), "8:1@tp");
-/// assert_eq!("(4,2):(1@tp,8)".parse::<Named>()?.value(7)?.to_string(), "8+3@tp");
+/// assert_eq!("(4,2):(1@tp,8)".parse::<NamedLayout>()?.value(7)?.to_string(), "8+3@tp");
 ///
-/// let copy: Named<(At, At)> = "(4,2):((1,1@tp),(4,1@dp))".parse()?;
+/// let copy: NamedLayout<(AxisStride, AxisStride)> = "(4,2):((1,1@tp),(4,1@dp))".parse()?;
 /// assert_eq!(copy.value(5)?.to_string(), "(5,1@tp+1@dp)");
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
@@ -193,20 +193,20 @@ pub struct NamedLayout<S: Stride = AxisStride> {
 
 #[allow(private_bounds, reason = "the strides that have names are those of this crate")]
 impl<S: NamedStride> NamedLayout<S> {
-    /// A layout and the name of each of its axes; axes of one name become one.
+    /// Returns a layout and the name of each of its axes; axes of one name become one.
     ///
     /// ```
-    /// use reshard_layout::{At, Layout, Named};
+    /// use reshard_layout::{AxisStride, Layout, NamedLayout};
     ///
-    /// let layout: Layout<At> = "(4,2):(1@1,1@0)".parse()?;
-    /// assert_eq!(Named::new(&layout, |axis| ["dp", "tp"][axis as usize])?.to_string(), "(4,2):(1@tp,1@dp)");
-    /// assert_eq!(Named::new(&layout, |_| "2dp").unwrap_err().kind(), "parse");
+    /// let layout: Layout<AxisStride> = "(4,2):(1@1,1@0)".parse()?;
+    /// assert_eq!(NamedLayout::new(&layout, |axis| ["dp", "tp"][axis as usize])?.to_string(), "(4,2):(1@tp,1@dp)");
+    /// assert_eq!(NamedLayout::new(&layout, |_| "2dp").unwrap_err().code(), "parse");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// `parse` for what is not a name; `overflow`.
+    /// `parse` for an invalid name; `overflow`.
     pub fn new<N: AsRef<str>>(layout: &Layout<S>, mut name: impl FnMut(u32) -> N) -> Result<Self, Error> {
         let (mut names, mut bad) = (Names::default(), None);
         let layout = layout.map(|stride| {
@@ -224,7 +224,7 @@ impl<S: NamedStride> NamedLayout<S> {
         Ok(Self { layout: layout?, names })
     }
 
-    /// A layout whose axes are numbered in this table, some of which may not occur.
+    /// Returns a layout whose axes are numbered in this table, some of which may not occur.
     fn of(layout: &Layout<S>, names: &Names) -> Result<Self, Error> {
         let mut own = Names::default();
         let layout = layout.map(|stride| {
@@ -233,27 +233,27 @@ impl<S: NamedStride> NamedLayout<S> {
         Ok(Self { layout, names: own })
     }
 
-    /// The layout of a shape whose strides were read with these names.
+    /// Returns the layout of a shape whose strides were read with these names.
     pub(crate) fn read(shape: &IntTuple, strides: SmallVec<[S; 8]>, names: Names) -> Result<Self, Error> {
         Ok(Self { layout: Layout::side_by_side(shape, strides)?, names })
     }
 
-    /// The layout, with its axes numbered as they first appear.
+    /// Returns the layout, with its axes numbered as they first appear.
     pub fn layout(&self) -> &Layout<S> {
         &self.layout
     }
 
-    /// The names of the axes `0, 1, ...` of the layout.
+    /// Returns the names of the axes `0, 1, ...` of the layout.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> + '_ {
         self.names.iter().map(Deref::deref)
     }
 
-    /// The result of an operation on the layout, with the same names.
+    /// Returns the result of an operation on the layout, with the same names.
     ///
     /// ```
-    /// use reshard_layout::Named;
+    /// use reshard_layout::NamedLayout;
     ///
-    /// let a: Named = "(4,2):(1@tp,1@dp)".parse()?;
+    /// let a: NamedLayout = "(4,2):(1@tp,1@dp)".parse()?;
     /// assert_eq!(a.try_map(|a| a.mode(1))?.to_string(), "2:1@dp");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
@@ -268,19 +268,19 @@ impl<S: NamedStride> NamedLayout<S> {
         NamedLayout::of(&operation(&self.layout)?, &self.names)
     }
 
-    /// The layout with its axes numbered in a table that others share.
+    /// Returns the layout with its axes numbered in a table that others share.
     fn numbered(&self, names: &mut Names) -> Result<Layout<S>, Error> {
         self.layout.map(|stride| {
             stride.renumber(&mut |axis| self.names.get(axis as usize).map_or(0, |name| names.number(name)))
         })
     }
 
-    /// The tuple of these layouts, as [`Layout::concat`]; axes of one name are one.
+    /// Returns the tuple of these layouts, as [`Layout::concat`]; axes of one name are one.
     ///
     /// ```
-    /// use reshard_layout::Named;
+    /// use reshard_layout::NamedLayout;
     ///
-    /// let both = Named::concat(&["4:1@tp".parse::<Named>()?, "(2,3):(1@dp,4@tp)".parse()?])?;
+    /// let both = NamedLayout::concat(&["4:1@tp".parse::<NamedLayout>()?, "(2,3):(1@dp,4@tp)".parse()?])?;
     /// assert_eq!(both.to_string(), "(4,(2,3)):(1@tp,(1@dp,4@tp))");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
@@ -294,13 +294,13 @@ impl<S: NamedStride> NamedLayout<S> {
         Ok(Self { layout: Layout::tuple(&modes?)?, names })
     }
 
-    /// Whether both are the same function on the same domain; axes of one name are one.
-    pub fn same_function(&self, other: &Self) -> bool {
+    /// Returns `true` if both are the same function on the same domain; axes of one name are one.
+    pub fn is_equivalent(&self, other: &Self) -> bool {
         let mut names = self.names.clone();
         other.numbered(&mut names).is_ok_and(|other| self.layout.is_equivalent(&other))
     }
 
-    /// The value at an index.
+    /// Returns the value at an index.
     ///
     /// # Errors
     ///
@@ -309,7 +309,7 @@ impl<S: NamedStride> NamedLayout<S> {
         Ok(NamedPoint::of_value::<S>(self.layout.value(index)?, &self.names))
     }
 
-    /// The value at a coordinate nested like the shape, or less, as [`Layout::offset_at`].
+    /// Returns the value at a coordinate nested like the shape, or less, as [`Layout::offset_at`].
     ///
     /// # Errors
     ///
@@ -326,7 +326,7 @@ impl<S: NamedStride> NamedLayout<S> {
         self.value(compact.offset_at(coordinate)?)
     }
 
-    /// The strides, congruent to the shape; of a layout of pairs, with a pair in every place.
+    /// Returns the strides, congruent to the shape; a layout of pairs has a pair for every leaf.
     ///
     /// # Errors
     ///
@@ -337,18 +337,18 @@ impl<S: NamedStride> NamedLayout<S> {
 }
 
 impl NamedLayout {
-    /// The layout of integers, if no axis occurs.
+    /// Returns the layout of integers, if no axis occurs.
     pub fn integers(&self) -> Option<Layout> {
         let modes = || self.layout.flat().iter().map(|mode| mode.map(AxisStride::step)).collect::<Modes>();
         self.names.is_empty().then(|| Layout::known(modes(), self.layout.profile().clone()))
     }
 
-    /// Both layouts side by side, as [`Layout::zip`]; axes of one name are one.
+    /// Returns both layouts side by side, as [`Layout::zip`]; axes of one name are one.
     ///
     /// ```
-    /// use reshard_layout::Named;
+    /// use reshard_layout::NamedLayout;
     ///
-    /// let (a, b): (Named, Named) = ("12:1".parse()?, "(3,4):(1@tp,1@dp)".parse()?);
+    /// let (a, b): (NamedLayout, NamedLayout) = ("12:1".parse()?, "(3,4):(1@tp,1@dp)".parse()?);
     /// assert_eq!(a.zip(&b)?.to_string(), "(3,4):((1,1@tp),(3,1@dp))");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```

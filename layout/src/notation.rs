@@ -11,8 +11,8 @@
 //! point  = integer [ '@' axis ] { '+' integer [ '@' axis ] }
 //! ```
 //!
-//! As in Python, `(4,)` is the tuple of one and `(4)` is just 4. White space may stand between the parts. Reading is
-//! not recursive, so no text exhausts the stack.
+//! As in Python, `(4,)` is the tuple of one and `(4)` is just 4. White space is allowed between the parts.
+//! Reading is not recursive, so no text exhausts the stack.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,7 +26,7 @@ use crate::profile::{MAX_DEPTH, MAX_LEAVES, Nest, Nests, Profile};
 use crate::stride::{AxisStride, ReadStride, Stride};
 use crate::{Error, IntTuple, Layout};
 
-/// A place in a text that is being read.
+/// A position in a text that is being read.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'a> {
     text: &'a str,
@@ -38,7 +38,7 @@ impl<'a> Cursor<'a> {
         Self { text, at: 0 }
     }
 
-    /// The byte offset of the next token.
+    /// Returns the byte offset of the next token.
     #[inline]
     pub(crate) fn place(&mut self) -> usize {
         // Nearly always a visible ASCII character comes next.
@@ -53,7 +53,7 @@ impl<'a> Cursor<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// The next character that is not white space, which is not consumed.
+    /// Returns the next character that is not white space, which is not consumed.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<char> {
         let place = self.place();
@@ -89,7 +89,7 @@ impl<'a> Cursor<'a> {
         &rest[..end]
     }
 
-    /// The error that something else was expected here.
+    /// Returns the error that something else was expected here.
     pub(crate) fn expected(&mut self, what: &str) -> Error {
         let found = match self.peek() {
             None => "the text ends".to_owned(),
@@ -98,12 +98,12 @@ impl<'a> Cursor<'a> {
         self.error_at(self.at, ErrorKind::Parse, format!("expected {what}, {found}"))
     }
 
-    /// The error that something else was expected at a place before this one.
+    /// Returns the error that something else was expected at an earlier position.
     pub(crate) fn expected_at(&self, place: usize, what: &str) -> Error {
         self.error_at(place, ErrorKind::Parse, format!("expected {what}"))
     }
 
-    /// The error that the number at a place is too large.
+    /// Returns the error that the number at a position is too large.
     pub(crate) fn overflow_at(&self, place: usize) -> Error {
         self.error_at(place, ErrorKind::Overflow, "the integer does not fit in 64 bits".to_owned())
     }
@@ -112,7 +112,9 @@ impl<'a> Cursor<'a> {
         Error::Parse(Box::new(ParseError::new(kind, self.text, offset, message)))
     }
 
-    /// Fails here if parentheses nest deeper than [`MAX_DEPTH`]: what reads them recursively stays in its stack.
+    /// Fails if parentheses nest deeper than [`MAX_DEPTH`].
+    ///
+    /// Recursive readers then stay within their stack.
     pub(crate) fn check_depth(&mut self, depth: usize) -> Result<(), Error> {
         if depth <= MAX_DEPTH {
             return Ok(());
@@ -146,7 +148,7 @@ impl<'a> Cursor<'a> {
         Ok(IntTuple::from_parts(values, profile))
     }
 
-    /// A tuple of leaves that do not begin with a parenthesis.
+    /// Returns a tuple of leaves that do not begin with a parenthesis.
     pub(crate) fn tuple_of<T>(
         &mut self,
         mut leaf: impl FnMut(&mut Self) -> Result<T, Error>,
@@ -200,13 +202,13 @@ impl<'a> Cursor<'a> {
         self.layout_of(shape)
     }
 
-    /// The rest of a layout whose shape has been read.
+    /// Returns the rest of a layout whose shape has been read.
     pub(crate) fn layout_of<S: ReadStride>(&mut self, shape: IntTuple) -> Result<Layout<S>, Error> {
         self.expect(':')?;
         S::read_strides(self, shape)
     }
 
-    /// The strides of a shape, where a stride does not begin with a parenthesis.
+    /// Returns the strides of a shape, where a stride does not begin with a parenthesis.
     pub(crate) fn strides_of<S>(
         &mut self,
         shape: &IntTuple,
@@ -218,7 +220,7 @@ impl<'a> Cursor<'a> {
         Ok(strides)
     }
 
-    /// Fails if the strides that begin at this place are not nested like the shape.
+    /// Fails if the strides that begin at this position are not nested like the shape.
     pub(crate) fn check_nested(
         &self,
         place: usize,
@@ -231,7 +233,7 @@ impl<'a> Cursor<'a> {
         Err(self.expected_at(place, &format!("strides that are nested like the shape {shape}")))
     }
 
-    /// The strides of a shape; its parentheses tell which are a stride's own.
+    /// Reads the strides of a shape; its parentheses determine which belong to a stride.
     pub(crate) fn nested_strides_of<S>(
         &mut self,
         shape: &IntTuple,
@@ -254,7 +256,7 @@ impl<'a> Cursor<'a> {
         Ok(strides)
     }
 
-    /// The axis after an `@`: a name, or a number.
+    /// Returns the axis after an `@`: a name, or a number.
     pub(crate) fn axis(&mut self) -> Result<Arc<str>, Error> {
         let starts = |c: char| c.is_ascii_alphabetic() || c == '_';
         if self.peek().is_some_and(starts) {
@@ -391,7 +393,7 @@ impl<S: ReadStride> fmt::Display for Layout<S> {
     }
 }
 
-/// Writes a layout whose strides are written so.
+/// Writes a layout with the given notation of strides.
 pub(crate) fn write_layout<S: Stride>(
     f: &mut fmt::Formatter<'_>,
     layout: &Layout<S>,

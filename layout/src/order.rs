@@ -7,14 +7,14 @@
 //! coordinate k of index i  =  floor(i / P_k) mod s_k          i  =  sum_k c_k P_k
 //! ```
 //!
-//! Row-major order (NumPy, PyTorch: the *rightmost* coordinate varies fastest) is the reversed list of modes, and
-//! [`Layout::row_major`] is the one place where it is written.
+//! Row-major order (NumPy, PyTorch: the *rightmost* coordinate varies fastest) is the reversed list of modes;
+//! only [`Layout::row_major`] implements it.
 
 use crate::modes::{Mode, Modes};
 use crate::stride::Stride;
 use crate::{Defect, Error, IntTuple, Layout, Operation, Quantity};
 
-/// Quotient and remainder of non-negative numbers; 32-bit division is several times quicker where it will do.
+/// Returns quotient and remainder of non-negative numbers; uses the faster 32-bit division if it suffices.
 #[inline]
 pub(crate) fn div_rem(dividend: i64, divisor: i64) -> (i64, i64) {
     debug_assert!(dividend >= 0 && divisor > 0);
@@ -27,9 +27,11 @@ pub(crate) fn div_rem(dividend: i64, divisor: i64) -> (i64, i64) {
     }
 }
 
-/// The value at `index` in `[0, size)`: split it into coordinates, take their dot product with the strides.
+/// Returns the value at `index` in `[0, size)`.
 ///
-/// The sum may leave the 64 bits on its way, and wraps: the result is a value of the layout, which fits.
+/// It is the dot product of the coordinates with the strides.
+///
+/// The sum may leave the 64 bits in between, and wraps: the result is a value of the layout, which fits.
 #[inline]
 pub(crate) fn value_at(leaves: &[Mode], index: i64) -> i64 {
     let (mut rest, mut value) = (index, 0_i64);
@@ -44,7 +46,7 @@ pub(crate) fn value_at(leaves: &[Mode], index: i64) -> i64 {
     value
 }
 
-/// The same of strides of any kind.
+/// Returns the same of strides of any kind.
 pub(crate) fn place_at<S: Stride>(modes: &[Mode<S>], index: i64) -> S::Value {
     let (mut rest, mut value) = (index, S::Value::default());
     for mode in modes {
@@ -55,7 +57,7 @@ pub(crate) fn place_at<S: Stride>(modes: &[Mode<S>], index: i64) -> S::Value {
     value
 }
 
-/// The coordinates of an index in `[0, size)`, nested like the shape.
+/// Returns the coordinates of an index in `[0, size)`, nested like the shape.
 pub(crate) fn coordinates(layout: &Layout, index: i64) -> IntTuple {
     let mut rest = index;
     let digits = layout.flat().iter().map(|leaf| {
@@ -66,7 +68,7 @@ pub(crate) fn coordinates(layout: &Layout, index: i64) -> IntTuple {
     IntTuple::from_parts(digits.collect(), layout.profile().clone())
 }
 
-/// The value at `index >= 0` where the last mode is unbounded.
+/// Returns the value at `index >= 0` where the last mode is unbounded.
 pub(crate) fn value_at_extended(leaves: &[Mode], index: i64) -> Result<i64, Error> {
     let (mut rest, mut value) = (index, 0_i64);
     for (at, leaf) in leaves.iter().enumerate() {
@@ -81,7 +83,7 @@ pub(crate) fn value_at_extended(leaves: &[Mode], index: i64) -> Result<i64, Erro
 }
 
 impl Layout {
-    /// The coordinates of an index in `[0, size)`, nested like the shape: the inverse of indexing.
+    /// Returns the coordinates of an index in `[0, size)`, nested like the shape: the inverse of indexing.
     ///
     /// Ensures: [`offset_at`](Self::offset_at) of the coordinates is [`at`](Self::at) of the index.
     ///
@@ -104,9 +106,12 @@ impl Layout {
         Ok(coordinates(self, index))
     }
 
-    /// The digits of a number by the strides, `floor(i / d) mod s` of every leaf, and 0 where the stride is 0.
+    /// Returns the digits of a number by the strides.
     ///
-    /// Where the layout is a permutation of `[0, size)` by ascending digits, these are the coordinates with the value `i`.
+    /// A digit is `floor(i / d) mod s` for every leaf, and 0 where the stride is 0.
+    ///
+    /// Where the layout is a permutation of `[0, size)` by ascending digits, these are the coordinates with
+    /// the value `i`.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -137,7 +142,8 @@ impl Layout {
         Ok(IntTuple::from_parts(digits?, self.profile().clone()))
     }
 
-    /// The compact layout whose leftmost coordinate varies fastest, `(e_0, e_1, ...):(1, e_0, e_0 e_1, ...)`.
+    /// Returns the compact layout with the leftmost coordinate fastest,
+    /// `(e_0, e_1, ...):(1, e_0, e_0 e_1, ...)`.
     ///
     /// As a function it is the identity on `[0, size)`. Ensures: flat, and `1:0` for no extents.
     ///
@@ -162,7 +168,7 @@ impl Layout {
         Self::from_flat(leaves)
     }
 
-    /// [`column_major`](Self::column_major) of a nested shape, congruent to it.
+    /// Returns the [`column_major`](Self::column_major) layout of a nested shape, congruent to it.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -179,13 +185,17 @@ impl Layout {
         Self::assemble(Modes::from_slice(flat.flat()), shape.profile().clone())
     }
 
-    /// The memory layout of a row-major tensor with these extents: the **reversed** list of its dims, so that the
-    /// last dim is the leftmost mode, and the linear index runs over the tensor in the order of its memory.
+    /// Returns the memory layout of a row-major tensor with these extents.
     ///
-    /// `row_major(&[N_0, ..., N_{n-1}])` is `(N_{n-1}, ..., N_0):(1, N_{n-1}, ...)`; dim `d` is mode `n - 1 - d`.
+    /// It is the **reversed** list of its dims, so that the last dim is the leftmost mode, and the linear
+    /// index runs over the tensor in the order of its memory.
     ///
-    /// CuTe's `LayoutRight` of a shape keeps the modes where they are, `(2,4):(4,1)`, so that the linear index runs over the
-    /// tensor in another order than its memory; it is [`reversed`](Self::reversed) of this, here `(4,2):(1,4)`.
+    /// `row_major(&[N_0, ..., N_{n-1}])` is `(N_{n-1}, ..., N_0):(1, N_{n-1}, ...)`; dim `d` is mode
+    /// `n - 1 - d`.
+    ///
+    /// CuTe's `LayoutRight` of a shape keeps the modes where they are, `(2,4):(4,1)`, so that the linear
+    /// index runs over the tensor in another order than its memory; it is [`reversed`](Self::reversed) of
+    /// this, here `(4,2):(1,4)`.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -202,7 +212,7 @@ impl Layout {
         Self::column_major(&reversed)
     }
 
-    /// [`row_major`](Self::row_major) of a nested shape, congruent to its mirror image.
+    /// Returns the [`row_major`](Self::row_major) layout of a nested shape, congruent to its mirror image.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -220,7 +230,9 @@ impl Layout {
         Self::column_major_of(&Self::column_major_of(shape)?.mirror().shape())
     }
 
-    /// The same modes from right to left: turns the colexicographic order of this layout into the lexicographic one.
+    /// Returns the same modes from right to left.
+    ///
+    /// This turns the colexicographic order of this layout into the lexicographic one.
     ///
     /// ```
     /// use reshard_layout::Layout;

@@ -21,8 +21,9 @@ pub(crate) type Nests = SmallVec<[Nest; 8]>;
 
 /// The nesting of a tuple: for each leaf, how many parentheses open before it and close after it.
 ///
-/// `(4,(2,3))` is `(4 ( 2 3 ))`: the leaves open 1, 1, 0 and close 0, 0, 2. A single leaf without parentheses is a
-/// scalar. Two bytes a leaf hold any nesting up to [`MAX_DEPTH`], so up to 8 leaves live inside the value.
+/// `(4,(2,3))` is `(4 ( 2 3 ))`: the leaves open 1, 1, 0 and close 0, 0, 2. A single leaf without parentheses
+/// is a scalar. Two bytes a leaf hold any nesting up to [`MAX_DEPTH`], so up to 8 leaves live inside the
+/// value.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Profile {
     nests: Nests,
@@ -35,7 +36,7 @@ impl Clone for Profile {
 }
 
 impl Profile {
-    /// A leaf without parentheses.
+    /// Returns a leaf without parentheses.
     #[inline]
     pub(crate) fn scalar() -> Self {
         let mut nests = Nests::new();
@@ -43,7 +44,7 @@ impl Profile {
         Self { nests }
     }
 
-    /// No leaves, which is no profile yet.
+    /// Returns an incomplete profile without leaves.
     #[inline]
     pub(crate) fn blank() -> Self {
         Self { nests: Nests::new() }
@@ -69,7 +70,7 @@ impl Profile {
         self.nests.push(Nest { open: 0, close: 1 });
     }
 
-    /// A tuple of `len` leaves, `len >= 1`.
+    /// Returns a tuple of `len` leaves, `len >= 1`.
     #[inline]
     pub(crate) fn flat(len: usize) -> Self {
         let mut nests: Nests = SmallVec::from_elem(Nest::default(), len.max(1));
@@ -90,7 +91,7 @@ impl Profile {
         profile
     }
 
-    /// The tuple of these profiles; `parts` must not be empty.
+    /// Returns the tuple of these profiles; `parts` must not be empty.
     pub(crate) fn concat<'a>(parts: impl Iterator<Item = &'a Profile>) -> Result<Self, Error> {
         let mut nests = Nests::new();
         let mut depth = 0;
@@ -123,13 +124,13 @@ impl Profile {
         &self.nests
     }
 
-    /// Whether this is one leaf without parentheses.
+    /// Returns `true` if this is one leaf without parentheses.
     #[inline]
     pub(crate) fn is_scalar(&self) -> bool {
         self.nests.first().is_some_and(|nest| nest.open == 0)
     }
 
-    /// The deepest nesting: 0 for a scalar, 1 for a flat tuple.
+    /// Returns the deepest nesting: 0 for a scalar, 1 for a flat tuple.
     pub(crate) fn depth(&self) -> usize {
         let (mut depth, mut deepest) = (0, 0);
         for nest in &self.nests {
@@ -140,12 +141,12 @@ impl Profile {
         deepest
     }
 
-    /// The number of components: 1 for a scalar.
+    /// Returns the number of components: 1 for a scalar.
     pub(crate) fn rank(&self) -> usize {
         self.modes().count()
     }
 
-    /// The leaves of each component, as ranges.
+    /// Returns the leaves of each component, as ranges.
     pub(crate) fn modes(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
         let (mut depth, mut start) = (0_usize, 0);
         self.nests.iter().enumerate().filter_map(move |(at, nest)| {
@@ -154,7 +155,7 @@ impl Profile {
         })
     }
 
-    /// The nesting of one component, given its leaves.
+    /// Returns the nesting of one component, given its leaves.
     pub(crate) fn mode(&self, range: std::ops::Range<usize>) -> Self {
         let (first, last) = (range.start == 0, range.end == self.len());
         let mut nests: Nests = SmallVec::from_slice(&self.nests[range]);

@@ -1,7 +1,7 @@
-//! The predicates that preconditions are written in.
+//! The predicates used in preconditions.
 //!
-//! Most are decided from the leaves. Let these be sorted by the absolute value of their stride, with `u_k` the reach of
-//! those below leaf `k`, the sum of `(s-1)|d|`:
+//! Most are decided from the leaves. Let these be sorted by the absolute value of their stride, with `u_k`
+//! the reach of those below leaf `k`, the sum of `(s-1)|d|`:
 //!
 //! ```text
 //! |d_k| > u_k       for all k    (radix-separable, orthogonal)   implies injective
@@ -16,7 +16,7 @@ use crate::error::ParseError;
 use crate::modes::{Mode, Modes};
 use crate::{Error, ErrorKind, IntTuple, Layout};
 
-/// The answer to a question that may be too large to decide.
+/// The answer of a predicate that may be too expensive to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// It holds.
@@ -55,20 +55,20 @@ impl FromStr for Answer {
     }
 }
 
-/// The leaves of extent > 1 by absolute stride.
+/// Returns the leaves of extent > 1 by absolute stride.
 fn by_stride<'a>(leaves: impl Iterator<Item = &'a Mode>) -> Modes {
     let mut leaves: Modes = leaves.filter(|leaf| leaf.extent > 1).copied().collect();
     leaves.sort_by_key(|leaf| leaf.stride.unsigned_abs());
     leaves
 }
 
-/// Whether each stride exceeds the reach of those below.
+/// Returns `true` if each stride exceeds the reach of those below.
 fn is_chain(sorted: &[Mode]) -> bool {
     let mut reach = 0_u64;
     sorted.iter().all(|leaf| {
         let stride = leaf.stride.unsigned_abs();
         let separate = stride > reach;
-        // The reach of a layout fits; that of two of them together may not, and then saturates.
+        // The reach of a layout fits; that of two of them may not, and then saturates.
         reach = reach.saturating_add(stride.saturating_mul(leaf.extent as u64 - 1));
         separate
     })
@@ -81,9 +81,9 @@ fn sorted_values(layout: &Layout) -> Vec<i64> {
 }
 
 impl Layout {
-    /// Whether the modes are radix-separable: sorted by stride, each stride exceeds the reach of those below.
+    /// Returns `true` if the modes are radix-separable: sorted, each stride exceeds the reach of those below.
     ///
-    /// Ensures: then the layout is injective, and every value tells its coordinates.
+    /// Ensures: then the layout is injective, and every value determines its coordinates.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -95,7 +95,9 @@ impl Layout {
         is_chain(&by_stride(self.flat().iter()))
     }
 
-    /// Whether different indices have different values: from the leaves, else exactly within the budget.
+    /// Returns whether different indices have different values.
+    ///
+    /// The leaves decide, or else enumeration within the budget.
     ///
     /// ```
     /// use reshard_layout::{Layout, properties::Answer};
@@ -122,7 +124,7 @@ impl Layout {
         sorted_values(self).windows(2).all(|pair| pair[0] != pair[1]).into()
     }
 
-    /// Whether the values are exactly `[0, bound)`.
+    /// Returns `true` if the values are exactly `[0, bound)`.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -144,7 +146,7 @@ impl Layout {
         })
     }
 
-    /// Whether the layout is a permutation of `[0, size)`.
+    /// Returns `true` if the layout is a permutation of `[0, size)`.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -158,7 +160,7 @@ impl Layout {
         self.is_surjective_onto(self.size())
     }
 
-    /// Whether 0 is the only value that both layouts have.
+    /// Returns whether 0 is the only value that both layouts have.
     ///
     /// ```
     /// use reshard_layout::{Layout, properties::Answer};
@@ -182,12 +184,14 @@ impl Layout {
         (!self.values().any(shared)).into()
     }
 
-    /// Whether both are nested alike.
+    /// Returns `true` if both have the same nesting.
     pub fn is_congruent(&self, other: &Self) -> bool {
         self.profile() == other.profile()
     }
 
-    /// Whether the shape of `other` refines that of this layout: every coordinate into this is one into `other`.
+    /// Returns `true` if the shape of `other` refines that of this layout.
+    ///
+    /// Every coordinate into this layout is then one into `other`.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -203,8 +207,9 @@ impl Layout {
 }
 
 impl IntTuple {
-    /// Whether `other`, as a shape, refines this one: every leaf of this one is an equal number or a tuple with that
-    /// product there.
+    /// Returns `true` if `other`, as a shape, refines this one.
+    ///
+    /// Every leaf of this one is then an equal number or a tuple with that product in `other`.
     pub fn is_compatible(&self, other: &Self) -> bool {
         if let Some(extent) = self.as_scalar() {
             return other.product() == Ok(extent);

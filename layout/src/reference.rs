@@ -1,14 +1,17 @@
 //! The definitions: slow, short, and written without the algebra.
 //!
-//! Every fast operation is compared with what stands here. A function on `[0, n)` is the list of its values; nothing
-//! here coalesces, sorts by stride or reasons about carries. Sizes are small in tests, so these enumerate without
-//! bounds: they are for tests and for reading, and take time and memory in proportion to the sizes.
+//! Every fast operation is compared with these definitions. A function on `[0, n)` is the list of its values;
+//! nothing here coalesces, sorts by stride or reasons about carries. Sizes are small in tests, so these
+//! enumerate without bounds: they are for tests and for reading, and take time and memory in proportion to
+//! the sizes.
 
 use std::collections::BTreeSet;
 
 use crate::Layout;
 
-/// The values of a layout, from the definition: every index is split into coordinates, leftmost fastest.
+/// Returns the values of a layout, from the definition.
+///
+/// Every index is split into coordinates, leftmost fastest.
 ///
 /// ```
 /// use reshard_layout::{Layout, reference};
@@ -22,14 +25,14 @@ pub fn values(layout: &Layout) -> Vec<i64> {
     })
 }
 
-/// The values in lexicographic order: the rightmost coordinate is the fastest.
+/// Returns the values in lexicographic order: the rightmost coordinate is the fastest.
 pub fn values_lexicographic(layout: &Layout) -> Vec<i64> {
     layout.leaves().fold(vec![0], |above, (extent, stride)| {
         above.iter().flat_map(|value| (0..extent).map(move |c| value + c * stride)).collect()
     })
 }
 
-/// `outer(inner(i))` for all `i`, or `None` where a value of `inner` is outside the domain of `outer`.
+/// Returns `outer(inner(i))` for all `i`, or `None` where a value is outside the domain of `outer`.
 pub fn compose(outer: &Layout, inner: &Layout) -> Option<Vec<i64>> {
     let outer = values(outer);
     values(inner)
@@ -38,8 +41,10 @@ pub fn compose(outer: &Layout, inner: &Layout) -> Option<Vec<i64>> {
         .collect()
 }
 
-/// Whether a function is a layout whose shape refines these extents: some factorisation of every extent, with the
-/// strides that the function has at the steps of the factors, has its values.
+/// Returns `true` if a function is a layout whose shape refines these extents.
+///
+/// That is so if some factorisation of every extent, with the strides that the function has at the steps of
+/// the factors, has its values.
 ///
 /// ```
 /// use reshard_layout::reference;
@@ -69,13 +74,13 @@ pub fn is_layout(function: &[i64], extents: &[i64]) -> bool {
     alone && additive
 }
 
-/// Whether some layout of one leaf, refined in any way, has these values.
+/// Returns `true` if some layout of one leaf, refined in any manner, has these values.
 fn factorises(values: &[i64]) -> bool {
     let size = values.len();
     if size == 1 {
         return values[0] == 0;
     }
-    // The first factor and its stride; what is left must factorise in the same way.
+    // The first factor and its stride; the rest must factorise in the same manner.
     (2..=size).filter(|factor| size.is_multiple_of(*factor)).any(|factor| {
         let rest: Vec<i64> = values.iter().step_by(factor).copied().collect();
         let linear = |(index, value): (usize, &i64)| {
@@ -85,8 +90,9 @@ fn factorises(values: &[i64]) -> bool {
     })
 }
 
-/// The complement of a set of values that contains 0, from the definition: the least offsets at which disjoint copies
-/// fit, up to `bound`.
+/// Returns the complement of a set of values that contains 0, from the definition.
+///
+/// These are the least offsets at which disjoint copies fit, up to `bound`.
 ///
 /// ```
 /// use reshard_layout::reference;
@@ -105,7 +111,7 @@ pub fn complement(values: &[i64], bound: i64) -> Vec<i64> {
     offsets
 }
 
-/// The only index with this value, if there is just one.
+/// Returns the only index with this value, if there is just one.
 pub fn preimage(values: &[i64], value: i64) -> Option<i64> {
     let mut found = values.iter().enumerate().filter(|(_, other)| **other == value);
     match (found.next(), found.next()) {
@@ -114,12 +120,12 @@ pub fn preimage(values: &[i64], value: i64) -> Option<i64> {
     }
 }
 
-/// Whether no value occurs twice.
+/// Returns `true` if no value occurs twice.
 pub fn is_injective(values: &[i64]) -> bool {
     values.iter().collect::<BTreeSet<_>>().len() == values.len()
 }
 
-/// A swizzle, bit by bit.
+/// Returns a swizzle, bit by bit.
 pub fn swizzle(bits: u8, base: u8, shift: i8, index: i64) -> i64 {
     (0..i64::from(bits)).fold(index, |value, bit| {
         let low = i64::from(base) + bit;

@@ -1,28 +1,29 @@
-//! Arithmetic of shapes and coordinates: tuples that are nested alike, or less.
+//! Arithmetic of shapes and coordinates: tuples of the same nesting, or less deep.
 //!
-//! An integer beside a tuple is shared out among its components from the left, by [`ceil_div`](IntTuple::ceil_div) and
-//! [`shape_div`](IntTuple::shape_div): what the first component does not take is left for the second.
+//! An integer paired with a tuple is distributed among its components from the left, by
+//! [`ceil_div`](IntTuple::ceil_div) and [`shape_div`](IntTuple::shape_div): the rest after the first
+//! component goes to the second.
 //!
 //! ```text
 //! (8,6) / 4  =  (8/4, 6/1)  =  (2,6)                  (2,8) / 4  =  (1, 8/2)  =  (1,4)
 //! ```
 //!
-//! Three relations between shapes say how their components nest, each as deep as the first is:
+//! Three relations between shapes describe how their components nest, each as deep as the first is:
 //!
 //! ```text
-//! compatible   size of the part of B there  =  a                 congruent          nested alike
+//! compatible   size of the part of B there  =  a                 congruent          same nesting
 //! weakly       a divides it                                      weakly congruent   B is nested like A, or deeper
 //! softly       it divides a
 //! ```
 
 use crate::{Error, IntTuple, Layout, Quantity};
 
-/// `a / b` rounded up, of positive numbers.
+/// Returns `a / b` rounded up, of positive numbers.
 fn ceil_div(a: i64, b: i64) -> i64 {
     a / b + i64::from(a % b != 0)
 }
 
-/// `a / b` where `b` divides `a`, and 1 where `a` divides `b`.
+/// Returns `a / b` where `b` divides `a`, and 1 where `a` divides `b`.
 fn shape_div(a: i64, b: i64) -> Option<i64> {
     if a % b == 0 { Some(a / b) } else { (b % a == 0).then_some(1) }
 }
@@ -36,7 +37,7 @@ impl IntTuple {
         }
     }
 
-    /// Two tuples nested alike, as an error says that they are not.
+    /// Returns the error for two tuples of different nesting.
     fn not_congruent<T>(&self, other: &Self) -> Result<T, Error> {
         Err(Error::NotCongruent { shape: Box::new(self.clone()), stride: Box::new(other.clone()) })
     }
@@ -78,7 +79,7 @@ impl IntTuple {
         Err(Error::NotNesting { left: Box::new(self.clone()), right: Box::new(other.clone()), boundary })
     }
 
-    /// The number of parts of `other` that cover this: every leaf divided and rounded up.
+    /// Returns the number of parts of `other` that cover this: every leaf divided and rounded up.
     ///
     /// ```
     /// use reshard_layout::IntTuple;
@@ -98,14 +99,16 @@ impl IntTuple {
         self.divide(other, &|a, b| Some(ceil_div(a, b))).map(|(quotient, _)| quotient)
     }
 
-    /// Divides a shape by another where one divides the other: the quotient, or 1 where nothing is left.
+    /// Divides a shape by another where one divides the other.
+    ///
+    /// The result is the quotient, or 1 where the divisor is not exhausted.
     ///
     /// ```
     /// use reshard_layout::IntTuple;
     ///
     /// let shape: IntTuple = "(2,8)".parse()?;
     /// assert_eq!(shape.shape_div(&4.into())?.to_string(), "(1,4)");
-    /// assert_eq!(shape.shape_div(&3.into()).unwrap_err().kind(), "not_nesting");
+    /// assert_eq!(shape.shape_div(&3.into()).unwrap_err().code(), "not_nesting");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     ///
@@ -118,7 +121,7 @@ impl IntTuple {
         self.divide(other, &shape_div).map(|(quotient, _)| quotient)
     }
 
-    /// Every leaf times the number or the size of the tuple in its place.
+    /// Multiplies every leaf by the number, or the size of the tuple, at its position.
     ///
     /// ```
     /// use reshard_layout::IntTuple;
@@ -145,7 +148,7 @@ impl IntTuple {
         Self::tuple(&parts?)
     }
 
-    /// The product of every component.
+    /// Returns the product of every component.
     ///
     /// ```
     /// use reshard_layout::IntTuple;
@@ -165,7 +168,9 @@ impl IntTuple {
         Self::flat(&products?)
     }
 
-    /// The sum of the products of the leaves in the same place, as of a coordinate and its strides.
+    /// Returns the inner product: the sum of the products of the leaves at the same position.
+    ///
+    /// An example is a coordinate and its strides.
     ///
     /// ```
     /// use reshard_layout::IntTuple;
@@ -187,7 +192,7 @@ impl IntTuple {
         })
     }
 
-    /// The coordinate of a shape that an index, or a coordinate nested less deep than the shape, stands for.
+    /// Expands an index, or a coordinate nested less deep than the shape, to a coordinate of the shape.
     ///
     /// ```
     /// use reshard_layout::IntTuple;
@@ -200,13 +205,15 @@ impl IntTuple {
     ///
     /// # Errors
     ///
-    /// `bad_extent`, `overflow`; `out_of_domain`, `no_such_mode` if the coordinate is none of this shape.
+    /// `bad_extent`, `overflow`; `out_of_domain`, `no_such_mode` if the coordinate is outside this shape.
     pub fn coordinate(&self, index: &Self) -> Result<Self, Error> {
         let whole = Layout::column_major_of(self)?;
         whole.coordinates(whole.offset_at(index)?)
     }
 
-    /// Whether `other` is nested like this or deeper: every tuple of this one is a tuple of as many components there.
+    /// Returns `true` if `other` is nested like this or deeper.
+    ///
+    /// Every tuple of this one is then a tuple of as many components in `other`.
     ///
     /// ```
     /// use reshard_layout::IntTuple;
@@ -220,7 +227,7 @@ impl IntTuple {
         self.is_nested_in(other, &|_, _| true)
     }
 
-    /// Whether every leaf divides the size of the part of `other` in its place.
+    /// Returns `true` if every leaf divides the size of the part of `other` at its position.
     ///
     /// ```
     /// use reshard_layout::IntTuple;
@@ -234,7 +241,7 @@ impl IntTuple {
         self.is_nested_in(other, &|mine, size| mine != 0 && size % mine == 0)
     }
 
-    /// Whether the size of the part of `other` in its place divides every leaf.
+    /// Returns `true` if the size of the part of `other` at its position divides every leaf.
     ///
     /// ```
     /// use reshard_layout::IntTuple;

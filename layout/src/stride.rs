@@ -1,7 +1,7 @@
-//! What a mode advances by: an element of a module over the integers.
+//! The strides of modes: elements of a module over the integers.
 //!
-//! Coalescing, splitting and zipping need of a stride only that it can be multiplied by an extent and compared. So the
-//! strides of a layout are elements of a module:
+//! Coalescing, splitting and zipping need of a stride only that it can be multiplied by an extent and
+//! compared. So the strides of a layout are elements of a module:
 //!
 //! ```text
 //! i64        memory, ranks                          4:2
@@ -9,9 +9,9 @@
 //! (S, T)     two layouts of one domain              4:(1,8)    a copy: source and target
 //! ```
 //!
-//! What needs an order (inverses, complements, products) or a sum as the next argument (the inner operand of a composition)
-//! is defined for integers only. A composition after a layout, and so a division, asks nothing of its strides:
-//! [`Named::linear`](crate::Named::linear).
+//! Operations that need an order (inverses, complements, products) or a sum as the next argument (the inner
+//! operand of a composition) are defined for integers only. A composition after a layout, and so a division,
+//! requires no property of its strides: [`NamedLayout::linear`](crate::NamedLayout::linear).
 
 use std::fmt;
 use std::hash::Hash;
@@ -32,31 +32,31 @@ use crate::{Error, IntTuple, Layout, Quantity};
 /// (s_1, ..., s_n):(d_1, ..., d_n)    maps    i  to  sum_k c_k d_k        d_k in the module
 /// ```
 ///
-/// Implementors keep the laws of a module: `times(1)` is the identity, `times(a).times(b) = times(a b)`, and
-/// [`goes_on`](Self::goes_on) compares with [`times`](Self::times). Products are taken only inside what a layout reaches,
-/// which [`seal`](Self::seal) has checked; only `goes_on` looks one step further.
+/// Implementors satisfy the module axioms: `times(1)` is the identity, `times(a).times(b) = times(a b)`, and
+/// [`goes_on`](Self::goes_on) agrees with [`times`](Self::times). Products are taken only inside the reach of
+/// a layout, which [`seal`](Self::seal) has checked; only `goes_on` goes one step further.
 pub trait Stride: Copy + Eq + Hash + fmt::Debug {
-    /// Where sums of strides live.
+    /// The type of sums of strides.
     type Value: Clone + Eq + fmt::Debug + Default;
-    /// What is known of the values of a layout: nothing that is asked of it later overflows.
+    /// Bounds on the values of a layout, which guarantee that later operations do not overflow.
     type Reach: Copy + fmt::Debug;
-    /// The stride of a mode that does not move.
+    /// The stride of a broadcast mode.
     const ZERO: Self;
 
-    /// `n` times this stride; requires `n` to be inside what the layout reaches.
+    /// Returns `n` times this stride; requires `n` to be inside the reach of the layout.
     #[must_use]
     fn times(self, n: i64) -> Self;
 
-    /// Whether `next` is `n` times this stride; false where that product does not fit.
+    /// Returns `true` if `next` is `n` times this stride; `false` where that product does not fit.
     fn goes_on(self, n: i64, next: Self) -> bool;
 
     /// Adds `n` times this stride to a value.
     fn add_to(self, n: i64, value: &mut Self::Value);
 
-    /// The size and the reach of modes that are known to fit.
+    /// Returns the size and the reach of modes that are known to fit.
     fn known<I: Iterator<Item = Mode<Self>> + Clone>(modes: I) -> (i64, Self::Reach);
 
-    /// The size and the reach of modes, or why they do not fit.
+    /// Returns the size and the reach of modes, or why they do not fit.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Stride for i64 {
         self.checked_mul(n) == Some(next)
     }
 
-    /// The sum may leave the 64 bits on its way, and wraps: the result is a value of the layout, which fits.
+    /// The sum may leave the 64 bits in between, and wraps: the result is a value of the layout, which fits.
     #[inline]
     fn add_to(self, n: i64, value: &mut i64) {
         *value = value.wrapping_add(self.wrapping_mul(n));
@@ -130,12 +130,12 @@ impl Stride for i64 {
 /// `step` along an axis, or in the local buffer: CuTe's scaled basis element, `step@axis` or a plain number.
 ///
 /// ```
-/// use reshard_layout::At;
+/// use reshard_layout::AxisStride;
 ///
-/// assert_eq!(At::along(2, 1).to_string(), "2@1");
-/// assert_eq!("2@1".parse::<At>()?, At::along(2, 1));
-/// assert_eq!(At::local(8).to_string(), "8");
-/// assert_eq!((At::local(8).axis(), At::along(2, 1).axis()), (None, Some(1)));
+/// assert_eq!(AxisStride::along(2, 1).to_string(), "2@1");
+/// assert_eq!("2@1".parse::<AxisStride>()?, AxisStride::along(2, 1));
+/// assert_eq!(AxisStride::local(8).to_string(), "8");
+/// assert_eq!((AxisStride::local(8).axis(), AxisStride::along(2, 1).axis()), (None, Some(1)));
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
 ///
@@ -144,7 +144,7 @@ impl Stride for i64 {
 /// Source: CuTe's `E<k>` and Axe's named axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AxisStride {
-    /// How far it goes.
+    /// The length of the step.
     step: i64,
     /// The number of the axis and one more; none for a step of 0.
     along: Option<NonZeroU32>,
@@ -154,37 +154,37 @@ impl AxisStride {
     /// The greatest number of an axis.
     pub const MAX_AXIS: u32 = u32::MAX - 1;
 
-    /// A step in the local buffer.
+    /// Returns a step in the local buffer.
     #[inline]
     pub const fn local(step: i64) -> AxisStride {
         AxisStride { step, along: None }
     }
 
-    /// A step along an axis; requires a number of at most [`MAX_AXIS`](Self::MAX_AXIS).
+    /// Returns a step along an axis; requires a number of at most [`MAX_AXIS`](Self::MAX_AXIS).
     #[inline]
     pub const fn along(step: i64, axis: u32) -> AxisStride {
         AxisStride { step, along: if step == 0 { None } else { NonZeroU32::new(axis.saturating_add(1)) } }
     }
 
-    /// How far it goes.
+    /// Returns the length of the step.
     #[inline]
     pub const fn step(self) -> i64 {
         self.step
     }
 
-    /// The axis, if it is not the local buffer; none for a step of 0.
+    /// Returns the axis, if it is not the local buffer; none for a step of 0.
     #[inline]
     pub fn axis(self) -> Option<u32> {
         self.along.map(|n| n.get() - 1)
     }
 
-    /// Whether it steps in the local buffer, or does not move.
+    /// Returns `true` if it steps in the local buffer, or the step is 0.
     #[inline]
     pub fn is_local(self) -> bool {
         self.along.is_none()
     }
 
-    /// Another step in the same direction.
+    /// Returns another step in the same direction.
     #[inline]
     #[must_use]
     pub fn with_step(self, step: i64) -> AxisStride {
@@ -195,9 +195,9 @@ impl AxisStride {
 /// A sum of steps: an offset in the local buffer and one coordinate for every axis that occurs.
 ///
 /// ```
-/// use reshard_layout::{At, Layout};
+/// use reshard_layout::{AxisStride, Layout};
 ///
-/// let layout: Layout<At> = "(4,2,3):(1,1@0,2@1)".parse()?;
+/// let layout: Layout<AxisStride> = "(4,2,3):(1,1@0,2@1)".parse()?;
 /// assert_eq!(layout.value(23)?.to_string(), "3+1@0+4@1");
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
@@ -210,12 +210,12 @@ pub struct Point {
 }
 
 impl Point {
-    /// The coordinate along an axis.
+    /// Returns the coordinate along an axis.
     pub fn along(&self, axis: u32) -> i64 {
         self.along.iter().find(|at| at.axis() == Some(axis)).map_or(0, |at| at.step)
     }
 
-    /// The steps along axes, by axis; none of 0.
+    /// Returns the steps along axes, by axis; none of 0.
     pub fn steps(&self) -> &[AxisStride] {
         &self.along
     }
@@ -259,9 +259,9 @@ impl Stride for AxisStride {
         (modes.map(|mode| mode.extent).product(), ())
     }
 
-    /// What the layout reaches along each axis fits, and its size.
+    /// Checks that the reach of the layout along each axis fits, and returns its size.
     fn seal<I: Iterator<Item = Mode<AxisStride>> + Clone>(modes: I) -> Result<(i64, ()), Error> {
-        // Below the greatest number: the length of an interval of values is one more than what it reaches.
+        // Below the greatest number: the length of an interval of values is its reach plus one.
         let (mut size, mut all) = (1_i64, 0_u64);
         for Mode { extent, stride } in modes.clone() {
             if extent < 1 {
@@ -271,7 +271,7 @@ impl Stride for AxisStride {
             all = all.saturating_add(stride.step.unsigned_abs().saturating_mul(extent as u64 - 1));
         }
         if all >= i64::MAX as u64 {
-            // Not all directions together: each for itself.
+            // The directions do not all fit as one sum: check each separately.
             for mode in modes.clone() {
                 let same = modes.clone().filter(|other| other.stride.along == mode.stride.along);
                 i64::seal(same.map(|m| m.map(|at| at.step)))?;
@@ -330,7 +330,7 @@ impl FromStr for AxisStride {
 }
 
 impl Point {
-    /// The local offset, if it is not 0 or there is nothing else, and the steps: `3+1@0+4@1`.
+    /// Returns the local offset, if it is not 0 or there is nothing else, and the steps: `3+1@0+4@1`.
     pub(crate) fn write(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -371,7 +371,7 @@ pub(crate) fn read_point(
 }
 
 impl fmt::Display for Point {
-    /// `3+1@0+4@1`.
+    /// Writes `3+1@0+4@1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, |f, at| fmt::Display::fmt(&at, f))
     }
@@ -390,7 +390,7 @@ pub(crate) trait ReadStride: Stride {
     fn write(self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
     fn read(cursor: &mut Cursor<'_>) -> Result<Self, Error>;
 
-    /// The strides of a shape, as a layout.
+    /// Returns the strides of a shape, as a layout.
     fn read_strides(cursor: &mut Cursor<'_>, shape: IntTuple) -> Result<Layout<Self>, Error> {
         let strides = cursor.strides_of(&shape, Self::read)?;
         Layout::side_by_side(&shape, strides)

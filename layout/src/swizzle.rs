@@ -5,8 +5,9 @@
 //!               =  x xor ((x and Y) << -s)       Y = b ones at bit m            s < 0
 //! ```
 //!
-//! A swizzle is linear over the bits. For `|s| >= b` the bits that are read are not written, and it is its own
-//! inverse; for `0 < |s| < b` it is a bijection that need not be; for `s = 0` and `b > 0` it clears bits, `x and not Y`.
+//! A swizzle is linear over the bits. For `|s| >= b` the bits that are read are not written, and it is its
+//! own inverse; for `0 < |s| < b` it is a bijection that need not be; for `s = 0` and `b > 0` it clears bits,
+//! `x and not Y`.
 //!
 //! Source: CuTe, `cute/swizzle.hpp`.
 
@@ -40,10 +41,10 @@ impl Swizzle {
     /// `Sw<0,0,0>`, which changes nothing.
     pub const IDENTITY: Self = Self { bits: 0, base: 0, shift: 0 };
 
-    /// How many bits of an index there are.
+    /// The number of bits of an index.
     const WIDTH: u8 = 62;
 
-    /// `bits` bits, `base` low bits left alone, moved by `shift`.
+    /// Returns the swizzle of `bits` bits, shifted by `shift`, with `base` unchanged low bits.
     ///
     /// # Errors
     ///
@@ -59,17 +60,17 @@ impl Swizzle {
         Ok(Self { bits, base, shift })
     }
 
-    /// The number of bits exchanged.
+    /// Returns the number of bits exchanged.
     pub fn bits(self) -> u8 {
         self.bits
     }
 
-    /// The number of low bits left alone.
+    /// Returns the number of low bits left alone.
     pub fn base(self) -> u8 {
         self.base
     }
 
-    /// How far bits are moved, to the right if positive.
+    /// Returns the distance by which bits are shifted, to the right if positive.
     pub fn shift(self) -> i8 {
         self.shift
     }
@@ -84,7 +85,7 @@ impl Swizzle {
         }
     }
 
-    /// The value at an index that is not negative.
+    /// Returns the value at an index that is not negative.
     ///
     /// # Errors
     ///
@@ -96,20 +97,20 @@ impl Swizzle {
         Ok(self.apply(index))
     }
 
-    /// Whether different indices have different values: unless it clears bits.
+    /// Returns `true` if different indices have different values: unless it clears bits.
     pub fn is_bijective(self) -> bool {
         self.bits == 0 || self.shift != 0
     }
 
-    /// The layout `R` with `R(i) = Sw(A(i))` whose shape refines that of `A`, by enumeration.
+    /// Returns the layout `R` with `R(i) = Sw(A(i))` whose shape refines that of `A`, by enumeration.
     ///
-    /// What is none is used as [`Composed`](crate::algebra::Composed).
+    /// Use [`ComposedLayout`](crate::algebra::ComposedLayout) where the result is not a layout.
     ///
     /// ```
     /// use reshard_layout::{Layout, Swizzle};
     ///
     /// let swizzle: Swizzle = "Sw<2,0,3>".parse()?;
-    /// assert_eq!(swizzle.compose(&"(4,4):(8,1)".parse()?).unwrap_err().kind(), "not_representable");
+    /// assert_eq!(swizzle.compose(&"(4,4):(8,1)".parse()?).unwrap_err().code(), "not_representable");
     /// assert_eq!(swizzle.compose(&"(2,2):(8,16)".parse()?)?.to_string(), "(2,2):(9,18)");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
@@ -126,7 +127,7 @@ impl Swizzle {
         recognise(inner, |index| self.apply(index)).map_err(|refusal| refusal.into_error(self.into(), inner))
     }
 
-    /// The swizzle that is `self` after `first`, if it is one.
+    /// Returns the swizzle that is `self` after `first`, if it is one.
     ///
     /// ```
     /// use reshard_layout::Swizzle;
@@ -138,14 +139,14 @@ impl Swizzle {
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     pub fn after(self, first: Self) -> Option<Self> {
-        // Both are linear over the bits, so what happens to every single bit is all there is.
+        // Both are linear over the bits, so the effect on every single bit determines the result.
         Self::of_bits((0..Self::WIDTH).map(|bit| {
             let unit = 1_i64 << bit;
             (unit, self.apply(first.apply(unit)) ^ unit)
         }))
     }
 
-    /// The swizzle that adds to each of these bits, ascending, what stands beside it, if there is one.
+    /// Returns the swizzle that adds to each of these bits, ascending, the paired value, if there is one.
     pub(crate) fn of_bits(acts: impl IntoIterator<Item = (i64, i64)>) -> Option<Self> {
         let mut found: Option<Self> = None;
         for (unit, added) in acts {
@@ -195,7 +196,7 @@ impl Cursor<'_> {
         self.swizzle_parameters(place)
     }
 
-    /// The rest of a swizzle after its name.
+    /// Returns the rest of a swizzle after its name.
     pub(crate) fn swizzle_parameters(&mut self, place: usize) -> Result<Swizzle, Error> {
         self.expect('<')?;
         let bits = self.integer()?;

@@ -1,11 +1,12 @@
-//! Tilers, and the one place where operations are lifted to modes.
+//! Tilers, and the functions that lift operations to modes.
 //!
 //! ```text
 //! op(A, <T_0, ..., T_k>)  =  (op(A_0, T_0), ..., op(A_k, T_k), A_{k+1}, ..., A_n)
 //! ```
 //!
-//! Modes that the tiler does not name are kept, and so are those that it names by `_`. (CuTe drops the former of a
-//! composition, and keeps them in divisions and products; here they are kept everywhere, and `take` drops them.)
+//! Modes that the tiler does not name stay as they are, and so do those that it names by `_`. (CuTe drops the
+//! former in a composition, and retains them in divisions and products; here they are always retained, and
+//! `take` drops them.)
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,8 +18,8 @@ use crate::{Defect, Error, IntTuple, Layout, Operation};
 
 /// A layout for the whole operand, or one tiler for each of its first modes, written `<4:1, 2:1>`.
 ///
-/// In a tiler the integer `4` is short for `4:1`, and `_` leaves its mode as it is; the zipped, tiled and flat forms take
-/// such a mode for a tile and a rest, as in CuTe, so it has two modes.
+/// In a tiler the integer `4` is short for `4:1`, and `_` leaves its mode as it is; the zipped, tiled and
+/// flat forms take such a mode for a tile and a rest, as in CuTe, so it has two modes.
 ///
 /// ```
 /// use reshard_layout::{Layout, algebra::Tiler};
@@ -40,7 +41,7 @@ pub enum Tiler {
 }
 
 impl Tiler {
-    /// The tiler of a shape: `(4,(2,3))` is `<4:1,<2:1,3:1>>`, and `4` is `4:1`.
+    /// Returns the tiler of a shape: `(4,(2,3))` is `<4:1,<2:1,3:1>>`, and `4` is `4:1`.
     ///
     /// ```
     /// use reshard_layout::algebra::Tiler;
@@ -142,8 +143,9 @@ pub(crate) fn by_mode(
     }
 }
 
-/// Lifts an operation on a layout to the modes that a profile names: `(1,(1,1))` applies it to mode 0, and to modes 0
-/// and 1 of mode 1.
+/// Lifts an operation on a layout to the modes that a profile names.
+///
+/// `(1,(1,1))` applies it to mode 0, and to modes 0 and 1 of mode 1.
 pub(crate) fn by_profile<S: Stride>(
     layout: &Layout<S>,
     profile: &IntTuple,
@@ -163,9 +165,12 @@ pub(crate) fn by_profile<S: Stride>(
     }))
 }
 
-/// Splits a layout that was divided or multiplied by mode, each mode `(tile, rest)`, into all tiles and all rests.
+/// Splits a layout that was divided or multiplied by mode into all tiles and all rests.
 ///
-/// Modes that the tiler does not name belong to the rest. A mode that `_` leaves as it is must be a pair already.
+/// Each mode of the operand is `(tile, rest)`.
+///
+/// Modes that the tiler does not name belong to the rest. A mode that `_` leaves as it is must be a pair
+/// already.
 pub(crate) fn unzip(layout: &Layout, tiler: &Tiler) -> Result<(Layout, Layout), Error> {
     match tiler {
         Tiler::Any if layout.rank() != 2 => Err(Error::Inadmissible {
@@ -192,7 +197,8 @@ pub(crate) fn unzip(layout: &Layout, tiler: &Tiler) -> Result<(Layout, Layout), 
 }
 
 impl Layout {
-    /// [`compose`](Self::compose) by mode: `(A_0 o T_0, A_1 o T_1, ...)`, where modes not named are kept.
+    /// Works like [`compose`](Self::compose) by mode: `(A_0 o T_0, A_1 o T_1, ...)`; unnamed modes are
+    /// unchanged.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -211,7 +217,7 @@ impl Layout {
 }
 
 impl<S: Stride> Layout<S> {
-    /// [`coalesce`](Self::coalesce) by profile: keeps the modes that the profile names apart.
+    /// Works like [`coalesce`](Self::coalesce), without merging across the modes that the profile names.
     ///
     /// ```text
     /// coalesce(A, 1) = coalesce(A)        coalesce(A, (p, q)) = (coalesce(A_0, p), coalesce(A_1, q), A_2, ...)

@@ -5,14 +5,14 @@ use crate::modes::{Modes, coalesce_into, coalesced};
 use crate::stride::Stride;
 
 impl<S: Stride> Layout<S> {
-    /// The shortest flat layout of the same function; it is unique.
+    /// Returns the shortest flat layout of the same function; it is unique.
     ///
     /// ```text
     /// coalesce(A)(i) = A(i)  for all i
     /// ```
     ///
-    /// Ensures: a scalar or a flat tuple without extents of 1, in which no leaf goes on where its left neighbour
-    /// ends; `1:0` for size 1. Idempotent.
+    /// Ensures: a scalar or a flat tuple without extents of 1, where a leaf never continues its left
+    /// neighbour; `1:0` for size 1. Idempotent.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -30,14 +30,14 @@ impl<S: Stride> Layout<S> {
         layout
     }
 
-    /// Whether both denote the same function on the same domain, in `O(leaves)`.
+    /// Returns `true` if both layouts are the same function on the same domain, in `O(leaves)`.
     ///
     /// ```
     /// use reshard_layout::Layout;
     ///
     /// let layout: Layout = "(2,(2,3)):(5,(10,20))".parse()?;
-    /// assert!(layout.same_function(&"12:5".parse()?));
-    /// assert!(!layout.same_function(&"11:5".parse()?));
+    /// assert!(layout.is_equivalent(&"12:5".parse()?));
+    /// assert!(!layout.is_equivalent(&"11:5".parse()?));
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     pub fn is_equivalent(&self, other: &Self) -> bool {

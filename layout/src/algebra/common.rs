@@ -1,19 +1,20 @@
-//! What two layouts have in common: how many elements can move at once between them.
+//! The common part of two layouts: the number of elements that one vector copy can transfer between them.
 //!
-//! Two tensors with the same coordinates and different memory layouts `A` and `B`. Elements that are neighbours in
-//! both memories, in the same order, beginning at the first, can move together:
+//! Two tensors with the same coordinates and different memory layouts `A` and `B`. Elements that are
+//! neighbours in both memories, in the same order, beginning at the first, can be copied as one vector:
 //!
 //! ```text
 //! R with  A(R(i)) = i = B(R(i))  for all i < size(R)
 //! ```
 //!
-//! `R` is where the two [right inverses](Layout::right_inverse) agree, the longest common prefix of their modes.
+//! `R` is where the two [right inverses](Layout::right_inverse) agree, the longest common prefix of their
+//! modes.
 
 use crate::modes::Mode;
 use crate::{Error, Layout};
 
 impl Layout {
-    /// The longest `R` with `A(R(i)) = i = B(R(i))` that the right inverses of both begin with.
+    /// Returns the longest `R` with `A(R(i)) = i = B(R(i))` that the right inverses of both begin with.
     ///
     /// Ensures: coalesced; `1:0` if not even two elements are neighbours in both.
     ///
@@ -34,7 +35,7 @@ impl Layout {
         self.common_up_to(other, i64::MAX)
     }
 
-    /// The beginning of the [common layout](Self::max_common_layout) that has at most so many indices.
+    /// Returns the beginning of the [common layout](Self::max_common_layout) with at most `most` indices.
     pub(crate) fn common_up_to(&self, other: &Self, most: i64) -> Result<Self, Error> {
         let (left, right) = (self.right_inverse()?, other.right_inverse()?);
         let mut layout = Self::blank();
@@ -58,8 +59,9 @@ impl Layout {
         Ok(layout)
     }
 
-    /// How many elements can move at once between two memory layouts of the same coordinates, the size of
-    /// [`max_common_layout`](Self::max_common_layout).
+    /// Returns the number of elements that one vector copy can transfer between two memory layouts.
+    ///
+    /// This is the size of [`max_common_layout`](Self::max_common_layout).
     ///
     /// ```
     /// use reshard_layout::Layout;

@@ -1,8 +1,8 @@
-//! The complement: what fills the gaps of a layout.
+//! The complement: the layout that fills the gaps of another one.
 //!
-//! Of the modes of `A` that have an extent > 1 and a stride other than 0, sorted by stride, each must begin at or
-//! beyond the span of those below it. Between the span `u` and the next stride `d` there is room for `floor(d / u)`
-//! copies of what is below, `u` apart; on top of all of them, for `ceil(M / u)`:
+//! Of the modes of `A` that have an extent > 1 and a stride other than 0, sorted by stride, each must begin
+//! at or beyond the span of those below it. Between the span `u` and the next stride `d` there is space for
+//! `floor(d / u)` copies of the modes below, at distance `u`; on top of all of them, for `ceil(M / u)`:
 //!
 //! ```text
 //! complement(A, M)  =  coalesce( (d_1 / u_0, d_2 / u_1, ..., ceil(M / u_n)) : (u_0, u_1, ..., u_n) )
@@ -37,7 +37,9 @@ pub(crate) fn sort_leaves(layout: &Layout, operation: Operation, leaves: &mut Mo
     Ok(())
 }
 
-/// The gaps that modes of positive strides leave of `[0, bound)`, smallest stride first; copies of what is below fill each.
+/// Returns the gaps of modes of positive strides in `[0, bound)`, smallest stride first.
+///
+/// Copies of the lower modes fill each gap.
 ///
 /// ```text
 /// (d_1 / u_0, d_2 / u_1, ..., ceil(M / u_n)) : (u_0, u_1, ..., u_n)        u_0 = 1,  u_k = s_k d_k,  coalesced
@@ -48,7 +50,7 @@ pub(crate) fn sort_leaves(layout: &Layout, operation: Operation, leaves: &mut Mo
 /// ```
 /// use reshard_layout::{Mode, algebra::gaps};
 ///
-/// // What 2:4 and 3:16 leave of 96: the steps below 4, those between, and those above.
+/// // The gaps of 2:4 and 3:16 in 96: the steps below 4, those between, and those above.
 /// let left = gaps(&[Mode::new(2, 4), Mode::new(3, 16)], 96).unwrap();
 /// assert_eq!(left.as_slice(), [Mode::new(4, 1), Mode::new(2, 8), Mode::new(2, 48)]);
 /// assert_eq!(gaps(&[Mode::new(4, 1), Mode::new(2, 2)], 8), Err((2, 4)));
@@ -84,14 +86,14 @@ pub fn gaps(sorted: &[Mode], bound: i64) -> Result<Modes, (i64, i64)> {
 }
 
 impl Layout {
-    /// The layout that fills the gaps of this one up to `bound`, and repeats it beyond.
+    /// Returns the layout that fills the gaps of this one up to `bound`, and repeats it beyond.
     ///
     /// ```text
     /// (A, A*)  is injective,   and a bijection onto [0, bound)  if it tiles
     /// ```
     ///
-    /// Requires: strides are not negative, modes do not overlap, `bound >= 1`. Modes of stride 0 are ignored. Ensures:
-    /// coalesced, strides ascending.
+    /// Requires: strides are not negative, modes do not overlap, `bound >= 1`. Modes of stride 0 are ignored.
+    /// Ensures: coalesced, strides ascending.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -123,7 +125,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Whether this layout and its [`complement`](Self::complement) together cover `[0, bound)` exactly.
+    /// Returns `true` if this layout and its [`complement`](Self::complement) cover `[0, bound)` exactly.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -139,7 +141,7 @@ impl Layout {
     /// As [`complement`](Self::complement).
     pub fn tiles(&self, bound: i64) -> Result<bool, Error> {
         let complement = self.complement(bound)?;
-        // Both are injective together; they cover [0, bound) if they have as many values and none is beyond.
+        // They are jointly injective; they cover [0, bound) if they have as many values and none is beyond.
         let moving = self.flat().iter().filter(|leaf| leaf.stride != 0);
         let size = moving.map(|leaf| leaf.extent).product::<i64>();
         let count = size.checked_mul(complement.size());

@@ -1,22 +1,23 @@
 //! Checked composition: the layout `R` with `R(i) = A(B(i))`, or the proof that there is none.
 //!
-//! Let `A` be coalesced, with modes `(s_1:d_1) ... (s_n:d_n)` and boundaries `P_k = s_1 * ... * s_k` for `k < n`. On
-//! `[0, |A|)`
+//! Let `A` be coalesced, with modes `(s_1:d_1) ... (s_n:d_n)` and boundaries `P_k = s_1 * ... * s_k` for
+//! `k < n`. On `[0, |A|)`
 //!
 //! ```text
 //! A(y)  =  d_1 y + sum_k w_k floor(y / P_k)          w_k = d_{k+1} - s_k d_k, never 0
 //! ```
 //!
-//! so `A(x + y) - A(x) - A(y)` is the sum of the weights of the boundaries over which `x + y` carries. A leaf `(s:d)` of
-//! `B` walks `0, d, 2d, ...`: until the first carry, after `m = min_k ceil(P_k / (d mod P_k))` steps, this is the mode
-//! `m : A(d)`, and from there on the leaf `(s/m : m d)` remains. If `m` does not divide what is left there is no mode.
-//! Different leaves add up without a carry exactly if, for every boundary, the greatest remainders of all modes
-//! together stay below it: `need_k = sum (m-1) (D mod P_k) < P_k`.
+//! so `A(x + y) - A(x) - A(y)` is the sum of the weights of the boundaries over which `x + y` carries. A leaf
+//! `(s:d)` of `B` walks `0, d, 2d, ...`: until the first carry, after `m = min_k ceil(P_k / (d mod P_k))`
+//! steps, this is the mode `m : A(d)`, and from there on the leaf `(s/m : m d)` remains. If `m` does not
+//! divide the remaining extent there is no mode. Different leaves add up without a carry exactly if, for
+//! every boundary, the sum of the greatest remainders of all modes stays below it:
+//! `need_k = sum (m-1) (D mod P_k) < P_k`.
 //!
-//! **Sound** always: `need_k < P_k` makes `floor` additive over the leaves. **Exact** if the weights of the boundaries
-//! that `B` can reach have one sign, for then carries cannot cancel. Otherwise [`exact`](super::exact) decides by
-//! enumeration. The chapter on composition has the proof, and the counterexample to composing mode by mode without
-//! the check.
+//! **Sound** always: `need_k < P_k` makes `floor` additive over the leaves. **Exact** if the weights of the
+//! boundaries that `B` can reach have one sign, for then carries cannot cancel. Otherwise
+//! [`exact`](super::exact) decides by enumeration. The chapter on composition has the proof, and the
+//! counterexample to composing mode by mode without the check.
 
 use smallvec::SmallVec;
 
@@ -44,7 +45,7 @@ struct Carry {
 
 type Carries = SmallVec<[Carry; 8]>;
 
-/// The boundaries of an outer layout, at an offset in it.
+/// Appends the boundaries of an outer layout, at an offset in it.
 #[inline]
 fn push_carries(outer: &[Mode], offset: i64, boundaries: &mut Carries) {
     let mut product = 1;
@@ -56,11 +57,11 @@ fn push_carries(outer: &[Mode], offset: i64, boundaries: &mut Carries) {
     }
 }
 
-/// A stride of an inner layout: the integer that the outer layout is applied to, and what is carried along.
+/// A stride of an inner layout: the integer that the outer layout is applied to, and a payload.
 pub(crate) trait Inner: Stride {
-    /// The integer.
+    /// Returns the integer.
     fn index(self) -> i64;
-    /// The same with another integer.
+    /// Returns the same with another integer.
     #[must_use]
     fn with_index(self, index: i64) -> Self;
 }
@@ -89,7 +90,7 @@ impl<T: Stride> Inner for (i64, T) {
     }
 }
 
-/// The modes that replace one leaf of the inner layout, appended to `leaves`.
+/// Returns the modes that replace one leaf of the inner layout, appended to `leaves`.
 fn compose_leaf<S: Inner>(
     first_stride: i64,
     boundaries: &mut [Carry],
@@ -147,7 +148,7 @@ fn compose_leaf<S: Inner>(
     }
 }
 
-/// The nesting of one leaf that became `count` modes: as it was for one, a tuple of them for more.
+/// Returns the nesting of one leaf that became `count` modes: as it was for one, a tuple of them for more.
 ///
 /// `depth` is how deep the leaf is nested, its own parentheses included.
 #[inline]
@@ -167,7 +168,7 @@ pub(crate) fn push_nests(nests: &mut Nests, depth: usize, nest: Nest, count: usi
     Ok(())
 }
 
-/// How deep leaf `at` is nested.
+/// Returns the nesting depth of leaf `at`.
 fn depth_at(nests: &[Nest], at: usize) -> usize {
     let opened: usize = nests[..=at].iter().map(|nest| usize::from(nest.open)).sum();
     let closed: usize = nests[..at].iter().map(|nest| usize::from(nest.close)).sum();
@@ -180,7 +181,9 @@ enum Failure {
     Error(Error),
 }
 
-/// A leaf of the inner layout in either direction: backwards it is the forward one with its strides negated.
+/// Composes a leaf of the inner layout in either direction.
+///
+/// The backward leaf is the forward one with its strides negated.
 fn compose_either_way<S: Inner>(
     first_stride: i64,
     boundaries: &mut [Carry],
@@ -189,7 +192,7 @@ fn compose_either_way<S: Inner>(
     leaves: &mut Modes<S>,
 ) -> Result<(), Obstacle> {
     let (step, start) = (leaf.stride.index(), leaves.len());
-    // What is reached from an index fits, so neither the step nor a value of the outer layout is the least integer.
+    // All reached values fit, so neither the step nor a value of the outer layout is the least integer.
     let forward = leaf.map(|stride| stride.with_index(step.wrapping_abs()));
     compose_leaf(first_stride, boundaries, at, forward, leaves)?;
     if step < 0 {
@@ -200,8 +203,10 @@ fn compose_either_way<S: Inner>(
     Ok(())
 }
 
-/// `i -> outer(offset + inner(i)) - outer(offset)` by the closed form; `outer` is coalesced, the values `offset + inner(i)` lie
-/// in its domain, and `least` is the least of them.
+/// Computes `i -> outer(offset + inner(i)) - outer(offset)` by the closed form.
+///
+/// Requires that `outer` is coalesced, that the values `offset + inner(i)` are in its domain, and that
+/// `least` is the least of them.
 fn closed_form(outer: &[Mode], least: i64, inner: &Layout, layout: &mut Layout) -> Result<(), Failure> {
     let first_stride = outer.first().map_or(0, |leaf| leaf.stride);
     let mut boundaries = Carries::new();
@@ -232,7 +237,7 @@ fn closed_form(outer: &[Mode], least: i64, inner: &Layout, layout: &mut Layout) 
     Ok(())
 }
 
-/// Whether the weights of the boundaries up to `reach` have one sign; computed without overflow.
+/// Returns `true` if the weights of the boundaries up to `reach` have one sign; computed without overflow.
 fn one_sign(outer: &[Mode], reach: i64) -> bool {
     let mut product = 1_i64;
     let (mut positive, mut negative) = (false, false);
@@ -249,29 +254,32 @@ fn one_sign(outer: &[Mode], reach: i64) -> bool {
 }
 
 impl Layout {
-    /// The modes `R` with `R(i) = A(offset + B(i)) - A(offset)`, and `A(offset)`: composition from an offset on.
+    /// Composes from an offset on: the modes `R` with `R(i) = A(offset + B(i)) - A(offset)`, and `A(offset)`.
     ///
-    /// Of inner strides that are pairs `(i64, T)` the first is composed and the second is carried along, as it is cut:
+    /// Of inner strides that are pairs `(i64, T)` the first is composed and the second is split along with
+    /// it:
     ///
     /// ```text
     /// B(i) = (b(i), t(i))    becomes    R(i) = (A(offset + b(i)) - A(offset), t(i))
     /// ```
     ///
-    /// so one side of a copy goes through another memory. Requires values `offset + B(i)` in `[0, size(A))`, and nothing of
-    /// the signs of `B`: a mode of negative stride is the one of positive stride read backwards, from its least value on,
+    /// so one side of a copy goes through another memory. Requires values `offset + B(i)` in `[0, size(A))`,
+    /// and nothing of the signs of `B`: a mode of negative stride is the one of positive stride read
+    /// backwards, from its least value on,
     ///
     /// ```text
     /// offset + c (-d)  =  (offset - (s-1) d) + (s-1-c) d        so R has the modes from there on, their strides negated
     /// ```
     ///
-    /// By the closed form alone: where carries of opposite weight would cancel, it refuses, and where adding the least value
-    /// `l = offset + min(B)` carries, though there `A` may go on in modes of another size. If weights have one sign it
-    /// answers exactly where `A o (B read from its least value on)` is made of modes and `A(l + x) = A(l) + A(x)` for them.
+    /// Uses the closed form alone. It returns an error where carries of opposite weight would cancel, and
+    /// where adding the least value `l = offset + min(B)` carries, although `A` may continue there in modes
+    /// of another size. If weights have one sign it answers exactly where
+    /// `A o (B read from its least value on)` is made of modes and `A(l + x) = A(l) + A(x)` for them.
     ///
     /// ```
     /// use reshard_layout::{Layout, Mode};
     ///
-    /// // Elements 4, 5, .., 11 of a row-major 3 x 4 tensor, one after the other, where the tensor is stored transposed.
+    /// // Elements 4, 5, .., 11 of a row-major 3 x 4 tensor, contiguous, from a tensor that is stored transposed.
     /// let memory: Layout = "(4,3):(3,1)".parse()?;
     /// let (start, modes) = memory.compose_at(4, &[Mode::new(8, (1, 1))])?;
     /// assert_eq!((start, modes.as_slice()), (1, &[Mode::new(4, (3, 1)), Mode::new(2, (1, 4))][..]));
@@ -280,7 +288,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// `out_of_domain` for an offset that is no index and for values that are none; `not_representable` as above.
+    /// `out_of_domain` for an offset that is not an index and for values that are not; `not_representable` as
+    /// above.
     #[allow(private_bounds, reason = "an inner stride is an integer or a pair with one")]
     pub fn compose_at<S: Inner>(&self, offset: i64, inner: &[Mode<S>]) -> Result<(i64, Modes<S>), Error> {
         let start = self.at(offset)?;
@@ -307,7 +316,7 @@ impl Layout {
         Ok((start, modes))
     }
 
-    /// The least of the values that modes reach from an offset on.
+    /// Returns the least of the values that modes reach from an offset on.
     ///
     /// # Errors
     ///
@@ -326,8 +335,9 @@ impl Layout {
         Ok(least)
     }
 
-    /// The layout `R` with `R(i) = A(offset + B(i)) - A(offset)`, and `A(offset)`: [`compose_at`](Self::compose_at) of a
-    /// layout, whose shape `R` refines.
+    /// Returns the layout `R` with `R(i) = A(offset + B(i)) - A(offset)`, and `A(offset)`.
+    ///
+    /// This is [`compose_at`](Self::compose_at) for a layout, whose shape `R` refines.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -340,7 +350,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`compose`](Self::compose), and `out_of_domain` for an offset that is no index.
+    /// As [`compose`](Self::compose), and `out_of_domain` for an offset that is not an index.
     pub fn compose_from(&self, offset: i64, inner: &Self) -> Result<(i64, Self), Error> {
         let start = self.at(offset)?;
         let least = self.least_from(offset, inner.flat().iter().copied())?;
@@ -357,10 +367,10 @@ impl Layout {
         }
     }
 
-    /// The layout `R` with `R(i) = A(B(i))`, `A` being this layout and `B` the inner one.
+    /// Returns the layout `R` with `R(i) = A(B(i))`, `A` being this layout and `B` the inner one.
     ///
-    /// Requires: the values of `B` lie in `[0, size(A))`. Ensures: `size(R) = size(B)`, and the shape of `R` refines
-    /// that of `B`: every leaf of `B` is a leaf or a flat tuple of the same size.
+    /// Requires: the values of `B` are in `[0, size(A))`. Ensures: `size(R) = size(B)`, and the shape of `R`
+    /// refines that of `B`: every leaf of `B` is a leaf or a flat tuple of the same size.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -369,18 +379,19 @@ impl Layout {
     /// let b: Layout = "(4,3):(3,1)".parse()?;
     /// assert_eq!(a.compose(&b)?.to_string(), "((2,2),3):((24,2),8)");
     ///
-    /// // Composing mode by mode, without the check, says (2,2,2):(3,4,6) here, and is wrong at index 7.
+    /// // Composing mode by mode, without the check, returns (2,2,2):(3,4,6) here, which is wrong at index 7.
     /// let a: Layout = "(12,2):(1,100)".parse()?;
     /// let b: Layout = "(2,2,2):(3,4,6)".parse()?;
     /// assert_eq!(a.at(b.at(7)?)?, 101);
-    /// assert_eq!(a.compose(&b).unwrap_err().kind(), "not_representable");
+    /// assert_eq!(a.compose(&b).unwrap_err().code(), "not_representable");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// `out_of_domain`; `not_representable`, which is a proof; `undecided` where the closed form does not decide and
-    /// enumeration would take more than [`ENUMERATION_BUDGET`](super::ENUMERATION_BUDGET) evaluations; `too_deep`.
+    /// `out_of_domain`; `not_representable`, which is a proof; `undecided` where the closed form does not
+    /// decide and enumeration would take more than [`ENUMERATION_BUDGET`](super::ENUMERATION_BUDGET)
+    /// evaluations; `too_deep`.
     pub fn compose(&self, inner: &Self) -> Result<Self, Error> {
         let mut layout = Self::blank();
         self.compose_into(inner, &mut layout)?;
@@ -403,7 +414,7 @@ impl Layout {
         }
     }
 
-    /// Decides where the closed form met an obstacle.
+    /// Decides exactly after the closed form found an obstacle.
     #[cold]
     fn compose_exactly(&self, outer: &[Mode], inner: &Self, obstacle: Obstacle) -> Result<Self, Error> {
         if one_sign(outer, inner.max_value()) {
@@ -414,21 +425,21 @@ impl Layout {
             .map_err(|refusal| refusal.into_error(self.clone().into(), inner))
     }
 
-    /// CuTe's variant of [`compose`](Self::compose), in which the last leaf of the outer layout goes on without end.
+    /// CuTe's variant of [`compose`](Self::compose), in which the last leaf of the outer layout has no end.
     ///
     /// ```text
     /// R(i)  =  A'(B(i))        A' = (s_1, ..., s_{n-1}, inf) : (d_1, ..., d_n),   which is  at_extended
     /// ```
     ///
-    /// The last leaf is that of `A` as it is written, of extent 1 and of stride 0 too: coalescing `A` first would drop it,
-    /// and another leaf would grow. Within the domain it is [`compose`](Self::compose).
+    /// The last leaf is that of `A` as it is written, of extent 1 and of stride 0 too: coalescing `A` first
+    /// would drop it, and another leaf would grow. Within the domain it is [`compose`](Self::compose).
     ///
     /// ```
     /// use reshard_layout::Layout;
     ///
     /// let a: Layout = "(4,2):(1,100)".parse()?;
     /// let b: Layout = "3:4".parse()?;
-    /// assert_eq!(a.compose(&b).unwrap_err().kind(), "out_of_domain");
+    /// assert_eq!(a.compose(&b).unwrap_err().code(), "out_of_domain");
     /// assert_eq!(a.compose_extended(&b)?.to_string(), "3:100");
     /// let a: Layout = "(4,3,1):(3,1,0)".parse()?;
     /// assert_eq!(a.compose_extended(&"24:1".parse()?)?.to_string(), "(4,3,2):(3,1,0)");
@@ -437,13 +448,13 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`compose`](Self::compose), `out_of_domain` only for negative values of `inner`; `overflow` if the outer
-    /// layout, continued as far as the inner one reaches, does not fit in 64 bits.
+    /// As [`compose`](Self::compose), `out_of_domain` only for negative values of `inner`; `overflow` if the
+    /// outer layout, continued as far as the inner one reaches, does not fit in 64 bits.
     pub fn compose_extended(&self, inner: &Self) -> Result<Self, Error> {
         self.extended_to(inner.max_value())?.compose(inner)
     }
 
-    /// The layout with its last leaf continued, so that `reach` is in its domain.
+    /// Returns the layout with its last leaf continued, so that `reach` is in its domain.
     pub(crate) fn extended_to(&self, reach: i64) -> Result<Self, Error> {
         let Some((last, below)) = self.flat().split_last().filter(|_| reach >= self.size()) else {
             return Ok(self.clone());

@@ -1,13 +1,14 @@
-//! Composition that is not done: what is not a layout can still be used.
+//! Lazy composition, for compositions that are not a layout.
 //!
 //! ```text
 //! (outer o offset o inner)(i)  =  outer(offset + inner(i))
 //! ```
 //!
-//! What acts on indices acts on the inner layout, because composition is associative: `(A o B) o C = A o (B o C)`. A tile of
-//! a swizzled layout is the swizzle of the tile, whatever the swizzle does. So regrouping, division and products of a
-//! composition are those of its inner layout ([`map_inner`](Composed::map_inner)); what needs strides or the set of values
-//! is not, and each such operation says for itself what it is: [`recast`](Composed::upcast), [inverses](Composed::right_inverse).
+//! Operations on indices act on the inner layout, because composition is associative:
+//! `(A o B) o C = A o (B o C)`. A tile of a swizzled layout is the swizzle of the tile, whatever the swizzle
+//! does. So regrouping, division and products of a composition are those of its inner layout
+//! ([`map_inner`](ComposedLayout::map_inner)). Operations that need strides or the set of values are not, and are
+//! defined separately: [`recast`](ComposedLayout::upcast), [inverses](ComposedLayout::right_inverse).
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +16,7 @@ use std::str::FromStr;
 use crate::notation::Cursor;
 use crate::{Error, IntTuple, Layout, Operation, Swizzle};
 
-/// What a [`Composed`] applies last.
+/// The function that a [`ComposedLayout`] applies last.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outer {
     /// A layout.
@@ -27,14 +28,14 @@ pub enum Outer {
 /// The function `i -> outer(offset + inner(i))`, whether it is a layout or not.
 ///
 /// ```
-/// use reshard_layout::{Layout, algebra::Composed};
+/// use reshard_layout::{Layout, algebra::ComposedLayout};
 ///
 /// let (a, b): (Layout, Layout) = ("(12,2):(1,100)".parse()?, "(2,2,2):(3,4,6)".parse()?);
-/// assert_eq!(a.compose(&b).unwrap_err().kind(), "not_representable");
-/// let lazy = Composed::new(a.into(), 0, b)?;
+/// assert_eq!(a.compose(&b).unwrap_err().code(), "not_representable");
+/// let lazy = ComposedLayout::new(a.into(), 0, b)?;
 /// assert_eq!((lazy.size(), lazy.at(7)?), (8, 101));
 /// assert_eq!(lazy.to_string(), "(12,2):(1,100) o 0 o (2,2,2):(3,4,6)");
-/// assert_eq!(lazy.to_string().parse::<Composed>()?, lazy);
+/// assert_eq!(lazy.to_string().parse::<ComposedLayout>()?, lazy);
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +65,7 @@ impl Outer {
         }
     }
 
-    /// The first index beyond the domain; a swizzle takes every index.
+    /// Returns the first index beyond the domain; a swizzle takes every index.
     fn size(&self) -> i64 {
         match self {
             Self::Layout(layout) => layout.size(),
@@ -74,7 +75,7 @@ impl Outer {
 }
 
 impl ComposedLayout {
-    /// The composition, once it is known that all of `offset + inner(i)` lie in the domain of `outer`.
+    /// Returns the composition, after checking that all of `offset + inner(i)` are in the domain of `outer`.
     ///
     /// # Errors
     ///
@@ -85,25 +86,29 @@ impl ComposedLayout {
         Ok(composed)
     }
 
-    /// The composition, which has no value where `offset + inner(i)` is outside the domain of `outer`.
+    /// Returns the composition without checking its domain.
     ///
-    /// This is what a tensor is whose tiles reach over its end: its tiles can be named, and those within it be read.
+    /// It has no value where `offset + inner(i)` is outside the domain of `outer`.
+    ///
+    /// It describes a tensor whose tiles extend past its end: its tiles can be named, and those within it can
+    /// be read.
     ///
     /// ```
-    /// use reshard_layout::{Layout, algebra::Composed};
+    /// use reshard_layout::{Layout, algebra::ComposedLayout};
     ///
     /// let (a, b): (Layout, Layout) = ("(2,3):(3,1)".parse()?, "(2,4):(1,2)".parse()?);
-    /// let partial = Composed::partial(a.into(), 2, b);
+    /// let partial = ComposedLayout::partial(a.into(), 2, b);
     /// assert_eq!((partial.is_total(), partial.at(3)?), (false, 5));
-    /// assert_eq!(partial.at(4).unwrap_err().kind(), "out_of_domain");
+    /// assert_eq!(partial.at(4).unwrap_err().code(), "out_of_domain");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     pub fn partial(outer: Outer, offset: i64, inner: Layout) -> Self {
         Self { outer, offset, inner }
     }
 
-    /// The function `i -> offset + inner(i)`: a layout that begins at another value than 0, behind the swizzle that changes
-    /// nothing.
+    /// Returns the function `i -> offset + inner(i)`: a layout that begins at another value than 0.
+    ///
+    /// The outer function is the identity swizzle.
     pub fn from_offset(offset: i64, inner: Layout) -> Self {
         Self::partial(Swizzle::IDENTITY.into(), offset, inner)
     }
@@ -119,12 +124,12 @@ impl ComposedLayout {
         }
     }
 
-    /// Whether every index has a value.
+    /// Returns `true` if every index has a value.
     pub fn is_total(&self) -> bool {
         self.outside().is_none()
     }
 
-    /// An extreme of `offset + inner(i)` that is outside the domain of `outer`, if one is.
+    /// Returns an extreme of `offset + inner(i)` that is outside the domain of `outer`, if one is.
     fn outside(&self) -> Option<i64> {
         let extremes = [self.inner.min_value(), self.inner.max_value()];
         extremes
@@ -133,27 +138,27 @@ impl ComposedLayout {
             .find(|value| !(0..self.outer.size()).contains(value))
     }
 
-    /// What is applied last.
+    /// Returns the function that is applied last.
     pub fn outer(&self) -> &Outer {
         &self.outer
     }
 
-    /// What is added to the values of the inner layout.
+    /// Returns the number that is added to the values of the inner layout.
     pub fn offset(&self) -> i64 {
         self.offset
     }
 
-    /// What is applied first.
+    /// Returns the layout that is applied first.
     pub fn inner(&self) -> &Layout {
         &self.inner
     }
 
-    /// The number of indices.
+    /// Returns the number of indices.
     pub fn size(&self) -> i64 {
         self.inner.size()
     }
 
-    /// The value at `index` in `[0, size)`.
+    /// Returns the value at `index` in `[0, size)`.
     ///
     /// # Errors
     ///
@@ -162,7 +167,7 @@ impl ComposedLayout {
         self.value_of(self.inner.at(index)?)
     }
 
-    /// The value at a coordinate nested like the shape, or less.
+    /// Returns the value at a coordinate nested like the shape, or less.
     ///
     /// # Errors
     ///
@@ -171,18 +176,20 @@ impl ComposedLayout {
         self.value_of(self.inner.offset_at(coordinate)?)
     }
 
-    /// The value where the inner layout has this one.
+    /// Returns the value where the inner layout has this one.
     fn value_of(&self, inner: i64) -> Result<i64, Error> {
         // A sum that does not fit is outside every domain.
         self.outer.at(self.offset.saturating_add(inner))
     }
 
-    /// The layout of the same function, if the offset is 0 and there is one whose shape refines that of `inner`.
+    /// Returns the layout of the same function, if there is one.
+    ///
+    /// The offset must be 0, and the shape refines that of `inner`.
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::compose`] and [`Swizzle::compose`]; with an offset the function of a layout at index 0 must
-    /// be 0, or it is `out_of_domain`.
+    /// Those of [`Layout::compose`] and [`Swizzle::compose`]; with an offset the function of a layout at
+    /// index 0 must be 0, or it is `out_of_domain`.
     pub fn to_layout(&self) -> Result<Layout, Error> {
         if self.offset != 0 {
             return Err(Error::OutOfDomain { operation: Operation::Compose, value: self.offset, size: 1 });

@@ -1,4 +1,5 @@
-//! Compositions as operands of each other: beside, after and as tiles of layouts and compositions.
+//! Compositions as operands of each other: concatenated with, after, and as tiles of layouts and
+//! compositions.
 //!
 //! Let `f = S o k o B` and `g` be compositions; a layout is one with nothing applied and `k = 0`.
 //!
@@ -6,14 +7,14 @@
 //! |---|---|---|
 //! | from its first value on | `f(i) = f(0) + R(i)` | `R` is a layout |
 //! | `A o f` | `A(f(0)) + R'(i)`, or `S' o A(k) o (A o B from k on)` | the above, or `S` goes [through](Swizzle::through) `A` |
-//! | `f o g` | `S o k o (B o g)` | what is applied last to `B o g` is nothing, or one swizzle with `S` |
+//! | `f o g` | `S o k o (B o g)` | the last function of `B o g` is nothing, or forms one swizzle with `S` |
 //! | `(f, g)` | `S o (k_f + k_g) o (B_f, B_g)` | that is `f(i) + g(j)` at every `(i, j)` |
 //! | `f*` | `B*` | `(f, B*)` exists |
 //! | `g / f` | `g o (f, f*)` | both exist |
 //! | `g (x) f` | `(g, g* o f)` | both exist |
 //!
-//! Whether `(f, g)` exists is decided by looking at every index: a swizzle of a sum is the sum of what it makes of the parts
-//! only where no bits of one part move those of the other.
+//! Every index is checked to decide whether `(f, g)` exists: a swizzle of a sum is the sum of the swizzled
+//! parts only where no bits of one part affect those of the other.
 
 use super::composed::{ComposedLayout, Outer};
 use super::divide;
@@ -26,10 +27,10 @@ fn sum(left: i64, right: i64) -> Result<i64, Error> {
     left.checked_add(right).ok_or(Error::Overflow { quantity: Quantity::Value, left, right })
 }
 
-/// How tile and rest of a composition that was divided or multiplied are put together.
+/// The arrangement of the tile and the rest of a composition that was divided or multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// `(tile, rest)`, which of a tile that is one layout is the zipped form too.
+    /// `(tile, rest)`; for a tile that is one layout this is the zipped form too.
     Logical,
     /// `(tile, rest, rest, ...)`.
     Tiled,
@@ -44,7 +45,9 @@ impl From<Layout> for ComposedLayout {
 }
 
 impl ComposedLayout {
-    /// Whether nothing is applied last, so that it is a layout that begins at another value than 0.
+    /// Returns `true` if no function is applied last.
+    ///
+    /// It is then a layout that may begin at another value than 0.
     pub fn is_from_offset(&self) -> bool {
         match self.outer() {
             Outer::Swizzle(swizzle) => swizzle.bits() == 0,
@@ -52,18 +55,19 @@ impl ComposedLayout {
         }
     }
 
-    /// Whether nothing is applied last and nothing is added, so that it is its inner layout.
+    /// Returns `true` if no function is applied last and the offset is 0, so that it equals its inner layout.
     pub fn is_layout(&self) -> bool {
         self.is_from_offset() && self.offset() == 0
     }
 
-    /// The value at index 0, and the layout `R` with `f(i) = f(0) + R(i)`, if there is one whose shape refines that of the
-    /// inner layout.
+    /// Returns `f(0)` and the layout `R` with `f(i) = f(0) + R(i)`.
+    ///
+    /// The shape of `R` refines that of the inner layout.
     ///
     /// ```
-    /// use reshard_layout::algebra::Composed;
+    /// use reshard_layout::algebra::ComposedLayout;
     ///
-    /// let f: Composed = "Sw<2,0,3> o 8 o (2,4):(16,32)".parse()?;
+    /// let f: ComposedLayout = "Sw<2,0,3> o 8 o (2,4):(16,32)".parse()?;
     /// let (start, r) = f.from_first_value()?;
     /// assert_eq!((start, r.to_string()), (9, "(2,4):(18,32)".to_owned()));
     /// # Ok::<(), reshard_layout::Error>(())
@@ -88,7 +92,7 @@ impl ComposedLayout {
         }
     }
 
-    /// The values at all indices.
+    /// Returns the values at all indices.
     ///
     /// # Errors
     ///
@@ -106,21 +110,21 @@ impl ComposedLayout {
         Ok(())
     }
 
-    /// The parts beside each other, `(f, g)(i, j) = f(i) + g(j)`, as one composition.
+    /// Returns the concatenation of the parts, `(f, g)(i, j) = f(i) + g(j)`, as one composition.
     ///
     /// ```
-    /// use reshard_layout::algebra::Composed;
+    /// use reshard_layout::algebra::ComposedLayout;
     ///
-    /// let parts: [Composed; 2] = ["Sw<2,0,3> o 0 o (4,4):(8,1)".parse()?, Composed::from_offset(64, "2:32".parse()?)];
-    /// assert_eq!(Composed::concat(&parts)?.to_string(), "Sw<2,0,3> o 64 o ((4,4),2):((8,1),32)");
+    /// let parts: [ComposedLayout; 2] = ["Sw<2,0,3> o 0 o (4,4):(8,1)".parse()?, ComposedLayout::from_offset(64, "2:32".parse()?)];
+    /// assert_eq!(ComposedLayout::concat(&parts)?.to_string(), "Sw<2,0,3> o 64 o ((4,4),2):((8,1),32)");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// `not_representable` where no one function is applied last to all of them, `undecided` where that takes more than
-    /// [`ENUMERATION_BUDGET`] evaluations, `out_of_domain` where one is [partial](Self::partial), those of
-    /// [`Layout::concat`].
+    /// `not_representable` where no single function is applied last to all of them, `undecided` where that
+    /// takes more than [`ENUMERATION_BUDGET`] evaluations, `out_of_domain` where one is
+    /// [partial](Self::partial), those of [`Layout::concat`].
     pub fn concat(parts: &[Self]) -> Result<Self, Error> {
         let inner: Vec<Layout> = parts.iter().map(|part| part.inner().clone()).collect();
         let offset = parts.iter().try_fold(0, |offset, part| sum(offset, part.offset()))?;
@@ -148,12 +152,14 @@ impl ComposedLayout {
         Ok(whole)
     }
 
-    /// The layout `A` after this composition, from its first value on or [through](Swizzle::through) `A`.
+    /// Returns the layout `A` after this composition.
+    ///
+    /// It applies `A` from its first value on or [through](Swizzle::through) `A`.
     ///
     /// ```
-    /// use reshard_layout::{Layout, algebra::Composed};
+    /// use reshard_layout::{Layout, algebra::ComposedLayout};
     ///
-    /// let (a, f): (Layout, Composed) = ("(8,8):(8,1)".parse()?, "Sw<2,0,3> o 9 o (4,2):(8,2)".parse()?);
+    /// let (a, f): (Layout, ComposedLayout) = ("(8,8):(8,1)".parse()?, "Sw<2,0,3> o 9 o (4,2):(8,2)".parse()?);
     /// let after = f.after(&a)?;
     /// assert_eq!(after.to_string(), "Sw<2,0,-3> o 9 o (4,2):(1,16)");
     /// assert!((0..8).all(|i| f.at(i).and_then(|j| a.at(j)) == after.at(i)));
@@ -178,7 +184,7 @@ impl ComposedLayout {
                 Ok(Self::partial(through.into(), offset, inner))
             }
             (None, Err(Error::NotRepresentable { .. } | Error::Undecided { .. })) => match self.outer() {
-                // What was not done stays so.
+                // A lazy composition stays lazy.
                 Outer::Layout(outer) => {
                     Self::new(layout.compose(outer)?.into(), self.offset(), self.inner().clone())
                 }
@@ -188,11 +194,12 @@ impl ComposedLayout {
         }
     }
 
-    /// A swizzle after this composition.
+    /// Returns a swizzle after this composition.
     ///
     /// # Errors
     ///
-    /// `inadmissible` where it and what is applied last here are no one swizzle, nor this a layout from its first value on.
+    /// `inadmissible` where it and the last function here are not one swizzle, nor this a layout from its
+    /// first value on.
     pub fn after_swizzle(&self, swizzle: Swizzle) -> Result<Self, Error> {
         let both = match self.outer() {
             Outer::Swizzle(first) => swizzle.after(*first),
@@ -205,11 +212,12 @@ impl ComposedLayout {
         }
     }
 
-    /// The function `i -> number + f(i)`.
+    /// Returns the function `i -> number + f(i)`.
     ///
     /// # Errors
     ///
-    /// Those of [`from_first_value`](Self::from_first_value), unless the number is 0 or nothing is applied last; `overflow`.
+    /// Those of [`from_first_value`](Self::from_first_value), unless the number is 0 or nothing is applied
+    /// last; `overflow`.
     pub fn plus(&self, number: i64) -> Result<Self, Error> {
         if number == 0 {
             return Ok(self.clone());
@@ -236,12 +244,14 @@ impl ComposedLayout {
         }
     }
 
-    /// What fills the gaps of this composition up to `bound`: the complement of the inner layout, where that lies beside it.
+    /// Returns the complement of this composition up to `bound`.
+    ///
+    /// That is the complement of the inner layout, if both can be concatenated.
     ///
     /// ```
-    /// use reshard_layout::algebra::Composed;
+    /// use reshard_layout::algebra::ComposedLayout;
     ///
-    /// let tile: Composed = "Sw<2,0,3> o 0 o (4,4):(8,1)".parse()?;
+    /// let tile: ComposedLayout = "Sw<2,0,3> o 0 o (4,4):(8,1)".parse()?;
     /// assert_eq!(tile.complement(64)?.to_string(), "(2,2):(4,32)");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
@@ -255,7 +265,7 @@ impl ComposedLayout {
         Ok(rest)
     }
 
-    /// This composition after another one, the last leaf of a layout going on without end.
+    /// This composition after another one, where the last leaf of a layout has no end.
     ///
     /// # Errors
     ///
@@ -269,9 +279,9 @@ impl ComposedLayout {
     /// `(tile, rest)` of this composition, or of a layout, divided by a composition.
     ///
     /// ```
-    /// use reshard_layout::algebra::{Composed, Form};
+    /// use reshard_layout::algebra::{ComposedLayout, Form};
     ///
-    /// let (a, tile): (Composed, Composed) = ("Sw<0,0,0> o 0 o 32:1".parse()?, "Sw<2,0,2> o 0 o (4,4):(1,4)".parse()?);
+    /// let (a, tile): (ComposedLayout, ComposedLayout) = ("Sw<0,0,0> o 0 o 32:1".parse()?, "Sw<2,0,2> o 0 o (4,4):(1,4)".parse()?);
     /// assert_eq!(a.divide(&tile, Form::Logical)?.to_string(), "Sw<2,0,2> o 0 o ((4,4),2):((1,4),16)");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
@@ -283,7 +293,7 @@ impl ComposedLayout {
         self.compose(&self.tile_and_rest(tile)?)?.in_form(form)
     }
 
-    /// The same, the last leaf of a layout going on without end.
+    /// Returns the same, where the last leaf of a layout has no end.
     ///
     /// # Errors
     ///
@@ -292,7 +302,7 @@ impl ComposedLayout {
         self.compose_extended(&self.tile_and_rest(tile)?)?.in_form(form)
     }
 
-    /// `(t, t*)`, the tile and where it begins.
+    /// Returns `(t, t*)`, the tile and its starts.
     fn tile_and_rest(&self, tile: &Self) -> Result<Self, Error> {
         Self::concat(&[tile.clone(), tile.complement(self.size())?.into()])
     }
@@ -318,27 +328,29 @@ impl ComposedLayout {
         })
     }
 
-    /// The longest `R` with `f(R(i)) = f(0) + i` and `g(R(i)) = g(0) + i` that bits show: that of the inner layouts, as far as
-    /// no swizzle moves bits and no offset is in the way.
+    /// Returns the longest `R` with `f(R(i)) = f(0) + i` and `g(R(i)) = g(0) + i` that bits show.
+    ///
+    /// It is that of the inner layouts, as far as swizzles and offsets leave the bits unchanged.
     ///
     /// ```
-    /// use reshard_layout::algebra::Composed;
+    /// use reshard_layout::algebra::ComposedLayout;
     ///
-    /// let shared: Composed = "Sw<3,3,3> o 0 o (64,8):(1,64)".parse()?;
-    /// let global = Composed::from_offset(0, "(64,8):(1,128)".parse()?);
-    /// assert_eq!(shared.max_common_layout(&global)?.to_string(), "8:1"); // eight elements move at once
+    /// let shared: ComposedLayout = "Sw<3,3,3> o 0 o (64,8):(1,64)".parse()?;
+    /// let global = ComposedLayout::from_offset(0, "(64,8):(1,128)".parse()?);
+    /// assert_eq!(shared.max_common_layout(&global)?.to_string(), "8:1"); // a vector of eight elements
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// `inadmissible` where a layout that is no layout of its own is applied last, as [`Layout::max_common_layout`].
+    /// `inadmissible` where the last function is a layout other than the identity, as
+    /// [`Layout::max_common_layout`].
     pub fn max_common_layout(&self, other: &Self) -> Result<Layout, Error> {
         let most = self.whole_words()?.min(other.whole_words()?);
         self.inner().common_up_to(other.inner(), most)
     }
 
-    /// How many neighbours stay neighbours, aligned, whatever is applied last to them.
+    /// Returns the number of neighbours that stay neighbours, aligned, after the last function.
     fn whole_words(&self) -> Result<i64, Error> {
         let Outer::Swizzle(swizzle) = self.outer() else {
             return Err(entangled(self.inner()));
@@ -350,7 +362,7 @@ impl ComposedLayout {
         Ok(1_i64 << aligned)
     }
 
-    /// Whether different indices have different values; unknown beyond [`ENUMERATION_BUDGET`].
+    /// Returns whether different indices have different values; unknown beyond [`ENUMERATION_BUDGET`].
     ///
     /// # Errors
     ///
@@ -368,7 +380,7 @@ impl ComposedLayout {
         }
     }
 
-    /// Whether the values are exactly `[0, bound)`.
+    /// Returns `true` if the values are exactly `[0, bound)`.
     ///
     /// # Errors
     ///
@@ -380,7 +392,7 @@ impl ComposedLayout {
         Ok(values.iter().copied().eq(0..bound))
     }
 
-    /// Whether 0 is the only value that both have; unknown beyond [`ENUMERATION_BUDGET`].
+    /// Returns whether 0 is the only value that both have; unknown beyond [`ENUMERATION_BUDGET`].
     ///
     /// # Errors
     ///
@@ -395,17 +407,17 @@ impl ComposedLayout {
         Ok(if other.values()?.iter().any(common) { Answer::No } else { Answer::Yes })
     }
 
-    /// Whether both have the same values at the same indices.
+    /// Returns `true` if both have the same values at the same indices.
     ///
     /// # Errors
     ///
     /// As [`values`](Self::values).
-    pub fn same_function(&self, other: &Self) -> Result<bool, Error> {
+    pub fn is_equivalent(&self, other: &Self) -> Result<bool, Error> {
         Ok(self.size() == other.size() && (self == other || self.values()? == other.values()?))
     }
 }
 
-/// The error that two swizzles would have to be applied, with a layout or an offset between them.
+/// Returns the error that two swizzles would have to be applied, with a layout or an offset between them.
 fn two_swizzles(between: &Layout) -> Error {
     Error::Inadmissible {
         operation: Operation::Compose,
@@ -414,7 +426,7 @@ fn two_swizzles(between: &Layout) -> Error {
     }
 }
 
-/// The error that a swizzle and a layout cannot be exchanged.
+/// Returns the error that a swizzle and a layout cannot be exchanged.
 pub(super) fn entangled(layout: &Layout) -> Error {
     Error::Inadmissible {
         operation: Operation::Compose,

@@ -4,14 +4,14 @@
 //! n_0 = n,   g_k = gcd(s_k, n_k),   n_{k+1} = n_k / g_k           R  =  coalesce( (g_0, g_1, ...) : (1, s_0, s_0 s_1, ...) )
 //! ```
 //!
-//! Of every extent, from the left, as many as divide both it and what is left of `n`. So `R` picks `size(R)` indices of
-//! the domain, a divisor of `n`, in ascending order, and any layout of that domain composes with it: no mode of `R`
-//! crosses a boundary of the shape.
+//! From the left, each extent takes the greatest common divisor of it and the rest of `n`. So `R` picks
+//! `size(R)` indices of the domain, a divisor of `n`, in ascending order, and any layout of that domain
+//! composes with it: no mode of `R` crosses a boundary of the shape.
 
 use crate::modes::{Mode, Modes};
 use crate::{Error, IntTuple, Layout};
 
-/// The greatest number that divides both; of numbers that are at least 1.
+/// Returns the greatest number that divides both; of numbers that are at least 1.
 #[doc(hidden)]
 pub fn gcd(mut a: i64, mut b: i64) -> i64 {
     while b != 0 {
@@ -23,7 +23,8 @@ pub fn gcd(mut a: i64, mut b: i64) -> i64 {
 impl Layout {
     /// Indices of a domain of this shape for `count` workers, or for as many as divide its extents.
     ///
-    /// Ensures: coalesced, ascending, `size(R)` divides `count`, and `A o R` exists for every `A` of this shape.
+    /// Ensures: coalesced, ascending, `size(R)` divides `count`, and `A o R` exists for every `A` of this
+    /// shape.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -42,7 +43,7 @@ impl Layout {
         if let Some(&extent) = shape.leaves().iter().chain([&count]).find(|extent| **extent < 1) {
             return Err(Error::BadExtent { extent });
         }
-        // The strides are below the size, which fits or is refused.
+        // The strides are below the size, which is checked here.
         shape.product()?;
         let (mut left, mut stride, mut modes) = (count, 1, Modes::new());
         for &extent in shape.leaves() {

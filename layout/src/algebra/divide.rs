@@ -1,19 +1,20 @@
-//! Division: a layout cut into tiles.
+//! Division: a layout split into tiles.
 //!
-//! A tile `T` picks `size(T)` of the indices of `A`; its complement says where the tiles begin:
+//! A tile `T` picks `size(T)` of the indices of `A`; its complement gives the starts of the tiles:
 //!
 //! ```text
-//! logical_divide(A, T)  =  A o (T, complement(T, size(A)))         mode 0: within a tile, mode 1: which tile
+//! logical_divide(A, T)  =  A o (T, complement(T, size(A)))         mode 0: index in a tile, mode 1: tile
 //! ```
 //!
-//! If `T` tiles `[0, size(A))`, this is a permutation of the values of `A`. The complement is bounded by the size of
-//! the mode that is divided. CuTe C++ bounds it by the shape of `A` padded to a multiple of the tile and lets the last
-//! mode of `A` go on without end, so that 10 elements divided by a tile of 4 are three tiles, the last of which
-//! reaches over the end. Here that is `out_of_domain`, because the result would have values that `A` has not; the forms
-//! called `extended` are CuTe's, [`compose_extended`](Layout::compose_extended) in place of `compose`.
+//! If `T` tiles `[0, size(A))`, this is a permutation of the values of `A`. The complement is bounded by the
+//! size of the mode that is divided. CuTe C++ bounds it by the shape of `A` padded to a multiple of the tile
+//! and lets the last mode of `A` continue without end, so that 10 elements divided by a tile of 4 are three
+//! tiles, the last of which extends past the end. Here that is `out_of_domain`, because the result would have
+//! values that `A` has not; the forms called `extended` are CuTe's,
+//! [`compose_extended`](Layout::compose_extended) in place of `compose`.
 //!
-//! The variants only regroup the modes. With `A` divided by mode, by `<T_0, T_1>`, and `(t_k, r_k)` the result of mode
-//! `k`:
+//! The variants only regroup the modes. With `A` divided by mode, by `<T_0, T_1>`, and `(t_k, r_k)` the
+//! result of mode `k`:
 //!
 //! ```text
 //! logical   ((t_0, r_0), (t_1, r_1), A_2, ...)          zipped    ((t_0, t_1), (r_0, r_1, A_2, ...))
@@ -24,7 +25,7 @@ use super::by_mode::{Tiler, by_mode, unzip};
 use crate::layout::Tuple;
 use crate::{Error, Layout};
 
-/// `(T, T*)`, the tile and where it begins.
+/// Returns `(T, T*)`, the tile and its starts.
 fn tile_and_rest(layout: &Layout, tile: &Layout) -> Result<Layout, Error> {
     let rest = tile.complement(layout.size())?;
     let mut both = Tuple::new();
@@ -33,31 +34,31 @@ fn tile_and_rest(layout: &Layout, tile: &Layout) -> Result<Layout, Error> {
     both.finish()
 }
 
-/// `A / T` for one layout.
+/// Returns `A / T` for one layout.
 fn divide(layout: &Layout, tile: &Layout) -> Result<Layout, Error> {
     layout.compose(&tile_and_rest(layout, tile)?)
 }
 
-/// The same where `A` goes on without end.
+/// Returns the same where `A` has no end.
 fn divide_extended(layout: &Layout, tile: &Layout) -> Result<Layout, Error> {
     layout.compose_extended(&tile_and_rest(layout, tile)?)
 }
 
-/// `(tile, rest modes...)`.
+/// Returns `(tile, rest modes...)`.
 pub(crate) fn tiled(tile: Layout, rest: &Layout) -> Result<Layout, Error> {
     Tuple::collect(std::iter::once(tile).chain(rest.modes()).map(Ok))
 }
 
-/// `(tile modes..., rest modes...)`.
+/// Returns `(tile modes..., rest modes...)`.
 pub(crate) fn flat(tile: &Layout, rest: &Layout) -> Result<Layout, Error> {
     Tuple::collect(tile.modes().chain(rest.modes()).map(Ok))
 }
 
 impl Layout {
-    /// `((within a tile), (which tile))`, or that for every mode that the tiler names.
+    /// Divides into `((within a tile), (which tile))`, or so for every mode that the tiler names.
     ///
-    /// Requires: the tile has no overlapping modes, and it and its complement stay within `A`. Ensures: mode 0 is
-    /// `A o T`; a permutation of the values of `A` if the tile [`tiles`](Layout::tiles) its size.
+    /// Requires: the tile has no overlapping modes, and it and its complement stay within `A`. Ensures: mode
+    /// 0 is `A o T`; a permutation of the values of `A` if the tile [`tiles`](Layout::tiles) its size.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -77,7 +78,9 @@ impl Layout {
         by_mode(self, tiler, &divide)
     }
 
-    /// `((all tiles), (all rests))`; for a layout as tiler the same as [`logical_divide`](Self::logical_divide).
+    /// Divides into `((all tiles), (all rests))`.
+    ///
+    /// For a layout as tiler this equals [`logical_divide`](Self::logical_divide).
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -95,7 +98,7 @@ impl Layout {
         Self::concat(&[tile, rest])
     }
 
-    /// `((all tiles), rest, rest, ...)`.
+    /// Divides into `((all tiles), rest, rest, ...)`.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -113,7 +116,7 @@ impl Layout {
         tiled(tile, &rest)
     }
 
-    /// `(tile, tile, ..., rest, rest, ...)`.
+    /// Divides into `(tile, tile, ..., rest, rest, ...)`.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -136,14 +139,14 @@ macro_rules! extended {
     ($($name:ident $like:literal $tiler:literal $result:literal |$tile:ident, $rest:ident| $form:expr;)*) => {
         impl Layout {
             $(
-                #[doc = concat!("As [`", $like, "`](Self::", $like, "), the last leaf of what is divided going on without end.")]
+                #[doc = concat!("As [`", $like, "`](Self::", $like, "), with the last leaf of the dividend unbounded.")]
                 ///
                 /// ```
                 /// use reshard_layout::Layout;
                 ///
                 /// let a: Layout = "(10,6):(6,1)".parse()?;
                 #[doc = concat!("let tiler = \"", $tiler, "\".parse()?;")]
-                #[doc = concat!("assert_eq!(a.", $like, "(&tiler).unwrap_err().kind(), \"out_of_domain\");")]
+                #[doc = concat!("assert_eq!(a.", $like, "(&tiler).unwrap_err().code(), \"out_of_domain\");")]
                 #[doc = concat!("assert_eq!(a.", stringify!($name), "(&tiler)?.to_string(), \"", $result, "\");")]
                 /// # Ok::<(), reshard_layout::Error>(())
                 /// ```
@@ -168,13 +171,15 @@ extended! {
 }
 
 impl Layout {
-    /// As [`logical_divide`](Self::logical_divide), the last leaf of what is divided going on without end: CuTe's division.
+    /// Divides like [`logical_divide`](Self::logical_divide), but the last leaf of the operand has no end.
+    ///
+    /// This is CuTe's division.
     ///
     /// ```
     /// use reshard_layout::Layout;
     ///
     /// let a: Layout = "10:2".parse()?;
-    /// assert_eq!(a.logical_divide(&"4:1".parse()?).unwrap_err().kind(), "out_of_domain");
+    /// assert_eq!(a.logical_divide(&"4:1".parse()?).unwrap_err().code(), "out_of_domain");
     /// assert_eq!(a.logical_divide_extended(&"4:1".parse()?)?.to_string(), "(4,3):(2,8)");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```

@@ -1,10 +1,10 @@
 //! Exact composition by enumeration, where carries of opposite weight may cancel.
 //!
-//! A function `f` on `[0, s)` with `f(0) = 0` is a layout exactly if this finds one: take `m`, the greatest number with
-//! `f(c) = c f(1)` for all `c < m`; `m` must divide `s`; the first mode is `m : f(1)`; go on with `i -> f(m i)` on
-//! `[0, s/m)`. This is the only candidate, because coalesced layouts are determined by their function. A function of
-//! several coordinates is a layout refining a shape exactly if it is the sum of what its coordinates give alone, and
-//! each of these is a layout.
+//! A function `f` on `[0, s)` with `f(0) = 0` is a layout exactly if this finds one: take `m`, the greatest
+//! number with `f(c) = c f(1)` for all `c < m`; `m` must divide `s`; the first mode is `m : f(1)`; continue
+//! with `i -> f(m i)` on `[0, s/m)`. This is the only candidate, because coalesced layouts are determined by
+//! their function. A function of several coordinates is a layout refining a shape exactly if it is the sum of
+//! what its coordinates give alone, and each of these is a layout.
 
 use super::compose::push_nests;
 use super::composed::Outer;
@@ -13,7 +13,7 @@ use crate::order::value_at;
 use crate::profile::MAX_LEAVES;
 use crate::{Counted, Error, Layout, Obstacle};
 
-/// The greatest number of indices of a layout that an operation enumerates to decide a question exactly.
+/// The greatest number of indices of a layout that an operation enumerates for an exact decision.
 pub const ENUMERATION_BUDGET: i64 = 1 << 18;
 
 /// Why there is no layout.
@@ -37,7 +37,7 @@ impl Refusal {
     }
 }
 
-/// The modes of the layout on `[0, extent)` that is `function`, if there is one, appended to `leaves`.
+/// Appends to `leaves` the modes of the layout on `[0, extent)` that equals `function`, if there is one.
 ///
 /// Ensures only that there is no other candidate; the caller compares the values.
 fn recognise_leaf(
@@ -64,7 +64,7 @@ fn recognise_leaf(
     Ok(())
 }
 
-/// The layout `R` with `R(i) = function(inner(i))`, whose shape refines that of `inner`.
+/// Returns the layout `R` with `R(i) = function(inner(i))`, whose shape refines that of `inner`.
 ///
 /// Requires `function(0) = 0`. Enumerates up to [`ENUMERATION_BUDGET`] indices.
 pub(crate) fn recognise(inner: &Layout, function: impl Fn(i64) -> i64) -> Result<Layout, Refusal> {

@@ -7,9 +7,12 @@
 use crate::Layout;
 
 impl Layout {
-    /// The coalesced layout of the leaves that change the value, those of extent > 1 and stride other than 0.
+    /// Returns the coalesced layout of the leaves that change the value.
     ///
-    /// Ensures: the same set of values. It is another function on a smaller domain if there was a stride of 0.
+    /// These have an extent > 1 and a stride other than 0.
+    ///
+    /// Ensures: the same set of values. It is another function on a smaller domain if there was a stride of
+    /// 0.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -32,7 +35,9 @@ impl Layout {
         layout
     }
 
-    /// The layout with extent 1 where the stride is 0: the same set of values, each mode in its place.
+    /// Returns the layout with extent 1 where the stride is 0.
+    ///
+    /// It has the same set of values, with each mode in its position.
     ///
     /// ```
     /// use reshard_layout::Layout;

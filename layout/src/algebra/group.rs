@@ -9,7 +9,7 @@ use crate::stride::Stride;
 use crate::{Error, Layout};
 
 impl<S: Stride> Layout<S> {
-    /// The modes of a range made one mode.
+    /// Returns the modes of a range made one mode.
     ///
     /// Ensures: the same function.
     ///
@@ -34,7 +34,7 @@ impl<S: Stride> Layout<S> {
         Tuple::collect(before.map(Ok).chain([group]).chain(after.map(Ok)))
     }
 
-    /// All leaves as modes.
+    /// Returns all leaves as modes.
     ///
     /// Ensures: the same function; a scalar stays one.
     ///

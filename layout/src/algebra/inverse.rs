@@ -1,7 +1,7 @@
 //! Right and left inverses.
 //!
-//! Both sort the leaves by stride. Let `p` be the product of the extents to the left of a leaf, the index step that
-//! advances its coordinate by one.
+//! Both sort the leaves by stride. Let `p` be the product of the extents to the left of a leaf, the index
+//! step that advances its coordinate by one.
 //!
 //! ```text
 //! right inverse   A(R(i)) = i      of the leaf whose stride is the size so far:      s : p
@@ -42,11 +42,11 @@ fn place_leaves(layout: &Layout, leaves: &mut PlacedLeaves) {
 }
 
 impl Layout {
-    /// A layout `R` with `A(R(i)) = i` for all `i < size(R)`: where to find each value.
+    /// Returns a layout `R` with `A(R(i)) = i` for all `i < size(R)`: where to find each value.
     ///
-    /// Taken leaf by leaf in the order of (stride, extent), each leaf whose stride is the size so far; so the longest
-    /// there is if `A` is injective and has no negative stride. (`(2,2):(-2,3)` has the longer one `2:3`, because its
-    /// value 1 is 3 - 2.) Never fails, in the worst case it is `1:0`. Ensures: coalesced.
+    /// Taken leaf by leaf in the order of (stride, extent), each leaf whose stride is the size so far; so the
+    /// longest there is if `A` is injective and has no negative stride. (`(2,2):(-2,3)` has the longer one
+    /// `2:3`, because its value 1 is 3 - 2.) Never fails, in the worst case it is `1:0`. Ensures: coalesced.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -81,13 +81,13 @@ impl Layout {
         Ok(layout)
     }
 
-    /// A layout `R` with `R(A(i)) = i` for all `i`: which index has this value.
+    /// Returns a layout `R` with `R(A(i)) = i` for all `i`: which index has this value.
     ///
-    /// Where `A` has modes of stride 0 it is the quasi-inverse, `A(R(A(i))) = A(i)`. Requires: strides are not
-    /// negative, and each, sorted, is a multiple of the one below it and at least its span; so that the values of `A`
-    /// are written in a mixed radix of which every digit is a coordinate. (This is sufficient and not necessary:
-    /// `(4,4):(3,4)` has the left inverse `(3,4,2):(3,1,12)`.) Ensures: coalesced, and its domain contains the values
-    /// of `A`.
+    /// Where `A` has modes of stride 0 it is the quasi-inverse, `A(R(A(i))) = A(i)`. Requires: strides are
+    /// not negative, and each, sorted, is a multiple of the one below it and at least its span; so that the
+    /// values of `A` are written in a mixed radix of which every digit is a coordinate. (This is sufficient
+    /// and not necessary: `(4,4):(3,4)` has the left inverse `(3,4,2):(3,1,12)`.) Ensures: coalesced, and its
+    /// domain contains the values of `A`.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -111,7 +111,7 @@ impl Layout {
         }
         let mut layout = Self::blank();
         let leaves = layout.modes_mut();
-        // Of the leaf below: its stride, its end (None beyond 64 bits), and what one of its steps is worth.
+        // Of the leaf below: its stride, its end (None beyond 64 bits), and the value of one of its steps.
         let (mut below, mut span, mut value, mut last) = (1_i64, Some(1_i64), 0_i64, 1_i64);
         let mut placed = PlacedLeaves::new();
         place_leaves(self, &mut placed);

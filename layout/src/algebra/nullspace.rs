@@ -8,10 +8,10 @@ use crate::Layout;
 use crate::modes::Mode;
 
 impl Layout {
-    /// The layout `N` of the indices that differ only in coordinates of stride 0 from index 0.
+    /// Returns the layout `N` of the indices that differ only in coordinates of stride 0 from index 0.
     ///
-    /// Ensures: `A(N(i)) = 0` for all `i`, `N` is injective and coalesced; it is all of the indices that `A` maps to 0
-    /// if the other modes of `A` are injective together.
+    /// Ensures: `A(N(i)) = 0` for all `i`, `N` is injective and coalesced; it is all of the indices that `A`
+    /// maps to 0 if the other modes of `A` are jointly injective.
     ///
     /// ```
     /// use reshard_layout::Layout;

@@ -4,16 +4,18 @@
 //! ordered(shape, order)     of the leaf k:   stride  =  product of the extents of the leaves before k in the order
 //! ```
 //!
-//! The order is nested like the shape or less: an integer may stand for a mode of several leaves, which then follow each
-//! other, leftmost fastest. Equal numbers are ordered from left to right. So `column_major` is the order `(0, 1, ..., n-1)`,
-//! and `(n-1, ..., 1, 0)` has the rightmost mode fastest. As a function of coordinates,
+//! The order is nested like the shape or less: an integer may stand for a mode of several leaves, which then
+//! follow each other, leftmost fastest. Equal numbers are ordered from left to right. So `column_major` is
+//! the order `(0, 1, ..., n-1)`, and `(n-1, ..., 1, 0)` has the rightmost mode fastest. As a function of
+//! coordinates,
 //!
 //! ```text
-//! R(c)  =  how many coordinates come before c when they are compared by the leaf that is last in the order, then the one
-//!          before it, and so on
+//! R(c)  =  the number of coordinates before c, compared by the leaf that is last in the order, then the one before it,
+//!          and so on
 //! ```
 //!
-//! which is a bijection onto `[0, size)`. A leaf of extent 1 has the stride 0, whatever comes before it, as in CuTe.
+//! which is a bijection onto `[0, size)`. A leaf of extent 1 has the stride 0, whatever comes before it, as
+//! in CuTe.
 
 use smallvec::SmallVec;
 
@@ -21,7 +23,7 @@ use crate::modes::{Mode, Modes};
 use crate::profile::Profile;
 use crate::{Error, IntTuple, Layout};
 
-/// The leaf `k` of `order`, for every leaf of the shape.
+/// Returns the leaf `k` of `order`, for every leaf of the shape.
 fn spread(shape: &IntTuple, order: &IntTuple, keys: &mut Vec<i64>) -> bool {
     if let Some(key) = order.as_scalar() {
         keys.extend(shape.leaves().iter().map(|_| key));
@@ -33,7 +35,9 @@ fn spread(shape: &IntTuple, order: &IntTuple, keys: &mut Vec<i64>) -> bool {
         && shape.modes().zip(order.modes()).all(|(shape, order)| spread(&shape, &order, keys))
 }
 
-/// The compact layout of these extents, those of the least key fastest; what repeats has the stride 0.
+/// Returns the compact layout of these extents, those of the least key fastest.
+///
+/// Repeating leaves have the stride 0.
 fn compact<K: Ord>(
     extents: &[i64],
     profile: &Profile,
@@ -56,7 +60,7 @@ fn compact<K: Ord>(
 }
 
 impl Layout {
-    /// The compact layout of a shape in which the leaves of the least `order` are the fastest.
+    /// Returns the compact layout of a shape in which the leaves of the least `order` are the fastest.
     ///
     /// Ensures: a bijection onto `[0, size)`, congruent to the shape.
     ///
@@ -71,7 +75,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// `not_congruent` if the order is nested deeper than the shape or has another number of modes; `bad_extent`, `overflow`.
+    /// `not_congruent` if the order is nested deeper than the shape or has another number of modes;
+    /// `bad_extent`, `overflow`.
     pub fn make_ordered(shape: &IntTuple, order: &IntTuple) -> Result<Self, Error> {
         let mut keys = Vec::with_capacity(shape.leaves().len());
         if !spread(shape, order, &mut keys) {
@@ -81,10 +86,10 @@ impl Layout {
         compact(shape.leaves(), shape.profile(), &keys, |_| false)
     }
 
-    /// The compact layout of the same shape with the modes in the same order in memory.
+    /// Returns the compact layout of the same shape with the modes in the same order in memory.
     ///
-    /// The order is that of the strides, by their absolute value; modes of stride 0 keep it. So it is what a copy of a tensor
-    /// should have, and its size without what repeats is its cosize.
+    /// The order is that of the strides, by their absolute value; modes of stride 0 retain it. So it is the
+    /// layout that a copy of a tensor should have, and its size without the repeating leaves is its cosize.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -96,7 +101,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// None: the strides are no greater than the size.
+    /// Never fails, since strides do not exceed the size.
     pub fn make_like(&self) -> Result<Self, Error> {
         let extents: SmallVec<[i64; 8]> = self.flat().iter().map(|leaf| leaf.extent).collect();
         let keys: SmallVec<[u64; 8]> = self.flat().iter().map(|leaf| leaf.stride.unsigned_abs()).collect();

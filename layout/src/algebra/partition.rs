@@ -1,13 +1,13 @@
-//! One tile of a layout, and what one thread has of it.
+//! One tile of a layout, and the part of it that one thread has.
 //!
 //! ```text
 //! local_tile(A, T, c)        =  zipped_divide(A, T) at (_, c)              the tile c, all of it
-//! local_partition(A, P, t)   =  zipped_divide(A, shape of P) at (c, _)     of every tile the element c, P(c) = t
+//! local_partition(A, P, t)   =  zipped_divide(A, shape of P) at (c, _)     element c of every tile, P(c) = t
 //! ```
 //!
-//! Both are a layout and the value at its index 0. The tiles of all `c` cover `A` once, and so do the parts of all `t`, if
-//! the tile divides `A`: division is a permutation of its values. Of a composition `S o k o B` they are those of `B`, from
-//! `k` on.
+//! Both are a layout and the value at its index 0. The tiles of all `c` cover `A` once, and so do the parts
+//! of all `t`, if the tile divides `A`: division is a permutation of its values. Of a composition `S o k o B`
+//! they are those of `B`, from `k` on.
 
 use super::by_mode::Tiler;
 use super::composed::ComposedLayout;
@@ -15,9 +15,9 @@ use super::slice::SlicePattern;
 use crate::{Error, Layout};
 
 impl Layout {
-    /// The tile at a coordinate among the tiles, and the value where it begins.
+    /// Returns the tile at a coordinate among the tiles, and the value where it begins.
     ///
-    /// Open places of the coordinate stay modes, behind those of the tile.
+    /// Open positions of the coordinate stay modes, after those of the tile.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -42,7 +42,9 @@ impl Layout {
         tiles.slice(&SlicePattern::Modes(vec![whole, coordinate.clone()]))
     }
 
-    /// What thread `thread` has of this layout, when the threads lie on every tile as `threads` says, and where it begins.
+    /// Returns the part of thread `thread` and its start.
+    ///
+    /// The threads are laid out on every tile as in `threads`.
     ///
     /// Requires: `threads` is a layout of positive strides from the coordinates within a tile to threads.
     ///
@@ -57,7 +59,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`zipped_divide`](Self::zipped_divide); `out_of_domain` for a thread below 0, `inadmissible` for negative strides.
+    /// As [`zipped_divide`](Self::zipped_divide); `out_of_domain` for a thread below 0, `inadmissible` for
+    /// negative strides.
     pub fn local_partition(&self, threads: &Self, thread: i64) -> Result<(Self, i64), Error> {
         let tiler = Tiler::of_shape(&threads.shape().product_each()?)?;
         let digits = threads.digits(thread)?;
@@ -84,12 +87,12 @@ impl Layout {
 }
 
 impl ComposedLayout {
-    /// The tile at a coordinate among the tiles: see [`Layout::local_tile`].
+    /// Returns the tile at a coordinate among the tiles: see [`Layout::local_tile`].
     ///
     /// ```
-    /// use reshard_layout::algebra::Composed;
+    /// use reshard_layout::algebra::ComposedLayout;
     ///
-    /// let a: Composed = "Sw<2,0,3> o 0 o (8,8):(8,1)".parse()?;
+    /// let a: ComposedLayout = "Sw<2,0,3> o 0 o (8,8):(8,1)".parse()?;
     /// let tile = a.local_tile(&"<4,2>".parse()?, &"(1,3)".parse()?)?;
     /// assert_eq!(tile.to_string(), "Sw<2,0,3> o 38 o (4,2):(8,1)");
     /// # Ok::<(), reshard_layout::Error>(())
@@ -102,7 +105,7 @@ impl ComposedLayout {
         self.part(self.inner().local_tile(tiler, coordinate)?)
     }
 
-    /// What thread `thread` has of it: see [`Layout::local_partition`].
+    /// Returns the part of thread `thread`: see [`Layout::local_partition`].
     ///
     /// # Errors
     ///

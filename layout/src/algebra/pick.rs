@@ -6,8 +6,8 @@
 //!                                                             replace(A, k, X)  =  (A_0, ..., X, ..., A_{n-1})
 //! ```
 //!
-//! A scalar is its own only mode, and the result is a tuple, of one mode too; only the mode of a scalar is replaced by the
-//! other layout itself. Tuples of integers are picked from in the same way.
+//! A scalar is its only mode, and the result is a tuple, of one mode too; only the mode of a scalar is
+//! replaced by the other layout itself. Tuples of integers work in the same manner.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::layout::Tuple;
 use crate::stride::Stride;
 use crate::{Counted, Error, IntTuple, Layout};
 
-/// What has modes and is made of them.
+/// A type that has modes and can be built from them.
 trait Parts: Sized + Clone {
     fn parts(&self) -> Vec<Self>;
     fn whole(parts: Vec<Self>) -> Result<Self, Error>;
@@ -94,7 +94,7 @@ macro_rules! picking {
     ($type:ty, $name:literal, [$($generics:tt)*], $whole:literal, $selected:literal, $taken:literal, $after:literal,
      $padded:literal, $before:literal, $replaced:literal) => {
         impl $($generics)* $type {
-            /// These modes, in this order.
+            /// Returns these modes, in this order.
             ///
             /// ```
             /// # use reshard_layout::{IntTuple, Layout};
@@ -110,7 +110,7 @@ macro_rules! picking {
                 select(self, modes)
             }
 
-            /// The modes of a range, which is not empty.
+            /// Returns the modes of a range, which is not empty.
             ///
             /// ```
             /// # use reshard_layout::{IntTuple, Layout};
@@ -126,7 +126,7 @@ macro_rules! picking {
                 take(self, range)
             }
 
-            /// The modes and one more.
+            /// Returns the modes and one more.
             ///
             /// ```
             /// # use reshard_layout::{IntTuple, Layout};
@@ -142,7 +142,7 @@ macro_rules! picking {
                 self.append_to(self.rank() + 1, mode)
             }
 
-            /// The modes and as many copies of another one as make `rank` modes of them.
+            /// Returns the modes, with copies of another one appended up to `rank` modes.
             ///
             /// ```
             /// # use reshard_layout::{IntTuple, Layout};
@@ -158,7 +158,7 @@ macro_rules! picking {
                 insert(self, |end| end, mode, rank)
             }
 
-            /// One more mode and the modes.
+            /// Returns one more mode and the modes.
             ///
             /// ```
             /// # use reshard_layout::{IntTuple, Layout};
@@ -174,7 +174,7 @@ macro_rules! picking {
                 self.prepend_to(self.rank() + 1, mode)
             }
 
-            /// As many copies of another mode as make `rank` modes of them, and the modes.
+            /// Returns the modes, with copies of another mode before them, up to `rank` modes.
             ///
             /// # Errors
             ///
@@ -183,7 +183,7 @@ macro_rules! picking {
                 insert(self, |_| 0, mode, rank)
             }
 
-            /// The modes, with another one in place of mode `at`.
+            /// Returns the modes, with another one in place of mode `at`.
             ///
             /// ```
             /// # use reshard_layout::{IntTuple, Layout};
@@ -219,7 +219,7 @@ picking!(
 );
 
 impl IntTuple {
-    /// The components of a range made one component.
+    /// Returns the components of a range made one component.
     ///
     /// ```
     /// use reshard_layout::IntTuple;

@@ -1,17 +1,17 @@
 //! Product: a layout repeated after the pattern of another.
 //!
-//! The complement of `A` says where copies of `A` fit; `B` says in which order they are laid:
+//! The complement of `A` gives the positions where copies of `A` fit; `B` gives their order:
 //!
 //! ```text
 //! logical_product(A, B)  =  (A, A* o B)         A* = complement(A, span(A) cosize(B))
 //! ```
 //!
-//! Mode 0 is `A` itself, mode 1 says which copy. With the bound `size(A) cosize(B)` that CuTe uses, the complement of
-//! an `A` whose gaps do not divide may have fewer than `cosize(B)` values; with its span (its greatest stride times the
-//! extent there) it never has, and the result is the same where both exist.
+//! Mode 0 is `A` itself, mode 1 counts the copies. With the bound `size(A) cosize(B)` that CuTe uses, the
+//! complement of an `A` whose gaps do not divide may have fewer than `cosize(B)` values; with its span (its
+//! greatest stride times the extent there) it never has, and the result is the same where both exist.
 //!
-//! The variants regroup the modes as those of [division](Layout::logical_divide) do. Blocked and raked products pair
-//! the modes of `A` and `B` that have the same number, after padding the shorter with `1:0`:
+//! The variants regroup the modes as those of [division](Layout::logical_divide) do. Blocked and raked
+//! products pair the modes of `A` and `B` that have the same number, after padding the shorter with `1:0`:
 //!
 //! ```text
 //! blocked   ((A_0, X_0), (A_1, X_1), ...)      blocks of A, side by side             X = A* o B
@@ -25,7 +25,7 @@ use crate::layout::Tuple;
 use crate::modes::Modes;
 use crate::{Error, Layout, Operation, Quantity};
 
-/// `A*`: where copies of `A` fit, so many of them.
+/// Returns `A*`, the positions of at least `reach` copies of `A`.
 pub(crate) fn room_for_copies(layout: &Layout, reach: i64) -> Result<Layout, Error> {
     let mut sorted = Modes::new();
     sort_leaves(layout, Operation::Complement, &mut sorted)?;
@@ -33,19 +33,19 @@ pub(crate) fn room_for_copies(layout: &Layout, reach: i64) -> Result<Layout, Err
         None => Some(reach),
         Some(last) => last.stride.checked_mul(last.extent).and_then(|span| span.checked_mul(reach)),
     };
-    // One copy needs no room at all.
+    // One copy needs no extra space.
     let bound = if reach == 1 { Some(1) } else { bound };
     let bound =
         bound.ok_or(Error::Overflow { quantity: Quantity::Span, left: layout.max_value(), right: reach })?;
     layout.complement(bound)
 }
 
-/// `A* o B`: where the copies of `A` go.
+/// Returns `A* o B`, the positions of the copies of `A`.
 fn copies(layout: &Layout, pattern: &Layout) -> Result<Layout, Error> {
     room_for_copies(layout, pattern.cosize())?.compose(pattern)
 }
 
-/// `A (x) B` for one layout.
+/// Returns `A (x) B` for one layout.
 fn product(layout: &Layout, pattern: &Layout) -> Result<Layout, Error> {
     let mut both = Tuple::new();
     both.push(layout)?;
@@ -68,10 +68,10 @@ fn pair_modes(
 }
 
 impl Layout {
-    /// `(A, copies of A after the pattern B)`, or that for every mode that the tiler names.
+    /// Returns `(A, copies of A after the pattern B)`, or so for every mode that the tiler names.
     ///
-    /// Requires: the modes of `A` do not overlap and have no negative strides. Ensures: mode 0 is `A`; if `A` and `B`
-    /// are injective, so is the product.
+    /// Requires: the modes of `A` do not overlap and have no negative strides. Ensures: mode 0 is `A`; if `A`
+    /// and `B` are injective, so is the product.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -83,13 +83,15 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// `inadmissible`, `not_representable`, `out_of_domain` if `B` has negative values, `overflow`, `no_such_mode`.
+    /// `inadmissible`, `not_representable`, `out_of_domain` if `B` has negative values, `overflow`,
+    /// `no_such_mode`.
     pub fn logical_product(&self, tiler: &Tiler) -> Result<Self, Error> {
         by_mode(self, tiler, &product)
     }
 
-    /// `((all modes of A), (all copies))`; for a layout as tiler the same as
-    /// [`logical_product`](Self::logical_product).
+    /// Multiplies to `((all modes of A), (all copies))`.
+    ///
+    /// For a layout as tiler this equals [`logical_product`](Self::logical_product).
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -107,7 +109,7 @@ impl Layout {
         Self::concat(&[tile, rest])
     }
 
-    /// `(A, copies, copies, ...)`.
+    /// Returns `(A, copies, copies, ...)`.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -163,7 +165,7 @@ impl Layout {
         pair_modes(self, pattern, |block, copy| [block, copy])
     }
 
-    /// The copies of `A` interleaved element by element: mode `k` is `(copies along k, A_k)`.
+    /// Returns the copies of `A` interleaved element by element: mode `k` is `(copies along k, A_k)`.
     ///
     /// ```
     /// use reshard_layout::Layout;

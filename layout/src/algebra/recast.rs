@@ -5,23 +5,24 @@
 //! upcast by n     n neighbours become one wide element:   s:1 -> s/n : 1      s:d -> s : d/n
 //! ```
 //!
-//! The leaf of stride 1 is where neighbours are. An upcast exists only if whole words do: that leaf is a multiple of
-//! `n`, and so is every other stride. (CuTe rounds up instead, which reads elements that the layout does not have.)
+//! The leaf of stride 1 is where neighbours are. An upcast exists only if whole words do: that leaf is a
+//! multiple of `n`, and so is every other stride. (CuTe rounds up instead, which reads elements that the
+//! layout does not have.)
 
 use crate::modes::{Mode, Modes};
 use crate::{Defect, Error, Layout, Operation, Quantity};
 
 impl Layout {
-    /// The leaf of stride 1, of extent > 1 if there is one.
+    /// Returns the leaf of stride 1, of extent > 1 if there is one.
     fn unit_leaf(&self) -> Option<usize> {
         let unit = |least| self.flat().iter().position(|leaf| leaf.stride == 1 && leaf.extent >= least);
         unit(2).or_else(|| unit(1))
     }
 
-    /// The layout of elements `1/width` as wide.
+    /// Returns the layout of elements `1/width` as wide.
     ///
-    /// Requires: a leaf of stride 1. Ensures: the values are `width o + k`, `k < width`, for the values `o` of `A`;
-    /// congruent to `A`; [`upcast`](Self::upcast) by the same width gives back `A`.
+    /// Requires: a leaf of stride 1. Ensures: the values are `width o + k`, `k < width`, for the values `o`
+    /// of `A`; congruent to `A`; [`upcast`](Self::upcast) by the same width gives back `A`.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -63,17 +64,17 @@ impl Layout {
         Self::assemble(leaves?, self.profile().clone())
     }
 
-    /// The layout of elements `width` times as wide, each made of `width` neighbours.
+    /// Returns the layout of elements `width` times as wide, each made of `width` neighbours.
     ///
-    /// Requires: the leaf of stride 1 has a multiple of `width` elements, all other strides are multiples of it.
-    /// Ensures: congruent to `A`; [`downcast`](Self::downcast) by the same width gives back `A`.
+    /// Requires: the leaf of stride 1 has a multiple of `width` elements, all other strides are multiples of
+    /// it. Ensures: congruent to `A`; [`downcast`](Self::downcast) by the same width gives back `A`.
     ///
     /// ```
     /// use reshard_layout::Layout;
     ///
     /// let bytes: Layout = "(4,16):(16,1)".parse()?;
     /// assert_eq!(bytes.upcast(2)?.to_string(), "(4,8):(8,1)");
-    /// assert_eq!(bytes.upcast(3).unwrap_err().kind(), "inadmissible");
+    /// assert_eq!(bytes.upcast(3).unwrap_err().code(), "inadmissible");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     ///

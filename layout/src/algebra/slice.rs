@@ -11,12 +11,12 @@ use crate::layout::Tuple;
 use crate::notation::Cursor;
 use crate::{Error, Layout};
 
-/// A coordinate in which some places are left open, `(_,(2,_))`.
+/// A coordinate in which some positions are open, `(_,(2,_))`.
 ///
 /// ```
-/// use reshard_layout::algebra::Pattern;
+/// use reshard_layout::algebra::SlicePattern;
 ///
-/// let pattern: Pattern = "( _, (2,_), 3 )".parse()?;
+/// let pattern: SlicePattern = "( _, (2,_), 3 )".parse()?;
 /// assert_eq!(pattern.to_string(), "(_,(2,_),3)");
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
@@ -88,7 +88,9 @@ impl Cursor<'_> {
     }
 }
 
-/// Walks pattern and layout together: the open modes go to `open`, the fixed ones to `fixed`, their value is returned.
+/// Walks pattern and layout in parallel, and returns the value of the fixed modes.
+///
+/// Open modes go to `open`, fixed ones to `fixed`.
 fn split(layout: &Layout, pattern: &SlicePattern, open: &mut Tuple, fixed: &mut Tuple) -> Result<i64, Error> {
     match pattern {
         SlicePattern::Any => {
@@ -114,10 +116,10 @@ fn split(layout: &Layout, pattern: &SlicePattern, open: &mut Tuple, fixed: &mut 
 }
 
 impl Layout {
-    /// The modes that a pattern leaves open, and the value of the coordinates that it fixes.
+    /// Returns the modes that a pattern leaves open, and the value of the coordinates that it fixes.
     ///
-    /// Ensures: `A(c) = offset + R(open coordinates of c)`. Open modes of nested tuples follow each other in one flat
-    /// list; if there are none the layout is `1:0`.
+    /// Ensures: `A(c) = offset + R(open coordinates of c)`. Open modes of nested tuples follow each other in
+    /// one flat list; if there are none the layout is `1:0`.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -140,7 +142,7 @@ impl Layout {
         Ok((open.finish()?, offset))
     }
 
-    /// The modes that a pattern fixes: what [`slice`](Self::slice) leaves out.
+    /// Returns the modes that a pattern fixes: those that [`slice`](Self::slice) leaves out.
     ///
     /// ```
     /// use reshard_layout::Layout;

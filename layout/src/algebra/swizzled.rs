@@ -1,4 +1,4 @@
-//! What the algebra does to a composition `f = S o k o B` that is not a layout.
+//! The operations of the algebra on a composition `f = S o k o B` that is not a layout.
 //!
 //! | operation | is | because |
 //! |---|---|---|
@@ -9,9 +9,10 @@
 //! | local tile, local partition | `S o (k + start) o part(B)` | they are slices of divisions |
 //! | right, left inverse | `inverse(B) o S^-1 = S' o inverse(B)` | bits go through a layout that permutes bits |
 //!
-//! A swizzle goes **through** a layout `A` if some swizzle `S'` has `A(S(x)) = S'(A(x))` on the domain of `A`. Where extents
-//! and strides of `A` are powers of two and no two bits of an index go to the same bit, `A` is linear over the bits, as `S`
-//! is, so this is to be checked for single bits: `S'` adds to the bit `A(e)` what `A` makes of what `S` adds to `e`.
+//! A swizzle goes **through** a layout `A` if some swizzle `S'` has `A(S(x)) = S'(A(x))` on the domain of
+//! `A`. Where extents and strides of `A` are powers of two and no two bits of an index go to the same bit,
+//! `A` is linear over the bits, as `S` is, so this is to be checked for single bits: `S'` adds to the bit
+//! `A(e)` the image under `A` of the bits that `S` adds to `e`.
 
 use super::composed::{ComposedLayout, Outer};
 use super::slice::SlicePattern;
@@ -19,10 +20,10 @@ use crate::modes::{Mode, Modes, coalesced};
 use crate::{Defect, Error, Layout, Operation, Quantity, Swizzle};
 
 impl Swizzle {
-    /// The swizzle `S'` with `A(S(x)) = S'(A(x))` for all `x` of the domain of `A`, where bits show it.
+    /// Returns the swizzle `S'` with `A(S(x)) = S'(A(x))` for all `x` of the domain of `A`, if bits show it.
     ///
-    /// Requires for an answer: all extents and strides of the coalesced `A` are powers of two, no bit of a value has two
-    /// bits of an index, and this swizzle maps the domain of `A` to itself.
+    /// Requires for an answer: all extents and strides of the coalesced `A` are powers of two, no bit of a
+    /// value has two bits of an index, and this swizzle maps the domain of `A` to itself.
     ///
     /// ```
     /// use reshard_layout::{Layout, Swizzle};
@@ -41,7 +42,7 @@ impl Swizzle {
         let power = |number: i64| number > 0 && number.count_ones() == 1;
         let mut seen = 0_i64;
         for mode in modes {
-            // The bits of the coordinate, moved to where the stride puts them.
+            // The bits of the coordinate, shifted to where the stride puts them.
             let bits = mode.stride.checked_mul(mode.extent - 1)?;
             if !(power(mode.extent) && power(mode.stride)) || seen & bits != 0 {
                 return None;
@@ -57,7 +58,7 @@ impl Swizzle {
         Self::of_bits(acts)
     }
 
-    /// The inverse, if it is a swizzle: itself, where no bit that is read is written.
+    /// Returns the inverse, if it is a swizzle: itself, where no bit that is read is written.
     ///
     /// ```
     /// use reshard_layout::Swizzle;
@@ -71,7 +72,7 @@ impl Swizzle {
         (self.bits() <= self.shift().unsigned_abs()).then_some(self)
     }
 
-    /// The swizzle of words of `2^by` elements as one of elements, or the other way where `by` is negative.
+    /// Converts the swizzle of words of `2^by` elements to one of elements, or back where `by` is negative.
     fn widened(self, by: i64) -> Option<Self> {
         let base = i64::from(self.base()) + by;
         if self.bits() == 0 {
@@ -82,12 +83,12 @@ impl Swizzle {
 }
 
 impl ComposedLayout {
-    /// The composition with what an operation makes of its inner layout.
+    /// Returns the composition with the result of an operation on its inner layout.
     ///
     /// ```
-    /// use reshard_layout::{Layout, Swizzle, algebra::Composed};
+    /// use reshard_layout::{Layout, Swizzle, algebra::ComposedLayout};
     ///
-    /// let tile: Composed = "Sw<3,4,3> o 0 o (6,8):(8,1)".parse()?;
+    /// let tile: ComposedLayout = "Sw<3,4,3> o 0 o (6,8):(8,1)".parse()?;
     /// let tiles = tile.map_inner(|inner| inner.logical_divide(&"<3:1, 4:1>".parse()?))?;
     /// assert_eq!(tiles.to_string(), "Sw<3,4,3> o 0 o ((3,2),(4,2)):((8,24),(1,4))");
     /// # Ok::<(), reshard_layout::Error>(())
@@ -100,12 +101,12 @@ impl ComposedLayout {
         Ok(Self::partial(self.outer().clone(), self.offset(), operation(self.inner())?))
     }
 
-    /// The composition from the coordinates that a pattern fixes, over those that it leaves open.
+    /// Returns the composition from the coordinates that a pattern fixes, over those that it leaves open.
     ///
     /// ```
-    /// use reshard_layout::algebra::Composed;
+    /// use reshard_layout::algebra::ComposedLayout;
     ///
-    /// let tile: Composed = "Sw<2,0,3> o 0 o (8,8):(8,1)".parse()?;
+    /// let tile: ComposedLayout = "Sw<2,0,3> o 0 o (8,8):(8,1)".parse()?;
     /// assert_eq!(tile.slice(&"(3,_)".parse()?)?.to_string(), "Sw<2,0,3> o 24 o (8,):(1,)");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
@@ -117,7 +118,7 @@ impl ComposedLayout {
         self.part(self.inner().slice(pattern)?)
     }
 
-    /// The composition with a part of its inner layout, from a value of that on.
+    /// Returns the composition with a part of its inner layout, from a value of that on.
     pub(super) fn part(&self, (part, value): (Layout, i64)) -> Result<Self, Error> {
         let overflow = Error::Overflow { quantity: Quantity::Value, left: self.offset(), right: value };
         let offset = self.offset().checked_add(value).ok_or(overflow)?;
@@ -129,12 +130,12 @@ impl ComposedLayout {
         Error::Inadmissible { operation, operand: Box::new(self.inner().clone()), defect }
     }
 
-    /// The same memory as elements `1/width` as wide.
+    /// Returns the same memory as elements `1/width` as wide.
     ///
     /// ```
-    /// use reshard_layout::algebra::Composed;
+    /// use reshard_layout::algebra::ComposedLayout;
     ///
-    /// let words: Composed = "Sw<3,3,4> o 0 o (8,4):(1,8)".parse()?;
+    /// let words: ComposedLayout = "Sw<3,3,4> o 0 o (8,4):(1,8)".parse()?;
     /// assert_eq!(words.downcast(4)?.to_string(), "Sw<3,5,4> o 0 o (32,4):(1,32)");
     /// assert_eq!(words.downcast(4)?.upcast(4)?, words);
     /// # Ok::<(), reshard_layout::Error>(())
@@ -142,7 +143,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::downcast`]; `inadmissible` if the width is no power of two and the bits are swizzled.
+    /// As [`Layout::downcast`]; `inadmissible` if the width is not a power of two and the bits are swizzled.
     pub fn downcast(&self, width: i64) -> Result<Self, Error> {
         let inner = self.inner().downcast(width)?;
         let overflow = Error::Overflow { quantity: Quantity::Value, left: self.offset(), right: width };
@@ -162,11 +163,12 @@ impl ComposedLayout {
         Ok(Self::partial(outer, offset, inner))
     }
 
-    /// The same memory as elements `width` times as wide, each made of `width` neighbours.
+    /// Returns the same memory as elements `width` times as wide, each made of `width` neighbours.
     ///
     /// # Errors
     ///
-    /// As [`Layout::upcast`]; `inadmissible` if an element would begin within a word, or bits within one are swizzled.
+    /// As [`Layout::upcast`]; `inadmissible` if an element would not begin at a multiple of `width`, or if
+    /// the swizzle changes bits below `width`.
     pub fn upcast(&self, width: i64) -> Result<Self, Error> {
         let inner = self.inner().upcast(width)?;
         let broken = || self.broken_word(width);
@@ -190,7 +192,7 @@ impl ComposedLayout {
         Ok(Self::partial(outer, self.offset() / width, inner))
     }
 
-    /// `inverse(B) o S^-1`, as a swizzle of the inverse.
+    /// Returns `inverse(B) o S^-1`, as a swizzle of the inverse.
     fn inverted(
         &self,
         operation: Operation,
@@ -215,12 +217,12 @@ impl ComposedLayout {
         }
     }
 
-    /// A composition `R` with `f(R(i)) = i` for all `i < size(R)`.
+    /// Returns a composition `R` with `f(R(i)) = i` for all `i < size(R)`.
     ///
     /// ```
-    /// use reshard_layout::algebra::Composed;
+    /// use reshard_layout::algebra::ComposedLayout;
     ///
-    /// let f: Composed = "Sw<1,0,2> o 0 o (4,4):(4,1)".parse()?;
+    /// let f: ComposedLayout = "Sw<1,0,2> o 0 o (4,4):(4,1)".parse()?;
     /// let r = f.right_inverse()?;
     /// assert_eq!(r.to_string(), "Sw<1,0,-2> o 0 o (4,4):(4,1)");
     /// assert!((0..16).all(|i| r.at(i).and_then(|j| f.at(j)) == Ok(i)));
@@ -234,7 +236,7 @@ impl ComposedLayout {
         self.inverted(Operation::RightInverse, &Layout::right_inverse)
     }
 
-    /// A composition `R` with `R(f(i)) = i` for all `i`.
+    /// Returns a composition `R` with `R(f(i)) = i` for all `i`.
     ///
     /// # Errors
     ///
@@ -243,11 +245,12 @@ impl ComposedLayout {
         self.inverted(Operation::LeftInverse, &Layout::left_inverse)
     }
 
-    /// The length of the interval of values, by enumeration.
+    /// Returns the length of the interval of values, by enumeration.
     ///
     /// # Errors
     ///
-    /// `out_of_domain` where it is [partial](Self::partial), `undecided` beyond [`ENUMERATION_BUDGET`](super::ENUMERATION_BUDGET).
+    /// `out_of_domain` where it is [partial](Self::partial), `undecided` beyond
+    /// [`ENUMERATION_BUDGET`](super::ENUMERATION_BUDGET).
     pub fn cosize(&self) -> Result<i64, Error> {
         self.check_budget(self.size())?;
         let (mut least, mut greatest) = (i64::MAX, i64::MIN);

@@ -4,17 +4,18 @@
 //! tile_to_shape(A, (N_0, N_1))  =  blocked_product(A, compact layout of (N_0 / size(A_0), N_1 / size(A_1)))
 //! ```
 //!
-//! Of a nested shape the extents are the products of its modes ([`IntTuple::product_each`]), as in CuTe: the block and its
-//! copies say how a mode of the result is nested, not the shape.
+//! Of a nested shape the extents are the products of its modes ([`IntTuple::product_each`]), as in CuTe: the
+//! block and its copies determine the nesting of a mode of the result, not the shape.
 
 use crate::{Defect, Error, IntTuple, Layout, Operation};
 
 impl Layout {
-    /// The layout of extents `shape` made of copies of this block, the copies along the leftmost extent following each
-    /// other first.
+    /// Returns the layout of extents `shape` made of copies of this block.
     ///
-    /// Requires: the size of each mode of the block divides the extent. Ensures: mode `k` has the size `shape[k]`, and
-    /// is coalesced.
+    /// The copies along the leftmost extent come first.
+    ///
+    /// Requires: the size of each mode of the block divides the extent. Ensures: mode `k` has the size
+    /// `shape[k]`, and is coalesced.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -28,15 +29,16 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// `inadmissible` if an extent is not a multiple, `no_such_mode` if the block has more modes than the shape, and
-    /// those of [`blocked_product`](Self::blocked_product).
+    /// `inadmissible` if an extent is not a multiple, `no_such_mode` if the block has more modes than the
+    /// shape, and those of [`blocked_product`](Self::blocked_product).
     pub fn tile_to_shape(&self, shape: &[i64]) -> Result<Self, Error> {
         let order: Vec<i64> = (0..).take(shape.len()).collect();
         self.tile_to_shape_ordered(shape, &order)
     }
 
-    /// [`tile_to_shape`](Self::tile_to_shape) with the copies in another order: those along the extent with the least
-    /// `order` follow each other first.
+    /// Works like [`tile_to_shape`](Self::tile_to_shape), with the copies in another order.
+    ///
+    /// The copies along the extent with the least `order` come first.
     ///
     /// ```
     /// use reshard_layout::Layout;

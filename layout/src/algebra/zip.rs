@@ -1,16 +1,17 @@
-//! Zipping and splitting: two layouts side by side, and one layout cut at the boundaries of a shape.
+//! Zipping and splitting: two layouts as one of pairs, and one layout split at the boundaries of a shape.
 //!
 //! ```text
-//! zip(A, B)(i)    =  (A(i), B(i))                            the modes of both cut at each other's boundaries
+//! zip(A, B)(i)    =  (A(i), B(i))                            the modes of both, split at each other's boundaries
 //! split(A, (n_0, n_1, ..))  =  (A_0, A_1, ..)  of these sizes with  concat(A_0, A_1, ..)(i) = A(i)
 //! ```
 //!
-//! Both walk from the fastest mode on and cut the longer mode where the shorter one, or the wanted size, ends. A mode can
-//! be cut there if what is left divides; where it does not there is no such layout, and the [`Boundary`] says where. For
-//! coalesced layouts that is a proof: a mode of a coalesced layout ends exactly where its function stops being linear, so
-//! in any layout of both functions a mode has to end there.
+//! Both walk from the fastest mode on and split the longer mode where the shorter one, or the requested size,
+//! ends. A mode can be split there if the rest divides; where it does not there is no such layout, and the
+//! [`Boundary`] gives the position. For coalesced layouts that is a proof: a mode of a coalesced layout ends
+//! exactly where its function stops being linear, so in any layout of both functions a mode has to end there.
 //!
-//! `split` is composition with the compact layout of the shape, `A o column_major(shape)`, for strides of any kind.
+//! `split` is composition with the compact layout of the shape, `A o column_major(shape)`, for strides of any
+//! kind.
 
 use smallvec::SmallVec;
 
@@ -18,13 +19,13 @@ use crate::modes::{Mode, Modes, size_of};
 use crate::stride::Stride;
 use crate::{Error, Layout, Quantity};
 
-/// Where two layouts, or a layout and a shape, do not nest: the number of indices below the boundary.
+/// The boundary where two layouts, or a layout and a shape, do not nest: the number of indices below it.
 ///
-/// A mode of one has to end there, and the mode of the other that it lies in does not divide.
+/// A mode of one has to end there, inside a mode of the other that does not divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Boundary(pub i64);
 
-/// The common refinement of two lists of modes of one domain.
+/// Returns the common refinement of two lists of modes of one domain.
 ///
 /// ```text
 /// zip(A, B)(i) = (A(i), B(i))  for all i
@@ -52,7 +53,7 @@ pub fn zip<S: Stride, T: Stride>(a: &[Mode<S>], b: &[Mode<T>]) -> Result<Modes<(
     Ok(zipped)
 }
 
-/// [`zip`], appended to a list; what has been appended at an error means nothing.
+/// Appends the result of [`zip`] to a list; after an error the appended modes are unspecified.
 ///
 /// # Errors
 ///
@@ -87,13 +88,13 @@ pub fn zip_into<S: Stride, T: Stride>(
     }
 }
 
-/// Cuts modes where parts of these sizes end, one after the other, and appends them to `cut`, each part coalesced.
+/// Splits modes at the ends of parts of these sizes and appends them to `cut`, each part coalesced.
 ///
-/// `part` is called with the length of `cut` after every part. What is left beyond the last part is dropped.
+/// `part` is called with the length of `cut` after every part. Modes beyond the last part are dropped.
 ///
 /// # Errors
 ///
-/// The boundary of a part that lies in a mode and does not divide it.
+/// The boundary of a part that is inside a mode and does not divide it.
 #[inline]
 pub fn split_into<S: Stride>(
     modes: &[Mode<S>],
@@ -129,7 +130,7 @@ pub fn split_into<S: Stride>(
 }
 
 impl<S: Stride> Layout<S> {
-    /// Both layouts side by side, as one layout of pairs over the common refinement of their shapes.
+    /// Returns both layouts side by side, as one layout of pairs over the common refinement of their shapes.
     ///
     /// ```text
     /// zip(A, B)(i) = (A(i), B(i))  for all i
@@ -143,7 +144,7 @@ impl<S: Stride> Layout<S> {
     /// let (a, b): (Layout, Layout) = ("12:1".parse()?, "(3,4):(4,1)".parse()?);
     /// assert_eq!(a.zip(&b)?.to_string(), "(3,4):((1,4),(3,1))");
     /// let c: Layout = "(2,6):(6,1)".parse()?;
-    /// assert_eq!(b.zip(&c).unwrap_err().kind(), "not_nesting");
+    /// assert_eq!(b.zip(&c).unwrap_err().code(), "not_nesting");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     ///
@@ -162,16 +163,18 @@ impl<S: Stride> Layout<S> {
         Err(Error::NotNesting { left: Box::new(self.shape()), right: Box::new(other.shape()), boundary })
     }
 
-    /// The layout cut into modes of these sizes, each coalesced: the same function with another shape.
+    /// Splits the layout into modes of these sizes, each coalesced.
+    ///
+    /// It is the same function with another shape.
     ///
     /// ```text
     /// split(A, shape)  =  A o column_major(shape)                concat undoes it
     /// ```
     ///
     /// ```
-    /// use reshard_layout::{At, Layout};
+    /// use reshard_layout::{AxisStride, Layout};
     ///
-    /// let a: Layout<At> = "(4,4):(1,1@0)".parse()?;
+    /// let a: Layout<AxisStride> = "(4,4):(1,1@0)".parse()?;
     /// assert_eq!(a.split(&[2, 8])?.to_string(), "(2,(2,4)):(1,(2,1@0))");
     /// assert_eq!(a.split(&[8, 2])?.to_string(), "((4,2),2):((1,1@0),2@0)");
     /// # Ok::<(), reshard_layout::Error>(())
@@ -179,8 +182,8 @@ impl<S: Stride> Layout<S> {
     ///
     /// # Errors
     ///
-    /// `not_nesting` where a part ends inside a mode that it does not divide, or the sizes do not multiply to that of the
-    /// layout; `bad_extent`.
+    /// `not_nesting` where a part ends inside a mode that it does not divide, or the sizes do not multiply to
+    /// that of the layout; `bad_extent`.
     pub fn split(&self, sizes: &[i64]) -> Result<Self, Error> {
         let mut total = 1_i64;
         for &extent in sizes {

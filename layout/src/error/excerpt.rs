@@ -1,9 +1,11 @@
-//! What errors echo of a text: all of a short line, of a long one the part around a place.
+//! The excerpts of texts in errors: all of a short line, of a long one the part around a position.
 
 use std::fmt;
 
-/// The line of a text at a place, as errors echo it: up to [`Excerpt::WHOLE`] characters, of a longer line
-/// [`Excerpt::MARGIN`] on either side of the place, with `…` for what is left out.
+/// The line of a text at a position, as errors show it.
+///
+/// This is up to [`Excerpt::WHOLE`] characters, of a longer line [`Excerpt::MARGIN`] on either side of the
+/// position, with `…` for the omitted parts.
 ///
 /// ```
 /// use reshard_layout::Excerpt;
@@ -19,13 +21,13 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    /// How many characters a line has that is echoed as it is.
+    /// Maximum length of a line, in characters, that is shown in full.
     pub const WHOLE: usize = 160;
 
-    /// How many characters of a longer line are kept on either side of the place.
+    /// Number of characters of a longer line on either side of the position.
     pub const MARGIN: usize = 60;
 
-    /// The line around byte `at` of a text, or around its end.
+    /// Returns the line around byte `at` of a text, or around its end.
     pub fn around(text: &str, at: usize) -> Self {
         let mut at = at.min(text.len());
         while !text.is_char_boundary(at) {
@@ -47,17 +49,17 @@ impl Excerpt {
         if !short(after, kept) {
             line.push('…');
         }
-        // A control character would move the caret away from its place.
+        // A control character would shift the caret.
         let line = line.into_iter().map(|c| if c.is_control() { ' ' } else { c }).collect();
         Self { line, column }
     }
 
-    /// The beginning of a text that is echoed where no place in it matters.
+    /// Returns the beginning of a text, for errors without a position.
     pub fn of(text: &str) -> Self {
         Self::around(text, 0)
     }
 
-    /// The excerpt with a caret under the place.
+    /// Returns the excerpt with a caret under the position.
     pub fn caret(&self) -> String {
         format!("{}\n{}^", self.line, " ".repeat(self.column))
     }

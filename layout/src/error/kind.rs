@@ -11,8 +11,8 @@ use crate::{Error, Layout};
 /// use reshard_layout::{ErrorKind, Layout};
 ///
 /// let error = Layout::from_modes(&[(0, 1)]).unwrap_err();
-/// assert_eq!(error.error_kind(), ErrorKind::BadExtent);
-/// assert_eq!(error.kind(), "bad_extent");
+/// assert_eq!(error.kind(), ErrorKind::BadExtent);
+/// assert_eq!(error.code(), "bad_extent");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -24,26 +24,26 @@ pub enum ErrorKind {
     BadExtent,
     /// Two tuples that must have the same nesting do not.
     NotCongruent,
-    /// A value lies outside the domain of the layout it is given to.
+    /// A value is outside the domain of the layout that it is given to.
     OutOfDomain,
-    /// The function asked for exists, and is proved not to be a layout of the shape asked for.
+    /// The requested function exists, and is proved not to be a layout of the requested shape.
     NotRepresentable,
     /// Two shapes have no common refinement.
     NotNesting,
     /// The operand does not satisfy the precondition of the operation.
     Inadmissible,
-    /// The question has an answer that was not found within the stated budget.
+    /// The operation has an answer that was not found within the stated budget.
     Undecided,
     /// Nesting is deeper than [`MAX_DEPTH`](crate::MAX_DEPTH).
     TooDeep,
     /// Something is larger than a stated limit.
     TooLarge,
-    /// A mode or a coordinate is asked for that the layout does not have.
+    /// The layout does not have the requested mode or coordinate.
     NoSuchMode,
 }
 
 impl ErrorKind {
-    /// The kind in `snake_case`, as the command line prints it.
+    /// Returns the kind in `snake_case`, as the command line prints it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Parse => "parse",
@@ -87,7 +87,7 @@ pub enum Operation {
     TileToShape,
     /// [`Layout::zipped_divide`] and the other forms that put tiles before rests.
     Zip,
-    /// [`ThreadValues`](crate::algebra::ThreadValues).
+    /// [`ThreadValueLayout`](crate::algebra::ThreadValueLayout).
     ThreadValues,
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// What there is too much of.
+/// The objects whose number exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counted {
     /// Leaves of a tuple.

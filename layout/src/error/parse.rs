@@ -1,10 +1,10 @@
-//! The place in a text where reading failed.
+//! The position in a text where reading failed.
 
 use std::fmt;
 
 use super::{ErrorKind, Excerpt};
 
-/// The place in a text that could not be read, and what was expected there.
+/// The position in a text that could not be read, and the text expected there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ParseError {
     pub(super) kind: ErrorKind,
@@ -22,12 +22,12 @@ impl ParseError {
         Self { kind, offset, message, excerpt: Excerpt::around(text, offset) }
     }
 
-    /// The byte offset of the place in the text.
+    /// Returns the byte offset of the error in the text.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// The line of the text with a caret under the place; of a long line, the part around the place.
+    /// Returns the line with a caret under the position; of a long line, the part around it.
     ///
     /// ```
     /// use reshard_layout::{Error, Layout};

@@ -5,23 +5,23 @@ use std::fmt;
 /// Why `A o B` is not a layout whose shape refines that of `B`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Obstacle {
-    /// A leaf of `B` leaves a mode of `A` after `run` steps, which does not divide what is left of its extent.
+    /// A leaf of `B` leaves a mode of `A` after `run` steps, which does not divide the rest of its extent.
     Divisibility {
-        /// Which leaf of `B`, counted from the left.
+        /// Index of the leaf of `B`, counted from the left.
         leaf: usize,
-        /// What is left of the extent of this leaf.
+        /// The rest of the extent of this leaf.
         extent: i64,
         /// The steps after which the boundary is crossed.
         run: i64,
     },
-    /// Coordinates of `B` together carry over the boundary between two modes of `A`.
+    /// Coordinates of `B` jointly carry over the boundary between two modes of `A`.
     Carry {
         /// The boundary, a product of the leading extents of `A`.
         boundary: i64,
         /// The greatest sum of the remainders below it.
         reach: i64,
     },
-    /// One function applied to the sum of parts is not the sum of what it makes of them.
+    /// The function of a sum of parts is not the sum of its values for the parts.
     Parts {
         /// The first index at which it is not.
         index: i64,
@@ -65,7 +65,7 @@ pub enum Defect {
         extent: i64,
         /// Its stride.
         stride: i64,
-        /// The number of elements in a word.
+        /// The number of elements per word.
         width: i64,
     },
     /// A block does not divide the extent it is to cover.
@@ -77,22 +77,22 @@ pub enum Defect {
     },
     /// A mode that a tiler leaves as it is by `_` is not a tile and a rest.
     NotAPair {
-        /// How many modes it has.
+        /// The number of its modes.
         rank: usize,
     },
     /// A layout from threads and values does not have these two modes.
     NotThreadsAndValues {
-        /// How many modes it has.
+        /// The number of its modes.
         rank: usize,
     },
-    /// A swizzle exchanges bits within a word.
+    /// A swizzle exchanges bits inside words.
     SwizzledWord {
-        /// The number of elements in a word.
+        /// The number of elements per word.
         width: i64,
     },
     /// A swizzle of bits and a layout cannot be exchanged.
     Entangled,
-    /// Another swizzle is applied to what comes of it than was applied before, and both are no one swizzle.
+    /// The two swizzles to be applied do not combine to one.
     TwoSwizzles,
     /// Not every number below the size is a value, once.
     NoPermutation,
@@ -115,32 +115,33 @@ impl fmt::Display for Defect {
             }
             Self::NoUnitStride => f.write_str("none of its modes has stride 1"),
             Self::BrokenWord { extent, stride, width } => {
-                write!(f, "its mode {extent}:{stride} does not come in whole words of {width}")
+                write!(f, "its mode {extent}:{stride} does not split into whole words of {width}")
             }
             Self::PartialBlock { block, extent } => {
                 write!(f, "its mode of size {block} does not divide the extent {extent}")
             }
             Self::NotAPair { rank } => write!(
                 f,
-                "a mode that _ keeps is taken for a tile and a rest, and this has {rank} modes: name a tile such as 1:0"
+                "a mode with `_` must be a pair of tile and rest, and this has {rank} modes; give a tile such as \
+                 1:0"
             ),
             Self::NotThreadsAndValues { rank } => {
-                write!(f, "it has {rank} modes, and threads and values are two")
+                write!(f, "it must have 2 modes, threads and values, not {rank}")
             }
             Self::SwizzledWord { width } => write!(
                 f,
-                "what is applied to its values does not act on whole words of {width}, a power of two up to the lowest \
-                 bit that it touches"
+                "the function applied to its values does not act on whole words of {width}, a power of two up to the \
+                 lowest bit that it changes"
             ),
             Self::Entangled => f.write_str(
-                "the swizzle that is applied to its values does not map bits of this layout to bits of it, so it cannot \
-                 be applied first instead",
+                "the swizzle applied to its values does not map bits of this layout to bits of it, so it cannot be \
+                 applied first",
             ),
             Self::TwoSwizzles => f.write_str(
-                "a swizzle is applied before it and another one after it, and both together are no swizzle of a layout: \
-                 apply one after the other",
+                "a swizzle is applied before it and another after it, and they do not combine to one swizzle of a \
+                 layout; apply them in two steps",
             ),
-            Self::NoPermutation => f.write_str("its values are not every number below its size once"),
+            Self::NoPermutation => f.write_str("it is not a permutation of the numbers below its size"),
         }
     }
 }

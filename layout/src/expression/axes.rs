@@ -17,7 +17,7 @@ pub(super) enum Operand {
 /// A composition or a division.
 type Divide = fn(&Layout, &Tiler) -> Result<Layout, Error>;
 
-/// What makes a layout of a layout, whatever its strides are.
+/// A function from a layout to a layout, for any kind of strides.
 enum Change {
     Coalesce,
     CoalesceBy(IntTuple),
@@ -43,7 +43,7 @@ impl Change {
 }
 
 impl Operand {
-    /// The layout with axes or of pairs that a value is, if it is one.
+    /// Returns the layout with axes or of pairs that a value is, if it is one.
     pub(super) fn of(value: &Value) -> Option<Self> {
         let steps = value.as_named().map(|named| Self::Steps(named.clone()));
         steps.or_else(|| value.as_pairs().map(|pairs| Self::Pairs(pairs.clone())))
@@ -56,7 +56,7 @@ impl Operand {
         }
     }
 
-    /// What is linear in the strides.
+    /// Applies an operation that is linear in the strides.
     fn linear(&self, operation: impl Fn(&Layout) -> Result<Layout, Error>) -> Result<Value, Error> {
         match self {
             Self::Steps(named) => named.linear(operation).map(Value::from),
@@ -81,7 +81,7 @@ impl Operand {
 }
 
 impl Operation<'_> {
-    /// The error that a layout of integers, or something else, was expected.
+    /// Returns the error that a layout of integers, or another type, was expected.
     pub(super) fn expected_layout<T>(&self, what: &str, value: &Placed) -> Result<T, Error> {
         if let Some(named) = value.1.as_named() {
             let along: Vec<&str> = named.names().collect();
@@ -94,14 +94,14 @@ impl Operation<'_> {
         }
         if let Some(pairs) = value.1.as_pairs() {
             let message = format!(
-                "expected {what} with integer strides, found the pairs {pairs}: take one side, before zip"
+                "expected {what} with integer strides, found the pairs {pairs}; use one side, before `zip`"
             );
             return Err(self.refused(value.0, message));
         }
         if let Some(composed) = value.1.as_composed() {
             let message = format!(
-                "expected {what}, found the composition {composed}, which has no strides of its own: take {}, which is \
-                 applied first",
+                "expected {what}, found the composition {composed}, which has no strides; use {}, which is applied \
+                 first",
                 composed.inner()
             );
             return Err(self.refused(value.0, message));
@@ -109,7 +109,7 @@ impl Operation<'_> {
         self.expected(what, value)
     }
 
-    /// An operand of any kind; one of integers steps in the local buffer.
+    /// Returns an operand of any kind; one of integers steps in the local buffer.
     fn operand(&self, value: &Placed) -> Result<Operand, Error> {
         match (value.1.as_layout(), Operand::of(&value.1)) {
             (_, Some(operand)) => Ok(operand),
@@ -118,7 +118,7 @@ impl Operation<'_> {
         }
     }
 
-    /// Several operands of one kind: all of steps, or all of pairs.
+    /// Reads several operands of one kind: all of steps, or all of pairs.
     fn alike<T>(
         &self,
         values: &[Placed],
@@ -133,8 +133,7 @@ impl Operation<'_> {
             }
             if let (Some(single), Some(_)) = (all_steps.first(), all_pairs.first()) {
                 let message = format!(
-                    "expected layouts of one kind, and {single} is not one of pairs as the others are: zip it with \
-                     another side first"
+                    "expected layouts of pairs, as the others are, found {single}; zip it with another side first"
                 );
                 return Err(self.refused(value.0, message));
             }
@@ -142,18 +141,21 @@ impl Operation<'_> {
         if all_pairs.is_empty() { steps(all_steps) } else { pairs(all_pairs) }
     }
 
-    /// One side of a zip.
+    /// Returns one side of a zip.
     fn side(&self, value: &Placed) -> Result<NamedLayout, Error> {
         match self.operand(value)? {
             Operand::Steps(named) => Ok(named),
             Operand::Pairs(pairs) => {
-                let message = format!("zip takes two sides, and {pairs} already has two: zip single layouts");
+                let message = format!(
+                    "`zip` takes two layouts, and {pairs} is already a pair of layouts; zip single \
+                    layouts"
+                );
                 Err(self.refused(value.0, message))
             }
         }
     }
 
-    /// The answer of what is linear in the strides of its first argument.
+    /// Returns the result of a function that is linear in the strides of its first argument.
     fn linear(&self, function: Function, arguments: &[Placed]) -> Option<Result<Value, Error>> {
         use Function as F;
         Operand::of(&arguments.first()?.1)?;
@@ -161,7 +163,7 @@ impl Operation<'_> {
             let (a, tiler) = (self.operand(a)?, tiler?);
             a.linear(|a| divide(a, &tiler))
         };
-        // An argument that is a layout too, beside the first: both are modes of one layout, whose axes have one table.
+        // A second argument that is a layout too: both are modes of one layout, whose axes have one table.
         let both = |a, mode, join: &dyn Fn(&Layout, &Layout) -> Result<Layout, Error>| {
             let values: [Placed; 2] = [Placed::clone(a), Placed::clone(mode)];
             let join = |both: &Layout| join(&both.mode(0)?, &both.mode(1)?);
@@ -214,7 +216,7 @@ impl Operation<'_> {
         })
     }
 
-    /// The answer where an argument is a layout with axes or of pairs and the function takes it.
+    /// Returns the answer where an argument is a layout with axes or of pairs and the function takes it.
     pub(super) fn call_with_axes(
         &self,
         function: Function,
@@ -252,8 +254,8 @@ impl Operation<'_> {
             (F::Zip, [a, b]) => self.side(a).and_then(|a| a.zip(&self.side(b)?)).map(Value::from),
             (F::SameFunction, [_, _]) => self.alike(
                 arguments,
-                |steps| Ok(Value::Bool(steps[0].same_function(&steps[1]))),
-                |pairs| Ok(Value::Bool(pairs[0].same_function(&pairs[1]))),
+                |steps| Ok(Value::Bool(steps[0].is_equivalent(&steps[1]))),
+                |pairs| Ok(Value::Bool(pairs[0].is_equivalent(&pairs[1]))),
             ),
             (F::Shape, [a]) => self.operand(a).map(|a| a.shape().into()),
             (F::Stride, [a]) => self.operand(a).and_then(|a| a.stride()),
@@ -262,7 +264,7 @@ impl Operation<'_> {
             (F::Depth, [a]) => self.operand(a).map(|a| Value::Integer(a.shape().depth() as i64)),
             (F::Compatible, [a, b]) => shapes(a, b).map(|(a, b)| Value::Bool(a.is_compatible(&b))),
             (F::Congruent, [a, b]) => shapes(a, b).map(|(a, b)| Value::Bool(a.is_congruent(&b))),
-            // What needs integers says so.
+            // Functions that need integers report that themselves.
             (_, _) => return None,
         })
     }

@@ -1,7 +1,7 @@
 //! Evaluating an expression that has been read.
 //!
-//! Only [`Expression::value`] recurses, as deep as the expression, and its frames are small: the operations run when all
-//! arguments have their values.
+//! Only [`Expression::value`] recurses, as deep as the expression, and its frames are small: the operations
+//! run when all arguments have their values.
 
 use super::{Expression, Function, Node, Term, Value};
 use crate::algebra::{ComposedLayout, Outer, SlicePattern, ThreadValueLayout, Tiler};
@@ -9,7 +9,7 @@ use crate::error::ParseError;
 use crate::{Error, ErrorKind, IntTuple, Layout, NamedLayout, Swizzle};
 
 impl Function {
-    /// What it makes of these arguments: the value of the call, without a text to read.
+    /// Returns the value of the call with these arguments, without a text to read.
     ///
     /// ```
     /// use reshard_layout::expression::{Function, Value};
@@ -24,7 +24,8 @@ impl Function {
     ///
     /// # Errors
     ///
-    /// What [`evaluate`](super::evaluate) refuses of the call that is written so; places are those in its text.
+    /// The errors of [`evaluate`](super::evaluate) for the same call as text; positions are those in that
+    /// text.
     pub fn call(self, arguments: &[Value]) -> Result<Value, Error> {
         let (mut text, mut placed) = (format!("{self}("), Vec::with_capacity(arguments.len()));
         for (at, argument) in arguments.iter().enumerate() {
@@ -40,7 +41,9 @@ impl Function {
 }
 
 impl Value {
-    /// The tiler of these parts, as expressions write it: an integer stands for that extent and stride 1.
+    /// Returns the tiler of these parts, as expressions write it.
+    ///
+    /// An integer is short for that extent and stride 1.
     ///
     /// ```
     /// use reshard_layout::expression::{Value, evaluate};
@@ -52,14 +55,14 @@ impl Value {
     ///
     /// # Errors
     ///
-    /// `parse` for what is no part of a tiler, and `bad_extent`.
+    /// `parse` for a value that is not a part of a tiler, and `bad_extent`.
     pub fn tiler(parts: &[Value]) -> Result<Value, Error> {
         let placed: Vec<Placed> = parts.iter().map(|part| (0, part.clone())).collect();
         let text: Vec<String> = parts.iter().map(Value::to_string).collect();
         Operation { text: &format!("<{}>", text.join(",")), place: 0 }.tiler_of(&placed)
     }
 
-    /// The value at a coordinate, of a layout of any kind or a swizzle.
+    /// Returns the value at a coordinate, of a layout of any kind or a swizzle.
     ///
     /// ```
     /// use reshard_layout::expression::{Value, evaluate};
@@ -71,22 +74,22 @@ impl Value {
     ///
     /// # Errors
     ///
-    /// `parse` if nothing can be applied to it, and what the function refuses of the coordinate.
+    /// `parse` if it is not a function, and the errors of the function for the coordinate.
     pub fn apply(&self, coordinate: &IntTuple) -> Result<Value, Error> {
         let argument = Value::from(coordinate.clone());
         Operation { text: &format!("{self}({argument})"), place: 0 }.apply(self, &[(0, argument)])
     }
 }
 
-/// A value and the place of the expression that has it.
+/// A value and the position of its expression.
 pub(super) type Placed = (usize, Value);
 
 impl Expression {
-    /// The value.
+    /// Returns the value.
     ///
     /// # Errors
     ///
-    /// `parse` with the place if an argument is not what the function takes, or what the operations refuse.
+    /// `parse` with the position if an argument has the wrong type, or the errors of the operations.
     pub fn evaluate(&self) -> Result<Value, Error> {
         self.value(&self.root)
     }
@@ -112,7 +115,7 @@ impl Expression {
     }
 }
 
-/// An operation at a place of a text, for messages.
+/// An operation at a position of a text, for messages.
 pub(super) struct Operation<'a> {
     text: &'a str,
     place: usize,
@@ -131,7 +134,7 @@ impl Operation<'_> {
         Err(self.wrong(*place, format!("expected {what}, found {}", value.noun())))
     }
 
-    /// What was read is well formed, and has no answer.
+    /// Returns the error of a well-formed operation that has no answer.
     pub(super) fn refused(&self, place: usize, message: String) -> Error {
         Error::Parse(Box::new(ParseError::new(ErrorKind::Inadmissible, self.text, place, message)))
     }
@@ -148,7 +151,7 @@ impl Operation<'_> {
         value.1.as_pattern().map_or_else(|| self.expected("a pattern", value), Ok)
     }
 
-    /// A layout or a composition.
+    /// Returns a layout or a composition.
     pub(super) fn composed(&self, value: &Placed) -> Result<ComposedLayout, Error> {
         value.1.to_composed().map_or_else(|| self.expected_layout("a layout", value), Ok)
     }
@@ -167,12 +170,12 @@ impl Operation<'_> {
         value.1.to_tuple().map_or_else(|| self.expected("a tuple", value), Ok)
     }
 
-    /// The products of the components of a shape.
+    /// Returns the products of the components of a shape.
     pub(super) fn extents(&self, value: &Placed) -> Result<IntTuple, Error> {
         self.tuple(value)?.product_each()
     }
 
-    /// A tuple without tuples in it.
+    /// Returns a tuple without tuples in it.
     pub(super) fn flat(&self, value: &Placed) -> Result<IntTuple, Error> {
         let tuple = self.tuple(value)?;
         if tuple.depth() > 1 {
@@ -181,7 +184,7 @@ impl Operation<'_> {
         Ok(tuple)
     }
 
-    /// A profile: a tuple of which only the nesting counts, whatever its numbers are.
+    /// Returns a profile: a tuple whose nesting counts and whose numbers are ignored.
     pub(super) fn profile(&self, value: &Placed) -> Result<IntTuple, Error> {
         self.tuple(value)
     }
@@ -191,13 +194,13 @@ impl Operation<'_> {
             return Ok(tiler.clone());
         }
         if let Some(composed) = value.1.as_composed() {
-            // One that is a layout, such as the tile of another one, is taken for it.
+            // A composition that is a layout, such as a tile, is treated as a layout.
             if let Ok((0, layout)) = composed.from_first_value() {
                 return Ok(Tiler::Layout(layout));
             }
             let message = format!(
-                "a tile beside others, or of a layout by mode, has strides, and {composed} has none of its own: divide by \
-                 mode by {}, and apply the rest last",
+                "a tile of a tiler, or of a layout by mode, must have strides, and {composed} has none; divide by \
+                 {} mode by mode, and apply the rest last",
                 composed.inner()
             );
             return Err(self.refused(value.0, message));
@@ -257,9 +260,9 @@ impl Operation<'_> {
         }
     }
 
-    /// A swizzle after another one, if both are one.
+    /// Returns a swizzle after another one, if both are one.
     pub(super) fn after(&self, outer: &Placed, swizzle: Swizzle, first: Swizzle) -> Result<Swizzle, Error> {
-        let message = || format!("{swizzle} after {first} is not a swizzle: apply one after the other");
+        let message = || format!("{swizzle} after {first} is not a swizzle; apply them in two steps");
         swizzle.after(first).ok_or_else(|| self.refused(outer.0, message()))
     }
 
@@ -410,7 +413,7 @@ impl Operation<'_> {
             (F::Orthogonal, [a]) => Ok(Value::Bool(layout(a)?.is_orthogonal())),
             (function, arguments) => {
                 let (parameters, given) = (function.parameters(), arguments.len());
-                let message = format!("{function} takes ({parameters}), and is given {given} arguments");
+                let message = format!("{function} takes ({parameters}), not {given} arguments");
                 Err(self.wrong(self.place, message))
             }
         }

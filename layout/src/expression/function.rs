@@ -18,21 +18,21 @@ macro_rules! functions {
             /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The name, as expressions write it.
+            /// Returns the name, as expressions write it.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
                 }
             }
 
-            /// The parameters, as messages write them; those in brackets may be left out.
+            /// Returns the parameters, as messages write them; those in brackets may be left out.
             pub fn parameters(self) -> &'static str {
                 match self {
                     $(Self::$variant => $parameters,)*
                 }
             }
 
-            /// What it computes, in one line.
+            /// Returns a one-line description.
             pub fn about(self) -> &'static str {
                 match self {
                     $(Self::$variant => $what,)*
@@ -44,13 +44,13 @@ macro_rules! functions {
 
 functions! {
     Coalesce "coalesce" "A [, profile]" "The shortest layout of the same function, or that by profile.";
-    Filter "filter" "A" "Without modes of stride 0 and extent 1.";
+    Filter "filter" "A" "A without modes of stride 0 and extent 1.";
     Composition "composition" "A, B" "R(i) = A(B(i)); B may be a tiler, A may be a swizzle.";
     CompositionAt "composition_at" "A, k, B" "The function i -> A(k + B(i)) as A(k) and a layout.";
     CompositionExtended "composition_extended" "A, B" "The same, with the last leaf of A unbounded.";
     Composed "composed" "A, offset, B" "The function i -> A(offset + B(i)), not simplified.";
-    Complement "complement" "A [, M]" "What fills the gaps of A up to M, by default its cosize.";
-    FilterZeros "filter_zeros" "A" "With extent 1 where the stride is 0.";
+    Complement "complement" "A [, M]" "The layout that fills the gaps of A up to M, by default its cosize.";
+    FilterZeros "filter_zeros" "A" "A with extent 1 where the stride is 0.";
     Tiles "tiles" "A, M" "Whether A and its complement cover [0, M) exactly.";
     RightInverse "right_inverse" "A" "A(R(i)) = i.";
     LeftInverse "left_inverse" "A" "R(A(i)) = i.";
@@ -58,7 +58,7 @@ functions! {
     ZippedDivide "zipped_divide" "A, T" "((tiles), (rests)).";
     TiledDivide "tiled_divide" "A, T" "((tiles), rest, ...).";
     FlatDivide "flat_divide" "A, T" "(tile, ..., rest, ...).";
-    LogicalDivideExtended "logical_divide_extended" "A, T" "The same, with the last leaf of what is divided unbounded, as in CuTe.";
+    LogicalDivideExtended "logical_divide_extended" "A, T" "The same, with the last leaf of A unbounded, as in CuTe.";
     ZippedDivideExtended "zipped_divide_extended" "A, T" "((tiles), (rests)) of that.";
     TiledDivideExtended "tiled_divide_extended" "A, T" "((tiles), rest, ...) of that.";
     FlatDivideExtended "flat_divide_extended" "A, T" "(tile, ..., rest, ...) of that.";
@@ -68,15 +68,15 @@ functions! {
     FlatProduct "flat_product" "A, B" "(A, ..., copies, ...).";
     BlockedProduct "blocked_product" "A, B" "Blocks of A side by side.";
     RakedProduct "raked_product" "A, B" "Copies of A interleaved.";
-    LocalTile "local_tile" "A, T, pattern" "The tiles that the pattern leaves open, from where they begin on.";
+    LocalTile "local_tile" "A, T, pattern" "The tiles that the pattern leaves open, with their offset.";
     ThreadValues "thread_values" "P, V" "(thread, value) to the index in a tile: threads P, each with a block of values V.";
     ThreadPartition "thread_partition" "A, tile, TV" "A as ((thread, value), rests).";
     ThreadOwners "thread_owners" "tile, TV" "The thread of every element of a tile, plus the number of threads for each value before.";
-    LocalPartition "local_partition" "A, threads, t" "What thread t has of A, from where it begins on.";
+    LocalPartition "local_partition" "A, threads, t" "The part of A of thread t, with its offset.";
     TileToShape "tile_to_shape" "A, shape [, order]" "A shape covered with copies of A.";
     DomainDistribute "domain_distribute" "shape, n" "Indices of a domain for n workers, or as many as divide.";
     MaxCommonLayout "max_common_layout" "A, B" "A(R(i)) = i = B(R(i)).";
-    MaxCommonVector "max_common_vector" "A, B" "How many elements can move at once.";
+    MaxCommonVector "max_common_vector" "A, B" "Number of elements that one vector instruction can copy.";
     Slice "slice" "A, pattern" "The modes that the pattern leaves open.";
     Dice "dice" "A, pattern" "The modes that the pattern fixes.";
     SliceAndOffset "slice_and_offset" "A, pattern" "The function of the open modes, with the value of the fixed ones.";
@@ -86,14 +86,14 @@ functions! {
     Prepend "prepend" "A, X [, n]" "X and the modes, or as many X as make n modes.";
     Replace "replace" "A, k, X" "X in place of mode k.";
     Group "group" "A, begin, end" "Modes [begin, end) as one mode.";
-    Split "split" "A, shape" "A cut into modes of these sizes, each coalesced.";
+    Split "split" "A, shape" "A split into modes of these sizes, each coalesced.";
     Zip "zip" "A, B" "The layout of pairs (A(i), B(i)).";
     Flatten "flatten" "A" "All leaves as modes.";
     Reversed "reversed" "A" "The modes from right to left.";
     Upcast "upcast" "A, n" "Elements n times as wide.";
     Downcast "downcast" "A, n" "Elements 1/n times as wide.";
     Nullspace "nullspace" "A" "The indices that modes of stride 0 map to 0.";
-    BankSwizzle "bank_swizzle" "row, element, access" "Of rows of elements of so many bytes: no conflicts in 32 banks.";
+    BankSwizzle "bank_swizzle" "row, element, access" "Swizzle for a row, element and access in bytes, without conflicts in 32 banks.";
     BankWays "bank_ways" "A, element, access" "Accesses at A(i): the most words of one of 32 banks.";
     Concat "concat" "A, B, ..." "The tuple of these layouts.";
     ColumnMajor "column_major" "shape" "The compact layout, leftmost fastest.";
@@ -103,7 +103,7 @@ functions! {
     Crd2Idx "crd2idx" "coordinate, shape [, stride]" "The index or value at a coordinate; the shape may be a layout.";
     Idx2Crd "idx2crd" "index, shape [, stride]" "The coordinate of an index, nested like the shape.";
     Crd2Crd "crd2crd" "coordinate, from, to" "The coordinate of the same index in another shape.";
-    CeilDiv "ceil_div" "a, b" "How many b cover a, leaf by leaf.";
+    CeilDiv "ceil_div" "a, b" "The number of b that cover a, leaf by leaf.";
     ShapeDiv "shape_div" "a, b" "a / b where one divides the other, from the left.";
     ElemScale "elem_scale" "a, b" "Every leaf of a times the size of b there.";
     Product "product" "shape" "The product of the leaves.";
@@ -115,7 +115,7 @@ functions! {
     Size "size" "A" "The number of indices.";
     Cosize "cosize" "A" "The length of the interval of values.";
     Rank "rank" "A" "The number of modes.";
-    Depth "depth" "A" "How deep modes nest.";
+    Depth "depth" "A" "The nesting depth of the modes.";
     SameFunction "same_function" "A, B" "Whether A(i) = B(i) for all i, on the same domain.";
     Injective "is_injective" "A" "Whether different indices have different values.";
     Surjective "is_surjective_onto" "A, M" "Whether the values are exactly [0, M).";
@@ -126,11 +126,11 @@ functions! {
     WeaklyCompatible "is_weakly_compatible" "A, B" "Whether the extents of A divide those of B there.";
     SoftlyCompatible "is_softly_compatible" "A, B" "Whether those of B divide the extents of A.";
     WeaklyCongruent "is_weakly_congruent" "A, B" "Whether B is nested like A, or deeper.";
-    Congruent "is_congruent" "A, B" "Whether both are nested alike.";
+    Congruent "is_congruent" "A, B" "Whether A and B have the same nesting.";
 }
 
 impl Function {
-    /// The function of this name.
+    /// Returns the function of this name.
     ///
     /// ```
     /// use reshard_layout::expression::Function;
@@ -142,7 +142,9 @@ impl Function {
         Self::ALL.iter().copied().find(|function| function.name() == name)
     }
 
-    /// Which of the arguments is a pattern, a coordinate with open places, if one is; it is the last one.
+    /// Returns the index of the argument that is a pattern, a coordinate with open positions.
+    ///
+    /// It is the last argument.
     ///
     /// ```
     /// use reshard_layout::expression::Function;

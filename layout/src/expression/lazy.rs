@@ -1,9 +1,9 @@
 //! Functions of compositions that are not layouts.
 //!
-//! What acts on indices acts on what is applied to them first, `(S o B) o C = S o (B o C)`, so functions of one composition
-//! are those of its inner layout, where that is right. Of several operands the function by coordinates decides, as in
-//! [`compositions`](crate::algebra::Composed::concat). What asks for strides would answer a question about another function,
-//! and is refused.
+//! Operations on indices act on the function that is applied first, `(S o B) o C = S o (B o C)`, so functions
+//! of one composition are those of its inner layout, where that is right. For several operands the function
+//! by coordinates decides, as in [`compositions`](crate::algebra::ComposedLayout::concat). A function that needs
+//! strides would describe another function, and is rejected.
 
 use super::evaluate::{Operation, Placed};
 use super::{Function, Value};
@@ -11,7 +11,7 @@ use crate::algebra::{ComposedLayout, Form, ThreadValueLayout};
 use crate::{Error, IntTuple, Layout};
 
 impl Operation<'_> {
-    /// The answer where an argument is a composition and the function takes it.
+    /// Returns the answer where an argument is a composition and the function takes it.
     pub(super) fn call_with_composition(
         &self,
         function: Function,
@@ -26,7 +26,7 @@ impl Operation<'_> {
         })
     }
 
-    /// A function of several layouts, of which one or more are compositions.
+    /// Returns a function of several layouts, of which one or more are compositions.
     fn of_compositions(&self, function: Function, arguments: &[Placed]) -> Option<Result<Value, Error>> {
         use Function as F;
         let composed = |value| self.composed(value);
@@ -83,7 +83,7 @@ impl Operation<'_> {
                 return Some(common.map(|layout| Value::Integer(layout.size())));
             }
             (F::SameFunction, [a, b]) => {
-                return Some(composed(a).and_then(|a| a.same_function(&composed(b)?)).map(Value::Bool));
+                return Some(composed(a).and_then(|a| a.is_equivalent(&composed(b)?)).map(Value::Bool));
             }
             (F::Disjoint, [a, b]) => {
                 return Some(composed(a).and_then(|a| a.is_disjoint(&composed(b)?)).map(Value::Answer));
@@ -93,7 +93,7 @@ impl Operation<'_> {
         Some(answer.map(Value::of_composed))
     }
 
-    /// What is applied after a composition.
+    /// Returns the composition of `outer` after `inner`.
     fn after_composition(&self, outer: &Placed, inner: &Placed) -> Result<ComposedLayout, Error> {
         let first = self.composed(inner)?;
         if let Some(swizzle) = outer.1.as_swizzle() {
@@ -105,7 +105,7 @@ impl Operation<'_> {
         }
     }
 
-    /// A function of a composition, or why it is none.
+    /// Evaluates a function of a composition, or reports why it is not defined.
     fn of_composition(
         &self,
         function: Function,
@@ -192,17 +192,17 @@ impl Operation<'_> {
             (F::Compact, []) => f.is_surjective_onto(f.size()).map(Value::Bool),
             (F::Stride | F::Tiles | F::Orthogonal, _) => {
                 let message = format!(
-                    "{function} is decided by strides, and {f} has none of its own: take {}, which is applied first",
+                    "{function} needs strides, and {f} has none; use {}, which is applied first",
                     f.inner()
                 );
                 Err(self.refused(self.place(), message))
             }
-            // What takes shapes takes this one, and what does not says so.
+            // Functions of shapes take this shape, and other functions report the error.
             (_, _) => return None,
         })
     }
 
-    /// The shape of a value that has one.
+    /// Returns the shape of a value that has one.
     pub(super) fn shape_of(&self, value: &Placed) -> Result<IntTuple, Error> {
         let shape = value.1.shape().or_else(|| value.1.to_tuple());
         shape.map_or_else(|| self.expected("a layout or a shape", value), Ok)

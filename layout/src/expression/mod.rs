@@ -7,9 +7,9 @@
 //!            | layout | tuple
 //! ```
 //!
-//! A layout is one of integers, `(4,2):(1,8)`; with steps along axes, `(4,2):(1@tp,8)`, where an axis is a name or a
-//! number; or of pairs of these, `(3,4):((1,4),(3,1))`, two layouts of one domain. The grammar of layouts is that of the
-//! notation:
+//! A layout is one of integers, `(4,2):(1,8)`; with steps along axes, `(4,2):(1@tp,8)`, where an axis is a
+//! name or a number; or of pairs of these, `(3,4):((1,4),(3,1))`, two layouts of one domain. The grammar of
+//! layouts is that of the notation:
 //!
 //! ```text
 //! layout  = shape ':' strides               shape = tuple;  strides = tuple of strides, nested like the shape
@@ -18,23 +18,26 @@
 //! axis    = integer | ( letter | '_' ) { letter | digit | '_' | '-' | '.' | '/' }
 //! ```
 //!
-//! What needs neither an order nor a sum takes layouts of every kind: `coalesce`, `flatten`, `group`, `reversed`, `mode`,
-//! `concat`, `split`, `zip` (not of pairs), `shape`, `stride`, `size`, `rank`, `depth`, `same_function`, `is_compatible`,
-//! `is_congruent`, and application. A value without axes is one of integers, so `mode((4,2):(1@tp,8), 1)` is `2:8`.
+//! Functions that need neither an order nor a sum take layouts of every kind: `coalesce`, `flatten`, `group`,
+//! `reversed`, `mode`, `concat`, `split`, `zip` (not of pairs), `shape`, `stride`, `size`, `rank`, `depth`,
+//! `same_function`, `is_compatible`, `is_congruent`, and application. A value without axes is one of
+//! integers, so `mode((4,2):(1@tp,8), 1)` is `2:8`.
 //!
-//! A **composition** that is not a layout, `composed(Sw<3,4,3>, 0, (8,8):(8,1))`, stands wherever a layout may: what
-//! acts on indices (division, products, tiling, grouping, picking, slicing, composition) acts on its inner layout; inverses,
-//! recasts and questions about values are those of the whole; beside and after other layouts, and as a tile, the function by
-//! coordinates decides. What needs strides is refused with the reason. It may have no value at some indices; they are refused
-//! when they are asked for.
+//! A **composition** that is not a layout, `composed(Sw<3,4,3>, 0, (8,8):(8,1))`, may be used wherever a
+//! layout may. Functions of indices (division, products, tiling, grouping, picking, slicing, composition) act
+//! on its inner layout. Inverses, recasts and queries of values are those of the whole. Concatenated with or
+//! after other layouts, and as a tile, the function by coordinates decides. Functions that need strides are
+//! rejected with the reason. It may have no value at some indices; evaluating it there is an error.
 //!
-//! Where CuTe differs: `row_major((2,4))` is `(4,2):(1,4)`, the reversed list of dims, so that the index runs over memory,
-//! and CuTe's is `reversed(row_major((2,4)))`, `(2,4):(4,1)`. `composition` and the divisions are checked, and `composition_extended`,
-//! `logical_divide_extended` and its forms let the last leaf go on without end as CuTe does. In `composition(A, <T>)` modes that the tiler does not name are kept.
-//! A shape is a tiler: `(4,8)` is `<4:1,8:1>`; `_` in a tiler leaves its mode as it is. `():()` is `1:0`.
+//! Where CuTe differs: `row_major((2,4))` is `(4,2):(1,4)`, the reversed list of dims, so that the index runs
+//! over memory, and CuTe's is `reversed(row_major((2,4)))`, `(2,4):(4,1)`. `composition` and the divisions
+//! are checked, and `composition_extended`, `logical_divide_extended` and its forms let the last leaf
+//! continue without end as CuTe does. In `composition(A, <T>)` modes that the tiler does not name are
+//! unchanged. A shape is a tiler: `(4,8)` is `<4:1,8:1>`; `_` in a tiler leaves its mode as it is. `():()` is
+//! `1:0`.
 //!
-//! Reading is separate from evaluating; nesting and the number of calls are bounded, so any text is answered in
-//! bounded time, stack and memory.
+//! Reading is separate from evaluating; nesting and the number of calls are bounded, so any text is answered
+//! in bounded time, stack and memory.
 
 mod axes;
 mod evaluate;
@@ -55,7 +58,7 @@ use crate::Error;
 /// The greatest number of calls in one expression.
 pub const MAX_CALLS: usize = 256;
 
-/// An expression that has been read, with its text for messages about places in it.
+/// A parsed expression, with its text for messages with positions.
 ///
 /// ```
 /// use reshard_layout::expression::{Expression, Value};
@@ -99,7 +102,7 @@ enum Term {
 ///
 /// # Errors
 ///
-/// `parse` with the place, or what the operations refuse.
+/// `parse` with the position, or the errors of the operations.
 pub fn evaluate(text: &str) -> Result<Value, Error> {
     text.parse::<Expression>()?.evaluate()
 }

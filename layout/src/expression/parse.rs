@@ -6,7 +6,7 @@ use crate::named::{NamedStride, Names};
 use crate::notation::Cursor;
 use crate::{AxisStride, Error, ErrorKind, IntTuple, Layout, NamedLayout};
 
-/// A cursor that counts what is bounded.
+/// A cursor that counts the limited quantities.
 struct Reader<'a> {
     cursor: Cursor<'a>,
     depth: usize,
@@ -28,7 +28,7 @@ impl Reader<'_> {
         let outside = self.depth;
         let mut node = self.operand()?;
         while self.cursor.peek() == Some('(') {
-            // What is applied is evaluated within.
+            // The applied expression is evaluated one level deeper.
             self.deepen()?;
             let arguments = self.arguments()?;
             node = Node { place, term: Term::Apply(Box::new(node), arguments) };
@@ -65,12 +65,12 @@ impl Reader<'_> {
         }
     }
 
-    /// The function named next, or none for the `Sw` of a swizzle.
+    /// Returns the function named next, or none for the `Sw` of a swizzle.
     fn function(&mut self, place: usize) -> Result<Option<Function>, Error> {
         let word = self.cursor.word();
         let function = Function::from_name(word);
         if function.is_none() && word != "Sw" {
-            // A word may be as long as the text.
+            // An identifier may be as long as the text.
             let word: String = word.chars().take(40).collect();
             let message = format!("there is no function named {word}");
             return Err(self.cursor.error_at(place, ErrorKind::Parse, message));
@@ -83,7 +83,7 @@ impl Reader<'_> {
         Ok(Node { place, term: Term::Value(Box::new(Value::Swizzle(swizzle))) })
     }
 
-    /// A layout, a tuple or an integer. `():()`, the layout of no modes, is `1:0`.
+    /// Returns a layout, a tuple or an integer. `():()`, the layout of no modes, is `1:0`.
     fn literal(&mut self, place: usize) -> Result<Node, Error> {
         let mut ahead = self.cursor.clone();
         if ['(', ')', ':', '(', ')'].into_iter().all(|token| ahead.eat(token)) {
@@ -95,7 +95,9 @@ impl Reader<'_> {
         Ok(Node { place, term: Term::Value(Box::new(value)) })
     }
 
-    /// The rest of a layout: pairs if there is one for every extent, steps along axes if there are any, else integers.
+    /// Reads the rest of a layout.
+    ///
+    /// It has pairs if there is one for every extent, steps along axes if there are any, else integers.
     fn layout_of(&mut self, shape: IntTuple) -> Result<Value, Error> {
         self.cursor.expect(':')?;
         let (mut ahead, mut names) = (self.cursor.clone(), Names::default());
@@ -127,7 +129,7 @@ impl Reader<'_> {
         self.list(')')
     }
 
-    /// So many expressions, and a pattern.
+    /// Reads `before` expressions and a pattern.
     fn pattern_arguments(&mut self, before: usize) -> Result<Vec<Node>, Error> {
         self.cursor.expect('(')?;
         let mut nodes = Vec::with_capacity(before + 1);
@@ -142,7 +144,7 @@ impl Reader<'_> {
         Ok(nodes)
     }
 
-    /// The parts of a tiler, of which `_` is one, and its end.
+    /// Returns the parts of a tiler, of which `_` is one, and its end.
     fn tilers(&mut self) -> Result<Vec<Node>, Error> {
         let mut nodes = Vec::new();
         loop {

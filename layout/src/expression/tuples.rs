@@ -5,7 +5,7 @@ use super::{Function, Value};
 use crate::{Banks, Error, IntTuple, Layout};
 
 impl Operation<'_> {
-    /// The answer of a function that takes tuples, or of one that takes them beside layouts.
+    /// Returns the answer of a function that takes tuples, alone or together with layouts.
     pub(super) fn call_with_tuples(
         &self,
         function: Function,
@@ -72,8 +72,8 @@ impl Operation<'_> {
         let [row_length, bytes, chunk] = [self.integer(row)?, self.integer(element)?, self.integer(access)?];
         Banks::SHARED.swizzle(row_length, bytes, chunk).map(Value::Swizzle).ok_or_else(|| {
             let message = format!(
-                "rows of {row_length} elements of {bytes} bytes, accessed by {chunk} bytes, have no swizzle: all three are \
-                 powers of two, and an access is whole elements, part of a row, and up to 128 bytes"
+                "rows of {row_length} elements of {bytes} bytes, accessed by {chunk} bytes, have no swizzle; all \
+                 three must be powers of two, and an access whole elements, part of a row, and at most 128 bytes"
             );
             self.refused(row.0, message)
         })
@@ -83,7 +83,8 @@ impl Operation<'_> {
         let (bytes, chunk) = (self.integer(element)?, self.integer(access)?);
         let size = self.shape_of(a)?.product()?;
         let (1..=128, 1..=1024) = (chunk, size) else {
-            let message = format!("an access is 1 to 128 bytes of 1 to 1024 threads, not {chunk} of {size}");
+            let message =
+                format!("an access must be 1 to 128 bytes of 1 to 1024 threads, not {chunk} of {size}");
             return Err(self.refused(access.0, message));
         };
         let at = |index: i64| {
@@ -123,7 +124,7 @@ impl Operation<'_> {
         Some(picked.map(Value::from))
     }
 
-    /// The value of a layout at a coordinate, or the index of a coordinate into a shape.
+    /// Returns the value of a layout at a coordinate, or the index of a coordinate into a shape.
     fn index_of(&self, coordinate: &Placed, layout: &Placed) -> Result<Value, Error> {
         let at = self.tuple(coordinate)?;
         layout.1.at(&at).unwrap_or_else(|| {

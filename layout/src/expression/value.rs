@@ -1,4 +1,4 @@
-//! What an expression evaluates to.
+//! The values of expressions.
 
 use std::fmt;
 
@@ -31,18 +31,18 @@ pub enum Value {
     Swizzle(Swizzle),
     /// A tiler.
     Tiler(Tiler),
-    /// A coordinate with open places.
+    /// A coordinate with open positions.
     Pattern(SlicePattern),
 }
 
-/// What a value is, asked of one kind at a time: `None` is every other kind.
+/// Access to a value as one kind: `None` for every other kind.
 impl Value {
-    /// The integer that this is.
+    /// Returns the integer that this is.
     pub fn as_integer(&self) -> Option<i64> {
         if let Self::Integer(integer) = self { Some(*integer) } else { None }
     }
 
-    /// The tuple that this is; an integer is one.
+    /// Returns the tuple that this is; an integer is one.
     ///
     /// ```
     /// use reshard_layout::expression::evaluate;
@@ -59,47 +59,47 @@ impl Value {
         }
     }
 
-    /// The layout of integers that this is.
+    /// Returns the layout of integers that this is.
     pub fn as_layout(&self) -> Option<&Layout> {
         if let Self::Layout(layout) = self { Some(layout) } else { None }
     }
 
-    /// The layout with axes that this is.
+    /// Returns the layout with axes that this is.
     pub fn as_named(&self) -> Option<&NamedLayout> {
         if let Self::Named(named) = self { Some(named) } else { None }
     }
 
-    /// The layout of pairs that this is.
+    /// Returns the layout of pairs that this is.
     pub fn as_pairs(&self) -> Option<&NamedLayout<(AxisStride, AxisStride)>> {
         if let Self::Pairs(pairs) = self { Some(pairs) } else { None }
     }
 
-    /// The composition that this is.
+    /// Returns the composition that this is.
     pub fn as_composed(&self) -> Option<&ComposedLayout> {
         if let Self::Composed(composed) = self { Some(composed) } else { None }
     }
 
-    /// The swizzle that this is.
+    /// Returns the swizzle that this is.
     pub fn as_swizzle(&self) -> Option<Swizzle> {
         if let Self::Swizzle(swizzle) = self { Some(*swizzle) } else { None }
     }
 
-    /// The pattern that this is.
+    /// Returns the pattern that this is.
     pub fn as_pattern(&self) -> Option<&SlicePattern> {
         if let Self::Pattern(pattern) = self { Some(pattern) } else { None }
     }
 
-    /// The layout or composition that this is.
+    /// Returns the layout or composition that this is.
     pub fn to_composed(&self) -> Option<ComposedLayout> {
         self.as_composed().cloned().or_else(|| self.as_layout().cloned().map(ComposedLayout::from))
     }
 
-    /// What may be applied last: a layout or a swizzle.
+    /// Returns the value as an outer function: a layout or a swizzle.
     pub fn to_outer(&self) -> Option<Outer> {
         self.as_swizzle().map(Outer::from).or_else(|| self.as_layout().cloned().map(Outer::from))
     }
 
-    /// The extents, of whatever kind the layout is.
+    /// Returns the extents, of whatever kind the layout is.
     pub fn shape(&self) -> Option<IntTuple> {
         let integers = self.as_layout().or_else(|| self.as_composed().map(ComposedLayout::inner));
         integers
@@ -108,7 +108,7 @@ impl Value {
             .or_else(|| self.as_pairs().map(|pairs| pairs.layout().shape()))
     }
 
-    /// The value at an index or a coordinate, of what is a function of these.
+    /// Returns the value at an index or a coordinate, if this is a function of these.
     pub(super) fn at(&self, coordinate: &IntTuple) -> Option<Result<Self, Error>> {
         if let Some(named) = self.as_named() {
             return Some(named.value_at(coordinate).map(Self::from));
@@ -122,7 +122,7 @@ impl Value {
             .map(|value| value.map(Self::Integer))
     }
 
-    /// What kind of value this is, as messages write it.
+    /// Returns the kind of the value, as used in messages.
     pub(super) fn noun(&self) -> &'static str {
         match self {
             Self::Integer(_) => "an integer",
@@ -162,17 +162,17 @@ impl From<ComposedLayout> for Value {
 }
 
 impl Value {
-    /// The layout, where nothing is applied last and the first value is 0; else the composition.
+    /// Returns the layout, where nothing is applied last and the first value is 0; else the composition.
     pub(super) fn of_composed(composed: ComposedLayout) -> Self {
         if composed.is_layout() { Self::Layout(composed.inner().clone()) } else { composed.into() }
     }
 
-    /// The same value, a layout where it is one that is written as a composition.
+    /// Returns the same value, a layout where it is one that is written as a composition.
     pub(super) fn plain(self) -> Self {
         if let Self::Composed(composed) = self { Self::of_composed(*composed) } else { self }
     }
 
-    /// Whether that changes anything.
+    /// Returns `true` if [`plain`](Self::plain) changes the value.
     pub(super) fn is_plain_composition(&self) -> bool {
         self.as_composed().is_some_and(ComposedLayout::is_layout)
     }

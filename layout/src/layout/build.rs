@@ -1,4 +1,4 @@
-//! Making layouts: filling them in place, and checking what they reach.
+//! Constructing layouts: filling them in place, and checking their reach.
 
 use super::Layout;
 use crate::modes::{Mode, Modes, coalesce_into};
@@ -7,14 +7,14 @@ use crate::stride::Stride;
 use crate::{Counted, Error};
 
 impl<S: Stride> Layout<S> {
-    /// The layout of these modes, nested like this, with everything it can reach checked.
+    /// Returns the layout of these modes, nested like this, with everything it can reach checked.
     pub(crate) fn assemble(modes: Modes<S>, profile: Profile) -> Result<Self, Error> {
         debug_assert_eq!(modes.len(), profile.len());
         let (size, reach) = S::seal(modes.iter().copied())?;
         Ok(Self { modes, profile, size, reach })
     }
 
-    /// The layout of these modes, of which it is known that everything it reaches fits.
+    /// Returns the layout of these modes, of which it is known that everything it reaches fits.
     #[inline]
     pub(crate) fn known(modes: Modes<S>, profile: Profile) -> Self {
         let (size, reach) = S::known(modes.iter().copied());
@@ -23,7 +23,9 @@ impl<S: Stride> Layout<S> {
         layout
     }
 
-    /// The coalesced layout of these modes, of which it is known that they are coalesced and that they fit.
+    /// Returns the layout of these modes, without checks.
+    ///
+    /// Requires that they are coalesced and that their reach fits.
     pub(crate) fn known_flat(modes: Modes<S>) -> Self {
         let mut layout = Self::blank();
         layout.modes = modes;
@@ -32,15 +34,15 @@ impl<S: Stride> Layout<S> {
         layout
     }
 
-    /// `1:0`.
+    /// Returns `1:0`.
     pub(crate) fn unit_of() -> Self {
         Self::known_flat(Modes::new())
     }
 
-    /// A layout without modes, which is none yet: the operations fill it in place, because moving one that has just
-    /// been written costs as much as computing it.
+    /// Returns an incomplete layout without modes, which the operations fill in place.
     ///
-    /// Whoever makes one seals it before anybody sees it.
+    /// Copying a layout that has just been written costs as much as computing it. The creator must seal it
+    /// before use.
     #[inline]
     pub(crate) fn blank() -> Self {
         let (size, reach) = S::known(core::iter::empty());
@@ -57,7 +59,7 @@ impl<S: Stride> Layout<S> {
         (&mut self.modes, self.profile.nests_mut())
     }
 
-    /// Computes what the modes reach, of which it is known that it fits.
+    /// Computes the reach of the modes, which is known to fit.
     #[inline]
     pub(crate) fn seal(&mut self) {
         (self.size, self.reach) = S::known(self.modes.iter().copied());
@@ -69,7 +71,7 @@ impl<S: Stride> Layout<S> {
         debug_assert_eq!(Self::assemble(self.modes.clone(), self.profile.clone()).as_ref(), Ok(self));
     }
 
-    /// Computes what the modes reach, and fails if it does not fit.
+    /// Computes the reach of the modes, and fails if it does not fit.
     pub(crate) fn seal_checked(&mut self) -> Result<(), Error> {
         (self.size, self.reach) = S::seal(self.modes.iter().copied())?;
         Ok(())
@@ -84,7 +86,7 @@ impl<S: Stride> Layout<S> {
         self.profile.make_coalesced(self.modes.len());
     }
 
-    /// The coalesced layout of these modes.
+    /// Returns the coalesced layout of these modes.
     ///
     /// ```
     /// use reshard_layout::{Layout, Mode};
@@ -112,12 +114,12 @@ impl<S: Stride> Layout<S> {
         Ok(layout)
     }
 
-    /// The flat layout of these modes; `1:0` for none.
+    /// Returns the flat layout of these modes; `1:0` for none.
     ///
     /// ```
-    /// use reshard_layout::{At, Layout, Mode};
+    /// use reshard_layout::{AxisStride, Layout, Mode};
     ///
-    /// let modes = [Mode::new(4, At::local(1)), Mode::new(2, At::along(1, 0))];
+    /// let modes = [Mode::new(4, AxisStride::local(1)), Mode::new(2, AxisStride::along(1, 0))];
     /// assert_eq!(Layout::from_flat(modes.into_iter().collect())?.to_string(), "(4,2):(1,1@0)");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
@@ -160,7 +162,7 @@ impl<S: Stride> Tuple<S> {
         Ok(())
     }
 
-    /// The tuple of the modes so far, and `1:0` for none.
+    /// Returns the tuple of the modes so far, and `1:0` for none.
     pub(crate) fn finish(mut self) -> Result<Layout<S>, Error> {
         if self.layout.modes.is_empty() {
             return Ok(Layout::unit_of());
@@ -179,7 +181,7 @@ impl<S: Stride> Tuple<S> {
         Ok(self.layout)
     }
 
-    /// The tuple of modes that may fail.
+    /// Returns the tuple of modes that may fail.
     pub(crate) fn collect(modes: impl Iterator<Item = Result<Layout<S>, Error>>) -> Result<Layout<S>, Error> {
         let mut tuple = Self::new();
         for mode in modes {

@@ -7,20 +7,20 @@ use crate::stride::Stride;
 use crate::{Error, IntTuple, Operation};
 
 impl Layout {
-    /// The value at `index` in `[0, size)`.
+    /// Returns the value at `index` in `[0, size)`.
     ///
     /// ```
     /// use reshard_layout::Layout;
     ///
     /// let layout: Layout = "(4,2):(2,1)".parse()?;
     /// assert_eq!(layout.at(5)?, 3);
-    /// assert_eq!(layout.at(8).unwrap_err().kind(), "out_of_domain");
+    /// assert_eq!(layout.at(8).unwrap_err().code(), "out_of_domain");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// `out_of_domain`; [`at_extended`](Self::at_extended) goes on beyond the size.
+    /// `out_of_domain`; [`at_extended`](Self::at_extended) continues beyond the size.
     #[inline]
     pub fn at(&self, index: i64) -> Result<i64, Error> {
         if !(0..self.size).contains(&index) {
@@ -29,7 +29,7 @@ impl Layout {
         Ok(value_at(&self.modes, index))
     }
 
-    /// The value at any `index >= 0`, where the last leaf goes on without end, as in CuTe.
+    /// Returns the value at any `index >= 0`, where the last leaf continues without end, as in CuTe.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -49,7 +49,7 @@ impl Layout {
         value_at_extended(&self.modes, index)
     }
 
-    /// The value at one coordinate per mode, each an index into its mode.
+    /// Returns the value at one coordinate per mode, each an index into its mode.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -74,8 +74,9 @@ impl Layout {
         Ok(value)
     }
 
-    /// The value at a coordinate nested like the shape, or less: an integer stands for any part of the shape, and is
-    /// an index into it.
+    /// Returns the value at a coordinate nested like the shape, or less.
+    ///
+    /// An integer stands for any part of the shape, and is an index into it.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -104,7 +105,7 @@ impl Layout {
             .try_fold(0_i64, |value, (mode, coordinate)| Ok(value.wrapping_add(mode.offset_at(&coordinate)?)))
     }
 
-    /// All values, in the order of the indices.
+    /// Returns all values, in the order of the indices.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -119,12 +120,14 @@ impl Layout {
 }
 
 impl<S: Stride> Layout<S> {
-    /// The value at `index` in `[0, size)`, whatever the strides are; of integers the same as [`at`](Layout::at).
+    /// Returns the value at `index` in `[0, size)`, for strides of any kind.
+    ///
+    /// For integers it equals [`at`](Layout::at).
     ///
     /// ```
-    /// use reshard_layout::{At, Layout};
+    /// use reshard_layout::{AxisStride, Layout};
     ///
-    /// let layout: Layout<At> = "(128,4,2):(1,1@1,1@0)".parse()?;
+    /// let layout: Layout<AxisStride> = "(128,4,2):(1,1@1,1@0)".parse()?;
     /// assert_eq!(layout.value(700)?.to_string(), "60+1@0+1@1");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```

@@ -1,16 +1,18 @@
 //! Operations on layouts of integers that are linear in the strides, for layouts with axes.
 //!
-//! `A o B` takes the values of `B` as indices of `A`, and asks nothing of the values of `A`: they may be points. So any map
-//! `phi` from points to integers that is linear, and different for different points as far as `A` reaches, gives the answer:
+//! `A o B` takes the values of `B` as indices of `A`, and requires no property of the values of `A`: they may
+//! be points. So any map `phi` from points to integers that is linear, and different for different points as
+//! far as `A` reaches, gives the answer:
 //!
 //! ```text
 //! (phi A) o B  =  phi (A o B)          phi(point) = sum_a w_a point_a        w_0 = 1, w_(k+1) = w_k b_k
 //! ```
 //!
-//! The operation runs on `phi A`, and every stride of the result is a value of `phi A`, whose digits in the bases `b_k` are the
-//! steps. Bases are more than four times what is reached along an axis, so a multiple of a stride that coalescing compares is
-//! told from the next one. With a second set of bases the same answer must come out: what an operation reaches beyond the
-//! domain of `A` (the extended forms) is then noticed where it is too much, and is an `overflow`.
+//! The operation runs on `phi A`, and every stride of the result is a value of `phi A`, whose digits in the
+//! bases `b_k` are the steps. Bases are more than four times the reach along an axis, so coalescing never
+//! confuses a multiple of a stride with the next one. A second set of bases must give the same answer. If an
+//! operation (the extended forms) goes too far beyond the domain of `A`, the answers differ, and the result
+//! is an `overflow`.
 
 use super::{NamedLayout, NamedStride, Names};
 use crate::algebra::Outer;
@@ -29,7 +31,7 @@ struct Code {
 }
 
 impl Code {
-    /// Two maps that tell apart what these modes reach.
+    /// Returns two maps that distinguish all points that these modes reach.
     fn of<S: NamedStride>(modes: &[Mode<S>]) -> Result<[Self; 2], Error> {
         let mut reached: Vec<(Direction, i64)> = Vec::new();
         let overflow = |left, right| Error::Overflow { quantity: Quantity::Span, left, right };
@@ -50,7 +52,7 @@ impl Code {
         }
         // The last one has no base, so it is the one that reaches farthest.
         reached.sort_by_key(|(direction, far)| (*far, *direction));
-        // A base is more than four times what is reached.
+        // A base is more than four times the reach.
         let bits = |far: i64| 66 - i64::from(far.leading_zeros());
         let needed: i64 = reached.iter().map(|(_, far)| bits(*far)).sum();
         let count = reached.len().saturating_sub(1) as i64;
@@ -66,7 +68,7 @@ impl Code {
         Ok([Self { directions: directions.clone(), bases }, Self { directions, bases: others }])
     }
 
-    /// The integer of a stride.
+    /// Returns the integer of a stride.
     fn encode<S: NamedStride>(&self, stride: S) -> i64 {
         let steps = stride.steps();
         let mut weight = 1_i64;
@@ -79,7 +81,7 @@ impl Code {
         sum
     }
 
-    /// The stride of an integer; the steps, where they go along several axes at once.
+    /// Returns the stride of an integer; the steps, where they go along several axes at once.
     fn decode<S: NamedStride>(&self, mut value: i64) -> Result<S, Vec<AxisStride>> {
         let mut sides = [AxisStride::ZERO; 2];
         let mut steps = Vec::new();
@@ -105,7 +107,7 @@ impl Code {
         if several { Err(steps) } else { Ok(S::of_steps(sides)) }
     }
 
-    /// The layout of a layout of integers.
+    /// Returns the layout of a layout of integers.
     fn decode_layout<S: NamedStride>(&self, layout: &Layout, names: &Names) -> Result<NamedLayout<S>, Error> {
         let mut several = None;
         let decoded = layout.map(|stride| {
@@ -117,13 +119,14 @@ impl Code {
         let Some(steps) = several else { return NamedLayout::of(&decoded, names) };
         let steps: Vec<String> = steps.iter().map(|at| names.text(*at)).collect();
         let message = format!(
-            "the result is not a layout: a step of it goes along several axes at once, by {}, and a stride goes along one",
+            "the result is not a layout: one of its steps goes along several axes at once, by {}, and a stride may go \
+             along one only",
             steps.join("+")
         );
         Err(Error::Along { kind: crate::ErrorKind::NotRepresentable, message: message.into() })
     }
 
-    /// An error in which an outer layout stands as it was given.
+    /// Returns an error in which the outer layout is printed with its names.
     fn said<S: NamedStride>(&self, error: Error, names: &Names) -> Error {
         let operands = match &error {
             Error::NotRepresentable { operands, .. } | Error::Undecided { operands, .. } => operands,
@@ -151,26 +154,28 @@ impl Code {
 
 #[allow(private_bounds, reason = "the strides that have names are those of this crate")]
 impl<S: NamedStride> NamedLayout<S> {
-    /// The result of an operation on layouts of integers that is linear in the strides, such as a composition after this layout
-    /// or a division: what it does depends on which values are equal and add up, and not on their order.
+    /// Returns the result of an operation on integer layouts that is linear in the strides.
+    ///
+    /// Examples are a composition after this layout or a division: the operation depends on which values are
+    /// equal and add up, and not on their order.
     ///
     /// ```
-    /// use reshard_layout::{Layout, Named};
+    /// use reshard_layout::{Layout, NamedLayout};
     ///
-    /// let a: Named = "(4,2):(1@tp,1@dp)".parse()?;
+    /// let a: NamedLayout = "(4,2):(1@tp,1@dp)".parse()?;
     /// let b: Layout = "2:4".parse()?;
     /// assert_eq!(a.linear(|a| a.compose(&b))?.to_string(), "2:1@dp");
     /// assert_eq!(a.linear(|a| a.logical_divide(&"2:1".parse()?))?.to_string(), "(2,(2,2)):(1@tp,(2@tp,1@dp))");
     ///
     /// let across: Layout = "2:5".parse()?; // one step along both axes
-    /// assert_eq!(a.linear(|a| a.compose(&across)).unwrap_err().kind(), "not_representable");
+    /// assert_eq!(a.linear(|a| a.compose(&across)).unwrap_err().code(), "not_representable");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// Those of the operation; `not_representable` if a stride of the result goes along several axes; `overflow` if the steps
-    /// along all axes together do not fit in 64 bits.
+    /// Those of the operation; `not_representable` if a stride of the result goes along several axes;
+    /// `overflow` if the steps along all axes do not fit in 64 bits jointly.
     pub fn linear(&self, operation: impl Fn(&Layout) -> Result<Layout, Error>) -> Result<Self, Error> {
         let codes = Code::of(self.layout.flat())?;
         let through = |code: &Code| {

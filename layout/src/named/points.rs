@@ -1,4 +1,4 @@
-//! Points with the names of their axes: what layouts with named axes have for values and for strides.
+//! Points with the names of their axes: the values and strides of layouts with named axes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,12 +14,12 @@ use crate::{Counted, Error, IntTuple, Layout};
 /// A point `3+1@tp`, or a nested tuple of points, with the names of the axes.
 ///
 /// ```
-/// use reshard_layout::{Named, Points};
+/// use reshard_layout::{NamedLayout, NamedPoint};
 ///
-/// let a: Named = "(4,(2,3)):(1,(1@tp,1@dp))".parse()?;
+/// let a: NamedLayout = "(4,(2,3)):(1,(1@tp,1@dp))".parse()?;
 /// assert_eq!(a.value(15)?.to_string(), "3+1@tp+1@dp");
 /// assert_eq!(a.stride()?.to_string(), "(1,(1@tp,1@dp))");
-/// assert_eq!("(1,(1@tp,1@dp))".parse::<Points>()?, a.stride()?);
+/// assert_eq!("(1,(1@tp,1@dp))".parse::<NamedPoint>()?, a.stride()?);
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,14 +45,14 @@ impl NamedPoint {
         NamedPoint { flat: points.collect(), profile, names: own }
     }
 
-    /// The value of a layout: a point, or a pair of them.
+    /// Returns the value of a layout: a point, or a pair of them.
     pub(super) fn of_value<S: NamedStride>(value: S::Value, names: &Names) -> NamedPoint {
         let points = S::points(value);
         let profile = if points.len() == 1 { Profile::scalar() } else { Profile::flat(points.len()) };
         NamedPoint::of(points.into_iter(), profile, names)
     }
 
-    /// The strides of a layout; pairs are tuples.
+    /// Returns the strides of a layout; pairs are tuples.
     pub(super) fn of_strides<S: NamedStride>(layout: &Layout<S>, names: &Names) -> Result<NamedPoint, Error> {
         let (mut points, mut nests) = (SmallVec::<[Point; 2]>::new(), SmallVec::<[Nest; 8]>::new());
         let mut pairs = false;
@@ -78,22 +78,22 @@ impl NamedPoint {
         Ok(NamedPoint::of(points.into_iter(), Profile::from_nests(nests), names))
     }
 
-    /// Whether this is one point and not a tuple.
+    /// Returns `true` if this is one point and not a tuple.
     pub fn is_scalar(&self) -> bool {
         self.profile.is_scalar()
     }
 
-    /// The points, leftmost first, with their axes numbered as they first appear.
+    /// Returns the points, leftmost first, with their axes numbered as they first appear.
     pub fn points(&self) -> &[Point] {
         &self.flat
     }
 
-    /// The names of the axes `0, 1, ...`.
+    /// Returns the names of the axes `0, 1, ...`.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> + '_ {
         self.names.iter().map(|name| &**name)
     }
 
-    /// The integers, if no axis occurs.
+    /// Returns the integers, if no axis occurs.
     pub fn integers(&self) -> Option<IntTuple> {
         let values = || self.flat.iter().map(|point| point.local).collect();
         self.names.is_empty().then(|| IntTuple::from_parts(values(), self.profile.clone()))

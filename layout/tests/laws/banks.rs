@@ -2,7 +2,9 @@
 
 use reshard_layout::{Banks, Swizzle};
 
-/// The most ways of all accesses of a line: down every column from every aligned row on, and along every row.
+/// The worst bank conflicts of all accesses of a line.
+///
+/// These are down every column from every aligned row on, and along every row.
 fn worst(banks: Banks, line: i64, swizzle: Swizzle, row: i64, element: i64, access: i64) -> (usize, usize) {
     let together = line / access;
     let at =
@@ -15,7 +17,7 @@ fn worst(banks: Banks, line: i64, swizzle: Swizzle, row: i64, element: i64, acce
             ways.0 = ways.0.max(banks.conflicts(down, access as u32));
         }
         for first in (0..chunks).step_by(together.min(chunks) as usize) {
-            // A row shorter than a line goes on in the next one.
+            // A row shorter than a line continues in the next one.
             let along =
                 (0..together).map(|k| at(block * together + (first + k) / chunks, (first + k) % chunks));
             ways.1 = ways.1.max(banks.conflicts(along, access as u32));

@@ -1,4 +1,4 @@
-//! Questions with brute-force answers: the values of every layout, and the kind of every refusal.
+//! Test cases with brute-force answers: the values of every layout, and the kind of every error.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn fnv(layout: &Layout) -> String {
     format!("{hash:016x}")
 }
 
-/// What is wrong with the answer, if anything.
+/// Returns the mismatch of the answer, if any.
 fn check(case: &Json) -> Result<(), String> {
     let text = |key: &str| case[key].as_str().unwrap_or_default();
     let answer = evaluate(text("expr"));

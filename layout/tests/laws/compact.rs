@@ -13,7 +13,9 @@ fn coordinates(extents: &[i64]) -> Vec<Vec<i64>> {
     })
 }
 
-/// How many coordinates come before each when they are compared by the leaf that is last in the order, then the one before.
+/// The number of coordinates before each in the given order.
+///
+/// Coordinates are compared by the leaf that is last in the order, then the one before.
 fn ranks(extents: &[i64], leaves: &[usize]) -> Vec<i64> {
     let key =
         |coordinate: &[i64]| -> Vec<i64> { leaves.iter().rev().map(|leaf| coordinate[*leaf]).collect() };
@@ -24,7 +26,7 @@ fn ranks(extents: &[i64], leaves: &[usize]) -> Vec<i64> {
     all.iter().map(|key| keys.binary_search(key).expect("one of them") as i64).collect()
 }
 
-/// The leaves by key, those of equal keys from left to right, of which these are asked for.
+/// The selected leaves by key, those of equal keys from left to right.
 fn by_key(keys: &[i64], taken: impl Fn(usize) -> bool) -> Vec<usize> {
     let least = keys.iter().copied().min().unwrap_or(0);
     let greatest = keys.iter().copied().max().unwrap_or(0);
@@ -154,7 +156,7 @@ fn what_is_distributed_ascends_divides_and_composes_with_every_layout_of_the_sha
                 count % over.size() == 0 && memory.compose(&over).is_ok(),
                 "{count} over {shape}: {over}"
             );
-            // Of every extent as many as divide it and what is left.
+            // Each extent takes the greatest common divisor of it and the rest.
             let mut left = count;
             for extent in &extents {
                 left /= (1..=left.min(*extent)).rev().find(|g| extent % g == 0 && left % g == 0).unwrap_or(1);
@@ -199,7 +201,7 @@ fn tiles_and_parts_of_threads_cover_a_layout_once() {
                 let part = |thread| a.local_partition(&threads, thread);
                 let parts: Result<Vec<_>, _> = (0..rows * columns).map(part).collect();
                 let parts = parts.expect("it divides");
-                // A thread begins where it lies on the first tile.
+                // A thread begins at its position on the first tile.
                 for r in 0..rows {
                     for c in 0..columns {
                         let thread = threads.offset_of(&[r, c]).expect("inside");

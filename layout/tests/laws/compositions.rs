@@ -6,7 +6,9 @@ use reshard_layout::{Error, Layout, Swizzle, reference};
 use crate::small::{one_in, tiny, up_to_two};
 use crate::swizzled::values;
 
-/// A few compositions over layouts of all kinds: nothing applied last, one swizzle or another, from 0 on and from elsewhere.
+/// A few compositions over layouts of all kinds.
+///
+/// They have no outer function, one swizzle or another, and begin at 0 or elsewhere.
 fn compositions() -> Vec<ComposedLayout> {
     let swizzles = ["Sw<0,0,0>", "Sw<1,0,1>", "Sw<2,0,2>", "Sw<1,1,2>", "Sw<1,0,-2>"];
     let layouts =
@@ -26,7 +28,7 @@ fn total(composed: &ComposedLayout) -> Vec<i64> {
     values(composed).into_iter().map(|value| value.expect("a value")).collect()
 }
 
-/// What one function makes of the values of another one, if all of them are indices.
+/// Applies one function to the values of another one, if all of them are indices.
 fn through(f: &[i64], indices: &[i64]) -> Option<Vec<i64>> {
     indices.iter().map(|&i| f.get(usize::try_from(i).ok()?).copied()).collect()
 }
@@ -49,7 +51,7 @@ fn parts_beside_each_other_are_their_sum_or_no_one_function_is_applied_last() {
                 }
                 Err(error) => {
                     assert_eq!(error.code(), "not_representable", "({f}, {g})");
-                    // Applied last to the sum of what is applied first it is something else.
+                    // Applied last to the sum of the inner functions it gives other values.
                     let inner = Layout::concat(&[f.inner().clone(), g.inner().clone()]).expect("small");
                     for outer in [f.outer(), g.outer()] {
                         let both =
@@ -91,7 +93,8 @@ fn a_layout_or_composition_after_a_composition_is_one_function_of_the_other() {
                 Ok(after) => {
                     let extended: Vec<i64> =
                         indices.iter().map(|&i| a.at_extended(i).expect("an index")).collect();
-                    // A last leaf of extent 1 may go on downwards, and a swizzle is of what is not negative.
+                    // A last leaf of extent 1 may continue downwards, and a swizzle accepts only non-negative
+                    // indices.
                     if extended.iter().all(|&value| value >= 0) {
                         assert_eq!(total(&after), extended, "{a} extended o {g}");
                     }
@@ -246,7 +249,7 @@ fn questions_about_values_are_answered_by_the_values() {
             assert_eq!(yes(f.is_surjective_onto(bound)), all.iter().copied().eq(0..bound), "{f}");
         }
         for g in &compositions() {
-            assert_eq!(yes(f.same_function(g)), total(f) == total(g), "{f}, {g}");
+            assert_eq!(yes(f.is_equivalent(g)), total(f) == total(g), "{f}, {g}");
             let common = total(g).iter().any(|value| *value != 0 && all.contains(value));
             assert_eq!(f.is_disjoint(g).expect("total").to_string() == "no", common, "{f}, {g}");
         }

@@ -1,7 +1,7 @@
-//! Facts of CuTe: what its compiler and its tests know of layouts is answered in the same way, or refused with the reason.
+//! Facts of CuTe: results of its compiler and its tests are reproduced, or rejected with the reason.
 //!
-//! The same value is the same function, mode by mode where there are as many; CuTe writes a stride beside an extent of 1,
-//! where ours is 0, and keeps modes apart in `tile_to_shape` that ours coalesces.
+//! The same value is the same function, mode by mode where there are equally many modes. CuTe prints a stride
+//! for an extent of 1, where ours is 0, and does not merge modes in `tile_to_shape` that ours coalesces.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,12 @@ use serde_json::Value as Json;
 const COMPILER: &str = include_str!("../data/cute_ir.jsonl");
 const UNIT: &str = include_str!("../data/cute_unit.jsonl");
 
-/// Reaching beyond the last index: CuTe lets the last mode of the outer layout go on without end.
+/// Reaching beyond the last index: CuTe lets the last mode of the outer layout continue without end.
 const EXTENDED: &str = "the result has values that the first operand does not have";
 
-/// An expression that is not answered as CuTe does, the kind of the refusal or nothing, why, and the expression that is.
+/// Expressions with another answer than CuTe's.
+///
+/// Each has the kind of the error or nothing, the reason, and the equivalent expression.
 const OTHERWISE: &[(&str, &str, &str, &str)] = &[
     ("composition(1:1, 4:1)", "out_of_domain", EXTENDED, "composition_extended(1:1, 4:1)"),
     ("composition(3:1, 4:1)", "out_of_domain", EXTENDED, "composition_extended(3:1, 4:1)"),
@@ -68,7 +70,7 @@ const OTHERWISE: &[(&str, &str, &str, &str)] = &[
     (
         "composition((1,(2,4)):(0,(-1,512)), 2:-1)",
         "out_of_domain",
-        "the inner layout has the values 0 and -1, and -1 is no index",
+        "the inner layout has the values 0 and -1, and -1 is not an index",
         "composition_at((1,(2,4)):(0,(-1,512)), 1, 2:-1)",
     ),
     (
@@ -80,14 +82,15 @@ const OTHERWISE: &[(&str, &str, &str, &str)] = &[
     (
         "left_inverse(((2,4),(3,5)):((4,1),(2,8)))",
         "inadmissible",
-        // CuTe's (2,2,2,5):(2,8,1,24) does not end at one of the two either: the value 43 is not in its domain.
-        "the indices 4 and 8 both have the value 2, so no layout tells which it was",
+        // CuTe's (2,2,2,5):(2,8,1,24) does not end at one of the two either: the value 43 is not in its
+        // domain.
+        "the indices 4 and 8 both have the value 2, so no layout can map back",
         "is_injective(((2,4),(3,5)):((4,1),(2,8)))",
     ),
     (
         "composition(composed((4,5):(1,4), 2, (4,5):(1,4)), <(2,2):(1,2)>)",
         "",
-        "modes that a tiler does not name are kept, in a composition as in a division",
+        "modes that a tiler does not name are retained, in a composition as in a division",
         "take(composition(composed((4,5):(1,4), 2, (4,5):(1,4)), <(2,2):(1,2)>), 0, 1)",
     ),
 ];
@@ -123,7 +126,7 @@ fn what_cutes_compiler_knows_is_answered_or_refused_with_the_reason() {
         let other = OTHERWISE.iter().find(|(expression, ..)| *expression == text("expr"));
         match (evaluate(text("expr")), other) {
             (Ok(value), None) if same(&value, &want) => answered += 1,
-            // What stands for it has the value that CuTe has, or says why there is none.
+            // The equivalent expression has the value that CuTe has, or reports why there is none.
             (answer, Some((_, kind, _, instead)))
                 if answer.as_ref().err().map_or("", |e| e.code()) == *kind =>
             {
@@ -139,7 +142,7 @@ fn what_cutes_compiler_knows_is_answered_or_refused_with_the_reason() {
     assert!(answered >= 170, "{answered}");
 }
 
-/// `f(i)` for all `i`, from the definition; what is no function has no values.
+/// `f(i)` for all `i`, from the definition; a value that is not a function has no values.
 fn values(value: &Value) -> Vec<i64> {
     if let Value::Layout(layout) = value {
         reference::values(layout)
@@ -163,7 +166,7 @@ fn composed_values(composed: &ComposedLayout) -> Vec<i64> {
     }
 }
 
-/// What the answer of a unit test breaks, if anything.
+/// Returns the property that the answer of a unit test violates, if any.
 fn broken(operation: &str, operands: &[Value], bound: Option<i64>, answer: &Value) -> Option<&'static str> {
     let a = &operands[0];
     let law = |holds: bool, name: &'static str| (!holds).then_some(name);

@@ -85,7 +85,9 @@ impl<S: Drawn> List<S> {
     }
 }
 
-/// The same function in other modes: every byte cuts one mode at a divisor, or puts a mode of extent 1 somewhere.
+/// The same function in other modes.
+///
+/// Every byte splits one mode at a divisor, or inserts a mode of extent 1 somewhere.
 pub(crate) fn cut<S: Slow>(modes: &[Mode<S>], where_to: &[u8]) -> Vec<Mode<S>> {
     let mut modes = modes.to_vec();
     for &byte in where_to.iter().take(8) {

@@ -1,4 +1,4 @@
-//! Every function of expressions, and what is said about bad ones.
+//! Every function of expressions, and the messages for invalid ones.
 
 mod axes;
 mod compositions;
@@ -163,7 +163,7 @@ fn every_function_has_an_example() {
 fn display_then_from_str_is_the_identity() {
     for (text, _) in EXAMPLES {
         let expression: Expression = text.parse().expect("an example");
-        let again: Expression = expression.to_string().parse().expect("what is written is read");
+        let again: Expression = expression.to_string().parse().expect("its text is valid");
         assert_eq!(again, expression);
         assert_eq!(again.evaluate(), expression.evaluate());
     }
@@ -174,7 +174,7 @@ pub(super) fn kind(text: &str) -> &'static str {
         Ok(value) => panic!("{text} is {value}"),
         Err(error) => {
             let message = error.to_string();
-            assert!(!message.contains('\n') && message.len() < 400, "one sentence: {message}");
+            assert!(!message.contains('\n') && message.len() < 400, "one line: {message}");
             error.code()
         }
     }
@@ -275,7 +275,7 @@ fn nesting_up_to_the_limit_needs_little_stack() {
         ),
         format!("{}(0){}", "4:1(".repeat(63), ")".repeat(63)),
     ];
-    // A quarter of what a thread has by default.
+    // A quarter of a thread's default stack.
     let small = std::thread::Builder::new().stack_size(512 * 1024);
     let run = move || texts.iter().filter(|text| evaluate(text).is_ok()).count();
     assert_eq!(small.spawn(run).expect("a thread").join().ok(), Some(3));

@@ -37,7 +37,9 @@ fn text(extents: &[i64], strides: &[String]) -> String {
     format!("({},):({},)", extents.join(","), strides.join(","))
 }
 
-/// A layout with axes. In half of them strides go on from mode to mode, so that there is something to coalesce.
+/// A layout with axes.
+///
+/// In half of them strides continue from mode to mode, so that there are modes to coalesce.
 fn outer(r: &mut Random) -> NamedLayout {
     let extents = extents(r);
     let (mut strides, mut last, mut below) = (Vec::new(), AxisStride::local(1), 1);
@@ -60,7 +62,7 @@ fn inner(r: &mut Random, size: i64) -> Layout {
     text(&extents, &strides).parse().unwrap()
 }
 
-/// What is at an index, by direction.
+/// The value at an index, by direction.
 fn at(layout: &NamedLayout, index: i64) -> BTreeMap<String, i64> {
     let point = layout.layout().value(index).unwrap();
     let names: Vec<&str> = layout.names().collect();
@@ -83,9 +85,10 @@ fn sum(a: &Point, b: &Point) -> Point {
     sum
 }
 
-/// Whether values over one extent are those of modes of which each steps along one direction.
+/// Returns `true` if values over one extent are those of modes that each step along one direction.
 ///
-/// The first stride is the value at 1, and the first extent the greatest up to which it goes on; the rest likewise.
+/// The first stride is the value at 1, and the first extent the greatest up to which it continues; the rest
+/// likewise.
 fn are_modes(values: &[Point]) -> bool {
     let [first, step, ..] = values else { return true };
     assert!(first.is_empty());
@@ -103,7 +106,7 @@ fn are_modes(values: &[Point]) -> bool {
     values.iter().enumerate().all(adds) && are_modes(&tops)
 }
 
-/// Whether `outer o inner` is a layout that refines the leaves of `inner`, by enumeration.
+/// Returns `true` if `outer o inner` is a layout that refines the leaves of `inner`, by enumeration.
 fn is_layout(outer: &NamedLayout, inner: &Layout) -> bool {
     let value = |index: i64| at(outer, inner.at(index).unwrap());
     let mut below = 1;
@@ -141,7 +144,7 @@ fn composition_after_axes_is_its_definition_or_proved_not_to_be_a_layout() {
             Err(error) if outside => assert_eq!(error.code(), "out_of_domain", "{a} o {b}"),
             Err(error) => {
                 assert_eq!(error.code(), "not_representable", "{a} o {b}: {error}");
-                assert!(!is_layout(&a, &b), "{a} o {b} is a layout, and refused: {error}");
+                assert!(!is_layout(&a, &b), "{a} o {b} is a layout, but: {error}");
                 found[1] += 1;
             }
         }
@@ -168,7 +171,7 @@ fn division_after_axes_is_composition_with_the_tile_and_its_complement() {
     assert!(divided > 300, "{divided}");
 }
 
-/// Where no axis occurs the answer is that of integers.
+/// Without axes the answer is that of integers.
 #[test]
 fn without_axes_it_is_the_operation_on_integers() {
     let mut r = Random(73);
@@ -220,7 +223,7 @@ fn expressions_take_layouts_with_axes_wherever_no_order_is_needed() {
     }
 }
 
-/// Steps that do not fit into 64 bits together are refused, and never mixed up.
+/// Steps that jointly do not fit into 64 bits are rejected, and never confused.
 #[test]
 fn what_is_too_far_along_all_axes_together_is_an_overflow() {
     let a: NamedLayout = "(2,2,2):(1000000000000@dp,1000000000000@tp,1)".parse().unwrap();

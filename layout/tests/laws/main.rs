@@ -1,7 +1,8 @@
-//! The laws of the algebra, each a test named by the law: over all small layouts first, then over random ones.
+//! The properties of the algebra, each a test of that name: over all small layouts first, then over random
+//! ones.
 //!
-//! Bounds of loops come from the inputs, never from the answer. `RESHARD_EXHAUSTIVE=all` takes the larger spaces (minutes),
-//! a number an eighth of them; without it the whole suite takes seconds.
+//! Bounds of loops come from the inputs, never from the answer. `RESHARD_EXHAUSTIVE=all` takes the larger
+//! spaces (minutes), a number an eighth of them; without it the whole suite takes seconds.
 
 mod banks;
 mod cases;

@@ -1,4 +1,4 @@
-//! Laws of layouts whose strides are steps along axes and pairs.
+//! Properties of layouts whose strides are steps along axes and pairs.
 #![allow(clippy::needless_pass_by_value, reason = "quickcheck gives every argument by value")]
 
 use std::collections::HashMap;
@@ -13,8 +13,9 @@ fn flat<S: Slow>(modes: &[Mode<S>]) -> Layout<S> {
     Layout::from_flat(modes.iter().copied().collect()).expect("small")
 }
 
-/// Coalescing keeps the function, is idempotent and shortest; and of all these lists, those and only those of the same
-/// function have the same coalesced form.
+/// Coalescing preserves the function, is idempotent and shortest.
+///
+/// Of all these lists, those and only those of the same function have the same coalesced form.
 fn coalesced_forms_are_unique<S: Slow>(extents: &[i64], strides: &[S], count: usize) -> usize {
     let mut forms: HashMap<Vec<Place>, Modes<S>> = HashMap::new();
     let mut lists = 0;
@@ -86,7 +87,7 @@ fn a_step_of_zero_has_no_axis() {
     }
 }
 
-/// Whether the length of the interval of values fits, counted in more bits.
+/// Returns `true` if the length of the interval of values fits, counted in more bits.
 fn fits(modes: &[Mode<AxisStride>]) -> bool {
     let size = modes.iter().try_fold(1_i64, |size, mode| size.checked_mul(mode.extent));
     let along = |axis: Option<u32>| {
@@ -114,7 +115,7 @@ fn what_fits_along_every_axis_is_accepted_and_nothing_else() {
     for_each_list(&[0, 1, 2, 3], &strides, 2, &mut |modes| {
         let sealed = AxisStride::seal(modes.iter().copied());
         assert_eq!(sealed.is_ok(), fits(modes), "{modes:?}");
-        // A pair fits exactly if both sides do; of integers, all go one way.
+        // A pair fits exactly if both sides do; integers have only one direction.
         let integers: Vec<Mode> = modes.iter().map(|mode| mode.map(AxisStride::step)).collect();
         let local: Vec<Mode<AxisStride>> = integers.iter().map(|mode| mode.map(AxisStride::local)).collect();
         assert_eq!(i64::seal(integers.iter().copied()).is_ok(), fits(&local), "{integers:?}");
@@ -132,7 +133,7 @@ fn what_fits_along_every_axis_is_accepted_and_nothing_else() {
     );
 }
 
-/// All ways to cut a list of this length into consecutive parts, empty ones included, as the ends of the parts.
+/// All splits of a list of this length into consecutive parts, empty ones included, as the ends of the parts.
 fn ends(len: usize, parts: usize) -> Vec<Vec<usize>> {
     if parts == 0 {
         return if len == 0 { vec![Vec::new()] } else { Vec::new() };
@@ -161,7 +162,7 @@ fn nested_and_flat_modes_are_inverse() {
             let expected = parts.iter().map(|part| if part.is_empty() { &empty[..] } else { part });
             assert!(layout.flat_modes().eq(expected), "{layout}");
             assert_eq!(values(layout.flat()), values(modes), "{layout}");
-            // And back: the flat modes of the layout, cut where they end, are the layout.
+            // And back: the flat modes of the layout, split at their ends, are the layout.
             let lengths = layout.flat_modes().map(<[_]>::len);
             let again: Vec<usize> = lengths
                 .scan(0, |end, len| {

@@ -1,4 +1,4 @@
-//! Laws in which nesting matters.
+//! Properties in which nesting matters.
 
 use reshard_layout::algebra::{SlicePattern, Tiler};
 use reshard_layout::{IntTuple, Layout, reference};

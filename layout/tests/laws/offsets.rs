@@ -1,4 +1,4 @@
-//! Laws of composition from an offset on, and of the gaps between modes.
+//! Properties of composition from an offset on, and of the gaps between modes.
 #![allow(clippy::needless_pass_by_value, reason = "quickcheck gives every argument by value")]
 
 use reshard_layout::algebra::gaps;
@@ -13,7 +13,7 @@ fn flat(modes: &[Mode]) -> Layout {
     Layout::from_flat(modes.iter().copied().collect()).expect("small")
 }
 
-/// Whether `w_k = d_{k+1} - s_k d_k` has both signs over the coalesced modes.
+/// Returns `true` if `w_k = d_{k+1} - s_k d_k` has both signs over the coalesced modes.
 fn has_both_signs(outer: &Layout) -> bool {
     let modes = outer.coalesce();
     let weights: Vec<i64> =
@@ -21,7 +21,7 @@ fn has_both_signs(outer: &Layout) -> bool {
     weights.iter().any(|w| *w > 0) && weights.iter().any(|w| *w < 0)
 }
 
-/// `A(offset + B(i)) - A(offset)`, with what is carried along; or there are no such modes.
+/// `A(offset + B(i)) - A(offset)`, with the payload of the strides; or there are no such modes.
 fn offset_law(outer: &[Mode], offset: i64, inner: &[Mode]) -> Result<(), &'static str> {
     let layout = flat(outer);
     let (of_outer, of_inner) = (reference::values(&layout), reference::values(&flat(inner)));
@@ -68,7 +68,7 @@ fn offset_law(outer: &[Mode], offset: i64, inner: &[Mode]) -> Result<(), &'stati
             };
             let (plain, moved, start) = (from(0), from(least), of_outer[least as usize]);
             let extents: Vec<i64> = inner.iter().map(|mode| mode.extent).collect();
-            // From 0 on, what compose refuses; else there, or the least value carries.
+            // From 0 on, an error of `compose`; else there is no layout, or the least value carries.
             let carries = moved.iter().zip(&plain).any(|(moved, plain)| *moved != start + plain);
             let none = !reference::is_layout(&plain, &extents);
             assert!(none || carries || has_both_signs(&layout), "{layout} from {offset}: {inner:?}");
@@ -121,7 +121,9 @@ fn random_composition_from_an_offset_is_the_function_from_there_on() {
     check(property!(), law as fn(List<i64>, List<i64>, u16) -> TestResult);
 }
 
-/// Gaps and modes together cover `[0, bound)` exactly once if all divisions are exact; else they do not overlap.
+/// Gaps and modes jointly cover `[0, bound)` exactly once if all divisions are exact.
+///
+/// Otherwise they do not overlap.
 fn gaps_law(modes: &[Mode], bound: i64) -> bool {
     let (mut span, mut exact, mut overlap) = (1, true, None);
     for mode in modes {

@@ -1,4 +1,4 @@
-//! Laws of one layout.
+//! Properties of one layout.
 
 use std::collections::HashMap;
 

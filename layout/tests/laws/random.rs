@@ -1,4 +1,4 @@
-//! The laws again, over random layouts of up to eight leaves, with shrinking.
+//! The same properties over random layouts of up to eight leaves, with shrinking.
 #![allow(clippy::needless_pass_by_value, reason = "quickcheck gives every argument by value")]
 
 use reshard_layout::algebra::{ComposedLayout, Tiler};

@@ -14,7 +14,9 @@ fn small() -> Vec<IntTuple> {
     all
 }
 
-/// The number, or the tuple, in the place of every leaf of `a`; none if it is not nested like it, or deeper.
+/// The number, or the tuple, at the position of every leaf of `a`.
+///
+/// `None` if `b` is not nested like `a`, or deeper.
 fn places(a: &IntTuple, b: &IntTuple) -> Option<Vec<(i64, i64)>> {
     match a.as_scalar() {
         Some(leaf) => Some(vec![(leaf, b.product().expect("small"))]),
@@ -51,7 +53,7 @@ fn division_of_shapes_is_from_the_left_and_leaf_by_leaf() {
     for a in small().iter().filter(|a| a.depth() == 1 && a.rank() == 2) {
         let [x, y] = a.leaves()[..] else { continue };
         for by in 1..=12_i64 {
-            // As many as the first takes, and then what is left of the divisor.
+            // As many as the first takes, and then the rest of the divisor.
             let first = (1..=x).find(|parts| parts * by >= x).expect("enough");
             let rest = (1..=by).find(|parts| parts * x >= by).expect("enough");
             let second = (1..=y).find(|parts| parts * rest >= y).expect("enough");

@@ -1,21 +1,24 @@
-//! Strides of every kind as plain lists of coordinates, and the definitions by enumeration: no algebra, no coalescing.
+//! Strides of every kind as plain lists of coordinates, and the definitions by enumeration: no algebra, no
+//! coalescing.
 
 use std::fmt::Debug;
 
 use reshard_layout::{AxisStride, Layout, Mode, Point, Stride};
 
-/// A value of any kind, one coordinate a direction: of a step the local buffer and two axes; of a pair both sides.
+/// A value of any kind, one coordinate per direction.
+///
+/// A step has the local buffer and two axes; a pair has both sides.
 pub(crate) type Place = [i64; 6];
 
 /// A stride whose multiples are written out.
 pub(crate) trait Slow: Stride + Debug + 'static {
-    /// How many directions there are.
+    /// The number of directions.
     const WIDTH: usize;
 
     /// Adds `n` times the stride.
     fn add(self, n: i64, place: &mut [i64]);
 
-    /// What the library says the value is.
+    /// Reads the value that the library computes.
     fn read(value: &Self::Value, place: &mut [i64]);
 }
 
@@ -98,8 +101,10 @@ fn multiple(place: &Place, n: i64) -> Place {
     place.map(|coordinate| n * coordinate)
 }
 
-/// Whether some list of modes has these values: some first extent, with the stride that the function has at 1, and
-/// what is left has such a list.
+/// Returns `true` if some list of modes has these values.
+///
+/// It tries each first extent, with the stride that the function has at 1; the rest must have such a list
+/// too.
 pub(crate) fn is_list(values: &[Place]) -> bool {
     let size = values.len();
     if size == 1 {
@@ -114,7 +119,9 @@ pub(crate) fn is_list(values: &[Place]) -> bool {
     })
 }
 
-/// Whether some list of modes with boundaries at these sizes, and others in between, has these values.
+/// Returns `true` if some list of modes with boundaries at these sizes has these values.
+///
+/// It may have other boundaries in between.
 pub(crate) fn is_list_of(values: &[Place], sizes: &[i64]) -> bool {
     let (mut below, mut parts) = (1, Vec::new());
     for &size in sizes {
@@ -133,7 +140,7 @@ pub(crate) fn is_list_of(values: &[Place], sizes: &[i64]) -> bool {
     additive && parts.iter().all(|part| is_list(part))
 }
 
-/// Whether no mode has extent 1 and none goes on where the mode before it ends.
+/// Returns `true` if no mode has extent 1 and none continues the mode before it.
 pub(crate) fn is_shortest<S: Slow>(modes: &[Mode<S>]) -> bool {
     let step = |stride: S, n: i64| {
         let mut place = [0; 6];
@@ -144,7 +151,7 @@ pub(crate) fn is_shortest<S: Slow>(modes: &[Mode<S>]) -> bool {
         && modes.windows(2).all(|m| step(m[0].stride, m[0].extent) != step(m[1].stride, 1))
 }
 
-/// All ways to write a number as a product of factors > 1, in every order; of 1 the empty product.
+/// All products of factors > 1 that equal a number, in every order; for 1 the empty product.
 pub(crate) fn factorisations(size: i64) -> Vec<Vec<i64>> {
     let mut all = if size == 1 { vec![Vec::new()] } else { Vec::new() };
     for first in (2..=size).filter(|first| size % first == 0) {

@@ -5,12 +5,12 @@ use std::slice::from_ref;
 use reshard_layout::{IntTuple, Layout};
 use reshard_test_support::Sweep;
 
-/// Whether the larger spaces are asked for, or an eighth of them.
+/// Returns `true` if the larger spaces are requested, or an eighth of them.
 pub(crate) fn full() -> bool {
     Sweep::asked().is_exhaustive()
 }
 
-/// Keeps one case in `n` where a law costs much, unless the larger spaces are asked for.
+/// Selects one case in `n` where a property is expensive, unless the larger spaces are requested.
 pub(crate) fn one_in(n: u32) -> impl FnMut() -> bool {
     let mut case = 0;
     move || {
@@ -120,7 +120,7 @@ pub(crate) fn nestings(layout: &Layout) -> Vec<Layout> {
     }
 }
 
-/// The profile of a layout that keeps every mode apart.
+/// The profile under which a layout does not merge its modes.
 pub(crate) fn ones(rank: usize) -> IntTuple {
     IntTuple::flat(&vec![1; rank]).expect("at least one")
 }

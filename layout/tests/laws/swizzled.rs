@@ -5,7 +5,7 @@ use reshard_layout::{Layout, Mode, Swizzle, reference};
 
 use crate::small::{for_each_two, one_in, up_to_two};
 
-/// The values of a composition, from the definitions; none outside the domain of what is applied last.
+/// The values of a composition, from the definitions; none outside the domain of the outer function.
 pub(crate) fn values(composed: &ComposedLayout) -> Vec<Option<i64>> {
     let outer = match composed.outer() {
         Outer::Layout(layout) => Some(reference::values(layout)),

@@ -1,4 +1,4 @@
-//! Laws of the notation of strides of any kind.
+//! Properties of the notation of strides of any kind.
 #![allow(clippy::needless_pass_by_value, reason = "quickcheck gives every argument by value")]
 
 use std::fmt::{Debug, Display};
@@ -88,7 +88,7 @@ fn names_are_only_other_numbers() {
         };
         let same =
             points.points()[0].local == point.local && (0..2).all(|axis| along(axis) == point.along(axis));
-        // In the expressions what has no axis is a layout of integers.
+        // In expressions a value without axes is a layout of integers.
         let text = named.to_string();
         let value = match evaluate(&text) {
             Ok(Value::Named(value)) => *value == named && named.names().len() > 0,
@@ -170,7 +170,7 @@ fn mutate(g: &mut Gen, text: &str) -> String {
 
 #[test]
 fn mutated_texts_are_read_or_refused() {
-    /// What is read is written as it is read; what is not has a sentence.
+    /// A parsed value prints as a text that parses to it; an error has a message.
     fn read<T: Display + Debug + FromStr<Err = Error> + PartialEq>(text: &str) -> bool {
         match text.parse::<T>() {
             Ok(value) => {

@@ -1,4 +1,4 @@
-//! Thread-value layouts, from where every thread and every value lies.
+//! Thread-value layouts, from the position of every thread and every value.
 
 use reshard_layout::algebra::ThreadValueLayout;
 use reshard_layout::{Error, IntTuple, Layout, reference};
@@ -54,7 +54,7 @@ fn a_tiled_copy_has_every_value_beside_those_of_its_thread() {
                     let copy = ThreadValueLayout::of_grid(&threads, &values).expect("permutations");
                     let got = reference::values(copy.layout());
                     assert_eq!(got, defined(grid, &threads, block, &values), "{threads} with {values}");
-                    // It is the inverse of the raked product, which is what is drawn.
+                    // It is the inverse of the raked product, which drawings use.
                     let raked = threads.raked_product(&values).expect("permutations");
                     let owners = copy.owners().expect("small");
                     assert_eq!(

@@ -1,4 +1,4 @@
-//! Laws of three layouts.
+//! Properties of three layouts.
 
 use reshard_layout::reference;
 
@@ -18,7 +18,7 @@ fn compose_is_associative_where_defined() {
                     defined += 1;
                     assert!(left.is_equivalent(right), "({a} o {b}) o {c} is {left}, and not {right}");
                 }
-                // What is one function is a layout or is none, however it was bracketed.
+                // One function either is a layout or is not, however it was bracketed.
                 if let (Ok(left), true) = (&left, full()) {
                     let outer = reference::values(a);
                     let inner = reference::compose(b, c).expect("in the domain");

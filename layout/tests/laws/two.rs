@@ -1,4 +1,4 @@
-//! Laws of two layouts.
+//! Properties of two layouts.
 
 use std::collections::BTreeSet;
 
@@ -188,7 +188,8 @@ fn common_layout_is_the_identity_through_both() {
         let both = |(i, j): (usize, &i64)| left[*j as usize] == i as i64 && right[*j as usize] == i as i64;
         assert!(reference::values(&r).iter().enumerate().all(both), "{a}, {b}: {r}");
         if reference::is_injective(&left) && reference::is_injective(&right) {
-            // One more element is not next in both memories in the same place, or the result is not a layout.
+            // One more element is not next in both memories at the same position, or the result is not a
+            // layout.
             let next = r.size();
             let (i, j) = (reference::preimage(&left, next), reference::preimage(&right, next));
             let goes_on = i.is_some() && i == j;

@@ -1,4 +1,4 @@
-//! Laws of zip and split.
+//! Properties of zip and split.
 #![allow(clippy::needless_pass_by_value, reason = "quickcheck gives every argument by value")]
 
 use reshard_layout::algebra::{split_into, zip};
@@ -101,7 +101,7 @@ fn a_zip_is_both_functions_or_there_is_none() {
 #[test]
 fn a_zip_does_not_depend_on_how_its_operands_are_written() {
     fn law<S: Drawn, T: Drawn>(both: List<(S, T)>) -> bool {
-        // Two layouts that have a zip, written as they stand in it; and what the zip is.
+        // Two layouts that have a zip, written with its modes; and the zip itself.
         let left: Vec<Mode<S>> = both.0.iter().map(|mode| mode.map(|d| d.0)).collect();
         let right: Vec<Mode<T>> = both.0.iter().map(|mode| mode.map(|d| d.1)).collect();
         let (left, right) = (flat(&left), flat(&right));
@@ -285,7 +285,7 @@ fn a_view_is_a_composition() {
         property!(),
         (|a: List<i64>| {
             let a = a.layout();
-            // Extents in another order cut elsewhere.
+            // Extents in another order split elsewhere.
             let mut shape: Vec<i64> = a.leaves().map(|leaf| leaf.0).collect();
             shape.rotate_left(1);
             let composed = a.compose(&Layout::column_major(&shape).expect("small"));

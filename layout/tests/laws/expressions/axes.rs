@@ -67,9 +67,9 @@ fn examples_with_axes_have_their_values() {
         let value = evaluate(text).map(|value| value.to_string());
         assert_eq!(value.as_deref(), Ok(*expected), "{text}");
         let expression: Expression = text.parse().expect("an example");
-        let again: Expression = expression.to_string().parse().expect("what is written is read");
+        let again: Expression = expression.to_string().parse().expect("its text is valid");
         assert_eq!((&again, again.evaluate()), (&expression, expression.evaluate()));
-        // A layout is what is written of it, whatever its strides are.
+        // A layout equals its printed form, whatever its strides are.
         match evaluate(text).expect("an example") {
             Value::Named(named) => {
                 assert_eq!(named.to_string().parse().as_ref(), Ok(named.as_ref()));
@@ -157,7 +157,7 @@ fn what_needs_integers_says_so() {
             "(4,2):(1@tp,8)",
             "which steps along tp: give every axis an integer stride, or take a mode without one",
         ),
-        ("(4,2):((1,1@tp),(4,4@tp))", "take one side, before zip"),
+        ("(4,2):((1,1@tp),(4,4@tp))", "use one side, before `zip`"),
     ] {
         for function in Function::ALL.iter().filter(|function| !TAKE_AXES.contains(&function.name())) {
             let others = match function.name() {
@@ -195,9 +195,9 @@ fn what_needs_integers_says_so() {
             "expected a layout or a tiler with integer strides, found (4,2):(1@tp,8)",
         ),
         ("logical_divide(8:1, <4:1@tp>)", "found 4:1@tp"),
-        ("concat(4:1, 4:(1,2))", "4:1 is not one of pairs"),
-        ("same_function(4:(1,2), 4:1@tp)", "4:1@tp is not one of pairs"),
-        ("zip(4:1, 4:(1,2))", "4:(1,2) already has two"),
+        ("concat(4:1, 4:(1,2))", "expected layouts of pairs, as the others are, found 4:1;"),
+        ("same_function(4:(1,2), 4:1@tp)", "expected layouts of pairs, as the others are, found 4:1@tp;"),
+        ("zip(4:1, 4:(1,2))", "4:(1,2) is already a pair of layouts"),
         ("coalesce(4:1@tp, 4:1)", "expected a tuple, found a layout"),
         ("size(4:1@tp(1))", "expected a layout, found a point"),
         ("4:1(4:1@tp)", "expected a tuple, found a layout with axes"),
@@ -207,13 +207,10 @@ fn what_needs_integers_says_so() {
         ("4:1@4294967295", "expected the number of an axis"),
         ("(4,2):(1@tp)", "expected strides that are nested like the shape (4,2)"),
         ("(4,2):((1@tp,1),2)", "expected strides that are nested like the shape (4,2)"),
-        ("zip(4:1@tp)", "zip takes (A, B), and is given 1 arguments"),
-        (
-            "zip(4:1, (5,):(1@tp,))",
-            "the shapes 4 and (5,) do not nest: their sizes are 4 and 5, not the same",
-        ),
+        ("zip(4:1@tp)", "zip takes (A, B), not 1 arguments"),
+        ("zip(4:1, (5,):(1@tp,))", "the shapes 4 and (5,) do not nest: their sizes differ, 4 and 5"),
         ("split((4,3):(1,8@tp), (6,2))", "the shapes (4,3) and (6,2) do not nest: after 6 indices a mode"),
-        ("size(4:1@tp,1)", "size takes (A), and is given 2 arguments"),
+        ("size(4:1@tp,1)", "size takes (A), not 2 arguments"),
     ] {
         let message = evaluate(text).expect_err(text).to_string();
         assert!(message.contains(expected), "{text}: {message}");

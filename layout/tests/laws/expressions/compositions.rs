@@ -77,39 +77,27 @@ fn compositions_stand_where_layouts_do() {
         let error = evaluate(&with(text)).expect_err(text);
         assert_eq!(error.code(), "inadmissible", "{text}");
         let message = error.to_string();
-        assert!(
-            message.contains("is decided by strides, and Sw<3,0,3> o 0 o (8,8):(8,1) has none"),
-            "{message}"
-        );
+        assert!(message.contains("needs strides, and Sw<3,0,3> o 0 o (8,8):(8,1) has none"), "{message}");
     }
     for (text, expected) in [
         ("upcast(S, 2)", "does not act on whole words of 2"),
         ("downcast(S, 3)", "does not act on whole words of 3"),
         ("composition((12,8):(8,1), S)", "does not map bits of this layout to bits of it"),
-        (
-            "zipped_divide(S, <_,4>)",
-            "a mode that _ keeps is taken for a tile and a rest, and this has 1 modes",
-        ),
+        ("zipped_divide(S, <_,4>)", "a mode with `_` must be a pair of tile and rest, and this has 1 modes"),
         (
             "concat(S, 4:1)",
-            "the parts of ((8,8),4):((8,1),1) do not lie beside each other after Sw<3,0,3>: at index 65 what it makes of \
-             their sum is not the sum of what it makes of them",
+            "the modes of ((8,8),4):((8,1),1) are not additive under Sw<3,0,3>: at index 65 the value of their sum is \
+             not the sum of their values",
         ),
         ("logical_divide(8:1, S)", "the composition needs the value 63, which is outside the domain [0, 8)"),
         (
             "logical_divide((64,2):(1,64), <S,2>)",
-            "a tile beside others, or of a layout by mode, has strides, and",
+            "a tile of a tiler, or of a layout by mode, must have strides, and",
         ),
-        (
-            "raked_product(2:1, S)",
-            "found the composition Sw<3,0,3> o 0 o (8,8):(8,1), which has no strides of its own",
-        ),
-        (
-            "zip(S, 64:1)",
-            "found the composition Sw<3,0,3> o 0 o (8,8):(8,1), which has no strides of its own",
-        ),
-        ("composition(S, S)", "a swizzle is applied before it and another one after it"),
-        ("composition(Sw<1,0,1>, S)", "a swizzle is applied before it and another one after it"),
+        ("raked_product(2:1, S)", "found the composition Sw<3,0,3> o 0 o (8,8):(8,1), which has no strides"),
+        ("zip(S, 64:1)", "found the composition Sw<3,0,3> o 0 o (8,8):(8,1), which has no strides"),
+        ("composition(S, S)", "a swizzle is applied before it and another after it"),
+        ("composition(Sw<1,0,1>, S)", "a swizzle is applied before it and another after it"),
         ("S(8,0)", "the evaluation needs the value 8, which is outside the domain [0, 8)"),
     ] {
         let error = evaluate(&with(text)).expect_err(text);
