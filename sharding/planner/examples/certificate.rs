@@ -1,9 +1,10 @@
-//! How far plans are from their bounds: all pairs of R, S(0), S(1) and P over two axes, where everything divides and where it does not.
+//! Ratios of plans to their bounds: all pairs of R, S(0), S(1) and P over two axes, in even and uneven dims.
 //!
 //!     cargo run --release -p reshard-planner --example certificate -- [all]
 //!
-//! Of each mesh and network: the ratio of cost and bound in the median and at worst, how many pairs must move and have no bound,
-//! and the pairs that are furthest; with `all`, every class of pairs by what it is.
+//! For each mesh and network it prints the median and the worst ratio of cost and bound, the number of pairs
+//! that transfer data and have no bound, and the pairs with the largest ratios. With `all` it prints every
+//! pair.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -61,8 +62,8 @@ fn main() -> Result<(), reshard_planner::Error> {
             let median = pairs.get(pairs.len() / 2).map_or(1.0, |p| p.ratio);
             let worst = pairs.first().map_or(1.0, |p| p.ratio);
             println!(
-                "{mesh} {shape:?} {topology}: {} pairs move, {} without a bound, median {median:.2}, worst {worst:.2}; \
-                 {exact} receive what they must; a bound in {:.2} us",
+                "{mesh} {shape:?} {topology}: {} pairs with traffic, {} without a bound, median {median:.2}, worst {worst:.2}; \
+                 {exact} receive the minimum; a bound in {:.2} us",
                 pairs.len() + without.len(),
                 without.len(),
                 taken / f64::from(asked)

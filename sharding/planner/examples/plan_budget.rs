@@ -1,9 +1,9 @@
-//! Random questions, and how long their plans take: how many a budget leaves as they are, and what the slowest cost.
+//! Random problems and the planning time: the share that a budget leaves unchanged, and the slowest ones.
 //!
 //!     cargo run --release -p reshard-planner --example plan_budget -- [QUESTIONS [SEED]]
 //!
-//! Meshes of up to 8 axes and 4,096 ranks, up to 5 dims of which some do not divide, strided and ragged placements, terms in
-//! either end, three networks, one in twelve between two meshes.
+//! Meshes have up to 8 axes and 4,096 ranks. There are up to 5 dims, some of which do not divide, strided and
+//! ragged placements, partial values in either end, and three networks. One in twelve is between two meshes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ fn placements(r: &mut Random, mesh: &Mesh, shape: &[usize], terms: bool) -> Stri
     mesh.axes().iter().map(|a| one(a.size())).collect::<Vec<_>>().join(",")
 }
 
-/// The next question that can be asked.
+/// Returns the next valid problem.
 fn question(r: &mut Random) -> (Sharding, Sharding, Topology) {
     loop {
         let from = mesh(r);
@@ -127,7 +127,7 @@ fn main() {
     let n = times.len().max(1) as f64;
     let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
     let under = |ms: u64| times.iter().filter(|t| **t < Duration::from_millis(ms)).count() as f64 * 100.0 / n;
-    println!("{questions} questions, refused {refused:?}");
+    println!("{questions} problems, rejected {refused:?}");
     println!("as without a budget {:.3} % (the others are marked)", 100.0 - exhausted as f64 * 100.0 / n);
     println!(
         "under 10 ms {:.2} %, under 50 ms {:.2} %, under 1 s {:.3} %",

@@ -1,4 +1,4 @@
-//! Who reduces terms: our kernels, or the framework that carries the plan out.
+//! Selects what reduces partial values: our kernels, or the framework that executes the plan.
 
 use core::fmt;
 use core::str::FromStr;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// Whose arithmetic reduces terms, and so which element types may have them.
+/// The arithmetic that reduces partial values, and so the element types that may be partial.
 ///
 /// ```
 /// use reshard_kernels::DType;
@@ -17,25 +17,27 @@ use crate::Error;
 /// use reshard_sharding::{Mesh, Sharding};
 /// let mesh: Mesh = "x=2".parse()?;
 /// let (from, to) = (Sharding::parse(&mesh, &[8], "P")?, Sharding::parse(&mesh, &[8], "S(0)")?);
-/// assert_eq!(Planner::new().plan(&from, &to, DType::C64).unwrap_err().to_string(), "no sum of c64");
+/// assert_eq!(Planner::new().plan(&from, &to, DType::C64).unwrap_err().to_string(), "sum is not defined for c64");
 /// assert!(Planner::new().arithmetic(Arithmetic::Framework).plan(&from, &to, DType::C64).is_ok());
 /// # Ok::<(), reshard_planner::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arithmetic {
-    /// Our kernels: what they cannot reduce is refused when it is planned.
+    /// Our kernels: planning rejects a reduction that they cannot compute.
     #[default]
     Kernels,
-    /// That of whoever carries out the plan: nothing is refused. Our engines still refuse what they cannot compute.
+    /// The arithmetic of whatever executes the plan: planning rejects nothing.
+    ///
+    /// Our engines still reject reductions that they cannot compute.
     Framework,
 }
 
 impl Arithmetic {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Arithmetic; 2] = [Arithmetic::Kernels, Arithmetic::Framework];
 
-    /// The word for it.
+    /// Returns the lower-case name, as [`FromStr`] parses it.
     pub fn as_str(self) -> &'static str {
         match self {
             Arithmetic::Kernels => "kernels",
@@ -43,7 +45,7 @@ impl Arithmetic {
         }
     }
 
-    /// Succeeds if it reduces elements of this type as the sharding asks.
+    /// Succeeds if this arithmetic can reduce elements of `dtype` as the sharding requires.
     #[inline]
     pub fn check(self, sharding: &Sharding, dtype: DType) -> Result<(), Error> {
         match self {
@@ -76,7 +78,9 @@ impl FromStr for Arithmetic {
     }
 }
 
-/// What combines two terms; those of an average are summed, and the sum is divided once.
+/// Returns the operation that combines two partial values.
+///
+/// Those of an average are summed, and the sum is divided once.
 #[inline]
 pub fn combine_op(op: ReduceOp) -> CombineOp {
     match op {

@@ -1,5 +1,5 @@
-//! Plans of steps that are known: what they hold at most, what one rank receives in all of them, and what no plan can do
-//! without.
+//! Assembles plans from known steps: their peak memory, the bytes that one rank receives over all steps, and
+//! the lower bounds of every plan.
 
 use std::sync::Arc;
 
@@ -20,8 +20,9 @@ use crate::states::system::{codes, is_local};
 use crate::step::{Action, Moves, Step};
 use reshard_sharding::internal::{chunk, digit, ranks_of_both};
 
-/// The plan of these steps, with its bounds. What one rank receives in all of them is counted rank by rank, unless the
-/// caller knows it.
+/// Returns the plan of these steps, with its bounds.
+///
+/// The bytes that one rank receives over all steps are counted rank by rank, unless the caller knows them.
 pub(crate) fn assemble(
     q: &Question<'_>,
     steps: Vec<Step>,
@@ -33,7 +34,7 @@ pub(crate) fn assemble(
     Ok(plan)
 }
 
-/// The same without its bounds.
+/// Assembles the plan of these steps without its bounds.
 pub(crate) fn assemble_unbounded(
     q: &Question<'_>,
     steps: Vec<Step>,
@@ -69,7 +70,7 @@ pub(crate) fn assemble_unbounded(
 }
 
 impl Question<'_> {
-    /// What no plan can do without from beyond each level; none where every digit stays local.
+    /// Returns the traffic that every plan needs from beyond each level; empty if all digits are local.
     fn needs(&self, ends: Option<&Ends>) -> Result<Needs, Error> {
         match ends {
             Some(ends) if ends.from.iter().zip(&ends.to).all(|(&a, &b)| is_local([a, b])) => Ok(Needs::new()),
@@ -81,37 +82,37 @@ impl Question<'_> {
         }
     }
 
-    /// The same of the innermost level, over whole elements.
+    /// Returns the bytes needed from beyond the innermost level, rounded up to whole elements.
     fn least_bytes_of(&self, needs: &Needs) -> u64 {
         let least = needs.first().map_or(0.0, |n| n.bytes) / self.item as f64;
         (least - 1e-6).max(0.0).ceil() as u64 * self.item
     }
 
-    /// Bytes that the worst rank receives in any plan, at least; of partial targets too.
+    /// Returns a lower bound of the bytes that the worst rank receives, for partial targets too.
     pub(crate) fn least_bytes(&self) -> Result<u64, Error> {
         Ok(self.least_bytes_of(&self.needs(self.ends().as_ref())?))
     }
 
-    /// The same, and the least time of any plan.
+    /// Returns the lower bound in bytes, and that of the time of any plan in microseconds.
     pub(crate) fn least_bytes_and_us(&self) -> Result<(u64, f64), Error> {
         let needs = self.needs(self.ends().as_ref())?;
         Ok((self.least_bytes_of(&needs), self.bound_of_needs(&needs)))
     }
 
-    /// The least time of a plan that communicates, of which the worst rank receives so many bytes from beyond each level.
+    /// Returns the least time of a plan that communicates, given its needs from beyond each level.
     pub(crate) fn time_needed(&self, needs: &[MinTraffic]) -> f64 {
         let bound = self.network.model.least_us(needs);
         if bound > 0.0 { bound } else { self.network.model.least_us(&MinTraffic::STEP) }
     }
 
-    /// The bound of these needs, 0 without any.
+    /// Returns the time bound of these needs, 0 if they are empty.
     pub(crate) fn bound_of_needs(&self, needs: &[MinTraffic]) -> f64 {
         if needs.iter().any(|n| n.bytes > 0.0) { self.time_needed(needs) } else { 0.0 }
     }
 }
 
 impl Plan {
-    /// Fills in what no plan can do without: time, and bytes, not with partial targets.
+    /// Fills in the lower bounds: the time, and the bytes unless the target is partial.
     pub(crate) fn bound(&mut self, q: &Question<'_>, ends: Option<&Ends>) -> Result<(), Error> {
         (self.lower_bound_bytes, self.lower_bound_us) = (Some(0), 0.0);
         if q.is_trivial() {
@@ -120,14 +121,15 @@ impl Plan {
         }
         let needs = q.needs(ends)?;
         self.lower_bound_us = match ends {
-            // Without digits it is not known whether anything has to be said at all.
+            // Without digits it is unknown whether any communication is necessary.
             None => q.bound_of_needs(&needs),
             Some(_) if needs.is_empty() => 0.0,
             Some(_) => q.time_needed(&needs),
         };
         let bytes = q.least_bytes_of(&needs);
         self.lower_bound_bytes = (!q.to.is_partial()).then_some(bytes);
-        // Where that is the question, a plan that talks says that there is none that does not, unless the budget ran out.
+        // With time as the objective and no limits, a plan that communicates proves that none without
+        // communication exists, unless the budget ran out.
         let free = q.options.objective == Objective::Time && !q.options.is_limited();
         let talks = self.communicating_steps() > 0 && !self.is_budget_exhausted();
         if self.lower_bound_us == 0.0 && q.to.is_partial() && free && talks {
@@ -137,7 +139,7 @@ impl Plan {
     }
 }
 
-/// Whether every rank receives the same in a step.
+/// Returns `true` if every rank receives the same number of bytes in a step.
 fn is_same_for_all(s: &Step) -> bool {
     match &*s.action {
         Action::Slice(_)
@@ -158,7 +160,7 @@ fn is_same_for_all(s: &Step) -> bool {
     }
 }
 
-/// The bytes that each rank of both meshes receives in some steps.
+/// Returns the bytes that each rank of both meshes receives in the given steps.
 pub(crate) fn received_by_rank(q: &Question<'_>, steps: &[Step]) -> Result<Vec<u64>, Error> {
     let ranks = ranks_of_both(q.from.mesh(), q.to.mesh());
     let mut totals = vec![0u64; ranks.len()];
@@ -176,7 +178,7 @@ pub(crate) fn received_by_rank(q: &Question<'_>, steps: &[Step]) -> Result<Vec<u
             continue;
         }
         match &*step.action {
-            // Where regions only move, or are reduced where they lie, tables know it.
+            // Tables know the counts if regions are only transferred, or reduced in place.
             Action::Slice(Moves::Regions(regions))
             | Action::ZeroFill(Moves::Regions(regions))
             | Action::AllGather(Moves::Regions(regions))

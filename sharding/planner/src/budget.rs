@@ -1,39 +1,40 @@
-//! Budgets: how much a planner looks at before the best found so far is its answer.
+//! Budgets: the amount of search after which the best plan found so far is the answer.
 //!
-//! Work is counted, and not timed, so that a plan stays a pure function of its inputs, on every rank and in every run. Every
-//! search has a counter of its own, also where a part of a plan is a question of its own: what the answer to a question is does not
-//! depend on who asked it.
+//! Work is counted, not timed, so that a plan stays a pure function of its inputs, on every rank and in every
+//! run. Every search has a separate counter, also where a part of a plan is a separate problem. So the answer
+//! to a problem does not depend on its caller.
 //!
 //! ```text
-//! search of digit states     two units for every choice of what digits do, four of where they go, ten for every cost
-//! ways over regions          a unit for every two entries of a table, receivers and sixteen messages
+//! search of digit states     two units per choice of transitions of digits, four per choice of positions, ten per cost
+//! candidates over regions    one unit per two entries of a table, receivers or sixteen messages
 //! ```
 //!
-//! which is about ten nanoseconds each.
+//! Each unit takes about ten nanoseconds.
 
 use core::fmt;
 use std::str::FromStr;
 
 use crate::Error;
 
-/// How much one search looks at, in units of about ten nanoseconds; a million and a half by default.
+/// The work limit of one search, in units of about ten nanoseconds; 1.5 million by default.
 ///
-/// Past it the best found so far is the answer, which says so ([`Plan::is_exhausted`](crate::Plan::is_exhausted)). It is never worse than the closed form or
-/// the direct plan, and nothing is refused for want of a budget.
+/// When it is exhausted, the best plan found so far is the answer, and
+/// [`Plan::is_budget_exhausted`](crate::Plan::is_budget_exhausted) reports it. That plan is never worse than the closed
+/// form or the direct plan. No problem is rejected for lack of budget.
 ///
 /// ```
-/// use reshard_planner::Budget;
-/// assert_eq!(Budget::default().to_string(), "1500000");
-/// assert_eq!(["none", "250"].map(|text| text.parse::<Budget>()), [Ok(Budget::UNLIMITED), Ok(Budget::of(250))]);
+/// use reshard_planner::SearchBudget;
+/// assert_eq!(SearchBudget::default().to_string(), "1500000");
+/// assert_eq!(["none", "250"].map(|text| text.parse::<SearchBudget>()), [Ok(SearchBudget::UNLIMITED), Ok(SearchBudget::new(250))]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SearchBudget(u64);
 
 impl SearchBudget {
-    /// No limit: everything that might be better is looked at.
+    /// No limit: every candidate that might be better is explored.
     pub const UNLIMITED: SearchBudget = SearchBudget(u64::MAX);
 
-    /// So many units of work.
+    /// Returns a budget of `work` units.
     pub fn new(work: u64) -> SearchBudget {
         SearchBudget(work)
     }
@@ -44,18 +45,18 @@ impl SearchBudget {
     }
 }
 
-/// What an answer took.
+/// The work that an answer took.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
     /// The units of work, those of its parts included.
     pub work: u64,
-    /// Whether a budget ran out.
+    /// `true` if a budget ran out.
     pub exhausted: bool,
 }
 
 impl Effort {
-    /// Both together.
+    /// Returns the sum of both efforts.
     #[must_use]
     pub fn and(self, other: Effort) -> Effort {
         Effort { work: self.work.saturating_add(other.work), exhausted: self.exhausted || other.exhausted }

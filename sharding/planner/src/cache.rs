@@ -1,20 +1,20 @@
 //! A bounded cache of plans, shared by threads.
 //!
-//! A plan is a pure function of source, target, element size and planner, so that a cache needs no invalidation. There
-//! are two ways in:
+//! A plan is a pure function of source, target, element type and planner, so that a cache needs no
+//! invalidation. There are two kinds of lookup:
 //!
 //! ```text
 //! by value        hash source, target, size, planner   ->  compare with the key  ->  Arc<Plan>
 //! by handle       ids of interned source, target, planner, and size              ->  Arc<Plan>
 //! ```
 //!
-//! Interning a value gives it an id that is never used again: equal ids mean equal values, so nothing of a key is looked
-//! at but four numbers. The same value interned again after it was evicted gets another id, and its plans are then found
-//! by value.
+//! Interning a value gives it an id that is never reused. Equal ids mean equal values, so a key is compared
+//! by four numbers only. A value that is interned again after its eviction gets another id, and its plans are
+//! then found by value.
 //!
-//! **Bounded**: each table has two generations of half the capacity. A hit in the old one moves the entry to the young
-//! one; a full young one becomes the old one, and what was not used since is dropped. Readers share a lock and write
-//! nothing where they hit the young generation.
+//! **Bounded**: each table has two generations of half the capacity. A hit in the old generation promotes the
+//! entry to the young one. A full young generation becomes the old one, and entries that were not used since
+//! are dropped. Readers share a lock, and write nothing where they hit the young generation.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,9 @@ use crate::plan::Plan;
 use crate::planner::Planner;
 use reshard_sharding::Sharding;
 
-/// A value with an id: equal ids mean equal values. Made by [`PlanCache::intern`] and [`PlanCache::intern_planner`].
+/// A value with an id, made by [`PlanCache::intern`] and [`PlanCache::intern_planner`].
+///
+/// Equal ids mean equal values.
 #[derive(Clone, Debug)]
 pub struct Interned<T> {
     id: u64,
@@ -46,7 +48,7 @@ impl<T> Interned<T> {
         self.id
     }
 
-    /// The value.
+    /// Returns the interned value.
     pub fn value(&self) -> &T {
         &self.value
     }
@@ -59,22 +61,22 @@ struct Generations<K, V> {
     old: WordMap<K, V>,
 }
 
-/// A bounded map that keeps what was used lately.
+/// A bounded map that retains the most recently used entries.
 #[derive(Debug)]
 pub struct Table<K, V> {
     entries: RwLock<Generations<K, V>>,
-    /// The most entries of a generation.
+    /// Maximum number of entries per generation.
     half: usize,
 }
 
 impl<K: Hash + Eq, V: Clone> Table<K, V> {
-    /// A table that keeps at most this many entries.
+    /// Creates a table of at most `capacity` entries.
     pub fn new(capacity: usize) -> Table<K, V> {
         let entries = RwLock::new(Generations { young: WordMap::default(), old: WordMap::default() });
         Table { entries, half: (capacity / 2).max(1) }
     }
 
-    /// The value of a key, from either generation.
+    /// Returns the value of a key, from either generation.
     pub fn get(&self, key: &K) -> Option<V> {
         {
             let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +93,7 @@ impl<K: Hash + Eq, V: Clone> Table<K, V> {
         Some(v)
     }
 
-    /// Keeps a value; what was used least lately may go.
+    /// Inserts a value; entries that were used least recently may be evicted.
     pub fn insert(&self, key: K, value: V) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         self.put(&mut entries, key, value);
@@ -104,12 +106,12 @@ impl<K: Hash + Eq, V: Clone> Table<K, V> {
         entries.young.insert(key, value);
     }
 
-    /// Whether there are no entries.
+    /// Returns `true` if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries.young.len() + entries.old.len()
@@ -119,7 +121,7 @@ impl<K: Hash + Eq, V: Clone> Table<K, V> {
 /// Plans by value, in buckets of equal hash; the plan itself is the key.
 type ByValue = Table<u64, Arc<Plan>>;
 
-/// Plans that were made before.
+/// A cache of plans by source, target, element type and planner.
 ///
 /// ```
 /// use reshard_kernels::DType;
@@ -131,7 +133,7 @@ type ByValue = Table<u64, Arc<Plan>>;
 /// let (cache, planner) = (PlanCache::new(1024), Planner::new());
 /// let first = cache.plan(&planner, &from, &to, DType::F32)?;
 /// assert!(std::sync::Arc::ptr_eq(&first, &cache.plan(&planner, &from, &to, DType::F32)?));
-/// // By handle nothing is hashed but four numbers.
+/// // By handle, only four numbers are hashed.
 /// let (p, a, b) = (cache.intern_planner(&planner), cache.intern(&from), cache.intern(&to));
 /// assert!(std::sync::Arc::ptr_eq(&first, &cache.plan_interned(&p, &a, &b, DType::F32)?));
 /// # Ok::<(), reshard_planner::Error>(())
@@ -146,7 +148,9 @@ pub struct PlanCache {
 }
 
 impl PlanCache {
-    /// A cache of at most `capacity` plans each way, and as many interned shardings and planners.
+    /// Creates a cache of at most `capacity` plans by value and by handle.
+    ///
+    /// It interns at most `capacity` shardings and as many planners.
     pub fn new(capacity: usize) -> PlanCache {
         PlanCache {
             by_value: Table::new(capacity),
@@ -157,9 +161,10 @@ impl PlanCache {
         }
     }
 
-    /// The plan, made if it is not known. Errors are not remembered.
+    /// Returns the cached plan, or makes and caches it.
     ///
-    /// Two threads that ask for an unknown plan at once may both make it: they make the same one.
+    /// Errors are not cached. Two threads that request an unknown plan at once may both make it, and both
+    /// make the same one.
     pub fn plan(
         &self,
         planner: &Planner,
@@ -186,7 +191,7 @@ impl PlanCache {
         Ok(plan)
     }
 
-    /// The sharding with an id.
+    /// Returns the sharding with its id.
     pub fn intern(&self, sharding: &Sharding) -> Interned<Sharding> {
         if let Some(known) = self.shardings.get(sharding) {
             return known;
@@ -196,7 +201,7 @@ impl PlanCache {
         new
     }
 
-    /// The planner with an id.
+    /// Returns the planner with its id.
     pub fn intern_planner(&self, planner: &Planner) -> Interned<Planner> {
         let mut hasher = WordHasher::default();
         planner.options().hash_word(&mut hasher);
@@ -209,7 +214,7 @@ impl PlanCache {
         new
     }
 
-    /// The plan, found by ids alone; else by value, made if it is not known.
+    /// Returns the plan, found by ids alone, or else by value, and makes it if it is unknown.
     ///
     /// Requires that this cache interned all three.
     pub fn plan_interned(
@@ -228,12 +233,12 @@ impl PlanCache {
         Ok(plan)
     }
 
-    /// How many plans are known by value.
+    /// Returns the number of plans that are cached by value.
     pub fn len(&self) -> usize {
         self.by_value.len()
     }
 
-    /// Whether no plan is known.
+    /// Returns `true` if no plan is cached.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! The laws of a cost model, to test anybody's.
+//! The properties of a cost model, as a check for any implementation.
 
 use reshard_kernels::DType;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::op::StepOp;
 use crate::planner::Planner;
 use reshard_sharding::{GroupPattern, Mesh, Sharding};
 
-/// The most pairs of shardings for which plans are made.
+/// Maximum number of pairs of shardings for which plans are made.
 const PAIRS: usize = 100;
 
-/// Whether a model keeps the laws of [`CostModel`] for groups, loads and plans on a mesh; the error is the first law that it
-/// breaks, with the numbers.
+/// Checks that a model satisfies the properties of [`CostModel`] for groups, loads and plans on a mesh.
 ///
-/// Looked at are groups of every one and two axes, loads over many sizes with each number raised in turn, and plans between
-/// placements of a 2-D tensor.
+/// The error is the first property that it violates, with the numbers. The check covers groups of every one
+/// and two axes, loads over many sizes with each number raised in turn, and plans between placements of a 2-D
+/// tensor.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -40,18 +40,18 @@ fn broken<T>(reason: String) -> Result<T, Error> {
     Err(Error::Topology { reason })
 }
 
-/// The text is one line, and the same each time.
+/// Checks that the text is one line and the same each time.
 fn says_one_thing(model: &dyn CostModel) -> Result<(), Error> {
     let (text, again) = (model.cache_key(), model.cache_key());
     if text.is_empty() || text.contains('\n') || text != again {
         return broken(format!(
-            "the text of a cost model is one line, always the same, not {text:?} and {again:?}"
+            "the cache key of a cost model must be one line, equal on each call, not {text:?} and {again:?}"
         ));
     }
     Ok(())
 }
 
-/// Groups of one axis, and of two.
+/// Returns the groups of one axis, and of two.
 fn groups(mesh: &Mesh) -> Result<Vec<GroupPattern>, Error> {
     let names: Vec<&str> = mesh.axes().iter().map(|a| a.name().as_str()).collect();
     let mut groups = Vec::new();
@@ -65,7 +65,7 @@ fn groups(mesh: &Mesh) -> Result<Vec<GroupPattern>, Error> {
     Ok(groups)
 }
 
-/// A cost is a number from 0, and no number of a load that grows makes it less.
+/// Checks that a cost is a number from 0, and that no growing number of a load reduces it.
 fn costs_are_monotone(model: &dyn CostModel, mesh: &Mesh) -> Result<(), Error> {
     let levels = model.levels().len();
     for group in groups(mesh)? {
@@ -76,7 +76,7 @@ fn costs_are_monotone(model: &dyn CostModel, mesh: &Mesh) -> Result<(), Error> {
                 return Ok(us);
             }
             broken(format!(
-                "{} says {us} us of {load:?}: a cost is one finite number from 0",
+                "{} returns {us} us for {load:?}: a cost must be finite and at least 0",
                 model.cache_key()
             ))
         };
@@ -121,14 +121,14 @@ fn costs_are_monotone(model: &dyn CostModel, mesh: &Mesh) -> Result<(), Error> {
     Ok(())
 }
 
-/// Nothing takes no time, something does, and more takes no less.
+/// Checks that no need takes no time, and that a larger need takes no less time.
 fn bounds_are_monotone(model: &dyn CostModel) -> Result<(), Error> {
     let levels = model.levels().len();
     let text = model.cache_key();
     let nothing = vec![MinTraffic { bytes: 0.0, domains: 1, domain_size: 1 }; levels];
     let none = model.lower_bound_us(&nothing);
     if none != 0.0 || model.lower_bound_us(&[]) != 0.0 {
-        return broken(format!("{text}: where nothing is needed the least time is 0, not {none} us"));
+        return broken(format!("{text}: without traffic the least time is 0, not {none} us"));
     }
     for l in 0..levels {
         let (mut least, mut last) = (0.0, 0.0);
@@ -153,7 +153,7 @@ fn bounds_are_monotone(model: &dyn CostModel) -> Result<(), Error> {
     Ok(())
 }
 
-/// No plan takes less than its bounds, nor a step less than a step at least takes.
+/// Checks that no plan takes less than its bounds, and no step less than the least step.
 fn plans_keep_the_bounds(model: &dyn CostModel, planner: &Planner, mesh: &Mesh) -> Result<(), Error> {
     let mut texts = vec![String::new()];
     for _ in mesh.axes() {
@@ -173,10 +173,10 @@ fn plans_keep_the_bounds(model: &dyn CostModel, planner: &Planner, mesh: &Mesh) 
             let planner = planner.clone().objective(objective);
             let plan = planner.plan(from, to, DType::F32)?;
             let bound = planner.lower_bound_us(from, to, DType::F32)?.max(plan.lower_bound_us());
-            // What is added up in another order differs in the last digits.
+            // Sums in another order differ in the last digits.
             if plan.cost_us() < bound * (1.0 - 1e-9) {
                 return broken(format!(
-                    "{}: a plan takes {} us, less than least_us says, {bound} us: {plan}",
+                    "{}: a plan takes {} us, less than its lower_bound_us of {bound} us: {plan}",
                     model.cache_key(),
                     plan.cost_us()
                 ));
@@ -184,7 +184,7 @@ fn plans_keep_the_bounds(model: &dyn CostModel, planner: &Planner, mesh: &Mesh) 
             for step in plan.steps().iter().filter(|s| s.op().communicates()) {
                 if step.cost_us < least * (1.0 - 1e-9) {
                     return broken(format!(
-                        "{}: a step takes {} us, and least_us says that every step takes {least} us: {step}",
+                        "{}: a step takes {} us, less than the lower_bound_us of {least} us of every step: {step}",
                         model.cache_key(),
                         step.cost_us
                     ));

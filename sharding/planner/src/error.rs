@@ -1,23 +1,23 @@
-//! What can be wrong with a question to the planner: values with operands, printed as one sentence.
+//! Errors of a request to the planner: values with operands, printed as a message of one line.
 
 use core::fmt;
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 ///
-/// `Display` is one sentence with the offending values; [`Error::kind`] is the word that machines read.
+/// `Display` is one line with the offending values; [`Error::code`] is the identifier for machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// An error of a mesh or a sharding underneath.
     Sharding(reshard_sharding::Error),
-    /// An element type that cannot be moved alone, or not reduced.
+    /// An element type that cannot be transferred alone, or not reduced.
     Kernel(reshard_kernels::Error),
-    /// A network that cannot be.
+    /// An invalid network.
     Topology {
         /// The reason, with the values.
         reason: String,
     },
-    /// No plan stays within the memory that was asked for.
+    /// No plan stays within the requested memory.
     PeakTooSmall {
         /// The limit, in bytes.
         limit: u64,
@@ -31,19 +31,19 @@ pub enum Error {
     },
     /// A request that this planner does not take.
     Unsupported {
-        /// The reason, with the way out.
+        /// The reason, and what to do.
         reason: String,
     },
-    /// Whoever asked no longer wants to know.
+    /// The caller stopped the request.
     Stopped,
 }
 
 impl Error {
-    /// The kind of the error in one word, as machines read it.
+    /// Returns the kind of the error as an identifier for machines.
     ///
     /// ```
     /// let e = "nodes:0x1/2".parse::<reshard_planner::Topology>().unwrap_err();
-    /// assert_eq!(e.kind(), "parse");
+    /// assert_eq!(e.code(), "parse");
     /// ```
     pub fn code(&self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl Error {
         }
     }
 
-    /// A word that is none of those that are known.
+    /// Returns the error for an identifier that is not one of the known ones.
     pub(crate) fn unknown(what: &'static str, input: &str, expected: &str) -> Error {
         let (input, expected) = (input.to_owned(), expected.to_owned());
         Error::Sharding(reshard_sharding::Error::Parse { what, input, at: 0, expected })
@@ -76,7 +76,7 @@ impl fmt::Display for Error {
             Error::Topology { reason } | Error::Incompatible { reason } | Error::Unsupported { reason } => {
                 f.write_str(reason)
             }
-            Error::Stopped => f.write_str("stopped before there was an answer: ask again"),
+            Error::Stopped => f.write_str("stopped before a plan was found; plan again"),
             Error::PeakTooSmall { limit, least } => {
                 write!(f, "no plan stays within {limit} bytes on every rank: the least peak is {least} bytes")
             }

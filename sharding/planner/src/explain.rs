@@ -1,4 +1,5 @@
-//! Plans as text: per step the picture of what moves and one line of why, at the end cost, bound and ratio.
+//! Plans as text: per step a picture of the change and one line with the reason, at the end cost, bound and
+//! ratio.
 //!
 //! ```text
 //! S(0),R on dp=4,tp=8 -> R,R
@@ -7,10 +8,10 @@
 //!        slice tp first: 8x less to gather over dp
 //! ```
 //!
-//! Pictures are words of digits where the sharding is a layout, and placements where it is not. Groups are named by
-//! their layout, and by their ranks where the mesh is small. Why a step is there follows from its op and its neighbours:
-//! what a slice saves is the size of its axes, what a reduce-scatter leaves to a gather is one part in the size of its
-//! group.
+//! Pictures are lists of digits where the sharding is a layout, and placements where it is not. Groups are
+//! written as their layout, and as their ranks where the mesh is small. The reason for a step follows from
+//! its op and its neighbours. A slice saves a factor of the size of its axes. A reduce-scatter leaves a
+//! gather one part in the size of its group.
 
 use core::fmt;
 use core::fmt::Write as _;
@@ -28,10 +29,10 @@ use reshard_kernels::DType;
 use reshard_sharding::Sharding;
 use reshard_sharding::internal::members_along;
 
-/// The most ranks that are listed one by one.
+/// Maximum number of ranks that are listed individually.
 const LISTED: usize = 16;
 
-/// A plan beside the one that a greedy planner makes axis by axis.
+/// A plan next to the one that a greedy planner makes axis by axis.
 ///
 /// ```
 /// use reshard_kernels::DType;
@@ -42,24 +43,23 @@ const LISTED: usize = 16;
 /// let to = Sharding::parse(&mesh, &[64, 64], "R,R")?;
 /// let text = Planner::new().explain(&from, &to, DType::F32)?.to_string();
 /// assert!(text.contains("all_reduce over x,y (4:1)"));
-/// assert!(text.contains("axis by axis, a greedy planner:"));
+/// assert!(text.contains("axis by axis, for comparison:"));
 /// # Ok::<(), reshard_planner::Error>(())
 /// ```
-/// use reshard_kernels::DType;
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// The plan.
+    /// The plan of this planner.
     pub plan: Plan,
-    /// The greedy planner's, between shardings on one mesh.
+    /// The greedy planner's plan; `None` between two meshes.
     pub greedy: Option<Plan>,
-    /// Every candidate that was looked at, in order; none where there is nothing to do.
+    /// All candidates that were considered, in order; empty if source and target are equal.
     pub candidates: Vec<CandidateReport>,
-    /// Which of them is the plan: the first of the least.
+    /// Index of the plan among them: the first of the least.
     pub chosen: Option<usize>,
 }
 
 impl Planner {
-    /// The plan, and the one that a greedy planner makes, to be printed side by side.
+    /// Returns the plan and that of a greedy planner, to be printed side by side.
     pub fn explain(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<Explanation, Error> {
         let q = Question::checked(self.options(), from, to, dtype)?;
         let mut watch = Watch::default();
@@ -74,9 +74,9 @@ impl fmt::Display for Explanation {
         write!(f, "{}", self.plan)?;
         self.write_choice(f)?;
         let Some(greedy) = &self.greedy else {
-            return write!(f, "\naxis by axis, a greedy planner: none between two meshes");
+            return write!(f, "\naxis by axis, for comparison: no plan between two meshes");
         };
-        write!(f, "\naxis by axis, a greedy planner:\n{greedy}\n  the plan above takes ")?;
+        write!(f, "\naxis by axis, for comparison:\n{greedy}\n  the plan above takes ")?;
         write_ratio(f, self.plan.cost_us(), greedy.cost_us())?;
         f.write_str(" of its time and ")?;
         write_ratio(f, self.plan.received_bytes() as f64, greedy.received_bytes() as f64)?;
@@ -85,7 +85,7 @@ impl fmt::Display for Explanation {
 }
 
 impl Explanation {
-    /// The candidates, and why the plan is the one that it is.
+    /// Writes the candidates, and the reason why the plan won.
     fn write_choice(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (objective, then) = match self.plan.options().objective() {
             Objective::Time => ("time", "then bytes, then steps"),
@@ -95,7 +95,7 @@ impl Explanation {
         if self.candidates.is_empty() {
             return Ok(());
         }
-        write!(f, "\nlooked at, for the least {objective}, {then}, then the first:")?;
+        write!(f, "\ncandidates, by {objective}, {then}:")?;
         for (i, one) in self.candidates.iter().enumerate() {
             write!(f, "\n  {} {}. {one}", if self.chosen == Some(i) { '*' } else { ' ' }, i + 1)?;
         }
@@ -104,18 +104,18 @@ impl Explanation {
         let others = (0..self.candidates.len())
             .filter(|i| *i != chosen && self.candidates[*i].way().is_some_and(|way| way.admitted));
         let next = others.min_by(|a, b| key(a).total_cmp(&key(b)));
-        let Some(next) = next else { return write!(f, "\n  {} is the only one", chosen + 1) };
+        let Some(next) = next else { return write!(f, "\n  {} is the only candidate", chosen + 1) };
         write!(f, "\n  {} wins", chosen + 1)?;
         match (key(&chosen), key(&next)) {
             (a, b) if a < b && a > 0.0 => {
                 write!(f, ": the next, {}, takes x{:.2} of its {objective}", next + 1, b / a)
             }
-            (a, b) if a < b => write!(f, ": it takes nothing, the next, {}, does", next + 1),
-            _ => write!(f, " over {} of the same {objective}: {then}, then the first", next + 1),
+            (a, b) if a < b => write!(f, ": it takes no {objective}, and the next, {}, does", next + 1),
+            _ => write!(f, " over {} of the same {objective}: {then}, then in this order", next + 1),
         }
     }
 
-    /// What the objective looks at first.
+    /// Returns the first number that the objective compares.
     fn first(&self, way: &CandidateCost) -> f64 {
         match self.plan.options().objective() {
             Objective::Time => way.cost_us,
@@ -135,7 +135,7 @@ impl fmt::Display for Plan {
         if self.from.mesh() != self.to.mesh() {
             write!(f, " on {}", self.to.mesh())?;
         }
-        writeln!(f, ", {:?} of {} B", self.from.shape(), self.item_bytes())?;
+        writeln!(f, ", {:?} of {} B", self.from.shape(), self.element_bytes())?;
         for (i, s) in self.steps.iter().enumerate() {
             write!(f, "  {}. {} over {} ({})", i + 1, s.op(), s.axis_names().join(","), s.group)?;
             writeln!(f, ": {} B, {:.1} us", s.received_bytes, s.cost_us)?;
@@ -144,7 +144,7 @@ impl fmt::Display for Plan {
             writeln!(f, "       {}", why(self, i))?;
         }
         if self.steps.is_empty() {
-            writeln!(f, "  nothing moves: every rank holds its target")?;
+            writeln!(f, "  no communication: every rank holds its target")?;
         }
         write!(f, "  received {} B", self.received_bytes)?;
         match self.lower_bound_bytes {
@@ -164,17 +164,17 @@ impl fmt::Display for Plan {
         write!(f, ", peak {} B", self.peak_bytes)?;
         if self.is_budget_exhausted() {
             let budget = self.options().budget();
-            write!(f, "\n  the budget of {budget} ran out: the best of what was looked at")?;
+            write!(f, "\n  the search budget of {budget} is exhausted: this is the best plan found")?;
             if self.lower_bound_us > 0.0 {
                 let most = self.cost_us() / self.lower_bound_us;
-                write!(f, ", and nothing takes less than 1/{most:.3} of its time")?;
+                write!(f, ", and no plan takes less than 1/{most:.3} of its time")?;
             }
         }
         Ok(())
     }
 }
 
-/// The modes of one dim, slowest first: `[dp 2][local 64]`.
+/// Returns the modes of one dim, slowest first: `[dp 2][local 64]`.
 fn modes(s: &Sharding, dim: usize) -> Option<String> {
     let mut text = String::new();
     for &m in s.dim_modes(dim)?.iter().rev() {
@@ -188,7 +188,7 @@ fn modes(s: &Sharding, dim: usize) -> Option<String> {
     Some(text)
 }
 
-/// What is partial: `sum over x,y`.
+/// Returns the partial axes as text: `sum over x,y`.
 fn partial(s: &Sharding) -> String {
     let terms: Vec<String> = s
         .partial()
@@ -203,7 +203,7 @@ fn partial(s: &Sharding) -> String {
     if terms.is_empty() { "nothing".to_owned() } else { terms.join(", ") }
 }
 
-/// What changes in a step.
+/// Writes the change of a step.
 fn write_picture(f: &mut fmt::Formatter<'_>, s: &Step) -> fmt::Result {
     let both = |dim| Some((modes(&s.before, dim)?, modes(&s.after, dim)?));
     let pictured = s.before.layout().is_some() && s.after.layout().is_some();
@@ -223,7 +223,7 @@ fn write_picture(f: &mut fmt::Formatter<'_>, s: &Step) -> fmt::Result {
     Ok(())
 }
 
-/// The groups of a step as ranks, on small meshes.
+/// Writes the groups of a step as ranks, on small meshes.
 fn write_groups(f: &mut fmt::Formatter<'_>, s: &Step) -> fmt::Result {
     let mesh = s.before.mesh();
     if !s.op().communicates() || mesh.size() > LISTED || mesh != s.after.mesh() {
@@ -246,7 +246,7 @@ fn write_groups(f: &mut fmt::Formatter<'_>, s: &Step) -> fmt::Result {
     writeln!(f, "       ranks {}", text.join(" "))
 }
 
-/// Why a step is there, in one line.
+/// Returns the reason for a step, in one line.
 fn why(plan: &Plan, at: usize) -> String {
     let s = &plan.steps[at];
     let names = s.axis_names();
@@ -264,43 +264,43 @@ fn why(plan: &Plan, at: usize) -> String {
             }
         },
         StepOp::ZeroFill => match next {
-            None => "one copy stays as the term, the others hold the identity".to_owned(),
+            None => "one replica holds the value, the others the identity".to_owned(),
             Some(n) => {
                 format!(
-                    "one copy stays as the term at once: nothing of {axes} to {} over {}",
+                    "one replica holds the value first: nothing of {axes} to {} over {}",
                     verb(n.op()),
                     n.axis_names().join(",")
                 )
             }
         },
         StepOp::ReduceScatter => {
-            let together = if joint { format!("{axes} together in one reduction: ") } else { String::new() };
+            let joined = if joint { format!("{axes} in one reduction: ") } else { String::new() };
             match next {
                 Some(n) if n.op() == StepOp::AllGather => {
-                    format!("{together}each rank reduces one part in {size}, the gather shares the results")
+                    format!("{joined}each rank reduces one part in {size}, the gather shares the results")
                 }
-                Some(_) | None => format!("{together}each rank reduces only the part it keeps"),
+                Some(_) | None => format!("{joined}each rank reduces only the part it keeps"),
             }
         }
         StepOp::AllReduce if joint => {
-            format!("{axes} together in one reduction: all replicas get the same bits")
+            format!("{axes} in one reduction: all replicas get the same bits")
         }
         StepOp::AllReduce => "one reduction: all replicas get the same bits".to_owned(),
-        StepOp::AllGather if joint => format!("{axes} together: one step over the joint group"),
+        StepOp::AllGather if joint => format!("{axes} fused: one step over the joint group"),
         StepOp::AllGather => format!("every rank lacks {} of {size} parts", size - 1),
         StepOp::AllToAll => {
-            format!("every rank keeps one part in {size} and trades the rest: the shard stays as large")
+            format!("every rank keeps one part in {size} and exchanges the rest: the shard size is unchanged")
         }
         StepOp::Exchange => match &*s.action {
             Action::OrderedReduce(..) => {
-                "every owner gets all terms and combines them in rank order: the same bits by any plan"
+                "every owner receives all partial values and combines them in rank order: the same bits by any plan"
                     .to_owned()
             }
             Action::Exchange(Moves::Regions(_)) => {
-                "what source and target share goes straight to who wants it".to_owned()
+                "each overlap of source and target is sent directly to its target rank".to_owned()
             }
             Action::Transposed(turned) if turned.adds => {
-                "what source and target share goes straight to who wants it, and terms of one element are added there"
+                "each overlap of source and target is sent directly to its target rank, which adds partial values"
                     .to_owned()
             }
             Action::Slice(_)
@@ -312,21 +312,21 @@ fn why(plan: &Plan, at: usize) -> String {
             | Action::AllReduce(_)
             | Action::Exchange(Moves::Modes { .. }) => {
                 if s.after.max_local_numel() > s.before.max_local_numel() {
-                    "straight to who wants it: one step instead of an exchange and a gather".to_owned()
+                    "sent directly to the target ranks: one step instead of an exchange and a gather".to_owned()
                 } else {
-                    "only the digits that change place move: the shard stays as large".to_owned()
+                    "only the digits that change are exchanged: the shard size is unchanged".to_owned()
                 }
             }
         },
     }
 }
 
-/// What a communicating step does to the bytes before it.
+/// Returns the verb for the effect of a communicating step on the bytes before it.
 fn verb(op: StepOp) -> &'static str {
     match op {
         StepOp::AllGather => "gather",
         StepOp::ReduceScatter | StepOp::AllReduce => "reduce",
-        StepOp::AllToAll | StepOp::Exchange => "move",
+        StepOp::AllToAll | StepOp::Exchange => "exchange",
         StepOp::Slice | StepOp::ZeroFill => "keep",
     }
 }

@@ -1,9 +1,9 @@
-//! Hashing of keys that nobody chooses to collide.
+//! Hashing of keys that are not chosen by an attacker.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A hasher for keys that nobody chooses to collide: a rotation, an exclusive or and a multiplication per word.
+/// A hasher for keys that no attacker chooses: a rotation, an exclusive or and a multiplication per word.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WordHasher(u64);
 
@@ -18,7 +18,7 @@ impl WordHasher {
 
 impl Hasher for WordHasher {
     fn finish(&self) -> u64 {
-        // Multiplication moves entropy up only; tables look at both ends.
+        // Multiplication mixes towards the high bits only; tables use both ends.
         self.0 ^ (self.0 >> 29)
     }
 

@@ -1,23 +1,24 @@
-//! Redistribution: the cheapest way from one sharding of a tensor to another.
+//! Redistribution: the cheapest path from one sharding of a tensor to another.
 //!
-//! The rooms from the ground up; each uses those above it in this list only (`tests/laws/rooms.rs`):
+//! The modules from the ground up; each uses only those above it in this list (`tests/laws/rooms.rs`):
 //!
 //! ```text
-//! objective, op, arithmetic, budget, hash, message   small words
-//! model        what a step costs: loads, the CostModel, totals       bounds       what no plan can do without
-//! options, question              what is asked
-//! regions      what two shardings share, by intervals                states       routes between digit states, and a search
-//! step         what is done, with its motion                         transfers    what each rank sends and receives in it
-//! plan, assemble                 steps with their costs and bounds      mirror       plans turned round
-//! candidates   ways from source to target, in a fixed order          choose       compares them, and nobody else does
-//! planner, lower_bound, explain, cost_model_laws, cache              what users hold
+//! objective, op, arithmetic, budget, hash, message   identifiers and small types
+//! model        cost of a step: loads, the CostModel, totals           bounds       lower bounds of any plan
+//! options, question              the problem
+//! regions      overlaps of two shardings, by intervals                states       routes between digit states, and a search
+//! step         a step and its transfers                              transfers    the data each rank sends and receives
+//! plan, assemble                 steps with their costs and bounds      mirror       transposed plans
+//! candidates   paths from source to target, in a fixed order         choose       the only module that compares them
+//! planner, lower_bound, explain, cost_model_laws, cache              the public API
 //! ```
 //!
-//! Two shardings on one mesh whose layouts nest are maps from mesh digits to positions of their zip: `states`. Everything
-//! else (uneven dims, layouts that do not nest, two meshes, other numbers of ranks) overlaps the regions of both: `regions`.
-//! Either way a plan is a list of [`Step`]s, each of which knows what every rank does in it ([`Step::phases`]). Why the plans
-//! are right is told in chapters, from [the closed form](crate::theory::closed_form) to [costs](crate::theory::costs); how to
-//! change a formula, add a step or add a candidate stands in `docs/planner.md`.
+//! Two shardings on one mesh whose layouts nest are maps from mesh digits to positions of their zip:
+//! `states`. Everything else (uneven dims, layouts that do not nest, two meshes, other numbers of ranks)
+//! overlaps the regions of both: `regions`. In both cases a plan is a list of [`Step`]s, each of which
+//! defines the actions of every rank ([`Step::phases`]). The theory chapters prove the plans correct, from
+//! [the closed form](crate::theory::closed_form) to [costs](crate::theory::costs). `docs/planner.md`
+//! describes how to change a formula, add a step or add a candidate.
 #![forbid(unsafe_code)]
 
 mod arithmetic;
@@ -69,7 +70,7 @@ pub use planner::Planner;
 pub use states::closed_form::Form;
 pub use step::Step;
 
-/// What only the other crates of this project need; it may change with any version.
+/// API for the other crates of this project only; it may change with any version.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::arithmetic::combine_op;

@@ -1,14 +1,14 @@
-//! The time of a plan that is not made: bounds, and what it would cost.
+//! The time of a plan that is not made: lower bounds, and estimates of the cost.
 //!
 //! ```text
 //! 0                                 if a plan without communication exists
-//! least_us of the cost model        else, of what the worst rank cannot do without from beyond each level (see `bounds`), and
-//!                                   of a step in which ranks talk to each other at least
+//! lower_bound_us of the cost model  else, of the minimum that the worst rank receives from beyond each level (see `bounds`),
+//!                                   and of at least one communicating step
 //! ```
 //!
-//! So a redistribution is free exactly where its bound is 0. Between states of one digit system nothing moves exactly if every
-//! digit stays, or was replicated, or becomes partial: a replicated digit takes its position by a slice, and one that becomes
-//! partial is zero-filled.
+//! So a redistribution is free exactly where its bound is 0. Between states of one digit system, no data is
+//! transferred exactly if every digit keeps its position, was replicated, or becomes partial. A replicated
+//! digit takes its position by a slice, and one that becomes partial is zero-filled.
 
 use smallvec::SmallVec;
 
@@ -30,13 +30,13 @@ use reshard_sharding::Sharding;
 use reshard_sharding::internal::shared_len;
 
 impl Planner {
-    /// Microseconds that no plan of this planner for the same question can beat, without making one.
+    /// Returns a lower bound, in microseconds, of any plan of this planner, without making one.
     ///
-    /// Ensures `lower_bound_us(a, b, n) <= plan(a, b, n).cost_us()`, and 0 exactly where there is a plan that only slices and
-    /// fills (which objective `peak` may still not take). Where the digits of both shardings nest this looks at digits
-    /// alone; otherwise it may look at every rank, and into partial targets make the plan. It is at least what
-    /// [`Plan::lower_bound_us`](crate::Plan::lower_bound_us) says where digits nest, and also says something
-    /// of partial targets.
+    /// Ensures `lower_bound_us(a, b, n) <= plan(a, b, n).cost_us()`, and 0 exactly where there is a plan that
+    /// only slices and fills (which objective `peak` may still not take). Where the digits of both shardings
+    /// nest, this examines digits alone. Otherwise it may examine every rank, and it makes the plan for
+    /// partial targets. Where digits nest, it is at least
+    /// [`Plan::lower_bound_us`](crate::Plan::lower_bound_us), and it also bounds partial targets.
     ///
     /// ```
     /// use reshard_kernels::DType;
@@ -52,13 +52,15 @@ impl Planner {
     /// # Ok::<(), reshard_planner::Error>(())
     /// ```
     ///
-    /// Fails if the shapes differ or a shard would have to become a term of an average, as [`Planner::plan`] does. Limits
-    /// on memory and groups are not looked at.
+    /// Fails if the shapes differ or a shard would have to become a partial value of an average, as
+    /// [`Planner::plan`] does. Limits on memory and groups are ignored.
     pub fn lower_bound_us(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<f64, Error> {
         Ok(self.lower_bound_and_ranks(from, to, dtype)?.0)
     }
 
-    /// The same, and how many ranks were looked at for it: none where digits say it all, and of those that hold the same one.
+    /// Returns the same, and the number of ranks that were examined.
+    ///
+    /// It is 0 if digits suffice. Ranks that hold the same shard count once.
     #[doc(hidden)]
     pub fn lower_bound_and_ranks(
         &self,
@@ -78,8 +80,10 @@ impl Planner {
 }
 
 impl Question<'_> {
-    /// About what a plan takes, from the digits alone: the bound where they nest, else nothing where shards are only cut further, and
-    /// as if the largest shard had to be received where not.
+    /// Returns a cost estimate in microseconds, from the digits alone.
+    ///
+    /// It is the lower bound where digits nest. Otherwise it is 0 if shards are only split further, and the
+    /// time to receive the largest shard if not.
     pub(crate) fn roughly_us(&self) -> f64 {
         if self.is_trivial() {
             return 0.0;
@@ -93,7 +97,7 @@ impl Question<'_> {
         })
     }
 
-    /// Whether what every rank has in the end is a part of what it has, by the cuts alone.
+    /// Returns `true` if the target of every rank is a part of its source, by the splits alone.
     fn only_cuts_further(&self) -> bool {
         let cut = |d| self.to.dim_cuts(d).starts_with(&self.from.dim_cuts(d));
         self.on_one_mesh()
@@ -101,11 +105,11 @@ impl Question<'_> {
             && (0..self.from.shape().len()).all(cut)
     }
 
-    /// What stands in for a price where none is looked for, in picoseconds: about what a plan takes; fails where there is none.
+    /// Returns an estimated price in picoseconds, where none is computed; fails if there is no plan.
     pub(crate) fn stand_in_price(&self) -> Result<u64, Error> {
         let options = self.options;
         if options.max_peak_bytes.is_some() || options.groups.is_some() {
-            // Whether there is a plan within limits only a search knows.
+            // Only a search can determine if a plan within limits exists.
             return Ok(choose::picoseconds(self)?.0);
         }
         if self.moving().is_none() {
@@ -114,7 +118,7 @@ impl Question<'_> {
         Ok(picoseconds(self.roughly_us()))
     }
 
-    /// The bound where the digits nest.
+    /// Returns the lower bound where the digits nest.
     fn bound_of_digits(&self) -> Option<f64> {
         let digits = self.moving()?;
         if digits.iter().all(|d| is_local(d.places)) {
@@ -134,7 +138,7 @@ impl Question<'_> {
         Some(self.time_needed(&needs))
     }
 
-    /// The digits and where each is before and after, where they nest on one mesh.
+    /// Returns the digits with their positions before and after; `None` unless they nest on one mesh.
     fn moving(&self) -> Option<SmallVec<[Moving; 8]>> {
         if !self.on_one_mesh() {
             return None;
@@ -148,7 +152,7 @@ impl Question<'_> {
         Some(system.digits.iter().zip(places).map(|(&mode, places)| Moving { mode, places }).collect())
     }
 
-    /// How many ranks hold different shards, before or after.
+    /// Returns the number of ranks that hold different shards, before or after.
     fn ranks_apart(&self) -> usize {
         let (from, to) = (self.from, self.to);
         if !self.on_one_mesh() || to.is_partial() {
@@ -160,7 +164,9 @@ impl Question<'_> {
         axes.into_iter().map(|axis| from.mesh().axes()[axis].size()).product()
     }
 
-    /// Whether nothing has to be sent, out of a memory that may stand in for a look at ranks.
+    /// Returns `true` if nothing has to be sent.
+    ///
+    /// Once `known` admits no more examinations of ranks, an estimate replaces them.
     pub(crate) fn is_free(&self, known: &mut Prices) -> Result<bool, Error> {
         if self.is_trivial() {
             return Ok(true);
@@ -172,10 +178,12 @@ impl Question<'_> {
         known.look(self, look, || Ok(self.stand_in_price()? == 0))
     }
 
-    /// The same by regions: seldom does it take a look at all ranks to see that one lacks something.
+    /// Returns the same by regions.
+    ///
+    /// A rank that lacks data is usually found before all ranks are examined.
     fn is_free_by_regions(&self) -> Result<bool, Error> {
         let (from, to) = (self.from, self.to);
-        // What becomes partial is filled with zeros, and may take a step all the same.
+        // Axes that become partial are filled with zeros, which may need a step all the same.
         if !self.on_one_mesh() || from.partial() != to.partial() {
             return Ok(self.bound_of_regions()? == 0.0);
         }
@@ -199,8 +207,10 @@ impl Question<'_> {
         Ok(true)
     }
 
-    /// The bound where regions overlap. What becomes partial may need a step without any byte that is sure to be received:
-    /// then the plan says whether it does, if it is the best of all.
+    /// Returns the lower bound where regions overlap.
+    ///
+    /// An axis that becomes partial may need a step although no byte is sure to be received. Then the best
+    /// plan decides, unless its search ran out of budget.
     fn bound_of_regions(&self) -> Result<f64, Error> {
         self.few_ranks()?;
         let needs = needs(&self.network, self.from, self.to, self.item)?;

@@ -1,29 +1,31 @@
-//! Messages: what one rank sends, receives and reduces in one phase of a step, and where the elements lie.
+//! Messages: the blocks that one rank sends, receives and reduces in one phase of a step, with their offsets.
 
 use reshard_layout::InlineVec;
 use reshard_layout::Modes;
 
 use reshard_sharding::ReduceOp;
 
-/// Elements that move together: two offsets and a layout of pairs `(source stride, target stride)`, leftmost fastest.
+/// Elements that are sent as one block: two offsets, and a layout of pairs of strides.
+///
+/// A pair is `(source stride, target stride)`, and the leftmost mode is the fastest.
 ///
 /// ```text
 /// source[source_offset + sum_k c_k s_k]   goes to   target[target_offset + sum_k c_k t_k]       modes e_k : (s_k, t_k)
 /// ```
 ///
-/// No modes at all is one element.
+/// An empty list of modes is one element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Where the first element lies in the sender's buffer.
+    /// Offset of the first element in the sender's buffer.
     pub source_offset: usize,
-    /// Where it goes in the receiver's buffer.
+    /// Offset of the first element in the receiver's buffer.
     pub target_offset: usize,
     /// The modes, coalesced, strides counted in elements.
     pub modes: Modes<(i64, i64)>,
 }
 
 impl Block {
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn numel(&self) -> usize {
         self.modes.iter().map(|m| m.extent as usize).product()
     }
@@ -32,29 +34,29 @@ impl Block {
 /// The blocks that go from one rank to another, in the same order on both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The other rank: the sender of what is received, the receiver of what is sent.
+    /// The other rank: the sender of a received message, or the receiver of a sent one.
     pub peer: usize,
-    /// What moves.
+    /// The blocks of the message.
     pub blocks: InlineVec<Block, 1>,
 }
 
 impl Message {
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn numel(&self) -> usize {
         self.blocks.iter().map(Block::numel).sum()
     }
 }
 
-/// How received terms become a value.
+/// The reduction of received partial values to one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reduce {
-    /// How two terms combine; never avg, which is sum with a divisor.
+    /// The operation that combines two partial values; never avg, which is sum with a divisor.
     pub op: ReduceOp,
-    /// What the combination is divided by; 1 unless some axes were avg.
+    /// The divisor of the combination; 1 unless some axes were avg.
     pub divisor: usize,
 }
 
-/// How the terms of the partial axes that go away become a value.
+/// Returns the reduction of the partial axes that go away.
 pub(crate) fn reduce_of(ops: impl Iterator<Item = (ReduceOp, usize)>) -> Reduce {
     let mut reduce = Reduce { op: ReduceOp::Sum, divisor: 1 };
     for (op, size) in ops {
@@ -66,44 +68,48 @@ pub(crate) fn reduce_of(ops: impl Iterator<Item = (ReduceOp, usize)>) -> Reduce 
     reduce
 }
 
-/// What one rank does in one phase of a step. Offsets and strides count elements of row-major, dense local buffers.
+/// The actions of one rank in one phase of a step.
+///
+/// Offsets and strides count elements of row-major, dense local buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
     /// The elements of this rank's buffer before the phase; 0 if it holds nothing.
     pub source_len: usize,
-    /// And after it.
+    /// The elements of this rank's buffer after the phase.
     pub target_len: usize,
-    /// If set, the target is first filled with this op's identity (-0.0 for a sum of floats).
+    /// The op whose identity first fills the target (-0.0 for a sum of floats), if any.
     pub fill_identity: Option<ReduceOp>,
-    /// What lands in this rank's target; a message from itself is a local copy.
+    /// The messages that this rank receives; one from itself is a local copy.
     pub receives: Vec<Message>,
-    /// What other ranks take from this rank's source.
+    /// The messages that this rank sends from its source.
     pub sends: Vec<Message>,
-    /// If set, every received message (this rank's own included) is a term that covers the whole target, or, if that is
-    /// [filled](Phase::fill), the part of it where the message lands. They combine in the order listed, which is the order of
-    /// the group and the same for all replicas.
+    /// The reduction of the received messages; `None` if they are not partial values.
+    ///
+    /// Every received message (this rank's own included) is a partial value that covers the whole target. If
+    /// the target is [filled](Phase::fill_identity), it covers the part where the message arrives. The messages
+    /// combine in the order listed, which is the order of the group and the same for all replicas.
     pub reduce: Option<Reduce>,
-    /// The ranks that take part together, this one included, ascending.
+    /// The ranks that take part in the phase, this one included, ascending.
     pub members: Vec<usize>,
 }
 
-/// A phase in which a rank sends equal blocks to all values of some digits, and receives as many, told without a list of them.
+/// A phase in which a rank exchanges equal blocks with all values of some digits, without a list of messages.
 ///
-/// Ensures that [`Step::phases`](crate::Step::phases) lists the same: a message from and to each, this rank's own included, in the
-/// order of [`Ends::digits`] if ranks ascend, with the modes of [`DigitPhase::own`].
+/// Ensures that [`Step::phases`](crate::Step::phases) lists the same: a message from and to each, this rank's
+/// own included, in the order of [`Ends::digits`] if ranks ascend, with the modes of [`DigitPhase::own`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DigitPhase {
     /// The elements of this rank's buffer before the phase.
     pub source_len: usize,
-    /// And after it.
+    /// The elements of this rank's buffer after the phase.
     pub target_len: usize,
-    /// If set, received blocks are terms.
+    /// The reduction of the received blocks; `None` if they are not partial values.
     pub reduce: Option<Reduce>,
     /// The block that the rank has from itself.
     pub own: Block,
-    /// Where blocks land in this rank's target.
+    /// The offsets of received blocks in this rank's target.
     pub receives: Ends,
-    /// Where blocks lie in this rank's source.
+    /// The offsets of sent blocks in this rank's source.
     pub sends: Ends,
 }
 
@@ -112,7 +118,7 @@ pub struct DigitPhase {
 pub struct Ends {
     /// The offset of the block of the lowest rank.
     pub offset: usize,
-    /// Extents, and how far ranks and offsets are apart: the slowest first, so that ranks ascend.
+    /// Extents, and the strides of ranks and offsets: the slowest first, so that ranks ascend.
     pub digits: Modes<(i64, i64)>,
 }
 

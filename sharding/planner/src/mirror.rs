@@ -1,25 +1,27 @@
-//! Plans turned round: a plan between the duals, from end to end.
+//! Transposed plans: a plan between the cotangent shardings, in reverse.
 //!
-//! A plan from `C` to `D` is a linear map `f` of what the ranks hold, and keeps the meaning. Its transpose `f*` takes the
-//! steps in reverse, each with its messages turned round and what lands together added, and is a plan from `D*` to `C*`:
-//! for `x` of `C` and `y` of `D*`
+//! A plan from `C` to `D` is a linear map `f` of the data on all ranks, and preserves the global tensor. Its
+//! transpose `f*` takes the steps in reverse. The messages of each step are transposed, and values that
+//! arrive at one element are added. It is a plan from `D*` to `C*`: for `x` of `C` and `y` of `D*`
 //!
 //! ```text
-//! meaning(f* y) . meaning(x)  =  sum over ranks of (f* y)_r . x_r  =  sum over ranks of y_r . (f x)_r  =  meaning(y) . meaning(x)
+//! assemble(f* y) . assemble(x)  =  sum over ranks of (f* y)_r . x_r  =  sum over ranks of y_r . (f x)_r  =  assemble(y) . assemble(x)
 //! ```
 //!
-//! if the replicas of `C*` agree, which are the terms of `C`: if all terms of `C` go the same ways. They do in every step but
-//! one that takes near replicas, whose places may differ from term to term.
+//! if the replicas of `C*` agree. These are the partial values of `C`, so all of them must take the same
+//! paths. They do in every step but one that takes near replicas, whose positions may differ from one partial
+//! value to another.
 //!
 //! ```text
 //! slice           zero_fill, into the part                    zero_fill       slice; of replicas, zero_fill
 //! all_gather      reduce_scatter                              reduce_scatter  all_gather
 //! all_reduce      all_reduce                                  all_to_all      all_to_all
-//! exchange        exchange, in which terms are added
+//! exchange        exchange that adds partial values
 //! ```
 //!
-//! Collectives cost what they cost: gathering and scattering the same pieces is the same to the model. What an exchange
-//! costs is counted anew, since who sends the most need not be who receives the most.
+//! Collectives keep their cost: gathering and scattering the same blocks costs the same in the model. The
+//! cost of an exchange is counted again, since the rank that sends the most need not be the rank that
+//! receives the most.
 
 use std::sync::Arc;
 
@@ -36,12 +38,14 @@ use crate::transfers::transposed::messages;
 use reshard_sharding::Sharding;
 use reshard_sharding::internal::ranks_of_both;
 
-/// The most messages of a step that are turned round one by one.
+/// Maximum number of messages of a step that are transposed individually.
 const MESSAGES: usize = 1 << 22;
 
 impl Plan {
-    /// The plan between the [duals](Sharding::dual), from [`to`](Plan::to)'s to [`from`](Plan::from)'s: the steps in reverse,
-    /// their messages turned round, what lands together added.
+    /// Returns the plan between the [cotangent shardings](Sharding::cotangent) of both ends, in reverse.
+    ///
+    /// It takes the steps in reverse, with their messages transposed. Values that arrive at one element are
+    /// added.
     ///
     /// ```text
     /// sum over ranks of  y_r . (f x)_r  ==  sum over ranks of  (f* y)_r . x_r        for every x of from and y of to*
@@ -61,9 +65,10 @@ impl Plan {
     /// # Ok::<(), reshard_planner::Error>(())
     /// ```
     ///
-    /// Ensures the costs, bytes and bounds of what is then done, under the same options. Limits of memory and groups are kept
-    /// where the plan keeps them. Fails with `no_gradient` for terms of anything but sums, and with `unsupported` for a
-    /// deterministic plan, for steps of more than 2^22 messages, and for one that takes terms from near replicas.
+    /// Ensures the costs, bytes and bounds of the transposed steps, under the same options. Limits of memory
+    /// and groups are satisfied where the plan satisfies them. Fails with `no_gradient` for partial values of
+    /// any op but sum. Fails with `unsupported` for a deterministic plan, for steps of more than 2^22
+    /// messages, and for one that takes partial values from near replicas.
     pub fn transposed(&self) -> Result<Plan, Error> {
         let (from, to) = (self.to.cotangent()?, self.from.cotangent()?);
         let q = Question::checked(&self.options, &from, &to, self.dtype)?;
@@ -75,12 +80,12 @@ impl Plan {
     }
 }
 
-/// The steps between the duals of both ends, from end to end.
+/// Returns the transposed steps, in reverse order, between the cotangent shardings of both ends.
 pub(crate) fn transposed_steps(q: &Question<'_>, steps: &[Step]) -> Result<Vec<Step>, Error> {
     if q.options.is_deterministic() {
         let reason = format!(
-            "a deterministic plan is not turned round to lead from {} to {}, as its gathers would become sums in another \
-             order: plan without, or plan the way back",
+            "a deterministic plan cannot be transposed to lead from {} to {}: its gathers would become sums in \
+             another order; plan without `deterministic`, or plan the opposite direction",
             q.from, q.to
         );
         return Err(Error::Unsupported { reason });
@@ -103,9 +108,9 @@ fn transposed_step(
 ) -> Result<Step, Error> {
     let unsupported = |reason: String| Err(Error::Unsupported { reason });
     match &*step.action {
-        // Twice is the same again.
+        // Transposing twice restores the step.
         Action::Transposed(turned) => return Ok(Step { before, after, ..turned.of.clone() }),
-        // A reduce-scatter and an all-gather of the same pieces are that turned round as well.
+        // A reduce-scatter and an all-gather of the same blocks, transposed, are the same pair again.
         Action::AllReduce(_) => return Ok(Step { before, after, ..step.clone() }),
         Action::Exchange(Moves::Regions(regions)) if regions.spread.is_some() => {
             let of = SharedOut::new(
@@ -124,8 +129,8 @@ fn transposed_step(
             if regions.picks_replicas() && step.before.is_partial() =>
         {
             return unsupported(format!(
-                "the step from {} to {} takes each term from another near replica and cannot be turned round: plan on a \
-                 network of one level",
+                "the step from {} to {} takes partial values from several nearby replicas and cannot be transposed; \
+                 plan on a network of one level",
                 step.before, step.after
             ));
         }
@@ -141,7 +146,8 @@ fn transposed_step(
     let most = ranks.len().saturating_mul(step.group.size());
     if most > MESSAGES {
         return unsupported(format!(
-            "the step from {} to {} has up to {most} messages, and at most {MESSAGES} are turned round: plan the way back",
+            "the step from {} to {} has up to {most} messages, and at most {MESSAGES} can be transposed; plan the \
+             opposite direction",
             step.before, step.after
         ));
     }
@@ -190,16 +196,16 @@ fn transposed_step(
     })
 }
 
-/// What all ranks of a step that is turned round receive.
+/// The totals of all ranks of a transposed step.
 #[derive(Default)]
 struct Seen {
     /// Bytes of the rank that sends the most.
     sent: u64,
-    /// Whether an element gets several terms.
+    /// `true` if an element receives several partial values.
     adds: bool,
-    /// Whether an element gets none.
+    /// `true` if an element receives none.
     lacks: bool,
-    /// Whether a message brings a part of a target only, or a target gets none.
+    /// `true` if a message covers only a part of a target, or a target receives none.
     is_partly: bool,
 }
 
@@ -207,7 +213,7 @@ impl Seen {
     fn add(&mut self, q: &Question<'_>, [receives, sends]: [&[Message]; 2], target_len: usize) {
         let sent: usize = sends.iter().map(Message::numel).sum();
         self.sent = self.sent.max(sent as u64 * q.item);
-        // Messages bring terms of all the same elements, or of none.
+        // Two messages bring partial values of exactly the same elements, or of disjoint ones.
         let first = |m: &Message| m.blocks.first().map(|b| b.target_offset);
         let mut places: SmallVec<[(Option<usize>, usize); 8]> =
             receives.iter().map(|m| (first(m), m.numel())).collect();

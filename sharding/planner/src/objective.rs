@@ -1,11 +1,11 @@
-//! Objectives: what a plan is least in.
+//! Objectives: the quantity that a plan minimizes.
 
 use core::fmt;
 use std::str::FromStr;
 
 use crate::Error;
 
-/// What the chosen plan is least in.
+/// The quantity that the chosen plan minimizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Objective {
     /// Modelled time.
@@ -18,10 +18,10 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Objective; 3] = [Objective::Time, Objective::Bytes, Objective::Peak];
 
-    /// The name: `time`, `bytes` or `peak`.
+    /// Returns the name: `time`, `bytes` or `peak`.
     pub fn as_str(self) -> &'static str {
         match self {
             Objective::Time => "time",

@@ -5,28 +5,32 @@ use std::str::FromStr;
 
 use crate::Error;
 
-/// What kind of operation a step is.
+/// The kind of operation of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StepOp {
-    /// Every rank keeps a part of what it holds. Local.
+    /// Every rank keeps a part of its data. Local.
     Slice,
     /// Every rank gets the shards of its group.
     AllGather,
-    /// Every rank gets the reduction of its part of the group's terms.
+    /// Every rank gets the reduction of its part of the group's partial values.
     ReduceScatter,
-    /// Every rank gets the reduction of all the group's terms.
+    /// Every rank gets the reduction of all the group's partial values.
     AllReduce,
     /// Every rank sends an equal block to every member of its group.
     AllToAll,
-    /// Chosen blocks go to chosen ranks. Of a deterministic planner also all terms of a reduction, to be combined in the
+    /// Chosen blocks go to chosen ranks.
+    ///
+    /// In a deterministic plan it may also send all partial values of a reduction. They are combined in the
     /// order in which [`Phase::receives`](crate::Phase::receives) lists them.
     Exchange,
-    /// One copy is kept, the rest is filled with the op's identity: shard or replicate becomes partial. Local.
+    /// One copy stays and the rest is filled with the op's identity: shard or replicate becomes partial.
+    ///
+    /// It is local.
     ZeroFill,
 }
 
 impl StepOp {
-    /// All of them.
+    /// All variants.
     pub const ALL: [StepOp; 7] = [
         StepOp::Slice,
         StepOp::AllGather,
@@ -37,7 +41,7 @@ impl StepOp {
         StepOp::ZeroFill,
     ];
 
-    /// The name in snake case, such as `all_gather`.
+    /// Returns the name in snake case, such as `all_gather`.
     pub fn as_str(self) -> &'static str {
         match self {
             StepOp::Slice => "slice",
@@ -50,7 +54,7 @@ impl StepOp {
         }
     }
 
-    /// Whether ranks talk to each other in it.
+    /// Returns `true` if ranks communicate in it.
     pub fn communicates(self) -> bool {
         match self {
             StepOp::Slice | StepOp::ZeroFill => false,

@@ -1,4 +1,4 @@
-//! What a plan is asked to be, besides from where to where.
+//! The requirements for a plan in addition to its source and target.
 
 use core::hash::Hasher;
 use std::borrow::Cow;
@@ -10,8 +10,7 @@ use crate::model::{MinTraffic, Model};
 use crate::objective::Objective;
 use reshard_sharding::GroupPattern;
 
-/// How a [`Planner`](crate::Planner) was asked to plan; every [`Plan`](crate::Plan) says how it
-/// was.
+/// The settings of a [`Planner`](crate::Planner); every [`Plan`](crate::Plan) has those it was made with.
 ///
 /// ```
 /// use reshard_planner::{Objective, Planner};
@@ -32,54 +31,56 @@ pub struct PlanOptions {
 }
 
 impl PlanOptions {
-    /// [`CostModel::least_us`](crate::CostModel::least_us) of the cost model.
+    /// Returns [`CostModel::lower_bound_us`](crate::CostModel::lower_bound_us) of the cost model.
     #[doc(hidden)]
     #[inline]
     pub fn least_us(&self, need: &[MinTraffic]) -> f64 {
         self.model.least_us(need)
     }
 
-    /// The cost model as text: `uniform`, or another [`CostModel::text`](crate::CostModel::text).
+    /// Returns the cost model as text.
+    ///
+    /// It is `uniform`, or another [`CostModel::cache_key`](crate::CostModel::cache_key).
     pub fn cost_model(&self) -> String {
         self.model.text()
     }
 
-    /// What the plan is least in.
+    /// Returns the quantity that the plan minimizes.
     pub fn objective(&self) -> Objective {
         self.objective
     }
 
-    /// Bytes that no rank may exceed, if any.
+    /// Returns the maximum number of bytes of a rank, if limited.
     pub fn max_peak_bytes(&self) -> Option<u64> {
         self.max_peak_bytes
     }
 
-    /// The only groups that may be used, if not all.
+    /// Returns the only groups that may be used; `None` if all may be.
     pub fn groups(&self) -> Option<&[GroupPattern]> {
         self.groups.as_deref()
     }
 
-    /// Whether every reduction is combined in the order of its terms.
+    /// Returns `true` if every reduction combines its partial values in rank order.
     pub fn is_deterministic(&self) -> bool {
         self.deterministic
     }
 
-    /// Whose arithmetic reduces terms.
+    /// Returns the arithmetic that reduces partial values.
     pub fn arithmetic(&self) -> Arithmetic {
         self.arithmetic
     }
 
-    /// How much is looked at before the best found so far is the answer.
+    /// Returns the work limit of a search.
     pub fn budget(&self) -> SearchBudget {
         self.budget
     }
 
-    /// The same without limits: what parts of a plan are planned with, the limits being kept to by the whole.
+    /// Returns the same options without limits, to plan parts: the limits apply to the whole plan.
     pub(crate) fn free(&self) -> PlanOptions {
         PlanOptions { groups: None, max_peak_bytes: None, ..self.clone() }
     }
 
-    /// These, if they are without limits, else the same without.
+    /// Returns these options if they have no limits, else the same without them.
     pub(crate) fn without_limits(&self) -> Cow<'_, PlanOptions> {
         if self.is_limited() { Cow::Owned(self.free()) } else { Cow::Borrowed(self) }
     }
@@ -96,7 +97,7 @@ impl PlanOptions {
         self.groups.as_ref().is_none_or(|known| known.iter().any(|one| group.is_covered_by(one)))
     }
 
-    /// Feeds a hasher: equal options alike.
+    /// Feeds a hasher; equal options feed it equally.
     pub(crate) fn hash_word(&self, hasher: &mut impl Hasher) {
         hasher.write_u64(
             self.objective as u64 | u64::from(self.deterministic) << 8 | (self.arithmetic as u64) << 9,

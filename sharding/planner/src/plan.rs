@@ -1,4 +1,4 @@
-//! Plans: the steps from one sharding to another, and what they cost.
+//! Plans: the steps from one sharding to another, and their cost.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::step::Step;
 use reshard_sharding::internal::ranks_of_both;
 use reshard_sharding::{GroupPattern, Sharding};
 
-/// The steps that take a tensor from one sharding to another.
+/// The steps that redistribute a tensor from one sharding to another.
 ///
-/// A plan is a pure function of its inputs: every rank that makes it makes the same one.
+/// A plan is a pure function of its inputs: every rank computes the same one.
 ///
 /// ```
 /// use reshard_kernels::DType;
@@ -46,90 +46,95 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Who holds what before.
+    /// Returns the source sharding.
     pub fn from(&self) -> &Sharding {
         &self.from
     }
 
-    /// Who holds what after.
+    /// Returns the target sharding.
     pub fn to(&self) -> &Sharding {
         &self.to
     }
 
-    /// How it was asked for.
+    /// Returns the options it was made with.
     pub fn options(&self) -> &PlanOptions {
         &self.options
     }
 
-    /// The type of the elements.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Bytes of an element.
-    pub fn item_bytes(&self) -> usize {
+    /// Returns the bytes of an element.
+    pub fn element_bytes(&self) -> usize {
         self.dtype.bits() / 8
     }
 
-    /// The steps in order; none if every rank already holds its target.
+    /// Returns the steps in order; empty if every rank already holds its target.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// The greatest total of bytes that any one rank receives.
+    /// Returns the greatest total of bytes that any one rank receives.
     pub fn received_bytes(&self) -> u64 {
         self.received_bytes
     }
 
-    /// Bytes that the worst rank cannot do without; `None` where nothing simple is true (partial targets).
+    /// Returns a lower bound of the bytes that the worst rank receives.
+    ///
+    /// It is `None` for partial targets, for which no simple bound holds.
     pub fn lower_bound_bytes(&self) -> Option<u64> {
         self.lower_bound_bytes
     }
 
-    /// Modelled time in microseconds: the sum of the steps'.
+    /// Returns the modelled time in microseconds, the sum over all steps.
     pub fn cost_us(&self) -> f64 {
         // An empty sum of floats would be -0.0.
         self.steps.iter().fold(0.0, |total, s| total + s.cost_us)
     }
 
-    /// Time that no plan can beat under the same model.
+    /// Returns the least time of any plan under the same model, in microseconds.
     pub fn lower_bound_us(&self) -> f64 {
         self.lower_bound_us
     }
 
-    /// The most bytes that any rank holds at one moment: what a step reads, what it writes, and its staging.
+    /// Returns the most bytes that any rank holds at one moment.
+    ///
+    /// They are the input and output of a step, and its staging.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }
 
-    /// Bytes of the largest shard among source, target and what lies between.
+    /// Returns the bytes of the largest shard among source, target and all intermediate shardings.
     pub fn max_shard_bytes(&self) -> u64 {
         self.max_shard_bytes
     }
 
-    /// Whether the [budget](crate::Budget) ran out before everything that might be better was looked at: the plan is the best
-    /// of what was, and [`lower_bound_us`](Plan::lower_bound_us) says how far from the least it is at most.
+    /// Returns `true` if the search [budget](crate::SearchBudget) ran out before the search was complete.
     ///
-    /// Ensures that a plan which is not is the plan that no budget limits.
+    /// The plan is then the best that was found, and [`lower_bound_us`](Plan::lower_bound_us) bounds its
+    /// distance to the optimum. Ensures that a plan for which this is `false` is the same as without a
+    /// budget.
     ///
     /// ```
     /// use reshard_kernels::DType;
     /// use reshard_sharding::{Mesh, Sharding};
-    /// use reshard_planner::{Budget, Planner};
+    /// use reshard_planner::{SearchBudget, Planner};
     /// let mesh: Mesh = "a=3,b=5,c=2,d=4".parse()?;
     /// let of = |p: &str| Sharding::parse(&mesh, &[97, 31], p);
     /// let (from, to) = (of("P,S(0),S(1),P")?, of("S(1),R,S(0),R")?);
     /// let plan = |budget| Planner::new().budget(budget).plan(&from, &to, DType::F32);
-    /// assert!(!plan(Budget::default())?.is_exhausted());
-    /// let hasty = plan(Budget::of(0))?;
-    /// assert!(hasty.is_exhausted() && hasty.cost_us() >= plan(Budget::UNLIMITED)?.cost_us());
+    /// assert!(!plan(SearchBudget::default())?.is_budget_exhausted());
+    /// let hasty = plan(SearchBudget::new(0))?;
+    /// assert!(hasty.is_budget_exhausted() && hasty.cost_us() >= plan(SearchBudget::UNLIMITED)?.cost_us());
     /// # Ok::<(), reshard_planner::Error>(())
     /// ```
     pub fn is_budget_exhausted(&self) -> bool {
         self.effort.exhausted
     }
 
-    /// The groups that the communicating steps need, each once, in the order of first use.
+    /// Returns the groups that the communicating steps need, each once, in the order of first use.
     pub fn groups(&self) -> Vec<&GroupPattern> {
         let mut groups: Vec<&GroupPattern> = Vec::new();
         for s in self.steps.iter().filter(|s| s.op().communicates()) {
@@ -140,18 +145,19 @@ impl Plan {
         groups
     }
 
-    /// The number of steps in which ranks talk to each other.
+    /// Returns the number of steps in which ranks communicate.
     pub fn communicating_steps(&self) -> usize {
         self.steps.iter().filter(|s| s.op().communicates()).count()
     }
 
-    /// All ranks that hold something before or after, ascending.
+    /// Returns all ranks that hold data before or after, ascending.
     pub fn ranks(&self) -> Vec<usize> {
         ranks_of_both(self.from.mesh(), self.to.mesh())
     }
 
-    /// All that one rank sends and receives, phase after phase, each with the index of its step: what a framework with a
-    /// transport of its own carries out.
+    /// Returns all sends and receives of one rank, phase by phase, each with the index of its step.
+    ///
+    /// A framework with a custom transport executes these.
     ///
     /// ```
     /// use reshard_kernels::DType;

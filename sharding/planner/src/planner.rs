@@ -1,4 +1,4 @@
-//! The planner: options, and the questions that it answers.
+//! The planner: its options, and the requests that it answers.
 
 use std::sync::Arc;
 
@@ -45,21 +45,21 @@ impl From<PlanOptions> for Planner {
 }
 
 impl Planner {
-    /// A planner for the `uniform` network and objective `time`.
+    /// Returns a planner for the `uniform` network and objective `time`.
     pub fn new() -> Planner {
         Planner::default()
     }
 
-    /// The same for another network.
+    /// Sets the network.
     #[must_use]
     pub fn topology(self, topology: Topology) -> Planner {
         self.with(|options| options.model = Model::Topology(topology))
     }
 
-    /// The same for another cost model, whatever it is.
+    /// Sets the cost model to any implementation.
     ///
-    /// Fails if the model's levels are none; [`check_cost_model`](crate::check_cost_model) says whether it keeps the laws of
-    /// [`CostModel`].
+    /// Fails if the model's levels are invalid; [`check_cost_model`](crate::check_cost_model) tests the
+    /// properties of [`CostModel`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -73,29 +73,30 @@ impl Planner {
         Ok(self.with(|options| options.model = model))
     }
 
-    /// The same for another objective.
+    /// Sets the objective.
     #[must_use]
     pub fn objective(self, objective: Objective) -> Planner {
         self.with(|options| options.objective = objective)
     }
 
-    /// The same, but no rank may ever hold more than these bytes: source, target and staging of any step.
+    /// Limits the bytes of every rank: source, target and staging of any step.
     #[must_use]
     pub fn max_peak_bytes(self, bytes: u64) -> Planner {
         self.with(|options| options.max_peak_bytes = Some(bytes))
     }
 
-    /// The same, but only groups with the members of a given one are used.
+    /// Restricts groups to those with the members of a given one.
     #[must_use]
     pub fn with_groups(self, groups: impl IntoIterator<Item = GroupPattern>) -> Planner {
         self.with(|options| options.groups = Some(groups.into_iter().collect()))
     }
 
-    /// The same, but every reduction is an exchange of all its terms and a local combine in their order.
+    /// Makes every reduction an exchange of all partial values and a local combine in rank order.
     ///
-    /// Then each element is one left fold over the coordinates of the partial axes that go away, outermost axis first,
-    /// divided once at the end where some are averages: what [`meaning`](reshard_sharding::meaning::meaning) computes, bit for bit,
-    /// whatever the plan, the target, the network and the engine. Terms that stay terms are not touched.
+    /// Then each element is one left fold over the coordinates of the partial axes that go away, outermost
+    /// axis first. It is divided once at the end where some axes are averages. That is the result of
+    /// [`Sharding::assemble`](reshard_sharding::Sharding::assemble), bit for bit, for any plan, target, network and
+    /// engine. Partial values that stay partial are not changed.
     ///
     /// ```
     /// use reshard_kernels::DType;
@@ -116,24 +117,24 @@ impl Planner {
         self.with(|options| options.deterministic = deterministic)
     }
 
-    /// The same, but terms are reduced by this arithmetic, which may know types that our kernels do not.
+    /// Sets the arithmetic that reduces partial values, which may support types that our kernels do not.
     #[must_use]
     pub fn arithmetic(self, arithmetic: Arithmetic) -> Planner {
         self.with(|options| options.arithmetic = arithmetic)
     }
 
-    /// The same with another budget: how much is looked at before the best found so far is the answer.
+    /// Sets the work limit of a search; when it is exhausted, the best plan so far is returned.
     #[must_use]
     pub fn budget(self, budget: SearchBudget) -> Planner {
         self.with(|options| options.budget = budget)
     }
 
-    /// Whether every reduction is combined in the order of its terms, see [`deterministic`](Planner::deterministic).
+    /// Returns `true` if reductions combine in rank order, see [`deterministic`](Planner::deterministic).
     pub fn is_deterministic(&self) -> bool {
         self.options.deterministic
     }
 
-    /// How it plans.
+    /// Returns the options of this planner.
     pub fn options(&self) -> &PlanOptions {
         &self.options
     }
@@ -143,16 +144,17 @@ impl Planner {
         self
     }
 
-    /// The plan from one sharding to another of the same tensor, whose elements are of type `dtype`.
+    /// Returns the plan from one sharding to another of the same tensor, whose elements are of type `dtype`.
     ///
-    /// Fails if the shapes differ, elements of that type share bytes or cannot be reduced as the shardings ask (unless that
-    /// is left to the [framework](Planner::arithmetic)), a shard would have to become a term of an average, or no plan keeps to the memory or
-    /// the groups that were asked for.
+    /// Fails if the shapes differ, or if elements of that type share bytes. Fails if they cannot be reduced
+    /// as the shardings require (unless that is left to the [framework](Planner::arithmetic)). Fails if a
+    /// shard would have to become a partial value of an average, or if no plan keeps to the requested limits
+    /// of memory and groups.
     pub fn plan(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<Plan, Error> {
         self.plan_within(from, to, dtype, u64::MAX)
     }
 
-    /// The same plan, found sooner if it is known to cost at most so many picoseconds.
+    /// Returns the same plan, found sooner if it is known to cost at most `limit` picoseconds.
     #[doc(hidden)]
     pub fn plan_within(
         &self,
@@ -162,13 +164,15 @@ impl Planner {
         limit: u64,
     ) -> Result<Plan, Error> {
         let plan = choose::plan(&Question::checked(&self.options, from, to, dtype)?, limit, None)?;
-        // A search that was cut short may have found one all the same.
+        // A search that was stopped may have found a plan all the same.
         stop::go_on()?;
         Ok(plan)
     }
 
-    /// The plan that a greedy planner makes axis by axis, costed on the same network; `None` between two meshes, where
-    /// there are no axes to go by. It keeps to no limit of memory or groups.
+    /// Returns the plan that a greedy planner makes axis by axis, costed on the same network.
+    ///
+    /// It is `None` between two meshes, which have no common axes. It ignores the limits of memory and
+    /// groups.
     ///
     /// ```
     /// use reshard_kernels::DType;
@@ -177,7 +181,7 @@ impl Planner {
     /// let mesh: Mesh = "x=2,y=2".parse()?;
     /// let from = Sharding::parse(&mesh, &[64, 64], "S(0),S(1)")?;
     /// let to = Sharding::parse(&mesh, &[64, 64], "S(1),S(0)")?;
-    /// let greedy = Planner::new().greedy(&from, &to, DType::F32)?.unwrap();
+    /// let greedy = Planner::new().axis_by_axis(&from, &to, DType::F32)?.unwrap();
     /// let ours = Planner::new().plan(&from, &to, DType::F32)?;
     /// assert_eq!(greedy.communicating_steps(), 2);
     /// assert!(ours.received_bytes() < greedy.received_bytes());
@@ -188,10 +192,11 @@ impl Planner {
         if q.on_one_mesh() { choose::greedy::plan(&q).map(Some) } else { Ok(None) }
     }
 
-    /// Microseconds that the plan takes under the model: `plan(from, to, dtype)?.cost_us()`, to the bit.
+    /// Returns the cost of the plan in microseconds: `plan(from, to, dtype)?.cost_us()`, to the bit.
     ///
-    /// Where the plan only slices or fills, and where it needs no search (one level, no terms, no limits), this costs a
-    /// part of making it, since it makes no steps; elsewhere as much.
+    /// It makes no steps where the plan only slices or fills, and where it needs no search (one level, no
+    /// partial values, no limits). There it takes a fraction of the time of making the plan, and elsewhere as
+    /// much.
     ///
     /// ```
     /// use reshard_kernels::DType;
@@ -213,8 +218,7 @@ impl Planner {
         }
     }
 
-    /// What one more group would save a plan of this planner: each group that the unrestricted plan would use, and the
-    /// microseconds saved if it existed.
+    /// Returns the groups that the unrestricted plan would add, and the microseconds that each would save.
     pub fn group_savings(&self, plan: &Plan) -> Result<Vec<(GroupPattern, f64)>, Error> {
         let Some(known) = self.options.groups() else { return Ok(Vec::new()) };
         let free = self.clone().with(|options| options.groups = None);
@@ -223,13 +227,15 @@ impl Planner {
         for group in refusal::missing(&self.options, &unrestricted) {
             let more = known.iter().chain([group]).cloned();
             let with = self.clone().with_groups(more).plan(&plan.from, &plan.to, plan.dtype)?;
-            // With one group more this plan is still there.
+            // With one more group this plan is still possible.
             out.push((group.clone(), (plan.cost_us() - with.cost_us()).max(0.0)));
         }
         Ok(out)
     }
 
-    /// Whether a redistribution sends nothing, as far as a memory of prices goes on to look at ranks; fails where there is no plan.
+    /// Returns `true` if a redistribution sends nothing; fails if there is no plan.
+    ///
+    /// Once `known` admits no more examinations of ranks, an estimate replaces them.
     #[doc(hidden)]
     pub fn is_free(
         &self,
@@ -241,13 +247,15 @@ impl Planner {
         Question::checked(&self.options, from, to, dtype)?.is_free(known)
     }
 
-    /// About what a plan costs in microseconds, in a time that does not grow with ranks; fails where the question cannot be asked.
+    /// Returns a cost estimate in microseconds, in time independent of the number of ranks.
+    ///
+    /// Fails for an invalid request.
     #[doc(hidden)]
     pub fn roughly_us(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<f64, Error> {
         Ok(Question::checked(&self.options, from, to, dtype)?.roughly_us())
     }
 
-    /// The price of a plan, as exactly as asked for, and what knowing it took; fails where there is none.
+    /// Returns the price of a plan with the requested precision, and the effort; fails if there is no plan.
     #[doc(hidden)]
     pub fn price(
         &self,
@@ -259,10 +267,10 @@ impl Planner {
         price::price(&Question::checked(&self.options, from, to, dtype)?, ask)
     }
 
-    /// The price of a plan in picoseconds, out of a memory of prices where it has it; fails where there is none. Exact, unless the
-    /// memory says that something stands in.
+    /// Returns the price of a plan in picoseconds, from the cache if possible; fails if there is no plan.
     ///
-    /// Requires that whatever is remembered was asked of this planner.
+    /// It is exact unless the cache reports estimates. Requires that all cached prices are those of this
+    /// planner.
     #[doc(hidden)]
     pub fn price_once(
         &self,

@@ -1,4 +1,4 @@
-//! One planning question: the two shardings, the element size, and how the plan is wanted.
+//! One planning problem: the two shardings, the element size, and the options.
 
 use core::cell::OnceCell;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::options::PlanOptions;
 use crate::stop;
 use reshard_sharding::Sharding;
 
-/// The most ranks that are looked at one by one where formulas do not say the same.
+/// Maximum number of ranks that are examined individually where no formula gives the same.
 pub(crate) const COUNTED: usize = 1 << 14;
 
-/// What every generator of candidates is a function of.
+/// The input of every generator of candidates.
 pub(crate) struct Question<'a> {
     pub(crate) options: &'a PlanOptions,
     /// The source's mesh on the network.
@@ -24,7 +24,7 @@ pub(crate) struct Question<'a> {
     pub(crate) dtype: DType,
     /// Bytes of an element.
     pub(crate) item: u64,
-    /// Both ends as plans and steps hold them.
+    /// Both ends in the form that plans and steps share.
     shared: OnceCell<[Arc<Sharding>; 2]>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Question<'a> {
         Question { options, network, from, to, dtype, item, shared: OnceCell::new() }
     }
 
-    /// The question, or why no planner can answer it.
+    /// Returns the problem, or the error if no planner can solve it.
     #[inline]
     pub(crate) fn checked(
         options: &'a PlanOptions,
@@ -52,7 +52,7 @@ impl<'a> Question<'a> {
         stop::go_on()?;
         if from.shape() != to.shape() {
             let reason = format!(
-                "a tensor {:?} does not become {:?}: the shapes must be equal",
+                "cannot redistribute a tensor {:?} to {:?}: the shapes must be equal",
                 from.shape(),
                 to.shape()
             );
@@ -69,7 +69,7 @@ impl<'a> Question<'a> {
         Ok(Question::new(options, from, to, dtype, item as u64))
     }
 
-    /// The same question about other shardings of the tensor: what is asked for a part of a plan.
+    /// Returns the same problem for other shardings of the tensor, such as a segment of a plan.
     pub(crate) fn part<'b>(
         &self,
         options: &'b PlanOptions,
@@ -79,12 +79,12 @@ impl<'a> Question<'a> {
         Question::new(options, from, to, self.dtype, self.item)
     }
 
-    /// Both ends, to be shared by all steps of all candidates.
+    /// Returns both ends, to be shared by all steps of all candidates.
     pub(crate) fn shared(&self) -> &[Arc<Sharding>; 2] {
         self.shared.get_or_init(|| [self.from, self.to].map(|s| Arc::new(s.clone())))
     }
 
-    /// Whether there is nothing to do: the same sharding, or no elements.
+    /// Returns `true` if there is nothing to do: the same sharding, or no elements.
     pub(crate) fn is_trivial(&self) -> bool {
         self.from == self.to || self.from.numel() == 0
     }
@@ -93,13 +93,15 @@ impl<'a> Question<'a> {
         self.from.mesh() == self.to.mesh()
     }
 
-    /// Whether terms must be combined in their order, which only regions do.
+    /// Returns `true` if partial values must be combined in rank order, which only regions support.
     pub(crate) fn reduces_in_order(&self) -> bool {
         self.options.deterministic && self.from.is_partial()
     }
 }
 
-/// A shard that becomes a term of an average would need its value multiplied by the number of ranks.
+/// Rejects a shard that would become a partial value of an average.
+///
+/// Its value would have to be multiplied by the number of ranks.
 pub(crate) fn refuse_avg_of_shards(from: &Sharding, to: &Sharding) -> Result<(), Error> {
     let shards = |axis: usize| from.mesh() == to.mesh() && from.cutting().any(|sub| sub.axis == axis);
     let average = |p: &&reshard_sharding::PartialAxis| !p.op.has_identity() && shards(p.sub.axis);
@@ -107,7 +109,7 @@ pub(crate) fn refuse_avg_of_shards(from: &Sharding, to: &Sharding) -> Result<(),
     let name = to.mesh().axes()[p.sub.axis].name();
     Err(Error::Sharding(reshard_sharding::Error::Placement {
         reason: format!(
-            "a shard cannot become a term of an average: {from} shards over {name}, which {to} averages over; \
+            "a shard cannot become a partial value of an average: {from} shards over {name}, which {to} averages over; \
              make it P(sum), or replicate it first"
         ),
     }))

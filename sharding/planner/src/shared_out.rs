@@ -1,6 +1,7 @@
-//! The step in which a [`Spread`](crate::regions::spread::Spread) shares out what receivers take, straight and turned round.
+//! The step in which a [`Spread`](crate::regions::spread::Spread) splits the data of receivers, straight and
+//! transposed.
 //!
-//! Whoever receives in the one sends in the other, so that both are known from one count of who takes what from whom.
+//! Receivers of the one are senders of the other. So both follow from one count of the messages.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::regions::intersection::Intersection;
 use crate::step::{Action, Moves, Step, Transposed};
 use reshard_sharding::{GroupPattern, Sharding, SubAxis};
 
-/// What each rank takes, over each level, message by message.
+/// The traffic that each rank receives over each level, added message by message.
 #[derive(Default)]
 pub(crate) struct Taken(WordMap<usize, Traffic>);
 
@@ -29,7 +30,7 @@ impl Taken {
         *at = LevelTraffic { bytes: at.bytes + (numel as u64 * q.item) as f64, peers: at.peers + 1 };
     }
 
-    /// What an exchange costs in which they take it.
+    /// Returns the cost of an exchange with this traffic.
     pub(crate) fn cost(&self, q: &Question<'_>, group: &GroupPattern, peak_bytes: u64) -> Cost {
         let (mut us, mut received) = (0.0f64, 0);
         for traffic in self.0.values() {
@@ -41,7 +42,7 @@ impl Taken {
     }
 }
 
-/// An exchange of regions that are spread, and what it costs either way.
+/// An exchange of regions that are spread, and its cost in both directions.
 pub(crate) struct SharedOut {
     regions: Intersection,
     axes: InlineVec<SubAxis, 4>,
@@ -51,7 +52,7 @@ pub(crate) struct SharedOut {
 }
 
 impl SharedOut {
-    /// Requires regions of one mesh that are spread, and the axes and groups in which they are exchanged.
+    /// Requires regions of one mesh that are spread, and the axes and the group in which they are exchanged.
     pub(crate) fn new(
         q: &Question<'_>,
         regions: Intersection,
@@ -67,7 +68,7 @@ impl SharedOut {
         Ok(SharedOut { regions, axes, group, straight, turned })
     }
 
-    /// The exchange out of replicas.
+    /// Returns the exchange out of replicas.
     fn straight(self) -> Step {
         let [before, after] = [&self.regions.from, &self.regions.to].map(|s| Arc::new(s.clone()));
         Step {
@@ -83,7 +84,10 @@ impl SharedOut {
         }
     }
 
-    /// The exchange turned round: what nobody took is filled, and what several ranks took, where they become replicas, is added.
+    /// Returns the transposed exchange.
+    ///
+    /// Elements that no rank took are filled. Those that several ranks took, where they become replicas, are
+    /// added.
     pub(crate) fn turned_round(self, [before, after]: [Arc<Sharding>; 2]) -> Step {
         let turned = self.turned;
         let of = self.straight();

@@ -1,4 +1,4 @@
-//! Steps: one collective or local operation each, with the motion that carries it out.
+//! Steps: one collective or local operation each, with the motion that executes it.
 
 use core::fmt;
 use reshard_layout::InlineVec;
@@ -11,7 +11,7 @@ use crate::op::StepOp;
 use crate::regions::intersection::Intersection;
 use reshard_sharding::{GroupPattern, ReduceOp, Sharding, SubAxis};
 
-/// What a step does, and to what: the op and its motion are one value, so they cannot disagree.
+/// The op of a step and its motion, as one value so that they cannot disagree.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Slice(Moves),
@@ -21,16 +21,16 @@ pub(crate) enum Action {
     Exchange(Moves),
     /// Every rank gets the reduction of its part.
     ReduceScatter(Moves, Reduction),
-    /// The same, as an exchange of all terms that every rank combines in their order.
+    /// The same, as an exchange of all partial values, which every rank combines in rank order.
     OrderedReduce(Moves, Reduction),
-    /// Every rank reduces a piece of the local buffer, and all gather the pieces.
+    /// Every rank reduces a block of the local buffer, and all gather the blocks.
     AllReduce(Reduction),
-    /// A step between the duals, turned round.
+    /// A transposed step between the cotangent shardings.
     Transposed(Box<Transposed>),
 }
 
 impl Action {
-    /// What is printed: an ordered reduction is an exchange.
+    /// Returns the op that is printed: an ordered reduction is an exchange.
     pub(crate) fn op(&self) -> StepOp {
         match self {
             Action::Slice(_) => StepOp::Slice,
@@ -45,7 +45,8 @@ impl Action {
                 StepOp::ZeroFill if !turned.fills => StepOp::Slice,
                 StepOp::AllGather => StepOp::ReduceScatter,
                 StepOp::ReduceScatter => StepOp::AllGather,
-                // Replicas that become terms are filled either way, and what only changes hands is that both ways.
+                // Replicas that become partial are filled in both directions, and exchanged blocks are an
+                // exchange in both.
                 op @ (StepOp::Slice
                 | StepOp::ZeroFill
                 | StepOp::AllReduce
@@ -56,43 +57,46 @@ impl Action {
     }
 }
 
-/// A step from the dual of `after` to the dual of `before`, to be carried out from end to end: whoever sends receives, and what
-/// lands together is added.
+/// A step from the cotangent sharding of `after` to that of `before`, to be executed transposed.
+///
+/// Senders receive, and values that arrive at one element are added.
 #[derive(Clone, Debug)]
 pub(crate) struct Transposed {
     pub(crate) of: Step,
-    /// Whether an element of some rank's target gets several terms.
+    /// `true` if an element of some rank's target receives several partial values.
     pub(crate) adds: bool,
-    /// Whether an element of some rank's target gets none, or terms bring parts of it.
+    /// `true` if an element of some rank's target receives none, or partial values cover only parts of it.
     pub(crate) fills: bool,
 }
 
-/// Which elements go where.
+/// The motion of a step: source and target of each element.
 #[derive(Clone, Debug)]
 pub(crate) enum Moves {
-    /// Digits change places.
+    /// Digits change their positions.
     Modes {
         zip: Zip,
-        /// Digits that stand nowhere before and for which the source has another's value: `(head, tail)`.
+        /// Digits without a position before, whose source has another digit's value: `(head, tail)`.
         senders: Vec<Mode<(AxisStride, AxisStride)>>,
-        /// Digits that become terms by zero-filling.
+        /// Digits that become partial by zero-filling.
         terms: Option<Terms>,
     },
-    /// Regions overlap.
+    /// Overlapping regions.
     Regions(Box<Intersection>),
 }
 
-/// The layouts before and after a step side by side; on the heap, because steps are moved about.
+/// The zipped layouts before and after a step; on the heap, to keep steps small.
 pub(crate) type Zip = Vec<Mode<(AxisStride, AxisStride)>>;
 
-/// Along these modes of axes what was one value becomes terms: one copy of it, and the op's identity.
+/// The modes of axes along which one value becomes partial: one copy of it, and the op's identity.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) op: ReduceOp,
     pub(crate) modes: Vec<Mode<AxisStride>>,
 }
 
-/// The terms along these modes of axes become a value. They combine in the order of the modes' digits, the first slowest.
+/// The modes of axes along which partial values are reduced.
+///
+/// They combine in the order of the modes' digits, the first slowest.
 #[derive(Clone, Debug)]
 pub(crate) struct Reduction {
     pub(crate) modes: Vec<Mode<AxisStride>>,
@@ -102,30 +106,30 @@ pub(crate) struct Reduction {
 /// One operation of a plan.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The (sub-)axes of `before`'s mesh that it runs over.
+    /// The (sub-)axes of the mesh of `before` that it runs over.
     pub axes: InlineVec<SubAxis, 4>,
-    /// The ranks that talk to each other: the pattern of those axes, or for two meshes the span of both.
+    /// The ranks that communicate: the pattern of those axes, or for two meshes the span of both.
     pub group: GroupPattern,
-    /// Who holds what before it; shared with the step before.
+    /// The sharding before it; shared with the step before.
     pub before: Arc<Sharding>,
-    /// Who holds what after it.
+    /// The sharding after it.
     pub after: Arc<Sharding>,
-    /// Bytes that the rank which receives the most receives, without what it sends itself.
+    /// The most bytes that one rank receives, without those from itself.
     pub received_bytes: u64,
-    /// Bytes that the rank which sends the most sends, without what it sends itself.
+    /// The most bytes that one rank sends, without those to itself.
     pub sent_bytes: u64,
-    /// Bytes that the rank which holds the most holds: what the step reads, what it writes, and its staging.
+    /// The most bytes that one rank holds: input and output of the step, and its staging.
     pub peak_bytes: u64,
-    /// Modelled time, as the worst rank pays it.
+    /// Modelled time of the worst rank, in microseconds.
     pub cost_us: f64,
     pub(crate) action: Arc<Action>,
 }
 
 impl Step {
-    /// What kind of operation it is.
+    /// Returns the kind of operation.
     ///
-    /// A reduction whose result every member of its group keeps is an all-reduce, however it is carried out: in pieces, or
-    /// with all terms to everyone where the buffer is too small for pieces.
+    /// A reduction whose result every member of its group keeps is an all-reduce, in whatever form it is
+    /// executed: in blocks, or with all partial values to all ranks where the buffer is too small for blocks.
     ///
     /// ```
     /// use reshard_kernels::DType;
@@ -147,12 +151,12 @@ impl Step {
         }
     }
 
-    /// Whether it is a step between the duals, carried out from end to end (see [`Plan::transposed`](crate::Plan::transposed)).
+    /// Returns `true` if it is a [transposed](crate::Plan::transposed) step between the cotangent shardings.
     pub fn is_transposed(&self) -> bool {
         matches!(*self.action, Action::Transposed(_))
     }
 
-    /// Whether terms of one element meet in it.
+    /// Returns `true` if it adds partial values of one element.
     pub(crate) fn adds(&self) -> bool {
         match &*self.action {
             Action::ReduceScatter(..) | Action::OrderedReduce(..) | Action::AllReduce(_) => true,
@@ -165,7 +169,7 @@ impl Step {
         }
     }
 
-    /// How terms become a value in it, if they do.
+    /// Returns the reduction of partial values in this step, if any.
     ///
     /// ```
     /// use reshard_kernels::DType;
@@ -174,7 +178,7 @@ impl Step {
     /// let mesh = "x=4".parse()?;
     /// let (from, to) = (Sharding::parse(&mesh, &[8], "P(avg)")?, Sharding::parse(&mesh, &[8], "R")?);
     /// let plan = Planner::new().plan(&from, &to, DType::F32)?;
-    /// let reduce = plan.steps()[0].reduce().expect("terms go away");
+    /// let reduce = plan.steps()[0].reduce().expect("partial values are reduced");
     /// assert_eq!((reduce.op.to_string(), reduce.divisor), ("sum".to_string(), 4));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -192,12 +196,12 @@ impl Step {
         }
     }
 
-    /// How many exchanges carry it out: two of an all-reduce in pieces, one of anything else.
+    /// Returns the number of exchanges that execute it: two for an all-reduce in blocks, else one.
     pub fn exchanges(&self) -> usize {
         1 + usize::from(matches!(*self.action, Action::AllReduce(_)))
     }
 
-    /// Whether the axes of the step are those of the terms, and all of them hold the same after it.
+    /// Returns `true` if the step's axes are exactly the reduced ones, and all ranks hold the same after it.
     fn all_keep(&self, reduction: &Reduction) -> bool {
         let size: usize = self.axes.iter().map(|s| s.size).product();
         let terms: i64 = reduction.modes.iter().map(|m| m.extent).product();
@@ -208,7 +212,7 @@ impl Step {
         self.axes.iter().all(|&s| replicated.iter().any(|r| r.contains(s)))
     }
 
-    /// The axes as text: `tp`, or `tp:(1)2` for a part of one.
+    /// Returns the axes as text: `tp`, or `tp:(1)2` for a part of one.
     pub fn axis_names(&self) -> Vec<String> {
         let axes = self.before.mesh().axes();
         self.axes

@@ -1,8 +1,9 @@
-//! Stopping: a search asks from time to time whether its answer is still wanted.
+//! Stopping: a search checks from time to time if its result is still needed.
 //!
-//! A budget bounds what a question takes, but it may be large, or none. Whoever can be told to stop, as an interpreter is by Ctrl-C,
-//! runs a question [`stoppable`]: once its `stop` says so every search of this thread ends as if its budget were spent, and what
-//! was asked fails with [`Error::Stopped`], so that nothing that was cut short is taken for an answer or remembered as one.
+//! A budget bounds the work of a problem, but it may be large or unlimited. A caller that can be interrupted,
+//! as an interpreter by Ctrl-C, runs a request as [`stoppable`]. Once its `stop` returns `true`, every search
+//! of this thread ends as if its budget were exhausted, and the request fails with [`Error::Stopped`]. So an
+//! incomplete result is never returned or cached.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 
-/// How often it is asked.
+/// Interval between calls of `stop`.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// How many looks are taken without a look at the clock.
+/// Number of checks between two readings of the clock.
 const LOOKS: u32 = 32;
 
-/// Who is asked, when that was, and whether it said so.
+/// The callback, the time of its last call, and its result.
 struct Watch {
     stop: Rc<dyn Fn() -> bool>,
     asked: Instant,
@@ -24,15 +25,17 @@ struct Watch {
 }
 
 thread_local! {
-    /// Looks until the next at the clock; 0 where nobody watches.
+    /// Checks left until the clock is read again; 0 without a watch.
     static LEFT: Cell<u32> = const { Cell::new(0) };
     static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
 
-/// Runs something whose searches end, and whose questions fail with [`Error::Stopped`], once `stop` says so. It is asked on this thread,
-/// every 20 ms or so, and not again once it has.
+/// Runs a closure whose searches end once `stop` returns `true`.
+///
+/// Its requests then fail with [`Error::Stopped`]. `stop` is called on this thread about every 20 ms, and not
+/// again once it has returned `true`.
 pub fn stoppable<T>(stop: impl Fn() -> bool + 'static, run: impl FnOnce() -> T) -> T {
-    /// Whoever watched before does again, also after a panic.
+    /// Restores the previous watch when dropped, also after a panic.
     struct Before(u32, Option<Watch>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -45,7 +48,7 @@ pub fn stoppable<T>(stop: impl Fn() -> bool + 'static, run: impl FnOnce() -> T) 
     run()
 }
 
-/// Whether what is asked is no longer wanted.
+/// Returns `true` if the result is no longer needed.
 #[inline]
 pub fn is_stopped() -> bool {
     match LEFT.get() {
@@ -58,13 +61,13 @@ pub fn is_stopped() -> bool {
     }
 }
 
-/// Fails where what is asked is no longer wanted.
+/// Returns an error if the result is no longer needed.
 #[inline]
 pub fn go_on() -> Result<(), Error> {
     if is_stopped() { Err(Error::Stopped) } else { Ok(()) }
 }
 
-/// Asks, unless that was just done.
+/// Calls `stop`, unless that was done less than [`EVERY`] ago.
 #[cold]
 fn asks() -> bool {
     let stop = WATCH.with_borrow_mut(|watch| {
@@ -74,12 +77,12 @@ fn asks() -> bool {
             Rc::clone(stop)
         })
     });
-    // Whoever is asked may ask something itself.
+    // The callback may start a request itself, so the watch is not borrowed during the call.
     let stops = stop.is_some_and(|stop| stop());
     WATCH.with_borrow_mut(|watch| {
         let Some(watch) = watch else { return false };
         watch.stopped |= stops;
-        // Once it has stopped, every look says so.
+        // Once stopped, every check returns `true`.
         LEFT.set(if watch.stopped { 1 } else { LOOKS });
         watch.stopped
     })
@@ -89,7 +92,7 @@ fn asks() -> bool {
 mod tests {
     use super::*;
 
-    /// Looks for some time; whether it was stopped.
+    /// Checks for up to 20 s; returns `true` if it was stopped.
     fn looks() -> bool {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(20) {
@@ -105,7 +108,7 @@ mod tests {
         assert!(!is_stopped());
         assert!(stoppable(|| true, looks));
         assert!(!is_stopped());
-        // One within another: each stops its own.
+        // Nested: each stops only its own closure.
         stoppable(
             || false,
             || {

@@ -1,6 +1,6 @@
-//! Plans as they are stored: texts that people can read, in any serde format.
+//! Stored plans: texts that people can read, in any serde format.
 //!
-//! A plan is a pure function of its inputs, so those are what is stored, and reading one plans again.
+//! A plan is a pure function of its inputs, so only these are stored, and deserializing makes the plan again.
 
 use reshard_kernels::DType;
 use reshard_sharding::internal::StoredSharding;
@@ -15,7 +15,7 @@ use crate::objective::Objective;
 use crate::plan::Plan;
 use crate::planner::Planner;
 
-/// The version of stored plans that is written, and the last that is read.
+/// The version of stored plans that is written, and the last that can be read.
 const VERSION: u32 = 2;
 
 fn first_version() -> u32 {
@@ -24,14 +24,14 @@ fn first_version() -> u32 {
 
 #[derive(Serialize, Deserialize)]
 struct StoredPlan {
-    /// Absent in what was stored before there was one.
+    /// Absent in plans that were stored before there were versions.
     #[serde(default = "first_version")]
     version: u32,
     from: StoredSharding,
     to: StoredSharding,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dtype: Option<DType>,
-    /// In place of the type, in version 1.
+    /// Version 1 has this in place of the type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     item_bytes: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +52,9 @@ struct StoredPlan {
 }
 
 impl StoredPlan {
-    /// The element type; of version 1, which had its bytes only, some type that moves alike, where nothing is reduced.
+    /// Returns the element type.
+    ///
+    /// Version 1 stored its bytes only: then it is some type of that size, if nothing is reduced.
     fn dtype(&self, reduces: bool) -> Result<DType, String> {
         match (self.dtype, self.item_bytes) {
             (Some(dtype), None) => Ok(dtype),
@@ -60,10 +62,12 @@ impl StoredPlan {
             (None, Some(2)) if !reduces => Ok(DType::U16),
             (None, Some(4)) if !reduces => Ok(DType::U32),
             (None, Some(8)) if !reduces => Ok(DType::U64),
-            (None, Some(bytes)) => Err(format!(
-                "a plan for elements of {bytes} bytes, of which it does not say the type: plan again"
-            )),
-            (Some(_), Some(_)) | (None, None) => Err("a plan has a dtype, and no item_bytes".to_owned()),
+            (None, Some(bytes)) => {
+                Err(format!("a stored plan for elements of {bytes} bytes without a dtype; plan again"))
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                Err("a stored plan must have `dtype`, and not `item_bytes`".to_owned())
+            }
         }
     }
 }
@@ -101,14 +105,15 @@ impl<'de> Deserialize<'de> for Plan {
 }
 
 impl Plan {
-    /// Reads a stored plan between shardings whose cuts may be these.
+    /// Deserializes a stored plan between shardings that may use these dim partitions.
     pub fn deserialize_with<'de, D: Deserializer<'de>>(
         cuts: &PartitionRegistry,
         d: D,
     ) -> Result<Plan, D::Error> {
         let p = StoredPlan::deserialize(d)?;
         if p.version > VERSION {
-            let text = format!("a plan of version {}: this reads versions up to {VERSION}", p.version);
+            let text =
+                format!("a stored plan of version {}; versions up to {VERSION} are supported", p.version);
             return Err(D::Error::custom(text));
         }
         let read = |s: &StoredSharding| s.read(cuts).map_err(D::Error::custom);
@@ -119,12 +124,13 @@ impl Plan {
             (Some(topology), None) => topology,
             (None, Some(model)) => {
                 let text = format!(
-                    "a plan under the cost model {model}, which no text brings back: plan again with it"
+                    "a stored plan under the cost model {model}, which cannot be restored from text; plan again with \
+                     it"
                 );
                 return Err(D::Error::custom(text));
             }
             (Some(_), Some(_)) | (None, None) => {
-                return Err(D::Error::custom("a plan has a topology or a cost model, and only one"));
+                return Err(D::Error::custom("a stored plan must have either `topology` or `cost_model`"));
             }
         };
         let objective: Objective = p.objective.parse().map_err(D::Error::custom)?;

@@ -1,11 +1,11 @@
-//! Steps of several plans as one: what each member of a group bears of all of them, and how long that takes.
+//! Fused steps of several plans: the load of each member of a group for all of them, and its cost.
 //!
 //! ```text
-//! collectives     the bytes of all are gathered, in as many messages as of one
-//! exchanges       what a rank hears from a peer in any of them comes in one message
+//! collectives     the bytes of all are joined, in as many messages as for one
+//! exchanges       all data from one peer is in one message
 //! ```
 //!
-//! So latencies are paid once, and the [`CostModel`](crate::CostModel) is asked for the [`Load`] of all.
+//! So latencies are paid once, and the [`CostModel`](crate::CostModel) prices the [`StepTraffic`] of all.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,10 @@ use crate::plan::Plan;
 use crate::step::{Action, Step};
 
 impl Plan {
-    /// What steps of several plans over the same groups, by their numbers, take a rank if they are carried out as one, in microseconds: what the
-    /// model says of the bytes of all. The group takes what its dearest member does.
+    /// Returns the cost for a rank, in microseconds, of executing steps of several plans as one.
+    ///
+    /// The steps are given by plan and index, and run over the same groups. The model prices the bytes of
+    /// all. The cost for the group is that of its most expensive member.
     ///
     /// ```
     /// use reshard_kernels::DType;
@@ -30,12 +32,12 @@ impl Plan {
     /// let of = |numel: usize, text: &str| Sharding::parse(&mesh, &[numel], text);
     /// let reduce = |numel| Planner::new().plan(&of(numel, "P")?, &of(numel, "R")?, DType::F32);
     /// let (small, large) = (reduce(1024)?, reduce(4096)?);
-    /// let together = Plan::together_us(&[(&small, 0); 4], 1)?;
+    /// let together = Plan::fused_cost_us(&[(&small, 0); 4], 1)?;
     /// assert!((together - large.cost_us()).abs() < 1e-9 && together < 4.0 * small.cost_us());
     /// # Ok::<(), reshard_planner::Error>(())
     /// ```
     ///
-    /// Steps of different kinds are added up. Fails for a step that a plan has not.
+    /// Costs of steps of different kinds are added. Fails for an index that a plan does not have.
     pub fn fused_cost_us(steps: &[(&Plan, usize)], rank: usize) -> Result<f64, Error> {
         let mut kinds: Vec<Borne<'_>> = Vec::new();
         for &(plan, number) in steps {
@@ -52,22 +54,22 @@ impl Plan {
     }
 }
 
-/// What a rank bears of steps of one kind.
+/// The load of a rank from steps of one kind.
 struct Borne<'a> {
     plan: &'a Plan,
     step: &'a Step,
     rank: usize,
-    /// What the model is asked for: an exchange where messages are counted one by one.
+    /// The op that the model prices: an exchange where messages are counted individually.
     op: StepOp,
     volume: Volume,
-    /// The bytes from each other rank, of an exchange.
+    /// The bytes from each other rank, for an exchange.
     heard: BTreeMap<usize, u64>,
 }
 
 impl<'a> Borne<'a> {
     fn of(plan: &'a Plan, step: &'a Step, rank: usize) -> Result<Borne<'a>, Error> {
         let (op, step) = priced_as(step);
-        let item = plan.item_bytes() as u64;
+        let item = plan.element_bytes() as u64;
         let numel = [&step.before, &step.after].map(|s| s.max_local_numel() as u64);
         let size: usize = step.axes.iter().map(|sub| sub.size).product();
         let mut volume = Volume::new(op, numel, size.max(1) as u64, item);
@@ -122,7 +124,10 @@ impl<'a> Borne<'a> {
     }
 }
 
-/// As what a step was priced, and the step of which: a collective that is turned round as what it was, and what is counted message by message as an exchange.
+/// Returns the op by which a step is priced, and the step that has its sizes.
+///
+/// A transposed collective is priced as the original. A step that is counted message by message is an
+/// exchange.
 fn priced_as(step: &Step) -> (StepOp, &Step) {
     match &*step.action {
         Action::Slice(_) => (StepOp::Slice, step),

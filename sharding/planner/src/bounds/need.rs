@@ -1,41 +1,49 @@
-//! Lower bounds: what no plan can do without, for the digits of one network level and up.
+//! Lower bounds: the elements that every plan must transfer across one network level and those above it.
 //!
-//! Seen from level `l`, a *domain* is all ranks that differ in digits below `l` only; what its ranks hold together, they
-//! can share without crossing level `l`. A *reader* is the domains that together hold one copy of the target: one domain, or,
-//! where the target is partial, all those whose terms add up. There are `m` readers of an element, `m` the product of the
-//! digits replicated in the target, and `q` terms of it, `q` the product of the partial digits of the source, of which a
-//! reader holds `k` from the beginning if it holds any: the product of the digits that are partial in both.
+//! Seen from level `l`, a *domain* is the set of all ranks that differ only in digits below `l`. Its ranks
+//! can share all that they hold without crossing level `l`. A *reader* is the set of domains that jointly
+//! hold one copy of the target: one domain, or, where the target is partial, all those whose partial values
+//! add up. An element has `m` readers, where `m` is the product of the digits replicated in the target. It
+//! has `q` partial values, where `q` is the product of the partial digits of the source. A reader that holds
+//! any of them at the start holds `k`: the product of the digits that are partial in both.
 //!
-//! **Words of one element**, each a linear combination of its terms that one domain sends to another. Of the `m` readers `h` hold
-//! terms of it from the beginning, `u = m - h` none:
+//! **Words of one element.** A word is a linear combination of the partial values of an element, which one
+//! domain sends to another. Of the `m` readers, `h` hold partial values of the element at the start, and
+//! `u = m - h` hold none:
 //!
 //! ```text
 //! u > 0:          q + u - 1             and q - k + m - 1, where k < q and h > 0
-//! u = 0, k < q:   q - k + m - 1         and q, where readers differ in which terms they hold
+//! u = 0, k < q:   q - k + m - 1         and q, if readers hold different partial values
 //! u = 0, k = q:   0
 //! ```
 //!
-//! *`q + u - 1`.* Each of the `u` readers depends on all terms, whose holders are `q` different domains outside of it: readers and
-//! holders are connected by words, and so many nodes need so many edges. *`q - k + m - 1`.* Terms that a reader lacks leave their holders in
-//! different words, since holders of different terms are different domains; so before the first reader is complete there are as many words
-//! as it lacks terms. Every other reader that is not complete by then receives one more. *`q`.* Where some reader
-//! lacks every term, they all leave their holders. Some reader holds one element in `1/phi`, the product of `radix` over a spanning
-//! forest of the links `s(d) - t(d)` of digits that move between positions: there the element's digits must be equal.
+//! *`q + u - 1`.* Each of the `u` readers depends on all partial values, and their owners are `q` different
+//! domains outside of it. Words connect readers and owners, and a connected graph of `q + u` nodes has at
+//! least `q + u - 1` edges. *`q - k + m - 1`.* The partial values that a reader lacks leave their
+//! owners in different words, since owners of different partial values are different domains. So before the
+//! first reader is complete, there are at least as many words as it lacks partial values. Every other reader
+//! that is not complete by then receives one more. *`q`.* Where some reader lacks every partial value, all of
+//! them leave their owners. Some reader holds one element in `1/phi`. This is the product of `radix` over a
+//! spanning forest of the links `s(d) - t(d)` of digits that change their position: there the element's
+//! digits must be equal.
 //!
-//! **Words of one reader**: at least one for every element that it wants and does not hold all terms of. A position that
-//! one digit owns in the source and another in the target leaves some reader with nothing of what it wants, else it holds
-//! one part in the product of the radices that its digits give up.
+//! **Words of one reader**: at least one for every element that it wants and of which it lacks some partial
+//! value. If one digit owns a position in the source and another digit owns it in the target, some reader
+//! holds no element that it wants. Otherwise it holds one part in the product of the radices that its digits
+//! give up.
 //!
-//! Either, over the ranks of the domains, is what the worst rank receives at least.
+//! Either number, spread over the ranks of the domains, is a lower bound of the elements that the worst rank
+//! receives.
 
 use crate::model::codes::{Code, NOWHERE, PARTIAL, PARTIAL_LATER, REPLICATED, Weight};
 
-/// The least elements per rank that must cross level `min_level` or a further one, on average over the domains of the
-/// readers that need most.
+/// Returns the least elements per rank that must cross level `min_level` or a further one.
 ///
-/// `whole` is the number of elements that a rank holds when no digit stands anywhere.
+/// It is an average over the domains of the readers that need most. `whole` is the number of elements of a
+/// rank when no digit has a position.
 pub(crate) fn need(digits: &[Weight], s: &[Code], t: &[Code], whole: u64, min_level: usize) -> f64 {
-    // Products of radices, by where a digit stands; of this level and up, unless it says otherwise.
+    // Products of radices, by the state of a digit. `ranks`, `placed` and `all_owed_later` are over all
+    // digits, `low_replicated` is over those below this level, and the others are over this level and up.
     let (mut ranks, mut placed, mut low_replicated, mut all_owed_later) = (1u64, 1u64, 1u64, 1u64);
     let (mut partial, mut kept, mut readers, mut gathered, mut given_up) = (1u64, 1u64, 1u64, 1u64, 1u64);
     let mut replicated_terms = 1u64;
@@ -87,22 +95,22 @@ pub(crate) fn need(digits: &[Weight], s: &[Code], t: &[Code], whole: u64, min_le
     of_reader.max(whole as f64 * words / ranks as f64)
 }
 
-/// The readers of one element, and its terms.
+/// The readers of one element, and its partial values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Readers {
-    /// Terms that different domains hold.
+    /// Number of partial values that different domains hold.
     pub(crate) terms: f64,
-    /// The most terms that one reader holds.
+    /// The most partial values that one reader holds.
     pub(crate) kept: f64,
     pub(crate) all: f64,
-    /// Of these, how many hold terms, if any does.
+    /// Number of readers that hold partial values, if any does.
     pub(crate) holding: f64,
-    /// Whether readers differ in which terms they hold.
+    /// `true` if readers differ in the partial values that they hold.
     pub(crate) apart: bool,
 }
 
 impl Readers {
-    /// The least words of an element of which some reader holds terms, or none does.
+    /// Returns the least words of an element, given that some reader holds partial values of it or none does.
     pub(crate) fn words(self, held: bool) -> f64 {
         let Readers { terms: q, kept: k, all: m, .. } = self;
         let without = if held { m - self.holding } else { m };
@@ -115,10 +123,11 @@ impl Readers {
     }
 }
 
-/// How many domains of a level and up a rank of one reader depends on at least.
+/// Returns the least number of domains, of a level and up, that a rank of one reader depends on.
 ///
-/// A rank depends on every value of a digit that is gathered or partial, and of one that moves away from a position that
-/// nobody takes over. What a reader of many ranks depends on is shared by them.
+/// A rank depends on every value of a digit that is gathered or partial. It also depends on every value of a
+/// digit that leaves a position which no other digit takes over. The ranks of one reader share its
+/// dependencies.
 pub(crate) fn depends_on(digits: &[Weight], s: &[Code], t: &[Code], min_level: usize) -> u64 {
     let (mut on, mut shared_by) = (1u64, 1u64);
     for d in (0..s.len()).filter(|&d| s[d] != t[d]) {
@@ -129,13 +138,15 @@ pub(crate) fn depends_on(digits: &[Weight], s: &[Code], t: &[Code], min_level: u
     on.div_ceil(shared_by)
 }
 
-/// The product of the radices of a spanning forest of the links of moved digits: all of a path, all but one of a cycle.
+/// Returns the product of radices over a spanning forest of the links of digits that change position.
+///
+/// It has all digits of a path, and all but one of a cycle.
 fn forest(digits: &[Weight], s: &[Code], t: &[Code], min_level: usize) -> f64 {
     let moved = |d: usize| digits[d].level >= min_level && s[d] < NOWHERE && t[d] < NOWHERE && s[d] != t[d];
     let mut product = 1.0;
     for first in (0..s.len()).filter(|&d| moved(d)) {
         product *= digits[first].radix as f64;
-        // A cycle counts once too often: for its lowest digit, walk it.
+        // A cycle counts one digit too many: walk it, and divide at its lowest digit.
         let (mut d, mut lowest) = (first, true);
         while let Some(next) = (0..s.len()).find(|&e| moved(e) && s[e] == t[d]) {
             if next == first {

@@ -1,13 +1,13 @@
-//! Shardings between both ends by way of which uneven terms may move fewer bytes: one end with parts of a dim in place of some
-//! of its terms.
+//! Intermediate shardings through which uneven partial values may need fewer bytes: one end with blocks of a
+//! dim in place of some of its partial axes.
 //!
 //! ```text
-//! P,P -> R,R      by way of  P,S(0)     terms over one axis go first: the others are of less then
-//! P,S(0) -> P,R              S(0),R     terms that may stay are reduced and made again: each copy moves once for all of them
-//! S(0),P -> P,S(0)           S(1),S(0)  what is to be terms is parts first, and then each part is a term
+//! P,P -> R,R      through    P,S(0)     partial values over one axis are reduced first: the others are smaller then
+//! P,S(0) -> P,R              S(0),R     partial values that could stay are reduced and restored: each copy is sent once for all
+//! S(0),P -> P,S(0)           S(1),S(0)  data that becomes partial is sharded first, and then each shard is a partial value
 //! ```
 //!
-//! Where every dim divides, the digits' routes look at all of these.
+//! Where every dim divides evenly, the routes over digits cover all of these.
 
 use smallvec::SmallVec;
 
@@ -16,10 +16,12 @@ use crate::candidates::regions::pieces;
 use crate::question::Question;
 use reshard_sharding::{PartialAxis, Sharding, SubAxis};
 
-/// The most axes with terms of one end for which these are looked for: they are as many as sets of axes.
+/// Maximum number of partial axes of one end for which these are generated.
+///
+/// The number of candidates grows with the subsets of these axes.
 const AXES: usize = 3;
 
-/// All of them, each once.
+/// Returns all intermediate shardings, each once.
 pub(crate) fn between(q: &Question<'_>) -> Result<Vec<Sharding>, Error> {
     let mut all = Vec::new();
     let end = if q.to.is_partial() { q.to } else { q.from };

@@ -1,10 +1,11 @@
 //! The plan of a greedy planner: one mesh axis at a time, each by the collective between its two placements.
 //!
-//! What frameworks do by default, to set a plan beside. Placements apply from the outermost axis in, so an axis can only
-//! change while nothing further in shards the same dim by another rule:
+//! This is what frameworks do by default, and a baseline to compare a plan with. Placements apply from the
+//! outermost axis inwards. So an axis can change only while no axis further in shards the same dim by another
+//! rule:
 //!
 //! ```text
-//! from the innermost axis out:  where the target shards a dim that the axes further out do not shard alike yet:
+//! from the innermost axis out:  where the target shards a dim that the axes further out shard differently still:
 //!                               replicate this axis; otherwise go to the target's placement at once
 //! from the outermost axis in:   go to the target's placement
 //!
@@ -12,7 +13,7 @@
 //! S -> S all-to-all    P -> S reduce-scatter
 //! ```
 //!
-//! Shardings that placements cannot hold are replicated axis by axis and sliced.
+//! Shardings that placements cannot express are replicated axis by axis and then sliced.
 
 use reshard_layout::AxisStride;
 use smallvec::SmallVec;
@@ -27,7 +28,7 @@ use crate::states::system::{Place, Stands, State};
 use crate::step::Step;
 use reshard_sharding::{Placement, Sharding};
 
-/// The way of a greedy planner on one mesh.
+/// Returns the path of a greedy planner on one mesh.
 pub(crate) fn way(q: &Question<'_>) -> Result<Legs, Error> {
     let mut legs = Legs::new();
     if !q.is_trivial() {
@@ -38,7 +39,7 @@ pub(crate) fn way(q: &Question<'_>) -> Result<Legs, Error> {
     Ok(legs)
 }
 
-/// The step or two between shardings that differ in one axis.
+/// Returns the one or two steps between shardings that differ in one axis.
 fn hop(q: &Question<'_>, before: &Sharding, after: &Sharding) -> Result<Legs, Error> {
     if before == after {
         return Ok(Legs::new());
@@ -51,11 +52,11 @@ fn hop(q: &Question<'_>, before: &Sharding, after: &Sharding) -> Result<Legs, Er
     if hop.ends().is_some() {
         return Ok(vec![Leg::Plan { to: after.clone() }]);
     }
-    // The last way reduces straight onto the target, the first onto everybody.
+    // The last path reduces straight onto the target; the first reduces onto all ranks.
     Ok(regions::ways(&hop)?.all.pop().unwrap_or_default())
 }
 
-/// The same where it is one step.
+/// Returns the digit step between two shardings; `None` if it takes none or several.
 pub(crate) fn step_of_digits(
     q: &Question<'_>,
     before: &Sharding,
@@ -67,20 +68,22 @@ pub(crate) fn step_of_digits(
     Ok(steps.into_iter().next().filter(|_| is_one))
 }
 
-/// The same where digits nest and do one thing.
+/// Returns the digit steps between two shardings; `None` unless digits nest and do one thing.
 fn steps_of_digits(
     q: &Question<'_>,
     before: &Sharding,
     after: &Sharding,
 ) -> Result<Option<Vec<Step>>, Error> {
-    // What a step of digits is does not depend on limits.
+    // The steps of digits do not depend on limits, so the options stay as they are.
     let hop = q.part(q.options, before, after);
     let Some(ends) = hop.ends() else { return Ok(None) };
     let Some(moves) = moves(&ends.from, &ends.to) else { return Ok(None) };
     hop.steps(&Route { system: ends.system, moves }).map(Some)
 }
 
-/// One collective, or a reduction and its embedding as another op; `None` where digits do different things.
+/// Returns one collective, or a reduction and its embedding as another op.
+///
+/// It is `None` where digits do different things.
 fn moves(s: &State, t: &State) -> Option<SmallVec<[Move; 4]>> {
     let mut ops: SmallVec<[StepOp; 4]> = SmallVec::new();
     let mut reduced = s.clone();
@@ -122,9 +125,9 @@ fn moves(s: &State, t: &State) -> Option<SmallVec<[Move; 4]>> {
     Some(out)
 }
 
-/// The shardings that a greedy planner goes through, source and target included.
+/// Returns the shardings that a greedy planner goes through, source and target included.
 pub(crate) fn stages(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
-    // Placements may not hold an end, or ragged ones what lies between.
+    // Placements may be unable to express an end, and ragged ones an intermediate sharding.
     placed(from, to).or_else(|_| through_replicas(from, to))
 }
 
@@ -144,7 +147,7 @@ fn placed(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
             | Placement::StridedShard { dim, .. }
             | Placement::Ragged { dim, .. }
             | Placement::Custom { dim, .. } => shards(&now, *dim) != shards(&target, *dim),
-            // Terms of two ops do not meet: what is partial is reduced first.
+            // Partial values of two ops cannot coexist, so the existing ones are reduced first.
             Placement::Partial(_) => {
                 now.iter().any(|p| *p != target[axis] && matches!(p, Placement::Partial(_)))
             }
@@ -162,14 +165,14 @@ fn placed(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
             go(&now, &mut stages)?;
         }
     }
-    // Where placements spell one sharding in two ways, the last one is the target itself.
+    // Placements may write one sharding in two forms; the last stage has to be the target itself.
     if stages.last() != Some(to) {
         stages.push(to.clone());
     }
     Ok(stages)
 }
 
-/// Everything is replicated axis by axis, then sliced.
+/// Returns the stages that replicate axis by axis from the innermost, and then slice.
 fn through_replicas(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
     let mut stages = vec![from.clone()];
     let Some(modes) = from.modes() else { return Ok(vec![from.clone(), to.clone()]) };

@@ -1,14 +1,15 @@
-//! Candidates: ways from the source to the target, each made by a function of the question, in a fixed order.
+//! Candidates: paths from the source to the target. Each is generated from the problem alone, in a fixed
+//! order.
 //!
 //! ```text
-//! states    on one mesh where digits nest      the forms of the closed form, one direct exchange, what a search finds
-//! regions   everywhere                         reduce what is partial, then move what is missing; by domain, through shards, ..
-//! detours   on one mesh                        shardings by way of which uneven terms may move fewer bytes
-//! exchange  on one mesh, from or into terms    one between the duals, shared out among replicas and turned round
-//! greedy    on one mesh                        axis by axis, as frameworks do: to compare with, and where regions meet a candidate
+//! states    on one mesh where digits nest      the closed forms, one direct exchange, the result of a search
+//! regions   everywhere                         reduce partial values, then send missing data; by domain, through shards, ..
+//! detours   on one mesh                        intermediate shardings with which uneven partial values may send fewer bytes
+//! exchange  on one mesh, from or into partials one between cotangent shardings, split among replicas, transposed
+//! greedy    on one mesh                        axis by axis, as frameworks do: a baseline, and a candidate next to regions
 //! ```
 //!
-//! A generator compares nothing and plans nothing: where a part of a way is a question of its own it leaves a
+//! A generator neither compares nor plans. Where a segment of a path is a separate problem, it leaves a
 //! [`Leg::Plan`], which only `choose` resolves.
 
 pub(crate) mod detours;
@@ -27,45 +28,47 @@ use crate::states::closed_form::Form;
 use crate::step::Step;
 use reshard_sharding::Sharding;
 
-/// A part of a way.
+/// A segment of a path.
 #[derive(Clone, Debug)]
 pub(crate) enum Leg {
-    /// This step.
+    /// A step that is complete.
     Step(Box<Step>),
-    /// This step, once its messages are counted.
+    /// A proposed step, whose messages are not counted yet.
     Move(Rc<Proposed>),
-    /// The best plan from where the way has led to this sharding, without limits.
+    /// The best plan, without limits, from the sharding that the path has reached to this one.
     Plan { to: Sharding },
-    /// The same, and the whole way is none if anything is received in it.
+    /// The same plan; if it receives anything, the whole path is invalid.
     Local { to: Sharding },
 }
 
-/// Where a candidate comes from.
+/// The generator of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CandidateSource {
     /// A form of the closed form, with or without positions that neither end uses.
     ClosedForm {
-        /// Which digits take part although they need not.
+        /// The digits that take part although they need not.
         form: Form,
-        /// Whether digits may take positions that are local in both ends.
+        /// `true` if digits may take positions that are local in both ends.
         spares: bool,
     },
-    /// One exchange straight from source to target, of digits.
+    /// One exchange of digits straight from source to target.
     Direct,
     /// The search over digit states.
     Search,
-    /// Regions that overlap.
+    /// Overlapping regions.
     Regions,
     /// One axis at a time, as frameworks do.
     Greedy,
-    /// Placements of few axes at a time, where only some groups may be used.
+    /// Placements that change a few axes at a time, where only some groups may be used.
     Axes,
-    /// The plan between the duals, turned round.
+    /// The transposed plan: the plan between the cotangent shardings, transposed.
     Mirror,
-    /// One exchange between the duals, turned round: terms are added where they land, and what is missing is shared out among the
-    /// ranks whose terms add up.
+    /// One exchange between the cotangent shardings, transposed.
+    ///
+    /// Partial values are added where they arrive. Missing data is split among the ranks whose partial values
+    /// add up.
     OneExchange,
-    /// Two plans, one after the other, by way of parts of a dim that are terms in one end.
+    /// Two plans in sequence, through blocks of a dim that are partial in one end.
     Detour,
 }
 
@@ -74,16 +77,16 @@ impl fmt::Display for CandidateSource {
         match self {
             CandidateSource::ClosedForm { form, spares: true } => write!(f, "closed form, {form}"),
             CandidateSource::ClosedForm { form, spares: false } => {
-                write!(f, "closed form, {form}, no spares")
+                write!(f, "closed form, {form}, no free modes")
             }
             CandidateSource::Direct => f.write_str("one direct exchange"),
             CandidateSource::Search => f.write_str("search"),
             CandidateSource::Regions => f.write_str("overlapping regions"),
             CandidateSource::Greedy => f.write_str("axis by axis"),
-            CandidateSource::Axes => f.write_str("placements of few axes at a time"),
-            CandidateSource::Mirror => f.write_str("the plan between the duals, turned round"),
-            CandidateSource::OneExchange => f.write_str("one exchange between the duals, turned round"),
-            CandidateSource::Detour => f.write_str("by way of parts of a dim"),
+            CandidateSource::Axes => f.write_str("a few axes at a time"),
+            CandidateSource::Mirror => f.write_str("transposed plan"),
+            CandidateSource::OneExchange => f.write_str("transposed exchange"),
+            CandidateSource::Detour => f.write_str("two plans, via blocks of a dim"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What one rank receives in several steps: their worst ranks need not be one rank.
+//! Bytes that one rank receives over several steps: the worst ranks of the steps may be different ranks.
 
 use reshard_layout::AxisStride;
 use smallvec::SmallVec;
@@ -10,11 +10,12 @@ use crate::step::{Action, Moves, Reduction, Step};
 use reshard_sharding::internal::chunk;
 
 impl Question<'_> {
-    /// The greatest total of bytes that one rank receives in the steps of a route.
+    /// Returns the greatest total of bytes that one rank receives in the steps of a route.
     ///
-    /// A rank receives less than another in an exchange if it is its own source of one block: if all the equations
-    /// between its digits hold that say so. It is the worst in all exchanges if it breaks one of each, for which three
-    /// values of every digit are enough. In an all-reduce of pieces that do not divide, the first rank has most.
+    /// A rank receives less than others in an exchange if it is its own source of one block. It is that if
+    /// all the equations between its digits hold. A rank is the worst in all exchanges if it breaks one
+    /// equation of each, and three values of every digit are enough to find it. In an all-reduce of blocks
+    /// that do not divide evenly, the first rank receives most.
     pub(crate) fn most_received(&self, system: &System, steps: &[Step]) -> Result<u64, Error> {
         let total: u64 = steps.iter().map(|s| s.received_bytes).sum();
         if steps.len() < 2 {
@@ -39,7 +40,7 @@ impl Question<'_> {
         }
     }
 
-    /// What a step receives less on some ranks, if it does.
+    /// Returns the bytes that some ranks receive less in a step; `None` if all receive the same.
     fn unequal(&self, system: &System, s: &Step) -> Option<Unequal> {
         match &*s.action {
             Action::Exchange(Moves::Modes { zip, senders, .. }) => {
@@ -51,7 +52,7 @@ impl Question<'_> {
                         equal.extend(digit(x).zip(digit(y)));
                     }
                 }
-                // Every value of what is gathered is another block of the target.
+                // Every value of a gathered digit is another block of the target.
                 let block = zip.iter().filter(|m| m.stride.0.is_local() && m.stride.1.is_local());
                 let block = block.map(|m| m.extent as u64).product::<u64>() * self.item;
                 (!equal.is_empty()).then_some(Unequal::Own { equal, block })
@@ -79,16 +80,16 @@ impl Question<'_> {
     }
 }
 
-/// Why some ranks receive less than others in a step.
+/// The reason why some ranks receive less than others in a step.
 enum Unequal {
-    /// Who has these pairs of digits equal is its own source of a block.
+    /// A rank on which these pairs of digits are equal is its own source of a block.
     Own { equal: SmallVec<[(usize, usize); 8]>, block: u64 },
-    /// Each reduces a piece of the local buffer, numbered by these digits with their sizes.
+    /// Each rank reduces one block of the local buffer; these digits, with their sizes, index it.
     Piece { digits: SmallVec<[(usize, usize); 8]>, numel: u64, item: u64 },
 }
 
 impl Unequal {
-    /// Bytes that the rank with these digits receives less than the worst.
+    /// Returns the bytes that the rank with these digits receives less than the worst.
     fn spared(&self, digits: &[usize]) -> u64 {
         match self {
             Unequal::Own { equal, block } => {
@@ -103,7 +104,7 @@ impl Unequal {
                 for &(d, size) in of {
                     (g, i) = (g * size, i * size + digits[d]);
                 }
-                // It receives g - 1 terms of its piece, and all other pieces.
+                // A rank receives g - 1 partial values of its block, and all other blocks.
                 let first = chunk(*numel as usize, g, 0).len;
                 ((first - chunk(*numel as usize, g, i).len) * g.saturating_sub(2)) as u64 * item
             }

@@ -20,19 +20,19 @@ use reshard_sharding::SubAxis;
 use reshard_sharding::internal::set_digit;
 use reshard_sharding::{GroupPattern, Mesh, Sharding};
 
-/// The most messages that are counted one by one.
+/// Maximum number of messages that are counted individually.
 const MESSAGES: usize = 1 << 24;
 
-/// How much longer it takes to look up the rank of a message than to add it up.
+/// Cost of looking up the rank of a message, relative to adding it to a sum.
 const LOOKED_UP: usize = 64;
 
 /// A step in which regions overlap, before its messages are counted.
 ///
-/// What its worst rank receives is known from tables; what it costs is, on one level, and elsewhere at least so much.
+/// The received bytes are exact. The cost is exact on one level, and a lower bound otherwise.
 #[derive(Debug)]
 pub(crate) struct Proposed {
     pub(crate) regions: Arc<Intersection>,
-    /// `None` where ranks have to be asked one by one.
+    /// `None` if every rank has to be examined individually.
     tally: Option<Tally>,
     pub(crate) axes: InlineVec<SubAxis, 4>,
     group: GroupPattern,
@@ -41,9 +41,9 @@ pub(crate) struct Proposed {
     /// Bytes that the worst rank receives.
     pub(crate) received: u64,
     pub(crate) peak: u64,
-    /// What it costs at least.
+    /// Lower bound of the cost in microseconds.
     pub(crate) least_us: f64,
-    /// Whether that is what it costs.
+    /// `true` if the lower bound is the cost.
     exact: bool,
 }
 
@@ -52,13 +52,13 @@ impl Proposed {
         self.received > 0
     }
 
-    /// The work of having proposed it.
+    /// Returns the work that proposing the step took.
     pub(crate) fn work(&self) -> u64 {
         let looked_at = |tally: &Tally| tally.size() as u64 * 4;
         self.tally.as_ref().map_or(self.regions.to.mesh().size() as u64 * 64, looked_at)
     }
 
-    /// The work of counting what comes over which level of a network.
+    /// Returns the work of counting the bytes per level of a network.
     pub(crate) fn work_to_count(&self, levels: &[Level]) -> u64 {
         let domain = levels.iter().filter_map(|l| l.ranks).max().unwrap_or(0);
         let Some(tally) = self.tally.as_ref().filter(|_| !self.exact) else { return 0 };
@@ -72,7 +72,7 @@ impl Proposed {
 }
 
 impl Question<'_> {
-    /// The step in which the regions of two shardings overlap, before it is counted.
+    /// Returns the step in which the regions of two shardings overlap, before it is counted.
     pub(crate) fn propose(&self, regions: Intersection) -> Result<Proposed, Error> {
         let regions = Arc::new(regions);
         let tally = Tally::new(&regions)?;
@@ -80,14 +80,14 @@ impl Question<'_> {
         let (axes, group) = if regions.one_mesh() {
             let mut axes = moving_axes(from, to, regions.picks_replicas());
             let mut group = from.mesh().group(&axes)?;
-            // Where that group may not be used, only what ranks really hear along.
+            // If that group may not be used, take only the axes along which ranks really receive.
             if !self.options.admits_group(&group)
                 && let Some(moved) = tally.as_ref().and_then(Tally::moved)
             {
                 axes = beside_each_other(from.mesh(), &moved);
                 group = from.mesh().group(&axes)?;
             }
-            // Where that may not be used either, a larger one in which the others are silent.
+            // If that group may not be used either, take a larger one in which the other ranks are silent.
             if let Some(larger) = self.larger_group(from.mesh(), &axes, &group)
                 && tally.as_ref().is_none_or(Tally::is_heard)
             {
@@ -139,7 +139,7 @@ impl Question<'_> {
         Ok(proposed)
     }
 
-    /// The exchange of regions of one mesh that are spread.
+    /// Returns the exchange of the regions of one mesh that are split among replicas.
     pub(crate) fn shared_out(&self, regions: Intersection) -> Result<SharedOut, Error> {
         let axes = moving_axes(&regions.from, &regions.to, true);
         let group = regions.from.mesh().group(&axes)?;
@@ -147,7 +147,7 @@ impl Question<'_> {
         SharedOut::new(self, regions, (axes, group), peak)
     }
 
-    /// The least of the groups that may be used in which all of another lie, with its axes; `None` where that one may be used itself.
+    /// Returns the least admitted group that contains `group`, with its axes; `None` if `group` is admitted.
     fn larger_group(
         &self,
         mesh: &Mesh,
@@ -161,7 +161,7 @@ impl Question<'_> {
         larger.min_by_key(|(_, g)| g.size())
     }
 
-    /// The step that was proposed. What its worst rank sends is left open.
+    /// Returns the step that was proposed, with `sent_bytes` left at 0.
     pub(crate) fn counted(&self, proposed: &Proposed) -> Result<Step, Error> {
         let Proposed { regions, axes, group, before, after, received, peak, .. } = proposed;
         let cost_us = if proposed.exact { proposed.least_us } else { self.count(proposed)?.1 };
@@ -189,7 +189,7 @@ impl Question<'_> {
         Volume::new(op, [from, to].map(|s| s.max_local_numel() as u64), g, self.item)
     }
 
-    /// What the worst rank receives in an exchange of overlapping regions, and what that costs.
+    /// Returns the bytes that the worst rank receives in an exchange of overlapping regions, and the cost.
     fn count(&self, proposed: &Proposed) -> Result<(u64, f64), Error> {
         let Proposed { regions, peak, group, .. } = proposed;
         let model = self.network.model;
@@ -224,8 +224,9 @@ impl Question<'_> {
         Ok((most, us))
     }
 
-    /// What the worst rank sends in a step in which regions overlap; of very many messages as if all replicas of a source
-    /// shared its wanters evenly.
+    /// Returns the bytes that the worst rank sends in a step in which regions overlap.
+    ///
+    /// Above [`MESSAGES`] it is an estimate, as if all replicas of a source shared its receivers evenly.
     pub(crate) fn most_sent_of_regions(&self, step: &Step) -> Result<u64, Error> {
         match &*step.action {
             Action::Slice(Moves::Regions(regions))
@@ -250,7 +251,7 @@ impl Question<'_> {
     }
 
     fn most_sent_by(&self, regions: &Intersection) -> Result<u64, Error> {
-        // By rank from the lowest on, where ranks are not far apart, else by position in the mesh.
+        // Indexed by rank from the lowest on if ranks are dense, else by position in the mesh.
         let sources = regions.from.mesh();
         let (low, span) = (sources.min_rank(), sources.world_size() - sources.min_rank());
         let dense = span / 2 <= sources.size();
@@ -285,7 +286,9 @@ impl Question<'_> {
         Ok(sent.into_iter().max().unwrap_or(0))
     }
 
-    /// What the worst rank sends of its terms to the others of its group: what they all keep, without its own.
+    /// Returns the bytes of partial values that the worst rank sends to the others of its group.
+    ///
+    /// These are the elements that the whole group keeps, without those that the rank itself keeps.
     fn most_sent_to_group(&self, regions: &Intersection, modes: &[Mode<AxisStride>]) -> Result<u64, Error> {
         let mesh = regions.from.mesh();
         let own = local_numels(&regions.to)?;
@@ -304,7 +307,7 @@ impl Question<'_> {
         Ok(sent.max().unwrap_or(0) * self.item)
     }
 
-    /// Reduces the terms along some modes of axes onto all their ranks.
+    /// Reduces the partial values along some modes of axes onto all their ranks.
     pub(crate) fn all_reduce(&self, [from, to]: [&Sharding; 2], reduction: Reduction) -> Result<Step, Error> {
         let modes = coalesced(from.mesh(), &reduction);
         let sizes = self.network.domain_sizes(&modes)?;
@@ -313,8 +316,10 @@ impl Question<'_> {
         reduction_step([from, to], &modes, Action::AllReduce(reduction), cost, cost.received)
     }
 
-    /// Reduces the terms along some modes of axes onto shards that lie inside each rank's own: one reduce-scatter, or, in
-    /// rank order, one exchange of all terms that everyone combines as listed.
+    /// Reduces the partial values along some modes of axes onto shards inside each rank's own.
+    ///
+    /// It is one reduce-scatter, or, in rank order, one exchange of all partial values that every rank
+    /// combines as listed.
     pub(crate) fn reduce_inside(
         &self,
         [from, to]: [&Sharding; 2],
@@ -338,12 +343,12 @@ impl Question<'_> {
             let cost = self.network.cost_of_collective(StepOp::ReduceScatter, &volume, &sizes, &modes);
             (Action::ReduceScatter(moves, reduction), cost)
         };
-        // What is sent is left open.
+        // The sent bytes are left at 0.
         reduction_step([from, to], &modes, action, cost, 0)
     }
 }
 
-/// The step of a reduction over the group of some modes.
+/// Returns the step of a reduction over the group of some modes.
 fn reduction_step(
     [from, to]: [&Sharding; 2],
     modes: &[Mode<AxisStride>],
@@ -365,7 +370,7 @@ fn reduction_step(
     })
 }
 
-/// The modes of a reduction as its group has them.
+/// Returns the modes of a reduction in the form that its group has.
 fn coalesced(mesh: &Mesh, reduction: &Reduction) -> Modes<AxisStride> {
     mesh.modes(&mesh.sub_axes_of(reduction.modes.iter().copied()))
 }
@@ -374,8 +379,10 @@ fn size_of(reduction: &Reduction) -> u64 {
     reduction.modes.iter().map(|m| m.extent as u64).product()
 }
 
-/// The sub-axes over which an overlap on one mesh moves anything: those of every dim that is sharded differently, and
-/// where any replica may be the source, all that are replicated.
+/// Returns the sub-axes along which an overlap on one mesh transfers anything.
+///
+/// These are the axes of every dim that is sharded differently and those that become partial. Where any
+/// replica may be the source, all replicated axes are among them.
 fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> InlineVec<SubAxis, 4> {
     let same_form = from.layout().is_some() == to.layout().is_some();
     let mut subs: SmallVec<[SubAxis; 8]> = SmallVec::new();
@@ -394,7 +401,7 @@ fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> InlineVec<SubA
     beside_each_other(from.mesh(), &subs)
 }
 
-/// Sub-axes of one axis that are not digits of one number count as the whole of it.
+/// Replaces sub-axes of one axis that are not digits of one number by the whole axis.
 fn beside_each_other(mesh: &Mesh, subs: &[SubAxis]) -> InlineVec<SubAxis, 4> {
     let mut axes: InlineVec<SubAxis, 4> = InlineVec::new();
     for axis in 0..mesh.axes().len() {
@@ -410,19 +417,19 @@ fn beside_each_other(mesh: &Mesh, subs: &[SubAxis]) -> InlineVec<SubAxis, 4> {
     mesh.sub_axes_of(mesh.modes(&axes).iter().copied())
 }
 
-/// Whether an axis of a mesh has all the digits of another.
+/// Returns `true` if `outer` has all the digits of `inner`.
 pub(crate) fn contains(outer: SubAxis, inner: SubAxis) -> bool {
     outer.axis == inner.axis
         && outer.pre_size <= inner.pre_size
         && inner.pre_size * inner.size <= outer.pre_size * outer.size
 }
 
-/// Whether the groups of some axes lie in those of others.
+/// Returns `true` if the groups of some axes are contained in those of others.
 pub(crate) fn lie_in(axes: &[SubAxis], others: &[SubAxis]) -> bool {
     axes.iter().all(|&s| others.iter().any(|&other| contains(other, s)))
 }
 
-/// The ranks of two meshes as one group: from the lowest to the highest of both.
+/// Returns the ranks of two meshes as one group: from the lowest to the highest of both.
 fn span_of(a: &Mesh, b: &Mesh) -> Result<GroupPattern, Error> {
     let low = a.min_rank().min(b.min_rank());
     let high = a.world_size().max(b.world_size());

@@ -1,9 +1,10 @@
 //! Plans by overlapping regions: any two shardings of a tensor, uneven, not nesting, or on two meshes.
 //!
-//! Partial axes that go away are reduced first, in the source's own cuts, where one sharding always nests: onto all
-//! ranks of the group, onto equal pieces of one dim, or straight onto the target where every rank's part of it lies
-//! inside what the rank holds a term of; idle replicas may take a part first. Then one exchange moves whatever is still
-//! missing, or, where that is cheaper on the network, each block goes into a domain once and is gathered there.
+//! Partial axes that go away are reduced first, in the split of the source, where one sharding always nests.
+//! They are reduced onto all ranks of the group, onto equal blocks of one dim, or straight onto the target.
+//! The last needs that every rank's target region is inside the region of which it holds a partial value.
+//! Idle replicas may take a part first. Then one exchange transfers the data that is still missing. Where
+//! that is cheaper on the network, each block enters a domain once and is gathered there.
 
 use std::rc::Rc;
 
@@ -31,36 +32,38 @@ use reshard_sharding::internal::{AxisCut, Cuts};
 use reshard_sharding::internal::{dim_of, local_len};
 use reshard_sharding::{Placement, Sharding};
 
-/// The most ranks for which overlapping regions are planned.
+/// Maximum number of ranks for which overlapping regions are planned.
 const MAX_RANKS: usize = 1 << 17;
 
 /// The work of a step of digits.
 const OF_DIGITS: u64 = 1 << 9;
 
-/// A way, leg by leg.
+/// A path as a list of segments.
 pub(crate) type Legs = Vec<Leg>;
 
 fn step(step: Step) -> Leg {
     Leg::Step(Box::new(step))
 }
 
-/// Ways as they are found.
+/// The paths that were found so far.
 pub(crate) struct Ways<'q, 'a> {
     q: &'q Question<'a>,
     pub(crate) all: Vec<Legs>,
-    /// Which of them goes straight, without any detour for the network or for idle replicas.
+    /// Index of the path that goes straight, with no regard to the network and to idle replicas.
     pub(crate) direct: usize,
     last_direct: usize,
-    /// Moves that were proposed, each once.
+    /// Exchanges that were proposed, each once.
     proposed: Vec<Rc<Proposed>>,
-    /// What was looked at so far, and what may be.
+    /// Work so far, and its limit in `most`.
     pub(crate) work: u64,
     most: u64,
-    /// Whether the budget ran out before all were found.
+    /// `true` if the budget ran out before all paths were found.
     pub(crate) exhausted: bool,
 }
 
-/// Every way to reduce first and then move, as far as the budget goes; the direct one always.
+/// Returns every path that first reduces and then exchanges, within the budget.
+///
+/// The direct path is always among them.
 pub(crate) fn ways<'q, 'a>(q: &'q Question<'a>) -> Result<Ways<'q, 'a>, Error> {
     let (from, to) = (q.from, q.to);
     q.few_ranks()?;
@@ -87,7 +90,7 @@ pub(crate) fn ways<'q, 'a>(q: &'q Question<'a>) -> Result<Ways<'q, 'a>, Error> {
         reduce: reduce_of(gone.iter().map(|p| (p.op, p.sub.size))),
     };
     let pending = Pending { stay, subs, reduction };
-    // Without idle replicas first: the direct way is among these. They stand last.
+    // First without idle replicas, since the direct path is among these. They go to the end of the list.
     ways.reduce_and_go_on(None, from, &pending)?;
     let plain = core::mem::take(&mut ways.all);
     // Idle replicas share the work: each first keeps a part of a dim.
@@ -105,14 +108,17 @@ pub(crate) fn ways<'q, 'a>(q: &'q Question<'a>) -> Result<Ways<'q, 'a>, Error> {
     Ok(ways)
 }
 
-/// The one step from one sharding of the mesh to another, and the work of it: of digits where these nest and do one thing;
-/// elsewhere terms that go away are reduced where they lie, with nothing else, and all else is one move. `None` where one step does not do that, or the mesh has no group for it.
+/// Returns the one step from one sharding of the mesh to another, and its work.
+///
+/// It is a step of digits where these nest and do one thing. Elsewhere, partial axes that go away are reduced
+/// in place and with nothing else, and everything else is one exchange of regions. `None` where one step
+/// cannot do that, or the mesh has no group for it.
 pub(crate) fn one_step(
     q: &Question<'_>,
     from: &Sharding,
     to: &Sharding,
 ) -> Result<Option<(Step, u64)>, Error> {
-    // Digits know nothing of the order in which terms are combined.
+    // Digits have no record of the order in which partial values are combined.
     if !q.reduces_in_order()
         && let Ok(Some(step)) = greedy::step_of_digits(q, from, to)
         && (!step.op().communicates() || q.options.admits_group(&step.group))
@@ -136,7 +142,7 @@ fn step_between(q: &Question<'_>, from: &Sharding, to: &Sharding) -> Result<Opti
         let work = proposed.work().saturating_add(proposed.work_to_count(q.options.model.levels()));
         return Ok(Some((q.counted(&proposed)?, work)));
     }
-    // In order, what is to go in the end goes at once.
+    // In rank order, all axes that the target has not as partial must be reduced in the same step.
     let ends = |p: &PartialAxis| q.to.partial().contains(p);
     if to.partial().len() != stay.len() || (q.options.deterministic && stay.iter().any(|p| !ends(p))) {
         return Ok(None);
@@ -149,7 +155,7 @@ fn step_between(q: &Question<'_>, from: &Sharding, to: &Sharding) -> Result<Opti
     if onto_all && !q.options.deterministic {
         made.push(q.all_reduce([from, to], reduction.clone())?);
     }
-    // Of few ranks all terms to all of them may take less.
+    // On few ranks, sending all partial values to all of them may take less time.
     if onto_all || lies_inside(from, to)? {
         made.push(q.reduce_inside([from, to], reduction)?);
     }
@@ -162,15 +168,15 @@ fn step_between(q: &Question<'_>, from: &Sharding, to: &Sharding) -> Result<Opti
 
 /// The reductions pending in the source.
 struct Pending {
-    /// Terms that stay.
+    /// Partial axes that stay.
     stay: Vec<PartialAxis>,
-    /// Terms that go away.
+    /// Partial axes that go away.
     subs: InlineVec<SubAxis, 4>,
     reduction: Reduction,
 }
 
 impl Question<'_> {
-    /// Refuses so many ranks that looking at each takes too long.
+    /// Returns an error if there are too many ranks to examine each of them.
     pub(crate) fn few_ranks(&self) -> Result<(), Error> {
         let (from, to) = (self.from, self.to);
         let ranks = from.mesh().size().max(to.mesh().size());
@@ -179,21 +185,21 @@ impl Question<'_> {
         }
         Err(Error::Unsupported {
             reason: format!(
-                "{from} -> {to} is uneven or on two meshes, so each of the {ranks} ranks is looked at, and the most is \
-                 {MAX_RANKS}: let the shardings divide on one mesh, or plan for a part of it"
+                "{from} -> {to} is uneven or between two meshes, which is limited to {MAX_RANKS} ranks, not {ranks}; \
+                 use shardings that divide on one mesh, or plan for a part of it"
             ),
         })
     }
 }
 
 impl Ways<'_, '_> {
-    /// Whether the budget allows to look for more.
+    /// Returns `true` if the budget allows more paths.
     fn goes_on(&mut self) -> bool {
         self.exhausted |= self.work > self.most || stop::is_stopped();
         !self.exhausted
     }
 
-    /// After a slice perhaps, every way to reduce the terms where it leads, and every way to go on from there.
+    /// Adds every path that optionally slices, then reduces the partial axes, then continues.
     fn reduce_and_go_on(
         &mut self,
         slice: Option<&Leg>,
@@ -202,7 +208,7 @@ impl Ways<'_, '_> {
     ) -> Result<(), Error> {
         let q = self.q;
         let reduction = || pending.reduction.clone();
-        // Onto everybody, then move.
+        // Onto all ranks, then exchange.
         let whole = from.with_partial(pending.stay.iter().copied())?;
         let first = if q.options.deterministic {
             q.reduce_inside([from, &whole], reduction())?
@@ -213,7 +219,7 @@ impl Ways<'_, '_> {
         if slice.is_none() {
             self.direct = self.last_direct;
         }
-        // Onto equal pieces of one dim, then move.
+        // Onto equal blocks of one dim, then exchange.
         for dim in 0..from.shape().len() {
             if let Some(pieces) = pieces(&whole, &pending.subs, dim)?
                 && self.goes_on()
@@ -221,7 +227,8 @@ impl Ways<'_, '_> {
                 self.go_on(slice, &q.reduce_inside([from, &pieces], reduction())?, &pieces)?;
             }
         }
-        // Straight onto the target, where every rank's part lies inside what it holds a term of.
+        // Straight onto the target, if every rank's target region is inside the region of which it holds a
+        // partial value.
         let to = q.to;
         if from.mesh() == to.mesh() && to.partial().len() == pending.stay.len() && lies_inside(from, to)? {
             let last = q.reduce_inside([from, to], reduction())?;
@@ -230,7 +237,7 @@ impl Ways<'_, '_> {
         Ok(())
     }
 
-    /// First steps, and every way to go on from where they lead.
+    /// Adds every path that begins with these steps and continues from where they lead.
     fn go_on(&mut self, slice: Option<&Leg>, first: &Step, from: &Sharding) -> Result<(), Error> {
         let (onward, direct) = self.onward(from)?;
         self.last_direct = self.all.len() + direct;
@@ -241,8 +248,11 @@ impl Ways<'_, '_> {
         Ok(())
     }
 
-    /// The ways from a sharding whose partial axes stay: after combining in rank order by digits, where that is sure to
-    /// reduce nothing, what becomes partial at once and then the rest, and one exchange of regions, whose place is told.
+    /// Returns the paths from a sharding whose partial axes stay, and the index of the direct one.
+    ///
+    /// The direct one is a single exchange of regions. After combining in rank order there is a plan by
+    /// digits, where that is sure to reduce nothing. Another path makes axes partial at once and then does
+    /// the rest.
     fn onward(&mut self, from: &Sharding) -> Result<(Vec<Legs>, usize), Error> {
         let to = self.q.to;
         let mut ways: Vec<Legs> = Vec::new();
@@ -260,7 +270,7 @@ impl Ways<'_, '_> {
         if self.q.reduces_in_order() && !from.is_partial() && from.mesh() == to.mesh() {
             ways.push(vec![Leg::Plan { to: to.clone() }]);
         }
-        // Where that is the target itself, the first of these ways is the whole way.
+        // If the filled sharding is the target, the direct path covers it.
         if let Some(filled) = self.q.filled(from)?.filter(|filled| filled != to) {
             ways.push(vec![Leg::Local { to: filled }, Leg::Plan { to: to.clone() }]);
         }
@@ -269,7 +279,9 @@ impl Ways<'_, '_> {
 }
 
 impl Question<'_> {
-    /// The sharding in which the axes that become partial and shard now are partial already, which moves nothing.
+    /// Returns the sharding in which axes that shard now and become partial already are partial.
+    ///
+    /// Reaching it transfers no data. `None` if there are no such axes.
     fn filled(&self, from: &Sharding) -> Result<Option<Sharding>, Error> {
         let to = self.to;
         let (Some(modes), true) = (from.modes(), from.mesh() == to.mesh()) else { return Ok(None) };
@@ -291,7 +303,9 @@ impl Question<'_> {
         Ok(Some(from.with_modes(local).with_partial(partial)?))
     }
 
-    /// The intersection of two shardings, into the terms in which the target is partial and the source is not. Between two meshes sources are near.
+    /// Returns the intersection of two shardings, into the axes that become partial.
+    ///
+    /// These are partial in the target and not in the source. Between two meshes, near sources are preferred.
     pub(crate) fn intersection(&self, from: &Sharding, to: &Sharding) -> Intersection {
         let mut intersection = Intersection::new(from, to);
         let one_mesh = intersection.one_mesh();
@@ -308,7 +322,9 @@ impl Question<'_> {
 }
 
 impl Ways<'_, '_> {
-    /// One step from a sharding without partial axes that go away to another, proposed once; none if they are the same.
+    /// Returns the step from a sharding whose partial axes all stay to another, proposed once.
+    ///
+    /// `None` if the two are the same.
     fn propose(&mut self, from: &Sharding, to: &Sharding) -> Result<Option<Rc<Proposed>>, Error> {
         if from == to {
             return Ok(None);
@@ -327,11 +343,11 @@ impl Ways<'_, '_> {
         Ok(self.propose(from, to)?.map(Leg::Move))
     }
 
-    /// Two steps into terms: each rank gets its part of a dim as if the axes that become partial sharded it, and what it
-    /// then holds is its term.
+    /// Returns two-step paths into partial values, one for every dim that can be split.
     ///
-    /// That is as good as a direct step where source and target nest, and better where the parts that the sources' own
-    /// digits would make are uneven. One plan for every dim that can be cut.
+    /// Each rank receives a part of a dim as if the axes that become partial sharded it, and that part is
+    /// then its partial value. This is as good as a direct step where source and target nest. It is better
+    /// where the parts by the sources' own digits would be uneven.
     fn through_shards(&mut self, from: &Sharding) -> Result<Vec<Legs>, Error> {
         let to = self.q.to;
         let one_mesh = from.mesh() == to.mesh();
@@ -356,8 +372,10 @@ impl Ways<'_, '_> {
         Ok(plans)
     }
 
-    /// The direct step on one mesh whose groups straddle the network's domains: there another replica may be nearer than
-    /// the one at the receiver's own coordinates, for which the group is the larger by the replicated axes.
+    /// Returns the direct step from the nearest replicas, on one mesh whose groups straddle domains.
+    ///
+    /// There another replica may be nearer than the one at the receiver's own coordinates. Its group is
+    /// larger by the replicated axes.
     fn by_near_sources(&mut self, from: &Sharding, direct: &Proposed) -> Result<Option<Legs>, Error> {
         let replicated = from.replicated_axes();
         let q = self.q;
@@ -372,17 +390,18 @@ impl Ways<'_, '_> {
         Ok(Some(vec![Leg::Move(Rc::new(near))]))
     }
 
-    /// Two steps where the target is replicated inside domains of the network: every block comes into a domain once, to
-    /// one of its ranks, and is gathered there.
+    /// Returns a two-step path for a target that is replicated inside domains of the network.
+    ///
+    /// Every block enters a domain once, at one of its ranks, and is gathered there.
     ///
     /// ```text
     /// target    [x 3] over the slow level, replicated over y = 8 inside a domain
-    /// between   [x 3][y 8]: each rank of a domain gets one part in 8 of what the domain wants, from wherever it is
+    /// between   [x 3][y 8]: each rank of a domain gets one part in 8 of the data the domain needs, from any owner
     /// then      all ranks of the domain gather their parts
     /// ```
     ///
-    /// The parts are cut along the dim in which they are the most even. `None` where nothing comes from beyond a domain, or
-    /// nothing is replicated inside one.
+    /// The parts split the dim in which they are the most even. `None` if no data comes from beyond a domain,
+    /// or nothing is replicated inside one.
     fn by_domain(&mut self, from: &Sharding, direct: &Proposed) -> Result<Option<Legs>, Error> {
         let (q, to) = (self.q, self.q.to);
         if q.network.levels() == 1 || !direct.communicates() || to.is_partial() {
@@ -407,7 +426,7 @@ impl Ways<'_, '_> {
     }
 }
 
-/// The sharding in which the ranks of `subs` share what each of them held of `dim`.
+/// Returns the sharding in which the ranks of `subs` split what each of them held of `dim`.
 pub(crate) fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Sharding>, Error> {
     let (mesh, shape) = (whole.mesh(), whole.shape());
     if let Some(layout) = whole.layout() {
@@ -442,7 +461,7 @@ pub(crate) fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<O
     Ok(pieces.has_notation().then_some(pieces))
 }
 
-/// Whether what each rank wants lies inside what it holds.
+/// Returns `true` if the target region of each rank is inside its source region.
 fn lies_inside(from: &Sharding, to: &Sharding) -> Result<bool, Error> {
     Ok(from.mesh().size() <= COUNTED && most_missing(from, to)? == 0)
 }

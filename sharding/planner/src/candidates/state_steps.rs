@@ -1,4 +1,4 @@
-//! The steps of routes within a digit system: what each move costs, and what is done in it.
+//! The steps of routes within a digit system: their costs and their actions.
 
 use reshard_layout::InlineVec;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::step::{Action, Moves, Reduction, Step, Terms};
 use reshard_sharding::SubAxis;
 
 impl Question<'_> {
-    /// What one move costs.
+    /// Returns the cost of one transition.
     pub(crate) fn measure(&self, system: &System, weights: &[Weight], m: &Move) -> Result<Measured, Error> {
         let axes = system.changed(&m.before, &m.after);
         let g: u64 = axes.iter().map(|m| m.extent as u64).product();
@@ -36,7 +36,7 @@ impl Question<'_> {
                 let x = traffic(weights, &before, &after, b * self.item, self.network.levels());
                 let peers: usize = x.iter().map(|x| x.peers).sum();
                 let cost = self.network.cost_of_exchange(&x, volume.peak, &axes);
-                // Who hears from everybody and keeps a part trades equal blocks.
+                // A rank that receives from all others and keeps a part exchanges equal blocks.
                 let all = peers as u64 + 1 == g && cost.received < b * self.item;
                 (if all { StepOp::AllToAll } else { StepOp::Exchange }, cost)
             }
@@ -44,7 +44,7 @@ impl Question<'_> {
         Ok(Measured { op, axes, cost })
     }
 
-    /// What the moves of a route cost.
+    /// Returns the costs of the transitions of a route.
     pub(crate) fn measure_all(&self, route: &Route, weights: &[Weight]) -> Result<MeasuredMoves, Error> {
         let mut all = MeasuredMoves::new();
         for m in &route.moves {
@@ -53,13 +53,13 @@ impl Question<'_> {
         Ok(all)
     }
 
-    /// The steps of a route.
+    /// Returns the steps of a route.
     pub(crate) fn steps(&self, route: &Route) -> Result<Vec<Step>, Error> {
         let (weights, _) = self.weigh(route.system.digits.iter().copied());
         self.measured_steps(route, &weights, &self.measure_all(route, &weights)?)
     }
 
-    /// The same, of moves that have been measured.
+    /// Returns the steps of a route whose transitions were measured before.
     pub(crate) fn measured_steps(
         &self,
         route: &Route,
@@ -96,7 +96,7 @@ impl Question<'_> {
         Ok(steps)
     }
 
-    /// What is done in a move, and how many bytes the worst rank sends.
+    /// Returns the action of a transition, and the bytes that the worst rank sends.
     fn action(&self, system: &System, weights: &[Weight], m: &Move, x: &Measured) -> (Action, u64) {
         let reduction = || {
             let changed = || (0..m.before.len()).filter(|&d| m.before[d] != m.after[d]);
@@ -133,7 +133,9 @@ impl Question<'_> {
     }
 }
 
-/// The digits that become terms by zero-filling in a move, and the op; replicas are terms of an average as they are.
+/// Returns the digits that become partial by zero-filling, and their op.
+///
+/// Replicas are partial values of an average without any change.
 fn terms(system: &System, m: &Move) -> Option<Terms> {
     let mut found: Option<Terms> = None;
     for (d, (before, after)) in m.before.iter().zip(&m.after).enumerate() {
@@ -146,10 +148,10 @@ fn terms(system: &System, m: &Move) -> Option<Terms> {
     found
 }
 
-/// What the moves of a route cost.
+/// The costs of the transitions of a route.
 pub(crate) type MeasuredMoves = SmallVec<[Measured; 3]>;
 
-/// What one move costs, and what it turned out to be.
+/// The cost of one transition, and the collective that it is.
 pub(crate) struct Measured {
     pub(crate) op: StepOp,
     /// The digits that change, coalesced: by axis, slowest first.
@@ -157,14 +159,16 @@ pub(crate) struct Measured {
     pub(crate) cost: Cost,
 }
 
-/// The most elements that a rank sends in an exchange: one block for every receiver whose digits its own do not fix.
+/// Returns the most elements that a rank sends in an exchange.
 ///
-/// A receiver's digit `b` is fixed by all the sender's digits `d` that are read off it, which must then agree. Where they
-/// agree with the sender's own `b` every time, every sender is its own receiver.
+/// It sends one block to every receiver whose digits its own digits do not fix. A receiver's digit `b` is
+/// fixed by all digits `d` of the sender that are read from it, and these must then agree. If they always
+/// agree with the sender's own `b`, every sender is its own receiver.
 fn most_sent(system: &System, before: &State, after: &State, sender: &[usize]) -> u64 {
     let (standing_before, standing_after) = (system.standing(before), system.standing(after));
     let n = before.len();
-    // Receiver digit `by` has the value of my digit `d`; where several of mine say so, they are equal on who sends.
+    // Receiver digit `by` has the value of sender digit `d`; several such digits are equal on every sending
+    // rank.
     let mut told: SmallVec<[(usize, usize); 8]> = SmallVec::new();
     for (d, a) in before.iter().enumerate() {
         let by = match a.position() {
@@ -182,7 +186,7 @@ fn most_sent(system: &System, before: &State, after: &State, sender: &[usize]) -
             }
         }
     }
-    // Unless all that is told to a digit is its own value, somebody sends to others only.
+    // Unless every digit is only read as its own value, some rank sends to others only.
     let tells_others = told.iter().any(|&(d, by)| class[d] != class[by]);
     let is_free = |d: &usize| told.iter().all(|t| t.1 != *d);
     let receivers: u64 = (0..n).filter(is_free).map(|d| system.digits[d].extent as u64).product();

@@ -1,4 +1,5 @@
-//! Candidates within a digit system: the forms of the closed form, the direct exchange, and what a search finds.
+//! Candidates within a digit system: the forms of the closed form, the direct exchange, and the result of a
+//! search.
 
 use std::sync::Arc;
 
@@ -15,19 +16,21 @@ use crate::states::ends::Ends;
 use crate::states::search::{Allowed, Limits, MAX_MOVING, Problem};
 use crate::states::system::State;
 
-/// The closed form in its leanest way; `None` where a head would have to be embedded as an average.
+/// Returns the leanest closed form; `None` if a head had to be embedded as an average.
 pub(crate) fn lean(ends: &Ends) -> Option<Route> {
     closed_form::plan(&ends.system, &ends.from, &ends.to, Form::Lean, true)
 }
 
-/// The exchange straight from one end to the other.
+/// Returns the exchange straight from one end to the other.
 pub(crate) fn direct(ends: &Ends) -> Route {
     let [before, after] = [&ends.from, &ends.to].map(|s| State::from_slice(s));
     let moves = SmallVec::from_iter([Move { op: StepOp::Exchange, before, after }]);
     Route { system: Arc::clone(&ends.system), moves }
 }
 
-/// The forms of the closed form; without reductions also one direct exchange if it saves a step.
+/// Returns the forms of the closed form.
+///
+/// Without reductions, one direct exchange is added if it saves a step.
 pub(crate) fn routes(ends: &Ends) -> SmallVec<[(CandidateSource, Route); 1]> {
     const ALL: [(Form, bool); 6] = [
         (Form::Lean, true),
@@ -61,27 +64,30 @@ fn same_moves(a: &Route, b: &Route) -> bool {
         && (Arc::ptr_eq(&a.system, &b.system) || a.system == b.system)
 }
 
-/// Whether there may be better routes than the closed forms.
+/// Returns `true` if there may be better routes than the closed forms.
 ///
-/// On one level and without partial sums, the closed form and the direct exchange receive no byte too many. For tiny
-/// tensors a gather and a slice would save the time of a few messages, and move more: that is not done.
+/// On one level and without partial sums, the closed form and the direct exchange receive the fewest bytes.
+/// For tiny tensors, a gather and a slice would save the time of a few messages and transfer more. That is
+/// not considered.
 pub(crate) fn may_search(q: &Question<'_>, ends: &Ends) -> bool {
     let searches = q.options.is_limited() || q.options.objective == Objective::Peak;
     searches || q.network.levels() > 1 || ends.has_terms()
 }
 
-/// What a search came to.
-#[allow(clippy::large_enum_variant, reason = "one for a question, and taken apart at once")]
+/// The outcome of a search.
+#[allow(clippy::large_enum_variant, reason = "one per problem, and destructured immediately")]
 pub(crate) enum Searched {
     Found(Route),
     NothingBetter,
-    /// More digits move than it promises the best for.
+    /// More digits change than the search can handle optimally.
     TooManyDigits,
-    /// The closed forms are the best.
+    /// The closed forms are optimal.
     NotNeeded,
 }
 
-/// A better route than one of this key, where the closed forms may not be the best; and what the search took.
+/// Searches for a route with a better key than `best`, where the closed forms may not be optimal.
+///
+/// Returns the effort of the search as well.
 pub(crate) fn searched(q: &Question<'_>, ends: &Ends, best: Option<[u64; 3]>) -> (Searched, Effort) {
     if !may_search(q, ends) {
         return (Searched::NotNeeded, Effort::default());

@@ -1,15 +1,18 @@
-//! Questions that are alike: where digits nest and a plan moves nothing but digits, its price depends on where they stand, and not on what the dims are.
+//! Cache key of prices: where digits nest and a plan changes only digits, its price depends on their
+//! positions alone. The dims themselves do not matter.
 //!
 //! ```text
-//! f32[8,512,1024]  S(0),S(1) -> S(0),R   on dp=2,tp=4        dp stays where it stands, tp leaves a position of its own
+//! f32[8,512,1024]  S(0),S(1) -> S(0),R   on dp=2,tp=4        dp keeps its position, tp leaves a separate position
 //! f32[1024,4096]   S(1),S(0) -> S(1),R                       the same of the same number of elements: one price
 //! ```
 //!
-//! A digit's places are numbered in the order in which digits stand there. Of a position where none stands in either end only `gcd(extent, ranks)` matters,
-//! which says what digits it has room for; and where one has room for all ranks at once, no digit ever lacks room.
+//! Positions are numbered in the order in which digits first occupy them. Of a position that no digit
+//! occupies in either end, only `gcd(extent, ranks)` matters: it determines which digits fit there. If one
+//! position fits all ranks at once, every digit always fits.
 //!
-//! What looks at dims or ranks is no part of such a price: regions, and an exchange between the duals. Whatever a candidate within a digit system looks at
-//! beyond digits must be part of [`Alike`].
+//! Candidates that examine dims or ranks have no part in such a price: regions, and an exchange between the
+//! cotangent shardings. If a candidate within a digit system depends on more than digits, that must be part
+//! of [`Alike`].
 
 use std::hash::{Hash, Hasher};
 
@@ -25,10 +28,10 @@ use crate::states::system::{Place, Stands};
 use reshard_sharding::internal::axis_of;
 use reshard_sharding::{Mesh, Sharding};
 
-/// A memory of prices, in picoseconds, of questions to one planner, and how much looking at ranks for others may take.
+/// A cache of prices, in picoseconds, of problems of one planner, with a limit for examining ranks.
 ///
-/// Where digits do not nest a price takes a look at every rank, and none is remembered. Past a limit the price from the digits alone
-/// [stands in](Prices::stands_in).
+/// Where digits do not nest, computing a price examines every rank, and it is not cached. Past the limit, the
+/// price from the digits alone is used instead (see [`Prices::stands_in`]).
 #[derive(Debug)]
 pub struct Prices {
     pub(crate) known: WordMap<Alike, u64>,
@@ -43,43 +46,47 @@ impl Default for Prices {
     }
 }
 
-/// What a look at ranks takes in units of a [`Budget`], on few ranks, and for each of many and each of its axes; measured on 48 ranks and
-/// on 49,152 of three axes.
+/// Work of examining the ranks of a problem, in units of a [`SearchBudget`].
+///
+/// `LOOK` is for few ranks; `LOOK_AT_RANK` is for each of many ranks and each of its axes. Both were measured
+/// on 48 ranks and on 49,152 of three axes.
 const LOOK: u64 = 8_000;
 const LOOK_AT_RANK: u64 = 4;
 
 impl Prices {
-    /// None, of which those that look at ranks may take so much together.
+    /// Creates an empty cache, with a limit for the total work of examining ranks.
     pub fn within(budget: SearchBudget) -> Prices {
         Prices { known: WordMap::default(), looked: 0, most: budget.work(), stands_in: false }
     }
 
-    /// How many there are.
+    /// Returns the number of cached prices.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if no price is cached.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// How much looking at ranks took.
+    /// Returns the work that examining ranks took.
     pub fn looked(&self) -> u64 {
         self.looked
     }
 
-    /// Whether no more ranks are looked at.
+    /// Returns `true` if no more ranks are examined.
     pub fn is_spent(&self) -> bool {
         self.looked >= self.most
     }
 
-    /// Whether some price that was given is not that of a plan.
+    /// Returns `true` if some price that was returned is not that of a plan.
     pub fn stands_in(&self) -> bool {
         self.stands_in
     }
 
-    /// A look at all ranks of a question, with what a search took beyond it, or what stands in for it.
+    /// Examines all ranks of a problem, or calls `instead` once the limit is reached.
+    ///
+    /// The work of a search within `look` counts too.
     pub(crate) fn look<T>(
         &mut self,
         q: &Question<'_>,
@@ -99,20 +106,20 @@ impl Prices {
     }
 }
 
-/// What the price of a question to some planner depends on: the key of the memory.
+/// The properties on which the price of a problem depends: the key of the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Alike {
     mesh: Mesh,
     numel: usize,
     item: u64,
-    /// Of each digit, its axis, its steps, and both places.
+    /// Per digit: its axis, extent, step, and both positions.
     digits: SmallVec<[[i64; 5]; 8]>,
-    /// What could stand where nothing does.
+    /// Sizes that fit at the unoccupied positions.
     free: SmallVec<[i64; 4]>,
 }
 
 impl Alike {
-    /// What a question depends on whose price is that of digits.
+    /// Returns the key of a problem whose price is that of digits.
     pub(crate) fn of(q: &Question<'_>, ends: &Ends) -> Alike {
         let mut seen: SmallVec<[usize; 16]> = SmallVec::new();
         let mut number = |place: Place| match place.stands() {
@@ -144,12 +151,12 @@ impl Alike {
     }
 }
 
-// There are few meshes.
+// The mesh is not hashed, since there are few meshes.
 impl Hash for Alike {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.numel, self.item, &self.digits, &self.free).hash(state);
     }
 }
 
-/// Behind all positions.
+/// Code of replicated digits, larger than all positions.
 const REPLICATED: i64 = 1 << 8;

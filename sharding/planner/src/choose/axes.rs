@@ -1,20 +1,24 @@
-//! The best plan that changes placements of one axis, or of a few whose group exists, at a time.
+//! The best plan that changes, at a time, the placements of one axis or of several axes that have a group.
 //!
-//! Where only some groups may be used and shards are uneven, no digit system says which ways there are. So all of these are tried, by
-//! Dijkstra over placements, every step of which is one move of regions, one reduction, or local:
+//! Where only some groups may be used and shards are uneven, no digit system lists the possible paths. So all
+//! of them are tried, by Dijkstra over placements. Every step is one exchange of regions, one reduction, or
+//! local:
 //!
 //! ```text
-//! node    a placement of each axis: that of the source, of the target, replicated, a shard of any dim, terms of the target's op
-//! edge    some axes get others, in one step whose group may be used, or in which nobody talks
+//! node    a placement of each axis: that of the source, of the target, replicated, a shard of any dim, partial by the target's op
+//! edge    some axes get others, in one step whose group may be used, or that does not communicate
 //! cost    the objective's, step by step
 //! ```
 //!
-//! Terms that go away are reduced in one step with nothing else; combined in order, all that ever go in the same one.
-//! On as many axes as a way needs, every plan of one step per axis is a path of this graph, what a greedy planner does included,
-//! so that there is a plan here whenever there is one axis by axis.
+//! Partial axes that go away are reduced in one step with nothing else. When they are combined in rank order,
+//! all that ever go away do so in the same step. Every plan of one step per axis is a path of this graph, if
+//! the graph has as many axes as the plan needs. The plan of a greedy planner is one of these. So a plan is
+//! found here whenever one exists axis by axis.
 //!
-//! Where no plan is known that keeps to the limits, some plan is looked for before the best: over few placements, next always from where most axes are
-//! what they have to be, each axis alone first, and of several all to the target, replicas or terms. What that costs bounds the search for the best.
+//! If no known plan keeps to the limits, any plan is searched for before the best one. That search has few
+//! placements. It always expands the node at which most axes have reached the target. It changes each axis
+//! alone first; several axes change jointly to the target, to replicas or to partial values. The cost of the
+//! plan that it finds bounds the search for the best.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -38,24 +42,28 @@ use crate::step::Step;
 use crate::stop;
 use reshard_sharding::{Placement, Sharding, SubAxis};
 
-/// The most axes of which all sets are tried, with all choices or where some plan is looked for, and the most nodes.
+/// Maximum number of axes whose subsets are all tried when the best plan is searched for.
+///
+/// `AXES_OF_ANY` is the same for the search for any plan. `NODES` limits the nodes of the search for the
+/// best.
 const AXES: usize = 8;
 const AXES_OF_ANY: usize = 12;
 const NODES: u64 = 1 << 20;
 
-/// How far from its bound a plan is that is worth looking for a better one, and the most axes, dims and ranks for which that
-/// is soon done.
+/// Ratio of a plan to its lower bound above which a better plan is searched for.
+///
+/// `FEW` limits axes and dims, and `FEW_RANKS` the ranks, to those for which that is fast.
 const FAR: f64 = 1.1;
 const FEW: usize = 2;
 const FEW_RANKS: usize = 64;
 
-/// The work of looking at a step, for each rank, beside what a move of regions takes.
+/// Work of examining a step, for each rank, in addition to that of an exchange of regions.
 const OF_RANK: u64 = 128;
 
-/// The work after which nothing is looked for any more where no plan is known.
+/// Work after which the search ends if no plan is known.
 pub(super) const UNTIL_ANY: u64 = 60_000_000;
 
-/// A node: which of its axis' placements each axis has, as one number.
+/// A node: the index of the placement of each axis, as one number.
 type Letters = u64;
 
 struct Node {
@@ -64,25 +72,25 @@ struct Node {
     steps: usize,
     parent: Option<(Letters, Step)>,
     done: bool,
-    /// Whether each axis alone was tried from here, where that comes first.
+    /// `true` if each axis alone was tried from here, in a search that starts with these.
     singly: bool,
-    /// Whether an all-reduce led here.
+    /// `true` if an all-reduce is on the path to this node.
     all_reduced: bool,
 }
 
-/// By axis, what it may be, what it is at first before all others.
+/// Per axis, its possible placements, with the initial one first.
 pub(super) type Choices = SmallVec<[Vec<Placement>; 4]>;
 
-/// Which node is looked at next.
+/// The order in which nodes are expanded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// The one that took least: what arrives first is the best.
+    /// The cheapest node first: the first arrival at the target is the best.
     CheapestFirst,
-    /// The one of which most axes are where they have to be.
+    /// The node with most axes at the target first.
     NearestFirst,
 }
 
-/// Which sets of axes get others in a step.
+/// The sets of axes that change in a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sets {
     All,
@@ -90,36 +98,38 @@ enum Sets {
     Larger,
 }
 
-/// Whether there is a group for some axes.
+/// The kind of group that covers some axes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Serves {
-    /// Theirs.
+    /// A group of exactly these axes.
     Exactly,
-    /// One in which others are.
+    /// A group that has other axes too.
     Among,
     Nowhere,
 }
 
 struct Graph<'q, 'a> {
     q: &'q Question<'a>,
-    /// The axes of the groups that may be used, if not all.
+    /// The axes of the groups that may be used; `None` if all may be.
     given: Option<Vec<InlineVec<SubAxis, 4>>>,
     choices: &'q Choices,
-    /// Of each axis, which choice is the target's.
+    /// Per axis, the index of the target's placement.
     goal: SmallVec<[usize; 8]>,
     order: Order,
     nodes: WordMap<Letters, Node>,
-    /// How far they are, if that counts, what they took, their steps.
+    /// Entries: distance to the target if the order uses it, cost, number of steps, node.
     queue: BinaryHeap<Reverse<(usize, Key, usize, Letters)>>,
-    /// What must be beaten.
+    /// The cost that must be beaten.
     known: Option<Key>,
     work: u64,
-    /// How much is looked at.
+    /// Limit of the work.
     most: u64,
 }
 
-/// Whether there may be a better plan here: where nothing is known that keeps to the limits, and where that is far from the bound
-/// and only some groups may be used or the axes are few.
+/// Returns `true` if this search may find a better plan.
+///
+/// It may if no known plan keeps to the limits. It may also if the best known plan is far from its bound, and
+/// either only some groups may be used or the axes are few.
 pub(super) fn may_help(q: &Question<'_>, best: Option<&Plan>, by_regions: bool) -> bool {
     let Some(best) = best else { return true };
     let may_be_dear = by_regions || q.options.objective == Objective::Peak || owes_uneven(q);
@@ -127,7 +137,7 @@ pub(super) fn may_help(q: &Question<'_>, best: Option<&Plan>, by_regions: bool) 
     may && is_far(q, best, FAR)
 }
 
-/// Whether a plan is so many times its bound.
+/// Returns `true` if a plan is more than `times` its bound.
 pub(super) fn is_far(q: &Question<'_>, plan: &Plan, times: f64) -> bool {
     match q.options.objective {
         Objective::Time => plan.cost_us() > times * plan.lower_bound_us,
@@ -138,7 +148,9 @@ pub(super) fn is_far(q: &Question<'_>, plan: &Plan, times: f64) -> bool {
     }
 }
 
-/// Whether replicas become terms that could share the work if they divided a dim, which digits do not see.
+/// Returns `true` if replicas become partial that could split the work of a dim only unevenly.
+///
+/// Their number divides no dim, and digits do not represent such a split.
 pub(super) fn owes_uneven(q: &Question<'_>) -> bool {
     let divides = |n: usize| q.from.shape().iter().any(|len| len.is_multiple_of(n));
     are_few(q) && q.to.partial().iter().any(|p| !divides(p.sub.size))
@@ -150,11 +162,12 @@ fn are_few(q: &Question<'_>) -> bool {
     q.on_one_mesh() && mesh.size() <= FEW_RANKS && axes <= FEW && q.from.shape().len() <= FEW
 }
 
-/// The best of these plans if it beats `known`, without its bounds, and what it took.
+/// Returns the best of these plans if it beats `known`, without its bounds, and the effort.
 ///
-/// Where nothing is known, some plan is looked for first, by whatever brings most axes to where they have to be: what that costs bounds the rest.
+/// If no plan is known, any plan is searched for first, through the nodes with most axes at the target. Its
+/// cost bounds the rest.
 pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Option<Plan>, Effort), Error> {
-    // Each step looks at every rank.
+    // Each step examines every rank.
     let may = q.on_one_mesh() && q.few_ranks().is_ok();
     let (Ok(from), Ok(to), true) = (q.from.placements(), q.to.placements(), may) else {
         return Ok((None, Effort::default()));
@@ -170,9 +183,11 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
     Ok((best.or(any), effort.and(more)))
 }
 
-/// What each axis may be: what it is in the source and the target, replicated, terms, and where more is asked for a shard of any dim.
+/// Returns the possible placements of each axis.
 ///
-/// Terms are those of the target, or those of the source where all of these may have to go away in a group that has other axes too.
+/// They are those of the source and the target, replicated, partial, and with `more` a shard of any dim.
+/// Partial placements have the op of the target. They have the op of the source where all of these may have
+/// to go away in a group that has other axes too.
 pub(super) fn choices(
     q: &Question<'_>,
     [from, to]: [&[Placement]; 2],
@@ -197,7 +212,7 @@ pub(super) fn choices(
     choices
 }
 
-/// Which of its choices each axis has in a node.
+/// Returns the index of the choice of each axis in a node.
 pub(super) fn digits(choices: &Choices, mut word: Letters) -> SmallVec<[usize; 8]> {
     let mut digits = SmallVec::new();
     for of_axis in choices {
@@ -207,7 +222,7 @@ pub(super) fn digits(choices: &Choices, mut word: Letters) -> SmallVec<[usize; 8
     digits
 }
 
-/// The best plan, or some plan, over these choices if it beats `known`.
+/// Returns the best plan, or any plan, over these choices if it beats `known`.
 fn search(
     q: &Question<'_>,
     choices: &Choices,
@@ -275,7 +290,7 @@ fn search(
             (Order::NearestFirst, true) => Sets::Larger,
         };
         if sets == Sets::Single {
-            // The rest only where that does not lead on.
+            // Larger sets are tried only if single axes lead no further.
             (node.done, node.singly) = (false, true);
             let (cost, steps) = (node.cost, node.steps);
             graph.queue.push(Reverse((moving + 1, cost, steps, word)));
@@ -286,7 +301,7 @@ fn search(
 }
 
 impl Graph<'_, '_> {
-    /// The steps that lead to a node.
+    /// Returns the steps that lead to a node.
     fn way(&self, mut word: Letters) -> Vec<Step> {
         let mut steps = Vec::new();
         while let Some((before, step)) = self.nodes.get(&word).and_then(|node| node.parent.as_ref()) {
@@ -297,17 +312,17 @@ impl Graph<'_, '_> {
         steps
     }
 
-    /// The terms that axes may be.
+    /// Returns the partial placement that axes may have.
     fn terms(&self) -> Option<Placement> {
         self.choices.iter().flatten().find(|p| matches!(p, Placement::Partial(_))).cloned()
     }
 
-    /// How many axes are not where they have to be.
+    /// Returns the number of axes that are not at the target.
     fn far(&self, now: &[usize]) -> usize {
         now.iter().zip(&self.goal).filter(|(now, goal)| now != goal).count()
     }
 
-    /// Whether some axes may talk along each other.
+    /// Returns the kind of group that lets some axes communicate.
     fn serves(&self, axes: &[usize]) -> Serves {
         let mesh = self.q.from.mesh();
         let Some(given) = &self.given else { return Serves::Exactly };
@@ -320,8 +335,9 @@ impl Graph<'_, '_> {
         serves
     }
 
-    /// Every node that one step reaches: each set of axes whose group may be used, and each axis alone, since nobody
-    /// may have to talk.
+    /// Visits every node that one step reaches.
+    ///
+    /// A step changes a set of axes whose group may be used, or one axis, since it may need no communication.
     fn expand(&mut self, word: Letters, at: &Sharding, sets: Sets) -> Result<(), Error> {
         let now = digits(self.choices, word);
         let moving: SmallVec<[usize; 8]> = (0..now.len()).filter(|&a| self.choices[a].len() > 1).collect();
@@ -336,7 +352,7 @@ impl Graph<'_, '_> {
             if !is_asked {
                 continue;
             }
-            // Two axes, or all, may change places in a smaller group than theirs.
+            // Two axes, or all, may be exchanged in a smaller group than theirs.
             let nearest = self.order == Order::NearestFirst;
             let always = nearest && (axes.len() == 2 || axes.len() == moving.len());
             let serves = if axes.len() == 1 { Serves::Exactly } else { self.serves(&axes) };
@@ -345,7 +361,7 @@ impl Graph<'_, '_> {
             }
             let mut next = now.clone();
             if axes.len() > 1 && (nearest || serves == Serves::Among) {
-                // All of them to the target, replicated, or terms.
+                // All of them change to the target, to replicated, or to partial.
                 for placement in
                     [None, Some(Placement::Replicate)].into_iter().chain(self.terms().into_iter().map(Some))
                 {
@@ -410,7 +426,7 @@ impl Graph<'_, '_> {
         if !options.admits_peak(step.peak_bytes) || (talks && !options.admits_group(&step.group)) {
             return Ok(());
         }
-        // Where every group may be used, nothing is reduced after an all-reduce.
+        // If every group may be used, nothing is reduced after an all-reduce.
         let all_reduces = step.op() == StepOp::AllReduce;
         let done = self.nodes.get(&from).is_some_and(|node| node.all_reduced);
         let reduces = at.partial().iter().any(|p| !to.partial().contains(p));

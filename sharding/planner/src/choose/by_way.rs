@@ -1,20 +1,23 @@
-//! The shortest way by way of any placements, where uneven terms may move fewer bytes so: detours of any number of parts.
+//! The shortest path through any placements: two-stage plans, generalized to any number of stages. Uneven
+//! partial values may need fewer bytes on it.
 //!
 //! A* over a graph that is small where the mesh is:
 //!
 //! ```text
-//! node    a placement of each axis: that of the source, of the target, replicated, a shard of any dim, terms; where axes share a dim,
-//!         in their order and the other way round
-//! edge    from each to each, the best plan between them that makes no detour itself, what the mirror says and one exchange among them
-//! cost    the bytes that the worst rank receives on the whole way
-//! ahead   the bytes that no plan from here to the target can do without
+//! node    a placement of each axis: that of the source, of the target, replicated, a shard of any dim, partial; where axes share a dim,
+//!         in either order
+//! edge    from each to each, the best direct plan between them, including the transposed plan and one exchange
+//! cost    the bytes that the worst rank receives on the whole path
+//! ahead   lower bound of the bytes of any plan from here to the target
 //! ```
 //!
-//! An edge is planned when it is the first in the queue, and waits there with the bytes that it cannot do without. A way of this
-//! graph that goes on by another is a way of it, which is why `bytes(S, U) <= bytes(S, T) + bytes(T, U)` of its nodes, but for
-//! what the budget leaves out and where two ways to a node have different worst ranks.
+//! An edge is planned when it is the first in the queue; until then it waits there with its lower bound in
+//! bytes. Two consecutive paths of this graph form a path of it, which is why
+//! `bytes(S, U) <= bytes(S, T) + bytes(T, U)` for its nodes. Exceptions are paths that the budget leaves out,
+//! and two paths to a node with different worst ranks.
 //!
-//! It is asked after all else, and says something only if that beats what is known, so that no plan gets dearer by it.
+//! This search runs last. It returns a plan only if that beats the best known one, so that it never makes a
+//! plan worse.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -35,27 +38,29 @@ use crate::step::Step;
 use crate::stop;
 use reshard_sharding::{Placement, Sharding, SubAxis};
 
-/// The most ranks and dims for which it is asked, and placements that are looked at.
+/// Maximum number of ranks for which this search runs.
+///
+/// `DIMS` is the most dims, and `PLACED` the most placements that are considered.
 const RANKS: usize = 32;
 const DIMS: usize = 2;
 const PLACED: u64 = 1 << 8;
 
-/// The work of planning an edge, for each rank, and of a bound, beside what the planner counts.
+/// Work of planning an edge, for each rank, and of a bound, in addition to the planner's own count.
 const OF_RANK: u64 = 1 << 7;
 const OF_BOUND: u64 = 1 << 8;
 
-/// Whether the graph is small enough.
+/// Returns `true` if the graph is small enough.
 pub(super) fn is_small(q: &Question<'_>) -> bool {
     q.from.mesh().size() <= RANKS && q.from.shape().len() <= DIMS
 }
 
-/// The source and the target among the nodes.
+/// Indices of the source and the target among the nodes.
 const SOURCE: usize = 0;
 const TARGET: usize = 1;
 
-/// The best of them if it receives less than `most`, without its bounds, and what it took.
+/// Returns the best plan if it receives less than `most`, without its bounds, and the effort.
 ///
-/// Where the budget runs out it is looked no further, so that less of it never finds more.
+/// The search stops when the budget is exhausted, so that a smaller budget never finds more.
 pub(super) fn best_plan(q: &Question<'_>, most: u64) -> Result<(Option<Plan>, Effort), Error> {
     let nodes = nodes(q)?;
     let options = q.options.without_limits();
@@ -78,7 +83,9 @@ pub(super) fn best_plan(q: &Question<'_>, most: u64) -> Result<(Option<Plan>, Ef
     graph.search()
 }
 
-/// The shardings of the graph, the source and the target first; no others if there are too many.
+/// Returns the shardings of the graph, the source and the target first.
+///
+/// There are no others if there would be too many.
 fn nodes(q: &Question<'_>) -> Result<Vec<Sharding>, Error> {
     let mut all = vec![q.from.clone(), q.to.clone()];
     let (Ok(from), Ok(to)) = (q.from.placements(), q.to.placements()) else { return Ok(all) };
@@ -98,7 +105,7 @@ fn nodes(q: &Question<'_>) -> Result<Vec<Sharding>, Error> {
     Ok(all)
 }
 
-/// For each dim that axes share, the sharding in which they cut it in the other order.
+/// Returns, for each dim that axes share, the sharding that splits it in the reverse order.
 fn the_other_way_round(placed: &Sharding, placements: &[Placement]) -> Result<Vec<Sharding>, Error> {
     let mut all = Vec::new();
     for dim in 0..placed.shape().len() {
@@ -116,37 +123,37 @@ fn the_other_way_round(placed: &Sharding, placements: &[Placement]) -> Result<Ve
     Ok(all)
 }
 
-/// A way from the source to a node.
+/// A path from the source to a node.
 struct Path {
     node: usize,
-    /// The way before its last edge.
+    /// Index of the path without its last edge.
     before: Option<usize>,
-    /// The bytes that each rank received on it.
+    /// Bytes that each rank received on it.
     by_rank: Vec<u64>,
-    /// Whether replicas came of a reduction on it.
+    /// `true` if a reduction on it produced replicas.
     all_reduced: bool,
 }
 
 impl Path {
-    /// The bytes of the worst rank.
+    /// Returns the bytes of the worst rank.
     fn received(&self) -> u64 {
         self.by_rank.iter().copied().max().unwrap_or(0)
     }
 }
 
-/// What is looked at next.
+/// The next unit of the search.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
-    /// Where a way led.
+    /// The end of a path, to be expanded.
     From(usize),
-    /// One more edge of a way, and what no plan of it can do without.
+    /// One more edge of a path, with the lower bound of its bytes.
     Along { path: usize, to: usize, least: u64 },
 }
 
 /// The best plan between two nodes.
 struct Edge {
     steps: Vec<Step>,
-    /// The bytes that each rank receives.
+    /// Bytes that each rank receives.
     by_rank: Vec<u64>,
 }
 
@@ -157,14 +164,16 @@ struct Graph<'q, 'a> {
     ahead: WordMap<usize, Option<u64>>,
     edges: WordMap<(usize, usize), Option<Edge>>,
     paths: Vec<Path>,
-    /// By the bytes that a way takes at least; of equal ones first what came when most were waiting.
+    /// Ordered by the lower bound of the bytes of a path.
+    ///
+    /// Among equal ones, the entry comes first that was added when most were waiting.
     queue: BinaryHeap<Reverse<(u64, Reverse<usize>, Next)>>,
-    /// What must be beaten.
+    /// The number of bytes that must be beaten.
     most: u64,
     effort: Effort,
 }
 
-/// Of each node, whether the shortest way to it is known on which nothing was all-reduced, and on which something was.
+/// Per node, whether the shortest path to it is known: without any all-reduce, and with one.
 type Done = Vec<[bool; 2]>;
 
 impl Graph<'_, '_> {
@@ -201,7 +210,7 @@ impl Graph<'_, '_> {
         Ok((best, self.effort))
     }
 
-    /// All edges that go on from where a way led, if it is the shortest.
+    /// Queues all edges from the end of a path, if it is the shortest to there.
     fn expand(&mut self, path: usize, done: &mut Done) -> Result<(), Error> {
         let Path { node, all_reduced, .. } = self.paths[path];
         if core::mem::replace(&mut done[node][usize::from(all_reduced)], true) {
@@ -230,12 +239,12 @@ impl Graph<'_, '_> {
         }
     }
 
-    /// One more edge of a way, if there is one.
+    /// Adds a path with one more edge, if that edge has a plan.
     fn extend(&mut self, path: usize, to: usize) -> Result<(), Error> {
         let Path { node, all_reduced, ref by_rank, .. } = self.paths[path];
         let Some(Some(edge)) = self.edges.get(&(node, to)) else { return Ok(()) };
-        // Replicas come of one reduction, which they may round otherwise in another group; where only some groups may be used
-        // that may be the only way.
+        // Replicas come from one reduction: another group may round differently. Where only some groups may
+        // be used, a second reduction may be the only path.
         if all_reduced && self.q.options.groups.is_none() && edge.steps.iter().any(Step::adds) {
             return Ok(());
         }
@@ -249,7 +258,7 @@ impl Graph<'_, '_> {
         Ok(())
     }
 
-    /// What no plan from a node to the target can do without, if there is a plan.
+    /// Returns the lower bound in bytes from a node to the target; `None` if there is no plan.
     fn ahead(&mut self, node: usize) -> Result<Option<u64>, Error> {
         if node == TARGET {
             return Ok(Some(0));
@@ -266,13 +275,13 @@ impl Graph<'_, '_> {
         Question::checked(self.options, &self.nodes[from], &self.nodes[to], self.q.dtype).ok()
     }
 
-    /// What no plan from one to another can do without.
+    /// Returns the lower bound in bytes from one node to another.
     fn least(&mut self, from: usize, to: usize) -> Result<Option<u64>, Error> {
         self.effort.work += OF_BOUND;
         self.question(from, to).map(|part| part.least_bytes()).transpose()
     }
 
-    /// Plans an edge; a part that cannot be planned is none.
+    /// Plans an edge; a part that cannot be planned has none.
     fn plan(&mut self, from: usize, to: usize, least: u64) -> Result<(), Error> {
         if self.edges.contains_key(&(from, to)) {
             return Ok(());
@@ -295,7 +304,7 @@ impl Graph<'_, '_> {
         Ok(())
     }
 
-    /// The steps of a way.
+    /// Returns the steps of a path.
     fn steps(&self, path: usize) -> Vec<Step> {
         let mut edges = Vec::new();
         let mut at = path;

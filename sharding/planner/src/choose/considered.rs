@@ -1,4 +1,4 @@
-//! What the chooser looked at, for those who ask why a plan won.
+//! The candidates that the chooser considered, to explain why a plan won.
 
 use core::fmt;
 
@@ -9,42 +9,44 @@ use crate::plan::Plan;
 use crate::states::closed_form::Route;
 use crate::states::search::MAX_MOVING;
 
-/// A candidate as the chooser saw it.
+/// A candidate with its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CandidateReport {
-    /// Where it comes from.
+    /// The generator of the candidate.
     pub origin: CandidateSource,
-    /// What came of it.
+    /// The result of the generator.
     pub outcome: CandidateOutcome,
 }
 
-/// What came of an origin.
+/// The result of a generator of candidates.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CandidateOutcome {
     /// A candidate.
     Way(CandidateCost),
-    /// Nothing that is better than the candidates before it.
+    /// No candidate that is better than those before.
     NothingBetter,
-    /// It was not tried: more digits move than the search promises the best for.
+    /// Not tried: more digits change than the search can handle optimally.
     TooManyDigits,
 }
 
-/// What a candidate does, and what it costs.
+/// The steps of a candidate, and their cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CandidateCost {
     /// Its steps: `reduce_scatter tp; all_gather dp`, or `nothing`.
     pub steps: String,
     /// Modelled time in microseconds.
     pub cost_us: f64,
-    /// Bytes that the worst rank receives; of a plan by digits, the sum over steps, each with its worst rank.
+    /// Bytes that the worst rank receives.
+    ///
+    /// For a plan by digits it is the sum over steps, each with its worst rank.
     pub received_bytes: u64,
     /// Bytes that the worst rank holds.
     pub peak_bytes: u64,
-    /// Whether it keeps to the memory and the groups that were asked for.
+    /// `true` if it keeps to the requested limits of memory and groups.
     pub admitted: bool,
 }
 
-/// What was considered so far, and which of it is the best.
+/// The candidates considered so far, and the index of the best one.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     pub(crate) considered: Vec<CandidateReport>,
@@ -58,13 +60,13 @@ impl Watch {
         }
     }
 
-    /// The best plan of an origin that shows no other, better than all before.
+    /// Records the best plan of a generator that reports no others, as better than all before.
     pub(super) fn found(watch: &mut Option<&mut Watch>, origin: CandidateSource, plan: &Plan) {
         Watch::see(watch, || CandidateReport { origin, ..CandidateReport::plan(plan, true) });
         Watch::prefer(watch);
     }
 
-    /// What was seen last is the best.
+    /// Marks the last candidate as the best.
     pub(super) fn prefer(watch: &mut Option<&mut Watch>) {
         if let Some(watch) = watch {
             watch.best = watch.considered.len().checked_sub(1);
@@ -77,7 +79,7 @@ impl CandidateReport {
         CandidateReport { origin: CandidateSource::Search, outcome }
     }
 
-    /// The candidate, if there is one.
+    /// Returns the candidate, if there is one.
     pub fn way(&self) -> Option<&CandidateCost> {
         match &self.outcome {
             CandidateOutcome::Way(way) => Some(way),
@@ -133,10 +135,10 @@ impl fmt::Display for CandidateReport {
         let way = match &self.outcome {
             CandidateOutcome::Way(way) => way,
             CandidateOutcome::NothingBetter => {
-                return write!(f, "{}: nothing better than what stands above", self.origin);
+                return write!(f, "{}: nothing better than the candidates above", self.origin);
             }
             CandidateOutcome::TooManyDigits => {
-                return write!(f, "{}: not tried, more than {MAX_MOVING} digits move", self.origin);
+                return write!(f, "{}: skipped, more than {MAX_MOVING} digits change", self.origin);
             }
         };
         write!(f, "{}: {}: ", self.origin, way.steps)?;

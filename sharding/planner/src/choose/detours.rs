@@ -1,8 +1,10 @@
-//! Detours: the best plan by way of another sharding, where uneven terms may move fewer bytes so.
+//! Two-stage plans: the best plan through an intermediate sharding, where uneven partial values may need
+//! fewer bytes.
 //!
-//! They are asked last, about a plan that is known already, and say something only if they beat it, so that no plan gets dearer by them.
-//! A part is the best plan between its ends, what the mirror says among them, without detours of its own; it is not planned where what
-//! both parts cannot do without is no less than what is known.
+//! They are tried last, when a plan is known already, and are returned only if they beat it. So no plan
+//! becomes more expensive by them. Each stage is the best plan between its ends, transposed plans included,
+//! but has no intermediate sharding itself. It is not planned if the lower bounds of both stages reach the
+//! bytes of the known plan.
 
 use crate::Error;
 use crate::assemble::assemble_unbounded;
@@ -17,7 +19,9 @@ use crate::question::Question;
 use crate::step::Step;
 use reshard_sharding::Sharding;
 
-/// Whether a detour may save bytes of terms of one end, or of the other turned round: where they meet a dim that the ranks do not divide.
+/// Returns `true` if an intermediate sharding may save bytes.
+///
+/// It may for partial values of one end, or transposed of the other, where the ranks do not divide some dim.
 pub(super) fn are_asked(q: &Question<'_>) -> bool {
     let ranks = q.from.mesh().size();
     let is_uneven = || q.from.shape().iter().any(|len| !len.is_multiple_of(ranks));
@@ -28,9 +32,9 @@ pub(super) fn are_asked(q: &Question<'_>) -> bool {
         && is_uneven()
 }
 
-/// The best of them if it receives less than `most`, without its bounds, and what it took.
+/// Returns the best of them if it receives less than `most`, without its bounds, and the effort.
 ///
-/// Where the budget runs out it is looked no further, so that less of it never finds more.
+/// The search stops when the budget is exhausted, so that a smaller budget never finds more.
 pub(super) fn best_plan(q: &Question<'_>, mut most: u64) -> Result<(Option<Plan>, Effort), Error> {
     let (mut best, mut effort): (Option<Plan>, Effort) = (None, Effort::default());
     let options = q.options.without_limits();
@@ -39,7 +43,7 @@ pub(super) fn best_plan(q: &Question<'_>, mut most: u64) -> Result<(Option<Plan>
         if most <= least {
             break;
         }
-        // A part that cannot be planned is no way, and a plan is known.
+        // A stage that cannot be planned is skipped, since a plan is known.
         let Ok((steps, more)) = by_way_of(q, &options, &between, most) else { continue };
         effort = effort.and(more);
         effort.exhausted |= effort.work > q.options.budget.work();
@@ -56,7 +60,7 @@ pub(super) fn best_plan(q: &Question<'_>, mut most: u64) -> Result<(Option<Plan>
     Ok((best, effort))
 }
 
-/// The steps by way of a sharding if its two parts receive less than `most`, and what they took.
+/// Returns the steps through `between` if both stages receive less than `most`, and the effort.
 fn by_way_of(
     q: &Question<'_>,
     options: &PlanOptions,
@@ -73,7 +77,7 @@ fn by_way_of(
         if bytes[0] + bytes[1] >= most {
             return Ok((None, effort));
         }
-        // Out of terms, onto parts of what each rank holds, it is one reduction.
+        // From partial values onto parts of what each rank holds, it is one reduction.
         let (steps, received, more) = if at == 0 && !q.to.is_partial() {
             let Some((step, work)) = one_step(part, part.from, part.to)? else { return Ok((None, effort)) };
             let received = step.received_bytes;

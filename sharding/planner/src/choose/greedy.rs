@@ -1,4 +1,4 @@
-//! The plan of a greedy planner, axis by axis: to set a plan beside, and where regions meet a candidate.
+//! The plan of a greedy planner, axis by axis: a baseline, and a candidate in competition with regions.
 
 use crate::Error;
 use crate::assemble::{assemble, assemble_unbounded};
@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::question::Question;
 use crate::step::Step;
 
-/// The plan of a greedy planner; it keeps to no limit.
+/// Returns the plan of a greedy planner, which ignores the limits.
 pub(crate) fn plan(q: &Question<'_>) -> Result<Plan, Error> {
     let mut parts = Parts::default();
     let steps = parts.resolve(q, &greedy::way(q)?)?.unwrap_or_default();
@@ -19,7 +19,7 @@ pub(crate) fn plan(q: &Question<'_>) -> Result<Plan, Error> {
     Ok(Plan { effort: parts.effort(), ..plan })
 }
 
-/// The plan of one step per axis if it beats `known`, without its bounds, and what it took.
+/// Returns the plan of one step per axis if it beats `known`, without its bounds, and the effort.
 pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Option<Plan>, Effort), Error> {
     let may = q.on_one_mesh() && q.few_ranks().is_ok();
     if !may || known.is_some_and(|plan| !axes::is_far(q, plan, ROUNDED)) {

@@ -1,9 +1,9 @@
-//! The mirror: the best plan between the duals, turned round.
+//! The transposed plan: plans the problem between the cotangent shardings and transposes the answer.
 //!
-//! `plan(B* -> A*)` turned round goes from `A` to `B` (see [`crate::mirror`]). Neither way to a plan finds all that the other
-//! does: a reduction that shares the work of idle ranks is, turned round, a gather that does not bring what is a
-//! term's anyway. The mirror is asked without a mirror of its own, under the same limits and with the same budget, and what it
-//! says is priced as it would run.
+//! `plan(B* -> A*)` transposed goes from `A` to `B` (see [`crate::mirror`]). Neither direction finds all that
+//! the other finds. A reduction that splits its work among idle ranks is, transposed, a gather that skips
+//! data that becomes partial anyway. The transposed problem is planned without another transposition, under
+//! the same limits and with the same budget. Its answer is priced as it would run.
 
 use crate::Error;
 use crate::assemble::assemble_unbounded;
@@ -17,16 +17,18 @@ use crate::states::ends::Ends;
 use crate::step::Step;
 use reshard_sharding::{ReduceOp, Sharding};
 
-/// The most ranks whose messages are turned round.
+/// Maximum number of ranks whose messages are transposed.
 const RANKS: usize = 1 << 7;
 
-/// Where digits nest all that the mirror saves is a step, so that it is asked only about plans of so few steps' time.
+/// Limit, in multiples of the least step time, of the plans for which transposing can help.
+///
+/// Where digits nest, transposing saves one step only.
 const STEPS: f64 = 4.0;
 
-/// How far above its bound a plan may be through rounding.
+/// Ratio of a plan to its bound that rounding alone may cause.
 pub(super) const ROUNDED: f64 = 1.0 + 1e-9;
 
-/// Whether the mirror may know a better plan.
+/// Returns `true` if a transposed plan may be better.
 pub(super) fn may_help(q: &Question<'_>, ends: Option<&Ends>, best: Option<&Plan>) -> bool {
     let bare = ends.is_some_and(|ends| !ends.has_terms());
     let nests_bare = bare && q.options.objective != Objective::Peak && q.options.groups.is_none();
@@ -49,32 +51,35 @@ pub(super) fn may_help(q: &Question<'_>, ends: Option<&Ends>, best: Option<&Plan
     }
 }
 
-/// Whether both ends have duals, plans between which can be turned round.
+/// Returns `true` if both ends have cotangent shardings, between which plans can be transposed.
 pub(super) fn is_dual(q: &Question<'_>) -> bool {
     let sums = |s: &Sharding| s.partial().iter().all(|p| p.op == ReduceOp::Sum);
     let ranks = q.from.mesh().size().max(q.to.mesh().size());
     !q.options.deterministic && ranks <= RANKS && sums(q.from) && sums(q.to)
 }
 
-/// Whether terms go away.
+/// Returns `true` if partial axes go away.
 pub(super) fn reduces(q: &Question<'_>) -> bool {
     q.from.partial().iter().any(|p| !q.on_one_mesh() || !q.to.partial().contains(p))
 }
 
-/// Whether digits nest, and terms or replicas find no position where they would share the work.
+/// Returns `true` if digits nest, and partial or replicated digits find no position to split the work.
 fn is_uneven(q: &Question<'_>, ends: &Ends) -> bool {
     ends.has_terms() && (ends.lacks_spares() || ends.dual_lacks_spares() || axes::owes_uneven(q))
 }
 
-/// Whether terms become other terms: an exchange may leave them where they are to be, without reducing any first.
+/// Returns `true` if partial values of some axes become partial along others.
+///
+/// An exchange may then send them to their final ranks without reducing any first.
 fn stays_partial(q: &Question<'_>, ends: &Ends) -> bool {
     ends.reduces() && q.to.is_partial()
 }
 
-/// The most microseconds of a plan for which the mirror is asked.
+/// Returns the most microseconds of a plan for which a transposed plan may be better.
 ///
-/// Where digits nest, the moves of the mirror are those of the search, turned round, but for one: an exchange that also adds. It
-/// saves a step, and receives no byte less than reducing first and exchanging then, unless terms become other terms.
+/// Where digits nest, the transposed search has the same transitions as the search itself but for one: an
+/// exchange that also adds. It saves a step. It receives no fewer bytes than a reduction and then an
+/// exchange, unless partial values become partial along other axes.
 pub(super) fn asked_up_to_us(q: &Question<'_>, ends: Option<&Ends>) -> f64 {
     match ends {
         _ if !is_dual(q) => 0.0,
@@ -90,19 +95,20 @@ pub(super) fn asked_up_to_us(q: &Question<'_>, ends: Option<&Ends>) -> f64 {
     }
 }
 
-/// The ends of the mirror, if both are and their terms can be added.
+/// Returns the ends of the transposed problem, if both exist and their partial values can be added.
 pub(super) fn duals(q: &Question<'_>) -> Option<[Sharding; 2]> {
     let ends = [q.to.cotangent().ok()?, q.from.cotangent().ok()?];
     ends.iter().all(|s| q.options.arithmetic.check(s, q.dtype).is_ok()).then_some(ends)
 }
 
-/// What the mirror says, without its bounds, if it beats `known`; and what it took.
+/// Returns the best transposed plan, without its bounds, if it beats `known`, and the effort.
 ///
-/// Where the budget runs out it says nothing, so that less of it never finds more; but for limits, within which anything may be the best that is known.
+/// When the budget is exhausted it returns none, so that a smaller budget never finds more. Under limits it
+/// still does, since any plan within them may be the best that is known.
 pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Option<Plan>, Effort), Error> {
     let none = || Ok((None, Effort::default()));
     let Some([from, to]) = duals(q) else { return none() };
-    // Where there is no plan between the duals, or none that can be turned round, the mirror says nothing.
+    // No plan between the cotangent shardings, or none that can be transposed, means no candidate.
     let dual = q.part(q.options, &from, &to);
     let Ok(straight) = plan_straight(&dual) else { return none() };
     let (greedy, more) = greedy::best_plan(&dual, Some(&straight))?;
@@ -119,9 +125,10 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
     Ok((best, effort))
 }
 
-/// The best detour between the duals, turned round, without its bounds, if it beats `known`; and what it took.
+/// Returns the best two-stage plan between the cotangent shardings, transposed, if it beats `known`.
 ///
-/// Out of terms there are detours of its own.
+/// Its bounds are not filled in; the effort is returned as well. A partial source has two-stage plans without
+/// transposition.
 pub(super) fn best_detour(q: &Question<'_>, known: &Plan) -> Result<(Option<Plan>, Effort), Error> {
     let none = |effort| Ok((None, effort));
     if q.from.is_partial() || !is_dual(q) {
@@ -137,12 +144,13 @@ pub(super) fn best_detour(q: &Question<'_>, known: &Plan) -> Result<(Option<Plan
     Ok((plan.filter(|plan| beats(q, plan, Some(known))), effort))
 }
 
-/// A plan between the duals turned round, if it can be, keeps to the limits, and adds nothing that nobody is to reduce.
+/// Returns a transposed plan if it exists, keeps to the limits, and adds only where a reduction is due.
 fn turned_round(q: &Question<'_>, dual: &Question<'_>, between: Plan) -> Result<Option<Plan>, Error> {
-    // Whoever turns round what is turned round gets what was.
+    // Transposition is an involution: it is undone here instead of nested.
     let Ok(steps) = transposed_steps(q, &with_sent(dual, between.steps)?) else { return Ok(None) };
     let plan = assemble_unbounded(q, steps, None)?;
-    // What nobody is to reduce keeps its bits, which a sum with nothing does not promise for what is no number.
+    // Without a reduction every element keeps its bits. A sum with zeros does not promise that: `x + 0` may
+    // change a NaN.
     let adds = !reduces(q) && plan.steps.iter().any(Step::adds);
     Ok((!adds && admits(q.options, &plan)).then_some(plan))
 }

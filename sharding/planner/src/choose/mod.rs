@@ -1,11 +1,11 @@
-//! The choice: every candidate is compared here, and nowhere else.
+//! The choice: all candidates are compared here, and nowhere else.
 //!
-//! On one mesh with nesting digits the routes within the digit system are compared (`routes`). Otherwise, and where terms meet
-//! extents that no digit divides or must be combined in order, the ways over regions are, too. The least by objective wins
-//! (`model::totals` says how ties are ordered), of equal ones the earlier, so a plan is a pure function of its inputs.
+//! On one mesh with nesting digits, the routes within the digit system are compared (`routes`). Otherwise the
+//! paths over regions are compared as well. They also are where partial values are on extents that no digit
+//! divides, or must be combined in order. The candidate with the least objective wins (`model::totals`
+//! defines the order of ties), and of equal ones the earlier. So a plan is a pure function of its inputs.
 //!
-//! Legs that are questions of their own are resolved here, by asking again, without limits: those are kept to by the whole
-//! plan.
+//! Segments that are separate problems are solved here, without limits: the limits apply to the whole plan.
 
 pub(crate) mod alike;
 mod axes;
@@ -38,10 +38,14 @@ use crate::question::Question;
 use crate::states::ends::Ends;
 use crate::step::Step;
 
-/// The most ranks for which a reduction within a digit system is also tried in uneven pieces: those look at every rank.
+/// Maximum number of ranks for which a reduction of digits is also tried in uneven blocks.
+///
+/// Uneven blocks need an examination of every rank.
 const COUNTED_UNEVEN: usize = 1 << 10;
 
-/// The best plan, found sooner if it is known to cost at most `limit` picoseconds; `watch` is told of every candidate.
+/// Returns the best plan, found sooner if it is known to cost at most `limit` picoseconds.
+///
+/// `watch` records every candidate.
 pub(crate) fn plan(q: &Question<'_>, limit: u64, mut watch: Option<&mut Watch>) -> Result<Plan, Error> {
     if q.is_trivial() {
         let plan = assemble(q, Vec::new(), None, None)?;
@@ -51,7 +55,9 @@ pub(crate) fn plan(q: &Question<'_>, limit: u64, mut watch: Option<&mut Watch>) 
     best_plan(q, ends.as_ref(), limit, &mut watch)?.bounded(q, ends.as_ref())
 }
 
-/// What the plan takes, in picoseconds, each step rounded, and what knowing it took: without what nobody compares.
+/// Returns the cost of the plan in picoseconds, each step rounded, and the effort.
+///
+/// Parts of a plan that no comparison needs are not computed.
 pub(crate) fn picoseconds(q: &Question<'_>) -> Result<(u64, Effort), Error> {
     if q.is_trivial() {
         return plan(q, u64::MAX, None).map(|plan| (0, plan.effort));
@@ -61,7 +67,7 @@ pub(crate) fn picoseconds(q: &Question<'_>) -> Result<(u64, Effort), Error> {
     Ok((totals(&plan).picoseconds, effort))
 }
 
-/// The same without what the mirror says: what a part of a plan is, and what a mirror is asked.
+/// Returns the best plan without transposed ones, for a segment of a plan or a transposed problem.
 pub(crate) fn plan_straight(q: &Question<'_>) -> Result<Plan, Error> {
     if q.is_trivial() {
         return plan(q, u64::MAX, None);
@@ -74,14 +80,14 @@ pub(crate) fn plan_straight(q: &Question<'_>) -> Result<Plan, Error> {
 struct Best {
     plan: Option<Plan>,
     effort: Effort,
-    /// Whether the plan's bounds are filled in.
+    /// `true` if the plan's bounds are filled in.
     is_bounded: bool,
-    /// Whether it may not be the best: regions met, or digits were too many.
+    /// `true` if it may not be the best: regions competed, or there were too many digits.
     has_others: bool,
 }
 
 impl Best {
-    /// What an origin found that is better, without its bounds, and what that took.
+    /// Takes over a better plan of a generator, without its bounds, and adds its effort.
     fn take(
         &mut self,
         origin: CandidateSource,
@@ -96,7 +102,7 @@ impl Best {
         }
     }
 
-    /// The best of it, of one step per axis and of what the mirror says.
+    /// Tries the plan of one step per axis, and the transposed plan.
     fn turn(
         &mut self,
         q: &Question<'_>,
@@ -114,7 +120,7 @@ impl Best {
         Ok(())
     }
 
-    /// The best of it and of one exchange between the duals.
+    /// Tries one exchange between the cotangent shardings.
     fn exchange(&mut self, q: &Question<'_>, watch: &mut Option<&mut Watch>) -> Result<(), Error> {
         if let Some(plan) = &self.plan
             && one_exchange::may_help(q, &totals(plan), f64::INFINITY)?
@@ -124,7 +130,9 @@ impl Best {
         Ok(())
     }
 
-    /// The bytes that it receives, if less may do: without terms none does.
+    /// Returns the bytes that the plan receives, if fewer may suffice.
+    ///
+    /// Without partial values fewer never suffice.
     fn may_be_loose(&self, q: &Question<'_>) -> Option<u64> {
         if !q.from.is_partial() && !q.to.is_partial() {
             return None;
@@ -134,7 +142,7 @@ impl Best {
         (plan.received_bytes > 0 && !is_least).then_some(plan.received_bytes)
     }
 
-    /// The plan with its bounds, or why there is none.
+    /// Returns the plan with its bounds, or the reason why there is none.
     fn bounded(self, q: &Question<'_>, ends: Option<&Ends>) -> Result<Plan, Error> {
         let Best { plan, effort, is_bounded, .. } = self;
         let Some(plan) = plan else { return refusal::otherwise(q, effort) };
@@ -146,7 +154,7 @@ impl Best {
     }
 }
 
-/// The best plan of all.
+/// Returns the best plan of all candidates.
 fn best_plan(
     q: &Question<'_>,
     ends: Option<&Ends>,
@@ -170,8 +178,9 @@ fn best_plan(
     Ok(best)
 }
 
-/// The best plan without detours, what the mirror says among them unless the bytes are known to be as few as `least`: what a part of
-/// a detour is.
+/// Returns the best plan without intermediate shardings, which is one stage of a two-stage plan.
+///
+/// Transposed plans are included unless the bytes are known to be as few as `least`.
 fn turned(q: &Question<'_>, least: u64) -> Result<Best, Error> {
     let ends = q.ends();
     let mut best = straight(q, ends.as_ref(), u64::MAX, &mut None)?;
@@ -181,7 +190,7 @@ fn turned(q: &Question<'_>, least: u64) -> Result<Best, Error> {
     Ok(best)
 }
 
-/// The best plan of the digits' routes, of regions and of placements.
+/// Returns the best plan of the routes over digits, of regions and of placements.
 fn straight(
     q: &Question<'_>,
     ends: Option<&Ends>,
@@ -206,22 +215,22 @@ fn straight(
     if axes::may_help(q, best.plan.as_ref(), by_regions) {
         best.take(CandidateSource::Axes, axes::best_plan(q, best.plan.as_ref())?, watch);
     }
-    // What a search that ran out says proves nothing.
+    // The result of a search that ran out of budget proves nothing.
     best.is_bounded &= !best.effort.exhausted;
     Ok(best)
 }
 
-/// Whether there are ways over regions.
+/// Returns `true` if there are paths over regions.
 fn goes_by_regions(q: &Question<'_>, ends: Option<&Ends>) -> bool {
     ends.is_none_or(|ends| needs_uneven(q, ends.lacks_spares())) || q.reduces_in_order()
 }
 
-/// Whether uneven pieces of regions compete with the digits' routes.
+/// Returns `true` if uneven blocks of regions compete with the routes over digits.
 fn needs_uneven(q: &Question<'_>, lacks_spares: bool) -> bool {
     lacks_spares && q.from.mesh().size() <= COUNTED_UNEVEN
 }
 
-/// The steps, each with what its worst rank sends, which no choice depends on.
+/// Fills in the bytes that the worst rank of each step sends, which no choice depends on.
 fn with_sent(q: &Question<'_>, mut steps: Vec<Step>) -> Result<Vec<Step>, Error> {
     for step in &mut steps {
         if step.received_bytes > 0 && step.sent_bytes == 0 {
@@ -231,21 +240,23 @@ fn with_sent(q: &Question<'_>, mut steps: Vec<Step>) -> Result<Vec<Step>, Error>
     Ok(steps)
 }
 
-/// Whether a plan keeps to the memory and the groups that were asked for.
+/// Returns `true` if a plan keeps to the requested limits of memory and groups.
 fn admits(options: &PlanOptions, plan: &Plan) -> bool {
     options.admits_peak(plan.peak_bytes) && plan.groups().into_iter().all(|g| options.admits_group(g))
 }
 
-/// Whether something is added after an all-reduce, which replicas may round otherwise; where only some groups may be used that may be the
-/// only way.
+/// Returns `true` if something is added after an all-reduce, where replicas may round differently.
+///
+/// Where only some groups may be used, such a plan may be the only one, and the answer is `false`.
 fn reduces_replicas(q: &Question<'_>, steps: &[Step]) -> bool {
     let mut after = steps.iter().skip_while(|step| step.op() != StepOp::AllReduce).skip(1);
     q.options.groups.is_none() && after.any(Step::adds)
 }
 
-/// Whether a plan is better than what is known.
+/// Returns `true` if a plan is better than the known one.
 ///
-/// On one level, without terms and limits no plan receives a byte too many, even where it would save the time of a few messages.
+/// On one level, without partial values and limits, no plan may receive more bytes than needed. That holds
+/// even where it would save the time of a few messages.
 fn beats(q: &Question<'_>, plan: &Plan, known: Option<&Plan>) -> bool {
     let bare = !q.from.is_partial() && !q.to.is_partial() && !q.options.is_limited();
     let thrifty = bare && q.network.levels() == 1 && q.options.objective == Objective::Time;
@@ -255,15 +266,15 @@ fn beats(q: &Question<'_>, plan: &Plan, known: Option<&Plan>) -> bool {
     })
 }
 
-/// What the steps of a plan add up to.
+/// Returns the totals of the steps of a plan.
 fn totals(plan: &Plan) -> Totals {
     Totals::of(plan.steps.iter().map(|s| Cost::new(s.cost_us, s.received_bytes, s.peak_bytes)))
 }
 
-/// What plans are compared by.
+/// Returns the key by which plans are compared.
 fn key(options: &PlanOptions, plan: &Plan) -> [u64; 3] {
     let mut totals = totals(plan);
-    // Steps have their worst ranks, which need not be one rank.
+    // Steps have different worst ranks, so the bytes and the peak of the whole plan are used.
     (totals.bytes, totals.peak) = (plan.received_bytes, plan.peak_bytes);
     totals.key(options.objective)
 }

@@ -1,15 +1,17 @@
-//! One exchange between the duals, turned round, where more steps, or one that tells one rank too much, take longer.
+//! One exchange between the cotangent shardings, transposed. It may beat several steps, or a step that sends
+//! too much to one rank.
 //!
 //! ```text
-//! from terms    every rank is sent all terms of what it is to have, and adds them: a step less than reducing first, for more bytes
-//! into terms    a reader is several ranks, and any of them may be told what none of them holds
+//! from partials    every rank receives all partial values of its target and adds them: one step less than reducing first, more bytes
+//! into partials    a reader is several ranks, and any of them may receive the data that none of them holds
 //! ```
 //!
-//! Digits tell one rank of a reader, the one whose digits the holder shares. Here each is told a part, so that the worst of them receives what
-//! a reader cannot do without, divided by its ranks, which is the bound. Between the duals it is an exchange out of replicas of which each
-//! sends a part ([`Spread`]); its messages are counted without making them, and only one that is better is made.
+//! With digits, only one rank of a reader receives: the one that shares the digits of the owner. Here each
+//! rank receives a part. The worst of them receives the need of a reader, divided by its ranks, which is the
+//! bound. Between the cotangent shardings it is an exchange out of replicas, each of which sends a part
+//! ([`Spread`]). Its messages are counted without making them, and only a plan that is better is made.
 //!
-//! Nothing is added that nobody is to reduce: into terms each element has one source.
+//! It never adds where no reduction is due: into partial values, each element has one source.
 
 use std::sync::Arc;
 
@@ -27,13 +29,15 @@ use crate::shared_out::SharedOut;
 use reshard_sharding::SubAxis;
 use smallvec::SmallVec;
 
-/// How far above its bound a plan is for which this is asked.
+/// Ratio of a plan to its bound above which this exchange is tried.
 const FAR: f64 = 1.05;
 
-/// The work of looking at a rank.
+/// Work of examining a rank.
 const OF_RANK: u64 = 1 << 8;
 
-/// Whether a plan of such steps is so far from its bound that this may be better, and take at most so many microseconds.
+/// Returns `true` if this exchange may be better than a plan with these totals.
+///
+/// The plan must be far from its bound, and the exchange may take at most `most_us` microseconds.
 pub(super) fn may_help(q: &Question<'_>, plan: &Totals, most_us: f64) -> Result<bool, Error> {
     if !(q.from.is_partial() || q.to.is_partial())
         || !q.on_one_mesh()
@@ -50,7 +54,7 @@ pub(super) fn may_help(q: &Question<'_>, plan: &Totals, most_us: f64) -> Result<
     let (bytes, us) = (plan.bytes as f64, microseconds(plan));
     Ok(match q.options.objective {
         Objective::Time => {
-            // What it receives too much takes time.
+            // The excess of received bytes takes time.
             let everywhere: SmallVec<[MinTraffic; 3]> =
                 SmallVec::from_elem(MinTraffic::bytes(bytes), q.network.levels());
             let too_much =
@@ -66,34 +70,36 @@ fn microseconds(plan: &Totals) -> f64 {
     plan.picoseconds as f64 / 1e6
 }
 
-/// Whether one exchange that adds all terms of what each rank is to have may take less time.
+/// Returns `true` if one exchange that adds all partial values on their target ranks may take less time.
 fn may_add(q: &Question<'_>, plan: &Totals, most_us: f64) -> bool {
     let terms: usize =
         q.from.partial().iter().filter(|p| !q.to.partial().contains(p)).map(|p| p.sub.size).product();
     if terms < 2 || q.options.objective != Objective::Time {
         return false;
     }
-    // A rank may hold one of the terms; each of the others comes from somebody else.
+    // A rank may hold one of the partial values; each of the others comes from another rank.
     let others = (terms as u64 - 1).saturating_mul(q.to.max_local_numel() as u64 * q.item);
     let least = q.network.model.least_of_exchange_us(others, terms - 1);
     least < microseconds(plan) && least <= most_us
 }
 
-/// Along which the target has terms and the source has none.
+/// Returns the axes along which the target is partial and the source is not.
 fn idle(q: &Question<'_>) -> SmallVec<[SubAxis; 4]> {
     q.to.partial().iter().filter(|p| !q.from.partial().contains(p)).map(|p| p.sub).collect()
 }
 
-/// The exchanges between the duals: shared out among all replicas that are to be terms, those along each axis alone, and not.
+/// Returns the exchanges between the cotangent shardings.
+///
+/// Each splits the data among all replicas that become partial, among those along one axis, or not at all.
 fn exchanges(q: &Question<'_>) -> Result<SmallVec<[SharedOut; 2]>, Error> {
     let mut found = SmallVec::new();
     let Some([from, to]) = mirror::duals(q) else { return Ok(found) };
     let dual = q.part(q.options, &from, &to);
-    // What is reduced between the duals is no one exchange.
+    // A reduction between the cotangent shardings cannot be one exchange.
     if mirror::reduces(&dual) {
         return Ok(found);
     }
-    // Along the dim of which both have most.
+    // Split along the dim with the largest local extent in both.
     let rank = to.mesh().min_rank();
     let [here, there] = [from.local_shape(rank)?, to.local_shape(rank)?];
     let Some(dim) = (0..there.len()).max_by_key(|&dim| here[dim].min(there[dim])) else { return Ok(found) };
@@ -103,25 +109,25 @@ fn exchanges(q: &Question<'_>) -> Result<SmallVec<[SharedOut; 2]>, Error> {
     for subs in core::iter::once(&*idle).chain(alone).chain(not) {
         let spread = Spread::new(from.mesh(), dim, subs);
         let regions = dual.intersection(&from, &to).spread(spread);
-        // What is in too many pieces to be counted is no reason to refuse what others find.
+        // An exchange with too many blocks to count is skipped; other candidates stay valid.
         found.extend(dual.shared_out(regions));
     }
     Ok(found)
 }
 
-/// The work of all exchanges.
+/// Returns the work of all exchanges.
 fn effort(q: &Question<'_>) -> Effort {
     let exchanges = 1 + idle(q).len() as u64;
     Effort { work: OF_RANK * q.from.mesh().size() as u64 * exchanges, ..Effort::default() }
 }
 
-/// The least time of such an exchange, in picoseconds, and what knowing it took.
+/// Returns the least time of such an exchange in picoseconds, and the effort.
 pub(super) fn least_picoseconds(q: &Question<'_>) -> Result<(Option<u64>, Effort), Error> {
     let least = exchanges(q)?.iter().map(|x| x.turned.picoseconds).min();
     Ok((least, effort(q)))
 }
 
-/// The best of these plans if it beats `known`, without its bounds, and what it took.
+/// Returns the best of these plans if it beats `known`, without its bounds, and the effort.
 pub(super) fn best_plan(q: &Question<'_>, known: &Plan) -> Result<(Option<Plan>, Effort), Error> {
     let mut best: Option<Plan> = None;
     for exchange in exchanges(q)? {

@@ -1,8 +1,8 @@
-//! Prices: what a plan costs, only as exactly as a comparison needs it.
+//! Prices: the cost of a plan, only as exactly as a comparison needs it.
 //!
-//! Whoever compares many redistributions seldom needs the plan of one that loses. Where digits nest, the cost of a plan is
-//! the least of some closed forms and of what a search finds; the forms are quick and bound the cost from above, and a
-//! search that is told a limit gives up as soon as nothing within it is left.
+//! A caller that compares many redistributions seldom needs a plan that loses. Where digits nest, the cost of
+//! a plan is the minimum of some closed forms and of a search. The forms are quick and bound the cost from
+//! above. A search with a limit stops as soon as nothing within the limit is left.
 
 use crate::Error;
 use crate::budget::Effort;
@@ -19,27 +19,27 @@ use crate::states::ends::Ends;
 use crate::states::refine::Refined;
 use crate::states::system::is_local;
 
-/// How exactly a price is asked for.
+/// The precision of a requested price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Without any search.
     Quick,
-    /// Exactly, if it is at most so many picoseconds.
+    /// Exactly, if it is at most this number of picoseconds.
     Within(u64),
 }
 
-/// What is known of the cost of a plan, in picoseconds, each step rounded.
+/// A cost of a plan, or a bound of it, in picoseconds, each step rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Price {
     /// The cost.
     Exactly(u64),
-    /// No plan costs more than this; asked quickly.
+    /// No plan costs more than this; the answer to [`Ask::Quick`].
     AtMost(u64),
     /// Every plan costs more than this.
     MoreThan(u64),
 }
 
-/// The price of a plan, and what knowing it took; fails where there is none.
+/// Returns the price of a plan, and the effort; fails if there is no plan.
 pub(crate) fn price(q: &Question<'_>, ask: Ask) -> Result<(Price, Effort), Error> {
     if let Some(ends) = ends(q)
         && let Some(Priced { price, effort, .. }) = price_of_digits(q, &ends, ask)?
@@ -50,8 +50,10 @@ pub(crate) fn price(q: &Question<'_>, ask: Ask) -> Result<(Price, Effort), Error
     Ok((Price::Exactly(picoseconds), effort))
 }
 
-/// The price of a plan, in picoseconds, out of a memory of prices if it is that of digits and was asked of a question that is
-/// [alike](Alike); fails where there is none. Exact, unless what is remembered [stands in](Prices::stands_in) for others.
+/// Returns the price of a plan in picoseconds, from the cache if an [equivalent](Alike) problem was priced.
+///
+/// Only prices of digits are cached. It fails if there is no plan. The price is exact, unless
+/// [`Prices::stands_in`] is `true`.
 pub(crate) fn price_once(
     q: &Question<'_>,
     known: &mut Prices,
@@ -69,21 +71,24 @@ pub(crate) fn price_once(
     let Some(Priced { price: Price::Exactly(picoseconds), by_digits, .. }) = priced else {
         return of_ranks(known);
     };
-    // A search goes as far in all of them, for it sees digits alone; an exchange between the duals does not.
+    // A search on digits alone goes equally far in all equivalent problems; the exchange between cotangent
+    // shardings does not.
     if by_digits {
         known.known.insert(alike, picoseconds);
     }
     Ok(picoseconds)
 }
 
-/// A price, what knowing it took, and whether nothing but digits was asked.
+/// A price, its effort, and `by_digits`: `true` if it depends on digits alone.
 struct Priced {
     price: Price,
     effort: Effort,
     by_digits: bool,
 }
 
-/// Both ends, where a price may be that of digits: nothing that looks at dims competes but one exchange between the duals.
+/// Returns both ends if a price may be that of digits.
+///
+/// Then the only competing candidate that examines dims is one exchange between the cotangent shardings.
 fn ends(q: &Question<'_>) -> Option<Ends> {
     let options = q.options;
     if options.objective != Objective::Time || options.max_peak_bytes.is_some() || q.reduces_in_order() {
@@ -93,7 +98,7 @@ fn ends(q: &Question<'_>) -> Option<Ends> {
     (!needs_uneven(q, ends.lacks_spares()) && !axes::owes_uneven(q)).then_some(ends)
 }
 
-/// The price where the digits nest and only their forms and a search compete.
+/// Returns the price where digits nest and only the closed forms and a search compete.
 fn price_of_digits(q: &Question<'_>, ends: &Ends, ask: Ask) -> Result<Option<Priced>, Error> {
     if !may_search(q, ends)
         && let Some((_, measured)) = routes::best_of_two(q, ends, &mut None)?
@@ -116,7 +121,7 @@ fn price_of_digits(q: &Question<'_>, ends: &Ends, ask: Ask) -> Result<Option<Pri
         Ask::Within(limit) => {
             let below = [limit.saturating_add(1), 0, 0];
             let (searched, effort) = searched(q, ends, Some(best.map_or(below, |b| b.min(below))));
-            // Then there are other ways, too.
+            // Then there are other candidates, too.
             if matches!(searched, Searched::TooManyDigits) {
                 return Ok(None);
             }
@@ -126,7 +131,7 @@ fn price_of_digits(q: &Question<'_>, ends: &Ends, ask: Ask) -> Result<Option<Pri
             {
                 best = Some(best.map_or(key, |b| b.min(key)));
             }
-            // What the mirror is asked about costs what the plan costs.
+            // Where a transposed plan may be better, only the whole choice gives the price.
             let asked = picoseconds_below(mirror::asked_up_to_us(q, Some(ends)));
             let [cost, bytes, _] = best.unwrap_or([u64::MAX; 3]);
             if cost > 0 && (cost <= asked || limit < asked) {
@@ -137,7 +142,7 @@ fn price_of_digits(q: &Question<'_>, ends: &Ends, ask: Ask) -> Result<Option<Pri
             if one_exchange::may_help(q, &totals, limit.saturating_add(1) as f64 / 1e6)? {
                 let (least, more) = one_exchange::least_picoseconds(q)?;
                 (exchange, effort, by_digits) = (least, effort.and(more), false);
-                // Beyond the limit it is not known what the plan costs without it.
+                // Beyond the limit, the cost of the plan without this exchange is unknown.
                 if cost > limit && least.is_some_and(|least| least <= limit) {
                     return Ok(None);
                 }
@@ -147,7 +152,7 @@ fn price_of_digits(q: &Question<'_>, ends: &Ends, ask: Ask) -> Result<Option<Pri
                     let price = Price::Exactly(exchange.map_or(cost, |least| cost.min(least)));
                     Some(Priced { price, effort, by_digits })
                 }
-                // There may be none at all.
+                // Possibly no plan exists.
                 None if limit == u64::MAX || effort.exhausted => None,
                 Some(_) | None => Some(Priced { price: Price::MoreThan(limit), effort, by_digits }),
             })
@@ -155,7 +160,7 @@ fn price_of_digits(q: &Question<'_>, ends: &Ends, ask: Ask) -> Result<Option<Pri
     }
 }
 
-/// The cost of the plan where it is known without its steps.
+/// Returns the cost of the plan if it is known without its steps.
 pub(crate) fn cost_without_steps(q: &Question<'_>) -> Result<Option<f64>, Error> {
     let options = q.options;
     if options.max_peak_bytes.is_some() || options.objective == Objective::Peak || !q.on_one_mesh() {
@@ -174,6 +179,6 @@ pub(crate) fn cost_without_steps(q: &Question<'_>) -> Result<Option<f64>, Error>
         return Ok(None);
     }
     let best = routes::best_of_two(q, &q.ends_of(refined.system(q.from)), &mut None)?;
-    // As a plan adds its steps up.
+    // Summed in the same order as the steps of a plan.
     Ok(best.map(|(_, measured)| measured.iter().fold(0.0, |total, x| total + x.cost.us)))
 }

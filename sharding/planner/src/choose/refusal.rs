@@ -1,4 +1,4 @@
-//! Why there is no plan that keeps to what was asked for, and what a limit costs.
+//! The reason why no plan keeps to the requested limits, and the cost of a limit.
 
 use crate::Error;
 use crate::assemble::assemble_unbounded;
@@ -11,13 +11,15 @@ use crate::plan::Plan;
 use crate::question::Question;
 use reshard_sharding::GroupPattern;
 
-/// The least peak is above the limit.
+/// Returns the error for a least peak above the limit.
 pub(super) fn of_peak(q: &Question<'_>, least: u64) -> Error {
     Error::PeakTooSmall { limit: q.options.max_peak_bytes.unwrap_or(0), least }
 }
 
-/// Where nothing was found within the limits: a plan that is found with a larger budget if that ran out, one that is asked for without the limits and keeps to
-/// them all the same, or why there is none.
+/// Returns another plan, or the error, where no plan was found within the limits.
+///
+/// If the budget ran out, it plans with a larger budget. Otherwise it plans without the limits, and returns
+/// that plan if it keeps to them all the same.
 pub(super) fn otherwise(q: &Question<'_>, effort: Effort) -> Result<Plan, Error> {
     let (from, to) = (q.from, q.to);
     if effort.exhausted && q.options.budget.work() < UNTIL_ANY {
@@ -26,7 +28,7 @@ pub(super) fn otherwise(q: &Question<'_>, effort: Effort) -> Result<Plan, Error>
     }
     let mut free = q.options.free();
     if q.options.max_peak_bytes.is_some() {
-        // The least peak, with the groups that there are.
+        // The least peak, within the admitted groups.
         let least =
             PlanOptions { groups: q.options.groups.clone(), objective: Objective::Peak, ..free.clone() };
         match choose::plan(&q.part(&least, from, to), u64::MAX, None) {
@@ -52,7 +54,7 @@ pub(super) fn otherwise(q: &Question<'_>, effort: Effort) -> Result<Plan, Error>
     })
 }
 
-/// The steps of a plan as the answer to a question, of which no search knew.
+/// Returns the steps of a plan as the answer to a problem whose searches did not find it.
 fn again(q: &Question<'_>, plan: Plan) -> Result<Plan, Error> {
     let effort = Effort { exhausted: true, ..plan.effort };
     let mut plan = Plan { effort, ..assemble_unbounded(q, plan.steps, None)? };
@@ -60,7 +62,7 @@ fn again(q: &Question<'_>, plan: Plan) -> Result<Plan, Error> {
     Ok(plan)
 }
 
-/// The groups of a plan that were not given.
+/// Returns the groups of a plan that are not admitted.
 pub(crate) fn missing<'p>(options: &PlanOptions, plan: &'p Plan) -> Vec<&'p GroupPattern> {
     plan.groups().into_iter().filter(|g| !options.admits_group(g)).collect()
 }

@@ -17,16 +17,17 @@ use crate::question::Question;
 use crate::states::closed_form::{Form, Route};
 use crate::states::ends::Ends;
 
-/// What the routes came to.
+/// The result of comparing routes.
 pub(super) struct Routed {
     pub(super) plan: Option<Plan>,
     pub(super) effort: Effort,
-    /// Whether more digits move than the search is tried with.
+    /// `true` if more digits change than the search is tried with.
     pub(super) left_out: bool,
 }
 
-/// The best of the closed forms, and of a search where they may not be the best.
-/// A search looks at nothing that costs more than `limit` picoseconds.
+/// Returns the best of the closed forms, and of a search where they may not be optimal.
+///
+/// The search ignores everything that costs more than `limit` picoseconds.
 pub(super) fn best_plan(
     q: &Question<'_>,
     ends: &Ends,
@@ -54,7 +55,7 @@ pub(super) fn best_plan(
     let below = best.as_ref().map(|b| b.0).into_iter().chain(limit).min();
     let (mut found, effort) = searched(q, ends, below);
     if effort.exhausted && best.is_none() && !matches!(found, Searched::Found(_)) {
-        // Nothing is refused for want of a budget: then it goes on until anything is found.
+        // No problem is rejected for lack of budget: search on until any route is found.
         found = searched(q, ends, None).0;
     }
     let left_out = matches!(found, Searched::TooManyDigits);
@@ -69,10 +70,10 @@ pub(super) fn best_plan(
             }
         }
         Searched::NothingBetter => {
-            Watch::see(watch, || CandidateReport::search(CandidateOutcome::NothingBetter))
+            Watch::see(watch, || CandidateReport::search(CandidateOutcome::NothingBetter));
         }
         Searched::TooManyDigits => {
-            Watch::see(watch, || CandidateReport::search(CandidateOutcome::TooManyDigits))
+            Watch::see(watch, || CandidateReport::search(CandidateOutcome::TooManyDigits));
         }
         Searched::NotNeeded => {}
     }
@@ -80,7 +81,9 @@ pub(super) fn best_plan(
     Ok(Routed { plan, effort, left_out })
 }
 
-/// Without terms and limits on one level: the closed form, or the direct exchange if that takes fewer steps and is better.
+/// Returns the closed form, or the direct exchange if that takes fewer steps and is better.
+///
+/// It applies without partial values and limits on one level.
 pub(super) fn best_of_two(
     q: &Question<'_>,
     ends: &Ends,
@@ -114,7 +117,7 @@ fn key_of(q: &Question<'_>, measured: &[Measured]) -> [u64; 3] {
     Totals::of(measured.iter().map(|x| &x.cost)).key(q.options.objective)
 }
 
-/// What a route is compared by, without making its steps; `None` if it is not admitted.
+/// Returns the key by which a route is compared, without making its steps; `None` if not admitted.
 ///
 /// A system whose positions were split has the digits that it had.
 pub(crate) fn key(

@@ -1,11 +1,12 @@
-//! The best way over regions, most of which are never counted.
+//! The best path over regions, most of which are never counted.
 //!
-//! What a way costs at least is known before its messages are counted: reductions cost what they cost, a move of regions at
-//! least what its worst rank receives and hears, and of a part that is a question of its own nothing is known. So ways are
-//! counted in the order of that, and those left are done with as soon as the next cannot win: the choice is that of counting all.
+//! A lower bound of a path is known before its messages are counted. Reductions have their exact cost. An
+//! exchange of regions costs at least what its worst rank receives, and from how many peers. The bound of a
+//! segment that is a separate problem is 0. So paths are counted in the order of their bounds, and counting
+//! stops as soon as the next cannot win. The choice is the same as with all of them counted.
 //!
-//! The counter of work goes on from where proposing the ways left it. Past the budget nothing more is counted, but for the direct way, if it
-//! could still win, and until there is a plan at all.
+//! The work counter continues from the proposals of the paths. Past the budget nothing more is counted, with
+//! two exceptions: the direct path if it could still win, and any path until there is a plan at all.
 
 use crate::Error;
 use crate::assemble::assemble_unbounded;
@@ -22,7 +23,9 @@ use crate::step::Step;
 use crate::stop;
 use reshard_sharding::Sharding;
 
-/// The best way if it beats `known`, without its bounds and what it sends; and what it took.
+/// Returns the best path if it beats `known`, and the effort.
+///
+/// The plan has neither its bounds nor its sent bytes.
 pub(super) fn best_plan(
     q: &Question<'_>,
     known: Option<&Plan>,
@@ -45,7 +48,7 @@ pub(super) fn best_plan(
         let loses = known.is_some_and(|k| least > k[0]);
         let work = way.iter().map(|leg| work_to_count(q, leg)).sum::<u64>();
         if loses {
-            // Only to be shown, as far as as much again goes.
+            // Counted only for the report, up to the budget again.
             shown = shown.saturating_add(work);
             if watch.is_none() || shown > q.options.budget.work() {
                 continue;
@@ -86,7 +89,7 @@ pub(super) fn best_plan(
     Ok((best.map(|(_, plan)| plan), effort))
 }
 
-/// What a way is at least, by the objective's first word.
+/// Returns a lower bound of a path, in the first number of the objective's key.
 fn least(q: &Question<'_>, way: &[Leg]) -> u64 {
     let mut least = 0u64;
     for leg in way {
@@ -96,7 +99,7 @@ fn least(q: &Question<'_>, way: &[Leg]) -> u64 {
                 (cost, s.received_bytes, s.peak_bytes)
             }
             Leg::Move(p) => (picoseconds_below(p.least_us), p.received, p.peak),
-            // Nothing is said of what is still to be planned.
+            // A segment that is still to be planned has no bound.
             Leg::Plan { .. } | Leg::Local { .. } => (0, 0, 0),
         };
         least = match q.options.objective {
@@ -115,19 +118,19 @@ fn work_to_count(q: &Question<'_>, leg: &Leg) -> u64 {
     }
 }
 
-/// Parts of ways that are questions of their own, each answered once.
+/// The segments of paths that are separate problems, each solved once.
 #[derive(Default)]
 pub(super) struct Parts {
     answered: Vec<Plan>,
 }
 
 impl Parts {
-    /// What all of them took.
+    /// Returns the effort of all of them.
     pub(super) fn effort(&self) -> Effort {
         self.answered.iter().fold(Effort::default(), |all, plan| all.and(plan.effort))
     }
 
-    /// The steps of a way; `None` if a leg that must move nothing does.
+    /// Returns the steps of a path; `None` if a segment that must be local communicates.
     pub(super) fn resolve(&mut self, q: &Question<'_>, way: &[Leg]) -> Result<Option<Vec<Step>>, Error> {
         let mut steps: Vec<Step> = Vec::with_capacity(way.len());
         for leg in way {
@@ -147,7 +150,7 @@ impl Parts {
         Ok(Some(steps))
     }
 
-    /// The plan from where some steps lead.
+    /// Returns the plan from the sharding after `steps`.
     fn part(&mut self, q: &Question<'_>, steps: &[Step], to: &Sharding) -> Result<&Plan, Error> {
         let from = steps.last().map_or(q.from, |s| &s.after);
         let known = self.answered.iter().position(|plan| *plan.from == *from && *plan.to == *to);

@@ -1,8 +1,8 @@
-//! Where digits stand, in as little as costs and bounds look at.
+//! The position of each digit, in the compact form that costs and bounds need.
 
 use smallvec::SmallVec;
 
-/// Where a digit stands, in one byte: a position, or one of the other constants.
+/// The position of a digit in one byte, or one of the other constants.
 pub(crate) type Code = u8;
 /// Replicated.
 pub(crate) const REPLICATED: Code = 0xFF;
@@ -10,10 +10,10 @@ pub(crate) const REPLICATED: Code = 0xFF;
 pub(crate) const PARTIAL: Code = 0xFE;
 /// Partial, as the target is, where that is another op.
 pub(crate) const PARTIAL_LATER: Code = 0xFD;
-/// The first code that is no position.
+/// The smallest code that is not a position.
 pub(crate) const NOWHERE: Code = 0xFD;
 
-/// What the bounds know of a digit.
+/// The properties of a digit that bounds use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weight {
     pub(crate) radix: u64,
@@ -23,11 +23,12 @@ pub(crate) struct Weight {
 /// A state as one code per digit.
 pub(crate) type Codes = SmallVec<[Code; 8]>;
 
-/// What is known of each digit of a system.
+/// The radix and level of each digit of a system.
 pub(crate) type Weights = SmallVec<[Weight; 8]>;
 
-/// Digits of which some do not nest with the network's domains, as bounds see them: ranks that differ in one may share a
-/// domain, and nothing is known of any level but the innermost.
+/// Returns weights for digits of which some do not nest with the network's domains.
+///
+/// Ranks that differ in one digit may share a domain. So nothing is known of any level but the innermost.
 pub(crate) fn inside_one_domain(weights: &[Weight]) -> Weights {
     weights.iter().map(|w| Weight { level: 0, ..*w }).collect()
 }

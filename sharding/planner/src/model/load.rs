@@ -1,6 +1,7 @@
-//! Loads: what the worst rank of a step sends, receives and holds. The one place where that is counted.
+//! Loads: the bytes that the worst rank of a step sends, receives and holds. All such counting is in this
+//! module.
 //!
-//! **Collectives.** With `g` ranks, and `p` the elements of one rank's piece,
+//! **Collectives.** With `g` ranks, and `p` the elements of one rank's block,
 //!
 //! ```text
 //!                   piece p            received               staged
@@ -9,11 +10,11 @@
 //! all-reduce of n   ceil(n / g)        (g - 1) p + n - p      p
 //! ```
 //!
-//! and of the `T = g p` that are gathered a rank gets `T (1/n_{l-1} - 1/n_l)` over level `l`, if `n_l` of its group are in its
-//! domain of level `l`: hierarchical, the fair share that a domain must import, from `ceil(n_l / n_{l-1}) - 1` peers. An all-reduce
-//! does it twice.
+//! and of the `T = g p` that are gathered, a rank receives `T (1/n_{l-1} - 1/n_l)` over level `l`, if `n_l`
+//! of its group are in its domain of level `l`. This is hierarchical: the fair share that a domain must
+//! import, from `ceil(n_l / n_{l-1}) - 1` peers. An all-reduce does it twice.
 //!
-//! **Exchanges** go directly: what comes from each level is counted by digits ([`traffic`]) or rank by rank.
+//! **Exchanges** are direct: the bytes from each level are counted by digits ([`traffic`]) or rank by rank.
 
 use reshard_layout::{AxisStride, Mode};
 use smallvec::SmallVec;
@@ -22,25 +23,25 @@ use crate::model::codes::{Code, NOWHERE, Weight};
 use crate::op::StepOp;
 use reshard_sharding::{GroupPattern, Mesh};
 
-/// What one rank receives over one level of the network.
+/// The traffic that one rank receives over one level of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LevelTraffic {
-    /// Bytes.
+    /// Received bytes.
     pub bytes: f64,
-    /// From how many others.
+    /// Number of sending ranks.
     pub peers: usize,
 }
 
-/// The same for each level, from the inside out.
+/// The traffic of each level, from the inside out.
 pub(crate) type Traffic = SmallVec<[LevelTraffic; 3]>;
 
-/// For one rank, how many of a group are in its domain of each level.
+/// For one rank, the number of group members in its domain of each level.
 pub(crate) type DomainSizes = SmallVec<[usize; 3]>;
 
-/// What the worst rank of a communicating step bears: all that a [`CostModel`](super::CostModel) sees.
+/// The load of the worst rank of a communicating step: the whole input of a [`CostModel`](super::CostModel).
 ///
-/// Where domains of the network cut a group in different ways, its ranks bear different loads, and the step costs what the
-/// dearest does.
+/// If domains of the network split a group unevenly, its ranks bear different loads. The step then costs as
+/// much as the most expensive of them.
 #[derive(Clone, Debug)]
 pub struct StepTraffic<'a> {
     op: StepOp,
@@ -50,7 +51,7 @@ pub struct StepTraffic<'a> {
     peak: u64,
 }
 
-/// Who takes part in a step; a group is made of it only where a model asks.
+/// The ranks of a step; the group is only built if a model requests it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Span<'a> {
     Axes { mesh: &'a Mesh, modes: &'a [Mode<AxisStride>] },
@@ -58,32 +59,34 @@ pub(crate) enum Span<'a> {
 }
 
 impl<'a> StepTraffic<'a> {
-    /// What kind of step it is; an all-to-all is an [`StepOp::Exchange`] with all others of the group.
+    /// Returns the kind of step; an all-to-all is an [`StepOp::Exchange`] with all others of the group.
     pub fn op(&self) -> StepOp {
         self.op
     }
 
-    /// What the worst rank receives over each level, from the inside out.
+    /// Returns the traffic that the worst rank receives over each level, from the inside out.
     pub fn traffic(&self) -> &[LevelTraffic] {
         self.traffic
     }
 
-    /// From how many others it receives. Collectives go level by level, so this may be far less than the group.
+    /// Returns the number of ranks from which it receives.
+    ///
+    /// Collectives go level by level, so this may be far less than the group.
     pub fn peers(&self) -> usize {
         self.traffic.iter().map(|t| t.peers).sum()
     }
 
-    /// Bytes that it receives.
+    /// Returns the bytes that the worst rank receives.
     pub fn received_bytes(&self) -> u64 {
         self.received
     }
 
-    /// Bytes that it holds at most: what the step reads, what it writes, and its staging.
+    /// Returns the most bytes that it holds: the input and output of the step, and its staging.
     pub fn peak_bytes(&self) -> u64 {
         self.peak
     }
 
-    /// The ranks that take part, from the lowest on: what a network that has no levels goes by.
+    /// Returns the ranks that take part, from the lowest on, as a network without levels needs them.
     pub fn group(&self) -> GroupPattern {
         match self.span {
             Span::Group(group) => group.clone(),
@@ -93,7 +96,7 @@ impl<'a> StepTraffic<'a> {
         }
     }
 
-    /// How many ranks take part.
+    /// Returns the number of ranks that take part.
     pub fn group_size(&self) -> usize {
         match self.span {
             Span::Group(group) => group.size(),
@@ -101,7 +104,7 @@ impl<'a> StepTraffic<'a> {
         }
     }
 
-    /// Of what was counted: received and held bytes, and what comes over each level.
+    /// Returns the load of counted traffic: received and held bytes, and the bytes over each level.
     #[inline]
     pub(crate) fn counted(
         op: StepOp,
@@ -112,7 +115,7 @@ impl<'a> StepTraffic<'a> {
         StepTraffic { op, traffic, span, received, peak }
     }
 
-    /// An exchange of counted traffic.
+    /// Returns the load of an exchange of counted traffic.
     #[inline]
     pub(crate) fn exchange(traffic: &'a [LevelTraffic], peak: u64, span: Span<'a>) -> StepTraffic<'a> {
         let received = traffic.iter().map(|x| x.bytes).sum::<f64>() as u64;
@@ -120,13 +123,13 @@ impl<'a> StepTraffic<'a> {
     }
 }
 
-/// What the worst rank receives in a collective whose group is spread over domains like this.
+/// Returns the traffic of the worst rank in a collective whose group is spread over domains as in `near`.
 #[inline]
 pub(crate) fn share_of_collective(op: StepOp, volume: &Volume, near: &[usize]) -> Traffic {
     let halves = match op {
         StepOp::AllReduce => 2.0,
         StepOp::AllGather | StepOp::ReduceScatter => 1.0,
-        // Not a collective: what is exchanged is counted, and local steps move nothing.
+        // Not a collective: exchanged bytes are counted elsewhere, and local steps transfer nothing.
         StepOp::AllToAll | StepOp::Exchange | StepOp::Slice | StepOp::ZeroFill => 0.0,
     };
     let total = volume.gathered as f64;
@@ -140,7 +143,9 @@ pub(crate) fn share_of_collective(op: StepOp, volume: &Volume, near: &[usize]) -
     traffic
 }
 
-/// What a rank receives that gets a block from each other rank of its group, which is spread over domains like this.
+/// Returns the traffic of a rank that receives a block from each other rank of its group.
+///
+/// `near` is the spread of the group over domains.
 pub(crate) fn all_terms(block: u64, near: &[usize]) -> Traffic {
     let mut traffic = Traffic::new();
     let mut below = 1;
@@ -151,18 +156,19 @@ pub(crate) fn all_terms(block: u64, near: &[usize]) -> Traffic {
     traffic
 }
 
-/// What a step moves, in bytes of its worst rank, wherever its group is.
+/// The bytes of the worst rank of a step, regardless of the location of its group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Volume {
     pub(crate) received: u64,
-    /// What a collective gathers in all, as the model charges for it: whole pieces.
+    /// Total that a collective gathers, as the model charges for it: whole blocks.
     pub(crate) gathered: u64,
     pub(crate) peak: u64,
 }
 
 impl Volume {
-    /// Of a step over `g` ranks, from `a` elements of a rank to `b`; counts end at `u64::MAX`. An exchange receives what its
-    /// traffic says.
+    /// Returns the volume of a step over `g` ranks, from `a` elements of a rank to `b`.
+    ///
+    /// Counts saturate at `u64::MAX`. The received bytes of an exchange are in its traffic instead.
     #[inline]
     pub(crate) fn new(op: StepOp, [a, b]: [u64; 2], g: u64, item: u64) -> Volume {
         let (piece, received, staged) = match op {
@@ -180,11 +186,11 @@ impl Volume {
     }
 }
 
-/// Bytes and peers of the worst rank at each level, in an exchange from codes `f` to `g` with targets of `bytes`.
+/// Returns bytes and peers of the worst rank at each level, in an exchange with targets of `bytes`.
 ///
-/// A moved digit is *free* if no digit takes over its place (every value is another peer), else *forced* (some rank's
-/// value is not its own). With `F` the outermost level of a forced digit (-1 without) and `X_l` the bytes from beyond
-/// level `l`,
+/// The digits go from codes `f` to `g`. A digit that changes its position is *free* if no digit takes over
+/// that position (every value is another peer). Otherwise it is *forced* (some rank's value is not its own).
+/// With `F` the outermost level of a forced digit (-1 without) and `X_l` the bytes from beyond level `l`,
 ///
 /// ```text
 /// X_l = bytes (1 - 1 / prod_{k > l} free_k);   r_l = X_{l-1} - X_l for l > F,   r_F = bytes - X_F,   0 below F

@@ -1,12 +1,12 @@
-//! The cost model: every formula of what a step costs stands in this folder, once.
+//! The cost model: every formula of the cost of a step is in this folder, once.
 //!
 //! ```text
-//! sharding, step  --load-->  Load { what the worst rank moves, per level and in all }  --CostModel-->  microseconds
+//! sharding, step  --load-->  StepTraffic { transfers of the worst rank, per level and in all }  --CostModel-->  microseconds
 //! ```
 //!
-//! `load` is the only place that counts what a step moves, and [`CostModel`] is all that says how long that takes; a plan
-//! adds up whole picoseconds (`totals`). [`Topology`], a network of nested levels, is the model that ships; anybody may bring
-//! another, and [`check_cost_model`](crate::check_cost_model) tests it.
+//! Only `load` counts the bytes of a step, and only [`CostModel`] converts them to time; a plan adds up whole
+//! picoseconds (`totals`). [`Topology`], a network of nested levels, is the included model. Users may provide
+//! another one, and [`check_cost_model`](crate::check_cost_model) tests it.
 
 pub(crate) mod codes;
 pub(crate) mod load;
@@ -28,60 +28,66 @@ pub use topology::Topology;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Level {
-    /// How many consecutive ranks are one domain of this level; absent at the last level, which is one domain.
+    /// Number of consecutive ranks of a domain; absent at the last level, which is one domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<usize>,
     /// Time of one message round in microseconds.
     pub latency_us: f64,
-    /// Gigabytes (10^9 bytes) that a rank receives a second.
+    /// Bandwidth into a rank in gigabytes (10^9 bytes) per second.
     pub gbytes_per_s: f64,
 }
 
-/// What the worst rank cannot do without from beyond one level: all that a bound may use.
+/// The data that the worst rank needs from beyond one level: all that a bound may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MinTraffic {
     /// Bytes from beyond the domains of the level below; at level 0 from other ranks.
     pub bytes: f64,
-    /// Of how many domains of the level below (at level 0: ranks) its target depends on what they hold, its own included.
+    /// Number of domains of the level below on whose data its target depends, its own included.
+    ///
+    /// At level 0 these are ranks.
     pub domains: u64,
-    /// How many of the ranks that take part share such a domain.
+    /// Number of participating ranks that share such a domain.
     pub domain_size: u64,
 }
 
 impl MinTraffic {
-    /// So many bytes, from somebody.
+    /// Returns the need of this number of bytes, from any other rank.
     pub fn bytes(bytes: f64) -> MinTraffic {
         MinTraffic { bytes, domains: 1 + u64::from(bytes > 0.0), domain_size: 1 }
     }
 
-    /// A step in which ranks talk to each other, however little they say.
+    /// The need of a step in which ranks communicate, however little they send.
     pub const STEP: [MinTraffic; 1] = [MinTraffic { bytes: 0.0, domains: 2, domain_size: 1 }];
 }
 
-/// How long steps take. [`Topology`] is one; anything else that keeps the laws plans as well.
+/// The cost of steps in time. [`Topology`] is one; any other model with these properties works as well.
 ///
 /// Requires, and [`check_cost_model`](crate::check_cost_model) tests:
 ///
 /// * `cost_us` is finite, from 0, and **monotone**: no number of a load that grows makes a step cheaper;
-/// * `least_us` is a **bound**: no plan that brings `need[l]` over the levels `l` and further out costs less, and it is
-///   monotone, and 0 where nothing is needed;
-/// * `levels` are domains that consist of the domains below, outer ones neither faster nor earlier, the last without a number;
-/// * `text` says everything: **models of equal texts cost the same**. Plans are kept, cached and agreed on by it.
+/// * `least_us` is a **bound**: no plan that transfers `need[l]` over the levels `l` and further out costs
+///   less. It is monotone, and 0 where nothing is needed;
+/// * `levels` are domains that consist of the domains below. Outer levels have neither more bandwidth nor
+///   less latency, and the last has no number of ranks;
+/// * `text` is complete: **models of equal texts cost the same**. Plans are stored, cached and agreed on by
+///   it.
 ///
-/// Only communicating steps are asked about: slices and zero-fills cost nothing under any model. `examples/torus.rs` is a
-/// model of a network that has no levels.
+/// Only communicating steps are priced: slices and zero-fills cost nothing under any model.
+/// `examples/torus.rs` is a model of a network that has no levels.
 pub trait CostModel: Send + Sync + fmt::Debug {
-    /// Domains from the inside out: where axes are cut and what bounds tell apart. One level if the network has none.
+    /// Returns the domains from the inside out, which split axes and separate bounds.
+    ///
+    /// There is one level if the network has none.
     fn levels(&self) -> &[Level];
-    /// Microseconds of a step of this load.
+    /// Returns the microseconds of a step with this load.
     fn cost_us(&self, load: &StepTraffic<'_>) -> f64;
-    /// Microseconds that no plan can beat which brings `need[l]` over the levels `l` and further out.
+    /// Returns the least microseconds of any plan that transfers `need[l]` over the levels from `l` on.
     fn lower_bound_us(&self, need: &[MinTraffic]) -> f64;
-    /// The model in one line.
+    /// Returns the model in one line.
     fn cache_key(&self) -> String;
 }
 
-/// The model of a planner: the one that ships, or somebody's.
+/// The model of a planner: the included one, or that of a user.
 #[derive(Clone, Debug)]
 pub(crate) enum Model {
     Topology(Topology),
@@ -89,7 +95,7 @@ pub(crate) enum Model {
 }
 
 impl Model {
-    /// Anybody's model, if its levels are some.
+    /// Wraps the model of a user, if its levels are valid.
     pub(crate) fn of(model: Arc<dyn CostModel>) -> Result<Model, Error> {
         topology::check_levels(model.levels())?;
         if let Some(Level { ranks: Some(n), .. }) = model.levels().last() {
@@ -124,7 +130,7 @@ impl Model {
         }
     }
 
-    /// What an exchange costs at least in which a rank receives so many bytes from so many others, wherever these are.
+    /// Returns the least cost of an exchange in which a rank receives `bytes` from `peers` ranks, anywhere.
     #[inline]
     pub(crate) fn least_of_exchange_us(&self, bytes: u64, peers: usize) -> f64 {
         match self {
@@ -140,12 +146,12 @@ impl Model {
         }
     }
 
-    /// The innermost level whose domain holds both ranks.
+    /// Returns the innermost level whose domain contains both ranks.
     pub(crate) fn level_of(&self, a: usize, b: usize) -> usize {
         level_of(self.levels(), a, b)
     }
 
-    /// Feeds a hasher: equal models alike.
+    /// Feeds a hasher; equal models feed it equally.
     pub(crate) fn hash_word(&self, hasher: &mut impl Hasher) {
         match self {
             Model::Topology(t) => {
@@ -159,7 +165,7 @@ impl Model {
     }
 }
 
-/// The innermost level whose domain holds both ranks.
+/// Returns the innermost level whose domain contains both ranks.
 fn level_of(levels: &[Level], a: usize, b: usize) -> usize {
     levels.iter().position(|l| l.ranks.is_none_or(|n| a / n == b / n)).unwrap_or(levels.len() - 1)
 }

@@ -1,14 +1,14 @@
-//! A mesh on a network: at which level a digit moves, and how a group spreads over domains.
+//! A mesh on a network: the level that a digit crosses, and the spread of a group over domains.
 //!
-//! A digit whose values stay inside domains of level `l` but cross those of `l - 1` is of level `l`. Axes are cut where a
-//! domain ends inside them, so that digits have a level wherever the cut divides. A group of digits that nest with the
-//! domains has `n_l = product of its radices of levels up to l` members in every domain; otherwise the ranks are looked at
-//! one by one, and what counts is the worst.
+//! A digit whose values stay inside domains of level `l` but cross those of `l - 1` is of level `l`. Axes are
+//! split where a domain ends inside them, so that digits have a level wherever the split divides. A group of
+//! digits that nest with the domains has `n_l = product of its radices of levels up to l` members in every
+//! domain. Otherwise the ranks are examined individually, and the worst one counts.
 //!
-//! **Ranks of a table.** Where the table takes the positions of each domain to the ranks of one domain, `t(p) div n` being
-//! a one-to-one function of `p div n`, two ranks share a domain exactly if their positions do, and all of the above is said
-//! of positions. Otherwise a digit is of the outermost level that two of its values are apart anywhere, and nests with
-//! nothing.
+//! **Ranks of a table.** Assume that the table maps the positions of each domain to the ranks of one domain:
+//! `t(p) div n` is a one-to-one function of `p div n`. Then two ranks share a domain exactly if their
+//! positions do, and all of the above holds for positions. Otherwise a digit has the outermost level at which
+//! two of its values differ anywhere, and nests with no domain.
 
 use reshard_layout::InlineVec;
 use reshard_layout::{AxisStride, Mode, Modes};
@@ -29,18 +29,20 @@ pub(crate) struct Network<'a> {
     pub(crate) model: &'a Model,
     levels: &'a [Level],
     mesh: &'a Mesh,
-    /// Whether every digit that divides at domain sizes nests with the domains: the mesh starts on a domain boundary.
+    /// `true` if the mesh starts on a domain boundary.
+    ///
+    /// Then every digit that divides at domain sizes nests with the domains.
     aligned: bool,
-    /// Whether ranks are as near to each other as what the layouts of the axes lead to.
+    /// `true` if ranks share domains exactly as their positions in the layouts of the axes do.
     faithful: bool,
-    /// Beyond the greatest of what the layouts of the axes lead to.
+    /// End of the range of ranks, or of positions if there is a table.
     end: usize,
 }
 
-/// The most ranks that are looked at one by one.
+/// Maximum number of ranks that are examined individually.
 const ENUMERATED: usize = 1 << 12;
 
-/// Whether two positions share a domain of this size exactly if their ranks do.
+/// Returns `true` if two positions share a domain of this size exactly if their ranks do.
 fn keeps_domains(table: &[usize], domain: usize) -> bool {
     let of_ranks: SmallVec<[usize; 16]> = table.chunks(domain).map(|block| block[0] / domain).collect();
     let mut sorted = of_ranks.clone();
@@ -56,7 +58,7 @@ impl<'a> Network<'a> {
         let domains = || levels.iter().filter_map(|l| l.ranks);
         let faithful = levels.len() == 1
             || mesh.rank_table().is_none_or(|table| domains().all(|domain| keeps_domains(table, domain)));
-        // Of positions, where there is a table.
+        // Positions, if there is a table.
         let (first, lowest, end) = match mesh.rank_table() {
             None => (mesh.offset(), mesh.min_rank(), mesh.world_size()),
             Some(table) => (0, 0, table.len()),
@@ -72,7 +74,7 @@ impl<'a> Network<'a> {
         self.levels.len()
     }
 
-    /// Where domains end inside an axis: cuts to seed a digit system with.
+    /// Returns the ends of domains inside axes, at which a digit system is split.
     pub(crate) fn cuts(&self) -> SmallVec<[AxisStride; 4]> {
         let mut cuts = SmallVec::new();
         if !self.faithful {
@@ -91,7 +93,7 @@ impl<'a> Network<'a> {
         cuts
     }
 
-    /// The level of one digit, and whether it nests with every domain.
+    /// Returns the level of one digit, and `true` if it nests with every domain.
     pub(crate) fn level(&self, digit: Mode<AxisStride>) -> (usize, bool) {
         let top = self.levels() - 1;
         if top == 0 {
@@ -110,7 +112,7 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// The same of the ranks of a digit.
+    /// Returns the same for the ranks of a digit.
     fn level_of_ranks(&self, modes: &[Mode]) -> (usize, bool) {
         let (mut level, mut clean) = (0, self.aligned);
         for (l, domain) in self.levels.iter().enumerate().filter_map(|(l, x)| Some((l, x.ranks?))) {
@@ -127,7 +129,7 @@ impl<'a> Network<'a> {
         (level.min(self.levels() - 1), clean)
     }
 
-    /// The outermost level at which ranks that differ along one digit only are apart.
+    /// Returns the outermost level that separates ranks which differ along one digit only.
     fn level_of_table(&self, digit: Mode<AxisStride>) -> usize {
         let top = self.levels() - 1;
         if self.mesh.size() > ENUMERATED {
@@ -135,7 +137,7 @@ impl<'a> Network<'a> {
         }
         let mut level = 0;
         for rank in self.mesh.ranks() {
-            // Sharing a domain is transitive: it is enough to look from one value.
+            // Sharing a domain is transitive: comparing with one value is enough.
             let Ok(group) = members_along(self.mesh, &[digit], rank) else { return top };
             if group[0] == rank {
                 level = group.iter().map(|&r| self.model.level_of(rank, r)).fold(level, usize::max);
@@ -147,7 +149,7 @@ impl<'a> Network<'a> {
         level
     }
 
-    /// The parts of sub-axes that stay inside a domain of some level below the last.
+    /// Returns the parts of sub-axes that stay inside a domain of some level below the last.
     pub(crate) fn inner(&self, subs: &[SubAxis]) -> InlineVec<SubAxis, 4> {
         let cuts = self.cuts();
         let mut inner: Modes<AxisStride> = Modes::new();
@@ -161,7 +163,7 @@ impl<'a> Network<'a> {
                     inner.push(part);
                 }
             };
-            // Domains that do not nest with the sub-axis cut no digit of it.
+            // Domains that do not nest with the sub-axis split no digit of it.
             let mut rest = whole;
             for end in ends {
                 if end < rest.stride.step() * rest.extent
@@ -177,7 +179,7 @@ impl<'a> Network<'a> {
         self.mesh.sub_axes_of(inner.iter().copied())
     }
 
-    /// Digits as bounds see them: see [`inside_one_domain`].
+    /// Returns the weights of digits for bounds: see [`inside_one_domain`].
     pub(crate) fn bounding(
         &self,
         weights: &[Weight],
@@ -187,7 +189,7 @@ impl<'a> Network<'a> {
         if nest { SmallVec::from_slice(weights) } else { inside_one_domain(weights) }
     }
 
-    /// The different spreads of a group over domains that its ranks see.
+    /// Returns the different spreads of a group over domains, as its ranks see them.
     pub(crate) fn domain_sizes(
         &self,
         axes: &[Mode<AxisStride>],
@@ -208,7 +210,7 @@ impl<'a> Network<'a> {
             return Ok(SmallVec::from_iter([product]));
         }
         let mut all: SmallVec<[DomainSizes; 2]> = SmallVec::new();
-        // Group by group: of members that ascend, those of a domain follow each other.
+        // Group by group: members are sorted, so those of a domain are consecutive.
         for i in 0..self.mesh.size() {
             let Some(c) = self.mesh.coordinate_at(i) else { continue };
             if axes.iter().any(|&m| digit(&c, m) > 0) {
@@ -235,7 +237,7 @@ impl<'a> Network<'a> {
         Ok(all)
     }
 
-    /// What a collective over these modes costs: the dearest spread of their groups.
+    /// Returns the cost of a collective over these modes: that of the most expensive spread of their groups.
     pub(crate) fn cost_of_collective(
         &self,
         op: StepOp,
@@ -257,7 +259,7 @@ impl<'a> Network<'a> {
         Cost::new(us, volume.received, volume.peak)
     }
 
-    /// What an exchange of counted traffic costs.
+    /// Returns the cost of an exchange of counted traffic.
     pub(crate) fn cost_of_exchange(
         &self,
         traffic: &[LevelTraffic],

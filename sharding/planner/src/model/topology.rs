@@ -1,4 +1,4 @@
-//! What a step costs on a network of levels: the worst rank's latency and bytes.
+//! The cost of a step on a network of levels: latency and bytes of the worst rank.
 //!
 //! Levels go from the inside out. The domain of rank `c` at level `l` is `floor(c / ranks_l)`; the last level has one
 //! domain. A step costs
@@ -7,8 +7,8 @@
 //! launch + sum over levels l used of latency_l * ceil(log2(1 + p_l)) + max_l r_l / rate_l   (+ message * peers)
 //! ```
 //!
-//! with `r_l` the bytes and `p_l` the peers of the worst rank at level `l` (its [`Load`]), the latencies twice in an all-reduce,
-//! and the last term in exchanges only. No plan takes less than
+//! with `r_l` the bytes and `p_l` the peers of the worst rank at level `l` (its [`StepTraffic`]), the latencies
+//! twice in an all-reduce, and the last summand in exchanges only. No plan takes less than
 //!
 //! ```text
 //! wire + latencies
@@ -18,12 +18,14 @@
 //! rounds(n) = ceil(log2 n)
 //! ```
 //!
-//! with `D_l` the number of domains of level `l` that a rank's target depends on, and `U_l` the ranks of a domain ([`Need`]). In one
-//! step a rank hears from each of them itself. In several, what it hears was gathered by others: a step in which every rank
-//! of a domain has `p` peers beyond the domain multiplies the domains that the domain knows of by at most `1 + U_l p`, and takes
-//! `ceil(log2(1 + p))` rounds; and whatever the levels, rounds at most double what a rank knows of.
+//! with `D_l` the number of domains of level `l` on which a rank's target depends, and `U_l` the ranks of a
+//! domain ([`MinTraffic`]). In one step, a rank receives from each of them directly. In several steps, it receives
+//! data that other ranks gathered. Suppose that every rank of a domain has `p` peers beyond the domain in a
+//! step. The step then multiplies the domains that the domain knows of by at most `1 + U_l p`, and takes
+//! `ceil(log2(1 + p))` rounds. At any level, a round at most doubles the domains that a rank knows of.
 //!
-//! Local steps cost nothing. Profiles are monotone: outer levels are slower and later.
+//! Local steps cost nothing. Profiles are monotone: outer levels have neither more bandwidth nor less
+//! latency.
 
 use core::fmt;
 use core::ops::RangeInclusive;
@@ -37,11 +39,12 @@ use crate::model::{CostModel, Level, MinTraffic, StepTraffic};
 use crate::op::StepOp;
 use reshard_sharding::internal::Cursor;
 
-/// What the network is like: levels, from the inside out, each of domains that consist of domains of the level below.
+/// The network: levels from the inside out, each of domains that consist of domains of the level below.
 ///
-/// Where the axes of a mesh do not nest with the domains, who shares one is counted rank by rank, up to 4,096 ranks. Beyond, every
-/// digit of a mesh whose ranks are a table that keeps no domains together counts for the outermost level: give such a mesh in an
-/// order in which the ranks of a node follow each other.
+/// Where the axes of a mesh do not nest with the domains, ranks that share a domain are counted rank by rank,
+/// up to 4,096 ranks. Above that, there is a special case: a mesh whose ranks are a table that scatters
+/// domains. Each of its digits counts for the outermost level. List the ranks of such a mesh so that those of
+/// a node are consecutive.
 ///
 /// ```
 /// use reshard_planner::Topology;
@@ -60,13 +63,13 @@ pub struct Topology {
 }
 
 impl Clone for Topology {
-    // Every plan holds one: a plain copy of the levels.
+    // Every plan holds a topology, so cloning is a plain copy of the levels.
     fn clone(&self) -> Topology {
         Topology { levels: SmallVec::from_slice(&self.levels), ..*self }
     }
 }
 
-/// A topology as a file holds it.
+/// The serialized form of a topology.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Profile {
@@ -89,10 +92,11 @@ impl From<Topology> for Profile {
 }
 
 impl Topology {
-    /// A network: time to start a communicating step, time per peer of an exchange, levels from the inside out.
+    /// Creates a network: time to start a communicating step, time per peer of an exchange, and levels.
     ///
-    /// Requires at least one level, times from 0 to 10^9 us and rates from 10^-6 to 10^9 GB/s, domain sizes that divide the next
-    /// level's, and monotone levels (outer ones neither faster nor earlier).
+    /// Requires at least one level, from the inside out, times from 0 to 10^9 us and rates from 10^-6 to 10^9
+    /// GB/s. Domain sizes must divide the next level's. Outer levels must have neither more bandwidth nor
+    /// less latency.
     pub fn new(launch_us: f64, message_us: f64, levels: &[Level]) -> Result<Topology, Error> {
         let refuse = |reason: String| Err(Error::Topology { reason });
         if !time(launch_us) || !time(message_us) {
@@ -107,43 +111,46 @@ impl Topology {
         Ok(Topology { launch_us, message_us, levels })
     }
 
-    /// One level: launch 6.6 us, latency 0, 100 GB/s, 0.2 us per message.
+    /// Returns one level: launch 6.6 us, latency 0, 100 GB/s, 0.2 us per message.
     pub fn uniform() -> Topology {
         let level = Level { ranks: None, latency_us: 0.0, gbytes_per_s: 100.0 };
         Topology { launch_us: 6.6, message_us: 0.2, levels: SmallVec::from_iter([level]) }
     }
 
-    /// Nodes of 8 ranks at 370 GB/s and 2 us, 45 GB/s and 8 us between them; launch 6.6 us, 0.2 us per message.
+    /// Returns nodes of 8 ranks: 370 GB/s and 2 us inside, 45 GB/s and 8 us between them.
+    ///
+    /// Launch takes 6.6 us, and a message 0.2 us.
     pub fn h100() -> Topology {
         let node = Level { ranks: Some(8), latency_us: 2.0, gbytes_per_s: 370.0 };
         let net = Level { ranks: None, latency_us: 8.0, gbytes_per_s: 45.0 };
         Topology { launch_us: 6.6, message_us: 0.2, levels: SmallVec::from_iter([node, net]) }
     }
 
-    /// The levels, from the inside out.
+    /// Returns the levels, from the inside out.
     pub fn levels(&self) -> &[Level] {
         &self.levels
     }
 
-    /// Time to start a communicating step, in microseconds.
+    /// Returns the time to start a communicating step, in microseconds.
     pub fn launch_us(&self) -> f64 {
         self.launch_us
     }
 
-    /// Time per peer of an exchange or all-to-all, in microseconds.
+    /// Returns the time per peer of an exchange or all-to-all, in microseconds.
     pub fn message_us(&self) -> f64 {
         self.message_us
     }
 
-    /// The innermost level whose domain holds both ranks.
+    /// Returns the innermost level whose domain contains both ranks.
     pub fn level_of(&self, a: usize, b: usize) -> usize {
         super::level_of(&self.levels, a, b)
     }
 
-    /// What an exchange costs at least in which a rank receives so many bytes from so many others, wherever these are:
-    /// bytes come over all levels at once, and rounds are the fewest, of the least latency, where all peers are near.
+    /// Returns the least cost of an exchange in which a rank receives `bytes` from `peers` ranks, anywhere.
     ///
-    /// `prod (p_l + 1) >= 1 + sum p_l`, so that the rounds of levels add up to at least those of one level.
+    /// Bytes may arrive over all levels at once. Rounds are the fewest, with the least latency, if all peers
+    /// are near: `prod (p_l + 1) >= 1 + sum p_l`, so the rounds of several levels add up to at least those of
+    /// one level.
     pub(crate) fn least_of_exchange_us(&self, bytes: u64, peers: usize) -> f64 {
         let rate: f64 = self.levels.iter().map(|l| l.gbytes_per_s * 1e3).sum();
         let doublings = f64::from(usize::BITS - peers.leading_zeros());
@@ -151,8 +158,9 @@ impl Topology {
         wait + bytes as f64 / rate + self.message_us * peers as f64
     }
 
-    /// The least latencies of steps after which a rank may have heard from so many domains of level `l`, and of all ranks
-    /// that take as many rounds.
+    /// Returns the least latency of steps after which a rank may have data of `domains` domains of level `l`.
+    ///
+    /// `all` is the number of rounds that data of all ranks takes.
     #[inline]
     fn wait_us(&self, l: usize, domains: u64, domain_size: u64, all: u32) -> f64 {
         let cost = |steps: u32, outer: u32| {
@@ -178,7 +186,7 @@ impl Topology {
     }
 }
 
-/// `ceil(log2 n)`, from 1.
+/// Returns `ceil(log2 n)`, from 1.
 fn rounds(n: u64) -> u32 {
     u64::BITS - n.saturating_sub(1).leading_zeros()
 }
@@ -217,7 +225,7 @@ impl CostModel for Topology {
             rate += level.gbytes_per_s * 1e3;
             let Some(need) = need.get(l) else { continue };
             wire = wire.max(need.bytes / rate);
-            // Whoever needs bytes hears from somebody.
+            // A rank that needs bytes receives from at least one other rank.
             let domains = need.domains.max(1 + u64::from(need.bytes > 0.0));
             if domains > 1 {
                 wait = wait.max(self.wait_us(l, domains, need.domain_size, all));
@@ -231,17 +239,19 @@ impl CostModel for Topology {
     }
 }
 
-/// Requires at least one level, times from 0 to 10^9 us and rates from 10^-6 to 10^9 GB/s, domain sizes that divide the next
-/// level's, and outer levels that are neither faster nor earlier.
+/// Checks the levels of a network.
+///
+/// Requires at least one level, times from 0 to 10^9 us and rates from 10^-6 to 10^9 GB/s. Domain sizes must
+/// divide the next level's. Outer levels must have neither more bandwidth nor less latency.
 pub(crate) fn check_levels(levels: &[Level]) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::Topology { reason });
     let Some((_, inner)) = levels.split_last() else {
-        return refuse("a network has at least one level".to_owned());
+        return refuse("a network must have at least one level".to_owned());
     };
     for l in levels {
         if !time(l.latency_us) || !RATES.contains(&l.gbytes_per_s) {
             return refuse(format!(
-                "a level of latency {} us and {} GB/s: latency is from 0 to {MOST_US:e}, the rate from {:e} to {:e}",
+                "a level of latency {} us and {} GB/s: latency must be 0 to {MOST_US:e}, and the rate {:e} to {:e}",
                 l.latency_us,
                 l.gbytes_per_s,
                 RATES.start(),
@@ -252,7 +262,7 @@ pub(crate) fn check_levels(levels: &[Level]) -> Result<(), Error> {
     for w in levels.windows(2) {
         if w[1].latency_us < w[0].latency_us || w[1].gbytes_per_s > w[0].gbytes_per_s {
             return refuse(format!(
-                "the level of {} us and {} GB/s lies outside one of {} us and {} GB/s: outer levels are slower",
+                "the level of {} us and {} GB/s is outside one of {} us and {} GB/s; outer levels must be slower",
                 w[1].latency_us, w[1].gbytes_per_s, w[0].latency_us, w[0].gbytes_per_s
             ));
         }
@@ -268,14 +278,15 @@ pub(crate) fn check_levels(levels: &[Level]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The longest time of a topology, a quarter of an hour: sums of these are counted in picoseconds, of which 63 bits hold
-/// nine million seconds.
+/// The longest time of a topology, a quarter of an hour.
+///
+/// Sums of these are counted in picoseconds, and 63 bits hold nine million seconds.
 const MOST_US: f64 = 1e9;
 
-/// The rates of a level in GB/s, from a kilobyte per second: what a step takes is a number.
+/// The rates of a level in GB/s, from a kilobyte per second, so that the time of a step is finite.
 const RATES: RangeInclusive<f64> = 1e-6..=1e9;
 
-/// Whether a time is a number from 0 that is not too long.
+/// Returns `true` if a time is a number from 0 that is not too long.
 fn time(x: f64) -> bool {
     (0.0..=MOST_US).contains(&x)
 }
@@ -309,7 +320,7 @@ impl fmt::Display for Topology {
 impl FromStr for Topology {
     type Err = Error;
 
-    /// `uniform`, `h100`, or `launch=us;message=us;level=ranks:us:GB/s;..;level=*:us:GB/s`.
+    /// Parses `uniform`, `h100`, or `launch=us;message=us;level=ranks:us:GB/s;..;level=*:us:GB/s`.
     fn from_str(s: &str) -> Result<Topology, Error> {
         match s {
             "uniform" => return Ok(Topology::uniform()),
@@ -319,7 +330,7 @@ impl FromStr for Topology {
         let mut r = Cursor::new("topology", s);
         let begins = r.eat("launch");
         if !begins {
-            // A word is the name of a profile that there is not; anything else is the notation with a mistake.
+            // An identifier is an unknown profile; anything else is the notation with a mistake.
             if !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')) {
                 let reason = format!(
                     "unknown network profile `{s}`: expected uniform, h100, or \

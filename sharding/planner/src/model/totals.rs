@@ -1,10 +1,10 @@
-//! What steps add up to, and how an objective orders that.
+//! The totals of steps, and their order under an objective.
 
 use std::borrow::Borrow;
 
 use crate::objective::Objective;
 
-/// What a step costs: its worst rank's time, received and held bytes.
+/// The cost of a step: its worst rank's time, received and held bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
     pub(crate) us: f64,
@@ -20,12 +20,12 @@ impl Cost {
     }
 }
 
-/// A time in whole picoseconds.
+/// Converts a time to whole picoseconds.
 pub(crate) fn picoseconds(us: f64) -> u64 {
     (us * 1e6).round() as u64
 }
 
-/// A time in whole picoseconds that is surely not above it.
+/// Converts a time to whole picoseconds, rounded down so that it is surely not above.
 pub(crate) fn picoseconds_below(us: f64) -> u64 {
     (us * 1e6 * (1.0 - 1e-9)).floor() as u64
 }
@@ -33,7 +33,7 @@ pub(crate) fn picoseconds_below(us: f64) -> u64 {
 /// The order of an objective while steps are still added: `[primary, secondary]` in picoseconds or bytes.
 pub(crate) type Key = [u64; 2];
 
-/// The key with one more step.
+/// Returns the key with one more step.
 pub(crate) fn add(objective: Objective, key: Key, step: &Cost) -> Key {
     let [primary, secondary] = key;
     let (ps, bytes) = (step.picoseconds, step.received);
@@ -44,7 +44,7 @@ pub(crate) fn add(objective: Objective, key: Key, step: &Cost) -> Key {
     }
 }
 
-/// What the steps of a plan add up to.
+/// The totals of the steps of a plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) picoseconds: u64,
@@ -66,7 +66,7 @@ impl Totals {
         totals
     }
 
-    /// The order of an objective: ties in time go to fewer bytes, and those to fewer steps.
+    /// Returns the key of an objective: ties in time go to fewer bytes, and those to fewer steps.
     pub(crate) fn key(&self, objective: Objective) -> [u64; 3] {
         match objective {
             Objective::Time => [self.picoseconds, self.bytes, self.steps],

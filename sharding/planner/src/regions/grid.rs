@@ -1,4 +1,4 @@
-//! A sharding as a grid: which modes of axes cut each dim, into which regions.
+//! A sharding as a grid: the modes of axes that split each dim, and the resulting regions.
 
 use reshard_layout::{AxisStride, Modes};
 use smallvec::SmallVec;
@@ -22,7 +22,7 @@ impl<'a> Grid<'a> {
         Grid { sharding, dims: (0..sharding.shape().len()).map(of_dim).collect() }
     }
 
-    /// How many different regions a dim has.
+    /// Returns the number of different regions of a dim.
     pub(crate) fn regions(&self, dim: usize) -> usize {
         self.dims[dim].iter().map(|m| m.extent as usize).product()
     }
@@ -36,12 +36,12 @@ impl<'a> Grid<'a> {
         }
     }
 
-    /// Which region of every dim a coordinate holds.
+    /// Returns the region of every dim at a coordinate.
     pub(crate) fn regions_of(&self, c: &[usize]) -> SmallVec<[usize; 4]> {
         (0..self.dims.len()).map(|dim| self.region_of(c, dim)).collect()
     }
 
-    /// Which region of a dim a coordinate holds.
+    /// Returns the region of a dim at a coordinate.
     pub(crate) fn region_of(&self, c: &[usize], dim: usize) -> usize {
         self.dims[dim].iter().fold(0, |i, &m| i * m.extent + digit(c, m)) as usize
     }

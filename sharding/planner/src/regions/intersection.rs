@@ -1,7 +1,9 @@
-//! Regions of two shardings that overlap: whatever source and target share moves from one holder to every wanter, in one exchange.
+//! Overlapping regions of two shardings. Data that source and target share is sent from one owner to every
+//! rank that wants it, in one exchange.
 //!
-//! Ranks that differ only in axes that shard nothing hold the same: they are replicas. Ranks that differ in others hold
-//! disjoint regions, each a product over dims. So what receiver `c` wants splits, dim by dim, over the coordinates that
+//! Ranks that differ only in axes that shard nothing hold the same: they are replicas. Ranks that differ in
+//! other axes hold disjoint regions, each a product over dims. So the target of receiver `c` splits, dim by
+//! dim, over the coordinates that shard that dim. For every combination one replica is the source:
 //! shard that dim; for every combination one replica is the source:
 //!
 //! ```text
@@ -10,12 +12,12 @@
 //!     else replica number (receiver's index mod number of replicas there)
 //! ```
 //!
-//! which is a pure function of both shardings and the network, so senders find the same blocks by asking it for every
-//! wanter.
+//! This is a pure function of both shardings and the network. So senders find the same blocks by evaluating
+//! it for every receiver.
 //!
-//! **Terms.** Where axes of the target become partial, the terms of each element are its value, once, and the identity.
-//! Who has the value is the receiver that shares the sources' digits of those axes, so that nothing moves along them;
-//! where they were replicated, the one at coordinate 0.
+//! **Partial values.** Where axes of the target become partial, each element has its value as one partial
+//! value, and the identity as all others. The value is on the receiver that shares the sources' digits of
+//! those axes, so that no data is sent along them. Where they were replicated, it is at coordinate 0.
 
 use reshard_layout::InlineVec;
 use std::sync::{Arc, OnceLock};
@@ -38,23 +40,23 @@ use reshard_sharding::{ReduceOp, Sharding};
 pub(crate) struct Intersection {
     pub(crate) from: Sharding,
     pub(crate) to: Sharding,
-    /// What becomes partial and was replicated: only coordinate 0 receives, the rest is filled.
+    /// Digits that become partial and were replicated: only coordinate 0 receives, the rest is filled.
     embeds: Modes<AxisStride>,
-    /// What becomes partial and sharded: source and receiver have the same digit.
+    /// Digits that become partial and sharded the source: source and receiver have the same digit.
     anchors: Modes<AxisStride>,
     pub(crate) fill: Option<ReduceOp>,
-    /// Ranks of a domain of each inner level of the network.
+    /// Ranks per domain of each inner level of the network.
     domain_sizes: SmallVec<[usize; 2]>,
-    /// How what a receiver does not hold comes from several replicas, if not from one.
+    /// The split of missing data among several replicas; `None` if it comes from one.
     pub(crate) spread: Option<Spread>,
     partitions: Arc<OnceLock<Partitions>>,
 }
 
-/// How much of what a receiver is to have one sender sends.
+/// The share of a receiver's region that one sender sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     All,
-    /// One part of so many as a [`Spread`] makes.
+    /// One of the parts that a [`Spread`] makes.
     Part(usize),
 }
 
@@ -65,7 +67,7 @@ pub(crate) struct Partitions {
     pub(crate) target: SmallVec<[Partition; 4]>,
 }
 
-/// By dim and region of the target: the regions of the source that it meets, and in how many indices.
+/// By dim and region of the target: the regions of the source that it overlaps, with the shared length.
 pub(crate) type Meetings = Vec<Vec<Vec<(usize, usize)>>>;
 
 impl Intersection {
@@ -82,28 +84,28 @@ impl Intersection {
         }
     }
 
-    /// The same on a network: sources are near.
+    /// Returns the same on a network, with near sources.
     pub(crate) fn on(self, levels: &[Level]) -> Intersection {
         let domain_sizes = levels.iter().filter_map(|l| l.ranks).collect();
         Intersection { domain_sizes, ..self }
     }
 
-    /// The same where receivers share out among replicas of the source what they do not hold.
+    /// Returns the same, but receivers split missing data among replicas of the source.
     pub(crate) fn spread(self, spread: Spread) -> Intersection {
         Intersection { spread: Some(spread), ..self }
     }
 
-    /// Whether a source may be another replica than the one at the receiver's coordinates.
+    /// Returns `true` if a source may be another replica than the one at the receiver's coordinates.
     pub(crate) fn picks_replicas(&self) -> bool {
         !self.domain_sizes.is_empty()
     }
 
-    /// Ranks of a domain of each inner level, where sources are near.
+    /// Returns the ranks per domain of each inner level, if sources are near.
     pub(crate) fn domain_sizes(&self) -> &[usize] {
         &self.domain_sizes
     }
 
-    /// The same where a sub-axis of the target becomes partial, in which the source is not.
+    /// Returns the same, with a sub-axis of the target that becomes partial and is not partial in the source.
     pub(crate) fn into_terms(mut self, sub: SubAxis, op: ReduceOp) -> Intersection {
         self.fill = Some(op);
         let replicated: InlineVec<SubAxis, 4> =
@@ -118,7 +120,7 @@ impl Intersection {
             let (low, high) = (r.pre_size.max(sub.pre_size), end(*r).min(end(sub)));
             let nests = |s: SubAxis| low.is_multiple_of(s.pre_size) && end(s).is_multiple_of(high);
             if !nests(sub) || !nests(*r) || !high.is_multiple_of(low) || !low.is_multiple_of(pre) {
-                // No digit of both: the one at coordinate 0 receives everything.
+                // They have no common digit: coordinate 0 receives everything.
                 self.embeds.push(self.to.mesh().known_mode(sub));
                 return self;
             }
@@ -136,12 +138,12 @@ impl Intersection {
         self
     }
 
-    /// Whether source and receiver may meet: they have the same digits of what becomes partial.
+    /// Returns `true` if source and receiver have the same digits of the axes that become partial.
     fn may_meet(&self, source: &[usize], receiver: &[usize]) -> bool {
         self.anchors.iter().all(|&m| digit(source, m) == digit(receiver, m))
     }
 
-    /// The partitions of both sides, made at first use.
+    /// Returns the partitions of both sides, made at first use.
     pub(crate) fn partitions(&self) -> Result<&Partitions, Error> {
         if let Some(known) = self.partitions.get() {
             return Ok(known);
@@ -155,12 +157,12 @@ impl Intersection {
         Ok(self.partitions.get_or_init(|| made))
     }
 
-    /// Whether both shardings are on one mesh.
+    /// Returns `true` if both shardings are on one mesh.
     pub(crate) fn one_mesh(&self) -> bool {
         self.from.mesh() == self.to.mesh()
     }
 
-    /// The rank that `receiver` gets these regions of the source from; `None` if others get them.
+    /// Returns the rank that sends these regions of the source to `receiver`; `None` if others get them.
     pub(crate) fn source_of(&self, grid: &Grid<'_>, receiver: usize, regions: &[usize]) -> Option<usize> {
         let mesh = self.from.mesh();
         let mine = mesh.coordinate(receiver);
@@ -202,7 +204,7 @@ impl Intersection {
         Some(mesh.rank_at(&c).expect("digits are below their radix"))
     }
 
-    /// Who sends a receiver something of what the source at `own` holds.
+    /// Returns the ranks that send a receiver data of the source at `own`.
     pub(crate) fn senders(&self, own: usize, receiver: usize) -> SmallVec<[usize; 4]> {
         match self.spread.as_ref().filter(|_| own != receiver) {
             Some(spread) => spread.replicas(self.from.mesh(), own).collect(),
@@ -210,7 +212,7 @@ impl Intersection {
         }
     }
 
-    /// How much of what the source at `own` holds a rank sends to a receiver.
+    /// Returns the share of the data of the source at `own` that a rank sends to a receiver.
     pub(crate) fn share(&self, own: usize, receiver: usize, rank: usize) -> Option<Share> {
         match self.spread.as_ref().filter(|_| own != receiver) {
             Some(spread) => spread.part_of(self.from.mesh(), own, rank).map(Share::Part),
@@ -218,22 +220,22 @@ impl Intersection {
         }
     }
 
-    /// Whether a rank of the target receives, or is only filled.
+    /// Returns `true` if a rank of the target receives, and `false` if it is only filled.
     pub(crate) fn receives(&self, rank: usize) -> bool {
         self.to.mesh().coordinate(rank).is_some_and(|c| self.receives_at(&c))
     }
 
-    /// The same of the rank at a coordinate.
+    /// Returns the same for the rank at a coordinate.
     pub(crate) fn receives_at(&self, c: &[usize]) -> bool {
         self.embeds.iter().all(|&m| digit(c, m) == 0)
     }
 
-    /// Whether along an axis only some receive.
+    /// Returns `true` if only some ranks along an axis receive.
     pub(crate) fn fills(&self, axis: usize) -> bool {
         self.embeds.iter().any(|m| axis_of(m.stride) == axis)
     }
 
-    /// The digits of what becomes partial that source and receiver have in common.
+    /// Returns the digits of axes that become partial which source and receiver have in common.
     pub(crate) fn anchors(&self) -> &[Mode<AxisStride>] {
         &self.anchors
     }
@@ -242,7 +244,7 @@ impl Intersection {
         if s.mesh().contains(rank) { Ok(s.local_shape(rank)?.iter().product()) } else { Ok(0) }
     }
 
-    /// For every dim and region of the target, the regions of the source that it meets, and in how many indices.
+    /// Returns the overlaps of every dim and region of the target with the regions of the source.
     pub(crate) fn meetings(&self) -> Result<Meetings, Error> {
         let target = Grid::new(&self.to);
         let parts = &self.partitions()?.source;
@@ -254,12 +256,12 @@ impl Intersection {
             .collect()
     }
 
-    /// The grids of the source and the target.
+    /// Returns the grids of the source and the target.
     pub(crate) fn grids(&self) -> [Grid<'_>; 2] {
         [Grid::new(&self.from), Grid::new(&self.to)]
     }
 
-    /// Calls `f` with every source of a rank, itself perhaps, and the number of elements.
+    /// Calls `f` with every source of a rank, possibly the rank itself, and the number of elements.
     pub(crate) fn pulls(
         &self,
         [source, target]: &[Grid<'_>; 2],

@@ -1,8 +1,9 @@
-//! Regions: what any two shardings of a tensor share, uneven, not nesting, or on two meshes.
+//! Regions: the data that any two shardings of a tensor share, uneven, not nesting, or on two meshes.
 //!
-//! A [`grid`] says which modes of axes cut each dim into which regions, a [`partition`] who owns which indices of a dim, and an
-//! [`intersection`] from whom each rank gets what, which a [`tally`] counts by a [`table`] of each dim, without asking every rank;
-//! [`need`] says what no plan can do without, a [`spread`] how replicas share out what they send.
+//! A [`grid`] has the modes of axes that split each dim into regions, and a [`partition`] the owners of the
+//! indices of a dim. An [`intersection`] has the source of each region of each rank. A [`tally`] counts these
+//! by a [`table`] of each dim, without examining every rank. [`need`] computes lower bounds, and a [`spread`]
+//! splits messages among replicas.
 
 pub(crate) mod grid;
 pub(crate) mod intersection;

@@ -1,23 +1,24 @@
-//! What no plan can do without where digits do not nest: the bounds of `bounds::need`, by regions.
+//! Lower bounds where digits do not nest: the bounds of `bounds::need`, by regions.
 //!
-//! Seen from a level, the ranks fall into **readers**: all that differ only in axes inside its domains, or in axes over which the
-//! target is partial. So a reader is whole domains, and holds whole copies of what it wants. Its axes are inner, the others
-//! outer, and a reader is a coordinate `c` of the outer ones. Regions of a dim are disjoint, so what a reader wants and holds
-//! is a product over dims of sums over its regions:
+//! Seen from a level, the ranks fall into **readers**: all that differ only in axes inside its domains, or in
+//! axes over which the target is partial. So a reader is whole domains, and holds whole copies of all that it
+//! wants. Its axes are inner and all others are outer, and a reader is a coordinate `c` of the outer ones.
+//! Regions of a dim are disjoint. So the elements that a reader wants and holds are a product over dims of
+//! sums over its regions:
 //!
 //! ```text
 //! wanted(c) = prod_d sum of |j|,           j the regions of the target in dim d at c
 //! held(c)   = prod_d sum of |i & j|,       i those of the source
 //! ```
 //!
-//! **Of one reader**, over its ranks: `wanted(c) - held(c)` elements come from beyond it, or all that it wants, where the
-//! source has terms that other readers hold.
+//! **Of one reader**, over its ranks: `wanted(c) - held(c)` elements come from beyond it. If other readers
+//! hold partial values of the source, all that it wants comes from beyond.
 //!
-//! **Domains**: a rank depends on every region that its own meets, in every dim, and on every term of it; ranks of one reader
-//! share that.
+//! **Domains**: a rank depends on every source region that its own region overlaps, in every dim, and on
+//! every partial value of it. The ranks of one reader share these dependencies.
 //!
-//! **Of one element**, over all ranks: the words of `bounds::need`, of its terms that domains hold apart. `sum_c held(c)` counts an
-//! element once for each reader that holds terms of it.
+//! **Of one element**, over all ranks: the words of `bounds::need`, of the partial values that different
+//! domains hold. `sum_c held(c)` counts an element once for each reader that holds partial values of it.
 
 use smallvec::SmallVec;
 
@@ -31,10 +32,12 @@ use reshard_layout::{AxisStride, Mode, Modes};
 use reshard_sharding::internal::{axis_of, digit};
 use reshard_sharding::{PartialAxis, Sharding};
 
-/// What is needed from beyond each level, from the inside out.
+/// The traffic needed from beyond each level, from the inside out.
 pub(crate) type Needs = SmallVec<[MinTraffic; 3]>;
 
-/// The needs of every level; of the innermost only, where some axis does not nest with the network's domains.
+/// Returns the needs of every level.
+///
+/// Where some axis does not nest with the network's domains, there is only the innermost level.
 pub(crate) fn needs(
     network: &Network<'_>,
     from: &Sharding,
@@ -64,14 +67,14 @@ pub(crate) fn needs(
     Ok(needs)
 }
 
-/// By dim and region, how many indices it has.
+/// Returns the number of indices of each region, by dim.
 fn lengths(s: &Sharding) -> Result<Vec<Vec<u64>>, Error> {
     let grid = Grid::new(s);
     let length = |dim, i| Ok(grid.intervals(dim, i)?.iter().map(|x| x.len as u64).sum());
     (0..grid.dims.len()).map(|dim| (0..grid.regions(dim)).map(|i| length(dim, i)).collect()).collect()
 }
 
-/// Where ranks of two meshes take part: elements that the worst cannot do without.
+/// Returns the elements that the worst rank needs at least, between two meshes.
 fn between_meshes(from: &Sharding, to: &Sharding) -> Result<f64, Error> {
     if to.is_partial() {
         return Ok(0.0);
@@ -91,11 +94,11 @@ fn between_meshes(from: &Sharding, to: &Sharding) -> Result<f64, Error> {
 #[derive(Clone, Copy)]
 struct Axis {
     size: usize,
-    /// Whether its ranks are in different domains.
+    /// `true` if its ranks are in different domains.
     far: bool,
-    /// Whether the target is partial over it.
+    /// `true` if the target is partial over it.
     owed: bool,
-    /// Whether it tells readers apart.
+    /// `true` if it separates readers.
     outer: bool,
 }
 
@@ -106,7 +109,7 @@ struct Readers<'a> {
 }
 
 impl Readers<'_> {
-    /// What the worst rank of a reader cannot do without from beyond it, and of how many domains.
+    /// Returns the data that the worst rank of a reader needs from beyond it, and the number of its domains.
     fn need(&self, meetings: &[Vec<Vec<(usize, usize)>>], lengths: &[Vec<u64>], item: u64) -> MinTraffic {
         let (source, target) = (Grid::new(self.from), Grid::new(self.to));
         let tables: SmallVec<[Table; 4]> = (0..source.dims.len())
@@ -118,7 +121,7 @@ impl Readers<'_> {
                 )
             })
             .collect();
-        // Axes that number nothing make readers that are alike.
+        // Axes that number no region make equal readers.
         let numbers = |axis: usize| {
             tables.iter().any(|t| t.modes.iter().any(|m| m.iter().any(|m| axis_of(m.0.stride) == axis)))
         };
@@ -130,7 +133,7 @@ impl Readers<'_> {
             mine.map(|p| p.sub.size as f64).product()
         };
         let (q, k) = (terms(&|a| a.far), terms(&|a| a.far && !a.outer));
-        // It holds all terms of what it holds, or not.
+        // A reader holds either all partial values of an element, or only some of them.
         let lacks = q > k;
         let (mut worst, mut held_by_all) = (0u64, 0u128);
         let mut c: SmallVec<[usize; 8]> = SmallVec::from_elem(0, sizes.len());
@@ -150,7 +153,8 @@ impl Readers<'_> {
         let outer = self.axes.iter().filter(|a| a.outer).map(|a| a.size).product::<usize>();
         let ranks = self.axes.iter().map(|a| a.size).product::<usize>() as f64;
         let of_reader = worst as f64 * outer as f64 / ranks;
-        // Dims are independent: some rank has the greatest number in each. Ranks of one reader share what it depends on.
+        // Dims are independent: some rank has the maximum in each. Ranks of one reader share their
+        // dependencies.
         let heard = tables.iter().map(|t| t.heard).fold(1u64, u64::saturating_mul);
         let product = |of: &dyn Fn(&Axis) -> bool| -> u64 {
             self.axes.iter().filter(|a| of(a)).map(|a| a.size as u64).product()
@@ -164,7 +168,8 @@ impl Readers<'_> {
         if self.from.numel() == 0 || !self.from.is_partial() {
             return need(of_reader);
         }
-        // How many readers want an element, and how many of these hold it, if any does: at least and at most.
+        // Number `m` of readers that want an element; of these, bounds of the number that holds it, if any
+        // does.
         let (mut m, mut least, mut most) = (1.0f64, 1.0f64, 1.0f64);
         for (axis, a) in self.axes.iter().enumerate().filter(|(_, a)| a.outer) {
             let placed = |side: usize| -> SmallVec<[(AxisStride, i64); 4]> {
@@ -199,8 +204,9 @@ impl Readers<'_> {
         need(of_reader.max(words / ranks))
     }
 
-    /// The modes that tell readers apart, each with the number of regions from one value of it to the next, and with how many
-    /// its own number counts.
+    /// Returns the modes that separate readers.
+    ///
+    /// Each has the number of regions from one value to the next, and its weight in the number of a reader.
     fn outer(&self, modes: &Modes<AxisStride>) -> Outer {
         let mut all = Outer::new();
         let (mut regions, mut numbers) = (1, 1);
@@ -217,13 +223,13 @@ impl Readers<'_> {
 
 type Outer = SmallVec<[(Mode<AxisStride>, usize, usize); 4]>;
 
-/// One dim: what a reader wants of it, and shares with what it holds.
+/// One dim: the indices that a reader wants, and those that it already holds.
 struct Table {
     modes: [Outer; 2],
     wanted: Vec<u64>,
-    /// By number of the target, what is shared with each number of the source, ascending.
+    /// By number of the target, the indices shared with each number of the source, ascending.
     shared: Vec<Vec<(usize, u64)>>,
-    /// The most numbers of the source that one region of the target meets.
+    /// The most numbers of the source that one region of the target overlaps.
     heard: u64,
 }
 
@@ -256,12 +262,12 @@ impl Table {
         Table { modes, wanted, shared, heard }
     }
 
-    /// What is shared by a number of the source and one of the target.
+    /// Returns the indices shared by a number of the source and one of the target.
     fn shared(&self, [i, j]: [usize; 2]) -> u64 {
         self.shared[j].binary_search_by_key(&i, |x| x.0).map_or(0, |at| self.shared[j][at].1)
     }
 
-    /// The numbers of a coordinate in both.
+    /// Returns the numbers of a coordinate in both.
     fn at(&self, c: &[usize]) -> [usize; 2] {
         [0, 1]
             .map(|side| self.modes[side].iter().map(|&(m, _, numbers)| digit(c, m) as usize * numbers).sum())
@@ -274,7 +280,7 @@ mod tests {
     use crate::model::{Level, Model, Topology};
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// Flat indices of what a rank has.
+    /// Returns the flat indices of the elements of a rank.
     fn elements(s: &Sharding, rank: usize) -> Vec<usize> {
         let region = s.region(rank).unwrap();
         let mut all = vec![0];
@@ -285,7 +291,9 @@ mod tests {
         all
     }
 
-    /// The need of a level of domains of so many ranks, element by element and rank by rank.
+    /// Computes the need of a level, element by element and rank by rank.
+    ///
+    /// A domain has `domain` ranks.
     fn slow(from: &Sharding, to: &Sharding, domain: usize) -> f64 {
         let mesh = from.mesh();
         let key = |rank: usize| {
@@ -294,7 +302,7 @@ mod tests {
             mesh.rank_at(&c).unwrap() / domain
         };
         let mut ranks_of: BTreeMap<usize, usize> = BTreeMap::new();
-        // By element: its readers, and which of its terms each reader and domain holds.
+        // By element: its readers, and the owners of each partial value, as pairs of reader and domain.
         let mut readers = vec![BTreeSet::new(); from.numel()];
         let mut terms: Vec<BTreeMap<Vec<usize>, BTreeSet<[usize; 2]>>> = vec![BTreeMap::new(); from.numel()];
         for rank in mesh.ranks() {
@@ -311,7 +319,7 @@ mod tests {
         }
         let (mut lacking, mut words) = (BTreeMap::<usize, usize>::new(), 0.0);
         for e in 0..from.numel() {
-            // Terms of one domain are one: their sum can leave it in one word.
+            // Partial values of one domain count as one: their sum can leave it in one word.
             let apart: BTreeSet<BTreeSet<[usize; 2]>> = terms[e].values().cloned().collect();
             let q = apart.len() as f64;
             let holds = |r: usize| apart.iter().filter(|t| t.iter().any(|x| x[0] == r)).count();

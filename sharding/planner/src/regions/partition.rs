@@ -1,8 +1,8 @@
-//! A dim cut into the regions of a sharding: who owns which indices, found without asking every region.
+//! A dim split into the regions of a sharding: finds the owner of each index without examining every region.
 //!
-//! The regions of one dim (one for every value of the sub-axes that shard it) are disjoint and cover it. Their pieces,
-//! sorted by start, are a map from index to owner; what a list of intervals shares with each region is then a walk over
-//! the pieces it touches, whatever the number of regions.
+//! The regions of one dim (one for every value of the sub-axes that shard it) are disjoint and cover it.
+//! Their ranges, sorted by start, are a map from index to owner. The indices that a list of intervals shares
+//! with each region are then found by a walk over the ranges that it touches, for any number of regions.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use reshard_sharding::Interval;
 use reshard_sharding::Intervals;
 use reshard_sharding::internal::{Run, append};
 
-/// What a dim of one rank shares with each region of the other side: (region, runs).
+/// The runs that a dim of one rank shares with each region of the other side: (region, runs).
 pub(crate) type Shares = Vec<(usize, Vec<Run>)>;
 
-/// On which side of a copy the regions are.
+/// The side of a copy on which the regions are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// The regions are sent from.
@@ -31,14 +31,14 @@ struct Piece {
     local: usize,
 }
 
-/// The pieces of all regions of one dim, by start.
+/// The ranges of all regions of one dim, by start.
 #[derive(Clone, Debug)]
 pub(crate) struct Partition {
     pieces: Vec<Piece>,
 }
 
 impl Partition {
-    /// The partition into `regions` regions, each an ascending list.
+    /// Returns the partition into `regions` regions, each an ascending list.
     pub(crate) fn new(
         regions: usize,
         intervals: impl Fn(usize) -> Result<Intervals, Error>,
@@ -55,13 +55,13 @@ impl Partition {
         Ok(Partition { pieces })
     }
 
-    /// The pieces that an interval touches.
+    /// Returns the ranges that an interval touches.
     fn touched(&self, x: Interval) -> impl Iterator<Item = &Piece> {
         let first = self.pieces.partition_point(|p| p.at.start + p.at.len <= x.start);
         self.pieces[first..].iter().take_while(move |p| p.at.start < x.start + x.len)
     }
 
-    /// What an ascending list shares with each region it meets, regions ascending.
+    /// Returns the runs that an ascending list shares with each region it overlaps, regions ascending.
     pub(crate) fn shares(&self, list: &[Interval], side: Side) -> Shares {
         let mut shares: BTreeMap<usize, Vec<Run>> = BTreeMap::new();
         let mut before = 0;
@@ -81,7 +81,7 @@ impl Partition {
         shares.into_iter().collect()
     }
 
-    /// The regions that an ascending list meets, ascending, and in how many indices.
+    /// Returns the regions that an ascending list overlaps, ascending, with the number of shared indices.
     pub(crate) fn met(&self, list: &[Interval]) -> Vec<(usize, usize)> {
         let mut met: Vec<(usize, usize)> = Vec::new();
         for &x in list {

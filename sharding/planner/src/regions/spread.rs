@@ -1,11 +1,12 @@
-//! Sharing out: a receiver takes what it does not hold in parts, each from another replica of the source.
+//! Splitting among replicas: a receiver takes missing data in parts, each from another replica of the source.
 //!
 //! ```text
-//! part k of what both have of a dim    from replica  (number of the one at the receiver's own coordinates) + k  mod parts
+//! part k of the overlap of a dim       from replica  (number of the one at the receiver's own coordinates) + k  mod parts
 //! ```
 //!
-//! so that all replicas send alike. Turned round, what leaves a rank for a reader of several ranks whose terms add up comes to all of
-//! these alike: each receives one of so many parts, where otherwise one of them is told everything.
+//! so that all replicas send equally. Transposed, data that leaves a rank for a reader of several ranks,
+//! whose partial values add up, arrives at all of these equally: each receives one of the parts. Otherwise
+//! one of them would receive everything.
 
 use reshard_layout::{AxisStride, Modes};
 
@@ -15,22 +16,22 @@ use crate::regions::intersection::Intersection;
 use reshard_sharding::internal::{Run, chunk, digit, set_digit, shared};
 use reshard_sharding::{Interval, Mesh, SubAxis};
 
-/// Which replicas of a source have which part of what a receiver wants.
+/// The assignment of the parts of missing data to the replicas of a source.
 #[derive(Clone, Debug)]
 pub(crate) struct Spread {
-    /// The dim that is cut into parts.
+    /// The dim that is split into parts.
     pub(crate) dim: usize,
-    /// The digits that tell the replicas apart.
+    /// The digits that number the replicas.
     modes: Modes<AxisStride>,
 }
 
 impl Spread {
-    /// As many parts as these sub-axes have ranks, along which the source is replicated.
+    /// Creates as many parts as these sub-axes have ranks; the source is replicated along them.
     pub(crate) fn new(mesh: &Mesh, dim: usize, subs: &[SubAxis]) -> Spread {
         Spread { dim, modes: subs.iter().map(|&s| mesh.known_mode(s)).collect() }
     }
 
-    /// How many parts there are.
+    /// Returns the number of parts.
     fn parts(&self) -> usize {
         self.modes.iter().map(|m| m.extent as usize).product()
     }
@@ -39,12 +40,12 @@ impl Spread {
         self.modes.iter().fold(0, |n, &m| n * m.extent + digit(c, m)) as usize
     }
 
-    /// The replicas that have the parts for a receiver at whose coordinates is `own`.
+    /// Returns the replicas that have the parts for a receiver at whose coordinates is `own`.
     pub(crate) fn replicas(&self, mesh: &Mesh, own: usize) -> impl Iterator<Item = usize> {
         (0..self.parts()).map(move |part| self.replica(mesh, own, part))
     }
 
-    /// The replica that has a part for a receiver at whose coordinates is `own`.
+    /// Returns the replica that has a part for a receiver at whose coordinates is `own`.
     fn replica(&self, mesh: &Mesh, own: usize, part: usize) -> usize {
         let mut c = mesh.coordinate(own).expect("it holds something");
         let mut left = ((self.number(&c) + part) % self.parts()) as i64;
@@ -55,7 +56,7 @@ impl Spread {
         mesh.rank_at(&c).expect("digits are below their radix")
     }
 
-    /// Which part a rank has for a receiver at whose coordinates is `own`, if any.
+    /// Returns the part that a rank has for a receiver at whose coordinates is `own`, if any.
     pub(crate) fn part_of(&self, mesh: &Mesh, own: usize, rank: usize) -> Option<usize> {
         let [own_number, number] =
             [own, rank].map(|r| self.number(&mesh.coordinate(r).expect("it holds something")));
@@ -63,7 +64,7 @@ impl Spread {
         (self.replica(mesh, own, part) == rank).then_some(part)
     }
 
-    /// What a source and a receiver share of the dim, one part of it.
+    /// Returns one part of the runs that a source and a receiver share of the dim.
     pub(crate) fn runs(&self, source: &[Interval], receiver: &[Interval], part: usize) -> Vec<Run> {
         let runs = shared(source, receiver);
         let len = runs.iter().map(|r| r.len * r.count).sum();
@@ -80,7 +81,7 @@ impl Spread {
     }
 }
 
-/// The elements of regular runs from one number to another, in their order.
+/// Adds the elements `low..high` of regular runs, in their order, to `kept`.
 fn within(run: &Run, low: usize, high: usize, kept: &mut Vec<Run>) {
     let at = |i: usize, skip: usize, len: usize, count: usize| Run {
         source: run.source + i * run.source_step + skip,
@@ -102,9 +103,10 @@ fn within(run: &Run, low: usize, high: usize, kept: &mut Vec<Run>) {
 }
 
 impl Intersection {
-    /// Calls `f` with every rank, every replica that it takes something from, and the number of elements; with what it holds itself, not.
+    /// Calls `f` with each rank, each replica from which it receives, and the number of elements.
     ///
-    /// Requires that it is [spread](Intersection::spread).
+    /// Elements that a rank already holds are left out. Requires that the intersection is
+    /// [spread](Intersection::spread).
     pub(crate) fn shared_out(&self, f: &mut impl FnMut(usize, usize, usize)) -> Result<(), Error> {
         let Some(spread) = &self.spread else { return Ok(()) };
         let (dim, parts) = (spread.dim, spread.parts());
@@ -121,7 +123,7 @@ impl Intersection {
                     return;
                 }
                 let of = region(source, self.from.mesh(), own);
-                let len = met.iter().find(|m| m.0 == of).expect("they meet").1;
+                let len = met.iter().find(|m| m.0 == of).expect("they overlap").1;
                 for (part, peer) in spread.replicas(self.from.mesh(), own).enumerate() {
                     let kept = chunk(len, parts, part).len;
                     if kept > 0 {

@@ -1,26 +1,26 @@
-//! One dim of an intersection: which regions meet, and in how many indices.
+//! One dim of an intersection: the regions that overlap, and the number of shared indices.
 //!
-//! Where some of a source's number must be the receiver's own (its anchor), those of one anchor are added up once, so that nobody
-//! goes through all regions for each receiver.
+//! Where some digits of a source region must be the receiver's own (its anchor), the regions of one anchor
+//! are summed once. So no receiver needs a walk over all regions.
 
-/// Regions of the source that one of the target meets, and in how many indices.
+/// Regions of the source that one of the target overlaps, with the number of shared indices.
 pub(super) type Met = Vec<(usize, usize)>;
 
-/// By region of the target, something of those of one anchor, by anchor.
+/// By region of the target, a value for the source regions of each anchor.
 pub(super) type ByAnchor<T> = Vec<Vec<(usize, T)>>;
 
 /// One dim.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// By region of the target, what it meets.
+    /// By region of the target, the overlapping regions of the source.
     pub(super) met: Vec<Met>,
-    /// By region of the target, how many those are, and in how many indices together.
+    /// By region of the target, the number of overlapping regions, and of shared indices in total.
     pub(super) all: Vec<(usize, usize)>,
-    /// By region of the target, the same of those of one anchor, by anchor; empty if nothing must be the receiver's own.
+    /// By region of the target, the same per anchor; empty if no digit must be the receiver's own.
     pub(super) of_anchor: ByAnchor<(usize, usize)>,
-    /// By region of the source, what of its number must be the receiver's own; empty if nothing must.
+    /// By region of the source, the digits that must be the receiver's own; empty if there are none.
     pub(super) anchored: Vec<usize>,
-    /// By region of the source, how far its ranks are from those of the first.
+    /// By region of the source, the distance of its ranks from those of the first.
     pub(super) offset: Vec<i64>,
 }
 
@@ -29,7 +29,7 @@ impl Table {
         own.is_none_or(|own| self.anchored.is_empty() || self.anchored[i] == self.anchored[own])
     }
 
-    /// Of every region of the target, what those that it meets add up to, by anchor.
+    /// Returns the sum over the overlapping regions, by region of the target and by anchor.
     pub(super) fn by_anchor<T>(
         &self,
         first: impl Fn(usize) -> T,
@@ -55,13 +55,13 @@ impl Table {
         self.met.iter().map(of_region).collect()
     }
 
-    /// What stands at the anchor of a region of the source, of sums by anchor.
+    /// Returns the sum for the anchor of a region of the source.
     pub(super) fn at_anchor<'s, T>(&self, sums: &'s [(usize, T)], own: usize) -> Option<&'s T> {
         let anchor = self.anchored.get(own).copied().unwrap_or(0);
         sums.binary_search_by_key(&anchor, |sum| sum.0).ok().map(|at| &sums[at].1)
     }
 
-    /// How many regions of the source one of the target meets, and in how many indices, for a receiver with its own.
+    /// Returns the number of overlapping regions, and of shared indices, for a receiver with its own region.
     pub(super) fn seen(&self, j: usize, own: Option<usize>) -> (usize, usize) {
         match (own, self.of_anchor.get(j)) {
             (Some(own), Some(sums)) => self.at_anchor(sums, own).copied().unwrap_or_default(),

@@ -1,18 +1,21 @@
-//! What every rank of an intersection wants, holds already and hears of, from tables by dim.
+//! The elements that every rank of an intersection wants and already holds, and its messages, from tables by
+//! dim.
 //!
-//! A rank is in one region of every dim, before and after, which its digits number. All that is asked of it is a product
-//! over dims of what two regions of one dim share, so a table for each dim, of all pairs that meet, is all that is computed:
+//! A rank is in one region of every dim, before and after, and its digits number these regions. All counts of
+//! a rank are products over dims of what two regions of one dim share. So only a table of all overlapping
+//! pairs is computed for each dim:
 //!
 //! ```text
 //! wanted(r)  = prod_d  sum_{i meets j_d} |i & j_d|        j_d the region of r in the target
 //! held(r)    = prod_d  |i_d & j_d|                        i_d its region in the source
-//! heard(r)   = prod_d  #{i meets j_d}                     messages, that to itself among them
+//! heard(r)   = prod_d  #{i meets j_d}                     messages, including the one to itself
 //! ```
 //!
-//! Where source and receiver must have the same digits of what becomes partial (anchors), only such `i` of each dim count:
-//! those digits are digits of the number `i`, if anchors and cuts nest. Ranks are linear in digits, so that the rank that
-//! holds regions `i` is that of the receiver, moved in every dim by what `i` and its own region are apart. Where anchors or
-//! axes are not like that, `Intersection` says the same, rank by rank and slowly: it is the definition.
+//! Where source and receiver must have the same digits of axes that become partial (anchors), only such `i`
+//! of each dim count. Those digits are digits of the number `i`, if anchors and splits nest. Ranks are linear
+//! in digits. So the rank that holds regions `i` is that of the receiver, shifted in every dim by the
+//! distance of `i` from its own region. Where anchors or axes have no such form, `Intersection` gives the
+//! same, rank by rank and slowly: it is the definition.
 
 use std::sync::Arc;
 
@@ -27,7 +30,7 @@ use crate::regions::table::{ByAnchor, Met, Table};
 use reshard_sharding::internal::{axis_of, digit};
 use reshard_sharding::{Coordinate, Mesh, Sharding, SubAxis};
 
-/// What one rank has to do with an intersection, in elements and messages.
+/// The counts of one rank of an intersection, in elements and messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) wanted: usize,
@@ -40,13 +43,13 @@ impl Seen {
         self.wanted - self.held
     }
 
-    /// From how many others it receives.
+    /// Returns the number of other ranks from which it receives.
     pub(crate) fn peers(self) -> usize {
         self.heard - usize::from(self.held > 0)
     }
 }
 
-/// Region numbers as sums over axes: by axis and coordinate, what it adds in every dim.
+/// Region numbers as sums over axes: the summand in every dim, by axis and coordinate.
 #[derive(Debug)]
 struct Numbers {
     dims: usize,
@@ -72,12 +75,12 @@ impl Numbers {
         Numbers { dims: dims.len(), by_axis }
     }
 
-    /// Sums over no axis, one, two, .., all.
+    /// Returns the partial sums over no axis, one, two, .., all.
     fn sums(&self) -> Vec<Regions> {
         vec![Regions::from_elem(0, self.dims); self.by_axis.len() + 1]
     }
 
-    /// Those of a coordinate, whose digits from an axis on are new.
+    /// Updates the sums of a coordinate whose digits from axis `from` on are new.
     fn add_up(&self, sums: &mut [Regions], c: &[usize], from: usize) {
         for axis in from..self.by_axis.len() {
             let adds = &self.by_axis[axis][c[axis] * self.dims..][..self.dims];
@@ -100,7 +103,7 @@ pub(crate) struct Tally {
     dims: SmallVec<[Table; 4]>,
     source: Numbers,
     target: Numbers,
-    /// Whether the rank of a source is found by adding up.
+    /// `true` if the rank of a source is found by adding.
     linear: bool,
     replicas: Replicas,
 }
@@ -109,7 +112,7 @@ pub(crate) struct Tally {
 #[derive(Debug)]
 struct Replicas {
     modes: SmallVec<[Mode<AxisStride>; 4]>,
-    /// How far each is from the first, ascending.
+    /// Distances of all replicas from the first, ascending.
     offsets: Vec<i64>,
 }
 
@@ -127,12 +130,12 @@ impl Replicas {
         Replicas { modes, offsets }
     }
 
-    /// How far the rank at a coordinate is from the first replica.
+    /// Returns the distance of the rank at a coordinate from the first replica.
     fn at(&self, mesh: &Mesh, c: &[usize]) -> i64 {
         self.modes.iter().map(|&m| digit(c, m) * step_of(mesh, m)).sum()
     }
 
-    /// How far the replica with this number is.
+    /// Returns the distance of the replica with this number from the first.
     fn number(&self, mesh: &Mesh, number: usize) -> i64 {
         let (mut left, mut at) = (number as i64, 0);
         for &m in self.modes.iter().rev() {
@@ -142,8 +145,9 @@ impl Replicas {
         at
     }
 
-    /// The rank that a receiver hears from, of those `first` is the first of, `own` the one at its coordinates if it has any:
-    /// in the innermost domain that holds one.
+    /// Returns the replica from which a receiver gets data: in the innermost domain that has one.
+    ///
+    /// `first` is the first of the replicas, and `own` the one at the receiver's coordinates, if any.
     fn nearest(
         &self,
         sizes: &[usize],
@@ -167,19 +171,19 @@ impl Replicas {
     }
 }
 
-/// Whether ranks are linear in the coordinates of a mesh.
+/// Returns `true` if ranks are linear in the coordinates of a mesh.
 fn is_linear(mesh: &Mesh) -> bool {
     mesh.rank_table().is_none() && mesh.axes().iter().all(|a| a.layout().flat().len() <= 1)
 }
 
-/// Ranks from one value of a digit to the next.
+/// Returns the distance of ranks from one value of a digit to the next.
 fn step_of(mesh: &Mesh, m: Mode<AxisStride>) -> i64 {
     let axis = &mesh.axes()[axis_of(m.stride)];
     axis.layout().flat().first().map_or(0, |one| one.stride * m.stride.step())
 }
 
 impl Tally {
-    /// The tables; `None` where anchors and cuts do not nest.
+    /// Creates the tables; `None` where anchors and splits do not nest.
     pub(crate) fn new(of: &Arc<Intersection>) -> Result<Option<Tally>, Error> {
         let (source, target) = (Grid::new(&of.from), Grid::new(&of.to));
         let mesh = of.from.mesh();
@@ -218,7 +222,7 @@ impl Tally {
         Ok(Some(Tally { of: Arc::clone(of), dims, source, target, linear, replicas }))
     }
 
-    /// What a receiver with these regions has to do with it.
+    /// Returns the counts of a receiver with these regions.
     fn seen(&self, regions: &[usize], own: Option<&[usize]>) -> Seen {
         let mut seen = Seen { wanted: 1, held: usize::from(own.is_some()), heard: 1 };
         for (dim, table) in self.dims.iter().enumerate() {
@@ -235,8 +239,9 @@ impl Tally {
         seen
     }
 
-    /// Calls `f` with the coordinate of every receiver, its own coordinate in the source's mesh, and its regions in both;
-    /// of ranks that differ only in axes that number nothing, with one, unless all are asked for.
+    /// Calls `f` with every receiver: its coordinate in both meshes, and its regions in both.
+    ///
+    /// Of ranks that differ only in axes that number no region, it calls with one, unless `all` is set.
     fn receivers(
         &self,
         all: bool,
@@ -277,19 +282,19 @@ impl Tally {
         }
     }
 
-    /// Calls `f` with what each rank has to do with it, ranks that are alike once.
+    /// Calls `f` with the counts of each rank, once for equivalent ranks.
     pub(crate) fn each(&self, f: &mut impl FnMut(Seen)) {
         self.receivers(false, &mut |_, _, regions, own| f(self.seen(regions, own)));
     }
 
-    /// Whether anybody hears of another.
+    /// Returns `true` if any rank receives from another.
     pub(crate) fn is_heard(&self) -> bool {
         let mut heard = false;
         self.each(&mut |seen| heard |= seen.received() > 0);
         heard
     }
 
-    /// The same with every rank that receives.
+    /// Calls `f` with every rank that receives, and its counts.
     pub(crate) fn each_rank(&self, f: &mut impl FnMut(usize, Seen)) {
         let mesh = self.of.to.mesh();
         self.receivers(true, &mut |c, _, regions, own| {
@@ -299,26 +304,27 @@ impl Tally {
         });
     }
 
-    /// How many entries the tables have, and how many receivers there are.
+    /// Returns the number of entries of the tables plus the number of receivers.
     pub(crate) fn size(&self) -> usize {
         let entries = |t: &Table| t.met.iter().map(|met| met.len() + 1).sum::<usize>();
         self.dims.iter().map(entries).sum::<usize>() + self.of.to.mesh().size()
     }
 
-    /// How many messages are received in all, what ranks send themselves included, as far as a number goes.
+    /// Returns an estimate of the total number of messages, including those from a rank to itself.
     pub(crate) fn message_count(&self) -> usize {
         let ranks = self.of.to.mesh().size();
-        // Regions of different dims meet independently of each other: the mean of a product is the product of means.
+        // Regions of different dims overlap independently: the mean of a product is the product of means.
         let mean =
             |t: &Table| t.all.iter().map(|all| all.0).sum::<usize>() as f64 / t.all.len().max(1) as f64;
         (self.dims.iter().map(mean).product::<f64>() * ranks as f64) as usize
     }
 
-    /// Calls `f` with what each receiver hears over each level of a network of these domains, elements and peers; `None`
-    /// where ranks are not linear, and between two meshes unless sources are near.
+    /// Calls `f` with the elements and peers of each receiver, over each level of a network of these domains.
     ///
-    /// All that is looked at is who is in the receiver's domains: one that is there holds one region of every dim, and is heard of
-    /// what that shares with the receiver's, if it is the source for it. All else comes from further out.
+    /// Returns `None` where ranks are not linear, and between two meshes unless sources are near. Only the
+    /// ranks in the receiver's domains are examined. Each of them holds one region of every dim, and sends
+    /// what that shares with the receiver's regions, if it is the source for it. All other data comes from
+    /// further out.
     pub(crate) fn by_level(&self, levels: &[Level], f: &mut impl FnMut(&[(usize, usize)])) -> Option<()> {
         let near = !self.of.domain_sizes().is_empty();
         if !self.linear || (!near && !self.of.one_mesh()) {
@@ -327,7 +333,7 @@ impl Tally {
         let (mesh, sources) = (self.of.to.mesh(), self.of.from.mesh());
         let (low, high) = (sources.min_rank(), sources.world_size());
         let dims = self.dims.len();
-        // By rank: its regions, and the rank that holds the first ones in its place.
+        // By rank: its regions, and the rank with the same digits otherwise that holds the first regions.
         let mut held: Vec<usize> = vec![0; (high - low) * dims];
         let mut first: Vec<i64> = vec![i64::MIN; high - low];
         let mut sums = self.source.sums();
@@ -341,7 +347,7 @@ impl Tally {
             first[rank - low] = rank as i64 - apart;
         }
         let mut heard: SmallVec<[(usize, usize); 3]> = SmallVec::from_elem((0, 0), levels.len());
-        // What was heard already, where any replica may be the source.
+        // Regions received so far, where any replica may be the source.
         let mut known: SmallVec<[&[usize]; 16]> = SmallVec::new();
         self.receivers(true, &mut |c, _, regions, own| {
             let Some(rank) = mesh.rank_at(c) else { return };
@@ -382,7 +388,7 @@ impl Tally {
         Some(())
     }
 
-    /// What a receiver with these regions takes of one combination of the source's.
+    /// Returns the number of elements that a receiver takes of one combination of source regions.
     fn shared(&self, regions: &[usize], theirs: &[usize], own: Option<&[usize]>) -> usize {
         let mut numel = 1;
         for (dim, table) in self.dims.iter().enumerate() {
@@ -398,8 +404,9 @@ impl Tally {
         numel
     }
 
-    /// The sub-axes along which anybody hears of another; `None` where sources are near, between two meshes, and where nobody
-    /// hears of any.
+    /// Returns the sub-axes along which any rank receives from another.
+    ///
+    /// `None` where sources are near, between two meshes, and where no rank receives.
     pub(crate) fn moved(&self) -> Option<Vec<SubAxis>> {
         if self.of.picks_replicas() || !self.of.one_mesh() {
             return None;
@@ -413,7 +420,7 @@ impl Tally {
             };
             modes.iter().rev().map(of_mode).collect()
         };
-        // Of all regions that one meets, each digit that they have in common.
+        // The digits that all regions which overlap one region have in common.
         let common: Vec<_> = grid
             .dims
             .iter()
@@ -445,12 +452,12 @@ impl Tally {
         (!subs.is_empty()).then_some(subs)
     }
 
-    /// Whether [`messages`](Tally::messages) are found by adding up.
+    /// Returns `true` if [`messages`](Tally::messages) finds ranks by adding.
     pub(crate) fn is_linear(&self) -> bool {
         self.linear
     }
 
-    /// Calls `f` with every rank that receives, and whom it hears of how many elements from, itself perhaps among them.
+    /// Calls `f` with every rank that receives, and its sources with their elements, possibly itself.
     pub(crate) fn messages(&self, f: &mut impl FnMut(usize, &[(usize, usize)])) {
         let (mesh, sources) = (self.of.to.mesh(), self.of.from.mesh());
         let mut heard: Vec<(usize, usize)> = Vec::new();
@@ -465,7 +472,7 @@ impl Tally {
             return;
         }
         let near = self.of.domain_sizes();
-        // Of the dims of which some of a source's number must be the receiver's own, whom it may meet.
+        // In dims with anchors, the regions that a receiver may overlap, by anchor.
         let anchored =
             |table: &Table| (!table.anchored.is_empty()).then(|| table.by_anchor(|_| Met::new(), Met::push));
         let anchored: SmallVec<[Option<ByAnchor<Met>>; 4]> = self.dims.iter().map(anchored).collect();
@@ -473,7 +480,8 @@ impl Tally {
         self.receivers(true, &mut |c, own, regions, own_regions| {
             let Some(rank) = mesh.rank_at(c) else { return };
             let index = mesh.axes().iter().zip(c).fold(0, |i, (a, &x)| i * a.size() + x);
-            // The source of the first regions: at the receiver's coordinates or, where it has none, a replica of them.
+            // The source of the first regions: at the receiver's coordinates or, if it has none, a replica of
+            // them.
             let (base, replica) = if let (Some(own), Some(regions)) = (own, own_regions) {
                 let apart: i64 = self.dims.iter().zip(regions).map(|(table, &i)| table.offset[i]).sum();
                 (rank as i64 - apart, if near.is_empty() { 0 } else { self.replicas.at(sources, own) })
@@ -514,7 +522,7 @@ impl Tally {
     }
 }
 
-/// Elements of every rank of a sharding, by position in its mesh.
+/// Returns the number of elements of every rank of a sharding, by position in its mesh.
 pub(crate) fn local_numels(s: &Sharding) -> Result<Vec<u64>, Error> {
     let mut numels = vec![0u64; s.mesh().size()];
     if let Some(tally) = Tally::new(&Arc::new(Intersection::new(s, s)))? {
@@ -527,7 +535,7 @@ pub(crate) fn local_numels(s: &Sharding) -> Result<Vec<u64>, Error> {
     Ok(numels)
 }
 
-/// Elements that the worst rank of the target wants and does not hold, of a source without terms.
+/// Returns the elements that the worst rank of the target wants and lacks, for a source that is not partial.
 pub(crate) fn most_missing(from: &Sharding, to: &Sharding) -> Result<u64, Error> {
     let mut most = 0;
     if let Some(tally) = Tally::new(&Arc::new(Intersection::new(from, to)))? {
@@ -537,7 +545,9 @@ pub(crate) fn most_missing(from: &Sharding, to: &Sharding) -> Result<u64, Error>
 }
 
 impl Intersection {
-    /// Whether the digits of a mode that shards the source must be the receiver's own; `None` where some of it must.
+    /// Returns `true` if the digits of a mode that shards the source must be the receiver's own.
+    ///
+    /// `None` if only some of them must.
     fn fixes(&self, m: Mode<AxisStride>) -> Option<bool> {
         let (low, high) = (m.stride.step(), m.stride.step() * m.extent);
         let mut fixed = false;
@@ -560,7 +570,7 @@ mod tests {
     use super::*;
     use reshard_sharding::ReduceOp;
 
-    /// What each rank wants, holds and hears, and from whom: the tables say what the definition does.
+    /// The tables give the same counts and sources for each rank as the definition.
     #[test]
     fn tables_say_what_the_definition_does() {
         let placements = ["R", "S(0)", "S(1)", "SS(0,2)"];

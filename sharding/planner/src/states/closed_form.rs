@@ -7,17 +7,19 @@
 //! zero-fill ; slice ; reduce-scatter ; all-reduce ; one permuting exchange ; one all-gather ; zero-fill
 //! ```
 //!
-//! (missing ones dropped) moves every digit along its edge:
+//! (missing ones dropped) takes every digit along its edge:
 //!
-//! * the **head** of a path that was replicated or partial takes the position that the path ends on, if it ends on one
-//!   that is local in the source; else a *spare*, a position local in both; else it stays (a partial head is all-reduced);
-//! * the **tail** of a path that becomes replicated or partial goes in the exchange to the position that the path starts
-//!   on, or that its head took, or stays replicated; from there it is gathered or zero-filled;
-//! * every other digit moves in the exchange, which keeps the local size.
+//! * the **head** of a path that was replicated or partial takes the position at the end of the path, if that
+//!   exists and is local in the source; else an *unused* position, local in both; else it stays (a partial
+//!   head is all-reduced);
+//! * the **tail** of a path that becomes replicated or partial goes in the exchange to the position at the
+//!   start of the path, or the one that its head took, or stays replicated; from there it is gathered or
+//!   zero-filled;
+//! * every other digit changes its position in the exchange, which preserves the local size.
 //!
-//! Without partial sums every rank receives exactly the bytes of its target that it did not hold. With them, *lean*
-//! leaves replicated paths and kept partials alone, *full* lets idle replicas share the work; the cheaper of the two is
-//! the least in bytes where spares exist.
+//! Without partial sums, every rank receives exactly the bytes of its target that it did not hold. With them,
+//! *lean* leaves replicated paths and unchanged partial digits alone, and *full* lets idle replicas share the
+//! work. The cheaper of the two is the least in bytes where unused positions exist.
 
 use std::sync::Arc;
 
@@ -34,7 +36,7 @@ pub(crate) struct Move {
     pub(crate) after: State,
 }
 
-/// A way from one state to another.
+/// A path from one state to another.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) system: Arc<System>,
@@ -42,20 +44,20 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// The number of moves in which ranks talk to each other.
+    /// Returns the number of steps in which ranks communicate.
     pub(crate) fn communicating_moves(&self) -> usize {
         self.moves.iter().filter(|m| m.op.communicates()).count()
     }
 }
 
-/// Which digits take part although they need not.
+/// The digits that take part although they need not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Every replicated or partial head takes a spare.
+    /// Every replicated or partial head takes an unused position.
     Full,
-    /// Replicated paths and kept partials stay; what becomes partial does so first.
+    /// Replicated paths and unchanged partial digits stay; digits that become partial do so first.
     Lean,
-    /// As lean, but a replicated digit that becomes partial is only filled at the end.
+    /// Like lean, but a replicated digit that becomes partial is only filled at the end.
     Plain,
 }
 
@@ -69,10 +71,12 @@ impl core::fmt::Display for Form {
     }
 }
 
-/// Digits that follow each other: each one's target position is the next one's source position.
+/// Digits in sequence: the target position of each is the source position of the next.
 pub(crate) type Path = SmallVec<[usize; 4]>;
 
-/// The open paths of two states (cycles have no ends to treat, and digits that stay at a position are none).
+/// Returns the open paths of two states.
+///
+/// Cycles have no ends to treat, and digits that stay at a position are not paths.
 pub(crate) fn paths(system: &System, s: &State, t: &State) -> SmallVec<[Path; 8]> {
     let (standing_s, standing_t) = (system.standing(s), system.standing(t));
     let starts = |d: &usize| s[*d].position().is_none_or(|p| standing_t[p].is_none());
@@ -90,7 +94,7 @@ pub(crate) fn paths(system: &System, s: &State, t: &State) -> SmallVec<[Path; 8]
     paths
 }
 
-/// The sender rule: a replicated head takes the value of its path's tail, every other digit its own.
+/// Returns the sender digits: a replicated head takes the value of its path's tail, all others their own.
 ///
 /// A head whose level is further out than its path's other digits keeps its own value: the nearest replica.
 pub(crate) fn senders(
@@ -116,15 +120,15 @@ pub(crate) fn senders(
     sender
 }
 
-/// Whether a digit is partial in the same way before and after.
+/// Returns `true` if a digit is partial in the same form before and after.
 fn kept(a: Place, b: Place) -> bool {
     a.is_partial() && a == b
 }
 
-/// The plan of one form; `None` if a head would have to be embedded as avg.
+/// Returns the plan of one form; `None` if a head would have to be embedded as avg.
 pub(crate) fn plan(system: &Arc<System>, s: &State, t: &State, form: Form, spares: bool) -> Option<Route> {
     let mut system = Arc::clone(system);
-    // Averages are embedded last, by doing nothing to replicas.
+    // Averages are embedded last, since replicas need no change for that.
     let copy = |state: &State| State::from_slice(state);
     let (mut s, mut t, last) = (copy(s), copy(t), copy(t));
     let mut relabelled: SmallVec<[usize; 4]> = SmallVec::new();
@@ -148,7 +152,8 @@ pub(crate) fn plan(system: &Arc<System>, s: &State, t: &State, form: Form, spare
         (None, _) | (_, None) => true,
     };
     let paths = paths(&system, &s, &t);
-    // The states between the steps, filled in as paths are treated; `t` is where the exchange, then the gather lead.
+    // The states between the steps, filled in path by path; the exchange leads to `goal`, and the gather to
+    // `t`.
     let mut filled = copy(&s);
     let mut placed = copy(&s);
     let mut goal = copy(&t);
@@ -156,12 +161,12 @@ pub(crate) fn plan(system: &Arc<System>, s: &State, t: &State, form: Form, spare
         let head = path[0];
         let (start, end) = (s[head], t[path[path.len() - 1]]);
         if path.len() == 1 && (kept(start, end) || (start, end) == (Place::REPLICATED, Place::REPLICATED)) {
-            // What was reduced would have to be embedded again, which averages do not do.
+            // A reduced digit would have to be embedded again, which averages do not support.
             if form != Form::Full || start.is_average() {
                 continue;
             }
         } else if form != Form::Full && start == Place::REPLICATED && end == Place::REPLICATED {
-            // R -> .. -> R: the head takes its place in the exchange, the tail leaves its.
+            // R -> .. -> R: the head takes its position in the exchange, and the tail leaves it.
             continue;
         } else if form == Form::Plain && path.len() == 1 && start == Place::REPLICATED && end.is_partial() {
             continue;
@@ -218,14 +223,16 @@ pub(crate) fn plan(system: &Arc<System>, s: &State, t: &State, form: Form, spare
     Some(route)
 }
 
-/// The slowest position that no state uses and that the extent divides.
+/// Returns the slowest position that no state uses and that the extent divides.
 fn find_spare(system: &System, states: &[&State], extent: i64) -> Option<usize> {
     (0..system.zip.len()).rev().find(|&p| {
         system.zip[p].extent % extent == 0 && states.iter().all(|s| s.iter().all(|x| *x != Place::at(p)))
     })
 }
 
-/// The steps through the states: each kind at most once, reductions and gathers over the same digits as one.
+/// Returns the steps through the states: each kind at most once.
+///
+/// A reduction and a gather over the same digits are one step.
 fn steps(s: &State, filled: &State, placed: &State, goal: &State, t: &State) -> SmallVec<[Move; 4]> {
     let mut moves: SmallVec<[Move; 4]> = SmallVec::new();
     let mut state = State::from_slice(s);
@@ -235,7 +242,7 @@ fn steps(s: &State, filled: &State, placed: &State, goal: &State, t: &State) -> 
             moves.push(Move { op, before, after: State::from_slice(after) });
         }
     };
-    // Where only digits for which `change` holds go from one state to the next.
+    // The state in which only digits for which `change` holds take their next value.
     let some = |from: &State, to: &State, change: &dyn Fn(Place, Place) -> bool| -> State {
         let mut state = State::from_slice(from);
         for (a, &b) in state.iter_mut().zip(to) {
@@ -252,7 +259,8 @@ fn steps(s: &State, filled: &State, placed: &State, goal: &State, t: &State) -> 
     let reduced = |d: usize| sliced[d].is_partial() && placed[d] != sliced[d];
     let grown = |d: usize| gathered[d] != goal[d];
     let n = s.len();
-    // With no exchange between, a reduce-scatter and an all-gather of the same digits are one all-reduce.
+    // Without an exchange between them, a reduce-scatter and an all-gather of the same digits are one
+    // all-reduce.
     if placed == goal
         && (0..n).any(reduced)
         && (0..n)

@@ -1,7 +1,7 @@
 //! The oracle of the search: an exhaustive Dijkstra over every digit state, written separately and simply.
 //!
-//! Same states (every digit at any place of its kind, replicated, or partial), same moves. Costs are counted rank by rank
-//! and element by element, not by formula.
+//! It has the same states (every digit at any site of its kind, replicated, or partial) and the same
+//! transitions. Costs are counted rank by rank and element by element, not by formula.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use reshard_kernels::DType;
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::{Sweep, placements};
 
-/// Where a digit stands.
+/// The position of a digit in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stand {
     At(usize),
@@ -28,7 +28,7 @@ enum Stand {
     Partial,
 }
 
-/// Every state: each digit at one of its places, no two at one.
+/// Returns every state: each digit at one of its sites, no two at the same one.
 fn states(v: &View) -> Vec<Vec<Stand>> {
     let mut all: Vec<Vec<Stand>> = vec![Vec::new()];
     for d in 0..v.radices.len() {
@@ -52,7 +52,9 @@ fn states(v: &View) -> Vec<Vec<Stand>> {
     all
 }
 
-/// Launch, doublings of latency, the slowest wire; bytes and peers by level.
+/// Returns the time of a step: launch, latency per doubling, and the slowest level.
+///
+/// `traffic` has bytes and peers by level.
 fn time_us(topology: &Topology, traffic: &[(f64, usize)], rounds: f64) -> f64 {
     let latency: f64 = (topology.levels().iter().zip(traffic))
         .map(|(l, x)| l.latency_us * (x.1 as f64 + 1.0).log2().ceil())
@@ -61,7 +63,7 @@ fn time_us(topology: &Topology, traffic: &[(f64, usize)], rounds: f64) -> f64 {
     topology.launch_us() + rounds * latency + wire.fold(0.0, f64::max)
 }
 
-/// `n[l]` of the group are in a domain of level `l`.
+/// Returns the time of a collective; `n[l]` of the group are in a domain of level `l`.
 fn collective_us(topology: &Topology, total: f64, n: &[usize], halves: f64) -> f64 {
     let below = |l: usize| if l == 0 { 1 } else { n[l - 1] };
     let of_level = |l: usize| {
@@ -76,7 +78,7 @@ fn exchange_us(topology: &Topology, traffic: &[(f64, usize)]) -> f64 {
     time_us(topology, traffic, 1.0) + topology.message_us() * peers as f64
 }
 
-/// The one step that leads from a state to another, if one does.
+/// Returns the one step that leads from a state to another, if it exists.
 fn step(a: &[Stand], b: &[Stand]) -> Option<StepOp> {
     use Stand::{At, Everywhere, Partial};
     let mut ops = Vec::new();
@@ -103,7 +105,7 @@ fn step(a: &[Stand], b: &[Stand]) -> Option<StepOp> {
     }
 }
 
-/// Mixed-radix digits of a number, most significant first.
+/// Returns the mixed-radix digits of a number, most significant first.
 fn digits(mut n: usize, radices: &[usize]) -> Vec<usize> {
     let mut out = vec![0; radices.len()];
     for (x, r) in out.iter_mut().zip(radices).rev() {
@@ -129,7 +131,7 @@ impl Space {
     }
 }
 
-/// Time and bytes of a step, by looking at every rank.
+/// Returns time and bytes of a step, by examining every rank.
 fn cost(
     (v, space): (&View, &Space),
     topology: &Topology,
@@ -139,7 +141,7 @@ fn cost(
     op: StepOp,
 ) -> (u64, u64) {
     let levels = topology.levels().len();
-    // Elements per cell: what is not a site.
+    // Elements per cell: those of all positions that are not sites.
     let each = v.whole / space.cells.len() as u64;
     let holds = |state: &[Stand], rank: &[usize], cell: &[usize]| {
         state.iter().zip(rank).all(|(s, &c)| !matches!(s, Stand::At(p) if cell[*p] != c))
@@ -181,7 +183,7 @@ fn cost(
             for me in &space.ranks {
                 let mut peers: BTreeMap<Vec<usize>, u64> = BTreeMap::new();
                 for cell in space.cells.iter().filter(|cell| holds(b, me, cell)) {
-                    // The nearest holder: every digit that need not differ is mine.
+                    // The nearest owner: every digit that need not differ is that of the receiver.
                     let source: Vec<usize> = (0..me.len())
                         .map(|d| match a[d] {
                             Stand::At(p) => cell[p],
@@ -216,7 +218,7 @@ fn stands(place: &[Option<Option<usize>>]) -> Vec<Stand> {
     place.iter().map(one).collect()
 }
 
-/// From every state the least `[time, bytes]` or `[bytes, time]` to the target.
+/// Returns the least `[time, bytes]` or `[bytes, time]` to the target, from every state.
 fn least(v: &View, topology: &Topology, item: u64, objective: Objective) -> BTreeMap<Vec<Stand>, [u64; 2]> {
     let (all, space) = (states(v), Space::of(v));
     let to = all.iter().position(|x| *x == stands(&v.to)).expect("every state is listed");
@@ -229,7 +231,8 @@ fn least(v: &View, topology: &Topology, item: u64, objective: Objective) -> BTre
         done[next] = true;
         for i in (0..all.len()).filter(|&i| !done[i]) {
             let Some(op) = step(&all[i], &all[next]) else { continue };
-            // What becomes replicated is the last reduction: nothing is partial any more but what is partial in the target.
+            // Replicas must come from the last reduction: only digits that are partial in the target may
+            // still be partial.
             let reduced = |(x, to): (&Stand, &Stand)| *x == Stand::Partial && *to != Stand::Partial;
             if op == StepOp::AllReduce && all[next].iter().zip(&all[to]).any(reduced) {
                 continue;
@@ -245,7 +248,7 @@ fn least(v: &View, topology: &Topology, item: u64, objective: Objective) -> BTre
     all.into_iter().zip(best).collect()
 }
 
-/// A state as the search writes it.
+/// Converts a state to the codes of the search.
 fn codes(state: &[Stand]) -> Vec<Code> {
     let one = |s: &Stand| match s {
         Stand::At(i) => *i as Code,
@@ -306,7 +309,8 @@ fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, e
                     [a, b]
                 };
                 assert_eq!(key(&found), truth, "{from} -> {to} on {mesh}, {objective}, {item} bytes");
-                // The planner's own answer is as good, by search or without; the mirror also knows exchanges that add.
+                // The planner's result is as good, with or without search; transposed plans also include
+                // exchanges that add.
                 let plan = choose::plan_straight(&q).unwrap();
                 let best =
                     routes(&ends).iter().map(|(_, route)| key(route)).min().unwrap_or(truth).min(truth);
@@ -335,7 +339,7 @@ fn search_equals_exhaustive_dijkstra() {
     let uniform = Topology::uniform();
     let two: Topology = "launch=6.6;message=0.2;level=2:2:370;level=*:8:45".parse().unwrap();
     let choices = ["R", "S(0)", "S(1)", "SS(0,2)", "P"];
-    // All pairs, or one in so many: the numbers are prime to those of the placements.
+    // All pairs, or one in `n`: the numbers are coprime to those of the placements.
     let sweep = Sweep::asked();
     let one_in = |n: usize| if sweep.is_exhaustive() { 1 } else { n };
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! Both ends of a question as states of one digit system.
+//! Both ends of a problem as states of one digit system.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) struct Ends {
     pub(crate) system: Arc<System>,
     pub(crate) from: State,
     pub(crate) to: State,
-    /// What traffic knows of the digits, and what bounds do.
+    /// The weights of the digits for traffic; `bounding` has those for lower bounds.
     pub(crate) weights: Weights,
     pub(crate) bounding: Weights,
 }
@@ -26,29 +26,29 @@ impl Ends {
         self.from.iter().chain(&self.to).any(|p| p.is_partial())
     }
 
-    /// Whether terms are reduced, and some digit that could share the work finds no position that it divides.
+    /// Returns `true` if partial values are reduced, and some digit finds no position to split the work.
     pub(crate) fn lacks_spares(&self) -> bool {
         self.reduces() && self.lacks_positions()
     }
 
-    /// The same between the duals, where terms are replicas and replicas terms.
+    /// Returns the same between the cotangent shardings, where partial and replicated swap roles.
     pub(crate) fn dual_lacks_spares(&self) -> bool {
         let is_replicated = |p: &Place| matches!(p.stands(), Stands::Replicated);
         self.from.iter().zip(&self.to).any(|(a, b)| is_replicated(b) && !is_replicated(a))
             && self.lacks_positions()
     }
 
-    /// Whether terms go away.
+    /// Returns `true` if partial digits go away.
     pub(crate) fn reduces(&self) -> bool {
         self.from.iter().zip(&self.to).any(|(a, b)| a.is_partial() && a != b)
     }
 
-    /// Whether a digit leaves its position.
+    /// Returns `true` if a digit leaves its position.
     pub(crate) fn moves(&self) -> bool {
         self.from.iter().zip(&self.to).any(|(a, b)| a != b && a.position().is_some())
     }
 
-    /// Whether some digit that stands nowhere in either end finds no free position that it divides.
+    /// Returns `true` if a digit without a position in both ends finds no unused position that it divides.
     fn lacks_positions(&self) -> bool {
         let Ends { system, from, to, .. } = self;
         let (standing_from, standing_to) = (system.standing(from), system.standing(to));
@@ -62,7 +62,9 @@ impl Ends {
 }
 
 impl Question<'_> {
-    /// The digit system of both ends, cut at the network's domains if that nests, and both as states of it.
+    /// Returns the digit system of both ends, and both as states of it.
+    ///
+    /// It is split at the network's domains if that nests.
     pub(crate) fn states(&self) -> Option<(Arc<System>, State, State)> {
         if !self.on_one_mesh() {
             return None;
@@ -72,7 +74,7 @@ impl Question<'_> {
         if seeded.is_some() || seeds.is_empty() { seeded } else { refine(self.from, self.to, &[]) }
     }
 
-    /// The same with what is known of the digits.
+    /// Returns the same with the weights of the digits.
     pub(crate) fn ends(&self) -> Option<Ends> {
         Some(self.ends_of(self.states()?))
     }
@@ -83,7 +85,7 @@ impl Question<'_> {
         Ends { system, from, to, weights, bounding }
     }
 
-    /// What traffic knows of some digits, and whether all nest with the network's domains.
+    /// Returns the weights of some digits, and `true` if all nest with the network's domains.
     pub(crate) fn weigh(&self, digits: impl IntoIterator<Item = Mode<AxisStride>>) -> (Weights, bool) {
         let (mut weights, mut nest) = (Weights::new(), true);
         for d in digits {
@@ -94,7 +96,7 @@ impl Question<'_> {
         (weights, nest)
     }
 
-    /// What no plan can do without from beyond each level, of digits between codes.
+    /// Returns the traffic that every plan needs from beyond each level, for digits between codes.
     pub(crate) fn needs_between(
         &self,
         bounding: &[Weight],

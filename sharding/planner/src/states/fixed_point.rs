@@ -1,4 +1,5 @@
-//! The digit system by its definition, for tests: cuts go around until nothing is added (see [`super::system`]).
+//! The digit system by its definition, for tests: splits propagate until none is added (see
+//! [`super::system`]).
 
 use smallvec::SmallVec;
 
@@ -7,7 +8,7 @@ use reshard_sharding::PartialAxis;
 use reshard_sharding::SubAxis;
 use reshard_sharding::{Mesh, Sharding};
 
-/// The digits of the mesh, the extents of the positions, the fastest first, and both shardings as states.
+/// The digits of the mesh, the extents of the positions (the fastest first), and both shardings as states.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Found {
     digits: Vec<SubAxis>,
@@ -29,7 +30,7 @@ struct Span {
     c: usize,
 }
 
-/// Adds a cut; true if it is new.
+/// Adds a split; returns `true` if it is new.
 fn add(cuts: &mut Cuts, k: usize) -> bool {
     match cuts.binary_search(&k) {
         Ok(_) => false,
@@ -44,7 +45,7 @@ fn is_chain(cuts: &Cuts) -> bool {
     cuts.windows(2).all(|w| w[1] % w[0] == 0)
 }
 
-/// What [`refine`](super::system::refine) finds.
+/// Returns the result of [`refine`](super::system::refine).
 pub(crate) fn fixed_point(from: &Sharding, to: &Sharding, seeds: &[(usize, usize)]) -> Option<Found> {
     let (mesh, shape) = (from.mesh(), from.shape());
     from.layout().and(to.layout())?;
@@ -113,7 +114,7 @@ pub(crate) fn fixed_point(from: &Sharding, to: &Sharding, seeds: &[(usize, usize
         let holds = |s: &&Span| s.state == which && s.axis == d.axis && s.u <= d.pre_size && d.pre_size < s.v;
         if let Some(s) = spans.iter().find(holds) {
             let cut = s.b * (d.pre_size / s.u);
-            let at = dim_cuts[s.dim].binary_search(&cut).expect("a cut of the fixed point");
+            let at = dim_cuts[s.dim].binary_search(&cut).expect("a split of the fixed point");
             return Place::at(positions.len() - 1 - (first_of_dim[s.dim] + at));
         }
         let pending = |p: &&PartialAxis| {

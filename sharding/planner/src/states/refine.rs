@@ -1,4 +1,4 @@
-//! Two shardings as places of digits: their zip, where no two digits of an axis overlap.
+//! Two shardings as positions of digits: their zip, where no two digits of an axis overlap.
 //!
 //! ```text
 //! dim of 48 over x=6, y=4      from  (8,6):(1,1@x)                    every zipped mode is a position;
@@ -6,9 +6,9 @@
 //! zip                          (2,4,3,2):((1,1),(2,1@y),(1@x,2),(3@x,3@x))
 //! ```
 //!
-//! The steps along an axis that one sharding places must then each be one of the other's or apart from all of them. Where
-//! two overlap, both are cut at each other's ends, which cuts the dims where they stand, and the layouts are zipped again:
-//! that ends in the least fixed point of `system`, since every cut is forced.
+//! Each digit of an axis in one sharding must then equal a digit of the other, or overlap none of them. Where
+//! two overlap, both are split at each other's ends, which splits the dims at their positions, and the
+//! layouts are zipped again. That ends in the least fixed point of `system`, since every split is forced.
 
 use std::sync::Arc;
 
@@ -20,14 +20,16 @@ use crate::states::system::{Place, State, System};
 use reshard_sharding::Sharding;
 use reshard_sharding::internal::axis_of;
 
-/// A digit of the mesh, and where it stands before and after.
+/// A digit of the mesh, and its position before and after.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moving {
     pub(crate) mode: Mode<AxisStride>,
     pub(crate) places: [Place; 2],
 }
 
-/// All digits and positions of two shardings. Filled in place: it is large, and made for every plan.
+/// All digits and positions of two shardings.
+///
+/// It is filled in place, since it is large and made for every plan.
 #[derive(Debug)]
 pub(crate) struct Refined {
     /// By axis, slowest first.
@@ -35,12 +37,14 @@ pub(crate) struct Refined {
     pub(crate) zip: Modes<(AxisStride, AxisStride)>,
 }
 
-/// The end of a mode: the step at which the next slower one begins.
+/// Returns the end of a mode: the step at which the next slower one begins.
 fn end(m: Mode<AxisStride>) -> AxisStride {
     m.stride.with_step(m.stride.step() * m.extent)
 }
 
-/// The part of a mode below the first cut of its axis inside it, and what is above; `None` if that does not divide.
+/// Returns the part of a mode below the first split of its axis inside it, and the rest above.
+///
+/// It is `None` if that does not divide.
 #[inline]
 fn until_cut(
     m: Mode<AxisStride>,
@@ -58,7 +62,7 @@ fn until_cut(
     Some((low, Some(high)))
 }
 
-/// The modes cut where cuts of their axes are; `None` if one does not divide.
+/// Splits the modes at the splits of their axes; `None` if one does not divide.
 fn cut_at(modes: &[Mode<AxisStride>], cuts: &[AxisStride]) -> Option<Modes<AxisStride>> {
     let mut parts = Modes::new();
     for &m in modes {
@@ -72,7 +76,7 @@ fn cut_at(modes: &[Mode<AxisStride>], cuts: &[AxisStride]) -> Option<Modes<AxisS
     Some(parts)
 }
 
-/// Puts a digit where it stands in one of the two, or fails with the one that it overlaps.
+/// Adds the position of a digit in one of the two, or fails with the digit that it overlaps.
 #[inline(always)]
 #[allow(
     clippy::inline_always,
@@ -109,14 +113,14 @@ fn put(
 }
 
 impl Refined {
-    /// Nothing yet.
+    /// Returns an empty value.
     pub(crate) fn new() -> Refined {
         Refined { digits: SmallVec::new(), zip: Modes::new() }
     }
 
-    /// Whether the two shardings are places of digits; requires one mesh and one shape.
+    /// Fills it, and returns `true` if the two shardings are positions of digits.
     ///
-    /// `seeds` are cuts of axes to start from.
+    /// Requires one mesh and one shape. `seeds` are splits of axes to start from.
     pub(crate) fn fill(&mut self, from: &Sharding, to: &Sharding, seeds: &[AxisStride]) -> bool {
         let mut cuts: SmallVec<[AxisStride; 8]> = SmallVec::from_slice(seeds);
         loop {
@@ -141,7 +145,7 @@ impl Refined {
         }
     }
 
-    /// Zips the layouts, axes cut where asked; two digits that overlap are an error.
+    /// Zips the layouts, with axes split at `cuts`; two digits that overlap are an error.
     fn lay(
         &mut self,
         from: &Sharding,
@@ -180,7 +184,9 @@ impl Refined {
         Ok(self.fill_idle(from.mesh().axes().iter().map(reshard_sharding::Axis::size), cuts))
     }
 
-    /// Adds what neither sharding uses of axes of these sizes: it is replicated. `None` if cuts do not nest.
+    /// Adds the parts of the axes that neither sharding uses, as replicated.
+    ///
+    /// `sizes` are those of the axes. It is `None` if splits do not nest.
     fn fill_idle(&mut self, sizes: impl Iterator<Item = usize>, cuts: &[AxisStride]) -> Option<()> {
         let mut at = 0;
         for (axis, size) in sizes.enumerate() {
@@ -208,7 +214,7 @@ impl Refined {
         Some(())
     }
 
-    /// The digit system and both shardings as states of it.
+    /// Returns the digit system, and both shardings as states of it.
     pub(crate) fn system(&self, of: &Sharding) -> (Arc<System>, State, State) {
         let (mut s, mut t) = (State::new(), State::new());
         let mut digits = Modes::new();

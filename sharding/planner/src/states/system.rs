@@ -1,25 +1,26 @@
-//! Digit systems: the coarsest cut of dims and mesh axes in which two shardings are maps from digits to positions.
+//! Digit systems: the coarsest split of dims and mesh axes in which two shardings are maps from digits to
+//! positions.
 //!
-//! A *position* is a mode of the zip of the two layouts, a *digit* is a mode of the mesh; a state says of every digit where
-//! it stands: at a position (injectively, of equal extents), replicated, or partial. The system of two shardings is the
-//! zip refined until digits and positions match:
+//! A *position* is a mode of the zip of the two layouts, and a *digit* is a mode of the mesh. A state maps
+//! every digit to a position (injectively, of equal extent), or makes it replicated or partial. The system of
+//! two shardings is the zip refined until digits and positions match:
 //!
 //! ```text
-//! zip(A, B), then   where steps [d, e) and [d', e') of one axis overlap, cut both at d, e, d', e', and zip again
+//! zip(A, B), then   where steps [d, e) and [d', e') of one axis overlap, split both at d, e, d', e', and zip again
 //! ```
 //!
-//! Every cut is forced, so a cut that does not divide means that no digit system exists. The definition of the same, as the
-//! least fixed point of sets of cuts, is what the tests compare with:
+//! Every split is forced, so a split that does not divide means that no digit system exists. The tests
+//! compare with the definition of the same system, as the least fixed point of sets of splits:
 //!
 //! ```text
-//! axis_cuts[a] = {1, n_a};  dim_cuts[i] = {1, N_i}              cuts are products of extents from the slowest end
-//! for each digit [u, v) of axis a that stands at [b, c) of dim i, in either sharding:
+//! axis_cuts[a] = {1, n_a};  dim_cuts[i] = {1, N_i}              splits are products of extents from the slowest end
+//! for each digit [u, v) of axis a at position [b, c) of dim i, in either sharding:
 //!     axis_cuts[a] += {u, v};  dim_cuts[i] += {b, c}
 //!     dim_cuts[i]  += b*k/u  for k in axis_cuts[a], u < k < v
 //!     axis_cuts[a] += u*k/b  for k in dim_cuts[i],  b < k < c
 //! ```
 //!
-//! in which every set must stay a chain (each cut divides the next).
+//! in which every set must stay a chain (each split divides the next).
 //!
 //! **The zip of two states is the geometry of the step between them.** With the digits at their positions, each mode of the
 //! zip has a stride before and a stride after ([`System::zip_of`]):
@@ -41,7 +42,7 @@ use reshard_sharding::PartialAxis;
 use reshard_sharding::internal::canonical_partial;
 use reshard_sharding::{Mesh, ReduceOp, Sharding};
 
-/// Where a mesh digit stands in a state, as a number: states are compared and copied more than anything else.
+/// The state of a mesh digit as one number, since states are compared and copied very often.
 ///
 /// ```text
 /// 0 .. 62      at this position (its index in [`System::zip`], of which there are at most 62: their product fits in an `i64`)
@@ -51,7 +52,7 @@ use reshard_sharding::{Mesh, ReduceOp, Sharding};
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Place(u16);
 
-/// What a place is.
+/// The decoded form of a [`Place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stands {
     /// At a position.
@@ -94,7 +95,7 @@ impl Place {
         self.0 > 63
     }
 
-    /// Whether it is partial with an op whose terms replicas are as they are, and shards cannot become.
+    /// Returns `true` if it is partial with an op that replicas satisfy unchanged, and shards cannot.
     #[inline]
     pub(crate) fn is_average(self) -> bool {
         match self.stands() {
@@ -110,7 +111,7 @@ impl fmt::Debug for Place {
     }
 }
 
-/// A place for every digit of a system.
+/// A [`Place`] for every digit of a system.
 pub(crate) type State = SmallVec<[Place; 8]>;
 
 /// The digits of a mesh and the zip of two shardings of a tensor on it.
@@ -124,9 +125,9 @@ pub(crate) struct System {
     pub(crate) zip: Modes<(AxisStride, AxisStride)>,
 }
 
-/// The system of two shardings of one tensor on one mesh and their states, or `None` if their digits do not nest.
+/// Returns the system of two shardings on one mesh, and their states; `None` if their digits do not nest.
 ///
-/// `seeds` are cuts of axes to start from.
+/// Both shardings are of one tensor. `seeds` are splits of axes to start from.
 pub(crate) fn refine(
     from: &Sharding,
     to: &Sharding,
@@ -136,11 +137,11 @@ pub(crate) fn refine(
     refined.fill(from, to, seeds).then(|| refined.system(from))
 }
 
-/// A digit for each position, where one stands; a mesh has at most 62.
+/// The digit at each position, if any; a mesh has at most 62.
 pub(crate) type Standing = SmallVec<[Option<u8>; 32]>;
 
 impl System {
-    /// The digit at each position in a state: its inverse.
+    /// Returns the digit at each position in a state: the inverse of the state.
     pub(crate) fn standing(&self, state: &State) -> Standing {
         let mut standing = Standing::from_elem(None, self.zip.len());
         for (d, place) in state.iter().enumerate() {
@@ -151,7 +152,7 @@ impl System {
         standing
     }
 
-    /// A state as the layout of the row-major index: the digits where they stand, the rest local.
+    /// Returns a state as the layout of the row-major index: digits at their positions, the rest local.
     pub(crate) fn layout(&self, state: &State) -> Modes<AxisStride> {
         let mut modes = Modes::new();
         for m in &self.zip {
@@ -165,7 +166,7 @@ impl System {
         modes
     }
 
-    /// The layouts of two states side by side, one mode for each position, local strides dense.
+    /// Returns the zipped layouts of two states, one mode for each position, local strides dense.
     pub(crate) fn zip_of(&self, before: &State, after: &State) -> Vec<Mode<(AxisStride, AxisStride)>> {
         let mut zip = Vec::with_capacity(self.zip.len());
         for m in &self.zip {
@@ -191,7 +192,7 @@ impl System {
         zip
     }
 
-    /// The digits that change between two states, coalesced: by axis, slowest first.
+    /// Returns the digits that change between two states, coalesced: by axis, slowest first.
     pub(crate) fn changed(&self, before: &State, after: &State) -> SmallVec<[Mode<AxisStride>; 4]> {
         let mut changed = Modes::new();
         for d in (0..before.len()).rev().filter(|&d| before[d] != after[d]) {
@@ -201,19 +202,20 @@ impl System {
         SmallVec::from_slice(&changed)
     }
 
-    /// The number of elements that every rank holds in a state.
+    /// Returns the number of elements that every rank holds in a state.
     pub(crate) fn local_numel(&self, state: &State) -> usize {
         let placed = state.iter().zip(&self.digits).filter(|(x, _)| x.position().is_some());
         self.numel() / placed.map(|(_, d)| d.extent as usize).product::<usize>()
     }
 
-    /// The number of elements of the tensor.
+    /// Returns the number of elements of the tensor.
     pub(crate) fn numel(&self) -> usize {
         self.zip.iter().map(|m| m.extent as usize).product()
     }
 
-    /// Splits a position that no state uses so that its slower part has this extent, and returns where that is; positions
-    /// beyond move up by one.
+    /// Splits an unused position so that its slower part has this extent, and returns the index of that part.
+    ///
+    /// Positions after it shift up by one.
     pub(crate) fn split(&mut self, position: usize, extent: i64, states: &mut [&mut State]) -> usize {
         let whole = self.zip[position];
         if whole.extent == extent {
@@ -230,7 +232,7 @@ impl System {
         position + 1
     }
 
-    /// The sharding that a state is.
+    /// Returns the sharding of a state.
     pub(crate) fn sharding(&self, state: &State) -> Result<Sharding, crate::Error> {
         let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
         for (place, &digit) in state.iter().zip(&self.digits) {
@@ -240,11 +242,11 @@ impl System {
         }
         let partial = canonical_partial(&self.mesh, partial)?;
         let sharding = Sharding::from_modes(&self.mesh, &self.shape, self.layout(state), &partial);
-        Ok(sharding.expect("positions lie in dims"))
+        Ok(sharding.expect("positions are in dims"))
     }
 }
 
-/// A state of a system as codes, partial digits told apart from their source.
+/// Returns a state as codes, which distinguish partial digits from those of the source.
 pub(crate) fn codes(state: &State, source: &State) -> Codes {
     let mut codes = Codes::new();
     for (&x, &s) in state.iter().zip(source) {
@@ -253,7 +255,7 @@ pub(crate) fn codes(state: &State, source: &State) -> Codes {
     codes
 }
 
-/// One place as a code, told apart from its source where it is partial.
+/// Returns the state of one digit as a code, which distinguishes a partial digit from that of the source.
 pub(crate) fn code(place: Place, source: Place) -> Code {
     match (place.position(), place) {
         (Some(p), _) => p as Code,
@@ -263,7 +265,7 @@ pub(crate) fn code(place: Place, source: Place) -> Code {
     }
 }
 
-/// Whether a slice or a zero-fill is all that a digit needs.
+/// Returns `true` if a digit needs only a slice or a zero-fill.
 pub(crate) fn is_local([from, to]: [Place; 2]) -> bool {
     let becomes_terms = || from.position().is_some() && to.is_partial() && !to.is_average();
     from == to || from == Place::REPLICATED || becomes_terms()

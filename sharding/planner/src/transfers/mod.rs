@@ -1,20 +1,21 @@
-//! What one rank does in one step: which blocks it receives from whom, sends to whom, and where they lie.
+//! The actions of one rank in one step: its messages, their peers, and the offsets of their blocks.
 //!
-//! The layouts before and after a step, zipped, are its geometry (see `system`), and what one rank does is that list sliced
-//! at its coordinates. Receiver `r` needs the elements at which the modes that go along axes afterwards have its digits. With
-//! `x`, `y` a step and the digit that goes along it, they lie on the rank whose digit is
+//! The zipped layouts before and after a step are its geometry (see `system`), and the actions of one rank
+//! are that list sliced at its coordinates. Receiver `r` needs the elements at which the modes that go along
+//! axes afterwards have its digits. With `x`, `y` a step and the digit that goes along it, they are stored on
+//! the rank whose digit is
 //!
 //! ```text
 //! (x, y)          the receiver's y digit                                     permuted
-//! (x, local)      every value in turn, or its own where x becomes partial    gathered
+//! (x, local)      every value in turn, or the rank's where x becomes partial    gathered
 //! not before      its own, except that the head of a path R -> .. -> R or R -> .. -> local takes its tail's,
 //!                 which makes the exchange a permutation
 //! ```
 //!
-//! so the peers are the product of the free digits, and every block is the modes that are local both before and after: a
-//! layout of pairs. Sends invert the same equations. Uneven steps do the same with overlapping regions
-//! (`regions`), an all-reduce works on pieces of the flat buffer (`pieces`), and a step between the duals is turned round
-//! (`transposed`).
+//! so the peers are the product of the free digits, and every block consists of the modes that are local both
+//! before and after: a layout of pairs. Sends invert the same equations. Uneven steps do the same with
+//! overlapping regions (`regions`). An all-reduce works on blocks of the flat buffer (`pieces`). A step
+//! between the cotangent shardings is transposed (`transposed`).
 
 mod modes;
 mod pieces;
@@ -29,7 +30,7 @@ use crate::step::{Action, Moves, Step};
 use reshard_sharding::internal::{members_along, ranks_of_both};
 
 impl Step {
-    /// What one rank does in it: one phase, two for an all-reduce, none if it has no part in the step.
+    /// Returns the phases of one rank: one, two for an all-reduce, none if it does not take part.
     ///
     /// The buffer after a phase is the buffer before the next one. A rank outside of the plan's
     /// [`ranks`](crate::Plan::ranks) has none.
@@ -69,8 +70,10 @@ impl Step {
         Ok(InlineVec::from_iter([phase]))
     }
 
-    /// The one phase of a rank without a list of its peers, where digits change places on one mesh and nothing is filled; `None` where
-    /// only [`Step::phases`] tells it.
+    /// Returns the one phase of a rank without a list of its peers.
+    ///
+    /// It exists where digits change positions on one mesh and nothing is filled; otherwise it is `None`, and
+    /// only [`Step::phases`] has it.
     #[doc(hidden)]
     pub fn digit_phase(&self, rank: usize) -> Result<Option<DigitPhase>, Error> {
         let mesh = self.before.mesh();

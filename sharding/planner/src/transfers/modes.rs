@@ -1,4 +1,4 @@
-//! Digits that change places: the zip of a step sliced at the coordinates of a sender and a receiver.
+//! Digits that change positions: the zip of a step sliced at the coordinates of a sender and a receiver.
 
 use reshard_layout::InlineVec;
 use reshard_layout::{AxisStride, Mode, Modes, size_of};
@@ -13,7 +13,7 @@ fn rank_at(mesh: &Mesh, c: &[usize]) -> usize {
     mesh.rank_at(c).expect("digits are below their extents")
 }
 
-/// A phase of a zip in which nothing moves yet.
+/// Returns the phase of a zip, without any messages yet.
 fn phase_of(zip: &[Mode<(AxisStride, AxisStride)>], reduce: Option<Reduce>, members: Vec<usize>) -> Phase {
     let local = |side: fn(&(AxisStride, AxisStride)) -> AxisStride| -> usize {
         zip.iter().filter(|m| side(&m.stride).is_local()).map(|m| m.extent as usize).product()
@@ -29,7 +29,7 @@ fn phase_of(zip: &[Mode<(AxisStride, AxisStride)>], reduce: Option<Reduce>, memb
     }
 }
 
-/// The zip sliced at the coordinates of a sender and a receiver: what goes from one to the other.
+/// Returns the zip sliced at the coordinates of a sender and a receiver: the block between them.
 fn block(zip: &[Mode<(AxisStride, AxisStride)>], sender: &[usize], receiver: &[usize]) -> Block {
     let (mut source_offset, mut target_offset) = (0, 0);
     let mut modes = Modes::new();
@@ -50,7 +50,7 @@ fn sort(modes: &mut Modes<AxisStride>) {
     modes.sort_by_key(|m| (m.stride.axis(), core::cmp::Reverse(m.stride.step())));
 }
 
-/// What a rank does where digits change places.
+/// Returns the phase of a rank where digits change positions.
 pub(super) fn phase(
     [zip, senders]: [&[Mode<(AxisStride, AxisStride)>]; 2],
     terms: Option<&Terms>,
@@ -61,7 +61,7 @@ pub(super) fn phase(
     Sliced { zip, senders, terms }.phase(mesh, rank, members)
 }
 
-/// Digits that change places.
+/// Digits that change positions.
 struct Sliced<'a> {
     zip: &'a [Mode<(AxisStride, AxisStride)>],
     senders: &'a [Mode<(AxisStride, AxisStride)>],
@@ -69,7 +69,7 @@ struct Sliced<'a> {
 }
 
 impl Sliced<'_> {
-    /// The modes that go along axes before, and those after, each with what it is on the other side.
+    /// Returns the modes that go along axes before, each with its stride after.
     fn along(&self) -> impl Iterator<Item = (Mode<AxisStride>, AxisStride)> + Clone + '_ {
         self.zip.iter().filter(|m| !m.stride.0.is_local()).map(|&m| (m.map(|d| d.0), m.stride.1))
     }
@@ -78,7 +78,7 @@ impl Sliced<'_> {
         self.terms.is_some_and(|terms| terms.modes.contains(&m))
     }
 
-    /// The digits that a receiver hears from in all values, and those that a sender reaches in all values.
+    /// Returns the digits along which a rank has all senders, and those along which it has all receivers.
     fn free(&self) -> [Modes<AxisStride>; 2] {
         let gathered = |&(m, after): &(Mode<AxisStride>, AxisStride)| after.is_local() && !self.is_filled(m);
         let mut heard: Modes<AxisStride> = self.along().filter(gathered).map(|(m, _)| m).collect();
@@ -99,7 +99,7 @@ impl Sliced<'_> {
         let was_placed = |at: AxisStride| self.along().any(|(m, _)| m.stride == at);
         if let Some(Terms { op, modes }) = self.terms {
             phase.fill_identity = Some(*op);
-            // One copy of what was replicated is kept.
+            // Only coordinate 0 of the replicas contributes its copy.
             if modes.iter().any(|&m| !was_placed(m.stride) && digit(&me, m) != 0) {
                 return Ok(phase);
             }
@@ -121,7 +121,9 @@ impl Sliced<'_> {
         Ok(phase)
     }
 
-    /// The senders of a rank: one of them, whose digits are the rank's own or told by them, and the digits that take all values.
+    /// Returns the senders of a rank: the coordinate of one, and the digits that take all values.
+    ///
+    /// All other digits of a sender are fixed by the rank's own digits.
     fn senders_of(&self, me: &Coordinate) -> (Coordinate, Modes<AxisStride>) {
         let [heard, _] = self.free();
         let mut from = me.clone();
@@ -137,8 +139,10 @@ impl Sliced<'_> {
         (from, heard)
     }
 
-    /// The receivers of a rank in the same way, if it has any. A digit that stood nowhere and takes no other's value is told its own
-    /// as well, and then both must agree.
+    /// Returns the receivers of a rank in the same form, if it has any.
+    ///
+    /// A digit that had no position and takes no other's value is also fixed by itself, and then both must
+    /// agree.
     fn receivers_of(&self, me: &Coordinate) -> Option<(Coordinate, Modes<AxisStride>)> {
         let [_, reached] = self.free();
         let was_placed = |at: AxisStride| self.along().any(|(m, _)| m.stride == at);
@@ -159,7 +163,7 @@ impl Sliced<'_> {
     }
 }
 
-/// What a rank does where digits change places, told by digits; `None` where that must be listed.
+/// Returns the phase of a rank where digits change positions, by digits; `None` if it must be listed.
 pub(super) fn digits(
     [zip, senders]: [&[Mode<(AxisStride, AxisStride)>]; 2],
     mesh: &Mesh,
@@ -171,7 +175,7 @@ pub(super) fn digits(
     Ok(among(zip, None, mesh, &me, [sliced.senders_of(&me), receivers]))
 }
 
-/// The phase of [`reduced`], told by digits.
+/// Returns the phase of [`reduced`], by digits.
 pub(super) fn reduced_digits(
     zip: &[Mode<(AxisStride, AxisStride)>],
     reduction: &Reduction,
@@ -183,7 +187,7 @@ pub(super) fn reduced_digits(
     Ok(among(zip, Some(reduction.reduce), mesh, &me, [ends(), ends()]))
 }
 
-/// A phase whose senders and receivers, the rank among them, are all values of some digits.
+/// Returns a phase whose senders and receivers, the rank included, are all values of some digits.
 fn among(
     zip: &[Mode<(AxisStride, AxisStride)>],
     reduce: Option<Reduce>,
@@ -215,7 +219,9 @@ fn among(
     Some(DigitPhase { source_len, target_len, reduce, own: block(zip, me, me), receives, sends })
 }
 
-/// How far ranks and offsets are apart along digits, those of the ranks ascending; `offsets` are all digits that move the offset.
+/// Returns the strides of ranks and offsets along digits, with ascending ranks.
+///
+/// `offsets` are all digits that change the offset.
 fn steps(
     mesh: &Mesh,
     free: &[Mode<AxisStride>],
@@ -241,7 +247,7 @@ fn steps(
     Some(digits)
 }
 
-/// The phase in which every rank gets the reduction of its part of the terms along `modes`.
+/// Returns the phase in which every rank gets the reduction of its part of the partial values along `modes`.
 pub(super) fn reduced(
     zip: &[Mode<(AxisStride, AxisStride)>],
     reduction: &Reduction,

@@ -1,4 +1,4 @@
-//! All-reduces: a reduce-scatter, then an all-gather, of pieces of the flat local buffer.
+//! All-reduces: a reduce-scatter, then an all-gather, of blocks of the flat local buffer.
 
 use reshard_layout::InlineVec;
 use reshard_layout::{Mode, Modes};
@@ -19,7 +19,7 @@ fn range(source_offset: usize, target_offset: usize, len: usize) -> Block {
     Block { source_offset, target_offset, modes }
 }
 
-/// Reduce-scatter, then all-gather, of the flat local buffer in pieces of `ceil(n / g)`.
+/// Returns the two phases of an all-reduce of the flat local buffer, in blocks of `ceil(n / g)`.
 pub(super) fn all_reduced(
     before: &Sharding,
     reduction: &Reduction,

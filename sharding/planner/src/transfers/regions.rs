@@ -1,4 +1,4 @@
-//! Regions that overlap: the blocks that every rank receives and sends.
+//! Overlapping regions: the blocks that every rank receives and sends.
 
 use reshard_layout::InlineVec;
 use reshard_layout::{AxisStride, Mode, Modes};
@@ -16,7 +16,7 @@ use reshard_sharding::internal::members_along;
 use reshard_sharding::internal::{Run, shared};
 
 impl Intersection {
-    /// A phase in which nothing moves yet.
+    /// Returns a phase without any messages yet.
     fn still(&self, rank: usize, members: Vec<usize>) -> Result<Phase, Error> {
         Ok(Phase {
             source_len: Intersection::local_len(&self.from, rank)?,
@@ -29,7 +29,7 @@ impl Intersection {
         })
     }
 
-    /// What a rank receives.
+    /// Returns the messages that a rank receives.
     fn received(&self, rank: usize) -> Result<Vec<Message>, Error> {
         let mut messages = Vec::new();
         if !self.receives(rank) || Intersection::local_len(&self.to, rank)? == 0 {
@@ -53,7 +53,7 @@ impl Intersection {
         Ok(messages)
     }
 
-    /// That share of what two ranks' regions have in common, which `runs` says, as blocks.
+    /// Returns a share of the common elements of two ranks' regions, given as `runs`, as blocks.
     fn blocks_of(
         &self,
         share: Share,
@@ -94,7 +94,7 @@ impl Intersection {
             let parts = &self.partitions()?.target;
             let shares: Vec<Shares> =
                 parts.iter().zip(&region.dims).map(|(part, list)| part.shares(list, Side::Target)).collect();
-            // Whoever shares these regions of the target: its replicas and its partial coordinates.
+            // All ranks with these regions of the target: its replicas and its partial coordinates.
             let mesh = self.to.mesh();
             let partial = self.to.partial().iter().map(|p| p.sub);
             let others: Modes<AxisStride> =
@@ -148,7 +148,7 @@ impl Intersection {
     }
 }
 
-/// What two ranks' regions share, as blocks from one local buffer to the other.
+/// Returns the common elements of two ranks' regions, as blocks from one local buffer to the other.
 fn between(
     from: &Sharding,
     source: usize,
@@ -180,7 +180,7 @@ fn for_each_choice(
     }
 }
 
-/// One block for every combination of one run per dim.
+/// Returns one block for every combination of one run per dim.
 fn blocks(runs: &[&[Run]], source_shape: &[usize], target_shape: &[usize]) -> InlineVec<Block, 1> {
     let mut out: InlineVec<Block, 1> = InlineVec::new();
     if runs.iter().any(|r| r.is_empty()) {

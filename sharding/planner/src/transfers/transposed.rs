@@ -1,23 +1,24 @@
-//! Steps turned round: whoever sends receives, and what lands together is added.
+//! Transposed steps: senders receive, and values that arrive at one element are added.
 //!
-//! A phase is a matrix of zeros and ones: each element of a target is one element of a source, or the sum of one from
-//! each peer. Its transpose takes the messages the other way, block by block:
+//! A phase is a matrix of zeros and ones: each element of a target is one element of a source, or the sum of
+//! one from each peer. Its transpose reverses the messages, block by block:
 //!
 //! ```text
-//! target[t] = source[s]              turned round    target[s] += source[t]
+//! target[t] = source[s]              transposed      target[s] += source[t]
 //! target[t] = sum of source[s_i]                     target[s_i] += source[t]        for each i
 //! ```
 //!
-//! so an element that several ranks took gets the sum of what they have, and one that nobody took gets nothing: the
-//! target is filled. Two messages that bring terms of one element bring terms of all the same elements, since the ranks
-//! that took it are replicas of each other or hold disjoint regions.
+//! so an element that several ranks took gets the sum of their values, and one that no rank took gets
+//! nothing: the target is filled. Two messages that bring partial values of one element bring them for
+//! exactly the same elements, since the ranks that took it are replicas of each other or hold disjoint
+//! regions.
 
 use crate::Error;
 use crate::message::{Block, Message, Phase, Phases, Reduce};
 use crate::step::Transposed;
 use reshard_sharding::{Mesh, ReduceOp};
 
-/// The same elements, from target to source.
+/// Returns a block of the same elements, from target to source.
 fn back(block: &Block) -> Block {
     Block {
         source_offset: block.target_offset,
@@ -26,7 +27,9 @@ fn back(block: &Block) -> Block {
     }
 }
 
-/// What this rank receives and sends where a phase is turned round, terms in the order of their senders in `mesh`.
+/// Returns the received and sent messages of a rank in a transposed phase.
+///
+/// Partial values are in the order of their senders in `mesh`.
 pub(crate) fn messages(phase: &Phase, rank: usize, mesh: &Mesh) -> [Vec<Message>; 2] {
     let own = |m: &&Message| m.peer == rank;
     let turned = |m: &Message| Message { peer: m.peer, blocks: m.blocks.iter().map(back).collect() };

@@ -1,4 +1,4 @@
-//! What both kinds of questions draw and write: meshes, shapes, placements, results.
+//! Common parts of both kinds of requests, for drawing and writing: meshes, shapes, placements, results.
 
 use std::fmt::Display;
 
@@ -69,7 +69,7 @@ pub(crate) fn shape(r: &mut Random) -> Vec<usize> {
         .collect()
 }
 
-/// Sizes for every rank of an axis that add up to something.
+/// Returns sizes for every rank of an axis, with a given sum.
 fn ragged(r: &mut Random, ranks: usize, len: usize) -> String {
     let mut left = len;
     let sizes: Vec<String> = (0..ranks)
@@ -82,7 +82,7 @@ fn ragged(r: &mut Random, ranks: usize, len: usize) -> String {
     sizes.join(",")
 }
 
-/// Placements, or by tensor with sub-axes; not always ones that parse.
+/// Returns placements, or dims notation with sub-axes; they do not always parse.
 pub(crate) fn placements(r: &mut Random, mesh: &Mesh, shape: &[usize], terms: bool) -> String {
     if chance(r, 18) {
         return by_tensor(r, mesh, shape, terms);
@@ -133,15 +133,15 @@ fn by_tensor(r: &mut Random, mesh: &Mesh, shape: &[usize], terms: bool) -> Strin
     format!("[{}]{unreduced}", dims.join(","))
 }
 
-/// A value, or the kind and text of the error.
+/// Returns a value, or the code of the error: golden answers do not depend on wording.
 pub(crate) fn shown<T: Display>(result: Result<T, Error>) -> String {
     match result {
         Ok(value) => value.to_string(),
-        Err(e) => format!("{}: {e}", e.code()),
+        Err(e) => e.code().to_owned(),
     }
 }
 
-/// Some sub-axes of a mesh, apart from each other.
+/// Returns some sub-axes of a mesh that do not overlap.
 pub(crate) fn some_sub_axes(r: &mut Random, mesh: &Mesh) -> Vec<SubAxis> {
     let mut subs = Vec::new();
     for axis in r.permutation(mesh.axes().len()) {
@@ -158,7 +158,7 @@ pub(crate) fn some_sub_axes(r: &mut Random, mesh: &Mesh) -> Vec<SubAxis> {
     subs
 }
 
-/// Sub-axes by name.
+/// Returns the names of sub-axes.
 pub(crate) fn names(mesh: &Mesh, subs: &[SubAxis]) -> String {
     subs.iter().map(|s| s.printed(mesh.axes())).collect::<Vec<_>>().join(",")
 }

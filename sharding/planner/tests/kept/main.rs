@@ -1,13 +1,14 @@
-//! Answers that were given before, kept as hashes: what must not change when only the inside does.
+//! Golden answers, stored as hashes: results that must not change when only the implementation does.
 //!
-//! A question is drawn from a seed of its own, so it is the same in every version. Its answer is written down as text, with
-//! every cost to the bit and every message of one rank, and a line of the kept file is the hash of [`BLOCK`] such texts.
+//! Each request is drawn from a separate seed, so it is the same in every version. Its answer is written as
+//! text, with every cost to the bit and every message of one rank. A line of the golden file is the hash of
+//! [`BLOCK`] such texts.
 //!
 //! ```text
 //! cargo test --release -p reshard-planner --test kept                        one block in 512
 //! RESHARD_EXHAUSTIVE=all ..                                                   all of them
 //! RESHARD_EXHAUSTIVE=3   ..                                                   the eighth that holds blocks 3, 11, 19 ..
-//! RESHARD_KEPT=write     ..                                                   keeps the answers of today
+//! RESHARD_KEPT=write     ..                                                   stores the current answers
 //! RESHARD_KEPT=show:17   .. -- --nocapture plans                              the texts of one block, to compare with others
 //! ```
 
@@ -20,10 +21,10 @@ use std::path::PathBuf;
 
 use reshard_test_support::Sweep;
 
-/// Questions a line.
+/// Number of requests per line.
 const BLOCK: u64 = 100;
 
-/// What the environment asks for.
+/// The mode, as given by the environment.
 enum Asked {
     Compare(Sweep),
     Write,
@@ -37,17 +38,17 @@ fn asked() -> Asked {
         "write" => Asked::Write,
         other => match other.strip_prefix("show:").map(str::parse) {
             Some(Ok(block)) => Asked::Show(block),
-            Some(Err(_)) | None => panic!("RESHARD_KEPT is write or show:BLOCK, not {other}"),
+            Some(Err(_)) | None => panic!("RESHARD_KEPT must be write or show:BLOCK, not {other}"),
         },
     }
 }
 
-/// FNV-1a, which is the same everywhere and always.
+/// Computes the FNV-1a hash, which is the same on every platform and in every version.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xCBF2_9CE4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3))
 }
 
-/// Compares the answers to `blocks * BLOCK` questions with those of `tests/kept/NAME.txt`.
+/// Compares the answers to `blocks * BLOCK` requests with those of `tests/kept/NAME.txt`.
 fn compare(name: &str, blocks: u64, answer: impl Fn(u64) -> String + Sync) {
     let block = |b: u64| -> String { (b * BLOCK..(b + 1) * BLOCK).map(|q| answer(q) + "\n").collect() };
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/kept/{name}.txt"));
@@ -82,10 +83,10 @@ fn compare(name: &str, blocks: u64, answer: impl Fn(u64) -> String + Sync) {
         for (_, h) in &found {
             writeln!(text, "{h:016x}").expect("writing to a String");
         }
-        std::fs::write(&path, text).expect("the kept file");
+        std::fs::write(&path, text).expect("the golden file");
         return;
     }
-    let kept = std::fs::read_to_string(&path).expect("the kept file");
+    let kept = std::fs::read_to_string(&path).expect("the golden file");
     let kept: Vec<&str> = kept.lines().collect();
     assert_eq!(kept.len() as u64, blocks, "{} has a line a block", path.display());
     let other: Vec<u64> =
@@ -93,7 +94,7 @@ fn compare(name: &str, blocks: u64, answer: impl Fn(u64) -> String + Sync) {
     println!("{} blocks of {BLOCK} {name}, {} differ", found.len(), other.len());
     assert!(
         other.is_empty(),
-        "the answers of {} blocks of {} are not those kept: {:?}. RESHARD_KEPT=show:{} prints one of them",
+        "the answers of {} blocks of {} differ from the golden ones: {:?}. RESHARD_KEPT=show:{} prints one of them",
         other.len(),
         found.len(),
         &other[..other.len().min(20)],
@@ -101,7 +102,7 @@ fn compare(name: &str, blocks: u64, answer: impl Fn(u64) -> String + Sync) {
     );
 }
 
-/// 200,000 plans, of all objectives, profiles, groups, memory limits and terms.
+/// 200,000 plans, with all objectives, profiles, groups, memory limits and partial values.
 #[test]
 fn plans_are_those_kept() {
     compare("plans", 2000, plans::answer);

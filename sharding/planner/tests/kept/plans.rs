@@ -1,4 +1,4 @@
-//! Questions to the planner, and all that it answers.
+//! Requests to the planner, and its complete answers.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ fn topology(r: &mut Random) -> (&'static str, Topology) {
     }
 }
 
-/// Groups of some sub-axes of both meshes.
+/// Returns groups of some sub-axes of both meshes.
 fn groups(r: &mut Random, meshes: [&Mesh; 2]) -> Vec<GroupPattern> {
     let mut all = Vec::new();
     for _ in 0..=r.below(4) {
@@ -38,12 +38,12 @@ fn groups(r: &mut Random, meshes: [&Mesh; 2]) -> Vec<GroupPattern> {
     all
 }
 
-/// The answer to question number `q`.
+/// Returns the answer to request number `q`.
 pub(crate) fn answer(q: u64) -> String {
     let mut r = Random::new(q.wrapping_add(1 << 40));
     let mut text = format!("{q}");
     if let Err(e) = asked(&mut r, &mut text) {
-        let _ = write!(text, " | {}: {e}", e.code());
+        let _ = write!(text, " | {}", e.code());
     }
     text
 }
@@ -55,14 +55,14 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
     let terms = chance(r, 45);
     let into_terms = terms && chance(r, 40);
     let (from, to) = (placements(r, &a, &whole, terms), placements(r, &b, &whole, into_terms));
-    // What has to be reduced is nothing to a cost.
+    // The reduction does not change the cost, so the element type is free.
     let dtype = [DType::U8, DType::BF16, DType::F32, DType::F64][r.below(4)];
     let item = dtype.bits() / 8;
     let (network, topology) = topology(r);
     let objective = Objective::ALL[r.below(3)];
     let mut planner =
         Planner::new().topology(topology).objective(objective).arithmetic(Arithmetic::Framework);
-    // What is kept does not depend on what the default budget is; without one, a few take minutes.
+    // The golden answers do not depend on the default budget. Without a budget, a few would take minutes.
     planner = planner.budget(SearchBudget::new(15_000_000));
     let _ = write!(text, " {a} {b} {whole:?} {from} -> {to} {item} {network} {objective}");
     let known = chance(r, 12).then(|| groups(r, [&a, &b]));
@@ -102,16 +102,20 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
     }
     if chance(r, 5) {
         let explained = planner.explain(&from, &to, dtype)?.to_string();
-        let _ = write!(text, " | {}", without_choice(&explained));
+        let _ = write!(text, " | {}", facts(&explained));
     }
     Ok(())
 }
 
-/// An explanation without the candidates that were looked at, which were not yet named when the answers were kept.
-fn without_choice(text: &str) -> String {
-    let (plan, rest) = text.split_once("\nlooked at, ").unwrap_or((text, ""));
+/// Returns the facts of an explanation: its lines with figures, without the candidates and without prose.
+fn facts(text: &str) -> String {
+    let (plan, rest) = text.split_once("\ncandidates, by ").unwrap_or((text, ""));
     let greedy = rest.find("\naxis by axis").map_or("", |at| &rest[at..]);
-    format!("{plan}{greedy}")
+    let is_fact = |line: &&str| match line.strip_prefix("       ") {
+        Some(detail) => ["dim ", "partial: ", "ranks "].iter().any(|start| detail.starts_with(start)),
+        None => line.contains(|c: char| c.is_ascii_digit()),
+    };
+    plan.lines().chain(greedy.lines()).filter(is_fact).collect::<Vec<_>>().join("\n")
 }
 
 fn write_plan(text: &mut String, plan: &Plan) {
@@ -142,7 +146,7 @@ fn write_plan(text: &mut String, plan: &Plan) {
     }
 }
 
-/// Everything of a phase but blocks beyond the first fifty of a message.
+/// Writes a phase, except for blocks beyond the first fifty of a message.
 fn write_phase(text: &mut String, phase: &Phase) {
     let _ = write!(text, " {} {} {:?}", phase.source_len, phase.target_len, phase.members);
     if let Some(op) = phase.fill_identity {

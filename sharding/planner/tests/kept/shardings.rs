@@ -1,4 +1,4 @@
-//! Questions to shardings and meshes: notations, layouts, regions, groups, views.
+//! Requests to shardings and meshes: notations, layouts, regions, groups, views.
 
 use std::fmt::Write as _;
 
@@ -7,12 +7,12 @@ use reshard_sharding::{Error, Mesh, Region, Sharding};
 
 use crate::answers::{chance, mesh, names, placements, shape, shown, some_sub_axes};
 
-/// The answer to question number `q`.
+/// Returns the answer to request number `q`.
 pub(crate) fn answer(q: u64) -> String {
     let mut r = Random::new(q.wrapping_add(1 << 50));
     let mut text = format!("{q}");
     if let Err(e) = asked(&mut r, &mut text) {
-        let _ = write!(text, " | {}: {e}", e.code());
+        let _ = write!(text, " | {}", e.code());
     }
     text
 }
@@ -26,7 +26,7 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
         names(&m, &subs),
         shown(m.group(&subs)),
         m.groups(&subs).map_or_else(
-            |e| e.to_string(),
+            |e| e.code().to_owned(),
             |g| format!("{} {} {} {}", g.pattern(), g.firsts(), g.lowest(), g.count())
         )
     );
@@ -90,7 +90,7 @@ fn region(region: &Region) -> String {
     region.dims.iter().map(list).collect::<Vec<_>>().join(" x ")
 }
 
-/// A shape of as many elements, mostly.
+/// Returns a shape with the same number of elements, in most cases.
 fn another_shape(r: &mut Random, whole: &[usize]) -> Vec<usize> {
     let mut left: usize = whole.iter().product();
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! A sharding is a layout: its laws, with every index, rank and message looked at one by one.
+//! A sharding is a layout: its properties, checked for every index, rank and message.
 
 use reshard_kernels::DType;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use reshard_layout::{AxisStride, Layout, Mode};
 use reshard_planner::{Objective, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
-/// Meshes and shapes, and on each all placements and some sub-axes.
+/// Returns families of shardings: per mesh and shape, all placements and some sub-axes.
 fn families() -> Vec<Vec<Sharding>> {
     let mut all = Vec::new();
     for (mesh, shape, choices) in [
@@ -32,9 +32,10 @@ fn families() -> Vec<Vec<Sharding>> {
     all
 }
 
-/// Whether the rank at a coordinate holds what lies at a place, whose steps along axes are its coordinates there.
+/// Returns `true` if the rank at a coordinate holds the element with this index.
 ///
-/// An axis of which only some steps occur is replicated over the others.
+/// Its steps along axes are its coordinates there. An axis of which only some steps occur is replicated over
+/// the others.
 fn holds(s: &Sharding, coordinate: &[usize], index: i64) -> bool {
     // From the definition: the coordinate's digit along every mode is that of the index.
     let mut left = index;
@@ -91,7 +92,7 @@ fn placements_read_off_are_those_written() {
             assert_eq!(Sharding::new(s.mesh(), s.shape(), &placements).as_ref(), Ok(&s));
             count += 1;
         } else {
-            // Then none are: not even one of all that there are over this mesh says the same.
+            // Then there are none: no combination of placements over this mesh is the same sharding.
             assert!(s.to_string().starts_with("[{"), "{s}");
         }
     }
@@ -99,7 +100,9 @@ fn placements_read_off_are_those_written() {
     assert!(count > 60);
 }
 
-/// A sharding's layout with steps along axes as integers, far enough apart to be told from each other and from offsets.
+/// Returns a sharding's layout with integer steps along axes.
+///
+/// The integers are far enough from each other, and from offsets, to be distinguished.
 fn as_integers(s: &Sharding) -> Layout {
     const APART: i64 = 1 << 12;
     let weight = |at: AxisStride| APART.pow(at.axis().map_or(0, |a| a + 1));
@@ -133,7 +136,7 @@ fn a_view_is_a_composition_with_the_shape() {
             }
         }
     }
-    println!("{free} free views, {refused} refused");
+    println!("{free} free views, {refused} rejected");
     assert!(free > 2000 && refused > 1000);
 }
 
@@ -149,7 +152,7 @@ fn messages_are_a_sliced_zip() {
                     let (Some(before), Some(after)) = (step.before.layout(), step.after.layout()) else {
                         continue;
                     };
-                    // By rank and local offset, which index of the tensor lies there afterwards.
+                    // By rank and local offset, the index of the tensor that must be stored there afterwards.
                     for rank in from.mesh().ranks() {
                         let held = step.after.global_indices(rank).unwrap();
                         let phases = plan.steps()[at].phases(rank).unwrap();

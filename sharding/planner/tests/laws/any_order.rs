@@ -1,8 +1,9 @@
 //! Plans on meshes whose ranks are in any order.
 //!
-//! The oracle is relabelling: on a network of one level a rank's name is nothing but a name, so a plan is that of the
-//! row-major mesh with its ranks renamed by the table. Where there are nodes, ranks have places, and what holds is what
-//! holds of every plan: it means the tensor, receives what it says, and costs no less than its bound.
+//! The oracle is relabelling. On a network of one level the name of a rank has no effect, so a plan is that
+//! of the row-major mesh with its ranks renamed by the table. Where there are nodes, the position of a rank
+//! matters. Then the general properties of plans hold: a plan preserves the global tensor, receives the
+//! stated bytes, and costs no less than its bound.
 
 use reshard_kernels::DType;
 use reshard_planner::{Level, Objective, Plan, Planner, Topology};
@@ -10,7 +11,7 @@ use reshard_sharding::{GroupPattern, Mesh, Sharding};
 use reshard_test_support::interpreter::run;
 use reshard_test_support::{Random, Sweep, shardings, shards_of};
 
-/// The numbers below `n` in a drawn order; in whole blocks, each in its own order, if `block` is less.
+/// Returns the numbers below `n` in random order; in whole blocks, each shuffled, if `block` is less.
 fn drawn(random: &mut Random, n: usize, block: usize) -> Vec<usize> {
     let mut shuffled = |mut list: Vec<usize>| {
         for i in (1..list.len()).rev() {
@@ -22,13 +23,13 @@ fn drawn(random: &mut Random, n: usize, block: usize) -> Vec<usize> {
     blocks.iter().flat_map(|b| shuffled((b * block..n.min((b + 1) * block)).collect())).collect()
 }
 
-/// Nodes of so many ranks.
+/// Returns a topology with nodes of `ranks` ranks.
 fn nodes(ranks: usize) -> Topology {
     let level = |gbytes_per_s: f64, ranks| Level { gbytes_per_s, ranks, ..Topology::default().levels()[0] };
     Topology::new(1.0, 0.5, &[level(100.0, Some(ranks)), level(10.0, None)]).unwrap()
 }
 
-/// Carries a plan out: its target means what its source does, and it receives and costs what it may.
+/// Executes a plan and checks that it preserves the global tensor, and keeps its stated bytes and costs.
 fn carried_out(plan: &Plan) {
     let world = plan.from().mesh().world_size().max(plan.to().mesh().world_size());
     let shards = shards_of(plan.from(), 7);
@@ -39,7 +40,7 @@ fn carried_out(plan: &Plan) {
     assert!(plan.lower_bound_bytes().is_none_or(|b| received >= b), "{plan}");
 }
 
-/// What does not depend on the names of ranks.
+/// Returns the properties of a plan that do not depend on the names of ranks.
 fn said(plan: &Plan) -> String {
     let step = |s: &reshard_planner::Step| {
         let numbers = (s.received_bytes, s.sent_bytes, s.peak_bytes, s.cost_us.to_bits(), s.group.size());
@@ -59,7 +60,7 @@ const AXES: [&[(&str, usize)]; 5] = [
 
 const CHOICES: [&str; 5] = ["R", "S(0)", "S(1)", "P", "SS(0,2)"];
 
-/// Pairs of shardings on a permuted mesh, and the same on the row-major one.
+/// Calls `f` with pairs of shardings on a permuted mesh, and the same on the row-major one.
 fn pairs(each: u64, mut f: impl FnMut(&mut Random, [&Sharding; 2], [&Sharding; 2], &[usize])) {
     let mut random = Random(19);
     for axes in AXES {
@@ -90,7 +91,7 @@ fn plans_are_those_of_the_row_major_mesh_with_ranks_renamed() {
             (Err(a), Err(b)) => return assert_eq!(a.code(), b.code()),
             (a, b) => panic!("{a:?} {b:?}"),
         };
-        // A mesh that is a layout, turned about, is an old friend, and of another form.
+        // A mesh that is a layout, permuted, has a known form, but a different one.
         if ours[0].mesh().rank_table().is_some() {
             assert_eq!(said(&a), said(&b), "{table:?}");
         }

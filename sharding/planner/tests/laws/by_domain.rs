@@ -1,4 +1,4 @@
-//! Direct plans on a network: what comes into a node, and from where.
+//! Direct plans on a network: the data that enters a node, and its sources.
 
 use reshard_kernels::DType;
 use reshard_planner::{Objective, Plan, Planner, StepOp, Topology};
@@ -17,7 +17,7 @@ fn plan_of(planner: &Planner, from: (&str, &str), to: (&str, &str), shape: &[usi
     planner.plan(&sharding(from), &sharding(to), DType::F32).unwrap()
 }
 
-/// Elements that come into each node from others, over all steps.
+/// Returns the elements that enter each node from others, over all steps.
 fn imports(plan: &Plan, node: usize) -> Vec<usize> {
     let world = plan.from().mesh().world_size().max(plan.to().mesh().world_size());
     let mut imports = vec![0; world.div_ceil(node)];
@@ -32,7 +32,7 @@ fn imports(plan: &Plan, node: usize) -> Vec<usize> {
     imports
 }
 
-/// Carries a plan out and compares what its target means with what its source does.
+/// Executes a plan and checks that it preserves the global tensor.
 fn carried_out(plan: &Plan) {
     let world = plan.from().mesh().world_size().max(plan.to().mesh().world_size());
     let shards = shards_of(plan.from(), 7);
@@ -43,7 +43,7 @@ fn carried_out(plan: &Plan) {
     assert!(plan.lower_bound_bytes().is_none_or(|b| received >= b), "{plan}");
 }
 
-/// Elements of the target that a node wants and its ranks do not hold in the source, each once: by the regions.
+/// Returns the elements of the target that a node wants and lacks in the source, each once: by the regions.
 fn missing(plan: &Plan, node: usize) -> Vec<usize> {
     let (from, to) = (plan.from(), plan.to());
     let world = from.mesh().world_size().max(to.mesh().world_size());
@@ -77,7 +77,8 @@ fn missing(plan: &Plan, node: usize) -> Vec<usize> {
 #[test]
 fn a_replicated_target_behind_a_slow_level_gets_each_block_once_per_node() {
     // Elements of 64 KiB.
-    // Collectives go level by level in the model and straight on threads, and of uneven rows and columns a deterministic planner has none.
+    // Collectives go level by level in the model and directly on threads; a deterministic planner has none
+    // for uneven rows and columns.
     let h100 = Planner::new().topology(slower(&Topology::h100(), 1 << 14)).deterministic(true);
     let uniform = Planner::new().topology(slower(&Topology::uniform(), 1 << 14));
     for (from, to, shape) in [
@@ -87,13 +88,13 @@ fn a_replicated_target_behind_a_slow_level_gets_each_block_once_per_node() {
         (("dp=4,tp=2", "S(0),S(1)"), ("x=16@8", "R"), &[64, 64]),
         // Sharded over two ranks, replicated over the four pairs of a node.
         (("dp=8", "S(0)"), ("r=8,tp=2@8", "R,S(1)"), &[64, 64]),
-        // Terms are reduced first, then copied.
+        // Partial values are reduced first, then copied.
         (("dp=4,tp=2", "P,S(1)"), ("x=8@8", "R"), &[64, 63]),
     ] {
         let plan = plan_of(&h100, from, to, shape);
         carried_out(&plan);
         assert_eq!(imports(&plan, NODE), missing(&plan, NODE), "{plan}");
-        // On one level of the slow network all come from their sources at once.
+        // On one level of the slow network all data comes directly from its sources.
         let flat = plan_of(&uniform, from, to, shape);
         let (many, once) = (imports(&flat, NODE), imports(&plan, NODE));
         assert!(many.iter().sum::<usize>() >= 4 * once.iter().sum::<usize>(), "{flat}");
@@ -124,7 +125,7 @@ fn sources_are_near() {
 #[test]
 fn bounds_hold_where_nodes_are_straddled() {
     let sweep = Sweep::asked();
-    // Of the pairs on so many axes one in so many.
+    // Per number of axes, one in `n` of the pairs.
     let one_in: [usize; 4] = if sweep.is_exhaustive() { [5, 5, 5, 41] } else { [61, 61, 61, 389] };
     let mut count = 0;
     for node in [4, 6, 8] {
@@ -173,8 +174,9 @@ fn bounds_hold_where_nodes_are_straddled() {
     assert!(count > sweep.least(200, 3_000), "{count}");
 }
 
-/// What the worst rank pays in an exchange if its messages are looked at one by one, by the model's own formula, and the
-/// same without the latencies of inner levels.
+/// Returns the cost of the worst rank of an exchange, by the model's formula on individual messages.
+///
+/// The second number is the same without the latencies of inner levels.
 fn exchange_us(plan: &Plan, step: usize, topology: &Topology) -> [f64; 2] {
     let mut worst = [0.0f64; 2];
     for rank in plan.ranks() {
@@ -182,7 +184,7 @@ fn exchange_us(plan: &Plan, step: usize, topology: &Topology) -> [f64; 2] {
         for phase in plan.steps()[step].phases(rank).unwrap() {
             for m in phase.receives.iter().filter(|m| m.peer != rank) {
                 let at = &mut levels[topology.level_of(rank, m.peer)];
-                *at = (at.0 + (m.numel() * plan.item_bytes()) as f64, at.1 + 1);
+                *at = (at.0 + (m.numel() * plan.element_bytes()) as f64, at.1 + 1);
             }
         }
         let peers: usize = levels.iter().map(|l| l.1).sum();
@@ -198,8 +200,10 @@ fn exchange_us(plan: &Plan, step: usize, topology: &Topology) -> [f64; 2] {
     worst
 }
 
-/// On straddled nodes an exchange between digits is costed as if all that may cross a level did: bytes and messages never
-/// too low, but the latency of inner levels is not counted beside that of the outermost.
+/// On straddled nodes, an exchange of digits is costed as if all that may cross a level did.
+///
+/// Bytes and messages are never too low, but the latency of inner levels is not added to that of the
+/// outermost.
 #[test]
 fn an_exchange_on_straddled_nodes_is_costed_high() {
     let sweep = Sweep::asked();
@@ -238,7 +242,7 @@ fn an_exchange_on_straddled_nodes_is_costed_high() {
                             let without = without - s.cost_us;
                             assert!(
                                 without <= 1e-6,
-                                "{without} us too low beside latency: {s} of {mesh} in {node}s"
+                                "{without} us too low except for latency: {s} of {mesh} in {node}s"
                             );
                         }
                     }

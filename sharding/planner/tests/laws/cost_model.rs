@@ -1,4 +1,4 @@
-//! Cost models: the laws find what breaks them, and a model plans the same whoever wrote it.
+//! Cost models: the check finds violated properties, and equal models of any author give equal plans.
 
 use reshard_kernels::DType;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use reshard_planner::{
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Sweep;
 
-/// A topology as a stranger would bring it, and what is wrong with it.
+/// A topology in a user's implementation of the trait, with one fault.
 #[derive(Debug)]
 struct Strange {
     topology: Topology,
@@ -76,8 +76,8 @@ fn a_model_that_breaks_a_law_is_found_with_its_numbers() {
     let good = || Strange::of(&Topology::h100(), "mine");
     let level = |ranks: Option<usize>| Level { ranks, latency_us: 1.0, gbytes_per_s: 1.0 };
     let broken: Vec<(&str, Strange)> = vec![
-        ("one finite number from 0", Strange { cost_us: |_, _| f64::NAN, ..good() }),
-        ("one finite number from 0", Strange { cost_us: |t, l| t.cost_us(l) - 1e3, ..good() }),
+        ("a cost must be finite and at least 0", Strange { cost_us: |_, _| f64::NAN, ..good() }),
+        ("a cost must be finite and at least 0", Strange { cost_us: |t, l| t.cost_us(l) - 1e3, ..good() }),
         ("and less", Strange { cost_us: |t, l| t.cost_us(l) - l.peers() as f64 * 0.3, ..good() }),
         ("and less", Strange { cost_us: |_, l| 1e9 / (1.0 + l.received_bytes() as f64), ..good() }),
         (
@@ -98,8 +98,8 @@ fn a_model_that_breaks_a_law_is_found_with_its_numbers() {
                 ..good()
             },
         ),
-        ("least_us says", Strange { least_us: |t, n| 3.0 * t.lower_bound_us(n), ..good() }),
-        ("least_us says", Strange { cost_us: |t, l| 0.3 * t.cost_us(l), ..good() }),
+        ("lower_bound_us of", Strange { least_us: |t, n| 3.0 * t.lower_bound_us(n), ..good() }),
+        ("lower_bound_us of", Strange { cost_us: |t, l| 0.3 * t.cost_us(l), ..good() }),
         ("one line", Strange { text: "two\nlines", ..good() }),
         ("at least one level", Strange { levels: Vec::new(), ..good() }),
         ("is one domain of all ranks", Strange { levels: vec![level(Some(8))], ..good() }),
@@ -116,7 +116,7 @@ fn a_model_that_breaks_a_law_is_found_with_its_numbers() {
     }
 }
 
-/// All placements of `R`, `S(0)`, `S(1)`, `P` on a mesh.
+/// Returns all placements of `R`, `S(0)`, `S(1)`, `P` on a mesh.
 fn shardings(mesh: &Mesh, shape: &[usize]) -> Vec<Sharding> {
     let mut texts = vec![String::new()];
     for _ in mesh.axes() {
@@ -163,7 +163,7 @@ fn a_model_plans_the_same_whoever_brings_it() {
 
 #[test]
 fn a_load_says_what_its_step_moves() {
-    /// Keeps to what the printed step says.
+    /// Checks the load against the printed step.
     fn cost(_: &Topology, load: &StepTraffic<'_>) -> f64 {
         let peers = load.peers();
         assert!(peers < load.group_size() && (peers > 0 || load.received_bytes() == 0), "{load:?}");
@@ -200,12 +200,12 @@ fn plans_under_models_without_a_text_form_are_not_read_back() {
     let planner = Planner::new().cost_model(mine).unwrap();
     let text = serde_json::to_string(&planner.plan(&from, &to, DType::F32).unwrap()).unwrap();
     let error = serde_json::from_str::<reshard_planner::Plan>(&text).unwrap_err().to_string();
-    assert!(error.contains("under the cost model mine"), "{error}");
-    // Of the model that ships: what is written is read.
+    assert!(error.contains("under the cost model mine,"), "{error}");
+    // With the included model, a written plan can be read.
     let text = serde_json::to_string(&Planner::new().plan(&from, &to, DType::F32).unwrap()).unwrap();
     let read = |text: &str| serde_json::from_str::<reshard_planner::Plan>(text);
     assert_eq!(read(&text).unwrap().dtype(), DType::F32);
-    // What the first version wrote said how large elements are and not what they are: enough where nothing is reduced.
+    // The first version stored the element size and not the type, which suffices if nothing is reduced.
     let first =
         |text: &str| text.replace(r#""version":2,"#, "").replace(r#""dtype":"f32""#, r#""item_bytes":4"#);
     assert!(first(&text).contains("item_bytes"));
@@ -213,10 +213,10 @@ fn plans_under_models_without_a_text_form_are_not_read_back() {
     let terms = Sharding::parse(&mesh, &[8], "P").unwrap();
     let reduces = serde_json::to_string(&Planner::new().plan(&terms, &to, DType::F32).unwrap()).unwrap();
     let error = read(&first(&reduces)).unwrap_err().to_string();
-    assert!(error.contains("elements of 4 bytes, of which it does not say the type"), "{error}");
-    // What a later version wrote is not read.
+    assert!(error.contains("elements of 4 bytes without a dtype"), "{error}");
+    // A later version is rejected.
     let error = read(&text.replace(r#""version":2,"#, r#""version":3,"#)).unwrap_err().to_string();
-    assert!(error.contains("version 3: this reads versions up to 2"), "{error}");
+    assert!(error.contains("version 3; versions up to 2 are supported"), "{error}");
 }
 
 #[test]

@@ -1,11 +1,12 @@
-//! No detour saves bytes: `bytes(S, U) <= bytes(S, T) + bytes(T, U)` over all triples of small meshes, for objective bytes.
+//! No intermediate sharding saves bytes: `bytes(S, U) <= bytes(S, T) + bytes(T, U)` over all triples of small
+//! meshes, for objective bytes.
 
 use reshard_kernels::DType;
 use reshard_planner::{CandidateSource, Objective, Planner};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::{Sweep, shardings};
 
-/// The triples of these that break the law, as text; and how many there are of all.
+/// Returns the triples that violate the inequality, as text, and the number of all triples.
 fn broken(mesh: &str, shape: &[usize], choices: &[&str]) -> (Vec<String>, usize) {
     let of: Mesh = mesh.parse().unwrap();
     let all = shardings(&of, shape, choices);
@@ -27,7 +28,7 @@ fn broken(mesh: &str, shape: &[usize], choices: &[&str]) -> (Vec<String>, usize)
     (broken, n * n * n)
 }
 
-/// How many triples there are of these, none of which breaks it.
+/// Returns the number of triples, none of which violates the inequality.
 fn none_of(mesh: &str, shape: &[usize], choices: &[&str]) -> usize {
     let (broken, n) = broken(mesh, shape, choices);
     let first = broken[..broken.len().min(12)].join("\n");
@@ -35,7 +36,7 @@ fn none_of(mesh: &str, shape: &[usize], choices: &[&str]) -> usize {
     n
 }
 
-/// Everything that a small axis may be.
+/// Returns all placements of a small axis.
 fn choices(shape: &[usize]) -> &'static [&'static str] {
     if shape.len() == 1 { &["R", "S(0)", "P"] } else { &["R", "S(0)", "S(1)", "P"] }
 }
@@ -83,7 +84,7 @@ fn terms_that_may_stay_are_reduced_where_that_saves_bytes() {
     let seen = Planner::new().objective(Objective::Bytes).explain(&from, &to, DType::F64).unwrap();
     assert_eq!(seen.plan.received_bytes(), 32);
     assert_eq!(seen.candidates.last().unwrap().origin, CandidateSource::Detour);
-    // For the least time nothing is added.
+    // For objective time, nothing is added.
     assert!(
         Planner::new().plan(&from, &to, DType::F64).unwrap().steps().iter().all(|s| s.reduce().is_none())
     );

@@ -1,6 +1,7 @@
-//! Golden plans: what the planner answers to a list of questions, as text.
+//! Golden plans: the planner's answers to a list of problems, as text.
 //!
-//! Each question has a file in `tests/plans/` with its explanation. After a change that is meant, refresh them all with
+//! Each problem has a file in `tests/plans/` with its explanation. After an intended change, refresh them all
+//! with
 //!
 //! ```text
 //! RESHARD_REFRESH=1 cargo test -p reshard-planner --test laws golden
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use reshard_planner::{Objective, Planner, Topology};
 use reshard_sharding::{Mesh, Sharding};
 
-/// A question: name, mesh, shape, from, to, and another mesh to go to.
+/// A problem: name, mesh, shape, from, to, and another target mesh.
 struct Question {
     name: String,
     mesh: &'static str,
@@ -30,7 +31,7 @@ const LARGE: &[usize] = &[1 << 24];
 
 type Row = (&'static str, &'static str, &'static [usize], &'static str, &'static str);
 
-/// Asked with both profiles.
+/// Problems that are planned with both profiles.
 const ON_BOTH: &[Row] = &[
     ("all_of_both_axes", "x=2,y=2", LARGE, "P,P", "R,R"),
     ("reduce_to_the_middle", "x=2,y=2,z=2", LARGE, "P,P,P", "R,S(0),R"),
@@ -56,7 +57,7 @@ const ON_BOTH: &[Row] = &[
     ("nothing", "x=2,y=2", &[8, 8], "S(0),P", "S(0),P"),
 ];
 
-/// Asked with nodes of 8 ranks.
+/// Problems that are planned with nodes of 8 ranks.
 const ON_NODES: &[Row] = &[
     ("gather_across_nodes", "dp=16,tp=8", &[25_600_000], "S(0),S(0)", "R,R"),
     ("reduce_across_nodes", "dp=16,tp=8", &[25_600_000], "P,P", "R,R"),
@@ -140,11 +141,11 @@ fn plans_are_as_they_were() {
                 differ.push(format!("{}:\n{text}it was:\n{known}", q.name));
             }
         }
-        assert!(names.insert(format!("{}.txt", q.name)), "two questions are called {}", q.name);
+        assert!(names.insert(format!("{}.txt", q.name)), "two problems are called {}", q.name);
     }
     for entry in std::fs::read_dir(&folder).expect("the folder is there") {
         let name = entry.expect("an entry").file_name().into_string().expect("a name");
-        assert!(names.contains(&name), "nobody asks for {name}: delete it");
+        assert!(names.contains(&name), "{name} is unused: delete it");
     }
     assert!(differ.is_empty(), "{} plans differ:\n{}", differ.len(), differ.join("\n"));
 }

@@ -1,11 +1,11 @@
-//! No plan is dearer than what goes axis by axis.
+//! No plan is more expensive than the one axis by axis.
 
 use reshard_kernels::DType;
 use reshard_planner::{Objective, Plan, Planner, SearchBudget, StepOp, Topology};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::{Random, Sweep};
 
-/// What the objective counts.
+/// Returns the cost of a plan under an objective.
 fn cost(plan: &Plan, objective: Objective) -> f64 {
     match objective {
         Objective::Time => plan.cost_us(),
@@ -14,7 +14,9 @@ fn cost(plan: &Plan, objective: Objective) -> f64 {
     }
 }
 
-/// Whether it reduces after an all-reduce, which is not planned: a later reduction need not give all replicas the same bits.
+/// Returns `true` if it reduces after an all-reduce, which the planner avoids.
+///
+/// A later reduction need not give all replicas the same bits.
 fn reduces_twice(plan: &Plan) -> bool {
     let ops = plan.steps().iter().map(reshard_planner::Step::op);
     let mut after = ops.skip_while(|op| *op != StepOp::AllReduce).skip(1);
@@ -66,7 +68,8 @@ fn no_plan_is_dearer_than_axis_by_axis() {
             continue;
         };
         compared += 1;
-        // Without terms no byte too many is received on one level, even where that would save the time of a few messages.
+        // Without partial values, a plan on one level receives the fewest bytes, even where more would save a
+        // few messages.
         let bare = !from.is_partial() && !to.is_partial();
         let spends = bare && objective == Objective::Time && greedy.received_bytes() > plan.received_bytes();
         let least = cost(&greedy, objective) * (1.0 + 1e-9);

@@ -1,4 +1,4 @@
-//! Where only some groups may be used: the plan uses only those, and one is refused only where there is none.
+//! With restricted groups: a plan uses only those, and a problem is rejected only if it has no such plan.
 
 use reshard_kernels::DType;
 use reshard_planner::{Error, Objective, Plan, Planner, SearchBudget};
@@ -11,7 +11,7 @@ fn axes(mesh: &Mesh) -> Vec<GroupPattern> {
     mesh.axes().iter().map(|a| mesh.group_of_axes(&[a.name().as_str()]).unwrap()).collect()
 }
 
-/// Of the right meaning, and over no other groups.
+/// Checks that a plan preserves the global tensor and uses no other groups.
 fn check(plan: &Plan, groups: &[GroupPattern]) {
     for group in plan.groups() {
         assert!(groups.iter().any(|one| group.is_covered_by(one)), "{plan}");
@@ -28,7 +28,7 @@ fn check(plan: &Plan, groups: &[GroupPattern]) {
     }
 }
 
-/// With a group for each axis there is a way axis by axis between any two, uneven or not: replicate, then slice.
+/// With a group for each axis there is a plan axis by axis between any two: replicate, then slice.
 #[test]
 fn every_pair_is_planned_axis_by_axis() {
     let mut count = 0;
@@ -56,7 +56,9 @@ fn every_pair_is_planned_axis_by_axis() {
     assert!(count > 1_000, "{count}");
 }
 
-/// Whether one step over groups of one axis can lead from one sharding to another: everybody's target is held in its group.
+/// Returns `true` if one step over groups of one axis can lead from one sharding to another.
+///
+/// The target of every rank must be held in its group.
 fn one_step(from: &Sharding, to: &Sharding, axis: usize) -> bool {
     let mesh = from.mesh();
     mesh.ranks().all(|rank| {
@@ -84,7 +86,9 @@ fn one_step(from: &Sharding, to: &Sharding, axis: usize) -> bool {
     })
 }
 
-/// With a group of one axis only: planned exactly where steps over that axis, from any placements to any others, lead there.
+/// With a group of one axis only: planned exactly where steps over that axis lead to the target.
+///
+/// The steps may use any placements.
 #[test]
 fn it_is_refused_exactly_where_nothing_leads_there() {
     let (mut planned, mut refused) = (0, 0);
@@ -124,8 +128,10 @@ fn it_is_refused_exactly_where_nothing_leads_there() {
     assert!(planned > 100 && refused > 100, "{planned} {refused}");
 }
 
-/// PyTorch redistributes axis by axis: with those groups all of its tests' cases are planned, in no more collectives; where it
-/// reduces over several axes at once it has flattened these into one, and with that group too it takes no fewer.
+/// PyTorch redistributes axis by axis: with those groups, all of its test cases have plans.
+///
+/// They take no more collectives. Where it reduces over several axes at once, it has flattened these into
+/// one. With that group too, it takes no fewer collectives.
 #[test]
 fn no_more_collectives_than_pytorch_makes() {
     let (mut count, mut counted, mut flattened) = (0, 0, 0);
@@ -159,7 +165,7 @@ fn no_more_collectives_than_pytorch_makes() {
     assert_eq!((count, counted, flattened), (135, 56, 8));
 }
 
-/// Axes of one rank are no axes.
+/// Axes of one rank have no effect.
 #[test]
 fn axes_of_one_rank_change_nothing() {
     let shape = [5, 7];
@@ -180,7 +186,9 @@ fn axes_of_one_rank_change_nothing() {
     }
 }
 
-/// Terms go away in the group of all ranks, whatever else has to change: what is whole becomes terms first.
+/// Partial values are reduced in the group of all ranks, whatever else changes.
+///
+/// Whole values become partial first.
 #[test]
 fn terms_go_away_in_a_group_of_all() {
     let (mut count, mut cases) = (0, Sweep::asked().picking(16));
@@ -209,7 +217,9 @@ fn terms_go_away_in_a_group_of_all() {
     assert!(count > Sweep::asked().least(25, 500), "{count}");
 }
 
-/// A refusal for memory names more than was given, and with what it names there is a plan; with the groups that are given none is said to miss that does not.
+/// A memory error gives a larger limit, and within that there is a plan.
+///
+/// With a group for each axis, no error reports a missing group.
 #[test]
 fn what_a_refusal_says_is_so() {
     let (mut planned, mut refused, mut cases) = (0, 0, Sweep::asked().picking(16));
@@ -256,7 +266,9 @@ fn what_a_refusal_says_is_so() {
     assert!(planned > least && refused > least, "{planned} {refused}");
 }
 
-/// A step runs in the least group that exists and holds its own, parts of axes among them, in which all others are silent.
+/// A step runs in the least admitted group that contains its own, parts of axes included.
+///
+/// All other ranks of that group are silent.
 #[test]
 fn a_larger_group_that_exists_serves_a_step() {
     for (mesh, shape, from, to, serves, given) in [
@@ -275,7 +287,7 @@ fn a_larger_group_that_exists_serves_a_step() {
         check(&plan, &given);
         assert!(plan.groups().into_iter().any(|group| *group == serves.parse().unwrap()), "{plan}");
     }
-    // Groups that nobody can leave for where the elements are.
+    // Groups along which ranks cannot reach the elements that they need.
     let mesh: Mesh = "x=2,y=2".parse().unwrap();
     let [from, to] = ["S(0),R", "R,R"].map(|text| Sharding::parse(&mesh, &[4], text).unwrap());
     let error =
@@ -283,7 +295,7 @@ fn a_larger_group_that_exists_serves_a_step() {
     assert!(error.to_string().contains("also needs 2:2"), "{error}");
 }
 
-/// With random parts of axes as groups: what is planned has the right meaning and uses no other group.
+/// With random parts of axes as groups: plans preserve the global tensor and use no other group.
 #[test]
 fn plans_within_any_groups_are_right() {
     let mut random = Random(Sweep::asked().seed());

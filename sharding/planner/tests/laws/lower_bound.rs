@@ -1,5 +1,5 @@
-//! Laws of what is said without a plan: a bound is never above its cost, and 0 exactly where nothing is communicated; the
-//! cost alone is that of the plan.
+//! Properties of bounds and prices. A bound is never above the cost, and 0 exactly where nothing is
+//! communicated. The cost alone equals that of the plan.
 
 use reshard_kernels::DType;
 use reshard_planner::{Objective, Planner, Topology};
@@ -15,7 +15,7 @@ fn topologies() -> [Topology; 3] {
     ]
 }
 
-/// Checks one pair by every planner; how many there were, and how many were free.
+/// Checks one pair with every planner; returns the number of checks, and of those that were free.
 fn check(from: &Sharding, to: &Sharding, slow: usize, nests: bool) -> (usize, usize) {
     let (mut pairs, mut free) = (0, 0);
     for topology in topologies().map(|t| slower(&t, slow)) {
@@ -43,7 +43,7 @@ fn check(from: &Sharding, to: &Sharding, slow: usize, nests: bool) -> (usize, us
             );
             let (bound, cost) = (bound.unwrap(), plan.cost_us());
             assert!(bound <= cost * (1.0 + 1e-9), "{topology} {objective}: {bound} us is above {plan}");
-            // What is said roughly is above 0 where the bound is, and where digits nest it is the bound.
+            // The rough estimate is above 0 where the bound is, and equals the bound where digits nest.
             let roughly = planner.roughly_us(from, to, DType::F32).unwrap();
             assert!(
                 roughly.is_finite() && (bound > 0.0) <= (roughly > 0.0),
@@ -89,7 +89,7 @@ fn never_above_the_plan_and_zero_exactly_where_it_is_free() {
         let all = shardings(&mesh, shape, choices);
         for (i, from) in all.iter().enumerate() {
             for (j, to) in all.iter().enumerate() {
-                // Of the many pairs on three axes every third; of a sample one in 53.
+                // Every third of the many pairs on three axes; in a sample one in 53.
                 let one_in = if !sweep.is_exhaustive() {
                     53
                 } else if mesh.axes().len() > 2 {

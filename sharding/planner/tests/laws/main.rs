@@ -1,4 +1,4 @@
-//! The laws of plans, a file per concept.
+//! The properties of plans, a file per concept.
 
 mod algebra;
 mod any_order;

@@ -1,4 +1,4 @@
-//! The mirror: a plan is never dearer than the plan between the duals, turned round.
+//! Transposed plans: a plan is never more expensive than the transposed plan between the cotangent shardings.
 
 use reshard_kernels::DType;
 use reshard_planner::{CandidateSource, Objective, Plan, Planner, Step, Topology};
@@ -9,7 +9,7 @@ fn profiles() -> [Topology; 3] {
     ["uniform", "h100", "launch=5;message=0.3;level=2:1.5:300;level=*:9:25"].map(|text| text.parse().unwrap())
 }
 
-/// What an objective is least in; time in picoseconds, as plans are compared.
+/// Returns the cost under an objective; time in picoseconds, as plans are compared.
 fn cost(plan: &Plan, objective: Objective) -> u64 {
     match objective {
         Objective::Time => plan.steps().iter().map(|s| (s.cost_us * 1e6).round() as u64).sum(),
@@ -18,13 +18,13 @@ fn cost(plan: &Plan, objective: Objective) -> u64 {
     }
 }
 
-/// Whether terms of one element meet in a plan.
+/// Returns `true` if a plan adds partial values of one element.
 pub(crate) fn adds(plan: &Plan) -> bool {
     let phases = |rank| plan.phases(rank).unwrap();
     plan.ranks().into_iter().any(|rank| phases(rank).iter().any(|(_, phase)| phase.reduce.is_some()))
 }
 
-/// Pairs of placements that are drawn from few words, so that digits often nest.
+/// Returns pairs of placements drawn from a few kinds, so that digits often nest.
 fn even(r: &mut Random, mesh: &Mesh) -> (Sharding, Sharding) {
     let shape: Vec<usize> = (0..=r.below(2)).map(|_| *r.pick(&[8, 12, 24, 4096])).collect();
     let mut one = || {
@@ -61,8 +61,8 @@ fn a_plan_costs_at_most_its_mirror() {
                 if cost(&plan, objective) <= cost(&mirror, objective) {
                     continue;
                 }
-                // Nothing is sent to save memory, without terms no byte too many to save a message, and nothing is added that
-                // nobody is to reduce.
+                // No communication is added to save memory. Without partial values no extra byte is received
+                // to save a message. Nothing is added where no reduction is due.
                 let nests = || {
                     let seen = planner.explain(&from, &to, DType::F32).unwrap().candidates;
                     seen.iter().any(|c| matches!(c.origin, CandidateSource::ClosedForm { .. }))
@@ -72,15 +72,17 @@ fn a_plan_costs_at_most_its_mirror() {
                 let thrifty = one_level && plan.received_bytes() < mirror.received_bytes();
                 let bare = objective == Objective::Time && !from.is_partial() && !to.is_partial();
                 let kept = from.partial().iter().all(|p| to.partial().contains(p)) && adds(&mirror);
-                // Where digits nest a step is saved, and is not looked for in plans of more than four steps' time.
+                // Where digits nest, transposing saves one step, and is not tried for plans of more than four
+                // steps' time.
                 let step_us = topology.launch_us() + topology.levels()[0].latency_us;
                 let long = objective == Objective::Time && plan.cost_us() > 4.0 * step_us;
-                // A detour is judged by what it receives before it is turned round.
+                // A two-stage plan is compared by its received bytes before it is transposed.
                 let detoured = || {
                     let seen = planner.explain(&duals[0], &duals[1], DType::F32).unwrap().candidates;
                     objective == Objective::Bytes && seen.iter().any(|c| c.origin == CandidateSource::Detour)
                 };
-                // On several levels parts from several replicas may take less time; they are only shared out into terms.
+                // On several levels, parts from several replicas may take less time; they are only split into
+                // partial values.
                 let shared_out = || {
                     let seen = planner.explain(&duals[0], &duals[1], DType::F32).unwrap();
                     !one_level
@@ -104,7 +106,10 @@ fn a_plan_costs_at_most_its_mirror() {
             }
         }
     }
-    println!("{compared} plans beside their mirrors, {turned} of them turned round, {exempt} not asked");
+    println!(
+        "{compared} plans compared with those of the transposed problem, {turned} of them transposed, {exempt} \
+         skipped"
+    );
     assert!(compared > count * 8 && turned > count / 4 && exempt < compared / 20);
 }
 
@@ -122,7 +127,7 @@ fn a_gather_brings_no_more_than_a_term_needs() {
 #[test]
 fn an_uneven_gather_costs_what_the_uneven_scatter_costs() {
     let mut uneven = 0;
-    // Inside one domain: who is alone in another hears more in a gather than in a scatter.
+    // Inside one domain: a rank that is alone in another receives more in a gather than in a scatter.
     for topology in [Topology::uniform(), Topology::h100()] {
         let planner = Planner::new().topology(topology);
         for ranks in 2..=8 {
@@ -131,7 +136,7 @@ fn an_uneven_gather_costs_what_the_uneven_scatter_costs() {
                 let of = |text: &str| Sharding::parse(&mesh, &[len, 3], text).unwrap();
                 let plan = |a: &str, b: &str| planner.plan(&of(a), &of(b), DType::F32).unwrap();
                 let (gather, scatter) = (plan("S(0)", "R"), plan("P", "S(0)"));
-                // Who has nothing sends nothing, but holds terms of all.
+                // A rank without elements sends nothing, but holds partial values of all.
                 if gather.received_bytes() == scatter.received_bytes() {
                     assert_eq!(
                         gather.cost_us().to_bits(),

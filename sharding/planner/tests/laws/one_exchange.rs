@@ -1,4 +1,5 @@
-//! Plans of one exchange between the duals: terms are added where they land, and what is missing comes to all ranks of a reader alike.
+//! One exchange between the cotangent shardings: partial values are added where they arrive, and missing data
+//! is split equally among all ranks of a reader.
 
 use reshard_kernels::DType;
 use reshard_planner::{CandidateSource, Objective, Plan, Planner, Step, Topology};
@@ -10,7 +11,7 @@ use crate::mirror::adds;
 
 const CHOICES: [&str; 5] = ["R", "S(0)", "S(1)", "SS(0,2)", "P"];
 
-/// What the ranks of a plan's steps receive and send at most, step by step.
+/// Returns the most bytes that one rank receives and sends, step by step.
 fn moved(plan: &Plan) -> Vec<[u64; 2]> {
     let item = (plan.dtype().bits() / 8) as u64;
     let mut most = vec![[0; 2]; plan.steps().len()];
@@ -28,7 +29,7 @@ fn moved(plan: &Plan) -> Vec<[u64; 2]> {
     most
 }
 
-/// A plan carried out from different data of each rank means what it did, and its steps move what they say.
+/// Executes a plan on different data of each rank, and checks the global tensor and the stated bytes.
 fn check(plan: &Plan, seed: u64) {
     let shards = shards_of(plan.from(), seed);
     let means = plan.from().assemble(&shards).unwrap();
@@ -37,7 +38,7 @@ fn check(plan: &Plan, seed: u64) {
     assert_eq!(received, plan.received_bytes(), "{plan}");
     let said: Vec<[u64; 2]> = plan.steps().iter().map(|s| [s.received_bytes, s.sent_bytes]).collect();
     assert_eq!(moved(plan), said, "{plan}");
-    // A sum with nothing changes the sign of a zero and the bits of what is no number.
+    // A sum with zeros changes the sign of a zero and the bits of a NaN.
     let reduces = plan.from().partial().iter().any(|p| !plan.to().partial().contains(p));
     assert!(reduces || !adds(plan), "{plan}");
 }
@@ -84,7 +85,7 @@ fn shared_out_plans_mean_the_same_and_move_what_they_say_both_ways() {
                         }
                         spread += 1;
                         check(&plan, asked);
-                        // Out of the dual's replicas, and back.
+                        // From the replicas of the transposed plan, and back.
                         let back = plan.transposed().unwrap();
                         check(&back, asked);
                         let again = back.transposed().unwrap();
@@ -95,7 +96,7 @@ fn shared_out_plans_mean_the_same_and_move_what_they_say_both_ways() {
             }
         }
     }
-    println!("{asked} plans into terms, {spread} of those looked at shared out");
+    println!("{asked} plans into partial values, {spread} of the examined ones split among replicas");
     let least = if sweep.is_exhaustive() { 100 } else { 10 };
     assert!(spread > least, "{spread} of {asked}");
 }
@@ -103,7 +104,7 @@ fn shared_out_plans_mean_the_same_and_move_what_they_say_both_ways() {
 #[test]
 fn all_ranks_of_a_reader_are_told_alike() {
     for (mesh, from, to) in [
-        // Both terms had everything to learn from one rank each; now each learns half.
+        // With digits, one rank would receive all from one other; now each rank receives half.
         ("x=2,y=2", "P,S(0)", "S(0),P"),
         ("x=2,y=2", "S(0),S(1)", "P,S(0)"),
         ("x=2,y=8", "P,S(1)", "S(1),P"),
@@ -119,7 +120,7 @@ fn all_ranks_of_a_reader_are_told_alike() {
     }
 }
 
-/// Turned round it would have to list the pieces of a shard, of which there are too many; digits need no list.
+/// Transposed, it would have to list too many blocks of a shard; digits need no list.
 #[test]
 fn too_many_pieces_to_share_out_are_no_refusal() {
     let mesh: Mesh = "x=2,y=8".parse().unwrap();

@@ -1,4 +1,4 @@
-//! Plans beside those of XLA, Shardy and torch, from `data/peer_plans.jsonl`.
+//! Plans compared with those of XLA, Shardy and torch, from `data/peer_plans.jsonl`.
 //!
 //! Objective `bytes` is never worse than the best peer, and equal to the information bound where nothing is partial;
 //! objective `time` never takes more communicating steps than the best peer where the tensor is small.
@@ -38,7 +38,7 @@ fn never_worse_than_the_best_peer() {
             assert_eq!(bytes.received_bytes(), row["lower_bound_bytes"].as_u64().unwrap(), "{line}\n{bytes}");
             assert_eq!(Some(bytes.received_bytes()), bytes.lower_bound_bytes(), "{line}\n{bytes}");
         }
-        // Shardy's plans without a collective where something must move are not valid.
+        // Shardy's plans without a collective where data must be sent are not valid.
         let invalid = least("_collectives") == 0.0 && time.lower_bound_bytes().is_some_and(|b| b > 0);
         if !invalid && received > least("_bytes") {
             worse.push(format!("bytes {received} > {}: {bytes}", least("_bytes")));
@@ -52,7 +52,9 @@ fn never_worse_than_the_best_peer() {
     assert!(worse.is_empty(), "{} of {rows} rows:\n{}", worse.len(), worse[..worse.len().min(12)].join("\n"));
 }
 
-/// Every list of the axes that may shard the dims: each axis shards a dim, at any place of its list, or none.
+/// Returns every list of the axes that may shard the dims.
+///
+/// Each axis shards a dim, at any index of its list, or none.
 fn all_lists(names: &[&str], dims: usize) -> Vec<Vec<Vec<String>>> {
     let mut all = vec![vec![Vec::<String>::new(); dims]];
     for name in names {
@@ -74,8 +76,10 @@ fn all_lists(names: &[&str], dims: usize) -> Vec<Vec<Vec<String>>> {
     all
 }
 
-/// Nothing is fitted to the file above: of all pairs of shardings of a mesh, without terms, objective `bytes` receives the
-/// bound, and a small tensor takes one communicating step where something must move, none where nothing must.
+/// The planner is not fitted to the file above: all pairs of shardings of a mesh, without partial values.
+///
+/// Objective `bytes` receives the bound. A small tensor takes one communicating step if data must be sent,
+/// and none if not.
 #[test]
 fn every_pair_without_terms_receives_the_bound() {
     let mut count = 0;
@@ -125,7 +129,7 @@ fn every_pair_without_terms_receives_the_bound() {
     assert!(count > 7_000, "{count}");
 }
 
-/// With terms: a small tensor never takes more communicating steps than reducing everything in one and then moving.
+/// With partial values, a small tensor takes at most the steps of one reduction and then an exchange.
 #[test]
 fn every_pair_with_terms_takes_few_steps_where_the_tensor_is_small() {
     let mut count = [0; 3];

@@ -1,4 +1,4 @@
-//! Facts about plans: how many steps, over which groups, at which cost.
+//! Facts about plans: the number of steps, their groups, and their costs.
 
 use reshard_kernels::DType;
 use reshard_planner::{Level, Objective, Plan, Planner, Step, StepOp, Topology};
@@ -34,8 +34,9 @@ fn phases_of_a_rank_that_is_not_in_the_plan_are_an_error() {
 /// 64 MiB of f32.
 const LARGE: [usize; 1] = [1 << 24];
 
-/// Replicas come of one reduction, whatever the size and the levels: groups that reduce one after the other may round
-/// otherwise on other ranks.
+/// Replicas come from one reduction, for any size and levels.
+///
+/// Groups that reduce in sequence may round differently on different ranks.
 #[test]
 fn nothing_is_reduced_after_an_all_reduce() {
     let levels = "launch=5;message=0.1;level=2:1:100;level=4:2:40;level=*:5:10";
@@ -216,8 +217,10 @@ fn impossible_networks_are_refused() {
     }
 }
 
-/// Whatever carries it out: where all ranks of a step's axes hold terms before it and the same after it, it is an all-reduce, and no
-/// other reduction is called one.
+/// A reduction whose result all ranks of the axes keep is an all-reduce, however it is executed.
+///
+/// All of them hold partial values before the step and the same value after it. No other reduction is an
+/// all-reduce.
 #[test]
 fn a_reduction_that_all_keep_is_an_all_reduce() {
     let mesh: Mesh = "x=4,y=2".parse().unwrap();
@@ -232,7 +235,7 @@ fn a_reduction_that_all_keep_is_an_all_reduce() {
         for (from, to) in all.iter().flat_map(|a| all.iter().map(move |b| (a, b))) {
             let plan = Planner::new().plan(from, to, DType::F32).unwrap();
             for step in plan.steps() {
-                // Some states between are no placements.
+                // Some states between steps are not placements.
                 let (Ok(before), Ok(after)) = (step.before.placements(), step.after.placements()) else {
                     continue;
                 };

@@ -1,6 +1,8 @@
-//! The laws of the planner: over all small pairs first, then over random redistributions, which are also carried out.
+//! The properties of the planner: over all small pairs first, then over random redistributions, which are
+//! also executed.
 //!
-//! A sample runs by default. `RESHARD_EXHAUSTIVE=all cargo test --release -p reshard-planner --test laws planner_laws` carries out
+//! A sample runs by default.
+//! `RESHARD_EXHAUSTIVE=all cargo test --release -p reshard-planner --test laws planner_laws` executes
 //! 100,000 distinct redistributions.
 
 use reshard_kernels::DType;
@@ -24,7 +26,7 @@ fn topologies() -> [Topology; 2] {
     [Topology::uniform(), pairs_of_ranks()]
 }
 
-/// Same steps over the same ranks, same bytes and costs.
+/// Returns `true` if two plans have the same steps over the same ranks, and the same bytes and costs.
 fn same(a: &Plan, b: &Plan) -> bool {
     let step = |p: &Plan, i: usize| {
         let s = &p.steps()[i];
@@ -52,7 +54,7 @@ fn between_equal_shardings_nothing_moves() {
     }
 }
 
-/// All small cases, then random ones; where there is no plan both say so.
+/// All small cases, then random ones; where there is no plan, both return an error.
 #[test]
 fn what_is_free_costs_nothing() {
     let planner = Planner::new();
@@ -120,7 +122,7 @@ fn names_of_axes_do_not_matter() {
     }
 }
 
-/// Plans of one pair on a mesh and on another on which it means the same.
+/// Compares plans of one pair on a mesh and on another with the same semantics.
 fn never_dearer(
     meshes: [&str; 2],
     shape: &[usize],
@@ -214,7 +216,7 @@ fn plans_are_the_same_every_time_and_everywhere() {
     }
 }
 
-/// A redistribution to try.
+/// A redistribution to test.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Question {
     mesh: String,
@@ -231,7 +233,7 @@ fn pick<T: Clone>(g: &mut Gen, list: &[T]) -> T {
     g.choose(list).expect("not empty").clone()
 }
 
-/// Sizes of up to four axes, of up to 48 ranks.
+/// Returns sizes of up to four axes, of up to 48 ranks.
 fn sizes(g: &mut Gen) -> Vec<usize> {
     loop {
         let n = pick(g, &[1, 2, 2, 3, 3, 3, 4]);
@@ -334,7 +336,7 @@ impl Arbitrary for Question {
     }
 }
 
-/// Carries a redistribution out; `None` where there is none to carry out.
+/// Executes a redistribution; `None` if it has no plan.
 fn carry_out(q: &Question) -> Option<Plan> {
     if q.shape.iter().product::<usize>() > 4096 {
         return None;
@@ -413,8 +415,8 @@ fn an_objective_is_least_in_its_own() {
         let make = |o| Planner::new().topology(topology.clone()).objective(o).plan(&from, &to, DType::F64);
         let [Ok(time), Ok(bytes), Ok(peak)] = Objective::ALL.map(make) else { continue };
         count += 1;
-        // Uneven and strided shards on few axes are looked for by placements as well, where a plan is far from its bound in what it was asked
-        // for: one objective may find there what another did not look for.
+        // Uneven and strided shards on few axes are also searched by placements, if a plan is far from its
+        // bound in its own objective. One objective may find a plan there for which another did not search.
         let axes = a.axes().iter().filter(|axis| axis.size() > 1).count();
         let strided = [&q.from, &q.to].iter().any(|text| text.contains("SS("));
         let divides = q.shape.iter().all(|len| len.is_multiple_of(a.size()));
@@ -422,12 +424,13 @@ fn an_objective_is_least_in_its_own() {
             by_placements += 1;
             continue;
         }
-        // The mirror is asked in one objective, and what it says is priced anew: another may find there what this one did not.
+        // A transposed plan is searched in one objective and priced again: another may find one that this one
+        // did not.
         if [&time, &bytes, &peak].into_iter().any(|p| p.steps().iter().any(Step::is_transposed)) {
             turned_round += 1;
             continue;
         }
-        // Detours are asked for to save bytes only.
+        // Two-stage plans are tried only to save bytes.
         let fewest = Planner::new().topology(topology.clone()).objective(Objective::Bytes);
         let seen = fewest.explain(&from, &to, DType::F64).unwrap().candidates;
         if seen.iter().any(|c| c.origin == CandidateSource::Detour) {
@@ -435,8 +438,8 @@ fn an_objective_is_least_in_its_own() {
             continue;
         }
         for p in [&time, &bytes, &peak] {
-            // On one level and without terms the planner takes no step that receives a byte too many, even where it would
-            // save the time of a few messages.
+            // On one level and without partial values, the planner receives the fewest bytes, even where more
+            // would save the time of a few messages.
             let thrifty = q.profile == 0 && !from.is_partial() && !to.is_partial();
             let wasteful = thrifty && p.received_bytes() > time.received_bytes();
             if p.cost_us() + 1e-6 < time.cost_us() && !wasteful {
@@ -452,14 +455,15 @@ fn an_objective_is_least_in_its_own() {
     }
     let first = broken[..broken.len().min(6)].join("\n\n");
     println!(
-        "{count} questions, {by_placements} of them uneven or strided on few axes, {turned_round} turned round, {detoured} by detours"
+        "{count} problems, {by_placements} of them uneven or strided on few axes, {turned_round} transposed, \
+         {detoured} two-stage plans"
     );
     assert!(broken.is_empty(), "{} of {count}:\n{first}", broken.len());
     assert!(2 * (by_placements + turned_round) < count, "{by_placements} and {turned_round} of {count}");
     });
 }
 
-/// Terms whose sum depends on the order.
+/// Returns partial values whose sum depends on the order.
 fn order_dependent(s: &Sharding) -> Vec<Vec<f64>> {
     s.mesh()
         .ranks()
@@ -511,7 +515,7 @@ fn deterministic_plans_combine_in_rank_order_bit_for_bit() {
                     assert_eq!(bits(&got), bits(&want), "{plan}");
                     plans += 1;
                 }
-                // The order matters: backwards the same terms give other bits.
+                // The order matters: backwards, the same partial values give other bits.
                 let backwards: Vec<Vec<f64>> = shards.iter().rev().cloned().collect();
                 otherwise += usize::from(from.replicated_axes().is_empty() && backwards != shards);
             }

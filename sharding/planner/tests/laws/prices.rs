@@ -1,4 +1,4 @@
-//! The prices of questions that are alike: where digits nest, it does not matter which dim is which.
+//! The prices of equivalent problems: where digits nest, the order of the dims does not matter.
 
 use reshard_kernels::DType;
 use reshard_planner::internal::{Ask, Price, Prices};
@@ -6,8 +6,11 @@ use reshard_planner::{Arithmetic, Planner, SearchBudget, Topology};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::{Random, Sweep, shardings};
 
-/// One store of prices for all shapes of a mesh and a planner: a price that is found there is the question's own. How many prices there are, questions,
-/// and those for which the budget ran out.
+/// Checks that cached prices of equivalent problems are exact.
+///
+/// One cache serves all shapes of a mesh and a planner.
+///
+/// Returns the number of prices, of problems, and of those for which the budget ran out.
 fn compare(
     planner: &Planner,
     mesh: &Mesh,
@@ -48,12 +51,12 @@ fn alike_questions_have_one_price() {
     for (mesh, shapes, choices, every) in [
         ("x=2,y=2", &[&[64, 64][..], &[4096, 1], &[1, 4096], &[2, 2048], &[64, 128]][..], &SHARDS[..], 4),
         ("x=2,y=4", &[&[64, 64], &[8, 512], &[512, 8], &[4, 2, 512], &[2, 2048]], &SHARDS, 8),
-        // What could stand nowhere, where there is room for one digit, for both, or for none.
+        // Shapes with unused positions that fit one digit, both, or none.
         ("x=4", &[&[36, 1], &[4, 9], &[6, 6], &[2, 2, 9], &[3, 12]], few, 1),
         ("x=4,y=2", &[&[2, 3, 6], &[6, 6]], few, 1),
         ("x=2,y=4", &[&[72, 1], &[8, 9], &[6, 6, 2], &[4, 18], &[2, 36]], few, 1),
         ("x=3,y=2", &[&[36, 36], &[6, 216], &[216, 6], &[4, 324], &[9, 144]], few, 2),
-        // Where parts are small they are not equal.
+        // Small parts are not equal.
         ("x=2,y=4", &[&[4096, 4096], &[8, 8, 8, 8, 8, 8, 8, 8], &[8, 8, 64, 4096]], few, 1),
         (
             "x=8,y=2",
@@ -81,5 +84,5 @@ fn alike_questions_have_one_price() {
         }
     }
     assert!(exhausted > if Sweep::asked().is_exhaustive() { 1_000 } else { 400 }, "{exhausted} ran out");
-    assert!(4 * kept < asked, "few are alike: {kept} of {asked}");
+    assert!(4 * kept < asked, "too few are equal: {kept} of {asked}");
 }

@@ -9,7 +9,7 @@ fn sharding(mesh: &str, shape: &[usize], text: &str) -> Sharding {
     Sharding::parse(&mesh, shape, text).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-/// What the worst rank lacks of its target.
+/// Returns the elements that the worst rank lacks of its target.
 fn lacks(from: &Sharding, to: &Sharding) -> usize {
     let lack = |r: usize| {
         let has = from.global_indices(r).unwrap();

@@ -1,4 +1,5 @@
-//! Plans of all pairs of placements, carried out by a few lines that know nothing but phases, and compared by meaning.
+//! Plans of all pairs of placements, executed by a small interpreter of phases, and compared by global
+//! tensor.
 
 use reshard_kernels::DType;
 use reshard_planner::{Objective, Plan, Planner, Step, StepOp, Topology};
@@ -6,7 +7,7 @@ use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::interpreter::{bound_by_regions, run};
 use reshard_test_support::{Random, Sweep, placements, shards_of};
 
-/// A sharding to come from, shards of it, and the tensor that they mean.
+/// A source sharding, shards of it, and their global tensor.
 struct Source<'a> {
     sharding: &'a Sharding,
     shards: Vec<Vec<i64>>,
@@ -219,7 +220,7 @@ fn plans_and_shardings_can_be_stored() {
     assert_eq!(back.to_string(), plan.to_string());
     assert_eq!(serde_json::from_str::<Sharding>(&serde_json::to_string(&from).unwrap()).unwrap(), from);
     is_send_and_sync(&plan);
-    // Terms of a norm keep their exponent.
+    // Partial values of a norm keep their exponent.
     for p in ["2", "2.5", "inf"] {
         let of = |text: &str| Sharding::parse(&mesh, &[16, 6], text).unwrap();
         let plan = Planner::new().plan(&of(&format!("P(norm{p}),S(0)")), &of("S(1),R"), DType::BF16).unwrap();
@@ -229,7 +230,7 @@ fn plans_and_shardings_can_be_stored() {
         let phases = |plan: &Plan| plan.steps()[0].phases(8).unwrap().into_vec();
         assert_eq!(phases(&back), phases(&plan));
     }
-    // Whatever a planner was told is stored.
+    // All options of a planner are stored.
     let group = mesh.group_of_axes(&["x", "y"]).unwrap();
     let from = Sharding::parse(&mesh, &[16, 6], "P,P").unwrap();
     for planner in [
@@ -246,8 +247,9 @@ fn plans_and_shardings_can_be_stored() {
 
 fn is_send_and_sync<T: Send + Sync + 'static>(_: &T) {}
 
-/// The axis between two that are reduced together keeps its place: what a joint reduce-scatter leaves is not the target,
-/// although its shards have the same shape.
+/// The axis between two that are reduced jointly keeps its position.
+///
+/// The result of a joint reduce-scatter is not the target, although its shards have the same shape.
 #[test]
 fn a_joint_reduction_around_a_shard_still_has_to_be_moved() {
     let mesh: Mesh = "x=2,y=2,z=2".parse().unwrap();
@@ -265,5 +267,5 @@ fn a_joint_reduction_around_a_shard_still_has_to_be_moved() {
     assert_eq!(reduced.steps().len(), 1, "{reduced}");
     let (got, _) = run(&reduced, 8, &shards);
     assert_eq!(between.assemble(&got).unwrap(), want);
-    assert_ne!(to.assemble(&got).unwrap(), want, "{reduced} is no way to {to}");
+    assert_ne!(to.assemble(&got).unwrap(), want, "{reduced} does not lead to {to}");
 }

@@ -1,10 +1,11 @@
-//! The rooms of the planner stand in an order, and nobody looks up: no circle but inside a room.
+//! The modules of the planner have an order, and none uses a later one: there is no cycle except inside a
+//! module.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rooms, from the ground up: each may use those before it.
+/// The modules, from the ground up: each may use those before it.
 const ROOMS: [&str; 27] = [
     "objective",
     "op",
@@ -35,10 +36,10 @@ const ROOMS: [&str; 27] = [
     "cache",
 ];
 
-/// What stands outside: the list of the rooms, the errors of all, stored texts, the theory.
+/// Files outside of the order: the list of modules, the errors of all, stored texts, the theory.
 const NO_ROOMS: [&str; 4] = ["lib.rs", "error.rs", "stored.rs", "theory.rs"];
 
-/// What only tests use may look anywhere.
+/// Modules that only tests use may use any other.
 const ORACLES: [&str; 2] = ["states/dijkstra.rs", "states/fixed_point.rs"];
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -48,7 +49,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The rooms that a text names: `crate::room`, or one of `crate::{room, ..}`.
+/// Returns the modules that a text names: `crate::room`, or one of `crate::{room, ..}`.
 fn named(text: &str) -> BTreeSet<String> {
     let mut rooms = BTreeSet::new();
     for line in text.lines().filter(|l| !l.trim_start().starts_with("//")) {
@@ -58,7 +59,7 @@ fn named(text: &str) -> BTreeSet<String> {
             for name in names {
                 let name: String =
                     name.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                // The error of the crate stands outside.
+                // The error of the crate is outside the order.
                 if name != "Error" {
                     rooms.insert(name);
                 }
@@ -82,7 +83,7 @@ fn the_planner_has_no_circle() {
         }
         let room = relative.split('/').next().unwrap().trim_end_matches(".rs").to_owned();
         let Some(floor) = ROOMS.iter().position(|r| *r == room) else {
-            panic!("{relative}: the room {room} has no floor: list it here");
+            panic!("{relative}: the module {room} has no level: list it here");
         };
         let text = fs::read_to_string(&path).unwrap();
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
@@ -90,8 +91,8 @@ fn the_planner_has_no_circle() {
             let known = ROOMS.iter().position(|r| *r == other);
             match known {
                 Some(below) if below <= floor => edges += usize::from(below < floor),
-                Some(_) => wrong.push(format!("{relative} uses {other}, which stands above it")),
-                None => wrong.push(format!("{relative} uses {other} by a shorter name: name its room")),
+                Some(_) => wrong.push(format!("{relative} uses {other}, which is above it")),
+                None => wrong.push(format!("{relative} uses {other} by a shorter name: name its module")),
             }
         }
         looked_at += 1;

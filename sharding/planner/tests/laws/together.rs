@@ -1,4 +1,4 @@
-//! Steps that are carried out as one take what the model says of the bytes of all.
+//! Fused steps cost as much as the model charges for the bytes of all.
 
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner, Topology};
@@ -9,7 +9,7 @@ fn profiles() -> [Topology; 3] {
     ["uniform", "h100", "launch=5;message=0.3;level=2:1.5:300;level=*:9:25"].map(|text| text.parse().unwrap())
 }
 
-/// What the dearest rank pays.
+/// Returns the cost for the most expensive rank.
 fn worst(steps: &[(&Plan, usize)]) -> f64 {
     let ranks = steps[0].0.ranks();
     ranks.iter().map(|&rank| Plan::fused_cost_us(steps, rank).unwrap()).fold(0.0, f64::max)
@@ -19,7 +19,7 @@ fn is_close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.max(b)
 }
 
-/// Plans of random pairs, some of them turned round, in two and in eight bytes an element.
+/// Returns plans of random pairs, some of them transposed, with two and with eight bytes per element.
 fn plans(r: &mut Random) -> Vec<[Plan; 2]> {
     let (mesh, shape) = (random_mesh(r), random_shape(r));
     let (from, to) = (random_sharding(r, &mesh, &shape), random_sharding(r, &mesh, &shape));

@@ -1,17 +1,20 @@
-//! What no algorithm receives less than, by looking at all of them on four ranks: between the bound and the plan.
+//! Lower bounds over all algorithms, by exhaustive search on four ranks: between the bound and the plan.
 //!
-//! Of one element a rank *knows* a subspace of the sums of its terms, modulo 2: at first the term that it holds. A **word** is any sum that one rank knows and
-//! another is told. A reader, the ranks whose results of the target add up, is complete when its ranks together know the sum of all terms. The least words
-//! that ranks of a set `U` are told until all readers are complete is found breadth first; what ranks outside of `U` are told costs nothing, so they know everything.
+//! A rank *knows* a subspace of the sums of an element's partial values, modulo 2: at first its own partial
+//! value. A **word** is any sum that one rank knows and another receives. A reader is the set of ranks whose
+//! results of the target add up. It is complete when its ranks jointly know the sum of all partial values.
+//! The least words that ranks of a set `U` receive until all readers are complete is found breadth first.
+//! Words to ranks outside of `U` cost nothing, so these ranks know everything.
 //!
 //! ```text
-//! words(e, r)   words of element e that rank r is told
+//! words(e, r)   words of element e that rank r receives
 //! max_r sum_e words(e, r)  >=  1 / |U| sum_e sum_(r in U) words(e, r)  >=  1 / |U| sum_e least_U(e)
 //! ```
 //!
-//! for every `U`; the bound is the most of all fifteen. It speaks of algorithms of any kind: an element goes its own way, in any number of steps. Where a plan
-//! receives more, some of these algorithms are put together, halves of blocks each in their own way, so that no rank is told more than the bound: so it is not
-//! the bound that is loose.
+//! for every `U`; the bound is the maximum over all fifteen. It holds for algorithms of any kind: each
+//! element takes its own path, in any number of steps. Where a plan receives more, some of these algorithms
+//! are combined, with separate paths for halves of blocks, so that no rank receives more than the bound. So
+//! the bound is not the loose side.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -22,19 +25,21 @@ use reshard_test_support::every;
 
 const RANKS: usize = 4;
 const SIDE: usize = 16;
-/// All cuts are at multiples of this.
+/// All shards begin at multiples of this.
 const BLOCK: usize = 4;
 
-/// A subspace of sums of at most four terms: of each sum, whether it is in it. A sum has a bit for each term.
+/// A subspace of sums of at most four partial values, as a bit per sum.
+///
+/// A sum has a bit for each partial value.
 type Subspace = u16;
 
-/// What each rank knows.
+/// The subspace that each rank knows.
 type Known = [Subspace; RANKS];
 
-/// How many words each rank is told.
+/// The number of words that each rank receives.
 type Load = [usize; RANKS];
 
-/// Nothing but the empty sum.
+/// The subspace of the empty sum only.
 const NOTHING: Subspace = 1;
 
 fn with(space: Subspace, sum: usize) -> Subspace {
@@ -45,7 +50,7 @@ fn together(a: Subspace, b: Subspace) -> Subspace {
     (0..16).filter(|s| b >> s & 1 == 1).fold(a, with)
 }
 
-/// One element: what ranks know at first, which ranks are the readers, the sum of all terms.
+/// One element: the initial knowledge of the ranks, the readers, and the sum of all partial values.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Element {
     known: Known,
@@ -59,7 +64,7 @@ impl Element {
         self.readers.iter().all(|reader| knows(reader) >> self.whole & 1 == 1)
     }
 
-    /// The least words that the ranks of a set, as bits, are told.
+    /// Returns the least words that the ranks of a set, as bits, receive.
     fn least(&self, told: usize) -> usize {
         let all = self.known.iter().fold(NOTHING, |all, &k| together(all, k));
         let mut first = self.known;
@@ -87,7 +92,7 @@ impl Element {
         words
     }
 
-    /// What ranks are told by all algorithms of the fewest words.
+    /// Returns the words per rank of all algorithms with the fewest words.
     fn loads(&self) -> BTreeSet<Load> {
         let mut level = HashSet::from([(self.known, [0; RANKS])]);
         let complete = |level: &HashSet<(Known, Load)>| -> BTreeSet<Load> {
@@ -112,7 +117,9 @@ impl Element {
     }
 }
 
-/// The least words that the worst rank is told, if of each element two halves go their own ways, all of them in the fewest words.
+/// Returns the least words that the worst rank receives, if two halves of each element take separate paths.
+///
+/// Each path has the fewest words.
 fn reached(elements: &[Element]) -> usize {
     let mut all = BTreeSet::from([[0; RANKS]]);
     for loads in elements.iter().flat_map(|e| [e.loads(), e.loads()]) {
@@ -122,7 +129,7 @@ fn reached(elements: &[Element]) -> usize {
     all.iter().map(|load| *load.iter().max().unwrap()).min().unwrap()
 }
 
-/// A sharding over `x=2,y=2`, and by axis whether it is partial.
+/// A sharding over `x=2,y=2`, and per axis `true` if it is partial.
 struct End {
     sharding: Sharding,
     partial: [bool; 2],
@@ -140,7 +147,7 @@ impl End {
         (0..2).all(|dim| region.indices(dim).unwrap().any(|i| i == at[dim]))
     }
 
-    /// The part of a rank's coordinate in axes that are partial, or that are not.
+    /// Returns the part of a rank's coordinate in axes that are partial, or that are not.
     fn part(&self, rank: usize, partial: bool) -> usize {
         (0..2).filter(|&axis| self.partial[axis] == partial).map(|axis| rank & (2 >> axis)).sum()
     }
@@ -197,7 +204,7 @@ fn bounds_are_what_all_algorithms_need_and_plans_reach_all_but_ten_of_them() {
         }
     }
     assert_eq!(tight, 246);
-    // Reductions in two steps, whose worst ranks are two.
+    // Reductions in two steps with two different worst ranks.
     let one_way = [
         "S(0),P -> R,S(0): 768 B for 512 B",
         "S(0),P -> S(1),S(0): 512 B for 384 B",

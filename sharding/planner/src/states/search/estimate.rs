@@ -1,10 +1,11 @@
-//! What is left from a state at least: the estimate that the search is guided by.
+//! A lower bound of the rest of a plan from a state: the heuristic that guides the search.
 //!
-//! It is what the cost model says of the need that is left (`need`), which never exceeds the truth.
+//! It is the cost model's bound of the remaining need (`need`), which never exceeds the true cost.
 //!
-//! Of many states at once, in which some digits stand at places not chosen yet, as little is left as from one that may not exist: these
-//! digits at their targets where those are places, else [`ANYWHERE`], where they take over nothing and nothing depends on them.
-//! Both terms of the need are then least, since digits at their targets add to neither.
+//! Many states, in which the sites of some digits are not chosen yet, share the estimate of one state that
+//! may not exist. In it, these digits are at their targets if those are sites. Otherwise they are at
+//! [`ANYWHERE`], where they take over nothing and nothing depends on them. Both parts of the need are then
+//! minimal, since digits at their targets add to neither.
 
 use super::problem::{MAX_DIGITS, Problem};
 use smallvec::SmallVec;
@@ -15,11 +16,11 @@ use crate::model::codes::{Code, NOWHERE, PARTIAL, PARTIAL_LATER, REPLICATED};
 use crate::model::totals::picoseconds_below;
 use crate::objective::Objective;
 
-/// A place that nobody has, of a digit of which the place is not chosen yet.
+/// The code of a digit whose site is not chosen yet; no digit has it in a real state.
 pub(super) const ANYWHERE: Code = NOWHERE - 1;
 
 impl Problem<'_> {
-    /// Never more than what is left from a state, in picoseconds or bytes.
+    /// Returns a lower bound of the rest from a state, in picoseconds or bytes.
     pub(crate) fn bound(&self, state: &[u8]) -> u64 {
         match self.limits.objective {
             Objective::Peak => 0,
@@ -34,10 +35,10 @@ impl Problem<'_> {
         }
     }
 
-    /// What is left to bring over each level.
+    /// Returns the remaining need over each level.
     fn needs(&self, state: &[u8]) -> SmallVec<[MinTraffic; 3]> {
         let mut needs = SmallVec::new();
-        // Nobody depends on a digit that stands where another will.
+        // No rank depends on a digit whose position another digit will take.
         let taken = self.to.iter().copied().find(|&t| t < NOWHERE).unwrap_or(ANYWHERE);
         let mut depending = [REPLICATED; MAX_DIGITS];
         let depending = &mut depending[..state.len()];
@@ -52,14 +53,15 @@ impl Problem<'_> {
         needs
     }
 
-    /// Whether slices and zero-fills alone do not lead from a state to the target: what stands somewhere else, or must be
-    /// gathered, or is partial, needs others.
+    /// Returns `true` if slices and zero-fills alone do not lead from a state to the target.
+    ///
+    /// A digit at another site, one to be gathered and one that is partial need communication.
     fn must_talk(&self, state: &[u8]) -> bool {
         state.iter().zip(&self.to).any(|(&c, &t)| digit_must_talk(c, t))
     }
 }
 
-/// Whether a digit does not get from a place to its target by slices and zero-fills.
+/// Returns `true` if a digit does not get to its target by slices and zero-fills.
 fn digit_must_talk(c: u8, t: u8) -> bool {
     c != t && (c == PARTIAL || (c < NOWHERE && t != PARTIAL && t != PARTIAL_LATER))
 }

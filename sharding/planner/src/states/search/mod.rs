@@ -1,12 +1,12 @@
 //! Search: the best plan over digit states, by A*.
 //!
-//! The **problem** (`problem`) is a map from few digits to few places. **Moves** (`moves`) go from a state to any other that
-//! one step reaches: a slice, zero-fill, all-gather, reduce-scatter or all-reduce of any set of digits at any places, or
-//! an exchange of any digits that are not partial.
+//! The **problem** (`problem`) is a map from a few digits to a few sites. **Transitions** (`moves`) go from a
+//! state to any other that one step reaches: a slice, zero-fill, all-gather, reduce-scatter or all-reduce of
+//! any set of digits at any sites, or an exchange of any digits that are not partial.
 //!
-//! **Order.** Nodes leave the queue by `cost so far + lower bound of the rest` (`estimate`), ties by a total order, and
-//! nothing that cannot beat the best known candidate enters it. The bound never exceeds the truth, so the first arrival at
-//! the target is optimal over these moves.
+//! **Order.** Nodes leave the queue by `cost so far + lower bound of the rest` (`estimate`), ties by a total
+//! order. A node that cannot beat the best known candidate does not enter it. The bound never exceeds the
+//! truth, so the first arrival at the target is optimal over these transitions.
 
 mod estimate;
 mod moves;
@@ -35,74 +35,75 @@ pub(crate) use problem::Problem;
 #[cfg(test)]
 pub(crate) use problem::View;
 
-/// The most digits that move for which the search promises the optimum.
+/// The most digits that change for which the search promises the optimum.
 pub(crate) const MAX_MOVING: usize = 4;
 
-/// The work after which nothing is looked for any more where limits of groups or memory leave no way that is known: a second
-/// or so.
+/// Work after which the search ends if limits of groups or memory leave no known path: about a second.
 const UNTIL_ANY: u64 = 100_000_000;
 
-/// Whether the group of some sub-axes may be used.
+/// Returns `true` if the group of some sub-axes may be used.
 pub(crate) type Allowed<'a> = &'a dyn Fn(&[Mode<AxisStride>]) -> bool;
 
-/// What a search may use.
+/// The limits of a search.
 pub(crate) struct Limits<'a> {
     pub(crate) objective: Objective,
     pub(crate) item: u64,
     pub(crate) max_peak: Option<u64>,
-    /// How much is looked at before the best found so far is taken.
+    /// Work after which the best route found so far is taken.
     pub(crate) work: u64,
-    /// Which groups may be used; all without.
+    /// The groups that may be used; `None` if all may.
     pub(crate) allowed: Option<Allowed<'a>>,
 }
 
-/// A state as one number, a byte for each of at most eight digits; ordered as the codes are.
+/// A state as one number, a byte for each of at most eight digits; ordered by the codes.
 type Packed = u64;
 
 fn packed(codes: &[Code]) -> Packed {
     codes.iter().fold(0, |x, &c| x << 8 | u64::from(c))
 }
 
-/// A state in which a digit of `n` stands somewhere else.
+/// Returns a state in which one of `n` digits has another code.
 fn with(state: Packed, n: usize, digit: usize, at: Code) -> Packed {
     let shift = 8 * (n - 1 - digit);
     state & !(0xFF << shift) | u64::from(at) << shift
 }
 
-/// What is known of a state.
+/// A state that the search has reached.
 struct Node {
-    /// What is left from it at least.
+    /// Lower bound of the rest from here.
     left: u64,
-    /// The least cost at which it was reached, from where and how.
+    /// The least cost at which it was reached; `parent` has the state before and the step.
     cost: Key,
     parent: Option<(Packed, StepOp)>,
 }
 
-/// All that a search knows.
+/// The state of a search.
 struct Search<'p> {
     problem: &'p Problem<'p>,
     nodes: WordMap<Packed, Node>,
     queue: BinaryHeap<Reverse<(Key, usize, Packed)>>,
     target: Packed,
-    /// The least cost known to lead to the target.
+    /// The least known cost of reaching the target.
     known: Option<Key>,
-    /// The state that is expanded: itself, its cost, its steps.
+    /// The state that is expanded: its code, its cost, its steps.
     at: (Packed, Key, usize),
-    /// What was looked at so far.
+    /// Work so far.
     work: u64,
 }
 
-/// Where no cost is known.
+/// The cost of a state that was not reached yet.
 const UNREACHED: Key = [u64::MAX; 2];
 
 impl Search<'_> {
-    /// Whether the budget is spent; where nothing is known yet, a far greater one, since nothing is refused for want of it.
+    /// Returns `true` if the budget is spent.
+    ///
+    /// If no plan is known yet, a far greater budget applies, since no problem is rejected for lack of it.
     fn ran_out(&self) -> bool {
         let most = self.problem.limits.work;
         stop::is_stopped() || self.work > if self.known.is_some() { most } else { most.max(UNTIL_ANY) }
     }
 
-    /// What is known of a state, first of all what is left from it.
+    /// Returns the node of a state, and computes its lower bound at first use.
     fn node(&mut self, state: Packed) -> &mut Node {
         let problem = self.problem;
         let unknown = || Node {
@@ -154,7 +155,7 @@ impl Visitor for Search<'_> {
 }
 
 impl Problem<'_> {
-    /// The best plan, if one is better than `best` (or any, without one); and what knowing that took.
+    /// Returns the best plan if it is better than `best` (any plan without one), and the effort.
     pub(crate) fn search(&self, best: Option<Key>) -> (Option<Route>, Effort) {
         let (mut groups, mut exhausted) = (Groups::default(), false);
         let (first, target) = (packed(&self.from), packed(&self.to));
@@ -177,7 +178,7 @@ impl Problem<'_> {
                 break;
             }
             if [cost[0].saturating_add(node.left), cost[1]] != estimate {
-                // It was reached at less cost since.
+                // It has since been reached at less cost.
                 continue;
             }
             s.at = (at, cost, steps);
@@ -191,7 +192,7 @@ impl Problem<'_> {
         (found.then(|| self.plan(&s.nodes)), Effort { work: s.work, exhausted })
     }
 
-    /// The codes of a packed state, of which these are the bytes, most significant first.
+    /// Returns the codes of a packed state, whose bytes are given, most significant first.
     fn unpacked<'s>(&self, bytes: &'s [u8; MAX_DIGITS]) -> &'s [Code] {
         &bytes[MAX_DIGITS - self.to.len()..]
     }

@@ -1,8 +1,8 @@
-//! The moves of the search: every state that one step reaches.
+//! The transitions of the search: every state that one step reaches.
 //!
-//! First *what* every digit does (stay, take a place, become replicated, become a term), then *which* place each takes.
-//! What a collective costs is known from the first alone, and for an exchange a least cost is: so most places are never
-//! looked at.
+//! First the action of every digit is chosen (stay, take a site, become replicated, become partial), then the
+//! *site* that each takes. The cost of a collective follows from the actions alone, and so does a lower bound
+//! of the cost of an exchange. So most sites are never tried.
 
 use reshard_layout::{AxisStride, Modes};
 use smallvec::SmallVec;
@@ -16,37 +16,37 @@ use crate::model::load::{DomainSizes, LevelTraffic, Volume, traffic};
 use crate::model::totals::Cost;
 use crate::op::StepOp;
 
-/// What one digit does in a step.
+/// The action of one digit in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Stay,
-    /// Slice, reduce-scatter or move onto a place.
+    /// Slice, reduce-scatter or exchange onto a site.
     Take,
     /// Gather or all-reduce.
     Spread,
-    /// Become a term.
+    /// Become partial.
     BecomePartial(Code),
 }
 
 type Acts = [Act; MAX_DIGITS];
-/// Digits that take a place.
+/// Digits that take a site.
 type Takes = SmallVec<[usize; 8]>;
 
-/// The groups met so far: whether they may be used, and their sizes in domains.
+/// The groups seen so far, with their sizes in domains, and whether they may be used.
 #[derive(Default)]
 pub(super) struct Groups {
     index: WordMap<u32, usize>,
     all: Vec<Known>,
 }
 
-/// What is known of a group.
+/// A group that was seen.
 struct Known {
     axes: Modes<AxisStride>,
     allowed: bool,
     sizes: SmallVec<[DomainSizes; 2]>,
 }
 
-// What the digits of a step do.
+// The actions of the digits of a step, as bits.
 const SLICE: u8 = 1;
 const FILL: u8 = 2;
 const GATHER: u8 = 4;
@@ -54,7 +54,7 @@ const SCATTER: u8 = 8;
 const REDUCE: u8 = 16;
 const MOVE: u8 = 32;
 
-/// Whether digits may do these in one step: all the same, or anything an exchange does.
+/// Returns `true` if these actions may share one step: all the same, or any that an exchange does.
 fn may_be_step(kinds: u8) -> bool {
     kinds.count_ones() <= 1 || kinds & !(SLICE | GATHER | MOVE) == 0
 }
@@ -71,37 +71,41 @@ fn step_of(kinds: u8) -> Option<StepOp> {
     }
 }
 
-/// Whoever is told of the moves.
+/// The receiver of the transitions.
 pub(super) trait Visitor {
-    /// Counts so much work; whether the budget allows more.
+    /// Counts work; returns `true` if the budget allows more.
     fn works(&mut self, work: u64) -> bool;
-    /// Whether a move of this cost (of an exchange: at least) may be worth it, which leads at best to a state.
+    /// Returns `true` if a step of this cost may be profitable, given the best state it can lead to.
+    ///
+    /// For an exchange the cost is a lower bound.
     fn wants(&mut self, step: &Cost, at_best: Packed) -> bool;
-    /// A move that costs `least` at least, and `exactly` if anybody asks.
+    /// Receives a transition that costs at least `least`; `exactly` computes its cost on demand.
     fn visit(&mut self, next: Packed, op: StepOp, least: &Cost, exactly: impl FnOnce() -> Cost);
 }
 
-/// The moves of one state.
+/// The transitions of one state.
 struct Expansion<'p, 'v, V> {
     problem: &'p Problem<'p>,
     groups: &'v mut Groups,
     visitor: &'v mut V,
     state: &'p [Code],
-    /// The places at which digits of the state stand, as bits.
+    /// The sites that digits of the state occupy, as bits.
     occupied: u32,
     local: u64,
     pending: bool,
-    /// The group of the step that is looked at.
+    /// The group of the current step.
     group: usize,
-    /// The places that it leaves, as bits; and what it costs, if it is an exchange, by those of them that are taken over.
+    /// The sites that the step leaves, as bits.
+    ///
+    /// `costs` has the cost of an exchange, by those of these sites that are taken over.
     left: u32,
     costs: SmallVec<[(u32, Cost); 16]>,
 }
 
 impl Problem<'_> {
-    /// Tells of every state that one step reaches from a state.
+    /// Calls `visitor` with every state that one step reaches from a state.
     pub(super) fn moves(&self, state: &[Code], groups: &mut Groups, visitor: &mut impl Visitor) {
-        // Terms of two ops do not meet: what is partial in the source is reduced first.
+        // Partial values of two ops cannot coexist: those of the source are reduced first.
         let pending = self.common.is_none() && state.contains(&PARTIAL);
         let occupied = state.iter().filter(|&&c| c < NOWHERE).fold(0, |mask, &c| mask | 1 << c);
         let local = self.local(state);
@@ -128,7 +132,9 @@ impl Problem<'_> {
 }
 
 impl<V: Visitor> Expansion<'_, '_, V> {
-    /// Chooses what digit `d` and those behind it do; `local` is what a rank holds after the choices so far.
+    /// Chooses the actions of digit `d` and all after it.
+    ///
+    /// `local` is the number of elements of a rank after the choices so far.
     fn choose(&mut self, acts: &mut Acts, d: usize, kinds: u8, local: u64) {
         if d == self.state.len() {
             if self.visitor.works(2) {
@@ -164,18 +170,19 @@ impl<V: Visitor> Expansion<'_, '_, V> {
         if !partial && digit.fills {
             go(Act::BecomePartial(PARTIAL), FILL, grown);
         }
-        // Only replicas will do as terms of an average.
+        // Only replicas can become partial values of an average.
         if !partial && p.to[d] == PARTIAL_LATER && !pending && (now == REPLICATED || !digit.ends_avg) {
             go(Act::BecomePartial(PARTIAL_LATER), FILL, grown);
         }
     }
 
-    /// Every choice of places for what the digits do.
+    /// Visits every choice of sites for these actions.
     fn place_all(&mut self, acts: &Acts, kinds: u8, after: u64) {
         let Some(op) = step_of(kinds) else { return };
         let p = self.problem;
-        // Replicas come of one reduction of all that is still to be reduced, unless only some groups may be used: else each
-        // would be the last reduction's of another group, which may round otherwise.
+        // Replicas must come from one reduction of all digits that are still to be reduced: a later reduction
+        // in another group may round differently. Where only some groups may be used, several reductions are
+        // admitted.
         let reduced = |d: usize| p.to[d] != PARTIAL && p.to[d] != PARTIAL_LATER;
         let leaves = |d: usize| self.state[d] == PARTIAL && acts[d] == Act::Stay && reduced(d);
         let leaves_terms = || (0..self.state.len()).any(leaves);
@@ -214,7 +221,7 @@ impl<V: Visitor> Expansion<'_, '_, V> {
         }
     }
 
-    /// Places what has to be placed, of which the first is next; the others are where they are best.
+    /// Assigns sites to the digits in `takes`, the first one next; the others are at their best site.
     fn place(&mut self, takes: &[usize], state: Packed, used: u32, op: StepOp, least: &Cost) {
         if !self.visitor.works(4) {
             return;
@@ -247,7 +254,7 @@ impl<V: Visitor> Expansion<'_, '_, V> {
         };
         let now = self.state[d];
         let mut free = p.fits[d] & !used & if now < NOWHERE { !(1 << now) } else { u32::MAX };
-        // Spares of a kind are alike: the first free one stands for all.
+        // Unused sites of a kind are equivalent: only the first free one is tried.
         let spares = free & p.spares & !self.occupied;
         free &= !(spares & spares.wrapping_sub(1));
         while free > 0 {
@@ -260,7 +267,9 @@ impl<V: Visitor> Expansion<'_, '_, V> {
         }
     }
 
-    /// What a step costs at least, exactly unless it is an exchange; `None` if its group may not be used.
+    /// Returns a lower bound of the cost of a step, exact unless it is an exchange.
+    ///
+    /// It is `None` if the group of the step may not be used.
     fn least_cost(&mut self, acts: &Acts, op: StepOp, after: u64) -> Option<Cost> {
         let (p, item) = (self.problem, self.problem.limits.item);
         let mut size = 1u64;
@@ -277,8 +286,9 @@ impl<V: Visitor> Expansion<'_, '_, V> {
         }
         Some(match op {
             StepOp::AllToAll | StepOp::Exchange => {
-                // Least bytes where nobody takes over a place: some of the target is one's own. Least peers where everybody
-                // does: one, as far away as the outermost digit that moves.
+                // Bytes are least where no digit takes over a site: a rank then has some of its target
+                // already. Peers are least where all sites are taken over: there is one peer, at the level of
+                // the outermost digit that changes.
                 let mut free = [REPLICATED; MAX_DIGITS];
                 let free = &mut free[..self.state.len()];
                 for (d, &now) in self.state.iter().enumerate() {
@@ -301,7 +311,7 @@ impl<V: Visitor> Expansion<'_, '_, V> {
         })
     }
 
-    /// An exchange of this traffic, which has no staging.
+    /// Returns the cost of an exchange of this traffic, which has no staging.
     fn exchange(&self, traffic: &[LevelTraffic], peak: u64) -> Cost {
         let axes = &self.groups.all[self.group].axes;
         self.problem.network.cost_of_exchange(traffic, peak, axes)

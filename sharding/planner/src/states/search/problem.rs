@@ -1,10 +1,10 @@
-//! The search problem of two states: few digits, few places.
+//! The search problem of two states: few digits, few sites.
 //!
-//! Digits that move alike (parallel paths of one signature: the same kinds of ends, the same levels) are one digit of the
-//! product radix; placed digits that stay are dropped; idle replicas and kept partials are merged into at most one of each
-//! per level and stay, because they can share the work. What remains is a map from few digits to few places: the positions
-//! of both states, spares (positions local in both, as many as there are heads or tails that could use one), replicated,
-//! partial.
+//! Digits of equal paths (parallel paths of one signature: the same kinds of ends, the same levels) are one
+//! digit of the product radix. Digits that stay at their position are dropped. Idle replicas and partial
+//! digits that stay are merged into at most one of each per level and stay, because they can share the work.
+//! The rest is a map from few digits to few sites: the positions of both states, unused positions (local in
+//! both, as many as there are heads or tails that could use one), replicated, partial.
 
 use std::sync::Arc;
 
@@ -19,22 +19,22 @@ use crate::states::closed_form::paths;
 use crate::states::system::{Place, Stands, State, System};
 use reshard_sharding::ReduceOp;
 
-/// The most digits that a search is tried with: moving ones exactly, idle ones beside them.
+/// The most digits that a search is tried with: changing ones exactly, and idle ones in addition.
 pub(super) const MAX_DIGITS: usize = 8;
 
-/// A digit of the problem: real digits that move alike.
+/// A digit of the problem: real digits on parallel paths.
 #[derive(Clone, Debug)]
 pub(super) struct Merged {
     pub(super) real: SmallVec<[usize; 2]>,
-    /// The radices of the real digits: only places of the same kind fit.
+    /// The radices of the real digits: only sites of the same kind fit.
     pub(super) kind: SmallVec<[i64; 2]>,
-    /// Whether it may become a term of the common op: not if it was one of an average.
+    /// `true` if it may become partial with the common op: not if it was partial in an average.
     pub(super) fills: bool,
-    /// Whether it ends as a term of an average, for which only replicas will do.
+    /// `true` if it ends as partial in an average, for which only replicas can be used.
     pub(super) ends_avg: bool,
 }
 
-/// A place of the problem: real positions, one for each real digit of a kind.
+/// A site of the problem: real positions, one for each real digit of a kind.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     real: SmallVec<[usize; 2]>,
@@ -48,12 +48,12 @@ struct Chain {
     digits: Vec<SmallVec<[usize; 2]>>,
 }
 
-/// What parallel paths have in common.
+/// The common properties of parallel paths.
 #[derive(PartialEq)]
 struct Signature {
     cycle: bool,
     idle: bool,
-    /// Where the path starts and ends, if not at positions.
+    /// The start and the end of the path, if they are not positions.
     start: Option<Place>,
     end: Option<Place>,
     levels: SmallVec<[usize; 4]>,
@@ -68,27 +68,27 @@ pub(crate) struct Problem<'a> {
     target: State,
     pub(super) digits: SmallVec<[Merged; 8]>,
     pub(super) weights: SmallVec<[Weight; 8]>,
-    /// The same as bounds see them: where some digit does not nest with the network's domains, nothing is known of levels.
+    /// The same for lower bounds: if some digit does not nest with domains, all have the innermost level.
     pub(super) bounding: SmallVec<[Weight; 8]>,
     pub(super) sites: SmallVec<[Site; 16]>,
-    /// Of every digit the sites of its kind, as bits; and those that are spares.
+    /// Per digit, the sites of its kind as bits; `spares` has the unused ones.
     pub(super) fits: SmallVec<[u32; 8]>,
     pub(super) spares: u32,
     pub(super) from: Codes,
     pub(super) to: Codes,
-    /// The op of every partial digit, if source and target agree on one.
+    /// The op of every partial digit, if source and target have the same one.
     pub(super) common: Option<ReduceOp>,
-    /// Elements of a rank when no digit of the problem stands anywhere.
+    /// Elements of a rank when no digit of the problem has a position.
     pub(super) whole: u64,
-    /// Ranks of a domain below each level, as far as digits of the problem go.
+    /// Ranks of a domain below each level, counting only digits of the problem.
     pub(super) domain_sizes: SmallVec<[u64; 3]>,
-    /// What a communicating step takes at least, in picoseconds.
+    /// Lower bound of the time of a communicating step, in picoseconds.
     pub(super) least_step: u64,
     moving: usize,
 }
 
 impl<'a> Problem<'a> {
-    /// The problem of two states, or `None` if it has too many digits.
+    /// Returns the problem of two states, or `None` if it has too many digits.
     pub(crate) fn new(
         network: &'a Network<'a>,
         limits: &'a Limits<'a>,
@@ -152,12 +152,12 @@ impl<'a> Problem<'a> {
         Some(p)
     }
 
-    /// How many digits move.
+    /// Returns the number of digits that change.
     pub(crate) fn moving(&self) -> usize {
         self.moving
     }
 
-    /// Parallel paths and cycles of one signature, each as one chain of merged digits.
+    /// Returns parallel paths and cycles of one signature, each as one chain of merged digits.
     fn chains(&self, s: &State, t: &State) -> Vec<Chain> {
         let partial = s.iter().chain(t).any(|p| p.is_partial());
         let levels = self.network.levels();
@@ -256,7 +256,7 @@ impl<'a> Problem<'a> {
 
     /// Splits off positions local in both states, for every digit that could use one.
     fn add_spares(&mut self, s: &mut State, t: &mut State) {
-        // Digits that are partial first, then other moving ones, then idle ones.
+        // Digits that are partial first, then other changing ones, then idle ones.
         let mut wanting: SmallVec<[usize; 8]> =
             (0..self.digits.len()).filter(|&d| self.from[d] >= NOWHERE || self.to[d] >= NOWHERE).collect();
         wanting.sort_by_key(|&d| (self.from[d] != PARTIAL, self.from[d] == self.to[d]));
@@ -293,7 +293,7 @@ impl<'a> Problem<'a> {
         self.whole / placed
     }
 
-    /// How a real digit is partial: as in the source, or by the common op.
+    /// Returns the partial state of a real digit: as in the source, or with the common op.
     fn partial(&self, real: usize) -> Place {
         match (self.base[real], self.common) {
             (place, Some(op)) if !place.is_partial() => Place::partial(op),
@@ -301,7 +301,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// The real state of a state of the problem.
+    /// Returns the real state of a state of the problem.
     pub(super) fn real(&self, codes: &[Code]) -> State {
         let mut state = self.base.clone();
         for (d, &code) in codes.iter().enumerate() {
@@ -318,7 +318,7 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// The problem as its oracle sees it.
+/// The problem in the form that its oracle uses.
 #[cfg(test)]
 #[allow(clippy::option_option, reason = "three states, as the exhaustive search of the tests spells them")]
 pub(crate) struct View {
