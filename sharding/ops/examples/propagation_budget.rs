@@ -1,8 +1,11 @@
-//! Random propagations and refusals, and how long they take: how many a budget leaves as they are, and what the slowest cost.
+//! Timing of random propagations and errors.
 //!
-//!     cargo run --release -p reshard-ops --example propagation_budget -- [QUESTIONS [SEED]]
+//! It prints how many answers a budget leaves unchanged, and the cost of the slowest.
 //!
-//! Ops of one to three inputs on meshes of up to 5 axes and 2,048 ranks, sizes that do and do not divide, strided placements, terms.
+//! `cargo run --release -p reshard-ops --example propagation_budget -- [QUESTIONS [SEED]]`
+//!
+//! Ops of one to three inputs on meshes of up to 5 axes and 2,048 ranks, sizes that do and do not divide,
+//! strided placements, partial values.
 
 use std::time::{Duration, Instant};
 

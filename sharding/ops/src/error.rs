@@ -1,10 +1,10 @@
-//! What can be wrong with a rule, an op or its propagation: values with operands, printed as one sentence.
+//! Errors of a rule, an op or its propagation: values with operands, printed on one line.
 
 use core::fmt;
 
-/// Why a rule cannot be, or an op does not take its operands.
+/// An invalid rule, or operands that an op does not take.
 ///
-/// `Display` is one sentence with the offending values; [`Error::kind`] is the word that machines read.
+/// `Display` is one line with the offending values; [`Error::code`] is the machine-readable identifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -12,31 +12,31 @@ pub enum Error {
     Sharding(reshard_sharding::Error),
     /// An error of the planner.
     Planner(reshard_planner::Error),
-    /// A rule that cannot be, or does not fit the operands it is given.
+    /// An invalid rule, or one that does not fit its operands.
     Rule {
         /// The reason, with the values.
         reason: String,
     },
-    /// An op that takes its inputs only after a redistribution, where none may be implied.
+    /// An op that takes its inputs only after a redistribution, where implicit ones are not allowed.
     NeedsRedistribution {
-        /// The op, its operands, and what stands in the way.
+        /// The op, its operands, and the reason.
         reason: String,
-        /// What to redistribute, cheapest first.
+        /// The redistributions that would help, cheapest first.
         fixes: String,
     },
-    /// A strategy that no sharding can say.
+    /// A strategy that no sharding can express.
     Unsupported {
-        /// The reason, with the way out.
+        /// The reason, with a suggestion.
         reason: String,
     },
 }
 
 impl Error {
-    /// The kind of the error in one word, as machines read it.
+    /// The machine-readable kind of the error, as one identifier.
     ///
     /// ```
     /// let e = "ij->ij {j: sum}".parse::<reshard_ops::rules::Rule>().unwrap_err();
-    /// assert_eq!(e.kind(), "rule");
+    /// assert_eq!(e.code(), "rule");
     /// ```
     pub fn code(&self) -> &'static str {
         match self {

@@ -35,7 +35,7 @@ fn gradient(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>
         logits = b.op("add", &[logits, mask])?;
     }
     if b.argument(|r| r.flag("causal"))? {
-        // Nothing where a key comes after its query, and no chance there.
+        // A key after its query has probability 0 and no gradient.
         let ones = b.op("ones_like", &[logits])?;
         let seen = b.op("tril", &[ones])?;
         let none = b.op("logical_not", &[seen])?;
@@ -65,7 +65,7 @@ fn rule(b: &mut GradientBuilder<'_>, rule: &str, operands: &[Variable]) -> Resul
     b.call(&OpCall::Rule(rule.parse()?), operands)
 }
 
-/// The mask beside logits whose heads are two dims.
+/// Reshapes the mask to logits whose heads are two dims.
 fn masked(b: &mut GradientBuilder<'_>, mask: &[usize], full: &[usize; 5]) -> Result<Variable, Error> {
     let mut shape = mask.to_vec();
     if let Some(heads) = mask.len().checked_sub(3) {

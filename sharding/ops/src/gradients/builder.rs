@@ -1,4 +1,4 @@
-//! How a formula is made: calls of the table's ops on what is saved of an op's call.
+//! The builder of formulas: calls of the table's ops on the saved values of an op's call.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::rules::{Argument, BoundCall, Composite, DEEPEST, MOST_CALLS, Op, OpCa
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Variable(pub(super) usize);
 
-/// Makes the formula of one call: what is saved of it, and calls of the table's ops on that.
+/// Builds the formula of one call, from its saved values and calls of the table's ops.
 ///
 /// ```
-/// use reshard_ops::rules::Table;
-/// let mut table = Table::standard();
+/// use reshard_ops::rules::OpTable;
+/// let mut table = OpTable::standard();
 /// table.add("cubed", "...->... {none}".parse()?);
 /// table.add_gradient("cubed", |b| {
 ///     let square = b.op("mul", &[b.x(0), b.x(0)])?;
@@ -33,7 +33,7 @@ pub struct GradientBuilder<'a> {
     inputs: &'a [&'a [usize]],
     op: Op,
     deep: usize,
-    /// The shape of every value: inputs, outputs, gradients of outputs, and what is made.
+    /// The shape of every value: inputs, outputs, gradients of outputs, and results of calls.
     shapes: Vec<Vec<usize>>,
     statements: Vec<Statement>,
 }
@@ -50,17 +50,17 @@ impl<'a> GradientBuilder<'a> {
         Ok(GradientBuilder { table, call, inputs, op, deep, shapes, statements: Vec::new() })
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub(super) fn values(&self) -> usize {
         self.shapes.len()
     }
 
-    /// How many calls there are.
+    /// The number of calls.
     pub(super) fn made(&self) -> usize {
         self.statements.len()
     }
 
-    /// The calls from one on.
+    /// The calls from index `first` on.
     pub(super) fn made_since(&self, first: usize) -> &[Statement] {
         &self.statements[first..]
     }
@@ -114,7 +114,7 @@ impl<'a> GradientBuilder<'a> {
             if r.has(key)? {
                 return r.real(key);
             }
-            Err(r.error(format!("its gradient depends on {key}: give it, like {key}=2")))
+            Err(r.error(format!("its gradient depends on {key}; give it, such as {key}=2")))
         })
     }
 
@@ -128,7 +128,7 @@ impl<'a> GradientBuilder<'a> {
         match self.calls(call, operands)?.as_slice() {
             [one] => Ok(*one),
             several => Err(Error::Rule {
-                reason: format!("{call} has {} outputs, and a formula uses it as one", several.len()),
+                reason: format!("{call} has {} outputs, but the formula uses one", several.len()),
             }),
         }
     }
@@ -154,7 +154,7 @@ impl<'a> GradientBuilder<'a> {
         Ok(made)
     }
 
-    /// An argument as the call gives it; none where it is left to its default.
+    /// Returns an explicitly given argument; `None` if it has its default.
     pub fn given(&self, key: &str) -> Option<Argument> {
         self.call.argument(key).cloned()
     }
@@ -164,19 +164,19 @@ impl<'a> GradientBuilder<'a> {
         self.call.clone()
     }
 
-    /// The same call on another operand.
+    /// Calls the same op on another operand.
     pub fn again(&mut self, value: Variable) -> Result<Variable, Error> {
         let call = self.call;
         self.call(call, &[value])
     }
 
-    /// The same call but for one argument, on another operand.
+    /// Calls the same op with one argument changed, on another operand.
     pub fn again_with(&mut self, key: &str, argument: Argument, value: Variable) -> Result<Variable, Error> {
         let call = self.call.clone().with(key, argument);
         self.call(&call, &[value])
     }
 
-    /// An op of one operand and a number: `add_scalar(value=0.5)`.
+    /// Calls an op of one operand and a number: `add_scalar(value=0.5)`.
     pub fn with_number(
         &mut self,
         name: &str,
@@ -187,16 +187,16 @@ impl<'a> GradientBuilder<'a> {
         self.call(&OpCall::new(name).with(key, number(by)), &[value])
     }
 
-    /// `value` times a number.
+    /// Multiplies `value` by a number.
     pub fn scaled(&mut self, value: Variable, by: f64) -> Result<Variable, Error> {
-        #[allow(clippy::float_cmp, reason = "one and no other number changes nothing")]
+        #[allow(clippy::float_cmp, reason = "multiplying by one changes nothing")]
         if by == 1.0 {
             return Ok(value);
         }
         self.with_number("mul_scalar", "value", by, value)
     }
 
-    /// `value` in another shape with as many elements.
+    /// Reshapes `value` to a shape with equally many elements.
     pub fn reshaped(&mut self, value: Variable, shape: &[usize]) -> Result<Variable, Error> {
         if self.shape(value) == shape {
             return Ok(value);
@@ -204,7 +204,7 @@ impl<'a> GradientBuilder<'a> {
         self.call(&OpCall::new("reshape").with("shape", numbers(shape)), &[value])
     }
 
-    /// Another op with these arguments of the call, as far as it gives them.
+    /// Returns a call of another op with the given arguments of these keys.
     pub(super) fn with_arguments(&self, name: &str, keys: &[&str]) -> OpCall {
         keys.iter().fold(OpCall::new(name), |call, key| match self.given(key) {
             Some(value) => call.with(key, value),
@@ -212,12 +212,12 @@ impl<'a> GradientBuilder<'a> {
         })
     }
 
-    /// An op along a dim: `cat(dim=1)`.
+    /// Calls an op along a dim: `cat(dim=1)`.
     pub fn along(&mut self, name: &str, dim: usize, operands: &[Variable]) -> Result<Variable, Error> {
         self.call(&along(name, dim), operands)
     }
 
-    /// So many indices of a dim, from one on.
+    /// Returns `length` indices of a dim, beginning at `start`.
     pub fn narrowed(
         &mut self,
         value: Variable,
@@ -229,12 +229,12 @@ impl<'a> GradientBuilder<'a> {
         self.call(&call, &[value])
     }
 
-    /// The dims in another order.
+    /// Permutes the dims.
     pub fn permuted(&mut self, value: Variable, dims: &[usize]) -> Result<Variable, Error> {
         self.call(&OpCall::new("permute").with("dims", numbers(dims)), &[value])
     }
 
-    /// The sum over these dims, which stay with size 1 where they are to be kept.
+    /// Returns the sum over these dims, which stay with size 1 if `keepdim` is set.
     pub fn summed(&mut self, value: Variable, dims: &[usize], keepdim: bool) -> Result<Variable, Error> {
         if dims.is_empty() {
             return Ok(value);
@@ -245,13 +245,13 @@ impl<'a> GradientBuilder<'a> {
         self.call(&OpCall::new("sum").with("dims", numbers(dims)), &[value])
     }
 
-    /// A reduction over these dims, which stay with size 1.
+    /// Reduces over these dims, which stay with size 1.
     pub fn folded(&mut self, name: &str, value: Variable, dims: &[usize]) -> Result<Variable, Error> {
         let call = OpCall::new(name).with("dims", numbers(dims)).with("keepdim", Argument::Flag(true));
         self.call(&call, &[value])
     }
 
-    /// Zeros like the first input, and values that an op writes there by an index along a dim.
+    /// Returns zeros like the first input, with values written by an index along a dim.
     pub fn written(
         &mut self,
         name: &str,
@@ -263,7 +263,7 @@ impl<'a> GradientBuilder<'a> {
         self.along(name, dim, &[zeros, index, values])
     }
 
-    /// `value` repeated to this shape, to which it broadcasts.
+    /// Broadcasts `value` to this shape.
     pub fn expanded(&mut self, value: Variable, shape: &[usize]) -> Result<Variable, Error> {
         if self.shape(value) == shape {
             return Ok(value);
@@ -271,7 +271,7 @@ impl<'a> GradientBuilder<'a> {
         self.call(&OpCall::new("expand").with("shape", numbers(shape)), &[value])
     }
 
-    /// The gradient of something of this shape that was broadcast to that of `value`: summed over what was repeated.
+    /// Sums `value` to `shape`, over the dims along which a tensor of that shape was broadcast.
     pub fn fitted(&mut self, value: Variable, shape: &[usize]) -> Result<Variable, Error> {
         let has = self.shape(value).to_vec();
         let Some(more) = has.len().checked_sub(shape.len()) else { return self.reshaped(value, shape) };
@@ -282,12 +282,13 @@ impl<'a> GradientBuilder<'a> {
         self.reshaped(sum, shape)
     }
 
-    /// The calls of a body on these values; gives what its outputs are.
+    /// Adds the calls of a body on these values, and returns the variables of its outputs.
     pub fn spliced(&mut self, body: &Composite, inputs: &[Variable]) -> Result<Vec<Variable>, Error> {
         let mut values = inputs.to_vec();
         for (call, takes, _) in body.calls() {
             let operands: Vec<Variable> = takes.iter().map(|&v| values[v]).collect();
-            // A copy of a value is that value here: whoever needs one of its own makes it in the end.
+            // A copy of a value is represented by that value; `finish` inserts copies where separate values
+            // are needed.
             if *call == OpCall::new("clone") {
                 values.extend(operands);
             } else {
@@ -297,7 +298,7 @@ impl<'a> GradientBuilder<'a> {
         Ok(body.output_values().iter().map(|&v| values[v]).collect())
     }
 
-    /// The gradient of another call, one deeper.
+    /// Returns the gradient of another call, with the depth increased by one.
     pub(super) fn of_slice(&self, call: &OpCall, inputs: &[&[usize]]) -> Result<Gradient, Error> {
         self.table.gradient_within(call, inputs, self.deeper()?)
     }
@@ -334,20 +335,21 @@ impl<'a> GradientBuilder<'a> {
         Ok(gradient.input_gradients().iter().map(|g| g.map(|g| made[g])).collect())
     }
 
-    /// The formula of what was made, without the calls that nobody uses.
+    /// Returns the finished formula, without unused calls.
     pub(super) fn finish(mut self, given: &[Option<Variable>]) -> Result<Gradient, Error> {
         let n = self.op.inputs().len();
         if given.len() != n {
             return Err(Error::Rule {
                 reason: format!(
-                    "the formula of {} gives {} gradients for {n} inputs: say none of one that has none",
+                    "the formula of {} returns {} gradients for {n} inputs; return `none` for an input without a \
+                     gradient",
                     self.call,
                     given.len()
                 ),
             });
         }
         let saved = n + 2 * self.op.outputs().len();
-        // A gradient is a value of its own: no input of the formula, nor another gradient.
+        // A gradient is a separate value: neither an input of the formula nor another gradient.
         let mut own: Vec<Option<usize>> = Vec::with_capacity(n);
         for (i, &gradient) in given.iter().enumerate() {
             let Some(gradient) = gradient else {
@@ -357,7 +359,7 @@ impl<'a> GradientBuilder<'a> {
             if self.shape(gradient) != self.op.inputs()[i] {
                 return Err(Error::Rule {
                     reason: format!(
-                        "the formula of {} gives {:?} for the gradient of its input {i}, which is {:?}",
+                        "the formula of {} returns a gradient of shape {:?} for input {i}, whose shape is {:?}",
                         self.call,
                         self.shape(gradient),
                         self.op.inputs()[i]
@@ -391,7 +393,7 @@ impl<'a> GradientBuilder<'a> {
             });
         }
         let names = self.names(&own, &used);
-        // What is used of what is saved comes first, then what is made, in order.
+        // The used saved values come first, then the results of calls, in order.
         let inputs: Vec<usize> = (0..saved).filter(|&v| used[v]).collect();
         let made = kept.iter().flat_map(|s| s.results.iter().copied());
         let order: Vec<usize> = inputs.iter().copied().chain(made).collect();
@@ -425,7 +427,7 @@ impl<'a> GradientBuilder<'a> {
         Ok(Gradient { body: Some(Arc::new(body)), inputs: takes.collect(), input_gradients: gives })
     }
 
-    /// `x0`, `y`, `dy`, `dx0`, and letters for what is between; `_` for results that nobody uses.
+    /// `x0`, `y`, `dy`, `dx0`, and letters for intermediate values; `_` for unused results.
     fn names(&self, own: &[Option<usize>], used: &[bool]) -> Vec<String> {
         let (n, outputs) = (self.op.inputs().len(), self.op.outputs().len());
         let numbered = |what: &str, i: usize, of: usize| {
@@ -450,7 +452,7 @@ impl<'a> GradientBuilder<'a> {
     }
 }
 
-/// `a`, `b`, .. `w`, then `a1`, `b1`, ..: neither `x` nor `y`, which are the op's.
+/// `a`, `b`, .. `w`, then `a1`, `b1`, ..: neither `x` nor `y`, which belong to the op.
 fn letters(i: usize) -> String {
     const LETTERS: &[u8] = b"abcefghijklmnopqrstuvw";
     let letter = char::from(LETTERS[i % LETTERS.len()]);

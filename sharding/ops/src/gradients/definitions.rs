@@ -1,9 +1,9 @@
-//! Gradients of what other ops of the table define: the definition as a body, read backwards.
+//! Gradients of ops that other ops of the table define: the definition as a body, read backwards.
 //!
-//! A definition says the op in the steps that PyTorch takes, so that what happens at corners (a distance of zero, a margin that is
-//! just kept) follows from the gradients of the steps.
+//! A definition expresses the op in the steps that PyTorch takes. So the result at corners (a distance of
+//! zero, a margin that holds exactly) follows from the gradients of the steps.
 
-/// A body that no argument changes.
+/// A definition that does not depend on arguments.
 macro_rules! always {
     ($text:literal) => {
         |_| Ok($text.to_owned())
@@ -39,14 +39,14 @@ pub(super) fn formulas() -> Vec<Alike> {
     all.concat().into_iter().map(|(names, text)| -> Alike { (names, body(text)) }).collect()
 }
 
-/// The lower of those in the middle along a dim, to the position where it is.
+/// The lower median along a dim: the gradient goes to its position.
 pub(super) fn median(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
     let sorted = if b.name() == "nanmedian" { statistics::sorted_numbers } else { statistics::sorted };
     let body = sorted(b, 0.5, true)?.parse()?;
     gradient(b, &body)
 }
 
-/// The dims of the first input but one, as a list.
+/// Returns the dims of the first input except one, as a list.
 fn others(b: &GradientBuilder<'_>, dim: usize) -> String {
     let rank = b.forward().inputs()[0].len();
     list((0..rank).filter(|&d| d != dim))
@@ -74,7 +74,7 @@ fn dim(b: &GradientBuilder<'_>) -> Result<usize, Error> {
     b.argument(|r| r.dim("dim"))
 }
 
-/// Dims of a reduction and whether they are kept, as arguments.
+/// Returns the dims of a reduction and its `keepdim`, as arguments.
 fn reduction(b: &GradientBuilder<'_>, key: &str) -> Result<String, Error> {
     let dims = b.argument(|r| r.dims(key))?;
     Ok(format!("dims={},keepdim={}", list(dims.into_iter()), flag(b, "keepdim")?))

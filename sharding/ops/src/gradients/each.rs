@@ -10,7 +10,7 @@ use super::builder::{GradientBuilder, Variable};
 use crate::Error;
 use crate::rules::{Has, Vmapped, count};
 
-/// Of the inputs of a call on each slice.
+/// Returns the gradients of the inputs of a call on each slice.
 pub(super) fn gradient(b: &mut GradientBuilder<'_>, each: &Vmapped) -> Result<Vec<Option<Variable>>, Error> {
     let inputs: Vec<Vec<usize>> = b.forward().inputs().to_vec();
     let inputs: Vec<&[usize]> = inputs.iter().map(Vec::as_slice).collect();
@@ -34,7 +34,7 @@ pub(super) fn gradient(b: &mut GradientBuilder<'_>, each: &Vmapped) -> Result<Ve
         let more: Vec<usize> =
             (0..wants.len()).filter(|&d| has[d] && !wants[d]).map(|d| count(&has[..d])).collect();
         let sum = b.summed(value, &more, false)?;
-        // What no slice changes is the same on each.
+        // An operand that does not depend on the slice is the same on each.
         let kept = (0..wants.len()).filter(|&d| wants[d]);
         let lead = kept.map(|d| if has[d] { each.sizes()[d] } else { 1 });
         let lead: Vec<usize> = lead.chain(slices[i].iter().copied()).collect();

@@ -5,7 +5,7 @@
 //! ij->i         dx = dy, repeated along j
 //! ```
 //!
-//! Letters of an operand that stand nowhere else are repeated.
+//! Letters of an operand that occur nowhere else are repeated.
 
 use super::builder::{GradientBuilder, Variable};
 use crate::Error;
@@ -26,18 +26,16 @@ pub(super) fn gradient(b: &mut GradientBuilder<'_>, rule: &Rule) -> Result<Vec<O
     if plain {
         return of_letters(b, rule);
     }
-    Err(refused(rule, "it is no einsum of letters alone"))
+    Err(refused(rule, "it is not an einsum of letters alone"))
 }
 
 fn refused(rule: &Rule, why: &str) -> Error {
     Error::Sharding(reshard_sharding::Error::NoGradient {
-        reason: format!(
-            "{rule} has no gradient: {why}; make it an op with Table::add, and say its gradient with Table::add_gradient"
-        ),
+        reason: format!("{rule} has no gradient: {why}; add it as an op, with a gradient formula"),
     })
 }
 
-/// The gradient of what computes the einsum of its rule's letters, whatever else the rule says.
+/// Returns the gradient of the einsum of a rule's letters, whatever other properties the rule has.
 pub(super) fn of_letters(b: &mut GradientBuilder<'_>, rule: &Rule) -> Result<Vec<Option<Variable>>, Error> {
     let refused = |why: &str| refused(rule, why);
     let plain = |dims: &[Dim]| -> Option<Vec<char>> {
@@ -51,12 +49,12 @@ pub(super) fn of_letters(b: &mut GradientBuilder<'_>, rule: &Rule) -> Result<Vec
     let equation: &Equation = rule.equation().ok_or_else(|| refused("it is a list of strategies"))?;
     let all: Option<Vec<Vec<char>>> =
         equation.inputs.iter().chain(&equation.outputs).map(|dims| plain(dims)).collect();
-    let all = all.ok_or_else(|| refused("it has dims that are no single letters"))?;
+    let all = all.ok_or_else(|| refused("it has dims that are not single letters"))?;
     let (inputs, outputs) = all.split_at(equation.inputs.len());
     let [output] = outputs else { return Err(refused("it has several outputs")) };
     let twice = |dims: &[char]| (1..dims.len()).any(|i| dims[..i].contains(&dims[i]));
     if all.iter().any(|dims| twice(dims)) {
-        return Err(refused("a letter stands twice in one operand"));
+        return Err(refused("a letter is in one operand twice"));
     }
     (0..inputs.len()).map(|i| operand(b, inputs, output, i).map(Some)).collect()
 }
@@ -70,7 +68,7 @@ fn operand(
     let others = || (0..inputs.len()).filter(|&j| j != i);
     let elsewhere = |c: &char| output.contains(c) || others().any(|j| inputs[j].contains(c));
     let reached: Vec<char> = inputs[i].iter().copied().filter(elsewhere).collect();
-    // In the order of the forward operands, the gradient in the place of the operand.
+    // In the order of the forward operands, with the gradient in place of the operand.
     let mut dims: Vec<Vec<char>> = inputs.to_vec();
     dims[i] = output.to_vec();
     let mut operands: Vec<Variable> = (0..inputs.len()).map(|j| b.x(j)).collect();

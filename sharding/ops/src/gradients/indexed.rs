@@ -1,4 +1,4 @@
-//! Gradients of what is looked up or written by an index: what was read is added to, what was written is read.
+//! Gradients of indexed reads and writes: a read is added to, and a write is read.
 
 use super::Formula;
 use super::builder::{GradientBuilder, Variable};
@@ -58,7 +58,7 @@ pub(super) fn formulas() -> Vec<Alike> {
             Ok(vec![Some(rest), None, Some(read)])
         }),
         (&["take"], |b| {
-            // The index as one list.
+            // The index as a flat list.
             let n = b.shape(b.x(1)).iter().product();
             let (index, dy) = (b.reshaped(b.x(1), &[n])?, b.reshaped(b.dy(0), &[n])?);
             let zeros = b.op("zeros_like", &[b.x(0)])?;
@@ -71,19 +71,21 @@ pub(super) fn formulas() -> Vec<Alike> {
     list.iter().map(|&(names, f)| -> Alike { (names, Formula::new(f)) }).collect()
 }
 
-/// An op along the dim of this call.
+/// Calls an op along the dim of this call.
 fn by_dim(b: &mut GradientBuilder<'_>, name: &str, operands: &[Variable]) -> Result<Variable, Error> {
     let dim = b.argument(|r| r.dim("dim"))?;
     b.along(name, dim, operands)
 }
 
-/// The gradient with zeros where other values were written.
+/// The gradient with zeros at the overwritten positions.
 fn without(b: &mut GradientBuilder<'_>, name: &str) -> Result<Variable, Error> {
     let zeros = b.op("zeros_like", &[b.x(2)])?;
     by_dim(b, name, &[b.dy(0), b.x(1), zeros])
 }
 
-/// What is written with what is there, by the op that reads by this index and the one that adds.
+/// The gradients of a write that reduces with the existing elements.
+///
+/// `read` and `add` are the ops that read and that add by this index.
 fn reduced(b: &mut GradientBuilder<'_>, read: &str, add: &str) -> Result<Vec<Option<Variable>>, Error> {
     match b.argument(|r| r.word("reduce"))?.as_str() {
         "amax" | "amin" => greatest(b, read, add),
@@ -102,7 +104,7 @@ fn reduced(b: &mut GradientBuilder<'_>, read: &str, add: &str) -> Result<Vec<Opt
     }
 }
 
-/// All that are equal to the extremum share its gradient evenly.
+/// Splits the gradient evenly among all elements that equal the extremum.
 fn greatest(b: &mut GradientBuilder<'_>, read: &str, add: &str) -> Result<Vec<Option<Variable>>, Error> {
     let best = by_dim(b, read, &[b.y(0), b.x(1)])?;
     let (there, own) = (b.op("eq", &[b.x(0), b.y(0)])?, b.op("eq", &[b.x(2), best])?);
@@ -112,7 +114,9 @@ fn greatest(b: &mut GradientBuilder<'_>, read: &str, add: &str) -> Result<Vec<Op
     Ok(vec![Some(b.op("mul", &[there, share])?), None, Some(b.op("mul", &[own, read])?)])
 }
 
-/// The product of all others: with one for each zero, if that is the only one, and nothing if there are more.
+/// The product of all other factors, robust against zeros.
+///
+/// With exactly one zero, that zero counts as one; with more, the product is zero.
 fn multiplied(b: &mut GradientBuilder<'_>, read: &str, add: &str) -> Result<Vec<Option<Variable>>, Error> {
     let zeros = [b.op("logical_not", &[b.x(0)])?, b.op("logical_not", &[b.x(2)])?];
     let one = [

@@ -1,5 +1,7 @@
-//! Gradients of ops that are linear: the map transposed. Views go back, what was repeated is summed, what was picked is put
-//! back where it was.
+//! Gradients of linear ops: the map transposed.
+//!
+//! Views are reverted, repeated elements are summed, and selected elements are written back to their
+//! positions.
 
 use super::Formula;
 use super::builder::{GradientBuilder, Variable, along, numbers, whole};
@@ -10,7 +12,7 @@ use crate::rules::{Argument, OpCall};
 type One = fn(&mut GradientBuilder<'_>) -> Result<Variable, Error>;
 type Many = fn(&mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>;
 
-/// What windows are made by.
+/// The parameters of windows.
 const WINDOWS: [&str; 4] = ["kernel", "stride", "padding", "dilation"];
 
 pub(super) fn formulas() -> Vec<Alike> {
@@ -66,7 +68,7 @@ pub(super) fn formulas() -> Vec<Alike> {
             reassigned(b, "split_shards", &more)
         }),
         (&["repeat_interleave"], |b| {
-            // The repetitions of an element are a dim after its own.
+            // The repetitions of an element are a separate dim after its own.
             let (dim, shape) = (b.argument(|r| r.dim("dim"))?, b.forward().inputs()[0].clone());
             let times = b.argument(|r| r.size("times"))?;
             let apart = [&shape[..=dim], &[times], &shape[dim + 1..]].concat();
@@ -75,7 +77,7 @@ pub(super) fn formulas() -> Vec<Alike> {
         }),
         (&["repeat", "tile"], repeated),
         (&["pad"], unpadded),
-        // The conjugate of a transform is its inverse times what that divides by.
+        // The conjugate of a transform is its inverse times the divisor of that inverse.
         (&["fft"], |b| transformed(b, "ifft", |n| n)),
         (&["ifft"], |b| transformed(b, "fft", |n| 1.0 / n)),
         (&["im2col"], |b| {
@@ -128,7 +130,7 @@ pub(super) fn formulas() -> Vec<Alike> {
     ones.chain(many).collect()
 }
 
-/// Shards as slices from one to the other, with the same arguments but these.
+/// Converts between shards and slices, with the same arguments plus `more`.
 fn reassigned(b: &mut GradientBuilder<'_>, name: &str, more: &[(&str, usize)]) -> Result<Variable, Error> {
     let kept = ["dim", "at", "cut", "tiles", "counts"].map(|key| (key, b.given(key)));
     let call = kept.into_iter().filter_map(|(key, given)| Some((key, given?)));
@@ -156,7 +158,7 @@ fn permuted(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     b.permuted(b.dy(0), &back)
 }
 
-/// What is one value for some dims of the input, repeated along them.
+/// Repeats a value along the input dims that it lacks.
 pub(super) fn spread(b: &mut GradientBuilder<'_>, value: Variable) -> Result<Variable, Error> {
     let shape = b.forward().inputs()[0].clone();
     let kept = kept(b)?;
@@ -171,7 +173,7 @@ pub(super) fn kept(b: &GradientBuilder<'_>) -> Result<Vec<usize>, Error> {
     Ok(shape)
 }
 
-/// By the inverse transform, times a number of how many elements are transformed.
+/// Applies the inverse transform, scaled by a function of the number of transformed elements.
 fn transformed(b: &mut GradientBuilder<'_>, by: &str, scale: fn(f64) -> f64) -> Result<Variable, Error> {
     let dims = b.argument(|r| r.dims("dims"))?;
     let n: usize = dims.iter().map(|&d| b.forward().inputs()[0][d]).product();
@@ -179,7 +181,7 @@ fn transformed(b: &mut GradientBuilder<'_>, by: &str, scale: fn(f64) -> f64) -> 
     b.scaled(dx, scale(n.max(1) as f64))
 }
 
-/// The input's shape, of zeros but for a part of a dim.
+/// Zeros in the input's shape, with a value in a range of a dim.
 fn put_back(
     b: &mut GradientBuilder<'_>,
     value: Variable,
@@ -192,14 +194,17 @@ fn put_back(
     b.call(&call, &[zeros, value])
 }
 
-/// The gradient put where its elements came from, by the same arguments.
+/// Scatters the gradient to the source positions of its elements, by the same arguments.
 fn scattered(b: &mut GradientBuilder<'_>, into: &str, keys: &[&str]) -> Result<Variable, Error> {
     let zeros = b.op("zeros_like", &[b.x(0)])?;
     let call = b.with_arguments(into, keys);
     b.call(&call, &[zeros, b.dy(0)])
 }
 
-/// Where something was written there is nothing of what was there before, and what was written is read.
+/// The gradients of an overwrite.
+///
+/// The overwritten tensor gets zeros at the written positions; the written tensor gets the gradients read
+/// there.
 fn written(
     b: &mut GradientBuilder<'_>,
     write: &str,
@@ -213,13 +218,13 @@ fn written(
     Ok(vec![Some(rest), Some(own)])
 }
 
-/// The gradients of all outputs, one after the other along a dim.
+/// Joins the gradients of all outputs, in sequence along a dim.
 fn reassembled(b: &mut GradientBuilder<'_>, by: &str, dim: usize) -> Result<Vec<Option<Variable>>, Error> {
     let pieces: Vec<Variable> = (0..b.forward().outputs().len()).map(|o| b.dy(o)).collect();
     b.along(by, dim, &pieces).map(|dx| vec![Some(dx)])
 }
 
-/// Each repetition is a dim of its own, and summed.
+/// Makes each repetition a separate dim, and sums over it.
 fn repeated(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let (shape, out) = (b.forward().inputs()[0].clone(), b.forward().outputs()[0].clone());
     let more = out.len() - shape.len();
@@ -234,7 +239,7 @@ fn repeated(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     b.reshaped(sum, &shape)
 }
 
-/// What was put around it is left out again; where it was cut, zeros come back.
+/// Removes the padding; cropped elements get zeros.
 fn unpadded(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let (mode, pads) = b.argument(|r| Ok((r.word("mode")?, r.numbers("pads")?)))?;
     if mode != "constant" {

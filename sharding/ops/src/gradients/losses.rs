@@ -1,4 +1,4 @@
-//! Gradients of losses: of each element's loss, times what the reduction makes of the gradient.
+//! Gradients of losses: that of each element's loss, times the gradient that the reduction passes.
 
 use super::Formula;
 use super::builder::{GradientBuilder, Variable, number, numbers, whole};
@@ -69,13 +69,13 @@ pub(super) fn formulas() -> Vec<Alike> {
     list.iter().map(|&(names, f)| -> Alike { (names, Formula::new(f)) }).collect()
 }
 
-/// Cut off at both sides.
+/// Clamps a value to `-at ..= at`.
 fn bounded(b: &mut GradientBuilder<'_>, value: Variable, at: f64) -> Result<Variable, Error> {
     let call = OpCall::new("clamp").with("min", number(-at)).with("max", number(at));
     b.call(&call, &[value])
 }
 
-/// The gradient of each element's loss, of so many of them as are counted.
+/// Returns the gradient of each element's loss, of `counted` elements.
 fn each(b: &mut GradientBuilder<'_>, counted: f64) -> Result<Variable, Error> {
     match b.argument(|r| r.word("reduction"))?.as_str() {
         "mean" => b.scaled(b.dy(0), 1.0 / counted),
@@ -90,14 +90,16 @@ fn by(b: &mut GradientBuilder<'_>, slopes: &[Variable]) -> Result<Vec<Option<Var
     slopes.iter().map(|&slope| b.op("mul", &[slope, dy]).map(Some)).collect()
 }
 
-/// Of a loss of the difference of its inputs.
+/// The gradients of a loss of the difference of its inputs.
 fn opposite(b: &mut GradientBuilder<'_>, slope: Variable) -> Result<Vec<Option<Variable>>, Error> {
     let back = b.op("neg", &[slope])?;
     by(b, &[slope, back])
 }
 
-/// Less the logarithms, times a part for each class: one for that of the target, or less where the others have some, times the
-/// weight of the class if there is one. What is ignored counts for nothing; a mean is over the weights of what counts.
+/// The gradient of minus the log-probabilities, each times a coefficient of its class.
+///
+/// The coefficient is one for the target class, or less with label smoothing, times the weight of the class
+/// if there is one. Ignored elements count for nothing; a mean is over the weights of the others.
 fn of_classes(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let shape = b.forward().inputs()[0].clone();
     let (classes, dims) = (shape[1], shape.len());
@@ -106,7 +108,7 @@ fn of_classes(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
         logs = b.op("log_softmax(dim=1)", &[logs])?;
         smoothing = b.real("label_smoothing")?;
     }
-    // What is ignored has no class, and is taken for the first here.
+    // An ignored element has no class; class 0 is used for it here.
     let ignored =
         b.argument(|r| if r.has("ignore_index")? { r.number("ignore_index").map(Some) } else { Ok(None) })?;
     let counts = ignored.map(|class| told_from(b, class)).transpose()?;
@@ -143,7 +145,7 @@ fn of_classes(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
         "mean" if counts.is_none() && weights.is_none() => b.op("mean", &[losses]),
         "mean" => {
             let all = b.op("sum", &[losses])?;
-            // The weight of each target, of those that count.
+            // The weight of each target that counts.
             let mut each = counts;
             if weights.is_some() {
                 let of_target = b.summed(one, &[1], false)?;
@@ -157,7 +159,7 @@ fn of_classes(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     }
 }
 
-/// One for each target that is not this class.
+/// Returns one for each target that is not this class.
 fn told_from(b: &mut GradientBuilder<'_>, class: i64) -> Result<Variable, Error> {
     let class = OpCall::new("full").with("shape", numbers(&[])).with("fill_value", number(class as f64));
     let class = b.call(&class, &[])?;

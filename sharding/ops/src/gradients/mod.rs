@@ -1,22 +1,24 @@
-//! Gradients: what an op's backward computes, as calls of other ops of the table.
+//! Gradients: the backward of each op, as calls of other ops of the table.
 //!
-//! How a backward op is *sharded* is nobody's to write: its rows are the forward rows transposed
-//! ([`Op::vjp`](crate::rules::Op::vjp)). What a table needs besides is *numbers*, a formula for each op:
+//! The *sharding* of a backward op is never written by hand: its rows are the forward rows transposed
+//! ([`Op::vjp`](crate::rules::Op::vjp)). A table also needs the *numbers*, a formula for each op:
 //!
 //! ```text
 //! silu    x,y,dy -> dx: s = sigmoid(x); c = rsub_scalar(s,value=1); t = mul(y,c); u = add(s,t); dx = mul(dy,u)
 //! mm      x0,x1,dy -> dx0,dx1: dx0 = mn,kn->mk(dy,x1); dx1 = mk,mn->kn(x0,dy)
 //! ```
 //!
-//! A formula is a [`Composite`], over inputs `x` (or `x0`, `x1`, ..), outputs `y` and their gradients `dy`; it makes `dx`. So it
-//! is printed and run like any composite, its rule follows from the rules of its ops, and it is differentiated again by the
-//! same formulas ([`Table::gradient`] of a composite reads its body backwards).
+//! A formula is a [`Composite`], over inputs `x` (or `x0`, `x1`, ..), outputs `y` and their gradients `dy`;
+//! it makes `dx`. So it is printed and run like any composite, its rule follows from the rules of its ops,
+//! and it is differentiated again by the same formulas ([`OpTable::gradient`] of a composite reads its body
+//! backwards).
 //!
-//! Not all are written: what only moves elements has a derived one, what is linear along each dim of space has its own matrix, and
-//! many ops are said by other ops, whose gradients are read backwards. `docs/gradients.md` lists the ops by the kind of their gradient.
+//! Not all formulas are written. An op that only permutes elements has a derived one, and an op that is
+//! linear along each spatial dim has its own matrix. Many ops are defined by other ops, whose gradients are
+//! read backwards. `docs/gradients.md` lists the ops by the kind of their gradient.
 //!
-//! An input that has no gradient, as an index has none, has no `dx`. An op whose outputs depend on no input smoothly, as of
-//! a comparison, has the formula that gives nothing; an op without a formula is refused by name.
+//! An input without a gradient, such as an index, has no `dx`. An op whose outputs depend on no input
+//! smoothly, such as a comparison, has the empty formula. An op without a formula is rejected by name.
 
 mod attention;
 mod builder;
@@ -48,25 +50,25 @@ use crate::rules::{Composite, DEEPEST, OpCall, OpTable};
 pub use builder::{GradientBuilder, Variable};
 pub(crate) use standard::formulas;
 
-/// What a gradient is computed from: something of the op's call.
+/// An operand of a gradient formula: an input, an output or an output gradient of the op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Saved {
-    /// An input, by number.
+    /// An input, by index.
     Input(usize),
-    /// An output, by number.
+    /// An output, by index.
     Output(usize),
-    /// The gradient of an output, by number.
+    /// The gradient of an output, by index.
     Gradient(usize),
 }
 
-/// The gradient of an op on inputs of some shapes: which values it takes, and which gradients of inputs it gives.
+/// The gradient of an op on inputs of some shapes: the values that it takes, and the gradients that it gives.
 ///
 /// ```
-/// use reshard_ops::rules::Table;
-/// let table = Table::standard();
+/// use reshard_ops::rules::OpTable;
+/// let table = OpTable::standard();
 /// let gradient = table.gradient(&"mm".parse()?, &[&[8, 6], &[6, 4]])?;
 /// assert_eq!(gradient.to_string(), "x0,x1,dy -> dx0,dx1: dx0 = mn,kn->mk(dy,x1); dx1 = mk,mn->kn(x0,dy)");
-/// assert_eq!(gradient.gives(), [Some(0), Some(1)]);
+/// assert_eq!(gradient.input_gradients(), [Some(0), Some(1)]);
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,17 +79,17 @@ pub struct Gradient {
 }
 
 impl Gradient {
-    /// The formula; none where no input has a gradient.
+    /// The formula; `None` if no input has a gradient.
     pub fn body(&self) -> Option<&Composite> {
         self.body.as_deref()
     }
 
-    /// What each input of the formula is.
+    /// The saved value for each input of the formula.
     pub fn inputs(&self) -> &[Saved] {
         &self.inputs
     }
 
-    /// For each input of the op, which output of the formula is its gradient; none of one that has none.
+    /// For each input of the op, the index of the formula's output that is its gradient; `None` without one.
     pub fn input_gradients(&self) -> &[Option<usize>] {
         &self.input_gradients
     }
@@ -95,8 +97,8 @@ impl Gradient {
     /// The calls of the formula as texts, in order: `dx = mul(dy,u)`.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let gradient = Table::standard().gradient(&"mul".parse()?, &[&[8, 6], &[6]])?;
+    /// use reshard_ops::rules::OpTable;
+    /// let gradient = OpTable::standard().gradient(&"mul".parse()?, &[&[8, 6], &[6]])?;
     /// assert_eq!(gradient.lines(), ["dx0 = mul(dy,x1)", "a = mul(dy,x0)", "dx1 = sum(a,dims=[0])"]);
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
@@ -114,10 +116,10 @@ impl fmt::Display for Gradient {
     }
 }
 
-/// What gives the gradients of an op's inputs, one for each that has one.
+/// The gradients of an op's inputs, one for each that has one.
 type Given = Result<Vec<Option<Variable>>, Error>;
 
-/// How an op is differentiated.
+/// The differentiation rule of an op.
 #[derive(Clone)]
 pub(crate) struct Formula(Arc<dyn Fn(&mut GradientBuilder<'_>) -> Given + Send + Sync>);
 
@@ -134,12 +136,14 @@ impl fmt::Debug for Formula {
 }
 
 impl OpTable {
-    /// Says how an op is differentiated, or says it anew: a function that calls ops of the table on what is saved, and gives
-    /// for each input its gradient or none.
+    /// Sets or replaces the gradient formula of an op.
+    ///
+    /// It is a function that calls ops of the table on the saved values, and returns for each input its
+    /// gradient or `None`.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let mut table = Table::standard();
+    /// use reshard_ops::rules::OpTable;
+    /// let mut table = OpTable::standard();
     /// table.add("twice", "...->... {linear}".parse()?);
     /// table.add_gradient("twice", |b| {
     ///     let dx = b.op("twice", &[b.dy(0)])?;
@@ -157,13 +161,16 @@ impl OpTable {
         self.gradients.insert(name.to_owned(), Formula::new(formula));
     }
 
-    /// The gradient of a call on inputs of these shapes: of a rule, that of an einsum; of an op by its formula; of a composite
-    /// that has none of its own, its body read backwards; of another op without a formula that only moves elements, which its
-    /// rule says (`selecting`, or terms of sums, products, maxima and minima that all pass), by where it moves their numbers.
+    /// Returns the gradient of a call on inputs of these shapes.
+    ///
+    /// That of a rule is the gradient of an einsum; that of an op is its formula. A composite without a
+    /// separate formula has its body read backwards. Any other op without a formula needs a rule that only
+    /// permutes elements (`selecting`, or partial sums, products, maxima and minima that all pass). Its
+    /// gradient follows from the positions that it gives them.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let mut table = Table::standard();
+    /// use reshard_ops::rules::OpTable;
+    /// let mut table = OpTable::standard();
     /// table.add("turned", "ij->ji {selecting}".parse()?);
     /// let gradient = table.gradient(&"turned".parse()?, &[&[2, 3]])?;
     /// assert_eq!(gradient.lines()[..3], ["a = arange(size=6,start=1)", "b = reshape(a,shape=[2,3])", "c = turned(b)"]);
@@ -171,19 +178,19 @@ impl OpTable {
     /// ```
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let table = Table::standard();
+    /// use reshard_ops::rules::OpTable;
+    /// let table = OpTable::standard();
     /// let refused = table.gradient(&"cholesky".parse()?, &[&[4, 4]]).unwrap_err();
     /// assert_eq!(
     ///     refused.to_string(),
-    ///     "cholesky has no gradient: say one with Table::add_gradient, or make it a composite of ops that have one",
+    ///     "cholesky has no gradient; add a gradient formula, or make it a composite of ops that have one",
     /// );
-    /// assert_eq!(refused.kind(), "no_gradient");
+    /// assert_eq!(refused.code(), "no_gradient");
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     ///
-    /// Fails as [`Table::op`] does, with `no_gradient` for an op without a formula, and where a formula calls what does not
-    /// take its operands.
+    /// Fails as [`OpTable::op`] does, with `no_gradient` for an op without a formula, and where a formula calls
+    /// an op that does not take its operands.
     pub fn gradient(&self, call: &OpCall, inputs: &[&[usize]]) -> Result<Gradient, Error> {
         self.differentiated.of(call, inputs, || self.gradient_within(call, inputs, DEEPEST))
     }
@@ -207,12 +214,12 @@ impl OpTable {
         builder.finish(&given)
     }
 
-    /// The names of the ops that have a formula of their own, in order.
+    /// The names of the ops that have a separate formula, in order.
     pub fn gradients(&self) -> impl Iterator<Item = &str> {
         self.gradients.keys().map(String::as_str)
     }
 
-    /// Whether an op has a formula of its own.
+    /// Returns `true` if an op has a separate formula.
     pub fn has_gradient(&self, name: &str) -> bool {
         self.gradients.contains_key(name)
     }
@@ -221,7 +228,7 @@ impl OpTable {
 fn refused(name: &str) -> Error {
     Error::Sharding(reshard_sharding::Error::NoGradient {
         reason: format!(
-            "{name} has no gradient: say one with Table::add_gradient, or make it a composite of ops that have one"
+            "{name} has no gradient; add a gradient formula, or make it a composite of ops that have one"
         ),
     })
 }

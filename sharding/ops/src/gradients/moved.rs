@@ -1,12 +1,13 @@
-//! Gradients of what moves elements and does nothing else, derived: no formula is written for it.
+//! Gradients of ops that only permute elements; they are derived, without a written formula.
 //!
-//! An op through which sums, products, maxima and minima of terms all pass puts into every place of its outputs one element
-//! of its inputs or a zero, by `max(a, b) = max(f)(a, b)` and `f(a + b) = f(a) + f(b)` for all a and b. Which one it is, the op
-//! says itself: run on the numbers 1, 2, .. of the elements it puts the number of an element where that element goes, and 0 for a
-//! zero. What was put somewhere gets the gradient from there:
+//! If sums, products, maxima and minima of partial values all pass through an op, it puts one input element
+//! or a zero at every output position. That follows from `max(a, b) = max(f)(a, b)` and
+//! `f(a + b) = f(a) + f(b)` for all a and b. To find out which one, the op is run on the element numbers 1,
+//! 2, .. . Its output has the number of an element at the positions of that element, and 0 for a zero. An
+//! input element gets the gradients from its positions:
 //!
 //! ```text
-//! i = f(1 .. n),  dx[k] = sum of dy[p] over all places p with i[p] = k
+//! i = f(1 .. n),  dx[k] = sum of dy[p] over all positions p with i[p] = k
 //! ```
 
 use super::builder::{GradientBuilder, Variable, numbers, whole};
@@ -14,14 +15,14 @@ use crate::Error;
 use crate::rules::{Argument, OpCall, OperandPlacement, Strategy};
 use reshard_sharding::ReduceOp;
 
-/// The gradients of the inputs that are moved; none of an op that does more than that.
+/// Returns the gradients of the permuted inputs; `None` if the op does more than permute elements.
 pub(super) fn gradient(b: &mut GradientBuilder<'_>) -> Result<Option<Vec<Option<Variable>>>, Error> {
     let rows = b.forward().strategies();
     let Some(data) = selected(&rows) else { return Ok(None) };
     moved(b, &data).map(Some)
 }
 
-/// The inputs of whose elements every output element is one, or zero.
+/// Returns the inputs such that every output element is one of their elements, or zero.
 fn selected(rows: &[Strategy]) -> Option<Vec<usize>> {
     let terms = |row: &Strategy, op: ReduceOp| -> Option<Vec<usize>> {
         let term = OperandPlacement::Partial(op);
@@ -72,7 +73,7 @@ fn moved(b: &mut GradientBuilder<'_>, data: &[usize]) -> Result<Vec<Option<Varia
     Ok(given)
 }
 
-/// The call again where it fills with a number: with zeros, in which that number has no part.
+/// Repeats the call with a fill value of zero, so that the fill has no part in the gradient.
 pub(super) fn unfilled(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
     let call = b.same_call().with("value", Argument::Number(0));
     let operands: Vec<Variable> = (1..b.forward().inputs().len()).map(|i| b.x(i)).collect();

@@ -1,4 +1,4 @@
-//! Gradients of what is normalised along dims: softmax and norms.
+//! Gradients of ops that normalise along dims: softmax and norms.
 //!
 //! ```text
 //! y = softmax x       dx = y dy - y sum(y dy)
@@ -59,7 +59,7 @@ pub(super) fn formulas() -> Vec<Alike> {
     ]
 }
 
-/// A reduction along the dim of the call, which stays.
+/// Reduces along the dim of the call, which stays with size 1.
 fn along(b: &mut GradientBuilder<'_>, by: &str, value: Variable) -> Result<Variable, Error> {
     let dim = b.argument(|r| r.dim("dim"))?;
     b.folded(by, value, &[dim])
@@ -73,18 +73,18 @@ fn softmax(b: &mut GradientBuilder<'_>, negative: bool) -> Result<Vec<Option<Var
     Ok(vec![Some(b.op("sub", &pair)?)])
 }
 
-/// What is normalised, and how: `x` and `dy` in a shape in which `dims` are what means are over.
+/// The operands of a normalisation: `x` and `dy` in a shape in which means are over `dims`.
 struct Normalised {
     x: Variable,
     dy: Variable,
     dims: Vec<usize>,
     eps: Option<f64>,
     centred: bool,
-    /// The shape in which a weight and a bias stand beside `x`.
+    /// The shape in which a weight and a bias broadcast with `x`.
     weights: Vec<usize>,
 }
 
-/// The gradients of the input, and of the weight and the bias where there are any.
+/// Returns the gradients of the input, and of weight and bias if given.
 fn slopes(b: &mut GradientBuilder<'_>, n: &Normalised) -> Result<Vec<Option<Variable>>, Error> {
     let inputs = b.forward().inputs().to_vec();
     let mut about = n.x;
@@ -132,7 +132,7 @@ fn slopes(b: &mut GradientBuilder<'_>, n: &Normalised) -> Result<Vec<Option<Vari
 fn last(b: &mut GradientBuilder<'_>, centred: bool) -> Result<Vec<Option<Variable>>, Error> {
     let shape = b.forward().inputs()[0].clone();
     let given = b.argument(|r| if r.has("dims")? { Ok(r.dims("dims")?.len()) } else { r.size("last") })?;
-    // None is the smallest number of the dtype that 1 can be told from: no more than rounding, and left out.
+    // The default is the machine epsilon of the dtype: it is below rounding, and left out.
     let eps = b.argument(|r| if r.has("eps")? { r.real("eps").map(Some) } else { Ok(None) })?;
     let first = shape.len().saturating_sub(given);
     let of = Normalised {
@@ -146,7 +146,7 @@ fn last(b: &mut GradientBuilder<'_>, centred: bool) -> Result<Vec<Option<Variabl
     slopes(b, &of)
 }
 
-/// A norm of batch, channels and space: over these dims of `n g c ..`, where each of `g` groups has `c` channels.
+/// A norm over these dims of `n g c ..`, that is batch, `g` groups of `c` channels each, and space.
 fn of_channels(
     b: &mut GradientBuilder<'_>,
     groups: usize,
@@ -167,7 +167,7 @@ fn of_channels(
     slopes(b, &of)
 }
 
-/// Over the batch, or by means and variances that are given.
+/// Normalises over the batch, or by the given means and variances.
 fn batch_norm(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
     if b.argument(|r| r.flag("training"))? {
         return of_channels(b, 1, |d| d != 1 && d != 2);

@@ -9,7 +9,7 @@ use crate::rules::OpCall;
 /// Names of ops, and the formula that all of them have.
 pub(super) type Alike = (&'static [&'static str], Formula);
 
-/// `dx` by a text.
+/// Formulas of `dx` as text.
 fn all(list: &[(&'static [&'static str], &str)]) -> Vec<Alike> {
     list.iter().map(|&(names, body)| (names, text(body))).collect()
 }
@@ -19,7 +19,7 @@ pub(super) fn formulas() -> Vec<Alike> {
     let mut list = all(&[
         // Linear.
         (&["clone", "contiguous", "copy", "positive", "frac", "add_scalar", "sub_scalar"], "dy -> dx: dx = clone(dy)"),
-        // Back to the type of x, which who knows it says.
+        // Casts to the dtype of x, which the caller knows.
         (&["cast"], "dy -> dx: dx = cast(dy)"),
         (&["neg", "rsub_scalar"], "dy -> dx: dx = neg(dy)"),
         (&["deg2rad"], "dy -> dx: dx = deg2rad(dy)"),
@@ -82,7 +82,7 @@ pub(super) fn formulas() -> Vec<Alike> {
         (&["ndtr"], "x, dy -> dx: s = square(x); n = mul_scalar(s, value=-0.5); e = exp(n); p = mul(dy, e); dx = mul_scalar(p, value=0.3989422804014327)"),
         (&["ndtri"], "y, dy -> dx: s = square(y); n = mul_scalar(s, value=0.5); e = exp(n); p = mul(dy, e); dx = mul_scalar(p, value=2.5066282746310002)"),
         (&["log_ndtr"], "x, dy -> dx: n = mul_scalar(x, value=-0.7071067811865476); e = erfcx(n); q = div(dy, e); dx = mul_scalar(q, value=0.7978845608028654)"),
-        // Bessel functions: of order 0 by those of order 1, of these by both.
+        // Bessel functions: order 0 by those of order 1, order 1 by both.
         (&["i0"], "x, dy -> dx: b = i1(x); dx = mul(dy, b)"),
         (&["i0e"], "x, y, dy -> dx: b = i1e(x); s = sign(x); p = mul(s, y); c = sub(b, p); dx = mul(dy, c)"),
         (&["i1"], "x, y, dy -> dx: a = i0(x); z = logical_not(x); h = mul_scalar(z, value=0.5); q = div(y, x); r = masked_fill(q, z, value=0); b = sub(a, r); c = sub(b, h); dx = mul(dy, c)"),
@@ -104,7 +104,7 @@ pub(super) fn formulas() -> Vec<Alike> {
         (&["copy_"], "x0, dy -> dx0, dx1: dx0 = zeros_like(x0); dx1 = clone(dy)"),
         (&["nan_to_num"], "x, dy -> dx: f = isfinite(x); dx = mul(dy, f)"),
         (&["frexp"], "y1, dy0 -> dx: e = exp2(y1); dx = div(dy0, e)"),
-        // With corners: of what does not change there is nothing to pass.
+        // With corners: an unchanged element passes no gradient.
         (&["abs"], "x, dy -> dx: s = sign(x); dx = mul(dy, s)"),
         (&["relu"], "y, dy -> dx: s = sign(y); dx = mul(dy, s)"),
         (&["hardshrink", "softshrink"], "y, dy -> dx: a = abs(y); m = sign(a); dx = mul(dy, m)"),
@@ -120,7 +120,7 @@ pub(super) fn formulas() -> Vec<Alike> {
     list
 }
 
-/// Those whose formula depends on arguments of the call.
+/// Formulas that depend on arguments of the call.
 fn by_arguments() -> Vec<Alike> {
     fn formula(
         f: impl Fn(&mut GradientBuilder<'_>) -> Result<Variable, Error> + Send + Sync + 'static,
@@ -129,7 +129,7 @@ fn by_arguments() -> Vec<Alike> {
     }
     vec![
         (&["masked_fill", "index_fill"], Formula::new(super::moved::unfilled)),
-        // Nothing at the ends nor beyond.
+        // Zero at the ends and beyond.
         (&["relu6"], formula(|b| within(b, Some(0.0), Some(6.0), "gt"))),
         (&["hardtanh"], formula(|b| ends(b, ["min_val", "max_val"], "gt"))),
         (&["clamp"], formula(|b| ends(b, ["min", "max"], "gt"))),
@@ -157,7 +157,7 @@ fn by_arguments() -> Vec<Alike> {
         (
             &["logit"],
             formula(|b| {
-                // 1 / (x (1 - x)); nothing beyond eps, which counts as within.
+                // 1 / (x (1 - x)); zero beyond eps, which itself counts as within.
                 let square = b.op("square", &[b.x(0)])?;
                 let spread = b.op("sub", &[b.x(0), square])?;
                 let slope = b.op("reciprocal", &[spread])?;
@@ -182,7 +182,7 @@ fn by_arguments() -> Vec<Alike> {
                 b.op("mul", &[b.dy(0), slope])
             }),
         ),
-        // Its own random numbers: of ones less of zeros is the slope.
+        // The op's random numbers: the result on ones minus that on zeros is the slope.
         (
             &["alpha_dropout", "feature_alpha_dropout"],
             formula(|b| {
@@ -316,7 +316,7 @@ fn by_arguments() -> Vec<Alike> {
     ]
 }
 
-/// Where an input lies between two numbers, if they are given; by `gt` ends do not count, by `ge` they do.
+/// Returns a mask of the elements between two numbers, if given; `gt` excludes the ends, `ge` includes them.
 fn between(
     b: &mut GradientBuilder<'_>,
     least: Option<f64>,
@@ -350,7 +350,7 @@ fn within(
     b.op("mul", &[b.dy(0), counts])
 }
 
-/// The same of two arguments of the call.
+/// The same, with bounds from two arguments of the call.
 fn ends(b: &mut GradientBuilder<'_>, keys: [&str; 2], by: &str) -> Result<Variable, Error> {
     let [least, most] =
         keys.map(|key| b.argument(|r| if r.has(key)? { r.real(key).map(Some) } else { Ok(None) }));
@@ -363,13 +363,13 @@ fn fitted(b: &mut GradientBuilder<'_>, gradients: &[Variable]) -> Result<Vec<Opt
     gradients.iter().zip(&shapes).map(|(&gradient, shape)| b.fitted(gradient, shape).map(Some)).collect()
 }
 
-/// One right of 0, and nothing left of it.
+/// One for positive inputs, else zero.
 fn step(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let positive = b.op("relu", &[b.x(0)])?;
     b.op("sign", &[positive])
 }
 
-/// `dy` times a slope right of 0, and times `left` left of it.
+/// `dy` times `right` for positive inputs, and times `left` for others.
 fn one_sided(b: &mut GradientBuilder<'_>, left: Variable, right: f64) -> Result<Variable, Error> {
     let step = step(b)?;
     let other = b.with_number("rsub_scalar", "value", 1.0, step)?;

@@ -1,11 +1,12 @@
-//! Gradients of pools that look for the greatest, and of what is linear along each dim of space by itself.
+//! Gradients of max pools, and of ops that are linear along each spatial dim separately.
 //!
 //! ```text
-//! y = greatest of windows    dx: to where each was, an output of the op that also gives indices
+//! y = max of windows         dx: to the position of each, an output of the op that also returns indices
 //! y = x W_1 W_2 ..           dx = dy W_1^T W_2^T ..    W_d is the op on the identity of dim d
 //! ```
 //!
-//! No matrix is written down: the op on one dim of space, run on the unit vectors as if they were channels, is its matrix.
+//! No matrix is written down: the op on one spatial dim, run on the unit vectors as if they were channels, is
+//! its matrix.
 
 use super::Formula;
 use super::builder::{GradientBuilder, Variable, numbers, whole};
@@ -52,7 +53,7 @@ pub(super) fn formulas() -> Vec<Alike> {
             names,
             Formula::new(move |b| {
                 let dx = f(b)?;
-                // Indices and random numbers have none.
+                // Indices and random numbers have no gradient.
                 let rest = b.forward().inputs().len() - 1;
                 Ok([vec![Some(dx)], vec![None; rest]].concat())
             }),
@@ -61,7 +62,7 @@ pub(super) fn formulas() -> Vec<Alike> {
     list.iter().map(one).collect()
 }
 
-/// To where each maximum was: as the op says, or as the one does that gives indices too.
+/// Scatters the gradient to the maxima, with the indices of the op or of its variant that gives indices.
 fn greatest(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let (shape, out) = (b.forward().inputs()[0].clone(), b.forward().outputs()[0].clone());
     let index = if b.forward().outputs().len() == 2 {
@@ -81,7 +82,7 @@ fn greatest(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     b.reshaped(dx, &shape)
 }
 
-/// The same call for one dim of space after the other, on the unit vectors of each.
+/// Applies the same call to one spatial dim at a time, on the unit vectors of each.
 fn by_dims(b: &mut GradientBuilder<'_>, call: &OpCall) -> Result<Variable, Error> {
     let (shape, out) = (b.forward().inputs()[0].clone(), b.forward().outputs()[0].clone());
     let mut dx = b.dy(0);
@@ -99,7 +100,9 @@ fn by_dims(b: &mut GradientBuilder<'_>, call: &OpCall) -> Result<Variable, Error
     Ok(dx)
 }
 
-/// `y[b,p,i] = sum over k of x[b,i,k] base[k,p]`: the points of the base are what the op makes of unit vectors as first rows.
+/// `y[b,p,i] = sum over k of x[b,i,k] base[k,p]`.
+///
+/// The base points are the op's results for unit vectors as first rows.
 fn affine_grid(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let (shape, out) = (b.forward().inputs()[0].clone(), b.forward().outputs()[0].clone());
     let (n, points) = (shape[1], out[1..out.len() - 1].iter().product());

@@ -1,4 +1,4 @@
-//! Gradients of products whose letters depend on the shapes: matmul, linear and what adds to a product.
+//! Gradients of products whose letters depend on the shapes: matmul, linear and ops that add to a product.
 
 use super::Formula;
 use super::builder::{GradientBuilder, Variable};
@@ -34,7 +34,7 @@ fn einsum(
     b.call(&OpCall::Rule(rule), &[x, y])
 }
 
-/// Letters for so many dims that are neither of a product nor `P`, `R` or `S`.
+/// Returns letters for `dims` dims, which are neither those of a product nor `P`, `R` or `S`.
 fn batch(b: &GradientBuilder<'_>, dims: usize) -> Result<Vec<char>, Error> {
     let letters: Vec<char> = "abcdefghijlopqrstuvwxyz".chars().take(dims).collect();
     if letters.len() == dims {
@@ -43,7 +43,7 @@ fn batch(b: &GradientBuilder<'_>, dims: usize) -> Result<Vec<char>, Error> {
     Err(Error::Rule { reason: format!("{} has {dims} dims before those of the product", b.name()) })
 }
 
-/// `..mk,..kn->..mn`, of which each operand may lack its own dim, and batches broadcast.
+/// `..mk,..kn->..mn`; each operand may lack its separate dim, and batches broadcast.
 fn matmul(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
     let shapes = b.forward().inputs().to_vec();
     // A vector is a matrix of one row, or of one column.
@@ -76,7 +76,7 @@ fn matmul(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
     let dx = einsum(b, [(dy, &of(['m', 'n'])), (w, &of(['k', 'n']))], &of(['m', 'k']))?;
     let dw = einsum(b, [(x, &of(['m', 'k'])), (dy, &of(['m', 'n']))], &of(['k', 'n']))?;
     let fit = |b: &mut GradientBuilder<'_>, value: Variable, shape: &[usize]| {
-        // The dim that a vector was given is taken away before batches are summed.
+        // The dim that was added to a vector is removed before batches are summed.
         let has = b.shape(value).to_vec();
         if shape.len() > 1 {
             return b.fitted(value, shape);

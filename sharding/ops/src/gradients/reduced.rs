@@ -49,7 +49,7 @@ pub(super) fn formulas() -> Vec<Alike> {
         if b.argument(|r| r.has("dim"))? {
             return super::definitions::median(b);
         }
-        // Of all elements evenly among ties.
+        // Over all elements, evenly among ties.
         let ones = vec![1; b.forward().inputs()[0].len()];
         shared(b, &ones).map(|dx| vec![Some(dx)])
     });
@@ -59,7 +59,7 @@ pub(super) fn formulas() -> Vec<Alike> {
             names,
             Formula::new(move |b| {
                 let dx = f(b)?;
-                // Indices have none.
+                // Indices have no gradient.
                 let rest = b.forward().inputs().len() - 1;
                 Ok([vec![Some(dx)], vec![None; rest]].concat())
             }),
@@ -68,7 +68,7 @@ pub(super) fn formulas() -> Vec<Alike> {
     all
 }
 
-/// What is equal to the extremum shares its gradient evenly.
+/// Splits the gradient evenly among the elements that equal the extremum.
 fn shared(b: &mut GradientBuilder<'_>, kept: &[usize]) -> Result<Variable, Error> {
     let dims: Vec<usize> = (0..kept.len()).filter(|&d| kept[d] == 1).collect();
     let best = b.reshaped(b.y(0), kept)?;
@@ -79,7 +79,7 @@ fn shared(b: &mut GradientBuilder<'_>, kept: &[usize]) -> Result<Variable, Error
     b.op("mul", &[is_best, share])
 }
 
-/// To the position that was saved; of all elements at once evenly among ties.
+/// Scatters the gradient to the saved position; over all elements, splits it evenly among ties.
 fn selected(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     if !b.argument(|r| r.has("dim"))? {
         let ones = vec![1; b.forward().inputs()[0].len()];
@@ -92,7 +92,7 @@ fn selected(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     b.written("scatter_add", dim, index, dy)
 }
 
-/// `sign(x) |x|^(p-1) / y^(p-1)`, of p = 2 `x / y`; of infinity what is the greatest shares it.
+/// `sign(x) |x|^(p-1) / y^(p-1)`, of p = 2 `x / y`; of infinity the greatest elements share it.
 fn norm(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let p = b.argument(|r| r.word("p"))?;
     let slope = match p.as_str() {
@@ -110,12 +110,12 @@ fn norm(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
         number => {
             let p: f64 = number.parse().map_err(|_| super::refused(&format!("norm(p={number})")))?;
             if p == 0.0 {
-                // How many there are that are not zero is a step.
+                // The number of nonzero elements is a step function.
                 return b.op("zeros_like", &[b.x(0)]);
             }
             let y = spread(b, b.y(0))?;
             let ratio = b.op("div", &[b.x(0), y])?;
-            // Where all are zeros it is none.
+            // If all elements are zero, the gradient is zero.
             let ratio = without_zeros(b, ratio, if p < 1.0 { b.x(0) } else { b.y(0) })?;
             if number == "2" {
                 ratio
@@ -131,7 +131,7 @@ fn norm(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     b.op("mul", &[dy, slope])
 }
 
-/// A value, and zeros where another is zero, which has all its dims or those that are kept.
+/// Returns a value, with zeros where `of` is zero; `of` has all dims or only the unreduced ones.
 fn without_zeros(b: &mut GradientBuilder<'_>, value: Variable, of: Variable) -> Result<Variable, Error> {
     let mut zero = b.op("logical_not", &[of])?;
     if of == b.y(0) && b.shape(value) != b.shape(of) {
@@ -140,7 +140,7 @@ fn without_zeros(b: &mut GradientBuilder<'_>, value: Variable, of: Variable) -> 
     b.op("masked_fill(value=0)", &[value, zero])
 }
 
-/// By what a sum of squares is divided.
+/// Returns the divisor of a sum of squares.
 fn freedom(b: &GradientBuilder<'_>) -> Result<f64, Error> {
     let numel = |value: Variable| b.shape(value).iter().product::<usize>().max(1);
     let correction = b.argument(|r| r.size("correction"))?;

@@ -1,11 +1,11 @@
-//! The gradient of space sampled at points, by its definition: the corners about a point, each with its part.
+//! The gradient of space sampled at points, by its definition: the weighted corners around a point.
 //!
 //! ```text
 //! p = ((g + 1) n - 1) / 2,  f = floor p,  t = p - f                     for each dim of space, of n
 //! y = sum over corners c of prod (c ? t : 1 - t) x[f + c]               zeros outside
 //! ```
 //!
-//! The nearest is an element moved, and its gradient derived.
+//! Nearest sampling only permutes elements, and its gradient is derived.
 
 use super::Formula;
 use super::builder::{GradientBuilder, Variable, number, numbers, whole};
@@ -26,7 +26,7 @@ pub(super) fn formulas() -> Vec<Alike> {
     vec![(&["grid_sample"], formula)]
 }
 
-/// Along one dim of space, for each of both neighbours: its part, and its index, which is within; nothing counts outside.
+/// The two neighbours along one spatial dim, each with its weight (zero outside) and clamped index.
 fn neighbours(
     b: &mut GradientBuilder<'_>,
     last: usize,

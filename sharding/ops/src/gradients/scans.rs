@@ -1,5 +1,6 @@
-//! Gradients of products over dims and of what is gathered along a dim, read off a definition that combines two at a time:
-//! nothing is divided, so that zeros have gradients too, at any order.
+//! Gradients of products over dims and of scans along a dim, read off a pairwise definition.
+//!
+//! It combines two elements at a time. Nothing is divided, so that zeros have gradients too, at any order.
 //!
 //! ```text
 //! prod        halves of a dim times each other until one element is left: log n products
@@ -18,7 +19,7 @@ pub(super) fn formulas() -> Vec<Alike> {
     let scans: &[(&[&str], Combine)] = &[
         (&["cumprod"], |b, late, early| b.op("mul", &[late, early])),
         (&["logcumsumexp"], |b, late, early| b.op("logaddexp", &[late, early])),
-        // Of those that tie the last one.
+        // Of equal elements the last one wins.
         (&["cummax"], |b, late, early| {
             let earlier = b.op("gt", &[early, late])?;
             b.op("where", &[earlier, early, late])

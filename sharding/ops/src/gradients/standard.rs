@@ -1,4 +1,4 @@
-//! The formulas that everybody has.
+//! The built-in formulas.
 
 use super::Formula;
 use super::pointwise::Alike;

@@ -5,7 +5,7 @@ use super::builder::{GradientBuilder, Variable};
 use crate::Error;
 use crate::rules::Composite;
 
-/// A formula from its text. What an operand of it was broadcast to is summed again, so that a text need not say shapes.
+/// Parses a formula. Gradients of broadcast operands are summed, so that a text need not specify shapes.
 pub(super) fn text(body: &str) -> Formula {
     let body: Result<Composite, Error> = body.parse();
     Formula::new(move |b| {
@@ -23,7 +23,7 @@ pub(super) fn text(body: &str) -> Formula {
     })
 }
 
-/// What a name of a formula means in a call.
+/// Returns the saved value that a name of a formula refers to.
 fn saved(b: &GradientBuilder<'_>, name: &str) -> Result<Variable, Error> {
     let (inputs, outputs) = (b.forward().inputs().len(), b.forward().outputs().len());
     numbered(name, "x", inputs)
@@ -39,7 +39,7 @@ fn unknown(name: &str) -> Error {
     }
 }
 
-/// `x` is the first, `x2` the third.
+/// Returns the index in a name: `x` is the first, `x2` the third.
 fn numbered(name: &str, what: &str, of: usize) -> Option<usize> {
     let number = name.strip_prefix(what)?;
     let number = if number.is_empty() { 0 } else { number.parse().ok()? };

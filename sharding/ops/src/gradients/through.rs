@@ -2,19 +2,21 @@
 //!
 //! ```text
 //! forward     v1 = f1(x), v2 = f2(v1, x), ..
-//! backward    dv of an output is given; for each call in reverse, the gradients of what it made give those of what it took,
-//!             and what a value gets from several calls is added
+//! backward    dv of an output is given; for each call in reverse, the gradients of its outputs give those of its inputs,
+//!             and gradients of one value from several calls are added
 //! ```
 //!
-//! What is between is computed again: a composite saves what it was given, and nothing of its body. A call whose gradient
-//! needs nothing of what was computed leaves no trace, since calls that nobody uses are left out.
+//! Intermediate values are recomputed: a composite saves its inputs, and nothing of its body. Unused calls
+//! are left out, so a call whose gradient needs no computed value leaves no trace.
 
 use super::Formula;
 use super::builder::{GradientBuilder, Variable};
 use crate::Error;
 use crate::rules::{Composite, Statement};
 
-/// Of what these calls make of the inputs: the outputs, in order, or the first of them where the others are indices.
+/// Returns the gradients of the inputs of these calls.
+///
+/// Their results are the outputs, in order, or the first of them where the others are indices.
 pub(super) fn defined(
     b: &mut GradientBuilder<'_>,
     define: &dyn Fn(&mut GradientBuilder<'_>) -> Result<Vec<Variable>, Error>,
@@ -47,7 +49,7 @@ pub(super) fn defined(
     Ok((0..b.forward().inputs().len()).map(|i| gradients[b.x(i).0]).collect())
 }
 
-/// Of a composite.
+/// Returns the gradient of a composite.
 pub(super) fn gradient(
     b: &mut GradientBuilder<'_>,
     body: &Composite,
@@ -58,7 +60,9 @@ pub(super) fn gradient(
     })
 }
 
-/// Of an op by its definition as the text of a body, over all its inputs; it may depend on the call.
+/// Returns the gradient of an op by its definition as the text of a body, over all its inputs.
+///
+/// The definition may depend on the call.
 pub(super) fn body(
     text: impl Fn(&GradientBuilder<'_>) -> Result<String, Error> + Send + Sync + 'static,
 ) -> Formula {

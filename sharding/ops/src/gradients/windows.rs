@@ -5,8 +5,9 @@
 //! y = conv_transpose(x, w)   dx = conv(dy, w)                   dw the same with x and dy exchanged
 //! ```
 //!
-//! The sum of a weight is itself a convolution, over the batch, whose stride and dilation are exchanged; groups stand beside
-//! the batch. Pooling by means is a convolution of each channel with a constant, pooling by maxima leads back to where these were.
+//! The sum of a weight is itself a convolution, over the batch, whose stride and dilation are exchanged;
+//! groups are next to the batch. Mean pooling is a convolution of each channel with a constant; max pooling
+//! passes the gradient to the maxima.
 
 use super::Formula;
 use super::builder::{GradientBuilder, Variable, numbers, whole};
@@ -27,13 +28,13 @@ pub(super) fn formulas() -> Vec<Alike> {
     list.iter().map(|&(names, f)| -> Alike { (names, Formula::new(f)) }).collect()
 }
 
-/// Channels to space, or back, by the op that undoes it.
+/// The gradient of channels to space, or back, by the inverse op.
 fn pixels(b: &mut GradientBuilder<'_>, back: &str) -> Result<Vec<Option<Variable>>, Error> {
     let factor = b.argument(|r| r.size("factor"))?;
     b.call(&OpCall::new(back).with("factor", whole(factor)), &[b.dy(0)]).map(|dx| vec![Some(dx)])
 }
 
-/// How a window moves, a number for each dim of space.
+/// The parameters of a window, one number for each spatial dim.
 struct Window {
     stride: Vec<usize>,
     padding: Vec<usize>,
@@ -102,7 +103,7 @@ fn dilated(b: &mut GradientBuilder<'_>, weight: Variable, dilation: &[usize]) ->
         if dilation == 1 || shape[dim] < 2 {
             continue;
         }
-        // A dim more, of an element and the zeros after it; those after the last are left out.
+        // An additional dim of an element and its zeros; those after the last element are dropped.
         let apart = [&shape[..=dim], &[1], &shape[dim + 1..]].concat();
         let with_zeros = [&shape[..dim], &[shape[dim] * dilation], &shape[dim + 1..]].concat();
         let one = b.reshaped(weight, &apart)?;
@@ -113,7 +114,7 @@ fn dilated(b: &mut GradientBuilder<'_>, weight: Variable, dilation: &[usize]) ->
     Ok(weight)
 }
 
-/// Zeros before and after along a dim; less than none leaves out.
+/// Pads a dim with zeros before and after; negative padding crops.
 fn padded(b: &mut GradientBuilder<'_>, value: Variable, dim: usize, by: [i64; 2]) -> Result<Variable, Error> {
     if by == [0, 0] {
         return Ok(value);
@@ -123,7 +124,9 @@ fn padded(b: &mut GradientBuilder<'_>, value: Variable, dim: usize, by: [i64; 2]
     b.call(&OpCall::new("pad").with("pads", Argument::Numbers(pads)), &[value])
 }
 
-/// Each element of `dy` times the window's weight, added where the window was: with all of the padding, and then without.
+/// Adds each element of `dy` times the window's weight at its window.
+///
+/// The result includes all of the padding, which is then removed.
 fn spread_over(
     b: &mut GradientBuilder<'_>,
     dy: Variable,
@@ -171,7 +174,7 @@ fn weight(
         groups,
     };
     let mut sums = b.call(&exchanged.conv(), &[images, weights])?;
-    // i (g o) k, of which there may be more than windows have.
+    // i (g o) k, which may have more elements than windows.
     for (d, &size) in shape[2..].iter().enumerate() {
         if b.shape(sums)[d + 2] > size {
             sums = b.narrowed(sums, d + 2, 0, size)?;
@@ -193,7 +196,7 @@ fn pooled(b: &GradientBuilder<'_>) -> Result<(Vec<usize>, Window), Error> {
     })
 }
 
-/// Every channel of every image for itself, with a constant for a weight.
+/// Average pooling as a convolution of every channel of every image with a constant weight.
 fn avg_pool(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
     let (kernel, window) = pooled(b)?;
     let (shape, out) = (b.forward().inputs()[0].clone(), b.forward().outputs()[0].clone());

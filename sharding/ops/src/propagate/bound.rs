@@ -1,33 +1,37 @@
-//! What an input must cost, however a path goes on.
+//! Lower bounds of the cost of an input, for every continuation of a path.
 //!
 //! Let some slots have their rows. For an input with source `s` and target `t`, of `N` elements on `W` ranks:
 //!
-//! * nothing need be said while every slot keeps what the source is, slices a replica, or makes terms: that may be free;
-//! * otherwise at least one step communicates: `launch + latency`, and the worst rank receives at least the average.
+//! * no data need be sent while every slot keeps the source's class, slices a replica, or makes partial
+//!   values: that may be free;
+//! * otherwise at least one step communicates: `launch + latency`, and the worst rank receives at least the
+//!   average.
 //!
-//! **Without terms** that is the average of `|t_r| - |t_r & s_r|`. Every element is in `t` of `W / prod n` ranks, over the
-//! slots that shard `t`. Of these a part is in `s` too: `1/n` of them for a slot along which `s` is sharded and `t`
-//! replicated, whatever the other slots do; at most `1/n` for one slot that shards another dim, as the digits of an even
-//! source are uniform. Hence
+//! **Without partial values** that is the average of `|t_r| - |t_r & s_r|`. Every element is in `t` of
+//! `W / prod n` ranks, over the slots that shard `t`. Of these a part is in `s` too: `1/n` of them for a slot
+//! along which `s` is sharded and `t` replicated, whatever the other slots do; at most `1/n` for one slot
+//! that shards another dim, as the digits of an even source are uniform. Hence
 //!
 //! ```text
 //! elements >= N / prod_{slots that shard t} n  *  (1 - prod_{S -> R} 1/n * min_{S(d) -> S(e)} 1/n)
 //! ```
 //!
-//! **With terms**, let `q` be the product of the slots whose terms are reduced, `p` of those whose terms are kept, `m` of
-//! those that replicate `t`. Take one element. Of `q p` terms at most `p` are left, and every term that goes needs a rank
-//! that receives one; each of the `m` replicas but one then needs a copy: `(q - 1) p + m - 1` receipts for each element.
-//! And of the `p` ranks that hold its terms in the end one must have received something, because together they held only
-//! `p` of `q p` terms:
+//! **With partial values**, let `q` be the product of the slots whose partial values are reduced, `p` of
+//! those whose partial values stay, `m` of those that replicate `t`. Take one element. Of `q p` partial
+//! values at most `p` are left, and every removed one needs a rank that receives one. Each of the `m`
+//! replicas but one then needs a copy: `(q - 1) p + m - 1` receipts for each element. And of the `p` ranks
+//! that hold its partial values in the end one must have received something, because jointly they held only
+//! `p` of `q p` partial values:
 //!
 //! ```text
 //! elements >= max( N ((q - 1) p + m - 1) / W,   N / (prod_{slots that shard t} n * p) )
 //! ```
 //!
-//! Slots that are still open are counted as what keeps this least: they shard `t` or keep terms where some row does, and
-//! terms of theirs are kept, since `(q - 1) p n <= (q n - 1) p`.
+//! Open slots are counted with the row that minimizes this bound: they shard `t` or keep partial values where
+//! some row does. Their partial values stay, since `(q - 1) p n <= (q n - 1) p`.
 //!
-//! A bound never exceeds the cost of a plan, so the first complete path that is taken from the queue is a cheapest one.
+//! A bound never exceeds the cost of a plan, so the first complete path that is taken from the queue is a
+//! cheapest one.
 
 use crate::propagate::constraint::OutputConstraint;
 use crate::propagate::problem::{Alike, Letter, Problem};
@@ -35,17 +39,17 @@ use crate::propagate::slots::Class;
 use crate::rules::Entry;
 use reshard_planner::MinTraffic;
 
-/// What is known of an input's target.
+/// The known properties of an input's target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     /// Some slot cannot do without communication.
     must_move: bool,
-    /// The product of the slots that shard the target, or hold its terms.
+    /// The product of the slots along which the target is sharded or partial.
     parts: f64,
-    /// The part of the target that a rank holds on average, at most: of slots gathered, and of slots moved.
+    /// Upper bound of the target fraction that a rank holds on average: over gathered, then re-split slots.
     gathered: f64,
     moved: f64,
-    /// The products of the slots whose terms are reduced, whose terms are kept, and that replicate the target.
+    /// The products of the slots that reduce partial values, that keep them, and that replicate the target.
     reduced: f64,
     kept: f64,
     replicas: f64,
@@ -65,8 +69,9 @@ impl Known {
         changed: false,
     };
 
-    /// The same with one more slot of `n` ranks; `fixed` is the dim of a fixed placement, and `spreads` says that shards
-    /// of the source are equal parts.
+    /// Returns the properties with one more slot of `n` ranks.
+    ///
+    /// `fixed` is the dim of a fixed placement; `spreads` is `true` if shards of the source are equal parts.
     pub(super) fn with(
         self,
         at: &Class,
@@ -108,11 +113,12 @@ impl Known {
             Class::Shard { dim: d, .. } => {
                 if dim != Some(*d) {
                     known.changed = true;
-                    // A short dim may lie on one rank, and then another dim may be "sharded" there as well.
+                    // A short dim may be on one rank only, and then another dim may be "sharded" there as
+                    // well.
                     known.must_move |= !terms && (spreads || dim.is_none());
                     match letter.entry {
                         Entry::Replicate => known.gathered /= n,
-                        // The ranks that hold an element have it in their terms.
+                        // The ranks that hold an element have it in their partial values.
                         Entry::Partial(_) => {}
                         Entry::Shard { .. } | Entry::Fixed(_) => known.moved = known.moved.min(1.0 / n),
                     }
@@ -124,7 +130,7 @@ impl Known {
 }
 
 impl Problem<'_> {
-    /// The least that an input can still cost, in picoseconds, with so many slots known.
+    /// Returns the least remaining cost of an input, in picoseconds, with `slots` slots known.
     pub(super) fn least(&self, input: &Alike<'_>, known: &Known, slots: usize) -> u64 {
         let numel = input.source.numel() as f64;
         if !known.must_move || numel == 0.0 {
@@ -148,7 +154,7 @@ impl Problem<'_> {
         )
     }
 
-    /// The least that an output's constraint can still cost: whether some slot must move.
+    /// Returns the least remaining cost of an output's constraint; 0 if no slot needs communication.
     pub(super) fn least_of_constraint(&self, output: usize, path: &[u16]) -> u64 {
         if self.constraints.get(output) == Some(&OutputConstraint::Reduced) {
             return self.least_to_reduce(output, path);
@@ -176,7 +182,7 @@ impl Problem<'_> {
         }
     }
 
-    /// The least that reducing an output's terms to replicas would cost.
+    /// Returns the least cost of reducing a partial output to replicas.
     fn least_to_reduce(&self, output: usize, path: &[u16]) -> u64 {
         let operand = self.alike.len() + output;
         let (mut reduced, mut replicas) = (1.0, 1.0);

@@ -1,7 +1,8 @@
 //! A bounded cache of choices, shared by threads.
 //!
-//! A choice is a pure function of propagator, op, mesh, inputs and constraints, so that nothing is ever invalidated. As for
-//! plans there are two ways in: by value (hash, then compare) and by handle (ids of what was interned).
+//! A choice is a pure function of propagator, op, mesh, inputs and constraints, so that nothing is ever
+//! invalidated. As for plans there are two lookups: by value (hash, then compare) and by handle (interned
+//! ids).
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use reshard_planner::internal::Table;
 use reshard_planner::internal::WordHasher;
 use reshard_sharding::Mesh;
 
-/// What was asked, and the answer.
+/// A request and its answer.
 #[derive(Debug)]
 struct Answer {
     op: Op,
@@ -33,7 +34,7 @@ struct Answer {
 /// The ids of an op and of its inputs.
 type Ids = SmallVec<[u64; 6]>;
 
-/// The choices of one propagator that were made before.
+/// A cache of the choices of one propagator.
 ///
 /// ```
 /// use reshard_kernels::DType;
@@ -46,7 +47,7 @@ type Ids = SmallVec<[u64; 6]>;
 /// let cache = PropagationCache::new(Propagator::new(), 1024);
 /// let first = cache.propagate(&mm, &mesh, &inputs, &[])?;
 /// assert!(std::sync::Arc::ptr_eq(&first, &cache.propagate(&mm, &mesh, &inputs, &[])?));
-/// // By handle nothing is compared but numbers.
+/// // By handle, only numbers are compared.
 /// let (op, a, b) = (cache.intern_op(&mm), cache.intern(&inputs[0]), cache.intern(&inputs[1]));
 /// assert!(std::sync::Arc::ptr_eq(&first, &cache.propagate_interned(&op, &[&a, &b])?));
 /// # Ok::<(), reshard_ops::Error>(())
@@ -62,7 +63,7 @@ pub struct PropagationCache {
 }
 
 impl PropagationCache {
-    /// A cache of at most `capacity` choices each way, and as many interned ops and operands.
+    /// Returns a cache of at most `capacity` choices per lookup, and as many interned ops and operands.
     pub fn new(propagator: Propagator, capacity: usize) -> PropagationCache {
         PropagationCache {
             propagator,
@@ -79,9 +80,9 @@ impl PropagationCache {
         &self.propagator
     }
 
-    /// The choice of [`Propagator::propagate`], made if it is not known. Errors are not remembered.
+    /// Returns the choice of [`Propagator::propagate`], computed if it is not cached. Errors are not cached.
     ///
-    /// Two threads that ask for an unknown choice at once may both make it: they make the same one.
+    /// Two threads that request an uncached choice at once may both compute it; the results are equal.
     pub fn propagate(
         &self,
         op: &Op,
@@ -119,17 +120,17 @@ impl PropagationCache {
         Ok(choice)
     }
 
-    /// The operand with an id.
+    /// Interns an operand.
     pub fn intern(&self, operand: &Operand) -> Interned<Operand> {
         intern(&self.operands, &self.next, operand)
     }
 
-    /// The op with an id.
+    /// Interns an op.
     pub fn intern_op(&self, op: &Op) -> Interned<Op> {
         intern(&self.ops, &self.next, op)
     }
 
-    /// The choice without constraints, found by ids alone; else by value, made if it is not known.
+    /// Returns the choice without constraints, found by ids alone; else by value, computed if not cached.
     ///
     /// Requires at least one input, and that this cache interned the op and all inputs.
     pub fn propagate_interned(
@@ -144,7 +145,10 @@ impl PropagationCache {
         let values: Vec<Operand> = inputs.iter().map(|i| i.value().clone()).collect();
         let Some(first) = values.first() else {
             return Err(Error::Rule {
-                reason: format!("{} without inputs has no mesh: ask by value", op.value().name()),
+                reason: format!(
+                    "{} without inputs has no mesh; pass the mesh and values instead of handles",
+                    op.value().name()
+                ),
             });
         };
         let choice = self.propagate(op.value(), first.sharding.mesh(), &values, &[])?;
@@ -152,12 +156,12 @@ impl PropagationCache {
         Ok(choice)
     }
 
-    /// How many choices are known by value.
+    /// The number of choices cached by value.
     pub fn len(&self) -> usize {
         self.by_value.len()
     }
 
-    /// Whether no choice is known.
+    /// Returns `true` if no choice is cached.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

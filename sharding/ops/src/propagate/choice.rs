@@ -1,4 +1,4 @@
-//! What propagation chose.
+//! The result of a propagation.
 
 use core::fmt;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use crate::rules::Strategy;
 use reshard_planner::Plan;
 use reshard_sharding::{Sharding, SubAxis};
 
-/// A strategy for every axis, what the inputs become for it, and what comes out.
+/// A strategy for every axis, with the shardings of inputs and outputs.
 #[derive(Clone, Debug)]
 pub struct OpSharding {
-    /// What each input has to be.
+    /// The required sharding of each input.
     pub inputs: Vec<Sharding>,
-    /// How each input gets there; `None` for one that stays as it is.
+    /// The plan for each input; `None` for one that stays as it is.
     pub plans: Vec<Option<Arc<Plan>>>,
-    /// What each output is, after what was wanted of it.
+    /// The sharding of each output, after its constraint.
     pub outputs: Vec<Sharding>,
-    /// How an output gets to what was wanted of it, where it is not that already.
+    /// The plan of each output to its constraint; `None` if it satisfies it already.
     pub output_plans: Vec<Option<Arc<Plan>>>,
     /// The strategy of each (sub-)axis with more than one rank; none for a view.
     pub strategies: Vec<(SubAxis, Strategy)>,
-    /// Of each of them, whether the op has to know its region.
+    /// For each of them, `true` if the op has to know its region.
     pub(super) regions: Vec<bool>,
-    /// What all plans cost together, and the penalty of outputs that are not as preferred, in microseconds.
+    /// The total cost in microseconds: all plans, and the penalties of outputs that are not as preferred.
     pub cost_us: f64,
     pub(super) exhausted: bool,
 }
@@ -36,7 +36,7 @@ impl OpSharding {
         inputs.chain(outputs).filter_map(|operand| Some((operand, self.plan(operand)?)))
     }
 
-    /// How an operand gets where it has to be; none for one that stays, or that the op has not.
+    /// Returns the plan of an operand; `None` for one that is not redistributed or does not exist.
     pub fn plan(&self, operand: OperandIndex) -> Option<&Plan> {
         match operand {
             OperandIndex::Input(i) => self.plans.get(i)?.as_deref(),
@@ -44,19 +44,19 @@ impl OpSharding {
         }
     }
 
-    /// What the op itself makes of each output, before what was wanted of it.
+    /// Returns the sharding of each output as the op computes it, before its constraint.
     ///
     /// ```
     /// use reshard_kernels::DType;
     /// use reshard_sharding::{Mesh, Sharding};
-    /// use reshard_ops::{propagate::{Constraint, Operand, Propagator}, rules::Op};
+    /// use reshard_ops::{propagate::{OutputConstraint, Operand, Propagator}, rules::Op};
     /// let mesh: Mesh = "tp=4".parse()?;
     /// let mm = Op::new("mm", &"mk,kn->mn".parse()?, &[&[64, 32], &[32, 16]])?;
     /// let of = |shape: &[usize], p: &str| Sharding::parse(&mesh, shape, p).map(|s| Operand::new(DType::F32, s));
     /// let inputs = [of(&[64, 32], "S(1)")?, of(&[32, 16], "S(0)")?];
-    /// let replicated = Constraint::Exactly(Sharding::replicated(&mesh, &[64, 16])?);
+    /// let replicated = OutputConstraint::Exactly(Sharding::replicated(&mesh, &[64, 16])?);
     /// let choice = Propagator::new().propagate(&mm, &mesh, &inputs, &[replicated])?;
-    /// assert_eq!(choice.made().map(ToString::to_string).collect::<Vec<_>>(), ["P(sum)"]);
+    /// assert_eq!(choice.computed().map(ToString::to_string).collect::<Vec<_>>(), ["P(sum)"]);
     /// assert_eq!(choice.outputs[0].to_string(), "R");
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
@@ -64,18 +64,19 @@ impl OpSharding {
         self.outputs.iter().zip(&self.output_plans).map(|(out, plan)| plan.as_ref().map_or(out, |p| p.from()))
     }
 
-    /// The (sub-)axes for whose strategy the op has to know its region: which part of the whole tensors a rank holds.
+    /// Returns the (sub-)axes for whose strategy the op has to know its region.
     ///
-    /// Where there are none, every rank may run the op on what it holds as if that were the whole.
+    /// A region is the rank's part of the whole tensors. Without such axes, every rank may run the op on its
+    /// shards as if they were whole tensors.
     ///
     /// ```
     /// use reshard_kernels::DType;
     /// use reshard_sharding::{Mesh, Sharding};
-    /// use reshard_ops::{propagate::{Operand, Propagator}, rules::Table};
+    /// use reshard_ops::{propagate::{Operand, Propagator}, rules::OpTable};
     /// let mesh: Mesh = "dp=2,tp=4".parse()?;
-    /// let embedding = Table::standard().op(&"embedding".parse()?, &[&[64, 32], &[16]])?;
+    /// let embedding = OpTable::standard().op(&"embedding".parse()?, &[&[64, 32], &[16]])?;
     /// let of = |shape: &[usize], p: &str| Sharding::parse(&mesh, shape, p).map(|s| Operand::new(DType::F32, s));
-    /// // The table is sharded along its words over tp, and the batch over dp: a rank has to know which words it has.
+    /// // The table is sharded along its words over tp, and the batch over dp, so a rank needs to know its words.
     /// let inputs = [of(&[64, 32], "R,S(0)")?, of(&[16], "S(0),R")?];
     /// let choice = Propagator::new().propagate(&embedding, &mesh, &inputs, &[])?;
     /// assert_eq!(choice.outputs[0].to_string(), "S(0),P(sum)");
@@ -86,13 +87,15 @@ impl OpSharding {
         self.strategies.iter().zip(&self.regions).filter(|(_, region)| **region).map(|((axis, _), _)| *axis)
     }
 
-    /// Whether a [budget](crate::propagate::Propagator::with_budget) ran out, that of the search over strategies or of a plan:
-    /// it is the best of what was looked at, and not surely the cheapest.
+    /// Returns `true` if a [budget](crate::propagate::Propagator::with_budget) was exhausted.
+    ///
+    /// That is the budget of the search over strategies or of a plan. The choice is then the best one found,
+    /// and not certainly the cheapest.
     pub fn is_budget_exhausted(&self) -> bool {
         self.exhausted || self.redistributions().any(|(_, plan)| plan.is_budget_exhausted())
     }
 
-    /// How many steps of all plans communicate.
+    /// The number of communicating steps of all plans.
     pub fn communicating_steps(&self) -> usize {
         self.redistributions().map(|(_, p)| p.communicating_steps()).sum()
     }
@@ -102,7 +105,7 @@ impl OpSharding {
         self.redistributions().map(|(_, p)| p.received_bytes()).sum()
     }
 
-    /// One line for each input: what it is and what it becomes.
+    /// Returns one line for each input: its current and its required sharding.
     pub fn describe(&self, inputs: &[Operand]) -> Vec<String> {
         let line = |(i, (x, to)): (usize, (&Operand, &Sharding))| match &self.plans[i] {
             None => format!("input {i}   {x}   stays"),

@@ -1,26 +1,26 @@
-//! What is wanted of an output.
+//! Constraints of outputs.
 
 use reshard_sharding::Sharding;
 
-/// What is wanted of an output, beyond the cost of its inputs.
+/// The requirement on an output, in addition to the cost of its inputs.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum OutputConstraint {
-    /// Nothing.
+    /// No constraint.
     #[default]
     Any,
-    /// Terms are counted at what reducing them to replicas would cost in closed form, although nothing is inserted.
+    /// Partial values are charged the closed-form cost of reducing them to replicas; no plan is inserted.
     ///
-    /// Whoever looks at one op only finds terms free, however large the tensor is that holds them: a product that contracts
-    /// over every axis may cost less now and a thousand times more at the next op.
+    /// A search over one op only would treat partial outputs as free, however large the tensor is. A product
+    /// that contracts over every axis may cost less now and a thousand times more at the next op.
     Reduced,
-    /// This sharding, or as many microseconds more.
+    /// This sharding is preferred; any other costs extra microseconds.
     Prefer {
         /// The preferred sharding.
         sharding: Sharding,
-        /// What any other one costs extra, at least 0.
+        /// The extra cost of any other sharding, at least 0.
         penalty_us: f64,
     },
-    /// This sharding: what the op makes is redistributed to it, and the plan is part of the choice.
+    /// This sharding: the op's output is redistributed to it, and the plan is part of the choice.
     Exactly(Sharding),
 }
 

@@ -1,11 +1,13 @@
 //! Straight-line graphs of ops, propagated forward.
 //!
-//! A graph is a list of ops on one mesh, each on values made before it. Propagation goes through them in order: an op's
-//! inputs are what earlier ops made, and its outputs are what the cheapest strategy makes of them. A value may be given a
-//! sharding; then the op that makes it is chosen with the cost of getting there, and that plan is inserted. Otherwise its
-//! terms are counted at what they will cost ([`Constraint::Reduced`]), and kept as long as ops let them pass.
+//! A graph is a list of ops on one mesh, each on earlier values. Propagation goes through them in order: an
+//! op's inputs are outputs of earlier ops, and its outputs are those of the cheapest strategy. A value may be
+//! given a sharding. Then the op that makes it is chosen with the cost of reaching that sharding, and that
+//! plan is inserted. Without one, partial values are counted at the cost of their later reduction
+//! ([`OutputConstraint::Reduced`]), and stay as long as ops pass them.
 //!
-//! A value that was brought to some sharding for one op is not brought there again for another: the copy is used.
+//! A value that was brought to some sharding for one op is not brought there again for another: the copy is
+//! used.
 
 use core::fmt;
 use std::sync::Arc;
@@ -40,7 +42,7 @@ struct Known {
     /// The sharding of an input of the graph.
     given: Option<Sharding>,
     constraint: Option<Sharding>,
-    /// Whether it is known to have no negative element.
+    /// `true` if it is known to have no negative element.
     nonnegative: bool,
 }
 
@@ -81,12 +83,12 @@ impl Graph {
         Graph { mesh: mesh.clone(), values: Vec::new(), nodes: Vec::new() }
     }
 
-    /// A value that comes from outside. Fails if it is on another mesh.
+    /// Adds an input of the graph. Fails if it is on another mesh.
     pub fn input(&mut self, name: &str, operand: Operand) -> Result<Value, Error> {
         if *operand.sharding.mesh() != self.mesh {
             return Err(Error::Rule {
                 reason: format!(
-                    "the graph is on {}, and {name} is {operand}: redistribute it first",
+                    "the graph is on {}, but {name} is {operand}; redistribute it first",
                     self.mesh
                 ),
             });
@@ -104,13 +106,13 @@ impl Graph {
 
     /// Appends an op; its outputs have the element type of its first input (f32 without inputs).
     ///
-    /// Fails if the inputs are not of this graph or have not the op's shapes.
+    /// Fails if the inputs are not of this graph or do not have the op's shapes.
     pub fn apply(&mut self, op: &Op, inputs: &[Value]) -> Result<Vec<Value>, Error> {
         let first = inputs.first().and_then(|v| self.values.get(v.0)).map_or(DType::F32, |v| v.dtype);
         self.apply_as(op, inputs, &vec![first; op.outputs().len()])
     }
 
-    /// The same with the element type of each output.
+    /// Appends an op with the element type of each output.
     pub fn apply_as(&mut self, op: &Op, inputs: &[Value], dtypes: &[DType]) -> Result<Vec<Value>, Error> {
         let node = self.nodes.len();
         let bad = |reason: String| Err(Error::Rule { reason: format!("op {node}, {}: {reason}", op.name()) });
@@ -125,7 +127,7 @@ impl Graph {
         }
         for (i, (value, shape)) in inputs.iter().zip(op.inputs()).enumerate() {
             let Some(known) = self.values.get(value.0) else {
-                return bad(format!("input {i} is no value of this graph"));
+                return bad(format!("input {i} is not a value of this graph"));
             };
             if known.shape != shape.as_slice() {
                 return bad(format!(
@@ -158,7 +160,7 @@ impl Graph {
         Ok(outputs)
     }
 
-    /// Gives a value a sharding: it is redistributed to it where it is made.
+    /// Constrains a value to a sharding: it is redistributed after the op that makes it.
     ///
     /// Fails if the sharding is on another mesh or of another shape.
     pub fn constrain(&mut self, value: Value, sharding: Sharding) -> Result<(), Error> {
@@ -181,12 +183,12 @@ impl Graph {
         Ok(())
     }
 
-    /// The shardings of all values and every communication that they need.
+    /// Returns the shardings of all values and every required communication.
     ///
-    /// Fails where an op takes its inputs by no strategy at all; the error names the op.
+    /// Fails where no strategy of an op takes its inputs; the error names the op.
     pub fn propagate(&self, cache: &PropagationCache) -> Result<Propagation, Error> {
         let mut found = Propagation { shardings: vec![None; self.values.len()], communications: Vec::new() };
-        // The shardings in which each value is at hand, besides its own.
+        // The other shardings in which each value is available.
         let mut copies: Vec<Vec<Sharding>> = vec![Vec::new(); self.values.len()];
         for (i, value) in self.values.iter().enumerate() {
             let Some(given) = &value.given else { continue };
@@ -207,7 +209,7 @@ impl Graph {
         for (n, node) in self.nodes.iter().enumerate() {
             let mut inputs = Vec::with_capacity(node.inputs.len());
             for &v in &node.inputs {
-                // `apply` takes values that are there.
+                // `apply` takes only existing values.
                 let is = found.sharding(v).cloned().ok_or_else(|| no_value(v))?;
                 let known = &self.values[v.0];
                 let operand = Operand::new(known.dtype, is);
@@ -246,13 +248,13 @@ fn no_value(value: Value) -> Error {
 /// One redistribution that a graph needs.
 #[derive(Clone, Debug)]
 pub struct Communication {
-    /// Before or after which op: its operand, its number, counted from 0, and its name; `None` for a constraint on an input of the graph.
+    /// The operand, its op's index from 0, and its name; `None` for a constraint on an input of the graph.
     pub at: Option<(OperandIndex, usize, String)>,
-    /// What is redistributed.
+    /// The redistributed value.
     pub value: Value,
     /// Its name.
     pub name: String,
-    /// How.
+    /// The plan that redistributes it.
     pub plan: Arc<Plan>,
 }
 
@@ -275,7 +277,7 @@ impl fmt::Display for Communication {
     }
 }
 
-/// What propagation through a graph found.
+/// The result of a propagation through a graph.
 #[derive(Clone, Debug)]
 pub struct Propagation {
     shardings: Vec<Option<Sharding>>,
@@ -283,7 +285,7 @@ pub struct Propagation {
 }
 
 impl Propagation {
-    /// The sharding of a value of the graph that this was made of; none for a value of another, larger one.
+    /// Returns the sharding of a value of the propagated graph; `None` for a value of another, larger one.
     pub fn sharding(&self, value: Value) -> Option<&Sharding> {
         self.shardings.get(value.0)?.as_ref()
     }
@@ -293,7 +295,7 @@ impl Propagation {
         &self.communications
     }
 
-    /// What all of them cost, in microseconds.
+    /// The cost of all redistributions, in microseconds.
     pub fn cost_us(&self) -> f64 {
         self.communications.iter().map(|c| c.plan.cost_us()).fold(0.0, |a, b| a + b)
     }

@@ -1,4 +1,4 @@
-//! What a whole path makes: the outputs, and what is wanted of them.
+//! The outputs of a whole path, and the cost of their constraints.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use reshard_planner::Plan;
 use reshard_planner::internal::{Ask, Effort, Price};
 use reshard_sharding::Sharding;
 
-/// Outputs after their constraints, and the plan of each that moves.
+/// The outputs after their constraints, and the plan of each one that is redistributed.
 pub(super) type Finished = (Vec<Sharding>, Vec<Option<Arc<Plan>>>);
 
-/// The outputs of a path, as the op leaves them, and what their constraints cost.
+/// The outputs of a path before their constraints, and the cost of these.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     outputs: Vec<Sharding>,
-    /// At least, in picoseconds.
+    /// Lower bound of the cost, in picoseconds.
     pub(super) least: u64,
-    /// At most, once that was asked for; equal to the least where it is exact.
+    /// Upper bound of the cost, once it was requested; equal to `least` if the cost is exact.
     pub(super) most: Option<u64>,
 }
 
 impl Made {
-    /// The outputs with the bounds that cost little to have.
+    /// Returns the outputs with bounds that are cheap to compute.
     pub(super) fn new(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Result<Made, Error> {
         let mut made = Made { outputs: p.outputs(path, first)?, least: 0, most: None };
         let mut exact = true;
@@ -42,14 +42,14 @@ impl Made {
         self.most == Some(self.least)
     }
 
-    /// What the constraints cost at most, by closed forms.
+    /// Bounds the cost of the constraints from above, by closed forms.
     pub(super) fn bound_from_above(&mut self, p: &Problem<'_>, effort: &mut Effort) {
         if self.most.is_none() {
             self.most = self.priced(p, Ask::Quick, effort).ok().flatten();
         }
     }
 
-    /// Asks for the exact cost, if it is at most so many picoseconds; else it is known to be more.
+    /// Requests the exact cost if it is at most `limit` picoseconds; else records that it is more.
     pub(super) fn price(&mut self, p: &Problem<'_>, limit: u64, effort: &mut Effort) -> Result<(), Error> {
         if !self.is_exact() {
             match self.priced(p, Ask::Within(limit), effort)? {
@@ -60,7 +60,7 @@ impl Made {
         Ok(())
     }
 
-    /// The sum of what the constraints cost, if it is known by that way of asking.
+    /// Returns the total cost of the constraints, if this kind of request determines it.
     fn priced(&self, p: &Problem<'_>, ask: Ask, effort: &mut Effort) -> Result<Option<u64>, Error> {
         self.constraints_cost(p, |out, sharding| {
             let (price, took) = p.planner.price(out, sharding, p.output_dtype, ask)?;
@@ -72,7 +72,7 @@ impl Made {
         })
     }
 
-    /// The sum of what the constraints cost; `moved` says what it costs that an output becomes another sharding.
+    /// Returns the total cost of the constraints; `moved` prices the redistribution of one output.
     fn constraints_cost(
         &self,
         p: &Problem<'_>,

@@ -1,8 +1,9 @@
 //! Propagation: the strategy of least cost for an op on a mesh.
 //!
-//! The rule of an op says what it may be along *one* axis ([`crate::rules`]); a mesh takes one such strategy for each
-//! axis. [`Propagator::propagate`] finds the combination for which bringing the inputs there costs least by the planner's
-//! own model, exactly as trying all of them would, and without trying all of them (`search`).
+//! The rule of an op lists its strategies along *one* axis ([`crate::rules`]); a mesh takes one such strategy
+//! for each axis. [`Propagator::propagate`] finds the combination with the least cost of redistributing the
+//! inputs, by the planner's own model. The result is that of trying all combinations, without trying all of
+//! them (`search`).
 //!
 //! ```text
 //! slots     the axes, or their sub-axes where some input uses these                   (`slots`)
@@ -11,8 +12,9 @@
 //! cost      of all inputs from where they are to their targets, plus constraints of outputs
 //! ```
 //!
-//! Three ways to ask: [`propagate`](Propagator::propagate) takes the cheapest, [`advise`](Propagator::advise) lists the
-//! cheapest few with their plans, [`explicit`](Propagator::explicit) takes the inputs as they are or says what is wrong.
+//! Three requests: [`propagate`](Propagator::propagate) returns the cheapest, [`advise`](Propagator::cheapest)
+//! lists the cheapest few with their plans, [`explicit`](Propagator::explicit) takes the inputs as they are
+//! or reports the error.
 mod bound;
 mod cache;
 mod choice;

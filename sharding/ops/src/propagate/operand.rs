@@ -1,4 +1,4 @@
-//! Operands: tensors as ops see them.
+//! Operands: tensors as inputs and outputs of ops.
 
 use core::fmt;
 
@@ -23,9 +23,11 @@ use reshard_sharding::Sharding;
 pub struct Operand {
     /// The element type.
     pub dtype: DType,
-    /// Who holds which elements.
+    /// The distribution of elements over ranks.
     pub sharding: Sharding,
-    /// Whether it is known that no element is negative, as of a norm: only such tensors become terms of one for nothing.
+    /// `true` if it is known that no element is negative, as of a norm.
+    ///
+    /// Only such tensors become partial values of a norm without communication.
     pub nonnegative: bool,
 }
 
@@ -36,13 +38,13 @@ impl Operand {
         Operand { dtype, sharding, nonnegative }
     }
 
-    /// The same, of which it is known that no element is negative.
+    /// Marks the operand as having no negative element.
     #[must_use]
     pub fn nonnegative(self) -> Operand {
         Operand { nonnegative: true, ..self }
     }
 
-    /// The element type, whose elements do not share bytes.
+    /// Returns the element type; fails if its elements share bytes.
     pub(super) fn whole_bytes(&self) -> Result<DType, Error> {
         match self.dtype.element_bytes() {
             Ok(_) => Ok(self.dtype),

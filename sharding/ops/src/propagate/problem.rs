@@ -1,22 +1,23 @@
-//! One propagation problem: slots, rows for each slot, and inputs that are alike taken together.
+//! One propagation problem: slots, rows for each slot, and inputs grouped by equality.
 //!
-//! The rows of a slot are the op's rows, each placeholder filled with each kind that some tensor has along that slot, and
-//! plain ones. Replicas and shards become terms without communication, so that the cheapest way to add two shards of
-//! different dims would be to blow both up to whole tensors and leave the sum pending. So a row whose inputs are terms is a
-//! candidate where somebody answers for the terms:
+//! The rows of a slot are the op's rows, with each placeholder filled by each kind that some tensor has along
+//! that slot, and by plain shards. Replicas and shards become partial values without communication. The
+//! cheapest strategy to add two shards of different dims would thus expand both to whole tensors and leave
+//! the sum pending. So a row whose inputs are partial is a candidate only if their reduction is accounted
+//! for:
 //!
 //! ```text
-//! kept        an input holds such terms along the slot already                      P + R   =  P + P   ->  P
-//! pending     the op itself leaves terms, as its row shards a factor                R + S(k) @ S(k)    ->  P
-//! counted     every output that holds terms for it is constrained, so that the      S(0) + S(1), and R is wanted
+//! kept        an input already holds such partial values along the slot             P + R   =  P + P   ->  P
+//! pending     the op itself produces partial values, as its row shards a factor     R + S(k) @ S(k)    ->  P
+//! counted     every output with partial values for it is constrained, so that the   S(0) + S(1), and R is required
 //!             reduction is part of the cost
 //! ```
 //!
-//! Of a norm there are terms of magnitudes only, so that an input becomes such terms only if it is known to have no negative
-//! element.
+//! Partial values of a norm are magnitudes, so an input becomes such partial values only if it is known to
+//! have no negative element.
 //!
-//! The rows of an operand are few letters: what it becomes along the slot. A path (one row for each slot) spells one word
-//! for each operand, and the word is its target.
+//! The rows of an operand are few letters: its class along the slot. A path (one row for each slot) spells a
+//! string of letters for each operand, and that string is its target.
 
 use reshard_kernels::DType;
 use smallvec::SmallVec;
@@ -32,15 +33,15 @@ use reshard_sharding::{Exponent, Mesh, ReduceOp, Sharding, SubAxis};
 /// One row for each slot, so far.
 pub(super) type Path = SmallVec<[u16; 8]>;
 
-/// What an operand becomes along one slot.
+/// The class that an operand takes along one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Letter {
     pub(super) entry: Entry,
-    /// Which of the slot's kinds, for shards.
+    /// Index into the slot's kinds of shards, for shards.
     pub(super) kind: u16,
 }
 
-/// A row of a slot: one of the op's, filled.
+/// A row of a slot: one of the op's rows, filled with a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SlotRow {
     pub(super) row: u16,
@@ -48,38 +49,38 @@ pub(super) struct SlotRow {
 }
 
 /// Inputs with one source, one element type and one column of entries.
-#[allow(clippy::struct_excessive_bools, reason = "each says one thing of the inputs")]
+#[allow(clippy::struct_excessive_bools, reason = "independent properties of the inputs")]
 pub(super) struct Alike<'a> {
     pub(super) source: &'a Sharding,
     pub(super) dtype: DType,
-    /// Whether they stay as they are.
+    /// `true` if these inputs may not be redistributed.
     pub(super) stays: bool,
     /// The first of them.
     pub(super) operand: usize,
     pub(super) count: u64,
-    /// What the source is along each slot.
+    /// The class of the source along each slot.
     pub(super) at: PerSlot<Class>,
-    /// By slot and row, the number of its letter among those of the slot.
+    /// For each slot and row, the index of its letter among those of the slot.
     pub(super) letters: PerSlot<SmallVec<[u8; 16]>>,
-    /// How much smaller the target can become by the slots from here on, by shards and terms.
+    /// The factor by which the remaining slots can shrink the target, by shards and partial values, per slot.
     pub(super) shrink: PerSlot<f64>,
-    /// The product of the slots from here on along which the source holds terms.
+    /// The product of the remaining slots along which the source is partial, per slot.
     pub(super) open_terms: PerSlot<f64>,
-    /// Whether the source holds terms, and whether it is anything without a name.
+    /// `true` if the source is partial; `is_mixed` is `true` if it has an unnamed class along some slot.
     pub(super) has_terms: bool,
-    /// Whether no element is negative, as far as is known.
+    /// `true` if it is known that no element is negative.
     nonnegative: bool,
     pub(super) is_mixed: bool,
 }
 
-/// Which inputs stay as they are.
+/// The inputs that may not be redistributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stays {
-    /// None.
+    /// No input.
     Nothing,
-    /// Those into which the op writes.
+    /// The inputs that the op writes.
     Written,
-    /// All of them.
+    /// All inputs.
     All,
 }
 
@@ -87,7 +88,7 @@ pub(super) enum Stays {
 pub(super) struct Problem<'a> {
     pub(super) op: &'a Op,
     pub(super) planner: &'a Planner,
-    /// The exponents of norms of which inputs hold terms, for which the rows are made.
+    /// The exponents of norms of which inputs hold partial values, for which the rows are made.
     pub(super) norms: SmallVec<[Exponent; 1]>,
     pub(super) bound: Bounded<'a>,
     pub(super) mesh: Mesh,
@@ -95,17 +96,17 @@ pub(super) struct Problem<'a> {
     pub(super) kinds: PerSlot<SmallVec<[ShardKind; 2]>>,
     pub(super) rows: PerSlot<SmallVec<[SlotRow; 12]>>,
     pub(super) inputs: SmallVec<[Alike<'a>; 3]>,
-    /// For every input, its place in `inputs`.
+    /// For every input, its index in `inputs`.
     pub(super) alike: SmallVec<[u16; 4]>,
     pub(super) constraints: &'a [OutputConstraint],
-    /// What constrained outputs are along each slot.
+    /// The class of each constrained output along each slot.
     pub(super) constrained: SmallVec<[Option<PerSlot<Class>>; 2]>,
     pub(super) output_dtype: DType,
-    /// Whether a bound of nothing is a plan for nothing: the planner takes the plan of least time, and refuses none.
+    /// `true` if a zero bound means a free plan: the planner minimizes time and rejects no plan.
     pub(super) trusts_free: bool,
 }
 
-/// The op's rows; those of a view, and of an op that passes the terms of norms that inputs have, are made for it.
+/// The op's rows, made on demand for a view and for an op that passes the partial norms of its inputs.
 pub(super) enum Bounded<'a> {
     Rows(&'a Bound),
     Made(Bound),
@@ -132,7 +133,7 @@ impl<'a> Problem<'a> {
         Problem::beside(planner, op, mesh, inputs, constraints, stays, &[])
     }
 
-    /// The same, in which the sub-axes and kinds of shards of other tensors are looked at too.
+    /// Returns the problem in which the sub-axes and kinds of shards of other tensors are considered too.
     pub(super) fn beside(
         planner: &'a Planner,
         op: &'a Op,
@@ -149,7 +150,8 @@ impl<'a> Problem<'a> {
             Some(_) => Bounded::Made(op.with_norms(&norms)?.bound().cloned().unwrap_or_default()),
             None => Bounded::Made(rows_of_view(op, &norms)),
         };
-        // What a view that is not free would be advised to, so that its kinds and sub-axes are among the candidates.
+        // The input sharding advised for a view that is not free, so that its kinds and sub-axes are among
+        // the candidates.
         let advised = match inputs {
             [x] if op.is_view() && x.sharding.try_view(&op.outputs()[0]).is_none() => {
                 reshard_sharding::internal::advised(&x.sharding, &op.outputs()[0]).ok().map(|a| a.0)
@@ -162,7 +164,7 @@ impl<'a> Problem<'a> {
             .chain(constraints.iter().filter_map(OutputConstraint::sharding));
         let tensors = tensors.chain(&advised).chain(also.iter().copied());
         let slots = slots(mesh, &tensors);
-        // Inputs that are alike.
+        // Group inputs that are equal, so that each is priced once.
         let mut distinct: SmallVec<[Alike<'a>; 3]> = SmallVec::new();
         let mut alike = SmallVec::new();
         for (i, input) in inputs.iter().enumerate() {
@@ -204,7 +206,7 @@ impl<'a> Problem<'a> {
         }
         let constrained: SmallVec<[_; 2]> =
             constraints.iter().map(|w| w.sharding().map(|s| classify(s, &slots))).collect();
-        // A condition or an index often comes first; what comes out is mostly of the first real input's type.
+        // A condition or an index often comes first; an output mostly has the dtype of the first real input.
         let real = |x: &&Operand| {
             !matches!(x.dtype, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::U16)
                 && !matches!(x.dtype, DType::I32 | DType::U32 | DType::I64 | DType::U64)
@@ -252,7 +254,7 @@ impl<'a> Problem<'a> {
             }
             let bound = self.bound.get();
             let mut rows: SmallVec<[SlotRow; 12]> = SmallVec::new();
-            // All replicated first: of what costs the same, the simplest.
+            // All replicated first: ties go to the simplest row.
             let is_plain = |r: &Row| r.entries.iter().all(|e| *e == Entry::Replicate);
             let order = (0..bound.rows.len())
                 .filter(|&r| is_plain(&bound.rows[r]))
@@ -299,7 +301,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Whether a row may stand for a slot at all.
+    /// Returns `true` if a row is a candidate for a slot.
     fn admits(&self, slot: usize, entries: &[Entry]) -> bool {
         let bound = self.bound.get();
         let inputs = &entries[..self.alike.len()];
@@ -333,7 +335,7 @@ impl<'a> Problem<'a> {
         entries.iter().all(even)
     }
 
-    /// Whether the cost of every output that would hold terms contains their reduction.
+    /// Returns `true` if the cost of every partial output contains its reduction.
     fn counts(&self, outputs: &[Entry]) -> bool {
         outputs.iter().enumerate().all(|(o, entry)| match self.constraints.get(o) {
             Some(OutputConstraint::Exactly(_) | OutputConstraint::Reduced) => true,
@@ -354,7 +356,7 @@ fn letter(bound: &Bound, r: SlotRow, operand: usize) -> Letter {
     Letter { entry, kind }
 }
 
-/// The exponents of norms of which inputs hold terms, but for that which all rules speak of.
+/// Returns the exponents of norms of which inputs hold partial values, except 2, which all rules name.
 fn norms_of(inputs: &[Operand]) -> SmallVec<[Exponent; 1]> {
     let mut out = SmallVec::new();
     for p in inputs.iter().flat_map(|i| i.sharding.partial()) {
@@ -371,7 +373,9 @@ fn norms_of(inputs: &[Operand]) -> SmallVec<[Exponent; 1]> {
     out
 }
 
-/// A view takes any shard and any terms; terms pass, and what it makes of shards is asked when a path is whole.
+/// Returns the rows of a view: any shard and any partial values.
+///
+/// Partial values pass; the output of shards is determined when the path is whole.
 fn rows_of_view(op: &Op, norms: &[Exponent]) -> Bound {
     let one = |entry| {
         let made = if matches!(entry, Entry::Partial(_)) { entry } else { Entry::Replicate };
@@ -382,7 +386,7 @@ fn rows_of_view(op: &Op, norms: &[Exponent]) -> Bound {
     Bound { rows, ..Bound::default() }
 }
 
-/// Refuses operands that are not the op's.
+/// Rejects operands that are not the op's.
 fn check(op: &Op, mesh: &Mesh, inputs: &[Operand], constraints: &[OutputConstraint]) -> Result<(), Error> {
     let bad = |reason: String| Err(Error::Rule { reason });
     let name = op.name();
@@ -395,13 +399,13 @@ fn check(op: &Op, mesh: &Mesh, inputs: &[Operand], constraints: &[OutputConstrai
         }
         if input.sharding.mesh() != mesh {
             return bad(format!(
-                "input {i} of {name} is {input}, and the op runs on {mesh}: redistribute it to that mesh first"
+                "input {i} of {name} is {input}, but the op runs on {mesh}; redistribute it to that mesh first"
             ));
         }
     }
     if constraints.len() > op.outputs().len() {
         return bad(format!(
-            "{name} has {} outputs, and there are {} constraints",
+            "{name} has {} outputs, but there are {} constraints",
             op.outputs().len(),
             constraints.len()
         ));
@@ -411,7 +415,7 @@ fn check(op: &Op, mesh: &Mesh, inputs: &[Operand], constraints: &[OutputConstrai
             && (s.mesh() != mesh || s.shape() != shape.as_slice())
         {
             return bad(format!(
-                "an output of {name} is {shape:?} on {mesh}: {s} of {:?} on {} cannot be asked of it",
+                "an output of {name} is {shape:?} on {mesh}, so it cannot be {s} of {:?} on {}",
                 s.shape(),
                 s.mesh()
             ));

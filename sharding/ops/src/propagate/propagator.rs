@@ -29,15 +29,15 @@ use reshard_sharding::Mesh;
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 ///
-/// Ops are computed by a framework, so terms of any element type may be left to it: plans are made with
-/// [`Arithmetic::Framework`], whatever the planner had.
+/// Ops are computed by a framework, which may also reduce partial values of any element type. Plans are made
+/// with [`Arithmetic::Framework`], whatever the planner had.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Propagator {
     pub(super) planner: Planner,
     budget: SearchBudget,
 }
 
-/// A propagation may look at five times what a plan may by default.
+/// The default budget of a propagation, as a multiple of the default budget of a plan.
 const PER_PLAN: u64 = 5;
 
 impl Default for Propagator {
@@ -53,44 +53,49 @@ impl Propagator {
         Propagator::default()
     }
 
-    /// The same with another planner, whose costs are what is least.
+    /// Replaces the planner, whose costs are minimized.
     #[must_use]
     pub fn with_planner(self, planner: Planner) -> Propagator {
         Propagator { planner: planner.arithmetic(Arithmetic::Framework), ..self }
     }
 
-    /// The same with another budget: how much a search over strategies looks at before the best found so far is the answer
-    /// ([`Choice::is_exhausted`]). Its plans have a budget of their own, that of the planner.
+    /// Sets the work limit of the search over strategies.
+    ///
+    /// When it is exhausted, the best strategy so far is returned ([`OpSharding::is_budget_exhausted`]). The plans have
+    /// the separate budget of the planner.
     ///
     /// ```
     /// use reshard_ops::propagate::Propagator;
-    /// use reshard_planner::Budget;
+    /// use reshard_planner::SearchBudget;
     /// assert_eq!(Propagator::new().budget().to_string(), "7500000");
-    /// assert_eq!(Propagator::new().with_budget(Budget::UNLIMITED).budget().to_string(), "none");
+    /// assert_eq!(Propagator::new().with_budget(SearchBudget::UNLIMITED).budget().to_string(), "none");
     /// ```
     #[must_use]
     pub fn with_budget(self, budget: SearchBudget) -> Propagator {
         Propagator { budget, ..self }
     }
 
-    /// How much a search over strategies looks at.
+    /// The work limit of the search over strategies.
     pub fn budget(&self) -> SearchBudget {
         self.budget
     }
 
-    /// The planner, whose costs are what is least.
+    /// The planner, whose costs are minimized.
     pub fn planner(&self) -> &Planner {
         &self.planner
     }
 
-    /// The cheapest strategy: least cost of redistributing the inputs, plus what is wanted of the outputs; of those the
-    /// one that changes fewest inputs, then the first in the order of the op's strategies, all replicated first.
+    /// Returns the cheapest strategy: least cost of redistributing the inputs and satisfying the constraints.
     ///
-    /// Requires all inputs on `mesh`, with the op's shapes. `constraints` holds one for each output, or fewer; bytes of
-    /// outputs are those of the first input of real or complex numbers, or else of the first input.
+    /// Ties are won by the strategy that changes fewest inputs, then by the first in the order of the op's
+    /// strategies, with all-replicated first.
     ///
-    /// A tensor into which the op writes ([`Op::written`]) stays as it is, and what is written there is sharded as it is;
-    /// fails with what to redistribute before where no strategy allows that.
+    /// Requires all inputs on `mesh`, with the op's shapes. `constraints` holds one for each output, or
+    /// fewer. The bytes of outputs use the dtype of the first input of real or complex numbers, or else of
+    /// the first input.
+    ///
+    /// A tensor into which the op writes ([`Op::in_place_inputs`]) is not redistributed, and the values written into
+    /// it have its sharding. If no strategy allows that, the error names what to redistribute first.
     pub fn propagate(
         &self,
         op: &Op,
@@ -126,8 +131,9 @@ impl Propagator {
         })
     }
 
-    /// The cheapest strategies, as far as the budget goes: they are the ways out of a refusal, which costs no more than an
-    /// answer.
+    /// Returns the cheapest strategies within the budget.
+    ///
+    /// They are the suggestions in an error, so that an error costs no more than an answer.
     pub(super) fn advise_hastily(
         &self,
         op: &Op,
@@ -140,9 +146,10 @@ impl Propagator {
         best(&problem, most, &mut Search::new(&problem, most <= 1, self.budget).hasty())
     }
 
-    /// What comes out if no input may be redistributed, not even for free.
+    /// Returns the choice without any redistributed input, not even for free.
     ///
-    /// Fails where no strategy takes the inputs as they are, with the axis, the reason and the cheapest ways out.
+    /// Fails if no strategy takes the inputs as they are; the error names the axis, the reason and the
+    /// cheapest alternatives.
     ///
     /// ```
     /// use reshard_kernels::DType;
@@ -153,10 +160,10 @@ impl Propagator {
     /// let of = |shape: &[usize], p: &str| Sharding::parse(&mesh, shape, p).map(|s| Operand::new(DType::F32, s));
     /// let inputs = [of(&[64, 32], "S(0),R")?, of(&[32, 16], "R,S(0)")?];
     /// let error = Propagator::new().explicit(&mm, &mesh, &inputs).unwrap_err();
-    /// assert_eq!(error.kind(), "needs_redistribute");
+    /// assert_eq!(error.code(), "needs_redistribute");
     /// assert!(error.to_string().starts_with(
     ///     "mm of f32[64,32] [S(0),R] on dp=2,tp=4 and f32[32,16] [R,S(0)] on dp=2,tp=4: \
-    ///      along tp the inputs are R,S(0), which no strategy takes"
+    ///      along tp the inputs are R,S(0), and no strategy accepts these"
     /// ));
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
@@ -168,7 +175,7 @@ impl Propagator {
         })
     }
 
-    /// What comes out if no input may be redistributed; `None` where no strategy takes them as they are.
+    /// Returns the choice without any redistributed input; `None` if no strategy takes them as they are.
     pub(super) fn as_they_are(
         &self,
         op: &Op,
@@ -181,7 +188,7 @@ impl Propagator {
     }
 }
 
-/// The best choices, at most so many.
+/// Returns at most `most` best choices.
 fn best(problem: &Problem<'_>, most: usize, search: &mut Search<'_, '_>) -> Result<Vec<OpSharding>, Error> {
     let mut out: Vec<OpSharding> = Vec::new();
     while out.len() < most.max(1) {
@@ -194,11 +201,11 @@ fn best(problem: &Problem<'_>, most: usize, search: &mut Search<'_, '_>) -> Resu
     Ok(out)
 }
 
-/// The choice that a path stands for.
+/// Returns the choice of a path.
 fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> Result<OpSharding, Error> {
     let gone = || Error::Unsupported { reason: "a path without targets".to_owned() };
     let mut targets = Vec::with_capacity(problem.inputs.len());
-    // A plan that is told what it costs at most may find a better one within the same budget.
+    // With an upper bound of the cost, the planner may find a better plan within the same budget.
     let mut saved_us = 0.0;
     for (i, a) in problem.inputs.iter().enumerate() {
         let target = search.target(&found.path, i).ok_or_else(gone)?;

@@ -1,4 +1,4 @@
-//! Refusals: what stands in the way of an op, and the ways out, tried before they are named.
+//! Errors: the reason why an op cannot run, and the alternatives, each checked before it is named.
 
 use crate::Error;
 use crate::propagate::choice::OpSharding;
@@ -9,7 +9,7 @@ use crate::propagate::slots::Class;
 use crate::rules::{Entry, Op};
 use reshard_sharding::Mesh;
 
-/// More ranks than this are asked for one way out only: the others may be uneven, which takes a look at every rank.
+/// Above this number of ranks only one alternative is computed: uneven ones examine every rank.
 const MANY_RANKS: usize = 1 << 12;
 
 /// The most operands that are spelled out.
@@ -23,14 +23,14 @@ fn call(op: &Op, inputs: &[Operand]) -> String {
     format!("{} of {}{more}", op.name(), shown.join(" and "))
 }
 
-/// No strategy can be had at all, or none was found by so much work.
+/// Returns the error if there is no strategy at all, or none was found within the work that was spent.
 pub(super) fn nothing_fits(op: &Op, inputs: &[Operand], last: Option<Error>, spent: Option<u64>) -> Error {
     let why = last.map_or(String::new(), |e| format!(": {e}"));
     let within = spent.map_or(String::new(), |work| format!(" within {work} units of work"));
-    Error::Unsupported { reason: format!("{}: no strategy can be had{within}{why}", call(op, inputs)) }
+    Error::Unsupported { reason: format!("{}: no strategy found{within}{why}", call(op, inputs)) }
 }
 
-/// The inputs are taken as they are by no strategy.
+/// Returns the error if no strategy takes the inputs as they are.
 pub(super) fn needs_redistribute(
     propagator: &Propagator,
     problem: &Problem<'_>,
@@ -49,28 +49,28 @@ pub(super) fn needs_redistribute(
     Error::NeedsRedistribution { reason: format!("{}: {}", call(op, inputs), why(problem)), fixes }
 }
 
-/// A tensor into which the op writes would have to move.
+/// Returns the error for a tensor that the op writes and that would have to be redistributed.
 pub(super) fn written_moves(propagator: &Propagator, op: &Op, mesh: &Mesh, inputs: &[Operand]) -> Error {
     let written: Vec<String> =
         op.in_place_inputs().iter().take(SHOWN).map(|(i, _)| format!("input {i}")).collect();
     let (written, are) = (written.join(" and "), if written.len() == 1 { "is" } else { "are" });
-    let stays = format!("{written} {are} written and cannot move");
+    let stays = format!("{written} {are} written in place and cannot be redistributed");
     let choices =
         propagator.advise_hastily(op, mesh, inputs, advised(mesh), Stays::Nothing).unwrap_or_default();
     let fixes = ways_out(propagator, op, mesh, inputs, &choices);
     let fixes = fixes.map_or_else(String::new, |fixes| format!("{fixes} before it, or "));
     Error::NeedsRedistribution {
-        reason: format!("{}: {stays}, and no strategy takes it as it is and leaves it so", call(op, inputs)),
-        fixes: format!("{fixes}use the op that makes a new tensor"),
+        reason: format!("{}: {stays}, and no strategy accepts and preserves the sharding", call(op, inputs)),
+        fixes: format!("{fixes}use the op that returns a new tensor"),
     }
 }
 
-/// How many ways out are named.
+/// The number of alternatives that an error names.
 fn advised(mesh: &Mesh) -> usize {
     if mesh.size() > MANY_RANKS { 1 } else { 3 }
 }
 
-/// `redistribute input 1 to [R,S(1)] (6.7 us), or ..`, of those that work.
+/// Lists the valid alternatives: `redistribute input 1 to [R,S(1)] (6.7 us), or ..`.
 fn ways_out(
     propagator: &Propagator,
     op: &Op,
@@ -83,7 +83,7 @@ fn ways_out(
     (!fixes.is_empty()).then(|| format!("redistribute {}", fixes.join(", or ")))
 }
 
-/// Whether the inputs of a choice are taken as they are.
+/// Returns `true` if the inputs of a choice are accepted without redistribution.
 fn typechecks(
     propagator: &Propagator,
     op: &Op,
@@ -109,7 +109,7 @@ fn fix(choice: &OpSharding) -> String {
     format!("{}{more} ({:.1} us, {} bytes)", moves.join(" and "), choice.cost_us, choice.received_bytes())
 }
 
-/// The first axis along which no strategy takes what the inputs are.
+/// Describes the first axis along which the inputs fit no strategy.
 fn why(problem: &Problem<'_>) -> String {
     if problem.op.is_view() {
         return "the view is not free".to_owned();
@@ -137,11 +137,14 @@ fn why(problem: &Problem<'_>) -> String {
                 .map(|&a| printed(&problem.inputs[usize::from(a)].at[slot]))
                 .collect();
             let more = if problem.alike.len() > SHOWN { ",.." } else { "" };
-            return format!("along {name} the inputs are {}{more}, which no strategy takes", are.join(","));
+            return format!(
+                "along {name} the inputs are {}{more}, and no strategy accepts these",
+                are.join(",")
+            );
         }
     }
-    "each axis has a strategy that takes what the inputs are, but not all of them together: the axes cut a dim in \
-     different orders, or a dim that must be cut evenly does not divide"
+    "each axis has a strategy that accepts the inputs, but no combination of them does: the axes shard a dim in \
+     different orders, or a dim that must be sharded evenly does not divide"
         .to_owned()
 }
 
@@ -156,6 +159,6 @@ fn printed(class: &Class) -> String {
                 Some((name, rest)) => format!("{name}({dim},{rest}"),
             }
         }
-        Class::Mixed => "parts of axes that do not divide each other".to_owned(),
+        Class::Mixed => "sub-axes that do not divide each other".to_owned(),
     }
 }

@@ -2,24 +2,27 @@
 //!
 //! ```text
 //! cost(path) = sum over inputs  cost(source -> target spelled by the path)
-//!            + sum over outputs cost of what is wanted of them
+//!            + sum over outputs cost of their constraints
 //! ```
 //!
-//! The cost of an input is not a sum over slots (two shards gathered together cost one launch; a slice on one axis can
-//! make another axis cheaper), so that rows cannot be chosen slot by slot. A queue holds paths ordered by
+//! The cost of an input is not a sum over slots: gathering two shards in one step costs one launch, and a
+//! slice on one axis can make another axis cheaper. Rows therefore cannot be chosen slot by slot. A queue
+//! holds paths ordered by
 //!
 //! ```text
 //! (least possible cost, inputs that certainly change, path)           the last in lexicographic order of rows
 //! ```
 //!
-//! A partial path goes back with one more row. A whole path goes back with its exact cost, one input at a time, and when
-//! it comes out with nothing left open it is the minimum of that order over all paths: what comes out next is second
-//! best, and so on. Each input's cost is asked of the planner once for each target.
+//! A partial path is queued again with one more row. A whole path is queued again with its exact cost, one
+//! input at a time. When it leaves the queue with nothing left open, it is the minimum of that order over all
+//! paths. The next path that leaves the queue is the second best, and so on. The planner computes each
+//! input's cost once per target.
 //!
-//! **Budget.** Rows that are tried and prices that are asked for are counted. When the budget is spent, the paths that are
-//! furthest ahead in the queue are each completed greedily, row by row the least, and what those come to, with the best whole path
-//! that has an upper bound, is all that is priced: the answers that are left, the cheapest first. They say so. Where that
-//! leads nowhere the search goes on, since nothing is refused for want of a budget.
+//! **Budget.** Rows that are tried and prices that are requested are counted. When the budget is spent, the
+//! first paths of the queue are each completed greedily, with the cheapest row for every slot. Only these
+//! paths and the best whole path with an upper bound are then priced. They are the remaining answers,
+//! cheapest first, and are marked as exhausted. If none of them is valid, the search continues, because an op
+//! is never rejected for lack of budget.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -36,15 +39,15 @@ use reshard_planner::internal::WordMap;
 use reshard_planner::internal::{Ask, Effort, Price, is_stopped};
 use reshard_sharding::Sharding;
 
-/// What one input becomes.
+/// The sharding that one input becomes.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) sharding: Sharding,
-    /// Whether it is not the source.
+    /// `true` if the target differs from the source.
     pub(super) changed: bool,
-    /// What it cannot cost less than.
+    /// Lower bound of the cost.
     least: u64,
-    /// What it costs at most, once that was asked for.
+    /// Upper bound of the cost, once it was requested.
     pub(super) most: Option<u64>,
 }
 
@@ -66,13 +69,15 @@ struct Entered {
     least: u64,
     changed: u64,
     path: Path,
-    /// Of a whole path: 0 if `least` is the bound of what the slots are, 1 if it is the planner's bound, then one more for
-    /// every input whose exact cost is in it, and one when the outputs' is.
+    /// For a whole path, the number of exact costs in `least`, with two kinds of bounds first.
+    ///
+    /// 0 if `least` is the bound of the slots' classes, 1 if it is the planner's bound, then one more for
+    /// every input whose exact cost is in it, and one when the outputs' cost is.
     exact: usize,
 }
 
 impl Ord for Entered {
-    // The greatest comes out first.
+    // `BinaryHeap` pops the greatest entry, so the order is reversed.
     fn cmp(&self, other: &Entered) -> Ordering {
         (other.least, other.changed, &other.path, self.exact).cmp(&(
             self.least,
@@ -89,26 +94,27 @@ impl PartialOrd for Entered {
     }
 }
 
-/// The targets of one input that were asked for, by the letters that spell them.
+/// The requested targets of one input, by the letters that spell them.
 type Targets = Vec<(Letters, Option<Target>)>;
 
 /// The letters of one input along every slot.
 type Letters = SmallVec<[u8; 8]>;
 
-/// The work of trying a row, per input and slot that it is seen from, of a target, of each rank that is looked at
-/// for it, and of a price beside what the planner says.
+/// The work units of trying a row, of a target, of each rank examined for it, and of a price.
+///
+/// `ROW` counts per input and slot seen; `PRICE` is added to the planner's own effort.
 const ROW: u64 = 10;
 const TARGET: u64 = 200;
 const RANK: u64 = 8;
 const PRICE: u64 = 200;
 
-/// How many more budgets completing paths may take.
+/// The number of additional budgets that completing paths may use.
 const TO_COMPLETE: u64 = 4;
 
-/// How many paths are completed when the budget is spent.
+/// The number of paths that are completed when the budget is spent.
 const COMPLETED: usize = 8;
 
-/// The most that is left to try when completing paths leads nowhere, in budgets.
+/// The extra effort when completing paths finds nothing, in budgets.
 const UNTIL_ANY: u64 = 20;
 
 /// Paths in order of cost.
@@ -119,25 +125,25 @@ pub(super) struct Search<'p, 'a> {
     known_words: SmallVec<[WordMap<Letters, u32>; 3]>,
     made: Vec<Option<Made>>,
     known_paths: WordMap<Path, u32>,
-    /// Whether only the best path is wanted, and what it costs at most.
+    /// `true` if only the best path is wanted; `most` is then its upper bound.
     only_one: bool,
     most: u64,
-    /// The path that costs at most that.
+    /// The path whose upper bound is `most`.
     known: Option<Path>,
-    /// How much may be looked at.
+    /// The work limit.
     budget: u64,
-    /// How much more there is where completing paths leads nowhere; none once it is given.
+    /// The extra budget if completing paths finds nothing; `None` once it is granted.
     longer: Option<u64>,
-    /// What is left to answer with, once the budget is spent; the cheapest last.
+    /// The remaining answers once the budget is spent, cheapest last.
     completed: Option<Vec<Found>>,
-    /// What it took so far.
+    /// The effort so far.
     pub(super) effort: Effort,
-    /// Why the last whole path was no strategy.
+    /// The reason why the last whole path was not a strategy.
     pub(super) refusal: Option<Error>,
 }
 
 impl<'p, 'a> Search<'p, 'a> {
-    /// The same, which gives up where the budget led nowhere.
+    /// Returns the same search, which fails instead of exceeding its budget.
     pub(super) fn hasty(self) -> Search<'p, 'a> {
         Search { longer: None, ..self }
     }
@@ -189,24 +195,24 @@ impl<'p, 'a> Search<'p, 'a> {
         None
     }
 
-    /// What is left to answer with, and the first of it: the budget is spent.
+    /// Completes paths after the budget is spent, and returns the first of the remaining answers.
     fn complete(&mut self) -> Option<Found> {
         self.effort.exhausted = true;
         if self.completed.is_some() {
-            // It was all given away. What is next best is only known to a search that may go on.
+            // All answers were returned. Only a search with budget left knows the next best one.
             return None;
         }
         let whole = self.problem.slots.len();
         let mut ends: Vec<Path> = self.known.iter().cloned().collect();
         let queue = core::mem::take(&mut self.queue);
         let mut starts = queue.into_sorted_vec();
-        // Of equal promise, what is further ahead.
+        // The front of the queue first.
         starts.reverse();
         let mut found: Vec<Found> = Vec::new();
         for start in starts.iter().take(COMPLETED) {
             self.queue.push(start.clone());
             while let Some(top) = self.queue.pop().filter(|top| top.path.len() < whole) {
-                // The best of its rows, and only that.
+                // Only the best of its rows is followed.
                 self.queue.clear();
                 self.extend(&top);
                 if let Some(next) = self.queue.pop() {
@@ -223,11 +229,12 @@ impl<'p, 'a> Search<'p, 'a> {
             }
             self.queue.clear();
         }
-        // Replicas can mostly be had where nothing else can.
+        // Replicas are mostly possible where nothing else is.
         ends.extend(self.plain());
         ends.sort_unstable();
         ends.dedup();
-        // Those that promise most first, as far as some more budgets go: where shards are uneven each looks at every rank.
+        // The smallest bounds first, within a few more budgets: for uneven shards each path examines every
+        // rank.
         let mut promising: Vec<(u64, Path)> =
             ends.into_iter().map(|path| (self.promise(&path), path)).collect();
         promising.sort_unstable();
@@ -244,7 +251,8 @@ impl<'p, 'a> Search<'p, 'a> {
         if first.is_none()
             && let Some(longer) = self.longer.take()
         {
-            // Nowhere: go on from where it was, for longer, and once: a refusal is within a budget, too.
+            // Nothing found: continue from the old queue with the extra budget, but only once, so that an
+            // error is bounded too.
             self.queue = starts.into_iter().collect();
             self.budget = longer;
             self.completed = None;
@@ -253,7 +261,7 @@ impl<'p, 'a> Search<'p, 'a> {
         first
     }
 
-    /// The path of replicas alone, if the op has that.
+    /// Returns the path of replicas alone, if the op has one.
     fn plain(&self) -> Option<Path> {
         let p = self.problem;
         let rows = &p.bound.get().rows;
@@ -265,7 +273,7 @@ impl<'p, 'a> Search<'p, 'a> {
         path.filter(|path| self.known_of(path).iter().zip(&p.inputs).all(|(k, a)| !(a.stays && k.changed)))
     }
 
-    /// What a whole path costs at least, by the digits of its inputs.
+    /// Returns the lower bound of a whole path, from the digits of its inputs.
     fn promise(&self, path: &Path) -> u64 {
         let (p, known) = (self.problem, self.known_of(path));
         let least =
@@ -273,7 +281,7 @@ impl<'p, 'a> Search<'p, 'a> {
         least.fold(0, u64::saturating_add)
     }
 
-    /// The cost of a whole path.
+    /// Returns a whole path with its exact cost.
     fn exactly(&mut self, path: Path) -> Option<Found> {
         let inputs = self.problem.inputs.len();
         let queue = core::mem::take(&mut self.queue);
@@ -290,7 +298,7 @@ impl<'p, 'a> Search<'p, 'a> {
         None
     }
 
-    /// What is known of every input by a path.
+    /// Returns the known properties of every input's target on a path.
     fn known_of(&self, path: &[u16]) -> SmallVec<[Known; 3]> {
         let p = self.problem;
         let of = |a: &Alike<'_>| {
@@ -340,7 +348,7 @@ impl<'p, 'a> Search<'p, 'a> {
         }
     }
 
-    /// Takes the planner's bounds, the exact cost of one more input, or that of the outputs into a whole path.
+    /// Refines a whole path by the planner's bounds, the exact cost of one more input, or of the outputs.
     fn refine(&mut self, mut top: Entered) {
         let p = self.problem;
         top.exact += 1;
@@ -385,7 +393,7 @@ impl<'p, 'a> Search<'p, 'a> {
         }
     }
 
-    /// What a whole path costs at most may rule out others, where only one is looked for.
+    /// Lowers the upper bound with that of a whole path, if only the best path is wanted.
     fn bound_from_above(&mut self, path: &Path, at: &[usize]) {
         let p = self.problem;
         if !self.only_one {
@@ -407,7 +415,7 @@ impl<'p, 'a> Search<'p, 'a> {
         if most >= self.most {
             return;
         }
-        // The path must also have outputs, and these their cost.
+        // The outputs of the path must exist and have a cost.
         let mut effort = self.effort;
         let Some(made) = self.made(path) else { return };
         made.bound_from_above(p, &mut effort);
@@ -418,7 +426,7 @@ impl<'p, 'a> Search<'p, 'a> {
         }
     }
 
-    /// Asks the planner for the exact cost of one input, if it can still matter; whether it can be had.
+    /// Requests the exact cost of one input if it can still matter; returns `false` if it has none.
     fn price_one(&mut self, at: &[usize], input: usize) -> bool {
         let p = self.problem;
         let Some(a) = p.inputs.get(input) else { return true };
@@ -431,13 +439,13 @@ impl<'p, 'a> Search<'p, 'a> {
         self.price(input, at[input], if self.most == u64::MAX { u64::MAX } else { limit })
     }
 
-    /// What one input becomes by a whole path.
+    /// Returns the target of one input on a whole path.
     pub(super) fn target(&mut self, path: &Path, input: usize) -> Option<&Target> {
         let at = self.target_at(path, input)?;
         self.targets[input][at].1.as_ref()
     }
 
-    /// Where that is kept; `None` where it cannot be.
+    /// Returns the index of that target in `targets`; `None` if there is no such target.
     fn target_at(&mut self, path: &Path, input: usize) -> Option<usize> {
         let p = self.problem;
         let a = &p.inputs[input];
@@ -446,7 +454,7 @@ impl<'p, 'a> Search<'p, 'a> {
         let at = if let Some(&at) = self.known_words[input].get(&word) {
             at as usize
         } else {
-            // One that cannot be is refused before a rank is looked at, and may be one of very many.
+            // An invalid target is rejected before any rank is examined; there may be very many of them.
             let (made, ranks) = match bounded(p, a, path) {
                 Ok((made, ranks)) => (Some(made), ranks),
                 Err(e) => {
@@ -464,8 +472,9 @@ impl<'p, 'a> Search<'p, 'a> {
         self.targets[input][at].1.is_some().then_some(at)
     }
 
-    /// Asks the planner for the cost of a target, if it is not known: exactly within a limit, else a better bound. Whether
-    /// it can be had.
+    /// Requests the cost of an unpriced target: exact within a limit, else a better lower bound.
+    ///
+    /// Returns `false` if the target has no cost.
     fn price(&mut self, input: usize, at: usize, limit: u64) -> bool {
         let p = self.problem;
         let a = &p.inputs[input];
@@ -488,7 +497,7 @@ impl<'p, 'a> Search<'p, 'a> {
         true
     }
 
-    /// What the outputs are by a whole path.
+    /// Returns the outputs of a whole path.
     pub(super) fn made(&mut self, path: &Path) -> Option<&mut Made> {
         let p = self.problem;
         let at = if let Some(&at) = self.known_paths.get(path) {
@@ -505,14 +514,14 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 }
 
-/// A target with what the planner says that it cannot cost less than, and how many ranks it looked at.
+/// Returns a target with the planner's lower bound of its cost, and the number of ranks that were examined.
 fn bounded(p: &Problem<'_>, a: &Alike<'_>, path: &Path) -> Result<(Target, usize), Error> {
     let sharding = p.target(path, a.operand, a.source.shape())?;
     if sharding == *a.source {
         return Ok((Target { sharding, changed: false, least: 0, most: Some(0) }, 0));
     }
     let (bound, ranks) = p.planner.lower_bound_and_ranks(a.source, &sharding, a.dtype)?;
-    // The bound is 0 exactly where nothing has to be said.
+    // The bound is 0 exactly if nothing has to be sent.
     let free = bound == 0.0 && p.trusts_free;
     let (least, most) = (picoseconds_below(bound), free.then_some(0));
     Ok((Target { sharding, changed: true, least, most }, ranks))

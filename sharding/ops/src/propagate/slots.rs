@@ -1,14 +1,14 @@
-//! Slots: the parts of mesh axes that take a strategy each, and what a tensor is along them.
+//! Slots: the parts of mesh axes that take a strategy each, and the class of a tensor along them.
 //!
-//! Usually a slot is a whole mesh axis. Where a tensor uses sub-axes, every axis is cut at every place where some tensor
-//! cuts it, so that along a slot each tensor is one thing:
+//! Usually a slot is a whole mesh axis. Where a tensor uses sub-axes, every axis is split at every position
+//! where some tensor splits it, so that each tensor has one class along a slot:
 //!
 //! ```text
 //! tp=8, one operand [{tp:(1)2}], another [{tp:(2)4}]        slots tp:(1)2 and tp:(2)4
 //! ```
 //!
-//! An axis that is cut at places which do not divide each other (at 2 and at 3 of 6) stays whole; then what some tensor is
-//! along it has no name, and only strategies that move that tensor remain.
+//! An axis that is split at positions which do not divide each other (at 2 and at 3 of 6) stays whole. Then
+//! some tensor has no named class along it, and only strategies that redistribute that tensor remain.
 
 use core::fmt;
 use std::str::FromStr;
@@ -20,9 +20,9 @@ use crate::Error;
 use reshard_sharding::internal::{DimCut, Made};
 use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding, SubAxis};
 
-/// How a shard cuts: what fills the placeholder of a strategy.
+/// A kind of shard, which fills the placeholder of a strategy.
 ///
-/// Texts are read back but for other cuts, whose pieces only a sharding has.
+/// Texts round-trip, except for custom partitions, whose ranges only a sharding has.
 ///
 /// ```
 /// use reshard_ops::propagate::ShardKind;
@@ -38,7 +38,7 @@ pub enum ShardKind {
     Strided(usize),
     /// `RG(d,[..])` with these sizes.
     Ragged(Arc<[usize]>),
-    /// Another cut, of the lengths for which some input has it.
+    /// A custom partition, for the lengths for which some input has it.
     Other(Arc<Made>),
 }
 
@@ -55,7 +55,7 @@ impl ShardKind {
         if split_factor == 1 { ShardKind::Plain } else { ShardKind::Strided(split_factor) }
     }
 
-    /// Into how many pieces it first cuts a dim: 1 for plain shards; none for what is not chunks.
+    /// Returns the number of blocks into which it first splits a dim: 1 if plain, `None` without chunks.
     pub(super) fn split_factor(&self) -> Option<usize> {
         match self {
             ShardKind::Plain => Some(1),
@@ -64,7 +64,9 @@ impl ShardKind {
         }
     }
 
-    /// The cut over `n` ranks, behind local digits of product `skip`; none for what is not chunks and cannot be behind anything.
+    /// Returns the split over `n` ranks after local digits of product `skip`.
+    ///
+    /// `None` for a kind without chunks that cannot follow local digits.
     pub(super) fn cut(&self, n: usize, skip: usize) -> Option<DimCut> {
         match self {
             ShardKind::Plain => Some(DimCut::chunks(skip, n)),
@@ -121,7 +123,7 @@ impl FromStr for ShardKind {
     }
 }
 
-/// What a tensor is along one slot.
+/// The class of a tensor along one slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Replicate,
@@ -130,7 +132,7 @@ pub(super) enum Class {
         dim: usize,
         kind: ShardKind,
     },
-    /// Nothing that has a name.
+    /// A class without a name.
     Mixed,
 }
 
@@ -170,7 +172,7 @@ fn used(t: &Sharding) -> impl Iterator<Item = SubAxis> + '_ {
     partial.chain(t.cutting())
 }
 
-/// Whether a slot lies within a sub-axis.
+/// Returns `true` if a slot is part of a sub-axis.
 fn within(slot: SubAxis, sub: SubAxis) -> bool {
     let end = |s: SubAxis| s.pre_size * s.size;
     slot.axis == sub.axis
@@ -180,12 +182,12 @@ fn within(slot: SubAxis, sub: SubAxis) -> bool {
         && end(slot) <= end(sub)
 }
 
-/// Whether two sub-axes have ranks' digits in common.
+/// Returns `true` if two sub-axes share digits of ranks.
 fn overlaps(a: SubAxis, b: SubAxis) -> bool {
     a.axis == b.axis && a.pre_size < b.pre_size * b.size && b.pre_size < a.pre_size * a.size
 }
 
-/// What a tensor is along each slot.
+/// Returns the class of a tensor along each slot.
 pub(super) fn classify(t: &Sharding, slots: &[SubAxis]) -> PerSlot<Class> {
     let mut out: PerSlot<Class> = slots.iter().map(|_| Class::Replicate).collect();
     let mark = |out: &mut PerSlot<Class>, sub: SubAxis, class: &dyn Fn(usize) -> Class| {
@@ -213,7 +215,8 @@ pub(super) fn classify(t: &Sharding, slots: &[SubAxis]) -> PerSlot<Class> {
         if modes.iter().all(|m| m.stride.is_local()) {
             continue;
         }
-        // The modes in pieces of slots, slowest first; a placement skips what is local or goes to a later slot.
+        // The modes, split by slot, slowest first; a placement skips modes that are local or belong to a
+        // later slot.
         let mut pieces: SmallVec<[(Option<usize>, usize); 12]> = SmallVec::new();
         for &m in modes.iter().rev() {
             match t.mesh().sub_axis(m) {

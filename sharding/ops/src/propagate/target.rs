@@ -1,7 +1,8 @@
-//! What a whole path makes of each operand, in shardings, and where no sharding is that.
+//! The shardings of each operand on a whole path, and the error if no sharding expresses them.
 //!
-//! Slot by slot, an operand's letter adds a cut of a dim or terms. A factor that stands behind others in its dim is cut
-//! behind what is left locally of those; and one that must be cut evenly divides by all its cuts together.
+//! Slot by slot, an operand's letter adds a dim split or partial values. A factor that follows others in its
+//! dim is split after the local remainder of those. A factor that must be split evenly is divisible by the
+//! product of all its splits.
 
 use smallvec::SmallVec;
 
@@ -12,11 +13,11 @@ use crate::rules::Entry;
 use reshard_sharding::internal::{AxisCut, Cuts, check_sizes, cut_after};
 use reshard_sharding::{PartialAxis, Placement, Sharding};
 
-/// The terms of an operand.
+/// The partial axes of an operand.
 pub(super) type Terms = SmallVec<[PartialAxis; 2]>;
 
 impl Problem<'_> {
-    /// Whether the factors that must be cut evenly are, by a path.
+    /// Returns `true` if a path splits evenly the factors that require it.
     pub(super) fn is_even(&self, path: &[u16]) -> bool {
         let bound = self.bound.get();
         if bound.factors.iter().all(|f| !f.even) {
@@ -32,7 +33,7 @@ impl Problem<'_> {
             if let Some(f) = factor.map(usize::from).filter(|&f| bound.factors[f].even) {
                 let n = self.slots[slot].size;
                 let kind = &self.kinds[slot][usize::from(self.rows[slot][usize::from(row)].kind)];
-                // Pieces of pieces are equal parts if there are equally many of each.
+                // Blocks of blocks are equal parts if each block has equally many.
                 let parts = kind.split_factor().and_then(|k| k.checked_mul(n));
                 if parts.is_none_or(|parts| !left[f].is_multiple_of(parts)) {
                     return false;
@@ -43,23 +44,23 @@ impl Problem<'_> {
         true
     }
 
-    /// What an operand (inputs before outputs) becomes by a whole path; an error where no sharding is that.
+    /// Returns the sharding of an operand (inputs before outputs) on a whole path; fails if there is none.
     pub(super) fn target(&self, path: &[u16], operand: usize, shape: &[usize]) -> Result<Sharding, Error> {
         let (cuts, partial) = self.spelled(path, operand, shape)?;
         self.made(shape, cuts, partial)
     }
 
-    /// The sharding of these cuts and terms; an error where it has no notation.
+    /// Returns the sharding of these dim splits and partial axes; fails if it has no notation.
     pub(super) fn made(&self, shape: &[usize], cuts: Cuts, partial: Terms) -> Result<Sharding, Error> {
         let made = Sharding::from_cuts(&self.mesh, shape, cuts, partial)?;
         if made.has_notation() {
             Ok(made)
         } else {
-            Err(Error::Unsupported { reason: "no notation holds that sharding".to_owned() })
+            Err(Error::Unsupported { reason: "no notation can express that sharding".to_owned() })
         }
     }
 
-    /// The cuts and terms of an operand by a whole path.
+    /// Returns the dim splits and partial axes of an operand on a whole path.
     pub(super) fn spelled(
         &self,
         path: &[u16],
@@ -82,7 +83,7 @@ impl Problem<'_> {
                     let cut = kind.cut(sub.size, skip).filter(|_| splits).ok_or_else(|| {
                         Error::Unsupported { reason: format!("{kind} of a part of dim {dim}") }
                     })?;
-                    // Like sizes, another cut is for the lengths for which an input has it.
+                    // Like ragged sizes, a custom partition is valid only for the lengths that an input has.
                     if cut.other().is_some() && cut_after(shape, &cuts, dim.into(), cut.clone())? != cut {
                         let reason = format!("{kind} of dim {dim} of other lengths");
                         return Err(Error::Unsupported { reason });
@@ -104,7 +105,7 @@ impl Problem<'_> {
         Ok((cuts, partial))
     }
 
-    /// The product of what is left locally, at a slot, of the factors before this one in a dim.
+    /// Returns the product, at a slot, of the local remainders of the factors before this one in a dim.
     fn skipped(&self, path: &[u16], slot: usize, operand: usize, dim: usize, factor: Option<u16>) -> usize {
         let bound = self.bound.get();
         let Some(factor) = factor else { return 1 };
@@ -114,7 +115,7 @@ impl Problem<'_> {
         before.map(|&f| left(f)).product()
     }
 
-    /// Into how many parts the slots before one cut a factor.
+    /// Returns the number of parts into which the earlier slots split a factor.
     fn taken(&self, path: &[u16], slot: usize, operand: usize, f: u16) -> usize {
         let cuts = |s: &usize| match self.letter(*s, path[*s], operand).entry {
             Entry::Shard { factor, .. } => factor == Some(f),
@@ -123,8 +124,9 @@ impl Problem<'_> {
         (0..slot).filter(cuts).map(|s| self.slots[s].size).product()
     }
 
-    /// Whether the pieces of a kind behind other factors start where those do: its split factor divides what is left of
-    /// this factor, on every rank.
+    /// Returns `true` if the blocks of a kind after other factors start where those do.
+    ///
+    /// That holds if its split factor divides the remainder of this factor on every rank.
     fn splits(
         &self,
         path: &[u16],
@@ -144,7 +146,7 @@ impl Problem<'_> {
         }
     }
 
-    /// The outputs of a path; the first input is what a view looks at.
+    /// Returns the outputs of a path; `first` is the first input, which determines the output of a view.
     pub(super) fn outputs(&self, path: &[u16], first: Option<&Sharding>) -> Result<Vec<Sharding>, Error> {
         if let (true, Some(first)) = (self.op.is_view(), first) {
             let out = first.try_view(&self.op.outputs()[0]);

@@ -1,15 +1,17 @@
-//! The types of an op's operands: for each path, one row for each slot, what every input and output is, and its gradient.
+//! The types of an op's operands, for each path (one row per slot): sharding and gradient sharding.
 //!
-//! Along a slot a row says what values are, and its transpose what gradients are ([`Strategy::transposes`]):
+//! Along a slot a row gives the values' shardings, and its transpose the gradients'
+//! ([`Strategy::transposes`]):
 //!
 //! ```text
 //! row          value     gradient                     R* = P    P* = R    S* = S
-//! S(m),R -> S(m)         a weight that replicates has terms for a gradient: R|P
-//! R,R -> R               ranks do different work with the same: R|P everywhere
-//! R,R -> R     again     all ranks do the same work with the same: R|R everywhere, written I
+//! S(m),R -> S(m)         a replicated weight has a partial gradient: R|P
+//! R,R -> R               ranks do different work on replicas: R|P everywhere
+//! R,R -> R     again     all ranks do the same work on replicas: R|R everywhere, written I
 //! ```
 //!
-//! Propagation asks for the cheapest path of one op. Whoever chooses for many ops at once needs all of them.
+//! Propagation needs the cheapest path of one op. A solver that chooses for many ops at once needs all of
+//! them.
 
 use core::ops::ControlFlow;
 use std::sync::Arc;
@@ -28,48 +30,49 @@ use crate::rules::{Entry, Op, Strategy};
 use reshard_sharding::internal::{Cuts, Shape};
 use reshard_sharding::{Exponent, Mesh, ReduceOp, Sharding, ShardingType, SubAxis};
 
-/// One way for an op to run on a whole mesh, with the types of all operands.
+/// One strategy of an op on a whole mesh, with the types of all operands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypedStrategy {
-    /// What each input has to be; without a gradient where none is wanted of it.
+    /// The required type of each input; without a gradient if none is needed.
     pub inputs: Vec<Arc<ShardingType>>,
-    /// What each output is.
+    /// The type of each output.
     pub outputs: Vec<Arc<ShardingType>>,
     /// The strategy of each (sub-)axis with more than one rank; none for a view.
     pub rows: Arc<[(SubAxis, Strategy)]>,
-    /// The part of the op's work that a rank does: the product over all slots that cut it.
+    /// The fraction of the op's work that a rank does: the product over all slots that shard it.
     pub work_fraction: f64,
-    /// Whether the op has to know its region along some axis.
+    /// `true` if the op has to know its region along some axis.
     pub region: bool,
 }
 
-/// What is asked of the [typed strategies](Propagator::typed) of an op.
+/// The request for the [typed strategies](Propagator::typed) of an op.
 #[derive(Clone, Copy, Debug)]
 pub struct TypedStrategyQuery<'a> {
-    /// Of each input, the shardings in which it may be at hand, at least one: what they cut is what strategies cut.
+    /// For each input, its available shardings (at least one); strategies use the kinds of shards in them.
     pub inputs: &'a [Vec<Sharding>],
-    /// More shardings whose sub-axes and kinds of shards are looked at, as of pinned outputs.
+    /// More shardings whose sub-axes and kinds of shards are considered, as of constrained outputs.
     pub also: &'a [Sharding],
-    /// Of each input, whether it has a gradient.
+    /// For each input, `true` if it has a gradient.
     pub input_gradients: &'a [bool],
-    /// Of each output, whether it has a gradient.
+    /// For each output, `true` if it has a gradient.
     pub output_gradients: &'a [bool],
 }
 
 impl Propagator {
-    /// All strategies of an op on a mesh, with the types of its operands, in the order of its rows; at most so many.
+    /// Returns at most `most` strategies of an op on a mesh, with operand types, in the order of its rows.
     ///
-    /// An input is made terms only along slots where it is at hand as terms, or where others of the row are shards or terms
-    /// at hand. Terms of anything but sums are left out where a gradient is wanted of the op.
+    /// An input becomes partial only along two kinds of slots: those where it is available as partial values,
+    /// and those where other inputs of the row are shards or available as partial values. If the op needs a
+    /// gradient, only partial sums are considered.
     ///
     /// ```
-    /// use reshard_ops::propagate::{Propagator, TypedQuestion};
-    /// use reshard_ops::rules::Table;
+    /// use reshard_ops::propagate::{Propagator, TypedStrategyQuery};
+    /// use reshard_ops::rules::OpTable;
     /// use reshard_sharding::{Mesh, Sharding};
     /// let mesh: Mesh = "tp=4".parse()?;
-    /// let mm = Table::standard().op(&"mm".parse()?, &[&[8, 16], &[16, 32]])?;
+    /// let mm = OpTable::standard().op(&"mm".parse()?, &[&[8, 16], &[16, 32]])?;
     /// let inputs = [vec![Sharding::parse(&mesh, &[8, 16], "R")?], vec![Sharding::parse(&mesh, &[16, 32], "S(1)")?]];
-    /// let question = TypedQuestion { inputs: &inputs, also: &[], input_gradients: &[true, true], output_gradients: &[true] };
+    /// let question = TypedStrategyQuery { inputs: &inputs, also: &[], input_gradients: &[true, true], output_gradients: &[true] };
     /// let found = Propagator::new().typed(&mm, &mesh, &question, 100)?;
     /// let texts: Vec<String> = found.iter().map(|s| format!("{} {} -> {}", s.inputs[0], s.inputs[1], s.outputs[0])).collect();
     /// assert_eq!(texts, ["R R -> R", "I I -> I", "S(0) R -> S(0)", "R S(1) -> S(1)", "S(1) S(0) -> P(sum)"]);
@@ -87,7 +90,7 @@ impl Propagator {
         self.asked(op, mesh, question, |typed| typed.all(most, &mut OnMesh::default()))
     }
 
-    /// The same out of a memory of lists where it has that.
+    /// Returns the same list from a cache, or computes and caches it.
     ///
     /// Requires that `most` is always the same.
     #[doc(hidden)]
@@ -115,7 +118,7 @@ impl Propagator {
         })
     }
 
-    /// What is asked, as a problem.
+    /// Builds the propagation problem of a request and passes it to `answer`.
     fn asked<T>(
         &self,
         op: &Op,
@@ -126,11 +129,13 @@ impl Propagator {
         let firsts: Result<Vec<Operand>, Error> = (question.inputs.iter())
             .map(|at_hand| match at_hand.first() {
                 Some(first) => Ok(Operand::new(reshard_kernels::DType::F32, first.clone())),
-                None => Err(Error::Rule { reason: format!("an input of {} is nowhere at hand", op.name()) }),
+                None => Err(Error::Rule {
+                    reason: format!("an input of {} is not available in any sharding", op.name()),
+                }),
             })
             .collect();
         let firsts = firsts?;
-        // Whoever asks answers for terms.
+        // The caller accounts for reducing partial outputs.
         let constraints = vec![OutputConstraint::Reduced; op.outputs().len()];
         let also: Vec<&Sharding> = question.inputs.iter().flatten().chain(question.also).collect();
         let problem = Problem::beside(&self.planner, op, mesh, &firsts, &constraints, Stays::Nothing, &also)?;
@@ -140,50 +145,50 @@ impl Propagator {
     }
 }
 
-/// A memory of lists of typed strategies: ops are asked for again where other inputs are at hand that are cut alike.
+/// A cache of lists of typed strategies: the same op is often requested with equally sharded inputs.
 #[derive(Debug, Default)]
 pub struct TypedLists {
     lists: WordMap<Key, Arc<[Arc<TypedStrategy>]>>,
-    /// What operands of all ops are, on each mesh.
+    /// The interned operands of all ops, per mesh.
     meshes: Vec<(Mesh, OnMesh)>,
 }
 
 impl TypedLists {
-    /// How many lists there are.
+    /// The number of cached lists.
     pub fn len(&self) -> usize {
         self.lists.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if no list is cached.
     pub fn is_empty(&self) -> bool {
         self.lists.is_empty()
     }
 }
 
-/// What operands are on one mesh: strategies are many, and what one operand is in them are few.
+/// The interned operand shardings on one mesh: many strategies share a few shardings.
 #[derive(Debug, Default)]
 struct OnMesh {
     numbers: WordMap<Spelled, Number>,
-    /// Of what a view makes, by its input and the shape.
+    /// The outputs of views, by input and output shape.
     seen: WordMap<(Number, Shape), Option<Number>>,
-    /// By number; none where no sharding is that.
+    /// The shardings by number; `None` for a spelling that is not a sharding.
     shardings: Vec<Option<Sharding>>,
-    /// The types whose ranks do the same work along some sub-axes; none where there is no gradient.
+    /// The types by number and the sub-axes along which ranks do the same work; `None` without a gradient.
     types: WordMap<(Number, Option<Again>), Option<Arc<ShardingType>>>,
 }
 
-/// Shape, cuts and terms.
+/// Shape, dim splits and partial axes.
 type Spelled = (Shape, Cuts, Terms);
 
-/// Along which sub-axes ranks do the same work.
+/// The sub-axes along which ranks do the same work.
 type Again = SmallVec<[SubAxis; 4]>;
 
-/// A sharding by number.
+/// The number of an interned sharding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Number(usize);
 
 impl OnMesh {
-    /// The number of a sharding as a view of this shape sees it, if it does.
+    /// Returns the number of the view of a sharding in this shape, if the view is free.
     fn seen_as(&mut self, first: Number, shape: &[usize]) -> Option<Number> {
         let OnMesh { seen, shardings, .. } = self;
         *seen.entry((first, Shape::from_slice(shape))).or_insert_with(|| {
@@ -193,7 +198,7 @@ impl OnMesh {
         })
     }
 
-    /// The number of what is spelled so, if a sharding is that.
+    /// Returns the number of the sharding that is spelled so, or `None` if there is none.
     fn number(
         &mut self,
         spelled: Spelled,
@@ -207,7 +212,9 @@ impl OnMesh {
         shardings[number.0].as_ref().map(|_| number)
     }
 
-    /// The type of a sharding: with the gradient of ranks that do the same work along some sub-axes, or without one.
+    /// Returns the type of a sharding, without a gradient if `again` is `None`.
+    ///
+    /// Otherwise the gradient is that of ranks that do the same work along these sub-axes.
     fn typed(&mut self, number: Number, again: Option<&Again>) -> Option<Arc<ShardingType>> {
         let OnMesh { shardings, types, .. } = self;
         let value = shardings[number.0].as_ref()?;
@@ -219,14 +226,14 @@ impl OnMesh {
     }
 }
 
-/// All that the typed strategies of an op depend on.
+/// The cache key of the typed strategies of an op.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     op: Op,
     mesh: Mesh,
-    /// The norms of which inputs hold terms: rows of the op's for them.
+    /// The norms of which inputs hold partial values; the op has rows for them.
     norms: SmallVec<[Exponent; 1]>,
-    /// Of inputs and outputs, which have gradients.
+    /// For inputs and outputs, `true` if they have gradients.
     gradients: SmallVec<[bool; 6]>,
     slots: PerSlot<SubAxis>,
     kinds: PerSlot<SmallVec<[ShardKind; 2]>>,
@@ -237,16 +244,16 @@ struct Key {
 struct Typed<'p, 'a> {
     problem: &'p Problem<'a>,
     question: &'p TypedStrategyQuery<'p>,
-    /// Whether anything here has a gradient.
+    /// `true` if any operand has a gradient.
     trained: bool,
-    /// By slot, which rows are looked at.
+    /// The rows that are considered, per slot.
     rows: Vec<Vec<u16>>,
 }
 
 impl Typed<'_, '_> {
     fn with_rows(mut self) -> Self {
         let p = self.problem;
-        // What each input is, wherever it is at hand, along each slot.
+        // The class of each input along each slot, for every available sharding.
         let at: Vec<Vec<PerSlot<Class>>> = (self.question.inputs.iter())
             .map(|at_hand| at_hand.iter().map(|s| classify(s, &p.slots)).collect())
             .collect();
@@ -259,7 +266,7 @@ impl Typed<'_, '_> {
         self
     }
 
-    /// All that the list depends on.
+    /// Returns the cache key of the list.
     fn key(&self) -> Key {
         let p = self.problem;
         let rows = self.rows.iter().zip(&p.rows);
@@ -275,7 +282,7 @@ impl Typed<'_, '_> {
         }
     }
 
-    /// All strategies, in the order of the rows; at most so many.
+    /// Returns at most `most` strategies, in the order of the rows.
     fn all(&self, most: usize, known: &mut OnMesh) -> Vec<TypedStrategy> {
         let mut found = Vec::new();
         let mut path = Path::new();
@@ -287,7 +294,7 @@ impl Typed<'_, '_> {
         found
     }
 
-    /// Whether a row may stand for a slot: see [`Propagator::typed`].
+    /// Returns `true` if a row is a candidate for a slot; see [`Propagator::typed`].
     fn admits(&self, slot: usize, row: SlotRow, at: &[Vec<PerSlot<Class>>]) -> bool {
         let bound = self.problem.bound.get();
         let entries = &bound.rows[usize::from(row.row)].entries;
@@ -309,7 +316,7 @@ impl Typed<'_, '_> {
         !makes_terms || pending || inputs.iter().zip(at).any(held)
     }
 
-    /// Calls a function with every whole path that begins so.
+    /// Calls a function with every whole path that begins with `path`.
     fn extended(&self, path: &mut Path, f: &mut impl FnMut(&Path) -> ControlFlow<()>) -> ControlFlow<()> {
         let Some(rows) = self.rows.get(path.len()) else { return f(path) };
         for &row in rows {
@@ -322,7 +329,7 @@ impl Typed<'_, '_> {
         ControlFlow::Continue(())
     }
 
-    /// All that a path may mean: along slots where all operands are replicas, the same work or different work.
+    /// Adds all typed strategies of a path: replicas along a slot do the same work or different work.
     fn every(&self, path: &Path, known: &mut OnMesh, found: &mut Vec<TypedStrategy>) {
         let p = self.problem;
         let bound = p.bound.get();
@@ -348,7 +355,7 @@ impl Typed<'_, '_> {
         let region = !views && rows().any(|row| row.region);
         let share = if views { 1.0 } else { self.share(path) };
         let (inputs, outputs) = values.split_at(p.op.inputs().len());
-        // Views of replicas: what a view does along an axis it does to values and to gradients.
+        // Views of replicas: along an axis, a view does the same to values and to gradients.
         for same in 0..1usize << free.len().min(8) {
             let again: Again =
                 free.iter().enumerate().filter(|(i, _)| same >> i & 1 == 1).map(|(_, s)| *s).collect();
@@ -371,7 +378,7 @@ impl Typed<'_, '_> {
         }
     }
 
-    /// The shardings of a path, of inputs and outputs; none where no sharding is what it spells.
+    /// Returns the shardings of inputs and outputs of a path; `None` if it spells an invalid sharding.
     fn values(&self, path: &Path, known: &mut OnMesh) -> Option<SmallVec<[Number; 6]>> {
         let p = self.problem;
         let (inputs, outputs) = (p.op.inputs(), p.op.outputs());
@@ -390,7 +397,7 @@ impl Typed<'_, '_> {
         Some(values)
     }
 
-    /// The part of the work that the rank with most of it does.
+    /// Returns the fraction of the work that the most loaded rank does.
     fn share(&self, path: &Path) -> f64 {
         let p = self.problem;
         let bound = p.bound.get();

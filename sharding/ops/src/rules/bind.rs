@@ -1,23 +1,24 @@
 //! Binding: a rule on the shapes of one call.
 //!
-//! Every factor gets its size and every dim of every operand its factors, and the rule's strategies become rows over *dims*,
-//! which is what the search works on:
+//! Every factor gets its size and every dim of every operand its factors, and the rule's strategies become
+//! rows over *dims*, on which the search works:
 //!
 //! ```text
 //! mk,kn->mn   on [64,32],[32,16]      m = 64, k = 32, n = 16       S(m0),R -> S(m0)   R,S(n1) -> S(n1)   ..
 //! ...,...->...  on [8,16],[16]        a factor for each dim of the ellipsis; [1] where 16 is wanted is broadcast
 //! ```
 //!
-//! The dim `(ij)` is the mixed-radix number of its factors. A shard of the major one is a plain shard of the dim; a shard
-//! of a minor one is strided: it skips what is left locally of the factors before it,
+//! The dim `(ij)` is the mixed-radix number of its factors. A shard of the major one is a plain shard of the
+//! dim; a shard of a minor one is strided: it skips the local remainder of the factors before it,
 //!
 //! ```text
 //! split factor of j in (ij)  =  |i| / (what earlier axes took of i)  *  (the split factor of the kind)
 //! ```
 //!
-//! so that a factor with another one after it has to be cut evenly: into `k n` equal parts by a kind with split factor
-//! `k` over `n` ranks. And a kind with `k > 1` cuts a factor behind others into pieces of pieces, which start where those
-//! others do only if `k` divides it: `(ij)` with `|j| = 3` and `SS(0,2|i|)` does not.
+//! so that a factor with another one after it has to be split evenly: into `k n` equal parts by a kind with
+//! split factor `k` over `n` ranks. And a kind with `k > 1` splits a factor that follows others into blocks
+//! of blocks. These start where those others do only if `k` divides it: `(ij)` with `|j| = 3` and
+//! `SS(0,2|i|)` does not.
 
 use core::fmt;
 
@@ -33,7 +34,7 @@ use crate::rules::strategy::{OperandPlacement, Strategy};
 use crate::rules::written::OutputAliasing;
 use reshard_sharding::Exponent;
 
-/// What is being bound.
+/// A rule and the input shapes to which it is bound.
 pub(super) struct Binding<'a> {
     pub(super) name: &'a str,
     pub(super) rule: &'a Rule,
@@ -50,14 +51,15 @@ impl Binding<'_> {
         Error::Rule { reason: format!("{}({rule}){on}: {reason}", self.name) }
     }
 
-    /// The rows of the rule on these shapes, and the shapes of its outputs, which follow from an equation.
+    /// Returns the rows of the rule on these shapes, and the output shapes, which follow from an equation.
     pub(super) fn bound(&self, outputs: Option<&[&[usize]]>) -> Result<(Bound, Vec<Vec<usize>>), Error> {
         let (mut bound, outputs) = match self.rule.equation() {
             Some(e) => self.written(e, outputs)?,
             None => match outputs {
                 Some(outputs) => (Bound::default(), outputs.iter().map(|s| s.to_vec()).collect()),
                 None => {
-                    return Err(self.error("a list of strategies says nothing of shapes: give the outputs'"));
+                    return Err(self
+                        .error("a list of strategies does not determine shapes; give the outputs' shapes"));
                 }
             },
         };
@@ -67,7 +69,7 @@ impl Binding<'_> {
         Ok((bound, outputs))
     }
 
-    /// These rows, and those in which terms of norms of these exponents pass.
+    /// Returns these rows, and those in which partial norms of these exponents pass.
     pub(super) fn with_norms(
         &self,
         bound: &Bound,
@@ -102,7 +104,7 @@ impl Binding<'_> {
         Ok(())
     }
 
-    /// One row, in which the ellipsis stands for this factor.
+    /// Returns one row, with this factor in place of the ellipsis.
     fn row(
         &self,
         strategy: &Strategy,
@@ -142,7 +144,7 @@ impl Binding<'_> {
         Ok(Row { entries, region: self.rule.needs_region(strategy) })
     }
 
-    /// The equation of an op that may write into tensors that are there: those are as large as what is written.
+    /// Binds the equation of an op that may write into existing tensors of the outputs' shapes.
     fn written(&self, e: &Equation, outputs: Option<&[&[usize]]>) -> Result<(Bound, Vec<Vec<usize>>), Error> {
         if e.aliasing == OutputAliasing::New {
             return self.equation(e, outputs);
@@ -158,8 +160,8 @@ impl Binding<'_> {
             if has != makes.as_slice() {
                 let (has, makes) = (Brackets(has), Brackets(makes));
                 return Err(self.error(format!(
-                    "input {i} is written and has {has}, and what is written has {makes}: make it as large, or use the \
-                     op that makes a new tensor"
+                    "input {i} is written in place and has shape {has}, but the result has {makes}; give it that \
+                     shape, or use the op that returns a new tensor"
                 )));
             }
         }
@@ -183,7 +185,7 @@ impl Binding<'_> {
         for (dims, shape, what) in &known {
             let n = fixed_dims(dims);
             if shape.len() < n || (shape.len() > n && !dims.contains(&Dim::Rest)) {
-                return Err(self.error(format!("{what} has {} dims, and the rule names {n}", shape.len())));
+                return Err(self.error(format!("{what} has {} dims, but the rule has {n}", shape.len())));
             }
             rest = rest.max(shape.len() - n);
         }
@@ -219,7 +221,7 @@ impl Binding<'_> {
         }
         sizes.solve(&known, &dims)?;
         let missing = |x: usize| {
-            self.error(format!("the size of {} is not known: give the outputs' shapes", sizes.name(x)))
+            self.error(format!("the size of {} is unknown; give the outputs' shapes", sizes.name(x)))
         };
         let mut all = SmallVec::<[usize; 8]>::new();
         for x in 0..letters + rest {
@@ -229,7 +231,7 @@ impl Binding<'_> {
                 None => return Err(missing(x)),
             });
         }
-        // What is 1 where its factor is not is broadcast.
+        // A dim of size 1 whose factor is larger is broadcast.
         for ((_, shape, _), dims) in known.iter().zip(&mut dims) {
             for (dim, &n) in dims.iter_mut().zip(*shape) {
                 if let Some(list) = dim
@@ -254,7 +256,7 @@ impl Binding<'_> {
 
     fn shape_of(&self, dims: &[DimFactors], sizes: &[usize]) -> Result<Vec<usize>, Error> {
         let len = |d: &DimFactors| match d {
-            None => Err(self.error("the size of a dim * is not known: give the outputs' shapes")),
+            None => Err(self.error("the size of a dim * is unknown; give the outputs' shapes")),
             Some(list) => list
                 .iter()
                 .try_fold(1usize, |p, &x| p.checked_mul(sizes[usize::from(x)]))

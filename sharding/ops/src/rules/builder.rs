@@ -1,8 +1,9 @@
-//! Rules from parts: the one way in which an equation is made, by families and by the notation alike.
+//! Rules from parts: the single constructor of equations, used by families and by the notation.
 //!
-//! What goes in are operands as lists of dims, which name their factors by letter, and what is said of factors and of
-//! terms. What comes out has its factors in order (outputs' first), a role for each, and a way for terms to pass; or it is
-//! refused with the reason, so that every rule that there is can be printed and read back.
+//! Its inputs are operands as lists of dims, which name their factors by letter, and properties of factors
+//! and of partial values. The result has its factors in order (outputs' first), a role for each, and the
+//! partial values that pass. Invalid equations are rejected with the reason, so that every existing rule can
+//! be printed and round-trips.
 
 use std::sync::Arc;
 
@@ -14,25 +15,26 @@ use crate::rules::strategy::{OperandPlacement, Strategy};
 use crate::rules::written::OutputAliasing;
 use reshard_sharding::{Placement, ReduceOp};
 
-/// An equation in the making.
+/// An equation under construction.
 ///
-/// Without a word on them: a factor that some output lacks is summed; an equation of sums only is multilinear, as einsum
-/// is; one that reduces its only input by another op lets the terms of that op pass; any other lets none pass.
+/// By default, a factor that some output lacks is summed. An equation of sums only is multilinear, as einsum
+/// is. One that reduces its only input by another op passes the partial values of that op. Any other passes
+/// none.
 ///
 /// ```
-/// use reshard_ops::rules::{Dim, Operands, Passing, Role, RuleBuilder};
+/// use reshard_ops::rules::{Dim, Operands, PartialRule, FactorKind, RuleBuilder};
 /// use reshard_sharding::ReduceOp;
 /// let mm = RuleBuilder::new().input(['m', 'k']).input(['k', 'n']).output(['m', 'n']).build()?;
 /// assert_eq!(mm, "mk,kn->mn".parse()?);
 /// let mean = RuleBuilder::new()
 ///     .input([Dim::Rest, 'j'.into()])
 ///     .output([Dim::Rest])
-///     .role('j', Role::Reduce(ReduceOp::Avg))
-///     .passing(Passing::Linear(Operands::All))
+///     .role('j', FactorKind::Reduction(ReduceOp::Avg))
+///     .passing(PartialRule::Linear(Operands::All))
 ///     .build()?;
 /// assert_eq!(mean.to_string(), "...j->... {j: avg, linear}");
-/// let wrong = RuleBuilder::new().input(['i']).output(['i']).role('j', Role::Replicate).build().unwrap_err();
-/// assert_eq!(wrong.to_string(), "\"i->i\": j is no factor of an operand");
+/// let wrong = RuleBuilder::new().input(['i']).output(['i']).role('j', FactorKind::NeedReplication).build().unwrap_err();
+/// assert_eq!(wrong.to_string(), "\"i->i\": j is not a factor of an operand");
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -40,13 +42,13 @@ pub struct RuleBuilder {
     inputs: Vec<Vec<Dim>>,
     outputs: Vec<Vec<Dim>>,
     said: Vec<(char, Said)>,
-    /// Whether something was said of the ellipsis: that its dims need their region.
+    /// `true` if the dims of the ellipsis are declared to need their region.
     rest_region: bool,
     passings: Option<Vec<PartialRule>>,
     written: OutputAliasing,
 }
 
-/// What is said of a factor.
+/// A declared property of a factor.
 #[derive(Clone, Copy, Debug)]
 enum Said {
     Role(FactorKind),
@@ -61,56 +63,57 @@ impl RuleBuilder {
         RuleBuilder::default()
     }
 
-    /// One input more, with these dims.
+    /// Adds one input with these dims.
     #[must_use]
     pub fn input(mut self, dims: impl IntoIterator<Item = impl Into<Dim>>) -> RuleBuilder {
         self.inputs.push(listed(dims));
         self
     }
 
-    /// So many inputs more, all with these dims.
+    /// Adds `count` inputs, all with these dims.
     #[must_use]
     pub fn inputs(mut self, count: usize, dims: impl IntoIterator<Item = impl Into<Dim>>) -> RuleBuilder {
         self.inputs.extend(std::iter::repeat_n(listed(dims), count));
         self
     }
 
-    /// One output more, with these dims.
+    /// Adds one output with these dims.
     #[must_use]
     pub fn output(mut self, dims: impl IntoIterator<Item = impl Into<Dim>>) -> RuleBuilder {
         self.outputs.push(listed(dims));
         self
     }
 
-    /// So many outputs more, all with these dims.
+    /// Adds `count` outputs, all with these dims.
     #[must_use]
     pub fn outputs(mut self, count: usize, dims: impl IntoIterator<Item = impl Into<Dim>>) -> RuleBuilder {
         self.outputs.extend(std::iter::repeat_n(listed(dims), count));
         self
     }
 
-    /// What sharding a factor does. An average is even, too.
+    /// Sets the role of a factor. An average is even, too.
     #[must_use]
     pub fn role(mut self, factor: char, role: FactorKind) -> RuleBuilder {
         self.said.push((factor, Said::Role(role)));
         self
     }
 
-    /// The same of several factors.
+    /// Sets the role of several factors.
     #[must_use]
     pub fn roles(self, factors: impl IntoIterator<Item = char>, role: FactorKind) -> RuleBuilder {
         factors.into_iter().fold(self, |rule, factor| rule.role(factor, role))
     }
 
-    /// A factor has to be cut evenly.
+    /// Requires that a factor is split evenly.
     #[must_use]
     pub fn even(mut self, factor: char) -> RuleBuilder {
         self.said.push((factor, Said::Even));
         self
     }
 
-    /// An op that runs on a shard of one of these has to know which part of the whole that is: of a factor, or of a dim of the
-    /// ellipsis.
+    /// Declares that an op on a shard of one of these has to know its region.
+    ///
+    /// They are factors, or the dims of the ellipsis.
     ///
     /// ```
     /// use reshard_ops::rules::{Dim, RuleBuilder};
@@ -130,47 +133,47 @@ impl RuleBuilder {
         self
     }
 
-    /// How many iterations a factor has.
+    /// Sets the number of iterations of a factor.
     #[must_use]
     pub fn size(mut self, factor: char, size: usize) -> RuleBuilder {
         self.said.push((factor, Said::Size(size)));
         self
     }
 
-    /// One way more in which terms pass.
+    /// Adds one passing of partial values.
     #[must_use]
     pub fn passing(mut self, passing: PartialRule) -> RuleBuilder {
         self.passings.get_or_insert_default().push(passing);
         self
     }
 
-    /// Several ways more; of an empty list, no terms pass.
+    /// Adds several passings; with an empty list, no partial values pass.
     #[must_use]
     pub fn passings(mut self, list: impl IntoIterator<Item = PartialRule>) -> RuleBuilder {
         self.passings.get_or_insert_default().extend(list);
         self
     }
 
-    /// Where outputs go: into new tensors where nothing is said.
+    /// Sets the destination of outputs; new tensors by default.
     #[must_use]
-    pub fn written(mut self, written: OutputAliasing) -> RuleBuilder {
+    pub fn aliasing(mut self, written: OutputAliasing) -> RuleBuilder {
         self.written = written;
         self
     }
 
-    /// The rule.
+    /// Builds the rule.
     ///
-    /// Fails for what no op can mean, and for what could not be read back.
+    /// Fails for an equation that no op can have, and for one whose text would not round-trip.
     pub fn build(self) -> Result<Rule, Error> {
         self.finish(None)
     }
 
-    /// The rule that a text says.
+    /// Builds the rule of a text.
     pub(super) fn build_from(self, text: &str) -> Result<Rule, Error> {
         self.finish(Some(text))
     }
 
-    /// Whether an operand has this factor.
+    /// Returns `true` if an operand has this factor.
     pub(super) fn names(&self, factor: char) -> bool {
         self.inputs.iter().chain(&self.outputs).any(|dims| Equation::carries(dims, factor))
     }
@@ -193,12 +196,16 @@ impl RuleBuilder {
         }
         e.rest_region = self.rest_region;
         e.partial_rules = passings.unwrap_or_else(|| e.default_passings());
-        let reason = unknown.map(|name| format!("{name} is no factor of an operand")).or_else(|| refusal(&e));
+        let reason =
+            unknown.map(|name| format!("{name} is not a factor of an operand")).or_else(|| refusal(&e));
         made(e, text, reason)
     }
 }
 
-/// Dims as a list. A loop, since it is compiled for every kind of list: a chain that collects is five times as much code.
+/// Returns dims as a list.
+///
+/// It is a loop because it is compiled for every kind of list: a chain that collects is five times as much
+/// code.
 fn listed(dims: impl IntoIterator<Item = impl Into<Dim>>) -> Vec<Dim> {
     let mut list = Vec::new();
     for dim in dims {
@@ -207,7 +214,7 @@ fn listed(dims: impl IntoIterator<Item = impl Into<Dim>>) -> Vec<Dim> {
     list
 }
 
-/// The rule of an equation, if an op can mean it.
+/// Returns the rule of an equation, if it is valid.
 pub(super) fn checked(e: Equation) -> Result<Rule, Error> {
     let reason = refusal(&e);
     made(e, None, reason)
@@ -223,7 +230,7 @@ fn made(e: Equation, text: Option<&str>, reason: Option<String>) -> Result<Rule,
 }
 
 impl Equation {
-    /// The equation of these operands of which nothing else is said; how terms pass is still open.
+    /// Returns the equation of these operands with default properties; the passings are still open.
     fn of(inputs: Vec<Vec<Dim>>, outputs: Vec<Vec<Dim>>, written: OutputAliasing) -> Equation {
         let mut names: Vec<char> = Vec::new();
         for &name in outputs.iter().chain(&inputs).flatten().flat_map(Dim::factors) {
@@ -252,7 +259,7 @@ impl Equation {
         e
     }
 
-    /// The role of a factor that nothing was said about.
+    /// The role of a factor that none was declared for.
     pub(super) fn default_role(&self, factor: char) -> FactorKind {
         if self.outputs.iter().all(|dims| Equation::carries(dims, factor)) {
             FactorKind::PassThrough
@@ -261,7 +268,7 @@ impl Equation {
         }
     }
 
-    /// How terms pass if nothing was said.
+    /// The passings of partial values if none were declared.
     pub(super) fn default_passings(&self) -> Vec<PartialRule> {
         let inputs = self.reads();
         let replicates = self.factors.iter().any(|f| f.role == FactorKind::NeedReplication)
@@ -285,7 +292,7 @@ impl Equation {
     }
 }
 
-/// Why no op can mean an equation, or no text could say it.
+/// Returns the reason why no op can have an equation, or no text could express it.
 fn refusal(e: &Equation) -> Option<String> {
     let operands = || e.inputs.iter().chain(&e.outputs);
     if e.outputs.is_empty() {
@@ -300,14 +307,15 @@ fn refusal(e: &Equation) -> Option<String> {
     let has_rest = |dims: &Vec<Dim>| dims.contains(&Dim::Rest);
     if e.inputs.iter().any(has_rest) && !e.outputs.iter().all(has_rest) {
         return Some(
-            "an output lacks the ellipsis, whose dims pass: give letters to dims that are reduced".to_owned(),
+            "an output lacks the ellipsis, whose dims pass through; give letters to dims that are reduced"
+                .to_owned(),
         );
     }
     for f in &e.factors {
         let name = f.name;
         if !name.is_ascii_alphabetic() || matches!(name, 'P' | 'R' | 'S') {
             return Some(format!(
-                "a factor is a letter other than P, R and S, which are placements, not {name}"
+                "a factor must be a letter other than P, R and S, which are placements, not {name}"
             ));
         }
         if f.size.is_some_and(|n| i64::try_from(n).is_err()) {
@@ -317,11 +325,12 @@ fn refusal(e: &Equation) -> Option<String> {
         match f.role {
             FactorKind::PassThrough if lacking => {
                 return Some(format!(
-                    "an output lacks {name}, so that {name} cannot pass: say how it is reduced, like {{{name}: sum}}"
+                    "an output lacks {name}, so {name} cannot pass through; give its reduction, such as {{{name}: \
+                     sum}}"
                 ));
             }
             FactorKind::Reduction(op) if !lacking => {
-                return Some(format!("{name} cannot be reduced by {op}: every output carries it"));
+                return Some(format!("{name} cannot be reduced by {op}: every output has it"));
             }
             FactorKind::PassThrough | FactorKind::Reduction(_) | FactorKind::NeedReplication => {}
         }
@@ -335,11 +344,11 @@ fn refusal_of_passing(e: &Equation, p: &PartialRule) -> Option<String> {
         if let Some(i) = list.iter().find(|&&i| i >= inputs) {
             return Some(format!("{p} names input {i}, but there are {inputs}, counted from 0"));
         }
-        return list.is_empty().then(|| "a list of inputs names none".to_owned());
+        return list.is_empty().then(|| "a list of inputs is empty".to_owned());
     }
     let PartialRule::Row(row) = p else { return None };
     if (row.inputs.len(), row.outputs.len()) != (inputs, e.outputs.len()) {
-        return Some(format!("({row}) has not as many operands as the equation"));
+        return Some(format!("({row}) must have as many operands as the equation"));
     }
     let operands = e.inputs[..inputs].iter().chain(&e.outputs);
     row.inputs.iter().chain(&row.outputs).zip(operands).find_map(|(part, dims)| match part {
@@ -360,6 +369,7 @@ fn refusal_of_passing(e: &Equation, p: &PartialRule) -> Option<String> {
 
 fn not_in_braces(part: &OperandPlacement, row: &Strategy) -> String {
     format!(
-        "{part} in ({row}): a strategy in braces has only R, P, S(letter) and what is fixed, like SS(0,2), or S(0) of a dim *"
+        "{part} in ({row}): a strategy in braces can have only R, P, S(letter) and fixed placements, such as SS(0,2), \
+         or S(0) of a dim *"
     )
 }

@@ -15,7 +15,7 @@ use crate::rules::rule::Rule;
 use crate::rules::strategy::write_list;
 use reshard_sharding::internal::Cursor;
 
-/// An argument of a call: what a rule, a shape or a result may depend on.
+/// An argument of a call, on which a rule, a shape or a result may depend.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Argument {
     /// A whole number; dims may be negative, counted from the end.
@@ -29,7 +29,7 @@ pub enum Argument {
 }
 
 impl Argument {
-    /// The numbers of a list, or a number alone; none of anything else.
+    /// Returns the numbers of a list, or a number alone; empty for anything else.
     pub(super) fn as_list(&self) -> &[i64] {
         match self {
             Argument::Number(n) => core::slice::from_ref(n),
@@ -54,15 +54,15 @@ impl fmt::Display for Argument {
     }
 }
 
-/// What is called: an op of a table with its arguments, or a rule itself.
+/// The callee: an op of a table with its arguments, or a rule itself.
 ///
 /// ```
-/// use reshard_ops::rules::Call;
-/// let call: Call = "sum( dims=[0,-1], keepdim=true )".parse()?;
+/// use reshard_ops::rules::OpCall;
+/// let call: OpCall = "sum( dims=[0,-1], keepdim=true )".parse()?;
 /// assert_eq!(call.to_string(), "sum(dims=[0,-1],keepdim=true)");
-/// assert_eq!("mk, kn -> mn".parse::<Call>()?.to_string(), "mk,kn->mn");
-/// assert_eq!(Call::new("mm").to_string(), "mm");
-/// assert!("cat(dim)".parse::<Call>().is_err());
+/// assert_eq!("mk, kn -> mn".parse::<OpCall>()?.to_string(), "mk,kn->mn");
+/// assert_eq!(OpCall::new("mm").to_string(), "mm");
+/// assert!("cat(dim)".parse::<OpCall>().is_err());
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -74,7 +74,7 @@ pub enum OpCall {
         /// Its arguments in the order in which they were given; no key twice.
         arguments: Vec<(String, Argument)>,
     },
-    /// An op that is nothing but its rule.
+    /// An op that is defined by its rule alone.
     Rule(Rule),
     /// A call on each slice of its operands.
     Each(Vmapped),
@@ -86,11 +86,11 @@ impl OpCall {
         OpCall::Named { name: name.to_owned(), arguments: Vec::new() }
     }
 
-    /// The call with one argument more, or another value of it.
+    /// Adds an argument to the call, or replaces its value.
     ///
     /// ```
-    /// use reshard_ops::rules::{Call, Value};
-    /// assert_eq!(Call::new("softmax").with("dim", Value::Number(1)).to_string(), "softmax(dim=1)");
+    /// use reshard_ops::rules::{OpCall, Argument};
+    /// assert_eq!(OpCall::new("softmax").with("dim", Argument::Number(1)).to_string(), "softmax(dim=1)");
     /// ```
     #[must_use]
     pub fn with(mut self, key: &str, value: Argument) -> OpCall {
@@ -105,7 +105,7 @@ impl OpCall {
         self
     }
 
-    /// The name of the op, on whatever slices it is called; a rule has none.
+    /// Returns the name of the op, also of a call on slices; `None` for a rule.
     pub fn name(&self) -> Option<&str> {
         match self {
             OpCall::Named { name, .. } => Some(name),
@@ -114,11 +114,11 @@ impl OpCall {
         }
     }
 
-    /// What is called, as the text before the operands, and the arguments, as texts: `mm` and none, `sum` and `dims=[0]`.
+    /// Returns the text of the callee and those of the arguments: `mm` and none, `sum` and `dims=[0]`.
     ///
     /// ```
-    /// use reshard_ops::rules::Call;
-    /// let call: Call = "each[4:1] sum(dims=[0])".parse()?;
+    /// use reshard_ops::rules::OpCall;
+    /// let call: OpCall = "each[4:1] sum(dims=[0])".parse()?;
     /// assert_eq!(call.parts(), ("each[4:1] sum".to_owned(), vec!["dims=[0]".to_owned()]));
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
@@ -146,11 +146,13 @@ impl OpCall {
 }
 
 impl OpCall {
-    /// The same call, whose random numbers are of the key into which these are folded too; itself where it has no key.
+    /// Returns the same call with these numbers folded into its key for random numbers.
+    ///
+    /// A call without a key is unchanged.
     ///
     /// ```
-    /// use reshard_ops::rules::Call;
-    /// let call: Call = "dropout(p=0.1,key=[3])".parse()?;
+    /// use reshard_ops::rules::OpCall;
+    /// let call: OpCall = "dropout(p=0.1,key=[3])".parse()?;
     /// assert_eq!(call.folded(&[1, 0]).to_string(), "dropout(p=0.1,key=[3,1,0])");
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
@@ -236,7 +238,7 @@ pub(super) fn value(r: &mut Cursor<'_>) -> Result<Argument, Error> {
         let mut ahead = r.clone();
         let text = ahead.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+'));
         if let (Err(_), Ok(n)) = (text.parse::<i64>(), text.parse::<f64>()) {
-            // Of all ways to write a number one is kept: 1e-5 is 0.00001, and 2.0 is 2. Whole numbers are not rounded.
+            // Numbers have one canonical text: 1e-5 is 0.00001, and 2.0 is 2. Whole numbers are not rounded.
             let kept = n.to_string();
             if (n.is_finite() && text.contains(['.', 'e', 'E'])) || kept == text {
                 *r = ahead;
@@ -247,7 +249,11 @@ pub(super) fn value(r: &mut Cursor<'_>) -> Result<Argument, Error> {
     }
     let at = r.here();
     Ok(match word(r) {
-        "" => return Err(r.error_at(at, "a number, true, false, a word or a list like [0,2]").into()),
+        "" => {
+            return Err(r
+                .error_at(at, "a number, true, false, an identifier or a list such as [0,2]")
+                .into());
+        }
         "true" => Argument::Flag(true),
         "false" => Argument::Flag(false),
         other => Argument::Word(other.to_owned()),

@@ -6,8 +6,8 @@
 //! callee     =  the name of an op  |  a rule, like mk,kn->mn
 //! ```
 //!
-//! A name is made once, by an input or by a statement, before it is used. A result that nobody uses may be called `_`, more
-//! than once.
+//! A name is made once, by an input or by a statement, before it is used. An unused result may be called `_`,
+//! more than once.
 
 use core::fmt;
 use std::str::FromStr;
@@ -18,15 +18,15 @@ use crate::rules::call::OpCall;
 /// The body of a composite: its inputs, its outputs, and the calls between them.
 ///
 /// ```
-/// use reshard_ops::rules::{Call, Composite, Table};
+/// use reshard_ops::rules::{OpCall, Composite, OpTable};
 /// let gate: Composite = "x, g -> y: s = silu(g); y = mul(x, s)".parse()?;
 /// assert_eq!(gate.to_string(), "x,g -> y: s = silu(g); y = mul(x,s)");
-/// let mut table = Table::standard();
+/// let mut table = OpTable::standard();
 /// table.add_composite("gate", gate)?;
-/// let op = table.op(&Call::new("gate"), &[&[8, 6], &[8, 6]])?;
+/// let op = table.op(&OpCall::new("gate"), &[&[8, 6], &[8, 6]])?;
 /// assert_eq!(op.rule().map(ToString::to_string).as_deref(), Some("ab,ab->ab {(P,R -> P), (P(avg),R -> P(avg))}"));
 /// let unknown = "x -> y: y = relu(z)".parse::<Composite>().unwrap_err();
-/// assert_eq!(unknown.to_string(), "composite \"x -> y: y = relu(z)\": z is used before it is made");
+/// assert_eq!(unknown.to_string(), "composite \"x -> y: y = relu(z)\": z is used before it is defined");
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ pub(crate) struct Statement {
 }
 
 impl Composite {
-    /// A body of these values, of which the first are inputs: what is printed of it is read again.
+    /// Returns a body of these values, of which the first are inputs; its text round-trips.
     pub(crate) fn of(
         names: Vec<String>,
         inputs: usize,
@@ -70,7 +70,7 @@ impl Composite {
         format!("{made} = {callee}({})", inside.join(","))
     }
 
-    /// The same values made by other calls.
+    /// Returns a body that makes the same values by other calls.
     pub(super) fn with(&self, statements: Vec<Statement>) -> Composite {
         Composite { statements, ..self.clone() }
     }
@@ -90,7 +90,7 @@ impl Composite {
         self.outputs.iter().map(|&v| self.names[v].as_str())
     }
 
-    /// The calls with the numbers of the values that they take and make: inputs are numbered first, then what is made.
+    /// Returns the calls with the indices of their operands and results: inputs come first, then results.
     ///
     /// ```
     /// use reshard_ops::rules::Composite;
@@ -103,12 +103,12 @@ impl Composite {
         self.statements.iter().map(|s| (&s.call, s.operands.as_slice(), s.results.as_slice()))
     }
 
-    /// The numbers of its outputs among the values.
+    /// The indices of its outputs among the values.
     pub fn output_values(&self) -> &[usize] {
         &self.outputs
     }
 
-    /// How many values it has.
+    /// The number of values.
     pub(super) fn values(&self) -> usize {
         self.names.len()
     }
@@ -138,11 +138,11 @@ impl FromStr for Composite {
     }
 }
 
-/// What is wrong, in words.
+/// The reason why a text is invalid.
 type Refusal = String;
 
 fn read(text: &str) -> Result<Composite, Refusal> {
-    let form = "is written inputs -> outputs: name = op(operands, key=value); ..";
+    let form = "the form is inputs -> outputs: name = op(operands, key=value); ..";
     let (head, body) = text.split_once(':').ok_or(form)?;
     let (inputs, outputs) = head.split_once("->").ok_or(form)?;
     let mut names: Vec<String> = Vec::new();
@@ -159,7 +159,7 @@ fn read(text: &str) -> Result<Composite, Refusal> {
         return Err("it has no output".to_owned());
     }
     if let Some(output) = outputs.iter().find(|&&v| v < count) {
-        return Err(format!("{} is an input and an output: copy it, like y = copy(x)", names[*output]));
+        return Err(format!("{} is an input and an output; copy it, such as y = copy(x)", names[*output]));
     }
     if let Some(idle) = (0..count).find(|v| !statements.iter().any(|s: &Statement| s.operands.contains(v))) {
         return Err(format!("nothing uses {}", names[idle]));
@@ -169,10 +169,10 @@ fn read(text: &str) -> Result<Composite, Refusal> {
 
 fn read_statement(text: &str, names: &mut Vec<String>) -> Result<Statement, Refusal> {
     let text = text.trim();
-    let form = || format!("{text:?} is no statement like y = op(x, key=value)");
+    let form = || format!("{text:?} is not a statement such as y = op(x, key=value)");
     let (made, callee) = text.split_once('=').ok_or_else(form)?;
     let callee = callee.trim().strip_suffix(')').ok_or_else(form)?;
-    // The parentheses that close last; arguments may have brackets, but no parentheses.
+    // The last closing parentheses; arguments may have brackets, but no parentheses.
     let (callee, inside) = callee.rsplit_once('(').ok_or_else(form)?;
     let (mut operands, mut arguments) = (Vec::new(), Vec::new());
     for item in split_outside_brackets(inside) {
@@ -201,7 +201,7 @@ fn listed(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|s| !s.is_empty())
 }
 
-/// `x, dims=[0,1]` at the commas that are in no brackets.
+/// Splits `x, dims=[0,1]` at the commas that are outside of brackets.
 fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0usize;
     text.split(move |c| {
@@ -214,21 +214,24 @@ fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The number of a new value.
+/// Returns the index of a new value.
 fn make(names: &mut Vec<String>, name: &str) -> Result<usize, Refusal> {
     let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.' || c == '\'');
     if !letters || name.starts_with(|c: char| c.is_ascii_digit()) {
-        return Err(format!("{name:?} is no name of a value: letters, digits, _ . and '"));
+        return Err(format!(
+            "invalid value name {name:?}; use letters, digits, `_`, `.` and `'`, and do not begin with \
+             a digit"
+        ));
     }
     if name != "_" && names.iter().any(|n| n == name) {
-        return Err(format!("{name} is made twice"));
+        return Err(format!("{name} is defined twice"));
     }
     names.push(name.to_owned());
     Ok(names.len() - 1)
 }
 
-/// The number of a value that was made before.
+/// Returns the index of an existing value.
 fn used(names: &[String], name: &str) -> Result<usize, Refusal> {
     let known = names.iter().position(|n| n == name).filter(|_| name != "_");
-    known.ok_or_else(|| format!("{name} is used before it is made"))
+    known.ok_or_else(|| format!("{name} is used before it is defined"))
 }

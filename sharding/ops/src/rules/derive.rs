@@ -1,11 +1,12 @@
 //! The rule of a composite, derived from the rules of the ops in its body.
 //!
-//! Bound to shapes, every op of the body is a nest of loops over factors, and a value ties the factors of the op that made
-//! it to those of the ops that use it ([`Ties`]). What they become are the **loops** of the composite. Sharding loop `t` over a mesh axis means that every op whose factors
-//! contain `t` takes a row that shards such a factor, and every other op a row that shards none. The rows of the
-//! composite are the **join** of the rows of its ops on the values between them: what one op leaves, the next takes, with
-//! nothing moved. A loop needs its region if an op that has it does. So a derived row is true if the rows of the table are, and it is the whole of what can be said without a
-//! communication inside.
+//! Bound to shapes, every op of the body is a nest of loops over factors, and a value ties the factors of the
+//! op that made it to those of the ops that use it ([`Ties`]). The tied factors are the **loops** of the
+//! composite. Sharding loop `t` over a mesh axis means that every op whose factors contain `t` takes a row
+//! that shards such a factor, and every other op a row that shards none. The rows of the composite are the
+//! **join** of the rows of its ops on the values between them: the output of one op is the input of the next,
+//! without redistribution. A loop needs its region if an op that has it does. So a derived row is true if the
+//! rows of the table are. The derived rows are all that need no communication inside.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +24,7 @@ use crate::rules::strategy::{OperandPlacement, Strategy};
 use crate::rules::ties::Ties;
 use reshard_sharding::ReduceOp;
 
-/// How many rows a join may hold on its way.
+/// The maximum number of intermediate rows of a join.
 const MOST_ROWS: usize = 1 << 16;
 
 /// The op of a composite on inputs of these shapes; `bind` makes the ops of its body.
@@ -48,7 +49,7 @@ pub(super) fn derive(
         }
         if op.bound().is_some_and(|b| b.dims.is_empty() && !b.rows.is_empty()) {
             return Err(request.error(format!(
-                "{} is a list of strategies, which does not say what its loops are: give it an equation",
+                "{} is a list of strategies, which does not define its loops; give it an equation",
                 s.call
             )));
         }
@@ -61,7 +62,7 @@ pub(super) fn derive(
     request.op_to(&loops.rule(request, &rows)?, &outputs)
 }
 
-/// What a value is along an axis: a shard of one of its dims stands for the loop that is sharded.
+/// The class of a value along an axis: a shard of one of its dims represents the sharded loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Along {
     Replicate,
@@ -116,7 +117,7 @@ impl<'a> Loops<'a> {
         loops
     }
 
-    /// Ties the dims of all values once; whether that was news.
+    /// Ties the dims of all values once; returns `true` if that changed anything.
     fn tied(&mut self) -> bool {
         let mut news = false;
         for ((op, s), factors) in self.ops.iter().zip(&self.body.statements).zip(&self.factors) {
@@ -140,7 +141,7 @@ impl<'a> Loops<'a> {
         news
     }
 
-    /// The dim of a value that has a loop; none where it has it not, or twice.
+    /// Returns the dim of a value that has a loop; `None` if it does not have it, or twice.
     fn dim_of(&self, value: usize, sharded: usize) -> Option<u16> {
         let holds = |dim: &Vec<usize>| self.ties.leaves(dim).iter().filter(|&&x| x == sharded).count();
         let mut found = None;
@@ -213,7 +214,7 @@ impl<'a> Loops<'a> {
                 }
                 if next.len() > MOST_ROWS {
                     return Err(request.error(format!(
-                        "its ops have more than {MOST_ROWS} rows together at {}: make two composites of it",
+                        "its ops have more than {MOST_ROWS} joint strategies at {}; split it into two composites",
                         s.call
                     )));
                 }
@@ -232,7 +233,7 @@ impl<'a> Loops<'a> {
         Ok(())
     }
 
-    /// The rows of one op that shard a loop or, where it has it not, none.
+    /// Returns the rows of one op that shard a loop, or no loop if the op does not have it.
     fn rows(&self, statement: usize, sharded: Option<usize>) -> Vec<Vec<Along>> {
         let (op, s) = (&self.ops[statement], &self.body.statements[statement]);
         let Some(bound) = op.bound() else {
@@ -266,7 +267,7 @@ impl<'a> Loops<'a> {
         out
     }
 
-    /// The rule that these rows are.
+    /// Returns the rule of these rows.
     fn rule(&self, request: &BoundCall<'_>, rows: &[Joined]) -> Result<Rule, Error> {
         let loops = self.of_operands();
         let letters = request.letters(loops.len())?;
@@ -281,7 +282,7 @@ impl<'a> Loops<'a> {
         for &v in &self.body.outputs {
             rule = rule.output(dims(v));
         }
-        // Of a product of factors the shapes do not tell the parts.
+        // The shapes do not determine the parts of a product of factors.
         let all: Vec<Dim> = self.operands().flat_map(dims).collect();
         let is_part = |name: char| all.iter().any(|d| d.factors().len() > 1 && d.factors().contains(&name));
         let mut more: Vec<PartialRule> = Vec::new();
@@ -306,7 +307,7 @@ impl<'a> Loops<'a> {
         rule.passings(more).build()
     }
 
-    /// What a row says that a loop does, if that is all that the row says.
+    /// Returns the role of a loop in a row, if the row expresses nothing else.
     fn role(&self, sharded: usize, row: &Joined) -> Option<FactorKind> {
         let inputs = self.body.inputs().len();
         let mut reduced = None;

@@ -1,14 +1,15 @@
-//! A call on each of several slices: what a region of per-device code is for the whole tensor.
+//! A call on each of several slices: a region of per-device code, seen on the whole tensor.
 //!
 //! ```text
 //! each[4:1,0] mm(x, w)      x[4,m,k], w[k,n] -> [4,m,n]      for z in 0..4:  y[z] = mm(x[z], w)
 //! each[2,3:11,01] add       x[2,3,n], b[3,n] -> [2,3,n]      a digit for each size: whether the operand has that dim
 //! ```
 //!
-//! The dims come first, in the order of the sizes. What no operand has, no output has; every output has what any operand has.
-//! Along such a dim operands that have it are shards of it and the others replicas, so that its row is that of a factor that
-//! passes; all other rows are those of the call. A gradient is the formula of the call on each slice, summed for an
-//! operand over the dims that it has not: along the axis of such a dim that sum is terms.
+//! The dims come first, in the order of the sizes. A dim that no operand has, no output has; every output has
+//! each dim that any operand has. Along such a dim, operands that have it are shards of it and the others
+//! replicas, so that its row is that of a factor that passes. All other rows are those of the call. A
+//! gradient is the formula of the call on each slice, summed for an operand over the dims that it does not
+//! have: along the axis of such a dim it is a partial sum.
 
 use core::fmt;
 
@@ -20,24 +21,24 @@ use crate::rules::composite::{Composite, Statement};
 use crate::rules::op::Op;
 use crate::rules::row::{Bound, BoundFactor, Entry, OperandDims, Row};
 
-/// Which of the dims an operand has.
+/// For each of the dims, `true` if an operand has it.
 pub(crate) type Has = SmallVec<[bool; 4]>;
 
-/// A call, and over which slices of its operands it is made.
+/// A call, and the slices of its operands on which it is made.
 ///
 /// ```text
 /// each[4:1,0] mm(x, w)      x[4,m,k], w[k,n] -> [4,m,n]      for z in 0..4:  y[z] = mm(x[z], w)
 /// ```
 ///
 /// ```
-/// use reshard_ops::rules::{Call, Table};
-/// let table = Table::standard();
-/// let call: Call = "each[4:1,0] mm".parse()?;
+/// use reshard_ops::rules::{OpCall, OpTable};
+/// let table = OpTable::standard();
+/// let call: OpCall = "each[4:1,0] mm".parse()?;
 /// let op = table.op(&call, &[&[4, 8, 16], &[16, 32]])?;
 /// assert_eq!(op.outputs()[0].as_slice(), [4, 8, 32]);
 /// let rows: Vec<String> = op.strategies().iter().map(ToString::to_string).collect();
 /// assert_eq!(rows[..3], ["?0,R -> ?0", "S(m1),R -> S(m1)", "R,S(n1) -> S(n2)"]);
-/// // The gradient of what all slices share is the sum over them.
+/// // The gradient of an operand that all slices share is the sum over them.
 /// let gradient = table.gradient(&call, &[&[4, 8, 16], &[16, 32]])?;
 /// assert_eq!(gradient.lines().last().map(String::as_str), Some("dx1 = sum(a,dims=[0])"));
 /// # Ok::<(), reshard_ops::Error>(())
@@ -49,13 +50,13 @@ pub struct Vmapped {
     call: Box<OpCall>,
 }
 
-/// How many dims there may be.
+/// The maximum number of dims.
 const MOST_DIMS: usize = 16;
 
 impl Vmapped {
-    /// The call on each slice of operands that have these of the dims.
+    /// Returns the call on each slice of operands that have these of the dims.
     ///
-    /// Fails for operands that say another number of dims, and where a dim is had by none.
+    /// Fails for operands that list another number of dims, and if no operand has a dim.
     pub fn new(sizes: &[usize], has: &[Vec<bool>], call: &OpCall) -> Result<Vmapped, Error> {
         let each = Vmapped {
             sizes: sizes.to_vec(),
@@ -64,24 +65,20 @@ impl Vmapped {
         };
         let idle = (0..sizes.len()).find(|&d| !each.has.iter().any(|has| has.get(d) == Some(&true)));
         let reason = if sizes.is_empty() || sizes.len() > MOST_DIMS {
-            format!("it has {} dims, and may have 1 to {MOST_DIMS}", sizes.len())
+            format!("it has {} dims, but must have 1 to {MOST_DIMS}", sizes.len())
         } else if let Some(other) = each.has.iter().find(|has| has.len() != sizes.len()) {
-            format!(
-                "an operand says of {} dims whether it has them, and there are {}",
-                other.len(),
-                sizes.len()
-            )
+            format!("an operand has {} digits, but there are {} sizes", other.len(), sizes.len())
         } else if matches!(call, OpCall::Each(_)) {
-            "what is called on slices is no each itself: give it the dims of both".to_owned()
+            "the call on slices must not be `each` itself; give it the dims of both".to_owned()
         } else if let Some(idle) = idle {
-            format!("no operand has the dim of size {}: leave it out", sizes[idle])
+            format!("no operand has the dim of size {}; remove it", sizes[idle])
         } else {
             return Ok(each);
         };
         Err(Error::Rule { reason: format!("{each}: {reason}") })
     }
 
-    /// What is called on a slice.
+    /// The call on a slice.
     pub fn call(&self) -> &OpCall {
         &self.call
     }
@@ -91,17 +88,17 @@ impl Vmapped {
         &self.sizes
     }
 
-    /// Of each operand, which of the dims it has.
+    /// For each operand, the dims that it has.
     pub fn operands(&self) -> impl Iterator<Item = &[bool]> {
         self.has.iter().map(SmallVec::as_slice)
     }
 
-    /// How many of the dims an operand has; they are its first.
+    /// Returns the number of the dims that an operand has; they are its first.
     pub fn dims_of(&self, operand: usize) -> usize {
         self.has.get(operand).map_or(0, |has| count(has))
     }
 
-    /// The same over the slices of these operands, of the same dims; the call itself where none of them has one.
+    /// Returns the call over the slices of these operands; the call itself if none of them has a dim.
     pub(crate) fn of(&self, has: &[Has], call: &OpCall) -> OpCall {
         let used: Vec<usize> = (0..self.sizes.len()).filter(|&d| has.iter().any(|has| has[d])).collect();
         if used.is_empty() {
@@ -114,7 +111,7 @@ impl Vmapped {
         })
     }
 
-    /// Which dims an output has: those that any operand has.
+    /// Returns the dims of an output: those that any operand has.
     pub(crate) fn union(&self, has: &[Has]) -> Has {
         (0..self.sizes.len()).map(|d| has.iter().any(|has| has[d])).collect()
     }
@@ -124,14 +121,14 @@ impl Vmapped {
         &self.has
     }
 
-    /// The shapes of a slice of each operand.
+    /// Returns the shapes of a slice of each operand.
     ///
     /// Fails for another number of operands, and where a dim is of another size.
     pub fn slices(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, Error> {
         if inputs.len() != self.has.len() {
             return Err(Error::Rule {
                 reason: format!(
-                    "{self}: it is called with {} operands and says of {} which dims they have",
+                    "{self}: it is called with {} operands, but has digits for {}",
                     inputs.len(),
                     self.has.len()
                 ),
@@ -142,21 +139,19 @@ impl Vmapped {
             match shape.strip_prefix(sizes.as_slice()) {
                 Some(rest) => Ok(rest.to_vec()),
                 None => Err(Error::Rule {
-                    reason: format!(
-                        "{self}: an operand is {shape:?}, and its first dims should be {sizes:?}"
-                    ),
+                    reason: format!("{self}: an operand is {shape:?}, but its first dims must be {sizes:?}"),
                 }),
             }
         };
         inputs.iter().zip(&self.has).map(slice).collect()
     }
 
-    /// The op on whole operands, of the op on a slice.
+    /// Returns the op on whole operands, given the op on a slice.
     pub(crate) fn op(&self, slice: &Op, inputs: &[&[usize]]) -> Result<Op, Error> {
         if !slice.in_place_inputs().is_empty() {
             return Err(Error::Rule {
                 reason: format!(
-                    "{self}: what is called on slices makes new tensors, and this writes into one"
+                    "{self}: the call on slices must return new tensors, but this one writes into an input"
                 ),
             });
         }
@@ -189,7 +184,7 @@ impl Vmapped {
             })
             .collect();
         let mut fixed = Vec::new();
-        // What is drawn on a slice depends on which it is.
+        // Random numbers on a slice depend on its index.
         let region = self.call().argument("key").is_some();
         let mut rows: Vec<Row> = (0..self.sizes.len())
             .map(|d| {
@@ -220,14 +215,14 @@ impl Vmapped {
         Bound { factors, dims, rows, fixed, written: Vec::new() }
     }
 
-    /// A body of the call on each slice: calls on each slice; none where an output of the body has not all dims.
+    /// Returns a body with every call made on each slice; `None` if an output of the body lacks a dim.
     pub fn over(&self, body: &Composite) -> Option<Composite> {
         let all = self.union(&self.has);
         let (body, outputs) = self.body(body, &self.has);
         outputs.iter().all(|has| *has == all).then_some(body)
     }
 
-    /// A body on each slice of its inputs, which have these dims; and which dims each of its outputs has.
+    /// Returns a body on each slice of its inputs, which have these dims, and the dims of its outputs.
     pub(crate) fn body(&self, body: &Composite, inputs: &[Has]) -> (Composite, Vec<Has>) {
         let mut has = inputs.to_vec();
         let each = |s: &Statement| {
@@ -249,23 +244,24 @@ impl Vmapped {
         format!("each[{}:{}] ", sizes.join(","), operands.join(","))
     }
 
-    /// Gives the call an argument, or another value of it.
+    /// Adds an argument to the call, or replaces its value.
     pub(super) fn set(&mut self, key: &str, value: Argument) {
         *self.call = (*self.call).clone().with(key, value);
     }
 
-    /// Reads a text of which this is the rest after `each[`.
+    /// Parses a text; `rest` is the text after `each[`.
     pub(super) fn read(text: &str, rest: &str) -> Result<Vmapped, Error> {
         let wrong = |reason: &str| Error::Rule {
             reason: format!(
-                "call {text:?}: {reason}, as in each[4:1,0] mm, where the first of two operands has a dim of size 4 more"
+                "call {text:?}: {reason}, such as each[4:1,0] mm, where the first of two operands has an extra dim of \
+                 size 4"
             ),
         };
         let (head, call) = rest.split_once(']').ok_or_else(|| wrong("each[ has no ]"))?;
         let (sizes, has) =
-            head.split_once(':').ok_or_else(|| wrong("after the sizes come : and the operands"))?;
+            head.split_once(':').ok_or_else(|| wrong("the sizes must be followed by : and the operands"))?;
         let sizes: Option<Vec<usize>> = sizes.split(',').map(|n| n.trim().parse().ok()).collect();
-        let sizes = sizes.ok_or_else(|| wrong("the sizes are whole numbers with commas between"))?;
+        let sizes = sizes.ok_or_else(|| wrong("the sizes must be whole numbers, separated by commas"))?;
         let digits = |text: &str| -> Option<Vec<bool>> {
             let digit = |c| match c {
                 '0' => Some(false),
@@ -275,18 +271,17 @@ impl Vmapped {
             text.trim().chars().map(digit).collect()
         };
         let has: Option<Vec<Vec<bool>>> = has.split(',').map(digits).collect();
-        let has =
-            has.ok_or_else(|| wrong("an operand says by a 0 or 1 for each size whether it has that dim"))?;
+        let has = has.ok_or_else(|| wrong("an operand must have a 0 or 1 per size, 1 if it has that dim"))?;
         Vmapped::new(&sizes, &has, &call.parse()?)
     }
 }
 
-/// How many.
+/// Returns the number of `true` entries.
 pub(crate) fn count(has: &[bool]) -> usize {
     has.iter().filter(|has| **has).count()
 }
 
-/// Those of a list that an operand has.
+/// Returns the elements of a list at the dims that an operand has.
 pub(crate) fn had<'a, T: Copy>(list: &'a [T], has: &'a [bool]) -> impl Iterator<Item = T> + 'a {
     list.iter().zip(has).filter(|(_, has)| **has).map(|(item, _)| *item)
 }

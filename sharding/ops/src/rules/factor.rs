@@ -4,7 +4,7 @@ use core::fmt;
 
 use reshard_sharding::ReduceOp;
 
-/// What sharding a factor does to the op.
+/// The effect of sharding a factor on the op.
 ///
 /// | role | the loop | inputs that carry it | outputs that carry it | outputs that do not |
 /// |---|---|---|---|---|
@@ -15,19 +15,19 @@ use reshard_sharding::ReduceOp;
 pub enum FactorKind {
     /// Every output carries it: each rank computes its own part.
     PassThrough,
-    /// Some output does not carry it: each rank computes a term of that output.
+    /// Some output does not carry it: each rank computes a partial value of that output.
     Reduction(ReduceOp),
-    /// An iteration depends on all others: no rank may hold a part.
+    /// An iteration depends on all others: the factor may not be sharded.
     NeedReplication,
 }
 
-/// What a factor demands of the cut that shards it.
+/// The requirement of a factor on the split that shards it.
 ///
-/// All operands that carry a factor are always cut alike: one strategy cuts them with one placeholder, which is filled
-/// with one kind, so a plain shard never meets a strided one.
+/// All operands that carry a factor are always split equally. One strategy splits them with one placeholder,
+/// which is filled with one kind, so a plain shard is never combined with a strided one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Slicing {
-    /// Any cut, uneven ones too.
+    /// Any split, uneven ones too.
     #[default]
     Any,
     /// Every rank holds equally many indices.
@@ -39,13 +39,13 @@ pub enum Slicing {
 pub struct Factor {
     /// Its letter.
     pub name: char,
-    /// What sharding it does.
+    /// The effect of sharding it.
     pub role: FactorKind,
-    /// What it demands of a cut.
+    /// Its requirement on a split.
     pub slicing: Slicing,
-    /// Whether an op that runs on a shard of it has to know which part of the whole that is.
+    /// `true` if an op that runs on a shard of it has to know which part of the whole that is.
     pub region: bool,
-    /// How many iterations it has, where the rule fixes that.
+    /// The number of iterations, where the rule fixes that.
     pub size: Option<usize>,
 }
 
@@ -63,7 +63,7 @@ pub enum Dim {
     Factors(Vec<char>),
     /// `...`: any number of dims, aligned at the right and broadcast, as NumPy does.
     Rest,
-    /// `*`: a dim of any size that no rank may hold a part of.
+    /// `*`: a dim of any size that may not be sharded.
     Whole,
 }
 

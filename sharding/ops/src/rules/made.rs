@@ -1,4 +1,4 @@
-//! What calls came to: graphs call the same on the same shapes again and again, as in equal layers.
+//! Cache of the results of calls: graphs repeat the same calls on the same shapes, as in equal layers.
 
 use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::{PoisonError, RwLock};
@@ -7,10 +7,10 @@ use reshard_planner::internal::{WordHasher, WordMap};
 
 use crate::rules::call::OpCall;
 
-/// So many answers are kept; when there are more, all go.
+/// The capacity; when it is exceeded, the cache is emptied.
 const MOST: usize = 1 << 12;
 
-/// A call on inputs of these shapes, and what it came to.
+/// A call on inputs of these shapes, and its result.
 #[derive(Debug)]
 struct Entry<A> {
     call: OpCall,
@@ -18,9 +18,9 @@ struct Entry<A> {
     answer: A,
 }
 
-/// Answers to calls on shapes, by their hashes.
+/// Results of calls on shapes, by their hashes.
 ///
-/// What it has forgotten is found out again: a clone knows nothing.
+/// Evicted results are computed again; a clone is empty.
 pub(crate) struct Made<A>(RwLock<WordMap<u64, Vec<Entry<A>>>>);
 
 impl<A> Default for Made<A> {
@@ -42,7 +42,7 @@ impl<A> core::fmt::Debug for Made<A> {
 }
 
 impl<A: Clone> Made<A> {
-    /// The answer, found out if nobody asked before; what fails is asked again.
+    /// Returns the cached result, or computes it; errors are not cached.
     pub(crate) fn of<E>(
         &self,
         call: &OpCall,
@@ -70,7 +70,7 @@ impl<A: Clone> Made<A> {
         Ok(answer)
     }
 
-    /// Forgets all, as a table has other ops now.
+    /// Empties the cache, because the table has other ops now.
     pub(crate) fn forget(&mut self) {
         *self = Made::default();
     }

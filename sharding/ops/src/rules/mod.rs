@@ -1,6 +1,7 @@
-//! Rules: what an op means for one mesh axis.
+//! Rules: the strategies of an op along one mesh axis.
 //!
-//! An op is a nest of loops over *factors*, and its rule ties factors to the dims of its operands, as einsum does:
+//! An op is a nest of loops over *factors*, and its rule ties factors to the dims of its operands, as einsum
+//! does:
 //!
 //! ```text
 //! mm        mk,kn->mn                      m and n pass, k is reduced by sum
@@ -9,17 +10,17 @@
 //! add       ...,...->... {linear, increasing}
 //! ```
 //!
-//! Cutting the loop of one factor over the ranks of one mesh axis is a **strategy** of that axis: operands that carry the
-//! factor are sharded along it, inputs that do not are replicated, outputs that do not hold terms. From the way in which
-//! terms pass the op ([`Passing`]) come the strategies whose inputs are terms already. Several axes take one strategy
-//! each, independently: the strategies of a mesh are the product, and propagation finds the cheapest one
-//! without forming it.
+//! Splitting the loop of one factor over the ranks of one mesh axis is a **strategy** of that axis: operands
+//! that carry the factor are sharded along it, inputs that do not are replicated, outputs that do not hold
+//! partial values. The partial values that pass the op ([`PartialRule`]) give the strategies whose inputs are
+//! already partial. Several axes take one strategy each, independently: the strategies of a mesh are the
+//! product, and propagation finds the cheapest one without forming it.
 //!
-//! Why this is right: run the op on the parts of a factor's range and put the outputs together. A factor that passes
-//! gives the parts of the output; one that is reduced gives terms, because reductions are associative and commutative.
-//! The next axis cuts what is left of the loops, which is an op of the same rule on smaller sizes. All operands that
-//! carry a factor must be cut into the *same* parts, or a rank would multiply row 3 with column 5: one strategy has one
-//! placeholder, filled with one kind for all of them.
+//! Why this is right: run the op on the parts of a factor's range and combine the outputs. A factor that
+//! passes gives the parts of the output; one that is reduced gives partial values, because reductions are
+//! associative and commutative. The next axis splits the remaining loops, which form an op of the same rule
+//! on smaller sizes. All operands that carry a factor must be split into the *same* parts, or a rank would
+//! multiply row 3 with column 5: one strategy has one placeholder, filled with one kind for all of them.
 mod bind;
 mod builder;
 mod call;

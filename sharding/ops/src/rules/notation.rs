@@ -9,10 +9,10 @@
 //!            |  "..." ":" "region"                             the dims of the ellipsis
 //!            |  "linear" | "multilinear" | "affine" | "increasing" | "decreasing" | "selecting"  [ "(" input "," .. ")" ]
 //!            |  "writes" "(" input "," .. ")"  |  "out"        where outputs go
-//!            |  "(" strategy ")"  |  "none"                    how terms pass; a strategy more, of R, P and S(letter)
+//!            |  "(" strategy ")"  |  "none"                    partial rules; another strategy, of R, P and S(letter)
 //! ```
 //!
-//! A text is read into a [`RuleBuilder`], which has what holds without a word. A text all of whose operands are placements
+//! A text is read into a [`RuleBuilder`], which has the defaults. A text all of whose operands are placements
 //! or placeholders (`R`, `P`, `S(m0)`, `?0`) is a list of strategies.
 
 use core::fmt;
@@ -27,7 +27,7 @@ use crate::rules::written::OutputAliasing;
 use reshard_sharding::ReduceOp;
 use reshard_sharding::internal::Cursor;
 
-/// The word for what needs its region.
+/// The keyword for dims that need their region.
 const REGION: &str = "region";
 
 pub(super) fn read(text: &str) -> Result<Rule, Error> {
@@ -124,10 +124,10 @@ fn read_item(r: &mut Cursor<'_>, rule: RuleBuilder) -> Result<RuleBuilder, Error
     }
     let make = match word {
         "none" => return Ok(rule.passings([])),
-        "out" => return Ok(rule.written(OutputAliasing::Out)),
+        "out" => return Ok(rule.aliasing(OutputAliasing::Out)),
         "writes" => {
             r.expect("(")?;
-            return Ok(rule.written(OutputAliasing::InPlace(read_inputs(r)?)));
+            return Ok(rule.aliasing(OutputAliasing::InPlace(read_inputs(r)?)));
         }
         "linear" => PartialRule::Linear,
         "multilinear" => PartialRule::Multilinear,
@@ -229,7 +229,7 @@ fn write_equation(e: &Equation, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 FactorKind::Reduction(op) => op.to_string(),
             });
         }
-        // An average is even without a word.
+        // An average is even by default.
         if factor.slicing == Slicing::Even && factor.role != FactorKind::Reduction(ReduceOp::Avg) {
             said.push("even".to_owned());
         }

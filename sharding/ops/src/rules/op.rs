@@ -32,20 +32,20 @@ pub struct Op(Arc<Inner>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Inner {
-    /// A hash of the rest: ops are keys of caches.
+    /// A hash of the other fields: ops are keys of caches.
     hash: u64,
-    /// Whether no output ever has a negative element.
+    /// `true` if no output ever has a negative element.
     nonnegative: bool,
     name: String,
     inputs: Vec<Vec<usize>>,
     outputs: Vec<Vec<usize>>,
     body: Body,
     rule: Stated,
-    /// How many operations it takes, once somebody has asked.
+    /// The number of operations, counted on first use.
     operations: Counted,
 }
 
-/// A number that follows from the rest.
+/// A number that is derived from the other fields.
 #[derive(Clone, Debug, Default)]
 struct Counted(OnceLock<f64>);
 
@@ -57,7 +57,9 @@ impl PartialEq for Counted {
 
 impl Eq for Counted {}
 
-/// The rule that was bound, for readers. The body is all that matters, so that it makes no op another one.
+/// The bound rule, for display only.
+///
+/// The body alone matters, so that the rule does not make two ops different.
 #[derive(Clone, Debug)]
 struct Stated(Option<Rule>);
 
@@ -150,12 +152,12 @@ impl Op {
         Op::made(name, inputs.clone(), outputs.clone(), body.clone(), rule.0.clone())
     }
 
-    /// How many operations it takes, counted if nobody asked before.
+    /// Returns the number of operations, counted on the first call.
     pub(super) fn operations_once(&self, count: impl FnOnce() -> f64) -> f64 {
         *self.0.operations.0.get_or_init(count)
     }
 
-    /// A hash: equal ops have equal ones.
+    /// Returns a hash; equal ops have equal hashes.
     pub(crate) fn hash_word(&self) -> u64 {
         self.0.hash
     }
@@ -178,8 +180,8 @@ impl Op {
     /// The rule that was bound to these shapes; none for a view.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let op = Table::standard().op(&"softmax(dim=1)".parse()?, &[&[8, 6]])?;
+    /// use reshard_ops::rules::OpTable;
+    /// let op = OpTable::standard().op(&"softmax(dim=1)".parse()?, &[&[8, 6]])?;
     /// assert_eq!(op.rule().map(ToString::to_string).as_deref(), Some("ab->ab {b: replicate}"));
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
@@ -190,12 +192,12 @@ impl Op {
     /// The inputs that are written, each with the output that is written there; both counted from 0.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let table = Table::standard();
+    /// use reshard_ops::rules::OpTable;
+    /// let table = OpTable::standard();
     /// let op = |call: &str, shapes: &[&[usize]]| table.op(&call.parse()?, shapes);
-    /// assert!(op("add", &[&[8, 6], &[6]])?.written().is_empty());
-    /// assert_eq!(op("add_", &[&[8, 6], &[6]])?.written(), [(0, 0)]);
-    /// assert_eq!(op("add.out", &[&[8, 6], &[6], &[8, 6]])?.written(), [(2, 0)]);
+    /// assert!(op("add", &[&[8, 6], &[6]])?.in_place_inputs().is_empty());
+    /// assert_eq!(op("add_", &[&[8, 6], &[6]])?.in_place_inputs(), [(0, 0)]);
+    /// assert_eq!(op("add.out", &[&[8, 6], &[6], &[8, 6]])?.in_place_inputs(), [(2, 0)]);
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     pub fn in_place_inputs(&self) -> Vec<(usize, usize)> {
@@ -203,13 +205,14 @@ impl Op {
         pairs.iter().map(|&(i, o)| (i.into(), o.into())).collect()
     }
 
-    /// The same op with the strategies in which terms of norms of these exponents pass, if it passes those of every norm.
+    /// Adds the strategies that pass partial norms of these exponents, if the op passes those of every norm.
     ///
-    /// Rules that do say so by one exponent, 2. [Propagation](crate::propagate) asks for those that inputs have.
+    /// Rules that do so name one exponent, 2. [Propagation](crate::propagate) requests the exponents that
+    /// inputs have.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let clone = Table::standard().op(&"clone".parse()?, &[&[4]])?;
+    /// use reshard_ops::rules::OpTable;
+    /// let clone = OpTable::standard().op(&"clone".parse()?, &[&[4]])?;
     /// let more = clone.with_norms(&["3".parse().unwrap()])?;
     /// assert_eq!(more.strategies().last().map(ToString::to_string).as_deref(), Some("P(norm3) -> P(norm3)"));
     /// assert_eq!(more.strategies().len(), clone.strategies().len() + 1);
@@ -225,9 +228,10 @@ impl Op {
         Ok(if self.0.nonnegative { made.with_nonnegative_outputs() } else { made })
     }
 
-    /// The same op, of which it is known that no output ever has a negative element.
+    /// Returns the same op, marked as having no negative output elements.
     ///
-    /// Only such tensors become terms of a norm by themselves. What a rule leaves in such terms need not be said.
+    /// Only such tensors become partial values of a norm without communication. Outputs that a rule leaves as
+    /// partial norms need not be marked.
     #[must_use]
     pub fn with_nonnegative_outputs(&self) -> Op {
         let Inner { hash, name, inputs, outputs, body, rule, .. } = &*self.0;
@@ -243,10 +247,11 @@ impl Op {
         }))
     }
 
-    /// Whether an output has no negative element, if that is known of these inputs.
+    /// Returns `true` if an output is known to have no negative element, given these inputs.
     ///
-    /// A strategy that leaves it in terms of a norm says so: then the whole is a norm. Where it asks for such terms of
-    /// inputs, these have to be without negative elements, as terms of a norm are what such a tensor is made of for nothing.
+    /// A strategy that leaves it as a partial norm implies that: the whole is then a norm. If the strategy
+    /// requires partial norms of inputs, these must have no negative elements, as only such a tensor is a
+    /// partial norm without communication.
     pub(crate) fn is_nonnegative(&self, output: usize, inputs: impl Fn(usize) -> bool) -> bool {
         let of_norm = |e: &Entry| matches!(e, Entry::Partial(op) if op.is_of_magnitudes());
         let n = self.0.inputs.len();
@@ -258,17 +263,20 @@ impl Op {
             || (self.is_view() && inputs(0))
     }
 
-    /// Whether it only regroups digits: then its axes are not independent and it has no strategies of one axis.
+    /// Returns `true` if the op only regroups digits.
+    ///
+    /// Then its axes are not independent and it has no strategies of one axis.
     pub fn is_view(&self) -> bool {
         self.0.body == Body::View
     }
 
-    /// Whether each element of its results depends on no elements but those of its inputs at the same index: all operands have the same
-    /// dims, and it works along each of them index by index.
+    /// Returns `true` if each result element depends only on the input elements at the same index.
+    ///
+    /// All operands then have the same dims, and the op works along each of them index by index.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let table = Table::standard();
+    /// use reshard_ops::rules::OpTable;
+    /// let table = OpTable::standard();
     /// let op = |call: &str, inputs: &[&[usize]]| table.op(&call.parse()?, inputs).map(|op| op.is_elementwise());
     /// assert!(op("relu", &[&[4, 8]])? && op("sgd(lr=0.1)", &[&[4], &[4]])?);
     /// assert!(!op("softmax(dim=1)", &[&[4, 8]])? && !op("transpose(dim0=0,dim1=1)", &[&[4, 4]])?);
@@ -293,14 +301,16 @@ impl Op {
             })
     }
 
-    /// The dims of an input that it carries whole into all outputs and has in no other input, so that a part of each output is the same call on
-    /// that part of the input: each with its place in every output.
+    /// Returns the dims of an input that all outputs and no other inputs have, with their output indices.
+    ///
+    /// The outputs have these dims whole. A part of each output is then the same call on that part of the
+    /// input.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let table = Table::standard();
-    /// let carried = |call: &str, inputs: &[&[usize]]| table.op(&call.parse()?, inputs).map(|op| op.carried(0));
-    /// // Rows of a product, and no row that is one of several in a column.
+    /// use reshard_ops::rules::OpTable;
+    /// let table = OpTable::standard();
+    /// let carried = |call: &str, inputs: &[&[usize]]| table.op(&call.parse()?, inputs).map(|op| op.batch_dims(0));
+    /// // Rows of a product; the other dim of the input is summed.
     /// assert_eq!(carried("mm", &[&[4, 8], &[8, 16]])?, [(0, vec![0])]);
     /// assert_eq!(carried("transpose(dim0=0,dim1=1)", &[&[4, 8]])?, [(0, vec![1]), (1, vec![0])]);
     /// assert_eq!(carried("tile(times=[2,1])", &[&[4, 8]])?, [(1, vec![1])]);
@@ -310,7 +320,7 @@ impl Op {
     pub fn batch_dims(&self, input: usize) -> Vec<(usize, Vec<usize>)> {
         let Some(bound) = self.bound().filter(|bound| !bound.dims.is_empty()) else { return Vec::new() };
         let inputs = self.inputs().len();
-        // A factor that is all of the one dim of an operand in which it is.
+        // A factor that is the only one in the only dim of an operand that has it.
         let whole = |operand: usize, factor: u16| {
             let has = |dim: &DimFactors| dim.as_ref().is_some_and(|dim| dim.contains(&factor));
             let mut dims = bound.dims[operand].iter().enumerate().filter(|(_, dim)| has(dim));
@@ -353,12 +363,14 @@ impl Op {
         (0..rows).filter_map(|row| self.strategy(row)).collect()
     }
 
-    /// Of each of the [`strategies`](Op::strategies), whether the op has to know its region for it: which part of the whole
-    /// tensors a rank holds, without which it would compute something else.
+    /// For each of the [`strategies`](Op::strategies), `true` if the op has to know its region for it.
+    ///
+    /// The region is the part of the whole tensors that a rank holds; without it the op would compute
+    /// something else.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let table = Table::standard();
+    /// use reshard_ops::rules::OpTable;
+    /// let table = OpTable::standard();
     /// let attention = |call: &str| table.op(&call.parse()?, &[&[2, 4, 8, 16], &[2, 4, 8, 16], &[2, 4, 8, 16]]);
     /// let needing = |call: &str| -> Result<Vec<String>, reshard_ops::Error> {
     ///     let op = attention(call)?;
@@ -373,7 +385,7 @@ impl Op {
         self.bound().map_or_else(Vec::new, |b| b.rows.iter().map(|row| row.region).collect())
     }
 
-    /// One of them.
+    /// Returns one strategy.
     pub(crate) fn strategy(&self, row: usize) -> Option<Strategy> {
         let bound = self.bound()?;
         Some(bound.strategy(&bound.rows.get(row)?.entries, self.0.inputs.len()))

@@ -1,4 +1,4 @@
-//! How an op treats partial sums: which terms pass through it.
+//! The partial values that pass through an op.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use super::strategy::{OperandPlacement, Strategy, write_list};
 use reshard_sharding::Exponent;
 use reshard_sharding::ReduceOp::{self, Avg, Max, Min, Sum};
 
-/// Which inputs a word speaks of.
+/// The inputs to which a passing applies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operands {
     /// Every input.
@@ -16,7 +16,7 @@ pub enum Operands {
 }
 
 impl Operands {
-    /// The inputs of an op with so many.
+    /// Returns the inputs, of an op with `inputs` inputs.
     fn listed(&self, inputs: usize) -> Vec<usize> {
         match self {
             Operands::All => (0..inputs).collect(),
@@ -24,14 +24,14 @@ impl Operands {
         }
     }
 
-    /// For each op the row in which all of them at once are its terms, and the outputs too.
+    /// Returns for each op the row in which all of these inputs and the outputs are its partial values.
     fn together(&self, inputs: usize, outputs: usize, ops: &[ReduceOp]) -> Vec<Strategy> {
         let list = self.listed(inputs);
         ops.iter().map(|&op| row(inputs, outputs, &list, op, op)).collect()
     }
 }
 
-/// The row in which these inputs are terms of one op, and the outputs of another.
+/// Returns the row in which these inputs are partial values of one op, and the outputs of another.
 fn row(inputs: usize, outputs: usize, partial: &[usize], before: ReduceOp, after: ReduceOp) -> Strategy {
     let mut row = Strategy::replicated(inputs, 0);
     for &i in partial {
@@ -47,12 +47,12 @@ impl<const N: usize> From<[usize; N]> for Operands {
     }
 }
 
-/// One way in which terms pass.
+/// A kind of partial values that pass.
 ///
-/// An operand that is `P(op)` along an axis is `x = op_r x_r` over that axis' ranks. Terms pass `f` if running it on the
-/// terms gives terms of the result:
+/// An operand that is `P(op)` along an axis is `x = op_r x_r` over that axis' ranks. Partial values pass `f`
+/// if running it on them gives partial values of the result:
 ///
-/// | word | terms of | that pass | because |
+/// | keyword | partial values of | that pass | because |
 /// |---|---|---|---|
 /// | `linear` | all listed inputs at once | `P -> P`, `P(avg) -> P(avg)` | `f(sum x_r, sum y_r) = sum f(x_r, y_r)` |
 /// | `multilinear` | exactly one listed input | `P -> P`, `P(avg) -> P(avg)` | `f(sum x_r, y) = sum f(x_r, y)` |
@@ -61,11 +61,11 @@ impl<const N: usize> From<[usize; N]> for Operands {
 /// | `decreasing` | exactly one listed input | `P(max) -> P(min)`, `P(min) -> P(max)` | `f(max x_r, y) = min f(x_r, y)` |
 /// | `selecting` | all listed inputs at once | every op | every output element is one input element |
 ///
-/// Inputs that are not listed are replicated. Where the rule has a reduction of its own, only terms of that reduction
-/// pass: `max_j min_r x` is not `min_r max_j x`.
+/// Inputs that are not listed are replicated. Where the rule itself has a reduction, only partial values of
+/// that reduction pass: `max_j min_r x` is not `min_r max_j x`.
 ///
-/// Norms have many exponents. Of a selecting op the rows name that of 2; those of others are made where an input holds such
-/// terms ([`Op::with_norms`](super::Op::with_norms)).
+/// Norms have many exponents. The rows of a selecting op name the exponent 2; rows of others are made when an
+/// input holds such partial values ([`Op::with_norms`](super::Op::with_norms)).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PartialRule {
     /// Sums and averages, of all listed inputs at once.
@@ -85,7 +85,7 @@ pub enum PartialRule {
 }
 
 impl PartialRule {
-    /// The rows of an op with so many inputs and outputs.
+    /// Returns the rows of an op with these numbers of inputs and outputs.
     pub(super) fn rows(&self, inputs: usize, outputs: usize) -> Vec<Strategy> {
         let together = |o: &Operands, ops: &[ReduceOp]| o.together(inputs, outputs, ops);
         let one_each = |o: &Operands, ops: &[(ReduceOp, ReduceOp)]| {
@@ -108,7 +108,7 @@ impl PartialRule {
         }
     }
 
-    /// The rows in which terms of norms of these exponents pass, if those of every norm do.
+    /// Returns the rows that pass partial norms of these exponents, if those of every norm pass.
     pub(super) fn rows_of_norms(
         &self,
         inputs: usize,
@@ -129,7 +129,7 @@ impl PartialRule {
         }
     }
 
-    /// The inputs that it lists; none where it speaks of all of them, or is a row.
+    /// Returns the inputs that it lists; `None` if it applies to all of them, or is a row.
     pub(super) fn listed(&self) -> Option<&[usize]> {
         match self {
             PartialRule::Linear(o)

@@ -1,4 +1,4 @@
-//! What a family is asked: a call and the shapes of its inputs; and how it answers.
+//! The request to a family, a call and the shapes of its inputs, and the helpers for its answer.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -12,16 +12,16 @@ use crate::rules::rule::Rule;
 
 /// A call of a family of ops on inputs of these shapes.
 ///
-/// The arguments are checked against what the family declares before it sees them: its methods read values, of which one that
-/// is not given is its default. [`Request::op`] answers with a rule.
+/// The arguments are checked against the family's declaration before it sees them. The methods return the
+/// values, with defaults for arguments that are not given. [`BoundCall::op`] answers with a rule.
 ///
 /// ```
-/// use reshard_ops::rules::{Role, RuleBuilder, Table};
-/// let mut table = Table::empty();
+/// use reshard_ops::rules::{FactorKind, RuleBuilder, OpTable};
+/// let mut table = OpTable::empty();
 /// table.add_family("centred", "dim: dim = -1".parse()?, |r| {
 ///     let (dim, letters) = (r.dim("dim")?, r.letters(r.input(0)?.len())?);
 ///     let rule = RuleBuilder::new().input(letters.iter().copied()).output(letters.iter().copied());
-///     r.op(&rule.role(letters[dim], Role::Replicate).build()?)
+///     r.op(&rule.role(letters[dim], FactorKind::NeedReplication).build()?)
 /// });
 /// let op = table.op(&"centred".parse()?, &[&[4, 6]])?;
 /// assert_eq!(op.strategies()[0].to_string(), "S(a0) -> S(a0)");
@@ -37,7 +37,7 @@ pub struct BoundCall<'a> {
 }
 
 impl BoundCall<'_> {
-    /// An error about this call in one sentence.
+    /// Returns a one-line error about this call.
     pub fn error(&self, reason: impl fmt::Display) -> Error {
         let shapes: Vec<String> = self.inputs.iter().take(8).map(|s| Brackets(s).to_string()).collect();
         let more = if self.inputs.len() > 8 { " and more" } else { "" };
@@ -59,8 +59,9 @@ impl BoundCall<'_> {
         }))
     }
 
-    /// What holds for an argument: what the call says, or else its default; nothing where the op does without, or where it is
-    /// all dims.
+    /// Returns the value of an argument: that of the call, or else its default.
+    ///
+    /// `None` if the op does without it, or if it is all dims.
     fn value(&self, key: &str) -> Result<Option<Cow<'_, Argument>>, Error> {
         let p = self.declared(key)?;
         if let Some(value) = self.call.argument(key) {
@@ -70,7 +71,7 @@ impl BoundCall<'_> {
             DefaultValue::Required => Err(self.error(format!("needs {key}"))),
             DefaultValue::Absent | DefaultValue::All => Ok(None),
             DefaultValue::Value(value) => Ok(Some(Cow::Borrowed(value))),
-            // An earlier one, so that this comes to an end.
+            // The other parameter is an earlier one, so this recursion ends.
             DefaultValue::Same(other) => self.value(other),
         }
     }
@@ -80,7 +81,7 @@ impl BoundCall<'_> {
         self.parameters.get(key).ok_or_else(unknown)
     }
 
-    /// The value of an argument as the family takes it.
+    /// Returns the value of an argument, converted by `take`.
     fn read<T>(&self, key: &str, what: &str, take: impl FnOnce(&Argument) -> Option<T>) -> Result<T, Error> {
         let value = self.value(key)?;
         let unfit =
@@ -88,7 +89,7 @@ impl BoundCall<'_> {
         value.as_deref().and_then(take).ok_or_else(unfit)
     }
 
-    /// Whether an argument has a value, given or by default.
+    /// Returns `true` if an argument has a value, given or by default.
     pub fn has(&self, key: &str) -> Result<bool, Error> {
         self.value(key).map(|v| v.is_some())
     }
@@ -104,8 +105,8 @@ impl BoundCall<'_> {
     /// A number, whole or not.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let (table, call) = (Table::standard(), "leaky_relu(negative_slope=0.2)".parse()?);
+    /// use reshard_ops::rules::OpTable;
+    /// let (table, call) = (OpTable::standard(), "leaky_relu(negative_slope=0.2)".parse()?);
     /// assert_eq!(table.request(&call, &[&[4]])?.real("negative_slope")?, 0.2);
     /// let call = "leaky_relu".parse()?;
     /// assert_eq!(table.request(&call, &[&[4]])?.real("negative_slope")?, 0.01);
@@ -131,9 +132,9 @@ impl BoundCall<'_> {
         })
     }
 
-    /// One of the words that are declared; of an argument of any value, its text.
+    /// Returns one of the declared words; for an argument of any value, its text.
     pub fn word(&self, key: &str) -> Result<String, Error> {
-        self.read(key, "a word", |value| Some(value.to_string()))
+        self.read(key, "an identifier", |value| Some(value.to_string()))
     }
 
     /// A list of whole numbers; a number alone is a list of it.
@@ -153,7 +154,7 @@ impl BoundCall<'_> {
         })
     }
 
-    /// For each of `n` spatial dims a number: a list of `n`, or one for all.
+    /// Returns a number for each of `n` spatial dims: a list of `n`, or one for all.
     pub fn spatial(&self, key: &str, n: usize) -> Result<Vec<usize>, Error> {
         let list = self.sizes(key)?;
         match list.len() {
@@ -187,7 +188,7 @@ impl BoundCall<'_> {
         Ok(out)
     }
 
-    /// How many of the first input's last dims.
+    /// Returns an argument that is a number of the first input's last dims.
     pub fn count(&self, key: &str) -> Result<usize, Error> {
         let (n, rank) = (self.size(key)?, self.input(0)?.len());
         if (1..=rank).contains(&n) {
@@ -196,7 +197,7 @@ impl BoundCall<'_> {
         Err(self.error(format!("{key} is {n}, and the input has {rank} dims")))
     }
 
-    /// Of how many dims an argument names some.
+    /// Returns the number of dims from which an argument chooses.
     fn dims_to_name(&self, key: &str) -> Result<usize, Error> {
         let rank = self.input(0)?.len();
         match self.declared(key)?.kind() {
@@ -220,7 +221,7 @@ impl BoundCall<'_> {
         if (-n..n).contains(&dim) {
             return Ok((if dim < 0 { dim + n } else { dim }) as usize);
         }
-        Err(self.error(format!("{key}={dim} is no dim of a tensor with {dims} dims")))
+        Err(self.error(format!("{key}={dim} is out of range for a tensor with {dims} dims")))
     }
 
     /// The shape of an input.
@@ -238,7 +239,7 @@ impl BoundCall<'_> {
         Op::with_outputs(&self.call.to_string(), rule, self.inputs, outputs)
     }
 
-    /// A dim for each of `n`, of a letter each, but for those of which no rank may hold a part.
+    /// Returns `n` dims of one letter each, except the dims of `whole`, which may not be sharded.
     pub fn dims_whole(&self, n: usize, whole: &[usize]) -> Result<Vec<Dim>, Error> {
         let letters = self.letters(n)?.into_iter().enumerate();
         Ok(letters.map(|(d, letter)| if whole.contains(&d) { Dim::Whole } else { letter.into() }).collect())

@@ -11,7 +11,7 @@ pub(crate) struct BoundFactor {
     /// Its letter, or none for a dim of an ellipsis.
     pub(crate) name: Option<char>,
     pub(crate) size: usize,
-    /// Whether every cut must divide it.
+    /// `true` if every split must divide it.
     pub(crate) even: bool,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Bound {
     /// The dims of each operand, inputs before outputs; empty for a list of strategies.
     pub(crate) dims: Vec<OperandDims>,
     pub(crate) rows: Vec<Row>,
-    /// What [`Entry::Fixed`] counts.
+    /// The placements that [`Entry::Fixed`] indexes.
     pub(crate) fixed: Vec<Placement>,
     /// The inputs that are written, each with the output that is written there.
     pub(crate) written: Vec<(u16, u16)>,
@@ -38,11 +38,11 @@ pub(crate) struct Bound {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Row {
     pub(crate) entries: Vec<Entry>,
-    /// Whether the op has to know its region.
+    /// `true` if the op has to know its region.
     pub(crate) region: bool,
 }
 
-/// What an operand is along an axis, in its dims.
+/// The class of an operand along an axis, by its dims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Entry {
     Replicate,
@@ -57,7 +57,7 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// All that an operand with so many dims may be, whatever its rule.
+    /// Returns all possible entries of an operand with `dims` dims, whatever its rule.
     pub(crate) fn all(dims: usize) -> impl Iterator<Item = Entry> {
         let shards = (0..dims).map(|d| Entry::Shard { dim: d as u16, factor: None });
         core::iter::once(Entry::Replicate).chain(shards).chain(ReduceOp::ALL.into_iter().map(Entry::Partial))
@@ -77,7 +77,7 @@ impl Entry {
 }
 
 impl Bound {
-    /// Entries as readers see them, the first of them those of inputs.
+    /// Returns the printable strategy of these entries, the first `inputs` of which are those of inputs.
     pub(crate) fn strategy(&self, entries: &[Entry], inputs: usize) -> Strategy {
         let (inputs, outputs) = entries.split_at(inputs);
         let parts = |list: &[Entry]| list.iter().map(|e| e.part(self)).collect();

@@ -1,4 +1,4 @@
-//! The rule of an op: what it means to run it on parts, as data.
+//! The rule of an op: its strategies on shards, as data.
 
 use core::fmt;
 use std::str::FromStr;
@@ -13,9 +13,9 @@ use reshard_sharding::{Exponent, ReduceOp};
 
 /// An equation over factors, or an explicit list of strategies.
 ///
-/// It also says where an op that runs on a shard has to know its **region**, that is, which part of the whole the shard is,
-/// because it would compute something else if the shard were the whole: `region` after a factor, after the ellipsis, or
-/// after a strategy of a list.
+/// It also marks where an op that runs on a shard has to know its **region**, that is, which part of the
+/// whole the shard is, because it would compute something else if the shard were the whole: `region` after a
+/// factor, after the ellipsis, or after a strategy of a list.
 ///
 /// ```
 /// use reshard_ops::rules::Rule;
@@ -52,7 +52,7 @@ pub(super) enum Form {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Listed {
     pub(super) strategy: Strategy,
-    /// Whether the op has to know its region for it.
+    /// `true` if the op has to know its region for it.
     pub(super) region: bool,
 }
 
@@ -65,20 +65,20 @@ pub struct Equation {
     pub inputs: Vec<Vec<Dim>>,
     /// The dims of each output.
     pub outputs: Vec<Vec<Dim>>,
-    /// Whether an op that runs on a shard of a dim of the ellipsis has to know which part of the whole that is.
+    /// `true` if an op that runs on a shard of a dim of the ellipsis has to know its region.
     pub rest_region: bool,
-    /// How terms pass.
+    /// The partial values that pass.
     pub partial_rules: Vec<PartialRule>,
-    /// Where outputs go.
+    /// The destination of outputs.
     pub aliasing: OutputAliasing,
 }
 
 impl Rule {
-    /// The rule that is exactly these strategies; all replicated is always one more.
+    /// Returns the rule with exactly these strategies; all replicated is always one more.
     ///
-    /// For none of them the op has to know its region; a text says otherwise by `?0 -> ?0 region`.
+    /// The op has to know its region for none of them; in a text, `?0 -> ?0 region` declares a region.
     ///
-    /// Fails unless all have the same number of operands, and none speaks of factors.
+    /// Fails unless all have the same number of operands, and if one refers to factors.
     pub fn from_strategies(list: Vec<Strategy>) -> Result<Rule, Error> {
         Rule::listed(list.into_iter().map(|strategy| Listed { strategy, region: false }).collect())
     }
@@ -91,7 +91,7 @@ impl Rule {
         let counts = (first.inputs.len(), first.outputs.len());
         for Listed { strategy: row, .. } in &list {
             if (row.inputs.len(), row.outputs.len()) != counts {
-                return bad(format!("{row} has not as many operands as {first}"));
+                return bad(format!("{row} must have as many operands as {first}"));
             }
             if row
                 .inputs
@@ -123,10 +123,10 @@ impl Rule {
         }
     }
 
-    /// Whether an op that runs on the shards of one of its [`strategies`](Rule::strategies) has to know its region: which part
-    /// of the whole tensors it is given.
+    /// Returns `true` if one of the [`strategies`](Rule::strategies) requires that the op knows its region.
     ///
-    /// Of an equation, that is so where an operand is a shard of a factor that needs it.
+    /// The region is the part of the whole tensors that it is given. For an equation that holds if an operand
+    /// is a shard of a factor that needs it.
     ///
     /// ```
     /// use reshard_ops::rules::Rule;
@@ -154,7 +154,9 @@ impl Rule {
         }
     }
 
-    /// Every strategy of one mesh axis: the factors in order, the ellipsis, all replicated, then the terms that pass.
+    /// Returns every strategy of one mesh axis.
+    ///
+    /// The order is: the factors, the ellipsis, all replicated, then the partial values that pass.
     pub fn strategies(&self) -> Vec<Strategy> {
         match &*self.0 {
             Form::Equation(e) => e.strategies(),
@@ -171,31 +173,31 @@ impl Rule {
 }
 
 impl Rule {
-    /// The strategies, of those that pass terms of every norm, for norms of these exponents.
+    /// Returns the strategies for norms of these exponents, of those that pass partial values of every norm.
     pub(super) fn rows_of_norms(&self, exponents: &[Exponent]) -> Vec<Strategy> {
         self.equation().map_or_else(Vec::new, |e| e.rows_of_norms(exponents))
     }
 }
 
 impl Equation {
-    /// Whether some operand has an ellipsis.
+    /// Returns `true` if some operand has an ellipsis.
     pub(super) fn has_rest(&self) -> bool {
         self.inputs.iter().chain(&self.outputs).flatten().any(|d| *d == Dim::Rest)
     }
 
-    /// Whether one operand carries a factor twice, as in a diagonal: then no axis can shard both dims.
+    /// Returns `true` if one operand has a factor twice, as in a diagonal: then no axis can shard both dims.
     pub(super) fn is_diagonal(&self, factor: char) -> bool {
         let twice =
             |dims: &Vec<Dim>| dims.iter().flat_map(Dim::factors).filter(|&&name| name == factor).count() > 1;
         self.inputs.iter().chain(&self.outputs).any(twice)
     }
 
-    /// Whether an operand carries a factor.
+    /// Returns `true` if an operand has a factor.
     pub(super) fn carries(dims: &[Dim], factor: char) -> bool {
         dims.iter().any(|d| d.factors().contains(&factor))
     }
 
-    /// The ops of reductions of its own.
+    /// The ops of the equation's own reductions.
     pub(super) fn reductions(&self) -> impl Iterator<Item = ReduceOp> + '_ {
         self.factors.iter().filter_map(|f| match f.role {
             FactorKind::Reduction(op) => Some(op.combining()),
@@ -203,7 +205,7 @@ impl Equation {
         })
     }
 
-    /// The one expansion: all other lists of strategies, of calls and of rows, are this one with dims put in.
+    /// Returns the strategies of an equation; all other lists derive from these by substituting dims.
     fn strategies(&self) -> Vec<Strategy> {
         match self.aliasing {
             OutputAliasing::New => self.rows(),
@@ -211,7 +213,7 @@ impl Equation {
         }
     }
 
-    /// Those of the op that makes new tensors.
+    /// The strategies of the variant that makes new tensors.
     fn rows(&self) -> Vec<Strategy> {
         let mut out = Vec::new();
         let mut push =
@@ -246,7 +248,7 @@ impl Equation {
         out
     }
 
-    /// The strategies in which terms pass.
+    /// Returns the strategies in which partial values pass.
     fn partial_rows(&self) -> Vec<Strategy> {
         let mut out: Vec<Strategy> = Vec::new();
         for passing in &self.partial_rules {
@@ -260,13 +262,13 @@ impl Equation {
         out
     }
 
-    /// The strategies in which terms of norms of these exponents pass because those of every norm do.
+    /// Returns the strategies of these exponents, of those that pass the partial values of every norm.
     fn rows_of_norms(&self, exponents: &[Exponent]) -> Vec<Strategy> {
         let of = |p: &PartialRule| p.rows_of_norms(self.inputs.len(), self.outputs.len(), exponents);
         self.partial_rules.iter().flat_map(of).filter(|row| self.agrees(row)).collect()
     }
 
-    /// Whether all terms are of the equation's own reductions, if it has any.
+    /// Returns `true` if all partial values are of the equation's own reductions, if it has any.
     fn agrees(&self, row: &Strategy) -> bool {
         row.inputs.iter().chain(&row.outputs).all(|p| match p {
             OperandPlacement::Partial(op) => self.reductions().all(|own| own == op.combining()),

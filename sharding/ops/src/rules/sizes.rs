@@ -6,7 +6,7 @@ use crate::rules::factor::Dim;
 use crate::rules::row::OperandDims;
 use crate::rules::rule::Equation;
 
-/// The sizes of factors, and who said so.
+/// The sizes of factors, and the source of each.
 pub(super) struct Sizes<'a> {
     pub(super) call: &'a Binding<'a>,
     pub(super) equation: &'a Equation,
@@ -53,7 +53,9 @@ impl Sizes<'_> {
         for (list, n, d, what) in pairs() {
             match list[..] {
                 [] if n != 1 => {
-                    return Err(self.call.error(format!("dim {d} of {what} is {n}, and the rule says 1")));
+                    return Err(self
+                        .call
+                        .error(format!("dim {d} of {what} is {n}, but must be 1 by the rule")));
                 }
                 [x] if usize::from(x) >= self.letters && n == 1 => {}
                 [x] => self.set(x.into(), n, what)?,

@@ -23,12 +23,12 @@ use reshard_sharding::ReduceOp;
 /// The dims of a scalar.
 pub(super) const SCALAR: [Dim; 0] = [];
 
-/// So many inputs, broadcast, and an output as large.
+/// Returns the rule of `inputs` inputs, broadcast, and an output as large.
 pub(super) fn pointwise(inputs: usize) -> RuleBuilder {
     RuleBuilder::new().inputs(inputs, [Rest]).output([Rest])
 }
 
-/// Of the input the shape alone matters, so that of its terms the result is replicas.
+/// Only the shape of the input matters, so that partial values of it give replicas of the result.
 fn shape_alone(rule: RuleBuilder) -> RuleBuilder {
     rule.passings([row([P], [R]), row([AVG], [R]), row([PROD], [R]), row([MIN], [R]), row([MAX], [R])])
 }
@@ -56,8 +56,8 @@ pub(super) fn rules() -> Vec<Alike> {
 #[rustfmt::skip]
 fn common() -> Vec<Alike> {
     vec![
-        // Pointwise, one input. What increases lets greatest and least terms pass, also the identities of empty
-        // shards: log and sqrt do not, which have no value for -inf.
+        // Pointwise, one input. Increasing ops pass greatest and least partial values, also the identities of
+        // empty shards: log and sqrt do not, which have no value for -inf.
         (&[
             "relu", "relu6", "expm1", "sigmoid", "tanh", "sinh", "asinh", "atan", "erf", "floor", "ceil",
             "round", "trunc", "leaky_relu", "elu", "selu", "celu", "softplus", "hardtanh", "hardsigmoid",
@@ -94,7 +94,7 @@ fn common() -> Vec<Alike> {
         (&["logaddexp"], pointwise(2).passing(increasing(ALL))),
         (&["lt", "le"], pointwise(2).passings([decreasing([0]), increasing([1])])),
         (&["gt", "ge"], pointwise(2).passings([increasing([0]), decreasing([1])])),
-        (&["copy_"], pointwise(2).passing(selecting(ALL)).written(OutputAliasing::InPlace(vec![0]))),
+        (&["copy_"], pointwise(2).passing(selecting(ALL)).aliasing(OutputAliasing::InPlace(vec![0]))),
         (&["where"], pointwise(3).passings([selecting([1, 2]), affine([1, 2]), increasing([1, 2])])),
         (&["lerp"], pointwise(3).passings([linear([0, 1]), affine(ALL)])),
         (&["addcmul"], pointwise(3).passings([linear([0, 1]), linear([0, 2]), affine(ALL), increasing([0])])),

@@ -1,28 +1,28 @@
-//! Ops that leave on a rank everything where it is: they regroup, reorder or sum dims along which the rank has one index.
+//! Local no-ops: ops that regroup, reorder or sum only dims along which a rank has one index.
 //!
 //! ```text
-//! permute(dims=[1,0,2])    [16,1,8] -> [1,16,8]     dims of one index in other places
-//! sum(dims=[0])            [1,4,8]  -> [4,8]        of one term
+//! permute(dims=[1,0,2])    [16,1,8] -> [1,16,8]     dims of one index at other positions
+//! sum(dims=[0])            [1,4,8]  -> [4,8]        of one element
 //! roll, split_shards, ..   [1,8]    -> [1,8]        around a dim of one index, into one slice
 //! expand                   [1,4]    -> [1,4]        once
 //! ```
 //!
-//! On whole tensors they move elements. Where the dim is cut so that a rank has one index, as in [regions](crate::rules::Each) always,
-//! what it has and what it makes are the same bytes.
+//! On whole tensors they reorder elements. Where the dim is split so that a rank has one index, as always in
+//! [regions](crate::rules::Vmapped), a rank's input and output are the same bytes.
 
 use crate::rules::op::Op;
 use crate::rules::row::DimFactors;
 
 impl Op {
-    /// Whether on a rank with shards of these shapes the only result has the elements of the only operand, in the same order.
+    /// Returns `true` if, for these shard shapes, the only result has the only operand's elements in order.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let table = Table::standard();
+    /// use reshard_ops::rules::OpTable;
+    /// let table = OpTable::standard();
     /// let op = table.op(&"permute(dims=[1,0,2])".parse()?, &[&[16, 4, 8]])?;
-    /// assert!(op.stays(&[16, 1, 8], &[1, 16, 8]) && !op.stays(&[16, 2, 8], &[2, 16, 8]));
+    /// assert!(op.is_local_noop(&[16, 1, 8], &[1, 16, 8]) && !op.is_local_noop(&[16, 2, 8], &[2, 16, 8]));
     /// let op = table.op(&"sum(dims=[0])".parse()?, &[&[4, 8]])?;
-    /// assert!(op.stays(&[1, 8], &[8]) && !op.stays(&[2, 8], &[8]));
+    /// assert!(op.is_local_noop(&[1, 8], &[8]) && !op.is_local_noop(&[2, 8], &[8]));
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     pub fn is_local_noop(&self, takes: &[usize], makes: &[usize]) -> bool {
@@ -40,7 +40,7 @@ impl Op {
         {
             return false;
         }
-        // The dims along which a rank has more than one index, by what they are and how many.
+        // The dims along which a rank has more than one index, with their factors and sizes.
         let long = |dims: &[DimFactors], shape: &[usize]| -> Vec<(DimFactors, usize)> {
             dims.iter().cloned().zip(shape.iter().copied()).filter(|(_, n)| *n > 1).collect()
         };
@@ -49,7 +49,7 @@ impl Op {
         match self.name().split('(').next().unwrap_or_default() {
             "permute" | "transpose" | "t" | "matrix_transpose" | "movedim" | "roll" | "flip" | "sum"
             | "amax" | "amin" | "prod" | "expand" => same,
-            // Into one slice, or out of one: the dim of the slices is the one that only one side has.
+            // Into one slice, or out of one: only one side has the dim of the slices.
             "split_shards" => one_slice((to, makes), (from, takes)),
             "join_shards" => one_slice((from, takes), (to, makes)),
             _ => false,
@@ -57,7 +57,7 @@ impl Op {
     }
 }
 
-/// Whether the dim of the slices, which the whole has not, has one index, and the slice is as large as the whole.
+/// Returns `true` if the separate dim of slices has one index, and the slice is as large as the whole.
 fn one_slice((slices, shape): (&[DimFactors], &[usize]), (whole, all): (&[DimFactors], &[usize])) -> bool {
     let is_own = |dim: &DimFactors| dim.is_some() && !whole.contains(dim);
     let (own, slice): (Vec<_>, Vec<_>) = slices.iter().zip(shape).partition(|(dim, _)| is_own(dim));

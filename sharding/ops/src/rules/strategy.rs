@@ -1,8 +1,8 @@
-//! Strategies of one mesh axis: what each operand is along it.
+//! Strategies of one mesh axis: the part of each operand along it.
 //!
-//! A strategy is a row, one [`Part`] per operand. `S(m)` is a placeholder: *some* shard of the factor `m`, the same kind
-//! in the whole row. Reading a row: if the inputs are so along an axis and each rank runs the op on what it holds, the
-//! outputs are so.
+//! A strategy is a row, one [`OperandPlacement`] per operand. `S(m)` is a placeholder: *some* shard of the factor `m`,
+//! the same kind in the whole row. A row means: if the inputs are so along an axis and each rank runs the op
+//! on its shards, the outputs are so.
 
 use core::fmt;
 use std::str::FromStr;
@@ -12,25 +12,25 @@ use reshard_sharding::PartitionRegistry;
 use reshard_sharding::internal::Cursor;
 use reshard_sharding::{Placement, ReduceOp};
 
-/// What one operand is along one mesh axis.
+/// The class of one operand along one mesh axis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum OperandPlacement {
     /// The same on every rank: `R`.
     Replicate,
-    /// Every rank holds a term: `P(max)`, `P` for sums.
+    /// Every rank holds a partial value: `P(max)`, `P` for sums.
     Partial(ReduceOp),
     /// Sharded along the dim with this factor: `S(m)`.
     Factor(char),
     /// Sharded along one of the dims of the ellipsis, the same one for all operands: `S(...)`.
     Rest,
-    /// Sharded along this dim: `S(m0)` with the label `m`, which only readers use, or `?0` without one.
+    /// Sharded along this dim: `S(m0)` with the label `m`, which is for display only, or `?0` without one.
     Dim {
-        /// A letter for readers.
+        /// A letter for display.
         label: Option<char>,
         /// The dim of the operand.
         dim: usize,
     },
-    /// Exactly this placement, which no kind fills: `S(0)`, `SS(0,2)`.
+    /// Exactly this placement, not a placeholder: `S(0)`, `SS(0,2)`.
     Fixed(Placement),
 }
 
@@ -87,7 +87,7 @@ impl OperandPlacement {
     }
 }
 
-/// One row: what each input and each output is along one axis.
+/// One row: the part of each input and each output along one axis.
 ///
 /// ```
 /// use reshard_ops::rules::Strategy;

@@ -1,7 +1,8 @@
 //! The table of ops: a name, a rule.
 //!
-//! [`Table::standard`] holds ours; a framework adds its own, or replaces ours, with one call of [`Table::add`]. Ops whose
-//! rule depends on arguments or on the number of dims are families: functions from a [`Request`] to an [`Op`].
+//! [`OpTable::standard`] holds the built-in ops; a framework adds or replaces ops with one call of
+//! [`OpTable::add`]. Ops whose rule depends on arguments or on the number of dims are families: functions from
+//! a [`BoundCall`] to an [`Op`].
 
 use core::cell::Cell;
 use core::fmt;
@@ -21,13 +22,13 @@ use crate::rules::request::BoundCall;
 use crate::rules::rule::Rule;
 use crate::rules::standard;
 
-/// How deep composites of composites may go.
+/// The maximum nesting depth of composites.
 pub(crate) const DEEPEST: usize = 32;
 
-/// How many calls the bodies of a composite, and of those in it, may make in all; and how many a formula of a gradient.
+/// The maximum number of calls in a composite, including nested ones, and in a formula of a gradient.
 pub(crate) const MOST_CALLS: usize = 1 << 12;
 
-/// How many outputs an op may have that writes them into tensors that are there.
+/// The maximum number of outputs of an op that writes them into existing tensors.
 const MOST_WRITTEN: usize = 64;
 
 /// A function from a request to an op.
@@ -49,7 +50,7 @@ impl Entry {
     }
 }
 
-/// How a name calls an entry: by its own name, or as an op that writes into a tensor that is there.
+/// The variant of an entry that a name calls: the entry itself, or one that writes into an existing tensor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Variant {
     Itself,
@@ -72,30 +73,30 @@ impl fmt::Debug for Entry {
 /// Ops by name.
 ///
 /// ```
-/// use reshard_ops::rules::{Call, Table};
-/// let mut table = Table::standard();
+/// use reshard_ops::rules::{OpCall, OpTable};
+/// let mut table = OpTable::standard();
 /// let op = table.op(&"sum(dims=[1],keepdim=true)".parse()?, &[&[8, 6]])?;
 /// assert_eq!(op.outputs()[0].as_slice(), [8, 1]);
 /// assert_eq!(op.strategies()[1].to_string(), "S(b1) -> P");
 ///
 /// table.add("gated", "bsh,bsh->bsh {multilinear}".parse()?);
-/// assert_eq!(table.op(&Call::new("gated"), &[&[2, 3, 4], &[2, 3, 4]])?.strategies()[0].to_string(),
+/// assert_eq!(table.op(&OpCall::new("gated"), &[&[2, 3, 4], &[2, 3, 4]])?.strategies()[0].to_string(),
 ///     "S(b0),S(b0) -> S(b0)");
 ///
-/// // An op may write into its first input, or into an input more for each output.
+/// // An op may write into its first input, or into one extra input per output.
 /// let (x, bias): (&[usize], &[usize]) = (&[8, 6], &[6]);
-/// assert_eq!(table.op(&Call::new("add_"), &[x, bias])?.strategies()[0].to_string(), "?0,R -> ?0");
-/// assert_eq!(table.op(&Call::new("add.out"), &[x, bias, x])?.strategies()[0].to_string(), "?0,R,?0 -> ?0");
+/// assert_eq!(table.op(&OpCall::new("add_"), &[x, bias])?.strategies()[0].to_string(), "?0,R -> ?0");
+/// assert_eq!(table.op(&OpCall::new("add.out"), &[x, bias, x])?.strategies()[0].to_string(), "?0,R,?0 -> ?0");
 ///
-/// let unknown = table.op(&Call::new("sofmax"), &[&[8, 6]]).unwrap_err();
-/// assert_eq!(unknown.to_string(), "no op sofmax: did you mean softmax?");
+/// let unknown = table.op(&OpCall::new("sofmax"), &[&[8, 6]]).unwrap_err();
+/// assert_eq!(unknown.to_string(), "unknown op sofmax; did you mean softmax?");
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct OpTable {
     entries: BTreeMap<String, Entry>,
     pub(crate) gradients: BTreeMap<String, Formula>,
-    /// What was asked.
+    /// Cache of the requested ops.
     made: Made<Op>,
     pub(crate) differentiated: Made<Gradient>,
 }
@@ -123,13 +124,13 @@ impl OpTable {
         }
     }
 
-    /// The ops that everybody has.
+    /// Returns the table of the built-in ops.
     pub fn standard() -> OpTable {
         let mut table = OpTable::empty();
         for (names, rule) in standard::rules() {
             match rule.build() {
                 Ok(rule) => names.iter().for_each(|name| table.add(name, rule.clone())),
-                // A test makes every one.
+                // A test builds every rule.
                 Err(error) => debug_assert!(false, "{names:?}: {error}"),
             }
         }
@@ -160,12 +161,13 @@ impl OpTable {
         self.add_with(name, Parameters::default(), rule);
     }
 
-    /// Adds an op whose rule is one, with arguments on which neither the rule nor a shape depends: the numbers of its
-    /// formula, declared with their defaults.
+    /// Adds an op with one rule, and with arguments on which neither the rule nor a shape depends.
+    ///
+    /// These are the numbers of its formula, declared with their defaults.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let mut table = Table::empty();
+    /// use reshard_ops::rules::OpTable;
+    /// let mut table = OpTable::empty();
     /// table.add_with("squash", "width: real >= 0 = 1.5".parse()?, "...->... {increasing}".parse()?);
     /// assert!(table.op(&"squash(width=0.25)".parse()?, &[&[4, 6]]).is_ok());
     /// let refused = table.op(&"squash(width=-1)".parse()?, &[&[4, 6]]).unwrap_err();
@@ -183,8 +185,8 @@ impl OpTable {
     /// Adds ops whose rule depends on the shapes, or on arguments, which are declared with their types and defaults.
     ///
     /// ```
-    /// use reshard_ops::rules::{Dim, RuleBuilder, Table};
-    /// let mut table = Table::empty();
+    /// use reshard_ops::rules::{Dim, RuleBuilder, OpTable};
+    /// let mut table = OpTable::empty();
     /// table.add_family("blur", "radius: number >= 1 = 1, dim: dim = -1".parse()?, |request| {
     ///     let rank = request.input(0)?.len();
     ///     let dims = request.dims_whole(rank, &[request.dim("dim")?])?;       // `a*`: no rank may hold a part
@@ -205,28 +207,30 @@ impl OpTable {
         self.entries.insert(name.to_owned(), Entry::Family { parameters, make: Arc::new(make) });
     }
 
-    /// Adds an op that is made of others, or replaces the one of this name: its rule is derived from theirs on every call.
+    /// Adds or replaces an op that is composed of others: its rule is derived from theirs on every call.
     ///
-    /// A row of the composite is what is left of rows of its ops, one each, that agree on every value between them, so that
-    /// nothing is moved inside.
+    /// A row of the composite joins rows of its ops, one each, that agree on every value between them, so
+    /// that nothing is redistributed inside.
     ///
     /// ```
-    /// use reshard_ops::rules::{Call, Table};
-    /// let mut table = Table::standard();
+    /// use reshard_ops::rules::{OpCall, OpTable};
+    /// let mut table = OpTable::standard();
     /// table.add_composite("mlp", "x, up, down -> y: h = mm(x, up); a = gelu(h); y = mm(a, down)".parse()?)?;
-    /// let op = table.op(&Call::new("mlp"), &[&[8, 6], &[6, 16], &[16, 6]])?;
+    /// let op = table.op(&OpCall::new("mlp"), &[&[8, 6], &[6, 16], &[16, 6]])?;
     /// let rows: Vec<String> = op.strategies().iter().map(ToString::to_string).collect();
     /// assert_eq!(rows[0], "S(a0),R,R -> S(a0)");
     /// assert_eq!(rows[2], "R,S(d1),S(d0) -> P");
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     ///
-    /// Fails where the body calls an op that the table has not, or itself.
+    /// Fails where the body calls an op that the table does not have, or itself.
     pub fn add_composite(&mut self, name: &str, body: Composite) -> Result<(), Error> {
         for (call, _, _) in body.calls() {
             if let OpCall::Named { name: called, .. } = call {
                 if called == name {
-                    return Err(Error::Rule { reason: format!("{name} cannot be made of itself: {body}") });
+                    return Err(Error::Rule {
+                        reason: format!("{name} cannot be defined by itself: {body}"),
+                    });
                 }
                 if self.entry(called).is_none() {
                     return Err(self.unknown(called));
@@ -238,7 +242,7 @@ impl OpTable {
         Ok(())
     }
 
-    /// Forgets what was asked: it is no more what it was.
+    /// Clears the caches, because the table has changed.
     pub(crate) fn changed(&mut self) {
         self.made.forget();
         self.differentiated.forget();
@@ -260,8 +264,8 @@ impl OpTable {
     /// The arguments that an op takes, or none if there is no such op.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let table = Table::standard();
+    /// use reshard_ops::rules::OpTable;
+    /// let table = OpTable::standard();
     /// let of = |name| table.parameters(name).map(ToString::to_string);
     /// assert_eq!(of("sum").as_deref(), Some("dims: dims = all, keepdim: flag = false"));
     /// assert_eq!(of("mm").as_deref(), Some(""));
@@ -271,7 +275,7 @@ impl OpTable {
         self.entry(name).map(|(entry, _)| entry.parameters())
     }
 
-    /// The rule of an op that has one for all shapes and arguments, as it was added, or of its variant that writes into a tensor.
+    /// Returns the rule of an op that has one for all shapes and arguments, or of its writing variant.
     pub fn rule(&self, name: &str) -> Option<Rule> {
         match self.entry(name)? {
             (Entry::Rule { rule, .. }, Variant::Itself) => Some(rule.clone()),
@@ -281,7 +285,7 @@ impl OpTable {
         }
     }
 
-    /// What a name calls: an entry of that name, or else the one before `_` or `.out`.
+    /// Returns the entry of a name: one of that name, or else the one before `_` or `.out`.
     fn entry(&self, name: &str) -> Option<(&Entry, Variant)> {
         let of = |name: &str, variant| Some((self.entries.get(name)?, variant));
         of(name, Variant::Itself)
@@ -296,7 +300,7 @@ impl OpTable {
         self.made.of(call, inputs, || self.op_within(call, inputs, DEEPEST, &Cell::new(MOST_CALLS)))
     }
 
-    /// The arguments of a call as its op reads them, each as it is given or by its default, on inputs of these shapes.
+    /// Returns the arguments of a call as its op reads them, given or by default, on inputs of these shapes.
     ///
     /// Fails for names and arguments that the table does not know.
     pub fn request<'a>(
@@ -313,7 +317,7 @@ impl OpTable {
         Ok(BoundCall { call, inputs, parameters })
     }
 
-    /// The op of a call in so many composites at most, whose bodies may make so many calls more.
+    /// Returns the op of a call, with `deep` more levels of composites and a shared count of remaining calls.
     fn op_within(
         &self,
         call: &OpCall,
@@ -344,7 +348,7 @@ impl OpTable {
             Entry::Composite(body) => {
                 let request = BoundCall { call, inputs, parameters: entry.parameters() };
                 calls.set(calls.get().checked_sub(body.calls().count()).ok_or_else(|| {
-                    request.error(format!("its bodies make more than {MOST_CALLS} calls in all"))
+                    request.error(format!("its bodies have more than {MOST_CALLS} calls in all"))
                 })?);
                 derive(body, &request, |call, inputs| self.op_within(call, inputs, deep - 1, calls))
             }
@@ -359,7 +363,7 @@ impl OpTable {
                         return Op::with_outputs(&call.to_string(), &rule.in_place()?, inputs, &[inputs[0]]);
                     }
                     Some(_) => {
-                        "its output is not as large as its first input, into which it would be written"
+                        "its output has another shape than its first input, into which it would be written"
                     }
                     None => "a view writes nothing",
                 };
@@ -368,7 +372,7 @@ impl OpTable {
                 Err(request.error(format!("{reason}: use {new}")))
             }
             Variant::Out => {
-                // An input more for each output, of which the op itself says how many there are.
+                // One more input for each output; the op itself determines how many there are.
                 let fits = |&outputs: &usize| {
                     made(&inputs[..inputs.len() - outputs]).is_ok_and(|op| op.outputs().len() == outputs)
                 };
@@ -391,19 +395,20 @@ impl OpTable {
         }
     }
 
-    /// The op of a call on inputs of these shapes that gives outputs of these: for rules that are lists of strategies,
-    /// which say nothing of shapes.
+    /// Returns the op of a call on inputs of these shapes with outputs of these shapes.
+    ///
+    /// It serves rules that are lists of strategies, which do not determine shapes.
     ///
     /// ```
-    /// use reshard_ops::rules::{Call, Table};
-    /// let mut table = Table::empty();
+    /// use reshard_ops::rules::{OpCall, OpTable};
+    /// let mut table = OpTable::empty();
     /// table.add("ported", "?0,R -> ?0; R,?1 -> ?1".parse()?);
-    /// let op = table.op_to(&Call::new("ported"), &[&[4, 6], &[6, 8]], &[&[4, 8]])?;
+    /// let op = table.op_to(&OpCall::new("ported"), &[&[4, 6], &[6, 8]], &[&[4, 8]])?;
     /// assert_eq!(op.strategies().len(), 3);
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     ///
-    /// Fails as [`Table::op`] does, and for outputs that are not the op's.
+    /// Fails as [`OpTable::op`] does, and for outputs that are not the op's.
     pub fn op_to(&self, call: &OpCall, inputs: &[&[usize]], outputs: &[&[usize]]) -> Result<Op, Error> {
         let rule = match call {
             OpCall::Rule(rule) => Some(rule.clone()),
@@ -430,14 +435,14 @@ impl OpTable {
     fn unknown(&self, name: &str) -> Error {
         let (most, length) = (1 + name.len() / 3, name.chars().count());
         let near = |known: &&String| strsim::damerau_levenshtein(known, name);
-        // As far as lengths differ names do at least, and comparing long ones takes long.
+        // The difference of lengths is a lower bound of the edit distance, and comparing long names is slow.
         let may_be = |known: &&String| known.chars().count().abs_diff(length) <= most;
         let best = self.entries.keys().filter(may_be).min_by_key(near).filter(|k| near(k) <= most);
         Error::Rule {
             reason: match best {
-                Some(best) => format!("no op {name}: did you mean {best}?"),
+                Some(best) => format!("unknown op {name}; did you mean {best}?"),
                 None => format!(
-                    "no op {name}; Table::names lists the {} there are, and a rule is an op too: mk,kn->mn",
+                    "unknown op {name}: it is not one of the {} ops of the table, nor a rule such as mk,kn->mn",
                     self.entries.len()
                 ),
             },

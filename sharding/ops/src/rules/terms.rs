@@ -1,4 +1,4 @@
-//! Short names for how terms pass, in which the table is written.
+//! Short names for the passings of partial values, in which the table is written.
 
 use super::passing::{Operands, PartialRule};
 use super::strategy::{OperandPlacement, Strategy};
@@ -9,21 +9,21 @@ pub(super) const ALL: Operands = Operands::All;
 
 /// Replicated.
 pub(super) const R: OperandPlacement = OperandPlacement::Replicate;
-/// Terms of a sum.
+/// Partial values of a sum.
 pub(super) const P: OperandPlacement = OperandPlacement::Partial(ReduceOp::Sum);
-/// Terms of an average.
+/// Partial values of an average.
 pub(super) const AVG: OperandPlacement = OperandPlacement::Partial(ReduceOp::Avg);
-/// Terms of a product.
+/// Partial values of a product.
 pub(super) const PROD: OperandPlacement = OperandPlacement::Partial(ReduceOp::Prod);
-/// Terms of a minimum.
+/// Partial values of a minimum.
 pub(super) const MIN: OperandPlacement = OperandPlacement::Partial(ReduceOp::Min);
-/// Terms of a maximum.
+/// Partial values of a maximum.
 pub(super) const MAX: OperandPlacement = OperandPlacement::Partial(ReduceOp::Max);
 
-/// Terms of a Euclidean norm.
+/// Partial values of a Euclidean norm.
 pub(super) const NORM2: OperandPlacement = norm(Exponent::TWO);
 
-/// Terms of a norm.
+/// Partial values of a norm.
 pub(super) const fn norm(p: Exponent) -> OperandPlacement {
     OperandPlacement::Partial(ReduceOp::Norm(p))
 }

@@ -1,25 +1,25 @@
 //! Ties: the factors of several ops, tied to one another by the dims that they make up.
 //!
-//! A dim is a number in mixed radix, most significant digit first. Two lists of digits of one dim are tied from the least
-//! significant one on, by splitting what is longer:
+//! A dim is a number in mixed radix, most significant digit first. Two lists of digits of one dim are tied
+//! from the least significant one on, by splitting the longer one:
 //!
 //! ```text
 //! 24 as (a) by one op, as (hg) with h = 4, g = 6 by another         a = (hg)
 //! 24 as (ab) with 4, 6, as (cd) with 6, 4                           a = (hu), b = (vl), c = (hw), d = (zl), h = l = 2:
-//!                                                                   u v and w z do not nest, and nobody may shard them
+//!                                                                   u v and w z do not nest, and no strategy may shard them
 //! ```
 
-/// Ties by number: one is the same as another, or the product of two, or a loop.
+/// Ties by number: a digit equals another one, is the product of two, or is a loop.
 #[derive(Default)]
 pub(super) struct Ties {
     pub(super) size: Vec<usize>,
     same: Vec<usize>,
     split: Vec<Option<(usize, usize)>>,
-    /// Nobody may shard it.
+    /// `true` for digits that may not be sharded.
     pub(super) whole: Vec<bool>,
-    /// Every cut must divide it.
+    /// `true` for digits that every split must divide.
     pub(super) even: Vec<bool>,
-    /// A shard of it has to know which part of the whole it is.
+    /// `true` for digits whose shards need their region.
     pub(super) region: Vec<bool>,
 }
 
@@ -41,7 +41,7 @@ impl Ties {
         x
     }
 
-    /// The loops whose product a list of digits is.
+    /// Returns the loops whose product is a list of digits.
     pub(super) fn leaves(&self, list: &[usize]) -> Vec<usize> {
         let mut out = Vec::new();
         let mut open: Vec<usize> = list.iter().rev().copied().collect();
@@ -55,7 +55,7 @@ impl Ties {
         out
     }
 
-    /// Two lists are one number in mixed radix; whether that was news.
+    /// Ties two lists that are one number in mixed radix; returns `true` if that changed anything.
     pub(super) fn tie(&mut self, a: &[usize], b: &[usize]) -> bool {
         let (a, b) = (self.leaves(a), self.leaves(b));
         if a == b {
@@ -70,7 +70,7 @@ impl Ties {
         if a.iter().chain(&b).any(|&x| self.size[x] == 0) {
             return self.close(&a) | self.close(&b);
         }
-        // What has one iteration ties nothing.
+        // A factor of one iteration ties nothing.
         let mut news = false;
         let mut several = |list: Vec<usize>, ties: &mut Ties| {
             let (one, more): (Vec<usize>, Vec<usize>) = list.into_iter().partition(|&x| ties.size[x] == 1);
@@ -107,7 +107,9 @@ impl Ties {
         news
     }
 
-    /// Closes digits that do not nest, up to the next place where both numbers have one: so many are behind on either side.
+    /// Closes digits that do not nest, up to the next position where both numbers have one.
+    ///
+    /// `m` and `n` are the products of the less significant digits on either side.
     fn close_up(&mut self, a: &mut Vec<usize>, b: &mut Vec<usize>, mut m: usize, mut n: usize) -> bool {
         let mut news = false;
         while m != n {
@@ -141,7 +143,7 @@ impl Ties {
         true
     }
 
-    /// Nobody may shard these any more; whether that was news.
+    /// Marks these as not shardable; returns `true` if that changed anything.
     pub(super) fn close(&mut self, list: &[usize]) -> bool {
         let mut news = false;
         for x in self.leaves(list) {
@@ -150,7 +152,7 @@ impl Ties {
         news
     }
 
-    /// A loop in two, the minor one of that size.
+    /// Splits a loop in two, the minor one of size `low`.
     fn part(&mut self, x: usize, low: usize) -> (usize, usize) {
         let (whole, even, region) = (self.whole[x], self.even[x], self.region[x]);
         let parts = (self.add(self.size[x] / low), self.add(low));

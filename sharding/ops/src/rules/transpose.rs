@@ -1,27 +1,28 @@
 //! Backward rules: the forward rows, transposed.
 //!
-//! A row says: if the inputs lie along an axis as it says and each rank runs the op on what it holds, the outputs lie as
-//! it says. Then each rank may run its **own** vector-Jacobian product, the derivative of what it ran forward, and its
-//! results lie as the dual of what it was given:
+//! A row states: if the inputs are placed along an axis as it states and each rank runs the op on its shards,
+//! the outputs are placed as it states. Then each rank may run its **own** vector-Jacobian product, the
+//! derivative of its forward computation. The results have the cotangent shardings of the forward inputs:
 //!
 //! ```text
 //! vjp    a.., b.., b*.. -> a*..        R* = P    P* = R    S* = S
 //! ```
 //!
-//! for `f` of the ranks' buffers together, whatever the row, `<f^T y, x> = <y, f x>` rank by rank; replicas and terms are
-//! a subspace and a quotient of these buffers, and `f` leads from one to the other because the row is true. So its
-//! transpose leads from the dual of the one to the dual of the other (see `reshard_sharding::theory::gradients`). What an op
-//! saves for its derivative lies where forward had it.
+//! for `f` of the ranks' buffers jointly. For every row, `<f^T y, x> = <y, f x>` rank by rank. Replicas are a
+//! subspace of these buffers and partial values a quotient, and `f` maps one to the other because the row is
+//! true. So its transpose maps the cotangent of the one to the cotangent of the other (see
+//! `reshard_sharding::theory::gradients`). The values that an op saves for its derivative have their forward
+//! shardings.
 //!
 //! ```text
-//! mk,kn->mn    S(m),R -> S(m)     backward   S(m) -> S(m),P      the gradient of what is replicated is terms
+//! mk,kn->mn    S(m),R -> S(m)     backward   S(m) -> S(m),P      the gradient of a replicated input is partial
 //!              R,S(n) -> S(n)                S(n) -> P,S(n)
 //!              S(k),S(k) -> P                R -> S(k),S(k)
 //!              R,R -> R                      P -> P,P     and, where all are replicas that compute the same,   R -> R,R
 //! ```
 //!
-//! Terms of averages, products, minima and maxima have no dual, and rows that name them no backward row. Nothing else in
-//! the crate says how an op is differentiated on shards.
+//! Partial averages, products, minima and maxima have no cotangent sharding, so rows that name them have no
+//! backward row. No other code in the crate defines how an op is differentiated on shards.
 
 use crate::Error;
 use crate::rules::op::Op;
@@ -30,7 +31,7 @@ use crate::rules::strategy::{OperandPlacement, Strategy};
 use reshard_sharding::{Placement, ReduceOp};
 
 impl Strategy {
-    /// What the gradients of the outputs and of the inputs are where the operands are as this strategy says: `b*.. -> a*..`.
+    /// Returns the strategy of the gradients of the operands of this strategy: `b*.. -> a*..`.
     ///
     /// ```
     /// use reshard_ops::rules::Strategy;
@@ -41,7 +42,7 @@ impl Strategy {
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     ///
-    /// `None` where it names terms of anything but sums.
+    /// `None` if it names partial values of anything but sums.
     pub fn transposed(&self) -> Option<Strategy> {
         let duals = |parts: &[OperandPlacement]| {
             parts.iter().map(OperandPlacement::dual).collect::<Option<Vec<OperandPlacement>>>()
@@ -49,7 +50,7 @@ impl Strategy {
         Some(Strategy { inputs: duals(&self.outputs)?, outputs: duals(&self.inputs)? })
     }
 
-    /// All that the backward of this strategy may be: its transpose, and where all operands are replicas, replicas again.
+    /// Returns all backward strategies of this one: its transpose, and replicas if all operands are replicas.
     ///
     /// ```
     /// use reshard_ops::rules::Strategy;
@@ -66,7 +67,7 @@ impl Strategy {
 }
 
 impl OperandPlacement {
-    /// What the gradient is of an operand that is this.
+    /// Returns the cotangent of an operand's part.
     fn dual(&self) -> Option<OperandPlacement> {
         match self {
             OperandPlacement::Replicate => Some(OperandPlacement::Partial(ReduceOp::Sum)),
@@ -80,7 +81,7 @@ impl OperandPlacement {
     }
 }
 
-/// What the gradient is of an operand in a placement that a row names.
+/// Returns the cotangent of a placement that a row names.
 fn dual(placement: &Placement) -> Option<Placement> {
     match placement {
         Placement::Replicate => Some(Placement::Partial(ReduceOp::Sum)),
@@ -94,11 +95,12 @@ fn dual(placement: &Placement) -> Option<Placement> {
 }
 
 impl Op {
-    /// The vector-Jacobian product of this op, `a.., b.., b*.. -> a*..`: from the inputs, the outputs and the gradients of some
-    /// outputs to those of some inputs, both by number.
+    /// Returns the vector-Jacobian product of this op, `a.., b.., b*.. -> a*..`.
     ///
-    /// Its rows are those of this op, transposed, and one more: along an axis where all operands are replicas, whose gradients
-    /// may be replicas, too. A view saves nothing, and its product is the view back, `b* -> a*`.
+    /// Its operands are the inputs, the outputs and the gradients of some outputs; its results are the
+    /// gradients of some inputs. Both are given by index. Its rows are those of this op, transposed, and one
+    /// more along axes where all operands are replicas: there the gradients may be replicas, too. A view
+    /// saves nothing, and its product is the view back, `b* -> a*`.
     ///
     /// ```
     /// use reshard_ops::rules::{Op, Rule};
@@ -106,12 +108,12 @@ impl Op {
     /// let vjp = Op::new("linear", &linear, &[&[8, 4], &[6, 4]])?.vjp(&[0, 1], &[0])?;
     /// assert_eq!(vjp.name(), "vjp(linear)");
     /// assert_eq!(vjp.outputs(), [[8, 4], [6, 4]]);
-    /// // The batch is cut: the weight's gradient is terms.
+    /// // The batch is sharded, so the weight's gradient is partial.
     /// assert_eq!(vjp.strategies()[0].to_string(), "S(b0),R,S(b0),S(b0) -> S(b0),P");
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     ///
-    /// Fails for a number of an operand that there is not.
+    /// Fails for an index that is out of range.
     pub fn vjp(&self, inputs: &[usize], outputs: &[usize]) -> Result<Op, Error> {
         for (what, numbers, of) in
             [("input", inputs, self.inputs().len()), ("output", outputs, self.outputs().len())]
@@ -119,7 +121,7 @@ impl Op {
             if let Some(&number) = numbers.iter().find(|&&number| number >= of) {
                 return Err(Error::Rule {
                     reason: format!(
-                        "{} has {of} {what}s, and no {what} {number}: count them from 0",
+                        "{} has {of} {what}s, and no {what} {number}; they count from 0",
                         self.name()
                     ),
                 });
@@ -138,7 +140,7 @@ impl Op {
     }
 }
 
-/// The rows of a vector-Jacobian product: of all operands, and of the gradients of these.
+/// Returns the rows of a vector-Jacobian product: of all operands, and of the gradients of these.
 fn transposed(bound: &Bound, gradients: &[usize]) -> Bound {
     let mut fixed = bound.fixed.clone();
     let mut rows: Vec<Row> = Vec::with_capacity(bound.rows.len() + 1);
@@ -157,7 +159,8 @@ fn transposed(bound: &Bound, gradients: &[usize]) -> Bound {
                 u16::try_from(at).ok().map(Entry::Fixed)
             }
         };
-        // Also of operands whose gradient nobody asks for: what they are is saved, and no derivative is known of it.
+        // This includes operands without a required gradient: their values are saved, and no derivative of
+        // them is known.
         let linear = row.entries.iter().all(|e| !matches!(e, Entry::Partial(op) if *op != ReduceOp::Sum));
         let duals: Option<Vec<Entry>> = gradients.iter().map(|&o| dual_of(row.entries[o])).collect();
         let Some(duals) = duals.filter(|_| linear) else { continue };

@@ -1,7 +1,7 @@
-//! How much an op computes, as its rule tells.
+//! The amount of computation of an op, derived from its rule.
 //!
-//! The inputs meet one after the other. Two that meet are looked at in all their factors together, and what neither a later
-//! input nor an output has is summed away:
+//! The inputs are combined in sequence. Two combined inputs iterate over all their factors jointly, and
+//! factors that neither a later input nor an output has are summed:
 //!
 //! ```text
 //! mk,kn->mn                          m k n products, each added
@@ -9,7 +9,7 @@
 //! ...,...->...                       one operation for each element
 //! ```
 //!
-//! It is a measure for comparing strategies and not what a kernel does: a softmax is one operation an element.
+//! It is a measure for comparing strategies, not a model of a kernel: a softmax is one operation an element.
 
 use smallvec::SmallVec;
 
@@ -17,11 +17,11 @@ use crate::rules::op::Op;
 use crate::rules::row::OperandDims;
 
 impl Op {
-    /// How many operations it takes on whole tensors: two for each product that is added, else one for each element.
+    /// The number of operations on whole tensors: two per product that is added, else one per element.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
-    /// let table = Table::standard();
+    /// use reshard_ops::rules::OpTable;
+    /// let table = OpTable::standard();
     /// assert_eq!(table.op(&"mm".parse()?, &[&[8, 16], &[16, 32]])?.operations(), 2.0 * 8.0 * 16.0 * 32.0);
     /// assert_eq!(table.op(&"gelu".parse()?, &[&[8, 16]])?.operations(), 128.0);
     /// assert_eq!(table.op(&"reshape(shape=[128])".parse()?, &[&[8, 16]])?.operations(), 0.0);

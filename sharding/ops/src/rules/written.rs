@@ -1,15 +1,16 @@
-//! Where outputs go: into new tensors, or into tensors that are there.
+//! The destination of outputs: new tensors, or existing tensors.
 //!
-//! An op that writes into a tensor cannot move it: what is written there has to lie as the tensor does. So of an op that
-//! works in place, `add_`, the strategies are those of `add` that give the output what the written input is; and of one with
-//! an `out` tensor, `add.out`, they are those of `add` with the output's placement for that tensor, which is not read.
+//! An op that writes into a tensor cannot redistribute it: the written values must have its sharding. So the
+//! strategies of an op that works in place, `add_`, are those of `add` that give the output the written
+//! input's placement. Those of an op with an `out` tensor, `add.out`, are those of `add` with the output's
+//! placement for that tensor, which is not read.
 //!
 //! ```text
 //! in place:   { s in strategies(op) :  s.inputs[i] = s.outputs[o] }       for every output o that is written into input i
 //! out:        { s.inputs ++ s.outputs -> s.outputs :  s in strategies(op) }
 //! ```
 //!
-//! Propagation leaves the written tensors where they are, and moves the others.
+//! Propagation leaves the written tensors as they are, and redistributes the others.
 
 use core::fmt;
 
@@ -19,7 +20,7 @@ use crate::rules::factor::Dim;
 use crate::rules::rule::{Equation, Rule};
 use crate::rules::strategy::{Strategy, write_list};
 
-/// Where the outputs of an op go.
+/// The destination of the outputs of an op.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub enum OutputAliasing {
     /// Into new tensors.
@@ -32,7 +33,7 @@ pub enum OutputAliasing {
 }
 
 impl OutputAliasing {
-    /// The inputs that are written and the outputs that are written there, of an op with so many.
+    /// Returns the pairs of written input and written output, of an op with these numbers of operands.
     pub(super) fn pairs(&self, inputs: usize, outputs: usize) -> Vec<(u16, u16)> {
         match self {
             OutputAliasing::New => Vec::new(),
@@ -59,20 +60,20 @@ impl fmt::Display for OutputAliasing {
 }
 
 impl Rule {
-    /// The rule of the same op in place: its first output is written into its first input.
+    /// Returns the rule of the same op in place: its first output is written into its first input.
     ///
     /// ```
     /// use reshard_ops::rules::Rule;
     /// let add: Rule = "...,...->... {linear, affine}".parse()?;
     /// let add_ = add.in_place()?;
     /// assert_eq!(add_.to_string(), "...,...->... {linear, affine, writes(0)}");
-    /// // Not R,P(avg) -> P(avg), because replicas do not become terms where they are.
+    /// // Not R,P(avg) -> P(avg), because replicas cannot become partial values in place.
     /// let texts: Vec<String> = add_.strategies().iter().map(ToString::to_string).collect();
     /// assert_eq!(texts, ["S(...),S(...) -> S(...)", "R,R -> R", "P,P -> P", "P(avg),P(avg) -> P(avg)", "P(avg),R -> P(avg)"]);
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     ///
-    /// Fails where the first output has not the dims of the first input, and for lists of strategies.
+    /// Fails where the first output does not have the dims of the first input, and for lists of strategies.
     pub fn in_place(&self) -> Result<Rule, Error> {
         self.writing(|e| e.aliasing = OutputAliasing::InPlace(vec![0]))
     }
@@ -99,10 +100,10 @@ impl Rule {
         let bad = |reason: &str| Err(Error::Rule { reason: format!("{self}: {reason}") });
         match self.equation() {
             None => bad(
-                "a list of strategies has no dims to be written: write an equation, or the strategies themselves",
+                "a list of strategies has no dims to be written; write an equation, or the strategies themselves",
             ),
             Some(e) if e.aliasing != OutputAliasing::New => {
-                bad("its outputs are written into inputs already")
+                bad("its outputs are already written into inputs")
             }
             Some(e) => {
                 let mut e = e.clone();
@@ -114,7 +115,7 @@ impl Rule {
 }
 
 impl Equation {
-    /// How many inputs are read.
+    /// The number of inputs that are read.
     pub(super) fn reads(&self) -> usize {
         match self.aliasing {
             OutputAliasing::New | OutputAliasing::InPlace(_) => self.inputs.len(),
@@ -130,7 +131,7 @@ impl Equation {
         e
     }
 
-    /// Of the strategies of the op that makes new tensors, those of this one.
+    /// Selects, of the strategies of the op that makes new tensors, those of this one.
     pub(super) fn written_rows(&self, mut rows: Vec<Strategy>) -> Vec<Strategy> {
         match &self.aliasing {
             OutputAliasing::New => {}
@@ -142,7 +143,7 @@ impl Equation {
         rows
     }
 
-    /// Why outputs cannot be written there.
+    /// Returns the reason why outputs cannot be written there.
     pub(super) fn refuses_written(&self) -> Option<String> {
         let (inputs, outputs) = (self.inputs.len(), self.outputs.len());
         let dims = |dims: &[Dim]| dims.iter().map(ToString::to_string).collect::<String>();
@@ -154,7 +155,7 @@ impl Equation {
             OutputAliasing::Out => (0..outputs).map(|o| (inputs - outputs + o, o)).collect(),
             OutputAliasing::InPlace(list) if list.is_empty() || list.len() > outputs => {
                 return Some(format!(
-                    "{} names {} inputs, and there are {outputs} outputs",
+                    "{} names {} inputs, but there are {outputs} outputs",
                     self.aliasing,
                     list.len()
                 ));

@@ -1,4 +1,4 @@
-//! Composites: the rule that follows from a body, beside the rule that was written for the op, and run on shards.
+//! Composites: the rule derived from a body, compared with the op's written rule, and run on shards.
 
 use crate::reference_ops::{self, Example};
 use reshard_kernels::DType;
@@ -15,7 +15,7 @@ struct Body {
     shapes: &'static [&'static [&'static [usize]]],
 }
 
-/// What transformers are made of.
+/// The building blocks of transformers.
 const BODIES: &[Body] = &[
     Body {
         name: "linear",
@@ -55,7 +55,7 @@ const BODIES: &[Body] = &[
     },
 ];
 
-/// Runs a body by the references of its ops on whatever part of the inputs is there.
+/// Runs a body by the references of its ops on a rank's part of the inputs.
 fn run(examples: &[Example], body: &Composite, local: &LocalView<'_>) -> Result<Vec<Tensor>, String> {
     let mut values: Vec<Tensor> = local.inputs.iter().map(|t| (*t).clone()).collect();
     for (call, takes, _) in body.calls() {
@@ -72,7 +72,7 @@ fn table_with(body: &Body) -> OpTable {
     table
 }
 
-/// What its ops say in turn, with nothing moved between them: the definition of a composite.
+/// Runs its ops in turn with no redistribution between them: the definition of a composite.
 fn in_turn(table: &OpTable, body: &Composite, inputs: &[Operand]) -> Option<Vec<Sharding>> {
     let propagator = Propagator::new();
     let mut values: Vec<Operand> = inputs.to_vec();
@@ -117,7 +117,7 @@ fn a_composite_takes_what_its_ops_take_in_turn() {
                     let what = format!("{}: {}", body.name, shown.join(" and "));
                     match (&turn, &whole) {
                         (Some(a), Some(b)) => assert_eq!(a, b, "{what}"),
-                        // Loops are digits; what an uneven cut leaves in another shape is none.
+                        // Loops are digits; the remainder of an uneven split in another shape is not one.
                         (Some(a), None)
                             if has_view
                                 && inputs
@@ -135,11 +135,11 @@ fn a_composite_takes_what_its_ops_take_in_turn() {
             }
         }
     }
-    println!("{taken} taken, {beyond} that no placements of the values between say");
+    println!("{taken} accepted, {beyond} that no placements of the intermediate values give");
     assert!(taken > if Sweep::asked().is_exhaustive() { 120 } else { 20 }, "{taken}");
 }
 
-/// All placements of a tensor, of sums as terms.
+/// All placements of a tensor, with partial sums only.
 fn placed(mesh: &Mesh, shape: &[usize]) -> Vec<Sharding> {
     let mut words = vec!["R".to_owned(), "P".to_owned()];
     for d in 0..shape.len() {
@@ -208,16 +208,20 @@ fn bodies_are_read_back_and_refused_in_one_sentence() {
         assert_eq!(known.to_string().parse::<Composite>().unwrap(), known);
     }
     for (text, reason) in [
-        ("x, y", "is written inputs -> outputs: name = op(operands, key=value); .."),
-        ("x -> y: y = relu(z)", "z is used before it is made"),
-        ("x -> y: y = relu(x); y = relu(x)", "y is made twice"),
+        ("x, y", "the form is inputs -> outputs: name = op(operands, key=value); .."),
+        ("x -> y: y = relu(z)", "z is used before it is defined"),
+        ("x -> y: y = relu(x); y = relu(x)", "y is defined twice"),
         ("x, w -> y: y = relu(x)", "nothing uses w"),
-        ("x -> z: y = relu(x)", "z is used before it is made"),
-        ("x -> x: y = relu(x)", "x is an input and an output: copy it, like y = copy(x)"),
-        ("x -> y: y relu(x)", "\"y relu(x)\" is no statement like y = op(x, key=value)"),
-        ("x -> y: y = relu x", "\"y = relu x\" is no statement like y = op(x, key=value)"),
+        ("x -> z: y = relu(x)", "z is used before it is defined"),
+        ("x -> x: y = relu(x)", "x is an input and an output; copy it, such as y = copy(x)"),
+        ("x -> y: y relu(x)", "\"y relu(x)\" is not a statement such as y = op(x, key=value)"),
+        ("x -> y: y = relu x", "\"y = relu x\" is not a statement such as y = op(x, key=value)"),
         ("x -> y: y = sum(dims=[0], x)", "x comes after the arguments of \"y = sum(dims=[0], x)\""),
-        ("x -> 2y: 2y = relu(x)", "\"2y\" is no name of a value: letters, digits, _ . and '"),
+        (
+            "x -> 2y: 2y = relu(x)",
+            "invalid value name \"2y\"; use letters, digits, `_`, `.` and `'`, and do not begin \
+             with a digit",
+        ),
         ("x -> : y = relu(x)", "it has no output"),
     ] {
         let error = text.parse::<Composite>().unwrap_err().to_string();
@@ -225,19 +229,19 @@ fn bodies_are_read_back_and_refused_in_one_sentence() {
     }
     let mut table = OpTable::standard();
     for (name, text, reason) in [
-        ("relu", "x -> y: y = relu(x)", "relu cannot be made of itself: x -> y: y = relu(x)"),
-        ("mine", "x -> y: y = rellu(x)", "no op rellu: did you mean relu?"),
+        ("relu", "x -> y: y = relu(x)", "relu cannot be defined by itself: x -> y: y = relu(x)"),
+        ("mine", "x -> y: y = rellu(x)", "unknown op rellu; did you mean relu?"),
     ] {
         let error = table.add_composite(name, text.parse().unwrap()).unwrap_err().to_string();
         assert_eq!(error, reason);
     }
-    // Two that contain one another, by way of a replaced op.
+    // Two that contain one another, through a replaced op.
     table.add_composite("one", "x -> y: y = relu(x)".parse().unwrap()).unwrap();
     table.add_composite("two", "x -> y: y = one(x)".parse().unwrap()).unwrap();
     table.add_composite("one", "x -> y: y = two(x)".parse().unwrap()).unwrap();
     let error = table.op(&OpCall::new("two"), &[&[4]]).unwrap_err().to_string();
     assert!(error.ends_with("is a composite within 32 others: one of them contains itself"), "{error}");
-    // Each of two of the one before.
+    // Each composite calls the one before twice.
     table.add_composite("twice0", "x -> z: y = relu(x); z = relu(y)".parse().unwrap()).unwrap();
     for i in 1..20 {
         let body = format!("x -> z: y = twice{}(x); z = twice{}(y)", i - 1, i - 1);
@@ -245,8 +249,8 @@ fn bodies_are_read_back_and_refused_in_one_sentence() {
     }
     assert_eq!(table.op(&OpCall::new("twice5"), &[&[4]]).unwrap().strategies().len(), 4);
     let error = table.op(&OpCall::new("twice19"), &[&[4]]).unwrap_err().to_string();
-    assert!(error.ends_with("its bodies make more than 4096 calls in all"), "{error}");
-    // What its ops say of shapes.
+    assert!(error.ends_with("its bodies have more than 4096 calls in all"), "{error}");
+    // Errors of its ops about shapes.
     table.add_composite("halves", "x -> a: a, b = chunk(x, chunks=3, dim=0)".parse().unwrap()).unwrap();
     let error = table.op(&OpCall::new("halves"), &[&[6, 2]]).unwrap_err().to_string();
     assert_eq!(error, "halves on [6,2]: chunk(chunks=3,dim=0) makes 3 values, not 2");

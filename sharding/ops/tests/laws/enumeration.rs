@@ -1,5 +1,7 @@
-//! Propagation against full enumeration: every product of strategies of one axis, filled with every kind that some input has
-//! along that axis or plain ones; the least cost, and of those the least number of changed inputs.
+//! Propagation against full enumeration.
+//!
+//! It tries every product of strategies of one axis, filled with every kind that some input has along that
+//! axis or plain ones. The result is the least cost, and of those the least number of changed inputs.
 
 use reshard_kernels::DType;
 use reshard_ops::propagate::{OpSharding, Operand, OutputConstraint, Propagator};
@@ -13,7 +15,7 @@ use reshard_test_support::{Random, Sweep};
 
 use crate::propagation::{ADD, mesh, op, operand};
 
-/// What the major factors before a label in a dim leave: their letters and sizes.
+/// The remaining major factors before a label in a dim: their letters and sizes.
 type Majors = fn(usize, usize, Option<char>) -> Vec<(char, usize)>;
 
 struct Best {
@@ -44,8 +46,10 @@ fn kind(p: &Placement) -> Option<usize> {
     }
 }
 
-/// Whether somebody answers for the terms that a row makes of its inputs: one of them holds such terms, the op itself leaves
-/// terms, or the output is wanted as something, so that their reduction is counted.
+/// Returns `true` if the reduction of the partial values that a row makes of its inputs is accounted for.
+///
+/// That holds if an input holds such partial values, if the op itself leaves them, or if the output has a
+/// constraint, so that their reduction is counted.
 fn terms_are_answered_for(row: &Strategy, held: &[&Placement], counted: bool) -> bool {
     let mut makes = false;
     let mut holds = false;
@@ -59,7 +63,7 @@ fn terms_are_answered_for(row: &Strategy, held: &[&Placement], counted: bool) ->
     holds || leaves || counted || !makes
 }
 
-#[allow(clippy::too_many_arguments, reason = "the whole question")]
+#[allow(clippy::too_many_arguments, reason = "the whole problem")]
 fn best(
     planner: &Planner,
     op: &Op,
@@ -107,9 +111,9 @@ fn best(
                     };
                     let skip: usize =
                         majors(number, *dim, *label).iter().map(|&(l, size)| size / taken(l)).product();
-                    // Pieces of pieces behind other factors must be those factors' own.
+                    // Blocks of blocks after other factors must be aligned with those factors.
                     if skip > 1 && *kind > 1 {
-                        let label = label.expect("a factor behind others");
+                        let label = label.expect("a factor after others");
                         let size = sizes.iter().find(|s| s.0 == label).expect("its size").1;
                         if size % (taken(label) * kind) != 0 {
                             return None;
@@ -184,14 +188,14 @@ pub(crate) fn placements(random: &mut Random, shape: &[usize], axes: usize, term
     (0..axes).map(|_| one(random)).collect::<Vec<_>>().join(",")
 }
 
-/// A rule, the shapes of its inputs, those of its outputs where they do not follow, and what must be cut evenly.
+/// A rule, the shapes of its inputs, those of its outputs unless they follow, and evenly split factors.
 type Family = (&'static str, Vec<&'static [usize]>, Option<Vec<&'static [usize]>>, Vec<(char, usize)>);
 
 #[test]
 fn the_choice_is_what_full_enumeration_finds() {
     use reshard_planner::{Level, Planner, SearchBudget, Topology};
     let none: Majors = |_, _, _| Vec::new();
-    // `(ij)k->i(jk)` with i = 4 and j = 6: what stands before a factor in its dim.
+    // `(ij)k->i(jk)` with i = 4 and j = 6: the factor before another one in its dim.
     let regroup: Majors = |operand, dim, label| match (operand, dim, label) {
         (0, 0, Some('j')) => vec![('i', 4)],
         (1, 1, Some('k')) => vec![('j', 6)],
@@ -225,7 +229,7 @@ fn the_choice_is_what_full_enumeration_finds() {
     ];
     let sizes = [('i', 4), ('j', 6), ('k', 6)];
     let mut random = Random(7 + Sweep::asked().seed());
-    // Without a budget the choice is the cheapest; within it, that or marked.
+    // Without a budget the choice is the cheapest; with one, it is that or marked as exhausted.
     let (mut cases, mut products, mut exhausted) = (0, 0, 0);
     let sweep = Sweep::asked();
     let rounds = sweep.count(2, 160);
@@ -241,7 +245,7 @@ fn the_choice_is_what_full_enumeration_finds() {
             .parse()
             .unwrap();
             let axes = mesh.axes().len();
-            // Bytes weigh nothing, much, or all; and there may be nodes of two ranks.
+            // Bytes cost nothing, much, or all; and there may be nodes of two ranks.
             let level = |ranks, latency_us, gbytes_per_s| Level { ranks, latency_us, gbytes_per_s };
             let topology = match random.below(4) {
                 0 => Topology::uniform(),
@@ -341,7 +345,7 @@ fn every_pair_of_placements_is_added_and_multiplied_at_least_cost() {
     }
 }
 
-/// Where a dim is so short that one rank holds all of it, what looks like a move may be none.
+/// A dim may be so short that one rank holds all of it; then an apparent redistribution may be none.
 #[test]
 fn short_dims_are_chosen_for_as_enumeration_does() {
     let none: Majors = |_, _, _| Vec::new();

@@ -1,4 +1,4 @@
-//! Formulas of gradients: what they say of shapes, texts and rules.
+//! Formulas of gradients: their shapes, texts and rules.
 
 use crate::reference_ops::all;
 use reshard_ops::gradients::{Gradient, Saved};
@@ -93,7 +93,7 @@ fn every_formula_is_of_an_op_of_the_table_and_is_tried() {
     let tried: Vec<String> = examples().iter().map(|(_, name, _, _)| name.clone()).collect();
     let with: Vec<&str> = table.gradients().collect();
     for name in &with {
-        assert!(table.names().any(|n| n == *name), "{name} is no op of the table");
+        assert!(table.names().any(|n| n == *name), "{name} is not an op of the table");
     }
     let idle: Vec<&&str> = with.iter().filter(|name| !tried.iter().any(|t| t == **name)).collect();
     assert!(idle.is_empty(), "no example tries {idle:?}");

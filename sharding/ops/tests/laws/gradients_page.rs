@@ -1,5 +1,6 @@
-//! The table of docs/gradients.md, made anew and compared: `RESHARD_WRITE=1 cargo test -p reshard-ops --test laws gradients_page` writes
-//! it.
+//! The table of docs/gradients.md, regenerated and compared.
+//!
+//! `RESHARD_WRITE=1 cargo test -p reshard-ops --test laws gradients_page` writes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,7 +10,7 @@ use crate::rules_page::between;
 use reshard_ops::gradients::{Gradient, Saved};
 use reshard_ops::rules::{OpCall, OpTable};
 
-/// What a gradient reads: of several calls of an op, the last of these is the op's.
+/// The inputs of a gradient: of several calls of an op, the last of these kinds is the op's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Refused,
@@ -26,13 +27,13 @@ const KINDS: [(Kind, &str); 6] = [
     (Kind::Multilinear, "multilinear"),
     (Kind::Nonlinear, "not linear"),
     (Kind::Nothing, "nothing: steps, indices, truth values, draws, factories"),
-    (Kind::Refused, "refused by name"),
+    (Kind::Refused, "an error that names the op"),
 ];
 
-/// By which values each gradient of an input is computed: the saved values that its calls read the numbers of.
+/// Returns the kind of saved values whose numbers the gradients of inputs read.
 fn kind(gradient: &Gradient) -> Kind {
     let Some(body) = gradient.body() else { return Kind::Nothing };
-    // Of each value what it depends on: zeros and ones alike of something do so on its shape alone.
+    // The dependencies of each value: `zeros_like` and `ones_like` depend on a shape alone.
     let mut reads: Vec<BTreeSet<Saved>> =
         gradient.inputs().iter().map(|&saved| BTreeSet::from([saved])).collect();
     for (call, takes, makes) in body.calls() {
@@ -95,7 +96,7 @@ fn the_page_of_gradients_is_true() {
     let (from, old) = between(&page, "<!-- gradients -->\n", "<!-- end of gradients -->");
     if old != made {
         let write = std::env::var_os("RESHARD_WRITE").is_some();
-        assert!(write, "docs/gradients.md is stale: RESHARD_WRITE=1 writes its table anew");
+        assert!(write, "docs/gradients.md is stale: RESHARD_WRITE=1 rewrites its table");
         let to = from + old.len();
         page.replace_range(from..to, &made);
         std::fs::write(path, page).unwrap();

@@ -1,13 +1,13 @@
-//! Every op of the table against what it was: rule, outputs and strategies of a list of calls, kept word for word.
+//! Golden test of every op of the table: rule, outputs and strategies of a list of calls, as exact text.
 //!
-//! `RESHARD_WRITE=1 cargo test -p reshard-ops --test laws kept_rules` writes `data/rules.txt` anew.
+//! `RESHARD_WRITE=1 cargo test -p reshard-ops --test laws kept_rules` regenerates `data/rules.txt`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use reshard_ops::rules::{Op, OpCall, OpTable, Rule, Strategy};
 
-/// Calls that reach what the examples of the other tests do not: every choice that a family makes, and refusals.
+/// Calls that the examples of the other tests do not reach: every choice that a family makes, and errors.
 #[rustfmt::skip]
 const MORE: &[&str] = &[
     "sum | ()", "sum(dims=[0]) | 8,6", "sum(dims=[-1],keepdim=true) | 8,6,4", "mean(dims=[0,2]) | 8,6,4",
@@ -120,7 +120,7 @@ fn every_rule_is_what_it_was() {
         write!(made, "{call} of {inputs:?}").unwrap();
         match table.op(&call, &shapes) {
             Ok(op) => made.push_str(&listed(&op)),
-            Err(e) => writeln!(made, "\n    refused: {e}").unwrap(),
+            Err(e) => writeln!(made, "\n    error: {e}").unwrap(),
         }
     }
     assert_eq!(names.iter().map(String::as_str).collect::<Vec<_>>(), table.names().collect::<Vec<_>>());
@@ -135,7 +135,7 @@ fn every_rule_is_what_it_was() {
     }
 }
 
-/// What families make prints and reads back, as texts do.
+/// The rules of families round-trip through their texts.
 #[test]
 fn rules_of_calls_read_back() {
     let table = OpTable::standard();

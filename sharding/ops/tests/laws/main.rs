@@ -1,4 +1,4 @@
-//! The laws of rules and their propagation, a file per concept.
+//! The properties of rules and their propagation, a file per concept.
 
 mod composites;
 mod cuts;

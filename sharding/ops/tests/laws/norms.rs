@@ -1,4 +1,4 @@
-//! Norms through ops: what passes their terms, what may become such terms, and gradient clipping.
+//! Norms through ops: ops that pass partial norms, inputs that may become them, and gradient clipping.
 
 use reshard_kernels::DType;
 use reshard_ops::propagate::{Graph, Operand, OutputConstraint, PropagationCache, Propagator, Value};
@@ -16,8 +16,9 @@ fn exponent(text: &str) -> Exponent {
     text.parse().unwrap()
 }
 
-/// Gradients in these shardings, and the graph of what `clip_grad_norm_` of PyTorch does to them with this norm: the norm of
-/// the norms, and every gradient times a number made of it.
+/// Returns gradients in these shardings, and the graph of PyTorch's `clip_grad_norm_` with this norm.
+///
+/// It has the norm of the norms, and every gradient times a number computed from it.
 fn clipping(mesh: &Mesh, p: &str, gradients: &[(&[usize], &str)]) -> (Graph, Vec<Value>, Value, Vec<Value>) {
     let mut graph = Graph::new(mesh);
     let mut inputs = Vec::new();
@@ -74,12 +75,12 @@ fn gradient_clipping_reduces_once_a_scalar() {
             "{found}"
         );
         assert!(only.plan.to().partial().is_empty());
-        // And nothing else moves: gradients keep their shardings.
+        // And nothing else is redistributed: gradients keep their shardings.
         for (g, c) in inputs.iter().zip(&clipped) {
             assert_eq!(found.sharding(*g), found.sharding(*c), "{found}");
         }
     }
-    // Of magnitudes sums and greatest are chosen, whose stack is reduced: once too.
+    // For sums and maxima of magnitudes the stack is reduced: once too.
     for p in ["1", "inf"] {
         let (graph, ..) = clipping(&mesh, p, gradients);
         let found = graph.propagate(&PropagationCache::new(Propagator::new(), 64)).unwrap();
@@ -100,7 +101,7 @@ fn what_may_be_negative_does_not_become_terms_of_a_norm() {
         let chosen =
             Propagator::new().propagate(&stack, &mesh, &[terms.clone(), other.clone()], &reduced).unwrap();
         assert!(!chosen.inputs[0].is_partial() && !chosen.outputs[0].is_partial(), "{text}");
-        // Of what is known to be a magnitude it costs nothing, and leaves one reduction instead of two.
+        // For a known magnitude it costs nothing, and leaves one reduction instead of two.
         let known = [terms.clone(), other.nonnegative()];
         let chosen = Propagator::new().propagate(&stack, &mesh, &known, &[]).unwrap();
         assert_eq!((chosen.cost_us, chosen.outputs[0].to_string().as_str()), (0.0, "P(norm2)"), "{text}");
@@ -137,7 +138,7 @@ fn what_is_known_not_to_be_negative_passes_through_a_graph() {
     assert_eq!(ask(&["norm"]), "P(norm2)");
     assert_eq!(ask(&["norm(keepdim=true)", "squeeze", "clone", "abs"]), "P(norm2)");
     assert_eq!(ask(&["norm(p=3,keepdim=true)", "t", "reshape(shape=[1])"]), "P(norm3)");
-    // Such terms do not pass what may change the sign.
+    // Partial norms do not pass ops that may change the sign.
     assert_eq!(ask(&["norm", "neg"]), "R");
 }
 
@@ -157,7 +158,7 @@ fn terms_of_every_norm_pass_what_selects() {
             e.verifier().budget(0).verify(&ops).unwrap();
         }
     }
-    assert!(tried > 30, "{tried} ops pass terms of every norm");
+    assert!(tried > 30, "{tried} ops pass partial values of every norm");
 }
 
 #[test]
@@ -208,7 +209,7 @@ fn a_norm_of_terms_of_another_reduces_first() {
             assert_eq!(placement, Placement::Partial(ReduceOp::Norm(exponent(p))));
         }
     }
-    // Sharded, it leaves its own terms, of any element type that a framework computes with.
+    // Sharded, it leaves partial norms, of any element type that a framework computes with.
     let sharded = Operand::new(DType::BF16, Sharding::parse(&mesh, &[6], "S(0)").unwrap());
     let chosen = Propagator::new().propagate(&norm("2"), &mesh, &[sharded], &[]).unwrap();
     assert_eq!(chosen.outputs[0].to_string(), "P(norm2)");

@@ -1,4 +1,4 @@
-//! The arguments of ops: what is declared is what is read.
+//! The arguments of ops: every declared argument is read, and no other.
 
 use reshard_ops::rules::{
     Argument, DefaultValue, DimOf, Op, OpCall, OpTable, Parameter, ParameterKind, Parameters, RuleBuilder,
@@ -59,17 +59,17 @@ fn what_cannot_be_is_not_declared() {
         ("dim: dim = mean", "the parameter dim: the default is mean, and should be a whole number, the dim"),
         ("n: number >= 1 = 0", "the default is 0, and should be a whole number of at least 1"),
         ("n: number = all", "the default is all, and it names no dims"),
-        ("s: spatial = k, k: spatial", "no parameter k of its kind stands before it"),
-        ("k: spatial >= 1, s: spatial = k", "no parameter k of its kind stands before it"),
+        ("s: spatial = k, k: spatial", "no parameter k of its kind precedes it"),
+        ("k: spatial >= 1, s: spatial = k", "no parameter k of its kind precedes it"),
         ("p: real >= 1 = 0.5", "the default is 0.5, and should be a number of at least 1, whole or not"),
-        ("p: real = inf", "the parameter p: no parameter inf of its kind stands before it"),
+        ("p: real = inf", "the parameter p: no parameter inf of its kind precedes it"),
         ("p: real = 1e999", "expected"),
         ("p: real = true", "the default is true, and should be a number, whole or not"),
         ("w: a|b = c", "the default is c, and should be a or b"),
-        ("w: a|b|a", "a stands in its list twice"),
-        ("w: a|", "\"\" is no word"),
-        ("2: flag", "a name is letters, digits and underscores after a letter"),
-        ("none: flag", "the parameter none: that is a value, and no name"),
+        ("w: a|b|a", "a is in its list twice"),
+        ("w: a|", "\"\" is not an identifier"),
+        ("2: flag", "a name must be letters, digits and `_`, and begin with a letter"),
+        ("none: flag", "the parameter none: that is a value, not a name"),
         ("a: flag,", "expected the name of a parameter"),
         ("a: flag b", "expected \",\""),
     ] {
@@ -86,7 +86,7 @@ fn what_cannot_be_is_not_declared() {
     );
 }
 
-/// What is left out is what is declared: given in words, it makes the same op.
+/// An omitted argument has its declared default: written explicitly, it makes the same op.
 #[test]
 fn a_default_is_what_holds_where_nothing_is_said() {
     let mut tried = 0;
@@ -117,7 +117,7 @@ fn a_default_is_what_holds_where_nothing_is_said() {
     assert!(tried > 100, "{tried}");
 }
 
-/// A value of every other type is refused by name, and so is a dim that no tensor has.
+/// A value of every other type is rejected by name, and so is a dim that no tensor has.
 #[test]
 fn every_argument_is_checked() {
     each(|table, call, shapes, p| {
@@ -151,7 +151,7 @@ fn every_argument_is_checked() {
             ParameterKind::Any => [true; 8],
         }[values.iter().position(|v| v == value).unwrap()];
         for value in &values {
-            // Dim 3 may be one.
+            // Dim 3 may be valid.
             if fits(value) || *value == Argument::Number(3) {
                 continue;
             }
@@ -171,7 +171,7 @@ fn every_argument_is_checked() {
     });
 }
 
-/// A number of a formula is read as it is given, and as its default where it is not.
+/// A number of a formula is read as given, or as its default.
 #[test]
 fn numbers_are_whole_or_not() {
     let mut table = OpTable::empty();
@@ -205,7 +205,7 @@ fn numbers_are_whole_or_not() {
         assert!(table.request(&call, &[&[4]]).unwrap_err().to_string().contains(message), "{call}");
         assert!(table.op_to(&call, &[&[4]], &[&[4]]).unwrap_err().to_string().contains(message), "{call}");
     }
-    // However a number is written, it is printed in one way, which is read as the same.
+    // Every spelling of a number is printed in one form, which is read as the same.
     for (written, kept) in [
         ("1e-5", "0.00001"),
         ("1E-12", "0.000000000001"),
@@ -221,7 +221,7 @@ fn numbers_are_whole_or_not() {
     assert!("odd(a=1e999)".parse::<OpCall>().is_err());
 }
 
-/// Whoever writes a family and reads what it does not declare hears so.
+/// A family that reads an undeclared argument gets an error.
 #[test]
 fn a_family_reads_what_it_declares() {
     let mut table = OpTable::empty();

@@ -87,7 +87,7 @@ fn terms_of_a_large_product_are_counted_where_that_is_asked_for() {
     assert_eq!((now.cost_us, now.outputs[0].to_string()), (0.0, "P(sum)".to_owned()));
     let c = p.propagate(&mm, &m, &inputs, &[OutputConstraint::Reduced]).unwrap();
     assert!(!c.outputs[0].is_partial());
-    // 64 MiB of terms cost more than moving a mebibyte.
+    // Reducing 64 MiB of partial values costs more than redistributing a mebibyte.
     let terms = Sharding::parse(&m, &[4096, 4096], "P").unwrap();
     let whole = Sharding::replicated(&m, &[4096, 4096]).unwrap();
     assert!(c.cost_us < p.planner().cost_us(&terms, &whole, DType::F32).unwrap() / 10.0, "{}", c.cost_us);
@@ -96,7 +96,8 @@ fn terms_of_a_large_product_are_counted_where_that_is_asked_for() {
 #[test]
 fn sub_axes_are_slots_of_their_own() {
     let m = mesh("dp=2,tp=8");
-    // Two of eight ranks share rows, four share columns: a contraction over the four leaves terms over them.
+    // Two of eight ranks share rows, four share columns: a contraction over the four leaves partial values
+    // over them.
     let c = choose(&m, "mk,kn->mn", &[(&[64, 64], "[{tp:(1)2},{tp:(2)4}]"), (&[64, 64], "[{tp:(2)4},{}]")])
         .unwrap();
     assert_eq!((c.cost_us, c.outputs[0].to_string()), (0.0, "[{tp:(1)2},{}] unreduced={tp:(2)4}".to_owned()));
@@ -104,7 +105,7 @@ fn sub_axes_are_slots_of_their_own() {
     // Another order of axes is a kind of shard, and kinds pass.
     let c = choose(&m, ADD, &[(&[64, 64], "[{tp,dp},{}]"), (&[64, 64], "[{tp,dp},{}]")]).unwrap();
     assert_eq!((c.cost_us, c.outputs[0].to_string()), (0.0, "SS(0,8),S(0)".to_owned()));
-    // Cuts of an axis at 2 and at 3 have no common refinement: something is moved.
+    // Splits of an axis at 2 and at 3 have no common refinement: something is redistributed.
     let m = mesh("x=6");
     let c = choose(&m, ADD, &[(&[36], "[{x:(1)2}]"), (&[36], "[{x:(1)3}]")]).unwrap();
     assert!(c.plans.iter().any(Option::is_some));
@@ -121,7 +122,7 @@ fn views_take_all_axes_at_once() {
     assert_eq!((c.cost_us, c.outputs[0].to_string()), (0.0, "S(0),SS(0,2)".to_owned()));
     let c = ask(&[64, 8], &[4, 16, 8], "P,S(0)");
     assert_eq!((c.cost_us, c.outputs[0].to_string()), (0.0, "P(sum),S(0)".to_owned()));
-    // Three heads do not share four ranks: something moves, and what comes out is a view of what went in.
+    // Three heads do not fit four ranks: an input is redistributed, and the output is a view of it.
     let c = ask(&[64, 12], &[64, 3, 4], "S(0),S(1)");
     assert!(c.cost_us > 0.0);
     assert_eq!(c.inputs[0].view(&[64, 3, 4]).unwrap(), c.outputs[0]);
@@ -177,10 +178,10 @@ fn explicit_mode_moves_nothing_and_says_what_would_help() {
     assert_eq!(e.code(), "needs_redistribute");
     let text = e.to_string();
     assert!(
-        text.contains("along tp the inputs are S(1),SS(0,2), which no strategy takes; redistribute"),
+        text.contains("along tp the inputs are S(1),SS(0,2), and no strategy accepts these; redistribute"),
         "{text}"
     );
-    // A slice is free, and still no strategy takes the inputs as they are.
+    // A slice is free, but no strategy takes the inputs as they are.
     let add = op("add", ADD, &[&[64, 32], &[64, 32]]);
     let e =
         p.explicit(&add, &m, &[operand(&m, &[64, 32], "R,R"), operand(&m, &[64, 32], "R,S(0)")]).unwrap_err();
@@ -245,7 +246,7 @@ fn a_graph_says_what_it_inserts() {
     assert!(graph.constrain(a, Sharding::parse(&m, &[32, 32], "R,R").unwrap()).is_err());
 }
 
-/// Of a product that makes queries, keys and values a rank has its heads of each.
+/// A rank has its heads of queries, keys and values if one product makes all three.
 #[test]
 fn a_chunk_of_blocks_that_are_sharded_alike_is_free() {
     let m = mesh("dp=2,tp=4");
@@ -263,7 +264,7 @@ fn a_chunk_of_blocks_that_are_sharded_alike_is_free() {
     };
     free("chunk(chunks=6,dim=1)", &[(&[16, 48], "S(0),SS(1,6)")], &["S(0),S(1)"; 6].join(" "));
     free("chunk(chunks=3,dim=-1)", &[(&[2, 4, 12], "S(0),SS(2,3)")], &["S(0),S(2)"; 3].join(" "));
-    // Both axes cut every chunk.
+    // Both axes split every chunk.
     free("chunk(chunks=2,dim=0)", &[(&[16], "SS(0,2),SS(0,2)")], "S(0),S(0) S(0),S(0)");
     free("split(size=8,dim=1)", &[(&[16, 24], "R,SS(1,3)")], "R,S(1) R,S(1) R,S(1)");
     // Four heads of queries share one of keys and values.
@@ -272,7 +273,7 @@ fn a_chunk_of_blocks_that_are_sharded_alike_is_free() {
     free("slice(dim=1,start=16)", &[(&[16, 24], "R,SS(1,3)")], "R,S(1)");
     free("slice(dim=1)", &[(&[16, 24], "R,S(1)")], "R,S(1)");
     free("cat(dim=1)", &[(&[16, 8], "R,S(1)"), (&[16, 8], "R,S(1)")], "R,SS(1,2)");
-    // A shard that holds whole chunks holds no part of the others.
+    // A shard that holds whole chunks has no part of the others.
     let chunk = table.op(&"chunk(chunks=4,dim=1)".parse().unwrap(), &[&[16, 48]]).unwrap();
     assert!(Propagator::new().explicit(&chunk, &m, &[operand(&m, &[16, 48], "R,S(1)")]).is_err());
 }
@@ -280,7 +281,7 @@ fn a_chunk_of_blocks_that_are_sharded_alike_is_free() {
 #[test]
 fn kinds_cut_a_part_of_a_dim_only_where_their_pieces_are_its_own() {
     let m = mesh("x=2");
-    // Columns repeated twice: three columns do not split into two pieces and two ranks.
+    // Columns repeated twice: three columns do not split into two blocks and two ranks.
     let repeat = op("repeat", "ij->i(tj) {t: 2, t: replicate}", &[&[4, 3]]);
     let x = operand(&m, &[4, 3], "SS(1,2)");
     assert!(Propagator::new().explicit(&repeat, &m, core::slice::from_ref(&x)).is_err());
@@ -289,7 +290,7 @@ fn kinds_cut_a_part_of_a_dim_only_where_their_pieces_are_its_own() {
     let repeat = op("repeat", "ij->i(tj) {t: 2, t: replicate}", &[&[4, 8]]);
     let c = Propagator::new().explicit(&repeat, &m, &[operand(&m, &[4, 8], "SS(1,2)")]).unwrap();
     assert_eq!(c.outputs[0].to_string(), "SS(1,4)");
-    // Six groups of two are not two pieces of two halves each.
+    // Six groups of two are not two blocks of two halves each.
     let groups = op("groups", "(gc)->(gc) {g: 6, c: replicate, none}", &[&[12]]);
     assert!(Propagator::new().explicit(&groups, &m, &[operand(&m, &[12], "SS(0,2)")]).is_err());
     let groups = op("groups", "(gc)->(gc) {g: 4, c: replicate, none}", &[&[8]]);
@@ -307,7 +308,7 @@ fn costs_beyond_all_numbers_do_not_overflow() {
         let c = Propagator::new().propagate(&mm, &m, &inputs, &[constraint]).unwrap();
         assert_eq!(c.outputs[0], sharding);
     }
-    // More ranks than can be looked at one by one are an error, not a wait.
+    // More ranks than can be examined one at a time are an error, not a wait.
     let m = mesh("x=9223372036854775807");
     let inputs = [operand(&m, &[4, 4], "S(1)"), operand(&m, &[4, 4], "R")];
     assert!(Propagator::new().propagate(&mm, &m, &inputs, &[]).is_err());

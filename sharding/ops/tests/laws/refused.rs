@@ -1,4 +1,4 @@
-//! A refusal is within a budget, as an answer is.
+//! An error is produced within a budget, as an answer is.
 
 use reshard_kernels::DType;
 use reshard_ops::propagate::{Operand, Propagator};
@@ -9,7 +9,7 @@ use reshard_sharding::{Mesh, Sharding};
 /// The shape of an operand, and its placements.
 type Placed = (&'static [usize], &'static str);
 
-/// Terms and shards of eight axes that no plan brings together, as each of so many ranks would have to be looked at.
+/// Partial values and shards of eight axes without a plan, as each of very many ranks would be examined.
 const CASES: &[(&str, &str, &[Placed])] = &[
     (
         "a=2,b=2,c=2,d=2,e=2,f=4,g=5,h=11,i=127",
@@ -35,8 +35,8 @@ fn a_search_that_leads_nowhere_ends() {
         let inputs: Vec<Operand> = operands.iter().map(of).collect();
         for propagator in [Propagator::new(), Propagator::new().with_budget(SearchBudget::new(1000))] {
             let error = propagator.propagate(&op, &mesh, &inputs, &[]).unwrap_err().to_string();
-            assert!(error.contains("each of the") && error.contains("ranks is looked at"), "{error}");
-            // Twenty budgets, and beyond them the paths that are completed at the end, for which each rank is counted.
+            assert!(error.contains("is limited to") && error.contains("ranks, not"), "{error}");
+            // Twenty budgets, plus the paths that are completed at the end, for which each rank is counted.
             let spent = error.split_once(" within ").and_then(|(_, rest)| rest.split_once(" units of work"));
             let spent: u64 = spent.map_or(0, |(work, _)| work.parse().unwrap());
             let most = 20 * propagator.budget().work().max(1 << 20);
@@ -45,5 +45,5 @@ fn a_search_that_leads_nowhere_ends() {
             exhausted += usize::from(spent > 0);
         }
     }
-    assert!(exhausted >= 2, "{exhausted} searches ran out of their budgets");
+    assert!(exhausted >= 2, "{exhausted} searches exhausted their budgets");
 }

@@ -1,7 +1,7 @@
-//! Which strategies need to know their region: what rules say, against ops that are told that every shard is the whole.
+//! The strategies that need their region: those of rules, against ops that see every shard as the whole.
 //!
-//! A strategy that holds needs its region if and only if it fails on a blind op. Failing is shown by an example; a rule that
-//! says too much and an example that shows too little both fail here.
+//! A strategy that holds needs its region if and only if it fails on a blind op. An example shows that it
+//! fails; a rule that declares too much and an example that shows too little both fail here.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use reshard_test_support::Sweep;
 
 type Texts = BTreeSet<String>;
 
-/// The strategies for which an op is said to need its region.
+/// The strategies for which an op is declared to need its region.
 pub(crate) fn needing(op: &Op) -> Vec<Strategy> {
     let rows = op.strategies().into_iter().zip(op.regions());
     rows.filter(|(_, region)| *region).map(|(strategy, _)| strategy).collect()
@@ -21,12 +21,17 @@ fn texts(rows: impl IntoIterator<Item = Strategy>) -> Texts {
     rows.into_iter().map(|s| s.to_string()).collect()
 }
 
-/// What differs between the strategies that fail on a blind op and those that are said to, if anything does.
+/// The difference between the strategies that fail on a blind op and those declared to, if any.
 fn differing(blind: &Verifier<'_>, ops: &[Op]) -> Option<String> {
     let (failing, said) = (texts(blind.failing(ops).unwrap()), texts(ops.iter().flat_map(needing)));
     let only = |a: &Texts, b: &Texts| a.difference(b).cloned().collect::<Vec<_>>().join("; ");
-    let differ =
-        || format!("only fail: {}; are only said to: {}", only(&failing, &said), only(&said, &failing));
+    let differ = || {
+        format!(
+            "fail undeclared: {}; declared without failing: {}",
+            only(&failing, &said),
+            only(&said, &failing)
+        )
+    };
     (failing != said).then(differ)
 }
 
@@ -45,7 +50,7 @@ fn an_op_needs_its_region_exactly_where_it_fails_blind() {
     assert!(count > if sweep == Sweep::Sample { 2 } else { 10 }, "{count}");
 }
 
-/// A rule that says too much or too little is found.
+/// A rule that declares too much or too little is found.
 #[test]
 fn what_is_said_wrongly_is_found() {
     let examples = crate::reference_ops::all();
@@ -55,8 +60,8 @@ fn what_is_said_wrongly_is_found() {
         .unwrap();
     for (said, found) in [
         ("i: region, j: region", None),
-        ("i: region", Some("only fail: S(j2) -> S(j2); are only said to: ")),
-        ("i: region, j: region, ...: region", Some("only fail: ; are only said to: ?0 -> ?0")),
+        ("i: region", Some("fail undeclared: S(j2) -> S(j2); declared without failing: ")),
+        ("i: region, j: region, ...: region", Some("fail undeclared: ; declared without failing: ?0 -> ?0")),
     ] {
         let mut table = OpTable::empty();
         table.add("tril", format!("...ij->...ij {{{said}, selecting}}").parse().unwrap());
@@ -64,7 +69,7 @@ fn what_is_said_wrongly_is_found() {
     }
 }
 
-/// A variant that writes into a tensor needs its region where the op that makes a new one does.
+/// A variant that writes into a tensor needs its region where the original op does.
 #[test]
 fn variants_that_write_inherit_it() {
     let table = OpTable::standard();
@@ -108,7 +113,7 @@ fn lower(l: &LocalView<'_>) -> Vec<Tensor> {
     )]
 }
 
-/// Rows of a table, of which a rank has some, by number, times a matrix.
+/// Rows of a table, of which a rank has some, by index, times a matrix.
 fn projected(l: &LocalView<'_>) -> Vec<Tensor> {
     let (t, index, w) = (l.inputs[0], l.inputs[1], l.inputs[2]);
     let held = l.input_regions[0].indices(0).unwrap();

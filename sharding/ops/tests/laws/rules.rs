@@ -87,10 +87,10 @@ fn shapes_are_bound_and_checked() {
     for (text, inputs, message) in [
         ("mk,kn->mn", vec![&[3, 4][..], &[5, 6][..]], "k is 4 in input 0 and 5 in input 1"),
         ("mk,kn->mn", vec![&[3, 4][..]], "the rule has 2 inputs and 1 outputs, not 1 and 1"),
-        ("mk,kn->mn", vec![&[3][..], &[3, 4][..]], "input 0 has 1 dims, and the rule names 2"),
+        ("mk,kn->mn", vec![&[3][..], &[3, 4][..]], "input 0 has 1 dims, but the rule has 2"),
         ("(ij)k->i(jk) {i: 4}", vec![&[10, 5][..]], "dim 0 of input 0 is 10, which is not (ij)"),
-        ("i->ij", vec![&[10][..]], "the size of j is not known: give the outputs' shapes"),
-        ("i*->i*", vec![&[10, 3][..]], "the size of a dim * is not known"),
+        ("i->ij", vec![&[10][..]], "the size of j is unknown; give the outputs' shapes"),
+        ("i*->i*", vec![&[10, 3][..]], "the size of a dim * is unknown"),
         (
             "...,...->...",
             vec![&[4, 3][..], &[4, 5][..]],
@@ -124,29 +124,32 @@ fn bad_rules_are_refused_in_one_sentence() {
         ("", "expected \"->\" at byte 0"),
         ("mk,kn", "expected \"->\""),
         ("ij->i {k: max}", "expected a letter of the equation"),
-        ("ij->i {j: pass}", "an output lacks j, so that j cannot pass"),
-        ("ij->ij {j: sum}", "j cannot be reduced by sum: every output carries it"),
+        ("ij->i {j: pass}", "an output lacks j, so j cannot pass through"),
+        ("ij->ij {j: sum}", "j cannot be reduced by sum: every output has it"),
         (
             "ij->i {j: most}",
             "expected sum, avg, prod, min, max, a norm like norm2, replicate, pass, even, region or a size",
         ),
         ("ij->i {linear(1)}", "linear(1) names input 1, but there are 1, counted from 0"),
-        ("ij->i {(P,P->P)}", "has not as many operands as the equation"),
+        ("ij->i {(P,P->P)}", "must have as many operands as the equation"),
         (
             "ij->i {(S(0)->P)}",
-            "a strategy in braces has only R, P, S(letter) and what is fixed, like SS(0,2)",
+            "a strategy in braces can have only R, P, S(letter) and fixed placements, such as SS(0,2)",
         ),
         ("ij->i {sideways}", "expected a factor like"),
         ("ij->i {(S(k)->P)}", "the operand has no k to shard"),
         ("ij->i {(S(j)->S(j))}", "the operand has no j to shard"),
-        ("R,R->R; R->R", "has not as many operands"),
+        ("R,R->R; R->R", "must have as many operands"),
         ("S(m),R->R", "names a factor, but a list of strategies has none"),
         ("(ij->k", "letters and \")\""),
         ("......->i", "one ellipsis"),
         ("ij->i {j: 99999999999999999999}", "a number below 2^63"),
-        ("...->", "an output lacks the ellipsis, whose dims pass: give letters to dims that are reduced"),
+        (
+            "...->",
+            "an output lacks the ellipsis, whose dims pass through; give letters to dims that are reduced",
+        ),
         ("...i->...,i", "an output lacks the ellipsis"),
-        ("iS->iS", "a factor is a letter other than P, R and S, which are placements, not S"),
+        ("iS->iS", "a factor must be a letter other than P, R and S, which are placements, not S"),
     ] {
         let error = text.parse::<Rule>().unwrap_err().to_string();
         assert!(error.contains(message), "{text}: {error}");
@@ -177,10 +180,10 @@ fn rules_of_parts_are_those_of_texts_or_refused() {
         (RuleBuilder::new().input(['\u{e9}']).output(['\u{e9}']), "a letter other than P, R and S"),
         (
             RuleBuilder::new().input(one).output(one).role('k', FactorKind::NeedReplication),
-            "k is no factor of an operand",
+            "k is not a factor of an operand",
         ),
         (RuleBuilder::new().input(one).output(one).size('i', usize::MAX), "does not fit in 63 bits"),
-        (all(PartialRule::Linear([].into())), "a list of inputs names none"),
+        (all(PartialRule::Linear([].into())), "a list of inputs is empty"),
         (all(PartialRule::Linear([1].into())), "linear(1) names input 1"),
         (RuleBuilder::new().input(one).output(none).role('i', FactorKind::PassThrough), "an output lacks i"),
     ] {

@@ -1,15 +1,18 @@
-//! The tables of docs/rules.md, made anew and compared: `RESHARD_WRITE=1 cargo test -p reshard-ops --test laws rules_page` writes them.
+//! The tables of docs/reference/ops.md, regenerated and compared.
 //!
-//! `data/torch_rules.json` holds the rows of one mesh axis that torch 2.15.0 registers for 56 calls, outputs before
-//! inputs. A row that one side has and the other lacks is a difference, and who is right is not an opinion: the row is
-//! run on a reference op.
+//! `RESHARD_WRITE=1 cargo test -p reshard-ops --test laws rules_page` writes them.
 //!
-//! What is compared is what the rows mean to torch, where its text says less:
+//! `data/torch_rules.json` holds the rows of one mesh axis that torch 2.15.0 registers for 56 calls, outputs
+//! before inputs. A row that one side has and the other lacks is a difference, and correctness is decided by
+//! running the row on a reference op.
 //!
-//! * `MaskP` is `_MaskPartial`. Of an embedding's indices it is replicas with a mask of the rows that a rank lacks, and of the
-//!   result the sum of what they found: our `?0,R -> P`, whose mask is in the op.
-//! * A maximum or minimum of complex numbers is no tensor, so that those rows of the fft say nothing.
-//! * Torch registers a shard of the dim of a slice only where the slice keeps everything; that slice is ours too.
+//! Rows are compared by their semantics in torch, where its text is less specific:
+//!
+//! * `MaskP` is `_MaskPartial`. Of an embedding's indices it is replicas with a mask of the rows that a rank
+//!   lacks, and of the result the sum of the found rows: our `?0,R -> P`, whose mask is in the op.
+//! * A maximum or minimum of complex numbers is not a tensor, so those rows of the fft are void.
+//! * Torch registers a shard of the dim of a slice only where the slice keeps everything; that slice is ours
+//!   too.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -26,12 +29,12 @@ use reshard_ops::rules::verify::{Data, Verifier};
 use reshard_ops::rules::{Op, OpCall, OpTable, OperandPlacement, Rule, Strategy};
 use reshard_sharding::{Placement, ReduceOp};
 
-/// A call of torch's, ours, and the shapes on which rows are tried.
+/// A call of torch, our call, and the shapes on which rows are verified.
 struct Same {
     torch: &'static str,
     call: &'static str,
     shapes: &'static str,
-    /// Whether the numbers are complex.
+    /// `true` if the numbers are complex.
     complex: bool,
 }
 
@@ -159,11 +162,11 @@ fn part(text: &str) -> OperandPlacement {
     }
 }
 
-/// Torch's row for an op of ours: its first outputs and its last inputs.
+/// Torch's row for one of our ops: its first outputs and its last inputs.
 fn row(list: &[serde_json::Value], op: &Op) -> Strategy {
     let texts: Vec<&str> = list.iter().map(|v| v.as_str().unwrap_or("R")).collect();
     let (n, inputs) = (op.outputs().len(), op.inputs().len());
-    // A mask of inputs is the op's.
+    // The mask of an input belongs to the op.
     let input = |t: &&str| if **t == *"MaskP" { OperandPlacement::Replicate } else { part(t) };
     Strategy {
         outputs: texts[..n].iter().map(|t| part(t)).collect(),
@@ -182,25 +185,25 @@ fn plain(s: &Strategy) -> Strategy {
     Strategy { inputs: s.inputs.iter().map(part).collect(), outputs: s.outputs.iter().map(part).collect() }
 }
 
-/// The letters of factors that stand behind others in a dim of the op's rule, whose shards are strided there.
+/// The letters of factors that follow others in a dim of the op's rule, whose shards are strided there.
 fn minor_factors(op: &Op) -> Vec<char> {
     let equation = op.rule().and_then(Rule::equation);
     let dims = equation.into_iter().flat_map(|e| e.inputs.iter().chain(&e.outputs)).flatten();
     dims.flat_map(|d| d.factors().iter().skip(1).copied()).collect()
 }
 
-/// A row without names but for shards of minor factors, which are not those of the dim.
+/// A row without names except for shards of minor factors, which are not shards of the dim.
 fn shown(s: &Strategy, minor: &[char]) -> Strategy {
     let is_minor = |p: &&OperandPlacement| matches!(p, OperandPlacement::Dim { label: Some(label), .. } if minor.contains(label));
     if s.inputs.iter().chain(&s.outputs).any(|p| is_minor(&p)) { s.clone() } else { plain(s) }
 }
 
-/// Whether a part is terms of a maximum or minimum.
+/// Returns `true` if a part is partial values of a maximum or minimum.
 fn is_extreme(p: &OperandPlacement) -> bool {
     matches!(p, OperandPlacement::Partial(ReduceOp::Max | ReduceOp::Min))
 }
 
-/// Whether a row is true on calls, and if not, why.
+/// Checks that a row is true on calls; the error is the reason if it is not.
 fn holds(v: &Verifier<'_>, row: &Strategy, ops: &[Op]) -> Result<(), String> {
     let rule = Rule::from_strategies(vec![row.clone()]).map_err(|e| e.to_string())?;
     let lists: Vec<Op> = ops
@@ -285,7 +288,7 @@ fn differences() -> String {
         }
         let known: Vec<Strategy> = theirs.iter().map(plain).collect();
         let lacks: Vec<&Strategy> = mine.iter().filter(|s| !replicated(s) && !known.contains(s)).collect();
-        // Ours are tried on the whole table; here once more, on these shapes.
+        // Our rows are verified on the whole table; here again, on these shapes.
         v.verify(&ops).unwrap();
         ours += lacks.len();
         if !lacks.is_empty() {
@@ -305,9 +308,9 @@ fn differences() -> String {
     }
     format!(
         "{both} rows are common; torch alone has {} rows, of which {torch_wrong} are wrong and {torch_right} true; ours \
-         alone has {ours} rows, all true. {void} rows of torch's are of the greatest or least of complex numbers, which there is not, \
-         and are left out. Alike: {}.\n\nTorch's registrations of {} of the 56 do not allow uneven \
-         shards: {}. Our rows were tried on uneven shards too, and only those of an average need even \
+         alone has {ours} rows, all true. {void} rows of torch are maxima or minima of complex numbers, which are \
+         undefined, and are omitted. Equal: {}.\n\nTorch's registrations of {} of the 56 do not allow uneven \
+         shards: {}. Our rows were verified on uneven shards too, and only those of an average need even \
          ones.\n\n| call | strategy | who has it | the validator |\n|---|---|---|---|\n{out}",
         torch_wrong + torch_right,
         alike.join(", "),
@@ -345,9 +348,10 @@ fn ops() -> String {
     out
 }
 
-/// The strategies for which an op has to know its region, by all its examples: those of the first call, and what others have besides.
+/// The strategies for which an op has to know its region, in all its examples.
 ///
-/// `regions.rs` shows that they are exactly those that fail without.
+/// Those of the first call are listed, and the additional ones of the other calls. `regions.rs` shows that
+/// they are exactly those that fail without.
 fn regions(examples: &[&Example], table: &OpTable) -> String {
     let mut known: BTreeSet<String> = BTreeSet::new();
     let mut out: Vec<String> = Vec::new();
@@ -371,14 +375,14 @@ pub(crate) fn between<'a>(page: &'a str, begin: &str, end: &str) -> (usize, &'a 
 
 #[test]
 fn the_page_of_rules_is_true() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/rules.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/ops.md");
     let mut page = std::fs::read_to_string(path).unwrap();
     let write = std::env::var_os("RESHARD_WRITE").is_some();
     for (name, made) in [("ops", ops()), ("torch", differences())] {
         let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
         let (from, old) = between(&page, &begin, &end);
         if old != made {
-            assert!(write, "docs/rules.md is stale in its part {name}: RESHARD_WRITE=1 writes it anew");
+            assert!(write, "docs/reference/ops.md is stale in its part {name}: RESHARD_WRITE=1 rewrites it");
             let to = from + old.len();
             page.replace_range(from..to, &made);
         }

@@ -10,10 +10,12 @@ use reshard_ops::rules::{OpCall, OpTable};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Sweep;
 
-/// Ops that only regroup digits: they have no strategies of one axis, and the laws of views in `reshard-sharding` check what they do.
+/// Ops that only regroup digits.
+///
+/// They have no strategies of one axis; the tests of views in `reshard-sharding` check them.
 const VIEWS: [&str; 4] = ["view", "reshape", "flatten", "unflatten"];
 
-/// Does something with the examples that are taken, on as many threads as there are processors; in order.
+/// Maps a function over the selected examples, on as many threads as processors; results are in order.
 pub(crate) fn each<T: Send>(
     takes: impl Fn(usize) -> bool + Sync,
     f: impl Fn(&Example, &OpTable) -> T + Sync,
@@ -65,7 +67,7 @@ fn every_rule_is_true() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Propagation of every example on meshes of two axes, from inputs in any placements: what it says comes out does.
+/// Propagation of every example on meshes of two axes, from any input placements: its outputs are correct.
 #[test]
 fn what_is_chosen_is_true_on_several_axes() {
     let meshes = ["x=2,y=2", "x=2,y=3", "x=4,y=2"].map(|m| m.parse::<Mesh>().unwrap());
@@ -91,7 +93,7 @@ fn what_is_chosen_is_true_on_several_axes() {
                         let sharding = Sharding::parse(mesh, shape, &text).unwrap();
                         inputs.push(Operand::new(DType::F64, sharding));
                     }
-                    // A shard cannot become a term of an average, which may leave nothing.
+                    // A shard cannot become a partial value of an average, which may leave nothing.
                     let Ok(choice) = propagator.propagate(op, mesh, &inputs, &[]) else { continue };
                     let is = |(i, x): (usize, &Operand)| format!("{x} as {}", choice.inputs[i]);
                     let shown: Vec<String> = inputs.iter().enumerate().map(is).collect();
@@ -119,7 +121,7 @@ fn what_is_chosen_is_true_on_several_axes() {
     );
     let (checks, moved) =
         results.iter().filter_map(|(_, r)| r.as_ref().ok()).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-    println!("{checks} choices, {moved} of which move something");
+    println!("{checks} choices, {moved} of which redistribute");
     assert!(checks as u64 > Sweep::asked().least(60, 1000));
 }
 
@@ -165,11 +167,15 @@ fn every_mutant_is_caught_or_true() {
 fn calls_are_checked_in_one_sentence() {
     let table = OpTable::standard();
     for (call, shapes, message) in [
-        ("sofmax", &[&[2, 3][..]][..], "no op sofmax: did you mean softmax?"),
-        ("xyzzyplugh", &[], "no op xyzzyplugh; Table::names lists the"),
+        ("sofmax", &[&[2, 3][..]][..], "unknown op sofmax; did you mean softmax?"),
+        ("xyzzyplugh", &[], "unknown op xyzzyplugh: it is not one of the"),
         ("softmax(dims=[1])", &[&[2, 3]], "softmax has no argument dims; it takes dim: dim = -1"),
         ("mm(dim=1)", &[&[2, 3], &[3, 4]], "mm has no argument dim; it takes no arguments"),
-        ("softmax(dim=2)", &[&[2, 3]], "softmax(dim=2) on [2,3]: dim=2 is no dim of a tensor with 2 dims"),
+        (
+            "softmax(dim=2)",
+            &[&[2, 3]],
+            "softmax(dim=2) on [2,3]: dim=2 is out of range for a tensor with 2 dims",
+        ),
         (
             "softmax(dim=true)",
             &[&[2, 3]],
@@ -187,13 +193,13 @@ fn calls_are_checked_in_one_sentence() {
             &[&[2, 6, 2], &[4, 6, 3]],
             "a window of 3 with dilation 1 does not fit into 2 padded by 0",
         ),
-        ("rms_norm(dims=[2])", &[&[4, 6]], "dims=2 is no dim of a tensor with 2 dims"),
-        ("rms_norm(dims=[0])", &[&[4, 6]], "dims are [0], and not the last of 2: move them there first"),
-        ("rms_norm(dims=[1],last=2)", &[&[4, 6]], "last and dims say different things: give one of them"),
+        ("rms_norm(dims=[2])", &[&[4, 6]], "dims=2 is out of range for a tensor with 2 dims"),
+        ("rms_norm(dims=[0])", &[&[4, 6]], "dims are [0], not the last of 2; permute them there first"),
+        ("rms_norm(dims=[1],last=2)", &[&[4, 6]], "last and dims disagree; give one of them"),
         (
             "rms_norm(last=[1])",
             &[&[4, 6]],
-            "last is [1], and should be a whole number of at least 1, how many of the last dims",
+            "last is [1], and should be a whole number of at least 1, the number of last dims",
         ),
         ("layer_norm(last=3)", &[&[4, 6]], "last is 3, and the input has 2 dims"),
         (
@@ -206,7 +212,7 @@ fn calls_are_checked_in_one_sentence() {
             &[&[1]],
             "shape is [-2], and should be a list of whole numbers of at least -1",
         ),
-        ("fft(dims=[-2])", &[&[4, 2]], "dims=-2 is no dim of a tensor with 1 dims"),
+        ("fft(dims=[-2])", &[&[4, 2]], "dims=-2 is out of range for a tensor with 1 dims"),
         ("cat(dim=0)", &[&[2, 3], &[2, 4]], "is 3 in input 0 and 4 in input 1"),
         (
             "scaled_dot_product_attention",
@@ -262,7 +268,7 @@ fn calls_print_and_read() {
     }
 }
 
-/// What was asked is remembered until the table is changed, and a copy of the table does not share what is.
+/// Requests are cached until the table is changed; a copy of the table does not share the cache.
 #[test]
 fn a_table_that_is_changed_forgets_what_it_was_asked() {
     let mut table = OpTable::standard();

@@ -1,12 +1,13 @@
-//! What PyTorch 2.15 chooses, and what it would cost by our planner: ours is never above.
+//! The choices of PyTorch 2.15, priced by our planner: ours never cost more.
 //!
-//! * `data/torch_choices.json` holds 517 rows for mm and add on a (2,2) mesh: the op, the size N of its N x N operands, what
-//!   the operands are, what torch redistributes them to, and what it says of the output.
-//! * `data/torch_bias_choices.jsonl` and `data/torch_op_choices.jsonl` hold as much of 1,010 calls of 60 ops, on one axis of 4
-//!   or on dp=2,tp=4.
+//! * `data/torch_choices.json` holds 517 rows for mm and add on a (2,2) mesh: the op, the size N of its N x N
+//!   operands, their placements, those to which torch redistributes them, and its placement of the output.
+//! * `data/torch_bias_choices.jsonl` and `data/torch_op_choices.jsonl` hold the same for 1,010 calls of 60
+//!   ops, on one axis of 4 or on dp=2,tp=4.
 //!
-//! Both choices are costed alike: every operand that is not as chosen is redistributed by the plan of least time on the
-//! network `uniform`. An output that holds terms has work left to do, so that both are also costed up to a replicated output.
+//! Both choices are priced in the same manner: every operand that is not as chosen is redistributed by the
+//! plan of least time on the network `uniform`. A partial output has work left to do, so that both are also
+//! priced up to a replicated output.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ use serde_json::Value;
 
 /// One row, as shardings.
 struct Asked {
-    /// Of the table of figures.
+    /// The group in the table of figures.
     group: String,
     op: Op,
     inputs: Vec<Operand>,
@@ -90,23 +91,23 @@ fn calls(table: &OpTable) -> Vec<Asked> {
     rows.map(row).collect()
 }
 
-/// What becomes of the rows of one group.
+/// The counts of one group of rows.
 #[derive(Debug, Default)]
 struct Tally {
     rows: usize,
     below: usize,
-    /// Of these, with no more axes of terms in the output than torch has.
+    /// The number of these with no more partial axes in the output than torch has.
     below_alike: usize,
     free_here_alone: usize,
     ours_us: f64,
     theirs_us: f64,
-    /// The same up to a replicated output.
+    /// The counts up to a replicated output.
     whole_below: usize,
     whole_ours_us: f64,
     whole_theirs_us: f64,
-    /// The greatest of theirs over ours.
+    /// The greatest ratio of their cost to ours.
     whole_worst: f64,
-    /// Where torch's strategy is not one of ours, or ours says something else of the output.
+    /// The rows where we do not have torch's strategy, or have it with another output.
     unlike: usize,
 }
 
@@ -155,7 +156,7 @@ fn tallied(rows: &[Asked]) -> BTreeMap<String, Tally> {
         let same = propagator.explicit(op, mesh, &taken);
         if same.as_ref().map(|c| &c.outputs[0]).ok() != Some(&asked.output) {
             tally.unlike += 1;
-            println!("not alike: {row}");
+            println!("different: {row}");
         }
         tally.rows += 1;
         tally.ours_us += ours.cost_us;
@@ -201,7 +202,7 @@ fn never_dearer_than_torch_for_products_and_sums() {
     let rows = squares(&OpTable::standard());
     assert_eq!(rows.len(), 517);
     let tallies = tallied(&rows);
-    // Torch's strategy is one of ours, and says the same of the output.
+    // Our strategies include torch's, with the same output.
     assert!(tallies.values().all(|t| t.unlike == 0));
     // `docs/propagation.md` has these figures.
     let below: Vec<usize> = tallies.values().map(|t| t.below).collect();

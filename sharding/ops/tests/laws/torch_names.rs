@@ -1,9 +1,9 @@
-//! PyTorch's forward names: each is in the table, or is another name of an op in it, or is left out for a reason.
+//! PyTorch's forward names: each is in the table, is an alias of an op in it, or is left out for a reason.
 //!
-//! `data/torch_names.txt` is what `scripts/torch_names.py` prints, which says where it looks. `data/torch_aliases.txt` has a line
-//! for each op of ours with other names, and `data/torch_left_out.txt` a line for each reason. An op on lists, `_foreach_add` or
-//! `_fused_adam`, is another name of what it does to each tensor: it is that op once for each, and a test shows that any two
-//! strategies of it go together.
+//! `data/torch_names.txt` is printed by `scripts/torch_names.py`, which lists its sources.
+//! `data/torch_aliases.txt` has a line for each of our ops with other names, and `data/torch_left_out.txt` a
+//! line for each reason. An op on lists, `_foreach_add` or `_fused_adam`, is another name of its effect on
+//! each tensor: it is that op once for each, and a test shows that any two strategies of it are compatible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ fn every_name_has_a_rule_or_a_reason() {
         match places {
             (true, None, None) => same += 1,
             (false, Some(of), None) => {
-                assert!(ours.contains(of), "{name} is said to be {of}, which is no op");
+                assert!(ours.contains(of), "{name} is listed as {of}, which is not an op");
                 other += 1;
             }
             (false, None, Some(reason)) => {
@@ -49,14 +49,14 @@ fn every_name_has_a_rule_or_a_reason() {
                 without += 1;
             }
             _ => panic!(
-                "{name} is in not exactly one of the table, the aliases and what is left out: {places:?}"
+                "{name} must be in exactly one of the table, the aliases and the omitted names: {places:?}"
             ),
         }
     }
     for name in aliases.keys().chain(left_out.keys()) {
-        assert!(names.contains(name), "{name} is no name of PyTorch's");
+        assert!(names.contains(name), "{name} is not a name of PyTorch");
     }
-    println!("{} names: {same} in the table, {other} by another name, {without} left out", names.len());
+    println!("{} names: {same} in the table, {other} by another name, {without} omitted", names.len());
 }
 
 /// A row of two tensors at once.

@@ -1,8 +1,10 @@
-//! The transposed rows of every op, on shards of every kind: each rank's own derivative is the derivative of the whole.
+//! The transposed rows of every op, on shards of every kind.
 //!
-//! Derivatives are central differences of the reference, so that nothing is known here of any op. What a rank's shard and
-//! the whole tensor have in common they compute from the same numbers, hence they differ by rounding alone, also where an
-//! op has a kink.
+//! Each rank's own derivative is the derivative of the whole.
+//!
+//! Derivatives are central differences of the reference, so that nothing is known here of any op. A rank's
+//! shard and the whole tensor compute their common elements from the same numbers. Hence they differ by
+//! rounding alone, also where an op has a kink.
 
 use std::sync::Mutex;
 
@@ -14,10 +16,10 @@ use reshard_ops::rules::{Op, OpTable, OperandPlacement, Rule, Strategy};
 use reshard_sharding::ReduceOp;
 use reshard_test_support::Sweep;
 
-/// The step of a difference: a power of two, so that it rounds nothing away.
+/// The step of a difference: a power of two, so that nothing is rounded away.
 const STEP: f64 = 1.0 / 1024.0;
 
-/// What an example's derivative is asked for: the inputs that are numbers and no indices, truth values or the like.
+/// The inputs by which an example is differentiated: those that are not indices, truth values or the like.
 fn differentiable(example: &Example, op: &Op) -> Vec<usize> {
     let verifier = example.verifier();
     (0..op.inputs().len())
@@ -32,7 +34,7 @@ fn differentiable(example: &Example, op: &Op) -> Vec<usize> {
                     inputs[i].data.iter_mut().for_each(|x| *x += by);
                     on_whole(&verifier, op, &inputs)
                 };
-                // What rejects numbers between its own has no derivative.
+                // An op that rejects numbers between its valid ones has no derivative.
                 near(STEP).is_some() && near(-STEP).is_some()
             }
         })
@@ -50,10 +52,10 @@ fn on_whole(verifier: &Verifier<'_>, op: &Op, inputs: &[Tensor]) -> Option<Vec<T
     verifier.run(&view).ok()
 }
 
-/// By how many elements of a tensor a derivative is looked at, about: each takes two runs of the op.
+/// The approximate number of elements of a tensor that are differentiated: each takes two runs of the op.
 const LOOKED_AT: usize = 48;
 
-/// Which elements of a part of a tensor are looked at: those of the whole that are, wherever the part lies.
+/// Returns the differentiated elements of a part of a tensor: those of the whole, independent of the part.
 fn looked_at(place: &ShardRegion) -> impl Iterator<Item = usize> {
     let step = place.whole.iter().product::<usize>().div_ceil(LOOKED_AT).max(1);
     let scattered = |e: usize| (e as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -61,8 +63,10 @@ fn looked_at(place: &ShardRegion) -> impl Iterator<Item = usize> {
     all.filter(move |&(_, e)| scattered(e).is_multiple_of(step as u64)).map(|(at, _)| at)
 }
 
-/// The vector-Jacobian product of an op on one rank, by differences: of saved inputs and outputs, and gradients of outputs. Where
-/// no element is looked at it is 0, on every rank.
+/// The vector-Jacobian product of an op on one rank, by differences.
+///
+/// Its operands are saved inputs and outputs, and gradients of outputs. Elements that are not differentiated
+/// get 0, on every rank.
 fn by_differences(
     forward: &Verifier<'_>,
     inputs: usize,
@@ -98,15 +102,15 @@ fn by_differences(
     Ok(out)
 }
 
-/// What became of an example.
+/// The outcome of an example.
 enum Outcome {
-    /// So many checks of its transposed rows; of so many mutants so many fail.
+    /// The number of checks of its transposed rows, of mutants, and of mutants that fail.
     True {
         checks: usize,
         mutants: usize,
         caught: usize,
     },
-    /// Its derivative is nothing everywhere, or it has no input to derive by, or no row with a dual.
+    /// Its derivative is zero everywhere, or it has no differentiable input, or no row with a cotangent.
     Nothing,
     Wrong(String),
 }
@@ -124,12 +128,12 @@ fn outcome(example: &Example, table: &OpTable) -> Outcome {
     let every: Vec<usize> = (0..outputs).collect();
     let forward = example.verifier();
     let data: Vec<Data> = (0..inputs).map(|i| example.data_of(i)).collect();
-    // An input by which the derivative is nothing everywhere is left out, until those are left that tell something.
+    // Inputs whose derivative is zero everywhere are removed, until the rest give information.
     while !wanted.is_empty() {
         let vjps: Vec<Op> = ops.iter().map(|op| op.vjp(&wanted, &every).unwrap()).collect();
         let by = wanted.clone();
         let run = |l: &LocalView<'_>| by_differences(&forward, inputs, outputs, &by, l);
-        // The gradient of a sum is the same everywhere, and still tells terms from replicas.
+        // The gradient of a sum is the same everywhere, and still distinguishes partial values from replicas.
         let verifier = Verifier::new(first.name(), run)
             .data(&data)
             .idle_inputs()
@@ -153,7 +157,7 @@ fn outcome(example: &Example, table: &OpTable) -> Outcome {
     Outcome::Nothing
 }
 
-/// The same of what was verified, and of its mutants.
+/// Returns the outcome of a verification and of its mutants.
 fn outcome_of(verifier: &Verifier<'_>, verdict: Result<Verdict, Error>, vjps: &[Op]) -> Outcome {
     let checks = match verdict {
         Ok(verdict) => verdict.checks,
@@ -186,7 +190,7 @@ fn slices(shapes: &[Vec<usize>]) -> Vec<&[usize]> {
     shapes.iter().map(Vec::as_slice).collect()
 }
 
-/// The mutant `R* = R`: a gradient that is terms, called replicas.
+/// The mutant `R* = R`: a gradient of partial values, declared as replicas.
 fn mutant(row: &Strategy) -> Option<Strategy> {
     let term = |p: &OperandPlacement| *p == OperandPlacement::Partial(ReduceOp::Sum);
     let outputs =

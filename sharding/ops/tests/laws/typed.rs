@@ -1,11 +1,11 @@
-//! Typed strategies out of a memory: the same as without one, whatever was asked before.
+//! Typed strategies from a cache: the same as without one, whatever was requested before.
 
 use reshard_ops::propagate::{Propagator, TypedLists, TypedStrategy, TypedStrategyQuery};
 use reshard_ops::rules::{Op, OpTable};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::{Random, shardings};
 
-/// The most strategies: so few that some lists are cut off.
+/// The maximum number of strategies: so few that some lists are truncated.
 const MOST: usize = 60;
 
 /// Ops with shapes in common, so that operands of several are the same.
@@ -39,7 +39,7 @@ fn ops() -> Vec<Op> {
 const SHARDS: [&str; 9] =
     ["R", "S(0)", "S(1)", "SS(0,2)", "P", "P(max)", "P(norm3)", "P(norm5)", "RG(0,[1,3,2,2])"];
 
-/// Cuts along parts of an axis of 8.
+/// Splits along parts of an axis of 8.
 const SUB_AXES: [&str; 4] = ["[{x:(1)2},{}]", "[{x:(1)4},{}]", "[{},{x:(1)4}]", "[{},{x:(1)2}]"];
 
 #[test]
@@ -87,6 +87,6 @@ fn a_list_out_of_a_memory_is_the_list() {
     }
     assert!(
         asked > 2500 && kept > 500 && cut_off > 10,
-        "{asked} asked, {kept} of them kept, {cut_off} cut off"
+        "{asked} requests, {kept} of them retained, {cut_off} pruned"
     );
 }

@@ -1,4 +1,4 @@
-//! The validator on small ops: what it must find, and what it must refuse.
+//! The validator on small ops: strategies that it must find, and those that it must reject.
 
 #![allow(
     clippy::type_complexity,
@@ -63,7 +63,8 @@ fn a_batched_product_has_exactly_nine_strategies() {
         "P(avg),R -> P(avg)",
         "R,P(avg) -> P(avg)",
     ];
-    // Terms of a product are a product of terms in one way more: none here, for the sum of products is no product.
+    // Partial values of a product are a product of partial values in one more case: none here, since a sum of
+    // products is not a product.
     wanted.sort_unstable();
     assert_eq!(all, wanted);
     let ops: Vec<Op> = calls.iter().map(|(i, _)| op("abi,aoi->abo", i)).collect();
@@ -74,7 +75,7 @@ fn a_batched_product_has_exactly_nine_strategies() {
     assert!(mutants.missed.is_empty() && mutants.caught > 150, "{mutants:?}");
 }
 
-/// A copy into the shape that is wanted: a search that asks once for whole outputs would find its shards wrong.
+/// A copy into the wanted shape: a search that requests only whole outputs would find its shards wrong.
 #[test]
 fn what_reads_what_is_wanted_has_to_say_so() {
     let as_wanted = |l: &LocalView<'_>| -> Out {
@@ -85,20 +86,20 @@ fn what_reads_what_is_wanted_has_to_say_so() {
     };
     let ops = [op("a->a", &[&[6]])];
     let refused = Verifier::new("copy", as_wanted).verify(&ops).unwrap_err().to_string();
-    assert!(refused.contains("say `wants_outputs`"), "{refused}");
+    assert!(refused.contains("set `wants_outputs`"), "{refused}");
     let v = Verifier::new("copy", as_wanted).wants_outputs();
     let verdict = v.verify(&ops).unwrap();
     let mutants = v.mutants(&ops, &verdict).unwrap();
     assert!(mutants.missed.is_empty() && mutants.caught > 0, "{mutants:?}");
 }
 
-/// All sets are held at once, so their number has a bound, and none prove nothing.
+/// All sets are in memory at once, so their number is bounded; zero sets prove nothing.
 #[test]
 fn the_number_of_data_sets_has_bounds() {
     let ops = [op("a->a", &[&[6]])];
     let relu = |sets| Verifier::new("relu", pointwise(|x| x.max(0.0))).sets(sets);
     for sets in [0, Verifier::MOST_SETS + 1, usize::MAX] {
-        let expected = format!("a strategy has to pass 1 to 1024 data sets, not {sets}");
+        let expected = format!("the number of data sets must be 1 to 1024, not {sets}");
         let errors = [relu(sets).verify(&ops).err(), relu(sets).failing(&ops).err()];
         let refused = errors.map(|error| error.unwrap().to_string());
         assert!(refused.iter().all(|said| said.ends_with(&expected)), "{refused:?}");
@@ -144,7 +145,7 @@ fn the_transpose_of_a_vector_moves_no_shard() {
             .map(|r| Op::with_outputs("t", &r.parse::<Rule>().unwrap(), &[&[6]], &[&[6]]).unwrap()),
     );
     let e = e.unwrap_err().to_string();
-    assert!(e.contains("rank 0 makes [6] of output 0, and S(0) is [3] there"), "{e}");
+    assert!(e.contains("rank 0 returns [6] of output 0, but S(0) is [3] there"), "{e}");
 }
 
 fn max_with_index(l: &LocalView<'_>) -> Out {
@@ -189,10 +190,10 @@ fn averages_need_equal_parts() {
     let mutants = v.mutants(&ops, &v.verify(&ops).unwrap()).unwrap();
     assert!(mutants.missed.is_empty(), "{mutants:?}");
     let never = v.verify(&ops[1..]).unwrap_err().to_string();
-    assert!(never.contains("S(i0) -> P(avg) was never tried: add a call whose sizes divide by 2"), "{never}");
+    assert!(never.contains("S(i0) -> P(avg) was never tried; add a call whose sizes divide by 2"), "{never}");
 }
 
-/// An op that panics on a shard has that strategy wrong, by name.
+/// A panic of an op on a shard makes that strategy wrong, by name.
 #[test]
 fn an_op_that_panics_names_the_strategy() {
     let op = |whole: usize| {
@@ -221,13 +222,13 @@ fn what_proves_nothing_is_refused() {
     };
     let zero = || Verifier::new("zeros", pointwise(|_| 0.0));
     let e = refused(zero(), "...->...", &[&[6]]);
-    assert_eq!(e, "zeros on [6]: output 0 is 0 everywhere, which proves nothing: give other data");
+    assert_eq!(e, "zeros on [6]: output 0 is 0 everywhere, which proves nothing; give other data");
     assert!(zero().constant().verify(&[op("...->...", &[&[6]])]).is_ok());
     let nan = Verifier::new("nan", pointwise(f64::ln));
     assert!(refused(nan, "...->...", &[&[6]]).contains("has a NaN"));
     let first = Verifier::new("first", |l| Ok(vec![l.inputs[0].clone()]));
     let e = refused(first, "...,...->...", &[&[6], &[6]]);
-    assert!(e.contains("input 1 changes nothing"), "{e}");
+    assert!(e.contains("input 1 does not affect the outputs"), "{e}");
     let shape = Verifier::new("shape", |l| Ok(vec![Tensor::new(&[1], vec![l.inputs[0].data[0]])]));
-    assert!(refused(shape, "i->i", &[&[6]]).contains("output 0 is [1], and by the rule [6]"));
+    assert!(refused(shape, "i->i", &[&[6]]).contains("output 0 is [1], but [6] by the rule"));
 }

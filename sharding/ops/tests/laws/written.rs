@@ -1,4 +1,4 @@
-//! Ops that write into tensors that are there: which strategies they have, and that what is written stays.
+//! Ops that write into existing tensors: their strategies, and that a written tensor is not redistributed.
 
 use reshard_kernels::DType;
 use reshard_ops::propagate::{OpSharding, Operand, OutputConstraint, Propagator};
@@ -17,11 +17,11 @@ fn shapes(op: &[Vec<usize>]) -> Vec<&[usize]> {
     op.iter().map(Vec::as_slice).collect()
 }
 
-/// Every op of the table, whose output may be written into its first input, with both.
+/// Every op of the table whose output may be written into its first input, with its in-place variant.
 fn in_place() -> Vec<(Op, Op)> {
     let table = OpTable::standard();
     let mut out = Vec::new();
-    // `copy_` is an op of its own.
+    // `copy_` is a separate op.
     let named =
         |e: &&crate::reference_ops::Example| table.parameters(&e.name()).is_some() && e.call != "copy";
     for e in crate::reference_ops::all().iter().filter(named) {
@@ -36,7 +36,7 @@ fn in_place() -> Vec<(Op, Op)> {
                     out.push((op, made));
                 }
                 Err(error) if fits => {
-                    // The dims of a transpose of a square are others, too.
+                    // A square's transpose has other dims, too.
                     assert!(error.to_string().contains("cannot be written into input 0"), "{error}");
                 }
                 Err(_) => {}
@@ -86,7 +86,7 @@ fn an_out_tensor_is_what_the_output_is() {
     assert!(tried > 400, "{tried}");
 }
 
-/// Of the strategies of an op in place, the validator misses none that leaves the written operand.
+/// The validator misses no strategy of an in-place op that leaves the written operand.
 #[test]
 fn nothing_is_missing_in_place() {
     let table = OpTable::standard();
@@ -110,7 +110,7 @@ fn nothing_is_missing_in_place() {
     assert!(run >= 6, "{run}");
 }
 
-/// The choice is the cheapest of those of the op that makes a new tensor which leave the operand and give it what comes out.
+/// The choice is the out-of-place op's cheapest strategy that leaves the operand and gives it the output.
 #[test]
 fn what_is_written_stays() {
     let meshes = ["x=2,y=2", "x=2,y=3"].map(|m| m.parse::<Mesh>().unwrap());
@@ -155,7 +155,7 @@ fn what_is_written_stays() {
             }
         }
     }
-    println!("{chosen} chosen, {refused} refused");
+    println!("{chosen} chosen, {refused} rejected");
     assert!(chosen > least && refused > least, "{chosen}, {refused}");
 }
 
@@ -168,21 +168,21 @@ fn refusals_say_what_to_do() {
         (
             "add_",
             &[&[5][..], &[6, 5]][..],
-            "add_ on [5] and [6,5]: its output is not as large as its first input, into which it would be written: use add",
+            "add_ on [5] and [6,5]: its output has another shape than its first input, into which it would be written: use add",
         ),
         (
             "add.out",
             &[&[6, 5], &[5], &[5]],
-            "input 2 is written and has [5], and what is written has [6,5]: make it as large, or use the op that makes a \
-             new tensor",
+            "input 2 is written in place and has shape [5], but the result has [6,5]; give it that shape, or use the op that \
+             returns a new tensor",
         ),
         ("add.out", &[&[6, 5], &[5]], "add.out"),
         ("view_(shape=[6,5])", &[&[6, 5]], "a view writes nothing: use view"),
         ("t_", &[&[5, 5]], "output 0 cannot be written into input 0, whose dims are (ij) and not (ji)"),
-        ("sort_", &[&[5]], "its output is not as large as its first input"),
-        ("copy_.out", &[&[5], &[5], &[5]], "its outputs are written into inputs already"),
-        ("copy__", &[&[5], &[5]], "its outputs are written into inputs already"),
-        ("nothing_", &[&[5]], "no op nothing_"),
+        ("sort_", &[&[5]], "its output has another shape than its first input"),
+        ("copy_.out", &[&[5], &[5], &[5]], "its outputs are already written into inputs"),
+        ("copy__", &[&[5], &[5]], "its outputs are already written into inputs"),
+        ("nothing_", &[&[5]], "unknown op nothing_"),
         ("sum_", &[], "sum_ on nothing: takes 1 input, not 0"),
         ("mm.out", &[], "mm.out"),
     ] {
@@ -193,7 +193,7 @@ fn refusals_say_what_to_do() {
         ("ij->ji {writes(0)}", "output 0 cannot be written into input 0"),
         ("i,i->i {writes(2)}", "writes(2) names input 2, but there are 2"),
         ("i,i->i,i {writes(1,1)}", "writes(1,1) writes input 1 twice"),
-        ("i->i {writes(0,0)}", "names 2 inputs, and there are 1 outputs"),
+        ("i->i {writes(0,0)}", "names 2 inputs, but there are 1 outputs"),
         ("->i {out}", "out needs an input for each of the 1 outputs"),
         ("j,i->ij {out}", "output 0 cannot be written into input 1, whose dims are (i) and not (ij)"),
         ("i,i->i {out, linear(1)}", "names input 1, but there are 1"),
@@ -207,18 +207,20 @@ fn refusals_say_what_to_do() {
     let x = Operand::new(DType::F32, Sharding::parse(&mesh, &[8, 6], "S(0),P").unwrap());
     let error =
         Propagator::new().propagate(&relu_, &mesh, core::slice::from_ref(&x), &[]).unwrap_err().to_string();
-    let expected = "relu_ of f32[8,6] [S(0),P(sum)] on x=2,y=2: input 0 is written and cannot move, and no strategy takes it as it \
-                    is and leaves it so; redistribute input 0 to [S(0),S(0)] (6.6 us, ";
+    let expected = "relu_ of f32[8,6] [S(0),P(sum)] on x=2,y=2: input 0 is written in place and cannot be \
+         redistributed, and no strategy accepts and preserves the sharding; redistribute input 0 to [S(0),S(0)] (6.6 us, ";
     assert!(error.starts_with(expected), "{error}");
-    assert!(error.ends_with(" before it, or use the op that makes a new tensor"), "{error}");
+    assert!(error.ends_with(" before it, or use the op that returns a new tensor"), "{error}");
     let explicit = Propagator::new().explicit(&relu_, &mesh, &[x]).unwrap_err().to_string();
     assert!(
-        explicit.contains("along y the inputs are P(sum), which no strategy takes; redistribute input 0 to"),
+        explicit.contains(
+            "along y the inputs are P(sum), and no strategy accepts these; redistribute input 0 to"
+        ),
         "{explicit}"
     );
 }
 
-/// Several outputs are written, each where the rule says; what is wanted of the others is theirs.
+/// Several outputs are written, each where the rule specifies; constraints of the others apply to them.
 #[test]
 fn optimizers_write_their_state() {
     let rule: Rule = "...,...,...->...,...,... {none, writes(0,2)}".parse().unwrap();
@@ -235,10 +237,13 @@ fn optimizers_write_their_state() {
     assert_eq!(outputs, ["S(0)", "S(0)", "R"]);
     let torn = [of("S(0)"), of("R"), of("S(1)")];
     let error = Propagator::new().propagate(&op, &mesh, &torn, &[]).unwrap_err().to_string();
-    assert!(error.contains("input 0 and input 2 are written and cannot move"), "{error}");
+    assert!(
+        error.contains("input 0 and input 2 are written in place and cannot be redistributed"),
+        "{error}"
+    );
 }
 
-/// A rule that says it writes is tried as any other is.
+/// A rule that declares a write is verified as any other is.
 #[test]
 fn the_validator_sees_what_is_written() {
     let double = Verifier::new("double_", |local| {

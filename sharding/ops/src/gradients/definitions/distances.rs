@@ -2,7 +2,7 @@
 
 use super::{Defined, dim, list, others, real, word};
 
-/// With the moments that the norm divided by, which are outputs with gradients of their own.
+/// Norms that also return the moments by which they divided, which have gradients too.
 #[rustfmt::skip]
 pub(super) fn norms() -> Vec<Defined> {
     vec![
@@ -61,7 +61,7 @@ pub(super) fn distances() -> Vec<Defined> {
             word(b, "p")?,
         ))),
         (&["pdist"], |b| {
-            // Of each row with those after it: above the diagonal.
+            // Each row with those after it: above the diagonal.
             let (n, k) = (b.forward().inputs()[0][0], b.forward().inputs()[0][1]);
             let pairs = b.forward().outputs()[0][0];
             Ok(format!(
@@ -71,7 +71,7 @@ pub(super) fn distances() -> Vec<Defined> {
                 pairs * k, word(b, "p")?,
             ))
         }),
-        // A norm is at least eps, and its gradient is as if it were not.
+        // A norm is clamped to at least eps, but its gradient is that of the unclamped norm.
         (&["cosine_similarity"], |b| {
             let (dim, eps) = (dim(b)?, real(b, "eps")?);
             Ok(format!(

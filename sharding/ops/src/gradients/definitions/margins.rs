@@ -19,7 +19,7 @@ pub(super) fn margins() -> Vec<Defined> {
             } else {
                 format!("e = add_scalar(x0,value={eps}); g = log(e); p = mul(x1,g); a = sub(x0,p)")
             };
-            // Stirling's x1 log x1 - x1 + log(2 pi x1) / 2, of what is more than 1.
+            // Stirling's x1 log x1 - x1 + log(2 pi x1) / 2, for elements greater than 1.
             let rest = if flag(b, "full")? {
                 "; i = log(x1); j = mul(x1,i); k = sub(j,x1); t = mul_scalar(x1,value=6.283185307179586); u = log(t); v = mul_scalar(u,value=0.5); \
                  w = add(k,v); o = ones_like(x1); c = gt(x1,o); z = zeros_like(w); s = where(c,w,z); l = add(a,s)"
@@ -28,7 +28,7 @@ pub(super) fn margins() -> Vec<Defined> {
             };
             Ok(format!("x0,x1 -> y: {own}{rest}; {}", reduced(b)?))
         }),
-        // The variance is at least eps, and its gradient is as if it were not.
+        // The variance is clamped to at least eps, but its gradient is that of the unclamped variance.
         (&["gaussian_nll_loss"], |b| Ok(format!(
             "x0,x1,x2 -> y: c = clamp_min(x2,min={}); d = sub(c,x2); e = detach(d); v = add(x2,e); g = log(v); m = sub(x0,x1); s = square(m); q = div(s,v); \
              a = add(g,q); l = mul_scalar(a,value=0.5); {}",
@@ -61,7 +61,7 @@ pub(super) fn margins() -> Vec<Defined> {
                 real(b, "margin")?, reduced(b)?,
             ))
         }),
-        // Of each class that is, with each that is not.
+        // Each target class with each other class.
         (&["multilabel_margin_loss"], |b| Ok(format!(
             "x0,x1 -> y: h = full(shape=[],fill_value=0.5); i = gt(x1,h); n = logical_not(i); a = unsqueeze(x0,dim=2); b = unsqueeze(x0,dim=1); \
              c = sub(b,a); d = add_scalar(c,value=1); e = relu(d); p = unsqueeze(i,dim=2); q = unsqueeze(n,dim=1); f = mul(e,p); g = mul(f,q); \
@@ -74,7 +74,7 @@ pub(super) fn margins() -> Vec<Defined> {
     ]
 }
 
-/// Of the losses `l`: their mean, their sum or all of them.
+/// Returns the reduction of the losses `l`: their mean, their sum or all of them.
 fn reduced(b: &GradientBuilder<'_>) -> Result<&'static str, Error> {
     Ok(match word(b, "reduction")?.as_str() {
         "mean" => "y = mean(l)",

@@ -43,7 +43,7 @@ pub(super) fn products() -> Vec<Defined> {
             ))
         }),
         (&["tensordot"], |b| {
-            // The dims that are summed as one.
+            // The contracted dims as one.
             let (shapes, n) = (b.forward().inputs(), b.argument(|r| r.size("dims"))?);
             let size = |dims: &[usize]| dims.iter().product::<usize>();
             let (left, right) = shapes[0].split_at(shapes[0].len() - n);
@@ -58,7 +58,7 @@ pub(super) fn products() -> Vec<Defined> {
             Ok(format!("x -> y: u = unsqueeze(x,dim=1); a = arange(size={n}); e = flip(a); y = pow(u,e)"))
         }),
         (&["scaled_mm"], always!("x0,x1,x2,x3 -> y: p = mm(x0,x1); q = mul(p,x2); y = mul(q,x3)")),
-        // Each row with the matrix of its group: how many groups have ended before it.
+        // Each row with the matrix of its group, which is the number of groups that ended before it.
         (&["grouped_mm"], |b| {
             let (rows, groups) = (b.forward().inputs()[0][0], b.forward().inputs()[1][0]);
             Ok(format!(

@@ -15,7 +15,8 @@ pub(super) fn spectra() -> Vec<Defined> {
             ))
         }),
         (&["irfft", "hfft"], |b| {
-            // Those of the other half are conjugates of these, turned round; of each frequency the real part.
+            // The other half of the frequencies are conjugates of these in reverse order; the real part of
+            // each is used.
             let dims = b.argument(|r| r.dims("dims"))?;
             let by = if b.name() == "irfft" { "ifft" } else { "fft" };
             let Some((&last, first)) = dims.split_last() else { return Err(super::super::refused(b.name())) };

@@ -33,7 +33,7 @@ pub(super) fn statistics() -> Vec<Defined> {
         )),
         (&["trace"], always!("x -> y: d = diagonal(x); y = sum(d)")),
         (&["gradient"], |b| {
-            // One-sided at both ends, and half of the difference of both neighbours between.
+            // One-sided at both ends, and half of the difference of both neighbours elsewhere.
             let dim = dim(b)?;
             let n = b.forward().inputs()[0][dim];
             let ends = format!("f = narrow(d,dim={dim},start=0,length=1); l = narrow(d,dim={dim},start={},length=1)", n.saturating_sub(2));
@@ -78,7 +78,7 @@ pub(super) fn statistics() -> Vec<Defined> {
     ]
 }
 
-/// What lies at a part of the way through what is sorted: of two the lower one, or what is between them.
+/// The quantile `q` of sorted elements, interpolated between two neighbours, or the lower one of them.
 pub(super) fn sorted(b: &GradientBuilder<'_>, q: f64, lower: bool) -> Result<String, Error> {
     let shape = b.forward().inputs()[0].clone();
     let all = !b.argument(|r| r.has("dim"))?;
@@ -98,7 +98,7 @@ pub(super) fn sorted(b: &GradientBuilder<'_>, q: f64, lower: bool) -> Result<Str
     ))
 }
 
-/// The same of what is a number, which is sorted before what is none: how many there are is counted.
+/// The same quantile of the elements that are not NaN; these are sorted first, and they are counted.
 pub(super) fn sorted_numbers(b: &GradientBuilder<'_>, q: f64, lower: bool) -> Result<String, Error> {
     let all = !b.argument(|r| r.has("dim"))?;
     let dim = if all { 0 } else { b.argument(|r| r.dims("dim"))?[0] };

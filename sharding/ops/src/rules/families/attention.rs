@@ -39,7 +39,7 @@ pub(super) fn attention(r: &BoundCall<'_>) -> Result<Op, Error> {
         rule = rule.size('g', heads / shared);
     }
     if r.flag("causal")? {
-        // Which keys a query may see depends on where it is.
+        // The keys that a query may see depend on its position.
         rule = rule.regions(['q']);
     }
     r.op(&rule.build()?)

@@ -1,4 +1,4 @@
-//! Vectors and matrices beside each other: grids, pairs and blocks.
+//! Combinations of vectors and matrices: grids, pairs and blocks.
 
 use super::Family;
 use crate::Error;
@@ -16,11 +16,11 @@ families! {
     "block_diag" ("") => block_diag;
 }
 
-/// `a,b->ab,ab`: each vector along a dim of its own.
+/// `a,b->ab,ab`: each vector along a separate dim.
 fn meshgrid(r: &BoundCall<'_>) -> Result<Op, Error> {
     let n = r.inputs_of(1..=24)?;
     let letters = r.letters(n)?;
-    // Terms of one vector are terms of its grid.
+    // Partial values of one vector are partial values of its grid.
     let of_one = |i: usize, term: &crate::rules::strategy::OperandPlacement| {
         let mut parts = vec![R; n];
         parts[i] = term.clone();
@@ -44,7 +44,7 @@ fn cartesian_prod(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&rule.build()?, &[&[pairs, n]])
 }
 
-/// `**,**->**`: one after the other along the diagonal.
+/// `**,**->**`: matrices in sequence along the diagonal.
 fn block_diag(r: &BoundCall<'_>) -> Result<Op, Error> {
     let n = r.inputs_of(1..=usize::MAX)?;
     let mut shape = [0usize; 2];

@@ -18,7 +18,7 @@ families! {
     "weight_norm" ("dim: dim = 0") => weight_norm;
 }
 
-/// What becomes of the coordinates of a difference.
+/// Returns how the coordinates of a difference are combined.
 fn of_coordinates(r: &BoundCall<'_>) -> Result<&'static str, Error> {
     Ok(match r.word("p")?.as_str() {
         "inf" => "max",
@@ -32,7 +32,7 @@ fn apart(r: &BoundCall<'_>, inputs: usize, equation: &str) -> Result<Op, Error> 
     r.op(&format!("{equation} {{k: {}, none}}", of_coordinates(r)?).parse()?)
 }
 
-/// Of two tensors as long vectors.
+/// The distance of two tensors as flat vectors.
 fn dist(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let letters: String = r.letters(r.inputs[0].len())?.into_iter().collect();
@@ -42,7 +42,7 @@ fn dist(r: &BoundCall<'_>) -> Result<Op, Error> {
         .parse()?)
 }
 
-/// Of all pairs of rows.
+/// The distances of all pairs of rows.
 fn pdist(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let n = r.input(0)?.first().copied().unwrap_or(0);
@@ -51,7 +51,7 @@ fn pdist(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&format!("*k->* {{k: {}, none}}", of_coordinates(r)?).parse()?, &[&[pairs]])
 }
 
-/// One dim vanishes.
+/// Reduces one dim.
 fn cosine_similarity(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let (letters, dim) = (r.letters(r.inputs[0].len())?, r.dim("dim")?);
@@ -61,7 +61,7 @@ fn cosine_similarity(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op(&rule.role(letters[dim], FactorKind::NeedReplication).passings([]).build()?)
 }
 
-/// Each index of a dim is made shorter if its norm is too great.
+/// Scales down each index of a dim whose norm is too large.
 fn renorm(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let (letters, dim) = (r.letters(r.inputs[0].len())?, r.dim("dim")?);
@@ -70,7 +70,7 @@ fn renorm(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op(&rule.roles(others, FactorKind::NeedReplication).passings([]).build()?)
 }
 
-/// `ij,i1->ij {j: replicate}`: directions and lengths.
+/// `ij,i1->ij {j: replicate}`: directions and norms.
 fn weight_norm(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let (letters, dim) = (r.letters(r.inputs[0].len())?, r.dim("dim")?);

@@ -1,12 +1,14 @@
-//! Tensors made of nothing: each rank makes what it is to hold. Random numbers are a function of the global index, so that
-//! a rank has to know its region, unless all elements are the same.
+//! Tensors without inputs: each rank makes its own shard.
+//!
+//! Random numbers are a function of the global index, so that a rank has to know its region, unless all
+//! elements are the same.
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::op::Op;
 use crate::rules::request::BoundCall;
 
-/// `->ab` of these sizes, elements of which depend on where they are.
+/// `->ab` of these sizes; elements depend on their position.
 pub(super) fn made(r: &BoundCall<'_>, shape: &[usize]) -> Result<Op, Error> {
     sized(r, shape, RuleBuilder::new().regions(r.letters(shape.len())?))
 }
@@ -19,7 +21,7 @@ fn sized(r: &BoundCall<'_>, shape: &[usize], rule: RuleBuilder) -> Result<Op, Er
     r.op(&sized.build()?)
 }
 
-/// A shape, all of the same number.
+/// A shape filled with one number.
 pub(super) fn filled(r: &BoundCall<'_>) -> Result<Op, Error> {
     sized(r, &r.sizes("shape")?, RuleBuilder::new())
 }

@@ -1,4 +1,4 @@
-//! Indexing: what is looked up may be sharded, because a rank can tell by its region what it does not hold.
+//! Indexing: the indexed tensor may be sharded, as a rank knows from its region the elements it lacks.
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
@@ -13,23 +13,23 @@ use crate::rules::terms::{
 };
 use reshard_sharding::ReduceOp;
 
-/// Terms of what is looked up: every result is one element, or nothing where the rank does not hold it.
+/// The passings of an indexed tensor: every result is one element, or nothing if the rank does not hold it.
 pub(super) fn looked_up() -> [PartialRule; 5] {
     let of = |terms: OperandPlacement| row([terms.clone(), R], [terms]);
     [multilinear([0]), of(PROD), of(MIN), of(MAX), of(NORM2)]
 }
 
-/// Terms of what is overwritten.
+/// The passings of an overwritten tensor.
 pub(super) fn copied() -> Vec<PartialRule> {
     vec![selecting([0, 2]), affine([0, 2]), increasing([0, 2])]
 }
 
-/// Terms of what is added to.
+/// The passings of a tensor that is added to.
 pub(super) fn added() -> Vec<PartialRule> {
     vec![row([P, s('k'), s('k')], [P]), linear([0, 2]), affine([0, 2]), increasing([0])]
 }
 
-/// Terms of what is raised.
+/// The passings of a tensor that is raised to a maximum.
 pub(super) fn raised() -> Vec<PartialRule> {
     vec![
         row([MAX, s('k'), s('k')], [MAX]),
@@ -45,8 +45,9 @@ pub(super) fn letters_but_k(r: &BoundCall<'_>, rank: usize) -> Result<Vec<char>,
     Ok(r.letters(rank + 1)?.into_iter().filter(|&c| c != 'k').take(rank).collect())
 }
 
-/// The dims of a tensor and of an index into one of its dims, which is `k` in the second; `*` where the sizes of
-/// another dim differ, so that only a leading part of it is used.
+/// Returns the dims of a tensor and of an index into one of its dims, which is `k` in the second.
+///
+/// A dim is `*` if its sizes differ, so that only a leading part of it is used.
 fn beside(r: &BoundCall<'_>, dim: usize, index: &[usize]) -> Result<(Vec<Dim>, Vec<Dim>), Error> {
     let x = r.input(0)?;
     if index.len() != x.len() {
@@ -94,7 +95,7 @@ pub(super) fn select(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op(&rule.build()?)
 }
 
-/// `ij,ik,ik->ij`, or `ij,k,ik->ij` with one index for all: each rank writes where it holds.
+/// `ij,ik,ik->ij`, or `ij,k,ik->ij` with one index for all: each rank writes the elements that it holds.
 pub(super) fn scatter(r: &BoundCall<'_>, one_index: bool, terms: Vec<PartialRule>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     scattered(r, r.dim("dim")?, one_index, terms)
@@ -103,7 +104,7 @@ pub(super) fn scatter(r: &BoundCall<'_>, one_index: bool, terms: Vec<PartialRule
 fn scattered(r: &BoundCall<'_>, dim: usize, one_index: bool, terms: Vec<PartialRule>) -> Result<Op, Error> {
     let (a, b) = beside(r, dim, r.inputs[2])?;
     if !one_index && r.inputs[1] != r.inputs[2] {
-        return Err(r.error("the index and what is written have different shapes"));
+        return Err(r.error("the index and the source have different shapes"));
     }
     let index = if one_index { vec![Dim::from('k')] } else { b.clone() };
     let rule = RuleBuilder::new().regions([a[dim].clone()]).input(a.clone()).input(index).input(b).output(a);
@@ -119,7 +120,7 @@ pub(super) fn put(r: &BoundCall<'_>) -> Result<Op, Error> {
     scattered(r, 0, true, if r.flag("accumulate")? { added() } else { copied() })
 }
 
-/// A rule with a dim `c` of so many classes, by which no terms pass.
+/// Returns the op of a rule with a dim `c` of `classes` classes; partial values do not pass.
 fn classes(r: &BoundCall<'_>, rule: RuleBuilder) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let n = r.size("classes")?;
@@ -150,7 +151,7 @@ pub(super) fn bag(r: &BoundCall<'_>) -> Result<Op, Error> {
 /// `where(mask, value, x)`.
 pub(super) fn masked_fill(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
-    // What is filled in has to be its own terms.
+    // The fill value has to be its own partial value.
     let its_own = match r.has("value")?.then(|| r.word("value")).transpose()?.as_deref() {
         Some("0") => Some(selecting([0])),
         Some("1") => Some(row([PROD, R], [PROD])),

@@ -1,4 +1,4 @@
-//! Factors of matrices, of which there are as many as a batch holds, and products of several.
+//! Factorizations of batches of matrices, and products of several matrices.
 
 use super::Family;
 use crate::Error;
@@ -21,7 +21,7 @@ families! {
     "addbmm" ("beta: real >= 0 = 1, alpha: real = 1") => |r| super::product::added(r, &[], &['b', 'm', 'k'], &['b', 'k', 'n'], &['m', 'n']);
 }
 
-/// `...ij` into these, of shapes that follow from `m`, `n` and the lesser of them.
+/// Factors `...ij` into outputs whose shapes follow from `m`, `n` and the lesser of them.
 fn factored(
     r: &BoundCall<'_>,
     outputs: &str,
@@ -37,7 +37,7 @@ fn factored(
     r.op_to(&rule, &shapes.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// `P`, `L` and `U` of what `lu_factor` packs, and of its pivots.
+/// `P`, `L` and `U` of the packed factors of `lu_factor`, and of its pivots.
 fn lu_unpack(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let [batch @ .., m, n] = r.inputs[0] else {

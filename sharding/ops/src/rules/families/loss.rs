@@ -9,8 +9,9 @@ use crate::rules::request::BoundCall;
 use crate::rules::standard::SCALAR;
 use reshard_sharding::ReduceOp;
 
-/// What is done with the losses: the role of a factor that is reduced, or none where it passes. What a mean divides by may be told
-/// by all of them.
+/// Returns the role of a factor whose losses are reduced, or `None` if it passes.
+///
+/// A mean with `counted` divides by a number that depends on all of them, so it replicates.
 fn role(r: &BoundCall<'_>, counted: bool) -> Result<Option<FactorKind>, Error> {
     Ok(match r.word("reduction")?.as_str() {
         "mean" if counted => Some(FactorKind::NeedReplication),
@@ -25,7 +26,7 @@ pub(super) fn pointwise(r: &BoundCall<'_>, terms: Vec<PartialRule>) -> Result<Op
     pointwise_of(r, 2, terms)
 }
 
-/// The same of so many inputs.
+/// Returns the pointwise loss of `inputs` inputs.
 pub(super) fn pointwise_of(r: &BoundCall<'_>, inputs: usize, terms: Vec<PartialRule>) -> Result<Op, Error> {
     r.inputs_of(inputs..=inputs)?;
     let letters = r.letters(r.inputs[0].len())?;
@@ -46,10 +47,10 @@ pub(super) fn classes(
     let weighted = r.inputs_of(2..=3)? == 3;
     let space = r.inputs[0].len().saturating_sub(2);
     let space: String = r.letters(26)?.into_iter().filter(|c| !"bc".contains(*c)).take(space).collect();
-    // A mean is divided by the weights of all rows, which take all classes to know.
+    // A mean is divided by the weights of all rows, which depend on all classes.
     let of_classes =
         if weighted && r.word("reduction")? == "mean" { FactorKind::NeedReplication } else { of_classes };
-    // A rank with some of the classes has to know which.
+    // A rank with some of the classes has to know their indices.
     let region = matches!(of_classes, FactorKind::Reduction(_)).then_some('c');
     let inputs = [&*format!("bc{space}"), &*format!("b{space}"), "c"];
     let inputs = &inputs[..r.inputs.len()];
@@ -57,8 +58,9 @@ pub(super) fn classes(
     reduced(r, RuleBuilder::new().regions(region), inputs, of_classes, terms, counted)
 }
 
-/// Operands of these letters: `c` is what a class is told by, `b` and those after `c` are what there is a loss for, and all
-/// others stay whole.
+/// Returns the op on operands of these letters.
+///
+/// `c` indexes the classes, `b` and the letters after `c` index the losses, and all others stay whole.
 pub(super) fn rows(
     r: &BoundCall<'_>,
     inputs: &[&str],
@@ -68,7 +70,7 @@ pub(super) fn rows(
     reduced(r, RuleBuilder::new(), inputs, of_classes, terms, false)
 }
 
-/// The same of a rule that says of them what else there is to say.
+/// Returns the op of a rule that already has its other properties.
 fn reduced(
     r: &BoundCall<'_>,
     rule: RuleBuilder,

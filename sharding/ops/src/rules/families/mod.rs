@@ -2,7 +2,7 @@
 
 macro_rules! families {
     ($($name:literal ($parameters:expr) => $make:expr;)*) => {
-        /// These.
+        /// The families, by file.
         #[rustfmt::skip]
         pub(super) const FAMILIES: &[Family] = &[
             $(Family { name: $name, parameters: $parameters, make: $make },)*
@@ -76,7 +76,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Family> {
     lists.into_iter().flatten()
 }
 
-// What several families take.
+// The parameters that several families share.
 const FOLD: &str = "dims: dims = all, keepdim: flag = false";
 const SPREAD: &str = "dims: dims = all, keepdim: flag = false, correction: number >= 0 = 1";
 const NORM: &str = "p: any = 2, dims: dims = all, keepdim: flag = false";
@@ -111,7 +111,7 @@ families! {
     "max" (ARG) => |r| reduce::one_dim(r, 2);
     "min" (ARG) => |r| reduce::one_dim(r, 2);
     "median" (ARG) => |r| reduce::one_dim(r, 1);
-    // Along a dim in which everything depends on everything.
+    // Along a dim in which every element depends on all others.
     "softmax" ("dim: dim = -1") => |r| normalize::along(r, 1, None);
     "log_softmax" ("dim: dim = -1") => |r| normalize::along(r, 1, None);
     "cumsum" ("dim: dim = -1") => |r| normalize::along(r, 1, Some(linear(ALL)));
@@ -169,7 +169,7 @@ families! {
     "bincount" ("classes: number >= 1") => index::bincount;
     "embedding_bag" ("mode: sum|mean = sum") => index::bag;
     "masked_fill" ("value: any = none") => index::masked_fill;
-    // Pieces.
+    // Splitting, joining and selecting.
     "cat" ("dim: dim = 0") => pieces::cat;
     "stack" ("dim: new dim = 0") => pieces::stack;
     "split" ("size: number >= 1 = none, sizes: numbers >= 0 = none, dim: dim = 0") => pieces::split;
@@ -193,7 +193,7 @@ families! {
     "reshape" ("shape: numbers >= -1") => reshape::view;
     "flatten" ("start: dim = 0, end: dim = -1") => reshape::flatten;
     "unflatten" ("dim: dim = 0, sizes: numbers >= -1") => reshape::unflatten;
-    // Made of nothing.
+    // Without inputs.
     "zeros" ("shape: numbers >= 0") => factory::filled;
     "ones" ("shape: numbers >= 0") => factory::filled;
     "full" ("shape: numbers >= 0, fill_value: real = none") => factory::filled;

@@ -19,7 +19,7 @@ fn space(r: &BoundCall<'_>) -> Result<String, Error> {
     Ok(r.letters(26)?.into_iter().filter(|c| !"bcg".contains(*c)).take(n).collect())
 }
 
-/// That these stay whole, and what weight and bias let pass.
+/// Declares that these letters stay whole, and the passings of weight and bias.
 fn whole(letters: impl Iterator<Item = char>) -> String {
     let roles: Vec<String> = letters.map(|c| format!("{c}: replicate")).collect();
     format!(

@@ -1,4 +1,4 @@
-//! Dims and elements in other places, and halves of a dim.
+//! Permutations of dims and elements, and halves of a dim.
 
 use super::Family;
 use super::normalize::along;
@@ -22,7 +22,7 @@ families! {
     "gumbel_softmax" ("dim: dim = -1, tau: real = 1, key: numbers >= 0 = none") => gumbel_softmax;
 }
 
-/// Some dims go elsewhere; the others keep their order.
+/// Reorders some dims; the others keep their order.
 fn movedim(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let (from, to) = (r.dims("source")?, r.dims("destination")?);
@@ -36,7 +36,7 @@ fn movedim(r: &BoundCall<'_>) -> Result<Op, Error> {
     reorder(r, &order)
 }
 
-/// Quarters of a turn: an odd number swaps the two dims and turns one of them round, half a turn turns both.
+/// Quarter rotations: an odd number swaps the two dims and reverses one; a half rotation reverses both.
 fn rot90(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let [a, b] = r.dims("dims")?[..] else { return Err(r.error("dims has to name two dims")) };
@@ -57,7 +57,7 @@ fn rot90(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&RuleBuilder::new().input(input).output(output).passing(selecting(ALL)).build()?, &[&shape])
 }
 
-/// As `repeat`, once along the first dims where fewer numbers are given.
+/// Like `repeat`, but once along the first dims where fewer numbers are given.
 fn tile(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let times = r.sizes("times")?;
@@ -65,7 +65,7 @@ fn tile(r: &BoundCall<'_>) -> Result<Op, Error> {
     repeat_by(r, &[vec![1; missing], times].concat())
 }
 
-/// So many nearly equal pieces, or pieces between indices.
+/// Splits a dim into `sections` nearly equal ranges, or at given indices.
 fn tensor_split(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;
@@ -84,7 +84,7 @@ fn tensor_split(r: &BoundCall<'_>) -> Result<Op, Error> {
     }
     let sections = r.size("sections")?;
     if sections > 65_536 {
-        return Err(r.error(format!("would have {sections} pieces")));
+        return Err(r.error(format!("would have {sections} outputs")));
     }
     cut(r, dim, 0, &(0..sections).map(|i| n / sections + usize::from(i < n % sections)).collect::<Vec<_>>())
 }
@@ -104,7 +104,7 @@ fn unfold_dim(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&RuleBuilder::new().input(input).output(output).passing(selecting(ALL)).build()?, &[&shape])
 }
 
-/// One half of a dim, times what the other lets through.
+/// One half of a dim, gated by the other.
 fn glu(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;
@@ -117,7 +117,7 @@ fn glu(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&RuleBuilder::new().input(dims.clone()).output(dims).passings([]).build()?, &[&shape])
 }
 
-/// `ij->ij {j: replicate}` of random numbers, which depend on where a rank's part is.
+/// `ij->ij {j: replicate}` of random numbers, which depend on the position of a rank's part.
 fn gumbel_softmax(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;

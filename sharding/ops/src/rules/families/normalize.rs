@@ -1,4 +1,4 @@
-//! Ops along dims in which everything depends on everything.
+//! Ops along dims in which every element depends on all others.
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
@@ -8,7 +8,7 @@ use crate::rules::passing::PartialRule;
 use crate::rules::request::BoundCall;
 use crate::rules::terms::{AVG, P, R, affine, increasing, linear, multilinear, row};
 
-/// `ij->ij {j: replicate}`, with as many outputs as said.
+/// `ij->ij {j: replicate}`, with the given number of outputs.
 pub(super) fn along(r: &BoundCall<'_>, outputs: usize, terms: Option<PartialRule>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
@@ -18,7 +18,7 @@ pub(super) fn along(r: &BoundCall<'_>, outputs: usize, terms: Option<PartialRule
     r.op(&rule.role(letters[dim], FactorKind::NeedReplication).passings(terms).build()?)
 }
 
-/// The `k` greatest along a dim and where they are.
+/// The `k` greatest elements along a dim and their indices.
 pub(super) fn topk(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
@@ -34,7 +34,7 @@ pub(super) fn topk(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&rule.build()?, &[&shape, &shape])
 }
 
-/// The different values of a tensor, of which the caller knows the number.
+/// The distinct values of a tensor, whose number the caller knows.
 pub(super) fn unique(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let count = r.size("count")?;
@@ -42,7 +42,7 @@ pub(super) fn unique(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&rule.passings([]).build()?, &[&[count]])
 }
 
-/// Complex numbers lie in a last dim of two.
+/// Complex numbers are stored in a last dim of two.
 pub(super) fn fft(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
@@ -55,14 +55,14 @@ pub(super) fn fft(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&rule.passing(linear(crate::rules::terms::ALL)).build()?, &[shape])
 }
 
-/// A tensor made shorter if its norm is too great: every dim is needed whole.
+/// Scales down a tensor whose norm is too large: every dim is needed whole.
 pub(super) fn clip(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dims = vec![Dim::Whole; r.inputs[0].len()];
     r.op_to(&RuleBuilder::new().input(dims.clone()).output(dims).passings([]).build()?, &[r.inputs[0]])
 }
 
-/// The letters of an input, and how many of the last are normalised: so many, or these dims.
+/// Returns the letters of an input, and the number of last dims that are normalised: `last`, or these dims.
 fn layer_dims(r: &BoundCall<'_>) -> Result<(Vec<char>, usize), Error> {
     let rank = r.input(0)?.len();
     let letters = r.letters(rank)?;
@@ -73,10 +73,10 @@ fn layer_dims(r: &BoundCall<'_>) -> Result<(Vec<char>, usize), Error> {
     dims.sort_unstable();
     let k = dims.len();
     if k == 0 || !dims.iter().copied().eq(rank - k..rank) {
-        return Err(r.error(format!("dims are {dims:?}, and not the last of {rank}: move them there first")));
+        return Err(r.error(format!("dims are {dims:?}, not the last of {rank}; permute them there first")));
     }
     if r.call.argument("last").is_some() && r.count("last")? != k {
-        return Err(r.error("last and dims say different things: give one of them"));
+        return Err(r.error("last and dims disagree; give one of them"));
     }
     Ok((letters, k))
 }
@@ -109,7 +109,7 @@ pub(super) fn rms_norm(r: &BoundCall<'_>) -> Result<Op, Error> {
     layer(r, 2, |n| if n == 1 { vec![] } else { vec![multilinear([1])] })
 }
 
-/// `layer_norm` that also gives mean and inverse deviation, of size 1 along what is normalised.
+/// `layer_norm` that also gives mean and inverse deviation, of size 1 along the normalised dims.
 pub(super) fn native_layer(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     let (all, k) = layer_dims(r)?;
@@ -125,7 +125,7 @@ pub(super) fn native_layer(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op(&rule.build()?)
 }
 
-/// Batch and channels, and dims of space, of which a rule speaks by letters that are not theirs.
+/// Batch and channels, and spatial dims, to which a rule refers by letters that are not theirs.
 struct Channels {
     inputs: usize,
     space: Vec<char>,
@@ -141,13 +141,13 @@ impl Channels {
         Ok(Channels { inputs, space })
     }
 
-    /// Input and output with these channels, and all other inputs, which have nothing else.
+    /// Returns the rule of input and output with these channels; all other inputs have only channels.
     fn rule(&self, channels: &Dim) -> RuleBuilder {
         let all = || ['b'.into(), channels.clone()].into_iter().chain(self.space.iter().map(|&c| c.into()));
         RuleBuilder::new().input(all()).inputs(self.inputs - 1, [channels.clone()]).output(all())
     }
 
-    /// The same, normalised over space, with what weight and bias let pass.
+    /// Returns the same rule, normalised over space, with the passings of weight and bias.
     fn normalised(&self, channels: &Dim) -> RuleBuilder {
         self.rule(channels).roles(self.space.iter().copied(), FactorKind::NeedReplication).passings(
             match self.inputs {
@@ -159,7 +159,7 @@ impl Channels {
     }
 }
 
-/// `b(gc)hw,(gc),(gc)->b(gc)hw`: each group of channels is normalised for itself.
+/// `b(gc)hw,(gc),(gc)->b(gc)hw`: each group of channels is normalised separately.
 pub(super) fn group(r: &BoundCall<'_>) -> Result<Op, Error> {
     let channels = Channels::of(r, 1, 3)?;
     let groups = r.size("groups")?;
@@ -167,7 +167,7 @@ pub(super) fn group(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op(&rule.size('g', groups).role('c', FactorKind::NeedReplication).build()?)
 }
 
-/// Each channel is normalised over the batch; in evaluation by what is given.
+/// Each channel is normalised over the batch; in evaluation by the given statistics.
 pub(super) fn batch(r: &BoundCall<'_>) -> Result<Op, Error> {
     if r.flag("training")? {
         let rule = Channels::of(r, 1, 3)?.normalised(&'c'.into());
@@ -177,7 +177,7 @@ pub(super) fn batch(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op(&rule.passings([linear([1, 2]), affine([0, 1, 2]), increasing([2])]).build()?)
 }
 
-/// Each channel of each image is normalised for itself.
+/// Each channel of each image is normalised separately.
 pub(super) fn instance(r: &BoundCall<'_>) -> Result<Op, Error> {
     let channels = Channels::of(r, 1, 3)?;
     if channels.space.is_empty() {

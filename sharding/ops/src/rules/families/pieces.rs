@@ -1,14 +1,16 @@
-//! Pieces of tensors: every element is one that was.
+//! Ranges of a dim: every output element is an input element.
 //!
-//! Let the pieces of a dim, which are cut out of it or joined to it, begin at multiples of `b` and be as long as some. Then the dim is
-//! `c` blocks of `b`, a piece is `d` of them, and each block may be cut alike:
+//! Let the ranges of a dim, which are split off it or joined to it, begin at multiples of `b` and have
+//! lengths that are multiples of `b`. Then the dim is `c` blocks of `b`, a range is `d` of them, and each
+//! block may be split equally:
 //!
 //! ```text
 //! chunk of 6 blocks    a(cb)->ab,ab,ab,ab,ab,ab        S(b): the dim as SS(1,6), every chunk as S(1)
 //! sizes 4 b, b, b      a(cb)->a(db),ab,ab              queries, keys and values of one product, with c = 6 and d = 4
 //! ```
 //!
-//! so that a rank holds its part of every piece. `b` is the greatest there is; where that is 1 the dim stays whole.
+//! so that a rank holds its part of every range. `b` is the greatest common divisor; if it is 1, the dim
+//! stays whole.
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
@@ -20,13 +22,15 @@ use crate::rules::strategy::{OperandPlacement, Strategy};
 use crate::rules::terms::{ALL, affine, increasing, selecting};
 use reshard_sharding::Placement;
 
-/// As many inputs and outputs with these dims as said, of which every element is one that was.
+/// Returns a selecting rule with the given numbers of inputs and outputs, and their dims.
 fn selected(inputs: (usize, Vec<Dim>), outputs: (usize, Vec<Dim>)) -> RuleBuilder {
     RuleBuilder::new().inputs(inputs.0, inputs.1).outputs(outputs.0, outputs.1).passing(selecting(ALL))
 }
 
-/// The dims of tensors that are alike but for this dim, in which they have so many indices each, of a dim that is cut into
-/// pieces or joined from them, of which each begins at one of these; and the rule of these inputs and outputs.
+/// Returns the dims of tensors that differ only in `dim`, and the rule of these inputs and outputs.
+///
+/// `inputs` and `outputs` are their sizes in that dim, which is split into ranges or joined from them;
+/// `starts` are further indices at which ranges begin.
 fn in_blocks(
     r: &BoundCall<'_>,
     rank: usize,
@@ -78,7 +82,7 @@ pub(super) fn cat(r: &BoundCall<'_>) -> Result<Op, Error> {
         shape[dim] =
             shape[dim].checked_add(size).ok_or_else(|| Error::overflow(format!("dim {dim} of a cat")))?;
     }
-    // Pieces follow each other, so that they begin where whole blocks end.
+    // Ranges are contiguous, so that they begin where whole blocks end.
     let lengths: Vec<usize> = r.inputs.iter().map(|s| s[dim]).collect();
     let rule = in_blocks(r, rank, dim, &[], (&lengths, &[shape[dim]]))?;
     r.op_to(&rule.build()?, &[&shape])
@@ -97,7 +101,7 @@ pub(super) fn stack(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&selected((n, input), (1, output)).build()?, &[&shape])
 }
 
-/// Pieces of these sizes, one after the other from a start.
+/// Splits a dim into contiguous ranges of these sizes, from a start.
 pub(super) fn cut(r: &BoundCall<'_>, dim: usize, start: usize, sizes: &[usize]) -> Result<Op, Error> {
     let shape = r.inputs[0];
     let rule = in_blocks(r, shape.len(), dim, &[start], (&[shape[dim]], sizes))?;
@@ -118,7 +122,7 @@ fn out_of(r: &BoundCall<'_>, dim: usize, sizes: &[usize], rule: RuleBuilder) -> 
     r.op_to(&rule.build()?, &outputs)
 }
 
-/// Pieces of one size, the last one less, or of given sizes.
+/// Splits a dim into ranges of one size, the last one smaller, or of given sizes.
 pub(super) fn split(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;
@@ -141,17 +145,17 @@ pub(super) fn split(r: &BoundCall<'_>) -> Result<Op, Error> {
 /// The most outputs that an op has.
 const MOST: usize = 65_536;
 
-/// Pieces of one size, the last one less.
+/// Splits a dim into ranges of one size, the last one smaller.
 fn equal(r: &BoundCall<'_>, dim: usize, size: usize) -> Result<Op, Error> {
     let n = r.inputs[0][dim];
     let pieces = n.div_ceil(size).max(1);
     if pieces > MOST {
-        return Err(r.error(format!("would have {pieces} pieces, and at most {MOST} are")));
+        return Err(r.error(format!("would have {pieces} outputs, more than the limit of {MOST}")));
     }
     cut(r, dim, 0, &(0..pieces).map(|i| size.min(n - i * size)).collect::<Vec<_>>())
 }
 
-/// At most so many pieces of equal size, the last one less.
+/// Splits a dim into at most `chunks` ranges of equal size, the last one smaller.
 pub(super) fn chunk(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;
@@ -159,7 +163,7 @@ pub(super) fn chunk(r: &BoundCall<'_>) -> Result<Op, Error> {
     equal(r, dim, n.div_ceil(r.size("chunks")?).max(1))
 }
 
-/// Each index of a dim for itself.
+/// Splits a dim into its indices.
 pub(super) fn unbind(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
@@ -184,7 +188,7 @@ pub(super) fn select(r: &BoundCall<'_>) -> Result<Op, Error> {
     without(r, dim, 1, selecting(ALL))
 }
 
-/// `i*->i`, so many times.
+/// `i*->i`, with `outputs` outputs.
 pub(super) fn without(
     r: &BoundCall<'_>,
     dim: usize,
@@ -230,7 +234,7 @@ pub(super) fn narrow(r: &BoundCall<'_>) -> Result<Op, Error> {
     cut(r, dim, start, &[length])
 }
 
-/// Before and after each of the last dims, the last dim first, as PyTorch counts.
+/// Pads before and after each of the last dims, the last dim first, as in PyTorch.
 pub(super) fn pad(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
@@ -245,7 +249,7 @@ pub(super) fn pad(r: &BoundCall<'_>) -> Result<Op, Error> {
         let size = (shape[d] as i64).checked_add(pair[0]).and_then(|n| n.checked_add(pair[1]));
         out[d] = match size {
             Some(n) if n >= 0 => n as usize,
-            _ => return Err(r.error(format!("dim {d} would have less than nothing, or more than fits"))),
+            _ => return Err(r.error(format!("the size of dim {d} would be negative, or would not fit"))),
         };
         if pair != [0, 0] {
             whole.push(d);
@@ -253,14 +257,16 @@ pub(super) fn pad(r: &BoundCall<'_>) -> Result<Op, Error> {
     }
     let terms = match (r.word("mode")?.as_str(), r.real("value")?) {
         ("constant", n) if n != 0.0 => vec![affine(ALL), increasing(ALL)],
-        // Zeros are terms of zero for every op.
+        // Zeros are partial values of zero for every op.
         _ => vec![selecting(ALL)],
     };
     let dims = r.dims_whole(shape.len(), &whole)?;
     r.op_to(&RuleBuilder::new().input(dims.clone()).output(dims).passings(terms).build()?, &[&out])
 }
 
-/// Elements move around a dim, or around several. Around one, of which a rank has one index, rolled shards are those of the result, and back.
+/// Rotates elements along one dim or several.
+///
+/// With one index of a single rotated dim per rank, rolling and unrolling permute shards only.
 pub(super) fn rolled(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
@@ -286,7 +292,7 @@ pub(super) fn rolled(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&rule.build()?, &[shape])
 }
 
-/// Elements move along some dims.
+/// Permutes elements along some dims.
 pub(super) fn whole_dims(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];

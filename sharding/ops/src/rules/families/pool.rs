@@ -1,4 +1,4 @@
-//! Pools whose windows follow from the output, are random, or are undone; powers of means, and neighbouring channels.
+//! Pools with windows from the output, random or inverted ones; power means, and neighbouring channels.
 
 use super::window::{extent, with_space};
 use super::{Family, POOL};
@@ -50,7 +50,7 @@ fn shape_of(r: &BoundCall<'_>, n: usize) -> Result<Vec<usize>, Error> {
     Ok([&x[..2], &r.spatial("size", n)?[..]].concat())
 }
 
-/// `bc**->bc**` of so many outputs.
+/// `bc**->bc**` with `outputs` outputs.
 fn sized(r: &BoundCall<'_>, n: usize, outputs: usize, terms: Vec<PartialRule>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = shape_of(r, n)?;
@@ -59,7 +59,7 @@ fn sized(r: &BoundCall<'_>, n: usize, outputs: usize, terms: Vec<PartialRule>) -
     r.op_to(&rule.build()?, &vec![shape.as_slice(); outputs])
 }
 
-/// `bchw,bchw->bc** {h: sum, w: sum}`: elements go where indices say, and a rank leaves zeros where it has none to put.
+/// `bchw,bchw->bc** {h: sum, w: sum}`: elements go to the given indices; a rank leaves zeros elsewhere.
 fn unpool(r: &BoundCall<'_>, n: usize) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let shape = shape_of(r, n)?;
@@ -72,13 +72,13 @@ fn unpool(r: &BoundCall<'_>, n: usize) -> Result<Op, Error> {
     )
 }
 
-/// `bc**,bc*->bc**`: where windows start follows from the random numbers of the second input.
+/// `bc**,bc*->bc**`: window starts follow from the random numbers of the second input.
 fn fractional(r: &BoundCall<'_>, n: usize, outputs: usize) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let (shape, kernel) = (shape_of(r, n)?, r.spatial("kernel", n)?);
     if (0..n).any(|d| kernel[d].checked_add(shape[d + 2] - 1).is_none_or(|least| least > r.inputs[0][d + 2]))
     {
-        return Err(r.error("has not room for so many windows in its space"));
+        return Err(r.error("has too many windows for its space"));
     }
     let dims = with_space('b'.into(), 'c'.into(), n);
     let rule = RuleBuilder::new().input(dims.clone()).input(['b'.into(), 'c'.into(), Dim::Whole]);
@@ -86,7 +86,7 @@ fn fractional(r: &BoundCall<'_>, n: usize, outputs: usize) -> Result<Op, Error> 
     r.op_to(&rule.outputs(outputs, dims).passings(greatest).build()?, &vec![shape.as_slice(); outputs])
 }
 
-/// How many places a window has in a space, and how many elements.
+/// Returns the number of window positions in a space, and the number of elements of a window.
 fn windows(r: &BoundCall<'_>, space: &[usize]) -> Result<(usize, usize), Error> {
     let n = space.len();
     let [kernel, stride, padding, dilation] = [
@@ -119,7 +119,7 @@ fn im2col(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&rule.parse()?, &[&[*b, rows, places]])
 }
 
-/// `b(ck)*->bc**`: the sum of what windows hold.
+/// `b(ck)*->bc**`: the sum of the windows' contributions.
 fn col2im(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let [b, rows, columns] = r.inputs[0] else { return Err(r.error("needs batch, rows and columns")) };

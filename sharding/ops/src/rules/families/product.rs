@@ -1,4 +1,4 @@
-//! Products of matrices with more to them.
+//! Products of matrices with further operands or batch dims.
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
@@ -15,7 +15,7 @@ pub(super) fn matmul(r: &BoundCall<'_>) -> Result<Op, Error> {
     let [m, k, n] = ['m', 'k', 'n'].map(Dim::from);
     let rule = RuleBuilder::new();
     let rule = match (r.inputs[0].len(), r.inputs[1].len()) {
-        (0, _) | (_, 0) => return Err(r.error("has no product with a scalar: use mul")),
+        (0, _) | (_, 0) => return Err(r.error("has no product with a scalar; use mul")),
         (1, 1) => rule.input([k.clone()]).input([k]).output(SCALAR),
         (1, _) => rule.input([k.clone()]).input([Rest, k, n.clone()]).output([Rest, n]),
         (_, 1) => rule.input([Rest, m.clone(), k.clone()]).input([k]).output([Rest, m]),
@@ -30,7 +30,7 @@ pub(super) fn linear(r: &BoundCall<'_>) -> Result<Op, Error> {
     let bias = r.inputs_of(2..=3)? == 3;
     let mut rule = RuleBuilder::new().input([Rest, 'k'.into()]).input(['n', 'k']).output([Rest, 'n'.into()]);
     if bias {
-        // Each rank adds a term of the bias where the product is in terms.
+        // Each rank adds a partial value of the bias where the product is partial.
         rule = rule.input(['n']).role('k', FactorKind::NeedReplication).passings([
             row([s('k'), s('k'), P], [P]),
             together([0, 2]),
@@ -42,7 +42,7 @@ pub(super) fn linear(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op(&rule.build()?)
 }
 
-/// Something, broadcast, and a product: each rank adds a term of it where the product is in terms.
+/// A broadcast operand plus a product; each rank adds a partial operand where the product is partial.
 pub(super) fn added(
     r: &BoundCall<'_>,
     batch: &[char],

@@ -1,5 +1,7 @@
-//! Cells of recurrent networks: one step of a batch. Gates are the major factor of the rows of a weight, so that a rank that
-//! holds some hidden units holds them of every gate.
+//! Cells of recurrent networks: one step of a batch.
+//!
+//! Gates are the major factor of the rows of a weight, so that a rank that holds some hidden units holds them
+//! of every gate.
 
 use super::Family;
 use crate::Error;
@@ -10,7 +12,7 @@ families! {
     "rnn_tanh_cell" ("") => |r| cell(r, "bi,bk,hi,hk,h,h->bh {i: replicate, k: replicate, increasing(4,5)}");
     "rnn_relu_cell" ("") => |r| cell(r, "bi,bk,hi,hk,h,h->bh {i: replicate, k: replicate, increasing(4,5)}");
     "lstm_cell" ("") => |r| cell(r, "bi,bk,bh,(gh)i,(gh)k,(gh),(gh)->bh,bh {g: 4 replicate, i: replicate, k: replicate, increasing(2)}");
-    // Every hidden unit is needed as it is and by all others.
+    // Every hidden unit is needed by itself and by all others.
     "gru_cell" ("") => |r| cell(r, "bi,bh,(gh)i,(gh)h,(gh),(gh)->bh {g: 3 replicate, i: replicate, h: replicate, none}");
 }
 
@@ -21,5 +23,5 @@ fn cell(r: &BoundCall<'_>, rule: &str) -> Result<Op, Error> {
     if state == out {
         return Ok(op);
     }
-    Err(r.error("the state that goes in has not as many hidden units as the one that comes out"))
+    Err(r.error("the input state and the output state have different numbers of hidden units"))
 }

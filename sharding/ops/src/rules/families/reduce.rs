@@ -9,28 +9,28 @@ use crate::rules::request::BoundCall;
 use crate::rules::terms::{self, row, s};
 use reshard_sharding::{Exponent, ReduceOp};
 
-/// How terms pass; `None` where that follows from the equation.
+/// The passings of partial values; `None` if they follow from the equation.
 pub(super) type Terms = Option<Vec<PartialRule>>;
 
-/// Terms that pass in no way.
+/// No partial values pass.
 pub(super) const NONE: Terms = Some(Vec::new());
 
-/// `abc->ac {b: op}`: each of the dims is combined as its role says, with what is said of terms.
+/// `abc->ac {b: op}`: each of the dims is combined by its role, with the given passings.
 pub(super) fn fold(r: &BoundCall<'_>, role: FactorKind, terms: Terms) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     over(r, &r.dims("dims")?, 1, role, terms)
 }
 
-/// `(sum |x|^p)^(1/p)` over given dims, for any p: along a dim that is sharded its terms are those of the norm.
+/// `(sum |x|^p)^(1/p)` over given dims, for any p; sharded dims give partial values of the norm.
 ///
 /// ```text
-/// p        sharded              terms that pass     because
-/// 0        P(sum)               none                counts of what is not 0 add up
-/// 1        P(sum), P(norm1)     P(norm1)            what ranks hold is not negative, so that sums are norms
-/// inf      P(max), P(norminf)   P(norminf)          likewise
-/// -inf     P(min)               none                the least magnitude
-/// other    P(norm p)            P(norm p)           the norm of norms is the norm
-/// < 0                           none                no reduction has an op for it, nor for what no exponent is
+/// p        sharded              partial ops that pass   because
+/// 0        P(sum)               none                    counts of non-zero elements add up
+/// 1        P(sum), P(norm1)     P(norm1)                values of ranks are not negative, so sums are norms
+/// inf      P(max), P(norminf)   P(norminf)              likewise
+/// -inf     P(min)               none                    the least magnitude
+/// other    P(norm p)            P(norm p)               the norm of norms is the norm
+/// < 0                           none                    no reduce op for it, nor for an invalid exponent
 /// ```
 pub(super) fn norm(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
@@ -49,7 +49,7 @@ pub(super) fn norm(r: &BoundCall<'_>) -> Result<Op, Error> {
     Ok(op.with_nonnegative_outputs())
 }
 
-/// The rows of a norm whose terms are those of another op too.
+/// Returns the rows of a norm whose partial values are also those of another op.
 fn also_norm(r: &BoundCall<'_>, p: Exponent) -> Result<Vec<PartialRule>, Error> {
     let rank = r.inputs[0].len();
     let letters = r.letters(rank)?;

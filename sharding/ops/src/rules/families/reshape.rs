@@ -7,7 +7,7 @@ use crate::rules::op::Op;
 use crate::rules::request::BoundCall;
 use crate::rules::terms::{ALL, selecting};
 
-/// One input and one output, of which every element is one of the input's.
+/// Returns a rule with one input and one output, whose elements are all elements of the input.
 fn selected(input: impl IntoIterator<Item = impl Into<Dim>>, output: Vec<Dim>) -> RuleBuilder {
     RuleBuilder::new().input(input).output(output).passing(selecting(ALL))
 }
@@ -30,7 +30,7 @@ pub(super) fn reorder(r: &BoundCall<'_>, dims: &[usize]) -> Result<Op, Error> {
     r.op(&selected(letters, output).build()?)
 }
 
-/// Two dims change places.
+/// Swaps two dims.
 pub(super) fn transpose(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
@@ -39,7 +39,7 @@ pub(super) fn transpose(r: &BoundCall<'_>) -> Result<Op, Error> {
     reorder(r, &dims)
 }
 
-/// `j->ij`, `1j->ij`: what is broadcast is a factor of the output alone.
+/// `j->ij`, `1j->ij`: a broadcast dim is a factor of the output alone.
 pub(super) fn expand(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
@@ -72,12 +72,12 @@ pub(super) fn expand(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&sized.build()?, &[&out])
 }
 
-/// `ij->(ai)(bj)`: each dim so many times, one after the other.
+/// `ij->(ai)(bj)`: repeats each dim the given number of times, as a whole.
 pub(super) fn repeat(r: &BoundCall<'_>) -> Result<Op, Error> {
     repeat_by(r, &r.sizes("times")?)
 }
 
-/// The same of these numbers.
+/// Repeats each dim by these numbers.
 pub(super) fn repeat_by(r: &BoundCall<'_>, times: &[usize]) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
@@ -102,7 +102,7 @@ pub(super) fn repeat_by(r: &BoundCall<'_>, times: &[usize]) -> Result<Op, Error>
     r.op(&sizes.into_iter().fold(rule, |rule, (factor, n)| rule.size(factor, n)).build()?)
 }
 
-/// `i->(it)`: each index of a dim so many times.
+/// `i->(it)`: repeats each index of a dim `times` times.
 pub(super) fn repeat_interleave(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
@@ -115,7 +115,7 @@ pub(super) fn repeat_interleave(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op(&selected(input.iter().copied(), output).size(t, times).regions([t]).build()?)
 }
 
-/// Dims of size 1 vanish: all of them, or those that are given.
+/// Removes dims of size 1: all of them, or the given ones.
 pub(super) fn squeeze(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
@@ -127,7 +127,7 @@ pub(super) fn squeeze(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op(&selected(input, output).build()?)
 }
 
-/// A dim of size 1 appears.
+/// Adds a dim of size 1.
 pub(super) fn unsqueeze(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
@@ -158,7 +158,7 @@ pub(super) fn view(r: &BoundCall<'_>) -> Result<Op, Error> {
     Op::view(r.inputs[0], &completed(r, &list, all)?)
 }
 
-/// The dims from `start` to `end` become one.
+/// Flattens the dims from `start` to `end` into one.
 pub(super) fn flatten(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
@@ -173,7 +173,7 @@ pub(super) fn flatten(r: &BoundCall<'_>) -> Result<Op, Error> {
     Op::view(x, &[&x[..start], &[joined], &x[end + 1..]].concat())
 }
 
-/// A dim becomes several.
+/// Splits a dim into several.
 pub(super) fn unflatten(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];

@@ -24,7 +24,7 @@ fn grid_sample(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op(&format!("bc{},b{space}*->bc{space} {{{terms}}}", "*".repeat(space.len())).parse()?)
 }
 
-/// `b**->bhw*`: points of a plane, moved by a matrix each.
+/// `b**->bhw*`: points of a plane, transformed by a matrix each.
 fn affine_grid(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let (space, size) = match r.inputs[0] {
@@ -37,7 +37,7 @@ fn affine_grid(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&rule, &[&[&r.inputs[0][..1], &size[..], &[space.len()]].concat()])
 }
 
-/// `b(gc)xy->b(cg)xy`; a rank with a part of the groups has to know how many those are.
+/// `b(gc)xy->b(cg)xy`; a rank with a part of the groups has to know their number.
 fn channel_shuffle(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     r.op(&format!("b(gc)...->b(cg)... {{g: region {}, selecting}}", r.size("groups")?).parse()?)

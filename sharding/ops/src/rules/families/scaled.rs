@@ -31,7 +31,7 @@ fn scaled_mm(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op(&format!("mk,kn,{a},{b}->mn").parse()?)
 }
 
-/// `tk,gkn,*->tn {g: sum}`: rows of a group times its matrix; the third input says where groups end.
+/// `tk,gkn,*->tn {g: sum}`: rows of a group times its matrix; the third input gives the ends of groups.
 fn grouped_mm(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     let rule =
@@ -42,7 +42,9 @@ fn grouped_mm(r: &BoundCall<'_>) -> Result<Op, Error> {
     )
 }
 
-/// A gradient, whether an infinity was found before, and a scale: the gradient times it, and whether one was found.
+/// The op takes a gradient, whether an infinity was found before, and a scale.
+///
+/// It returns the scaled gradient, and whether one was found.
 fn check_and_unscale(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     let letters = r.letters(r.inputs[0].len())?;

@@ -27,12 +27,12 @@ families! {
     "nonzero" ("count: number >= 0") => nonzero;
 }
 
-/// What is written over has terms of its own and takes terms of what is written.
+/// The passings of a tensor that is overwritten: its partial values, and those of the written tensor.
 fn written() -> [PartialRule; 3] {
     [selecting(ALL), affine(ALL), increasing(ALL)]
 }
 
-/// A dim is written over where a slice of it lies.
+/// A dim is written along the range of a slice.
 fn slice_scatter(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let dim = r.dim("dim")?;
@@ -42,7 +42,7 @@ fn slice_scatter(r: &BoundCall<'_>) -> Result<Op, Error> {
     let end = clamp(if r.has("end")? { r.number("end")? } else { n });
     let taken = ((end - start).max(0) as usize).div_ceil(r.size("step")?);
     if r.inputs[1].get(dim) != Some(&taken) {
-        return Err(r.error(format!("the slice has {taken} along dim {dim}, and what is written does not")));
+        return Err(r.error(format!("the slice has {taken} along dim {dim}, but the source does not")));
     }
     let dims = r.dims_whole(r.inputs[0].len(), &[dim])?;
     r.op_to(
@@ -51,7 +51,7 @@ fn slice_scatter(r: &BoundCall<'_>) -> Result<Op, Error> {
     )
 }
 
-/// The same of one index.
+/// Writes one index of a dim.
 fn select_scatter(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let (dim, index) = (r.dim("dim")?, r.number("index")?);
@@ -66,7 +66,7 @@ fn select_scatter(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&rule.passings(written()).build()?, &[r.inputs[0]])
 }
 
-/// `ij,k->ij`: each rank fills where it holds.
+/// `ij,k->ij`: each rank fills the elements that it holds.
 fn index_fill(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let letters = letters_but_k(r, r.inputs[0].len())?;
@@ -81,7 +81,7 @@ fn index_fill(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op(&rule.passings(its_own).passings([affine([0]), increasing([0])]).build()?)
 }
 
-/// Terms of what is reduced into, including what is there.
+/// The passings of a tensor that is reduced into, including its existing elements.
 fn reduced(r: &BoundCall<'_>) -> Result<Vec<PartialRule>, Error> {
     let k = || s('k');
     Ok(match r.word("reduce")?.as_str() {
@@ -99,7 +99,7 @@ fn reduced(r: &BoundCall<'_>) -> Result<Vec<PartialRule>, Error> {
     })
 }
 
-/// `ab,k->k {a: sum, b: sum}`: elements by their number; a rank finds those that it holds.
+/// `ab,k->k {a: sum, b: sum}`: elements by their row-major index; a rank finds those that it holds.
 fn take(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let rank = r.inputs[0].len();
@@ -113,7 +113,7 @@ fn take(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op(&rule.passings(looked_up()).build()?)
 }
 
-/// `ab,k,k->ab`: the same, written.
+/// `ab,k,k->ab`: writes elements by their row-major index.
 fn put(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     let x = letters_but_k(r, r.inputs[0].len())?;
@@ -122,7 +122,7 @@ fn put(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op(&rule.passings(if r.flag("accumulate")? { added() } else { copied() }).build()?)
 }
 
-/// Where a mask is true, the elements of the third input one after the other.
+/// Writes the elements of the third input, in sequence, where a mask is true.
 fn masked_scatter(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     let whole = |i: usize| vec![Dim::Whole; r.inputs[i].len()];
@@ -130,7 +130,7 @@ fn masked_scatter(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&rule.passings(copied()).build()?, &[r.inputs[0]])
 }
 
-/// The elements where a mask is true, of which the caller knows the number.
+/// The elements where a mask is true; the caller knows their number.
 fn masked_select(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let whole = |i: usize| vec![Dim::Whole; r.inputs[i].len()];
@@ -138,7 +138,7 @@ fn masked_select(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&rule.passing(selecting([0])).build()?, &[&[r.size("count")?]])
 }
 
-/// The indices of elements other than 0, of which the caller knows the number.
+/// The indices of nonzero elements; the caller knows their number.
 fn nonzero(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();

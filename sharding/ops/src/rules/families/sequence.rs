@@ -1,4 +1,4 @@
-//! Numbers made of nothing: sequences, windows, frequencies, orders and the indices of triangles.
+//! Ops without inputs: sequences, windows, frequencies, orders and the indices of triangles.
 
 use super::Family;
 use super::factory::{arange, drawn, made};

@@ -1,4 +1,4 @@
-//! Shards as slices: the parts that ranks have of a dim, each as an index of a dim of its own, and back.
+//! Shards as slices: each rank's part of a dim becomes an index of a separate dim, and back.
 //!
 //! ```text
 //! split_shards(x, parts=2)      zigzag: 0 1 2 3 4 5 6 7  ->  0 1 6 7        out[p] is what rank p of 2 has of x sharded so
@@ -13,11 +13,11 @@
 //!                               1 and 2, 0 and 3 for the ranks                              1 2 3 4 5
 //! ```
 //!
-//! Parts of several sizes are the first indices of slices with room for more, zeros behind them, which join_shards leaves out. As placements they
-//! are `RG` and [`CN`](Counts).
+//! Parts of several sizes are the first indices of slices with the capacity of `room`. The remaining indices
+//! are zeros, which join_shards drops. As placements they are `RG` and [`CN`](Counts).
 //!
-//! On ranks of which each has as many slices as any other nothing moves: a rank's slices are what it has. So a shard of the dim is
-//! one of the slices, and the other way round, wherever the ranks divide the slices.
+//! If all ranks have equally many slices, nothing is communicated: a rank's slices are its own shards. So a
+//! shard of the dim is one of the slices, and vice versa, wherever the ranks divide the slices.
 
 use super::Family;
 use crate::Error;
@@ -45,7 +45,7 @@ fn split(r: &BoundCall<'_>) -> Result<Op, Error> {
         Sizes::Chunks { chunks, .. } if shape[dim].is_multiple_of(chunks) => shape[dim] / parts,
         Sizes::Chunks { chunks, .. } => {
             return Err(r.error(format!(
-                "cuts the {} of dim {dim} into {chunks} chunks, which are not of one size",
+                "splits the {} of dim {dim} into {chunks} chunks of different sizes",
                 shape[dim]
             )));
         }
@@ -82,9 +82,7 @@ fn join(r: &BoundCall<'_>) -> Result<Op, Error> {
             own.checked_mul(parts).ok_or_else(|| Error::overflow(format!("dim {dim} of {}", r.call)))?
         }
         Sizes::Chunks { each, .. } => {
-            return Err(
-                r.error(format!("joins slices of {own} in {each} chunks each, which are not of one size"))
-            );
+            return Err(r.error(format!("joins slices of {own} in {each} chunks each, which differ in size")));
         }
         Sizes::Counted { total, most } => enough(r, own, most).map(|_| total)?,
     };
@@ -98,21 +96,21 @@ fn join(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&rule.role(p, FactorKind::NeedReplication).even(p).build()?, &[&shape])
 }
 
-/// How ranks cut the dim whose parts are slices.
+/// The partition of the dim whose parts are slices.
 enum Parted {
     Zigzag,
     Strided(usize),
-    /// So many indices each.
+    /// The number of indices of each part.
     Ragged(Vec<usize>),
-    /// What each of the sources has for each of the ranks.
+    /// The count of each source for each rank.
     Counts(Counts),
 }
 
-/// How large the parts of a dim are, which are all that the slices have of it.
+/// The sizes of the parts of a dim, which the slices cover.
 enum Sizes {
-    /// So many chunks of one size each, so many in all.
+    /// `chunks` chunks in all, each of `each` indices.
     Chunks { each: usize, chunks: usize },
-    /// So many indices in all, and so many in the largest part.
+    /// `total` indices in all, and `most` in the largest part.
     Counted { total: usize, most: usize },
 }
 
@@ -124,7 +122,7 @@ impl Parted {
             "strided" => Parted::Strided(r.size("tiles")?),
             "ragged" if counts.len() == parts => Parted::Ragged(counts),
             "ragged" => {
-                return Err(r.error(format!("says the sizes of {} parts, and has {parts}", counts.len())));
+                return Err(r.error(format!("has sizes of {} parts, but {parts} parts", counts.len())));
             }
             // A row for each source.
             _ if parts > 0 && parts.checked_mul(parts) == Some(counts.len()) => {
@@ -132,7 +130,7 @@ impl Parted {
             }
             _ => {
                 return Err(r.error(format!(
-                    "says {} counts; say for each of {parts} sources how many it has for each of {parts} ranks, one after the other",
+                    "has {} counts; give a count for each of {parts} sources and {parts} ranks, source by source",
                     counts.len()
                 )));
             }
@@ -168,15 +166,15 @@ impl Parted {
     }
 }
 
-/// The room of a slice, if that is enough for the largest part.
+/// Returns the capacity of a slice, if the largest part fits.
 fn enough(r: &BoundCall<'_>, room: usize, most: usize) -> Result<usize, Error> {
     if room < most {
-        return Err(r.error(format!("has slices with room for {room}, and a part of {most}")));
+        return Err(r.error(format!("has slices with a capacity of {room}, but a part of {most}")));
     }
     Ok(room)
 }
 
-/// The dims of the whole, which has so many, those of the slices, and the letter of the slices' own.
+/// Returns the dims of the whole, which has `rank`, those of the slices, and the letter of the slice dim.
 fn dims(r: &BoundCall<'_>, rank: usize, dim: usize, at: usize) -> Result<(Vec<Dim>, Vec<Dim>, char), Error> {
     let letters = r.letters(rank + 1)?;
     let p = letters[rank];

@@ -1,5 +1,6 @@
-//! Transforms into frequencies and back: linear; the dims that are transformed stay whole, and complex numbers lie in a
-//! last dim of two.
+//! Transforms into frequencies and back.
+//!
+//! They are linear; the transformed dims stay whole, and complex numbers are stored in a last dim of two.
 
 use super::Family;
 use super::normalize::fft;
@@ -30,7 +31,7 @@ fn transformed(r: &BoundCall<'_>, input: Vec<Dim>, output: Vec<Dim>, shape: &[us
     r.op_to(&RuleBuilder::new().input(input).output(output).passing(linear(ALL)).build()?, &[shape])
 }
 
-/// The last of the dims has half the frequencies, of which the others follow.
+/// The last of the dims has half the frequencies, which determine the others.
 fn from_real(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let (dims, mut shape) = (r.dims("dims")?, r.inputs[0].to_vec());
@@ -49,7 +50,7 @@ fn of_complex<'a>(r: &BoundCall<'a>) -> Result<&'a [usize], Error> {
     }
 }
 
-/// Half the frequencies become so many numbers, `2 (n - 1)` of `n` where nothing is said.
+/// Half the frequencies become `size` numbers; by default `2 (n - 1)` of `n`.
 fn to_real(r: &BoundCall<'_>) -> Result<Op, Error> {
     let (dims, mut shape) = (r.dims("dims")?, of_complex(r)?.to_vec());
     let Some(&last) = dims.last() else { return Err(r.error("dims has to name a dim")) };
@@ -58,7 +59,7 @@ fn to_real(r: &BoundCall<'_>) -> Result<Op, Error> {
     transformed(r, [output.clone(), vec![Dim::Whole]].concat(), output, &shape)
 }
 
-/// `b*->b***`: frequencies of windows, side by side or overlapping.
+/// `b*->b***`: frequencies of windows, adjacent or overlapping.
 fn stft(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let Some((&length, batch)) = r.inputs[0].split_last() else { return Err(r.error("needs a dim of time")) };

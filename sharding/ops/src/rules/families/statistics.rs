@@ -17,7 +17,7 @@ families! {
     "var_mean" (SPREAD) => |r| over(r, &r.dims("dims")?, 2, FactorKind::NeedReplication, NONE);
     "std_mean" (SPREAD) => |r| over(r, &r.dims("dims")?, 2, FactorKind::NeedReplication, NONE);
     "aminmax" (ARG) => aminmax;
-    // What is no number is left out: of terms nobody knows which.
+    // NaNs are left out: partial values do not show which elements are NaN.
     "nansum" (FOLD) => |r| fold(r, FactorKind::Reduction(ReduceOp::Sum), NONE);
     "nanmean" (FOLD) => |r| fold(r, FactorKind::NeedReplication, NONE);
     "nanmedian" (ARG) => |r| one_dim(r, 1);
@@ -44,7 +44,7 @@ fn aminmax(r: &BoundCall<'_>) -> Result<Op, Error> {
     over(r, &dims, 2, FactorKind::NeedReplication, Some(terms))
 }
 
-/// `ab->c`: how many lie in each of so many bins, between bounds that the caller knows; perhaps with the edges.
+/// `ab->c`: the number of elements in each of `bins` bins between known bounds; with `edges`, also the edges.
 fn counted(r: &BoundCall<'_>, edges: bool) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let bins = r.size("bins")?;
@@ -70,7 +70,7 @@ fn multinomial(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.op_to(&rule.passings([]).build()?, &[&shape])
 }
 
-/// A dim is less by so much.
+/// Shortens a dim by `by`.
 fn shortened(r: &BoundCall<'_>, by: usize) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;

@@ -33,13 +33,14 @@ pub(super) fn with_space(first: Dim, channels: Dim, spatial: usize) -> Vec<Dim> 
     [first, channels].into_iter().chain(std::iter::repeat_n(Dim::Whole, spatial)).collect()
 }
 
-/// A factor within each of so many groups, which are no factor where there is one.
+/// Returns a factor within each of `groups` groups; a single group is not a factor.
 fn grouped(groups: usize, factor: char) -> Dim {
     if groups == 1 { factor.into() } else { Dim::compound(['g', factor]) }
 }
 
-/// `bi**` or `b(gi)**`, this weight, and perhaps a bias of the output's channels, of which each rank adds a term where the
-/// product is in terms.
+/// `bi**` or `b(gi)**`, this weight, and perhaps a bias of the output's channels.
+///
+/// Each rank adds a partial value of the bias where the product is partial.
 fn convolved(
     rule: RuleBuilder,
     groups: usize,
@@ -115,10 +116,10 @@ pub(super) fn conv_transpose(r: &BoundCall<'_>, n: usize) -> Result<Op, Error> {
             .and_then(|k| k.checked_mul(stride[d]))
             .and_then(|k| k.checked_add(w[d + 2]));
         let size = reach.and_then(|k| k.checked_sub(padding[d].checked_mul(2)?));
-        out.push(size.ok_or_else(|| r.error(format!("spatial dim {d} would be less than nothing")))?);
+        out.push(size.ok_or_else(|| r.error(format!("the size of spatial dim {d} would be negative")))?);
     }
     let weight = with_space(grouped(groups, 'i'), 'o'.into(), n);
-    // The channels of neither operand tell how many groups a rank has.
+    // The channels of neither operand determine how many groups a rank has.
     let rule = RuleBuilder::new().regions((groups != 1).then_some('g'));
     r.op_to(&convolved(rule, groups, weight, bias, n)?, &[&out])
 }
@@ -146,7 +147,7 @@ pub(super) fn pool(
     r.op_to(&rule.build()?, &vec![out.as_slice(); outputs])
 }
 
-/// Another size of space: the nearest values, or weighted ones.
+/// Resizes space, by nearest or interpolated values.
 pub(super) fn interpolate(r: &BoundCall<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];

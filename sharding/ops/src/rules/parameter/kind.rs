@@ -1,21 +1,21 @@
-//! The types of arguments, and what is of them.
+//! The types of arguments, and the checks of values against them.
 
 use super::DefaultValue;
 use crate::rules::call::Argument;
 
-/// Which tensor's dims an argument names; negative ones are counted from the end.
+/// The tensor whose dims an argument names; negative dims are counted from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DimOf {
-    /// The first input's.
+    /// The dims of the first input.
     Input,
-    /// Those of a tensor with one dim more than the first input: the place of a new one.
+    /// The dims of a tensor with one dim more than the first input: the index of a new dim.
     New,
-    /// The first input's without its last, which holds the parts of complex numbers.
+    /// The dims of the first input without its last, which holds the parts of complex numbers.
     Complex,
 }
 
 impl DimOf {
-    /// How many dims there are to name, where the first input has `rank`.
+    /// Returns the number of dims that can be named, for a first input of `rank` dims.
     pub fn count(self, rank: usize) -> usize {
         match self {
             DimOf::Input => rank,
@@ -32,26 +32,26 @@ pub enum ParameterKind {
     Dim(DimOf),
     /// A list of dims, each once; a number alone is a list of it.
     Dims(DimOf),
-    /// How many of the first input's last dims: from 1 to all of them.
+    /// The number of the first input's last dims: from 1 to all of them.
     Count,
     /// A whole number, of at least this if one is named.
     Number {
-        /// The least that it may be.
+        /// The lower bound.
         least: Option<i64>,
     },
     /// A finite number, whole or not, of at least this if one is named.
     Real {
-        /// The least that it may be.
+        /// The lower bound.
         least: Option<i64>,
     },
     /// A list of whole numbers; a number alone is a list of it.
     Numbers {
-        /// The least that each may be.
+        /// The lower bound of each.
         least: Option<i64>,
     },
     /// A whole number for each spatial dim, or one for all of them.
     Spatial {
-        /// The least that each may be.
+        /// The lower bound of each.
         least: Option<i64>,
     },
     /// True or false.
@@ -62,12 +62,12 @@ pub enum ParameterKind {
     Any,
 }
 
-/// Whether a text reads as one word of a call.
+/// Returns `true` if a text is one identifier of a call.
 pub(super) fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
 }
 
-/// The number that a value is: a whole one, or one written as it prints, like `0.5`.
+/// Returns the number of a value: an integer, or one in canonical notation, like `0.5`.
 pub(in crate::rules) fn real(value: &Argument) -> Option<f64> {
     match value {
         Argument::Number(n) => Some(*n as f64),
@@ -81,20 +81,20 @@ fn of_at_least(least: Option<i64>) -> String {
 }
 
 impl ParameterKind {
-    /// What an argument of this type is: "a whole number of at least 1".
+    /// Describes an argument of this type: "a whole number of at least 1".
     pub fn meaning(&self) -> String {
         match self {
             ParameterKind::Dim(DimOf::Input) => "a whole number, the dim".to_owned(),
-            ParameterKind::Dim(DimOf::New) => "a whole number, the place of the new dim".to_owned(),
+            ParameterKind::Dim(DimOf::New) => "a whole number, the position of the new dim".to_owned(),
             ParameterKind::Dim(DimOf::Complex) => {
                 "a whole number, a dim before that of the complex parts".to_owned()
             }
             ParameterKind::Dims(DimOf::Input) => "a list of dims, whole numbers".to_owned(),
-            ParameterKind::Dims(DimOf::New) => "a list of places of new dims, whole numbers".to_owned(),
+            ParameterKind::Dims(DimOf::New) => "a list of positions of new dims, whole numbers".to_owned(),
             ParameterKind::Dims(DimOf::Complex) => {
                 "a list of dims before that of the complex parts, whole numbers".to_owned()
             }
-            ParameterKind::Count => "a whole number of at least 1, how many of the last dims".to_owned(),
+            ParameterKind::Count => "a whole number of at least 1, the number of last dims".to_owned(),
             ParameterKind::Number { least } => format!("a whole number{}", of_at_least(*least)),
             ParameterKind::Real { least } => format!("a number{}, whole or not", of_at_least(*least)),
             ParameterKind::Numbers { least } => format!("a list of whole numbers{}", of_at_least(*least)),
@@ -107,7 +107,7 @@ impl ParameterKind {
         }
     }
 
-    /// Why a value is not of this type, to follow the name of what it was given for: "is 0, and should be ..".
+    /// Returns the reason why a value is not of this type, as text after a name: "is 0, and should be ..".
     pub(super) fn refuses(&self, value: &Argument) -> Option<String> {
         let fits = match (self, value) {
             (ParameterKind::Any, _)
@@ -138,19 +138,19 @@ impl ParameterKind {
         (!fits).then(|| format!("is {value}, and should be {}", self.meaning()))
     }
 
-    /// Why words are no list of words, of which a parameter may be one.
+    /// Returns the reason why a list of words that a parameter may be is invalid.
     pub(super) fn refuses_words(&self) -> Option<String> {
         let ParameterKind::Word(words) = self else { return None };
         if words.len() < 2 {
-            return Some("a list of words has two or more".to_owned());
+            return Some("a list of words must have two or more".to_owned());
         }
         let twice = words.iter().enumerate().find(|(i, w)| words[..*i].contains(w));
         let bad = words.iter().find(|w| !is_word(w));
-        bad.map(|w| format!("{w:?} is no word"))
-            .or_else(|| twice.map(|(_, w)| format!("{w} stands in its list twice")))
+        bad.map(|w| format!("{w:?} is not an identifier"))
+            .or_else(|| twice.map(|(_, w)| format!("{w} is in its list twice")))
     }
 
-    /// Why this is no default of this type.
+    /// Returns the reason why this is not a valid default of this type.
     pub(super) fn refuses_default(&self, default: &DefaultValue) -> Option<String> {
         let as_word = matches!(self, ParameterKind::Word(_));
         match default {
@@ -159,7 +159,7 @@ impl ParameterKind {
                 Some(format!("the default {word} would be the name of a parameter"))
             }
             DefaultValue::Value(value) if as_word && !matches!(value, Argument::Word(_)) => {
-                Some(format!("the default {value} has to be a word"))
+                Some(format!("the default {value} must be an identifier"))
             }
             DefaultValue::Value(value) => self.refuses(value).map(|reason| format!("the default {reason}")),
             DefaultValue::All if matches!(self, ParameterKind::Dim(_) | ParameterKind::Dims(_)) => None,

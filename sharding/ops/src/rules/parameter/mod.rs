@@ -1,8 +1,8 @@
 //! Parameters: the arguments that a family of ops takes, each declared once with its type and its default.
 //!
-//! A family is declared with a text, and everything else reads that declaration: what calls may say is checked against it before
-//! the family is called ([`Parameters::check`]), a [`Request`](super::Request) gives the family values of the declared type,
-//! `reshard rule` and `docs/rules.md` print it.
+//! A family is declared with a text, and everything else reads that declaration: the arguments of calls are
+//! checked against it before the family is called ([`Parameters::check`]), a [`BoundCall`](super::BoundCall)
+//! gives the family values of the declared type, `reshard rule` and `docs/reference/ops.md` print it.
 //!
 //! ```text
 //! parameters =  parameter "," ..
@@ -24,18 +24,18 @@ use core::ops::Deref;
 use crate::Error;
 use crate::rules::call::{Argument, OpCall};
 
-/// What holds where an argument is not given.
+/// The value of an argument that is not given.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DefaultValue {
-    /// Nothing: it has to be given.
+    /// No default: it has to be given.
     Required,
-    /// The op does without.
+    /// The op works without it.
     Absent,
     /// All dims.
     All,
     /// This value.
     Value(Argument),
-    /// What another parameter, declared before it, is.
+    /// The value of another parameter, declared before it.
     Same(String),
 }
 
@@ -59,14 +59,14 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// A parameter.
+    /// Returns a parameter.
     ///
-    /// Fails for a name that a call cannot say, and for a default that is not of the kind.
+    /// Fails for a name that a call cannot express, and for a default that is not of the kind.
     pub fn new(name: &str, kind: ParameterKind, default: DefaultValue) -> Result<Parameter, Error> {
         let reason = if !kind::is_word(name) || !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            Some("a name is letters, digits and underscores after a letter".to_owned())
+            Some("a name must be letters, digits and `_`, and begin with a letter".to_owned())
         } else if ["all", "none", "true", "false"].contains(&name) {
-            Some("that is a value, and no name".to_owned())
+            Some("that is a value, not a name".to_owned())
         } else {
             kind.refuses_words().or_else(|| kind.refuses_default(&default))
         };
@@ -86,7 +86,7 @@ impl Parameter {
         &self.kind
     }
 
-    /// What holds where it is not given.
+    /// The value if the argument is not given.
     pub fn default_value(&self) -> &DefaultValue {
         &self.default
     }
@@ -95,9 +95,9 @@ impl Parameter {
 /// The arguments that a family of ops takes, in their order.
 ///
 /// ```
-/// use reshard_ops::rules::{Parameters, Table};
+/// use reshard_ops::rules::{Parameters, OpTable};
 /// let topk: Parameters = "k: number >= 0, dim: dim = -1, largest: flag = true".parse()?;
-/// assert_eq!(Table::standard().parameters("topk"), Some(&topk));
+/// assert_eq!(OpTable::standard().parameters("topk"), Some(&topk));
 /// assert!(topk.check(&"topk(k=2)".parse()?).is_ok());
 /// let refused = |call: &str| topk.check(&call.parse().unwrap()).unwrap_err().to_string();
 /// assert_eq!(refused("topk"), "topk: needs k, a whole number of at least 0: write topk(k=2)");
@@ -115,19 +115,19 @@ impl Deref for Parameters {
 }
 
 impl Parameters {
-    /// Those of an op that takes no arguments.
+    /// The parameters of an op without arguments.
     pub(super) const NONE: &'static Parameters = &Parameters(Vec::new());
 
-    /// These parameters.
+    /// Returns these parameters.
     ///
-    /// Fails for two of one name, and for a default that is what no earlier one is.
+    /// Fails for a repeated name, and for a default that names a parameter that is not an earlier one.
     pub fn new(list: impl IntoIterator<Item = Parameter>) -> Result<Parameters, Error> {
         let mut known: Vec<Parameter> = Vec::new();
         for p in list {
             let reason = match &p.default {
                 _ if known.iter().any(|k| k.name == p.name) => "it is declared twice".to_owned(),
                 DefaultValue::Same(other) if !known.iter().any(|k| k.name == *other && k.kind == p.kind) => {
-                    format!("no parameter {other} of its kind stands before it")
+                    format!("no parameter {other} of its kind precedes it")
                 }
                 DefaultValue::Required
                 | DefaultValue::Absent
@@ -148,9 +148,9 @@ impl Parameters {
         self.0.iter().find(|p| p.name == name)
     }
 
-    /// Whether a call says what these allow: no other arguments, values of their types, and all that has to be given.
+    /// Checks a call's arguments: no unknown ones, values of their types, and all required ones.
     ///
-    /// Dims are in range or not for a tensor; that is seen when the op is made for its shapes.
+    /// The range of dims depends on a tensor; it is checked when the op is made for its shapes.
     pub fn check(&self, call: &OpCall) -> Result<(), Error> {
         let error = |reason: String| Err(Error::Rule { reason: format!("{call}: {reason}") });
         let OpCall::Named { name, arguments } = call else { return Ok(()) };

@@ -40,7 +40,7 @@ impl fmt::Display for Parameter {
 }
 
 impl Parameter {
-    /// The default as it is written: `-1`, `all`, `none`; nothing where the argument has to be given.
+    /// Returns the default as it is written: `-1`, `all`, `none`; `None` if the argument is required.
     pub fn default_text(&self) -> Option<String> {
         match &self.default {
             DefaultValue::Required => None,

@@ -1,4 +1,4 @@
-//! Element by element: bits, truth values, steps, scales and complex numbers, which lie in a last dim of two.
+//! Element by element: bits, truth values, steps, scales and complex numbers, stored in a last dim of two.
 
 use super::{Alike, pointwise};
 use crate::rules::builder::RuleBuilder;
@@ -13,7 +13,7 @@ fn complex() -> [Dim; 2] {
     [Rest, 'z'.into()]
 }
 
-/// The dim of two stays whole.
+/// Keeps the last dim of two whole.
 fn whole_pair(rule: RuleBuilder) -> RuleBuilder {
     rule.role('z', FactorKind::NeedReplication).size('z', 2)
 }
@@ -28,12 +28,12 @@ pub(super) fn rules() -> Vec<Alike> {
         (&["deg2rad", "rad2deg"], pointwise(1).passings([linear(ALL), increasing(ALL)])),
         (&["positive"], pointwise(1).passing(selecting(ALL))),
         (&["bitwise_not"], pointwise(1).passings([affine(ALL), decreasing(ALL)])),
-        // Where the least term has a value all others have one.
+        // If the least partial value has a result, all others have one.
         (&["acosh"], pointwise(1).passing(row([MIN], [MIN]))),
         (&["frexp"], RuleBuilder::new().inputs(1, [Rest]).outputs(2, [Rest]).passings([])),
         // Several inputs, broadcast.
         (&["bitwise_and", "bitwise_or", "bitwise_xor", "gcd", "lcm", "isclose"], pointwise(2).passings([])),
-                // Nobody shifts by terms, of which some are less than 0.
+                // A shift amount may not be partial: some partial values are negative.
         (&["bitwise_left_shift"], pointwise(2).passings([multilinear([0]), increasing([0])])),
         (&["bitwise_right_shift"], pointwise(2).passing(increasing([0]))),
         (&["ldexp"], pointwise(2).passings([multilinear([0]), increasing([0]), row([PROD, P], [PROD])])),

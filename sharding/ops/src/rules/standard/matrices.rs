@@ -1,4 +1,4 @@
-//! Batches of matrices, each of which stays whole, and what columns of a right side do: they pass.
+//! Batches of matrices, each of which stays whole; columns of a right-hand side pass.
 
 use super::Alike;
 use crate::rules::builder::RuleBuilder;
@@ -11,7 +11,7 @@ fn batch(dims: &str) -> Vec<Dim> {
     [Rest].into_iter().chain(dims.chars().map(Dim::from)).collect()
 }
 
-/// Batches of matrices with these dims, of which all but `n` stay whole: `ii,in->in`. No terms pass.
+/// Batches of matrices with these dims, of which all but `n` stay whole: `ii,in->in`. No partial values pass.
 fn matrices(equation: &str) -> RuleBuilder {
     let (inputs, outputs) = equation.split_once("->").unwrap_or((equation, ""));
     let rule = inputs.split(',').fold(RuleBuilder::new(), |rule, dims| rule.input(batch(dims)));
@@ -31,7 +31,7 @@ pub(super) fn rules() -> Vec<Alike> {
         (&["slogdet"], matrices("ii->,").passings([])),
         (&["eigvalsh"], matrices("ii->i").passings([])),
         (&["eigh"], matrices("ii->i,ii").passings([])),
-        // Complex numbers lie in a last dim of two.
+        // Complex numbers are stored in a last dim of two.
         (&["eigvals"], matrices("ii->iz").size('z', 2).passings([])),
         (&["eig"], matrices("ii->iz,iiz").size('z', 2).passings([])),
         (&["polar_decomposition"], matrices("ii->ii,ii").passings([])),
@@ -62,7 +62,7 @@ pub(super) fn rules() -> Vec<Alike> {
     ]
 }
 
-/// The same, of which every element is one of the input's or a zero.
+/// The same, if every output element is an input element or a zero.
 fn matrices_moved(equation: &str) -> RuleBuilder {
     let (input, output) = equation.split_once("->").unwrap_or((equation, equation));
     RuleBuilder::new().input(batch(input)).output(batch(output)).passing(selecting(ALL))

@@ -1,5 +1,6 @@
-//! Steps of optimizers: parameters, their gradients and states, element by element. Fused ones are the same for each of a
-//! list of tensors.
+//! Steps of optimizers: parameters, their gradients and states, element by element.
+//!
+//! Fused ones are the same for each of a list of tensors.
 
 use super::Alike;
 use crate::rules::builder::RuleBuilder;
@@ -8,9 +9,9 @@ use crate::rules::passing::PartialRule;
 use crate::rules::strategy::{OperandPlacement, Strategy};
 use crate::rules::terms::{AVG, MAX, MIN, R};
 
-/// A parameter, its gradient and so many states; what comes out are the parameter and the states.
+/// A parameter, its gradient and `states` states; the outputs are the parameter and the states.
 fn step(states: usize) -> RuleBuilder {
-    // What a parameter is moved by does not depend on where it is.
+    // The update of a parameter does not depend on its value.
     let moved = [AVG, MIN, MAX].map(|term: OperandPlacement| {
         let of = |n| [vec![term.clone()], vec![R; n]].concat();
         PartialRule::Row(Strategy { inputs: of(states + 1), outputs: of(states) })

@@ -1,29 +1,31 @@
-//! The numbers of formulas whose rule is the same for all of them: PyTorch's names and defaults. What PyTorch has no default
-//! for is none, so that a call may leave it out where only the rule is asked for.
+//! The numbers of formulas whose rule is the same for all of them: PyTorch's names and defaults.
+//!
+//! Without a PyTorch default the default is none, so that a call may leave it out where only the rule is
+//! requested.
 //!
 //! A bound is what the rule needs to be true: `leaky_relu` increases for slopes of at least 0.
 
 const SCALAR: &str = "value: real = none";
 const DROPOUT: &str = "p: real >= 0 = 0.5, key: numbers >= 0 = none";
-/// What tells draws of one program apart.
+/// The key that distinguishes random draws of one program.
 const KEY: &str = "key: numbers >= 0 = none";
 const ADAM: &str = "lr: real = 0.001, beta1: real = 0.9, beta2: real = 0.999, eps: real >= 0 = 0.00000001, \
                     weight_decay: real = 0, step: number >= 1 = none";
 const ADAMW: &str = "lr: real = 0.001, beta1: real = 0.9, beta2: real = 0.999, eps: real >= 0 = 0.00000001, \
                      weight_decay: real = 0.01, step: number >= 1 = none";
 
-/// Names, and what all of them take.
+/// Op names, and the parameters that all of them take.
 #[rustfmt::skip]
 pub(in crate::rules) const PARAMETERS: &[(&[&str], &str)] = &[
     (&["add_scalar", "sub_scalar", "rsub_scalar", "mul_scalar", "div_scalar"], SCALAR),
     (&["pow_scalar"], "exponent: real = none"),
-    // The type of the elements that it makes; nothing where the operands' stays.
+    // The dtype of the result; none if the operands' dtype stays.
     (&["cast"], "dtype: f64|f32|f16|bf16 = none"),
     (&["full_like"], "fill_value: real = none"),
     (&["leaky_relu"], "negative_slope: real >= 0 = 0.01"),
     (&["elu", "celu"], "alpha: real >= 0 = 1"),
     (&["gelu"], "approximate: none|tanh = none"),
-    // Beyond the threshold it is the identity, which increases where the two meet within rounding.
+    // Beyond the threshold it is the identity; the two parts agree there within rounding, so it increases.
     (&["softplus"], "beta: real >= 0 = 1, threshold: real >= 20 = 20"),
     (&["threshold"], "threshold: real = none, value: real = none"),
     (&["hardtanh"], "min_val: real = -1, max_val: real = 1"),
@@ -32,14 +34,14 @@ pub(in crate::rules) const PARAMETERS: &[(&[&str], &str)] = &[
     (&["clamp_min"], "min: real = none"),
     (&["clamp_max"], "max: real = none"),
     (&["round"], "decimals: number = 0"),
-    // None is the greatest and the least number of the type.
+    // None means the greatest and the least number of the dtype.
     (&["nan_to_num"], "nan: real = 0, posinf: real = none, neginf: real = none"),
     (&["isclose"], "rtol: real >= 0 = 0.00001, atol: real >= 0 = 0.00000001"),
     (&["logit"], "eps: real >= 0 = none"),
     (&["polygamma"], "n: number >= 0 = 1"),
     (&["mvlgamma"], "p: number >= 1 = 2"),
     (&["addcmul", "addcdiv"], "value: real = 1"),
-    // Steps of optimizers; without a number of the step no bias is corrected.
+    // Steps of optimizers; without a step number there is no bias correction.
     (&["sgd"], "lr: real >= 0 = 0.001"),
     (&["sgd_momentum"], "lr: real = 0.001, momentum: real = 0, dampening: real = 0, nesterov: flag = false"),
     (&["adam"], ADAM),

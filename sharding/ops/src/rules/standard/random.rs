@@ -1,4 +1,4 @@
-//! Random numbers: functions of the global index, so that a rank draws what any other sharding would have drawn.
+//! Random numbers: functions of the global index, so that they are the same in every sharding.
 
 use super::{Alike, pointwise, shape_alone};
 use crate::rules::builder::RuleBuilder;
@@ -21,15 +21,15 @@ pub(super) fn rules() -> Vec<Alike> {
         // Mean and deviation.
         (&["normal"], drawn(2).passings([linear(ALL), affine(ALL), increasing([0])])),
         (&["rrelu"], drawn(1).passing(increasing(ALL))),
-        // What is dropped becomes a constant other than 0.
+        // Dropped elements become a constant other than 0.
         (&["alpha_dropout"], drawn(1).passings([affine(ALL), increasing(ALL)])),
-        // All of a channel or none.
+        // Drops all of a channel or none.
         (&["feature_dropout"], channels().passings([linear(ALL), increasing(ALL)])),
         (&["feature_alpha_dropout"], channels().passings([affine(ALL), increasing(ALL)])),
     ]
 }
 
-/// A rank has to know of which indices it draws the numbers.
+/// A rank has to know the indices of its random numbers.
 fn drawn(inputs: usize) -> RuleBuilder {
     pointwise(inputs).regions([Rest])
 }

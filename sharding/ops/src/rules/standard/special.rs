@@ -1,4 +1,4 @@
-//! Special functions: what increases or decreases on the whole line lets greatest and least terms pass.
+//! Special functions: those monotonic on the whole line pass greatest and least partial values.
 
 use super::{Alike, pointwise};
 use crate::rules::terms::{ALL, MAX, MIN, decreasing, increasing, multilinear, row};
@@ -8,7 +8,7 @@ pub(super) fn rules() -> Vec<Alike> {
     vec![
         (&["ndtr", "log_ndtr", "i1"], pointwise(1).passing(increasing(ALL))),
         (&["erfcx"], pointwise(1).passing(decreasing(ALL))),
-        // They decrease where they have values: where the least term has one all others have one.
+        // They decrease where they have values: if the least partial value has one, all others have one.
         (&[
             "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1",
         ], pointwise(1).passing(row([MIN], [MAX]))),

@@ -1,4 +1,4 @@
-//! Rows under test: what each operand is along an axis, filled with a kind of shard.
+//! Rows under test: the entry of each operand along an axis, filled with a kind of shard.
 
 use crate::rules::row::{Bound, Entry, Row};
 use crate::rules::strategy::Strategy;
@@ -7,22 +7,24 @@ use reshard_sharding::{Placement, ReduceOp};
 /// The kinds that fill placeholders: a plain shard, and one strided by 2.
 pub(super) const KINDS: [usize; 2] = [1, 2];
 
-/// Whether whatever is `a` along an axis is also `b`: equal copies are terms of their average, maximum and minimum.
+/// Returns `true` if every `a` along an axis is also `b`.
+///
+/// Equal copies are also partial values of their average, maximum and minimum.
 pub(super) fn is_also(a: Entry, b: Entry) -> bool {
     let idle = |op| matches!(op, ReduceOp::Avg | ReduceOp::Max | ReduceOp::Min);
     a == b || (a == Entry::Replicate && matches!(b, Entry::Partial(op) if idle(op)))
 }
 
-/// A row without factors and what it demands of sizes.
+/// A row without factors, and its requirement on sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) entries: Vec<Entry>,
-    /// Whether it holds only where every rank holds as much.
+    /// `true` if it holds only where every rank holds equally much.
     pub(super) even: bool,
 }
 
 impl Candidate {
-    /// Whether this one follows from `other`, so that it says nothing new.
+    /// Returns `true` if this one follows from `other` and so adds nothing.
     pub(super) fn follows_from(&self, other: &Candidate, inputs: usize) -> bool {
         let weaker = self
             .entries
@@ -33,14 +35,15 @@ impl Candidate {
         weaker && (self.even || !other.even)
     }
 
-    /// As readers see it.
+    /// Returns the printable strategy.
     pub(super) fn strategy(&self, inputs: usize) -> Strategy {
         Bound::default().strategy(&self.entries, inputs)
     }
 }
 
-/// The placements of a row, filled with a kind, or none where it does not apply: something that must be even is not, or
-/// it has a shard that no kind fills.
+/// Returns the placements of a row, filled with a kind; `None` if it does not apply.
+///
+/// That is the case if a required evenness is violated, or if no kind fills a shard.
 pub(super) fn fill(bound: &Bound, row: &Row, kind: usize, n: usize) -> Option<Vec<Placement>> {
     let mut out = Vec::with_capacity(row.entries.len());
     for (o, entry) in row.entries.iter().enumerate() {
@@ -63,7 +66,7 @@ pub(super) fn fill(bound: &Bound, row: &Row, kind: usize, n: usize) -> Option<Ve
                     }
                     let before = bound.dims[o][usize::from(dim)].iter().flatten().take_while(|&&y| y != x);
                     let skipped: usize = before.map(|&y| bound.factors[usize::from(y)].size).product();
-                    // Pieces of pieces: only equal ones start where the factors before this one do.
+                    // Blocks of blocks: only equal ones start where the factors before this one do.
                     if skipped > 1 && !f.size.is_multiple_of(kind) {
                         return None;
                     }
@@ -81,7 +84,7 @@ pub(super) fn shard(dim: usize, split_factor: usize) -> Placement {
     if split_factor <= 1 { Placement::Shard(dim) } else { Placement::StridedShard { dim, split_factor } }
 }
 
-/// Whether a row shards a factor that others stand before in its dim: then its dims alone do not tell its placements.
+/// Returns `true` if a row shards a minor factor, so that its dims alone do not determine its placements.
 pub(super) fn is_minor(bound: &Bound, row: &Row) -> bool {
     row.entries.iter().enumerate().any(|(o, e)| match *e {
         Entry::Shard { dim, factor: Some(x) } => {
@@ -91,12 +94,12 @@ pub(super) fn is_minor(bound: &Bound, row: &Row) -> bool {
     })
 }
 
-/// Whether a row says exactly how an operand is placed.
+/// Returns `true` if a row fixes the exact placement of an operand.
 pub(super) fn is_fixed(row: &Row) -> bool {
     row.entries.iter().any(|e| matches!(e, Entry::Fixed(_)))
 }
 
-/// Whether a row shards a factor that has to be cut evenly.
+/// Returns `true` if a row shards a factor that has to be split evenly.
 pub(super) fn is_even(bound: &Bound, row: &Row) -> bool {
     row.entries.iter().any(|e| match *e {
         Entry::Shard { factor: Some(x), .. } => bound.factors[usize::from(x)].even,

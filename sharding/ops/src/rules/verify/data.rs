@@ -1,14 +1,14 @@
-//! Data that proves something: whole tensors, and terms of them.
+//! Data that proves something: whole tensors, and partial values of them.
 //!
-//! Terms are made from the whole, so that their reduction is it exactly:
+//! Partial values are made from the whole, so that their reduction is it exactly:
 //!
 //! ```text
-//! sum    offsets of both signs; the last term makes up for them
+//! sum    offsets of both signs; the last partial value compensates for them
 //! avg    the same, for n times the whole
 //! prod   random signs and powers of two, whose inverses are exact
 //! max    a random rank holds the value, the others random lesser ones or the identity, as an empty shard does
 //! min    likewise
-//! norm   random shares of what is left of the power, of both signs; of a whole that is never negative
+//! norm   random shares of the remaining power, of both signs; of a whole that is never negative
 //! ```
 
 use reshard_sharding::ReduceOp;
@@ -46,12 +46,12 @@ impl Random {
     }
 }
 
-/// What the numbers of an input are.
+/// The kind of numbers of an input.
 #[derive(Clone, Copy, Debug)]
 pub enum Data {
     /// Whole numbers from -9 to 9.
     Integers,
-    /// Whole numbers of both signs, no two alike.
+    /// Integers of both signs, all different.
     Distinct,
     /// Multiples of 1/64 between -3 and 3.
     Real,
@@ -62,12 +62,12 @@ pub enum Data {
         /// One more than the greatest.
         below: usize,
     },
-    /// Truth values, so many of a hundred true; in every third tensor half of them.
+    /// Truth values, of which `ones` percent are true; in every third tensor half of them.
     Mask {
         /// Percent.
         ones: usize,
     },
-    /// What this makes for a shape.
+    /// The data that this function makes for a shape.
     Made(fn(&[usize], &mut Random) -> Vec<f64>),
 }
 
@@ -89,7 +89,7 @@ impl Data {
         }
     }
 
-    /// The bounds between which a lesser or greater value is still one of these.
+    /// The bounds within which a lesser or greater value is still valid.
     fn bounds(self) -> (f64, f64) {
         match self {
             Data::Integers | Data::Distinct | Data::Real => (f64::NEG_INFINITY, f64::INFINITY),
@@ -100,7 +100,7 @@ impl Data {
         }
     }
 
-    /// The grain of these numbers: terms are no rounder than they are.
+    /// Returns the granularity of these numbers; partial values are at least as fine.
     fn grain(self) -> f64 {
         match self {
             Data::Integers | Data::Distinct | Data::Index { .. } | Data::Mask { .. } => 1.0,
@@ -108,12 +108,12 @@ impl Data {
         }
     }
 
-    /// `n` terms whose reduction is the whole.
+    /// Returns `n` partial values whose reduction is the whole.
     pub fn terms(self, op: ReduceOp, whole: &[f64], n: usize, r: &mut Random) -> Vec<Vec<f64>> {
         let mut terms = vec![Vec::with_capacity(whole.len()); n];
         let (low, high) = self.bounds();
         let grain = self.grain();
-        // So many grains make about 12.
+        // The number of grains that make about 12.
         let most = (12.0 / grain) as usize;
         for &x in whole {
             let last = r.below(n);
@@ -148,7 +148,7 @@ impl Data {
     }
 }
 
-/// Terms of an infinity or of what is no number: infinities of both signs, or one such term among finite ones.
+/// Makes partial values of an infinity or NaN: infinities of both signs, or one such value among finite ones.
 fn odd_terms(op: ReduceOp, x: f64, last: usize, terms: &mut [Vec<f64>], r: &mut Random) {
     let other = r.below(8) as f64 + 0.5;
     let n = terms.len();
@@ -202,7 +202,7 @@ mod tests {
                         };
                         assert!((value - x).abs() < 1e-12, "{op} of {n}: {value} is not {x}");
                     }
-                    // No rank's term is the whole or says nothing.
+                    // No rank's partial value is the whole, and each one matters.
                     for t in &terms {
                         assert_ne!(t, &whole);
                         assert!(t.iter().zip(&whole).any(|(a, b)| a.to_bits() == b.to_bits()

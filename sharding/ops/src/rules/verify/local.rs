@@ -1,4 +1,4 @@
-//! What the op under test is given on one rank.
+//! The arguments of the op under test on one rank.
 
 use reshard_sharding::{Interval, Region};
 
@@ -18,7 +18,7 @@ impl Tensor {
     }
 }
 
-/// Which indices of a whole tensor a local one holds.
+/// The indices of a whole tensor that a local one holds.
 #[derive(Clone, Debug)]
 pub struct ShardRegion {
     /// The indices, dim by dim.
@@ -31,20 +31,20 @@ impl ShardRegion {
     /// All of a tensor of this shape.
     ///
     /// ```
-    /// use reshard_ops::rules::verify::LocalRegion;
-    /// assert_eq!(LocalRegion::whole(&[2, 3]).elements(), [0, 1, 2, 3, 4, 5]);
+    /// use reshard_ops::rules::verify::ShardRegion;
+    /// assert_eq!(ShardRegion::whole(&[2, 3]).elements(), [0, 1, 2, 3, 4, 5]);
     /// ```
     pub fn whole(shape: &[usize]) -> ShardRegion {
         let all = |&n: &usize| (n > 0).then_some(Interval { start: 0, len: n }).into_iter().collect();
         ShardRegion { region: Region { dims: shape.iter().map(all).collect() }, whole: shape.to_vec() }
     }
 
-    /// The shape of what is held.
+    /// The shape of the local tensor.
     pub fn shape(&self) -> Vec<usize> {
         self.region.local_shape().to_vec()
     }
 
-    /// The global indices of one dim, in local order; an error past the last dim.
+    /// Returns the global indices of one dim, in local order; fails past the last dim.
     pub fn indices(&self, dim: usize) -> Result<Vec<usize>, reshard_sharding::Error> {
         Ok(self.region.indices(dim)?.collect())
     }
@@ -63,11 +63,11 @@ impl ShardRegion {
 /// One rank's part of a call.
 #[derive(Debug)]
 pub struct LocalView<'a> {
-    /// What it holds of each input.
+    /// The rank's part of each input.
     pub inputs: Vec<&'a Tensor>,
-    /// Where that lies in the whole input; all of it for terms.
+    /// The region of that part in the whole input; all of it for partial values.
     pub input_regions: Vec<&'a ShardRegion>,
-    /// What it should make of each output, for ops that no input tells: factories, `expand`, `one_hot`.
+    /// The wanted region of each output, if inputs do not determine it: factories, `expand`, `one_hot`.
     pub output_regions: Vec<&'a ShardRegion>,
 }
 

@@ -1,29 +1,31 @@
 //! The validator: is a rule true of an op?
 //!
-//! A strategy claims: if the inputs lie along an axis as it says and each rank runs the op on what it holds, the outputs
-//! lie as it says. The validator runs the op and looks:
+//! A strategy claims: if the inputs are placed along an axis as it states and each rank runs the op on its
+//! shards, the outputs are placed as it states. The validator runs the op and checks:
 //!
 //! ```text
-//! meaning(outputs as said, [op(shard of rank 0), op(shard of rank 1), ..])  ==  op(meaning(inputs))
+//! assemble(declared outputs, [op(shard of rank 0), op(shard of rank 1), ..])  ==  op(assemble(inputs))
 //! ```
 //!
-//! on one axis of 2 and of 3 ranks, with plain and strided shards, on all the shapes that it is given, which should
-//! have sizes that divide, that do not, and that leave a rank nothing. The other side of the equation is the op on whole
-//! tensors, so that the op itself need not be known.
+//! on one axis of 2 and of 3 ranks, with plain and strided shards, on all given shapes. These should include
+//! sizes that divide, sizes that do not, and sizes that leave a rank nothing. The other side of the equation
+//! is the op on whole tensors, so that the op itself need not be known.
 //!
-//! **What that proves.** A strategy that fails is wrong: there are the data. One that passes is true of these shapes and
-//! data; of others it is tested, not proved. Of an op that is polynomial in its inputs, a false equation holds for random
-//! data only with a small probability (Schwartz and Zippel: at most degree over the number of values, for each element),
-//! and each is tried on several data sets. Of an op with branches (max, threshold), the data have to reach them: terms
-//! are offset in both signs, each rank holds the extreme of some elements, identities are among the terms.
-//! One axis is enough: the next axis runs the same op on what is left.
+//! **What that proves.** A strategy that fails is wrong: the failing data are reported. One that passes is
+//! true of these shapes and data; of others it is tested, not proved. Of an op that is polynomial in its
+//! inputs, a false equation holds for random data only with a small probability (Schwartz and Zippel: at most
+//! degree over the number of values, for each element), and each strategy is tried on several data sets. Of
+//! an op with branches (max, threshold), the data have to reach them. Partial values are therefore offset in
+//! both signs, each rank holds the extreme of some elements, and identities are among the partial values. One
+//! axis is enough: the next axis runs the same op on the remaining part.
 //!
-//! **What could prove too much**, and is refused: results that are zero or the same everywhere, or NaN; inputs that change
-//! nothing; a strategy that no size given was fit to try. Terms are made so that no rank's term is the whole.
+//! **Data that could prove too much** are rejected: results that are zero or the same everywhere, or NaN;
+//! inputs that change nothing; a strategy that fits none of the given sizes. No rank's partial value is the
+//! whole.
 //!
-//! **What is missing** is a warning: [`Verdict::missing`] are the true strategies that follow from no declared one, found
-//! among all combinations within a budget. `R` is also `P(avg)`, `P(max)` and `P(min)`, so that much follows.
-//! [`Verifier::discover`] makes a rule of nothing but the op.
+//! **Missing strategies** are a warning: [`Verdict::missing`] are the true strategies that follow from no
+//! declared one, found among all combinations within a budget. `R` is also `P(avg)`, `P(max)` and `P(min)`,
+//! so that much follows. [`Verifier::discover`] makes a rule from nothing but the op.
 
 mod candidate;
 mod data;
@@ -52,19 +54,19 @@ use crate::rules::row::Entry;
 use crate::rules::strategy::Strategy;
 use reshard_sharding::{Placement, ReduceOp};
 
-/// How many data sets a strategy has to pass.
+/// The default number of data sets that a strategy has to pass.
 const SETS: usize = 6;
 
-/// What is asked of the replicas of a result.
+/// The required agreement between the replicas of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replicas {
-    /// The same bits.
+    /// Equal bit by bit.
     Equal,
-    /// As near to each other as results are to the truth.
+    /// Within the tolerance that applies to results.
     Near,
 }
 
-/// An op to run, and what is known of it.
+/// An op to run, and its known properties.
 ///
 /// ```
 /// use reshard_ops::rules::verify::{Tensor, Verifier};
@@ -82,7 +84,7 @@ enum Replicas {
 /// assert!(error.starts_with("relu on [6,5]: P -> P is wrong on 2 ranks: element [0,"), "{error}");
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
-#[allow(clippy::struct_excessive_bools, reason = "each says one thing of the op")]
+#[allow(clippy::struct_excessive_bools, reason = "independent properties of the op")]
 pub struct Verifier<'a> {
     name: String,
     op: Box<LocalOp<'a>>,
@@ -125,82 +127,86 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// What the numbers of each input are; whole numbers where nothing is said.
+    /// Sets the kind of numbers of each input; integers by default.
     #[must_use]
     pub fn data(mut self, data: &[Data]) -> Self {
         self.data = data.to_vec();
         self
     }
 
-    /// How far results may differ, relative to one more than their size; not at all where nothing is said.
+    /// Sets the tolerance of results, relative to one plus their magnitude; 0 by default.
     #[must_use]
     pub fn tolerance(mut self, tolerance: f64) -> Self {
         self.tolerance = tolerance;
         self
     }
 
-    /// Says that replicas, too, may differ by as much as results may, as those of a derivative by differences do; to the bit
-    /// they are the same where nothing is said.
+    /// Allows replicas to differ by the tolerance of results, as those of a numerical derivative do.
+    ///
+    /// By default replicas are equal bit by bit.
     #[must_use]
     pub fn near_replicas(mut self) -> Self {
         self.replicas = Replicas::Near;
         self
     }
 
-    /// Says that the results are the same for all data, as of `zeros_like`.
+    /// Declares that the results are the same for all data, as of `zeros_like`.
     #[must_use]
     pub fn constant(mut self) -> Self {
         (self.constant, self.idle) = (true, true);
         self
     }
 
-    /// Says that some inputs change nothing but shapes, or so little that small data do not show it.
+    /// Declares that some inputs affect nothing but shapes, or too little for small data to show it.
     #[must_use]
     pub fn idle_inputs(mut self) -> Self {
         self.idle = true;
         self
     }
 
-    /// Says that the op reads [`LocalView::wanted`], so that it has to be run for every placement of its outputs.
+    /// Declares that the op reads [`LocalView::output_regions`] and has to be run for every placement of its outputs.
     #[must_use]
     pub fn wants_outputs(mut self) -> Self {
         self.wants = true;
         self
     }
 
-    /// Tells the op of every shard as if it were the whole: what still holds needs no region.
+    /// Presents every shard to the op as if it were the whole: strategies that still hold need no region.
     #[must_use]
     pub fn without_regions(mut self) -> Self {
         self.without_regions = true;
         self
     }
 
-    /// How many combinations of inputs are searched for missing strategies; 0 for none.
+    /// Sets the number of combinations of inputs that are searched for missing strategies; 0 for none.
     #[must_use]
     pub fn budget(mut self, budget: usize) -> Self {
         self.budget = budget;
         self
     }
 
-    /// The most data sets that a strategy can be asked to pass: all of them are held at once.
+    /// The largest number of data sets per strategy: all of them are in memory at once.
     pub const MOST_SETS: usize = 1024;
 
-    /// How many data sets a strategy has to pass, 1 to [`MOST_SETS`](Verifier::MOST_SETS), or everything that runs the op fails; six where
-    /// nothing is said.
+    /// Sets the number of data sets that a strategy has to pass; six by default.
+    ///
+    /// It is 1 to [`MOST_SETS`](Verifier::MOST_SETS); otherwise everything that runs the op fails.
     #[must_use]
     pub fn sets(mut self, sets: usize) -> Self {
         self.sets = sets;
         self
     }
 
-    /// Other random numbers.
+    /// Sets the seed of the random numbers.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Runs the op on one rank: what it makes, or in words that it fails or panics, which follow "rank 0" or "it".
+    /// Runs the op on one rank and returns its results.
+    ///
+    /// The error text states that it fails or panics, and follows "rank 0" or "it".
     pub fn run(&self, local: &LocalView<'_>) -> Result<Vec<Tensor>, String> {
         match catch_unwind(AssertUnwindSafe(|| (self.op)(local))) {
             Ok(made) => made.map_err(|e| format!("fails: {e}")),
@@ -220,9 +226,10 @@ impl<'a> Verifier<'a> {
 
     /// Checks every declared strategy of these calls of one op, and searches for others.
     ///
-    /// Fails with the first strategy that is wrong, naming ranks, shapes and the first element that differs, or what the op says
-    /// as it fails or panics (a panic also prints what it always does, so that an op that returns an error is quieter); with a
-    /// strategy that no call was fit to try; and with data that prove nothing.
+    /// Fails with the first strategy that is wrong; the error names ranks, shapes and the first element that
+    /// differs, or has the op's own failure or panic text. A panic also prints its usual message, so that an
+    /// op that returns an error is quieter. Also fails with a strategy that fits no call, and with data that
+    /// prove nothing.
     pub fn verify(&self, ops: &[Op]) -> Result<Verdict, Error> {
         let mut verdict = Verdict::default();
         let shapes = Self::shapes(ops);
@@ -242,7 +249,7 @@ impl<'a> Verifier<'a> {
                     });
                     for kind in KINDS {
                         let Some(placements) = fill(bound, row, kind, n) else { continue };
-                        // What is fixed is true wherever there is such a sharding.
+                        // A fixed placement holds wherever there is such a sharding.
                         if is_fixed(row) && !trial.has(&placements) {
                             tried[at].1 = true;
                             continue;
@@ -260,8 +267,8 @@ impl<'a> Verifier<'a> {
                             return Err(self.error(
                                 shapes,
                                 format!(
-                                    "{text} makes something else where other parts of the outputs are wanted: say \
-                                     `wants_outputs`, or what is true is not found"
+                                    "{text} depends on the requested regions of the outputs; set `wants_outputs`, or \
+                                     true strategies are not found"
                                 ),
                             ));
                         }
@@ -272,7 +279,7 @@ impl<'a> Verifier<'a> {
             }
         }
         if let (Some((text, _)), Some(s)) = (tried.iter().find(|(_, t)| !t), shapes.first()) {
-            return Err(self.error(s, format!("{text} was never tried: add a call whose sizes divide by 2")));
+            return Err(self.error(s, format!("{text} was never tried; add a call whose sizes divide by 2")));
         }
         if self.budget > 0 {
             for group in groups(ops) {
@@ -292,8 +299,10 @@ impl<'a> Verifier<'a> {
         Ok(verdict)
     }
 
-    /// The strategies of these calls that fail somewhere; of a [`blind`](Verifier::blind) verifier of a right rule, those
-    /// for which the op has to know its region.
+    /// Returns the strategies of these calls that fail somewhere.
+    ///
+    /// For a [`blind`](Verifier::without_regions) verifier of a right rule, these are the ones for which the op has to
+    /// know its region.
     pub fn failing(&self, ops: &[Op]) -> Result<Vec<Strategy>, Error> {
         let mut out: Vec<Strategy> = Vec::new();
         for (c, (op, shapes)) in ops.iter().zip(&Self::shapes(ops)).enumerate() {
@@ -314,9 +323,10 @@ impl<'a> Verifier<'a> {
         Ok(out)
     }
 
-    /// Makes every strategy of these calls wrong in every small way and counts what is caught.
+    /// Makes every strategy of these calls wrong by each small change, and counts the caught mutants.
     ///
-    /// The verdict is that of [`Verifier::verify`] on the same calls: its search shows which mutants are true.
+    /// The verdict is that of [`Verifier::verify`] on the same calls: its search shows which mutants are
+    /// true.
     pub fn mutants(&self, ops: &[Op], verdict: &Verdict) -> Result<Mutants, Error> {
         let shapes = Self::shapes(ops);
         let mut all = Mutants::default();
@@ -351,13 +361,13 @@ impl<'a> Verifier<'a> {
         let shapes: Vec<Shapes> =
             calls.iter().map(|(i, o)| Shapes { inputs: list(i), outputs: list(o) }).collect();
         let Some(first) = shapes.first() else {
-            return Err(Error::Rule { reason: format!("{}: nothing is discovered from no call", self.name) });
+            return Err(Error::Rule { reason: format!("{}: discovery needs at least one call", self.name) });
         };
         let dims = |s: &Shapes| s.inputs.iter().chain(&s.outputs).map(Vec::len).collect::<Vec<_>>();
         if let Some(other) = shapes.iter().find(|s| dims(s) != dims(first)) {
             return Err(self.error(
                 other,
-                format!("operands have {:?} dims here and {:?} before", dims(other), dims(first)),
+                format!("operands have {:?} dims here, but {:?} before", dims(other), dims(first)),
             ));
         }
         for (c, s) in shapes.iter().enumerate() {
@@ -379,7 +389,7 @@ impl<'a> Verifier<'a> {
         ops.iter().map(|op| Shapes { inputs: op.inputs().to_vec(), outputs: op.outputs().to_vec() }).collect()
     }
 
-    /// The true rows of calls that have the rows of one of them.
+    /// The true rows of calls that have the same rows.
     fn truths(
         &self,
         like: &Op,
@@ -400,7 +410,7 @@ impl<'a> Verifier<'a> {
         search::search(self, &of_group, &norms, seed, self.sets)
     }
 
-    /// Refuses data that would prove anything.
+    /// Rejects data that would prove anything.
     fn guard(&self, trial: &Trial<'_>) -> Result<(), Error> {
         if !self.constant {
             for o in 0..trial.shapes.outputs.len() {
@@ -412,7 +422,7 @@ impl<'a> Verifier<'a> {
                 };
                 if all.all(|x| x.to_bits() == first.to_bits()) {
                     let what =
-                        format!("output {o} is {first} everywhere, which proves nothing: give other data");
+                        format!("output {o} is {first} everywhere, which proves nothing; give other data");
                     return Err(self.error(trial.shapes, what));
                 }
             }
@@ -420,7 +430,10 @@ impl<'a> Verifier<'a> {
         if !self.idle
             && let Some(i) = trial.idle_inputs().first()
         {
-            let what = format!("input {i} changes nothing, so that nothing is proved of it: give other data");
+            let what = format!(
+                "input {i} does not affect the outputs, so nothing is proved about it; give other \
+                 data"
+            );
             return Err(self.error(trial.shapes, what));
         }
         Ok(())
@@ -440,7 +453,7 @@ fn groups(ops: &[Op]) -> Vec<Vec<usize>> {
     out.into_iter().map(|(_, list)| list).collect()
 }
 
-/// The rows of an op that the search may find too.
+/// The rows of an op that the search may also find.
 fn declared(op: &Op) -> Vec<Candidate> {
     let Some(bound) = op.bound() else { return Vec::new() };
     (bound.rows.iter())

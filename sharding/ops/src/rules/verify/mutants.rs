@@ -1,12 +1,13 @@
 //! Wrong rules made of right ones, to see that examples are sharp enough to catch them.
 //!
-//! Of every strategy of a call, each operand in turn becomes everything else that it might be (a shard of another dim,
-//! replicated, terms of another op); all terms of a row become terms of another op; what had to be even need not be; and
-//! of the replicated row an input and an output together become shards of every pair of dims, which is what a factor
-//! that needs replication gives if it is said to pass.
+//! In every strategy of a call, each operand in turn becomes every alternative (a shard of another dim,
+//! replicated, partial values of another op). All partial values of a row become those of another op, and a
+//! requirement of evenness is dropped. In the replicated row an input and an output jointly become shards of
+//! every pair of dims. That is the row that results if a factor that needs replication is declared to pass.
 //!
-//! A mutant that no check catches has to be true: then it is among what the exhaustive search finds, on other data. Where
-//! the search was not exhaustive, or its rows cannot say the mutant, it has to pass eight times as many other data sets.
+//! A mutant that no check catches has to be true: then the exhaustive search finds it too, on other data. If
+//! the search was not exhaustive, or its rows cannot express the mutant, it has to pass eight times as many
+//! other data sets.
 
 use super::Verifier;
 use super::candidate::{Candidate, KINDS, fill, is_even, is_fixed, is_minor, plain};
@@ -17,14 +18,14 @@ use crate::rules::op::Op;
 use crate::rules::row::{Bound, Entry, Row};
 use reshard_sharding::ReduceOp;
 
-/// What became of mutants.
+/// The outcome of a mutation test.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mutants {
-    /// How many a check caught.
+    /// The number of mutants that a check caught.
     pub caught: usize,
-    /// How many no check caught and the exhaustive search shows to be true.
+    /// The number of mutants that no check caught and the exhaustive search shows to be true.
     pub equivalent: usize,
-    /// How many no check caught, that no exhaustive search speaks of, and that passed eight times as many other data.
+    /// The number of uncaught mutants outside of any exhaustive search that passed 8 times as many data.
     pub upheld: usize,
     /// Those that no check caught and nothing shows to be true.
     pub missed: Vec<String>,
@@ -33,7 +34,7 @@ pub struct Mutants {
 struct Mutant {
     row: Row,
     drop_even: bool,
-    /// A row that shards the minor factor of a dim, or says exactly how an operand is placed, is not one of the search's.
+    /// `false` for a row outside of the search: one with a sharded minor factor or an exact placement.
     searched: bool,
 }
 
@@ -113,7 +114,7 @@ pub(super) fn mutants(
                         own.factors.iter_mut().for_each(|f| f.even = false);
                     }
                     KINDS.iter().all(|&kind| {
-                        // What its own row demands, the mutant demands.
+                        // The mutant keeps the requirements of its original row.
                         if !m.drop_even && fill(&own, &own.rows[r], kind, trial.n).is_none() {
                             return true;
                         }

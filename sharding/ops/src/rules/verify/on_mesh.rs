@@ -1,4 +1,4 @@
-//! One call on a whole mesh: whether local results in some shardings mean the whole result.
+//! The check of one call on a whole mesh: local results in some shardings represent the whole result.
 
 use super::data::Random;
 use super::local::{LocalView, ShardRegion, Tensor};
@@ -9,9 +9,10 @@ use crate::rules::Op;
 use reshard_sharding::{ReduceOp, Sharding};
 
 impl Verifier<'_> {
-    /// Whether the op, run by every rank on what it holds of inputs in these shardings, makes outputs in those.
+    /// Checks that the op, run by every rank on shards of the inputs, makes outputs in these shardings.
     ///
-    /// This is what [propagation](crate::propagate) claims of what it chooses, on any number of axes.
+    /// This is the property that [propagation](crate::propagate) asserts of its choices, on any number of
+    /// axes.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
@@ -54,7 +55,7 @@ impl Verifier<'_> {
             let mut wholes: Vec<Tensor> = (shapes.inputs.iter().enumerate())
                 .map(|(i, s)| Tensor::new(s, self.data_of(i).whole(s, &mut random)))
                 .collect();
-            // Terms of norms denote no negative number.
+            // Partial values of norms denote no negative number.
             for (whole, _) in wholes.iter_mut().zip(inputs).filter(|(_, s)| is_of_norms(s)) {
                 whole.data.iter_mut().for_each(|x| *x = x.abs());
             }
@@ -92,7 +93,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// The terms of a whole tensor over the partial axes of a sharding; the whole itself without any.
+    /// Returns the partial values of a tensor over the partial axes of a sharding; without any, the tensor.
     fn terms_of(&self, input: usize, whole: &Tensor, s: &Sharding, random: &mut Random) -> Vec<Vec<f64>> {
         let ops: Vec<ReduceOp> = s.partial().iter().map(|p| p.op).collect();
         let (Some(&op), Some((combining, divisor))) = (ops.first(), s.reduction()) else {
@@ -109,7 +110,7 @@ impl Verifier<'_> {
     }
 }
 
-/// Which term a rank holds.
+/// The index of the partial value that a rank holds.
 fn term_of(s: &Sharding, rank: usize) -> usize {
     let coordinate = s.mesh().coordinate(rank).unwrap_or_default();
     s.partial().iter().fold(0, |term, p| {

@@ -1,8 +1,9 @@
-//! Every combination that an op might have: the true ones.
+//! The search for true strategies among all combinations that an op might have.
 //!
-//! Operands take `R`, `S(d)` or `P(op)`, norms of the exponents that the rows have, and once more with every `S(d)` strided by 2, never mixed. The local op is run
-//! once for each combination of inputs, and each output is compared in all its placements at once, so that the work is
-//! the product over the *inputs*. Combinations with fewest parts that are not `R` come first, and a budget ends the list.
+//! Operands take `R`, `S(d)` or `P(op)`, and norms of the exponents that the rows have. A second round has
+//! every `S(d)` strided by 2, never mixed. The local op is run once for each combination of inputs, and each
+//! output is compared in all its placements at once, so that the work is the product over the *inputs*.
+//! Combinations with fewest parts that are not `R` come first, and a budget ends the list.
 
 use super::Verifier;
 use super::candidate::{Candidate, KINDS, is_also, placement};
@@ -11,22 +12,22 @@ use crate::Error;
 use crate::rules::row::Entry;
 use reshard_sharding::ReduceOp;
 
-/// What was found true.
+/// The strategies that were found true.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Truths {
     pub(super) found: Vec<Candidate>,
-    /// How many combinations of inputs were tried, and of how many.
+    /// The number of input combinations that were tried; `of` is their total number.
     pub(super) tried: usize,
     pub(super) of: usize,
 }
 
 impl Truths {
-    /// Whether a candidate is among them or follows from one of them.
+    /// Returns `true` if a candidate is among them or follows from one of them.
     pub(super) fn hold(&self, c: &Candidate, inputs: usize) -> bool {
         self.found.iter().any(|t| c.follows_from(t, inputs))
     }
 
-    /// Those that follow from no other one and from none of these.
+    /// The strategies that follow from no other one and from none of these.
     pub(super) fn news(&self, known: &[Candidate], inputs: usize) -> Vec<Candidate> {
         let strict =
             |a: &Candidate, b: &Candidate| a != b && a.follows_from(b, inputs) && !b.follows_from(a, inputs);
@@ -38,12 +39,12 @@ impl Truths {
     }
 }
 
-/// What is known of a row so far.
+/// The known validity of a row so far.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
-    /// It held wherever it was tried; with the numbers of ranks, one bit each, on which sizes were even.
+    /// It held in every check; the bits are the numbers of ranks for which sizes were even.
     Any(u64),
-    /// It failed, but never where sizes were even.
+    /// It failed, but never with even sizes; the bits are as in `Any`.
     Even(u64),
     False,
 }
@@ -53,7 +54,7 @@ impl State {
         self == State::False
     }
 
-    /// After a trial on `n` ranks.
+    /// Returns the state after a check on `n` ranks.
     fn tried(self, holds: bool, even: bool, n: usize) -> State {
         match (self, holds, even) {
             (State::False, ..) | (_, false, true) => State::False,
@@ -105,7 +106,7 @@ pub(super) fn search(
             }
         }
     }
-    // What holds of even sizes has to have been tried on them, on every number of ranks.
+    // A row that holds for even sizes has to have been checked on them, on every number of ranks.
     let all = v.ranks.clone().fold(0, |m, n| m | 1u64 << n);
     for state in live.iter_mut().flat_map(|l| l.outputs.iter_mut().flatten()) {
         if matches!(state, State::Even(seen) if *seen != all) {
@@ -116,7 +117,7 @@ pub(super) fn search(
     for l in &live {
         let mut rows = vec![Candidate { entries: l.inputs.clone(), even: false }];
         for (states, options) in l.outputs.iter().zip(&of_outputs) {
-            // Of what follows from another, only that other.
+            // If one follows from another, only the other is listed.
             let best = |i: usize| {
                 !states[i].is_false()
                     && !(0..options.len()).any(|j| {
@@ -140,7 +141,7 @@ pub(super) fn search(
     Ok(Truths { found, tried, of })
 }
 
-/// Tries one combination of inputs on one trial.
+/// Tries one combination of inputs on one case.
 fn step(v: &Verifier<'_>, trial: &Trial<'_>, l: &mut Live, of_outputs: &[Vec<Entry>], kind: usize) {
     let divides = |e: Entry, shape: &[usize]| match e {
         Entry::Shard { dim, .. } => shape[usize::from(dim)].is_multiple_of(kind * trial.n),

@@ -1,4 +1,4 @@
-//! One call on one mesh axis: data, its shards in any placement, and whether local results mean the whole result.
+//! The check of one call on one mesh axis: data, their shards in any placement, and local results.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -29,9 +29,9 @@ pub(super) struct Trial<'a> {
     /// By data set, by output.
     truths: Vec<Vec<Tensor>>,
     cache: RefCell<HashMap<(usize, Placement), Rc<Operand>>>,
-    /// The same with magnitudes for these inputs.
+    /// The same case with magnitudes for these inputs.
     of_magnitudes: RefCell<HashMap<Vec<usize>, Rc<Trial<'a>>>>,
-    /// By how much results may be off, relative to them.
+    /// The relative tolerance of results.
     tolerance: f64,
     seed: u64,
 }
@@ -59,17 +59,18 @@ impl<'a> Trial<'a> {
         if !(1..=Verifier::MOST_SETS).contains(&sets) {
             let most = Verifier::MOST_SETS;
             return Err(
-                verifier.error(shapes, format!("a strategy has to pass 1 to {most} data sets, not {sets}"))
+                verifier.error(shapes, format!("the number of data sets must be 1 to {most}, not {sets}"))
             );
         }
-        // All data sets are held at once, and a number of a shape is the caller's.
+        // All data sets are in memory at once, and the caller chooses the shapes.
         let elements = (shapes.inputs.iter().chain(shapes.outputs.iter()))
             .map(|shape| shape.iter().fold(1_usize, |n, &extent| n.saturating_mul(extent)))
             .fold(0_usize, usize::saturating_add)
             .saturating_mul(sets);
         if elements > MOST_ELEMENTS {
             let reason = format!(
-                "its tensors have {elements} elements in {sets} data sets, and at most {MOST_ELEMENTS} are tried: give a smaller call"
+                "its tensors have {elements} elements in {sets} data sets, more than the limit of {MOST_ELEMENTS}; \
+                 give a smaller call"
             );
             return Err(verifier.error(shapes, reason));
         }
@@ -89,8 +90,10 @@ impl<'a> Trial<'a> {
         Ok(Trial { verifier, shapes, n, mesh, wholes, truths, cache, of_magnitudes, tolerance, seed })
     }
 
-    /// The trial for inputs in these placements: one without negative numbers for those that are terms of norms, which
-    /// denote none; `None` where that is this one. Fails where the op does not take such data.
+    /// Returns the case for these placements, without negative numbers in inputs that are partial norms.
+    ///
+    /// Norms denote no negative number. `None` if that is this case. Fails where the op does not take such
+    /// data.
     pub(super) fn on_magnitudes(&self, placements: &[Placement]) -> Result<Option<Rc<Trial<'a>>>, Error> {
         let is_norm = |p: &Placement| matches!(p, Placement::Partial(op) if op.is_of_magnitudes());
         let norms: Vec<usize> = (0..self.shapes.inputs.len()).filter(|&i| is_norm(&placements[i])).collect();
@@ -136,14 +139,14 @@ impl<'a> Trial<'a> {
             (0..self.sets()).any(|s| {
                 let mut mixed = self.wholes[s].clone();
                 mixed[i] = self.wholes[(s + 1) % self.sets()][i].clone();
-                // Data that do not go together say nothing against an input.
+                // Data that are invalid in combination prove nothing against an input.
                 on_the_whole(self.verifier, self.shapes, &mixed).map_or(true, |out| out != self.truths[s])
             })
         };
         (0..self.shapes.inputs.len()).filter(|&i| !matters(i)).collect()
     }
 
-    /// Whether the operands can be placed so.
+    /// Returns `true` if the operands can have these placements.
     pub(super) fn has(&self, placements: &[Placement]) -> bool {
         placements.iter().enumerate().all(|(o, placement)| self.operand(o, placement).is_ok())
     }
@@ -214,7 +217,7 @@ impl<'a> Trial<'a> {
                 if out.len() != self.shapes.outputs.len() {
                     let (has, wants) = (out.len(), self.shapes.outputs.len());
                     return Err(Error::Rule {
-                        reason: format!("rank {rank} makes {has} outputs, not {wants}"),
+                        reason: format!("rank {rank} returns {has} outputs, not {wants}"),
                     });
                 }
                 Ok(out)
@@ -222,7 +225,7 @@ impl<'a> Trial<'a> {
             .collect()
     }
 
-    /// Whether these local results, in this placement, mean what the op makes of the whole.
+    /// Checks that these local results, in this placement, represent the op's result on the whole.
     pub(super) fn compare(
         &self,
         set: usize,
@@ -240,7 +243,7 @@ impl<'a> Trial<'a> {
         )
     }
 
-    /// All outputs on all data sets.
+    /// Checks all outputs on all data sets.
     pub(super) fn check(&self, placements: &[Placement]) -> Result<(), Error> {
         if let Some(other) = self.on_magnitudes(placements)? {
             return other.check_here(placements);
@@ -248,7 +251,7 @@ impl<'a> Trial<'a> {
         self.check_here(placements)
     }
 
-    /// Whether the local results are others where the whole outputs are wanted of every rank, on the first data set.
+    /// Returns `true` if results change when every rank is to make whole outputs, on the first data set.
     pub(super) fn depends_on_wanted(&self, placements: &[Placement]) -> Result<bool, Error> {
         if let Some(other) = self.on_magnitudes(placements)? {
             return other.depends_on_wanted_here(placements);
@@ -264,7 +267,7 @@ impl<'a> Trial<'a> {
             locals.into_iter().flatten().map(of).collect()
         };
         let as_placed = bits(self.run(0, placements)?);
-        // An op that fails for want of what it was asked for reads it, too.
+        // An op that fails because of the requested outputs reads them, too.
         Ok(self.run(0, &whole).map_or(true, |locals| bits(locals) != as_placed))
     }
 
@@ -280,15 +283,17 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// By how much a root of a sum of powers may be off: those of terms, unlike their sums, are no grains of the data.
+/// The tolerance of a root of a sum of powers.
+///
+/// Partial roots, unlike partial sums, are not multiples of the data's grain.
 pub(super) const ROOTS: f64 = 1e-12;
 
-/// Whether a tensor is in terms of a norm, which denote no negative number.
+/// Returns `true` if a tensor is in partial values of a norm, which denote no negative number.
 pub(super) fn is_of_norms(s: &Sharding) -> bool {
     s.partial().iter().any(|p| p.op.is_of_magnitudes())
 }
 
-/// Whether local results in this sharding, by place in the mesh and output, mean the whole result.
+/// Checks that local results in this sharding, by mesh position and output, represent the whole result.
 pub(super) fn same(
     (tolerance, replicas): (f64, Replicas),
     output: usize,
@@ -304,7 +309,7 @@ pub(super) fn same(
             let (has, wants) = (Brackets(&has.shape), Brackets(&wants));
             return Err(Error::Rule {
                 reason: format!(
-                    "rank {rank} makes {has} of output {output}, and {sharding} is {wants} there"
+                    "rank {rank} returns {has} of output {output}, but {sharding} is {wants} there"
                 ),
             });
         }
@@ -322,7 +327,7 @@ pub(super) fn same(
         if !near {
             return Err(Error::Rule {
                 reason: format!(
-                    "element {} of output {output} is {got}, and of the whole {want}",
+                    "element {} of output {output} is {got}, but {want} on whole tensors",
                     Brackets(&index(e, &truth.shape))
                 ),
             });
@@ -331,7 +336,7 @@ pub(super) fn same(
     Ok(())
 }
 
-/// Makes replicas that are near to the first of them the same.
+/// Makes replicas equal that are within the tolerance of the first of them.
 fn join_near(tolerance: f64, sharding: &Sharding, shards: &mut [Vec<f64>]) -> Result<(), Error> {
     let mesh = sharding.mesh();
     let along = sharding.replicated_axes();
@@ -382,14 +387,14 @@ pub(super) fn on_the_whole(
         Err(e) => return bad(format!("it {e}")),
     };
     if out.len() != shapes.outputs.len() {
-        return bad(format!("it makes {} outputs, and the rule has {}", out.len(), shapes.outputs.len()));
+        return bad(format!("it returns {} outputs, but the rule has {}", out.len(), shapes.outputs.len()));
     }
     for (o, (t, shape)) in out.iter().zip(&shapes.outputs).enumerate() {
         if t.shape != shape.as_slice() || t.data.len() != shape.iter().product::<usize>() {
-            return bad(format!("output {o} is {}, and by the rule {}", Brackets(&t.shape), Brackets(shape)));
+            return bad(format!("output {o} is {}, but {} by the rule", Brackets(&t.shape), Brackets(shape)));
         }
         if t.data.iter().any(|x| x.is_nan()) {
-            return bad(format!("output {o} has a NaN, with which nothing can be compared"));
+            return bad(format!("output {o} has a NaN, which cannot be compared"));
         }
     }
     Ok(out)

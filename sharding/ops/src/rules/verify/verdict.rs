@@ -1,4 +1,4 @@
-//! What the validator says: of declared strategies, of those that are missing, and of an op without a rule.
+//! The results of the validator: of declared strategies, of missing ones, and of an op without a rule.
 
 use core::fmt;
 
@@ -7,14 +7,14 @@ use crate::Error;
 use crate::rules::rule::Rule;
 use crate::rules::strategy::Strategy;
 
-/// What was looked at, and what was found besides.
+/// The extent of a validation, and its findings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// How many runs of declared strategies were compared: strategies, times shapes, ranks and kinds.
+    /// The number of compared runs of declared strategies: strategies, times shapes, ranks and kinds.
     pub checks: usize,
     /// True strategies that follow from no declared one.
     pub missing: Vec<Found>,
-    /// How many combinations of inputs were searched, and of how many.
+    /// The number of input combinations that were searched, and their total number.
     pub searched: (usize, usize),
     /// All that the search found, by calls with the same strategies.
     pub(super) truths: Vec<Truths>,
@@ -25,7 +25,7 @@ pub struct Verdict {
 pub struct Found {
     /// The strategy.
     pub strategy: Strategy,
-    /// Whether it holds only where every rank holds as much.
+    /// `true` if it holds only where every rank holds equally much.
     pub even: bool,
 }
 
@@ -46,17 +46,17 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A rule made of nothing but an op.
+/// A rule discovered from an op alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Discovery {
     /// The strategies that follow from no other.
     pub found: Vec<Found>,
-    /// How many combinations of inputs were searched, and of how many.
+    /// The number of input combinations that were searched, and their total number.
     pub searched: (usize, usize),
 }
 
 impl Discovery {
-    /// As a rule; those that hold only for even sizes are left out.
+    /// Returns the findings as a rule; those that hold only for even sizes are left out.
     pub fn rule(&self) -> Result<Rule, Error> {
         Rule::from_strategies(self.found.iter().filter(|f| !f.even).map(|f| f.strategy.clone()).collect())
     }

@@ -1,4 +1,4 @@
-//! Cuts that a stranger could bring, good and bad.
+//! Custom dim partitions, valid and invalid.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use reshard_sharding::{DimPartition, PartitionRegistry, RankRanges};
 use reshard_sharding::{Error, Placement};
 
-/// Block-cyclic: blocks of so many indices are dealt round.
+/// Block-cyclic: blocks of the given number of indices are dealt round-robin.
 #[derive(Debug)]
 pub(crate) struct BlockCyclic(pub(crate) usize);
 
@@ -47,7 +47,7 @@ pub(crate) fn registry() -> PartitionRegistry {
     PartitionRegistry::new().with("BC", make).unwrap()
 }
 
-/// What a wrong cut does.
+/// The defect of an invalid partition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wrong {
     Overlap,
@@ -60,7 +60,7 @@ pub(crate) enum Wrong {
     Refuses,
 }
 
-/// A cut that is none.
+/// An invalid partition.
 #[derive(Debug)]
 pub(crate) struct Bad(pub(crate) Wrong);
 
@@ -96,14 +96,14 @@ impl DimPartition for Bad {
                 }
             }
             Wrong::Refuses => {
-                return Err(Error::Placement { reason: format!("{extent} is not for this cut") });
+                return Err(Error::Placement { reason: format!("{extent} is not supported here") });
             }
         }
         Ok(pieces)
     }
 }
 
-/// Another partition each time it is asked, under one name.
+/// Returns another partition on each call, under one name.
 #[derive(Debug, Default)]
 pub(crate) struct Fickle(AtomicUsize);
 
@@ -121,7 +121,7 @@ impl DimPartition for Fickle {
     }
 }
 
-/// A cut of any name and arguments.
+/// A partition of any name and arguments.
 #[derive(Debug)]
 pub(crate) struct Called(pub(crate) &'static str, pub(crate) &'static str);
 

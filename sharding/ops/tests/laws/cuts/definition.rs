@@ -1,4 +1,4 @@
-//! Every placement written out literally over lists of indices, one index after the other.
+//! Every placement written out literally over lists of indices, one index at a time.
 
 use core::num::NonZeroUsize;
 
@@ -12,7 +12,7 @@ fn chunks(list: &[usize], n: usize) -> Vec<Vec<usize>> {
     pieces
 }
 
-/// What rank `i` of `n` keeps of a list.
+/// Returns the elements of a list that rank `i` of `n` keeps.
 fn kept(p: &Placement, list: &[usize], n: usize, i: usize) -> Vec<usize> {
     match p {
         Placement::Shard(_) => chunks(list, n).swap_remove(i),
@@ -46,7 +46,7 @@ fn kept(p: &Placement, list: &[usize], n: usize, i: usize) -> Vec<usize> {
             let block: usize = cut.arguments().parse().unwrap();
             list.iter().enumerate().filter(|(at, _)| at / block % n == i).map(|(_, &x)| x).collect()
         }
-        other @ (Placement::Replicate | Placement::Partial(_)) => unreachable!("{other} cuts no dim"),
+        other @ (Placement::Replicate | Placement::Partial(_)) => unreachable!("{other} partitions no dim"),
     }
 }
 
@@ -74,13 +74,14 @@ pub(crate) fn elements(mesh: &Mesh, shape: &[usize], placements: &[Placement], r
     })
 }
 
-/// All placements of one dim for an axis of `n` ranks behind earlier axes that leave lists of this length.
+/// All placements of one dim for an axis of `n` ranks after earlier axes that leave lists of this length.
 pub(crate) fn choices(dim: usize, n: usize, left: usize) -> Vec<Placement> {
-    // Sizes that are no chunks where there is room for that: the last rank has all but one.
+    // Sizes that are not chunks if the length allows that: the last rank has all but one.
     let mut sizes = vec![0; n];
     sizes[n - 1] = left - left.min(1);
     sizes[0] += left.min(1);
-    // Of the first of two sources one for each rank as far as there are some, of the second the rest for the first rank.
+    // The first of two sources has one index for each rank as far as they go; the second has the rest for the
+    // first rank.
     let one = |rank: usize| usize::from(rank < left);
     let mut rows = vec![(0..n).map(one).collect::<Vec<_>>(), vec![0; n]];
     rows[1][0] = left - left.min(n);
@@ -93,7 +94,7 @@ pub(crate) fn choices(dim: usize, n: usize, left: usize) -> Vec<Placement> {
         Placement::StridedShard { dim, split_factor: 3 },
         Placement::ragged(dim, &sizes),
         Placement::zigzag(dim),
-        // Longer than chunks of all of it, so that every part of it fits.
+        // Longer than chunks of everything, so that every part fits.
         Placement::block(dim, NonZeroUsize::MIN.saturating_add(left.div_ceil(n))),
         Counts::new(&rows).unwrap().target_placement(dim),
         super::brought::block_cyclic(dim, 2),
@@ -101,7 +102,7 @@ pub(crate) fn choices(dim: usize, n: usize, left: usize) -> Vec<Placement> {
     list.into_iter().chain(rolled).collect()
 }
 
-/// Whether a placement is for one length only.
+/// Returns `true` if a placement is for one length only.
 fn is_of_one_length(p: &Placement) -> bool {
     match p {
         Placement::Ragged { .. } => true,

@@ -1,4 +1,4 @@
-//! Cuts by pieces, zigzag and those that others bring, against their definitions element by element.
+//! Dim partitions by ranges, zigzag and custom ones, against their definitions element by element.
 
 mod brought;
 mod definition;

@@ -16,7 +16,9 @@ fn sharding(mesh: &Mesh, shape: &[usize], text: &str) -> Sharding {
         .unwrap_or_else(|e| panic!("{text} of {shape:?}: {e}"))
 }
 
-/// Planned and carried out: the meaning stays, and without terms the worst rank receives what it lacks.
+/// Plans and executes a redistribution, which keeps the global tensor.
+///
+/// Without partial values the worst rank receives exactly its missing bytes.
 fn is_carried_out(from: &Sharding, to: &Sharding, seed: u64) {
     let what = format!("{from} -> {to} of {:?} on {} and {}", from.shape(), from.mesh(), to.mesh());
     let plan = Planner::new()
@@ -34,7 +36,7 @@ fn is_carried_out(from: &Sharding, to: &Sharding, seed: u64) {
     Planner::new().plan(from, to, DType::F32).unwrap_or_else(|e| panic!("{what}: {e}"));
 }
 
-/// Every list of placements of dim 0 over a mesh, one that shards another dim, and terms.
+/// Every list of placements of dim 0 over a mesh, one that shards another dim, and partial values.
 fn everything(mesh: &Mesh, shape: &[usize]) -> Vec<Sharding> {
     let replicated = vec![Placement::Replicate; mesh.axes().len()];
     let last = |p: Placement| {
@@ -90,7 +92,7 @@ fn reductions_by_any_op_go_into_cuts() {
         let s = |text| sharding(&mesh, &[9, 3], text);
         for op in ["P", "P(max)", "P(min)", "P(avg)"] {
             is_carried_out(&s(op), &s("Z(0)"), 5);
-            // No shard is a term of an average.
+            // A shard is not a partial value of an average.
             if op != "P(avg)" {
                 is_carried_out(&s("Z(0)"), &s(op), 5);
             }
@@ -109,7 +111,7 @@ fn meshes_may_differ() {
     }
 }
 
-/// A whole tensor of everybody's pieces is in the order of its elements.
+/// A gather of all ranks' ranges restores the order of elements.
 #[test]
 fn a_gather_puts_the_pieces_in_order() {
     let mesh: Mesh = "cp=4".parse().unwrap();
@@ -152,7 +154,7 @@ impl Arbitrary for Pair {
 
 #[test]
 fn random_pairs_are_carried_out() {
-    #[allow(clippy::needless_pass_by_value, reason = "quickcheck hands cases to laws by value")]
+    #[allow(clippy::needless_pass_by_value, reason = "quickcheck passes arguments by value")]
     fn law(pair: Pair, seed: u64) -> bool {
         let Pair(mesh, shape, [from, to]) = pair;
         let s = |list: &[String]| sharding(&mesh, &shape, &list.join(","));
@@ -162,7 +164,7 @@ fn random_pairs_are_carried_out() {
     property!().tests(1_500).holds(law as fn(Pair, u64) -> bool);
 }
 
-/// A view of a cut dim holds, rank by rank and in order, what the tensor does, or says what to redistribute to first.
+/// A view of a partitioned dim has each rank's elements in order, or the error names a valid sharding.
 #[test]
 fn views_hold_the_same_or_are_refused() {
     let mesh: Mesh = "x=2,y=3".parse().unwrap();
@@ -240,7 +242,7 @@ fn choose(mesh: &Mesh, rule: &str, inputs: &[(&[usize], &str)]) -> (f64, String)
     (c.cost_us, c.outputs[0].to_string())
 }
 
-/// A factor that passes takes any cut, the same one on all operands; elsewhere a cut is gathered.
+/// A factor that passes takes any dim partition, equal on all operands; other factors require a gather.
 #[test]
 fn batch_factors_take_any_cut() {
     let mesh: Mesh = "x=2,y=3".parse().unwrap();
@@ -254,7 +256,7 @@ fn batch_factors_take_any_cut() {
     }
     let (cost, out) = choose(&mesh, "mk,kn->mn", &[(&[25, 4], "Z(0),R"), (&[4, 5], "R,R")]);
     assert_eq!((cost, out.as_str()), (0.0, "Z(0),R"));
-    // Both operands of a contraction in one order: whatever order that is, the terms add up.
+    // Both operands of a contraction have one order: for any order, the partial sums add up.
     let (cost, out) = choose(&mesh, "mk,kn->mn", &[(&[4, 25], "Z(1),R"), (&[25, 5], "Z(0),R")]);
     assert_eq!((cost, out.as_str()), (0.0, "P(sum),R"));
     for other in ["S(0),R", "R,Z(0)", "BC(0,2),R"] {
@@ -266,7 +268,7 @@ fn batch_factors_take_any_cut() {
     assert_eq!((cost, out.as_str()), (0.0, "Z(0),R"));
 }
 
-/// One strategy of an op run on what each rank holds, for a factor in a dim of its own and in one with others.
+/// One strategy of an op run on each rank's shards, for a factor in a separate dim and in a dim with others.
 #[test]
 fn a_cut_of_a_compound_dim_is_not_that_of_its_first_factor() {
     let mesh: Mesh = "x=2".parse().unwrap();

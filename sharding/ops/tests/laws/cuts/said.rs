@@ -1,4 +1,4 @@
-//! Texts, other notations and what is stored.
+//! Texts, other notations and storage.
 
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
@@ -31,25 +31,25 @@ fn placements_are_read_and_printed() {
     assert_eq!(list[1], block_cyclic(0, 2));
     assert_ne!(list[1], block_cyclic(0, 3));
     for (text, says) in [
-        ("Z(0,3)", "Z takes a dim alone"),
+        ("Z(0,3)", "Z takes only a dim"),
         ("BL(0)", "BL takes the length of a block"),
         ("BL(0,0)", "BL takes the length of a block"),
         ("BL(0,+1)", "BL takes the length of a block"),
-        ("RO(0)", "RO takes behind the dim"),
+        ("RO(0)", "RO takes the shift, in indices, after the dim"),
         ("Z", "a placement: R, S(dim)"),
         ("Z()", "counted from 0"),
         ("Z(0", "\")\""),
         ("BC(0)", "blocks of at least 1, not \"\""),
         ("BC(0,0)", "blocks of at least 1"),
         ("BC(0,[1)", "blocks of at least 1"),
-        ("QQ(0,1)", "a cut QQ is read with a CutRegistry that knows it"),
-        ("QQ(", "a cut QQ is read with"),
+        ("QQ(0,1)", "register a custom partition QQ before parsing"),
+        ("QQ(", "register a custom partition QQ"),
     ] {
         let e = Placement::parse_with(&registry(), text).unwrap_err();
         assert!(matches!(e, Error::Parse { .. }) && e.to_string().contains(says), "{text}: {e}");
     }
     let e = "BC(0,2)".parse::<Placement>().unwrap_err();
-    assert!(e.to_string().contains("Z(dim)") && e.to_string().contains("CutRegistry"), "{e}");
+    assert!(e.to_string().contains("Z(dim)") && e.to_string().contains("register"), "{e}");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn both_readings_of_strided_shards_go_on_behind_a_cut() {
     }
 }
 
-/// Where a notation has no word for a cut it says so; where the pieces are chunks it is those.
+/// A notation that cannot express a partition returns an error; if its ranges are chunks, it writes those.
 #[test]
 fn other_notations_have_no_word_for_cuts() {
     let s = Sharding::parse(&mesh(), &[24, 5], "Z(0),R").unwrap();
@@ -98,7 +98,7 @@ fn what_is_stored_reads_back() {
     let other = Sharding::new(&mesh(), &[26, 4], &[block_cyclic(0, 2), Placement::zigzag(0)]).unwrap();
     let text = serde_json::to_string(&other).unwrap();
     let e = serde_json::from_str::<Sharding>(&text).unwrap_err().to_string();
-    assert!(e.contains("a cut BC is read with a CutRegistry that knows it"), "{e}");
+    assert!(e.contains("register a custom partition BC before parsing"), "{e}");
     let read = |cuts: &PartitionRegistry| {
         Sharding::deserialize_with(cuts, &mut serde_json::Deserializer::from_str(&text))
     };
@@ -108,7 +108,7 @@ fn what_is_stored_reads_back() {
     let plan = Planner::new().plan(&shipped, &other, DType::F32).unwrap();
     let text = serde_json::to_string(&plan).unwrap();
     let e = serde_json::from_str::<Plan>(&text).unwrap_err().to_string();
-    assert!(e.contains("a cut BC is read with"), "{e}");
+    assert!(e.contains("register a custom partition BC"), "{e}");
     let again = Plan::deserialize_with(&registry(), &mut serde_json::Deserializer::from_str(&text)).unwrap();
     assert_eq!((again.to_string(), again.to()), (plan.to_string(), &other));
 }

@@ -1,4 +1,4 @@
-//! Who holds what.
+//! The distribution of elements over ranks.
 
 use reshard_sharding::{Block, DimPartition, Rolled, Zigzag, check_partition};
 use reshard_sharding::{Mesh, Placement, Sharding};
@@ -11,7 +11,7 @@ fn one_axis(n: usize) -> Mesh {
     Mesh::new([("x", n)]).unwrap()
 }
 
-/// Everything that a sharding says of its ranks is what the definition says.
+/// Checks that everything that a sharding states of its ranks agrees with the definition.
 fn is_as_defined(mesh: &Mesh, shape: &[usize], placements: &[Placement]) -> Sharding {
     let s =
         Sharding::new(mesh, shape, placements).unwrap_or_else(|e| panic!("{placements:?} {shape:?}: {e}"));
@@ -46,13 +46,13 @@ fn is_as_defined(mesh: &Mesh, shape: &[usize], placements: &[Placement]) -> Shar
 fn the_shipped_cut_and_a_good_one_keep_the_laws() {
     check_partition(&Zigzag, 0..=40, 1..=9).unwrap();
     for (block, ranks) in (1..=6).flat_map(|block| (1..=9).map(move |ranks| (block, ranks))) {
-        // More than the blocks hold is refused.
+        // More than the blocks hold is rejected.
         let cut = Block(block.try_into().unwrap());
         check_partition(&cut, 0..=block * ranks, ranks..=ranks).unwrap();
         assert!(cut.ranges(block * ranks + 1, ranks).is_err());
     }
     for (by, ranks) in (0..=9).flat_map(|by| (1..=9).map(move |ranks| (by, ranks))) {
-        // More indices than ranks are refused.
+        // More indices than ranks are rejected.
         check_partition(&Rolled(by), 0..=ranks, ranks..=ranks).unwrap();
         assert!(Rolled(by).ranges(ranks + 1, ranks).is_err());
     }
@@ -84,7 +84,7 @@ fn regions_are_what_the_definition_gives_on_two_axes() {
     }
 }
 
-/// A cut is chunks exactly where some chunks, plain or strided, give every rank the same.
+/// A partition is chunks exactly where some chunks, plain or strided, give every rank the same.
 #[test]
 fn what_chunks_give_is_chunks() {
     let mut found = [0, 0];
@@ -118,7 +118,7 @@ fn what_chunks_give_is_chunks() {
     assert_eq!(Sharding::new(&one_axis(1), &[8], &[Placement::zigzag(0)]).unwrap(), replicated);
 }
 
-/// Shardings of one mesh and shape that are equal hold the same.
+/// Equal shardings of one mesh and shape hold the same elements.
 #[test]
 fn equal_shardings_hold_the_same() {
     for (mesh, extents) in [("x=4", 0..=17), ("x=2,y=2", 0..=13)] {
@@ -175,7 +175,7 @@ impl Arbitrary for Case {
 
 #[test]
 fn random_shardings_are_what_the_definition_gives() {
-    #[allow(clippy::needless_pass_by_value, reason = "quickcheck hands cases to laws by value")]
+    #[allow(clippy::needless_pass_by_value, reason = "quickcheck passes arguments by value")]
     fn law(case: Case) -> bool {
         let Case { mesh, shape, placements } = case;
         let s = is_as_defined(&mesh, &shape, &placements);

@@ -1,4 +1,4 @@
-//! Nobody's cut is trusted.
+//! Custom dim partitions are validated, never trusted.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use reshard_sharding::{Mesh, Placement, Sharding};
 
 use super::brought::{Bad, BlockCyclic, Called, Fickle, Wrong, block_cyclic};
 
-/// A wrong cut is refused with the values that are wrong, by the checker and when a sharding is made.
+/// An invalid partition is rejected with the wrong values, by the checker and when a sharding is made.
 #[test]
 fn what_is_no_partition_is_refused() {
     let mesh: Mesh = "x=3".parse().unwrap();
     for (wrong, says) in [
-        (Wrong::Overlap, "ranks 0 and 2 both keep index 5"),
-        (Wrong::Gap, "no rank keeps index 5"),
-        (Wrong::Beyond, "rank 0 keeps 0..11"),
-        (Wrong::Descending, "rank 0 keeps 5..10 and then 0..5"),
-        (Wrong::OtherRanks, "its pieces are for 4 ranks"),
-        (Wrong::NoSuchRank, "rank 3 gets 0..10, and ranks are below 3"),
-        (Wrong::Refuses, "10 is not for this cut"),
+        (Wrong::Overlap, "ranks 0 and 2 both have index 5"),
+        (Wrong::Gap, "no rank has index 5"),
+        (Wrong::Beyond, "rank 0 has 0..11, beyond the end"),
+        (Wrong::Descending, "rank 0 has 5..10 and then 0..5"),
+        (Wrong::OtherRanks, "its ranges are for 4 ranks"),
+        (Wrong::NoSuchRank, "rank 3 has 0..10, but ranks must be below 3"),
+        (Wrong::Refuses, "10 is not supported here"),
     ] {
         let p = Placement::custom(0, Arc::new(Bad(wrong))).unwrap();
         let e = Sharding::new(&mesh, &[10], &[p]).unwrap_err();
@@ -28,19 +28,19 @@ fn what_is_no_partition_is_refused() {
         assert!(e.to_string().contains(says), "{wrong:?}: {e}");
     }
     let e = check_partition(&Fickle::default(), 10..=10, 3..=3).unwrap_err();
-    assert!(e.to_string().contains("other pieces each time"), "{e}");
+    assert!(e.to_string().contains("returns different ranges on each call"), "{e}");
 }
 
-/// Neither memory nor time follow the extents that a text may name.
+/// Memory and time do not grow with the extents that a text names.
 #[test]
 fn no_more_pieces_are_made_than_are_listed() {
     let mesh: Mesh = "x=3".parse().unwrap();
     let p = Placement::custom(0, Arc::new(Bad(Wrong::TooMany))).unwrap();
     let e = Sharding::new(&mesh, &[1 << 60], &[p]).unwrap_err();
-    assert!(e.to_string().contains("more than 16777216 pieces"), "{e}");
+    assert!(e.to_string().contains("more than 16777216 ranges"), "{e}");
     let e = Sharding::new(&mesh, &[1 << 60], &[block_cyclic(0, 1)]).unwrap_err();
-    assert!(e.to_string().contains("more than 16777216 pieces"), "{e}");
-    // Zigzag has two pieces a rank, whatever the extent.
+    assert!(e.to_string().contains("more than 16777216 ranges"), "{e}");
+    // Zigzag has two ranges a rank, whatever the extent.
     let s = Sharding::new(&mesh, &[1 << 62], &[Placement::zigzag(0)]).unwrap();
     assert_eq!(s.region(1).unwrap().dims[0].len(), 2);
     let huge: Mesh = "x=1099511627776".parse().unwrap();
@@ -48,7 +48,7 @@ fn no_more_pieces_are_made_than_are_listed() {
     assert!(e.to_string().contains("at most 1048576 ranks"), "{e}");
 }
 
-/// A cut that changes its mind still makes shardings, each of which stays what it was when it was made.
+/// A nondeterministic partition still makes shardings, each of which is fixed when it is made.
 #[test]
 fn a_sharding_keeps_what_its_cut_said() {
     let mesh: Mesh = "x=3".parse().unwrap();
@@ -57,7 +57,7 @@ fn a_sharding_keeps_what_its_cut_said() {
     let a = Sharding::new(&mesh, &[10], std::slice::from_ref(&p)).unwrap();
     let before: Vec<_> = mesh.ranks().map(|r| a.global_indices(r).unwrap()).collect();
     let b = Sharding::new(&mesh, &[10], &[p]).unwrap();
-    assert_ne!(a, b, "equal names, other pieces");
+    assert_ne!(a, b, "equal names, other ranges");
     assert_eq!(before, mesh.ranks().map(|r| a.global_indices(r).unwrap()).collect::<Vec<_>>());
     assert_eq!(a.clone(), a);
 }
@@ -88,12 +88,12 @@ fn names_and_arguments_are_such_as_read_back() {
         "A-B",
     ] {
         let e = NamedPartition::new(Arc::new(Called(name, ""))).unwrap_err();
-        assert!(e.to_string().starts_with("a cut cannot be named"), "{name}: {e}");
+        assert!(e.to_string().starts_with("a partition cannot be named"), "{name}: {e}");
         assert!(PartitionRegistry::new().with(name, |_| Ok(Arc::new(BlockCyclic(1)))).is_err(), "{name}");
     }
     for arguments in ["(", ")", "[)", " 1", "1 ", "a\nb", "a}"] {
         let e = NamedPartition::new(Arc::new(Called("A", arguments))).unwrap_err();
-        assert!(e.to_string().contains("brackets pair"), "{arguments:?}: {e}");
+        assert!(e.to_string().contains("balanced brackets"), "{arguments:?}: {e}");
         assert!(check_partition(&Called("A", arguments), 0..1, 1..2).is_err(), "{arguments:?}");
     }
     for (name, arguments) in [("A", ""), ("aB_9", "1"), ("Perm", "[1,(2)],{a:3}"), ("Rx", "ä, b")] {

@@ -1,10 +1,10 @@
-//! Along a dim in which everything depends on everything.
+//! Ops along a dim in which every element depends on all others.
 
 use reshard_ops::rules::verify::{Data, LocalView};
 
 use super::{Example, example};
 
-/// Of groups of two channels each, however many there are.
+/// The number of groups of two channels each.
 pub fn in_pairs(l: &LocalView<'_>) -> usize {
     (l.inputs[0].shape[1] / 2).max(1)
 }

@@ -1,4 +1,4 @@
-//! Element by element: bits, truth values, steps, scales and complex numbers, which lie in a last dim of two.
+//! Element by element: bits, truth values, steps, scales and complex numbers, stored in a last dim of two.
 
 use reshard_ops::rules::verify::Data;
 

@@ -18,7 +18,7 @@ pub fn eye(n: usize) -> M {
     M::eye(n)
 }
 
-/// The rows in the order of elimination, `L` below the diagonal and `U` on and above it, and its sign.
+/// Returns the rows in order of elimination, `L` below the diagonal and `U` on and above it, and the sign.
 pub fn eliminated(a: &M) -> (Vec<usize>, M, f64) {
     let n = a.nrows();
     let (mut lu, mut order, mut sign) = (a.clone(), (0..n).collect::<Vec<_>>(), 1.0);
@@ -131,7 +131,7 @@ pub fn singular(a: &M) -> (M, Vec<f64>, M) {
     (u, s, v.t().to_owned())
 }
 
-/// Gram and Schmidt's columns, and what they are multiplied by.
+/// Gram and Schmidt's columns, and their coefficients.
 pub fn orthogonal(a: &M) -> (M, M) {
     let k = a.nrows().min(a.ncols());
     let (mut q, mut r) = (M::zeros((a.nrows(), k)), M::zeros((k, a.ncols())));
@@ -159,7 +159,7 @@ pub fn exponential(a: &M) -> M {
     (0..6).fold(sum, |e, _| e.dot(&e))
 }
 
-/// The product of reflections `1 - tau v v^T`, whose vectors lie below the diagonal.
+/// The product of reflections `1 - tau v v^T`, whose vectors are stored below the diagonal.
 pub fn reflections(a: &M, tau: &A) -> M {
     let n = a.nrows();
     (0..tau.len()).fold(eye(n), |q, i| {
@@ -177,14 +177,14 @@ pub fn lower(a: &M) -> M {
     M::from_shape_fn(a.raw_dim(), |(i, j)| if i >= j { a[[i, j]] } else { 0.0 })
 }
 
-/// Of variables in rows.
+/// The covariance of variables in rows.
 pub fn covariance(a: &M) -> M {
     let n = a.ncols() as f64;
     let centred = a - &a.mean_axis(Axis(1)).expect("a column").insert_axis(Axis(1));
     centred.dot(&centred.t()) / (n - 1.0)
 }
 
-/// Reflections whose vectors lie below the diagonal, and their factors; `R` on and above it.
+/// Reflections whose vectors are stored below the diagonal, and their factors; `R` on and above it.
 pub fn householder(a: &M) -> (M, Vec<f64>) {
     let mut packed = a.clone();
     let mut factors = Vec::new();
@@ -255,7 +255,7 @@ pub fn eigenvalues(a: &M) -> Vec<Complex> {
     z
 }
 
-/// What `a - z` takes to nothing, of which the last number that matters is 1: by the product of all other factors.
+/// The null vector of `a - z`, scaled to a last significant number of 1: by the product of all other factors.
 pub fn eigenvector(a: &M, z: Complex) -> Vec<Complex> {
     let n = a.nrows();
     let mut v: Vec<Complex> = (0..n).map(|i| (1.0, i as f64)).collect();
@@ -272,7 +272,7 @@ pub fn eigenvector(a: &M, z: Complex) -> Vec<Complex> {
     v.into_iter().map(|v| (v.0 / norm, v.1 / norm)).collect()
 }
 
-/// What factors are factors of.
+/// The products of factors give the factored matrix.
 #[test]
 fn factors_of_matrices_are_factors() {
     let mut random = Random::new(3);

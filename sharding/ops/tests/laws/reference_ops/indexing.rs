@@ -1,4 +1,4 @@
-//! Indexing, in which a rank leaves out what it does not hold.
+//! Indexing, in which a rank leaves out the elements that it does not hold.
 
 use reshard_ops::rules::verify::{Data, Random};
 

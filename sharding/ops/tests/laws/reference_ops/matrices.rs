@@ -62,7 +62,7 @@ fn symmetric(shape: &[usize], r: &mut Random) -> Vec<f64> {
     (0..list.len()).map(|e| list[mirrored(e)]).collect()
 }
 
-/// Which row each row changes places with: itself or a later one.
+/// The row with which each row is swapped: itself or a later one.
 fn pivots(shape: &[usize], r: &mut Random) -> Vec<f64> {
     let n = shape[shape.len() - 1];
     (0..shape.iter().product()).map(|e: usize| (e % n + r.below(n - e % n)) as f64).collect()

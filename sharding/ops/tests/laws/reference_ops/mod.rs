@@ -1,5 +1,7 @@
-//! The calls on which the table is checked: shapes, data, and what they compute, which `reshard-reference` says or, where it
-//! has no such op, a definition in f64 beside the call.
+//! The calls on which the table is checked: shapes, data, and expected results.
+//!
+//! `reshard-reference` computes the results or, where it has no such op, a definition in f64 next to the
+//! call.
 #![allow(unreachable_pub, reason = "a module of tests")]
 #![allow(clippy::type_complexity, clippy::float_cmp, reason = "lists of functions; exact data")]
 #![allow(clippy::wildcard_enum_match_arm, clippy::items_after_statements, reason = "short definitions")]
@@ -40,7 +42,7 @@ pub type A = ArrayD<f64>;
 type Run = Box<dyn Fn(&LocalView<'_>) -> Result<Vec<A>, String>>;
 type LocalCall = fn(&LocalView<'_>) -> String;
 
-/// A call of the table, shapes to try it on, and what it computes.
+/// A call of the table, its test shapes, and its reference implementation.
 pub struct Example {
     pub call: &'static str,
     pub shapes: Vec<Vec<Vec<usize>>>,
@@ -54,8 +56,9 @@ pub struct Example {
     local_call: Option<LocalCall>,
 }
 
-/// An example of an op that the reference has; shapes are written `6,5 7; 2,3 1`: calls by `;`, inputs by blanks, `()` for a
-/// scalar, `-` for none.
+/// Returns an example of an op that the reference has.
+///
+/// Shapes are written `6,5 7; 2,3 1`: calls by `;`, inputs by blanks, `()` for a scalar, `-` for none.
 pub fn example(call: &'static str, shapes: &str) -> Example {
     let parsed: OpCall = call.parse().unwrap();
     if let OpCall::Named { name, .. } = &parsed {
@@ -73,7 +76,7 @@ pub fn defined(
     made(call, shapes, Box::new(move |l| Ok(run(l))))
 }
 
-/// What the reference makes of one rank's part of a call.
+/// Computes one rank's part of a call with the reference.
 fn by_reference(call: &OpCall, l: &LocalView<'_>) -> Result<Vec<A>, String> {
     static TABLE: std::sync::LazyLock<OpTable> = std::sync::LazyLock::new(OpTable::standard);
     let inputs: Vec<A> = (0..l.inputs.len()).map(|i| x(l, i)).collect();
@@ -126,18 +129,18 @@ impl Example {
         self
     }
 
-    /// The call that a rank makes which takes its shards for the whole: where arguments are sizes, they are those of the shards.
+    /// Sets the call of a rank that takes its shards for the whole: size arguments are those of the shards.
     pub fn locally(mut self, call: LocalCall) -> Example {
         self.local_call = Some(call);
         self
     }
 
-    /// What the numbers of an input are.
+    /// The kind of numbers of an input.
     pub fn data_of(&self, input: usize) -> Data {
         self.data.get(input).copied().unwrap_or(Data::Integers)
     }
 
-    /// How many combinations of inputs are searched.
+    /// Sets the number of input combinations that are searched.
     pub fn budget(mut self, budget: usize) -> Example {
         self.budget = budget;
         self
@@ -168,7 +171,7 @@ impl Example {
         self.verifier_of(|l| (self.run)(l))
     }
 
-    /// The verifier of ranks which are told that every shard is the whole.
+    /// The verifier whose ranks see every shard as the whole.
     pub fn blind(&self) -> Verifier<'_> {
         let run = |l: &LocalView<'_>| match self.local_call {
             Some(call) => by_reference(&call(l).parse().map_err(|e: reshard_ops::Error| e.to_string())?, l),
@@ -204,7 +207,7 @@ impl Example {
 }
 
 impl Example {
-    /// The same op on a list of two, whose operands come one after the other.
+    /// The same op on a list of two, whose operands come in sequence.
     pub fn for_each_of_two(&self) -> Verifier<'_> {
         let run = move |l: &LocalView<'_>| {
             let (inputs, outputs) = (l.inputs.len() / 2, l.output_regions.len() / 2);
@@ -234,7 +237,7 @@ thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs an op; where shapes do not fit, its panic becomes words and nothing is printed.
+/// Runs an op; if shapes do not fit, its panic becomes an error and nothing is printed.
 fn quietly<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: std::sync::Once = std::sync::Once::new();
     HOOK.call_once(|| {
@@ -254,10 +257,11 @@ fn quietly<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// Runs the reference of a call that is an example on tensors that are whole, as far as the op can tell.
+/// Runs the reference of a call that is an example on tensors that look whole to the op.
 pub fn run(examples: &[Example], call: &OpCall, inputs: &[&Tensor]) -> Result<Vec<Tensor>, String> {
     let text = call.to_string();
-    let known = examples.iter().find(|e| e.call == text).ok_or_else(|| format!("{call} is no example"))?;
+    let known =
+        examples.iter().find(|e| e.call == text).ok_or_else(|| format!("{call} is not an example"))?;
     let regions: Vec<ShardRegion> = inputs.iter().map(|t| ShardRegion::whole(&t.shape)).collect();
     let view = LocalView {
         inputs: inputs.to_vec(),

@@ -1,4 +1,4 @@
-//! Dims and elements in other places, and halves of a dim.
+//! Permutations of dims and elements, and halves of a dim.
 
 use reshard_ops::rules::verify::Data;
 

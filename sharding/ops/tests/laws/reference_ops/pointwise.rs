@@ -8,7 +8,7 @@ const SHAPES: &str = "6,5; 2,3";
 const TWO: &str = "6,5 6,5; 2,3 2,3; 5,4 4; 5,4 5,1; 1,4 6,1";
 const THREE: &str = "6,5 6,5 6,5; 2,3 2,3 2,3";
 
-/// Some numbers are no numbers, or infinite.
+/// Some numbers are NaN or infinite.
 fn odd(shape: &[usize], r: &mut Random) -> Vec<f64> {
     let of = |v: f64| match v {
         v if v > 1.5 => f64::INFINITY,
@@ -94,7 +94,7 @@ pub fn all() -> Vec<Example> {
     ] {
         out.push(example(call, SHAPES).data(&[real]).near());
     }
-    // Terms are unbounded: the identity of an empty shard is one of them.
+    // Partial values are unbounded: the identity of an empty shard is one of them.
     let positive = Data::Made(|shape, r| Data::Positive.whole(shape, r));
     for call in ["log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "pow_scalar(exponent=-0.5)"]
     {

@@ -4,7 +4,7 @@ use reshard_ops::rules::verify::{Data, Random};
 
 use super::{Example, example};
 
-/// Different places of a space of 9 for every channel.
+/// Different positions in a space of 9 for every channel.
 fn places(shape: &[usize], r: &mut Random) -> Vec<f64> {
     let n: usize = shape[2..].iter().product();
     (0..shape[0] * shape[1])
@@ -62,7 +62,7 @@ pub fn all() -> Vec<Example> {
     for call in ["local_response_norm(size=2)", "local_response_norm(size=3,alpha=1.5,beta=0.5,k=2)"] {
         out.push(example(call, "6,5,2; 2,3,3").data(&real).near());
     }
-    // Windows of 2 by 2, one step apart.
+    // Windows of 2 by 2, with a stride of 1.
     out.push(example("im2col(kernel=2)", "6,6,3,2; 4,2,2,3; 2,3,2,2"));
     out.push(example("im2col(kernel=2,stride=2,padding=1)", "6,6,3,2; 4,2,2,3; 2,3,2,2"));
     out.push(example("col2im(size=[3,2],kernel=2)", "6,24,2; 4,8,2; 2,12,2"));

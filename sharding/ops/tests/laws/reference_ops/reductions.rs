@@ -8,7 +8,7 @@ pub fn all() -> Vec<Example> {
     let mut out = Vec::new();
     let (two, three) = ("6,6; 4,5; 2,3; 1,4", "6,5,6; 4,3,2");
     let (real, nonzero) = (Data::Real, Data::Mask { ones: 60 });
-    // Over all dims, over one, and over two that are kept.
+    // Over all dims, over one, and over two with `keepdim`.
     for (calls, data) in [
         (["sum", "sum(dims=[1])", "sum(dims=[0,2],keepdim=true)"], Data::Integers),
         (["mean", "mean(dims=[1])", "mean(dims=[0,2],keepdim=true)"], Data::Integers),

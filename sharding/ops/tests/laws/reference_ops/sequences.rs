@@ -1,4 +1,4 @@
-//! Numbers made of nothing.
+//! Ops without inputs.
 
 use super::{Example, example};
 

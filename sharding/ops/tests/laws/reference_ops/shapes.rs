@@ -1,10 +1,10 @@
-//! Pieces, other orders, other shapes, and tensors made of nothing.
+//! Ranges of dims, other orders, other shapes, and tensors without inputs.
 
 use reshard_ops::rules::verify::LocalView;
 
 use super::{Example, example};
 
-/// Pieces of dim 1 as long as they are wanted here.
+/// Splits dim 1 into ranges of the wanted lengths.
 fn as_wanted(l: &LocalView<'_>, dim: usize) -> String {
     let sizes: Vec<String> = l.output_regions.iter().map(|w| w.shape()[dim].to_string()).collect();
     format!("split(sizes=[{}],dim={dim})", sizes.join(","))
@@ -33,7 +33,7 @@ pub fn all() -> Vec<Example> {
         out.push(example(call, shapes).locally(|l| as_wanted(l, 1)).wants());
     }
     out.push(example("chunk(chunks=3,dim=0)", "12,5; 6,4; 9,3; 15,2").locally(|l| as_wanted(l, 0)).wants());
-    // Of a shard that is taken for the whole other dims may be 1 too.
+    // If a shard is taken for the whole, other dims may be 1 too.
     out.push(example("squeeze", "6,1,5; 4,1,6").locally(|_| "squeeze(dims=[1])".to_owned()));
     out.push(example("slice(dim=1,start=4,end=8)", "6,12; 5,12").locally(second_third));
     out.push(example("narrow(dim=1,start=4,length=4)", "6,12; 5,12").locally(second_third));

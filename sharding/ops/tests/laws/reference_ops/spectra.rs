@@ -1,4 +1,4 @@
-//! Transforms into frequencies and back; complex numbers lie in a last dim of two.
+//! Transforms into frequencies and back; complex numbers are stored in a last dim of two.
 
 use super::{Example, example};
 
