@@ -20,7 +20,7 @@ use crate::Error;
 pub struct AxisName(Arc<str>);
 
 impl AxisName {
-    /// A name, if the text is one.
+    /// Returns a name, if the text is one.
     pub fn new(text: &str) -> Result<AxisName, Error> {
         let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         if starts && text.chars().all(AxisName::continues) {
@@ -28,17 +28,18 @@ impl AxisName {
         }
         Err(Error::Mesh {
             reason: format!(
-                "{text:?} is not an axis name: start with a letter or _, go on with letters, digits, _ - . or /"
+                "{text:?} is not an axis name: use letters, digits, `_`, `-`, `.` and `/`, and begin with a letter or \
+                 `_`"
             ),
         })
     }
 
-    /// Whether a character may stand in a name after its first.
+    /// Returns `true` if a character may occur in a name after its first.
     pub(crate) fn continues(c: char) -> bool {
         c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/')
     }
 
-    /// The text of the name.
+    /// Returns the text of the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -59,19 +60,21 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// The name of the axis.
+    /// Returns the name of the axis.
     pub fn name(&self) -> &AxisName {
         &self.name
     }
 
-    /// The number of coordinates.
+    /// Returns the number of coordinates.
     #[inline]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Coordinate to offset in ranks; hierarchical for flattened axes that are not one stride. Where the mesh has a
-    /// [`table`](crate::Mesh::table), to offset in positions.
+    /// Returns the layout from coordinate to offset in ranks; hierarchical for flattened axes of several
+    /// strides.
+    ///
+    /// Where the mesh has a [`table`](crate::Mesh::rank_table), to offset in positions.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -79,19 +82,20 @@ impl Axis {
 
 /// A divisor of a mesh axis, `tp:(pre)size`: one mixed-radix digit of its coordinate.
 ///
-/// An axis of size `n` counts `0..n`. A sub-axis `(pre)size` of it is one mixed-radix digit of that count: with
-/// `pre * size * post = n`, coordinate `c` has the digit
+/// An axis of size `n` counts `0..n`. A sub-axis `(pre)size` of it is one mixed-radix digit of that count:
+/// with `pre * size * post = n`, coordinate `c` has the digit
 ///
 /// ```text
 /// digit(c) = floor(c / post) mod size                 most significant sub-axis: pre = 1
 /// ```
 ///
-/// That is the mode `size : post@axis`, and `(pre)size` is how it is written: [`Mesh::mode`](crate::Mesh::mode) and
-/// [`Mesh::sub_axis`](crate::Mesh::sub_axis) lead from one to the other. The whole axis is `(1)n`, the mode `n : 1@axis`.
-/// Sub-axes that follow one another are one by coalescing their modes.
+/// That is the mode `size : post@axis`, and `(pre)size` is how it is written:
+/// [`Mesh::mode`](crate::Mesh::mode) and [`Mesh::sub_axis`](crate::Mesh::sub_axis) lead from one to the
+/// other. The whole axis is `(1)n`, the mode `n : 1@axis`. Sub-axes that follow one another are one by
+/// coalescing their modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubAxis {
-    /// Which axis of the mesh, counted from the outermost.
+    /// Index of the mesh axis, counted from the outermost.
     pub axis: usize,
     /// The product of the sizes of the more significant sub-axes.
     pub pre_size: usize,
@@ -100,12 +104,13 @@ pub struct SubAxis {
 }
 
 impl SubAxis {
-    /// The digit of this sub-axis in coordinate `c` of an axis of `n`; an error where `c` is not below `n`, or `(pre)size`
-    /// does not divide `n`.
+    /// Returns the digit of this sub-axis in coordinate `c` of an axis of `n`.
+    ///
+    /// Fails where `c` is not below `n`, or `(pre)size` does not divide `n`.
     ///
     /// ```
     /// use reshard_sharding::SubAxis;
-    /// let minor = SubAxis { axis: 0, pre: 2, size: 4 };
+    /// let minor = SubAxis { axis: 0, pre_size: 2, size: 4 };
     /// assert_eq!(minor.digit(7, 8)?, 3);
     /// assert_eq!(minor.digit(3, 8)?, 3);
     /// assert!(minor.digit(8, 8).is_err() && minor.digit(0, 6).is_err());
@@ -119,21 +124,22 @@ impl SubAxis {
         Ok(self.known_digit(c, n))
     }
 
-    /// What one step of this digit adds to the coordinate of an axis of `n`: `n / (pre * size)`; an error where that does
-    /// not divide.
+    /// Returns the coordinate step of this digit on an axis of `n`: `n / (pre * size)`.
+    ///
+    /// Fails where that does not divide.
     pub fn post(self, n: usize) -> Result<usize, Error> {
         self.divides(n)?;
         Ok(self.known_post(n))
     }
 
-    /// [`SubAxis::digit`] of a sub-axis of an axis of `n`.
+    /// Returns [`SubAxis::digit`], without checks, of a sub-axis of an axis of `n`.
     #[doc(hidden)]
     #[inline]
     pub fn known_digit(self, c: usize, n: usize) -> usize {
         c / self.known_post(n) % self.size
     }
 
-    /// [`SubAxis::post`] of a sub-axis of an axis of `n`.
+    /// Returns [`SubAxis::post`], without checks, of a sub-axis of an axis of `n`.
     #[doc(hidden)]
     #[inline]
     pub fn known_post(self, n: usize) -> usize {
@@ -146,11 +152,13 @@ impl SubAxis {
             return Ok(());
         }
         Err(Error::Mesh {
-            reason: format!("{self} is no sub-axis of an axis of {n}: (pre)size must divide it"),
+            reason: format!("{self} is not a sub-axis of an axis of {n}: pre times size must divide {n}"),
         })
     }
 
-    /// Whether both may stand in one sharding or group: sub-axes of different axes, or digits of one mixed-radix number.
+    /// Returns `true` if both can be in one sharding or group.
+    ///
+    /// They are on different axes, or are digits of one mixed-radix number.
     ///
     /// `(1)2` and `(3)2` of an axis of 6 do not overlap, but the numbers that they count are not independent.
     #[doc(hidden)]
@@ -161,7 +169,7 @@ impl SubAxis {
             || major.pre_size.checked_mul(major.size).is_some_and(|span| minor.pre_size.is_multiple_of(span))
     }
 
-    /// Whether all digits of the other are digits of this one: `(1)4` holds `(1)2` and `(2)2`.
+    /// Returns `true` if all digits of the other are digits of this one: `(1)4` holds `(1)2` and `(2)2`.
     #[doc(hidden)]
     pub fn contains(self, other: SubAxis) -> bool {
         let ends = |s: SubAxis| s.pre_size.checked_mul(s.size);
@@ -171,13 +179,15 @@ impl SubAxis {
                 && matches!((ends(self), ends(other)), (Some(end), Some(e)) if e > 0 && end.is_multiple_of(e))
     }
 
-    /// The text of the sub-axis with the names of a mesh's axes: `tp` for a whole axis, otherwise `tp:(pre)size`.
+    /// Returns the text of the sub-axis with the names of a mesh's axes.
+    ///
+    /// It is `tp` for a whole axis, otherwise `tp:(pre)size`.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, SubAxis};
     /// let mesh: Mesh = "dp=2,tp=8".parse()?;
-    /// assert_eq!(SubAxis { axis: 1, pre: 1, size: 8 }.printed(mesh.axes()), "tp");
-    /// assert_eq!(SubAxis { axis: 1, pre: 2, size: 4 }.printed(mesh.axes()), "tp:(2)4");
+    /// assert_eq!(SubAxis { axis: 1, pre_size: 1, size: 8 }.printed(mesh.axes()), "tp");
+    /// assert_eq!(SubAxis { axis: 1, pre_size: 2, size: 4 }.printed(mesh.axes()), "tp:(2)4");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn printed(self, axes: &[Axis]) -> String {
@@ -187,8 +197,9 @@ impl SubAxis {
         text
     }
 
-    /// Prints the sub-axis with the names of a mesh: `tp` for a whole axis, otherwise `tp:(pre)size`; an axis that there is
-    /// not by its number.
+    /// Prints the sub-axis with the names of a mesh.
+    ///
+    /// It is `tp` for a whole axis, otherwise `tp:(pre)size`; an unknown axis is printed as its number.
     #[doc(hidden)]
     pub fn write(self, f: &mut impl fmt::Write, axes: &[Axis]) -> fmt::Result {
         match axes.get(self.axis) {
@@ -199,12 +210,13 @@ impl SubAxis {
     }
 }
 
-/// `axis:(pre)size`, the axis by its number: what no mesh is needed for. [`SubAxis::printed`] has its name.
+/// `axis:(pre)size`, with the number of the axis, so that no mesh is needed; [`SubAxis::printed`] has its
+/// name.
 ///
 /// ```
 /// use reshard_sharding::SubAxis;
 /// let minor: SubAxis = "1:(2)4".parse()?;
-/// assert_eq!(minor, SubAxis { axis: 1, pre: 2, size: 4 });
+/// assert_eq!(minor, SubAxis { axis: 1, pre_size: 2, size: 4 });
 /// assert_eq!(minor.to_string(), "1:(2)4");
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
@@ -228,7 +240,7 @@ impl FromStr for SubAxis {
         };
         parts().ok_or_else(|| Error::Mesh {
             reason: format!(
-                "{:?} is no sub-axis: write axis:(pre)size, as 1:(2)4",
+                "{:?} is not a sub-axis; write axis:(pre)size, such as 1:(2)4",
                 Excerpt::of(text).to_string()
             ),
         })

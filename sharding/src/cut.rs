@@ -1,27 +1,29 @@
-//! Cuts: how a dim is shared out among the ranks of an axis.
+//! Splits of a dim among the ranks of a mesh axis.
 //!
-//! A cut takes a length and gives each of `n` ranks its part of it. Nothing is padded: where a length does not divide,
-//! some ranks keep less than others, or nothing.
+//! A split takes a length and gives each of `n` ranks its part. Nothing is padded: where the length is not
+//! divisible, some ranks keep fewer elements than others, or none.
 //!
-//! **Chunks** are those of `torch.chunk`: `chunk(N, n)` cuts `0..N` into pieces of `c = ceil(N/n)`, and piece `i` is
-//! `[min(i c, N), min((i+1) c, N))`, so the last ones are short or empty. `Shard` gives rank `i` the `i`-th of them.
-//! `StridedShard(k)` chunks the length into `k` pieces first and each of those over the ranks, and rank `i` concatenates
-//! the `i`-th of every piece; `Shard` is `k = 1`:
+//! **Chunks** are those of `torch.chunk`: `chunk(N, n)` splits `0..N` into chunks of `c = ceil(N/n)`, and
+//! chunk `i` is `[min(i c, N), min((i+1) c, N))`, so the last ones are short or empty. `Shard` gives rank `i`
+//! the `i`-th chunk. `StridedShard(k)` first splits the length into `k` chunks and then chunks each of those
+//! over the ranks. Rank `i` concatenates the `i`-th part of every chunk; `Shard` is `k = 1`:
 //!
 //! ```text
 //! c = ceil(N/k)      rank i keeps  floor(N/c) |chunk(c, n)_i| + |chunk(N mod c, n)_i|  of N
 //! ```
 //!
-//! **Sizes** `s_0, .., s_(n-1)` (`Ragged`) are for the one length that they add up to, of which rank `i` keeps
-//! `[s_0 + .. + s_(i-1), s_0 + .. + s_i)`.
+//! **Sizes** `s_0, .., s_(n-1)` (`Ragged`) are for the one length that they add up to, of which rank `i`
+//! keeps `[s_0 + .. + s_(i-1), s_0 + .. + s_i)`.
 //!
-//! **Any other cut** is a [`Cut`], which says for a length and a number of ranks who keeps which indices: [`Zigzag`], [`Block`], [`Counts`], [`Rolled`], or one
-//! that somebody else brings ([`CutRegistry`]). It is asked when a sharding is made, once for each length that the cuts
-//! before it leave, and what it says is checked and kept, so that afterwards it is a list like any other. Where that list is
-//! what chunks give, it is those chunks; the list of one rank is everything, so there is nothing to cut.
+//! **Any other split** is a custom dim partition, a [`DimPartition`], which returns the indices that each rank keeps
+//! for a length and a number of ranks: [`Zigzag`], [`Block`], [`Counts`], [`Rolled`], or one added by the
+//! user ([`PartitionRegistry`]). It is called when a sharding is created, once for each length that the earlier
+//! splits leave. The result is checked and stored, so it is then a list like any other. If the list equals
+//! chunks, it is stored as chunks. Over one rank the list is everything, so there is nothing to split.
 //!
-//! Only this module and the comparison of uneven views match on the three forms, and everybody else asks by method, so that
-//! a further form (ragged cuts over a prefix of the dims, sizes in relative units) is a new variant and no change to callers.
+//! Only this module and the comparison of uneven views match on the three variants; all other callers use
+//! methods. A further variant (ragged splits over a prefix of the dims, sizes in relative units) therefore
+//! needs no change to callers.
 
 mod balance;
 mod block;
@@ -52,10 +54,10 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::region::{Interval, Intervals, push};
 
-/// The most pieces of one dim that are listed.
+/// Maximum number of listed ranges of one dim.
 pub(crate) const MAX_PIECES: usize = 1 << 24;
 
-/// Piece `i` of `n` of a length.
+/// Returns chunk `i` of `n` chunks of a length.
 pub fn chunk(len: usize, n: usize, i: usize) -> Interval {
     let c = len.div_ceil(n);
     // i * c may leave usize only where it is past the end anyway.
@@ -63,29 +65,29 @@ pub fn chunk(len: usize, n: usize, i: usize) -> Interval {
     Interval { start, len: c.min(len - start) }
 }
 
-/// One cut of a dim among the ranks of an axis.
+/// The split of a dim among the ranks of an axis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DimCut {
-    /// Chunked into `pieces`, each chunked over the ranks; rank `i` keeps the `i`-th of every piece.
+    /// `pieces` chunks, each chunked again over the ranks; rank `i` keeps the `i`-th part of every chunk.
     Chunks {
         /// The split factor.
         pieces: usize,
-        /// Over how many ranks.
+        /// The number of ranks.
         ranks: usize,
     },
     /// A size for each rank.
     Sizes(Arc<[usize]>),
-    /// What another cut says.
+    /// The evaluated ranges of a custom dim partition.
     Other(Arc<Made>),
 }
 
 impl DimCut {
-    /// Chunks of `pieces` over `ranks`; one piece makes plain chunks.
+    /// Returns a split into `pieces` chunks over `ranks`; `pieces = 1` is plain chunks.
     pub fn chunks(pieces: usize, ranks: usize) -> DimCut {
         DimCut::Chunks { pieces, ranks }
     }
 
-    /// These sizes, which become plain chunks where that is what they are.
+    /// Returns the split with these sizes, as plain chunks if the sizes equal plain chunks.
     ///
     /// Requires that their sum fits.
     pub fn ragged(sizes: &Arc<[usize]>) -> DimCut {
@@ -94,7 +96,7 @@ impl DimCut {
         if plain { DimCut::chunks(1, n) } else { DimCut::Sizes(Arc::clone(sizes)) }
     }
 
-    /// The same, as plain chunks where its sizes are those.
+    /// Returns this split, as plain chunks if its sizes equal plain chunks.
     #[must_use]
     pub fn simplest(self) -> DimCut {
         match self {
@@ -103,7 +105,7 @@ impl DimCut {
         }
     }
 
-    /// The same without a split factor: plain chunks over as many ranks, or these sizes.
+    /// Returns this split without a split factor: plain chunks over the same number of ranks, or these sizes.
     #[must_use]
     pub fn in_one_piece(self) -> DimCut {
         match self {
@@ -112,9 +114,9 @@ impl DimCut {
         }
     }
 
-    /// The same cut of `len`, with as many pieces as that really makes.
+    /// Returns the same split of `len` with the split factor reduced to the number of non-empty chunks.
     ///
-    /// Requires that there is something to cut.
+    /// Requires `len > 0`.
     #[must_use]
     pub fn without_empty_pieces(&self, len: usize) -> DimCut {
         match self {
@@ -123,7 +125,9 @@ impl DimCut {
         }
     }
 
-    /// The cut that leaves every rank what it keeps of the indices `part` of `len`, if these are whole pieces.
+    /// Returns the split of `part` in which every rank keeps the same indices.
+    ///
+    /// Returns `None` unless `part` consists of whole chunks of `len`.
     pub fn narrowed(&self, len: usize, part: Range<usize>) -> Option<DimCut> {
         match *self {
             DimCut::Chunks { pieces, ranks } => {
@@ -134,14 +138,14 @@ impl DimCut {
                 let whole =
                     part.start.is_multiple_of(piece) && (part.len().is_multiple_of(piece) || part.end == len);
                 let pieces = part.len().div_ceil(piece);
-                // The pieces of the new extent must be those of the old one.
+                // The chunk length must stay the same for the narrowed extent.
                 (whole && part.len().div_ceil(pieces) == piece).then(|| DimCut::chunks(pieces, ranks))
             }
             DimCut::Sizes(_) | DimCut::Other(_) => None,
         }
     }
 
-    /// How many ranks the axis has.
+    /// Returns the number of ranks of the axis.
     pub fn ranks(&self) -> usize {
         match self {
             DimCut::Chunks { ranks, .. } => *ranks,
@@ -150,7 +154,9 @@ impl DimCut {
         }
     }
 
-    /// Into how many pieces it first cuts a dim, each of which goes to all ranks; 1 where it is not chunks.
+    /// Returns the split factor: the number of chunks that are each distributed over all ranks.
+    ///
+    /// It is 1 for other variants.
     pub fn pieces(&self) -> usize {
         match self {
             DimCut::Chunks { pieces, .. } => *pieces,
@@ -158,7 +164,7 @@ impl DimCut {
         }
     }
 
-    /// The sizes, where it has its own.
+    /// Returns the sizes per rank, or `None` for the other variants.
     pub fn sizes(&self) -> Option<&Arc<[usize]>> {
         match self {
             DimCut::Chunks { .. } | DimCut::Other(_) => None,
@@ -166,7 +172,7 @@ impl DimCut {
         }
     }
 
-    /// What another cut says, where it is one.
+    /// Returns the evaluated custom partition, or `None` for the other variants.
     pub fn other(&self) -> Option<&Arc<Made>> {
         match self {
             DimCut::Chunks { .. } | DimCut::Sizes(_) => None,
@@ -174,7 +180,9 @@ impl DimCut {
         }
     }
 
-    /// The same for a dim of which earlier cuts leave ranks these lengths, ascending: another cut is asked about each.
+    /// Returns the split for the lengths that earlier splits leave, ascending.
+    ///
+    /// Evaluates a custom partition for each length.
     pub fn of_lens(self, lens: &[usize]) -> Result<DimCut, Error> {
         match self {
             DimCut::Chunks { .. } | DimCut::Sizes(_) => Ok(self),
@@ -182,7 +190,7 @@ impl DimCut {
         }
     }
 
-    /// Whether it is chunks, which cut every length.
+    /// Returns `true` for chunks, which are defined for every length.
     #[inline]
     pub fn is_chunks(&self) -> bool {
         match self {
@@ -191,13 +199,13 @@ impl DimCut {
         }
     }
 
-    /// Another cut, which is not asked yet.
+    /// Returns the split by a custom partition, not yet evaluated for any length.
     #[inline(never)]
     pub fn by(cut: &NamedPartition, ranks: usize) -> DimCut {
         DimCut::Other(Arc::new(Made::new(cut, ranks)))
     }
 
-    /// Whether it is plain chunks.
+    /// Returns `true` for plain chunks.
     pub fn is_plain(&self) -> bool {
         match self {
             DimCut::Chunks { pieces, .. } => *pieces == 1,
@@ -205,14 +213,14 @@ impl DimCut {
         }
     }
 
-    /// The only length that it cuts, where there is only one.
+    /// Returns the only length that this splits, or `None` if it is defined for any length.
     pub fn total(&self) -> Option<usize> {
         self.sizes().map(|sizes| sizes.iter().sum())
     }
 
-    /// How many pieces there really are of `len`, if all are equal and give every rank as much.
+    /// Returns the number of non-empty chunks of `len` if all are equal and divide evenly among the ranks.
     ///
-    /// Requires that there is something to cut. Only chunks are taken for equal.
+    /// Requires `len > 0`. Returns `None` for all variants but chunks.
     pub fn even_pieces(&self, len: usize) -> Option<usize> {
         match *self {
             DimCut::Chunks { pieces, ranks } => {
@@ -223,7 +231,7 @@ impl DimCut {
         }
     }
 
-    /// How many elements rank `i` of the axis keeps of `len`.
+    /// Returns the number of elements of `len` that rank `i` of the axis keeps.
     pub fn len(&self, len: usize, i: usize) -> usize {
         match self {
             DimCut::Chunks { pieces: 1, ranks } => chunk(len, *ranks, i).len,
@@ -239,10 +247,10 @@ impl DimCut {
         }
     }
 
-    /// Ranks of the axis among which every length is that some rank keeps of `len`.
+    /// Returns ranks of the axis that have, between them, every length that some rank keeps of `len`.
     ///
-    /// `chunk` gives full pieces up to index `floor(len / piece)`, one short piece there, and nothing after it, so the
-    /// lengths can change only at those places of its two parts.
+    /// `chunk` gives full chunks up to index `floor(len / piece)`, one short chunk there, and nothing after
+    /// it. So the lengths can change only at those indices of its two parts.
     pub fn places(&self, len: usize) -> SmallVec<[usize; 8]> {
         match self {
             DimCut::Chunks { pieces, ranks } => {
@@ -260,16 +268,18 @@ impl DimCut {
         }
     }
 
-    /// Every length that some rank of the axis keeps of `len`, in few candidates.
+    /// Returns every length that some rank of the axis keeps of `len`, in few candidates.
     pub fn lens(&self, len: usize) -> SmallVec<[usize; 8]> {
         self.places(len).into_iter().map(|i| self.len(len, i)).collect()
     }
 
-    /// Whether this cut and then the next one, of what it leaves, are one cut of this split factor over both.
+    /// Returns `true` if this split followed by `next` equals one split over both sets of ranks.
     ///
-    /// A piece of `m` gives `c = ceil(m/n)` each, and then `ceil(c/n')` each. Over both at once it gives
-    /// `ceil(m/(n n')) = ceil(c/n')` each, so the places are the same if `n'` divides `c`, or if nothing is left for the
-    /// second rank. The next cut must cut every share for itself.
+    /// That split has the split factor of this one.
+    ///
+    /// A chunk of `m` gives `c = ceil(m/n)` each, and then `ceil(c/n')` each. Over both at once it gives
+    /// `ceil(m/(n n')) = ceil(c/n')` each, so the offsets are equal if `n'` divides `c`, or if nothing is
+    /// left for the second rank. The next split must chunk every share separately.
     pub fn goes_on(&self, next: &DimCut, len: usize) -> bool {
         let (pieces, ranks, next_pieces, next_ranks) = match (self, next) {
             (
@@ -298,7 +308,7 @@ impl DimCut {
             })
     }
 
-    /// Which elements rank `i` of the axis keeps of a list, in order.
+    /// Returns the elements of a list that rank `i` of the axis keeps, in order.
     pub fn keep(&self, list: &[Interval], i: usize, dim: usize) -> Result<Intervals, Error> {
         let total: usize = list.iter().map(|x| x.len).sum();
         let mut taker = Taker { list, at: 0, before: 0 };
@@ -324,7 +334,7 @@ impl DimCut {
             }
             DimCut::Sizes(sizes) => {
                 let start = sizes[..i].iter().sum();
-                // Made for this length only; elsewhere it keeps what there is.
+                // Sizes are defined for this length only; for any other length, keep the available elements.
                 taker.take(start, sizes[i].min(total.saturating_sub(start)), &mut kept);
             }
             DimCut::Other(made) => {
@@ -344,7 +354,7 @@ impl DimCut {
 struct Taker<'a> {
     list: &'a [Interval],
     at: usize,
-    /// Elements before `list[at]`.
+    /// The number of elements before `list[at]`.
     before: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a mesh or a sharding: values with operands, printed as one sentence.
+//! Errors of meshes and shardings: values with operands, printed as one line.
 
 use core::fmt;
 
@@ -7,24 +7,24 @@ use reshard_layout::internal::counted;
 
 /// Why a mesh, placement, sharding or view could not be made.
 ///
-/// `Display` is one sentence with the offending values; [`Error::kind`] is the word that machines read.
+/// `Display` is one line with the offending values; [`Error::code`] is the machine-readable identifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// A text that does not follow its notation.
     Parse {
-        /// What was being read, such as `mesh` or `placements`.
+        /// The notation that was parsed, such as `mesh` or `placements`.
         what: &'static str,
         /// The whole text.
         input: String,
-        /// Byte offset of the place in `input`.
+        /// Byte offset of the error in `input`.
         at: usize,
-        /// What would have been right there.
+        /// The expected text at that offset.
         expected: String,
     },
     /// A number that does not fit.
     Overflow {
-        /// What was being computed.
+        /// The quantity that was computed.
         what: String,
     },
     /// A mesh that cannot be: repeated names, no ranks on an axis, modes that are not separable.
@@ -39,30 +39,30 @@ pub enum Error {
     },
     /// A rank that the mesh does not hold.
     NoSuchRank {
-        /// The rank asked for.
+        /// The requested rank.
         rank: usize,
         /// The mesh, printed.
         mesh: String,
     },
     /// An axis that the mesh does not have.
     NoSuchAxis {
-        /// The axis asked for.
+        /// The requested axis.
         axis: String,
         /// The mesh, printed.
         mesh: String,
     },
     /// Not one placement for each mesh axis.
     PlacementCount {
-        /// How many placements there are.
+        /// The number of placements.
         placements: usize,
-        /// How many axes the mesh has.
+        /// The number of axes of the mesh.
         axes: usize,
         /// The mesh, printed.
         mesh: String,
     },
     /// A dim that the tensor does not have.
     NoSuchDim {
-        /// The dim asked for.
+        /// The requested dim.
         dim: usize,
         /// The number of dims of the tensor.
         dims: usize,
@@ -71,9 +71,9 @@ pub enum Error {
     },
     /// A notation by tensor that does not name each dim of the tensor once.
     DimCount {
-        /// How many dims the text names.
+        /// The number of dims that the text names.
         named: usize,
-        /// How many dims the tensor has.
+        /// The number of dims of the tensor.
         dims: usize,
         /// The text.
         text: String,
@@ -88,25 +88,25 @@ pub enum Error {
         /// The reason, with the values.
         reason: String,
     },
-    /// What has no gradient.
+    /// A gradient of a value that has none.
     NoGradient {
-        /// What has none, and the way out.
+        /// The value without a gradient, and the remedy.
         reason: String,
     },
     /// A notation that cannot hold this sharding.
     NotRepresentable {
         /// The notation.
         notation: &'static str,
-        /// What it cannot hold.
+        /// The part that it cannot hold.
         reason: String,
     },
-    /// A region of so many pieces that listing them is refused.
+    /// A region of more ranges than may be listed.
     TooFragmented {
         /// The dim.
         dim: usize,
-        /// The number of pieces.
+        /// The number of ranges.
         pieces: usize,
-        /// The most that is listed.
+        /// The maximum number of listed ranges.
         limit: usize,
     },
     /// A view that cannot be, such as one of another number of elements.
@@ -114,14 +114,15 @@ pub enum Error {
         /// The reason, with the values.
         reason: String,
     },
-    /// A view that is not free: something has to move before it.
+    /// A view that is not free: it needs a redistribution first.
     NeedsRedistribution {
-        /// What stands in the way.
+        /// The obstacle to the view.
         reason: String,
         /// A sharding, printed, from which the view is free.
         first: String,
-        /// How many elements the worst rank wants there and does not hold; where terms are left to be reduced, a plan may do
-        /// with fewer.
+        /// The number of elements that the worst rank needs there and does not hold.
+        ///
+        /// If partial values remain to be reduced, a plan may need fewer.
         elements: u64,
     },
     /// Shards that do not denote one tensor.
@@ -134,11 +135,11 @@ pub enum Error {
 }
 
 impl Error {
-    /// The kind of the error in one word, as machines read it.
+    /// Returns the kind of the error as a machine-readable identifier.
     ///
     /// ```
     /// let e = "dp=2,dp=4".parse::<reshard_sharding::Mesh>().unwrap_err();
-    /// assert_eq!(e.kind(), "mesh");
+    /// assert_eq!(e.code(), "mesh");
     /// ```
     pub fn code(&self) -> &'static str {
         match self {
@@ -163,7 +164,7 @@ impl Error {
         }
     }
 
-    /// The error of a number that does not fit.
+    /// Returns the error of a number that does not fit.
     #[doc(hidden)]
     pub fn overflow(what: impl Into<String>) -> Error {
         Error::Overflow { what: what.into() }
@@ -200,7 +201,7 @@ impl fmt::Display for Error {
             Error::NoSuchDim { dim, dims, placement } => {
                 match placement {
                     Some(placement) => write!(f, "{placement} shards dim {dim}")?,
-                    None => write!(f, "dim {dim} is asked for")?,
+                    None => write!(f, "dim {dim} was requested")?,
                 }
                 write!(f, ", but the tensor has {dims} (counted from 0)", dims = counted(dims, "dim", "dims"))
             }
@@ -216,10 +217,7 @@ impl fmt::Display for Error {
                 write!(f, "the {notation} notation cannot hold this sharding: {reason}")
             }
             Error::TooFragmented { dim, pieces, limit } => {
-                write!(
-                    f,
-                    "dim {dim} is cut into {pieces} pieces on one rank, more than the {limit} that are listed"
-                )
+                write!(f, "dim {dim} has {pieces} ranges on one rank, more than the limit of {limit}")
             }
             Error::NeedsRedistribution { reason, first, elements } => write!(
                 f,
@@ -231,7 +229,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// A mesh in a sentence; one without axes prints as nothing.
+/// Formats a mesh for a message; one without axes prints as nothing.
 fn named(mesh: &str) -> String {
     if mesh.is_empty() { "the mesh without axes".to_owned() } else { format!("the mesh {mesh}") }
 }

@@ -1,4 +1,4 @@
-//! Groups: the ranks that talk to each other in a step, known by a layout.
+//! Groups: the ranks that communicate in a step, described by a layout.
 //!
 //! The group of some (sub-)axes is the pattern of their offsets,
 //!
@@ -6,10 +6,10 @@
 //! group(axes) = coalesce(sort by stride (modes of all axes))
 //! ```
 //!
-//! so two groups are the same communicator exactly if their patterns (and offsets) are equal, however they were
-//! spelled. Which groups of a pattern exist is the complement within the mesh: one for every coordinate of the other
-//! axes. No rank is ever enumerated to answer a question about groups, unless the ranks of the mesh are a table: groups
-//! that no layout says are listed member by member.
+//! so two groups are the same communicator exactly if their patterns (and offsets) are equal, however they
+//! were spelled. The groups of a pattern are given by the complement within the mesh: one for every
+//! coordinate of the other axes. No operation on groups enumerates ranks, unless the ranks of the mesh are a
+//! table: groups that are not a layout are listed member by member.
 
 mod listed;
 mod process_group;
@@ -30,11 +30,11 @@ use reshard_layout::{Layout, Mode, Modes};
 use crate::Error;
 use crate::notation::cursor::Cursor;
 
-/// The pattern of ranks that talk to each other: member number to offset from the lowest member.
+/// The pattern of ranks that communicate: member number to offset from the lowest member.
 ///
-/// Strides are positive and ascending, and neighbouring modes are merged: equal groups are equal values. Groups of a mesh
-/// whose ranks are a table may have no pattern in common that is a layout; then they are the lists of their members,
-/// `{{0,1,3},{2,4,5}}`, which never say what a layout can.
+/// Strides are positive and ascending, and neighbouring modes are merged: equal groups are equal values.
+/// Groups of a mesh whose ranks are a table may have no pattern in common that is a layout; then they are the
+/// lists of their members, `{{0,1,3},{2,4,5}}`, which are used only where no layout exists.
 ///
 /// ```
 /// use reshard_sharding::Mesh;
@@ -47,7 +47,7 @@ use crate::notation::cursor::Cursor;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GroupPattern(Members);
 
-/// Who is in the groups of a pattern.
+/// The members of the groups of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Members {
     /// Offsets from the lowest member.
@@ -57,14 +57,14 @@ enum Members {
 }
 
 impl GroupPattern {
-    /// The group with the members that a layout's values are, relative to the lowest of them.
+    /// Returns the group with the members that a layout's values are, relative to the lowest of them.
     ///
     /// Requires radix-separable modes: sorted by stride, each stride exceeds the span of those below.
     pub fn new(layout: &Layout) -> Result<GroupPattern, Error> {
         GroupPattern::of_modes(Modes::from_slice(layout.flat()))
     }
 
-    /// The group of these modes in any order, those of one member among them.
+    /// Returns the group of these modes in any order, those of one member among them.
     pub(crate) fn of_modes(mut modes: Modes) -> Result<GroupPattern, Error> {
         modes.retain(|m| m.extent > 1);
         for Mode { stride, .. } in modes.iter_mut() {
@@ -75,17 +75,17 @@ impl GroupPattern {
         Ok(GroupPattern(Members::Layout(Layout::coalesced(&modes)?)))
     }
 
-    /// The groups with these members: a pattern if they have one that is a layout, otherwise lists.
+    /// Returns the groups with these members: a pattern if they have one that is a layout, otherwise lists.
     pub(crate) fn of_lists(lists: &Listed) -> GroupPattern {
         lists.pattern().unwrap_or_else(|| GroupPattern(Members::Listed(lists.clone())))
     }
 
-    /// The one group with these members, which ascend.
+    /// Returns the one group with these members, which ascend.
     pub(crate) fn of_members(members: &[usize]) -> Result<GroupPattern, Error> {
         Ok(GroupPattern::of_lists(&Listed::new([members.to_vec()])?))
     }
 
-    /// The pattern as a layout from member number to offset; `None` for groups that are listed.
+    /// Returns the pattern as a layout from member number to offset; `None` for groups that are listed.
     pub fn layout(&self) -> Option<&Layout> {
         match &self.0 {
             Members::Layout(layout) => Some(layout),
@@ -93,7 +93,7 @@ impl GroupPattern {
         }
     }
 
-    /// The groups where they are listed.
+    /// Returns the groups where they are listed.
     pub(crate) fn lists(&self) -> Option<&Listed> {
         match &self.0 {
             Members::Layout(_) => None,
@@ -101,7 +101,9 @@ impl GroupPattern {
         }
     }
 
-    /// The offsets of the members from the lowest, ascending: of every group, or of the first of those that are listed.
+    /// Returns the offsets of the members from the lowest, ascending.
+    ///
+    /// They are those of every group, or of the first of the listed groups.
     ///
     /// ```
     /// use reshard_sharding::GroupPattern;
@@ -115,7 +117,7 @@ impl GroupPattern {
         self.members(first).map(move |rank| rank - first)
     }
 
-    /// The number of members.
+    /// Returns the number of members.
     pub fn size(&self) -> usize {
         match &self.0 {
             Members::Layout(layout) => layout.size() as usize,
@@ -123,20 +125,22 @@ impl GroupPattern {
         }
     }
 
-    /// The modes in ascending order; none for a group of one, and for groups that are listed.
+    /// Returns the modes in ascending order; none for a group of one, and for groups that are listed.
     #[doc(hidden)]
     pub fn modes(&self) -> impl DoubleEndedIterator<Item = Mode> + '_ {
         let modes = self.layout().map(Layout::flat).unwrap_or_default();
         modes.iter().copied().filter(|m| m.extent > 1)
     }
 
-    /// Whether each group that this pattern stands for is one of the other's: the same pattern, or some of its lists.
+    /// Returns `true` if each group of this pattern is one of the other's.
+    ///
+    /// They have the same pattern, or this has some of the other's lists.
     ///
     /// ```
     /// use reshard_sharding::GroupPattern;
     /// let wanted: GroupPattern = "{{0,1,3}}".parse()?;
-    /// assert!(wanted.is_served_by(&"{{0,1,3},{2,4,5}}".parse()?));
-    /// assert!(!wanted.is_served_by(&"3:1".parse()?));
+    /// assert!(wanted.is_covered_by(&"{{0,1,3},{2,4,5}}".parse()?));
+    /// assert!(!wanted.is_covered_by(&"3:1".parse()?));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     #[inline]
@@ -150,7 +154,7 @@ impl GroupPattern {
         }
     }
 
-    /// Whether two patterns are orthogonal: every sum of their members is another rank.
+    /// Returns `true` if two patterns are orthogonal: every sum of their members is another rank.
     ///
     /// ```
     /// use reshard_sharding::GroupPattern;
@@ -162,10 +166,12 @@ impl GroupPattern {
         GroupPattern::are_orthogonal(&[self, other])
     }
 
-    /// Whether patterns are orthogonal together: sorted by stride, each mode's stride exceeds the span of those below.
+    /// Returns `true` if patterns are jointly orthogonal.
     ///
-    /// That is more than by pairs: of the strides 5, 6, 7 of size 2 any two are orthogonal, the three are not. Groups that
-    /// are listed have no offsets to add, and are orthogonal to none.
+    /// Sorted by stride, each mode's stride exceeds the span of those below.
+    ///
+    /// That is stronger than pairwise: of the strides 5, 6, 7 of size 2 any two are orthogonal, the three are
+    /// not. Groups that are listed have no offsets to add, and are orthogonal to none.
     pub fn are_orthogonal(groups: &[&GroupPattern]) -> bool {
         if groups.len() > 1 && groups.iter().any(|g| g.lists().is_some()) {
             return false;
@@ -175,8 +181,10 @@ impl GroupPattern {
         separable(&modes).is_ok()
     }
 
-    /// The members of the group of this pattern whose lowest member is `first`, in ascending order; none if the groups are
-    /// listed without such a one, and none beyond the greatest number that a rank can be.
+    /// Returns the members of the group whose lowest member is `first`, in ascending order.
+    ///
+    /// There are none if the groups are listed without such a group, and none beyond the greatest rank
+    /// number.
     pub fn members(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
         // Strides are positive.
         let offsets = self.layout().into_iter().flat_map(Layout::values);
@@ -209,7 +217,9 @@ impl FromStr for GroupPattern {
     }
 }
 
-/// Whether modes sorted by positive stride are radix-separable: each stride exceeds the span of those below.
+/// Returns the span of modes sorted by positive stride if they are radix-separable.
+///
+/// Each stride must exceed the span of the modes below.
 pub(crate) fn separable(sorted: &[Mode]) -> Result<i64, String> {
     let mut span = 0i64;
     for &Mode { extent: s, stride: d } in sorted {

@@ -1,8 +1,8 @@
-//! A sharding as a layout: from the row-major index of the tensor to a place on the mesh and in the local buffer.
+//! A sharding as a layout: from the row-major index of the tensor to a mesh coordinate and a local offset.
 //!
-//! Where every cut divides, who holds an element and where it lies there is one layout, with one mode per dim, the last
-//! dim first, so that its flat list *is* the row-major index. Strides are steps along axes of the mesh, `step@axis`, or
-//! plain numbers, which are those of the dense local buffer:
+//! Where every split divides, the rank and local offset of an element are one layout, with one mode per dim,
+//! the last dim first, so that its flat list *is* the row-major index. Strides are steps along axes of the
+//! mesh, `step@axis`, or plain numbers, which are those of the dense local buffer:
 //!
 //! ```text
 //! dp=2, tp=4, dim of 1024      as a layout                  slowest first
@@ -11,9 +11,9 @@
 //! SS(0,4),R                    (128,2,4):(1,1@dp,128)       [local 4][dp 2][local 128]
 //! ```
 //!
-//! Coalesced by mode the layout is unique, so equal layouts are the same ownership, whatever they were written as; a
-//! replicated axis has no mode. What is asked of a sharding is algebra: placements are read off by slicing earlier axes
-//! away, regions and ownership are the inverse, a view is the flat list split at other dims.
+//! Coalesced by mode the layout is unique, so equal layouts are the same ownership, whatever they were
+//! written as; a replicated axis has no mode. Queries are layout algebra: placements are read off by slicing
+//! earlier axes away, regions and ownership are the inverse, a view is the flat list split at other dims.
 
 pub(crate) mod decode;
 pub(crate) mod encode;
@@ -35,9 +35,12 @@ pub(crate) fn make_dense(modes: &mut [Mode<AxisStride>]) {
     }
 }
 
-/// The layout of a tensor of this shape with these modes of its row-major index, the fastest first, coalesced by dim.
+/// Returns the layout of a tensor of this shape with these modes of its row-major index.
 ///
-/// Requires that the extents multiply to the number of elements, and no dim of 0; local strides need not be right.
+/// The modes are fastest first; the layout is coalesced by dim.
+///
+/// Requires that the extents multiply to the number of elements, and no dim of 0; local strides need not be
+/// right.
 ///
 /// # Errors
 ///
@@ -52,17 +55,17 @@ pub(crate) fn of_modes(
     Ok(nested(&dims, &ends))
 }
 
-/// The layout of these modes of dims, coalesced and dense, each dim up to the next end.
+/// Returns the layout of these modes of dims, coalesced and dense, each dim up to the next end.
 pub(crate) fn nested(dims: &[Mode<AxisStride>], ends: &[usize]) -> Layout<AxisStride> {
     Layout::nested(dims, ends).expect("steps below the size of the mesh and of the tensor, which fit")
 }
 
-/// The modes of a dim, fastest first; one of extent 1 for a dim of 1.
+/// Returns the modes of a dim, fastest first; one of extent 1 for a dim of 1.
 pub fn dim_of(layout: &Layout<AxisStride>, dims: usize, dim: usize) -> &[Mode<AxisStride>] {
     layout.flat_modes().nth(dims - 1 - dim).unwrap_or_default()
 }
 
-/// The number of local indices of some modes.
+/// Returns the number of local indices of some modes.
 pub fn local_len(modes: &[Mode<AxisStride>]) -> i64 {
     modes.iter().filter(|m| m.stride.is_local()).map(|m| m.extent).product()
 }

@@ -1,13 +1,16 @@
-//! Device meshes, placements and shardings as layouts: who holds which elements of a tensor.
+//! Device meshes, placements and shardings as layouts: the elements of a tensor that each rank holds.
 //!
-//! * [`Mesh`]: named axes over ranks, an offset and a layout; [`GroupPattern`]: the ranks that talk to each other.
-//! * [`Placement`]: what one mesh axis does to a tensor, with PyTorch's exact semantics, also for sizes that do not
-//!   divide; [`Sharding`]: who holds which elements, canonical, with its [ownership](Sharding::ownership) as one layout
-//!   where there is one and a [region](Sharding::region) always.
-//! * [`Cut`]: any other way to share a dim out among ranks, for which zigzag is one and anybody brings theirs.
+//! * [`Mesh`]: named axes over ranks, an offset and a layout; [`GroupPattern`]: the ranks of a communication
+//!   group.
+//! * [`Placement`]: the effect of one mesh axis on a tensor, with PyTorch's exact semantics, also for sizes
+//!   that do not divide; [`Sharding`]: the elements of each rank, canonical, with its
+//!   [ownership](Sharding::ownership) as one layout where there is one and a [region](Sharding::region)
+//!   always.
+//! * [`DimPartition`]: a custom dim partition among ranks; zigzag is one, and users can add theirs.
 //! * [`shards`]: the shards of a tensor, and the one tensor that a set of shards represents.
 //!
-//! The cheapest way from one sharding to another is `reshard-planner`, what ops do to shardings `reshard-ops`.
+//! The cheapest plan from one sharding to another is in `reshard-planner`, the sharding rules of ops in
+//! `reshard-ops`.
 #![forbid(unsafe_code)]
 
 mod axis;
@@ -45,7 +48,7 @@ pub use sharding::{PartialAxis, Sharding};
 pub use strided::Strided;
 pub use types::ShardingType;
 
-/// What only the other crates of this project need; it may change with any version.
+/// Internals for the other crates of this project; they may change with any version.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::cut::{DimCut, Made, chunk};

@@ -36,19 +36,19 @@ pub type Coordinate = InlineVec<usize, 6>;
 /// rank(c) = offset + sum over axes a of layout_a(c_a)
 /// ```
 ///
-/// Modes must be radix-separable (sorted by stride, each stride exceeds the span of those below), which makes `rank`
-/// injective and its inverse a division per mode. The last axis is fastest unless strides say otherwise. A mesh may be
-/// a slice of the world: then it does not cover it, and its offset need not be 0.
+/// Modes must be radix-separable (sorted by stride, each stride exceeds the span of those below), which makes
+/// `rank` injective and its inverse a division per mode. The last axis is fastest unless strides differ. A
+/// mesh may be a slice of the world: then it does not cover it, and its offset need not be 0.
 ///
-/// Ranks may come in any other order, as the devices of real machines do: then the layouts lead to positions, row-major,
-/// and a table from there to ranks,
+/// Ranks may come in any other order, as the devices of real machines do: then the layouts lead to positions,
+/// row-major, and a table from there to ranks,
 ///
 /// ```text
 /// rank(c) = table[sum over axes a of layout_a(c_a)]
 /// ```
 ///
-/// There is a table exactly where the ranks are no layout, so equal meshes are equal values. Shardings and plans are
-/// about coordinates and do not see it; groups and costs are about ranks and do.
+/// A table exists exactly where the ranks are not a layout, so equal meshes are equal values. Shardings and
+/// plans are about coordinates and do not see it; groups and costs are about ranks and do.
 ///
 /// ```
 /// use reshard_sharding::Mesh;
@@ -72,11 +72,13 @@ struct Inner {
     size: usize,
     /// Greatest rank + 1.
     world: usize,
-    /// Lowest rank: what is left when every mode is at its lower end.
+    /// Lowest rank: the one with every mode at its lower end.
     lowest: usize,
-    /// Steps along axes and the ranks that they are apart, by |ranks| descending.
+    /// Steps along axes and their distances in ranks, by |ranks| descending.
     modes: Modes<(AxisStride, i64)>,
-    /// Where the ranks are no layout: what all of the above calls ranks are positions, and these are their ranks.
+    /// Set where the ranks are not a layout.
+    ///
+    /// The fields above then hold positions, and the table maps positions to ranks.
     table: Option<Table>,
 }
 
@@ -101,7 +103,7 @@ impl fmt::Debug for Mesh {
 }
 
 impl Mesh {
-    /// The mesh of these axes in row-major order: the last axis is fastest, ranks start at 0.
+    /// Returns the mesh of these axes in row-major order: the last axis is fastest, ranks start at 0.
     pub fn new<N: AsRef<str>>(axes: impl IntoIterator<Item = (N, usize)>) -> Result<Mesh, Error> {
         let axes: SmallVec<[(N, usize); 4]> = axes.into_iter().collect();
         let mut stride = 1i64;
@@ -110,7 +112,7 @@ impl Mesh {
             let name = AxisName::new(name.as_ref())?;
             if *size == 0 {
                 return Err(Error::Mesh {
-                    reason: format!("the axis {name} has no ranks: a size is at least 1"),
+                    reason: format!("the axis {name} has no ranks; its size must be at least 1"),
                 });
             }
             let size =
@@ -123,7 +125,9 @@ impl Mesh {
         Mesh::with_layouts(with_strides, 0)
     }
 
-    /// The mesh of these axes, each with its own layout from coordinate to rank offset, starting at rank `offset`.
+    /// Returns the mesh of these axes, starting at rank `offset`.
+    ///
+    /// Each axis has a separate layout from coordinate to rank offset.
     ///
     /// Requires distinct names, modes that are separable, and ranks that are not negative.
     pub fn with_layouts(
@@ -137,7 +141,7 @@ impl Mesh {
         for (i, a) in axes.iter().enumerate() {
             if axes[..i].iter().any(|b| b.name == a.name) {
                 return Err(Error::Mesh {
-                    reason: format!("two axes are called {}: give each its own name", a.name),
+                    reason: format!("two axes are called {}; give each a different name", a.name),
                 });
             }
         }
@@ -173,41 +177,43 @@ impl Mesh {
         Ok(Mesh(Arc::new(Inner { axes, offset, size: size as usize, world, lowest, modes, table: None })))
     }
 
-    /// The axes, outermost first.
+    /// Returns the axes, outermost first.
     #[inline]
     pub fn axes(&self) -> &[Axis] {
         &self.0.axes
     }
 
-    /// The rank at coordinate 0.
+    /// Returns the rank at coordinate 0.
     pub fn offset(&self) -> usize {
         self.0.table.as_ref().map_or(self.0.offset, |t| t.ranks()[self.0.offset])
     }
 
-    /// The number of ranks: the product of the axis sizes.
+    /// Returns the number of ranks: the product of the axis sizes.
     #[inline]
     pub fn size(&self) -> usize {
         self.0.size
     }
 
-    /// The greatest rank plus one: how many ranks a world needs to hold this mesh.
+    /// Returns the greatest rank plus one: the number of ranks that a world needs to hold this mesh.
     pub fn world_size(&self) -> usize {
         self.0.table.as_ref().map_or(self.0.world, |t| t.greatest() + 1)
     }
 
-    /// The lowest rank of the mesh.
+    /// Returns the lowest rank of the mesh.
     pub fn min_rank(&self) -> usize {
         self.0.table.as_ref().map_or(self.0.lowest, Table::lowest)
     }
 
-    /// The rank at every position of [`Mesh::ranks`], if the ranks are no layout of coordinates.
+    /// Returns the rank at every position of [`Mesh::ranks`].
+    ///
+    /// Returns `None` if the ranks are a layout of coordinates.
     ///
     /// Then the layouts of the axes lead to these positions, otherwise to ranks.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
     /// let ring: Mesh = "x=4@[1,2,3,0]".parse()?;
-    /// assert_eq!(ring.table(), Some(&[1, 2, 3, 0][..]));
+    /// assert_eq!(ring.rank_table(), Some(&[1, 2, 3, 0][..]));
     /// assert_eq!("x=4@[1,3,5,7]".parse::<Mesh>()?.to_string(), "x=4:2@1");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
@@ -216,7 +222,7 @@ impl Mesh {
         self.0.table.as_ref().map(Table::ranks)
     }
 
-    /// The index of the axis of this name.
+    /// Returns the index of the axis of this name.
     pub fn axis(&self, name: &str) -> Result<usize, Error> {
         self.axes()
             .iter()
@@ -224,37 +230,37 @@ impl Mesh {
             .ok_or_else(|| Error::NoSuchAxis { axis: name.to_owned(), mesh: self.to_string() })
     }
 
-    /// The whole axis of this index as a sub-axis; an error past the last axis.
+    /// Returns the whole axis of this index as a sub-axis; an error past the last axis.
     pub fn full_axis(&self, axis: usize) -> Result<SubAxis, Error> {
         self.numbered(axis).map(|a| SubAxis { axis, pre_size: 1, size: a.size })
     }
 
-    /// Every axis as a sub-axis, outermost first.
+    /// Returns every axis as a sub-axis, outermost first.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
     /// let mesh: Mesh = "dp=2,tp=8".parse()?;
-    /// assert_eq!(mesh.whole_axes().nth(1), Some(mesh.whole(1)?));
+    /// assert_eq!(mesh.whole_axes().nth(1), Some(mesh.full_axis(1)?));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn whole_axes(&self) -> impl DoubleEndedIterator<Item = SubAxis> + ExactSizeIterator + '_ {
         self.axes().iter().enumerate().map(|(axis, a)| SubAxis { axis, pre_size: 1, size: a.size })
     }
 
-    /// [`Mesh::whole`] of an axis that there is.
+    /// Returns [`Mesh::full_axis`], without checks, for an existing axis.
     #[doc(hidden)]
     #[inline]
     pub fn known_whole(&self, axis: usize) -> SubAxis {
         SubAxis { axis, pre_size: 1, size: self.axes()[axis].size }
     }
 
-    /// Whether this is a whole axis of the mesh.
+    /// Returns `true` if this is a whole axis of the mesh.
     #[inline]
     pub fn is_whole(&self, s: SubAxis) -> bool {
         s.pre_size == 1 && self.axes().get(s.axis).is_some_and(|a| a.size == s.size)
     }
 
-    /// The axis of this number.
+    /// Returns the axis of this number.
     fn numbered(&self, axis: usize) -> Result<&Axis, Error> {
         self.axes()
             .get(axis)
@@ -266,14 +272,15 @@ impl Mesh {
         let a = self.numbered(s.axis)?;
         s.divides(a.size).map_err(|_| Error::Mesh {
             reason: format!(
-                "{}:({}){} is no sub-axis of {}={}: (pre)size must divide it",
+                "{}:({}){} is not a sub-axis of {}={}: pre times size must divide it",
                 a.name, s.pre_size, s.size, a.name, a.size
             ),
         })
     }
 
-    /// The coordinate of a rank, or `None` if the mesh does not hold it: one division per mode, after a search in the table
-    /// if there is one.
+    /// Returns the coordinate of a rank, or `None` if the mesh does not hold it.
+    ///
+    /// Costs one division per mode, after a search in the table if there is one.
     pub fn coordinate(&self, rank: usize) -> Option<Coordinate> {
         let rank = match &self.0.table {
             None => rank,
@@ -293,7 +300,7 @@ impl Mesh {
         (left == 0).then_some(c)
     }
 
-    /// The rank at a coordinate, or `None` outside the mesh.
+    /// Returns the rank at a coordinate, or `None` outside the mesh.
     pub fn rank_at(&self, coordinate: &[usize]) -> Option<usize> {
         if coordinate.len() != self.axes().len() {
             return None;
@@ -312,18 +319,18 @@ impl Mesh {
         }
     }
 
-    /// Whether the mesh holds this rank.
+    /// Returns `true` if the mesh holds this rank.
     pub fn contains(&self, rank: usize) -> bool {
         self.coordinate(rank).is_some()
     }
 
-    /// All ranks in the order of their coordinates, last axis fastest.
+    /// Returns all ranks in the order of their coordinates, last axis fastest.
     pub fn ranks(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.size())
             .map(|i| self.coordinate_at(i).and_then(|c| self.rank_at(&c)).expect("inside the mesh"))
     }
 
-    /// The coordinate at position `i` of [`Mesh::ranks`], or `None` beyond the last.
+    /// Returns the coordinate at position `i` of [`Mesh::ranks`], or `None` beyond the last.
     pub fn coordinate_at(&self, i: usize) -> Option<Coordinate> {
         if i >= self.size() {
             return None;
@@ -337,31 +344,33 @@ impl Mesh {
         Some(c)
     }
 
-    /// The position in [`Mesh::ranks`] of a rank.
+    /// Returns the position in [`Mesh::ranks`] of a rank.
     pub fn position(&self, rank: usize) -> Option<usize> {
         let c = self.coordinate(rank)?;
         Some(self.axes().iter().zip(&c).fold(0, |i, (a, &x)| i * a.size + x))
     }
 
-    /// These axes as sub-axes.
+    /// Returns these axes as sub-axes.
     pub(crate) fn whole_axes_named(&self, names: &[&str]) -> Result<SmallVec<[SubAxis; 4]>, Error> {
         names.iter().map(|name| Ok(self.known_whole(self.axis(name)?))).collect()
     }
 
-    /// The group of whole axes, by name, in any order.
+    /// Returns the group of whole axes, by name, in any order.
     pub fn group_of_axes(&self, names: &[&str]) -> Result<GroupPattern, Error> {
         self.group(&self.whole_axes_named(names)?)
     }
 
-    /// The group of some sub-axes, in any order.
+    /// Returns the group of some sub-axes, in any order.
     ///
-    /// Requires sub-axes that are digits of one number where they are of one axis: `(1)2` and `(3)2` of 6 are not.
+    /// Requires sub-axes that are digits of one number where they are of one axis: `(1)2` and `(3)2` of 6 are
+    /// not.
     pub fn group(&self, subs: &[SubAxis]) -> Result<GroupPattern, Error> {
         self.group_of_modes(&self.checked_modes(subs)?)
     }
 
-    /// Sub-axes as modes, in the same order; an error unless they are sub-axes of this mesh, and digits of one number where
-    /// they are of one axis.
+    /// Returns sub-axes as modes, in the same order.
+    ///
+    /// Fails unless they are sub-axes of this mesh, and digits of one number where they are of one axis.
     pub(crate) fn checked_modes(&self, subs: &[SubAxis]) -> Result<Modes<AxisStride>, Error> {
         let mut modes: Modes<AxisStride> = Modes::new();
         for (i, &s) in subs.iter().enumerate() {
@@ -370,7 +379,9 @@ impl Mesh {
                 let (u, name) = (u.printed(self.axes()), &self.axes()[s.axis].name);
                 let s = s.printed(self.axes());
                 return Err(Error::NotALayout {
-                    reason: format!("{u} and {s} have no group: they are not digits of one number of {name}"),
+                    reason: format!(
+                        "{u} and {s} have no group: they are not digits of one factorization of {name}"
+                    ),
                 });
             }
             modes.push(self.known_mode(s));

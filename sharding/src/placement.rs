@@ -1,6 +1,7 @@
-//! Placements: what one mesh axis does to a tensor, PyTorch's words with PyTorch's meaning.
+//! Placements: the effect of one mesh axis on a tensor, with PyTorch's names and semantics.
 //!
-//! One placement per mesh axis, applied from the outermost axis in; each splits what the earlier ones left this rank.
+//! One placement per mesh axis, applied from the outermost axis in; each splits the part that the earlier
+//! ones left this rank.
 
 use core::fmt;
 use core::num::NonZeroUsize;
@@ -15,7 +16,7 @@ mod read;
 
 pub(crate) use read::{Read, WORDS, runs_on};
 
-/// What one mesh axis of `n` ranks does to a tensor.
+/// The effect of one mesh axis of `n` ranks on a tensor.
 ///
 /// ```
 /// use reshard_sharding::{Placement, ReduceOp};
@@ -28,33 +29,34 @@ pub(crate) use read::{Read, WORDS, runs_on};
 pub enum Placement {
     /// Every rank holds the same.
     Replicate,
-    /// `torch.chunk` of this dim: pieces of `ceil(N/n)`, the last ones short or empty.
+    /// `torch.chunk` of this dim: chunks of `ceil(N/n)`, the last ones short or empty.
     Shard(usize),
-    /// The dim is chunked into `split_factor` pieces, each piece over the `n` ranks; rank `i` concatenates its `i`-th
-    /// pieces.
+    /// The dim is split into `split_factor` chunks, each over the `n` ranks.
+    ///
+    /// Rank `i` concatenates its `i`-th parts.
     StridedShard {
         /// The dim that is sharded.
         dim: usize,
-        /// The number of pieces that the dim is first cut into, at least 1.
+        /// The number of chunks that the dim is first split into, at least 1.
         split_factor: usize,
     },
-    /// The dim is cut into pieces of these sizes, one per rank of the axis; zeros are allowed.
+    /// The dim is split into ranges of these sizes, one per rank of the axis; zeros are allowed.
     ///
-    /// They add up to what the earlier axes left of the dim, which must be the same on every rank.
+    /// They add up to the part of the dim that the earlier axes left, which must be the same on every rank.
     Ragged {
         /// The dim that is sharded.
         dim: usize,
-        /// How many indices each rank of the axis keeps.
+        /// The number of indices that each rank of the axis keeps.
         sizes: Arc<[usize]>,
     },
-    /// Another way to share a dim out among the ranks, with a name: `Z(0)`, zigzag, `BL(0,4)`, blocks, `RO(0,2)`, rolled, or one that somebody brings.
+    /// A named dim partition: `Z(0)`, zigzag, `BL(0,4)`, blocks, `RO(0,2)`, rolled, or a custom one.
     Custom {
         /// The dim that is sharded.
         dim: usize,
-        /// Which rank of the axis keeps what.
+        /// The partition among the ranks of the axis.
         cut: NamedPartition,
     },
-    /// Every rank holds a whole term; the value is their reduction.
+    /// Every rank holds a partial value of the whole shape; the value is their reduction.
     Partial(ReduceOp),
 }
 
@@ -78,7 +80,7 @@ impl fmt::Display for Placement {
 }
 
 impl Placement {
-    /// A ragged shard of a dim.
+    /// Returns a ragged shard of a dim.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Placement, Sharding};
@@ -92,7 +94,7 @@ impl Placement {
         Placement::Ragged { dim, sizes: sizes.into() }
     }
 
-    /// Zigzag over a dim: see [`Zigzag`](crate::cut::Zigzag).
+    /// Returns a zigzag over a dim: see [`Zigzag`](crate::cut::Zigzag).
     ///
     /// ```
     /// use reshard_sharding::Placement;
@@ -117,7 +119,7 @@ impl Placement {
         Placement::Custom { dim, cut: NamedPartition::block(len) }
     }
 
-    /// An index of a dim for each rank, rolled: see [`Rolled`](crate::cut::Rolled).
+    /// Returns an index of a dim for each rank, rolled: see [`Rolled`](crate::cut::Rolled).
     ///
     /// ```
     /// use reshard_sharding::Placement;
@@ -129,14 +131,14 @@ impl Placement {
         Placement::Custom { dim, cut: NamedPartition::rolled(by) }
     }
 
-    /// A dim cut by a cut of one's own: see [`Cut`].
+    /// Returns a placement by a custom dim partition: see [`DimPartition`].
     ///
-    /// Fails like [`NamedCut::new`].
+    /// Fails like [`NamedPartition::new`].
     pub fn custom(dim: usize, cut: Arc<dyn DimPartition>) -> Result<Placement, Error> {
         Ok(Placement::Custom { dim, cut: NamedPartition::new(cut)? })
     }
 
-    /// The dim that it shards, if it shards one.
+    /// Returns the dim that it shards, if it shards one.
     pub fn dim(&self) -> Option<usize> {
         match self {
             Placement::Shard(dim)
@@ -147,12 +149,12 @@ impl Placement {
         }
     }
 
-    /// The same of another dim; what shards none is itself.
+    /// Returns the same placement for another dim; a placement without a dim is unchanged.
     ///
     /// ```
     /// use reshard_sharding::Placement;
-    /// assert_eq!("SS(0,2)".parse::<Placement>()?.at(3).to_string(), "SS(3,2)");
-    /// assert_eq!(Placement::Replicate.at(3), Placement::Replicate);
+    /// assert_eq!("SS(0,2)".parse::<Placement>()?.with_dim(3).to_string(), "SS(3,2)");
+    /// assert_eq!(Placement::Replicate.with_dim(3), Placement::Replicate);
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     #[must_use]
@@ -168,7 +170,7 @@ impl Placement {
         }
     }
 
-    /// The dim that it shards over `n` ranks, and how.
+    /// Returns the dim that it shards over `n` ranks, and the split.
     #[doc(hidden)]
     #[inline]
     pub fn cut(&self, n: usize) -> Option<(usize, DimCut)> {
@@ -181,7 +183,7 @@ impl Placement {
         }
     }
 
-    /// The placement that cuts a dim so.
+    /// Returns the placement of a split of a dim.
     pub(crate) fn of_cut(dim: usize, cut: &DimCut) -> Placement {
         match (cut.sizes(), cut.other()) {
             (Some(sizes), _) => Placement::Ragged { dim, sizes: sizes.clone() },
@@ -190,7 +192,7 @@ impl Placement {
         }
     }
 
-    /// The placement that chunks a dim in so many pieces.
+    /// Returns the placement that splits a dim into `pieces` chunks.
     #[inline]
     pub(crate) fn of_chunks(dim: usize, pieces: usize) -> Placement {
         if pieces == 1 {

@@ -1,21 +1,23 @@
 //! Reductions that are pending in a partial tensor.
 //!
-//! An op makes one value of the `n` terms `x_0 .. x_{n-1}` that ranks hold:
+//! An op combines the `n` partial values `x_0 .. x_{n-1}` of the ranks into one value:
 //!
 //! ```text
-//! sum      x_0 + ..               identity -0.0     shards and replicas become terms: one copy stays, the rest is the identity
-//! avg      (x_0 + ..) / n         none              replicas are terms as they are; shards cannot become terms
+//! sum      x_0 + ..               identity -0.0     shards and replicas become partial: one copy stays, the others are the identity
+//! avg      (x_0 + ..) / n         none              replicas are already partial values; shards cannot become partial
 //! prod     x_0 * ..               1                 as of a sum
 //! min max  the least, greatest    inf, -inf         as of a sum
-//! normP    (|x_0|^P + ..)^(1/P)   0                 as of a sum, of a tensor without negative elements
+//! normP    (|x_0|^P + ..)^(1/P)   0                 as of a sum, for a tensor without negative elements
 //! ```
 //!
-//! All combine two by two, in any order: that of a norm is `f(a, b) = (|a|^P + |b|^P)^(1/P)`, and `f(f(a, b), c) = f(a, f(b, c))`,
-//! as both are the P-th root of the sum of all three powers. (Floats round, as sums do.) `f(a, 0) = |a|`, so that 0 is the
-//! identity of what a norm can be; a tensor with a negative element is no norm, and no terms of one denote it. What a rank
-//! holds may have any sign: `norm1` is the sum of magnitudes, `norminf` the greatest magnitude.
+//! All combine two by two, in any order: that of a norm is `f(a, b) = (|a|^P + |b|^P)^(1/P)`, and
+//! `f(f(a, b), c) = f(a, f(b, c))`, as both are the P-th root of the sum of all three powers. (Floats round,
+//! as sums do.) `f(a, 0) = |a|`, so 0 is the identity for values that can be a norm. A tensor with a negative
+//! element is not a norm, and no partial values of one denote it. The values of a rank may have any sign:
+//! `norm1` is the sum of magnitudes, `norminf` the greatest magnitude.
 //!
-//! Terms of different norms do not mix: a norm of order 3 of norms of order 2 is no norm of either order.
+//! Partial values of different norms do not mix: a norm of order 3 of norms of order 2 is not a norm of
+//! either order.
 
 use core::fmt;
 use core::num::NonZeroU16;
@@ -26,10 +28,10 @@ use reshard_layout::Exponent;
 use crate::Error;
 use crate::notation::cursor::Cursor;
 
-/// How the terms that ranks hold make the value.
+/// The op that reduces the partial values of the ranks.
 ///
-/// With `n` terms `x_0 .. x_{n-1}`: sum `x_0 + ..`, avg `(x_0 + ..) / n`, prod `x_0 * ..`, min and max, and for a norm of
-/// exponent `p` `(|x_0|^p + ..)^(1/p)` (NaN propagates).
+/// With `n` partial values `x_0 .. x_{n-1}`: sum `x_0 + ..`, avg `(x_0 + ..) / n`, prod `x_0 * ..`, min and
+/// max, and for a norm of exponent `p` `(|x_0|^p + ..)^(1/p)` (NaN propagates).
 ///
 /// ```
 /// use reshard_sharding::{Exponent, ReduceOp};
@@ -39,17 +41,17 @@ use crate::notation::cursor::Cursor;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReduceOp {
-    /// The sum of the terms.
+    /// The sum of the partial values.
     Sum,
-    /// The sum of the terms divided by their number; not for integers.
+    /// The sum of the partial values divided by their number; not for integers.
     Avg,
-    /// The product of the terms.
+    /// The product of the partial values.
     Prod,
-    /// The least term.
+    /// The least partial value.
     Min,
-    /// The greatest term.
+    /// The greatest partial value.
     Max,
-    /// The norm of the terms with this exponent; not for integers. The value is never negative.
+    /// The norm of the partial values with this exponent; not for integers. The value is never negative.
     Norm(Exponent),
 }
 
@@ -64,7 +66,7 @@ impl ReduceOp {
         ReduceOp::Norm(Exponent::TWO),
     ];
 
-    /// The op that combines two terms: avg combines like sum and divides at the end.
+    /// Returns the op that combines two partial values: avg combines like sum and divides at the end.
     #[must_use]
     #[inline]
     pub fn combining(self) -> ReduceOp {
@@ -74,7 +76,7 @@ impl ReduceOp {
         }
     }
 
-    /// Whether both may be pending in one tensor: the same op, or sum and avg.
+    /// Returns `true` if both may be pending in one tensor: the same op, or sum and avg.
     ///
     /// ```
     /// use reshard_sharding::ReduceOp::{Avg, Max, Sum};
@@ -84,15 +86,16 @@ impl ReduceOp {
         self.combining() == other.combining()
     }
 
-    /// Whether there is an identity, with which a shard, or one of several replicas, becomes a term: `x op identity = x`.
+    /// Returns `true` if there is an identity, `x op identity = x`.
     ///
-    /// An average has none. Its terms are the replicas themselves, and what they add up to is [divided](Self::divides).
+    /// With it a shard, or one of several replicas, becomes a partial value. An average has none. Its partial
+    /// values are the replicas themselves, and their sum is [divided](Self::divides).
     #[inline]
     pub const fn has_identity(self) -> bool {
         !self.divides()
     }
 
-    /// Whether what the terms combine to is divided by their number.
+    /// Returns `true` if the combined partial values are divided by their number.
     ///
     /// ```
     /// use reshard_sharding::ReduceOp;
@@ -106,7 +109,9 @@ impl ReduceOp {
         }
     }
 
-    /// Whether the value is never negative, whatever the terms, so that a tensor with a negative element has no such terms.
+    /// Returns `true` if the value is never negative.
+    ///
+    /// A tensor with a negative element then has no such partial values.
     #[inline]
     pub const fn is_of_magnitudes(self) -> bool {
         match self {
@@ -115,7 +120,7 @@ impl ReduceOp {
         }
     }
 
-    /// A number for each op, of at most 65,005; for hashes, and for whoever keeps many.
+    /// Returns a number for each op, of at most 65,005; for hashes and compact storage.
     #[doc(hidden)]
     #[inline]
     pub const fn word(self) -> u16 {
@@ -129,7 +134,7 @@ impl ReduceOp {
         }
     }
 
-    /// The op with a [`word`](Self::word).
+    /// Returns the op with a [`word`](Self::word).
     #[doc(hidden)]
     #[inline]
     pub const fn of_word(word: u16) -> ReduceOp {
@@ -162,9 +167,9 @@ impl ReduceOp {
             "prod" => Ok(ReduceOp::Prod),
             "min" => Ok(ReduceOp::Min),
             "max" => Ok(ReduceOp::Max),
-            "norm0" => Err(r.error_at(at, "sum for counts of what is not 0 (norm0 is no norm)")),
+            "norm0" => Err(r.error_at(at, "sum, for counts of non-zero elements (norm0 is not a norm)")),
             "norm" if r.rest().starts_with("-inf") => {
-                Err(r.error_at(at, "min for least magnitudes (norm-inf is no norm)"))
+                Err(r.error_at(at, "min, for least magnitudes (norm-inf is not a norm)"))
             }
             _ => {
                 let expected = match word.strip_prefix("norm").map(str::parse::<Exponent>) {

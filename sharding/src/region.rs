@@ -1,4 +1,4 @@
-//! Regions: which global indices a rank holds, for any placements, even or not.
+//! Regions: the global indices that a rank holds, for any placements, even or not.
 
 use reshard_layout::InlineVec;
 
@@ -9,17 +9,19 @@ use crate::Error;
 pub struct Interval {
     /// The first index.
     pub start: usize,
-    /// How many.
-    /// Elements of each.
+    /// The number of indices.
     pub len: usize,
 }
 
-/// The indices of one dim that a rank holds, in local order, which ascends; no interval is empty and no two touch.
+/// The indices of one dim that a rank holds, in ascending local order.
+///
+/// No interval is empty and no two touch.
 pub type Intervals = InlineVec<Interval, 2>;
 
-/// Which global indices a rank holds: the product over dims of lists of intervals in local order.
+/// The global indices that a rank holds: the product over dims of lists of intervals in local order.
 ///
-/// Local index `j` of a dim is the `j`-th index of the concatenated list; the local tensor is row-major over these.
+/// Local index `j` of a dim is the `j`-th index of the concatenated list; the local tensor is row-major over
+/// these.
 ///
 /// ```
 /// use reshard_sharding::{Mesh, Sharding};
@@ -37,17 +39,17 @@ pub struct Region {
 }
 
 impl Region {
-    /// The number of indices of each dim.
+    /// Returns the number of indices of each dim.
     pub fn local_shape(&self) -> InlineVec<usize, 6> {
         self.dims.iter().map(|list| list.iter().map(|x| x.len).sum()).collect()
     }
 
-    /// The number of elements: the product of the local shape.
+    /// Returns the number of elements: the product of the local shape.
     pub fn numel(&self) -> usize {
         self.local_shape().iter().product()
     }
 
-    /// The global indices of one dim, in local order; an error past the last dim.
+    /// Returns the global indices of one dim, in local order; an error past the last dim.
     pub fn indices(&self, dim: usize) -> Result<impl Iterator<Item = usize> + '_, Error> {
         let dims = self.dims.len();
         let list = self.dims.get(dim).ok_or(Error::NoSuchDim { dim, dims, placement: None })?;
@@ -66,16 +68,18 @@ pub(crate) fn push(out: &mut Intervals, x: Interval) {
     }
 }
 
-/// A regular family of ranges that lie in two lists at once: `count` ranges of `len` indices, each a step further.
+/// A regular family of ranges that are in two lists at once.
+///
+/// It has `count` ranges of `len` indices, each a step further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Where the first one starts in the source.
+    /// Offset of the first range in the source.
     pub source: usize,
-    /// Where the first one starts in the target.
+    /// Offset of the first range in the target.
     pub target: usize,
     /// Elements of each.
     pub len: usize,
-    /// How many there are.
+    /// The number of ranges.
     pub count: usize,
     /// From one to the next in the source.
     pub source_step: usize,
@@ -83,7 +87,7 @@ pub struct Run {
     pub target_step: usize,
 }
 
-/// The ranges in which two ascending lists overlap, as `(source local index, target local index, length)`.
+/// Returns the overlaps of two ascending lists, as `(source local index, target local index, length)`.
 fn overlaps<'a>(
     source: &'a [Interval],
     target: &'a [Interval],
@@ -110,7 +114,7 @@ fn overlaps<'a>(
     })
 }
 
-/// Where the indices that two ascending lists share lie in each (as local indices), in few regular runs.
+/// Returns the indices that two ascending lists share, as local indices of each, in few regular runs.
 pub fn shared(source: &[Interval], target: &[Interval]) -> Vec<Run> {
     let mut runs = Vec::new();
     for (s, t, len) in overlaps(source, target) {
@@ -119,7 +123,7 @@ pub fn shared(source: &[Interval], target: &[Interval]) -> Vec<Run> {
     runs
 }
 
-/// How many indices two ascending lists share.
+/// Returns the number of indices that two ascending lists share.
 pub fn shared_len(source: &[Interval], target: &[Interval]) -> usize {
     overlaps(source, target).map(|(.., len)| len).sum()
 }

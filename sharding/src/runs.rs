@@ -1,11 +1,12 @@
-//! A region as runs of row-major indices: what a rank holds, in the order in which it holds it.
+//! A region as runs of row-major indices: the indices of a rank in local order.
 //!
-//! Dims at the end that are whole count as one with the dim before them, so that a run is as long as it can be. Where a rank
-//! has a single index of what is innermost, runs go along the dim outside of it, with its stride:
+//! Dims at the end that are whole count as one with the dim before them, so that a run is as long as
+//! possible. Where a rank has a single index of the innermost dim, runs go along the dim outside of it, with
+//! its stride:
 //!
 //! ```text
-//! f32[4,6] cut S(1) over 2     rank 1:   3,4,5   9,10,11   15,16,17   21,22,23      4 runs of stride 1
-//! f32[4,2] cut S(1) over 2     rank 1:   1,3,5,7                                    1 run of stride 2
+//! f32[4,6] as S(1) over 2      rank 1:   3,4,5   9,10,11   15,16,17   21,22,23      4 runs of stride 1
+//! f32[4,2] as S(1) over 2      rank 1:   1,3,5,7                                    1 run of stride 2
 //! ```
 
 use reshard_layout::{IndexRun, InlineVec};
@@ -17,7 +18,7 @@ use crate::{Error, Interval, Intervals, Region};
 pub struct Runs {
     /// The dims that are counted through, outermost first: where each is, and its stride.
     outer: InlineVec<Dim, 4>,
-    /// What a run is of, in units of its stride.
+    /// The intervals of a run, in units of its stride.
     inner: Intervals,
     inner_stride: usize,
     /// The next interval of `inner`, or none where the region is done.
@@ -34,7 +35,7 @@ struct Dim {
 }
 
 impl Region {
-    /// The row-major indices of the elements in a tensor of this shape, in local order.
+    /// Returns the row-major indices of the elements in a tensor of this shape, in local order.
     ///
     /// Errors: where the shape is not one of the region.
     ///
@@ -75,7 +76,7 @@ impl Region {
             stride = stride.wrapping_mul(shape[d]);
         }
         let mut inner_stride = 1;
-        // One element each time: the dim outside of it is what a run goes along.
+        // One element each time: runs go along the next outer dim.
         if let [Interval { start, len: 1 }] = inner[..]
             && !outer.is_empty()
         {
@@ -91,7 +92,7 @@ impl Region {
 }
 
 impl Runs {
-    /// The next index of the innermost dim that has one more, and the first of all dims inside of it.
+    /// Returns the next index of the innermost dim that has one more, and the first of all dims inside of it.
     fn step(&mut self) -> bool {
         for dim in self.outer.iter_mut().rev() {
             dim.offset += 1;

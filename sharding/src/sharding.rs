@@ -1,4 +1,4 @@
-//! Shardings: who holds which elements of a tensor.
+//! Shardings: the elements of a tensor that each rank holds.
 
 mod local;
 mod normal;
@@ -22,26 +22,27 @@ use crate::{Error, Mesh, Placement, ReduceOp};
 /// The extents of a tensor's dims.
 pub type Shape = InlineVec<usize, 4>;
 
-/// A sub-axis over which the tensor is partial: its ranks hold summands whose reduction is pending.
+/// A sub-axis over which the tensor is partial: its ranks hold partial values whose reduction is pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PartialAxis {
-    /// The sub-axis whose ranks hold the terms.
+    /// The sub-axis whose ranks hold the partial values.
     pub sub: SubAxis,
-    /// How the terms make the value.
+    /// The op that reduces the partial values.
     pub op: ReduceOp,
 }
 
-/// Who holds which elements of a tensor of a given shape; canonical by construction.
+/// The elements of a tensor of a given shape that each rank holds; canonical by construction.
 ///
 /// A sharding is a mesh, a shape, the partial axes, and one of two forms:
 ///
-/// * a **layout** wherever every cut divides: coalesced by dim, so that `==` means the same
-///   ownership, whatever placements it was made from;
-/// * **cuts** where one does not, or a dim is of size 0: the list of cuts of each dim in the order in which they apply,
-///   normalised. A dim that divides has the cuts of its modes, slowest first, each with the product of the local modes above
-///   it as its split factor; on one that does not, needless split factors are gone. Axes of size 1 are gone from both.
+/// * a **layout** wherever every split divides: coalesced by dim, so that `==` means the same ownership,
+///   whatever placements it was made from;
+/// * **splits** where one does not, or a dim is of size 0: the list of splits of each dim in the order in
+///   which they apply, normalised. A dim that divides has the splits of its modes, slowest first, each with
+///   the product of the local modes above it as its split factor; on one that does not, needless split
+///   factors are removed. Axes of size 1 are removed from both.
 ///
-/// Either form gives `region(rank)`, and both are what PyTorch's placements mean, exactly.
+/// Either form gives `region(rank)`, and both have exactly the semantics of PyTorch's placements.
 ///
 /// ```
 /// use reshard_sharding::{Mesh, Sharding};
@@ -61,21 +62,21 @@ pub struct Sharding {
     form: Form,
 }
 
-/// One cut of a dim by a sub-axis, whose size is that of the cut.
+/// One split of a dim by a sub-axis, whose size is that of the split.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AxisCut {
     /// The dim.
     pub dim: usize,
-    /// Over which ranks.
+    /// The sub-axis of the split.
     pub sub: SubAxis,
-    /// How.
+    /// The split of the dim.
     pub cut: DimCut,
 }
 
-/// The cuts of some dims, those of one dim in the order in which they apply.
+/// The splits of some dims, those of one dim in the order in which they apply.
 pub type Cuts = SmallVec<[AxisCut; 4]>;
 
-/// How the tensor lies on the mesh.
+/// The representation of the ownership of the elements.
 #[derive(Debug, Eq)]
 pub(crate) enum Form {
     /// One mode per dim, the last dim first.
@@ -85,7 +86,7 @@ pub(crate) enum Form {
 }
 
 impl PartialEq for Form {
-    /// Of shardings of one shape: the flat modes tell where each dim ends.
+    /// Compares the forms of shardings of one shape; the flat modes determine where each dim ends.
     #[inline]
     fn eq(&self, other: &Form) -> bool {
         match (self, other) {
@@ -97,7 +98,9 @@ impl PartialEq for Form {
 }
 
 impl Hash for Sharding {
-    /// A word for each part that tells shardings apart: they are keys of caches, and of the mesh its ranks are enough.
+    /// Hashes one number per part that distinguishes shardings as cache keys.
+    ///
+    /// Of the mesh, only the numbers of its ranks are used.
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         hasher.write_usize(self.mesh.size() ^ self.mesh.world_size().rotate_left(32));
         for &n in &self.shape {
@@ -145,12 +148,12 @@ impl Clone for Sharding {
 }
 
 impl Sharding {
-    /// The sharding that these placements mean, one per mesh axis, applied from the outermost axis in.
+    /// Returns the sharding of these placements, one per mesh axis, applied from the outermost axis in.
     pub fn new(mesh: &Mesh, shape: &[usize], placements: &[Placement]) -> Result<Sharding, Error> {
         Sharding::applied(mesh, shape, placements, 0..placements.len())
     }
 
-    /// The same, applied in an order of all axes.
+    /// Returns the same, applied in an order of all axes.
     #[inline]
     pub(crate) fn applied(
         mesh: &Mesh,
@@ -180,7 +183,9 @@ impl Sharding {
                 return Err(Error::NoSuchDim { dim, dims: shape.len(), placement: Some(p.to_string()) });
             }
             if cut.pieces() == 0 {
-                return Err(Error::Placement { reason: format!("{p} has split factor 0: it is at least 1") });
+                return Err(Error::Placement {
+                    reason: format!("{p} has split factor 0; it must be at least 1"),
+                });
             }
             if let (None, Placement::Ragged { sizes, .. }) = (cut.sizes(), p) {
                 // Its sizes are plain chunks, of that length only.
@@ -192,8 +197,9 @@ impl Sharding {
         Sharding::from_cuts(mesh, shape, cuts, partial)
     }
 
-    /// The sharding that a text means on this mesh and shape, in any of the [notations](crate::notation): placements, by
-    /// tensor, PyTorch's, JAX's, Shardy's, HLO's.
+    /// Parses a sharding on this mesh and shape, in any of the [notations](crate::notation).
+    ///
+    /// These are placements, by tensor, PyTorch's, JAX's, Shardy's and HLO's.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
@@ -209,7 +215,7 @@ impl Sharding {
         crate::notation::parse_sharding(&PartitionRegistry::new(), mesh, shape, text)
     }
 
-    /// The same where placements may be cuts that these are the names of: see [`CutRegistry`].
+    /// Returns the same where placements may use the dim partitions of a registry: see [`PartitionRegistry`].
     pub fn parse_with(
         cuts: &PartitionRegistry,
         mesh: &Mesh,
@@ -219,12 +225,14 @@ impl Sharding {
         crate::notation::parse_sharding(cuts, mesh, shape, text)
     }
 
-    /// Everything everywhere.
+    /// Returns the sharding that is replicated on every axis.
     pub fn replicated(mesh: &Mesh, shape: &[usize]) -> Result<Sharding, Error> {
         Sharding::from_cuts(mesh, shape, SmallVec::new(), SmallVec::new())
     }
 
-    /// The sharding of these cuts, applied in the order given; cuts by sub-axes that overlap are the caller's fault.
+    /// Returns the sharding of these splits, applied in the order given.
+    ///
+    /// Overlapping sub-axes are not checked.
     #[doc(hidden)]
     pub fn from_cuts(
         mesh: &Mesh,
@@ -255,10 +263,12 @@ impl Sharding {
         Ok(Sharding { mesh: mesh.clone(), shape: Shape::from_slice(shape), partial, form })
     }
 
-    /// The sharding of these modes of the row-major index, the fastest first; local strides need not be right.
+    /// Returns the sharding of these modes of the row-major index, the fastest first.
     ///
-    /// Requires that the extents multiply to the number of elements, which is not 0, and that no sub-axis is used twice.
-    /// Fails only where a dim ends inside a mode that it does not divide, and says which boundary that is.
+    /// Local strides need not be right.
+    ///
+    /// Requires that the extents multiply to the number of elements, which is not 0, and that no sub-axis is
+    /// used twice. Fails only where a dim ends inside a mode that it does not divide, with that boundary.
     #[doc(hidden)]
     pub fn from_modes(
         mesh: &Mesh,
@@ -275,7 +285,9 @@ impl Sharding {
         })
     }
 
-    /// The same tensor on the same mesh with other modes, of which it is known that they nest with its dims.
+    /// Returns the same tensor on the same mesh with other modes.
+    ///
+    /// Requires that they nest with its dims.
     #[doc(hidden)]
     #[must_use]
     pub fn with_modes(&self, modes: impl Iterator<Item = Mode<AxisStride>>) -> Sharding {
@@ -283,54 +295,56 @@ impl Sharding {
             .expect("the modes of each dim stay in it")
     }
 
-    /// The mesh.
+    /// Returns the mesh.
     #[inline]
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
     }
 
-    /// The extents of the whole tensor.
+    /// Returns the extents of the whole tensor.
     #[inline]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The number of elements of the whole tensor.
+    /// Returns the number of elements of the whole tensor.
     #[inline]
     pub fn numel(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// The partial axes, outermost first; none for a tensor in which no reduction is pending.
+    /// Returns the partial axes, outermost first; empty for a tensor without a pending reduction.
     #[inline]
     pub fn partial(&self) -> &[PartialAxis] {
         &self.partial
     }
 
-    /// The same with its terms reduced to replicas.
+    /// Returns the same sharding with its partial values reduced to replicas.
     #[doc(hidden)]
     #[must_use]
     pub fn reduced(&self) -> Sharding {
         Sharding { partial: SmallVec::new(), ..self.clone() }
     }
 
-    /// Whether ranks hold terms whose reduction is pending.
+    /// Returns `true` if ranks hold partial values whose reduction is pending.
     #[inline]
     pub fn is_partial(&self) -> bool {
         !self.partial.is_empty()
     }
 
-    /// The op that combines the terms, and the number that their combination is divided by (1 without avg).
+    /// Returns the op that combines the partial values, and the divisor of the result (1 without avg).
     pub fn reduction(&self) -> Option<(ReduceOp, usize)> {
         let op = self.partial.first()?.op.combining();
         let divisor = self.partial.iter().filter(|p| p.op.divides()).map(|p| p.sub.size).product();
         Some((op, divisor))
     }
 
-    /// The layout from the row-major index of the tensor to coordinates and local offset, or `None` where there is none.
+    /// Returns the layout from the row-major index to coordinates and local offset.
     ///
-    /// One mode per dim, the last dim first; `step@a` goes along axis `a` of the mesh, plain strides are those of the dense
-    /// local buffer. Uneven and zero-size tensors have none.
+    /// Returns `None` where there is none.
+    ///
+    /// One mode per dim, the last dim first; `step@a` goes along axis `a` of the mesh, plain strides are
+    /// those of the dense local buffer. Uneven and zero-size tensors have none.
     pub fn layout(&self) -> Option<&Layout<AxisStride>> {
         match &self.form {
             Form::Layout(layout) => Some(layout),
@@ -342,14 +356,14 @@ impl Sharding {
         &self.form
     }
 
-    /// The modes of the row-major index, fastest first, where there is a layout.
+    /// Returns the modes of the row-major index, fastest first, where there is a layout.
     #[inline]
     #[doc(hidden)]
     pub fn modes(&self) -> Option<&[Mode<AxisStride>]> {
         self.layout().map(Layout::flat)
     }
 
-    /// The cuts, by dim and in order of application, where there are no digits.
+    /// Returns the splits, by dim and in order of application, where there are no digits.
     #[inline]
     #[doc(hidden)]
     pub fn cuts(&self) -> Option<&[AxisCut]> {
@@ -359,7 +373,9 @@ impl Sharding {
         }
     }
 
-    /// The modes of a dim that divides, whatever the others do, coalesced, fastest first; one of extent 1 for a dim of 1.
+    /// Returns the modes of a dim that divides, coalesced, fastest first.
+    ///
+    /// The other dims need not divide. A dim of 1 has one mode of extent 1.
     #[inline]
     #[doc(hidden)]
     pub fn dim_modes(&self, dim: usize) -> Option<Modes<AxisStride>> {
@@ -369,7 +385,7 @@ impl Sharding {
         }
     }
 
-    /// The cuts of a dim in order of application, whatever the form.
+    /// Returns the splits of a dim in order of application, whatever the form.
     #[doc(hidden)]
     pub fn dim_cuts(&self, dim: usize) -> Cuts {
         match &self.form {
@@ -378,7 +394,7 @@ impl Sharding {
         }
     }
 
-    /// The sub-axes that shard a dim, by dim and in order of application.
+    /// Returns the sub-axes that shard a dim, by dim and in order of application.
     #[doc(hidden)]
     pub fn cutting(&self) -> impl Iterator<Item = SubAxis> + Clone + '_ {
         let modes = self.modes().unwrap_or_default().iter().rev().filter_map(|&m| self.mesh.sub_axis(m));
@@ -398,16 +414,18 @@ fn check_shape(shape: &[usize]) -> Result<(), Error> {
     numel(shape).map(|_| ())
 }
 
-/// More dims than any tensor has; layouts have room for as many, each cut several times.
+/// Limit on the number of dims; layouts can hold that many, each split several times.
 const MOST_DIMS: usize = 256;
 
-/// The number of elements of a shape; that of its dims that are not 0 must fit, so that every partial product does.
+/// Returns the number of elements of a shape.
+///
+/// The product of its nonzero dims must fit, so that every partial product does.
 #[inline]
 pub fn numel(shape: &[usize]) -> Result<usize, Error> {
     if shape.len() > MOST_DIMS {
         return Err(Error::Placement {
             reason: format!(
-                "the tensor has {} dims, and at most {MOST_DIMS} are sharded: make some of them one",
+                "the tensor has {} dims, and at most {MOST_DIMS} can be sharded; merge some of them",
                 shape.len()
             ),
         });
@@ -436,7 +454,7 @@ pub fn check_sizes(sizes: &[usize], p: &Placement, axis: &crate::Axis) -> Result
     sum.map(|_| ()).ok_or_else(|| Error::overflow(format!("the sum of the sizes of {p}")))
 }
 
-/// Fails unless earlier cuts leave every rank exactly `total` indices of a dim, for a ragged cut that has so many.
+/// Fails unless earlier splits leave every rank exactly `total` indices of a dim, the sum of a ragged split.
 fn check_total(
     shape: &[usize],
     earlier: &[AxisCut],

@@ -117,7 +117,7 @@ impl Sharding {
         if self.mesh().size() > MOST_RANKS {
             return Err(Error::InconsistentShards {
                 reason: format!(
-                    "{} has more than {MOST_RANKS} ranks, and each would get a list",
+                    "{} has more than {MOST_RANKS} ranks, the limit for a list of all shards",
                     self.mesh()
                 ),
             });
@@ -126,7 +126,7 @@ impl Sharding {
         if most > MOST_ELEMENTS {
             return Err(Error::InconsistentShards {
                 reason: format!(
-                    "the shards of all ranks have {most} elements, of {self}: list them rank by rank"
+                    "the shards of all ranks of {self} have {most} elements; list them rank by rank"
                 ),
             });
         }
@@ -201,7 +201,7 @@ impl Sharding {
                 match partial[e] {
                     Some(y) if !x.same(y) => {
                         return Err(wrong(format!(
-                            "replicas differ: element {e} is {x:?} on rank {rank}, {y:?} before"
+                            "replicas differ: element {e} is {x:?} on rank {rank}, but {y:?} on an earlier rank"
                         )));
                     }
                     Some(_) => {}
@@ -238,7 +238,7 @@ impl Sharding {
         if many > MOST_HELD {
             return Err(Error::InconsistentShards {
                 reason: format!(
-                    "rank {rank} holds {many} elements of {self}, and at most {MOST_HELD} are listed"
+                    "rank {rank} holds {many} elements of {self}, more than the limit of {MOST_HELD} to list"
                 ),
             });
         }

@@ -1,4 +1,5 @@
-//! What a strided shard is: an order of axes, what a view gives, or plain; and PyTorch's two readings of it.
+//! The kinds of strided shards: an order of axes, the result of a view, or plain; and PyTorch's two readings
+//! of them.
 
 use reshard_layout::{AxisStride, InlineVec, Mode};
 use smallvec::SmallVec;
@@ -7,33 +8,33 @@ use crate::notation::dims::same_elements;
 use crate::sharding::{AxisCut, Cuts, made};
 use crate::{Error, Mesh, Placement, Sharding};
 
-/// What stands above an axis in the dim that it shards.
+/// The modes above an axis in the dim that it shards.
 ///
-/// The split factor of an axis is the product of the modes above its own in its dim that earlier axes have not taken. Each
-/// of those goes along a later axis or is local:
+/// The split factor of an axis is the product of the modes above its own in its dim that earlier axes have
+/// not taken. Each of those goes along a later axis or is local:
 ///
 /// ```text
 /// SS(0,4),S(0)  ->  [tp 4][dp 2][local]      later axes only: the order (tp, dp), FSDP over tensor parallelism
-/// SS(0,4),R     ->  [local 4][dp 2][local]   local only: what a flatten of (4, ..) gives
+/// SS(0,4),R     ->  [local 4][dp 2][local]   local only: the result of a flatten of (4, ..)
 /// SS(0,1)       ->  [dp 2][local]            nothing: plain
 /// ```
 ///
-/// PyTorch has used `_StridedShard` for both. The literal reading (chunk into pieces, chunk each) is what
-/// [`Sharding::new`] means by it. The other one chunks the dim in the order of axes that the factors spell,
-/// [`Sharding::in_order_of_axes`]. Both are the same where the dim divides, and differ for most other sizes.
+/// PyTorch has used `_StridedShard` for both. The literal reading (split into chunks, chunk each) is that of
+/// [`Sharding::new`]. The other one chunks the dim in the order of axes that the factors spell,
+/// [`Sharding::with_axis_order`]. Both are the same where the dim divides, and differ for most other sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Strided {
     /// Nothing: a plain shard.
     Plain,
     /// Only later axes, in this order: the dim is chunked by them first.
     Order(InlineVec<usize, 4>),
-    /// Only local modes, of this product: what a view gives.
+    /// Only local modes, of this product: the result of a view.
     View(usize),
     /// Local modes of this product among later axes.
     Mixed {
         /// The product of the local modes.
         local: usize,
-        /// The later axes, in the order in which they stand.
+        /// The later axes, in their order above the axis.
         axes: InlineVec<usize, 4>,
     },
 }
@@ -41,16 +42,18 @@ pub enum Strided {
 /// The two readings of placements with strided shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readings {
-    /// Pieces of pieces, as [`Sharding::new`] reads them.
+    /// Chunks of chunks, as [`Sharding::new`] reads them.
     pub literal: Sharding,
     /// Plain chunks in the order of axes that the split factors spell.
     pub ordered: Sharding,
-    /// Whether every rank holds the same elements in both.
+    /// `true` if every rank holds the same elements in both.
     pub agree: bool,
 }
 
 impl Sharding {
-    /// What a mesh axis is in the dim that it shards; `None` if it shards none, or there is no layout.
+    /// Returns the kind of a mesh axis in the dim that it shards.
+    ///
+    /// Returns `None` if it shards none, or there is no layout.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding, Strided};
@@ -81,17 +84,19 @@ impl Sharding {
         })
     }
 
-    /// PyTorch's other reading of strided shards: plain chunks, one axis after the other, in the order that the split
-    /// factors spell.
+    /// Returns PyTorch's other reading of strided shards.
     ///
-    /// `SS(d, k)` on an axis says that later axes of `d` whose sizes multiply to `k` chunk the dim before it. The order
-    /// is found from the last axis to the first: each goes behind as many of those already placed as multiply to its `k`.
+    /// It is plain chunks, in the order of axes that the split factors spell.
+    ///
+    /// `SS(d, k)` on an axis means that later axes of `d` whose sizes multiply to `k` chunk the dim before
+    /// it. The order is found from the last axis to the first: each goes after the axes already ordered that
+    /// multiply to its `k`.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
     /// let mesh: Mesh = "dp=4,tp=2".parse()?;
     /// let placements: reshard_sharding::Placements = "SS(0,2),S(0)".parse()?;
-    /// let s = Sharding::in_order_of_axes(&mesh, &[15], &placements)?;
+    /// let s = Sharding::with_axis_order(&mesh, &[15], &placements)?;
     /// assert_eq!(s.to_string(), "S(0),S(0) order={tp,dp}");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
@@ -107,19 +112,19 @@ impl Sharding {
         Sharding::from_cuts(mesh, shape, cuts, literal.partial().iter().copied().collect())
     }
 
-    /// Both readings of placements with strided shards, and whether they agree.
+    /// Returns both readings of placements with strided shards, and whether they agree.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Placements, Sharding};
     /// let mesh: Mesh = "dp=4,tp=2".parse()?;
     /// let placements: Placements = "SS(0,2),S(0)".parse()?;
-    /// assert!(Sharding::readings(&mesh, &[16], &placements)?.agree);
-    /// // 9 rows: pieces of 5 and 4, and dp=3 has none of the first: its row 8 goes to tp=0 or, in order, to tp=1.
-    /// assert!(!Sharding::readings(&mesh, &[9], &placements)?.agree);
+    /// assert!(Sharding::strided_readings(&mesh, &[16], &placements)?.agree);
+    /// // 9 rows: tiles of 5 and 4, and dp=3 has none of the first: its row 8 goes to tp=0 or, in order, to tp=1.
+    /// assert!(!Sharding::strided_readings(&mesh, &[9], &placements)?.agree);
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails like [`Sharding::in_order_of_axes`].
+    /// Fails like [`Sharding::with_axis_order`].
     pub fn strided_readings(
         mesh: &Mesh,
         shape: &[usize],
@@ -140,7 +145,7 @@ impl Sharding {
     }
 }
 
-/// The cuts of placements, in mesh order.
+/// Returns the splits of placements, in mesh order.
 fn plain_cuts(mesh: &Mesh, placements: &[Placement]) -> Cuts {
     let cut = |(axis, p): (usize, &Placement)| {
         let (dim, cut) = p.cut(mesh.axes()[axis].size())?;
@@ -149,7 +154,7 @@ fn plain_cuts(mesh: &Mesh, placements: &[Placement]) -> Cuts {
     placements.iter().enumerate().filter_map(cut).collect()
 }
 
-/// The same axes as plain chunks, in the order that the split factors spell.
+/// Returns the same axes as plain chunks, in the order that the split factors spell.
 fn ordered_cuts(mesh: &Mesh, placements: &[Placement]) -> Result<Cuts, Error> {
     let mut order: Cuts = Cuts::new();
     for c in plain_cuts(mesh, placements).into_iter().rev() {
@@ -168,7 +173,7 @@ fn ordered_cuts(mesh: &Mesh, placements: &[Placement]) -> Result<Cuts, Error> {
             return Err(Error::NotRepresentable {
                 notation: "order of axes",
                 reason: format!(
-                    "{} on {} says that later axes which multiply to {} chunk dim {} before it, and none do",
+                    "{} on {} requires later axes with product {} that chunk dim {} before it, and there are none",
                     placements[c.sub.axis],
                     mesh.axes()[c.sub.axis].name(),
                     c.cut.pieces(),

@@ -3,10 +3,11 @@
 //! 1. [A sharding is a layout](a_sharding_is_a_layout): from the index to the rank and the local offset.
 //! 2. [Strided shards](strided_shards): placements are read off by slicing and coalescing.
 //! 3. [Views](views): compositions, and exactly when they are free.
-//! 4. [Uneven shards](uneven): why they are no layouts, and what they are.
-//! 5. [Gradients](gradients): replicas and terms are dual, and a type is a pair of shardings.
+//! 4. [Uneven shards](uneven): why they are not layouts, and how they are represented.
+//! 5. [Gradients](gradients): the gradient of replicas is partial and vice versa, and a type is a pair of
+//!    shardings.
 //!
-//! Layouts themselves have their own chapters, [`reshard_layout::theory`]; how one sharding becomes another goes on in
+//! Layouts themselves have separate chapters, [`reshard_layout::theory`]; redistribution is the subject of
 //! `reshard_planner::theory`.
 
 #[doc = include_str!("../theory/a-sharding-is-a-layout.md")]

@@ -1,4 +1,4 @@
-//! Nothing of what is asked per operator call is on the heap, on three axes: counted by the allocator.
+//! Queries made per operator call do not allocate on the heap, on three axes: counted by the allocator.
 #![allow(unsafe_code, reason = "a counting allocator implements an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout as Memory, System};

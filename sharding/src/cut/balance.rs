@@ -1,23 +1,23 @@
 //! Ragged sizes that keep blocks whole.
 //!
-//! Blocks of lengths `b_0, .., b_(m-1)` lie one behind the other along a dim: the blocks of a quantized tensor, rows that an
-//! optimizer must see together, whole tensors of one flat buffer. Each rank keeps consecutive ones, and the one that keeps the
-//! most keeps as little as possible:
+//! Blocks of lengths `b_0, .., b_(m-1)` are contiguous along a dim: the blocks of a quantized tensor, rows
+//! that an optimizer must see as one unit, whole tensors of one flat buffer. Each rank keeps consecutive
+//! ones, and the one that keeps the most keeps as little as possible:
 //!
 //! ```text
-//! least(cap) = how many ranks are needed if none keeps more than cap      greedy: take blocks as long as they fit
+//! least(cap) = ranks needed if none keeps more than cap                   greedy: take blocks as long as they fit
 //! cap        = the least one with least(cap) <= n                         bisection, between max b and sum b
 //! ```
 //!
-//! Many shares have that maximum. Rank by rank, a share grows while it comes nearer to what is left by the ranks that are left,
-//! as long as the rest still fits into those.
+//! Many distributions have that maximum. Rank by rank, a share grows while that brings it nearer to the mean
+//! of the remaining ranks, as long as the rest still fits into those.
 
 use crate::{Error, Placement};
 
-/// The most blocks that are shared out.
+/// Maximum number of blocks to distribute.
 const MAX_BLOCKS: usize = 1 << 24;
 
-/// How many ranks blocks need, from each on, if none keeps more than `cap`.
+/// Returns the number of ranks that the blocks from each index on need, if no rank keeps more than `cap`.
 fn least(blocks: &[usize], cap: usize) -> Vec<usize> {
     let mut needed = vec![0; blocks.len() + 1];
     // The share that begins at block `i` ends before block `end`.
@@ -33,7 +33,7 @@ fn least(blocks: &[usize], cap: usize) -> Vec<usize> {
     needed
 }
 
-/// How much each of `ranks` keeps.
+/// Returns the share of each of `ranks` ranks.
 ///
 /// Requires that the sum of the blocks fits, and a rank.
 fn shares(blocks: &[usize], ranks: usize) -> Vec<usize> {
@@ -54,7 +54,8 @@ fn shares(blocks: &[usize], ranks: usize) -> Vec<usize> {
         let mut size = 0usize;
         while let Some(&block) = blocks.get(at) {
             let must = needed[at] > ranks_left - 1;
-            // Nearer to an equal share of what is left with this block than without it.
+            // Take the block if the size is then nearer to an equal share of the remaining indices with this
+            // block than without it.
             let share = left / ranks_left;
             let nearer = (size + block).abs_diff(share) <= share.abs_diff(size);
             if !(must || nearer) || size + block > low {
@@ -73,7 +74,7 @@ fn refused(reason: String) -> Error {
 }
 
 impl Placement {
-    /// A ragged shard of a dim that consists of these blocks, one behind the other, each of which stays whole on one rank.
+    /// Returns a ragged shard of a dim of contiguous blocks, each of which stays whole on one rank.
     ///
     /// ```text
     /// minimize max_r size_r      where every size_r is a sum of consecutive blocks
@@ -87,12 +88,13 @@ impl Placement {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `placement` for no ranks or more than 2^24 blocks or ranks, and with `overflow` where the blocks' sum does
-    /// not fit.
+    /// Fails with `placement` for no ranks or more than 2^24 blocks or ranks, and with `overflow` where the
+    /// blocks' sum does not fit.
     pub fn ragged_of_blocks(dim: usize, blocks: &[usize], ranks: usize) -> Result<Placement, Error> {
         if ranks == 0 || ranks > MAX_BLOCKS || blocks.len() > MAX_BLOCKS {
             return Err(refused(format!(
-                "{} blocks over {ranks} ranks: share out at most {MAX_BLOCKS} blocks over 1 to {MAX_BLOCKS} ranks",
+                "{} blocks over {ranks} ranks: at most {MAX_BLOCKS} blocks can be distributed, over 1 to {MAX_BLOCKS} \
+                 ranks",
                 blocks.len()
             )));
         }
@@ -103,8 +105,10 @@ impl Placement {
         Ok(Placement::ragged(dim, &shares(blocks, ranks)))
     }
 
-    /// A ragged shard of a dim of `len` indices whose blocks of `block` indices, the last one maybe shorter, stay whole on one
-    /// rank; no rank has two blocks more than another.
+    /// Returns a ragged shard of a dim of `len` indices whose blocks stay whole on one rank.
+    ///
+    /// Blocks have `block` indices, the last one possibly fewer. The ranks' numbers of blocks differ by at
+    /// most one.
     ///
     /// ```
     /// use reshard_sharding::Placement;
@@ -117,7 +121,8 @@ impl Placement {
     pub fn ragged_in_blocks(dim: usize, len: usize, block: usize, ranks: usize) -> Result<Placement, Error> {
         if block == 0 || ranks == 0 || ranks > MAX_BLOCKS {
             return Err(refused(format!(
-                "blocks of {block} indices over {ranks} ranks: a block has an index, and there are 1 to {MAX_BLOCKS} ranks"
+                "blocks of {block} indices over {ranks} ranks: a block needs at least 1 index, and ranks must be 1 to \
+                 {MAX_BLOCKS}"
             )));
         }
         let blocks = len.div_ceil(block);
@@ -128,7 +133,9 @@ impl Placement {
         Ok(Placement::ragged(dim, &sizes))
     }
 
-    /// A ragged shard of a dim of `len` indices in relative units: rank `r` keeps `units_r` parts of their sum.
+    /// Returns a ragged shard of a dim of `len` indices in relative units.
+    ///
+    /// Rank `r` keeps `units_r` parts of their sum.
     ///
     /// ```text
     /// size_r = units_r * len / sum(units)
@@ -141,7 +148,8 @@ impl Placement {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `placement` where the sum of the units does not divide the dim, and with `overflow` where it does not fit.
+    /// Fails with `placement` where the sum of the units does not divide the dim, and with `overflow` where
+    /// it does not fit.
     pub fn ragged_in_units(dim: usize, len: usize, units: &[usize]) -> Result<Placement, Error> {
         let sum = units
             .iter()
@@ -152,8 +160,8 @@ impl Placement {
         }
         if sum == 0 || !len.is_multiple_of(sum) {
             return Err(refused(format!(
-                "the units {units:?} add up to {sum}, which does not divide the {len} indices of dim {dim}: give sizes, or units \
-                 whose sum divides it"
+                "the units {units:?} add up to {sum}, which does not divide the {len} indices of dim {dim}; give \
+                 sizes, or units whose sum divides them"
             )));
         }
         let sizes: Vec<usize> = units.iter().map(|&n| n * (len / sum)).collect();

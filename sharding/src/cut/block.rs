@@ -1,4 +1,4 @@
-//! Blocks: pieces of a given length, whatever the number of ranks.
+//! Blocks of a given length, independent of the number of ranks.
 
 use core::num::NonZeroUsize;
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use crate::Error;
 
 /// `BL(d,m)`: rank `i` keeps the indices `[i m, (i+1) m)` of the dim, the last ones fewer or none.
 ///
-/// `Shard` finds the length of its pieces from what the earlier axes left this rank; a block has the same length on every rank.
-/// So flat chunks over several axes, which is what XLA's tiles are, are blocks one after the other: of `N` over `a` times
-/// `b` ranks, with `c = ceil(N / ab)`,
+/// The chunk length of `Shard` depends on the part that earlier axes left; a block has the same length on
+/// every rank. So flat chunks over several axes, as in XLA's tiles, are a sequence of blocks: of `N` over `a`
+/// times `b` ranks, with `c = ceil(N / ab)`,
 ///
 /// ```text
 /// chunk(N, ab)_(i b + j)  =  [(i b + j) c, (i b + j + 1) c)  =  block j of c of  block i of b c
 /// ```
 ///
 /// ```
-/// use reshard_sharding::{Mesh, Sharding, meaning::held};
+/// use reshard_sharding::{Mesh, Sharding};
 /// let mesh: Mesh = "a=2,b=4".parse()?;
 /// let s = Sharding::from_hlo(&mesh, &[11], &"{devices=[8]<=[8]}".parse()?)?;
 /// assert_eq!(s.to_string(), "BL(0,8),BL(0,2)");
-/// assert_eq!(held(&s, 5)?, [10]); // of 8..11 by nested chunks it would be 9
+/// assert_eq!(s.global_indices(5)?, [10]); // of 8..11 by nested chunks it would be 9
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 ///
-/// More than the ranks have blocks for is refused.
+/// A length that exceeds the blocks of all ranks is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block(pub NonZeroUsize);
 
 impl Block {
-    /// A block from what stands behind the dim.
+    /// Parses a block from the arguments after the dim.
     pub(super) fn read(arguments: &str) -> Result<Arc<dyn DimPartition>, Error> {
         let digits = !arguments.is_empty() && arguments.bytes().all(|b| b.is_ascii_digit());
         let len = arguments.parse().ok().filter(|_| digits);
         let len = len.ok_or_else(|| Error::Placement {
-            reason: format!("BL takes the length of a block, at least 1, behind the dim, not {arguments:?}"),
+            reason: format!("BL takes the length of a block, at least 1, after the dim, not {arguments:?}"),
         })?;
         Ok(Arc::new(Block(len)))
     }
@@ -55,7 +55,7 @@ impl DimPartition for Block {
         if len.saturating_mul(ranks) < extent {
             return Err(Error::Placement {
                 reason: format!(
-                    "{ranks} blocks of {len} are fewer than the {extent} indices that they share out: a block has at least {}",
+                    "{ranks} blocks of {len} do not cover {extent} indices; use blocks of at least {}",
                     extent.div_ceil(ranks)
                 ),
             });

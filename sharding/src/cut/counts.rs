@@ -1,4 +1,4 @@
-//! Counts: a dim in blocks, one from each source, and of each block so many indices for each rank.
+//! Counts: a dim in blocks, one from each source, and a given number of indices of each block for each rank.
 
 use core::ops::Range;
 use std::fmt::Write as _;
@@ -9,25 +9,27 @@ use crate::{Error, Placement};
 
 /// `CN(d,[[..],..])`: the dim is one block for each list, and rank `j` keeps the `j`-th part of every block.
 ///
-/// That is what is left where each of several sources sends rows to each rank, as tokens are sent to experts: row `i` of the table counts
-/// what source `i` has for each rank, and the tensor is the sources' rows one after the other, each sorted by whom they are for.
+/// This describes several sources that send rows to each rank, as tokens are sent to experts. Row `i` of the
+/// table holds the counts of source `i` for each rank. The tensor is the concatenation of the sources' rows,
+/// each sorted by receiving rank.
 ///
 /// ```text
 /// rank j keeps   [b_i + c_i0 + .. + c_i(j-1), .. + c_ij)   of every block i,   b_i = the sum of all counts before row i
 /// ```
 ///
-/// What a source has before is [`Counts::sent`], a ragged shard; what a rank has after, [`Counts::received`]. The plan between
-/// the two is the exchange of exactly these counts, the plan back is the other way, and both are asked for anew when the counts are others.
+/// [`Counts::source_placement`], a ragged shard, is the placement on the sources; [`Counts::target_placement`] is that on the
+/// target ranks. The plan between the two is the exchange of exactly these counts, and the plan back is its
+/// inverse. Other counts need new plans.
 ///
 /// ```
-/// use reshard_sharding::{Counts, Mesh, Sharding, meaning::held};
+/// use reshard_sharding::{Counts, Mesh, Sharding};
 /// let mesh: Mesh = "ep=2".parse()?;
-/// // Of source 0 three tokens go to expert 0 and two to expert 1; of source 1 one goes to expert 0.
+/// // Source 0 sends three tokens to expert 0 and two to expert 1; source 1 sends one to expert 0.
 /// let counts = Counts::new(&[vec![3, 2], vec![1, 0]])?.within(4)?;
-/// let before = Sharding::new(&mesh, &[6], &[counts.sent(0)])?;
-/// let after = Sharding::new(&mesh, &[6], &[counts.received(0)])?;
+/// let before = Sharding::new(&mesh, &[6], &[counts.source_placement(0)])?;
+/// let after = Sharding::new(&mesh, &[6], &[counts.target_placement(0)])?;
 /// assert_eq!((before.to_string(), after.to_string()), ("RG(0,[5,1])".into(), "CN(0,[[3,2],[1,0]])".into()));
-/// assert_eq!((held(&after, 0)?, held(&after, 1)?), (vec![0, 1, 2, 5], vec![3, 4]));
+/// assert_eq!((after.global_indices(0)?, after.global_indices(1)?), (vec![0, 1, 2, 5], vec![3, 4]));
 /// assert!(counts.within(3).unwrap_err().to_string().contains("rank 0 receives 4"));
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
@@ -36,25 +38,25 @@ pub struct Counts {
     rows: Arc<[Vec<usize>]>,
 }
 
-/// The most counts of a table.
+/// Maximum number of counts of a table.
 const MOST_COUNTS: usize = 1 << 20;
 
 impl Counts {
-    /// For each source how many indices it has for each rank.
+    /// Creates a table with the number of indices of each source for each rank.
     ///
-    /// Fails with `placement` for a table without counts, with lists of several lengths, of more than 2^20 counts, or whose sum
-    /// does not fit.
+    /// Fails with `placement` for a table without counts, with lists of several lengths, of more than 2^20
+    /// counts, or whose sum does not fit.
     pub fn new(rows: &[Vec<usize>]) -> Result<Counts, Error> {
         let bad = |reason: String| Err(Error::Placement { reason });
         let ranks = rows.first().map_or(0, Vec::len);
         if ranks == 0 {
             return bad(
-                "counts are a list for each source, of a number for each rank, as in [[3,1],[0,2]]".into()
+                "counts must be a list per source with a number per rank, such as [[3,1],[0,2]]".into()
             );
         }
         if let Some((i, row)) = rows.iter().enumerate().find(|(_, row)| row.len() != ranks) {
             return bad(format!(
-                "the counts of source {i} are for {} ranks and those of source 0 for {ranks}",
+                "the counts of source {i} are for {} ranks, and those of source 0 for {ranks}",
                 row.len()
             ));
         }
@@ -70,7 +72,7 @@ impl Counts {
         Ok(Counts { rows: rows.into() })
     }
 
-    /// The same, if no rank receives more than so many.
+    /// Returns the same counts if no rank receives more than `capacity` indices.
     ///
     /// Fails with `placement`, which names the rank that receives most.
     pub fn within(self, capacity: usize) -> Result<Counts, Error> {
@@ -80,7 +82,7 @@ impl Counts {
         match most {
             Some((n, rank)) if n > capacity => Err(Error::Placement {
                 reason: format!(
-                    "rank {rank} receives {n}, and has room for {capacity}: send it {} fewer",
+                    "rank {rank} receives {n} indices, and its capacity is {capacity}; send it {} fewer",
                     n - capacity
                 ),
             }),
@@ -88,43 +90,45 @@ impl Counts {
         }
     }
 
-    /// What each source has for each rank.
+    /// Returns the counts of each source, one per rank.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[usize]> {
         self.rows.iter().map(Vec::as_slice)
     }
 
-    /// How many sources there are.
+    /// Returns the number of sources.
     pub fn sources(&self) -> usize {
         self.rows.len()
     }
 
-    /// For how many ranks.
+    /// Returns the number of target ranks.
     pub fn ranks(&self) -> usize {
         self.rows.first().map_or(0, Vec::len)
     }
 
-    /// How many indices there are.
+    /// Returns the sum of all counts.
     pub fn total(&self) -> usize {
         self.rows.iter().flatten().sum()
     }
 
-    /// How many a rank receives.
+    /// Returns the number of indices that a rank receives.
     pub fn receives(&self, rank: usize) -> usize {
         self.rows.iter().map(|row| row.get(rank).copied().unwrap_or(0)).sum()
     }
 
-    /// What the sources have, over an axis of them: each its own rows.
+    /// Returns the placement before the exchange, over an axis of the sources: each holds its own rows.
     pub fn source_placement(&self, dim: usize) -> Placement {
         let sizes: Vec<usize> = self.rows.iter().map(|row| row.iter().sum()).collect();
         Placement::ragged(dim, &sizes)
     }
 
-    /// What the ranks have after, over an axis of them: of each source what that has for them.
+    /// Returns the placement after the exchange, over an axis of the ranks.
+    ///
+    /// Each rank holds its rows of every source.
     pub fn target_placement(&self, dim: usize) -> Placement {
         Placement::Custom { dim, cut: NamedPartition::shipped(Arc::new(self.clone())) }
     }
 
-    /// Counts from what stands behind the dim.
+    /// Parses counts from the arguments after the dim.
     pub(super) fn read(arguments: &str) -> Result<Arc<dyn DimPartition>, Error> {
         let inside = arguments.trim().strip_prefix("[[").and_then(|rest| rest.strip_suffix("]]"));
         let row =
@@ -142,7 +146,7 @@ impl Counts {
             let shown: String = arguments.chars().take(80).collect();
             return Err(Error::Placement {
                 reason: format!(
-                    "CN takes a list of counts for each source behind the dim, as in CN(0,[[3,1],[0,2]]), not {shown:?}"
+                    "CN takes a list of counts per source after the dim, such as CN(0,[[3,1],[0,2]]), not {shown:?}"
                 ),
             });
         };
@@ -160,7 +164,7 @@ impl DimPartition for Counts {
         for (i, row) in self.rows.iter().enumerate() {
             text.push_str(if i == 0 { "[" } else { ",[" });
             for (j, n) in row.iter().enumerate() {
-                // A String takes everything.
+                // Writing to a String does not fail.
                 let _ = write!(text, "{}{n}", if j == 0 { "" } else { "," });
             }
             text.push(']');
@@ -173,7 +177,7 @@ impl DimPartition for Counts {
         if (extent, ranks) != (self.total(), self.ranks()) {
             return Err(Error::Placement {
                 reason: format!(
-                    "counts of {} indices for {} ranks do not cut {extent} over {ranks}",
+                    "counts of {} indices for {} ranks do not match a dim of {extent} over {ranks} ranks",
                     self.total(),
                     self.ranks()
                 ),

@@ -1,20 +1,21 @@
-//! The laws of a cut, to test anybody's.
+//! The properties of a dim partition, as a test for custom ones.
 
 use super::DimPartition;
 use super::own::check_text;
 use crate::Error;
 
-/// Whether a cut keeps the laws of [`Cut`] for these extents over these numbers of ranks; the error is the first law that it
-/// breaks, with the numbers.
+/// Checks that a dim partition has the properties of [`DimPartition`] for these extents and numbers of ranks.
+///
+/// The error names the first property that it violates, with the numbers.
 ///
 /// ```text
-/// pieces(N, n)     of every rank an ascending list, and all together each of 0..N once
-/// name, arguments  a word, and one line that reads back; the same ones mean the same pieces, each time
+/// ranges(N, n)     an ascending list per rank, which jointly have each of 0..N once
+/// name, arguments  an identifier, and one line that round-trips; equal ones give equal ranges on each call
 /// ```
 ///
 /// ```
-/// use reshard_sharding::{Zigzag, check_cut};
-/// check_cut(&Zigzag, 0..=24, 1..=6)?;
+/// use reshard_sharding::{Zigzag, check_partition};
+/// check_partition(&Zigzag, 0..=24, 1..=6)?;
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 pub fn check_partition(
@@ -30,11 +31,13 @@ pub fn check_partition(
         for &n in &ranks {
             let pieces = cut.ranges(extent, n)?;
             if let Some(fault) = pieces.fault(extent, n) {
-                return broken(format!("the cut {name} of {extent} over {n} ranks is no partition: {fault}"));
+                return broken(format!(
+                    "{name} of {extent} indices over {n} ranks is not a partition: {fault}"
+                ));
             }
             if cut.ranges(extent, n)? != pieces {
                 return broken(format!(
-                    "the cut {name} of {extent} over {n} ranks has other pieces each time it is asked"
+                    "{name} of {extent} indices over {n} ranks returns different ranges on each call"
                 ));
             }
         }

@@ -1,4 +1,4 @@
-//! What a cut says of the lengths that it is for: asked once, checked, and kept.
+//! The ranges of a dim partition for its lengths: evaluated once, checked, and stored.
 
 use core::fmt;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use super::{DimCut, MAX_PIECES, NamedPartition, RankRanges};
 use crate::Error;
 use crate::region::Interval;
 
-/// A cut over some ranks, with its pieces of every length that it is for.
+/// A dim partition over some ranks, with its ranges for every length that it is used for.
 ///
-/// Equal ones have equal pieces of equal lengths, whatever those who bring a cut say of it.
+/// Equal values have equal ranges for equal lengths, whatever the custom partition reports.
 #[derive(Clone, Debug)]
 pub struct Made {
     cut: NamedPartition,
@@ -25,32 +25,34 @@ pub struct Made {
 struct OfLength {
     len: usize,
     pieces: RankRanges,
-    /// Ranks among which every length is that some rank keeps.
+    /// Ranks that have, between them, every length that some rank keeps.
     places: Vec<usize>,
 }
 
 impl Made {
-    /// Not asked yet.
+    /// Returns the partition before evaluation, for no lengths.
     pub(crate) fn new(cut: &NamedPartition, ranks: usize) -> Made {
         Made { cut: cut.clone(), ranks, of: Vec::new() }
     }
 
-    /// The cut.
+    /// Returns the dim partition.
     pub fn cut(&self) -> &NamedPartition {
         &self.cut
     }
 
-    /// How many ranks it is over.
+    /// Returns the number of ranks.
     pub fn ranks(&self) -> usize {
         self.ranks
     }
 
-    /// The lengths that it is for, ascending.
+    /// Returns the lengths that it is evaluated for, ascending.
     pub fn lens(&self) -> impl ExactSizeIterator<Item = usize> + Clone + '_ {
         self.of.iter().map(|x| x.len)
     }
 
-    /// The cut of these lengths, ascending; chunks where it is chunks of every one of them.
+    /// Evaluates the partition for these lengths, ascending.
+    ///
+    /// Returns chunks if it equals chunks for all of them.
     pub(super) fn of_lens(self: Arc<Made>, lens: &[usize]) -> Result<DimCut, Error> {
         if self.ranks == 1 {
             return Ok(DimCut::chunks(1, 1));
@@ -62,8 +64,8 @@ impl Made {
         let (cut, ranks) = (&self.cut, self.ranks);
         if ranks > MOST_RANKS || lens.len().checked_mul(ranks).is_none_or(|n| n > MAX_PIECES) {
             return refused(format!(
-                "{cut} over {ranks} ranks is listed rank by rank, for each of {} lengths: at most {MOST_RANKS} ranks and \
-                 {MAX_PIECES} lists; chunk the dim over a part of them first",
+                "{cut} over {ranks} ranks needs a list per rank for each of {} lengths: at most {MOST_RANKS} ranks \
+                 and {MAX_PIECES} lists; chunk the dim over some of them first",
                 lens.len()
             ));
         }
@@ -73,14 +75,14 @@ impl Made {
             let pieces = cut.cut().ranges(len, ranks)?;
             if let Some(fault) = pieces.fault(len, ranks) {
                 return refused(format!(
-                    "{cut} of {len} over {ranks} ranks is no partition: {fault}; each of the {len} indices is one rank's, and \
-                     check_cut tests a cut for that"
+                    "{cut} of {len} indices over {ranks} ranks is not a partition: {fault}; each of the {len} indices \
+                     must belong to exactly one rank"
                 ));
             }
             count += pieces.count();
             if count > MAX_PIECES {
                 return refused(format!(
-                    "{cut} over {ranks} ranks has more than {MAX_PIECES} pieces: cut the dim more coarsely"
+                    "{cut} over {ranks} ranks has more than {MAX_PIECES} ranges; split the dim more coarsely"
                 ));
             }
             let places = pieces.places();
@@ -93,10 +95,10 @@ impl Made {
         })
     }
 
-    /// The split factor with which chunks give the same pieces of every length, if there is one.
+    /// Returns the split factor with which chunks give the same ranges of every length, if there is one.
     ///
-    /// The lengths of the pieces that a split factor makes determine it up to a range, of which the least is tried: pieces of
-    /// `c` of `N` take at least `ceil(N/c)` of them.
+    /// The chunk lengths that a split factor produces determine it up to a range, of which the least is
+    /// tried: chunks of `c` of `N` take at least `ceil(N/c)` of them.
     fn chunks(&self) -> Option<usize> {
         let some = || self.of.iter().filter(|x| x.len > 0).map(|x| (x, x.pieces.piece_len(x.len)));
         let k = some().map(|(x, c)| x.len.div_ceil(c)).max().unwrap_or(1);
@@ -104,21 +106,21 @@ impl Made {
     }
 
     fn pieces(&self, len: usize) -> Option<&OfLength> {
-        // There is mostly one.
+        // Usually there is only one length.
         self.of.iter().find(|x| x.len == len)
     }
 
-    /// Which indices rank `i` keeps of `len`, one of the lengths that it is for.
+    /// Returns the indices that rank `i` keeps of `len`, one of the evaluated lengths.
     pub(super) fn of(&self, len: usize, i: usize) -> &[Interval] {
         self.pieces(len).map_or(&[], |x| x.pieces.of(i))
     }
 
-    /// How many indices rank `i` keeps of `len`.
+    /// Returns the number of indices that rank `i` keeps of `len`.
     pub(super) fn len(&self, len: usize, i: usize) -> usize {
         self.pieces(len).map_or(0, |x| x.pieces.len(i))
     }
 
-    /// Ranks among which every length is that some rank keeps of `len`.
+    /// Returns ranks that have, between them, every length that some rank keeps of `len`.
     pub(super) fn places(&self, len: usize) -> SmallVec<[usize; 8]> {
         match self.pieces(len) {
             Some(x) => SmallVec::from_slice(&x.places),

@@ -1,4 +1,4 @@
-//! What a cut is to those who bring one, and its name.
+//! The trait of custom dim partitions, and their name.
 
 use core::fmt;
 use core::num::NonZeroUsize;
@@ -7,68 +7,69 @@ use std::sync::Arc;
 use super::RankRanges;
 use crate::Error;
 
-/// A way to share out a dim among the ranks of a mesh axis.
+/// A rule that distributes a dim among the ranks of a mesh axis.
 ///
-/// Of every length and number of ranks it makes a partition: each index goes to exactly one rank, which keeps its indices
-/// in ascending order. Equal names and arguments mean equal pieces, so a cut has no other state that matters.
-/// [`check_cut`](super::check_cut) tests all of that.
+/// For every length and number of ranks it gives a partition: each index goes to exactly one rank, which
+/// keeps its indices in ascending order. Equal names and arguments mean equal ranges, so an implementation
+/// has no other relevant state. [`check_partition`](super::check_partition) tests all of that.
 ///
-/// It is asked when a sharding is made, and not trusted: what is no partition is an error there, and one cut of a dim has at
-/// most 2^24 pieces, over 2^20 ranks.
+/// It is called when a sharding is created, and its result is verified: a result that is not a partition is
+/// an error. One dim partition has at most 2^24 ranges, over at most 2^20 ranks.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use reshard_sharding::{Cut, Pieces, check_cut};
+/// use reshard_sharding::{DimPartition, RankRanges, check_partition};
 /// use reshard_sharding::{Error, Mesh, Placement, Sharding};
 ///
 /// /// The last rank has the first chunk.
 /// #[derive(Debug)]
 /// struct Backwards;
 ///
-/// impl Cut for Backwards {
+/// impl DimPartition for Backwards {
 ///     fn name(&self) -> &str {
 ///         "BW"
 ///     }
-///     fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
-///         let mut pieces = Pieces::new(ranks);
+///     fn ranges(&self, extent: usize, ranks: usize) -> Result<RankRanges, Error> {
+///         let mut ranges = RankRanges::new(ranks);
 ///         let chunk = extent.div_ceil(ranks);
 ///         for i in 0..ranks {
-///             pieces.add(ranks - 1 - i, (i * chunk).min(extent)..((i + 1) * chunk).min(extent))?;
+///             ranges.add(ranks - 1 - i, (i * chunk).min(extent)..((i + 1) * chunk).min(extent))?;
 ///         }
-///         Ok(pieces)
+///         Ok(ranges)
 ///     }
 /// }
 ///
-/// check_cut(&Backwards, 0..=24, 1..=6)?;
+/// check_partition(&Backwards, 0..=24, 1..=6)?;
 /// let mesh: Mesh = "cp=2".parse()?;
-/// let s = Sharding::new(&mesh, &[5], &[Placement::by(0, Arc::new(Backwards))?])?;
+/// let s = Sharding::new(&mesh, &[5], &[Placement::custom(0, Arc::new(Backwards))?])?;
 /// assert_eq!(s.to_string(), "BW(0)");
 /// assert_eq!(s.global_indices(0)?, [3, 4]);
 /// # Ok::<(), Error>(())
 /// ```
 pub trait DimPartition: fmt::Debug + Send + Sync {
-    /// A word: letters, digits and underscores, the first a letter.
+    /// Returns the name: letters, digits and underscores, the first a letter.
     fn name(&self) -> &str;
 
-    /// What stands behind the dim in its text, such as `4` in `BC(0,4)`; empty where nothing does.
+    /// Returns the text after the dim, such as `4` in `BC(0,4)`; empty for no arguments.
     ///
     /// One line, in which brackets pair.
     fn arguments(&self) -> String {
         String::new()
     }
 
-    /// Which of the indices `0..extent` each of `ranks` ranks keeps.
+    /// Returns the indices of `0..extent` that each of `ranks` ranks keeps.
     ///
-    /// An error where it does not cut this; a sharding is refused with it.
+    /// Returns an error for an unsupported extent or number of ranks; creating the sharding then fails with
+    /// it.
     fn ranges(&self, extent: usize, ranks: usize) -> Result<RankRanges, Error>;
 }
 
-/// A cut, known by its name and arguments: equal ones are equal cuts.
+/// A dim partition, identified by its name and arguments: equal ones are equal partitions.
 ///
 /// ```
-/// use reshard_sharding::NamedCut;
-/// assert_eq!(NamedCut::zigzag().to_string(), "Z");
-/// assert_eq!(NamedCut::zigzag(), NamedCut::zigzag());
+/// use reshard_sharding::NamedPartition;
+/// assert_eq!(NamedPartition::zigzag().to_string(), "Z");
+/// assert_eq!(NamedPartition::zigzag(), NamedPartition::zigzag());
 /// ```
 #[derive(Clone)]
 pub struct NamedPartition(Arc<Named>);
@@ -79,64 +80,64 @@ struct Named {
     cut: Arc<dyn DimPartition>,
 }
 
-/// The longest name.
+/// Maximum length of a name.
 const LONGEST_NAME: usize = 64;
 
-/// The longest arguments.
+/// Maximum length of the arguments.
 const LONGEST_ARGUMENTS: usize = 1 << 12;
 
 impl NamedPartition {
-    /// A cut that somebody brings.
+    /// Wraps a custom dim partition.
     ///
-    /// Fails with `placement` where its name is no word, is that of a placement here, or its arguments would not be read
-    /// back.
+    /// Fails with `placement` where its name is not an identifier or is the name of a built-in placement, or
+    /// where its arguments would not parse back.
     pub fn new(cut: Arc<dyn DimPartition>) -> Result<NamedPartition, Error> {
         let named = NamedPartition::read_once(cut);
         named.check()?;
         if super::registry::is_shipped(named.name()) {
             return Err(Error::Placement {
-                reason: format!("a cut cannot be named {}: that is one of this library's", named.name()),
+                reason: format!("a partition cannot be named {}: that is a built-in one", named.name()),
             });
         }
         Ok(named)
     }
 
-    /// The cut of [`Rolled`](super::Rolled).
+    /// Returns the partition [`Rolled`](super::Rolled).
     pub fn rolled(by: usize) -> NamedPartition {
         NamedPartition::read_once(Arc::new(super::Rolled(by)))
     }
 
-    /// The cut of [`Zigzag`](super::Zigzag).
+    /// Returns the partition [`Zigzag`](super::Zigzag).
     pub fn zigzag() -> NamedPartition {
         NamedPartition::read_once(Arc::new(super::Zigzag))
     }
 
-    /// The cut of [`Block`](super::Block).
+    /// Returns the partition [`Block`](super::Block).
     pub fn block(len: NonZeroUsize) -> NamedPartition {
         NamedPartition::read_once(Arc::new(super::Block(len)))
     }
 
-    /// A cut of this library.
+    /// Wraps a built-in partition.
     pub(super) fn shipped(cut: Arc<dyn DimPartition>) -> NamedPartition {
         NamedPartition::read_once(cut)
     }
 
-    /// Its name and arguments are asked for once.
+    /// Reads the name and arguments once.
     fn read_once(cut: Arc<dyn DimPartition>) -> NamedPartition {
         NamedPartition(Arc::new(Named { name: cut.name().to_owned(), arguments: cut.arguments(), cut }))
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Its arguments, empty for none.
+    /// Returns its arguments, empty for none.
     pub fn arguments(&self) -> &str {
         &self.0.arguments
     }
 
-    /// The cut itself.
+    /// Returns the partition itself.
     pub fn cut(&self) -> &Arc<dyn DimPartition> {
         &self.0.cut
     }
@@ -149,30 +150,30 @@ impl NamedPartition {
         }
     }
 
-    /// Fails unless its text reads back.
+    /// Fails unless its text round-trips.
     fn check(&self) -> Result<(), Error> {
         check_name(self.name())?;
         check_arguments(self.name(), self.arguments())
     }
 }
 
-/// Fails unless a cut can have this name.
+/// Fails unless a dim partition can have this name.
 pub(super) fn check_name(name: &str) -> Result<(), Error> {
     let bad = |why: &str| {
         let shown: String = name.chars().take(LONGEST_NAME).collect();
-        Err(Error::Placement { reason: format!("a cut cannot be named {shown:?}: {why}") })
+        Err(Error::Placement { reason: format!("a partition cannot be named {shown:?}: {why}") })
     };
     let is_word = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !is_word || name.len() > LONGEST_NAME {
-        return bad("a name is a letter and then letters, digits and underscores, at most 64 in all");
+        return bad("a name must be letters, digits and `_`, at most 64, and begin with a letter");
     }
     if crate::placement::WORDS.contains(&name) || name.starts_with("PartitionSpec") {
-        return bad("that is another placement");
+        return bad("that is a built-in placement");
     }
     // PyTorch prints specs without commas: RRS(0) starts with R.
     if crate::placement::runs_on(name) {
-        return bad("it reads as the placement R or P and another one");
+        return bad("it can be parsed as the placement R or P and another one");
     }
     Ok(())
 }
@@ -195,20 +196,23 @@ fn check_arguments(name: &str, arguments: &str) -> Result<(), Error> {
     let shown: String = arguments.chars().take(80).collect();
     Err(Error::Placement {
         reason: format!(
-            "the cut {name} has the arguments {shown:?}: they are one line of at most {LONGEST_ARGUMENTS} bytes in which \
-             brackets pair, without blanks around it"
+            "invalid arguments {shown:?} of the partition {name}: they must be one line of at most \
+             {LONGEST_ARGUMENTS} bytes with balanced brackets, without blanks around it"
         ),
     })
 }
 
-/// Fails unless the name and arguments of a cut are such, and the same each time.
+/// Fails unless the name and arguments are valid and equal on each call.
 pub(super) fn check_text(cut: &dyn DimPartition) -> Result<(), Error> {
     check_name(cut.name())?;
     check_arguments(cut.name(), &cut.arguments())?;
     let (first, again) = (cut.arguments(), cut.arguments());
     if first != again {
         return Err(Error::Placement {
-            reason: format!("the cut {} has the arguments {first:?} and then {again:?}", cut.name()),
+            reason: format!(
+                "the partition {} has the arguments {first:?} on one call and {again:?} on the next",
+                cut.name()
+            ),
         });
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The pieces of a cut: of every rank an ascending list, and whether all of them are a partition.
+//! The ranges of a dim partition: an ascending list per rank, with a check that all of them are a partition.
 
 use core::ops::Range;
 
@@ -6,50 +6,55 @@ use super::{MAX_PIECES, chunk};
 use crate::Error;
 use crate::region::{Interval, Intervals};
 
-/// The most ranks among which a cut that is not chunks or sizes shares out.
+/// Maximum number of ranks of a partition that is not chunks or sizes.
 pub(super) const MOST_RANKS: usize = 1 << 20;
 
-/// Which indices of a dim each rank keeps, in ascending order; pieces that touch are one, and none is empty.
+/// The indices of a dim that each rank keeps, in ascending order.
+///
+/// Adjacent ranges are merged, and none is empty.
 ///
 /// ```
-/// use reshard_sharding::Pieces;
-/// let mut pieces = Pieces::new(2);
+/// use reshard_sharding::RankRanges;
+/// let mut pieces = RankRanges::new(2);
 /// pieces.add(1, 0..3)?;
 /// pieces.add(0, 3..5)?;
 /// pieces.add(1, 5..5)?;
 /// pieces.add(0, 5..6)?;
 /// assert_eq!(pieces.of(0), [reshard_sharding::Interval { start: 3, len: 3 }]);
-/// assert!(pieces.add(1, 2..4).unwrap_err().to_string().starts_with("rank 1 keeps 0..3 and then 2..4"));
+/// assert!(pieces.add(1, 2..4).unwrap_err().to_string().starts_with("rank 1 has 0..3 and then 2..4"));
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankRanges {
     ranks: usize,
-    /// As far as ranks were given something.
+    /// One list per rank, up to the last rank that has indices.
     lists: Vec<Intervals>,
     count: usize,
 }
 
 impl RankRanges {
-    /// Nothing yet, for so many ranks.
+    /// Returns an empty list for each of `ranks` ranks.
     pub fn new(ranks: usize) -> RankRanges {
         RankRanges { ranks, lists: Vec::new(), count: 0 }
     }
 
-    /// Gives a rank some indices, behind those that it has.
+    /// Appends indices to those of a rank.
     ///
-    /// Fails with `placement` for indices that are not behind them, for a rank that is not there, and for more than 2^24
-    /// pieces or 2^20 ranks in all.
+    /// Fails with `placement` for indices that do not follow the earlier ones, for a rank that does not
+    /// exist, and for more than 2^24 ranges or 2^20 ranks in all.
     pub fn add(&mut self, rank: usize, indices: Range<usize>) -> Result<(), Error> {
         let bad = |reason: String| Err(Error::Placement { reason });
         if rank >= self.ranks {
-            return bad(format!("rank {rank} gets {indices:?}, and ranks are below {}", self.ranks));
+            return bad(format!("rank {rank} has {indices:?}, but ranks must be below {}", self.ranks));
         }
         if rank >= MOST_RANKS {
-            return bad(format!("a cut by pieces is over at most {MOST_RANKS} ranks, not {}", self.ranks));
+            return bad(format!(
+                "a partition by ranges is limited to {MOST_RANKS} ranks, not {}",
+                self.ranks
+            ));
         }
         if indices.start > indices.end {
-            return bad(format!("rank {rank} gets {indices:?}, which ends before it starts"));
+            return bad(format!("rank {rank} has {indices:?}, which ends before it starts"));
         }
         if indices.is_empty() {
             return Ok(());
@@ -61,16 +66,15 @@ impl RankRanges {
         match list.last_mut() {
             Some(last) if indices.start < last.start + last.len => {
                 let last = last.start..last.start + last.len;
-                bad(format!(
-                    "rank {rank} keeps {last:?} and then {indices:?}: indices are given in ascending order"
-                ))
+                bad(format!("rank {rank} has {last:?} and then {indices:?}; give indices in ascending order"))
             }
             Some(last) if indices.start == last.start + last.len => {
                 last.len += indices.len();
                 Ok(())
             }
             Some(_) | None if self.count == MAX_PIECES => bad(format!(
-                "more than {MAX_PIECES} pieces, the last of them {indices:?} of rank {rank}: cut the dim more coarsely"
+                "more than {MAX_PIECES} ranges, the last of them {indices:?} of rank {rank}; split the dim more \
+                 coarsely"
             )),
             Some(_) | None => {
                 list.push(Interval { start: indices.start, len: indices.len() });
@@ -80,27 +84,27 @@ impl RankRanges {
         }
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     pub fn ranks(&self) -> usize {
         self.ranks
     }
 
-    /// What a rank keeps.
+    /// Returns the ranges of a rank.
     pub fn of(&self, rank: usize) -> &[Interval] {
         self.lists.get(rank).map_or(&[], |list| list)
     }
 
-    /// How many pieces there are in all.
+    /// Returns the number of ranges of all ranks.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// How many indices a rank keeps.
+    /// Returns the number of indices that a rank keeps.
     pub(super) fn len(&self, rank: usize) -> usize {
         self.of(rank).iter().map(|x| x.len).sum()
     }
 
-    /// Ranks among which every length is that some rank keeps.
+    /// Returns ranks that have, between them, every length that some rank keeps.
     pub(super) fn places(&self) -> Vec<usize> {
         let ranks = (self.lists.len() + 1).min(self.ranks);
         let mut places: Vec<usize> = (0..ranks).collect();
@@ -110,10 +114,12 @@ impl RankRanges {
         places
     }
 
-    /// Why these are no partition of `0..extent` among so many ranks.
+    /// Returns the reason why these ranges are not a partition of `0..extent` among `ranks` ranks.
+    ///
+    /// Returns `None` if they are.
     pub(super) fn fault(&self, extent: usize, ranks: usize) -> Option<String> {
         if self.ranks != ranks {
-            return Some(format!("its pieces are for {} ranks", self.ranks));
+            return Some(format!("its ranges are for {} ranks", self.ranks));
         }
         let mut all: Vec<(Interval, usize)> = Vec::with_capacity(self.count);
         for (rank, list) in self.lists.iter().enumerate() {
@@ -123,23 +129,23 @@ impl RankRanges {
         let (mut end, mut before) = (0, 0);
         for &(x, rank) in &all {
             if x.start > end && end < extent {
-                return Some(format!("no rank keeps index {end}"));
+                return Some(format!("no rank has index {end}"));
             }
             if x.start < end && x.start < extent {
-                return Some(format!("ranks {before} and {rank} both keep index {}", x.start));
+                return Some(format!("ranks {before} and {rank} both have index {}", x.start));
             }
             if x.start + x.len > extent {
-                return Some(format!("rank {rank} keeps {:?}", x.start..x.start + x.len));
+                return Some(format!("rank {rank} has {:?}, beyond the end", x.start..x.start + x.len));
             }
             (end, before) = (x.start + x.len, rank);
         }
-        (end < extent).then(|| format!("no rank keeps index {end}"))
+        (end < extent).then(|| format!("no rank has index {end}"))
     }
 
-    /// How long the pieces are that chunks would first cut `0..extent` into, if these could be chunks of chunks.
+    /// Returns the first-level chunk length of `0..extent`, if these ranges could be chunks of chunks.
     ///
-    /// Requires a partition among two ranks or more, and an index. Rank 0 has the start of every piece, of which it keeps
-    /// less than the whole unless that is one index.
+    /// Requires a partition among two ranks or more, and an index. Rank 0 has the start of every chunk, of
+    /// which it keeps less than the whole unless that is one index.
     pub(super) fn piece_len(&self, extent: usize) -> usize {
         match self.of(0) {
             [_, second, ..] => second.start,
@@ -148,7 +154,9 @@ impl RankRanges {
         }
     }
 
-    /// Whether these are pieces of `piece` indices, each chunked over the ranks; every step finds one of these pieces.
+    /// Returns `true` if these are chunks of `piece` indices, each chunked over the ranks.
+    ///
+    /// Each step of the check finds one range, so the number of ranges bounds the work.
     pub(super) fn are_chunks(&self, extent: usize, piece: usize) -> bool {
         if piece <= 1 {
             return self.len(0) == extent;

@@ -1,4 +1,4 @@
-//! From names to cuts: what a text may call a cut.
+//! The registry from names in texts to dim partitions.
 
 use core::fmt;
 use std::sync::Arc;
@@ -7,36 +7,36 @@ use super::own::check_name;
 use super::{Block, Counts, DimPartition, NamedPartition, Rolled, Zigzag};
 use crate::Error;
 
-/// Makes a cut from its arguments.
+/// Creates a dim partition from its arguments.
 type Constructor = Arc<dyn Fn(&str) -> Result<Arc<dyn DimPartition>, Error> + Send + Sync>;
 
-/// The cuts that a reader knows by name: those of this library, and what is added.
+/// The dim partitions that a parser knows by name: the built-in ones, and those that are added.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use reshard_sharding::{Cut, CutRegistry, Pieces};
+/// use reshard_sharding::{DimPartition, PartitionRegistry, RankRanges};
 /// use reshard_sharding::{Error, Mesh, Sharding};
 ///
-/// /// The first rank keeps everything but the last so many, which are the last rank's.
+/// /// The first rank keeps all but the last `n` indices, which the last rank keeps.
 /// #[derive(Debug)]
 /// struct Tail(usize);
 ///
-/// impl Cut for Tail {
+/// impl DimPartition for Tail {
 ///     fn name(&self) -> &str {
 ///         "Tail"
 ///     }
 ///     fn arguments(&self) -> String {
 ///         self.0.to_string()
 ///     }
-///     fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
-///         let mut pieces = Pieces::new(ranks);
-///         pieces.add(0, 0..extent.saturating_sub(self.0))?;
-///         pieces.add(ranks - 1, extent.saturating_sub(self.0)..extent)?;
-///         Ok(pieces)
+///     fn ranges(&self, extent: usize, ranks: usize) -> Result<RankRanges, Error> {
+///         let mut ranges = RankRanges::new(ranks);
+///         ranges.add(0, 0..extent.saturating_sub(self.0))?;
+///         ranges.add(ranks - 1, extent.saturating_sub(self.0)..extent)?;
+///         Ok(ranges)
 ///     }
 /// }
 ///
-/// let cuts = CutRegistry::new().with("Tail", |arguments| match arguments.parse() {
+/// let cuts = PartitionRegistry::new().with("Tail", |arguments| match arguments.parse() {
 ///     Ok(n) => Ok(Arc::new(Tail(n))),
 ///     Err(_) => Err(Error::Placement { reason: format!("Tail takes a number, not {arguments:?}") }),
 /// })?;
@@ -44,7 +44,7 @@ type Constructor = Arc<dyn Fn(&str) -> Result<Arc<dyn DimPartition>, Error> + Se
 /// let s = Sharding::parse_with(&cuts, &mesh, &[10], "Tail(0,4)")?;
 /// assert_eq!(s.to_string(), "Tail(0,4)");
 /// assert_eq!(s.global_indices(2)?, [6, 7, 8, 9]);
-/// assert!(Sharding::parse(&mesh, &[10], "Tail(0,4)").unwrap_err().to_string().contains("CutRegistry"));
+/// assert!(Sharding::parse(&mesh, &[10], "Tail(0,4)").unwrap_err().to_string().contains("custom partition"));
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Default)]
@@ -52,14 +52,14 @@ pub struct PartitionRegistry {
     added: Vec<(String, Constructor)>,
 }
 
-/// A cut of this library: its names, the short one first, how a placement by it is written, and what makes it of its arguments.
+/// A built-in partition: its names, the short one first, its notation as a placement, and its parser.
 struct Shipped {
     names: [&'static str; 2],
     usage: &'static str,
     read: fn(&str) -> Result<Arc<dyn DimPartition>, Error>,
 }
 
-/// The cuts that need no adding.
+/// The built-in dim partitions.
 const SHIPPED: [Shipped; 4] = [
     Shipped { names: ["Z", "Zigzag"], usage: "Z(dim)", read: Zigzag::read },
     Shipped { names: ["BL", "Block"], usage: "BL(dim,length)", read: Block::read },
@@ -67,25 +67,25 @@ const SHIPPED: [Shipped; 4] = [
     Shipped { names: ["CN", "Counts"], usage: "CN(dim,[[counts],..])", read: Counts::read },
 ];
 
-/// The cut of this library of a name.
+/// Returns the built-in partition of a name.
 fn shipped(name: &str) -> Option<&'static Shipped> {
     SHIPPED.iter().find(|cut| cut.names.contains(&name))
 }
 
-/// Whether a name is that of a cut of this library.
+/// Returns `true` if a name is that of a built-in partition.
 pub(super) fn is_shipped(name: &str) -> bool {
     shipped(name).is_some()
 }
 
 impl PartitionRegistry {
-    /// Those of this library: `Z`, `BL`, `RO` and `CN`.
+    /// Returns a registry of the built-in partitions: `Z`, `BL`, `RO` and `CN`.
     pub const fn new() -> PartitionRegistry {
         PartitionRegistry { added: Vec::new() }
     }
 
-    /// The same and one more, made from the arguments behind the dim, which are empty where there are none.
+    /// Adds a partition, created from the arguments after the dim, which may be empty.
     ///
-    /// Fails with `placement` where the name cannot be a cut's, or is taken.
+    /// Fails with `placement` where the name is invalid or already in use.
     pub fn with(
         mut self,
         name: &str,
@@ -93,27 +93,27 @@ impl PartitionRegistry {
     ) -> Result<PartitionRegistry, Error> {
         check_name(name)?;
         if is_shipped(name) || self.added.iter().any(|(known, _)| known == name) {
-            return Err(Error::Placement { reason: format!("there is a cut named {name} already") });
+            return Err(Error::Placement { reason: format!("the partition {name} already exists") });
         }
         self.added.push((name.to_owned(), Arc::new(make)));
         Ok(self)
     }
 
-    /// The names that it knows.
+    /// Returns the names of the added partitions.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let shipped = SHIPPED.iter().map(|cut| cut.names[0]);
         shipped.chain(self.added.iter().map(|(name, _)| name.as_str()))
     }
 
-    /// How placements by them are written, as hints say it.
+    /// Returns the notations of the placements, for hints.
     pub(crate) fn usages(&self) -> impl Iterator<Item = String> {
         let added = self.added.iter().map(|(name, _)| format!("{name}(dim,..)"));
         SHIPPED.iter().map(|cut| cut.usage.to_owned()).chain(added)
     }
 
-    /// The cut of this name with these arguments; none where it knows no such name.
+    /// Returns the partition of this name with these arguments; `None` for an unknown name.
     ///
-    /// Fails as its constructor does, and with `placement` where that makes a cut of another name.
+    /// Fails as its constructor does, and with `placement` where that creates a partition of another name.
     pub fn cut(&self, name: &str, arguments: &str) -> Result<Option<NamedPartition>, Error> {
         if let Some(cut) = shipped(name) {
             return Ok(Some(NamedPartition::shipped((cut.read)(arguments)?)));
@@ -124,7 +124,7 @@ impl PartitionRegistry {
             return Ok(Some(cut));
         }
         Err(Error::Placement {
-            reason: format!("{name}({arguments}) makes a cut that is named {}", cut.name()),
+            reason: format!("{name}({arguments}) returned a partition named {}", cut.name()),
         })
     }
 }

@@ -1,35 +1,36 @@
-//! Rolled: an index of a dim for each rank, but that of another, as where each rank works on what another has.
+//! Rolled: one index of a dim per rank, shifted cyclically, as where each rank works on the data of another.
 
 use std::sync::Arc;
 
 use super::{DimPartition, RankRanges};
 use crate::Error;
 
-/// `RO(d,s)`: where [`Shard`](crate::Placement::Shard) gives a rank the indices `i`, it keeps `(i - s) mod N` of the dim.
+/// `RO(d,s)`: a rank with the indices `i` under [`Shard`](crate::Placement::Shard) keeps `(i - s) mod N`.
 ///
-/// So what is a shard of `x` placed so is a shard of `roll(x, s)` placed by `S(d)`, and a ring's step is the move from the one to the
-/// other. A rank has at most one index, so that nothing is rolled within it; more indices than ranks are refused.
+/// A shard of `x` with this placement is a shard of `roll(x, s)` with `S(d)`, and a ring step is the
+/// redistribution from one to the other. A rank has at most one index, so that nothing is rolled within it;
+/// more indices than ranks are rejected.
 ///
 /// ```
-/// use reshard_sharding::{Mesh, Sharding, meaning::held};
+/// use reshard_sharding::{Mesh, Sharding};
 /// let mesh: Mesh = "cp=4".parse()?;
 /// let s = Sharding::parse(&mesh, &[4], "RO(0,1)")?;
-/// assert_eq!(held(&s, 0)?, [3]);
-/// assert_eq!(held(&s, 1)?, [0]);
+/// assert_eq!(s.global_indices(0)?, [3]);
+/// assert_eq!(s.global_indices(1)?, [0]);
 /// let refused = Sharding::parse(&mesh, &[8], "RO(0,1)").unwrap_err().to_string();
-/// assert!(refused.ends_with("a rank has at most one: make the ranks' parts a dim of their own"), "{refused}");
+/// assert!(refused.ends_with("a rank can have at most one; make the ranks' parts a separate dim"), "{refused}");
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rolled(pub usize);
 
 impl Rolled {
-    /// Chunks that are rolled by what stands behind the dim.
+    /// Parses the shift from the arguments after the dim.
     pub(super) fn read(arguments: &str) -> Result<Arc<dyn DimPartition>, Error> {
         let digits = !arguments.is_empty() && arguments.bytes().all(|b| b.is_ascii_digit());
         let by = arguments.parse().ok().filter(|_| digits);
         let by = by.ok_or_else(|| Error::Placement {
-            reason: format!("RO takes behind the dim by how many indices it is rolled, not {arguments:?}"),
+            reason: format!("RO takes the shift, in indices, after the dim, not {arguments:?}"),
         })?;
         Ok(Arc::new(Rolled(by)))
     }
@@ -48,7 +49,8 @@ impl DimPartition for Rolled {
         if extent > ranks {
             return Err(Error::Placement {
                 reason: format!(
-                    "{extent} indices over {ranks} ranks, rolled by {}: a rank has at most one: make the ranks' parts a dim of their own",
+                    "{extent} indices over {ranks} ranks, rolled by {}: a rank can have at most one; make the ranks' \
+                     parts a separate dim",
                     self.0
                 ),
             });

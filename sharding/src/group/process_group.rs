@@ -11,8 +11,9 @@ use crate::Error;
 use crate::notation::cursor::Cursor;
 use crate::notation::{join, numbers};
 
-/// One communicator: the ranks `first + pattern`, or `{0,1,3}` where they are no layout. Equal values are the same ranks,
-/// however they were spelled.
+/// One communicator: the ranks `first + pattern`, or `{0,1,3}` where they are not a layout.
+///
+/// Equal values are the same ranks, however they were spelled.
 ///
 /// ```
 /// use reshard_sharding::ProcessGroup;
@@ -28,7 +29,7 @@ pub struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// The group of this pattern whose lowest member is `first`.
+    /// Returns the group of this pattern whose lowest member is `first`.
     pub fn new(pattern: GroupPattern, first: usize) -> Result<ProcessGroup, Error> {
         let greatest = i64::try_from(first)
             .ok()
@@ -45,7 +46,7 @@ impl ProcessGroup {
         }
     }
 
-    /// The group of these ranks, in any order.
+    /// Returns the group of these ranks, in any order.
     ///
     /// ```
     /// use reshard_sharding::ProcessGroup;
@@ -54,13 +55,13 @@ impl ProcessGroup {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `not_a_layout` for no ranks and for a rank that stands twice.
+    /// Fails with `not_a_layout` for no ranks and for a rank that occurs twice.
     pub fn of_members(ranks: &[usize]) -> Result<ProcessGroup, Error> {
         let first = ranks.iter().min().copied().unwrap_or_default();
         Ok(ProcessGroup { pattern: GroupPattern::of_members(ranks)?, first })
     }
 
-    /// The members where they are listed.
+    /// Returns the members where they are listed.
     fn listed(&self) -> Option<&[usize]> {
         self.pattern.lists()?.starting(self.first)
     }
@@ -70,31 +71,31 @@ impl ProcessGroup {
         ProcessGroup { pattern, first }
     }
 
-    /// The pattern.
+    /// Returns the pattern.
     pub fn pattern(&self) -> &GroupPattern {
         &self.pattern
     }
 
-    /// The lowest member.
+    /// Returns the lowest member.
     pub fn first(&self) -> usize {
         self.first
     }
 
-    /// How many there are.
+    /// Returns the number of members.
     pub fn size(&self) -> usize {
         self.pattern.size()
     }
 
-    /// The members in ascending order.
+    /// Returns the members in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.pattern.members(self.first)
     }
 
-    /// The member of this number, in ascending order.
+    /// Returns the member of this number, in ascending order.
     ///
     /// ```
     /// use reshard_sharding::ProcessGroup;
-    /// assert_eq!("(4,2):(1,8)@4".parse::<ProcessGroup>()?.member(5), Some(13));
+    /// assert_eq!("(4,2):(1,8)@4".parse::<ProcessGroup>()?.rank_at(5), Some(13));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn rank_at(&self, number: usize) -> Option<usize> {
@@ -108,11 +109,12 @@ impl ProcessGroup {
         }
     }
 
-    /// How many members are below a rank, in O(modes).
+    /// Returns the number of members below a rank, in O(modes).
     ///
-    /// Members ascend with their number, so this is also the number of the first one that is not below it. With the
-    /// modes sorted by stride and `q` the digit of the greatest one, `min(floor(x / d), s - 1)`, all members of smaller
-    /// digits are below `x`, none of greater ones is, and the rest is the same question about `x - q d`.
+    /// Members ascend with their number, so this is also the number of the first one that is not below it.
+    /// With the modes sorted by stride and `q` the digit of the greatest one, `min(floor(x / d), s - 1)`, all
+    /// members of smaller digits are below `x`, none of greater ones is, and the rest is the same problem for
+    /// `x - q d`.
     pub fn below(&self, rank: usize) -> usize {
         if let Some(members) = self.listed() {
             return members.partition_point(|&r| r < rank);
@@ -130,20 +132,23 @@ impl ProcessGroup {
         (count + i64::from(left > 0)) as usize
     }
 
-    /// The number of a rank among the members, if it is one.
+    /// Returns the number of a rank among the members, if it is one.
     pub fn group_rank(&self, rank: usize) -> Option<usize> {
         let at = self.below(rank);
         (self.below(rank.checked_add(1)?) > at).then_some(at)
     }
 
-    /// Whether a rank is a member.
+    /// Returns `true` if a rank is a member.
     pub fn contains(&self, rank: usize) -> bool {
         self.group_rank(rank).is_some()
     }
 
-    /// The numbers of the members on the same node as `rank`, where node `i` holds the ranks `i * node .. (i + 1) * node`.
+    /// Returns the numbers of the members on the same node as `rank`.
     ///
-    /// Members ascend with their number, so those of a node are a range, whatever the pattern and the size of the node.
+    /// Node `i` holds the ranks `i * node .. (i + 1) * node`.
+    ///
+    /// Members ascend with their number, so those of a node are a range, whatever the pattern and the size of
+    /// the node.
     ///
     /// ```
     /// use reshard_sharding::ProcessGroup;

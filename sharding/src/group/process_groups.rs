@@ -1,15 +1,17 @@
-//! Which groups exist: the pattern of a set of axes and the lowest members of its groups.
+//! Sets of groups: the pattern of a set of axes and the lowest members of its groups.
 //!
-//! The groups of some axes of a mesh have one pattern `P`; there is one group for every coordinate of the other axes,
-//! whose modes `F` are the complement of `P` within the mesh:
+//! The groups of some axes of a mesh have one pattern `P`; there is one group for every coordinate of the
+//! other axes, whose modes `F` are the complement of `P` within the mesh:
 //!
 //! ```text
 //! groups(axes) = { lowest + F(j) + P : j }             P and F sorted by stride, coalesced, jointly separable
 //! ```
 //!
-//! Groups of a mesh whose ranks are a table are listed, member by member, unless they are groups of this form.
+//! Groups of a mesh whose ranks are a table are listed, member by member, unless they are groups of this
+//! form.
 //!
-//! Two values are equal exactly if they are the same set of communicators, whatever mesh, axes or order they came from.
+//! Two values are equal exactly if they are the same set of communicators, whatever mesh, axes or order they
+//! came from.
 
 use core::fmt;
 use std::str::FromStr;
@@ -23,7 +25,7 @@ use crate::mesh::members_along;
 use crate::notation::cursor::Cursor;
 use crate::{Error, Mesh, SubAxis};
 
-/// More groups than this are not looked up one by one.
+/// Maximum number of groups that are looked up individually.
 const LISTED: usize = 1 << 10;
 
 /// All groups of one pattern that a set of axes makes (see the module).
@@ -41,18 +43,19 @@ pub struct ProcessGroups {
     pattern: GroupPattern,
     firsts: GroupPattern,
     lowest: usize,
-    /// All groups, where pattern and firsts do not say them.
+    /// All groups, where pattern and firsts do not determine them.
     listed: Option<Listed>,
 }
 
 impl ProcessGroups {
-    /// The groups `lowest + firsts(j) + pattern`.
+    /// Returns the groups `lowest + firsts(j) + pattern`.
     ///
-    /// Requires that pattern and firsts are separable together, else two groups would share a rank: `not_a_layout`.
+    /// Requires that pattern and firsts are jointly separable, else two groups would share a rank:
+    /// `not_a_layout`.
     pub fn new(pattern: GroupPattern, firsts: GroupPattern, lowest: usize) -> Result<ProcessGroups, Error> {
         if pattern.lists().is_some() || firsts.lists().is_some() {
             return Err(Error::NotALayout {
-                reason: format!("{pattern} at {firsts} is no layout: list the members of every group"),
+                reason: format!("{pattern} at {firsts} is not a layout; list the members of every group"),
             });
         }
         let mut modes: Modes = pattern.modes().chain(firsts.modes()).collect();
@@ -64,7 +67,7 @@ impl ProcessGroups {
         Ok(ProcessGroups { pattern, firsts, lowest, listed: None })
     }
 
-    /// The groups with these members, in any order.
+    /// Returns the groups with these members, in any order.
     ///
     /// ```
     /// use reshard_sharding::ProcessGroups;
@@ -86,27 +89,27 @@ impl ProcessGroups {
         Ok(ProcessGroups { pattern, firsts, lowest, listed: Some(listed) })
     }
 
-    /// The pattern that all groups have, or the lists of their members.
+    /// Returns the pattern that all groups have, or the lists of their members.
     pub fn pattern(&self) -> &GroupPattern {
         &self.pattern
     }
 
-    /// The pattern of the groups' lowest members, or the list of them.
+    /// Returns the pattern of the groups' lowest members, or the list of them.
     pub fn firsts(&self) -> &GroupPattern {
         &self.firsts
     }
 
-    /// The lowest rank of all.
+    /// Returns the lowest rank of all.
     pub fn lowest(&self) -> usize {
         self.lowest
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub fn count(&self) -> usize {
         self.firsts.size()
     }
 
-    /// All groups by lowest member.
+    /// Returns all groups by lowest member.
     pub fn iter(&self) -> impl Iterator<Item = ProcessGroup> + '_ {
         let one = |first| match &self.listed {
             None => Some(ProcessGroup::known(self.pattern.clone(), first)),
@@ -115,14 +118,14 @@ impl ProcessGroups {
         self.firsts.members(self.lowest).filter_map(one)
     }
 
-    /// The group that holds a rank: its lowest member is the rank without the digits of the pattern.
+    /// Returns the group that holds a rank: its lowest member is the rank without the digits of the pattern.
     pub fn group_of(&self, rank: usize) -> Option<ProcessGroup> {
         if let Some(listed) = &self.listed {
             return ProcessGroup::of_members(listed.holding(rank)?).ok();
         }
         let mut left = i64::try_from(rank.checked_sub(self.lowest)?).ok()?;
         let mut first = self.lowest;
-        // Both ascend; from the greatest stride down, whichever has it.
+        // Both ascend; go from the greatest stride down, taking it from either list.
         let (mut inside, mut outside) =
             (self.pattern.modes().rev().peekable(), self.firsts.modes().rev().peekable());
         loop {
@@ -134,7 +137,7 @@ impl ProcessGroups {
             };
             let next = if from_pattern { inside.next() } else { outside.next() };
             let Mode { extent: s, stride: d } = next?;
-            // A merged mode lies around finer ones of the other list only if those are below its stride.
+            // A merged mode encloses finer ones of the other list only if those are below its stride.
             let digit = (left / d).min(s - 1);
             left -= digit * d;
             if !from_pattern {
@@ -144,11 +147,13 @@ impl ProcessGroups {
         (left == 0).then(|| ProcessGroup::known(self.pattern.clone(), first))
     }
 
-    /// The pattern of the members that share a node of so many ranks, and the pattern that leads from node to node; or
-    /// `None` where the groups straddle nodes unequally or are listed (then ask [`ProcessGroup::on_node_of`], which always answers).
+    /// Returns the pattern of the members on one node of `node` ranks, and the pattern from node to node.
     ///
-    /// Every mode is cut at the node; the cut is right if what stays inside, from the greatest place on a node where a
-    /// group starts, does not reach the next node.
+    /// Returns `None` where the groups straddle nodes unequally or are listed; [`ProcessGroup::on_node_of`]
+    /// handles these.
+    ///
+    /// Every mode is split at the node. The split is right if the inner modes, from the greatest offset on a
+    /// node where a group starts, do not reach the next node.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
@@ -167,24 +172,27 @@ impl ProcessGroups {
         (reach < size).then_some((inside, across))
     }
 
-    /// Whether these are the same communicators as the others, whatever they are called: equality.
+    /// Returns `true` if these are the same communicators as the others, whatever their names: equality.
     pub fn same_members(&self, other: &ProcessGroups) -> bool {
         self == other
     }
 
-    /// Whether each of these groups is one of the others: `(dp, tp)` of one `pp` stage is served by that of the world.
+    /// Returns `true` if each of these groups is one of the others.
     ///
-    /// The patterns must be equal, and the lowest members of these must be digits of the others' without carries:
+    /// For example, `(dp, tp)` of one `pp` stage is among those of the world.
+    ///
+    /// The patterns must be equal, and the lowest members of these must be digits of the others' without
+    /// carries:
     ///
     /// ```text
     /// lowest + sum_k (s_k - 1) v_k  stays below the extents        v_k = digits of the stride d_k in the others' modes
     /// ```
     ///
-    /// Where they carry (possible only if the others' strides do not divide one another), up to 1,024 of these groups
-    /// are looked up one by one; more are said not to be among the others.
+    /// Where they carry (possible only if the others' strides do not divide one another), up to 1,024 of
+    /// these groups are looked up individually; for more, the result is `false`.
     pub fn is_subset_of(&self, other: &ProcessGroups) -> bool {
         if self.listed.is_some() || other.listed.is_some() {
-            // No more than the other has, so that what is listed bounds the work.
+            // Limited to the other's count, so that the listed groups bound the work.
             let fits = self.count() <= other.count() || other.listed.is_none();
             return fits && self.iter().all(|g| other.group_of(g.first()).as_ref() == Some(&g));
         }
@@ -214,7 +222,7 @@ impl ProcessGroups {
     }
 }
 
-/// A pattern cut at a node: the modes inside, and those whose strides are whole nodes.
+/// Splits a pattern at a node: the modes inside, and those whose strides are whole nodes.
 fn cut(pattern: &GroupPattern, node: i64) -> Option<(GroupPattern, GroupPattern)> {
     let (mut inside, mut across) = (Modes::new(), Modes::new());
     for m in pattern.modes() {
@@ -234,7 +242,7 @@ fn cut(pattern: &GroupPattern, node: i64) -> Option<(GroupPattern, GroupPattern)
 }
 
 impl Mesh {
-    /// The groups of some sub-axes, in any order: one for every coordinate of the rest of the mesh.
+    /// Returns the groups of some sub-axes, in any order: one for every coordinate of the rest of the mesh.
     ///
     /// Fails with `mesh` for sub-axes that do not divide, and with `not_a_layout` if two overlap.
     pub fn groups(&self, subs: &[SubAxis]) -> Result<ProcessGroups, Error> {
@@ -247,12 +255,12 @@ impl Mesh {
         ProcessGroups::new(pattern, firsts, self.min_rank())
     }
 
-    /// The groups of whole axes, by name, in any order.
+    /// Returns the groups of whole axes, by name, in any order.
     pub fn groups_of_axes(&self, names: &[&str]) -> Result<ProcessGroups, Error> {
         self.groups(&self.whole_axes_named(names)?)
     }
 
-    /// The group of some sub-axes that holds a rank.
+    /// Returns the group of some sub-axes that holds a rank.
     pub fn members(&self, subs: &[SubAxis], rank: usize) -> Result<ProcessGroup, Error> {
         if self.rank_table().is_some() {
             return ProcessGroup::of_members(&members_along(self, &self.checked_modes(subs)?, rank)?);

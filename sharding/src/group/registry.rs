@@ -5,8 +5,8 @@ use crate::{Error, Mesh, SubAxis};
 
 /// Groups that exist, each under the name it was made with.
 ///
-/// A wanted set of groups is served by one that exists if each wanted group has exactly the members of one of those,
-/// whatever mesh, view or order of axes it was made from.
+/// A wanted set of groups is served by one that exists if each wanted group has exactly the members of one of
+/// those, whatever mesh, view or order of axes it was made from.
 ///
 /// ```
 /// use reshard_sharding::{Mesh, GroupRegistry};
@@ -15,9 +15,9 @@ use crate::{Error, Mesh, SubAxis};
 /// registry.add_axes(&world)?;
 /// registry.add("dp_tp", world.groups_of_axes(&["dp", "tp"])?);
 /// let stage = world.at(&[("pp", 1)])?;
-/// assert_eq!(registry.serving(&stage.groups_of_axes(&["tp", "dp"])?), Some("dp_tp"));
-/// assert_eq!(registry.serving(&stage.groups_of_axes(&["tp"])?), Some("tp"));
-/// assert_eq!(registry.serving(&world.groups_of_axes(&["dp", "pp"])?), None);
+/// assert_eq!(registry.find(&stage.groups_of_axes(&["tp", "dp"])?), Some("dp_tp"));
+/// assert_eq!(registry.find(&stage.groups_of_axes(&["tp"])?), Some("tp"));
+/// assert_eq!(registry.find(&world.groups_of_axes(&["dp", "pp"])?), None);
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct GroupRegistry {
 }
 
 impl GroupRegistry {
-    /// No groups at all.
+    /// Returns an empty registry.
     pub fn new() -> GroupRegistry {
         GroupRegistry::default()
     }
@@ -36,7 +36,9 @@ impl GroupRegistry {
         self.list.push((name.into(), groups));
     }
 
-    /// Adds the groups of each axis of a mesh, and of the whole mesh, under the axes' names and the mesh's text.
+    /// Adds the groups of each axis of a mesh, and of the whole mesh.
+    ///
+    /// Their names are the axes' names and the mesh's text.
     pub fn add_axes(&mut self, mesh: &Mesh) -> Result<(), Error> {
         for (i, a) in mesh.axes().iter().enumerate() {
             self.add(a.name().as_str(), mesh.groups(&[mesh.known_whole(i)])?);
@@ -55,12 +57,12 @@ impl GroupRegistry {
         Ok(())
     }
 
-    /// The name of the first groups that serve all of the wanted ones, if any do.
+    /// Returns the name of the first groups that serve all of the wanted ones, if any do.
     pub fn find(&self, wanted: &ProcessGroups) -> Option<&str> {
         self.list.iter().find(|(_, has)| wanted.is_subset_of(has)).map(|(name, _)| name.as_str())
     }
 
-    /// All of them, in the order they were added.
+    /// Returns all of them, in the order they were added.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &ProcessGroups)> {
         self.list.iter().map(|(name, groups)| (name.as_str(), groups))
     }

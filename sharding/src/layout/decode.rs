@@ -1,13 +1,13 @@
-//! Decoding: which placements mean a sharding, and whether any do.
+//! Decoding: the placements of a sharding, where it has any.
 //!
-//! A placement cuts what the earlier axes left of a dim. So with those axes sliced away, the dim coalesces to a list in
-//! which the axis is one whole mode, and the slower modes above it are its pieces:
+//! A placement splits the part of a dim that the earlier axes left. So with those axes sliced away, the dim
+//! coalesces to a list in which the axis is one whole mode, and the slower modes above it are its chunks:
 //!
 //! ```text
 //! a is SS(d, k)    exactly if   dim d without the axes before a, coalesced, has a mode n:1@a,  k the product above it
 //! ```
 //!
-//! An axis of which only a part is there, or which is in several modes, is not what placements say.
+//! An axis of which only a part occurs, or which is in several modes, has no placement.
 
 use reshard_layout::InlineVec;
 use reshard_layout::{AxisStride, Mode, Modes};
@@ -17,7 +17,7 @@ use crate::sharding::Form;
 use crate::{Error, Placement, Placements, Sharding};
 
 impl Sharding {
-    /// The placements that mean this sharding, or why none do.
+    /// Returns the placements that mean this sharding, or why none do.
     pub fn placements(&self) -> Result<Placements, Error> {
         let mesh = self.mesh();
         let mut out = Placements(InlineVec::from_elem(Placement::Replicate, mesh.axes().len()));
@@ -63,7 +63,7 @@ impl Sharding {
             let Some(axis) = mode.stride.axis() else { continue };
             let size = self.mesh().axes()[axis as usize].size() as i64;
             let is_whole = |m: &Mode<AxisStride>| m.stride == AxisStride::along(1, axis) && m.extent == size;
-            // What this axis saw: nothing of the axes before it.
+            // The modes that this axis sees: none of the axes before it.
             let is_seen = |m: &&Mode<AxisStride>| m.stride.axis().is_none_or(|a| a >= axis);
             let product = |above: &[Mode<AxisStride>]| {
                 above.iter().filter(is_seen).map(|m| m.extent as usize).product()
@@ -83,14 +83,16 @@ impl Sharding {
         Ok(())
     }
 
-    /// Whether only whole axes cut and are partial.
+    /// Returns `true` if only whole axes shard and are partial.
     #[doc(hidden)]
     pub fn whole_axes(&self) -> bool {
         let mesh = self.mesh();
         self.partial().iter().map(|p| p.sub).chain(self.cutting()).all(|s| mesh.is_whole(s))
     }
 
-    /// Whether there is a text that means this sharding: not where sub-axes meet uneven cuts that only placements hold.
+    /// Returns `true` if a text denotes this sharding.
+    ///
+    /// There is none for sub-axes with uneven splits that only placements hold.
     #[doc(hidden)]
     pub fn has_notation(&self) -> bool {
         self.layout().is_some() || self.whole_axes() || self.to_dims_notation().is_ok()

@@ -1,13 +1,14 @@
-//! Encoding: the layout that cuts make, where all of them divide.
+//! Encoding: the layout of a list of splits, where all of them divide.
 //!
-//! A cut into `k` pieces over `n` ranks of what is left of a dim, `l` indices, splits the local modes at `l / (k n)` and
-//! at `l / k`, and what lies between goes to the axis:
+//! A split into `k` chunks over `n` ranks of the `l` remaining indices of a dim splits the local modes at
+//! `l / (k n)` and at `l / k`, and the modes in between go to the axis:
 //!
 //! ```text
 //! l:1   becomes   (l/(k n), n, k) : (1, 1@a, l/(k n))
 //! ```
 //!
-//! Local modes that an earlier cut has put apart stay apart; a split that does not divide means that there is no layout.
+//! Local modes that an earlier split has separated stay separate; if a split does not divide, there is no
+//! layout.
 
 use reshard_layout::{AxisStride, Layout, Mode, Modes};
 use smallvec::SmallVec;
@@ -17,7 +18,9 @@ use crate::cut::DimCut;
 use crate::sharding::{AxisCut, Cuts};
 use crate::{Mesh, SubAxis};
 
-/// The layout of a tensor whose dims are cut like this, if every cut divides; the cuts of a dim in order of application.
+/// Returns the layout of a tensor with these splits, if every one divides.
+///
+/// The splits of a dim are in order of application.
 pub(crate) fn layout_of(mesh: &Mesh, shape: &[usize], cuts: &[AxisCut]) -> Option<Layout<AxisStride>> {
     let (mut dims, mut ends, mut step) = (Modes::new(), SmallVec::<[usize; 8]>::new(), 1);
     for (dim, &len) in shape.iter().enumerate().rev() {
@@ -27,7 +30,7 @@ pub(crate) fn layout_of(mesh: &Mesh, shape: &[usize], cuts: &[AxisCut]) -> Optio
     Some(nested(&dims, &ends))
 }
 
-/// The modes of one dim that the cuts of it among these make, coalesced, if every one of them divides.
+/// Returns the modes of one dim with its splits among these, coalesced, if every one of them divides.
 pub(crate) fn dim_of_cuts(
     mesh: &Mesh,
     dim: usize,
@@ -73,7 +76,9 @@ fn push_dim(
     Some(())
 }
 
-/// Of every one of `pieces` equal pieces of the `local` indices, an equal share for each rank of `to`: how many are left.
+/// Gives each rank of `to` an equal share of each of `pieces` equal chunks of the `local` indices.
+///
+/// Returns the number of remaining local indices.
 ///
 /// `None`, and the modes are spoilt, where a share ends inside a mode that it does not divide.
 pub fn share_out(
@@ -91,7 +96,7 @@ pub fn share_out(
         return None;
     }
     if modes.len() == 1 {
-        // Nothing is cut yet.
+        // Nothing is split yet.
         modes[0].extent = low;
         modes.push(to);
         modes.push(Mode::new(pieces, AxisStride::local(1)));
@@ -125,7 +130,7 @@ pub fn share_out(
     Some(low * pieces)
 }
 
-/// The cuts that the modes of a dim are, slowest first: each skips the local indices above it.
+/// Returns the modes of a dim as splits, slowest first: each skips the local indices above it.
 pub(crate) fn cuts_of(mesh: &Mesh, dim: usize, modes: &[Mode<AxisStride>]) -> Cuts {
     let mut skipped = 1;
     let mut cuts = Cuts::new();
@@ -138,7 +143,7 @@ pub(crate) fn cuts_of(mesh: &Mesh, dim: usize, modes: &[Mode<AxisStride>]) -> Cu
     cuts
 }
 
-/// The modes of a dim in which each of these stands for itself, slowest first, and the rest of `len` is local.
+/// Returns the modes of a dim with one mode per part, slowest first; the rest of `len` is local.
 ///
 /// `None` is a local mode of that extent.
 pub(crate) fn dim_of_parts(

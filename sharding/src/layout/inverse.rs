@@ -1,8 +1,9 @@
 //! The inverse: from a rank and a local index to the indices of the tensor.
 //!
-//! A layout whose modes are independent is inverted by taking the weights of its modes in the index, the products of the
-//! faster extents, as strides, and its strides as the order: sorted by axis and step, the modes of an axis make the axis,
-//! and what is missing between them is replicated. Slicing at the coordinates of a rank leaves the local modes.
+//! A layout whose modes are independent is inverted by taking the weights of its modes in the index, the
+//! products of the faster extents, as strides, and its strides as the order. Sorted by axis and step, the
+//! modes of an axis make the axis, and the missing modes between them are replicated. Slicing at the
+//! coordinates of a rank leaves the local modes.
 
 use reshard_layout::{AxisStride, Layout, Mode, Modes};
 use smallvec::SmallVec;
@@ -23,7 +24,7 @@ fn weighted(modes: &[Mode<AxisStride>]) -> Modes<(AxisStride, i64)> {
     out
 }
 
-/// Which indices of a dim with these modes the rank at a coordinate holds.
+/// Returns the indices of a dim with these modes that the rank at a coordinate holds.
 pub(crate) fn intervals(modes: &[Mode<AxisStride>], dim: usize, c: &[usize]) -> Result<Intervals, Error> {
     let mut start = 0;
     let mut local = Modes::new();
@@ -57,7 +58,7 @@ pub(crate) fn intervals(modes: &[Mode<AxisStride>], dim: usize, c: &[usize]) -> 
     Ok(list)
 }
 
-/// The inverse of a sharding's layout as one layout `(mesh modes, local modes) -> row-major index`.
+/// Returns the inverse of a sharding's layout as one layout `(mesh modes, local modes) -> row-major index`.
 ///
 /// `None` where it has more modes than a layout may have.
 pub(crate) fn ownership(mesh: &Mesh, layout: &Layout<AxisStride>) -> Option<Layout> {

@@ -5,7 +5,7 @@ use reshard_layout::{AxisStride, Mode};
 use super::{Coordinate, Mesh, digit, set_digit};
 use crate::Error;
 
-/// The coordinate of a rank that the mesh must hold.
+/// Returns the coordinate of a rank that the mesh must hold.
 pub fn coordinate_of(mesh: &Mesh, rank: usize) -> Result<Coordinate, Error> {
     mesh.coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: mesh.to_string() })
 }
@@ -21,8 +21,9 @@ pub fn for_each_value(c: &mut Coordinate, modes: &[Mode<AxisStride>], f: &mut im
     set_digit(c, m, own);
 }
 
-/// The ranks whose coordinates differ from a rank's at most along these modes, in the order of their digits, the first mode
-/// slowest.
+/// Returns the ranks whose coordinates differ from a rank's at most along these modes.
+///
+/// They are in the order of their digits, the first mode slowest.
 pub fn members_along(mesh: &Mesh, modes: &[Mode<AxisStride>], rank: usize) -> Result<Vec<usize>, Error> {
     let mut c = coordinate_of(mesh, rank)?;
     for &m in modes {
@@ -35,7 +36,7 @@ pub fn members_along(mesh: &Mesh, modes: &[Mode<AxisStride>], rank: usize) -> Re
     Ok(ranks)
 }
 
-/// All ranks of two meshes, ascending.
+/// Returns all ranks of two meshes, ascending.
 pub fn ranks_of_both(a: &Mesh, b: &Mesh) -> Vec<usize> {
     let mut ranks: Vec<usize> = a.ranks().chain(b.ranks()).collect();
     ranks.sort_unstable();

@@ -1,4 +1,5 @@
-//! A mesh from a list of ranks: a layout if the list is one, else a layout of positions and the list as its table.
+//! A mesh from a list of ranks: a layout if the list is one, else a layout of positions and the list as its
+//! table.
 //!
 //! The ranks of a row-major array are a mesh exactly if they are a sum of one function per axis,
 //!
@@ -6,8 +7,9 @@
 //! rank(c) = rank(0) + sum over axes a of f_a(c_a)
 //! ```
 //!
-//! and every `f_a` is a layout. A function `f` on `0..n` with `f(0) = 0` is one exactly if its longest linear start,
-//! of `s` values, divides `n` and repeats: `f(i) = f(i mod s) + f(i - i mod s)`, and `f(s j)` is a layout of `j`.
+//! and every `f_a` is a layout. A function `f` on `0..n` with `f(0) = 0` is one exactly if its longest linear
+//! start, of `s` values, divides `n` and repeats: `f(i) = f(i mod s) + f(i - i mod s)`, and `f(s j)` is a
+//! layout of `j`.
 
 use reshard_layout::{Layout, Mode, Modes};
 use smallvec::SmallVec;
@@ -23,7 +25,9 @@ use crate::notation::cursor::Cursor;
 type Named = SmallVec<[(AxisName, usize); 4]>;
 
 impl Mesh {
-    /// The mesh of these axes whose ranks, last axis fastest, are this list: any order of different ranks.
+    /// Returns the mesh of these axes with this list of ranks, last axis fastest.
+    ///
+    /// The ranks are distinct and may be in any order.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
@@ -35,8 +39,8 @@ impl Mesh {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `mesh` where the sizes or names cannot be, or two coordinates are one rank, and with `overflow` for a
-    /// rank of 2^63 - 1 or more.
+    /// Fails with `mesh` where the sizes or names cannot be, or two coordinates are one rank, and with
+    /// `overflow` for a rank of 2^63 - 1 or more.
     pub fn from_ranks<N: AsRef<str>>(
         axes: impl IntoIterator<Item = (N, usize)>,
         ranks: &[usize],
@@ -50,7 +54,7 @@ impl Mesh {
             let sizes: Vec<String> = axes.iter().map(|(name, n)| format!("{name}={n}")).collect();
             return Err(Error::Mesh {
                 reason: format!(
-                    "a mesh {} does not have {} ranks: give one rank per coordinate",
+                    "the mesh {} does not have {} ranks; give one rank per coordinate",
                     sizes.join(","),
                     ranks.len()
                 ),
@@ -63,13 +67,13 @@ impl Mesh {
         {
             return Ok(mesh);
         }
-        // Positions: what refuses names refuses them here.
+        // Positions: invalid names and sizes are rejected here.
         let positions = Mesh::new(axes.iter().map(|(name, n)| (name.as_str(), *n)))?;
         let table = Table::new(ranks).map_err(|[a, b]| {
             let at = |i| positions.coordinate_at(i).unwrap_or_default().to_vec();
             Error::Mesh {
                 reason: format!(
-                    "rank {} stands at the coordinates {:?} and {:?}: each has a rank of its own",
+                    "rank {} is at the coordinates {:?} and {:?}; give each coordinate a different rank",
                     ranks[a],
                     at(a),
                     at(b)
@@ -88,7 +92,7 @@ impl Mesh {
         })))
     }
 
-    /// The mesh of these layouts from coordinates to what this mesh's layouts lead to, ranks or positions in its table.
+    /// Returns the mesh of these layouts from coordinates to ranks, or to positions in this mesh's table.
     ///
     /// So every transform is layout algebra, followed by the table.
     pub(super) fn through_table(
@@ -102,7 +106,7 @@ impl Mesh {
         Mesh::from_ranks(part.axes().iter().map(|a| (a.name().as_str(), a.size())), &ranks)
     }
 
-    /// The mesh of a nested list of ranks as it is printed, one name per level.
+    /// Returns the mesh of a nested list of ranks as it is printed, one name per level.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
@@ -111,7 +115,8 @@ impl Mesh {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails like [`Mesh::from_ranks`], and with `parse` where the list is not one or its rows differ in length.
+    /// Fails like [`Mesh::from_ranks`], and with `parse` where the list is not one or its rows differ in
+    /// length.
     pub fn from_nested(names: &[&str], list: &str) -> Result<Mesh, Error> {
         let mut r = Cursor::new("list of ranks", list);
         let mut sizes: SmallVec<[Option<usize>; 4]> = SmallVec::from_elem(None, names.len());
@@ -122,7 +127,9 @@ impl Mesh {
     }
 }
 
-/// The layouts of the lines through coordinate 0 of all axes, relative to the rank there, if each is one.
+/// Returns the layouts of the lines through coordinate 0 of all axes, if each is one.
+///
+/// Values are relative to the rank there.
 fn layouts_of(axes: &Named, ranks: &[usize]) -> Option<SmallVec<[(AxisName, Layout); 4]>> {
     let mut weight = 1;
     let mut layouts: SmallVec<[(AxisName, Layout); 4]> = SmallVec::new();
@@ -159,7 +166,9 @@ fn read_level(r: &mut Cursor<'_>, sizes: &mut [Option<usize>], ranks: &mut Vec<u
     r.expect("]")
 }
 
-/// The modes of a function given by its values, which start with 0; or the first index that departs from any layout.
+/// Returns the modes of a function given by its values, which start with 0.
+///
+/// Fails with the first index that departs from any layout.
 pub(crate) fn modes_of_line(line: &[i64]) -> Result<Modes, usize> {
     let mut modes = Modes::new();
     let mut step = 1;

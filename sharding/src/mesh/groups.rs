@@ -1,7 +1,7 @@
 //! The groups of a mesh whose ranks are a table, and the axes that a group goes along.
 //!
-//! Which coordinates form a group is algebra as ever; which ranks these are is looked up where they are a table. The other way
-//! round, a group `E:D` and an axis `n:s` have the digits in common whose strides both span:
+//! The coordinates of a group are layout algebra; its ranks are looked up where they are a table. Conversely,
+//! a group `E:D` and an axis `n:s` have the digits in common whose strides both span:
 //!
 //! ```text
 //! E:D and n:s    [lcm(D, s), gcd(E D, n s))    where the second is a multiple of the first
@@ -17,7 +17,9 @@ use crate::axis::SubAxis;
 use crate::group::{GroupPattern, ProcessGroups};
 
 impl Mesh {
-    /// The groups of some modes along axes, member by member: one for every coordinate whose digits along them are 0.
+    /// Returns the groups of some modes along axes, member by member.
+    ///
+    /// There is one for every coordinate whose digits along them are 0.
     ///
     /// Requires modes that are digits of one number where they are of one axis.
     pub(crate) fn listed_groups(&self, modes: &[Mode<AxisStride>]) -> Result<ProcessGroups, Error> {
@@ -33,12 +35,12 @@ impl Mesh {
         ProcessGroups::listed(groups)
     }
 
-    /// The sub-axes whose group this is, outermost first; `None` if it is the group of none.
+    /// Returns the sub-axes whose group this is, outermost first; `None` if it is the group of none.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, SubAxis};
     /// let mesh: Mesh = "dp=4,tp=2".parse()?;
-    /// let [minor, tp] = [SubAxis { axis: 0, pre: 2, size: 2 }, SubAxis { axis: 1, pre: 1, size: 2 }];
+    /// let [minor, tp] = [SubAxis { axis: 0, pre_size: 2, size: 2 }, SubAxis { axis: 1, pre_size: 1, size: 2 }];
     /// assert_eq!(mesh.axes_of_group(&"4:1".parse()?).as_deref(), Some(&[minor, tp][..]));
     /// assert_eq!(mesh.axes_of_group(&"3:1".parse()?), None);
     /// # Ok::<(), reshard_sharding::Error>(())
@@ -54,7 +56,9 @@ impl Mesh {
         self.group(&subs).is_ok_and(|of_subs| of_subs == *group).then_some(subs)
     }
 
-    /// The digits of axes that a group of ranks which are no table goes along; `None` of one that is listed.
+    /// Returns the digits of axes that a group goes along, for ranks without a table.
+    ///
+    /// Returns `None` for a listed group.
     fn digits_in(&self, group: &GroupPattern) -> Option<InlineVec<SubAxis, 4>> {
         let layout = group.layout()?;
         let mut digits: Modes<AxisStride> = Modes::new();
@@ -81,7 +85,7 @@ impl Mesh {
         Some(self.sub_axes_of(digits.iter().copied()))
     }
 
-    /// The whole axes whose group this is, of ranks that are a table.
+    /// Returns the whole axes whose group this is, of ranks that are a table.
     fn whole_axes_of(&self, group: &GroupPattern) -> Option<InlineVec<SubAxis, 4>> {
         let axes: InlineVec<SubAxis, 4> = self.whole_axes().filter(|a| a.size > 1).collect();
         let sets = 1u32.checked_shl(u32::try_from(axes.len()).ok()?)?;

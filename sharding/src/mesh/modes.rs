@@ -8,8 +8,9 @@ use crate::group::GroupPattern;
 use crate::{Error, Mesh};
 
 impl Mesh {
-    /// The group of some modes along axes: their ranks, sorted and coalesced; where the ranks are a table and these none
-    /// of a layout, listed.
+    /// Returns the group of some modes along axes: their ranks, sorted and coalesced.
+    ///
+    /// If the ranks are a table and these do not form a layout, the group is listed.
     #[doc(hidden)]
     pub fn group_of_modes(&self, modes: &[Mode<AxisStride>]) -> Result<GroupPattern, Error> {
         match self.rank_table() {
@@ -18,12 +19,12 @@ impl Mesh {
         }
     }
 
-    /// A sub-axis as the mode that it is, `size : post@axis`.
+    /// Returns a sub-axis as the mode that it is, `size : post@axis`.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, SubAxis};
     /// let mesh: Mesh = "dp=2,tp=8".parse()?;
-    /// let minor = SubAxis { axis: 1, pre: 2, size: 2 };
+    /// let minor = SubAxis { axis: 1, pre_size: 2, size: 2 };
     /// assert_eq!(mesh.mode(minor)?.to_string(), "2:2@1");
     /// assert_eq!(mesh.sub_axis(mesh.mode(minor)?), Some(minor));
     /// # Ok::<(), reshard_sharding::Error>(())
@@ -36,7 +37,7 @@ impl Mesh {
         Ok(self.known_mode(s))
     }
 
-    /// [`Mesh::mode`] of a sub-axis of this mesh.
+    /// Returns [`Mesh::mode`], without checks, of a sub-axis of this mesh.
     #[doc(hidden)]
     #[inline]
     pub fn known_mode(&self, s: SubAxis) -> Mode<AxisStride> {
@@ -50,8 +51,9 @@ impl Mesh {
         subs.iter().map(|&s| self.known_mode(s)).collect()
     }
 
-    /// A mode along an axis as the sub-axis that it is; `None` for one of the local buffer, and for one that is no digit of
-    /// an axis.
+    /// Returns a mode along an axis as a sub-axis.
+    ///
+    /// Returns `None` for a local mode, and for one that is not a digit of an axis.
     #[inline]
     pub fn sub_axis(&self, mode: Mode<AxisStride>) -> Option<SubAxis> {
         let axis = mode.stride.axis()? as usize;
@@ -64,7 +66,7 @@ impl Mesh {
         })
     }
 
-    /// Some modes along axes, coalesced, as sub-axes: outermost first.
+    /// Returns some modes along axes, coalesced, as sub-axes: outermost first.
     ///
     /// Requires modes sorted like [`System::digits`](crate::redistribute): by axis, slowest first.
     #[doc(hidden)]
@@ -79,9 +81,11 @@ impl Mesh {
         coalesced.iter().rev().filter_map(|&m| self.sub_axis(m)).collect()
     }
 
-    /// What some modes leave of the axes, outermost first: the complement of the steps of every axis.
+    /// Returns the part of the axes that these modes do not use, outermost first.
     ///
-    /// Of modes that overlap the answer is part of that.
+    /// This is the complement of the steps of every axis.
+    ///
+    /// For overlapping modes the result is only a part of that.
     pub(crate) fn complement(&self, used: &[Mode<AxisStride>]) -> InlineVec<SubAxis, 4> {
         let mut out = InlineVec::new();
         for (axis, a) in self.axes().iter().enumerate() {
@@ -103,11 +107,14 @@ impl Mesh {
         out
     }
 
-    /// Some modes along axes as modes of ranks, or of positions in the table if there is one: the mesh maps `1@a` to the strides of the axis `a`.
+    /// Returns some modes along axes as modes of ranks, or of positions in the table if there is one.
     ///
-    /// A mode `size : post@a` of an axis whose layout is `L` has the offsets `L o (size : post)`. For an axis of several
-    /// modes that is only right if all that is asked of the axis composes with `L` *together*: each mode may do so alone,
-    /// and their sum still carry over a boundary, so that ranks of one group would be told apart by it.
+    /// The mesh maps `1@a` to the strides of the axis `a`.
+    ///
+    /// A mode `size : post@a` of an axis whose layout is `L` has the offsets `L o (size : post)`. For an axis
+    /// of several modes that is only right if all modes along the axis compose with `L` *jointly*: each mode
+    /// may do so alone, and their sum still carry over a boundary, so that the ranks of one group would
+    /// depend on it.
     #[doc(hidden)]
     pub fn ranks_of(&self, modes: &[Mode<AxisStride>]) -> Result<Modes, Error> {
         let mut ranks = Modes::new();
@@ -132,7 +139,7 @@ impl Mesh {
         Ok(ranks)
     }
 
-    /// Whether strides and offset are those of [`Mesh::new`].
+    /// Returns `true` if strides and offset are those of [`Mesh::new`].
     pub(crate) fn is_row_major(&self) -> bool {
         if self.rank_table().is_some() {
             return false;
@@ -148,13 +155,13 @@ impl Mesh {
     }
 }
 
-/// The axis that a mode of a mesh goes along.
+/// Returns the axis that a mode of a mesh goes along.
 #[inline]
 pub fn axis_of(at: AxisStride) -> usize {
     at.axis().map_or(0, |axis| axis as usize)
 }
 
-/// The digit of a coordinate along a mode.
+/// Returns the digit of a coordinate along a mode.
 #[inline]
 pub fn digit(c: &[usize], m: Mode<AxisStride>) -> i64 {
     c[axis_of(m.stride)] as i64 / m.stride.step() % m.extent

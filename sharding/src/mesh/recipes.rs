@@ -1,7 +1,7 @@
-//! Recipes: the meshes of the usual ways to train in parallel, and what their axes are for.
+//! Recipes: the meshes of the usual parallel training strategies, and the roles of their axes.
 //!
-//! A recipe is a name and a degree per axis. Its dense mesh is row-major over the axes in the order below, the last one
-//! fastest, so that the axes that talk most have neighbouring ranks:
+//! A recipe is a name and a degree per axis. Its dense mesh is row-major over the axes in the order below,
+//! the last one fastest, so that the axes that communicate most have neighbouring ranks:
 //!
 //! ```text
 //! pp, dp_replicate, dp_shard, cp, tp            world = the product of the degrees
@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use crate::notation::cursor::Cursor;
 use crate::{Error, Mesh};
 
-/// A way to train in parallel.
+/// A parallel training strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Parallelism {
     /// Copies of the model, each on its part of the batch.
@@ -45,7 +45,7 @@ pub enum Parallelism {
     ExpertParallel,
 }
 
-/// What a set of axes is for.
+/// The role of a set of axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// They shard the batch: every coordinate reads other samples.
@@ -100,7 +100,7 @@ impl Parallelism {
         Parallelism::ExpertParallel,
     ];
 
-    /// The short name: `dp`, `fsdp`, `hsdp`, `tp`, `sp`, `ulysses`, `cp`, `pp` or `ep`.
+    /// Returns the short name: `dp`, `fsdp`, `hsdp`, `tp`, `sp`, `ulysses`, `cp`, `pp` or `ep`.
     pub fn as_str(self) -> &'static str {
         match self {
             Parallelism::DataParallel => "dp",
@@ -115,7 +115,7 @@ impl Parallelism {
         }
     }
 
-    /// What it is, in a phrase.
+    /// Returns a one-line description.
     pub fn about(self) -> &'static str {
         match self {
             Parallelism::DataParallel => "data parallel: copies of the model, each on its part of the batch",
@@ -134,7 +134,7 @@ impl Parallelism {
         }
     }
 
-    /// The axes of the dense mesh, outermost first.
+    /// Returns the axes of the dense mesh, outermost first.
     pub fn dense_axes(self) -> &'static [&'static str] {
         match self {
             Parallelism::DataParallel => &["dp"],
@@ -151,7 +151,7 @@ impl Parallelism {
         }
     }
 
-    /// The degrees that only the sparse mesh has.
+    /// Returns the degrees that only the sparse mesh has.
     pub fn sparse_axes(self) -> &'static [&'static str] {
         match self {
             Parallelism::ExpertParallel => &["ep", "etp"],
@@ -181,7 +181,7 @@ impl Role {
         Role::ExpertGradients,
     ];
 
-    /// The name, in snake case.
+    /// Returns the name, in snake case.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Batch => "batch",
@@ -196,7 +196,7 @@ impl Role {
         }
     }
 
-    /// The axes that may have this role in a recipe; those that its meshes do not have fall away.
+    /// Returns the axes that may have this role in a recipe; those that its meshes do not have fall away.
     fn candidates(self, kind: Parallelism) -> &'static [&'static str] {
         let sequence_parallel = kind == Parallelism::SequenceParallel;
         match self {
@@ -216,10 +216,10 @@ impl Role {
 }
 
 impl Recipe {
-    /// The recipe with these degrees; axes not named have degree 1.
+    /// Returns the recipe with these degrees; axes not named have degree 1.
     ///
-    /// Fails with `mesh` for an axis that the recipe does not have, a degree of 0, or expert degrees whose product does
-    /// not divide that of the ranks they are spread over, and with `overflow`.
+    /// Fails with `mesh` for an axis that the recipe does not have, a degree of 0, or expert degrees whose
+    /// product does not divide that of the ranks they are spread over, and with `overflow`.
     pub fn new(kind: Parallelism, degrees: &[(&str, usize)]) -> Result<Recipe, Error> {
         let known = || kind.dense_axes().iter().chain(kind.sparse_axes()).copied();
         let mut all: SmallVec<[(&'static str, usize); 8]> = known().map(|name| (name, 1)).collect();
@@ -245,7 +245,7 @@ impl Recipe {
         Ok(Recipe { kind, degrees: all, mesh, sparse })
     }
 
-    /// The same recipe, if its degrees multiply to this number of ranks.
+    /// Returns the same recipe, if its degrees multiply to this number of ranks.
     ///
     /// ```
     /// use reshard_sharding::recipes::Recipe;
@@ -267,22 +267,22 @@ impl Recipe {
         })
     }
 
-    /// Which recipe it is.
+    /// Returns the strategy of the recipe.
     pub fn kind(&self) -> Parallelism {
         self.kind
     }
 
-    /// The dense mesh.
+    /// Returns the dense mesh.
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
     }
 
-    /// The sparse view of the same ranks, for expert parallelism.
+    /// Returns the sparse view of the same ranks, for expert parallelism.
     pub fn sparse(&self) -> Option<&Mesh> {
         self.sparse.as_ref()
     }
 
-    /// The axes that have a role, outermost first; those of the experts are axes of the sparse mesh.
+    /// Returns the axes that have a role, outermost first; those of the experts are axes of the sparse mesh.
     pub fn axes(&self, role: Role) -> InlineVec<&'static str, 6> {
         let mesh = match role {
             Role::ExpertParameters | Role::ExpertGradients => self.sparse.as_ref(),
@@ -299,7 +299,7 @@ impl Recipe {
     }
 }
 
-/// The dense ranks of a stage and a copy, spread over `efsdp`, `ep` and `etp`.
+/// Returns the dense ranks of a stage and a copy, spread over `efsdp`, `ep` and `etp`.
 fn sparse_view(mesh: &Mesh, degrees: &[(&'static str, usize)]) -> Result<Mesh, Error> {
     let degree = |name: &str| degrees.iter().find(|d| d.0 == name).map_or(1, |d| d.1);
     // The dense mesh fits, and so does a part of it.

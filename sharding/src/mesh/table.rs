@@ -1,15 +1,16 @@
-//! Ranks in an order that is no layout: a table from positions to ranks.
+//! Ranks in an order that is not a layout: a table from positions to ranks.
 //!
-//! The devices of real machines come in orders that no strides say, such as the ring `1, 2, 3, 0`. Such a mesh is a
-//! layout followed by a table,
+//! The devices of real machines come in orders that no strides express, such as the ring `1, 2, 3, 0`. Such a
+//! mesh is a layout followed by a table,
 //!
 //! ```text
 //! rank(c) = table[position(c)]            position: coordinates to 0..size, row-major
 //! ```
 //!
-//! so whatever is about coordinates stays algebra, and what is about ranks goes through the table once. Any layout of
-//! positions would do, with the table permuted to match: it is always the row-major one, and there is a table exactly
-//! where the ranks are no layout. So equal meshes are equal values, and the table is never the identity.
+//! so everything about coordinates stays algebra, and everything about ranks goes through the table once. Any
+//! layout of positions would do, with the table permuted to match. It is always the row-major one, and there
+//! is a table exactly where the ranks are not a layout. So equal meshes are equal values, and the table is
+//! never the identity.
 
 use crate::Error;
 
@@ -23,7 +24,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// The table of these ranks, of which there is at least one.
+    /// Returns the table of these ranks, of which there is at least one.
     ///
     /// Fails with the positions of two that are equal.
     pub(super) fn new(ranks: &[usize]) -> Result<Table, [usize; 2]> {
@@ -35,18 +36,18 @@ impl Table {
         }
     }
 
-    /// The rank at every position.
+    /// Returns the rank at every position.
     pub(super) fn ranks(&self) -> &[usize] {
         &self.ranks
     }
 
-    /// The position of a rank: a search, because ranks may be far apart.
+    /// Returns the position of a rank: a search, because ranks may be sparse.
     pub(super) fn position(&self, rank: usize) -> Option<usize> {
         let at = self.by_rank.binary_search_by_key(&rank, |&position| self.ranks[position]).ok()?;
         Some(self.by_rank[at])
     }
 
-    /// All ranks, ascending.
+    /// Returns all ranks, ascending.
     pub(super) fn ascending(&self) -> impl Iterator<Item = usize> + '_ {
         self.by_rank.iter().map(|&position| self.ranks[position])
     }
@@ -60,7 +61,7 @@ impl Table {
     }
 }
 
-/// Fails for a rank that leaves no room for a world around it.
+/// Fails for a rank that is too large for a world to contain it.
 pub(super) fn check_ranks(ranks: &[usize]) -> Result<(), Error> {
     let fits = |r: usize| i64::try_from(r).is_ok_and(|r| r < i64::MAX);
     match ranks.iter().find(|&&r| !fits(r)) {

@@ -3,7 +3,7 @@
 //! ```text
 //! dp=2,tp=4                row-major from rank 0
 //! dp=2:8,tp=4:1@32         a layout for each axis, and the rank at coordinate 0
-//! x=2,y=2@[1,2,3,0]        the rank at every coordinate, last axis fastest, where they are no layout
+//! x=2,y=2@[1,2,3,0]        the rank at every coordinate, last axis fastest, if they are not a layout
 //! ```
 
 use core::fmt;
@@ -81,7 +81,7 @@ impl FromStr for Mesh {
             if !strided.is_empty() {
                 return Err(r.error_at(
                     listed,
-                    "the first rank: a list of ranks stands after sizes, as in x=2,y=2@[1,2,3,0]",
+                    "the first rank; a list of ranks goes after sizes, such as x=2,y=2@[1,2,3,0]",
                 ));
             }
             r.finish()?;

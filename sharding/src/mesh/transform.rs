@@ -1,7 +1,7 @@
 //! Meshes from meshes: slices, other orders, flattened and split axes, concatenations and other views.
 //!
-//! A mesh is a list of layouts and an offset, so each of these is a line of layout algebra and none looks at a rank (where
-//! the ranks are a table, it is read at the end):
+//! A mesh is a list of layouts and an offset, so each of these is a line of layout algebra and none
+//! enumerates ranks (where the ranks are a table, it is read at the end):
 //!
 //! ```text
 //! slice, at           some of the layouts; the offset moves by layout_a(c_a) for every axis fixed at c_a
@@ -22,7 +22,7 @@ use crate::{Error, SubAxis};
 type NamedLayouts = SmallVec<[(AxisName, Layout); 4]>;
 
 impl Mesh {
-    /// The part of the mesh along these axes, in the order given, through coordinate 0 of the others.
+    /// Returns the part of the mesh along these axes, in the order given, through coordinate 0 of the others.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
@@ -32,13 +32,13 @@ impl Mesh {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `no_such_axis`, and with `mesh` if an axis stands twice.
+    /// Fails with `no_such_axis`, and with `mesh` if an axis is named twice.
     pub fn slice(&self, names: &[&str]) -> Result<Mesh, Error> {
         let axes = names.iter().map(|n| self.named(n)).collect::<Result<NamedLayouts, Error>>()?;
         self.through_table(axes, self.0.offset)
     }
 
-    /// The part of the mesh at fixed coordinates of some axes, along the others in mesh order.
+    /// Returns the part of the mesh at fixed coordinates of some axes, along the others in mesh order.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
@@ -60,7 +60,7 @@ impl Mesh {
                 });
             }
             if gone.contains(&axis) {
-                return Err(Error::Mesh { reason: format!("the axis {name} is fixed twice: fix each once") });
+                return Err(Error::Mesh { reason: format!("axis {name} is fixed twice; fix each once") });
             }
             gone.push(axis);
             // Inside the mesh, every sum of axis offsets is a rank.
@@ -71,7 +71,7 @@ impl Mesh {
         self.through_table(axes, usize::try_from(offset).map_err(|_| Error::overflow("the first rank"))?)
     }
 
-    /// The part of the mesh along these axes that holds `rank`.
+    /// Returns the part of the mesh along these axes that holds `rank`.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
@@ -93,7 +93,7 @@ impl Mesh {
         self.at(&fixed)?.slice(names)
     }
 
-    /// The same mesh with its axes in this order; the ranks at the axes' coordinates stay.
+    /// Returns the same mesh with its axes in this order; the ranks at the axes' coordinates stay.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
@@ -108,13 +108,16 @@ impl Mesh {
     pub fn reorder(&self, names: &[&str]) -> Result<Mesh, Error> {
         if names.len() != self.axes().len() {
             return Err(Error::Mesh {
-                reason: format!("a new order of {self} names each of its axes once, not {}", names.join(",")),
+                reason: format!(
+                    "a new order of {self} must have each of its axes once, not {}",
+                    names.join(",")
+                ),
             });
         }
         self.slice(names)
     }
 
-    /// The same mesh with another name for one axis.
+    /// Returns the same mesh with another name for one axis.
     ///
     /// Fails with `no_such_axis`, and with `mesh` for a name that is taken or is not one.
     pub fn rename(&self, from: &str, to: &str) -> Result<Mesh, Error> {
@@ -126,7 +129,7 @@ impl Mesh {
         self.through_table(self.axes().iter().enumerate().map(name), self.0.offset)
     }
 
-    /// The mesh with these axes as one, which stands where the outermost of them stood.
+    /// Returns the mesh with these axes as one, at the position of the outermost of them.
     ///
     /// The coordinate of the new axis counts the old ones with the last named fastest, so the order counts:
     /// flatten(dp, cp) is not flatten(cp, dp), although both are the same group.
@@ -140,7 +143,8 @@ impl Mesh {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `no_such_axis`, and with `mesh` for an axis named twice, none at all, or a name that is taken.
+    /// Fails with `no_such_axis`, and with `mesh` for an axis named twice, none at all, or a name that is
+    /// taken.
     pub fn flatten(&self, names: &[&str], into: &str) -> Result<Mesh, Error> {
         let named = names.iter().map(|n| self.named(n)).collect::<Result<NamedLayouts, Error>>()?;
         let flat = Mesh::with_layouts(named, self.0.offset)?;
@@ -162,7 +166,7 @@ impl Mesh {
         self.through_table(axes, self.0.offset)
     }
 
-    /// Position in [`Mesh::ranks`] to rank offset: the coalesced layout of the axes reversed, last fastest.
+    /// Returns the layout from the position in [`Mesh::ranks`] to rank offset: the reversed axes, coalesced.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
@@ -177,13 +181,13 @@ impl Mesh {
             None => self.flat_positions(),
             Some(_) => Err(Error::NotALayout {
                 reason: format!(
-                    "the ranks of {self} are in an order that is no layout: ask for them one by one"
+                    "the order of the ranks of {self} is not a layout; query each rank separately"
                 ),
             }),
         }
     }
 
-    /// The same where the layouts lead to positions in a table.
+    /// Returns the same where the layouts lead to positions in a table.
     fn flat_positions(&self) -> Result<Layout, Error> {
         let modes: SmallVec<[Layout; 4]> = self.axes().iter().rev().map(|a| a.layout().clone()).collect();
         if modes.is_empty() {
@@ -192,7 +196,7 @@ impl Mesh {
         Ok(Layout::concat(&modes)?.coalesce())
     }
 
-    /// The mesh with one axis as several, in its place, last fastest.
+    /// Returns the mesh with one axis split into several, in its position, last fastest.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
@@ -201,8 +205,8 @@ impl Mesh {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Requires that the sizes multiply to the axis; fails with `mesh`, or with what the layout algebra says if a
-    /// hierarchical axis cannot be cut there.
+    /// Requires that the sizes multiply to the axis; fails with `mesh`, or with the error of the layout
+    /// algebra if a hierarchical axis cannot be split there.
     pub fn split(&self, name: &str, into: &[(&str, usize)]) -> Result<Mesh, Error> {
         let axis = self.axis(name)?;
         let parts = self.axes()[axis].layout().clone();
@@ -218,7 +222,7 @@ impl Mesh {
         self.through_table(axes, self.0.offset)
     }
 
-    /// Another view of the same ranks: the list of ranks in mesh order, cut into other axes, last fastest.
+    /// Returns another view of the same ranks: the list in mesh order, split into other axes, last fastest.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
@@ -229,14 +233,14 @@ impl Mesh {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Requires that the sizes multiply to the number of ranks; fails with `mesh`, or with what the layout algebra says
-    /// if the ranks in that order are not a layout.
+    /// Requires that the sizes multiply to the number of ranks; fails with `mesh`, or with the error of the
+    /// layout algebra if the ranks in that order are not a layout.
     pub fn reinterpret(&self, axes: &[(&str, usize)]) -> Result<Mesh, Error> {
         let parts = split_layout(&self.flat_positions()?, axes, &format!("the mesh {self}"))?;
         self.through_table(parts, self.0.offset)
     }
 
-    /// The mesh of the axes of several meshes that start at the same rank.
+    /// Returns the mesh of the axes of several meshes that start at the same rank.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
@@ -248,8 +252,8 @@ impl Mesh {
     ///
     /// Fails with `mesh` if the meshes start at different ranks, share a name, or are not orthogonal.
     ///
-    /// Of a mesh whose ranks are no layout, the lines do not say the ranks between them: `not_a_layout`, unless all others
-    /// have one rank.
+    /// For a mesh whose ranks are not a layout, the axes do not determine the ranks between them:
+    /// `not_a_layout`, unless all other meshes have one rank.
     pub fn concatenate(meshes: &[Mesh]) -> Result<Mesh, Error> {
         let offset = meshes.first().map_or(0, Mesh::offset);
         if let Some(other) = meshes.iter().find(|m| m.offset() != offset) {
@@ -270,14 +274,15 @@ impl Mesh {
         {
             return Err(Error::NotALayout {
                 reason: format!(
-                    "the ranks of {listed} are no layout, so they do not say those beside it: slice the mesh of all axes"
+                    "the ranks of {listed} are not a layout, so they do not determine those of a larger mesh; slice \
+                     the mesh of all axes"
                 ),
             });
         }
         listed.through_table(axes, listed.0.offset)
     }
 
-    /// Whether two meshes hold the same ranks, in whatever order and under whatever names.
+    /// Returns `true` if two meshes hold the same ranks, in whatever order and under whatever names.
     pub fn same_ranks(&self, other: &Mesh) -> bool {
         if self.0.table.is_some() || other.0.table.is_some() {
             let ascending = |m: &Mesh| {
@@ -285,7 +290,7 @@ impl Mesh {
                 ranks.sort_unstable();
                 ranks
             };
-            // Of the sizes of a list, so that neither is long for nothing.
+            // Compare sizes first, so that no long list is built for nothing.
             return self.size() == other.size() && ascending(self) == ascending(other);
         }
         self.min_rank() == other.min_rank()
@@ -295,7 +300,7 @@ impl Mesh {
             }
     }
 
-    /// The group of all ranks of the mesh.
+    /// Returns the group of all ranks of the mesh.
     pub fn group_of_all(&self) -> Result<crate::GroupPattern, Error> {
         let all: SmallVec<[SubAxis; 4]> = self.whole_axes().collect();
         self.group(&all)
@@ -307,14 +312,14 @@ impl Mesh {
     }
 }
 
-/// The layouts of the digits of a coordinate: `layout o (size_k : product of the later sizes)`.
+/// Returns the layouts of the digits of a coordinate: `layout o (size_k : product of the later sizes)`.
 fn split_layout(layout: &Layout, into: &[(&str, usize)], whole: &str) -> Result<NamedLayouts, Error> {
     let product = into.iter().try_fold(1usize, |p, &(_, n)| p.checked_mul(n));
     if product != Some(layout.size() as usize) {
         let parts: Vec<String> = into.iter().map(|(name, n)| format!("{name}={n}")).collect();
         return Err(Error::Mesh {
             reason: format!(
-                "{} is not a cut of {whole}, which has {} coordinates: the sizes must multiply to that",
+                "{} does not split {whole}, which has {} coordinates; the sizes must multiply to that",
                 parts.join(","),
                 layout.size()
             ),

@@ -6,8 +6,8 @@
 //! [{4,dp},{}] unreduced={cp:max}    a local digit of 4, then dp; cp: a max is pending        (Shardy has no local digits)
 //! ```
 //!
-//! What is not named is replicated. The list of a dim reads as digits; on a dim that does not divide, where nested
-//! chunks, strided chunks and flat chunks differ, it is refused unless all readings agree.
+//! Unnamed axes are replicated. The list of a dim reads as digits. On a dim that does not divide, where
+//! nested chunks, strided chunks and flat chunks differ, it is rejected unless all readings agree.
 
 use core::fmt;
 
@@ -112,12 +112,13 @@ fn read_dim(
     Ok(tokens)
 }
 
-/// The error of what only matters until who holds what is settled.
+/// Returns the error for a part that matters only to propagation, before the sharding is fixed.
 fn unsettled(r: &Cursor<'_>, what: &str, way_out: &str) -> Error {
     Error::NotRepresentable {
         notation: "placements",
         reason: format!(
-            "{} has {what}, which is for propagation, and does not say exactly who holds what; {way_out}",
+            "{} has {what}, which is for propagation and does not determine which rank holds which elements; \
+             {way_out}",
             r.input()
         ),
     }
@@ -175,13 +176,13 @@ pub(crate) fn read_sub_axis(
         u.axis == axis && u.pre_size < sub.pre_size * sub.size && sub.pre_size < u.pre_size * u.size
     };
     if sub.size > 1 && used.iter().any(overlap) {
-        return Err(r.error_at(at, format!("each axis at most once ({name} stands here twice)")));
+        return Err(r.error_at(at, format!("each axis at most once ({name} is here twice)")));
     }
     if let Some(u) = used.iter().find(|u| !u.nests_beside(sub)) {
         let (u, sub) = (u.printed(mesh.axes()), sub.printed(mesh.axes()));
         return Err(r.error_at(
             at,
-            format!("sub-axes of {name} that are digits of one number, as {u} and {sub} are not"),
+            format!("sub-axes of {name} that are digits of one factorization, unlike {u} and {sub}"),
         ));
     }
     used.push(sub);
@@ -199,7 +200,7 @@ pub(crate) fn write(s: &Sharding, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let chunks =
             || cuts.iter().rev().filter(|c| c.dim == dim).map(|c| s.mesh().known_mode(c.sub)).collect();
         let modes: Modes<AxisStride> = s.dim_modes(dim).unwrap_or_else(chunks);
-        // What is local at the end goes without saying.
+        // Trailing local digits are implied and not printed.
         let shown = modes.iter().position(|m| !m.stride.is_local()).unwrap_or(modes.len());
         for (i, &m) in modes[shown..].iter().rev().enumerate() {
             if i > 0 {
@@ -230,13 +231,15 @@ pub(crate) fn write(s: &Sharding, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 impl Sharding {
-    /// The sharding by tensor, such as `[{dp,tp},{}] unreduced={cp}`, or why this notation cannot hold it.
+    /// Returns the sharding by tensor, such as `[{dp,tp},{}] unreduced={cp}`.
+    ///
+    /// Fails where this notation cannot hold it.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
     /// let mesh: Mesh = "dp=2,tp=4".parse()?;
     /// let s = Sharding::parse(&mesh, &[64, 32], "SS(0,4),S(0)")?;
-    /// assert_eq!(s.by_tensor()?, "[{tp,dp},{}]");
+    /// assert_eq!(s.to_dims_notation()?, "[{tp,dp},{}]");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn to_dims_notation(&self) -> Result<String, Error> {
@@ -249,7 +252,7 @@ impl Sharding {
             Ok(Reading::ByDim { value, .. }) if value == *self => Ok(text),
             Ok(_) | Err(_) => Err(Error::Uneven {
                 reason: format!(
-                    "{self} of {:?} does not divide, and by tensor its chunks would have more than one reading",
+                    "{self} of {:?} does not divide, and in the dims notation its chunks would be ambiguous",
                     self.shape()
                 ),
             }),

@@ -1,4 +1,4 @@
-//! A reader over one line of text that knows where it stands, so that errors can point.
+//! A reader over one line of text that knows its position, so that errors can point at it.
 
 use reshard_layout::Layout;
 
@@ -13,23 +13,23 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the start of a text; `what` names the notation in errors.
+    /// Returns a cursor at the start of a text; `what` names the notation in errors.
     pub fn new(what: &'static str, input: &'a str) -> Cursor<'a> {
         Cursor { what, input, at: 0 }
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub fn input(&self) -> &'a str {
         self.input
     }
 
-    /// Where the next token starts, in bytes.
+    /// Returns the start of the next token, in bytes.
     pub fn here(&mut self) -> usize {
         self.rest();
         self.at
     }
 
-    /// What is left, without leading blanks.
+    /// Returns the remaining text, without leading blanks.
     pub fn rest(&mut self) -> &'a str {
         let rest = &self.input[self.at..];
         let trimmed = rest.trim_start();
@@ -37,7 +37,7 @@ impl<'a> Cursor<'a> {
         trimmed
     }
 
-    /// Whether nothing but blanks is left.
+    /// Returns `true` if only blanks remain.
     pub fn is_done(&mut self) -> bool {
         self.rest().is_empty()
     }
@@ -56,7 +56,7 @@ impl<'a> Cursor<'a> {
         if self.eat(token) { Ok(()) } else { Err(self.error(format!("{token:?}"))) }
     }
 
-    /// The longest run of characters of which each satisfies `ok`; may be empty.
+    /// Returns the longest run of characters of which each satisfies `ok`; may be empty.
     pub fn take_while(&mut self, ok: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let len = rest.find(|c| !ok(c)).unwrap_or(rest.len());
@@ -64,7 +64,7 @@ impl<'a> Cursor<'a> {
         &rest[..len]
     }
 
-    /// A whole number.
+    /// Returns a whole number.
     pub fn number(&mut self, expected: &str) -> Result<usize, Error> {
         let start = self.here();
         let digits = self.take_while(|c| c.is_ascii_digit());
@@ -77,7 +77,9 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What stands before the bracket that closes one which is open here, without blanks around it; the rest if none does.
+    /// Returns the text up to the bracket that closes an open one, trimmed.
+    ///
+    /// If no bracket does, returns all of the rest.
     pub(crate) fn up_to_bracket(&mut self) -> &'a str {
         let rest = self.rest();
         let mut depth = 0usize;
@@ -98,7 +100,7 @@ impl<'a> Cursor<'a> {
         rest[..end].trim_end()
     }
 
-    /// A layout's text up to (not including) the first of `ends` outside parentheses.
+    /// Returns a layout's text up to (not including) the first of `ends` outside parentheses.
     pub fn until_outside_parens(&mut self, ends: &[char]) -> &'a str {
         let rest = self.rest();
         let mut depth = 0usize;
@@ -117,14 +119,14 @@ impl<'a> Cursor<'a> {
         rest.trim_end()
     }
 
-    /// A layout, up to the first of `ends` outside parentheses.
+    /// Returns a layout, up to the first of `ends` outside parentheses.
     pub fn layout(&mut self, ends: &[char]) -> Result<Layout, Error> {
         let at = self.here();
         let text = self.until_outside_parens(ends);
         text.parse::<Layout>().map_err(|e| self.error_at(at, format!("a layout such as 2:4 ({e})")))
     }
 
-    /// A group's pattern, up to the first of `ends` outside parentheses.
+    /// Returns a group's pattern, up to the first of `ends` outside parentheses.
     pub fn group(&mut self, ends: &[char]) -> Result<GroupPattern, Error> {
         GroupPattern::new(&self.layout(ends)?)
     }
@@ -134,13 +136,13 @@ impl<'a> Cursor<'a> {
         if self.is_done() { Ok(()) } else { Err(self.error("the end")) }
     }
 
-    /// An error at the next token.
+    /// Returns an error at the next token.
     pub fn error(&mut self, expected: impl Into<String>) -> Error {
         let at = self.here();
         self.error_at(at, expected)
     }
 
-    /// An error at a place seen before.
+    /// Returns an error at an earlier position.
     pub fn error_at(&self, at: usize, expected: impl Into<String>) -> Error {
         Error::Parse { what: self.what, input: self.input.to_owned(), at, expected: expected.into() }
     }

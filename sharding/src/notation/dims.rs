@@ -1,8 +1,8 @@
 //! From the digits that a notation lists for each dim to a sharding, and back.
 //!
-//! A list reads as digits, most significant first. On a dim that does not divide, nested chunks, strided chunks and flat
-//! chunks differ: it is refused unless all readings agree, but where a notation means one of them. XLA's tiles are flat
-//! chunks: [`flat`] makes those of blocks.
+//! A list reads as digits, most significant first. On a dim that does not divide, nested chunks, strided
+//! chunks and flat chunks differ. The list is then rejected unless all readings agree, or unless the notation
+//! prescribes one of them. XLA's tiles are flat chunks: [`flat`] converts chunks to blocks.
 
 use core::num::NonZeroUsize;
 
@@ -16,7 +16,7 @@ use crate::region::{Interval, Intervals, push};
 use crate::sharding::{AxisCut, Cuts, PartialAxis};
 use crate::{Error, Mesh, Sharding};
 
-/// The greatest number of shards for which the readings of an uneven dim are compared one by one.
+/// Limit on the number of shards for which the readings of an uneven dim are compared individually.
 const COMPARED: usize = 1 << 16;
 
 /// One digit of a dim as it is written.
@@ -26,7 +26,7 @@ pub(crate) enum Token {
     Sub(SubAxis),
 }
 
-/// What a list of digits means on a dim that does not divide.
+/// The interpretation of a list of digits on a dim that does not divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// Nothing, unless nested chunks, strided chunks and flat chunks agree.
@@ -35,7 +35,7 @@ pub(crate) enum Reading {
     Flat,
 }
 
-/// The sharding in which each dim has these digits, most significant first, and what they leave is local.
+/// Returns the sharding in which each dim has these digits, most significant first; the rest is local.
 pub(crate) fn build(
     mesh: &Mesh,
     shape: &[usize],
@@ -46,7 +46,7 @@ pub(crate) fn build(
     build_as(Reading::Any, mesh, shape, text, dims, partial)
 }
 
-/// The same, with a reading of dims that do not divide.
+/// Returns the same, with a reading of dims that do not divide.
 pub(crate) fn build_as(
     reading: Reading,
     mesh: &Mesh,
@@ -92,7 +92,7 @@ pub(crate) fn build_as(
                 Token::Sub(sub) => of_dim.push(AxisCut { dim, sub, cut: DimCut::chunks(1, sub.size) }),
                 Token::Local(1) => {}
                 Token::Local(_) => {
-                    return Err(uneven(text, dim, len, "a local digit divides it or has no meaning"));
+                    return Err(uneven(text, dim, len, "a local digit must divide it"));
                 }
             }
         }
@@ -116,15 +116,15 @@ pub(crate) fn build_as(
     if reading == Reading::Flat && !sharding.has_notation() {
         return Err(Error::Uneven {
             reason: format!(
-                "{text} chunks a dim of {shape:?} that does not divide over several axes of {mesh}, and another, or the same, over \
-                 parts of an axis, for which there is no notation: split the axis of the mesh"
+                "{text} chunks a dim of {shape:?} that does not divide over several axes of {mesh}, and a dim over \
+                 sub-axes, for which there is no notation; split the axis of the mesh"
             ),
         });
     }
     Ok(sharding)
 }
 
-/// Makes plain chunks, one after the other, flat ones: blocks of the same length on every rank.
+/// Converts a sequence of plain chunks to flat ones: blocks of the same length on every rank.
 fn flat(len: usize, cuts: &mut [AxisCut]) -> Option<()> {
     let total = cuts.iter().try_fold(1usize, |p, c| p.checked_mul(c.cut.ranks()))?;
     let mut block = len.div_ceil(total);
@@ -152,14 +152,14 @@ fn uneven(text: &str, dim: usize, len: usize, why: &str) -> Error {
     }
 }
 
-/// Whether nested chunks in this order, the placements that spell this order, and flat chunks are the same.
+/// Returns `true` if nested chunks in this order, the placements of this order, and flat chunks are the same.
 fn readings_agree(len: usize, cuts: &[AxisCut]) -> bool {
     if cuts.len() <= 1 {
         return true;
     }
     let total = cuts.iter().try_fold(1usize, |p, c| p.checked_mul(c.cut.ranks()));
     let Some(total) = total.filter(|&t| t <= COMPARED) else { return false };
-    // The placements that spell the order: in mesh order, each axis after the later ones that stand before it.
+    // The placements that spell the order: in mesh order, each axis after the later ones that precede it.
     let mut literal: Cuts = cuts.iter().cloned().collect();
     for i in 0..literal.len() {
         let k = cuts[..i].iter().filter(|c| c.sub > cuts[i].sub).map(|c| c.cut.ranks()).product();
@@ -178,7 +178,7 @@ fn readings_agree(len: usize, cuts: &[AxisCut]) -> bool {
     })
 }
 
-/// The coordinates `(sub-axis, index)` of some cuts, the last fastest.
+/// Returns the coordinates `(sub-axis, index)` of some splits, the last fastest.
 fn coordinates(cuts: &[AxisCut], flat: usize) -> SmallVec<[(SubAxis, usize); 4]> {
     let mut left = flat;
     cuts.iter()
@@ -191,7 +191,7 @@ fn coordinates(cuts: &[AxisCut], flat: usize) -> SmallVec<[(SubAxis, usize); 4]>
         .collect()
 }
 
-/// What cuts of one dim, in order of application, leave the rank at a coordinate; `None` if it is too fragmented.
+/// Returns the indices that splits of one dim leave the rank at a coordinate; `None` if it is too fragmented.
 fn kept(len: usize, cuts: &[AxisCut], c: &[(SubAxis, usize)]) -> Option<Intervals> {
     let mut list = Intervals::new();
     push(&mut list, Interval { start: 0, len });
@@ -202,7 +202,9 @@ fn kept(len: usize, cuts: &[AxisCut], c: &[(SubAxis, usize)]) -> Option<Interval
     Some(list)
 }
 
-/// Whether two lists of cuts of one dim by the same axes leave every rank the same; false where that is too much to see.
+/// Returns `true` if two lists of splits of one dim by the same axes keep the same indices on every rank.
+///
+/// Returns `false` where there are too many ranks to compare.
 pub(crate) fn same_elements(len: usize, a: &[AxisCut], b: &[AxisCut]) -> bool {
     let total = a.iter().try_fold(1usize, |p, c| p.checked_mul(c.cut.ranks())).filter(|&t| t <= COMPARED);
     total.is_some_and(|total| {
@@ -213,32 +215,32 @@ pub(crate) fn same_elements(len: usize, a: &[AxisCut], b: &[AxisCut]) -> bool {
     })
 }
 
-/// Refuses a sharding with a cut that only its own name says.
+/// Fails for a sharding with a split that only its name describes.
 pub(crate) fn only_chunks(s: &Sharding, notation: &'static str) -> Result<(), Error> {
     let other = s.cuts().unwrap_or_default().iter().find(|c| c.cut.other().is_some());
     other.map_or(Ok(()), |c| Err(not_chunks(s, notation, c.dim)))
 }
 
-/// The error of a notation that has no word for the cut of a dim.
+/// Returns the error of a notation that cannot express the split of a dim.
 pub(crate) fn not_chunks(s: &Sharding, notation: &'static str, dim: usize) -> Error {
     Error::NotRepresentable {
         notation,
-        reason: format!(
-            "in {s}, dim {dim} is not cut into chunks, and only placements have names for such cuts"
-        ),
+        reason: format!("in {s}, dim {dim} is not split into chunks, and only placements can express that"),
     }
 }
 
 /// The sub-axes of each dim, most significant first.
 pub(crate) type AxesOfDims = SmallVec<[SmallVec<[SubAxis; 4]>; 4]>;
 
-/// The sub-axes of each dim, if they are all there is to a sharding: `not_expressible` where a local digit stands before
-/// one (a strided shard), `uneven` where the chunks of a dim have more than one reading.
+/// Returns the sub-axes of each dim, if they describe the whole sharding.
+///
+/// Fails with `not_expressible` where a local digit precedes one (a strided shard), and with `uneven` where
+/// the chunks of a dim have more than one reading.
 pub(crate) fn axes_of_dims(s: &Sharding, notation: &'static str) -> Result<AxesOfDims, Error> {
     axes_of_dims_as(Reading::Any, s, notation)
 }
 
-/// The same in a notation that reads dims that do not divide so.
+/// Returns the same in a notation with the given reading of dims that do not divide.
 pub(crate) fn axes_of_dims_as(
     reading: Reading,
     s: &Sharding,
@@ -259,7 +261,8 @@ pub(crate) fn axes_of_dims_as(
                             return Err(Error::NotRepresentable {
                                 notation,
                                 reason: format!(
-                                    "in {s}, a local digit of {extent} stands before {name} in dim {dim} (a strided shard)"
+                                    "in {s}, a local digit of {extent} precedes {name} in dim {dim} (a strided \
+                                     shard)"
                                 ),
                             });
                         }
@@ -280,7 +283,7 @@ pub(crate) fn axes_of_dims_as(
                 only_chunks(s, notation)?;
                 return Err(Error::Uneven {
                     reason: format!(
-                        "{s} of {:?} does not divide, and in the {notation} notation its chunks would have more than one reading",
+                        "{s} of {:?} does not divide, and in the {notation} notation its chunks would be ambiguous",
                         s.shape()
                     ),
                 });
@@ -290,7 +293,7 @@ pub(crate) fn axes_of_dims_as(
     Ok(dims)
 }
 
-/// The partial sub-axes, if the notation can hold them: only sums have a place there.
+/// Returns the partial sub-axes, if the notation can hold them: it supports only sums.
 pub(crate) fn sums(s: &Sharding, notation: &'static str) -> Result<SmallVec<[SubAxis; 2]>, Error> {
     let sum = |p: &PartialAxis| {
         if p.op == crate::ReduceOp::Sum {

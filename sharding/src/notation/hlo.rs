@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! {replicated}   {unreduced}   {manual}   {maximal device=3}
-//! {devices=[2,2]0,1,2,3}                                      V1: the devices of the tiles, one by one
+//! {devices=[2,2]0,1,2,3}                                      V1: the list of the devices of the tiles
 //! {devices=[2,4]<=[8]}   {devices=[2,4]<=[4,2]T(1,0)}         V2: iota, reshaped and transposed
 //! {devices=[2,1,4]<=[8] last_tile_dim_replicate}              a last tile dim over which the tiles are copies
 //! {devices=[2,2,2]<=[8] last_tile_dims={unreduced, replicated}}
-//! {replicated metadata={op_name="jit(f)/dot"}}                where it came from, which is not kept
+//! {replicated metadata={op_name="jit(f)/dot"}}                its origin, which is not retained
 //! {{devices=[2,4]<=[8]}, {replicated}}                        a tuple: one for each of several tensors
 //! ```
 //!
@@ -27,21 +27,21 @@ pub enum DeviceList {
     Iota {
         /// The shape of the consecutive numbers.
         reshape: InlineVec<usize, 4>,
-        /// Which of its dims comes where, slowest first.
+        /// The permutation of its dims, slowest first.
         transpose: InlineVec<usize, 4>,
     },
     /// `0,1,2,3`.
     Listed(Vec<usize>),
 }
 
-/// What the ranks along a tile dim after the tensor's dims do.
+/// The role of the ranks along a tile dim after the tensor's dims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LastDim {
     /// They hold copies.
     Replicated,
-    /// They hold terms of a sum.
+    /// They hold partial sums.
     Unreduced,
-    /// They are sharded by hand, which no sharding can say.
+    /// They are sharded manually, which a sharding cannot express.
     Manual,
 }
 
@@ -57,7 +57,7 @@ pub enum LastDim {
 pub enum HloSharding {
     /// Every device holds everything.
     Replicated,
-    /// Every device holds a term of a sum.
+    /// Every device holds a partial sum.
     Unreduced,
     /// Sharded by hand.
     Manual,
@@ -65,17 +65,17 @@ pub enum HloSharding {
     Maximal(usize),
     /// Tiles of equal size, the last ones short or empty.
     Tiled {
-        /// How many tiles each dim of the tensor has, then the sizes of the last dims.
+        /// The number of tiles of each dim of the tensor, then the sizes of the last dims.
         tiles: InlineVec<usize, 6>,
         /// The devices of the tiles, row-major.
         devices: DeviceList,
-        /// What the last tile dims mean.
+        /// The roles of the last tile dims.
         last: InlineVec<LastDim, 2>,
     },
 }
 
 impl DeviceList {
-    /// The list as the coalesced modes of a layout, position to device, fastest first.
+    /// Returns the list as the coalesced modes of a layout, position to device, fastest first.
     ///
     /// `None` where it is not one, such as a list that does not start with 0.
     pub(crate) fn modes(&self) -> Option<Modes> {
@@ -100,7 +100,7 @@ impl DeviceList {
         }
     }
 
-    /// The list of these modes, position to device and fastest first, as iota with the fewest dims.
+    /// Returns the list of these modes, position to device and fastest first, as iota with the fewest dims.
     pub(crate) fn of_modes(modes: &Modes) -> DeviceList {
         let mut modes = modes.coalesce();
         if modes.is_empty() {
@@ -115,7 +115,7 @@ impl DeviceList {
         }
     }
 
-    /// How many numbers there are; `None` if they do not fit.
+    /// Returns the number of devices; `None` if it does not fit.
     pub(crate) fn len(&self) -> Option<usize> {
         match self {
             DeviceList::Iota { reshape, .. } => product(reshape),
@@ -123,12 +123,12 @@ impl DeviceList {
         }
     }
 
-    /// The same list with every number written out.
+    /// Returns the same list with every number written out.
     pub fn listed(&self) -> Result<DeviceList, Error> {
         self.values().map(DeviceList::Listed)
     }
 
-    /// The numbers, one by one.
+    /// Returns the numbers as a list.
     pub(crate) fn values(&self) -> Result<Vec<usize>, Error> {
         const MOST: usize = 1 << 20;
         match self {
@@ -136,7 +136,7 @@ impl DeviceList {
             DeviceList::Iota { .. } => {
                 let n = self.len().filter(|&n| n <= MOST).ok_or_else(|| Error::NotRepresentable {
                     notation: "HLO (V1)",
-                    reason: format!("it lists devices one by one, and {self} has more than {MOST}"),
+                    reason: format!("it lists every device, and {self} has more than {MOST}"),
                 })?;
                 let layout = Layout::from_flat(self.modes().unwrap_or_default())?;
                 Ok(layout.values().take(n).map(|device| device as usize).collect())
@@ -194,7 +194,7 @@ pub(crate) fn product(sizes: &[usize]) -> Option<usize> {
     sizes.iter().try_fold(1i64, |p, &n| p.checked_mul(i64::try_from(n).ok()?)).map(|p| p as usize)
 }
 
-/// One number or more, with commas.
+/// Returns one number or more, with commas.
 pub(crate) fn numbers(r: &mut Cursor<'_>, what: &str) -> Result<Vec<usize>, Error> {
     let mut list = vec![r.number(what)?];
     loop {
@@ -260,7 +260,7 @@ impl fmt::Display for HloSharding {
     }
 }
 
-/// What XLA writes behind `sharding=`: one sharding, or a tuple with one for each tensor of a tuple.
+/// The value of XLA's `sharding=` attribute: one sharding, or a tuple with one for each tensor of a tuple.
 ///
 /// ```
 /// use reshard_sharding::notation::{HloSharding, HloShardings};
@@ -280,7 +280,7 @@ pub enum HloShardings {
 }
 
 impl HloShardings {
-    /// The shardings, in order.
+    /// Returns the shardings, in order.
     pub fn all(&self) -> &[HloSharding] {
         match self {
             HloShardings::One(one) => core::slice::from_ref(one),
@@ -358,7 +358,7 @@ fn read_one(r: &mut Cursor<'_>) -> Result<HloSharding, Error> {
     Ok(sharding)
 }
 
-/// Passes over `metadata={op_name="..." source_line=3}`, which says nothing of who holds what.
+/// Skips `metadata={op_name="..." source_line=3}`, which does not affect the sharding.
 fn skip_metadata(r: &mut Cursor<'_>) -> Result<(), Error> {
     let mut ahead = r.clone();
     let _ = ahead.eat(",");

@@ -1,10 +1,11 @@
 //! HLO shardings as modes of the mesh, and back.
 //!
-//! The number of a device is a mixed-radix number twice: over the mesh axes, last fastest, and over the dims of the
-//! device list. A mode `e:w` of the list is the sub-axes it is cut into where mesh axes end; the tiles are these modes split
-//! at their sizes, as a view is.
+//! The number of a device is a mixed-radix number twice: over the mesh axes, last fastest, and over the dims
+//! of the device list. A mode `e:w` of the list is split into sub-axes where mesh axes end; the tiles are
+//! these modes split at their sizes, as a view is.
 //!
-//! A list of devices in any other order is a mesh of its own: an axis for each tile dim, and the list as its ranks.
+//! A list of devices in any other order is a separate mesh: an axis for each tile dim, and the list as its
+//! ranks.
 
 use reshard_layout::algebra::split_into;
 use reshard_layout::{AxisStride, InlineVec, Mode, Modes};
@@ -20,7 +21,7 @@ use crate::{Error, Mesh, Placement, ReduceOp, Sharding};
 const NOTATION: &str = "HLO";
 
 impl Sharding {
-    /// The sharding of a tensor of this shape that an HLO sharding means on a mesh of as many devices.
+    /// Returns the sharding of a tensor that an HLO sharding denotes on a mesh of the same number of devices.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
@@ -30,7 +31,8 @@ impl Sharding {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Devices that are no digits of the mesh are a mesh of their own over the same ranks, on which the sharding is then:
+    /// Devices that are not digits of the mesh become a separate mesh over the same ranks, which is then the
+    /// sharding's mesh:
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
@@ -40,7 +42,8 @@ impl Sharding {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// So are tiles of a dim that does not divide, where no digits of the mesh say them, as over parts of several axes:
+    /// So do tiles of a dim that does not divide, where no digits of the mesh express them, as over parts of
+    /// several axes:
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
@@ -50,8 +53,8 @@ impl Sharding {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `not_expressible` where something is maximal or manual or more than 2^20 devices would be written out, with
-    /// `dim_count` for another number of dims, and with `placement` for one of devices.
+    /// Fails with `not_expressible` where something is maximal or manual or more than 2^20 devices would be
+    /// written out, with `dim_count` for another number of dims, and with `placement` for one of devices.
     pub fn from_hlo(mesh: &Mesh, shape: &[usize], hlo: &HloSharding) -> Result<Sharding, Error> {
         let refused = |reason: String| Error::NotRepresentable { notation: "placements", reason };
         match hlo {
@@ -60,9 +63,11 @@ impl Sharding {
                 let all = mesh.whole_axes().map(|sub| PartialAxis { sub, op: ReduceOp::Sum });
                 Sharding::replicated(mesh, shape)?.with_partial(all)
             }
-            HloSharding::Manual => Err(refused(format!("{hlo} does not say who holds what"))),
+            HloSharding::Manual => {
+                Err(refused(format!("{hlo} does not determine which device holds which elements")))
+            }
             HloSharding::Maximal(device) => Err(refused(format!(
-                "{hlo} keeps everything on the device {device}, which is no sharding of {mesh}"
+                "{hlo} stores the whole tensor on device {device}, which is not a sharding of {mesh}"
             ))),
             HloSharding::Tiled { tiles, devices, last } => {
                 if tiles.len() != shape.len() + last.len() {
@@ -95,13 +100,14 @@ impl Sharding {
                         Some(LastDim::Unreduced) => partial.push(PartialAxis { sub, op: ReduceOp::Sum }),
                         Some(LastDim::Manual) => {
                             return Err(refused(format!(
-                                "the manual tile dim of {hlo} does not say who holds what"
+                                "the manual tile dim of {hlo} does not determine which device holds which elements"
                             )));
                         }
                     }
                 }
                 match build_as(Reading::Flat, mesh, shape, &hlo.to_string(), &dims, partial) {
-                    // Flat chunks over parts of axes have no notation on this mesh; on one of their own they are chunks.
+                    // Flat chunks over parts of axes have no notation on this mesh; on a separate one they
+                    // are chunks.
                     Err(Error::Uneven { .. }) => in_any_order(mesh, shape, hlo, tiles, devices, last),
                     built => built,
                 }
@@ -109,15 +115,15 @@ impl Sharding {
         }
     }
 
-    /// The HLO sharding (V2) of this sharding, or why that notation cannot hold it.
+    /// Returns the HLO sharding (V2) of this sharding, or why that notation cannot hold it.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
     /// let mesh: Mesh = "dp=2,tp=4".parse()?;
     /// let s = Sharding::parse(&mesh, &[64, 32], "SS(0,4),S(0)")?;
-    /// assert_eq!(s.hlo()?.to_string(), "{devices=[8,1]<=[2,4]T(1,0)}");
+    /// assert_eq!(s.to_hlo()?.to_string(), "{devices=[8,1]<=[2,4]T(1,0)}");
     /// let s = Sharding::parse(&mesh, &[64, 32], "P,S(1)")?;
-    /// assert_eq!(s.hlo()?.to_string(), "{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dims={unreduced}}");
+    /// assert_eq!(s.to_hlo()?.to_string(), "{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dims={unreduced}}");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
@@ -150,7 +156,7 @@ impl Sharding {
 }
 
 impl HloSharding {
-    /// The same sharding in V1, with its devices written out.
+    /// Returns the same sharding in V1, with its devices written out.
     pub fn v1(&self) -> Result<HloSharding, Error> {
         match self {
             HloSharding::Tiled { tiles, devices, last } => Ok(HloSharding::Tiled {
@@ -166,13 +172,13 @@ impl HloSharding {
     }
 }
 
-/// What one step of a sub-axis adds to the position in the mesh.
+/// Returns the step of a sub-axis in positions of the mesh.
 pub(super) fn weight(mesh: &Mesh, s: SubAxis) -> usize {
     let later: usize = mesh.axes()[s.axis + 1..].iter().map(crate::Axis::size).product();
     later * s.known_post(mesh.axes()[s.axis].size())
 }
 
-/// The sharding on a mesh with an axis for each tile dim, whose ranks are the list of devices.
+/// Returns the sharding on a mesh with an axis for each tile dim, whose ranks are the list of devices.
 fn in_any_order(
     mesh: &Mesh,
     shape: &[usize],
@@ -186,7 +192,7 @@ fn in_any_order(
         let rank = mesh.coordinate_at(device).and_then(|c| mesh.rank_at(&c));
         rank.ok_or_else(|| Error::Placement {
             reason: format!(
-                "{hlo} names the device {device}, but the mesh {mesh} has {} ranks: count devices from 0",
+                "{hlo} names the device {device}, but the mesh {mesh} has {} ranks; devices count from 0",
                 mesh.size()
             ),
         })
@@ -201,7 +207,10 @@ fn in_any_order(
             Some(LastDim::Manual) => {
                 return Err(Error::NotRepresentable {
                     notation: "placements",
-                    reason: format!("the manual tile dim of {hlo} does not say who holds what"),
+                    reason: format!(
+                        "the manual tile dim of {hlo} does not determine which device holds which \
+                         elements"
+                    ),
                 });
             }
         };
@@ -213,7 +222,7 @@ fn in_any_order(
     Sharding::new(&Mesh::from_ranks(axes, &ranks)?, shape, &placements)
 }
 
-/// The modes of axes that a device list is, fastest first, if it is digits of the mesh.
+/// Returns the modes of axes that a device list is, fastest first, if it is digits of the mesh.
 fn modes_of(mesh: &Mesh, devices: &DeviceList) -> Option<Modes<AxisStride>> {
     let mut modes = Modes::new();
     for &Mode { extent, stride } in &devices.modes()? {
@@ -223,8 +232,9 @@ fn modes_of(mesh: &Mesh, devices: &DeviceList) -> Option<Modes<AxisStride>> {
     Some(modes)
 }
 
-/// The sub-axes of a mode of the position in the mesh, slowest first, if it nests with the axes: the middle part of the
-/// mesh's axes, last fastest, split at its weight and at its end.
+/// Returns the sub-axes of a mode of the position in the mesh, slowest first, if it nests with the axes.
+///
+/// They are the middle part of the mesh's axes, last fastest, split at its weight and at its end.
 pub(super) fn sub_axes(mesh: &Mesh, extent: usize, weight: usize) -> Option<SmallVec<[SubAxis; 4]>> {
     let axes: Modes<AxisStride> = mesh.whole_axes().rev().map(|a| mesh.known_mode(a)).collect();
     let (mut parts, mut ends) = (Modes::new(), SmallVec::<[usize; 2]>::new());

@@ -3,7 +3,7 @@
 //! ```text
 //! PartitionSpec('dp', None, ('tp', 'pp'))        missing dims at the end are whole
 //! P(None, 'tp', unreduced={'dp'})                P in short
-//! P(P.UNCONSTRAINED, 'dp')                       the compiler chooses: kept and printed, and no sharding
+//! P(P.UNCONSTRAINED, 'dp')                       the compiler chooses: retained and printed, but not a sharding
 //! ```
 //!
 //! `P()` is one where it is the whole text; `P` and `P(sum)` are partial placements.
@@ -32,15 +32,17 @@ const NOTATION: &str = "PartitionSpec";
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct PartitionSpec {
-    /// What each dim is; those that are missing are whole.
+    /// The entries of the dims; missing dims are not sharded.
     pub dims: Vec<SpecDim>,
-    /// The axes whose ranks hold terms of a sum.
+    /// The axes whose ranks hold partial sums.
     pub unreduced: Vec<AxisName>,
-    /// The axes that replicate and whose gradient is unreduced; only a [`Type`](crate::Type) tells them from the others.
+    /// The replicated axes whose gradient is unreduced.
+    ///
+    /// Only a [`ShardingType`](crate::ShardingType) distinguishes them from the other replicated axes.
     pub reduced: Vec<AxisName>,
 }
 
-/// What a `PartitionSpec` says of a dim.
+/// The entry of a `PartitionSpec` for a dim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SpecDim {
     /// Its axes, most significant first; `None` for none.
@@ -49,7 +51,7 @@ pub enum SpecDim {
     Unconstrained,
 }
 
-/// Whether a text is one: `P(` alone could also be a partial placement, whose op has no quotes.
+/// Returns `true` if a text is one: `P(` alone could also be a partial placement, whose op has no quotes.
 pub(super) fn is_spec(text: &str) -> bool {
     const FIRST: [&str; 8] = ["'", "\"", "None", "(", "unreduced", "reduced", "UNCONSTRAINED", "P"];
     let mut r = Cursor::new(NOTATION, text);
@@ -113,7 +115,7 @@ fn read_dim(r: &mut Cursor<'_>, used: &mut Vec<AxisName>) -> Result<SpecDim, Err
     Ok(SpecDim::Axes(vec![read_axis(r, used)?]))
 }
 
-/// Axes with commas between, up to what closes them.
+/// Reads axes with commas between, up to the closing bracket.
 fn read_axes(r: &mut Cursor<'_>, close: &str, used: &mut Vec<AxisName>) -> Result<Vec<AxisName>, Error> {
     let mut axes = Vec::new();
     while !r.eat(close) {
@@ -135,7 +137,7 @@ fn read_axis(r: &mut Cursor<'_>, used: &mut Vec<AxisName>) -> Result<AxisName, E
         AxisName::new(r.take_while(AxisName::continues)).map_err(|_| r.error_at(at, "an axis name"))?;
     r.expect(quote)?;
     if used.contains(&name) {
-        return Err(r.error_at(at, format!("each axis at most once ({name} stands here twice)")));
+        return Err(r.error_at(at, format!("each axis at most once ({name} is here twice)")));
     }
     used.push(name.clone());
     Ok(name)
@@ -164,7 +166,7 @@ impl fmt::Display for PartitionSpec {
 }
 
 impl Sharding {
-    /// The sharding of a tensor of this shape that a `PartitionSpec` means on a mesh.
+    /// Returns the sharding of a tensor of this shape that a `PartitionSpec` means on a mesh.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
@@ -172,12 +174,12 @@ impl Sharding {
     /// let s = Sharding::from_partition_spec(&mesh, &[64, 32], &"P(None, 'tp')".parse()?)?;
     /// assert_eq!(s.to_string(), "R,S(1)");
     /// let e = Sharding::from_partition_spec(&mesh, &[64, 32], &"P(P.UNCONSTRAINED, 'tp')".parse()?).unwrap_err();
-    /// assert_eq!(e.kind(), "not_expressible");
+    /// assert_eq!(e.code(), "not_expressible");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `not_expressible` where a dim is unconstrained, with `no_such_axis`, with `dim_count` for more dims than
-    /// the tensor has, and with `uneven` where a dim's chunks have several readings.
+    /// Fails with `not_expressible` where a dim is unconstrained, with `no_such_axis`, with `dim_count` for
+    /// more dims than the tensor has, and with `uneven` where a dim's chunks have several readings.
     pub fn from_partition_spec(
         mesh: &Mesh,
         shape: &[usize],
@@ -187,22 +189,23 @@ impl Sharding {
         value_of(of_spec(mesh, shape, spec, &text)?, &text)
     }
 
-    /// The sharding as a JAX `PartitionSpec`, or why that notation cannot hold it.
+    /// Returns the sharding as a JAX `PartitionSpec`, or why that notation cannot hold it.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
     /// let mesh: Mesh = "dp=2,tp=4".parse()?;
     /// let s = Sharding::parse(&mesh, &[64, 32], "SS(0,4),S(0)")?;
-    /// assert_eq!(s.partition_spec()?, "PartitionSpec(('tp', 'dp'), None)");
+    /// assert_eq!(s.to_partition_spec()?, "PartitionSpec(('tp', 'dp'), None)");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `not_expressible` for sub-axes, strided shards and reductions other than sums, and with `uneven`.
+    /// Fails with `not_expressible` for sub-axes, strided shards and reductions other than sums, and with
+    /// `uneven`.
     pub fn to_partition_spec(&self) -> Result<String, Error> {
         self.spec_with(&[])
     }
 
-    /// The same with axes of which it is said that they are reduced.
+    /// Returns the same with the axes to be marked `reduced`.
     pub(crate) fn spec_with(&self, reduced: &[SubAxis]) -> Result<String, Error> {
         let whole = |s: &SubAxis| {
             let name = self.mesh().axes()[s.axis].name();
@@ -239,7 +242,8 @@ fn of_spec(mesh: &Mesh, shape: &[usize], spec: &PartitionSpec, text: &str) -> Re
                 return Err(Error::NotRepresentable {
                     notation: "placements",
                     reason: format!(
-                        "{text} leaves dim {at} to the compiler (UNCONSTRAINED), which does not say who holds what; name its axes, or None"
+                        "{text} leaves dim {at} to the compiler (UNCONSTRAINED), so the sharding is not determined; \
+                         give its axes, or None"
                     ),
                 });
             }

@@ -11,9 +11,10 @@
 //! {devices=[2,4]<=[8]}                        XLA's HloSharding, V1 and V2
 //! ```
 //!
-//! It is printed as placements where they can hold it, else by tensor. The others are printed on request, or say what
-//! they cannot hold. What frameworks write and no sharding has (open dims, tuples) is kept by [`PartitionSpec`],
-//! [`ShardySharding`] and [`HloShardings`]. Groups have XLA's [`ReplicaGroups`], V1 to V3.
+//! It is printed as placements where they can hold it, else by tensor. The others are printed on request, or
+//! fail with the part that they cannot hold. The parts of framework notations that no sharding has (open
+//! dims, tuples) are preserved by [`PartitionSpec`], [`ShardySharding`] and [`HloShardings`]. Groups have
+//! XLA's [`ReplicaGroups`], V1 to V3.
 
 pub(crate) mod by_tensor;
 pub(crate) mod cursor;
@@ -47,11 +48,11 @@ use crate::placement::{Placement, Placements};
 use crate::{Error, Mesh, Sharding};
 use cursor::Cursor;
 
-/// What a text says: a sharding, and which kind of notation that was.
+/// The result of reading a text: a sharding, and the kind of notation.
 pub(crate) enum Reading {
-    /// One word for each axis.
+    /// One placement for each axis.
     ByAxis(Sharding),
-    /// The axes of each dim, those of terms, and those of which it is said that they are reduced.
+    /// The axes of each dim, the partial axes, and the axes marked `reduced`.
     ByDim { value: Sharding, reduced: SmallVec<[SubAxis; 2]> },
 }
 
@@ -61,7 +62,7 @@ impl Reading {
     }
 }
 
-/// Reads a sharding in any notation; placements may be these cuts.
+/// Reads a sharding in any notation; placements may use these dim partitions.
 pub(crate) fn parse_sharding(
     cuts: &PartitionRegistry,
     mesh: &Mesh,
@@ -71,7 +72,7 @@ pub(crate) fn parse_sharding(
     value_of(read_sharding(cuts, mesh, shape, text)?, text)
 }
 
-/// The sharding that a text says, if that is all that it says.
+/// Returns the sharding of a text, if the text specifies nothing else.
 fn value_of(reading: Reading, text: &str) -> Result<Sharding, Error> {
     match reading {
         Reading::ByAxis(value) => Ok(value),
@@ -79,14 +80,15 @@ fn value_of(reading: Reading, text: &str) -> Result<Sharding, Error> {
         Reading::ByDim { .. } => Err(Error::NotRepresentable {
             notation: "placements",
             reason: format!(
-                "reduced={{..}} in {} is about a gradient, and this is read as a value; read it as a type, or leave it out",
+                "reduced={{..}} in {} describes a gradient, but a sharding was expected, not a type; parse it as a \
+                 type, or remove it",
                 Excerpt::of(text)
             ),
         }),
     }
 }
 
-/// Reads a sharding in any notation, and says whose gradient is whose; placements may be these cuts.
+/// Reads a sharding in any notation, with its `reduced` axes; placements may use these dim partitions.
 pub(crate) fn read_sharding(
     cuts: &PartitionRegistry,
     mesh: &Mesh,
@@ -134,7 +136,7 @@ fn parse_placements(
     }
 }
 
-/// By tensor starts `[{`, or is the `[]` of a tensor without dims.
+/// Returns `true` for the notation by tensor: it starts with `[{`, or is the `[]` of a tensor without dims.
 fn is_by_tensor(text: &str) -> bool {
     let mut r = Cursor::new("sharding", text);
     r.eat("[") && (r.eat("{") || r.eat("]"))
@@ -163,7 +165,7 @@ fn read_order(r: &mut Cursor<'_>, mesh: &Mesh) -> Result<SmallVec<[usize; 4]>, E
     Ok(order)
 }
 
-/// The sharding of the same placements, applied in another order of axes.
+/// Returns the sharding of the same placements, applied in another order of axes.
 fn in_order(
     mesh: &Mesh,
     shape: &[usize],
@@ -174,9 +176,7 @@ fn in_order(
         if p.dim().is_some() && !order.contains(&axis) {
             let name = a.name();
             return Err(Error::Placement {
-                reason: format!(
-                    "order={{..}} lacks the axis {name}, which is {p}: name every axis that shards"
-                ),
+                reason: format!("order={{..}} lacks axis {name}, which is {p}; list every axis that shards"),
             });
         }
     }

@@ -1,25 +1,25 @@
 //! Ragged shards of several dims, and in units: `RG((0,1),[5,3])`, `RG(0,units=[1,2,1])`.
 //!
-//! A ragged shard of the dims `0 .. k` cuts their row-major index, wherever that is within a row. So the sharding is one of the
-//! tensor with these dims as one, which has the same memory:
+//! A ragged shard of the dims `0 .. k` splits their row-major index, at any position within a row. So the
+//! sharding is one of the tensor with these dims as one, which has the same memory:
 //!
 //! ```text
 //! [n_0, .., n_(k-1), n_k, ..]  ->  [n_0 * .. * n_(k-1), n_k, ..]
 //! ```
 //!
-//! and the other placements become those of that tensor, with `m_j` what earlier ones leave of dim `j` and `in` the product of
-//! the `m` behind `d`:
+//! and the other placements become those of that tensor, with `m_j` the part of dim `j` that earlier ones
+//! leave and `in` the product of the `m` after `d`:
 //!
 //! ```text
-//! S(0)    RG(0,[in * |chunk(m_0, n)_i|])                plain where that is what chunks give
+//! S(0)    RG(0,[in * |chunk(m_0, n)_i|])                plain if equal to chunks
 //! S(d)    SS(0, m_0 * .. * m_(d-1))                     where m_d divides, or in = 1
-//! S(d)    S(d - k + 1)                                  behind the prefix
+//! S(d)    S(d - k + 1)                                  after the prefix
 //! ```
 //!
-//! Behind a ragged shard of the prefix nothing of it is a box, so nothing else shards it there; before it, which
-//! `order={..}` says, anything above may.
+//! After a ragged shard of the prefix no part of it is a box, so no other placement shards it then. Before
+//! it, in the order that `order={..}` gives, any may.
 //!
-//! Units are shares: rank `r` gets `units_r` parts of their sum, which divides what is left.
+//! Units are shares: rank `r` gets `units_r` parts of their sum, which divides the remaining length.
 
 use crate::cut::chunk;
 use crate::placement::{Placement, Placements, Read};
@@ -29,7 +29,9 @@ fn refused(reason: String) -> Error {
     Error::Placement { reason }
 }
 
-/// The shape and the placements that were meant, without prefixes and units; the placements as they apply in `order`.
+/// Returns the shape and the placements without prefixes and units.
+///
+/// The placements apply in `order`.
 pub(super) fn resolved(
     mesh: &Mesh,
     shape: &[usize],
@@ -42,7 +44,7 @@ pub(super) fn resolved(
     };
     let mut list: Vec<Placement> = read.placements.iter().cloned().collect();
     if list.len() != mesh.axes().len() {
-        // What is said of that is said where shardings are made.
+        // Errors of this are reported when the sharding is created.
         return Ok((shape.to_vec(), read.placements.clone()));
     }
     let mut all = shape.to_vec();
@@ -54,7 +56,8 @@ pub(super) fn resolved(
         if !read.units.get(axis).copied().unwrap_or(false) {
             continue;
         }
-        // What is left by those before it: the same on every rank, or making the sharding says so.
+        // The length that the earlier placements leave: the same on every rank, or creating the sharding
+        // fails.
         let earlier =
             |a: usize| if axes[..place].contains(&a) { list[a].clone() } else { Placement::Replicate };
         let before: Placements = (0..list.len()).map(earlier).collect();
@@ -95,8 +98,8 @@ fn flattened(
             .try_fold(1usize, |p, &n| p.checked_mul(n).filter(|&n| i64::try_from(n).is_ok()))
             .ok_or_else(|| Error::overflow(format!("the number of indices of the dims {dims:?} as one")))
     };
-    // What is left of the dims of the prefix on every rank: nothing that is a box after a ragged shard, nothing that is the
-    // same on all after an uneven one.
+    // The part of the prefix dims that every rank has left. After a ragged shard it is not a box, and after
+    // an uneven split it is not the same on all ranks.
     let mut left = Ok(shape[..k].to_vec());
     for &axis in axes {
         let p = list[axis].clone();
@@ -114,19 +117,23 @@ fn flattened(
             Ok(m) => m,
             Err(Placement::Ragged { .. }) => {
                 return Err(refused(format!(
-                    "{p} shards what a ragged shard of the dims 0 to {} has left, which is no box: put it before, with order={{..}}",
+                    "{p} shards the result of a ragged shard of the dims 0 to {}, which is not a box; apply it first, \
+                     with order={{..}}",
                     k - 1
                 )));
             }
             Err(uneven) => {
                 return Err(refused(format!(
-                    "{p} shards what {uneven} leaves of a ragged prefix, which is not as much on every rank: shard a dim that divides"
+                    "{p} shards the result of {uneven} on a ragged prefix, whose size differs between ranks; shard a \
+                     dim that divides"
                 )));
             }
         };
         let (rows, inner) = (numel(&m[..dim])?, numel(&m[dim + 1..])?);
         let Placement::Shard(_) = p else {
-            return Err(refused(format!("{p} shards a dim of a ragged prefix: only S(dim) does beside it")));
+            return Err(refused(format!(
+                "{p} shards a dim of a ragged prefix; only S(dim) can be combined with it"
+            )));
         };
         let even = m[dim].is_multiple_of(n);
         list[axis] = if dim > 0 && (even || inner == 1) {
@@ -136,7 +143,7 @@ fn flattened(
             Placement::ragged(0, &sizes)
         } else {
             return Err(refused(format!(
-                "{p} cuts the {} indices of dim {dim} unevenly inside of a ragged prefix: with these dims as one it has no placement; \
+                "{p} splits the {} indices of dim {dim} unevenly inside a ragged prefix, which has no placement; \
                  shard dim 0, or a dim that divides",
                 m[dim]
             )));
@@ -152,7 +159,7 @@ fn flattened(
     Ok(all)
 }
 
-/// The same of another dim.
+/// Returns the placement for another dim.
 fn moved(p: &Placement, dim: usize) -> Placement {
     match p {
         Placement::Replicate | Placement::Partial(_) => p.clone(),

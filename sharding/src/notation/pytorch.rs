@@ -1,7 +1,7 @@
 //! PyTorch's print of placements and shard order: `S(0)[1]S(0)[0]R`.
 //!
-//! The number behind a shard is the place of its mesh axis among those that shard the same dim, in the order in which
-//! they chunk it, one after the other. Specs in mesh order are printed without numbers.
+//! The number after a shard is the position of its mesh axis among those that shard the same dim, in the
+//! order in which they chunk it. Specs in mesh order are printed without numbers.
 
 use core::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::{Error, ReduceOp, Sharding};
 
 const NOTATION: &str = "PyTorch";
 
-/// The order in which axes apply, from the numbers behind their shards.
+/// Returns the order in which axes apply, from the numbers after their shards.
 pub(super) fn order(
     r: &Cursor<'_>,
     placements: &[Placement],
@@ -27,7 +27,7 @@ pub(super) fn order(
             (Placement::StridedShard { .. } | Placement::Ragged { .. } | Placement::Custom { .. }, _) => {
                 return Err(r.error_at(
                     0,
-                    "no strided or ragged shards, or other cuts, beside numbered ones: numbers are an order of plain shards",
+                    "only plain shards together with numbered ones: numbers are an order of plain shards",
                 ));
             }
             (Placement::Replicate | Placement::Partial(_), _) => {}
@@ -45,7 +45,7 @@ pub(super) fn order(
     Ok(keyed.into_iter().map(|k| k.2).collect())
 }
 
-/// Terms as PyTorch prints them: those of a norm are a class of their own.
+/// Writes partial placements as PyTorch prints them: those of a norm are a separate class.
 fn write_partial(text: &mut String, op: ReduceOp) -> core::fmt::Result {
     match op {
         ReduceOp::Norm(p) => write!(text, "_NormP({p})"),
@@ -56,17 +56,17 @@ fn write_partial(text: &mut String, op: ReduceOp) -> core::fmt::Result {
 }
 
 impl Sharding {
-    /// The sharding as PyTorch prints a spec, with the shard order where it is not that of the mesh.
+    /// Returns the sharding as PyTorch prints a spec, with the shard order where it is not that of the mesh.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
     /// let mesh: Mesh = "dp=2,tp=4".parse()?;
     /// let s = Sharding::parse(&mesh, &[64, 32], "SS(0,4),S(0)")?;
-    /// assert_eq!(s.pytorch()?, "S(0)[1]S(0)[0]");
+    /// assert_eq!(s.to_pytorch()?, "S(0)[1]S(0)[0]");
     /// let s = Sharding::parse(&mesh, &[64, 32], "SS(0,4),P")?;
-    /// assert_eq!(s.pytorch()?, "_S(0, 4)P(sum)");
+    /// assert_eq!(s.to_pytorch()?, "_S(0, 4)P(sum)");
     /// let s = Sharding::parse(&mesh, &[64, 32], "S(0),P(norm2)")?;
-    /// assert_eq!(s.pytorch()?, "S(0)_NormP(2)");
+    /// assert_eq!(s.to_pytorch()?, "S(0)_NormP(2)");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
@@ -88,7 +88,7 @@ impl Sharding {
         Ok(text)
     }
 
-    /// The spec with plain shards in an order of axes, if that is all it is.
+    /// Returns the spec with plain shards in an order of axes, if that is all it is.
     fn by_shard_order(&self) -> Option<String> {
         let order: SmallVec<[(usize, usize); 4]> = match self.cuts() {
             Some(cuts) if self.whole_axes() && cuts.iter().all(|c| c.cut.is_plain()) => {

@@ -1,4 +1,4 @@
-//! XLA's replica groups: which devices talk to each other, in three spellings.
+//! XLA's replica groups: the devices that communicate, in three spellings.
 //!
 //! ```text
 //! {{0,1},{2,3}}                              V1: every group, member by member
@@ -40,9 +40,9 @@ pub enum ReplicaGroups {
     Listed(Vec<Vec<usize>>),
     /// V2.
     Iota {
-        /// How many groups there are.
+        /// The number of groups.
         count: usize,
-        /// How many members each has.
+        /// The number of members of each.
         size: usize,
         /// The members, group by group.
         devices: DeviceList,
@@ -57,7 +57,7 @@ pub enum ReplicaGroups {
 }
 
 impl ReplicaGroups {
-    /// The groups.
+    /// Returns the groups.
     ///
     /// Fails with `not_a_layout` where they differ in size.
     pub fn groups(&self) -> Result<ProcessGroups, Error> {
@@ -70,7 +70,7 @@ impl ReplicaGroups {
                         ProcessGroups::listed(list.chunks((*size).max(1)).map(<[usize]>::to_vec))
                     }
                     DeviceList::Iota { .. } => Err(Error::NotALayout {
-                        reason: format!("the groups {self} are not of one pattern that is a layout"),
+                        reason: format!("the groups {self} do not share one pattern that is a layout"),
                     }),
                 },
             },
@@ -79,7 +79,7 @@ impl ReplicaGroups {
     }
 }
 
-/// The groups of a device list that splits into a pattern and its firsts.
+/// Returns the groups of a device list that splits into a pattern and its firsts.
 fn groups_of_digits(size: usize, devices: &DeviceList) -> Option<ProcessGroups> {
     let listed = devices.modes()?;
     let total: i64 = listed.iter().map(|m| m.extent).product();
@@ -92,7 +92,7 @@ fn groups_of_digits(size: usize, devices: &DeviceList) -> Option<ProcessGroups> 
 }
 
 impl ProcessGroups {
-    /// The groups in V1, member by member in ascending order.
+    /// Returns the groups in V1, member by member in ascending order.
     ///
     /// Fails with `not_expressible` for more than 2^20 members.
     pub fn replica_groups_v1(&self) -> Result<ReplicaGroups, Error> {
@@ -100,13 +100,13 @@ impl ProcessGroups {
         if self.count().checked_mul(self.pattern().size()).is_none_or(|n| n > MOST) {
             return Err(Error::NotRepresentable {
                 notation: NOTATION,
-                reason: format!("V1 lists members one by one, and {self} has more than {MOST}: use V2"),
+                reason: format!("V1 lists every member, and {self} has more than {MOST}; use V2"),
             });
         }
         Ok(ReplicaGroups::Listed(self.iter().map(|g| g.iter().collect()).collect()))
     }
 
-    /// The groups in V2.
+    /// Returns the groups in V2.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
@@ -124,7 +124,7 @@ impl ProcessGroups {
         if !compact || self.lowest() != 0 {
             return Err(Error::NotRepresentable {
                 notation: NOTATION,
-                reason: format!("V2 holds all ranks from 0 on, and {self} does not: use V1"),
+                reason: format!("V2 must hold all ranks from 0 on, and {self} does not; use V1"),
             });
         }
         Ok(ReplicaGroups::Iota {
@@ -136,7 +136,7 @@ impl ProcessGroups {
 }
 
 impl Mesh {
-    /// The groups of some sub-axes in V3.
+    /// Returns the groups of some sub-axes in V3.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
@@ -152,7 +152,7 @@ impl Mesh {
         Ok(ReplicaGroups::Axes { mesh: self.clone(), axes: InlineVec::from_slice(subs) })
     }
 
-    /// The sub-axes of a text such as `dp,tp:(1)2`, each at most once.
+    /// Returns the sub-axes of a text such as `dp,tp:(1)2`, each at most once.
     pub fn sub_axes(&self, text: &str) -> Result<InlineVec<SubAxis, 4>, Error> {
         let mut r = Cursor::new("list of axes", text);
         let subs = read_sub_axes(&mut r, self, "")?;
@@ -177,7 +177,7 @@ fn read_sub_axes(r: &mut Cursor<'_>, mesh: &Mesh, close: &str) -> Result<InlineV
     }
 }
 
-/// The devices of a mesh with the fewest words: `[4,2]T(1,0)`, or `0,2,1` where no layout says it.
+/// Returns the devices of a mesh in the shortest form: `[4,2]T(1,0)`, or `0,2,1` where they are not a layout.
 fn devices_of(mesh: &Mesh) -> String {
     let digits = if mesh.offset() == 0 { mesh.flat_layout().ok() } else { None };
     let digits = digits.filter(Layout::is_compact);

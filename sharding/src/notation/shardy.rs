@@ -19,19 +19,19 @@ use crate::{Error, Mesh, Sharding};
 
 const NOTATION: &str = "Shardy";
 
-/// Whether a text is a sharding in this spelling.
+/// Returns `true` if a text is a sharding in this spelling.
 pub(super) fn is_sharding(text: &str) -> bool {
     let text = text.trim_start();
     ["#sdy.sharding", "sdy.sharding", "<@", "<mesh", "{mesh"].iter().any(|p| text.starts_with(p))
 }
 
-/// Whether a text is a mesh in this spelling.
+/// Returns `true` if a text is a mesh in this spelling.
 pub(crate) fn is_mesh(text: &str) -> bool {
     let text = text.trim_start();
     ["#sdy.mesh", "sdy.mesh", "<[", "mesh[", "mesh<"].iter().any(|p| text.starts_with(p))
 }
 
-/// Reads a sharding: what stands around the lists by tensor, and those.
+/// Reads a sharding: the lists by tensor, and the text around them.
 pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Reading, Error> {
     let mut r = Cursor::new("Shardy sharding", text);
     let at = r.here();
@@ -46,7 +46,7 @@ pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Reading,
     Ok(reading)
 }
 
-/// Reads what stands before the lists, and says what closes them.
+/// Reads the text before the lists; returns the mesh and the closing bracket.
 pub(super) fn read_mesh_of(r: &mut Cursor<'_>) -> Result<(ShardyMesh, &'static str), Error> {
     let close = if r.eat("{") {
         "}"
@@ -63,12 +63,12 @@ pub(super) fn read_mesh_of(r: &mut Cursor<'_>) -> Result<(ShardyMesh, &'static s
         return Err(r.error_at(at, if close == ">" { "@name or mesh<[..]>" } else { "mesh[..]" }));
     }
     let mesh = read_mesh(r)?;
-    // What is kept is printed again.
-    mesh.shardy()?;
+    // The inlined mesh is printed later, so check now that it can be.
+    mesh.to_shardy()?;
     Ok((ShardyMesh::Inlined(mesh), close))
 }
 
-/// The mesh that stands in the text of a sharding, if one does: Shardy's, inlined.
+/// Returns the inlined mesh of Shardy's text of a sharding, if there is one.
 ///
 /// ```
 /// use reshard_sharding::notation::inlined_mesh;
@@ -78,7 +78,7 @@ pub(super) fn read_mesh_of(r: &mut Cursor<'_>) -> Result<(ShardyMesh, &'static s
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 ///
-/// Fails where the text begins as such a sharding and does not go on as one.
+/// Fails where the text begins as such a sharding and is malformed after that.
 pub fn inlined_mesh(text: &str) -> Result<Option<Mesh>, Error> {
     if !is_sharding(text) {
         return Ok(None);
@@ -95,7 +95,10 @@ pub(crate) fn parse_mesh(text: &str) -> Result<Mesh, Error> {
     Ok(mesh)
 }
 
-/// Reads `mesh['a'=2]`, `mesh['a'=2], device_ids=([2,4]T(1,0))`, `mesh<["a"=2]>` or `#sdy.mesh<["a"=2], device_ids=[..]>`.
+/// Reads a mesh in the notation of XLA or Shardy.
+///
+/// Examples: `mesh['a'=2]`, `mesh['a'=2], device_ids=([2,4]T(1,0))`, `mesh<["a"=2]>` or
+/// `#sdy.mesh<["a"=2], device_ids=[..]>`.
 pub(super) fn read_mesh(r: &mut Cursor<'_>) -> Result<Mesh, Error> {
     let short = r.eat("mesh");
     let angle = !short || r.rest().starts_with('<');
@@ -126,7 +129,7 @@ pub(super) fn read_mesh(r: &mut Cursor<'_>) -> Result<Mesh, Error> {
     if ahead.eat(",") && ahead.eat("device_ids") {
         *r = ahead;
         r.expect("=")?;
-        // XLA's, which may say them as an iota; else Shardy's.
+        // XLA's notation, which allows an iota; else Shardy's.
         ids = Some(if r.eat("(") {
             let devices = DeviceList::read_of_mesh(r)?;
             r.expect(")")?;
@@ -147,7 +150,7 @@ pub(super) fn read_mesh(r: &mut Cursor<'_>) -> Result<Mesh, Error> {
     }
 }
 
-/// A sub-axis with its name in quotes.
+/// Returns a sub-axis with its name in quotes.
 pub(super) fn quoted(mesh: &Mesh, s: SubAxis, quote: char) -> String {
     let a = &mesh.axes()[s.axis];
     let part = if mesh.is_whole(s) { String::new() } else { format!(":({}){}", s.pre_size, s.size) };
@@ -155,13 +158,13 @@ pub(super) fn quoted(mesh: &Mesh, s: SubAxis, quote: char) -> String {
 }
 
 impl Sharding {
-    /// The sharding as a Shardy attribute, or why that notation cannot hold it.
+    /// Returns the sharding as a Shardy attribute, or why that notation cannot hold it.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
     /// let mesh: Mesh = "dp=2,tp=4".parse()?;
     /// let s = Sharding::parse(&mesh, &[64, 32], "[{tp:(1)2},{}] unreduced={dp}")?;
-    /// let text = s.shardy()?;
+    /// let text = s.to_shardy()?;
     /// assert_eq!(text, r#"#sdy.sharding<@mesh, [{"tp":(1)2}, {}], unreduced={"dp"}>"#);
     /// assert_eq!(Sharding::parse(&mesh, &[64, 32], &text)?, s);
     /// # Ok::<(), reshard_sharding::Error>(())
@@ -186,20 +189,20 @@ impl Sharding {
 }
 
 impl Mesh {
-    /// The mesh as a Shardy attribute; ranks that are not in row-major order from 0 are listed.
+    /// Returns the mesh as a Shardy attribute; ranks that are not in row-major order from 0 are listed.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
     /// let mesh: Mesh = "dp=2,tp=4".parse()?;
-    /// assert_eq!(mesh.shardy()?, r#"#sdy.mesh<["dp"=2, "tp"=4]>"#);
-    /// let turned = "a=2:1,b=2:2".parse::<Mesh>()?.shardy()?;
+    /// assert_eq!(mesh.to_shardy()?, r#"#sdy.mesh<["dp"=2, "tp"=4]>"#);
+    /// let turned = "a=2:1,b=2:2".parse::<Mesh>()?.to_shardy()?;
     /// assert_eq!(turned, r#"#sdy.mesh<["a"=2, "b"=2], device_ids=[0, 2, 1, 3]>"#);
     /// assert_eq!(turned.parse::<Mesh>()?.to_string(), "a=2:1,b=2:2");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
     /// Fails with `not_expressible` where a list of ranks would be needed and have more than 2^20.
-    pub fn shardy(&self) -> Result<String, Error> {
+    pub fn to_shardy(&self) -> Result<String, Error> {
         const MOST: usize = 1 << 20;
         let axes: Vec<String> =
             self.axes().iter().map(|a| format!("\"{}\"={}", a.name(), a.size())).collect();
@@ -208,9 +211,7 @@ impl Mesh {
             if self.size() > MOST {
                 return Err(Error::NotRepresentable {
                     notation: NOTATION,
-                    reason: format!(
-                        "it lists the ranks of {self} one by one, and there are more than {MOST}"
-                    ),
+                    reason: format!("it lists every rank, and {self} has more than {MOST}"),
                 });
             }
             let ids: Vec<String> = self.ranks().map(|r| r.to_string()).collect();

@@ -1,4 +1,5 @@
-//! A Shardy sharding as it is written, whatever the mesh: open dims and priorities are kept, which no sharding has.
+//! A Shardy sharding as written, for any mesh; preserves open dims and priorities, which shardings do not
+//! have.
 //!
 //! ```text
 //! #sdy.sharding<@mesh, [{"dp", "tp":(1)2}, {?}p1], replicated={"cp"}, unreduced={"ep"}>
@@ -26,13 +27,13 @@ use crate::{Error, Mesh, Sharding};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardySharding {
-    /// Of which mesh it is.
+    /// The mesh of the sharding.
     pub mesh: ShardyMesh,
-    /// What each dim is.
+    /// The entries of the dims.
     pub dims: Vec<ShardyDim>,
     /// The axes that no dim may take.
     pub replicated: Vec<AxisPart>,
-    /// The axes whose ranks hold terms of a sum.
+    /// The axes whose ranks hold partial sums.
     pub unreduced: Vec<AxisPart>,
 }
 
@@ -46,7 +47,7 @@ pub enum ShardyMesh {
 }
 
 impl ShardyMesh {
-    /// The mesh, where it stands there.
+    /// Returns the inlined mesh, or `None` for a named one.
     pub fn mesh(&self) -> Option<&Mesh> {
         match self {
             ShardyMesh::Named(_) => None,
@@ -55,14 +56,14 @@ impl ShardyMesh {
     }
 }
 
-/// What a Shardy sharding says of a dim: `{"dp", ?}p1`.
+/// The entry of a Shardy sharding for a dim: `{"dp", ?}p1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShardyDim {
     /// Its axes, most significant first.
     pub axes: Vec<AxisPart>,
-    /// Whether propagation may shard it further.
+    /// `true` if propagation may shard it further.
     pub open: bool,
-    /// When propagation looks at it; 0 where nothing is said.
+    /// Priority in propagation; 0 where it is omitted.
     pub priority: Option<usize>,
 }
 
@@ -190,9 +191,9 @@ impl fmt::Display for ShardyMesh {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ShardyMesh::Named(name) => write!(f, "@{name}"),
-            ShardyMesh::Inlined(mesh) => match mesh.shardy() {
+            ShardyMesh::Inlined(mesh) => match mesh.to_shardy() {
                 Ok(text) => f.write_str(text.trim_start_matches("#sdy.")),
-                // Of more ranks than are listed: no text makes one.
+                // More ranks than can be listed; no text can denote such a mesh.
                 Err(_) => write!(f, "mesh<{mesh}>"),
             },
         }
@@ -212,7 +213,7 @@ impl fmt::Display for ShardySharding {
 }
 
 impl Sharding {
-    /// The sharding of a tensor of this shape that a Shardy sharding means on a mesh.
+    /// Returns the sharding of a tensor of this shape that a Shardy sharding means on a mesh.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
@@ -220,12 +221,12 @@ impl Sharding {
     /// let s = Sharding::from_shardy(&mesh, &[4, 4], &r#"#sdy.sharding<mesh<["x"=2]>, [{}, {"x"}]>"#.parse()?)?;
     /// assert_eq!(s.to_string(), "S(1)");
     /// let e = Sharding::from_shardy(&mesh, &[4, 4], &r#"#sdy.sharding<@mesh, [{?}, {"x"}]>"#.parse()?).unwrap_err();
-    /// assert_eq!(e.kind(), "not_expressible");
+    /// assert_eq!(e.code(), "not_expressible");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `not_expressible` for open dims and priorities, with `parse` where the mesh in it is another one,
-    /// and otherwise like [`Sharding::parse`].
+    /// Fails with `not_expressible` for open dims and priorities, with `parse` where the mesh in it is
+    /// another one, and otherwise like [`Sharding::parse`].
     pub fn from_shardy(mesh: &Mesh, shape: &[usize], sharding: &ShardySharding) -> Result<Sharding, Error> {
         Sharding::parse(mesh, shape, &sharding.to_string())
     }

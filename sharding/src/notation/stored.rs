@@ -1,7 +1,7 @@
-//! Shardings as they are stored: the mesh, the shape and the notation, texts that people can read, in any serde format.
+//! Shardings as they are stored: the mesh, the shape and the notation, texts that people can read, in any
+//! serde format.
 //!
-//! What has a cut that somebody brings is stored by the cut's name and arguments, and read with a
-//! registry that knows it.
+//! A custom dim partition is stored by its name and arguments, and read with a registry that knows it.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -25,13 +25,13 @@ impl Serialize for Sharding {
 }
 
 impl StoredSharding {
-    /// How a sharding is stored.
+    /// Converts a sharding to its stored form.
     pub fn of(s: &Sharding) -> StoredSharding {
         let (mesh, shape) = (s.mesh().clone(), Shape::from_slice(s.shape()));
         StoredSharding { mesh, shape, sharding: s.to_string() }
     }
 
-    /// The sharding, whose cuts may be these.
+    /// Returns the sharding, which may use these dim partitions.
     pub fn read(&self, cuts: &PartitionRegistry) -> Result<Sharding, Error> {
         Sharding::parse_with(cuts, &self.mesh, &self.shape, &self.sharding)
     }
@@ -44,15 +44,15 @@ impl<'de> Deserialize<'de> for Sharding {
 }
 
 impl Sharding {
-    /// Reads a stored sharding whose cuts may be these.
+    /// Reads a stored sharding, which may use these dim partitions.
     ///
     /// ```
-    /// use reshard_sharding::{Mesh, Sharding, CutRegistry};
+    /// use reshard_sharding::{Mesh, Sharding, PartitionRegistry};
     /// let mesh: Mesh = "cp=2".parse()?;
     /// let s = Sharding::parse(&mesh, &[8], "Z(0)")?;
     /// let stored = serde_json::to_string(&s)?;
     /// let mut json = serde_json::Deserializer::from_str(&stored);
-    /// assert_eq!(Sharding::deserialize_with(&CutRegistry::new(), &mut json)?, s);
+    /// assert_eq!(Sharding::deserialize_with(&PartitionRegistry::new(), &mut json)?, s);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn deserialize_with<'de, D: Deserializer<'de>>(

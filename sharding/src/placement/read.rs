@@ -5,7 +5,8 @@
 //! placements = [ '[' | '(' ] placement { [','] placement } [ ']' | ')' ]      PyTorch's words too, and its specs without commas
 //! ```
 //!
-//! A dim counts from the end, units and prefixes of dims mean something, only where the shape of the tensor is known.
+//! Dims counted from the end, units and prefixes of dims are valid only where the shape of the tensor is
+//! known.
 
 use core::str::FromStr;
 
@@ -17,7 +18,7 @@ use crate::cut::PartitionRegistry;
 use crate::notation::cursor::Cursor;
 use crate::{Error, ReduceOp};
 
-/// The words of the placements that are no [`Cut`](crate::Cut).
+/// The keywords of the placements that are not a [`DimPartition`](crate::DimPartition).
 pub(crate) const WORDS: [&str; 14] = [
     "R",
     "Replicate",
@@ -35,13 +36,15 @@ pub(crate) const WORDS: [&str; 14] = [
     "_NormPartial",
 ];
 
-/// Whether a text starts with the placement R or P and another one behind it, as PyTorch prints specs: `RRS(0)`, `PS(0)`.
+/// Returns `true` if `word` is R or P directly followed by another placement.
+///
+/// PyTorch prints `RRS(0)`, `PS(0)`.
 pub(crate) fn runs_on(word: &str) -> bool {
     word.starts_with(['R', 'P']) && word[1..].starts_with(['R', 'S', 'P', '_'])
 }
 
 impl Placement {
-    /// Reads a placement that may be one of these cuts.
+    /// Reads a placement that may use these dim partitions.
     pub fn parse_with(cuts: &PartitionRegistry, text: &str) -> Result<Placement, Error> {
         let mut r = Cursor::new("placement", text);
         let p = Placement::read(&mut r, cuts)?;
@@ -57,12 +60,12 @@ impl Placement {
         Ok(p)
     }
 
-    /// Reads a placement of a tensor, of which something may be known.
+    /// Reads a placement of a tensor whose number of dims may be known.
     fn read_of(r: &mut Cursor<'_>, cuts: &PartitionRegistry, of: &mut Of) -> Result<Placement, Error> {
         let dims = of.dims;
         let at = r.here();
-        // PyTorch prints specs without commas: RRS(0) starts with R. The word is not read to its end before that is known,
-        // or else a text of many would be read once for each.
+        // PyTorch prints specs without commas: RRS(0) starts with R. The word is not read to its end before
+        // that is known, or else a text of many would be read once for each.
         let rest = r.rest();
         let word = if runs_on(rest) {
             r.expect(&rest[..1])?;
@@ -110,7 +113,7 @@ impl Placement {
                     r.expect("[")?;
                 }
                 let at = r.here();
-                let sizes = crate::notation::numbers(r, "the size of the first rank's piece")?;
+                let sizes = crate::notation::numbers(r, "the size of the first rank's part")?;
                 if sizes.iter().try_fold(0i64, |sum, &n| sum.checked_add(n as i64)).is_none() {
                     return Err(r.error_at(at, "sizes whose sum is below 2^63"));
                 }
@@ -119,7 +122,8 @@ impl Placement {
                 r.expect(")")?;
                 Ok(Placement::Ragged { dim, sizes: sizes.into() })
             }
-            // PyTorch's terms of a norm, as it prints them and as earlier versions did, with the op that it reduces powers by.
+            // PyTorch's partial placements of a norm, as it prints them now and before, with the op that
+            // reduces the powers.
             "_NormP" | "_NormPartial" => {
                 r.expect("(")?;
                 keyword(r, &["reduce_op"]);
@@ -154,7 +158,7 @@ impl Placement {
         }
     }
 
-    /// Reads what stands behind the name of a cut: `(dim)` or `(dim,arguments)`.
+    /// Reads the arguments after the name of a dim partition: `(dim)` or `(dim,arguments)`.
     fn read_cut(
         r: &mut Cursor<'_>,
         cuts: &PartitionRegistry,
@@ -181,33 +185,34 @@ impl Placement {
                 r.expect(")")?;
                 Ok(Placement::Custom { dim, cut })
             }
-            Ok(None) => Err(
-                r.error_at(at, format!("{}; a cut {name} is read with a CutRegistry that knows it", all()))
-            ),
+            Ok(None) => {
+                Err(r.error_at(at, format!("{}; register a custom partition {name} before parsing", all())))
+            }
             Err(e) => {
                 dim?;
-                Err(r.error_at(place, format!("what {name} takes ({e})")))
+                Err(r.error_at(place, format!("the arguments of {name} ({e})")))
             }
         }
     }
 }
 
-/// What is expected where `P()` stands among placements.
-const TWO_READINGS: &str = "P or P(sum) for a partial placement, or R for a replicated one: P() is JAX's replicated PartitionSpec where it is the whole text, and neither here,";
+/// The expected text where a placement is `P()`.
+const TWO_READINGS: &str = "P or P(sum) for a partial placement, or R for a replicated one: P() alone is JAX's \
+     replicated PartitionSpec, and ambiguous here,";
 
-/// What is known of the tensor that placements are of, and what one of them wants to know.
+/// The known properties of the tensor, and whether a placement needs its shape.
 #[derive(Default)]
 struct Of {
-    /// How many dims it has.
+    /// The number of dims, if known.
     dims: Option<usize>,
-    /// A ragged shard is of so many dims, the first ones.
+    /// The number of leading dims of a ragged shard of several dims.
     prefix: Option<usize>,
-    /// Its sizes are shares.
+    /// `true` if its sizes are shares.
     units: bool,
 }
 
 impl Of {
-    /// Fails where the placement at a place is only one of a tensor whose shape is known.
+    /// Fails where the placement at `at` is valid only for a tensor whose shape is known.
     fn needs_no_shape(&self, r: &Cursor<'_>, at: usize) -> Result<(), Error> {
         if self.prefix.is_none() && !self.units {
             return Ok(());
@@ -219,7 +224,7 @@ impl Of {
     }
 }
 
-/// Reads the dims of a ragged shard of several, behind their bracket; the placement is of the first.
+/// Reads the dims of a ragged shard of several, after the bracket; the placement is of the first.
 fn read_prefix(r: &mut Cursor<'_>, of: &mut Of) -> Result<usize, Error> {
     let at = r.here();
     let dims = crate::notation::numbers(r, "the number of a dim, counted from 0")?;
@@ -274,18 +279,18 @@ impl FromStr for Placement {
 /// Of each placement, its number in the shard order of its dim, where one is written.
 type ShardNumbers = SmallVec<[Option<usize>; 4]>;
 
-/// Placements as they are written, with what only the shape of the tensor tells the meaning of.
+/// Placements as written, including those that need the shape of the tensor.
 pub(crate) struct Read {
     pub(crate) placements: Placements,
     pub(crate) numbers: ShardNumbers,
-    /// Ragged shards are of so many dims, the first ones.
+    /// The number of leading dims of a ragged shard of several dims.
     pub(crate) prefix: Option<usize>,
-    /// Of each, whether its sizes are shares of what is left.
+    /// For each placement, `true` if its sizes are shares of the remaining length.
     pub(crate) units: SmallVec<[bool; 4]>,
 }
 
 impl Placements {
-    /// Reads placements; of each, its number in PyTorch's shard order, as in `S(0)[1]S(0)[0]`, where it has one.
+    /// Reads placements and their numbers in PyTorch's shard order, as in `S(0)[1]S(0)[0]`, where given.
     ///
     /// `dims` is the number of dims of the tensor, where it is known.
     pub(crate) fn read(
@@ -336,17 +341,17 @@ impl Placements {
         Ok(Read { placements: Placements(list), numbers, prefix, units })
     }
 
-    /// Reads placements that may be some of these cuts.
+    /// Reads placements that may use these dim partitions.
     pub fn parse_with(cuts: &PartitionRegistry, text: &str) -> Result<Placements, Error> {
         Placements::parse(cuts, None, text)
     }
 
-    /// Reads placements of a tensor with so many dims, of which some may be counted from the end.
+    /// Reads placements of a tensor with `dims` dims; dims may be counted from the end.
     ///
     /// ```
     /// use reshard_sharding::Placements;
-    /// assert_eq!(Placements::of_dims(3, "S(-1), R, SS(-3,2)")?.to_string(), "S(2),R,SS(0,2)");
-    /// assert!(Placements::of_dims(3, "S(-4)").unwrap_err().to_string().contains("-3 to -1"));
+    /// assert_eq!(Placements::parse_with_dims(3, "S(-1), R, SS(-3,2)")?.to_string(), "S(2),R,SS(0,2)");
+    /// assert!(Placements::parse_with_dims(3, "S(-4)").unwrap_err().to_string().contains("-3 to -1"));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn parse_with_dims(dims: usize, text: &str) -> Result<Placements, Error> {
@@ -357,7 +362,7 @@ impl Placements {
         let mut r = Cursor::new("placements", text);
         let Read { placements, numbers, prefix, units } = Placements::read(&mut r, cuts, dims)?;
         if numbers.iter().any(Option::is_some) {
-            return Err(r.error_at(0, "placements without [..] (an order of axes is read with a mesh)"));
+            return Err(r.error_at(0, "placements without [..]; an order of axes needs a mesh"));
         }
         Of { dims, prefix, units: units.contains(&true) }.needs_no_shape(&r, 0)?;
         r.finish()?;

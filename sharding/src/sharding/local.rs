@@ -1,4 +1,4 @@
-//! What a rank holds: the extents and the region of its shard, and all shards as one layout.
+//! The shard of a rank: its extents and its region, and all shards as one layout.
 
 use reshard_layout::{AxisStride, InlineVec, Layout, Modes};
 
@@ -14,12 +14,12 @@ impl Sharding {
         self.mesh.coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: self.mesh.to_string() })
     }
 
-    /// Which piece of a cut the rank at a coordinate keeps.
+    /// Returns the index of the rank at a coordinate within a split.
     fn place(&self, x: &AxisCut, c: &[usize]) -> usize {
         x.sub.known_digit(c[x.sub.axis], self.mesh.axes()[x.sub.axis].size())
     }
 
-    /// The extents of the local tensor of a rank.
+    /// Returns the extents of the local tensor of a rank.
     pub fn local_shape(&self, rank: usize) -> Result<InlineVec<usize, 6>, Error> {
         let c = self.coordinate(rank)?;
         let mut local = InlineVec::from_slice(&self.shape);
@@ -38,12 +38,12 @@ impl Sharding {
         Ok(local)
     }
 
-    /// The number of elements of a rank's shard; 0 if the mesh does not hold the rank.
+    /// Returns the number of elements of a rank's shard; 0 if the mesh does not hold the rank.
     pub fn local_numel(&self, rank: usize) -> usize {
         self.local_shape(rank).map_or(0, |shape| shape.iter().product())
     }
 
-    /// The extents of the local tensors, where they are the same on all ranks.
+    /// Returns the extents of the local tensors, where they are the same on all ranks.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
@@ -67,11 +67,11 @@ impl Sharding {
         }
     }
 
-    /// The greatest number of elements that any rank holds.
+    /// Returns the greatest number of elements that any rank holds.
     pub fn max_local_numel(&self) -> usize {
         match &self.form {
             Form::Layout(layout) => layout::local_len(layout.flat()) as usize,
-            // No sub-axis cuts two dims, so the greatest of each dim meet on one rank.
+            // No sub-axis splits two dims, so the maxima of all dims occur on one rank.
             Form::Cuts(cuts) => (0..self.shape.len())
                 .map(|dim| {
                     let cuts = cuts.iter().filter(|x| x.dim == dim);
@@ -81,14 +81,14 @@ impl Sharding {
         }
     }
 
-    /// Which global indices a rank holds.
+    /// Returns the region of a rank: the global indices that it holds.
     pub fn region(&self, rank: usize) -> Result<Region, Error> {
         let c = self.coordinate(rank)?;
         let dims = (0..self.shape.len()).map(|dim| self.intervals(dim, &c)).collect::<Result<_, Error>>()?;
         Ok(Region { dims })
     }
 
-    /// Which indices of one dim the rank at a coordinate holds.
+    /// Returns the indices of one dim that the rank at a coordinate holds.
     #[doc(hidden)]
     pub fn intervals(&self, dim: usize, c: &[usize]) -> Result<Intervals, Error> {
         let len = self.shape[dim];
@@ -105,21 +105,23 @@ impl Sharding {
         }
     }
 
-    /// The ownership as one layout `(mesh modes, local modes) -> global row-major index`, or `None` where there is none.
+    /// Returns the ownership as one layout `(mesh modes, local modes) -> global row-major index`.
     ///
-    /// Both modes are in the order of memory, reversed as row-major is: index `i` of the first counts ranks in mesh
-    /// order (last axis fastest), index `j` of the second is the row-major offset in the local tensor. Replicated and
-    /// partial axes have stride 0. Uneven and zero-size tensors have none.
+    /// Returns `None` where there is none.
+    ///
+    /// Both modes are in the order of memory, reversed as row-major is: index `i` of the first counts ranks
+    /// in mesh order (last axis fastest), index `j` of the second is the row-major offset in the local
+    /// tensor. Replicated and partial axes have stride 0. Uneven and zero-size tensors have none.
     pub fn ownership(&self) -> Option<Layout> {
         inverse::ownership(&self.mesh, self.layout()?)
     }
 
-    /// The sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
+    /// Returns the sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
     pub fn replicated_axes(&self) -> InlineVec<SubAxis, 4> {
         self.replicated_axes_but(&[])
     }
 
-    /// The same without these sub-axes.
+    /// Returns the same without these sub-axes.
     pub(crate) fn replicated_axes_but(&self, but: &[SubAxis]) -> InlineVec<SubAxis, 4> {
         let besides = self.partial.iter().map(|p| p.sub).chain(but.iter().copied());
         let mut used: Modes<AxisStride> = besides.map(|sub| self.mesh.known_mode(sub)).collect();

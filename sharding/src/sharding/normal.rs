@@ -1,4 +1,4 @@
-//! Canonical forms: of the cuts of a dim that has no layout, and of partial axes.
+//! Canonical forms: of the splits of a dim that has no layout, and of partial axes.
 
 use smallvec::SmallVec;
 
@@ -7,7 +7,7 @@ use crate::cut::DimCut;
 use crate::layout::encode::{cuts_of, dim_of_cuts};
 use crate::{Error, Mesh};
 
-/// Every length that some rank keeps of a dim after these cuts of it.
+/// Returns every length that some rank keeps of a dim after these splits of it.
 pub(super) fn lens_after<'a>(len: usize, cuts: impl Iterator<Item = &'a AxisCut>) -> SmallVec<[usize; 8]> {
     let mut lens: SmallVec<[usize; 8]> = SmallVec::from_slice(&[len]);
     for x in cuts {
@@ -18,7 +18,7 @@ pub(super) fn lens_after<'a>(len: usize, cuts: impl Iterator<Item = &'a AxisCut>
     lens
 }
 
-/// A cut of a dim of which these cuts come before: another cut than chunks and sizes is asked about what they leave.
+/// Returns a split that follows `earlier` ones; evaluates a custom partition for the lengths that they leave.
 pub fn cut_after(shape: &[usize], earlier: &[AxisCut], dim: usize, cut: DimCut) -> Result<DimCut, Error> {
     if cut.other().is_none() {
         return Ok(cut);
@@ -27,7 +27,9 @@ pub fn cut_after(shape: &[usize], earlier: &[AxisCut], dim: usize, cut: DimCut) 
     cut.of_lens(&lens_after(len, earlier.iter().filter(|c| c.dim == dim)))
 }
 
-/// Cuts in the order in which they apply, each made for what the earlier ones leave.
+/// Returns splits in the order in which they apply, evaluated.
+///
+/// Each is evaluated for the lengths that the earlier ones leave.
 pub(crate) fn made(shape: &[usize], cuts: Cuts) -> Result<Cuts, Error> {
     let mut out = Cuts::new();
     for c in cuts {
@@ -37,7 +39,7 @@ pub(crate) fn made(shape: &[usize], cuts: Cuts) -> Result<Cuts, Error> {
     Ok(out)
 }
 
-/// The cuts of one dim, normalised.
+/// Returns the splits of one dim, normalised.
 pub(super) fn normal_cuts(mesh: &Mesh, shape: &[usize], cuts: &[AxisCut]) -> Cuts {
     let dim = cuts[0].dim;
     let len = shape[dim];
@@ -64,7 +66,9 @@ pub(super) fn normal_cuts(mesh: &Mesh, shape: &[usize], cuts: &[AxisCut]) -> Cut
     cuts
 }
 
-/// Partial axes in mesh order, consecutive ones joined, those of one rank gone; fails if their ops do not mix.
+/// Returns partial axes in mesh order, consecutive ones joined, without those of one rank.
+///
+/// Fails if their ops do not mix.
 pub fn canonical_partial(
     mesh: &Mesh,
     mut partial: SmallVec<[PartialAxis; 2]>,

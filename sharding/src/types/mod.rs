@@ -1,25 +1,26 @@
-//! Types: in training a tensor is two, the value and its gradient, and a type says who holds each.
+//! Types: in training a tensor is a value and its gradient, and a type holds the sharding of each.
 //!
-//! # Duals
+//! # Cotangent shardings
 //!
-//! Along an axis that replicates, the buffers of the ranks are a *subspace* of all that they could hold: those that agree.
-//! Along an axis of terms they are a *quotient*: what sums to nothing does not count. The dual of a subspace is a quotient,
-//! so that, whatever the mesh and the cuts,
+//! Along an axis that replicates, the buffers of the ranks are a *subspace* of all that they could hold:
+//! those that agree. Along a partial axis they are a *quotient*: buffers that sum to zero are identified with
+//! zero. The dual space of a subspace is a quotient, so that, for every mesh and split,
 //!
 //! ```text
-//! R* = P        P* = R        S* = S                 sum over ranks of  y_r . x_r  ==  meaning(y) . meaning(x)
+//! R* = P        P* = R        S* = S                 sum over ranks of  y_r . x_r  ==  assemble(y) . assemble(x)
 //! ```
 //!
-//! for every `x` of a sharding and every `y` of its [dual](Sharding::dual): what the ranks compute each for itself and then add is the
-//! product of the two tensors. Averages, products, minima and maxima of terms are not linear, or not in the same way on
-//! every rank; they have no dual, and a value of them has no gradient.
+//! for every `x` of a sharding and every `y` of its [cotangent sharding](Sharding::cotangent): the sum of the
+//! local products of the ranks is the product of the two tensors. Averages, products, minima and maxima of
+//! partial values are not linear, or not equally on every rank; they have no cotangent sharding, and
+//! a value that is partial by them has no gradient.
 //!
-//! # Moves
+//! # Redistributions
 //!
-//! A move from `(v1|g1)` to `(v2|g2)` redistributes values from `v1` to `v2`, and gradients from `g2` to `g1`. Both keep the
-//! meaning, hence they are adjoint for every pair of types, and the adjoint is the move between the
-//! [transposed](Type::transposed) types. With `I` for `R|R` (replicas that compute the same, so that their gradients are
-//! replicas too):
+//! A redistribution from `(v1|g1)` to `(v2|g2)` redistributes values from `v1` to `v2`, and gradients from
+//! `g2` to `g1`. Both preserve the global tensor, hence they are adjoint for every pair of types, and the
+//! adjoint is the redistribution between the [transposed](ShardingType::gradient_type) types. With `I` for `R|R`
+//! (replicas that compute the same, so that their gradients are replicas too):
 //!
 //! ```text
 //! R -> I  nothing         all_reduce's other half: zero_fill        R -> S  slice           zero_fill
@@ -34,52 +35,57 @@ mod notation;
 use crate::sharding::PartialAxis;
 use crate::{Error, ReduceOp, Sharding, SubAxis};
 
-/// Who holds a tensor and who holds its gradient: two shardings of one shape.
+/// The sharding of a tensor and that of its gradient, of one shape.
 ///
 /// ```
-/// use reshard_sharding::{Mesh, Sharding, Type};
+/// use reshard_sharding::{Mesh, Sharding, ShardingType};
 /// let mesh: Mesh = "dp=2,tp=4".parse()?;
-/// let weight = Type::natural(Sharding::parse(&mesh, &[64, 32], "R,S(1)")?)?;
+/// let weight = ShardingType::from_value(Sharding::parse(&mesh, &[64, 32], "R,S(1)")?)?;
 /// assert_eq!(weight.gradient, Some(Sharding::parse(&mesh, &[64, 32], "P,S(1)")?));
 /// assert_eq!(weight.to_string(), "R,S(1)");
-/// let kept = Type::parse(&mesh, &[64, 32], "I,S(1)")?;
+/// let kept = ShardingType::parse(&mesh, &[64, 32], "I,S(1)")?;
 /// assert_eq!(kept.gradient, Some(kept.value.clone()));
-/// let zero2 = Type::parse(&mesh, &[64, 32], "R|S(0),S(1)")?;
-/// assert_eq!(zero2.transposed().map(|t| t.to_string()).as_deref(), Some("S(0)|R,S(1)"));
+/// let zero2 = ShardingType::parse(&mesh, &[64, 32], "R|S(0),S(1)")?;
+/// assert_eq!(zero2.gradient_type().map(|t| t.to_string()).as_deref(), Some("S(0)|R,S(1)"));
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ShardingType {
-    /// Who holds the value.
+    /// The sharding of the value.
     pub value: Sharding,
-    /// Who holds the gradient; `None` for what has none: integers, booleans, constants.
+    /// The sharding of the gradient; `None` for values without a gradient: integers, booleans, constants.
     pub gradient: Option<Sharding>,
 }
 
 impl ShardingType {
-    /// The type whose gradient is the value's dual: what an op finds without a move.
+    /// Returns the type whose gradient is the value's cotangent sharding.
     ///
-    /// Fails with `no_gradient` as [`Sharding::dual`].
+    /// Backward produces it without communication.
+    ///
+    /// Fails with `no_gradient` as [`Sharding::cotangent`].
     pub fn from_value(value: Sharding) -> Result<ShardingType, Error> {
         let gradient = Some(value.cotangent()?);
         Ok(ShardingType { value, gradient })
     }
 
-    /// The type whose gradient is the value's dual, but along these sub-axes, where ranks do the same work and replicas have
-    /// replicas for a gradient.
+    /// Returns the type with the value's cotangent sharding, except along `along`.
+    ///
+    /// The gradient is replicated there.
+    ///
+    /// Along these sub-axes the ranks do the same work, and replicas have replicas for a gradient.
     ///
     /// ```
-    /// use reshard_sharding::{Mesh, Sharding, SubAxis, Type};
+    /// use reshard_sharding::{Mesh, Sharding, SubAxis, ShardingType};
     /// let mesh: Mesh = "dp=2,tp=4".parse()?;
     /// let whole = Sharding::replicated(&mesh, &[64, 32])?;
-    /// let tp = SubAxis { axis: 1, pre: 1, size: 4 };
-    /// assert_eq!(Type::same_work(whole, &[tp])?.to_string(), "R,I");
+    /// let tp = SubAxis { axis: 1, pre_size: 1, size: 4 };
+    /// assert_eq!(ShardingType::invariant_along(whole, &[tp])?.to_string(), "R,I");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `no_gradient` as [`Sharding::dual`].
+    /// Fails with `no_gradient` as [`Sharding::cotangent`].
     pub fn invariant_along(value: Sharding, along: &[SubAxis]) -> Result<ShardingType, Error> {
-        // Refuses what has no dual.
+        // Fails for a value without a cotangent sharding.
         value.cotangent()?;
         let terms = value.replicated_axes_but(along);
         let gradient =
@@ -87,37 +93,39 @@ impl ShardingType {
         Ok(ShardingType { value, gradient })
     }
 
-    /// The type of the gradient: value and gradient change places; `None` without one.
+    /// Returns the type of the gradient: value and gradient are exchanged; `None` without one.
     pub fn gradient_type(&self) -> Option<ShardingType> {
         Some(ShardingType { value: self.gradient.clone()?, gradient: Some(self.value.clone()) })
     }
 }
 
 impl Sharding {
-    /// The sharding of the gradients that ranks get each from its own shard: replicas become terms, terms replicas, and cuts
-    /// stay.
+    /// Returns the cotangent sharding: that of the gradients that each rank computes from its own shard.
+    ///
+    /// Replicas become partial values, partial values replicas, and splits stay.
     ///
     /// ```text
-    /// sum over ranks of  y_r . x_r  ==  meaning(y) . meaning(x)        for every x of s and y of s.dual()
+    /// sum over ranks of  y_r . x_r  ==  assemble(y) . assemble(x)        for every x of s and y of s.cotangent()
     /// ```
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
     /// let mesh: Mesh = "dp=2,tp=4,cp=3".parse()?;
     /// let s = Sharding::parse(&mesh, &[8, 5], "R,S(1),P")?;
-    /// assert_eq!(s.dual()?.to_string(), "P(sum),S(1),R");
-    /// assert_eq!(s.dual()?.dual()?, s);
+    /// assert_eq!(s.cotangent()?.to_string(), "P(sum),S(1),R");
+    /// assert_eq!(s.cotangent()?.cotangent()?, s);
     /// let max = Sharding::parse(&mesh, &[8, 5], "R,R,P(max)")?;
-    /// assert_eq!(max.dual().unwrap_err().kind(), "no_gradient");
+    /// assert_eq!(max.cotangent().unwrap_err().code(), "no_gradient");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `no_gradient` for terms of anything but sums.
+    /// Fails with `no_gradient` for values that are partial by an op other than sum.
     pub fn cotangent(&self) -> Result<Sharding, Error> {
         if let Some(p) = self.partial().iter().find(|p| p.op != ReduceOp::Sum) {
             return Err(Error::NoGradient {
                 reason: format!(
-                    "{self} is P({}) along {}, whose terms have no gradient: reduce them first, or make them terms of a sum",
+                    "{self} is P({}) along {}, and such partial values have no gradient; reduce them first, or use \
+                     P(sum)",
                     p.op,
                     p.sub.printed(self.mesh().axes())
                 ),

@@ -1,16 +1,17 @@
 //! One text for every type.
 //!
 //! ```text
-//! S(0),I                                  axis by axis: a placement has its dual, I is R|R
+//! S(0),I                                  axis by axis: a placement has its cotangent, I is R|R
 //! R|S(0),S(1)                             any other pair: the value | the gradient
 //! S(0)|-,R|-                              no gradient
-//! [{dp},{}] unreduced={tp} reduced={cp}   by tensor: P along tp, R (with the gradient P) along cp, I along what is not named
+//! [{dp},{}] unreduced={tp} reduced={cp}   by tensor: P along tp, R (with the gradient P) along cp, I along all other axes
 //! PartitionSpec('dp', reduced={'cp'})     JAX's, likewise
 //! (S(0),R order={tp,dp})|([{dp},{tp}])    any two shardings, (..)|- for one without a gradient
 //! ```
 //!
-//! It is printed axis by axis where both are placements in the order of the axes, by tensor where that holds both, else as
-//! two shardings. A text that is none of these is a sharding's, whose gradient is the dual.
+//! It is printed axis by axis where both are placements in the order of the axes, by tensor where that holds
+//! both, else as two shardings. A text that is none of these is a sharding's, whose gradient is the cotangent
+//! sharding.
 
 use core::fmt;
 
@@ -20,27 +21,28 @@ use crate::placement::{Placement, Placements};
 use crate::sharding::PartialAxis;
 use crate::{Error, Mesh, PartitionRegistry, ReduceOp, Sharding, ShardingType, SubAxis};
 
-/// The gradient of what has none.
+/// The notation for a missing gradient.
 const NONE: &str = "-";
-/// What stands between a value and its gradient.
+/// The separator between a value and its gradient.
 const BAR: char = '|';
 
 impl ShardingType {
-    /// The type that a text means on this mesh and shape.
+    /// Returns the type that a text means on this mesh and shape.
     ///
     /// ```
-    /// use reshard_sharding::{Mesh, Type};
+    /// use reshard_sharding::{Mesh, ShardingType};
     /// let mesh: Mesh = "dp=2,tp=4,cp=2".parse()?;
-    /// let by_axis = Type::parse(&mesh, &[8, 16], "S(0),P,R")?;
-    /// assert_eq!(by_axis, Type::parse(&mesh, &[8, 16], "[{dp},{}] unreduced={tp} reduced={cp}")?);
-    /// assert_eq!(by_axis, Type::parse(&mesh, &[8, 16], "P('dp', unreduced={'tp'}, reduced={'cp'})")?);
-    /// // What is not named by tensor is I, as in JAX.
-    /// assert_eq!(Type::parse(&mesh, &[8, 16], "[{dp},{}]")?.to_string(), "S(0),I,I");
-    /// assert_eq!(Type::parse(&mesh, &[8, 16], "S(0)|-,R|-,R|-")?.gradient, None);
+    /// let by_axis = ShardingType::parse(&mesh, &[8, 16], "S(0),P,R")?;
+    /// assert_eq!(by_axis, ShardingType::parse(&mesh, &[8, 16], "[{dp},{}] unreduced={tp} reduced={cp}")?);
+    /// assert_eq!(by_axis, ShardingType::parse(&mesh, &[8, 16], "P('dp', unreduced={'tp'}, reduced={'cp'})")?);
+    /// // Axes that are not listed are I, as in JAX.
+    /// assert_eq!(ShardingType::parse(&mesh, &[8, 16], "[{dp},{}]")?.to_string(), "S(0),I,I");
+    /// assert_eq!(ShardingType::parse(&mesh, &[8, 16], "S(0)|-,R|-,R|-")?.gradient, None);
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails as [`Sharding::parse`], and with `no_gradient` where a gradient is meant to be the dual of what has none.
+    /// Fails as [`Sharding::parse`], and with `no_gradient` where the implied cotangent sharding does not
+    /// exist.
     pub fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<ShardingType, Error> {
         if let Some((value, gradient)) = two_shardings(text) {
             let value = Sharding::parse(mesh, shape, value)?;
@@ -60,19 +62,22 @@ impl ShardingType {
         }
     }
 
-    /// The type of which only some axes are reduced, `R|P`; the others that replicate are `R|R`.
+    /// Returns the type of which only some axes are reduced, `R|P`; the others that replicate are `R|R`.
     fn invariant(value: Sharding, reduced: &[SubAxis]) -> Result<ShardingType, Error> {
-        // Refuses what has no dual.
+        // Fails for a value without a cotangent sharding.
         value.cotangent()?;
         let terms = reduced.iter().map(|&sub| PartialAxis { sub, op: ReduceOp::Sum });
         let gradient = Some(value.with_partial(terms)?);
         Ok(ShardingType { value, gradient })
     }
 
-    /// The type by tensor, `[{dp},{}] unreduced={tp} reduced={cp}`, or why this notation cannot hold it.
+    /// Returns the type by tensor, `[{dp},{}] unreduced={tp} reduced={cp}`.
     ///
-    /// Fails with `not_expressible` where the gradient is cut otherwise than the value or is missing, with `no_gradient` for
-    /// terms of anything but sums, and as [`Sharding::by_tensor`].
+    /// Fails where this notation cannot hold it.
+    ///
+    /// Fails with `not_expressible` where the gradient is split differently from the value or is missing,
+    /// with `no_gradient` for values that are partial by an op other than sum, and as
+    /// [`Sharding::to_dims_notation`].
     pub fn to_dims_notation(&self) -> Result<String, Error> {
         let reduced = self.reduced_axes("by tensor")?;
         let mut text = self.value.to_dims_notation()?;
@@ -83,15 +88,17 @@ impl ShardingType {
         Ok(text)
     }
 
-    /// The type as a JAX `PartitionSpec`, `PartitionSpec('dp', None, unreduced={'tp'}, reduced={'cp'})`, or why that notation
+    /// Returns the type as a JAX `PartitionSpec`.
+    ///
+    /// An example is `PartitionSpec('dp', None, unreduced={'tp'}, reduced={'cp'})`. Fails where that notation
     /// cannot hold it.
     ///
-    /// Fails as [`Type::by_tensor`] and [`Sharding::partition_spec`].
+    /// Fails as [`ShardingType::to_dims_notation`] and [`Sharding::to_partition_spec`].
     pub fn to_partition_spec(&self) -> Result<String, Error> {
         self.value.spec_with(&self.reduced_axes("PartitionSpec")?)
     }
 
-    /// The axes along which the value is replicated and the gradient holds terms, if cuts and the rest are the same.
+    /// Returns the axes where the value is replicated and the gradient partial, if all other axes match.
     fn reduced_axes(&self, notation: &'static str) -> Result<Vec<SubAxis>, Error> {
         let refuse = |reason: String| Err(Error::NotRepresentable { notation, reason });
         let Some(gradient) = &self.gradient else {
@@ -99,16 +106,19 @@ impl ShardingType {
         };
         self.value.cotangent()?;
         if gradient.reduced() != self.value.reduced() {
-            return refuse(format!("in {self}, value and gradient are cut otherwise"));
+            return refuse(format!("in {self}, value and gradient are sharded differently"));
         }
         let reduced: Vec<SubAxis> = gradient.partial().iter().map(|p| p.sub).collect();
         if gradient.partial().iter().any(|p| p.op != ReduceOp::Sum) || self.overlaps_terms(&reduced) {
-            return refuse(format!("in {self}, value and gradient are both terms, or terms of no sum"));
+            return refuse(format!(
+                "in {self}, value and gradient are both partial, or partial by an op other than \
+                 sum"
+            ));
         }
         Ok(reduced)
     }
 
-    /// Whether the value holds terms along one of these.
+    /// Returns `true` if the value is partial along one of these.
     fn overlaps_terms(&self, reduced: &[SubAxis]) -> bool {
         let overlap = |a: SubAxis, b: SubAxis| {
             a.axis == b.axis && a.pre_size < b.pre_size * b.size && b.pre_size < a.pre_size * a.size
@@ -116,7 +126,7 @@ impl ShardingType {
         self.value.partial().iter().any(|p| reduced.iter().any(|&s| overlap(p.sub, s)))
     }
 
-    /// The words of the axes, if value and gradient are placements in the order of the axes.
+    /// Returns the words of the axes, if value and gradient are placements in the order of the axes.
     fn words(&self) -> Option<String> {
         let value = self.value.placements().ok()?;
         let gradient = match &self.gradient {
@@ -147,7 +157,7 @@ impl fmt::Display for ShardingType {
     }
 }
 
-/// The dual of a placement.
+/// Returns the cotangent placement.
 fn dual(p: &Placement) -> Option<Placement> {
     match p {
         Placement::Replicate => Some(Placement::Partial(ReduceOp::Sum)),
@@ -160,7 +170,7 @@ fn dual(p: &Placement) -> Option<Placement> {
     }
 }
 
-/// The texts of `(value)|(gradient)` or `(value)|-`.
+/// Returns the texts of `(value)|(gradient)` or `(value)|-`.
 fn two_shardings(text: &str) -> Option<(&str, Option<&str>)> {
     let text = text.trim();
     let end = closing(text)?;
@@ -173,7 +183,7 @@ fn two_shardings(text: &str) -> Option<(&str, Option<&str>)> {
     (last + 1 == rest.len()).then_some((value, Some(&rest[1..last])))
 }
 
-/// Where the bracket with which a text begins is closed.
+/// Returns the position of the bracket that closes the first one of a text.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     if !text.starts_with('(') {
@@ -189,7 +199,7 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
-/// The parts of a text between separators that stand outside of brackets.
+/// Splits a text at the separators outside of brackets.
 fn outside_brackets(text: &str, separator: char) -> Vec<&str> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0usize, 0);
     for (i, c) in text.char_indices() {
@@ -222,7 +232,8 @@ fn axis_by_axis(mesh: &Mesh, shape: &[usize], text: &str, words: &[&str]) -> Res
                 let Some(dual) = dual(own) else {
                     return Err(Error::NoGradient {
                         reason: format!(
-                            "{own} has no dual, so say what the gradient is, as in {own}|R, or {own}|{NONE} for none"
+                            "{own} has no cotangent sharding; give the gradient, such as {own}|R, or {own}|{NONE} for \
+                             none"
                         ),
                     });
                 };
@@ -232,7 +243,9 @@ fn axis_by_axis(mesh: &Mesh, shape: &[usize], text: &str, words: &[&str]) -> Res
             [value, gradient] if !value.is_empty() && !gradient.is_empty() => {
                 (value.to_owned(), Some(gradient.to_owned()))
             }
-            [] | [..] => return Err(expected(word, "a placement, I, or a value | its gradient, as R|S(0)")),
+            [] | [..] => {
+                return Err(expected(word, "a placement, I, or a value | its gradient, such as R|S(0)"));
+            }
         };
         values.push(value);
         gradients.push(gradient);

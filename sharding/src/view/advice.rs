@@ -1,11 +1,12 @@
-//! What to redistribute to before a view that is not free.
+//! The redistribution that makes a view free.
 //!
-//! Some modes along axes stand in the way: as few as possible are made local, so that the rest splits into both shapes.
-//! Each of them goes to a local mode that ends where dims of both shapes end, the slowest that its extent divides, which
-//! keeps the shards as small as they are; one that finds none is gathered.
+//! Some modes along axes prevent the view: as few as possible are made local, so that the rest splits into
+//! both shapes. Each of them goes to a local mode that ends where dims of both shapes end, the slowest that
+//! its extent divides, which keeps the shards as small as they are; one that finds none is gathered.
 //!
-//! Where there is no layout, cuts stand in the way: as few as possible are placed anew, as plain chunks of any dim or
-//! nowhere, and of those placements that have the view the one is taken for which the worst rank receives least.
+//! Where there is no layout, splits prevent the view. As few as possible are replaced, by plain chunks of any
+//! dim or by none. Of the candidates from which the view is free, the one is taken for which the worst rank
+//! receives least.
 
 use reshard_layout::algebra::zip;
 use reshard_layout::{AxisStride, Mode, Modes};
@@ -21,16 +22,20 @@ use crate::{Error, Sharding, SubAxis};
 /// More modes along axes than this are not tried in every combination: all are made local.
 const MOST_MODES: usize = 10;
 
-/// More uneven cuts than this are not tried in every combination: the others stay as they are, or all are gathered.
+/// Limit on uneven splits that are tried in every combination.
+///
+/// The others stay as they are, or all are gathered.
 const MOST_CUTS: usize = 6;
 
-/// More coordinates than this are not counted one by one.
+/// Limit on coordinates that are counted individually.
 const COUNTED: usize = 1 << 10;
 
-/// More ways to place some cuts anew are not tried.
+/// Limit on candidates for replacing some splits.
 const MOST_WAYS: usize = 1 << 8;
 
-/// A sharding from which the view is free, and how many elements the worst rank receives on the way there.
+/// Returns a sharding from which the view is free.
+///
+/// Also returns the number of elements that the worst rank receives for it.
 pub fn advised(s: &Sharding, shape: &[usize]) -> Result<(Sharding, u64), Error> {
     match s.modes() {
         Some(modes) => best(s, modes, shape),
@@ -38,7 +43,7 @@ pub fn advised(s: &Sharding, shape: &[usize]) -> Result<(Sharding, u64), Error> 
     }
 }
 
-/// The error of a view that `reason` stands in the way of, with what to do about it.
+/// Returns the error of a view that `reason` prevents, with the sharding to redistribute to.
 pub(super) fn needs_redistribute(s: &Sharding, shape: &[usize], reason: String) -> Error {
     let Ok((first, elements)) = advised(s, shape) else {
         return Error::View { reason };
@@ -46,8 +51,9 @@ pub(super) fn needs_redistribute(s: &Sharding, shape: &[usize], reason: String) 
     Error::NeedsRedistribution { reason, first: first.to_string(), elements }
 }
 
-/// The cheapest of the shardings that differ in as few cuts as possible: the sub-axes of those gather, or chunk a dim of
-/// either shape plainly.
+/// Returns the cheapest of the shardings that differ in as few splits as possible.
+///
+/// The sub-axes of the replaced splits gather, or chunk a dim of either shape plainly.
 fn recut(s: &Sharding, shape: &[usize]) -> Result<(Sharding, u64), Error> {
     let cuts = s.cuts().unwrap_or_default();
     let n = cuts.len().min(MOST_CUTS);
@@ -86,7 +92,9 @@ fn recut(s: &Sharding, shape: &[usize]) -> Result<(Sharding, u64), Error> {
     }
 }
 
-/// The shardings in which each of some free sub-axes chunks a dim plainly, or none; nothing if those are too many.
+/// Returns the shardings in which each of some free sub-axes chunks a dim plainly, or none.
+///
+/// Returns an empty list if those are too many.
 fn placed(kept: &Sharding, subs: &[SubAxis]) -> Vec<Sharding> {
     let choices = kept.shape().len() + 1;
     let Some(ways) = choices.checked_pow(subs.len() as u32).filter(|&w| w <= MOST_WAYS) else {
@@ -109,17 +117,17 @@ fn placed(kept: &Sharding, subs: &[SubAxis]) -> Vec<Sharding> {
     (0..ways).filter_map(way).collect()
 }
 
-/// Every dim gathered.
+/// Returns every dim gathered.
 fn whole(s: &Sharding) -> Result<(Sharding, u64), Error> {
     let first = Sharding::from_cuts(s.mesh(), s.shape(), Cuts::new(), s.partial().iter().copied().collect())?;
     let elements = received(s, &first)?;
     Ok((first, elements))
 }
 
-/// How many elements the worst rank wants and does not hold, of two shardings of one mesh with the same partial axes.
+/// Returns the number of elements that the worst rank needs and does not hold, for equal partial axes.
 ///
-/// Counted at every coordinate of the axes that cut while these are at most [`COUNTED`], and otherwise at the corners:
-/// where some axis has its first or last pieces, its short ones, or those in the middle.
+/// Counted at every coordinate of the axes that shard while these are at most [`COUNTED`], and otherwise at
+/// the corners: where some axis has its first or last chunks, its short ones, or those in the middle.
 fn received(from: &Sharding, to: &Sharding) -> Result<u64, Error> {
     let mesh = from.mesh();
     let mut places: SmallVec<[SmallVec<[usize; 16]>; 4]> = SmallVec::new();
@@ -166,10 +174,10 @@ fn received(from: &Sharding, to: &Sharding) -> Result<u64, Error> {
     Ok(most)
 }
 
-/// [`received`] of two shardings that are layouts, read off their zip; `None` where these do not nest.
+/// Returns [`received`] of two shardings that are layouts, from their zip; `None` where these do not nest.
 ///
-/// Where a mode changes hands some rank holds nothing of what it wants; otherwise every rank holds its own part of each
-/// mode that is gathered.
+/// Where a mode goes to another axis, some rank holds no needed elements; otherwise every rank holds its own
+/// part of each mode that is gathered.
 fn received_of_layouts(from: &Sharding, to: &Sharding) -> Option<u64> {
     let zipped = zip(from.modes()?, to.modes()?).ok()?;
     let local: i64 = to.modes()?.iter().filter(|m| m.stride.is_local()).map(|m| m.extent).product();
@@ -217,8 +225,9 @@ fn best(s: &Sharding, modes: &[Mode<AxisStride>], shape: &[usize]) -> Result<(Sh
     found.map(|f| (f.0, f.1)).ok_or_else(|| Error::View { reason: String::new() })
 }
 
-/// The modes without some of those along axes, each of which moves to a local one where there is one; `None` if what is
-/// left does not split into both shapes.
+/// Returns the modes without some of those along axes; each becomes a local one if possible.
+///
+/// Returns `None` if the rest does not split into both shapes.
 fn without(
     modes: &Modes<AxisStride>,
     taken: impl Fn(usize) -> bool,
@@ -253,7 +262,7 @@ fn whole_index(mut modes: Modes<AxisStride>) -> Modes<AxisStride> {
     modes.coalesce()
 }
 
-/// The modes coalesced as a whole, then cut where dims of either shape end, wherever that divides.
+/// Returns the modes coalesced as a whole, then split where dims of either shape end, wherever that divides.
 fn refined(modes: Modes<AxisStride>, from: &[usize], to: &[usize]) -> Modes<AxisStride> {
     let mut ends = ends_of(from);
     ends.extend(ends_of(to));

@@ -11,7 +11,7 @@ use crate::sharding::{AxisCut, Cuts, Shape};
 use crate::{Error, Sharding};
 
 impl Sharding {
-    /// The view in which some neighbouring dims are one, the first of them slowest.
+    /// Returns the view in which some neighbouring dims are one, the first of them slowest.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
@@ -21,7 +21,8 @@ impl Sharding {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails like [`Sharding::view`], and with `view` for dims that the tensor does not have; no dims make one of size 1.
+    /// Fails like [`Sharding::view`], and with `view` for dims that the tensor does not have; no dims make
+    /// one of size 1.
     pub fn flatten(&self, dims: Range<usize>) -> Result<Sharding, Error> {
         let Some(inside) = self.shape().get(dims.clone()) else {
             return Err(self.no_dims(&format!("{dims:?}")));
@@ -32,7 +33,7 @@ impl Sharding {
         self.view(&shape)
     }
 
-    /// The view in which one dim is several, the first of them slowest.
+    /// Returns the view in which one dim is several, the first of them slowest.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
@@ -51,14 +52,17 @@ impl Sharding {
         self.view(&shape)
     }
 
-    /// The view without a dim of size 1.
+    /// Returns the view without a dim of size 1.
     ///
     /// Fails like [`Sharding::view`], and with `view` for a dim that is not there or not of size 1.
     pub fn squeeze(&self, dim: usize) -> Result<Sharding, Error> {
         let len = self.extent(dim)?;
         if len != 1 {
             return Err(Error::View {
-                reason: format!("dim {dim} of {:?} is {len}: only dims of 1 are squeezed", self.shape()),
+                reason: format!(
+                    "dim {dim} of {:?} is {len}: only dims of size 1 can be squeezed",
+                    self.shape()
+                ),
             });
         }
         let mut shape = Shape::from_slice(self.shape());
@@ -66,9 +70,11 @@ impl Sharding {
         self.view(&shape)
     }
 
-    /// The view with a new dim of size 1 before dim `dim` (after the last one if `dim` is their number).
+    /// Returns the view with a new dim of size 1 before dim `dim`.
     ///
-    /// Fails with `view` if there is no such place.
+    /// It is after the last one if `dim` is their number.
+    ///
+    /// Fails with `view` if `dim` exceeds the number of dims.
     pub fn unsqueeze(&self, dim: usize) -> Result<Sharding, Error> {
         if dim > self.shape().len() {
             return Err(self.no_dims(&dim.to_string()));
@@ -78,7 +84,7 @@ impl Sharding {
         self.renumbered(&shape, |d| if d < dim { d } else { d + 1 })
     }
 
-    /// The view in which dim `i` is dim `order[i]` of this one; every rank permutes its strides.
+    /// Returns the view in which dim `i` is dim `order[i]` of this one; every rank permutes its strides.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
@@ -99,26 +105,32 @@ impl Sharding {
         }
         if order.len() != n || to.contains(&n) {
             return Err(Error::View {
-                reason: format!("{order:?} is no order of the dims of {:?}: name each once", self.shape()),
+                reason: format!(
+                    "{order:?} is not a permutation of the dims of {:?}; list each once",
+                    self.shape()
+                ),
             });
         }
         let shape: Shape = order.iter().map(|&d| self.shape()[d]).collect();
         self.renumbered(&shape, |d| to[d])
     }
 
-    /// The view in which a dim of size 1 repeats its index `len` times, with stride 0 on every rank.
+    /// Returns the view in which a dim of size 1 repeats its index `len` times, with stride 0 on every rank.
     ///
     /// ```text
     /// new[.., j, ..] = old[.., 0, ..]
     /// ```
     ///
-    /// Fails with `view` for a dim that is not there or not of size 1, and with `needs_redistribute` where the dim is
-    /// cut, so that some ranks hold nothing to repeat.
+    /// Fails with `view` for a dim that is not there or not of size 1, and with `needs_redistribute` where
+    /// the dim is sharded, so that some ranks hold no index to repeat.
     pub fn expand(&self, dim: usize, len: usize) -> Result<Sharding, Error> {
         let old = self.extent(dim)?;
         if old != 1 {
             return Err(Error::View {
-                reason: format!("dim {dim} of {:?} is {old}: only dims of 1 expand", self.shape()),
+                reason: format!(
+                    "dim {dim} of {:?} is {old}: only dims of size 1 can be expanded",
+                    self.shape()
+                ),
             });
         }
         let mut shape = Shape::from_slice(self.shape());
@@ -132,7 +144,7 @@ impl Sharding {
             return Ok(self.of_dims(&shape, |d| if d == dim { repeated.clone() } else { self.modes_of(d) }));
         };
         if cuts.iter().any(|c| c.dim == dim) {
-            let reason = format!("dim {dim} of 1 is cut, so only some ranks of {self} hold it");
+            let reason = format!("dim {dim} of size 1 is sharded, so only some ranks of {self} hold it");
             return self.uncut_first(dim, reason);
         }
         Sharding::from_cuts(
@@ -143,25 +155,26 @@ impl Sharding {
         )
     }
 
-    /// The view of a range of the indices of one dim.
+    /// Returns the view of a range of the indices of one dim.
     ///
     /// ```text
     /// new[.., j, ..] = old[.., range.start + j, ..]
     /// ```
     ///
-    /// Free where every rank holds its share of the range: where the dim is whole on every rank, and where its most
-    /// significant digit is local and the range consists of whole values of it.
+    /// Free where every rank holds its share of the range: where the dim is whole on every rank, and where
+    /// its most significant digit is local and the range consists of whole values of it.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
     /// let mesh: Mesh = "dp=2,tp=4".parse()?;
     /// let s = Sharding::parse(&mesh, &[24, 8], "SS(0,3),S(1)")?;
     /// assert_eq!(s.narrow(0, 8..24)?.to_string(), "SS(0,2),S(1)");
-    /// assert_eq!(s.narrow(0, 4..12).unwrap_err().kind(), "needs_redistribute");
+    /// assert_eq!(s.narrow(0, 4..12).unwrap_err().code(), "needs_redistribute");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `view` for indices that are not there, and with `needs_redistribute` where something has to move.
+    /// Fails with `view` for indices out of range, and with `needs_redistribute` where the view needs
+    /// communication first.
     pub fn narrow(&self, dim: usize, range: Range<usize>) -> Result<Sharding, Error> {
         let old = self.extent(dim)?;
         let Range { start, end } = range;
@@ -200,7 +213,7 @@ impl Sharding {
         let of_dim: SmallVec<[usize; 4]> = (0..cuts.len()).filter(|&i| cuts[i].dim == dim).collect();
         match of_dim[..] {
             [] => {}
-            // One strided cut: whole pieces of it.
+            // One strided split: whole chunks of it.
             [i] => match cuts[i].cut.narrowed(old, start..start + len) {
                 Some(cut) => cuts[i].cut = cut,
                 None => return in_the_way(),
@@ -210,7 +223,9 @@ impl Sharding {
         Sharding::from_cuts(self.mesh(), &shape, cuts, self.partial().iter().copied().collect())
     }
 
-    /// The same ownership with dims renumbered; `to` is a bijection onto the dims of `shape` that are not new.
+    /// Returns the same ownership with dims renumbered.
+    ///
+    /// `to` is a bijection onto the dims of `shape` that are not new.
     fn renumbered(&self, shape: &[usize], to: impl Fn(usize) -> usize) -> Result<Sharding, Error> {
         if self.layout().is_some() {
             let from = |dim: usize| (0..self.shape().len()).find(|&d| to(d) == dim);
@@ -220,13 +235,13 @@ impl Sharding {
         Sharding::from_cuts(self.mesh(), shape, cuts.collect(), self.partial().iter().copied().collect())
     }
 
-    /// The modes of a dim where there is a layout.
+    /// Returns the modes of a dim where there is a layout.
     fn modes_of(&self, dim: usize) -> Modes<AxisStride> {
         let modes = self.layout().map(|layout| dim_of(layout, self.shape().len(), dim));
         Modes::from_slice(modes.unwrap_or_default())
     }
 
-    /// The sharding of another shape with these modes of every dim.
+    /// Returns the sharding of another shape with these modes of every dim.
     fn of_dims(&self, shape: &[usize], modes: impl Fn(usize) -> Modes<AxisStride>) -> Sharding {
         let mut all = Modes::new();
         for dim in (0..shape.len()).rev() {
@@ -235,7 +250,9 @@ impl Sharding {
         Sharding::from_modes(self.mesh(), shape, all, self.partial()).expect("the modes of each dim make it")
     }
 
-    /// The same placements of a shape without elements; nothing is cut where only sub-axes could hold the sharding.
+    /// Returns the same placements for a shape without elements.
+    ///
+    /// No dim is split where only sub-axes could hold them.
     fn without_elements(&self, shape: &[usize]) -> Result<Sharding, Error> {
         match self.placements() {
             Ok(placements) => Sharding::new(self.mesh(), shape, &placements),
@@ -248,7 +265,7 @@ impl Sharding {
         }
     }
 
-    /// The error of a view for which dim `dim` has to be whole on every rank first.
+    /// Returns the error of a view for which dim `dim` has to be whole on every rank first.
     fn uncut_first(&self, dim: usize, reason: String) -> Result<Sharding, Error> {
         let first = if self.layout().is_some() {
             let whole = Modes::from_slice(&[Mode::new(self.shape()[dim] as i64, AxisStride::local(1))]);

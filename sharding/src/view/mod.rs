@@ -1,8 +1,8 @@
-//! Views: other shapes of the same tensor, which move nothing.
+//! Views: other shapes of the same tensor, without communication.
 //!
-//! Reshape keeps the row-major index of every element, and the flat list of a sharding's modes is a layout of that index.
-//! So a view is that list coalesced as a whole and split at the new dims, which is composition with the compact layout of
-//! the new shape:
+//! Reshape keeps the row-major index of every element, and the flat list of a sharding's modes is a layout of
+//! that index. So a view is that list coalesced as a whole and split at the new dims, which is composition
+//! with the compact layout of the new shape:
 //!
 //! ```text
 //! view(S, shape)  =  split(coalesce(S), shape)  =  S o row_major(shape)
@@ -11,11 +11,12 @@
 //! (16), S(0),S(0) on 2x2:   [a 2][b 2][local 4]             ->  (2,8):  [a 2] | [b 2][local 4]  =  S(0),S(1)
 //! ```
 //!
-//! Where a dim ends inside a mode that it divides, the mode splits, and its axis into sub-axes. Where it does not divide, no
-//! sharding of the new shape holds what the ranks hold: coalesced layouts are unique, and in that sharding a mode would
-//! have to end there. So a view is free exactly if the split succeeds.
+//! Where a dim ends inside a mode that it divides, the mode splits, and its axis into sub-axes. Where it does
+//! not divide, no sharding of the new shape matches the elements that the ranks hold: coalesced layouts are
+//! unique, and in that sharding a mode would have to end there. So a view is free exactly if the split
+//! succeeds.
 //!
-//! Dims that do not divide have no layout; [`uneven`] compares their cuts instead.
+//! Dims that do not divide have no layout; [`uneven`] compares their splits instead.
 
 pub(crate) mod advice;
 mod dims;
@@ -29,10 +30,10 @@ use crate::layout::{make_dense, of_modes};
 use crate::{Error, Sharding};
 
 impl Sharding {
-    /// The sharding of the tensor in another shape of as many elements, if every rank can view its shard as that.
+    /// Returns the sharding of the tensor in another shape of equal size, if every rank can view its shard.
     ///
     /// ```text
-    /// held(s, rank) == held(s.view(shape), rank)      for every rank, in order: the local tensors reshape, nothing moves
+    /// s.global_indices(rank) == s.view(shape).global_indices(rank)      for every rank, in order: local tensors only reshape
     /// ```
     ///
     /// ```
@@ -45,13 +46,13 @@ impl Sharding {
     /// let s = Sharding::parse(&mesh, &[6, 4], "R,S(0)")?;
     /// assert_eq!(s.view(&[4, 6])?.to_string(), "R,S(0)");
     /// let s = Sharding::parse(&mesh, &[4, 6], "S(0),S(0)")?;
-    /// assert_eq!(s.view(&[6, 4]).unwrap_err().kind(), "needs_redistribute");
+    /// assert_eq!(s.view(&[6, 4]).unwrap_err().code(), "needs_redistribute");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `view` for another number of elements, with `overflow`, and with `needs_redistribute` where something
-    /// has to move first: the error says which digit stands in the way, a sharding to redistribute to before the view,
-    /// and how many elements the worst rank receives for that.
+    /// Fails with `view` for another number of elements, with `overflow`, and with `needs_redistribute` where
+    /// a redistribution is needed first. That error names the digit that prevents the view, a sharding to
+    /// redistribute to before the view, and the number of elements that the worst rank receives for that.
     pub fn view(&self, shape: &[usize]) -> Result<Sharding, Error> {
         self.check_numel(shape)?;
         regrouped(self, shape).map_err(|e| {
@@ -59,14 +60,16 @@ impl Sharding {
         })
     }
 
-    /// [`Sharding::view`] for those who ask often and do not want to know what to do where it is not free.
+    /// Returns the result of [`Sharding::view`] if the view is free.
+    ///
+    /// If not, it saves the cost of computing advice.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
     /// let mesh: Mesh = "a=2,b=2".parse()?;
     /// let s = Sharding::parse(&mesh, &[4, 6], "S(0),S(0)")?;
-    /// assert_eq!(s.view_if_free(&[6, 4]), None);
-    /// assert_eq!(s.view_if_free(&[24]), s.view(&[24]).ok());
+    /// assert_eq!(s.try_view(&[6, 4]), None);
+    /// assert_eq!(s.try_view(&[24]), s.view(&[24]).ok());
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn try_view(&self, shape: &[usize]) -> Option<Sharding> {
@@ -79,7 +82,7 @@ impl Sharding {
         if numel != self.numel() {
             return Err(Error::View {
                 reason: format!(
-                    "{:?} has {} elements and {shape:?} has {numel}: a view keeps their number",
+                    "{:?} has {} elements and {shape:?} has {numel}; a view must have equally many",
                     self.shape(),
                     self.numel()
                 ),
@@ -89,7 +92,7 @@ impl Sharding {
     }
 }
 
-/// The view, or why it is not free.
+/// Returns the view, or why it is not free.
 fn regrouped(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
     match s.modes() {
         Some(modes) => {
@@ -107,15 +110,17 @@ fn reshaped(mut modes: Modes<AxisStride>, shape: &[usize]) -> Result<Layout<Axis
     of_modes(shape, modes.coalesce())
 }
 
-/// Why modes do not split into dims: the first dim that ends inside a mode, from the slowest on.
+/// Returns the error of modes that do not split into dims: the first dim that ends inside a mode, slowest
+/// first.
 ///
-/// An index can be cut at `end` exactly if `end` and the weight below every mode divide each other one way or the other.
+/// An index can be split at `end` exactly if `end` and the weight below every mode divide each other in
+/// either direction.
 fn straddles(s: &Sharding, modes: &[Mode<AxisStride>], dims: &[usize], shape: &[usize]) -> Error {
     let mut above: i64 = modes.iter().map(|m| m.extent).product();
     let mut left: Modes<AxisStride> = Modes::from_slice(modes);
     for (dim, &len) in dims.iter().enumerate() {
         let end = above / len as i64;
-        // Whole modes belong to this dim until it ends; the last one may be cut.
+        // Whole modes belong to this dim until it ends; the last one may be split.
         while above > end {
             let Some(m) = left.pop() else { break };
             let wanted = above / end;
@@ -141,7 +146,7 @@ fn straddles(s: &Sharding, modes: &[Mode<AxisStride>], dims: &[usize], shape: &[
     Error::View { reason: format!("{s} does not become {shape:?}") }
 }
 
-/// How many elements stand behind each dim's index: where dims end in the row-major index, descending.
+/// Returns the number of elements after each dim's index: where dims end in the row-major index, descending.
 fn ends_of(shape: &[usize]) -> SmallVec<[i64; 8]> {
     let mut end: i64 = shape.iter().map(|&n| n as i64).product();
     shape
@@ -153,7 +158,7 @@ fn ends_of(shape: &[usize]) -> SmallVec<[i64; 8]> {
         .collect()
 }
 
-/// Modes cut at these weights, wherever that divides; `behind` is the weight of the fastest index.
+/// Splits modes at these weights, wherever that divides; `behind` is the weight of the fastest index.
 ///
 /// Requires descending ends: the further ones come first where two do not nest.
 fn ending_at(modes: &[Mode<AxisStride>], behind: i64, ends: &[i64]) -> Modes<AxisStride> {
@@ -178,7 +183,7 @@ fn ending_at(modes: &[Mode<AxisStride>], behind: i64, ends: &[i64]) -> Modes<Axi
     slowest_first.iter().rev().copied().collect()
 }
 
-/// Dims of two shapes of as many elements, cut into the shortest runs of equal products.
+/// Splits the dims of two shapes of equal size into the shortest runs of equal products.
 ///
 /// Dims of size 1 belong to the run on their left. Requires that no dim is 0.
 fn runs(from: &[usize], to: &[usize]) -> SmallVec<[(core::ops::Range<usize>, core::ops::Range<usize>); 4]> {

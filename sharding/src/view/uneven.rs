@@ -1,16 +1,17 @@
-//! Views of dims that do not divide: the same cuts of the row-major index, compared exactly.
+//! Views of dims that do not divide: the same splits of the row-major index, compared exactly.
 //!
-//! A cut of one dim is a cut of the row-major index of its run of dims. With `P` and `Q` the local extents before and
-//! behind the dim, `L` its own, `c = ceil(L/k)` and `p = ceil(L/c)` pieces of which the last has `l <= c`:
+//! A split of one dim is a split of the row-major index of its run of dims. With `P` and `Q` the local
+//! extents before and after the dim, `L` its own, `c = ceil(L/k)` and `p = ceil(L/c)` chunks of which the
+//! last has `l <= c`:
 //!
 //! ```text
-//! S/SS(dim,k) over n   =   P times:  p pieces of c*Q, rank i keeping [i s, (i+1) s) of each, s = ceil(c/n) * Q;
-//!                                    the last piece has l*Q and s' = ceil(l/n) * Q
+//! S/SS(dim,k) over n   =   P times:  p blocks of c*Q, rank i keeping [i s, (i+1) s) of each, s = ceil(c/n) * Q;
+//!                                    the last block has l*Q and s' = ceil(l/n) * Q
 //! ```
 //!
-//! A cut with these numbers of another dim of another shape keeps the same elements on every rank. The cuts of a run
-//! are matched one by one in order of application, over every combination of local extents that ranks have by then (few,
-//! because a cut leaves few different lengths), so no rank is enumerated.
+//! A split with these numbers of another dim of another shape keeps the same elements on every rank. The
+//! splits of a run are matched in order of application, over every combination of local extents that ranks
+//! have at that point. There are few, because a split leaves few different lengths, so no rank is enumerated.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -28,10 +29,10 @@ use crate::{Error, Sharding};
 
 type Lens = SmallVec<[usize; 6]>;
 
-/// More combinations of local extents than this are not told apart; three uneven cuts of one dim make at most 8.
+/// Limit on combinations of local extents that are compared; three uneven splits of one dim make at most 8.
 const MOST_VARIANTS: usize = 64;
 
-/// Longer lists of sizes than this are not made where nobody asked for them.
+/// Maximum length of lists of sizes that are created implicitly, when the caller did not give sizes.
 const MOST_SIZES: usize = 1 << 12;
 
 /// The local extents of some ranks, before and after the view.
@@ -41,20 +42,20 @@ struct Variant {
     to: Lens,
 }
 
-/// What a cut does to a row-major index; equal values keep the same elements.
+/// The effect of a split on a row-major index; equal values keep the same elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Effect {
-    /// There is nothing to cut.
+    /// The dim is empty: there is nothing to split.
     Nothing,
     /// Rank 0 keeps everything.
     First,
-    /// `count` pieces of `len`, of which each rank keeps a step.
+    /// `count` chunks of `len`, of each of which every rank keeps `step` indices.
     Even { count: usize, len: usize, step: usize },
-    /// One piece per rank, of these lengths, `outer` times.
+    /// One range per rank, of these lengths, `outer` times.
     Sizes { outer: usize, sizes: SmallVec<[usize; 8]> },
-    /// What another cut gives of `len` runs of `behind` indices, `outer` times.
+    /// The ranges of a custom partition of `len` runs of `behind` indices, `outer` times.
     Other { outer: usize, made: Arc<Made>, len: usize, behind: usize },
-    /// `outer` times `count` pieces, of which the last has another length and step.
+    /// `outer` times `count` chunks, of which the last has another length and step.
     Short { outer: usize, count: usize, len: usize, step: usize, last: (usize, usize) },
 }
 
@@ -89,7 +90,7 @@ impl Effect {
         Effect::Short { outer: before, count, len: c * behind, step, last }
     }
 
-    /// The cut over `n` ranks that could have this effect on dim `at` of these extents.
+    /// Returns the split over `n` ranks that could have this effect on dim `at` of these extents.
     fn cut(self, lens: &[usize], at: usize, n: usize) -> Option<DimCut> {
         let behind = lens[at + 1..].iter().product::<usize>();
         match self {
@@ -98,7 +99,7 @@ impl Effect {
             Effect::Even { len, .. } | Effect::Short { len, .. } => (behind > 0
                 && len.is_multiple_of(behind))
             .then(|| DimCut::chunks(lens[at].div_ceil(len / behind).max(1), n)),
-            // The same cut of as many runs.
+            // The same split of the same number of runs.
             Effect::Other { made, len, behind: runs, .. } => {
                 (len == lens[at] && runs == behind).then_some(DimCut::Other(made))
             }
@@ -112,7 +113,7 @@ impl Effect {
     }
 }
 
-/// The view of a sharding without digits.
+/// Returns the view of a sharding without digits.
 pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
     let cuts = s.cuts().unwrap_or_default();
     let mut out = Cuts::new();
@@ -152,7 +153,8 @@ pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
             let Some(matched) = matched else {
                 return Err(Error::View {
                     reason: format!(
-                        "dims {from:?} of {:?} do not divide among the ranks of {s}, and as {:?} no chunks give each rank the same elements",
+                        "dims {from:?} of {:?} do not divide among the ranks of {s}, and no chunks of {:?} give each \
+                         rank the same elements",
                         s.shape(),
                         &shape[to]
                     ),
@@ -163,7 +165,7 @@ pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
     }
     let view = Sharding::from_cuts(s.mesh(), shape, out, s.partial().iter().copied().collect());
     let view = view.map_err(|e| {
-        // Sizes that fit the ranks with something left do not fit those with nothing.
+        // Sizes that fit ranks with elements may not fit empty ranks: report that as an error of the view.
         if let Error::Placement { reason } = e { Error::View { reason } } else { e }
     })?;
     if view.has_notation() {
@@ -171,14 +173,16 @@ pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
     }
     Err(Error::View {
         reason: format!(
-            "{s} of {:?} as {shape:?} cuts a dim unevenly in a way that only placements can say, and another by sub-axes, \
-             which they cannot",
+            "{s} of {:?} as {shape:?} has an uneven shard that only placements can express, and sub-axes, which they \
+             cannot",
             s.shape()
         ),
     })
 }
 
-/// Nobody holds anything: dims that stay in place keep their cuts, the other cuts go to the first dim of size 0.
+/// Returns the sharding of an empty tensor.
+///
+/// Dims that stay in place retain their splits, the other splits go to the first dim of size 0.
 fn empty(s: &Sharding, cuts: &[AxisCut], shape: &[usize]) -> Cuts {
     let zero = shape.iter().position(|&n| n == 0).unwrap_or(0);
     cuts.iter()
@@ -189,8 +193,10 @@ fn empty(s: &Sharding, cuts: &[AxisCut], shape: &[usize]) -> Cuts {
         .collect()
 }
 
-/// The cuts of a run, written in the ways that may match: as they are; with the axes of dims that divide in mesh order,
-/// where that is possible; and with their digits, and those of cuts that divide before one that does not, ending
+/// Returns the splits of a run in the forms that may match.
+///
+/// These are the splits as they are, then with the axes of dims that divide in mesh order, where that is
+/// possible. The last form has their digits, and those of splits that divide before one that does not, ending
 /// where the dims of the other shape do.
 fn forms(
     s: &Sharding,
@@ -206,7 +212,7 @@ fn forms(
         let len = s.shape()[dim];
         let behind: i64 = s.shape()[dim + 1..from.end].iter().map(|&n| n as i64).product();
         let of_dim: Cuts = cuts.iter().filter(|c| c.dim == dim).cloned().collect();
-        // The first cuts, as long as they divide, and the modes that they make.
+        // The longest prefix of splits that divides, and its modes.
         let divide =
             (0..=of_dim.len()).rev().find_map(|n| Some((n, dim_of_cuts(s.mesh(), dim, len, &of_dim[..n])?)));
         let (n, modes) = divide.unwrap_or_default();
@@ -227,7 +233,9 @@ fn forms(
     all
 }
 
-/// Cuts of a dim that divides with the axes in mesh order: each skips the local indices and the later sub-axes above it.
+/// Returns the splits of a dim that divides with the axes in mesh order.
+///
+/// Each skips the local indices and the later sub-axes above it.
 fn in_order_of_axes(mut cuts: Cuts) -> Cuts {
     for i in 0..cuts.len() {
         let later: usize = cuts[..i].iter().filter(|c| c.sub > cuts[i].sub).map(|c| c.cut.ranks()).product();
@@ -237,7 +245,7 @@ fn in_order_of_axes(mut cuts: Cuts) -> Cuts {
     cuts
 }
 
-/// The orders in which cuts may be taken: mesh order first; cuts of one dim stay in order.
+/// Returns the orders in which splits may be taken: mesh order first; splits of one dim stay in order.
 fn orders(cuts: &Cuts) -> impl Iterator<Item = Cuts> + '_ {
     let n = cuts.len();
     let count = (1..=n.min(6)).product::<usize>();
@@ -260,7 +268,9 @@ fn orders(cuts: &Cuts) -> impl Iterator<Item = Cuts> + '_ {
     })
 }
 
-/// Cuts of the dims `to` of another shape that have the effects of these cuts of the dims `from`, if there are any.
+/// Returns splits of the dims `to` of another shape that match.
+///
+/// They have the effects of these splits of the dims `from`, if there are any.
 fn match_cuts(
     shape: &[usize],
     from: &Range<usize>,
@@ -293,20 +303,22 @@ fn match_cuts(
             return None;
         }
         variants = next;
-        // Sizes that are chunks of what is left are printed as such.
+        // Sizes that equal chunks of the remaining indices are printed as chunks.
         out.push(AxisCut { dim: to.start + dim, sub: c.sub, cut: cut.simplest() });
     }
     Some(out)
 }
 
-/// The dim and cut of the new shape with the effect of this cut, for all variants; a plain one where there is one.
+/// Returns the dim and split of the new shape with the effect of this split, for all variants.
+///
+/// Prefers a plain split.
 fn matching(variants: &[Variant], at: usize, cut: &DimCut) -> Option<(usize, DimCut)> {
     let effect = |v: &Variant| Effect::of(&v.from, at, cut);
     let dims = variants.first()?.to.len();
     let mut strided = None;
     for dim in 0..dims {
         let mut tried: SmallVec<[DimCut; 4]> = SmallVec::new();
-        // Ranks that hold nothing allow any cut.
+        // Any split fits ranks that hold no elements.
         let could = variants
             .iter()
             .filter_map(|v| effect(v).cut(&v.to, dim, cut.ranks()))
@@ -329,9 +341,10 @@ fn matching(variants: &[Variant], at: usize, cut: &DimCut) -> Option<(usize, Dim
     strided.or_else(|| as_sizes(variants, at, cut))
 }
 
-/// The dim of the new shape on which the pieces of this cut are pieces of other sizes, one per rank.
+/// Returns the dim of the new shape on which the chunks are ranges of other sizes, one per rank.
 ///
-/// That is so where every rank keeps one run of the row-major index: one piece of a dim before which nothing is left.
+/// That holds where every rank keeps one run of the row-major index: one chunk of a dim before which nothing
+/// is left.
 fn as_sizes(variants: &[Variant], at: usize, cut: &DimCut) -> Option<(usize, DimCut)> {
     let (pieces, ranks) = match cut {
         DimCut::Chunks { pieces, ranks } => (*pieces, *ranks),

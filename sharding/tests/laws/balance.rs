@@ -1,4 +1,4 @@
-//! Ragged sizes that keep blocks whole, against all ways to share them out.
+//! Ragged sizes that keep blocks whole, compared with all possible distributions.
 
 use reshard_sharding::Placement;
 use reshard_test_support::{Random, every, property};
@@ -17,7 +17,7 @@ fn least_of_the_most(blocks: &[usize], ranks: usize) -> usize {
     (0..=blocks.len()).map(|n| mine(n).max(least_of_the_most(&blocks[n..], ranks - 1))).min().unwrap()
 }
 
-/// Whether every size is a sum of the next blocks.
+/// Returns `true` if every size is a sum of the next blocks.
 fn are_whole(sizes: &[usize], blocks: &[usize]) -> bool {
     let mut ends = vec![0];
     ends.extend(blocks.iter().scan(0, |sum, b| {

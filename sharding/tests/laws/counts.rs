@@ -1,4 +1,4 @@
-//! Counts of what sources have for ranks: who keeps what is the definition, and a table is read as it is printed.
+//! Counts of the rows from sources to ranks: ownership matches the definition, and a table round-trips.
 
 use reshard_sharding::{Counts, Mesh, Placement, Sharding};
 use reshard_test_support::{Arbitrary, Gen, property};
@@ -19,7 +19,7 @@ impl Arbitrary for Table {
 fn of_each_source_a_rank_keeps_what_is_counted_for_it() {
     fn law(Table(rows): Table) -> bool {
         let counts = Counts::new(&rows).unwrap();
-        // Who keeps what, and who has it before: a mark for each index.
+        // The owner and the source of each index: a mark for each index.
         let mut owners: Vec<(usize, usize)> = Vec::new();
         for (source, row) in rows.iter().enumerate() {
             for (rank, &n) in row.iter().enumerate() {
@@ -54,19 +54,19 @@ fn of_each_source_a_rank_keeps_what_is_counted_for_it() {
 fn tables_that_are_none_are_refused() {
     let mesh: Mesh = "ep=2".parse().unwrap();
     for (text, says) in [
-        ("CN(0)", "a list of counts for each source"),
-        ("CN(0,[])", "a list of counts for each source"),
-        ("CN(0,[[]])", "a list of counts for each source"),
-        ("CN(0,[[1,2],[3]])", "source 1 are for 1 ranks and those of source 0 for 2"),
-        ("CN(0,[[1,2][3,4]])", "a list of counts for each source"),
-        ("CN(0,[[1,-2]])", "a list of counts for each source"),
-        ("CN(0,[[1,2,1]])", "counts of 4 indices for 3 ranks do not cut 4 over 2"),
-        ("CN(0,[[1,2]])", "counts of 3 indices for 2 ranks do not cut 4 over 2"),
+        ("CN(0)", "a list of counts per source"),
+        ("CN(0,[])", "a list of counts per source"),
+        ("CN(0,[[]])", "a list of counts per source"),
+        ("CN(0,[[1,2],[3]])", "source 1 are for 1 ranks, and those of source 0 for 2"),
+        ("CN(0,[[1,2][3,4]])", "a list of counts per source"),
+        ("CN(0,[[1,-2]])", "a list of counts per source"),
+        ("CN(0,[[1,2,1]])", "counts of 4 indices for 3 ranks do not match a dim of 4 over 2 ranks"),
+        ("CN(0,[[1,2]])", "counts of 3 indices for 2 ranks do not match a dim of 4 over 2 ranks"),
         ("CN(0,[[18446744073709551615,1]])", "add up to more than"),
     ] {
         let error = Sharding::parse(&mesh, &[4], text).unwrap_err().to_string();
         assert!(error.contains(says), "{text}: {error}");
     }
     let error = Counts::new(&[vec![5, 1], vec![2, 1]]).unwrap().within(6).unwrap_err().to_string();
-    assert!(error.contains("rank 0 receives 7, and has room for 6: send it 1 fewer"), "{error}");
+    assert!(error.contains("rank 0 receives 7 indices, and its capacity is 6; send it 1 fewer"), "{error}");
 }

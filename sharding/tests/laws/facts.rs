@@ -1,7 +1,9 @@
-//! Facts of others: what jax says every device holds, what torch says of local shapes and offsets, which placements the
-//! tests of both expect of views. The first line of each file says where its facts come from.
+//! Facts of other libraries: the device shards of jax, the local shapes and offsets of torch, and the
+//! placements that the tests of both expect of views. The first line of each file names the source of its
+//! facts.
 //!
-//! Each law goes over all lines and lists those that are answered otherwise; what may stand in the list has a reason here.
+//! Each test goes over all lines and lists those with another answer; every allowed difference has a reason
+//! here.
 use reshard_sharding::{Mesh, Sharding};
 use serde_json::Value;
 
@@ -13,7 +15,7 @@ fn numbers(v: &Value) -> Vec<usize> {
     v.as_array().unwrap().iter().map(|n| usize::try_from(n.as_u64().unwrap()).unwrap()).collect()
 }
 
-/// What jax says a rank holds: per dim `[start, length]`.
+/// Compares a rank's shard with that of jax: per dim `[start, length]`.
 fn holds(s: &Sharding, rank: usize, want: &Value) -> bool {
     let region = s.region(rank).unwrap();
     let want: Vec<Vec<usize>> = want.as_array().unwrap().iter().map(numbers).collect();
@@ -23,7 +25,7 @@ fn holds(s: &Sharding, rank: usize, want: &Value) -> bool {
     have.len() == want.len() && have.iter().zip(&want).all(|(h, w)| h == w || (nothing(h) && nothing(w)))
 }
 
-/// How a line of `jax_maps.jsonl` is answered otherwise, if it is.
+/// Returns the difference from a line of `jax_maps.jsonl`, if any.
 fn otherwise(fact: &Value) -> Option<String> {
     let (text, shape) = (fact["text"].as_str().unwrap(), numbers(&fact["shape"]));
     let mesh: Mesh = match fact["mesh"].as_str().unwrap().parse() {

@@ -1,5 +1,5 @@
-//! The laws of meshes, placements, notations and views, a file per concept.
-#![allow(clippy::needless_pass_by_value, reason = "quickcheck hands cases to laws by value")]
+//! The properties of meshes, placements, notations and views, a file per concept.
+#![allow(clippy::needless_pass_by_value, reason = "quickcheck passes arguments by value")]
 
 mod balance;
 mod counts;

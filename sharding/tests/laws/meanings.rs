@@ -1,4 +1,4 @@
-//! What shards denote, of shapes that no memory holds: an answer where there is nothing to hold, and a refusal otherwise.
+//! The tensors of shards with shapes larger than memory: an answer for empty shards, and an error otherwise.
 
 use reshard_sharding::{Mesh, Sharding};
 

@@ -40,7 +40,9 @@ fn listed(groups: &ProcessGroups) -> BTreeSet<Vec<usize>> {
     groups.iter().map(|g| g.iter().collect()).collect()
 }
 
-/// A mesh with any order of strides, gaps, an offset and sometimes a flattened axis, and a set of its sub-axes.
+/// A mesh with any order of strides, gaps and an offset, and a set of its sub-axes.
+///
+/// Some meshes have a flattened axis.
 #[derive(Clone, Debug)]
 struct Case {
     mesh: Mesh,
@@ -91,7 +93,7 @@ impl Arbitrary for Case {
 #[test]
 fn groups_are_the_ranks_that_agree_on_the_rest() {
     fn law(Case { mesh, subs }: Case) -> bool {
-        // A sub-axis of a flattened axis may cut across its modes, which no layout holds.
+        // A sub-axis of a flattened axis may split across its modes; such groups have no layout.
         let Ok(groups) = mesh.groups(&subs) else { return subs.iter().any(|&s| !mesh.is_whole(s)) };
         let by_rank = mesh.ranks().all(|r| groups.group_of(r).is_some_and(|g| g.contains(r)));
         let outside =
@@ -136,7 +138,7 @@ fn members_below_a_rank_and_on_a_node_are_counted_right() {
                 right
             });
             let near = |r: usize| all.iter().copied().filter(|m| m / node == r / node).collect::<Vec<_>>();
-            // All ranks of a node are told the same.
+            // All ranks of a node have the same answer.
             let of_nodes: Vec<Vec<usize>> = (0..mesh.world_size()).step_by(node).map(near).collect();
             let on_node = (0..mesh.world_size())
                 .all(|r| g.on_node_of(r, node).is_some_and(|range| all[range] == of_nodes[r / node][..]));
@@ -301,7 +303,7 @@ fn mesh_errors_name_the_values() {
         (Mesh::concatenate(&[m.clone(), m.rename("dp", "x").unwrap()]), "mesh", "two axes are called tp"),
         (m.rename("dp", "2"), "mesh", "2"),
         (m.slice_of(8, &["dp"]), "no_such_rank", "8"),
-        (Mesh::from_ranks([("x", 2)], &[1, 1]), "mesh", "rank 1 stands at the coordinates [0] and [1]"),
+        (Mesh::from_ranks([("x", 2)], &[1, 1]), "mesh", "rank 1 is at the coordinates [0] and [1]"),
         (Mesh::from_ranks([("x", 3)], &[1, 2]), "mesh", "2 ranks"),
         (Mesh::from_nested(&["x", "y"], "[[0,1],[2]]"), "parse", "byte 9"),
         (Mesh::from_nested(&["x"], "[[0,1]]"), "parse", "byte 1"),
@@ -330,7 +332,7 @@ fn groups_among_others_whose_strides_carry_are_found() {
     assert!(!groups("2:100@1+5:2").is_subset_of(&others));
 }
 
-/// The sub-axes of a group have that group, whichever way it was spelled, and a group that some sub-axes have has sub-axes.
+/// The sub-axes of a group have that group, in every spelling, and every group of some sub-axes has sub-axes.
 #[test]
 fn the_axes_of_a_group_have_that_group() {
     let meshes = [

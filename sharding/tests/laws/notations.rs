@@ -1,5 +1,5 @@
-//! Every notation against every sharding: what it can hold comes back, what it cannot is an error of the right kind,
-//! and what it means is checked against its own definition where that is another one.
+//! Every notation with every sharding: representable parts round-trip, others are an error of the right kind,
+//! and semantics are checked against the notation's own definition where it has one.
 use reshard_sharding::Strided;
 use reshard_sharding::notation::{
     DeviceList, HloSharding, HloShardings, LastDim, PartitionSpec, ReplicaGroups, ShardySharding,
@@ -110,8 +110,8 @@ fn terms_of_norms_are_said_with_their_exponent() {
         assert!(refused.to_string().contains("partial by norm2, not by sum"), "{refused}");
     }
     for (text, message) in [
-        ("P(norm0),R", "sum for counts of what is not 0"),
-        ("P(norm-inf),R", "min for least magnitudes"),
+        ("P(norm0),R", "sum, for counts of non-zero elements"),
+        ("P(norm-inf),R", "min, for least magnitudes"),
         ("P(norm-1),R", "expected norm2, norm2.5 or norminf"),
         ("P(norm),R", "expected norm2, norm2.5 or norminf"),
         ("P(norm99),R", "0.001 to 65 with at most three decimals, or inf, not 99"),
@@ -150,7 +150,9 @@ fn even_shardings_are_held_by_all_that_can() {
     property!().tests(20_000).holds(law as fn(Case) -> bool);
 }
 
-/// What XLA says a device holds: tiles of `ceil(len / tiles)`, row-major over the device list, last dims apart.
+/// The shard of an XLA device.
+///
+/// Tiles have `ceil(len / tiles)` indices, row-major over the device list, last dims separate.
 fn tile_of(hlo: &HloSharding, shape: &[usize], device: usize) -> Vec<usize> {
     let HloSharding::Tiled { tiles, devices, .. } = hlo else { panic!("not tiled") };
     let listed = devices.listed().unwrap();
@@ -335,7 +337,7 @@ fn refusals_have_their_kind() {
     {
         assert_eq!(Sharding::parse(&m, &[5, 32], text).unwrap().to_string(), "S(0),R", "{text}");
     }
-    // So has one sub-axis, and dims beside it that divide are free.
+    // The same holds for one sub-axis, and other dims that divide are unrestricted.
     for (text, prints) in [
         ("[{tp:(2)2},{tp:(1)2,dp}]", "[{tp:(2)2},{tp:(1)2,dp}]"),
         ("{devices=[2,4]<=[2,4]T(1,0)}", "[{tp:(1)2},{tp:(2)2,dp}]"),
@@ -347,8 +349,10 @@ fn refusals_have_their_kind() {
     }
 }
 
-/// The tiles of XLA, from their definition: tile `t` of `k` of a dim of `n` begins at `t ceil(n/k)`, and device `d` of the list
-/// has the tile at its place, row-major.
+/// The tiles of XLA, from their definition.
+///
+/// Tile `t` of `k` of a dim of `n` begins at `t ceil(n/k)`, and device `d` of the list has the tile at its
+/// position, row-major.
 #[test]
 fn devices_in_any_order_hold_their_tiles_whatever_divides() {
     let (mut in_place, mut own) = (0, 0);
@@ -360,7 +364,8 @@ fn devices_in_any_order_hold_their_tiles_whatever_divides() {
         {
             let n = mesh.size();
             for step in [1, 2, 3, 5, n - 1] {
-                // Every step-th position, from each of the first ones on: what is no digits of the mesh too.
+                // Every step-th position, from each of the first ones on; also lists that are not digits of
+                // the mesh.
                 let devices: Vec<usize> = (0..step).flat_map(|first| (first..n).step_by(step)).collect();
                 let list = devices.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
                 let text = if last > 1 {
@@ -479,7 +484,8 @@ fn replica_groups_are_the_groups_in_every_version() {
             assert_eq!(version.to_string().parse::<ReplicaGroups>().as_ref(), Ok(&version), "{version}");
         }
     }
-    // Of meshes whose devices are in another order, as XLA writes them: by digits where they have some, else one by one.
+    // Meshes whose devices are in another order, as XLA writes them: by digits where they have some, else
+    // listed.
     let m = mesh("a=4:1,b=2:4");
     let v3 = m.replica_groups_v3(&m.sub_axes("b:(1)2").unwrap()).unwrap();
     assert_eq!(v3.to_string(), "mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'b'}");
@@ -601,10 +607,10 @@ fn sub_axes_are_read_and_checked() {
     {
         assert_eq!(m.sub_axes(text).unwrap_err().code(), kind, "{text}");
     }
-    // Apart, and yet no two digits of one number: c / 3 and c mod 2 of the coordinate c.
+    // Disjoint, and yet not two digits of one number: c / 3 and c mod 2 of the coordinate c.
     let m = mesh("x=6");
     let error = Sharding::parse(&m, &[12, 12], "[{x:(1)2},{x:(3)2}]").unwrap_err();
-    assert!(error.to_string().contains("as x:(1)2 and x:(3)2 are not"), "{error}");
+    assert!(error.to_string().contains("unlike x:(1)2 and x:(3)2"), "{error}");
     let subs = [SubAxis { axis: 0, pre_size: 1, size: 2 }, SubAxis { axis: 0, pre_size: 3, size: 2 }];
     assert_eq!(m.group(&subs).unwrap_err().code(), "not_a_layout");
 }

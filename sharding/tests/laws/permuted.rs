@@ -1,6 +1,7 @@
 //! Meshes whose ranks are in any order.
 //!
-//! The oracle is relabelling: what holds of a row-major mesh holds of the same mesh with its ranks renamed by the table.
+//! The oracle is relabelling: properties of a row-major mesh hold for the same mesh with its ranks renamed by
+//! the table.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +52,7 @@ fn cases() -> Vec<Case> {
         let size = axes.iter().map(|a| a.1).product();
         let (first, spread) = (random.below(3), random.below(2) + 1);
         let mut ranks: Vec<usize> = (0..size).map(|i| first + i * spread).collect();
-        // Some orders keep blocks together, as machines do.
+        // Some orders leave blocks intact, as real machines do.
         let block = *random.pick(&[size, 2, 4]);
         for chunk in ranks.chunks_mut(block) {
             for i in (1..chunk.len()).rev() {
@@ -87,11 +88,11 @@ fn a_mesh_is_its_list_of_ranks() {
             assert_eq!(mesh.contains(rank), list.contains(&rank), "{mesh}: {rank}");
         }
         assert!(!mesh.contains(usize::MAX));
-        let (text, shardy) = (mesh.to_string(), mesh.shardy().unwrap());
+        let (text, shardy) = (mesh.to_string(), mesh.to_shardy().unwrap());
         assert_eq!((text.parse().as_ref(), shardy.parse().as_ref()), (Ok(&mesh), Ok(&mesh)), "{text}");
         let stored = serde_json::to_string(&mesh).unwrap();
         assert_eq!(serde_json::from_str::<Mesh>(&stored).unwrap(), mesh);
-        // Where there is no table, the ranks are a layout: offset and axes say them.
+        // Without a table, the ranks are a layout: offset and axes determine them.
         let sum = |c: &[usize]| {
             let steps = mesh.axes().iter().zip(c).map(|(a, &x)| a.layout().at(x as i64).unwrap());
             mesh.offset() as i64 + steps.sum::<i64>()
@@ -191,7 +192,7 @@ fn groups_are_the_ranks_that_agree_on_the_rest_in_any_order() {
         for subs in sub_axes(&mesh) {
             let groups = match mesh.groups(&subs) {
                 Ok(groups) => groups,
-                // A digit of a hierarchical axis may be no mode of ranks.
+                // A digit of a hierarchical axis may not be a mode of ranks.
                 Err(e) => {
                     assert!(
                         mesh.rank_table().is_none() && subs.iter().any(|&s| !mesh.is_whole(s)),
@@ -296,16 +297,24 @@ fn what_is_no_mesh_or_group_in_any_order_is_refused_with_the_way_out() {
         (
             Mesh::from_ranks([("x", 3)], &[0, 2, 2]).unwrap_err(),
             "mesh",
-            "rank 2 stands at the coordinates [1] and [2]",
+            "rank 2 is at the coordinates [1] and [2]",
         ),
         (Mesh::from_ranks([("x", 2), ("y", 1)], &[7, 7]).unwrap_err(), "mesh", "[0, 0] and [1, 0]"),
         (Mesh::from_ranks([("x", 2)], &[0, usize::MAX]).unwrap_err(), "overflow", "the rank"),
         (Mesh::from_ranks([("x", 2)], &[0, i64::MAX as usize]).unwrap_err(), "overflow", "the rank"),
         (Mesh::from_ranks([("x", 2), ("x", 2)], &[0, 1, 3, 2]).unwrap_err(), "mesh", "two axes"),
-        ("x=2:1@[0,1]".parse::<Mesh>().unwrap_err(), "parse", "a list of ranks stands after sizes"),
-        ("{{0,1},{1,2}}".parse::<ProcessGroups>().unwrap_err(), "not_a_layout", "rank 1 stands twice"),
+        ("x=2:1@[0,1]".parse::<Mesh>().unwrap_err(), "parse", "a list of ranks goes after sizes"),
+        (
+            "{{0,1},{1,2}}".parse::<ProcessGroups>().unwrap_err(),
+            "not_a_layout",
+            "rank 1 is in the groups twice",
+        ),
         ("{{0,1},{2}}".parse::<GroupPattern>().unwrap_err(), "not_a_layout", "2 and 1 members"),
-        ("x=4@[1,2,3,0]".parse::<Mesh>().unwrap().flat_layout().unwrap_err(), "not_a_layout", "no layout"),
+        (
+            "x=4@[1,2,3,0]".parse::<Mesh>().unwrap().flat_layout().unwrap_err(),
+            "not_a_layout",
+            "is not a layout",
+        ),
     ];
     for (error, kind, says) in refused {
         assert_eq!(error.code(), kind, "{error}");

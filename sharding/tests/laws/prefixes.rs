@@ -3,7 +3,7 @@
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Random;
 
-/// What rank `i` of `n` keeps of a list by `torch.chunk`.
+/// The range of a list that rank `i` of `n` keeps by `torch.chunk`.
 fn chunk(len: usize, n: usize, i: usize) -> std::ops::Range<usize> {
     let c = len.div_ceil(n);
     (i * c).min(len)..((i + 1) * c).min(len)
@@ -68,7 +68,7 @@ fn a_ragged_prefix_is_an_interval_of_what_the_others_left() {
     let (mut made, mut refused) = (0, 0);
     for _ in 0..4000 {
         let shape: Vec<usize> = (0..3).map(|_| 1 + random.below(7)).collect();
-        // One axis cuts the prefix raggedly, the other one anything.
+        // One axis splits the prefix raggedly, the other one anything.
         let ragged = random.below(2);
         let other = 1 - ragged;
         let shard = random.below(4);
@@ -76,7 +76,7 @@ fn a_ragged_prefix_is_an_interval_of_what_the_others_left() {
         let order = if first_ragged { [ragged, other] } else { [other, ragged] };
         let n = 2 + other;
         let left = match shard {
-            // Uneven shards before a ragged one leave ranks unlike each other.
+            // Uneven shards before a ragged one leave ranks with different lengths.
             dim @ 0..=1 if !first_ragged => {
                 if !shape[dim].is_multiple_of(n) {
                     continue;
@@ -143,8 +143,8 @@ fn what_has_no_shape_or_is_no_prefix_is_refused() {
         ("RG((0,2),[1,2]),R", "(0,1)"),
         ("RG((),[1,2]),R", "a dim"),
         ("RG((0,1,2,3),[1,2]),R", "dims"),
-        ("RG((0,1),[48,48]),S(0)", "no box"),
-        ("RG((0,1),[48,48]),SS(0,2)", "no box"),
+        ("RG((0,1),[48,48]),S(0)", "not a box"),
+        ("RG((0,1),[48,48]),SS(0,2)", "not a box"),
         ("RG((0,1),[1,2]),R", "add up"),
         ("R,RG(0,units=[1,2,4])", "divide"),
         ("R,RG(0,units=[0,0,0])", "divide"),
@@ -159,7 +159,9 @@ fn what_has_no_shape_or_is_no_prefix_is_refused() {
     }
 }
 
-/// Sizes are for what is left where they apply, in any order of axes, also where they are chunks of another length.
+/// Sizes are for the length that is left where they apply, in any order of axes.
+///
+/// This includes chunks of another length.
 #[test]
 fn sizes_that_do_not_fit_what_is_left_are_refused_in_every_order() {
     for (mesh, shape, text) in [
@@ -179,7 +181,7 @@ fn sizes_that_do_not_fit_what_is_left_are_refused_in_every_order() {
         assert_eq!(Sharding::parse(&mesh, &[4, 8, 2], text).unwrap_err().code(), "placement_count", "{text}");
     }
     let said = Sharding::parse(&mesh, &[4, 8, 2], "S(0),S(0),RG((0,1),[16])").unwrap_err().to_string();
-    assert!(said.contains("not as much on every rank"), "{said}");
+    assert!(said.contains("whose size differs between ranks"), "{said}");
 }
 
 #[test]

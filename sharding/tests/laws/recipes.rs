@@ -40,7 +40,7 @@ fn every_recipe_comes_back_and_covers_its_world() {
                     assert!(mesh.axis(axis).is_ok(), "{r}: {role:?} {axis}");
                 }
             }
-            // Whoever reads other samples or tokens reduces the loss and the gradients.
+            // Ranks with other samples or tokens reduce the loss and the gradients.
             for role in [Role::Batch, Role::Sequence] {
                 if kind != Parallelism::SequenceParallel || role == Role::Batch {
                     let has = |other| r.axes(role).iter().all(|a| r.axes(other).contains(a));

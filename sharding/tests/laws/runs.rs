@@ -44,7 +44,7 @@ fn runs_are_the_indices_of_the_region_in_local_order() {
     assert!(compared > 5000 && strided > 100 && many > 1000, "{compared} {strided} {many}");
 }
 
-/// What is whole at the end is one run with what is cut before it, and a column is one run.
+/// Whole dims at the end form one run with the split dim before them, and a column is one run.
 #[test]
 fn runs_are_as_long_as_they_can_be() {
     let runs = |shape: &[usize], placements: &str| -> Vec<(u64, u64, u64)> {

@@ -1,8 +1,9 @@
-//! Shardings against PyTorch's semantics written out literally, and against brute force over what every rank holds.
+//! Shardings against PyTorch's semantics written out literally, and against brute force over what every rank
+//! holds.
 use reshard_sharding::{GroupPattern, Mesh, Placement, Placements, ReduceOp, Sharding};
 use reshard_test_support::{Arbitrary, Gen, Sweep, every, property};
 
-/// `torch.chunk(list, n)`: pieces of `ceil(len/n)`, the last one shorter, missing ones empty.
+/// `torch.chunk(list, n)`: chunks of `ceil(len/n)`, the last one shorter, missing ones empty.
 fn torch_chunk(list: &[usize], n: usize) -> Vec<Vec<usize>> {
     let piece = list.len().div_ceil(n).max(1);
     let mut pieces: Vec<Vec<usize>> = list.chunks(piece).map(<[usize]>::to_vec).collect();
@@ -10,7 +11,9 @@ fn torch_chunk(list: &[usize], n: usize) -> Vec<Vec<usize>> {
     pieces
 }
 
-/// The indices of one dim that a coordinate holds: every placement of the dim in turn, as PyTorch documents it.
+/// The indices of one dim that a coordinate holds.
+///
+/// It applies every placement of the dim in turn, as PyTorch documents it.
 fn torch_indices(
     len: usize,
     dim: usize,
@@ -48,8 +51,9 @@ fn elements(shape: &[usize], dims: &[Vec<usize>]) -> Vec<usize> {
     })
 }
 
-/// Whether a function given by its values is a layout: its first run of equal steps is the first mode, and the rest
-/// repeats it.
+/// Returns `true` if a function given by its values is a layout.
+///
+/// Its first run of equal steps is the first mode, and the rest repeats it.
 fn is_one_mode_layout(values: &[i64]) -> bool {
     let n = values.len();
     if n <= 1 {
@@ -62,7 +66,7 @@ fn is_one_mode_layout(values: &[i64]) -> bool {
         && is_one_mode_layout(&values.iter().copied().step_by(run).collect::<Vec<_>>())
 }
 
-/// Whether what the ranks hold is a layout of (mesh coordinate, local coordinate): a sum of one-dimensional layouts.
+/// Returns `true` if the shards are a layout of (mesh, local) coordinates: a sum of one-dimensional layouts.
 fn is_layout(sizes: &[usize], shards: &[Vec<usize>], local: &[Vec<usize>]) -> bool {
     if local.iter().any(|l| l != &local[0]) || shards[0].is_empty() {
         return false;
@@ -201,7 +205,7 @@ fn ownership_is_the_region_and_exists_exactly_where_there_is_a_layout() {
             assert!(s.layout().is_none());
             return;
         };
-        assert!(is_layout(&sizes, &shards, &local), "{} is no layout", what());
+        assert!(is_layout(&sizes, &shards, &local), "{} is not a layout", what());
         let flat: Vec<usize> = layout.values().map(|v| v as usize).collect();
         // Colexicographic over (ranks, local): the rank is fastest.
         for (i, shard) in shards.iter().enumerate() {
@@ -371,7 +375,9 @@ fn bad_requests_are_errors_with_a_kind() {
     }
 }
 
-/// Ragged shards among the others, against the same literal cuts: the sizes of each piece in turn.
+/// Ragged shards combined with others, compared with the same literal splits.
+///
+/// The sizes of each range come in turn.
 #[test]
 fn ragged_shards_are_pieces_of_these_sizes() {
     let mesh: Mesh = "a=2,b=4".parse().unwrap();

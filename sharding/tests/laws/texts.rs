@@ -1,12 +1,12 @@
-//! What frameworks write, drawn from what it may say: each text says what its words are defined to mean, index by index, and
-//! what is printed reads back.
+//! Random texts of frameworks: each text has the semantics that its words define, index by index, and printed
+//! shardings round-trip.
 use reshard_sharding::notation::{
     DeviceList, HloSharding, HloShardings, PartitionSpec, ShardySharding, inlined_mesh,
 };
 use reshard_sharding::{Mesh, Placements, Sharding};
 use reshard_test_support::{Arbitrary, Gen, every, property};
 
-/// Flat chunks of each dim over some axes, the first slowest: what a rank at a coordinate holds.
+/// The shard of a rank at a coordinate under flat chunks of each dim over some axes, the first slowest.
 fn chunked(shape: &[usize], dims: &[Vec<usize>], sizes: &[usize], c: &[usize]) -> Vec<usize> {
     let mut all = vec![0];
     for (&len, axes) in shape.iter().zip(dims) {
@@ -66,7 +66,7 @@ impl Lists {
         axes.iter().map(|&a| format!("{quote}{}{quote}", NAMES[a])).collect()
     }
 
-    /// Whether a sharding is this one, by what every rank holds.
+    /// Returns `true` if a sharding is this one, by the elements of every rank.
     fn is(&self, s: &Sharding) -> bool {
         s.mesh().ranks().all(|rank| {
             let c = s.mesh().coordinate(rank).unwrap();
@@ -150,7 +150,7 @@ fn a_shardy_sharding_is_of_its_mesh_and_complete_or_refused() {
         let mesh = l.mesh();
         let inlined = l.pick(0, 3) > 0;
         let header = if inlined {
-            mesh.shardy().unwrap().trim_start_matches("#sdy.").to_owned()
+            mesh.to_shardy().unwrap().trim_start_matches("#sdy.").to_owned()
         } else {
             "@mesh".to_owned()
         };
@@ -188,7 +188,7 @@ fn a_shardy_sharding_is_of_its_mesh_and_complete_or_refused() {
                 );
             }
         }
-        // Another mesh is refused, whatever it differs in.
+        // Another mesh is rejected, whatever the difference.
         let other = Mesh::new(NAMES.into_iter().zip(l.sizes.iter().copied()).chain([("w", 2)])).unwrap();
         assert_eq!(Sharding::parse(&other, &l.shape, &text).is_err(), inlined || open || ranked, "{text}");
         true
@@ -333,7 +333,9 @@ fn a_mesh_without_axes_is_one_rank_that_holds_everything() {
     }
 }
 
-/// Each placement is read once: reading the rest of the text for each would take 2^36 steps here, which is minutes.
+/// Each placement is read once.
+///
+/// Reading the rest of the text for each would take 2^36 steps here, which is minutes.
 #[test]
 fn placements_without_separators_are_read_in_one_pass() {
     let many = 1 << 18;

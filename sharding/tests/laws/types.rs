@@ -1,4 +1,4 @@
-//! Types and duals: the product of a tensor and a gradient, and one text for every type.
+//! Types and cotangent shardings: the product of a tensor and a gradient, and one text for every type.
 use reshard_sharding::{Mesh, Sharding, ShardingType};
 use reshard_test_support::{Random, Sweep, every, random_mesh, random_shape, random_sharding, shards_of};
 
@@ -12,12 +12,12 @@ fn product<'a>(a: impl IntoIterator<Item = &'a i64>, b: impl IntoIterator<Item =
     a.into_iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
-/// What the ranks compute each for itself, added.
+/// The sum of the products that the ranks compute locally.
 fn by_ranks(a: &[Vec<i64>], b: &[Vec<i64>]) -> i64 {
     a.iter().zip(b).map(|(a, b)| product(a, b)).sum()
 }
 
-/// Whether shards of both pair to the product of what they denote.
+/// Returns `true` if shards of both pair to the product of the tensors that they denote.
 fn pairs(s: &Sharding, t: &Sharding, seed: u64) -> bool {
     let (x, y) = (small(s, seed), small(t, seed ^ 0x5bd1_e995));
     by_ranks(&x, &y) == product(&s.assemble(&x).unwrap(), &t.assemble(&y).unwrap())
@@ -50,7 +50,7 @@ fn a_sharding_and_its_dual_pair_to_the_product_of_the_tensors() {
     }
 }
 
-/// The mutant `R* = R`: what replicas agree on is counted once for each.
+/// The mutant `R* = R`: the common value of replicas is counted once for each.
 #[test]
 fn replicas_are_not_their_own_dual() {
     let (mut wrong, mut tried) = (0, 0);

@@ -39,7 +39,7 @@ fn all_held(s: &Sharding) -> Held {
     s.mesh().ranks().map(|r| s.global_indices(r).unwrap()).collect()
 }
 
-/// How many elements the worst rank wants and does not hold.
+/// The number of elements that the worst rank needs and does not hold.
 fn most_lacking(held: &Held, wanted: &Held) -> usize {
     let lacks = |(held, wanted): (&Vec<usize>, &Vec<usize>)| {
         let held: BTreeSet<usize> = held.iter().copied().collect();
@@ -48,7 +48,7 @@ fn most_lacking(held: &Held, wanted: &Held) -> usize {
     held.iter().zip(wanted).map(lacks).max().unwrap_or(0)
 }
 
-/// Compares views with brute force over all placements of all shapes of `n`; gives (free, found, refused).
+/// Compares views with brute force over all placements of all shapes of `n`; returns (free, found, rejected).
 fn compare(n: usize, sizes: &[usize], only_even: bool) -> (usize, usize, usize) {
     let mesh = mesh(sizes);
     let shapes = shapes(n);
@@ -79,7 +79,8 @@ fn compare(n: usize, sizes: &[usize], only_even: bool) -> (usize, usize, usize) 
                             "{s} of {:?} as {shape:?} is not {t}",
                             s.shape()
                         );
-                        // Placements can hold it exactly if some do; sub-axes and ragged sizes are more than those.
+                        // Placements can hold it exactly if some do; sub-axes and ragged sizes are more than
+                        // those.
                         let plain = t.placements().is_ok_and(|p| !p.to_string().contains("RG"));
                         assert_eq!(plain, exists, "{s} of {:?} as {shape:?} is {t}", s.shape());
                         found += usize::from(exists);
@@ -142,7 +143,9 @@ fn every_free_view_of_uneven_dims_is_found_and_none_is_wrong() {
     }
 }
 
-/// Every by-tensor text in which some of these sub-axes shard dims of a shape, each after a local digit or not.
+/// Every by-tensor text in which some of these sub-axes shard dims of a shape.
+///
+/// Each sub-axis is after a local digit or not.
 fn by_tensor_texts(shape: &[usize], subs: &[&str]) -> Vec<String> {
     fn grow(lists: &[Vec<String>], left: &[&str], out: &mut Vec<Vec<Vec<String>>>) {
         out.push(lists.to_vec());
@@ -166,7 +169,9 @@ fn by_tensor_texts(shape: &[usize], subs: &[&str]) -> Vec<String> {
     all.iter().map(text).collect()
 }
 
-/// As above, over shardings with sub-axes: those of placements, and those by tensor of whole axes and of their halves.
+/// The same over shardings with sub-axes.
+///
+/// These are those of placements, and those by tensor of whole axes and of their halves.
 #[test]
 fn every_free_view_of_uneven_dims_with_sub_axes_is_found_and_none_is_wrong() {
     let mut with_sub_axes = 0;
@@ -276,7 +281,7 @@ fn another_number_of_elements_is_said_and_needs_no_advice() {
     ] {
         let e = view(&[4], from, placements, to).unwrap_err();
         assert_eq!(e.code(), "view", "{e}");
-        assert!(e.to_string().contains("a view keeps their number"), "{e}");
+        assert!(e.to_string().contains("a view must have equally many"), "{e}");
     }
 }
 
@@ -312,7 +317,9 @@ impl Arbitrary for Case {
     }
 }
 
-/// What a rank holds as (local shape, the whole tensor's elements) for a tensor in which element `e` is `values[e]`.
+/// The shard of a rank as (local shape, the whole tensor's elements).
+///
+/// Element `e` of the tensor is `values[e]`.
 fn local(s: &Sharding, rank: usize, values: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let shape = s.local_shape(rank).unwrap().to_vec();
     (shape, s.global_indices(rank).unwrap().into_iter().map(|e| values[e]).collect())
@@ -404,7 +411,7 @@ fn narrows_are_local() {
             }
             Err(e) => panic!("{e}"),
         };
-        // Every rank keeps exactly those of its indices that lie in the range.
+        // Every rank keeps exactly those of its indices that are in the range.
         s.mesh().ranks().all(|r| {
             let inside = |i: &usize| (start..start + len).contains(i);
             (0..s.shape().len()).all(|d| {
