@@ -1,17 +1,17 @@
-//! What a value is along one axis of its mesh, whatever it is along the others.
+//! Placements of a value along one axis of its mesh, independent of the other axes.
 //!
 //! ```text
-//! along tp       value        gradient
-//! R              replicas     terms       ranks do different work with the same
-//! I              replicas     replicas    ranks do the same work with the same
-//! P              terms        replicas
-//! S(0), RO(0,1)  a shard      the same shard: tp cuts the dim before all other axes
+//! along tp       value            gradient
+//! R              replicas         partial values   ranks do different work with the value
+//! I              replicas         replicas         ranks do the same work with the value
+//! P              partial values   replicas
+//! S(0), RO(0,1)  a shard          the same shard   tp splits the dim before all other axes
 //! ```
 //!
-//! Where other axes cut a dim within the parts of this one, they keep what they have of each part when it cuts the dim no longer: `S(0),S(0)`
-//! becomes `R,SS(0,2)`, and that `S(0),S(0)` again.
+//! Other axes may shard a dim within the parts of this axis. When this axis no longer shards it, they retain
+//! their share of each part: `S(0),S(0)` becomes `R,SS(0,2)`, and that `S(0),S(0)` again.
 //!
-//! A list of these, with `_` for axes of which nothing is said, is a part of a type: `S(0),_`.
+//! A list of these, with `_` for unspecified axes, is a part of a type: `S(0),_`.
 
 use core::fmt;
 use core::str::FromStr;
@@ -21,24 +21,24 @@ use reshard_sharding::{Mesh, PartialAxis, Placement, ReduceOp, Sharding, Shardin
 
 use crate::Error;
 
-/// What a value is along an axis.
+/// The placement of a value along an axis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Along {
-    /// Replicas that meet different work: `R`.
+    /// Replicas used for different work: `R`.
     Different,
-    /// Replicas that meet the same work: `I`.
+    /// Replicas used for the same work: `I`.
     Same,
-    /// Terms of a sum: `P`.
+    /// Partial values of a sum: `P`.
     Terms,
     /// A shard.
     Cut(Placement),
 }
 
-/// What a value is along some axes of a mesh, by their numbers in order.
+/// Placements along some axes of a mesh, by axis number, sorted.
 pub(crate) type Partly = Vec<(usize, Along)>;
 
 impl Along {
-    /// What the gradient is.
+    /// Returns the placement of the gradient.
     fn dual(&self) -> Along {
         match self {
             Along::Different => Along::Terms,
@@ -48,11 +48,11 @@ impl Along {
         }
     }
 
-    /// A sharding that is this along an axis, and as before along all others.
+    /// Returns a sharding with this placement along an axis, and the same along all others.
     fn of_sharding(&self, is: &Sharding, axis: usize) -> Option<Sharding> {
         let size = is.mesh().axes().get(axis)?.size();
         let sub = SubAxis { axis, pre_size: 1, size };
-        // What others cut of the parts of this axis they keep of each part.
+        // Other axes that shard within the parts of this axis keep their share of each part.
         let mut kept: Vec<AxisCut> = Vec::new();
         for dim in 0..is.shape().len() {
             let mut parts = 1usize;
@@ -74,7 +74,7 @@ impl Along {
             }
             Along::Different | Along::Same | Along::Terms => None,
         };
-        // And where it cuts the dim again, each part is one of theirs.
+        // If this axis shards the dim again, divide the blocks of the other axes among its parts.
         if let Some(own) = own.as_ref().filter(|own| own.cut.is_chunks() && own.cut.pieces() == 1) {
             for cut in kept.iter_mut().filter(|cut| cut.dim == own.dim && cut.cut.is_chunks()) {
                 let pieces = cut.cut.pieces();
@@ -89,7 +89,7 @@ impl Along {
         Sharding::from_cuts(is.mesh(), is.shape(), cuts, terms.chain(own_terms).collect()).ok()
     }
 
-    /// A type that is this along an axis, and as before along all others; none where there is no such type.
+    /// Returns the type with this placement along an axis; `None` if there is no such type.
     fn of(&self, is: &ShardingType, axis: usize) -> Option<ShardingType> {
         let value = self.of_sharding(&is.value, axis)?;
         let gradient = match &is.gradient {
@@ -100,13 +100,15 @@ impl Along {
     }
 }
 
-/// The same in the order of the axes. One function for all lists: a sort is much code.
+/// Sorts by axis. Not generic: every instance of a sort is much code.
 pub(crate) fn in_order(mut partly: Partly) -> Partly {
     partly.sort_by_key(|(axis, _)| *axis);
     partly
 }
 
-/// A type that is so along these axes, and as before along all others. Where several cut one dim, the first cuts it first.
+/// Returns the type with these placements, and the same along all other axes.
+///
+/// If several axes shard one dim, the first of them is the outermost.
 pub(crate) fn put(partly: &[(usize, Along)], is: &ShardingType) -> Option<ShardingType> {
     let mut is = is.clone();
     for (axis, along) in partly.iter().rev() {
@@ -115,12 +117,12 @@ pub(crate) fn put(partly: &[(usize, Along)], is: &ShardingType) -> Option<Shardi
     Some(is)
 }
 
-/// Whether a type is so along these axes.
+/// Returns `true` if a type has these placements.
 pub(crate) fn holds(partly: &[(usize, Along)], is: &ShardingType) -> bool {
     put(partly, is).as_ref() == Some(is)
 }
 
-/// The whole type, where something is said of every axis.
+/// Returns the whole type; `None` unless every axis is specified.
 pub(crate) fn whole(partly: &[(usize, Along)], mesh: &Mesh, shape: &[usize]) -> Option<ShardingType> {
     let same: Vec<SubAxis> = (mesh.axes().iter().enumerate())
         .map(|(axis, a)| SubAxis { axis, pre_size: 1, size: a.size() })
@@ -153,7 +155,9 @@ impl FromStr for Along {
             Placement::Replicate => Ok(Along::Different),
             Placement::Partial(ReduceOp::Sum) => Ok(Along::Terms),
             Placement::Partial(op) => Err(Error::Graph {
-                reason: format!("P({op}) is said of no single axis here: R, I, P, or a shard like S(0)"),
+                reason: format!(
+                    "P({op}) is not valid along a single axis; use R, I, P, or a shard such as S(0)"
+                ),
             }),
             cut @ (Placement::Shard(_)
             | Placement::StridedShard { .. }
@@ -163,7 +167,7 @@ impl FromStr for Along {
     }
 }
 
-/// A list as text: `S(0),_`.
+/// Formats a list: `S(0),_`.
 pub(crate) fn written(partly: &[(usize, Along)], mesh: &Mesh) -> String {
     let word = |axis: usize| {
         let said = partly.iter().find(|(known, _)| *known == axis);
@@ -172,7 +176,7 @@ pub(crate) fn written(partly: &[(usize, Along)], mesh: &Mesh) -> String {
     (0..mesh.axes().len()).map(word).collect::<Vec<_>>().join(",")
 }
 
-/// Reads a list that leaves an axis open; none of any other text.
+/// Parses a list that leaves an axis open; returns `None` for any other text.
 pub(crate) fn read(text: &str, mesh: &Mesh) -> Result<Option<Partly>, Error> {
     let words: Vec<&str> = crate::notation::outside_brackets(text).map(str::trim).collect();
     if !words.contains(&"_") {
@@ -181,7 +185,7 @@ pub(crate) fn read(text: &str, mesh: &Mesh) -> Result<Option<Partly>, Error> {
     if words.len() != mesh.axes().len() {
         return Err(Error::Graph {
             reason: format!(
-                "{text} says of {} axes what something is, and {mesh} has {}: a word or _ for each",
+                "`{text}` has placements for {} axes, but mesh {mesh} has {}; write one for each, or `_` for no change",
                 words.len(),
                 mesh.axes().len()
             ),

@@ -1,18 +1,19 @@
-//! Ops as several, where that lets shards meet in between.
+//! Decomposes ops into several, where that allows more shardings in between.
 //!
-//! An op of the table takes shards as its rows say, and moves nothing inside. Some have more to offer in parts:
+//! An op of the table takes shards as its rows specify, without internal communication. Some ops allow more
+//! shardings when decomposed:
 //!
 //! ```text
-//! mean          = sum, divided by how many                             of a mean there is no gradient in terms, of a sum there is
-//! a loss, mean  = the same loss, sum, divided by how many
-//! logsumexp     = m + log(sum(exp(x - m))),  m = max(x)                along a dim that is cut: two numbers a row are reduced
-//! log_softmax   = (x - m) - log(sum(exp(x - m)))                       and not the row gathered
+//! mean          = sum, divided by the count               a sum has a partial gradient, a mean has none
+//! loss, mean    = the same loss, sum, divided by the count
+//! logsumexp     = m + log(sum(exp(x - m))),  m = max(x)   along a sharded dim: two numbers per row are
+//! log_softmax   = (x - m) - log(sum(exp(x - m)))          reduced, instead of gathering the row
 //! cross_entropy = nll_loss(log_softmax(x), t)
 //! ```
 //!
-//! The maximum only keeps `exp` from overflowing: it cancels, so that its gradient is nothing, and it is detached. The means are taken
-//! apart wherever there are gradients; the others are worth their price only where something is gathered for them, and
-//! the [elaboration](crate::Elaborator) takes whichever costs less.
+//! The maximum only prevents overflow of `exp`. It cancels, so its gradient is zero and it is detached. Means
+//! are decomposed wherever there are gradients. The others are profitable only where they avoid a gather, and
+//! the [solver](crate::ShardingSolver) uses the cheaper of both.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,28 +24,33 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::graph::{Graph, GraphStatement, ValueId};
 
-/// Which ops are taken apart.
+/// The kinds of ops to decompose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Apart {
     /// Means, as gradients need them.
     pub(crate) means: bool,
-    /// What reduces along a dim that may be cut.
+    /// Ops that reduce along a dim that may be sharded.
     pub(crate) rows: bool,
 }
 
 impl Apart {
-    /// The same of one op: only what is trained needs its means in parts, and what has a strategy stays whole where it can.
+    /// Returns the same for one op.
+    ///
+    /// Only means that are differentiated are decomposed. Row reductions with a given strategy stay whole.
     fn of(self, is_trained: bool, has_strategy: bool) -> Apart {
         Apart { means: self.means && is_trained, rows: self.rows && !has_strategy }
     }
 }
 
-/// How deep composites of composites go.
+/// The maximum nesting depth of composites.
 const DEEPEST: usize = 32;
 
 impl Graph {
-    /// The same graph in ops that have no parts: composites by their bodies, and what is to be taken apart. What no statement
-    /// makes stays as it is.
+    /// Returns the graph in primitive ops, with composites replaced by their bodies.
+    ///
+    /// Ops of the given kinds are decomposed too.
+    ///
+    /// Values that no statement computes stay as they are.
     pub(crate) fn in_parts(&self, apart: Apart) -> Result<Cow<'_, Graph>, Error> {
         let trained = self.trained();
         for (n, statement) in self.statements.iter().enumerate() {
@@ -57,14 +63,16 @@ impl Graph {
         Ok(Cow::Borrowed(self))
     }
 
-    /// How many of the statements may be differentiated: those above the mark, and above the last gradient.
+    /// Returns the number of statements that may be differentiated.
+    ///
+    /// These are before the mark and the last gradient.
     fn trained(&self) -> usize {
         let last = self.statements.iter().rposition(|s| matches!(s, GraphStatement::Gradient { .. }));
         let marked = self.statements.iter().position(|s| *s == GraphStatement::NoGrad);
         last.into_iter().chain(marked).min().unwrap_or(self.statements.len())
     }
 
-    /// The same, of which so many statements may be differentiated, in a graph of its own.
+    /// Returns the decomposed graph, of which the first `trained` statements may be differentiated.
     fn taken_apart(&self, apart: Apart, trained: usize) -> Result<Graph, Error> {
         let made_on = self.made_on();
         let mut out = Graph::on_meshes(self.meshes.clone(), self.table.clone());
@@ -78,8 +86,9 @@ impl Graph {
             known[v] = Some(out.copied(&self.values[v])?);
         }
         let at = |known: &[Option<ValueId>], v: ValueId| {
-            known[v.0]
-                .ok_or_else(|| Error::Graph { reason: format!("{} is used before it is made", self.name(v)) })
+            known[v.0].ok_or_else(|| Error::Graph {
+                reason: format!("`{}` is used before it is computed", self.name(v)),
+            })
         };
         let list = |known: &[Option<ValueId>], of: &[ValueId]| {
             of.iter().map(|&v| at(known, v)).collect::<Result<Vec<_>, _>>()
@@ -134,7 +143,7 @@ impl Graph {
         Ok(out)
     }
 
-    /// A value like that of another graph.
+    /// Adds a value like that of another graph.
     fn copied(&mut self, like: &crate::graph::Known) -> Result<ValueId, Error> {
         let value = self.named(&like.name, like.dtype, &like.shape)?;
         self.values[value.0].pinned.clone_from(&like.pinned);
@@ -142,7 +151,7 @@ impl Graph {
         Ok(value)
     }
 
-    /// A call, or its parts; what it makes is like the values given.
+    /// Adds a call, or its parts; the outputs are like the given values.
     fn call_in_parts(
         &mut self,
         path: &mut Path,
@@ -168,12 +177,14 @@ impl Graph {
             }
             return Ok(made);
         };
-        // Checks the operands.
+        // Called for its check of the operands.
         self.table.op(call, &shapes)?;
         path.deep += 1;
         path.own += usize::from(own);
         if path.deep > DEEPEST {
-            return Err(Error::Graph { reason: format!("{call} is a composite within {DEEPEST} others") });
+            return Err(Error::Graph {
+                reason: format!("{call} is nested in {DEEPEST} composites, which is the limit"),
+            });
         }
         let mut values = inputs.to_vec();
         let outputs = body.output_values().to_vec();
@@ -181,7 +192,7 @@ impl Graph {
             let operands: Vec<ValueId> = takes.iter().map(|&v| values[v]).collect();
             let like = |o: usize| {
                 let value = makes.get(o)?;
-                // An output of the body is an output of the call; a value that is two of them is named by the first.
+                // An output of the body is an output of the call; if it is two of them, the first names it.
                 like(outputs.iter().position(|out| out == value)?)
             };
             values.extend(self.call_in_parts(path, called, &operands, &like)?);
@@ -192,26 +203,26 @@ impl Graph {
     }
 }
 
-/// Why an op that is taken apart has no strategy.
+/// Returns the error for a decomposed op that has no strategy.
 fn whole(call: &OpCall) -> Error {
     Error::Graph {
         reason: format!(
-            "{call} is computed in parts here and has no strategy of its own: write its parts with theirs, or the types of what it takes and makes"
+            "{call} is decomposed here and cannot have a strategy; write the ops of its decomposition with strategies, or the types of its inputs and outputs"
         ),
     }
 }
 
-/// Where in composites of composites a call is.
+/// The position of a call in nested composites.
 struct Path {
     apart: Apart,
     deep: usize,
-    /// In how many ops of the table that are taken apart.
+    /// The number of enclosing table ops that are decomposed.
     own: usize,
     /// The number of the mesh on which the whole op runs.
     mesh: usize,
 }
 
-/// The body of a call, if it has one, and whether it is one of the table's own ops that is taken apart.
+/// Returns the body of a call, if it has one, and `true` if it is a decomposed op of the table.
 pub(crate) fn body_of(
     table: &OpTable,
     call: &OpCall,
@@ -233,7 +244,7 @@ pub(crate) fn body_of(
     })
 }
 
-/// The parts of an op of the table, if it is to be taken apart.
+/// Returns the parts of an op of the table, if it is to be decomposed.
 fn parts(
     table: &OpTable,
     call: &OpCall,
@@ -308,7 +319,7 @@ fn parts(
     Ok(Some(text.parse()?))
 }
 
-/// A loss that is a mean as a sum, divided.
+/// Returns the body of a mean loss: the summed loss, divided by the count.
 fn summed(call: &OpCall, inputs: usize, many: usize) -> String {
     let names: Vec<String> = (0..inputs).map(|i| format!("x{i}")).collect();
     let call = call.clone().with("reduction", Argument::Word("sum".to_owned()));

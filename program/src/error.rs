@@ -1,69 +1,69 @@
-//! What can be wrong with a program: one sentence with the values, and a kind for machines.
+//! Errors of programs: a one-line message with the values, and a kind for machines.
 
 use core::fmt;
 
-/// Why a program cannot be.
+/// The reason why a program is invalid.
 ///
-/// `Display` is one sentence with the offending values; [`Error::kind`] is the word that machines read.
+/// `Display` is a one-line message with the offending values; [`Error::code`] is for machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// An error of an op, a sharding or a plan underneath, and the value that it is about, if it is about one.
+    /// An error of an op, a sharding or a plan underneath, with the value concerned, if any.
     Ops {
         /// The value or statement.
         at: Option<String>,
-        /// What is wrong with it.
+        /// The underlying error.
         error: reshard_ops::Error,
     },
-    /// A text that is no program.
+    /// A text that cannot be parsed as a program.
     Parse {
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// A graph that cannot be.
+    /// An invalid graph.
     Graph {
         /// The reason, with the values.
         reason: String,
     },
-    /// An op that takes its operands only after a move that is not written.
+    /// An op that needs an input in another type, by a redistribution that the program does not state.
     NeedsRedistribute {
-        /// Whether values fit, and only gradients do not.
+        /// `true` if the values fit, and only the gradients do not.
         gradient_only: bool,
-        /// What stands in the way.
+        /// The mismatch, with the values.
         reason: String,
-        /// What to write, cheapest first.
+        /// The lines to write, the cheapest first.
         fixes: String,
     },
-    /// A schedule that cannot be.
+    /// An invalid schedule.
     Schedule {
         /// The reason, with the values.
         reason: String,
     },
-    /// What a region gives back is not what it is claimed to be.
+    /// A result of a shard map that does not match its declared output type.
     OutSpecMismatch {
         /// The reason, with what to write.
         reason: String,
     },
-    /// What is the same on ranks by its type and was not, when a program ran.
+    /// Replicas that differed between ranks when a program ran.
     Replicas {
         /// The reason, with the value, the axis and the ranks.
         reason: String,
     },
-    /// A gradient that is asked of what has none.
+    /// A gradient requested of a value that has none.
     NoGradient {
-        /// The reason, with the way out.
+        /// The reason, with a fix.
         reason: String,
     },
 }
 
 impl Error {
-    /// The kind of the error in one word, as machines read it.
+    /// Returns the kind of the error as one identifier, for machines.
     ///
     /// ```
     /// let e = "mesh tp=2\ny = relu(x)".parse::<reshard_program::Graph>().unwrap_err();
-    /// assert_eq!((e.kind(), e.to_string().as_str()), ("parse", "line 2: there is no value x"));
+    /// assert_eq!((e.code(), e.to_string().as_str()), ("parse", "line 2: there is no value `x`"));
     /// ```
     pub fn code(&self) -> &'static str {
         match self {
@@ -73,18 +73,18 @@ impl Error {
             Error::Schedule { .. } => "schedule",
             Error::NeedsRedistribute { gradient_only: false, .. } => "needs_redistribute",
             Error::NeedsRedistribute { gradient_only: true, .. } => "needs_gradient_redistribute",
-            Error::OutSpecMismatch { .. } => "false_claim",
+            Error::OutSpecMismatch { .. } => "out_spec_mismatch",
             Error::Replicas { .. } => "replicas",
             Error::NoGradient { .. } => "no_gradient",
         }
     }
 
-    /// The same, said of a value or a statement.
+    /// Wraps an error, with the value or statement concerned.
     pub(crate) fn of(at: &str, error: impl Into<reshard_ops::Error>) -> Error {
         Error::Ops { at: Some(at.to_owned()), error: error.into() }
     }
 
-    /// The same, said of a line of a text.
+    /// Returns the error with the line of a text.
     pub(crate) fn on(self, line: usize) -> Error {
         match self {
             Error::Parse { .. } => self,

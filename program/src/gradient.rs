@@ -1,12 +1,12 @@
-//! The gradient of a program: its items in reverse, as statements.
+//! The backward statements of a program: its statements in reverse.
 //!
 //! ```text
-//! op      y = f(x)          the formula of the table on what was saved: dx, in the type of x's gradient
-//! move    x' : T' = x: T    dx: T.gradient = dx': the same tensor, brought where x's gradient lies
-//! uses    of x, several     are added as they come, as x's gradient is everywhere the same sharding, and reduced once
+//! op                y = f(x)          the formula of the table on saved values: dx, in the type of x's gradient
+//! redistribution    x' : T' = x: T    dx: T.gradient = dx': redistributed to the sharding of x's gradient
+//! several uses      of x              contributions are added in order, all in one sharding, and reduced once
 //! ```
 //!
-//! Nothing here knows how gradients are sharded or what communicates: the types of the program say that.
+//! This module does not handle shardings or communication: the types of the program determine them.
 
 use std::sync::Arc;
 
@@ -21,8 +21,10 @@ use crate::graph::{Graph, GraphStatement, ValueId};
 use crate::program::{Program, Statement};
 
 impl Program {
-    /// The statements that compute the gradients of the sum of a value with respect to others, with their names.
-    /// With `twice`, the gradients have gradients. What else is made gets no `reserved` name.
+    /// Returns the statements that compute the gradients of the sum of a value with respect to others.
+    ///
+    /// The gradients get the given names. With `twice`, they have gradients in turn. Other values get no
+    /// `reserved` name.
     pub(crate) fn backward(
         &self,
         loss: ValueId,
@@ -42,12 +44,16 @@ impl Program {
         if let Some(v) =
             wrt.iter().map(|(v, _)| v).chain([&loss]).find(|v| self.get(**v).ty.gradient.is_none())
         {
-            return Err(Error::NoGradient {
-                reason: format!(
-                    "{} has no gradient: it is no real number, its type says so, or no gradient leads to it",
-                    self.get(*v).name
-                ),
-            });
+            let value = self.get(*v);
+            let reason = if value.dtype.is_integral() {
+                format!("it is {}, and only real and complex values have gradients", value.dtype)
+            } else {
+                format!(
+                    "its type is {}; look for `|-`, `detach` and ops without a gradient before it",
+                    value.ty
+                )
+            };
+            return Err(Error::NoGradient { reason: format!("`{}` has no gradient: {reason}", value.name) });
         }
         let shape = self.get(loss).shape().iter().map(|&n| n as i64).collect();
         let ones = b.call(loss, &OpCall::new("ones").with("shape", Argument::Numbers(shape)), &[])?;
@@ -74,21 +80,21 @@ impl Program {
     }
 }
 
-/// The statements made so far.
+/// The backward statements so far.
 struct Backward<'a> {
     program: &'a Program,
     twice: bool,
     graph: Graph,
-    /// The sum of what was found so far of the gradient of each value.
+    /// The sum so far of the gradient of each value.
     parts: FxHashMap<ValueId, ValueId>,
-    /// Their sums, once all are known.
+    /// The total gradients, once complete.
     last: FxHashMap<ValueId, ValueId>,
-    /// Which have the name of a gradient that was asked for.
+    /// The gradients that have a requested name.
     named: Vec<ValueId>,
 }
 
 impl Backward<'_> {
-    /// A value of the program in the graph.
+    /// Returns a value of the program in the graph.
     fn saved(&mut self, v: ValueId) -> Result<ValueId, Error> {
         let value = self.program.get(v);
         if let Some(known) = self.graph.value(&value.name) {
@@ -100,7 +106,7 @@ impl Backward<'_> {
     }
 
     fn fresh(&self, prefix: &str) -> String {
-        // Also none of the program's.
+        // Avoid the program's names too.
         let mut name = self.graph.fresh(prefix);
         while self.program.value(&name).is_some() || self.graph.value(&name).is_some() {
             name.push('\'');
@@ -108,7 +114,7 @@ impl Backward<'_> {
         name
     }
 
-    /// A call, on the mesh of a value of the program.
+    /// Adds a call, on the mesh of a value of the program.
     fn call(&mut self, like: ValueId, call: &OpCall, inputs: &[ValueId]) -> Result<Vec<ValueId>, Error> {
         let shapes: Vec<Vec<usize>> = inputs.iter().map(|&v| self.graph.shape(v).to_vec()).collect();
         let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
@@ -123,13 +129,13 @@ impl Backward<'_> {
         Ok(made)
     }
 
-    /// The type of the gradient of a value.
+    /// Returns the type of the gradient of a value.
     fn dual(&self, v: ValueId) -> Option<ShardingType> {
         let is = self.program.get(v).ty.gradient_type()?;
         Some(if self.twice { is } else { ShardingType { gradient: None, ..is } })
     }
 
-    /// A gradient where that of a value lies.
+    /// Redistributes a gradient to the gradient type of a value.
     fn moved(&mut self, d: ValueId, v: ValueId, via: Option<DType>) -> Result<ValueId, Error> {
         let Some(is) = self.dual(v) else { return Ok(d) };
         if self.graph.constraint(d) == Some(&is) {
@@ -139,7 +145,7 @@ impl Backward<'_> {
         self.graph.redistribute_as(d, &name, is, via)
     }
 
-    /// Adds a part of the gradient of a value to those before it.
+    /// Adds a contribution to the gradient of a value.
     fn add(&mut self, v: ValueId, part: ValueId) -> Result<(), Error> {
         let sum = match self.parts.get(&v) {
             None => part,
@@ -152,7 +158,7 @@ impl Backward<'_> {
         Ok(())
     }
 
-    /// The sum of all parts of the gradient of a value; none where nothing leads there.
+    /// Returns the total gradient of a value; `None` if no gradient flows to it.
     fn total(&mut self, v: ValueId) -> Option<ValueId> {
         if let Some(sum) = self.parts.remove(&v) {
             self.last.insert(v, sum);
@@ -160,7 +166,7 @@ impl Backward<'_> {
         self.last.get(&v).copied()
     }
 
-    /// What is made as the gradient of a value, or a part of it: of its element type, and where it lies.
+    /// Casts and constrains a gradient, or a contribution to it, to the gradient type of its value.
     fn pinned(&mut self, made: ValueId, v: ValueId) -> Result<ValueId, Error> {
         let dtype = self.program.get(v).dtype;
         let made = if self.graph.values[made.0].dtype == dtype {
@@ -175,7 +181,7 @@ impl Backward<'_> {
         Ok(made)
     }
 
-    /// The gradients of what an op took.
+    /// Adds the gradients of the inputs of an op.
     fn op(&mut self, call: &OpCall, inputs: &[ValueId], outputs: &[ValueId]) -> Result<(), Error> {
         let mut given: Vec<Option<ValueId>> = Vec::with_capacity(outputs.len());
         for &v in outputs {
@@ -218,14 +224,14 @@ impl Backward<'_> {
         }
         for (&v, gives) in inputs.iter().zip(gradient.input_gradients()) {
             let Some(o) = gives.filter(|_| has(&v)) else { continue };
-            // The same value twice is two gradients: each is a call of its own, as formulas make.
+            // An input used twice gets two contributions, each by a separate call of its formula.
             let dx = self.pinned(values[body.output_values()[o]], v)?;
             self.add(v, dx)?;
         }
         Ok(())
     }
 
-    /// Calls the gradient of a value so; zeros where nothing leads there.
+    /// Names the gradient of a value; zeros if no gradient flows to it.
     fn named(&mut self, v: ValueId, name: &str) -> Result<(), Error> {
         let total = if let Some(total) = self.total(v) {
             total
@@ -234,7 +240,8 @@ impl Backward<'_> {
             let zeros = self.call(v, &OpCall::new("zeros_like"), &[of])?[0];
             self.pinned(zeros, v)?
         };
-        // What is the gradient of another value too, as behind a move that does nothing, has a name already.
+        // The gradient may be shared with another value, as after a no-op redistribution; then copy it to
+        // rename it.
         let total = if self.named.contains(&total) {
             let copy = self.call(v, &OpCall::new("clone"), &[total])?[0];
             self.pinned(copy, v)?
@@ -247,7 +254,7 @@ impl Backward<'_> {
 }
 
 impl Graph {
-    /// Without the ops and moves that nothing of this name needs.
+    /// Removes the ops and redistributions that these values do not depend on.
     fn without_unused<'n>(mut self, wanted: impl Iterator<Item = &'n str>) -> Graph {
         let mut used: Vec<bool> = vec![false; self.values.len()];
         for name in wanted {

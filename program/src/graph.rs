@@ -1,13 +1,13 @@
-//! Graphs: what a program is made of, before it is typed.
+//! Graphs: untyped programs.
 //!
-//! A graph is a list of statements over named values, on the meshes of one world. An input has a type; what a statement
-//! makes has one where somebody says so, and else the [elaboration](crate::Elaborator) finds it.
+//! A graph is a list of statements over named values, on the meshes of one world. Inputs have types. The type
+//! of a computed value is the declared one, or is found by the [solver](crate::ShardingSolver).
 //!
 //! ```text
 //! op        y = add(x, b)             a call of the table, a rule, or a composite
 //! move      y: S(0),R = x             the same tensor in another type
 //! gradient  gradient loss wrt w       dw is the gradient of the sum of loss with respect to w
-//! mark      no_grad                   what is made below has no gradient
+//! mark      no_grad                   values below have no gradient
 //! ```
 
 mod dtypes;
@@ -36,23 +36,23 @@ pub(crate) use statement::{Given, GraphStatement};
 pub struct ValueId(pub(crate) usize);
 
 impl ValueId {
-    /// The number, counted from 0 in the order in which values are made.
+    /// Returns the number, counted from 0 in the order in which values are created.
     pub fn index(self) -> usize {
         self.0
     }
 }
 
-/// What is known of a value of a graph.
+/// The known facts on a value of a graph.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Known {
     pub(crate) name: String,
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
-    /// What it is said to be.
+    /// The sharding constraint.
     pub(crate) pinned: Option<Arc<ShardingType>>,
-    /// The number of the mesh on which it is made, where what it is made of does not say that.
+    /// The number of the mesh on which it is computed, if its operands do not determine it.
     pub(crate) on: Option<usize>,
-    /// Whether it is only between the parts of one op, which a kernel keeps to itself: no memory is read or written for it.
+    /// `true` for an intermediate inside one fused op: no memory is read or written for it.
     pub(crate) inner: bool,
 }
 
@@ -78,13 +78,13 @@ pub struct Graph {
     pub(crate) values: Vec<Known>,
     pub(crate) statements: Vec<GraphStatement>,
     names: FxHashMap<String, ValueId>,
-    /// The first value that may be made below `no_grad`, where that is said.
+    /// The first value below `no_grad`, if there is a mark.
     marked: Option<ValueId>,
-    /// Names that others have, or will have: what nobody names gets none of them.
+    /// Names in use elsewhere: generated names avoid them.
     pub(crate) reserved: Arc<FxHashSet<String>>,
 }
 
-/// Its text.
+/// Formats the graph text.
 impl fmt::Debug for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -97,82 +97,84 @@ impl PartialEq for Graph {
     }
 }
 
-/// The most statements of a graph, those of composites counted.
+/// The maximum number of statements of a graph, including those of composites.
 pub(crate) const MOST_STATEMENTS: usize = 1 << 20;
 
 impl Graph {
-    /// A graph without statements, of the ops of the standard table.
+    /// Returns a graph without statements, with the ops of the standard table.
     pub fn new(mesh: &Mesh) -> Graph {
         Graph::with_table(mesh, Arc::new(OpTable::standard()))
     }
 
-    /// A graph without statements, of the ops of a table.
+    /// Returns a graph without statements, with the ops of a table.
     pub fn with_table(mesh: &Mesh, table: Arc<OpTable>) -> Graph {
         Graph::on_meshes(Meshes::new(mesh), table)
     }
 
-    /// The same on several meshes.
+    /// Returns a graph without statements on several meshes.
     pub(crate) fn on_meshes(meshes: Meshes, table: Arc<OpTable>) -> Graph {
         let (values, statements) = (Vec::new(), Vec::new());
         let (names, marked) = (FxHashMap::default(), None);
         Graph { table, meshes, values, statements, names, marked, reserved: Arc::default() }
     }
 
-    /// The first mesh, which has all ranks.
+    /// Returns the first mesh, which has all ranks.
     pub fn mesh(&self) -> &Mesh {
         self.meshes.first()
     }
 
-    /// The table of ops.
+    /// Returns the table of ops.
     pub fn table(&self) -> &Arc<OpTable> {
         &self.table
     }
 
-    /// The value of a name.
+    /// Returns the value with a name.
     pub fn value(&self, name: &str) -> Option<ValueId> {
         self.names.get(name).copied()
     }
 
-    /// The name of a value of this graph.
+    /// Returns the name of a value of this graph.
     pub fn name(&self, value: ValueId) -> &str {
         &self.values[value.0].name
     }
 
-    /// The shape of a value of this graph.
+    /// Returns the shape of a value of this graph.
     pub fn shape(&self, value: ValueId) -> &[usize] {
         &self.values[value.0].shape
     }
 
-    /// The element type of a value of this graph.
+    /// Returns the element type of a value of this graph.
     pub fn dtype(&self, value: ValueId) -> DType {
         self.values[value.0].dtype
     }
 
-    /// What a value of this graph is said to be.
+    /// Returns the sharding constraint of a value of this graph.
     pub fn constraint(&self, value: ValueId) -> Option<&ShardingType> {
         self.values[value.0].pinned.as_deref()
     }
 
-    /// The same, which graphs and programs share.
+    /// Returns the same constraint as a shared pointer.
     pub(crate) fn shared_pin(&self, value: ValueId) -> Option<&Arc<ShardingType>> {
         self.values[value.0].pinned.as_ref()
     }
 
-    /// How many values it has.
+    /// Returns the number of values.
     pub fn values(&self) -> usize {
         self.values.len()
     }
 
-    /// A value that comes from outside, in a type as [`Type::parse`] reads it, with ` on` and the name of its mesh where that is
-    /// not the first.
+    /// Adds an input of a type given as text.
     ///
-    /// Fails for a name that is taken or is none, and for a type that is none of this shape on that mesh.
+    /// The text is parsed by [`ShardingType::parse`], with ` on` and the mesh name for a mesh other than the first.
+    ///
+    /// Returns an error for an invalid or used name, and for a type that is invalid for this shape on that
+    /// mesh.
     pub fn input(&mut self, name: &str, dtype: DType, shape: &[usize], text: &str) -> Result<ValueId, Error> {
         let is = self.type_of(name, shape, text)?;
         self.input_with_type(name, dtype, is)
     }
 
-    /// The same with a type.
+    /// Adds an input of a type.
     pub fn input_with_type(&mut self, name: &str, dtype: DType, is: ShardingType) -> Result<ValueId, Error> {
         let shape = is.value.shape().to_vec();
         let value = self.named(name, dtype, &shape)?;
@@ -181,10 +183,11 @@ impl Graph {
         Ok(value)
     }
 
-    /// Says what a value is: what makes it is moved to that, or is made there, if that is on another mesh. What is made
-    /// below [`Graph::no_grad`] has no gradient, and of its type the value's sharding is kept.
+    /// Constrains a value to a type: its result is redistributed to it, or computed there on another mesh.
     ///
-    /// Fails for a type of another shape, or on a mesh that the graph has not.
+    /// Values below [`Graph::no_grad`] have no gradient: only the value's sharding of the type is used.
+    ///
+    /// Returns an error for a type of another shape, or on a mesh that is not in the graph.
     pub fn constrain(&mut self, value: ValueId, is: ShardingType) -> Result<(), Error> {
         let meshes = &self.meshes;
         let marked = self.marked.is_some_and(|first| value >= first);
@@ -194,7 +197,7 @@ impl Graph {
             if s.shape() != known.shape {
                 return Err(Error::Graph {
                     reason: format!(
-                        "{} has the shape {:?} and cannot be {is} of {:?}",
+                        "`{}` has shape {:?}, but its type {is} is for shape {:?}",
                         known.name,
                         known.shape,
                         s.shape()
@@ -204,7 +207,7 @@ impl Graph {
             if meshes.number(s.mesh()).is_none() {
                 return Err(Error::Graph {
                     reason: format!(
-                        "{} is {is} on {}, and the program has {}",
+                        "`{}` is {is} on {}, which is not a mesh of the program; its meshes are {}",
                         known.name,
                         s.mesh(),
                         meshes.names().join(", ")
@@ -214,7 +217,7 @@ impl Graph {
             if s.mesh() != is.value.mesh() {
                 return Err(Error::Graph {
                     reason: format!(
-                        "{} is on {} and its gradient on {}: a value and its gradient are on one mesh, and a move brings both to another",
+                        "`{}` is on {} and its gradient on {}; put both on one mesh",
                         known.name,
                         is.value.mesh(),
                         s.mesh()
@@ -227,13 +230,14 @@ impl Graph {
         Ok(())
     }
 
-    /// Calls an op on values; what it makes gets these names.
+    /// Adds a call of an op; its outputs get these names.
     ///
-    /// Outputs have the element type of the first input of real or complex numbers, or else of the first input (f32
-    /// without inputs); of an op that gives truth values or indices, theirs. What is called like an input and a prime, `w'`,
-    /// is what that is in the next step, and becomes what the input is.
+    /// Outputs have the element type of the first real or complex input, or else of the first input (f32
+    /// without inputs). Ops that return booleans or indices have those types. An output named like an input
+    /// with a prime, `w'`, is the value of that input in the next step and is constrained to the input's
+    /// type.
     ///
-    /// Fails as [`Table::op`] does, and for names that are taken.
+    /// Returns the errors of [`OpTable::op`], and an error for used names.
     pub fn apply(
         &mut self,
         call: &OpCall,
@@ -246,7 +250,7 @@ impl Graph {
         if names.len() > op.outputs().len() {
             return Err(Error::Graph {
                 reason: format!(
-                    "{call} makes {} values, and {} names are given",
+                    "{call} has {} outputs, but {} names are given",
                     op.outputs().len(),
                     names.len()
                 ),
@@ -264,7 +268,7 @@ impl Graph {
             .collect();
         let outputs = outputs?;
         for &v in &outputs {
-            // What replaces an input in the next step lies where that does.
+            // The new value of an input in the next step has the input's type.
             let replaced = self.name(v).strip_suffix('\'').and_then(|name| self.value(name));
             let alike = |of: &ValueId| self.shape(*of) == self.shape(v) && self.inputs().any(|i| i == *of);
             if let Some(is) = replaced.filter(alike).and_then(|of| self.values[of.0].pinned.clone()) {
@@ -281,7 +285,7 @@ impl Graph {
         Ok(outputs)
     }
 
-    /// The inputs, in order.
+    /// Returns the inputs, in order.
     pub fn inputs(&self) -> impl Iterator<Item = ValueId> {
         self.statements.iter().filter_map(|s| match s {
             GraphStatement::Input(v) => Some(*v),
@@ -292,7 +296,7 @@ impl Graph {
         })
     }
 
-    /// How many statements it has.
+    /// Returns the number of statements.
     pub fn statements(&self) -> usize {
         self.statements.len()
     }

@@ -1,12 +1,12 @@
-//! Keys: which random numbers an op of a graph draws.
+//! Keys of the random ops of a graph.
 //!
 //! ```text
-//! key=[3]        the step's key, into which 3 is folded; of an op of which nobody says it, its number among those that draw
-//! key=[3,1]      of a region, on its coordinate 1: that too is folded in
+//! key=[3]        3 folded into the step's key; by default the number of the op among the random ops
+//! key=[3,1]      on coordinate 1 of a shard map: the coordinate is folded in too
 //! ```
 //!
-//! An element is a function of the key and of its index in the whole tensor, so nobody has to save what was drawn: backward draws the
-//! same again by the same key, and so does what is computed again.
+//! An element is a function of the key and of its index in the whole tensor, so random values need not be
+//! saved: backward and rematerialization draw the same values by the same key.
 
 use reshard_ops::rules::{Argument, OpCall};
 
@@ -15,9 +15,9 @@ use crate::graph::{Graph, GraphStatement, ValueId};
 use crate::notation::refused;
 
 impl Graph {
-    /// A call that draws random numbers, with a key of its own: the number that is given, or the next.
+    /// Returns a call that draws random numbers with a distinct key: the given number, or the next.
     ///
-    /// Fails for a number that another op draws by; what is made after `no_grad` may draw the same again.
+    /// Returns an error for a number used by another op; ops after `no_grad` may reuse a key.
     pub(crate) fn keyed(&self, call: &OpCall) -> Result<OpCall, Error> {
         let draws =
             call.name().and_then(|name| self.table.parameters(name)).is_some_and(|p| p.get("key").is_some());
@@ -36,14 +36,14 @@ impl Graph {
         let known: Vec<(Argument, ValueId)> = self.statements.iter().filter_map(known).collect();
         let Some(key) = call.argument("key") else {
             let is_free = |n: &i64| !known.iter().any(|(key, _)| *key == Argument::Numbers(vec![*n]));
-            let free = // Of so many and one numbers one is free.
+            let free = // Among `len + 1` numbers at least one is unused.
                 (known.len() as i64..=2 * known.len() as i64).find(is_free).unwrap_or_default();
             return Ok(call.clone().with("key", Argument::Numbers(vec![free])));
         };
         match known.iter().find(|(other, _)| other == key && !self.is_marked()) {
             None => Ok(call.clone()),
             Some((_, v)) => refused(format!(
-                "{call}: {} draws by key={key} already, and would be the same random numbers; give each its own key, or none and it gets one",
+                "{call}: `{}` already uses key={key}, so both would draw the same random numbers; give each op a different key, or none to have one assigned",
                 self.name(*v)
             )),
         }

@@ -1,29 +1,33 @@
 //! Training steps as values: typed, checked, differentiated and priced.
 //!
 //! ```text
-//! Graph --elaborate--> Program --report--> Report
-//! text, pins           + types, strategies, moves, gradients
-//!                              --compile--> Schedule           what one rank does, without types
+//! Graph --solve--> Program --report--> Report
+//! text and         with types, strategies, redistributions and gradients
+//! constraints
+//!                          --compile--> Schedule    the instructions of one rank, without types
 //! ```
 //!
-//! In training a tensor is two with the same indices, the value and its gradient, and a [type](reshard_sharding::Type) says who
-//! holds each. An *op* runs on every rank on what that holds and communicates nothing; along each axis it is a row of its rule, and
-//! if `a.. -> b..` is a true row, each rank's vector-Jacobian product is true by `b*.. -> a*..`, where `R* = P`, `P* = R` and cuts stay. A
-//! *move* is the same tensor in another type,
+//! In training a tensor is a pair with the same indices, the value and its gradient, and a
+//! [type](reshard_sharding::ShardingType) gives the sharding of each. An *op* runs on every rank's shards and
+//! communicates nothing. Along each axis it follows a row of its rule. If `a.. -> b..` is a valid row, then
+//! each rank's vector-Jacobian product is valid by `b*.. -> a*..`, where `R* = P`, `P* = R` and shards are
+//! unchanged. A *redistribution* is the same tensor in another type,
 //!
 //! ```text
 //! (v1|g1) -> (v2|g2)     forward plan(v1 -> v2)     backward plan(g2 -> g1)
 //! ```
 //!
-//! and these two are adjoint for every pair of types, as both keep the meaning. So a program whose ops find their operands as their rows
-//! say, forward and backward, is right, and what it communicates is in its moves. The [`Elaborator`] chooses what nobody said,
-//! all of it together, and refuses what may not be chosen with what to write instead. `gradient loss` is syntax: items in
-//! reverse, ops by their formulas, moves swapped, several uses added first. Then a [`Report`] is sums over items. A type names its mesh:
-//! values may be on several [`Meshes`] of one world, ops run on one, and moves lead from one to another.
+//! and these two are adjoint for every pair of types, as both preserve the global tensor. So a program whose
+//! ops find their operands as their rows require, forward and backward, is correct, and all its communication
+//! is in its redistributions. The [`ShardingSolver`] chooses jointly all that the graph leaves open; where a
+//! choice is not allowed, its error suggests the lines to write. `gradient loss` is syntax: statements in
+//! reverse, ops by their formulas, redistributions swapped, several uses added first. A [`Report`] is a set
+//! of sums over statements. A type names its mesh: values may be on several [`Meshes`] of one world, ops run
+//! on one mesh, and redistributions lead from one to another.
 //!
 //! ```
-//! use reshard_program::{Elaborator, Graph, Moves, Rates};
-//! // A column-parallel product on replicas that do the same work: right forward, and its gradient would be a part of the true one.
+//! use reshard_program::{ShardingSolver, Graph, ImplicitRedistribution, ComputeRates};
+//! // A column-parallel product of an invariant input: correct forward, but its gradient would be incomplete.
 //! let text = "
 //!     mesh tp=4
 //!     x: f32[8,16] I
@@ -33,10 +37,10 @@
 //!     gradient loss wrt x, w
 //! ";
 //! let graph: Graph = text.parse()?;
-//! let refused = Elaborator::new().moves(Moves::Written).elaborate(&graph).unwrap_err();
-//! assert_eq!(refused.kind(), "needs_gradient_redistribute");
-//! assert!(refused.to_string().contains("write x.1: R = x (all_reduce backward, 768 bytes)"));
-//! let report = Elaborator::new().elaborate(&graph)?.report(&Rates::uniform());
+//! let refused = ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny).solve(&graph).unwrap_err();
+//! assert_eq!(refused.code(), "needs_gradient_redistribute");
+//! assert!(refused.to_string().contains("write `x.1: R = x` (all_reduce backward, 768 bytes) and `h = mm(x.1, w)`"));
+//! let report = ShardingSolver::new().solve(&graph)?.report(&ComputeRates::uniform());
 //! assert_eq!((report.traffic.forward.steps, report.traffic.backward.steps), (0, 1));
 //! # Ok::<(), reshard_program::Error>(())
 //! ```

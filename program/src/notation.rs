@@ -1,29 +1,31 @@
-//! The text of a graph, one statement a line: a file format.
+//! The text format of graphs, one statement a line: a file format.
 //!
 //! ```text
 //! mesh dp=2,tp=2                         the mesh, first
 //! mesh experts: ep=4                     another mesh over ranks of the first, by name
 //! x: f32[4,8,16] S(1),R                  an input: its element type, shape and type
 //! h = mk,kn->mn(x, w)                    a call of the table or of a rule, with operands, then arguments
-//! y: S(0),I = sum(h, dims=[1])           the same, and what it becomes
-//! c: i64[4] R = arange(size=4)           the same, of elements that are not those of the operands; f32 where there are none
-//! a, b = split(h, dim=0)                 several results; with types they are told apart by ";"
-//! z: S(0),R = y                          a move
-//! r: R via bf16 = y                      a move whose elements travel in bf16 and are added in their own type
-//! e: S(0) on experts = y                 a move to another mesh; without "on", types are on the first
-//! gradient loss wrt w, b                 makes dw and db; without "wrt", of all inputs that have a gradient
-//! gradient other wrt w, b as e, f        makes e and f
-//! v = mm(x, w) by S(0),R; R -> S(0),R     the strategy is given: what the op takes and makes
-//! u: R,_ = y                             a move along dp alone: along tp what y is
-//! v = mm(x, w) by _,R; _,S(1) -> _,S(1)   the strategy is given along tp alone
-//! no_grad                                what is made below has no gradient
+//! y: S(0),I = sum(h, dims=[1])           a call with a sharding constraint on its result
+//! c: i64[4] R = arange(size=4)           a call with another dtype than its operands; f32 without operands
+//! a, b = split(h, dim=0)                 several results; with types they are separated by ";"
+//! z: S(0),R = y                          a redistribution
+//! r: R via bf16 = y                      a redistribution that sends bf16, and adds in the dtype of y
+//! e: S(0) on experts = y                 a redistribution to another mesh; without "on", types are on the first
+//! gradient loss wrt w, b                 defines dw and db; without "wrt", for all inputs that have a gradient
+//! gradient other wrt w, b as e, f        defines e and f
+//! v = mm(x, w) by S(0),R; R -> S(0),R     a given strategy: the shardings of inputs and outputs
+//! u: R,_ = y                             a redistribution along dp; along tp like y
+//! v = mm(x, w) by _,R; _,S(1) -> _,S(1)   a given strategy along tp
+//! no_grad                                values below have no gradient
 //! local tp                               the lines to "end" are per-device code (see `region/text.rs`)
-//! repeat 24                              the lines to "end" so many times, with values of their own (see `repeat.rs`)
+//! repeat 24                              the lines to "end" 24 times, each with its own values (see `repeat.rs`)
 //! # ..                                   a comment, to the end of the line
 //! ```
 
 pub(crate) mod assigned;
 mod write;
+
+pub(crate) use write::call_text;
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -39,33 +41,35 @@ use crate::notation::assigned::{Assigned, From};
 use crate::region::Regions;
 use crate::repeat::{Block, Scope};
 
-/// The longest text of a program, in bytes.
+/// The maximum length of a program text, in bytes.
 const LONGEST: usize = 1 << 26;
 
 impl Graph {
-    /// Reads a graph of the ops of a table.
+    /// Parses a graph with the ops of a table.
     ///
-    /// Fails with the line and what is wrong there.
+    /// Returns an error with the line and the reason.
     pub fn parse(table: Arc<OpTable>, text: &str) -> Result<Graph, Error> {
         Graph::parse_with_axes(table, text, &[])
     }
 
-    /// The same with other sizes of some axes of its first mesh: what holds for `dp=1` may not for `dp=64`.
+    /// Parses a graph with other sizes of some axes of its first mesh.
+    ///
+    /// Use it to check at scale: a program valid for `dp=1` may be invalid for `dp=64`.
     ///
     /// ```
-    /// use reshard_ops::rules::Table;
+    /// use reshard_ops::rules::OpTable;
     /// use reshard_program::Graph;
     /// let text = "mesh dp=1,tp=2\nx: f32[64] S(0),R";
-    /// let graph = Graph::parse_with_axes(Table::standard().into(), text, &[("dp", 64)])?;
+    /// let graph = Graph::parse_with_axes(OpTable::standard().into(), text, &[("dp", 64)])?;
     /// assert_eq!(graph.mesh().to_string(), "dp=64,tp=2");
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Fails for an axis that the mesh has not, for a mesh whose ranks are not in their order, and where there are other meshes for
-    /// another number of ranks.
+    /// Returns an error for an axis that is not in the mesh, for a mesh whose ranks are not in order, and if
+    /// the text has further meshes for another number of ranks.
     pub fn parse_with_axes(table: Arc<OpTable>, text: &str, sizes: &[(&str, usize)]) -> Result<Graph, Error> {
         if text.len() > LONGEST {
-            let reason = format!("a program has at most {LONGEST} bytes, and this has {}", text.len());
+            let reason = format!("a program has at most {LONGEST} bytes, but this one has {}", text.len());
             return Err(Error::Parse { line: 1, reason });
         }
         let mut lines =
@@ -73,10 +77,16 @@ impl Graph {
         let mut lines = lines.by_ref().filter(|(_, line)| !line.is_empty());
         let wrong = |line: usize, reason: String| Error::Parse { line, reason };
         let Some((number, first)) = lines.next() else {
-            return Err(wrong(1, "a program starts with its mesh, like mesh dp=2,tp=4".to_owned()));
+            return Err(wrong(
+                1,
+                "the program is empty; begin it with a mesh, such as `mesh dp=2,tp=4`".to_owned(),
+            ));
         };
         let mesh = first.strip_prefix("mesh ").ok_or_else(|| {
-            wrong(number, format!("{first:?} is no mesh: start with one, like mesh dp=2,tp=4"))
+            wrong(
+                number,
+                format!("{first:?} is not a mesh; begin the program with one, such as `mesh dp=2,tp=4`"),
+            )
         })?;
         let mesh: Mesh = mesh.trim().parse().map_err(|e: reshard_sharding::Error| {
             let named = mesh.split_once(':').filter(|(name, _)| !name.contains('='));
@@ -84,7 +94,7 @@ impl Graph {
                 number,
                 match named {
                     Some((name, rest)) => format!(
-                        "the first mesh has all ranks and no name: write mesh {} before mesh {}:{rest}",
+                        "the first mesh has all ranks and no name; write `mesh {}` above `mesh {}:{rest}`",
                         rest.trim(),
                         name.trim()
                     ),
@@ -102,7 +112,7 @@ impl Graph {
         for (number, line) in lines {
             if let Some(open) = &mut block {
                 if Block::begun(number, line).is_some() || line.starts_with("mesh ") || line == "no_grad" {
-                    return Err(wrong(number, format!("{line:?} cannot stand between repeat and end")));
+                    return Err(wrong(number, format!("{line:?} is not allowed between `repeat` and `end`")));
                 }
                 if line != "end" || open.is_in_region() {
                     open.add(number, line);
@@ -141,8 +151,8 @@ impl Graph {
                 }
                 Some(rest) => {
                     let reason = format!(
-                        "with these sizes the first mesh {mesh} has {} ranks and not {ranks}, of which mesh {rest} is: write the \
-                         sizes of all meshes in the program",
+                        "with these sizes the first mesh {mesh} has {} ranks, but `mesh {rest}` is for {ranks}; write the sizes of \
+                         all meshes in the program",
                         mesh.size()
                     );
                     return Err(wrong(number, reason));
@@ -151,12 +161,12 @@ impl Graph {
             }
         }
         if let Some(region) = regions.innermost() {
-            return Err(wrong(begun_at, format!("{region} has no end: write end below its lines")));
+            return Err(wrong(begun_at, format!("`{region}` has no end; write `end` below its lines")));
         }
         match block {
             None => Ok(graph),
             Some(open) => {
-                Err(wrong(open.line, "repeat has no end: write end below what is repeated".to_owned()))
+                Err(wrong(open.line, "`repeat` has no end; write `end` below the repeated lines".to_owned()))
             }
         }
     }
@@ -169,7 +179,7 @@ impl FromStr for Graph {
     }
 }
 
-/// A mesh with other sizes of some axes; or why not.
+/// Returns a mesh with other sizes of some axes, or the reason why there is none.
 fn resized(mesh: Mesh, sizes: &[(&str, usize)]) -> Result<Mesh, String> {
     if sizes.is_empty() {
         return Ok(mesh);
@@ -177,7 +187,9 @@ fn resized(mesh: Mesh, sizes: &[(&str, usize)]) -> Result<Mesh, String> {
     let axes = mesh.axes().iter().map(|axis| (axis.name().as_str(), axis.size()));
     let mut axes: Vec<(&str, usize)> = axes.collect();
     if Mesh::new(axes.iter().copied()).ok().as_ref() != Some(&mesh) {
-        return Err(format!("{mesh} has ranks of its own choice: axes of other sizes would have others"));
+        return Err(format!(
+            "mesh {mesh} lists its ranks, so its axes cannot be resized; write the sizes in the program"
+        ));
     }
     for &(name, size) in sizes {
         let axis = mesh.axis(name).map_err(|e| e.to_string())?;
@@ -186,14 +198,15 @@ fn resized(mesh: Mesh, sizes: &[(&str, usize)]) -> Result<Mesh, String> {
     Mesh::new(axes).map_err(|e| e.to_string())
 }
 
-/// Whether a mesh begins so, and not a statement about a value that is called mesh.
+/// Returns `true` if the character can start a mesh, which excludes a statement on a value named `mesh`.
 fn begins_a_mesh(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '<'
 }
 
-/// `experts: ep=4`.
+/// Parses a further mesh: `experts: ep=4`.
 fn further_mesh(graph: &mut Graph, text: &str) -> Result<(), Error> {
-    let form = || format!("mesh {text}: meshes after the first have names, as in mesh experts: ep=4");
+    let form =
+        || format!("`mesh {text}` has no name; meshes after the first need one, as in `mesh experts: ep=4`");
     let Some((name, mesh)) = text.split_once(':').filter(|(name, _)| !name.contains('=')) else {
         return refused(form());
     };
@@ -219,8 +232,10 @@ fn statement(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Err
     }
 }
 
-/// Where the `=` of an assignment is: the first outside of brackets after a space, as types may have others; where nothing
-/// is typed, the first.
+/// Splits an assignment at its `=`.
+///
+/// It is the first outside brackets after a space, because types may contain others; without a type it is the
+/// first.
 pub(crate) fn equals(line: &str) -> Option<(&str, &str)> {
     let mut depth = 0usize;
     let mut first = None;
@@ -240,10 +255,12 @@ pub(crate) fn equals(line: &str) -> Option<(&str, &str)> {
     first.map(|at| (&line[..at], &line[at + 1..]))
 }
 
-/// `x: f32[4,8] S(0),R`.
+/// Parses an input: `x: f32[4,8] S(0),R`.
 fn input(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> {
     let form = || {
-        format!("{line:?} is no statement: write x: f32[4,8] S(0),R or y = op(x), with a space before \"=\"")
+        format!(
+            "{line:?} is not a statement; write `x: f32[4,8] S(0),R` or `y = op(x)`, with a space before `=`"
+        )
     };
     let Some((name, rest)) = line.split_once(':') else { return refused(form()) };
     if let Some((dtype, _)) = rest.split_once('[')
@@ -253,10 +270,7 @@ fn input(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> 
     }
     let (Some((dtype, shape)), text) = elements(name.trim(), rest)? else { return refused(form()) };
     if text.is_empty() {
-        return refused(format!(
-            "{} is an input and has no type: say how it is sharded, like S(0),R",
-            name.trim()
-        ));
+        return refused(format!("input `{}` has no type; write its sharding, such as `S(0),R`", name.trim()));
     }
     let is = read(graph, scope, name.trim(), &shape, text)?;
     graph.input_with_type(&scope.makes(name.trim(), true), dtype, is).map(|_| ())
@@ -265,13 +279,13 @@ fn input(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> 
 /// An element type and a shape: `f32[4,8]`.
 type Elements = (DType, Vec<usize>);
 
-/// The element type and the shape with which a type may begin, and the rest: `f32[4,8] S(0),R`.
+/// Parses the optional element type and shape before a type: `f32[4,8] S(0),R`.
 fn elements<'t>(name: &str, text: &'t str) -> Result<(Option<Elements>, &'t str), Error> {
     let none = (None, text.trim());
     let Some((dtype, rest)) = text.split_once('[') else { return Ok(none) };
     let Ok(dtype) = dtype.trim().parse::<DType>() else { return Ok(none) };
     let Some((sizes, rest)) = rest.split_once(']') else {
-        return refused(format!("{name}: the shape after {dtype} has no ]"));
+        return refused(format!("`{name}`: the shape after {dtype} has no closing `]`"));
     };
     let shape: Option<Vec<usize>> = match sizes.trim() {
         "" => Some(Vec::new()),
@@ -279,11 +293,11 @@ fn elements<'t>(name: &str, text: &'t str) -> Result<(Option<Elements>, &'t str)
     };
     match shape {
         Some(shape) => Ok((Some((dtype, shape)), rest.trim())),
-        None => refused(format!("{name}: \"[{sizes}]\" is no shape")),
+        None => refused(format!("`{name}`: invalid shape `[{sizes}]`; write sizes such as `[4,8]`")),
     }
 }
 
-/// A type; below `no_grad` also what has no dual, as terms of an average.
+/// Parses a type; below `no_grad` it may have no cotangent, such as partial values of an average.
 fn read(
     graph: &Graph,
     scope: &mut Scope,
@@ -297,7 +311,7 @@ fn read(
     })
 }
 
-/// A type, and what travels to it where that is said: `S(0),R via bf16`.
+/// Splits a type from its communication dtype, if there is one: `S(0),R via bf16`.
 pub(crate) fn wire_of(text: &str) -> Result<(&str, Option<DType>), Error> {
     match text.split_once(" via ") {
         None => Ok((text, None)),
@@ -305,14 +319,14 @@ pub(crate) fn wire_of(text: &str) -> Result<(&str, Option<DType>), Error> {
     }
 }
 
-/// A type of elements in which something travels.
+/// Parses a communication dtype.
 pub(crate) fn wire(via: &str) -> Result<DType, Error> {
     via.parse().map_err(|_| Error::Graph {
-        reason: format!("via {via}: {via:?} is no type of elements, like via bf16"),
+        reason: format!("unknown dtype `{via}` after `via`; write one such as `via bf16`"),
     })
 }
 
-/// `a: S(0),I; b = op(x, key=value)`, or `y: S(0),R = x`.
+/// Parses `a: S(0),I; b = op(x, key=value)`, or `y: S(0),R = x`.
 fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> Result<(), Error> {
     let Assigned { made: parts, from, by } = Assigned::read(made, call)?;
     let (call, operands) = match (from, parts.as_slice()) {
@@ -326,14 +340,18 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
             let is = read(graph, scope, name, graph.shape(from), text)?;
             return graph.redistribute_as(from, &scope.makes(name, false), is, via).map(|_| ());
         }
-        (From::Value(from), _) => return refused(format!("{from} is moved to one value that says its type")),
+        (From::Value(from), _) => {
+            return refused(format!(
+                "a redistribution of `{from}` has one result with a type, as in `y: S(0),R = {from}`"
+            ));
+        }
     };
     let operands: Vec<ValueId> =
         operands.into_iter().map(|name| scope.takes(graph, name)).collect::<Result<_, _>>()?;
     let names: Vec<String> = parts.iter().map(|(name, _)| scope.makes(name, false)).collect();
     let said = parts.iter().map(|(_, text)| text.map_or(Ok(("", None)), wire_of));
     let said: Vec<(&str, Option<DType>)> = said.collect::<Result<_, _>>()?;
-    // What becomes something through a wire is made before that.
+    // The value before a redistribution in a communication dtype gets a generated name.
     let made: Vec<String> = (names.iter().zip(&said))
         .map(|(name, (_, via))| if via.is_some() { graph.fresh(name) } else { name.clone() })
         .collect();
@@ -347,7 +365,7 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
             let made = graph.dtype(output);
             if shape != graph.shape(output) || !graph.may_be(made, dtype, &operands) {
                 return refused(format!(
-                    "{name} is said to be {dtype}{shape:?}, and {call} makes {made}{:?}",
+                    "`{name}` is declared {dtype}{shape:?}, but {call} gives {made}{:?}",
                     graph.shape(output)
                 ));
             }
@@ -364,7 +382,7 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
     let (Some(by), Some(&output)) = (by, outputs.first()) else { return Ok(()) };
     let Some((takes, makes)) = by.split_once("->") else {
         return refused(format!(
-            "by {by}: a strategy says what an op takes and makes, like by R; S(1) -> S(1)"
+            "`by {by}` has no `->`; write the shardings of inputs and outputs, as in `by R; S(1) -> S(1)`"
         ));
     };
     let takes: Vec<&str> = Some(takes.trim())
@@ -377,10 +395,12 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
     graph.strategy(output, &takes, &makes)
 }
 
-/// `loss wrt w, b`, or `loss wrt w, b as e, f`.
+/// Parses `loss wrt w, b`, or `loss wrt w, b as e, f`.
 fn gradient(graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Error> {
     if scope.is_in_layer() {
-        return refused(format!("gradient {text}: a gradient cannot stand between repeat and end"));
+        return refused(format!(
+            "`gradient {text}` is not allowed between `repeat` and `end`; write it below `end`"
+        ));
     }
     let (text, names) = text.split_once(" as ").map_or((text, None), |(text, names)| (text, Some(names)));
     let (loss, wrt) = match text.split_once(" wrt ") {
@@ -389,7 +409,7 @@ fn gradient(graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Erro
     };
     if text.trim_end().ends_with(" wrt") {
         return refused(format!(
-            "gradient {text}: the values after wrt are missing, like gradient loss wrt w"
+            "`gradient {text}` has no values after `wrt`; write them, as in `gradient loss wrt w`"
         ));
     }
     let loss = scope.takes(graph, loss)?;
@@ -397,7 +417,8 @@ fn gradient(graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Erro
     let Some(wrt) = wrt else {
         if names.is_some() {
             return refused(
-                "names after as are those of values after wrt: write gradient loss wrt w as g".to_owned(),
+                "names after `as` need values after `wrt`; write both, as in `gradient loss wrt w as g`"
+                    .to_owned(),
             );
         }
         let all: Vec<ValueId> = graph.inputs().filter(|&v| graph.has_own_gradient(v)).collect();
@@ -409,12 +430,16 @@ fn gradient(graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Erro
     let wrt = list(wrt);
     let names = names.map_or_else(|| wrt.iter().map(|name| gradient_name(name)).collect(), list);
     if names.len() != wrt.len() {
-        return refused(format!("{} values stand after wrt and {} names after as", wrt.len(), names.len()));
+        return refused(format!(
+            "there are {} values after `wrt` but {} names after `as`; write one name for each",
+            wrt.len(),
+            names.len()
+        ));
     }
     let (mut values, mut called) = (Vec::new(), Vec::new());
     for (name, d) in wrt.iter().zip(&names) {
         for v in scope.all(graph, name)? {
-            // Of a layer's value, that layer's.
+            // The gradient of a layer's value belongs to that layer.
             let full = graph.name(v);
             let of = format!("{d}{}", full.strip_prefix(name.as_str()).unwrap_or_default());
             scope.gradient_of(full, &of);
@@ -426,7 +451,7 @@ fn gradient(graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Erro
     graph.gradient_as(loss, &values, &called).map(|_| ())
 }
 
-/// `x, dims=[0,1]` at the commas that are in no brackets.
+/// Splits a text like `x, dims=[0,1]` at the commas outside brackets.
 pub(crate) fn outside_brackets(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0usize;
     text.split(move |c| {

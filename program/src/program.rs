@@ -1,4 +1,4 @@
-//! Programs: values with types, and the ops and moves between them.
+//! Programs: typed values, with the ops and redistributions between them.
 
 use core::fmt;
 use std::str::FromStr;
@@ -18,63 +18,67 @@ use crate::{Error, ImplicitRedistribution, ShardingSolver};
 /// A value of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
-    /// Its name; no two have the same.
+    /// The name, unique in the program.
     pub name: String,
     /// The type of its elements.
     pub dtype: DType,
-    /// Who holds it, and its gradient if it has one.
+    /// The sharding of the value, and of its gradient if it has one.
     pub ty: Arc<ShardingType>,
 }
 
 impl Value {
-    /// The shape of the whole tensor.
+    /// Returns the shape of the whole tensor.
     pub fn shape(&self) -> &[usize] {
         self.ty.value.shape()
     }
 }
 
-/// One line of a program, on values by number.
+/// A statement of a program, on values by number.
 #[derive(Clone, Debug)]
 pub enum Statement {
     /// A value from outside.
     Input(ValueId),
-    /// An op that every rank runs on what it holds.
+    /// An op that every rank runs on its shards.
     Op {
-        /// What is called, on the whole tensors.
+        /// The call, with arguments for the whole tensors.
         call: OpCall,
-        /// The call on these shapes.
+        /// The op of the call for these shapes.
         op: Op,
-        /// The values that it takes.
+        /// The input values.
         inputs: Vec<ValueId>,
-        /// The values that it makes.
+        /// The output values.
         outputs: Vec<ValueId>,
-        /// How it runs along each axis.
+        /// The strategy along each axis.
         strategy: Arc<TypedStrategy>,
-        /// How many operations the rank with most of them does.
+        /// The number of operations of the rank with the most of them.
         operations: f64,
-        /// Whether every rank's result is its operand, byte for byte: of a view, and where what is moved or summed has [one
-        /// index](Op::stays) on each rank.
+        /// `true` if every rank's result equals its operand, byte for byte.
+        ///
+        /// It is so for views, and for permutations and sums of dims that have [one index](Op::is_local_noop) on each
+        /// rank.
         is_view: bool,
     },
-    /// The same tensor in another type.
+    /// A redistribution: the same tensor in another type.
     Redistribute {
-        /// What is moved.
+        /// The source.
         from: ValueId,
-        /// What it becomes.
+        /// The result.
         to: ValueId,
-        /// How the value gets there.
+        /// The plan for the value.
         forward: Arc<Plan>,
-        /// How the gradient gets back, if it has one.
+        /// The plan for the gradient, if there is one.
         backward: Option<Arc<Plan>>,
-        /// The type of elements in which it travels, where that is another: then a plan in that type is of what [travels](Program::wired).
+        /// The communication dtype, if it differs.
+        ///
+        /// A plan in that dtype is that of the [lowered communication](Program::lower_comm_dtypes).
         via: Option<DType>,
     },
-    /// What is made below has no gradient.
+    /// A mark: values computed below it have no gradient.
     NoGrad,
 }
 
 impl Statement {
-    /// The values that it takes.
+    /// Returns the input values.
     pub fn inputs(&self) -> &[ValueId] {
         match self {
             Statement::Input(_) | Statement::NoGrad => &[],
@@ -83,7 +87,7 @@ impl Statement {
         }
     }
 
-    /// The values that it makes.
+    /// Returns the output values.
     pub fn outputs(&self) -> &[ValueId] {
         match self {
             Statement::NoGrad => &[],
@@ -110,7 +114,7 @@ impl Statement {
         }
     }
 
-    /// What sending costs, both ways, in picoseconds: of a move, and nothing else.
+    /// Returns the communication cost in picoseconds, forward and backward; 0 except for redistributions.
     pub(crate) fn sends_picoseconds(&self) -> u64 {
         match self {
             Statement::Redistribute { forward, backward, .. } => {
@@ -121,7 +125,7 @@ impl Statement {
         }
     }
 
-    /// What it takes and makes, where these are the same bytes: of a view, and of a move that leaves all where they are.
+    /// Returns the input and the output of a statement that leaves all bytes in place; `None` for others.
     pub(crate) fn viewed(&self) -> Option<(ValueId, ValueId)> {
         let is_view = match self {
             Statement::Op { is_view, .. } => *is_view,
@@ -132,12 +136,13 @@ impl Statement {
     }
 }
 
-/// A typed list of ops and moves.
+/// A typed list of ops and redistributions.
 ///
-/// Every op finds its operands as its strategy says, forward and backward; what moves is written.
+/// Every op finds its operands as its strategy requires, forward and backward; all redistributions are
+/// explicit.
 ///
 /// ```
-/// use reshard_program::{Elaborator, Graph, Program};
+/// use reshard_program::{ShardingSolver, Graph, Program};
 /// let graph: Graph = "
 ///     mesh tp=4
 ///     x: f32[8,2,16] I
@@ -146,9 +151,9 @@ impl Statement {
 ///     h = sbh,hi->sbi(x, up)
 ///     y: I = sbi,ih->sbh(h, down)
 /// ".parse()?;
-/// let program = Elaborator::new().elaborate(&graph)?;
-/// // Megatron: nothing forward and an all_reduce backward before, an all_reduce forward and nothing backward after.
-/// let lines: Vec<String> = program.moves().map(|m| m.to_string()).collect();
+/// let program = ShardingSolver::new().solve(&graph)?;
+/// // Megatron: an all_reduce backward before the layer, and an all_reduce forward after it.
+/// let lines: Vec<String> = program.redistributions().map(|m| m.to_string()).collect();
 /// assert_eq!(lines, ["x: I -> R: forward 0 bytes, backward 1536 bytes", "y: P(sum) -> I: forward 1536 bytes, backward 0 bytes"]);
 /// assert_eq!(program.to_string().parse::<Program>()?.to_string(), program.to_string());
 /// # Ok::<(), reshard_program::Error>(())
@@ -160,7 +165,7 @@ pub struct Program {
     pub(crate) values: Vec<Value>,
     pub(crate) statements: Vec<Statement>,
     names: FxHashMap<String, ValueId>,
-    /// By how much it may cost more than the cheapest program, in picoseconds; 0 if it is surely the cheapest.
+    /// The optimality gap in picoseconds; 0 if the program is proved to be the cheapest.
     pub(crate) gap: u64,
 }
 
@@ -177,38 +182,38 @@ impl Program {
         }
     }
 
-    /// The first mesh, which has all ranks.
+    /// Returns the first mesh, which has all ranks.
     pub fn mesh(&self) -> &Mesh {
         self.meshes.first()
     }
 
-    /// All meshes.
+    /// Returns all meshes.
     pub fn meshes(&self) -> &Meshes {
         &self.meshes
     }
 
-    /// The table of ops.
+    /// Returns the table of ops.
     pub fn table(&self) -> &Arc<OpTable> {
         &self.table
     }
 
-    /// The values, in the order in which they are made.
+    /// Returns the values, in the order in which they are computed.
     pub fn values(&self) -> &[Value] {
         &self.values
     }
 
-    /// The items, in order.
+    /// Returns the statements, in order.
     pub fn statements(&self) -> &[Statement] {
         &self.statements
     }
 
-    /// Those of forward: above `no_grad`, or all where nothing is marked.
+    /// Returns the statements of forward: above `no_grad`, or all if there is no mark.
     pub fn forward(&self) -> &[Statement] {
         let end = self.statements.iter().position(|item| matches!(item, Statement::NoGrad));
         &self.statements[..end.unwrap_or(self.statements.len())]
     }
 
-    /// The item that makes each value.
+    /// Returns the index of the statement that produces each value.
     pub(crate) fn makers(&self) -> Vec<usize> {
         let mut makers = vec![0; self.values.len()];
         for (n, item) in self.statements.iter().enumerate() {
@@ -219,22 +224,22 @@ impl Program {
         makers
     }
 
-    /// A value by number.
+    /// Returns a value by number.
     pub fn get(&self, value: ValueId) -> &Value {
         &self.values[value.0]
     }
 
-    /// The number of a value by its name.
+    /// Returns the number of a value by name.
     pub fn value(&self, name: &str) -> Option<ValueId> {
         self.names.get(name).copied()
     }
 
-    /// By how much the choices may cost more than the cheapest, in microseconds; 0 if they are the cheapest.
+    /// Returns the optimality gap: the maximum cost above the cheapest program, in microseconds.
     pub fn optimality_gap_us(&self) -> f64 {
         self.gap as f64 / 1e6
     }
 
-    /// The moves, in order.
+    /// Returns the redistributions, in order.
     pub fn redistributions(&self) -> impl Iterator<Item = RedistributionRef<'_>> {
         self.statements.iter().filter_map(|item| match item {
             Statement::Redistribute { from, to, forward, backward, .. } => Some(RedistributionRef {
@@ -248,7 +253,7 @@ impl Program {
         })
     }
 
-    /// A new value; the name is free.
+    /// Adds a value; the name must be unused.
     pub(crate) fn add(&mut self, name: &str, dtype: DType, is: impl Into<Arc<ShardingType>>) -> ValueId {
         let is = is.into();
         let value = ValueId(self.values.len());
@@ -257,7 +262,7 @@ impl Program {
         value
     }
 
-    /// A new value like another: `x.again`.
+    /// Adds a copy of a value: `x.again`.
     pub(crate) fn copy(&mut self, of: ValueId) -> ValueId {
         let Value { name, dtype, ty: is } = self.get(of).clone();
         let mut name = format!("{name}.again");
@@ -267,20 +272,20 @@ impl Program {
         self.add(&name, dtype, is)
     }
 
-    /// A name that is free here and in a graph: this and a number.
+    /// Returns a name unused here and in a graph: the prefix and a number.
     pub(crate) fn fresh(&self, prefix: &str, graph: &Graph) -> String {
         let free = |n: &usize| {
             let name = format!("{prefix}.{n}");
             !self.names.contains_key(&name) && !graph.knows(&name)
         };
-        // Among one number more than there are values, one is free.
+        // Of one more number than there are values, one is unused.
         let number = (1..=self.values.len() + graph.values() + 1).find(free).unwrap_or_default();
         format!("{prefix}.{number}")
     }
 
-    /// The statements of which this is made: what an elaboration that makes no moves gives back.
+    /// Returns the graph of this program: solving it without implicit redistributions gives the program.
     ///
-    /// Fails only where there are too many.
+    /// Returns an error only if there are too many statements.
     pub fn graph(&self) -> Result<Graph, Error> {
         let mut graph = Graph::on_meshes(self.meshes.clone(), Arc::clone(&self.table));
         for value in &self.values {
@@ -307,7 +312,7 @@ impl Program {
     }
 }
 
-/// Its text.
+/// Formats the program text.
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.graph() {
@@ -326,13 +331,13 @@ impl fmt::Display for Program {
 impl FromStr for Program {
     type Err = Error;
 
-    /// Reads a program in which every move is written, of the ops of the standard table.
+    /// Parses a program in which every redistribution is explicit, with the ops of the standard table.
     fn from_str(text: &str) -> Result<Program, Error> {
         ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny).solve(&text.parse()?)
     }
 }
 
-/// `x` of `x.7`, as moves that nobody wrote are called.
+/// Returns `x` for `x.7`, the name format of implicit redistributions.
 pub(crate) fn stem(name: &str) -> &str {
     match name.trim_end_matches('\'').rsplit_once('.') {
         Some((stem, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => stem,
@@ -340,7 +345,9 @@ pub(crate) fn stem(name: &str) -> &str {
     }
 }
 
-/// What the text calls the value that a move of `from` to `made` moves: `x` of `x.1 = x`, of `x.2 = x.1` and of `x = x.1`.
+/// Returns the text's name of the source of a redistribution from `from` to `made`.
+///
+/// It is `x` for `x.1 = x`, for `x.2 = x.1` and for `x = x.1`.
 pub(crate) fn moved_name<'a>(from: &'a str, made: &'a str) -> &'a str {
     let of = stem(made);
     if of != made && (of == from || of == stem(from)) {
@@ -352,18 +359,18 @@ pub(crate) fn moved_name<'a>(from: &'a str, made: &'a str) -> &'a str {
     }
 }
 
-/// A move of a program.
+/// A redistribution of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct RedistributionRef<'a> {
-    /// What is moved.
+    /// The source.
     pub from: &'a Value,
-    /// What it becomes.
+    /// The result.
     pub to: &'a Value,
-    /// How the value gets there.
+    /// The plan for the value.
     pub forward: &'a Arc<Plan>,
-    /// How the gradient gets back, if it has one.
+    /// The plan for the gradient, if there is one.
     pub backward: Option<&'a Arc<Plan>>,
-    /// The names of their meshes.
+    /// The meshes of the program, for their names.
     meshes: &'a Meshes,
 }
 

@@ -1,22 +1,23 @@
-//! Equal layers of a text: statements that are read many times, each time with values of their own.
+//! Repeated layers of a text: statements that are parsed several times, each time with separate values.
 //!
 //! ```text
 //! x: f32[64,32] S(0)
 //! repeat 24                        the lines to "end", 24 times
 //!   w: f32[32,32] R                w_0, w_1, .. w_23
-//!   h = mm(x, w)                   of the first layer the x from above, of any other what the layer before made of it
+//!   h = mm(x, w)                   x from above in the first layer, else x of the layer before
 //!   x = relu(h)                    x_0, .. x_23
 //! end
 //! loss = sum(x)                    x_23
 //! gradient loss wrt w              dw_0, .. dw_23
 //! repeat 24
-//!   w' = sgd(w, dw)                of each layer its own
+//!   w' = sgd(w, dw)                w_0', .. from w_0 and dw_0, ..
 //! end
 //! ```
 //!
-//! A name in a layer is what that layer made, or another block's layer of this number; else what the layer before made of it; else what
-//! it is above. Below, it is what the last layer made. `repeat 12 dec` calls values `w_dec0`, where another block has the plain
-//! numbers. So a graph has no layers, only statements, and equal ones cost what looking them up costs.
+//! A name in a layer refers, in this order, to a value of that layer or of the same layer number in another
+//! block, to a value of the layer before, and to a value above the block. Below the block, it is that of the
+//! last layer. `repeat 12 dec` names values `w_dec0`, if another block uses the plain numbers. A graph has no
+//! layers, only statements; repeated layers cost one cache lookup per statement.
 
 use reshard_sharding::ShardingType;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -24,28 +25,28 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::Error;
 use crate::graph::{Graph, ValueId};
 
-/// The most statements that all blocks of a text make.
+/// The maximum number of statements that all blocks of a text expand to.
 const MOST: usize = 1 << 16;
 
-/// A block that is to be read so many times.
+/// A block to be parsed several times.
 #[derive(Clone, Debug)]
 pub(crate) struct Block<'t> {
     times: usize,
     label: &'t str,
-    /// The line where it begins.
+    /// The line number of its start.
     pub(crate) line: usize,
-    /// Its statements and the lines where they stand.
+    /// Its statements, with their line numbers.
     pub(crate) body: Vec<(usize, &'t str)>,
-    /// In how many regions the next line stands.
+    /// The number of shard maps open at the next line.
     regions: usize,
 }
 
 impl<'t> Block<'t> {
-    /// The block that a line begins, if it does: `repeat 24`, `repeat 12 dec`.
+    /// Returns the block that a line opens, if it does: `repeat 24`, `repeat 12 dec`.
     pub(crate) fn begun(line: usize, text: &'t str) -> Option<Result<Block<'t>, Error>> {
         let rest = text.strip_prefix("repeat ")?.trim();
         if rest.starts_with([':', '=']) {
-            // A value of that name.
+            // A value named `repeat`.
             return None;
         }
         let (times, label) = rest.split_once(' ').map_or((rest, ""), |(times, label)| (times, label.trim()));
@@ -55,14 +56,15 @@ impl<'t> Block<'t> {
                 Ok(Block { times, label, line, body: Vec::new(), regions: 0 })
             }
             Ok(_) | Err(_) => {
-                let reason =
-                    format!("{text:?}: write repeat 24 or, with letters for the names, repeat 24 dec");
+                let reason = format!(
+                    "invalid {text:?}; write `repeat 24`, or `repeat 24 dec` to add letters to the names"
+                );
                 Err(Error::Parse { line, reason })
             }
         })
     }
 
-    /// Whether the next line stands in a region, whose end is not the block's.
+    /// Returns `true` if the next line is in a shard map, whose `end` does not close the block.
     pub(crate) fn is_in_region(&self) -> bool {
         self.regions > 0
     }
@@ -77,49 +79,49 @@ impl<'t> Block<'t> {
         self.body.push((number, line));
     }
 
-    /// How often it is read.
+    /// Returns the number of repetitions.
     pub(crate) fn times(&self) -> usize {
         self.times
     }
 }
 
-/// What the names of a text are in the graph.
+/// The graph values that the names of a text refer to.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// The values of each name, layer by layer, of the block that made it last.
+    /// The values of each name, by layer, of the last block that defined it.
     layers: FxHashMap<String, Vec<String>>,
-    /// All names that layers made.
+    /// All names defined in layers.
     made: FxHashSet<String>,
-    /// Which of them are inputs.
+    /// The names of inputs among them.
     inputs: FxHashSet<String>,
-    /// The layer that is read now: its label, its number, and what it made so far.
+    /// The label and the number of the current layer.
     layer: Option<(String, usize)>,
-    /// How many statements blocks made.
+    /// The number of statements from blocks.
     statements: usize,
-    /// The types that texts were, of each shape: layers say the same again and again.
+    /// Parsed types by text and shape, because layers repeat them.
     types: FxHashMap<String, FxHashMap<Vec<usize>, ShardingType>>,
 }
 
-/// `w` in the third layer of `repeat 12 dec`: `w_dec2`, and of `w'` it is `w_dec2'`.
+/// Returns the name in a layer: `w` in the third layer of `repeat 12 dec` is `w_dec2`, and `w'` is `w_dec2'`.
 fn in_layer(name: &str, label: &str, number: usize) -> String {
     let base = name.trim_end_matches('\'');
     format!("{base}_{label}{number}{}", &name[base.len()..])
 }
 
-/// How much of a name is shown that is none.
+/// The number of characters of an unknown name that an error shows.
 const SHOWN: usize = 80;
 
 impl Scope {
     /// Counts the statements of a block.
     ///
-    /// Fails for a block without any, and where all blocks make too many.
+    /// Returns an error for an empty block, and if all blocks have too many statements.
     pub(crate) fn counts(&mut self, block: &Block<'_>) -> Result<(), Error> {
         let (times, each) = (block.times, block.body.len());
         self.statements = self.statements.saturating_add(times.saturating_mul(each));
         if each == 0 || self.statements > MOST {
             return Err(Error::Graph {
                 reason: format!(
-                    "repeat {times} of {each} statements: a program repeats 1 to {MOST} statements in all, and these are {}",
+                    "repeat {times} of {each} statements: a program repeats 1 to {MOST} statements in total, not {}",
                     self.statements
                 ),
             });
@@ -132,7 +134,7 @@ impl Scope {
         self.layer = Some((block.label.to_owned(), number));
     }
 
-    /// The type that a text is of a shape, read if it was not before.
+    /// Returns the parsed type of a text for a shape; cached.
     pub(crate) fn read(
         &mut self,
         shape: &[usize],
@@ -152,12 +154,12 @@ impl Scope {
         self.layer = None;
     }
 
-    /// Whether a layer is read.
+    /// Returns `true` inside a layer.
     pub(crate) fn is_in_layer(&self) -> bool {
         self.layer.is_some()
     }
 
-    /// What a value of this name is called that a statement makes.
+    /// Returns the graph name of a value that a statement defines, and records it.
     pub(crate) fn makes(&mut self, name: &str, is_input: bool) -> String {
         let Some((label, number)) = self.layer.as_ref().filter(|_| name != "_") else {
             return name.to_owned();
@@ -175,14 +177,14 @@ impl Scope {
         full
     }
 
-    /// The gradient of a layer's value is that of the layer.
+    /// Registers the gradient of a layer's value as a name of the layer.
     pub(crate) fn gradient_of(&mut self, name: &str, gradient: &str) {
         if self.made.contains(name) {
             self.made.insert(gradient.to_owned());
         }
     }
 
-    /// The value that a statement calls so.
+    /// Returns the value that a name refers to.
     pub(crate) fn takes(&self, graph: &Graph, name: &str) -> Result<ValueId, Error> {
         let own = self.layer.as_ref().map(|(label, number)| in_layer(name, label, *number));
         let last = self.layers.get(name).and_then(|list| list.last());
@@ -191,19 +193,19 @@ impl Scope {
         graph.value(name).ok_or_else(|| {
             let shown: String = name.chars().take(SHOWN).collect();
             let reason = if name.contains('(') {
-                format!("{shown} is no name: calls do not stand in others, so give it one on a line before, like a = {shown}")
+                format!("`{shown}` is not a name; calls cannot be nested, so write `a = {shown}` above and use `a` here")
             } else if name.parse::<f64>().is_ok() {
-                format!("there is no value {shown}: numbers are arguments and have names, like dim={shown}")
+                format!("there is no value `{shown}`; numbers are named arguments, such as `dim={shown}`")
             } else if name.is_empty() {
-                "a name of a value is missing".to_owned()
+                "the name of a value is missing".to_owned()
             } else {
-                format!("there is no value {shown}")
+                format!("there is no value `{shown}`")
             };
             Error::Graph { reason }
         })
     }
 
-    /// The values of a list of names: of inputs of layers, those of all layers.
+    /// Returns the values that a name refers to: for an input of layers, those of all layers.
     pub(crate) fn all(&self, graph: &Graph, name: &str) -> Result<Vec<ValueId>, Error> {
         match self.layers.get(name).filter(|list| list.iter().all(|v| self.inputs.contains(v))) {
             Some(list) => list.iter().map(|v| self.takes(graph, v)).collect(),

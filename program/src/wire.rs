@@ -1,26 +1,28 @@
-//! The wire's type: a move whose elements travel in a narrower type, and whose terms are added in their own.
+//! Communication dtypes: redistribute in a narrower dtype, and add partial values in their original dtype.
 //!
 //! ```text
-//! y: S(1) via bf16 = x     x is S(0)     cast, what the plan says in bf16, cast back
-//! y: S(0) via bf16 = x     x is P        every rank casts its term; each gets all terms of its part, casts them back and adds them
+//! y: S(1) via bf16 = x     x is S(0)     cast, the plan in bf16, cast back
+//! y: S(0) via bf16 = x     x is P        cast partial values; each rank gets those of its shard, casts back and adds
 //! y: R via bf16 = x        x is P        y.1: S(0) via bf16 = x;  y: R via bf16 = y.1
 //! ```
 //!
-//! **Terms are a dim that nobody sees.** What is terms over `n` ranks is, rank by rank, a tensor with one more dim of size `n` that these ranks cut. So
-//! there is no new collective: terms become slices, which is a view, these become shards of another dim, which is an all-to-all, and the new dim is summed
-//! where all of it is at hand. A sum is rounded where its terms are and nowhere in between, and once more where it is gathered. All ranks gather the same
-//! numbers, so that replicas are equal in every bit.
+//! **Partial values are a hidden dim.** A value that is partial over `n` ranks is, rank by rank, a tensor
+//! with one more dim of size `n`, sharded over these ranks. So no new collective is needed. Partial values
+//! become slices, which is a view; these become shards of another dim, which is an all-to-all; and the new
+//! dim is summed by the rank that has all of it. A sum is rounded in the partial values, never in between,
+//! and one more time if it is gathered. All ranks gather the same numbers, so that replicas are bitwise
+//! equal.
 //!
-//! **A move has one plan each way**, so what reduces and gathers is two moves. As a type is a pair, this also holds of a move that
-//! reduces in one direction alone:
+//! **A redistribution has one plan in each direction**, so reducing and gathering is two redistributions. As
+//! a type is a pair, this also holds for a redistribution that reduces in one direction only:
 //!
 //! ```text
 //! P|R -> I       P|R -> S(0)|R -> I          a reduction forward, nothing backward
 //! I -> R|P       I -> R|S(0) -> R|P          nothing forward, a reduction backward
 //! ```
 //!
-//! The adjoint of a move through a wire is the swapped move through the same wire: the gradient of what is meant and not of how it is rounded.
-//! What does not travel is not rounded.
+//! The adjoint of a redistribution in a communication dtype is the swapped redistribution in the same dtype:
+//! the gradient of the exact function, not of its rounding. Data that is not sent is not rounded.
 
 use reshard_kernels::DType;
 use reshard_planner::internal::{Ask, Price};
@@ -31,7 +33,7 @@ use reshard_sharding::{PartialAxis, ReduceOp, Sharding, ShardingType};
 use crate::Error;
 use crate::notation::refused;
 
-/// The bits of a float's mantissa and exponent that can be cast to; none of other types.
+/// Returns the mantissa and exponent bits of a float that is a valid cast target; `None` for other dtypes.
 fn widths(dtype: DType) -> Option<(usize, usize)> {
     match dtype {
         DType::F64 => Some((52, 11)),
@@ -59,12 +61,12 @@ fn widths(dtype: DType) -> Option<(usize, usize)> {
     }
 }
 
-/// Whether numbers of a type may travel in another: one of fewer bits, all of whose numbers are among them.
+/// Returns `true` if `via` has fewer bits than `dtype`, and all its numbers are numbers of `dtype`.
 pub(crate) fn is_narrower(via: DType, dtype: DType) -> bool {
     widths(via).zip(widths(dtype)).is_some_and(|(to, from)| to.0 < from.0 && to.1 <= from.1)
 }
 
-/// Whether a value of elements of a type may travel so.
+/// Checks that a value of `dtype` may be sent as `via`.
 pub(crate) fn check(name: &str, dtype: DType, via: DType) -> Result<(), Error> {
     if is_narrower(via, dtype) {
         return Ok(());
@@ -74,20 +76,21 @@ pub(crate) fn check(name: &str, dtype: DType, via: DType) -> Result<(), Error> {
         .filter(|via| is_narrower(*via, dtype))
         .map(DType::name)
         .collect();
+    let error = format!("`{name}` is {dtype} and cannot be sent as {via}");
     refused(if known.is_empty() {
-        format!("{name} is {dtype} and cannot travel via {via}: leave out via {via}")
+        format!("{error}; remove `via {via}`")
     } else {
-        format!("{name} is {dtype} and cannot travel via {via}: via takes {}", known.join(" or "))
+        format!("{error}; write `via {}`", known.join("` or `via "))
     })
 }
 
-/// The sums that a move from one sharding to another makes: what is terms before and not after.
+/// Returns the reductions of a redistribution: the axes that are partial before and not after.
 pub(crate) fn reduced(from: &Sharding, to: &Sharding) -> Vec<PartialAxis> {
     let stays = |terms: &PartialAxis| from.mesh() == to.mesh() && to.partial().contains(terms);
     from.partial().iter().filter(|terms| !stays(terms)).copied().collect()
 }
 
-/// Over how many ranks these are terms.
+/// Returns the number of ranks of these partial axes.
 fn ranks(terms: &[PartialAxis]) -> usize {
     terms.iter().map(|terms| terms.sub.size).product()
 }
@@ -96,7 +99,7 @@ fn cuts(of: &Sharding) -> impl Iterator<Item = AxisCut> + '_ {
     (0..of.shape().len()).flat_map(|dim| of.dim_cuts(dim))
 }
 
-/// A sharding of a tensor with one more dim, the first, of which these ranks have a slice each, or all of it.
+/// Returns the sharding with one more leading dim, of which each rank has one slice, or all of it.
 fn with_terms(is: &Sharding, terms: &[PartialAxis], slices: bool) -> Result<Sharding, Error> {
     let shape: Vec<usize> = core::iter::once(ranks(terms)).chain(is.shape().iter().copied()).collect();
     let own = terms.iter().filter(|_| slices).map(|terms| AxisCut {
@@ -109,18 +112,18 @@ fn with_terms(is: &Sharding, terms: &[PartialAxis], slices: bool) -> Result<Shar
     Ok(Sharding::from_cuts(is.mesh(), &shape, own.chain(others).collect(), partial)?)
 }
 
-/// How a move gets a value from one sharding to another.
+/// A strategy to lower a redistribution.
 pub(crate) enum Way {
-    /// As it is, since nothing travels.
+    /// Without casts, because nothing is sent.
     Alone,
-    /// In the wire's type.
+    /// In the communication dtype.
     Narrow,
-    /// In the wire's type, the terms over these ranks as slices, between these shardings of them.
+    /// In the communication dtype, with partial values as slices, between these shardings of them.
     Terms(Box<[Sharding; 2]>),
 }
 
 impl Way {
-    /// Of what a plan of the same dtype would do.
+    /// Returns the strategy from one sharding to another.
     pub(crate) fn of(from: &Sharding, to: &Sharding) -> Result<Way, Error> {
         let terms = reduced(from, to);
         if terms.is_empty() {
@@ -128,7 +131,7 @@ impl Way {
         }
         if let Some(other) = terms.iter().find(|terms| terms.op != ReduceOp::Sum) {
             return refused(format!(
-                "terms of P({}) are not added and cannot be reduced via another type: reduce them by a move without via",
+                "partial values of P({}) are not sums and cannot be reduced in another dtype; remove `via`",
                 other.op
             ));
         }
@@ -136,7 +139,7 @@ impl Way {
     }
 }
 
-/// How a value of these elements gets from one sharding to another, and the plan of what travels.
+/// Returns the strategy from one sharding to another, and the plan of the communication.
 pub(crate) fn plan(
     planner: &Planner,
     from: &Sharding,
@@ -149,7 +152,7 @@ pub(crate) fn plan(
         Way::Alone | Way::Narrow => planner.plan(from, to, via)?,
         Way::Terms(slices) => planner.plan(&slices[0], &slices[1], via)?,
     };
-    // Terms of which each rank has all are added as they are.
+    // Partial values of which each rank already has all are added without a cast.
     if plan.communicating_steps() == 0 {
         return Ok((Way::Alone, planner.plan(from, to, dtype)?));
     }
@@ -167,8 +170,9 @@ fn price(planner: &Planner, from: &Sharding, to: &Sharding, via: DType) -> Optio
     }
 }
 
-/// Where a sum is made that all its ranks want: what each of them has a part of; none where it is made where it is wanted, or no dim
-/// can be in so many parts.
+/// Returns the intermediate sharding in which a sum required by all its ranks is reduced.
+///
+/// `None` if the direct plan is cheaper, or if no dim can be split into enough parts.
 fn scattered(
     planner: &Planner,
     from: &Sharding,
@@ -188,7 +192,7 @@ fn scattered(
     let before = Sharding::from_cuts(from.mesh(), from.shape(), cuts(from).collect(), kept.collect())?;
     let mut best: Option<(u64, Sharding)> = None;
     for base in [&before, to] {
-        // What cuts its ranks otherwise is no place to begin with.
+        // A sharding on another mesh cannot be the base of the intermediate one.
         if base.mesh() != from.mesh() {
             continue;
         }
@@ -220,7 +224,7 @@ fn scattered(
     Ok(best.filter(|(cost, _)| direct.is_none_or(|direct| *cost <= direct)).map(|(_, is)| is))
 }
 
-/// The type between two moves that together are one through a wire; none where one move does it.
+/// Returns the intermediate type if the redistribution needs two; `None` if one suffices.
 pub(crate) fn between(
     planner: &Planner,
     from: &ShardingType,
@@ -235,12 +239,12 @@ pub(crate) fn between(
     if value.is_none() && gradient.is_none() {
         return Ok(None);
     }
-    // What goes in one way is done by the first move.
+    // The first redistribution does everything that needs no intermediate type.
     let gradient = gradient.or_else(|| to.gradient.clone());
     Ok(Some(ShardingType { value: value.unwrap_or_else(|| to.value.clone()), gradient }))
 }
 
-/// What a move through a wire costs by the model, both ways, in picoseconds; none where there is none.
+/// Returns the modelled cost in picoseconds, forward and backward; `None` if there is no plan.
 pub(crate) fn priced(planner: &Planner, from: &ShardingType, to: &ShardingType, via: DType) -> Option<u64> {
     let one_way = |a: &Sharding, b: &Sharding| {
         if a == b {

@@ -1,4 +1,6 @@
-//! A schedule runs without touching the heap, and what a program takes does not depend on how many ranks there are: counted by the allocator.
+//! Counts allocations of schedules and of the solver.
+//!
+//! A schedule runs without any. Those of the solver do not depend on the number of ranks.
 #![allow(unsafe_code, reason = "a counting allocator implements an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -16,7 +18,7 @@ use reshard_program::schedule::{
 struct Counting;
 
 thread_local! {
-    /// Whether this thread's calls count: the harness that runs the tests allocates when it likes.
+    /// `true` if calls of this thread count: the test harness allocates at any time.
     static COUNTED: Cell<bool> = const { Cell::new(false) };
     /// The calls of this thread.
     static OWN: Cell<u64> = const { Cell::new(0) };
@@ -45,12 +47,12 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Kernels that write what they read, one byte further on.
+/// Kernels that copy their inputs, shifted by one byte.
 struct Turning {
     takes: Vec<usize>,
 }
 
-/// An error of an exchange, as there are no others.
+/// An error of an exchange; there are no others.
 #[derive(Debug)]
 struct Failed(Error);
 
@@ -96,7 +98,7 @@ impl Kernels for Turning {
     }
 }
 
-/// A step with every kind of exchange, on two meshes, of even and uneven shards.
+/// A step with every kind of exchange, on two meshes, with even and uneven shards.
 const STEP: &str = "
     mesh dp=2,tp=2
     mesh storage: fsdp=4
@@ -134,7 +136,7 @@ fn a_schedule_runs_without_the_heap() {
             prepared.run::<_, _, Failed>(&mut kernels, &mut engine, &mut arena)?;
             engine.communicator().barrier(&all)?;
             let before = CALLS.load(Ordering::Relaxed);
-            // Nobody begins before all have looked.
+            // No rank begins before all have read the counter.
             engine.communicator().barrier(&all)?;
             for _ in 0..20 {
                 prepared.run::<_, _, Failed>(&mut kernels, &mut engine, &mut arena)?;
@@ -151,7 +153,7 @@ fn a_schedule_runs_without_the_heap() {
             let (own, start) = (OWN.get(), std::time::Instant::now());
             let clock = || start.elapsed();
             let record = prepared.run_timed::<_, _, Failed>(&mut kernels, &mut engine, &mut arena, clock)?;
-            // The record, before anything is run.
+            // The only allocation is the record, before the run.
             assert_eq!((OWN.get() - own, record.times().len()), (1, schedule.instructions().len()));
             Ok::<_, Failed>((after - before, posts, schedule.calls().len()))
         });
@@ -163,7 +165,7 @@ fn a_schedule_runs_without_the_heap() {
     }
 }
 
-/// How often the heap is touched for so many blocks of Megatron, four ops each, to elaborate and to report them.
+/// Returns the number of allocations to solve, and to report, `blocks` Megatron blocks of four ops each.
 fn touched(mesh: &str, blocks: usize) -> [u64; 2] {
     let mut lines = vec![format!("mesh {mesh}\nx0: bf16[16384,1024] S(0),I")];
     for b in 0..blocks {
@@ -193,6 +195,7 @@ fn a_thousand_ops_take_as_much_on_131072_ranks_as_on_16_and_twice_what_five_hund
         assert!(many[pass] <= few[pass] + few[pass] / 20, "{many:?} on 131,072 ranks, {few:?} on 16");
         assert!(many[pass] <= 2 * half[pass] + half[pass] / 20, "{many:?} of 1,000 ops, {half:?} of 500");
     }
-    // Some hundred for each op, forward and backward: with a microsecond for every one of them it would take a tenth of a second.
+    // Some hundred for each op, forward and backward; at a microsecond each they would take a tenth of a
+    // second.
     assert!(many[0] + many[1] < 400_000, "{many:?}");
 }

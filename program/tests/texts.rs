@@ -1,4 +1,4 @@
-//! The text of an elaborated program is read as that program.
+//! The text of a solved program is parsed as that program.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use reshard_kernels::DType;
 use reshard_program::{Graph, Program, ShardingSolver};
 use reshard_sharding::{Mesh, ShardingType};
 
-/// The program of a text, whose own text is read back.
+/// Returns the program of a text; asserts that its text round-trips.
 fn read_back(text: &str) -> Program {
     let program = ShardingSolver::new().solve(&text.parse::<Graph>().unwrap()).unwrap();
     let again: Program = program.to_string().parse().unwrap_or_else(|e| panic!("{program}\n{e}"));
@@ -16,7 +16,8 @@ fn read_back(text: &str) -> Program {
 
 #[test]
 fn what_nobody_names_gets_no_name_that_somebody_gives() {
-    // A mean is taken apart before v.3 is made; d.2 is one of the first names of a gradient, x.1 of a moved x.
+    // A mean is decomposed before v.3 is computed; d.2 is one of the first gradient names, x.1 that of a
+    // redistributed x.
     let program = read_back(
         "mesh dp=2
          x: f32[4,8] S(0)
@@ -151,7 +152,7 @@ fn blocks_have_names_of_their_own() {
     let graph: Graph = text.parse().unwrap();
     let names = ["w_enc0", "x_enc0", "w_enc1", "x_enc1", "w_dec0", "x_dec0", "w_dec1", "x_dec1", "dx_dec1"];
     assert!(names.iter().all(|name| graph.value(name).is_some()), "{graph}");
-    // The second block goes on where the first ended.
+    // The second block continues from the end of the first.
     assert!(graph.to_string().contains("x_dec0 = mm(x_enc1, w_dec0)"), "{graph}");
 }
 
@@ -162,23 +163,23 @@ fn what_cannot_be_repeated_is_refused_where_it_stands() {
         text.parse::<Graph>().map(|g| g.to_string()).unwrap_err().to_string()
     };
     for (body, expected) in [
-        ("repeat 2\ny = relu(x)", "line 3: repeat has no end"),
+        ("repeat 2\ny = relu(x)", "line 3: `repeat` has no end"),
         ("repeat 2\nend", "line 3: repeat 2 of 0 statements"),
-        ("repeat 0\ny = relu(x)\nend", "line 3: \"repeat 0\""),
-        ("repeat 2 a1\ny = relu(x)\nend", "line 3: \"repeat 2 a1\""),
-        ("repeat 99999999999999999999\ny = relu(x)\nend", "line 3: \"repeat 99999999999999999999\""),
+        ("repeat 0\ny = relu(x)\nend", "line 3: invalid \"repeat 0\""),
+        ("repeat 2 a1\ny = relu(x)\nend", "line 3: invalid \"repeat 2 a1\""),
+        ("repeat 99999999999999999999\ny = relu(x)\nend", "line 3: invalid \"repeat 99999999999999999999\""),
         (
             "repeat 18446744073709551615\ny = relu(x)\nend",
             "line 3: repeat 18446744073709551615 of 1 statements",
         ),
-        ("repeat 2\nrepeat 2\ny = relu(x)\nend\nend", "line 4: \"repeat 2\" cannot stand between"),
-        ("repeat 2\nmesh m: ep=2\nend", "line 4: \"mesh m: ep=2\" cannot stand between"),
-        ("repeat 2\nno_grad\nend", "line 4: \"no_grad\" cannot stand between"),
-        ("repeat 2\ngradient x\nend", "line 4: gradient x: a gradient cannot stand between"),
-        ("repeat 2\ny = relu(x)\ny = relu(x)\nend", "line 5: y_0 is made twice"),
-        ("repeat 2\ny = relu(z)\nend", "line 4: there is no value z"),
-        ("end", "line 3: \"end\" is no statement"),
-        ("repeat 2\ny = relu(x)\nend\nrepeat 2\ny = relu(x)\nend", "line 7: y_0 is made twice"),
+        ("repeat 2\nrepeat 2\ny = relu(x)\nend\nend", "line 4: \"repeat 2\" is not allowed between"),
+        ("repeat 2\nmesh m: ep=2\nend", "line 4: \"mesh m: ep=2\" is not allowed between"),
+        ("repeat 2\nno_grad\nend", "line 4: \"no_grad\" is not allowed between"),
+        ("repeat 2\ngradient x\nend", "line 4: `gradient x` is not allowed between"),
+        ("repeat 2\ny = relu(x)\ny = relu(x)\nend", "line 5: `y_0` is defined twice"),
+        ("repeat 2\ny = relu(z)\nend", "line 4: there is no value `z`"),
+        ("end", "line 3: \"end\" is not a statement"),
+        ("repeat 2\ny = relu(x)\nend\nrepeat 2\ny = relu(x)\nend", "line 7: `y_0` is defined twice"),
     ] {
         let error = refused(body);
         assert!(error.starts_with(expected), "{body}\n{error}");
@@ -212,22 +213,21 @@ fn a_second_gradient_of_a_value_has_a_name_of_its_own() {
     let refused =
         |body: &str| format!("mesh x=2\nw: f32[8] R\na = exp(w)\ngradient a\n{body}").parse::<Graph>();
     for (body, expected) in [
-        (
-            "gradient a",
-            "line 5: dw is made twice: call this gradient otherwise, like gradient a wrt w as dw.",
-        ),
-        ("gradient a wrt w as g, h", "line 5: 1 values stand after wrt and 2 names after as"),
-        ("gradient a as g", "line 5: names after as are those of values after wrt"),
-        ("gradient a wrt w as w", "line 5: w is made twice"),
-        ("gradient a wrt w as 1", "line 5: \"1\" is no name"),
+        ("gradient a", "line 5: `dw` is defined twice; name this gradient, as in `gradient a wrt w as dw."),
+        ("gradient a wrt w as g, h", "line 5: there are 1 values after `wrt` but 2 names after `as`"),
+        ("gradient a as g", "line 5: names after `as` need values after `wrt`"),
+        ("gradient a wrt w as w", "line 5: `w` is defined twice"),
+        ("gradient a wrt w as 1", "line 5: invalid value name \"1\""),
     ] {
         let error = refused(body).map(|g| g.to_string()).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{body}\n{error}");
     }
 }
 
-/// Below `no_grad` whatever is said of a value is said of its sharding: `parse(print(g)) = g` for every pair of placements, said
-/// by a text, taken over from an input, or said by calls.
+/// Below `no_grad` a constraint holds only for the value's sharding.
+///
+/// `parse(print(g)) = g` for every pair of placements, given by a text, inherited from an input, or given by
+/// calls.
 #[test]
 fn pins_below_the_mark_are_read_as_they_are_printed() {
     let spelled = ["R", "I", "S(0)", "P"];
@@ -256,7 +256,7 @@ fn pins_below_the_mark_are_read_as_they_are_printed() {
         graph.no_grad();
         graph.constrain(w, is.clone()).unwrap();
         let v = graph.redistribute(w, "v", is.clone()).unwrap();
-        // What was made above keeps its gradient.
+        // A value computed above the mark keeps its gradient.
         assert_eq!(graph.constraint(w), Some(&is));
         assert_eq!(graph.constraint(v), Some(&ShardingType { gradient: None, ..is.clone() }));
         assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph, "{graph}");
@@ -265,7 +265,9 @@ fn pins_below_the_mark_are_read_as_they_are_printed() {
     assert!(said > 30 && kept > 10, "{said} programs, {kept} types with gradients");
 }
 
-/// A sum over truth values says how many are true, as a gradient of a maximum asks of its ties, and half a truth is no truth value.
+/// A sum of booleans counts the `true` ones, as the gradient of a maximum requires for ties.
+///
+/// Half of `true` is not a boolean.
 #[test]
 fn truths_are_counted_in_whole_numbers() {
     for (sum, dtype) in [
@@ -289,7 +291,9 @@ fn truths_are_counted_in_whole_numbers() {
     }
 }
 
-/// Elements are of the same type after printing and reading, also where no operand says it: the first gradient, what counts, masks.
+/// Element types are preserved by printing and parsing.
+///
+/// They are so too if no operand determines them: the first gradient, counts, masks.
 #[test]
 fn element_types_are_read_as_they_are_printed() {
     for dtype in ["f64", "f32", "bf16", "f16"] {
@@ -318,30 +322,27 @@ fn element_types_are_read_as_they_are_printed() {
         assert_eq!(said("i"), "i32");
     }
     for (line, message) in [
-        ("y: f64[4] = exp(x)", "y is said to be f64[4], and exp makes f32[4]"),
-        ("y: f32[5] = exp(x)", "y is said to be f32[5], and exp makes f32[4]"),
-        ("y: f32[4 = exp(x)", "y: the shape after f32 has no ]"),
-        ("y: f32[four] = exp(x)", "\"[four]\" is no shape"),
+        ("y: f64[4] = exp(x)", "`y` is declared f64[4], but exp gives f32[4]"),
+        ("y: f32[5] = exp(x)", "`y` is declared f32[5], but exp gives f32[4]"),
+        ("y: f32[4 = exp(x)", "`y`: the shape after f32 has no closing `]`"),
+        ("y: f32[four] = exp(x)", "invalid shape `[four]`"),
     ] {
         let error = format!("mesh x=2\nx: f32[4] S(0)\n{line}\n").parse::<Graph>().unwrap_err().to_string();
         assert!(error.contains(message), "{line}: {error}");
     }
 }
 
-/// A line that is nearly right is told what is wrong with it.
+/// The error for a line that is nearly valid explains how to correct it.
 #[test]
 fn what_is_written_wrong_is_told_how_to_write_it() {
     for (line, says) in [
-        (
-            "y = relu(mm(a, a))",
-            "calls do not stand in others, so give it one on a line before, like a = mm(a, a)",
-        ),
-        ("y = relu(a", "a call ends with the )"),
-        ("y = split(a, 2, dim=0)", "numbers are arguments and have names, like dim=2"),
+        ("y = relu(mm(a, a))", "calls cannot be nested, so write `a = mm(a, a)` above"),
+        ("y = relu(a", "a call has matching parentheses and ends with `)`"),
+        ("y = split(a, 2, dim=0)", "numbers are named arguments, such as `dim=2`"),
         ("y = relu()", "has 1 inputs and 1 outputs, not 0 and 1"),
         ("y = mm(a,, a) by R; R -> S(0),S(0)", "the strategy of mm, y"),
-        ("y = sum(a)\ngradient y wrt", "the values after wrt are missing"),
-        ("y: S(0) on other = relu(a) by R -> R", "no strategy R -> R here: it runs on other"),
+        ("y = sum(a)\ngradient y wrt", "has no values after `wrt`"),
+        ("y: S(0) on other = relu(a) by R -> R", "no strategy `R -> R` here; it runs on other"),
     ] {
         let text = format!("mesh x=2\nmesh other: y=2\na: f32[8,8] R\n{line}\n");
         let error = text
@@ -356,5 +357,5 @@ fn what_is_written_wrong_is_told_how_to_write_it() {
     }
     let long = format!("mesh x=2\n{}: f32[8] R\n", "n".repeat(70_000));
     let error = long.parse::<Graph>().unwrap_err().to_string();
-    assert!(error.contains("is a name of 70000 letters") && error.len() < 200, "{error}");
+    assert!(error.contains("has 70000 characters") && error.len() < 200, "{error}");
 }

@@ -1,17 +1,20 @@
-//! What lies ahead: how much of what follows depends on the types in which values are at hand.
+//! Cost-to-go heuristic: how the remaining cost depends on the available types of each value.
 //!
-//! Of a search that went through all statements it is known in which ways each op could run. From the last op to the first
-//! each says of its inputs in which types it could take them, and what it and all that follows from it cost then:
+//! A search through all statements knows the possible strategies of each op. From the last op to the first,
+//! each op records for every input the types it could take, with the cost of the op and of all that follows
+//! from it:
 //!
 //! ```text
-//! wish(op, input i, t) = least over ways with t as input i of
-//!                          (computing + moves of what is only given + sum over outputs of ahead(output)) / inputs that were made
-//! ahead(v, t)          = most over ops that take v later of  least over t' of  price(t -> t') + wish(op, v, t')
+//! input_cost(op, input i, t) = min over strategies with t as input i of
+//!                              (compute cost + redistributions of program inputs + sum of cost_to_go(output))
+//!                              / number of computed inputs
+//! cost_to_go(v, t)           = max over later ops that use v of
+//!                              min over t' of price(t -> t') + input_cost(op, v, t')
 //! ```
 //!
-//! Less the least of each, so that equal layers say the same. What takes a value several times moves it once, so that of what those
-//! cost who take it the most counts. An op with several inputs leaves each a part. That is no bound: it says which
-//! states are worth keeping.
+//! The least of each list is subtracted, so that equal layers get equal entries. A value that several ops
+//! take is redistributed once, so the most expensive consumer counts. An op with several inputs splits its
+//! cost among them. The result is not a bound: it ranks the states to retain.
 
 use std::sync::Arc;
 
@@ -23,34 +26,34 @@ use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::numbered::Numbered;
 use crate::elaborate::search::Shared;
 
-/// In which types an op could take an input, and what that costs more than the least; the least first.
+/// The types an op could take an input in, with the cost above the least; the least first.
 type Wish = Box<[(TypeId, u64)]>;
 
-/// Those who take a value later, by the numbers of their wishes.
+/// The later consumers of a value, as an interned set of their `Wish` lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Takers(u32);
 
-/// An op, by the number of its ways, and what follows.
+/// Cache key: an op, by the number of its strategies, and the consumers of its outputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Asked {
     ways: usize,
-    /// What is only given of the inputs.
+    /// The available types of each input that comes from outside; `None` for a computed one.
     given: SmallVec<[Option<AtHand>; 4]>,
     outputs: SmallVec<[(Takers, Option<TypeId>); 2]>,
 }
 
-/// What no way leads to.
+/// The cost of a type that no strategy leads to.
 const FAR: u64 = 1 << 50;
 
-/// All that was asked.
+/// Interned lists and cached costs of the heuristic.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     wishes: Numbered<Wish>,
-    /// Those who take a value: the numbers of their wishes, in order.
+    /// The consumers of a value: sorted numbers of their `Wish` lists.
     takers: Numbered<Box<[u32]>>,
-    /// Of each op the wishes of its inputs.
+    /// The `Wish` numbers of the inputs of each op.
     ops: FxHashMap<Asked, Arc<[u32]>>,
-    /// Of each wish and type what it costs more than the least, and of each set and its takers.
+    /// The cost above the least, by `Wish` and type; `sets` has the same by available set and consumers.
     beyond: FxHashMap<(u32, TypeId), u64>,
     sets: FxHashMap<(AtHand, Takers), u64>,
 }
@@ -70,7 +73,7 @@ impl Default for Ahead {
 }
 
 impl Ahead {
-    /// What lies ahead of a value that is at hand in these types, where it is taken by these.
+    /// Returns the cost-to-go of a value available in these types, given its consumers.
     pub(crate) fn of(&mut self, types: &mut Types, at_hand: AtHand, takers: Takers) -> u64 {
         if let Some(&known) = self.sets.get(&(at_hand, takers)) {
             return known;
@@ -85,7 +88,7 @@ impl Ahead {
         most
     }
 
-    /// What it costs more than the least where a value is at hand in one type.
+    /// Returns the cost above the least if a value is available in one type.
     fn beyond(&mut self, types: &mut Types, wish: u32, from: TypeId) -> u64 {
         if let Some(&known) = self.beyond.get(&(wish, from)) {
             return known;
@@ -100,7 +103,7 @@ impl Ahead {
                 least = least.min(more.saturating_add(price));
             }
         }
-        // Nothing is known of it: as far as what is farthest.
+        // No price is known: assume the cost of the most expensive accepted type.
         if least == FAR {
             least = wishes.last().map_or(FAR, |(_, more)| *more);
         }
@@ -108,7 +111,7 @@ impl Ahead {
         least
     }
 
-    /// Those of some takers and an op that takes a value before them.
+    /// Adds the consumer `wish` to a set of consumers.
     fn with(&mut self, takers: Takers, wish: u32) -> Takers {
         let mut list: SmallVec<[u32; 8]> = self.takers.of(takers.0).into();
         if let Err(at) = list.binary_search(&wish) {
@@ -117,12 +120,12 @@ impl Ahead {
         Takers(self.takers.number(&list))
     }
 
-    /// The wish of what takes a value as this and nothing else.
+    /// Interns the `Wish` of a consumer that accepts only this type.
     pub(crate) fn alone(&mut self, is: TypeId) -> u32 {
         self.wishes.number(&[(is, 0)])
     }
 
-    /// The wishes of an op, of each of its inputs.
+    /// Returns the `Wish` number of each input of an op.
     pub(crate) fn wishes(
         &mut self,
         types: &mut Types,
@@ -171,25 +174,25 @@ impl Ahead {
     }
 }
 
-/// Of each value, by number, those who take it, from each statement on that does.
+/// The consumers of each value, by value number, from each consuming statement on.
 #[derive(Debug, Default)]
 pub(crate) struct Course(Vec<Vec<(usize, Takers)>>);
 
 impl Course {
-    /// Whether nothing is known.
+    /// Returns `true` if no consumer is recorded.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Those who take a value after a statement.
+    /// Returns the consumers of a value after statement `n`.
     pub(crate) fn after(&self, value: usize, n: usize) -> Takers {
         let Some(list) = self.0.get(value) else { return Takers::default() };
-        // The last statement comes first.
+        // Statements are recorded from the last to the first.
         let at = list.partition_point(|(taken, _)| *taken > n);
         if at == 0 { Takers::default() } else { list[at - 1].1 }
     }
 
-    /// A statement takes a value, before all others that are known.
+    /// Records that statement `n` consumes a value; statements must come from last to first.
     pub(crate) fn takes(&mut self, ahead: &mut Ahead, value: usize, n: usize, wish: u32) {
         if self.0.len() <= value {
             self.0.resize_with(value + 1, Vec::new);

@@ -1,4 +1,4 @@
-//! The types in which a value is at hand: sets, by number, so that states are a few words each.
+//! Interned sets of the types in which a value is available, so that a state is a few words.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -6,17 +6,18 @@ use smallvec::SmallVec;
 use crate::elaborate::moves::TypeId;
 use crate::elaborate::numbered::Numbered;
 
-/// A set of types in which a value is at hand, by number: equal sets, in the order of their types, have one. A [list in another order](Sets::behind) has
-/// another.
+/// An interned set of available types; equal sets, sorted by type, have one number.
+///
+/// A [list in another order](Sets::behind) has a different number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct AtHand(u32);
 
-/// Where values are at hand that come from outside, by their numbers.
+/// The available types of values from outside, by value number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outside(Vec<Option<AtHand>>);
 
 impl Outside {
-    /// Where a value is at hand, if it comes from outside.
+    /// Returns the available types of a value, or `None` if it does not come from outside.
     pub(crate) fn of(&self, value: usize) -> Option<AtHand> {
         self.0.get(value).copied().flatten()
     }
@@ -29,24 +30,24 @@ impl Outside {
     }
 }
 
-/// By value, in order.
+/// Collects the entries in the order of value numbers.
 impl FromIterator<Option<AtHand>> for Outside {
     fn from_iter<I: IntoIterator<Item = Option<AtHand>>>(values: I) -> Outside {
         Outside(values.into_iter().collect())
     }
 }
 
-/// All sets and lists that there were.
+/// All interned sets and lists.
 #[derive(Debug)]
 pub(crate) struct Sets {
     lists: Numbered<Box<[TypeId]>>,
-    /// What two came to.
+    /// Cached results of `join`; `behind` has those of the method of that name.
     joined: FxHashMap<(AtHand, AtHand), AtHand>,
     behind: FxHashMap<(AtHand, AtHand), AtHand>,
 }
 
 impl Sets {
-    /// The empty set alone, which has the number 0.
+    /// Returns a table with the empty set only, which has the number 0.
     pub(crate) fn new() -> Sets {
         let (joined, behind) = (FxHashMap::default(), FxHashMap::default());
         let mut sets = Sets { lists: Numbered::default(), joined, behind };
@@ -54,24 +55,24 @@ impl Sets {
         sets
     }
 
-    /// The set of these, which are in the order of their numbers.
+    /// Interns the set of these types, which must be sorted.
     pub(crate) fn number(&mut self, types: &[TypeId]) -> AtHand {
         AtHand(self.lists.number(types))
     }
 
-    /// The types of a set, in the order of their numbers, or of a list.
+    /// Returns the types of a set, sorted, or of a list, in its order.
     pub(crate) fn of(&self, set: AtHand) -> &[TypeId] {
         self.lists.of(set.0)
     }
 
-    /// A set and these, which are not in it.
+    /// Returns a set with `more` added, none of which it contains.
     pub(crate) fn with(&mut self, set: AtHand, more: &[TypeId]) -> AtHand {
         let mut types: SmallVec<[TypeId; 16]> = self.of(set).iter().chain(more).copied().collect();
         types.sort_unstable();
         self.number(&types)
     }
 
-    /// The set of what is in one or the other, which are sets.
+    /// Returns the union of two sets.
     pub(crate) fn join(&mut self, a: AtHand, b: AtHand) -> AtHand {
         if a == b || b == AtHand::default() {
             return a;
@@ -87,7 +88,7 @@ impl Sets {
         joined
     }
 
-    /// A list, which need not be in order, and behind it those of another that are not in it.
+    /// Returns the list `a`, in any order, followed by the elements of `b` that are not in it.
     pub(crate) fn behind(&mut self, a: AtHand, b: AtHand) -> AtHand {
         if let Some(&known) = self.behind.get(&(a, b)) {
             return known;

@@ -1,4 +1,4 @@
-//! What was chosen, as items of a program: the moves that the search paid for, each before the op that takes it.
+//! Writes the chosen strategies as program statements, each redistribution before the op that takes it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::program::{Program, Statement, stem};
 use crate::wire;
 
 impl Segment<'_> {
-    /// Adds the items of the ways that were chosen; gives what computing costs in picoseconds.
+    /// Adds the statements of the chosen strategies; returns the compute cost in picoseconds.
     pub(crate) fn write(
         &mut self,
         elaborator: &ShardingSolver,
@@ -28,7 +28,7 @@ impl Segment<'_> {
     ) -> Result<u64, Error> {
         let graph = self.graph;
         let mut computing = 0u64;
-        // Where every value is at hand: its types, and the value of the program that has each.
+        // The available types of every value, with the program value that has each.
         let mut at_hand: FxHashMap<ValueId, Vec<(TypeId, ValueId)>> = FxHashMap::default();
         for (v, is) in &facts.outside {
             let Some(&at) = self.known.get(v) else { return Err(made_later(graph, *v)) };
@@ -82,7 +82,7 @@ impl Segment<'_> {
                         let made = if types.get(wanted).value == program.get(start).ty.value
                             && types.get(wanted).gradient.is_none()
                         {
-                            // The same tensor, of which no gradient is wanted here.
+                            // The same tensor; no gradient is required of it here.
                             start
                         } else {
                             moved(elaborator, program, types, start, wanted, &name)?
@@ -135,7 +135,7 @@ impl Segment<'_> {
     }
 }
 
-/// Of these, from which the move to a type costs least.
+/// Returns the value from which redistribution to a type costs least.
 fn cheapest(
     types: &mut Types,
     at_hand: Option<&Vec<(TypeId, ValueId)>>,
@@ -148,7 +148,7 @@ fn cheapest(
     at_hand.iter().find(|(id, _)| *id == from).map(|(_, v)| *v)
 }
 
-/// Adds a move of a value to a type.
+/// Adds a redistribution of a value to a type.
 fn moved(
     elaborator: &ShardingSolver,
     program: &mut Program,
@@ -173,7 +173,7 @@ fn moved(
     Ok(to)
 }
 
-/// Adds a move of a value to a type, or those that together are it through a wire.
+/// Adds a redistribution of a value to a type, or the two that replace it in a communication dtype.
 fn moved_via(
     elaborator: &ShardingSolver,
     (graph, program): (&Graph, &mut Program),
@@ -194,7 +194,7 @@ fn moved_via(
     through(elaborator, program, from, (ShardingType::clone(is), dtype, via), name)
 }
 
-/// Adds one move through a wire.
+/// Adds one redistribution in a communication dtype.
 fn through(
     elaborator: &ShardingSolver,
     program: &mut Program,

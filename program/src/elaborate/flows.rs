@@ -1,4 +1,4 @@
-//! Where gradients flow: through which inputs and outputs of an op, as its formula says.
+//! Gradient flow: the inputs and outputs of an op through which gradients flow, by its formula.
 
 use reshard_ops::gradients::Saved;
 use reshard_ops::rules::{Op, OpCall, OpTable};
@@ -6,17 +6,19 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
 
-/// Of each input of an op whether it has a gradient, and of each output whether that takes part.
+/// Two lists: `true` for each input that has a gradient, and for each output that participates.
 pub(crate) type Flows = (Vec<bool>, Vec<bool>);
 
-/// Which inputs of ops have gradients, and through which outputs, as their formulas say.
+/// A cache of the inputs of ops that have gradients, and of the outputs these flow through.
 #[derive(Default)]
 pub(crate) struct Differentiable {
     known: FxHashMap<Op, FxHashMap<OpCall, Flows>>,
 }
 
 impl Differentiable {
-    /// What flows through an op if any is `wanted`; an op without a formula is refused where that is `strict`, and else stops it.
+    /// Returns the gradient flow through an op if any is `wanted`.
+    ///
+    /// An op without a formula is an error if `strict`, and otherwise stops the gradient.
     pub(crate) fn of(
         &mut self,
         table: &OpTable,

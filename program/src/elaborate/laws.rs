@@ -1,4 +1,4 @@
-//! The joint choice is the cheapest: against all choices, one after the other.
+//! Tests that the joint search finds the cheapest program: compares with exhaustive enumeration.
 
 use std::fmt::Write;
 
@@ -14,9 +14,10 @@ use crate::graph::{GraphStatement, ValueId};
 use crate::program::Program;
 use crate::{Graph, ImplicitRedistribution, ShardingSolver};
 
-/// The least that any choice of these ways costs, by trying all: no state is shared, and none goes but where it costs too much.
+/// Exhaustive search over the same strategies: states are not shared, and pruned only by cost.
 ///
-/// An input comes from what is at hand, or from a copy that is made before in any type that some op could take it in.
+/// An input comes from an available type, or from a copy made before in any type that some op could take it
+/// in.
 struct All<'a> {
     graph: &'a Graph,
     statements: &'a [GraphStatement],
@@ -42,7 +43,7 @@ impl All<'_> {
                 self.from(types, n + 1, &here, cost);
             }
             GraphStatement::Op { .. } => {
-                let ways = self.looked[n].clone().expect("an op has ways");
+                let ways = self.looked[n].clone().expect("an op has strategies");
                 for way in &ways.list {
                     self.with_input(types, n, way, 0, at_hand, cost + way.picoseconds);
                 }
@@ -53,7 +54,7 @@ impl All<'_> {
         }
     }
 
-    /// The inputs of an op from one on, and then what it makes.
+    /// Tries the inputs of an op from number `i` on, and then its outputs.
     fn with_input(
         &mut self,
         types: &mut Types,
@@ -82,7 +83,8 @@ impl All<'_> {
         if known.contains(&wanted) {
             return self.with_input(types, n, way, i + 1, at_hand, cost);
         }
-        // Of a value that nobody needs again, no copy is made but the one that is taken: a plan knows its own way.
+        // For a value that is not needed later, only the taken copy is made: a plan finds its own
+        // intermediates.
         let again = inputs[i + 1..].contains(v) || self.facts.last[v.0] > n;
         let could_be = if again { self.could_be(*v) } else { Vec::new() };
         for first in core::iter::once(None).chain(could_be.into_iter().map(Some)) {
@@ -102,7 +104,7 @@ impl All<'_> {
         }
     }
 
-    /// The types in which some op could take or make a value.
+    /// Returns the types in which some op could take or produce a value.
     fn could_be(&self, v: ValueId) -> Vec<TypeId> {
         let mut out = Vec::new();
         for (statement, ways) in self.statements.iter().zip(self.looked) {
@@ -120,7 +122,7 @@ impl All<'_> {
     }
 }
 
-/// A random program of ops on matrices of this size; where there is a second mesh, some values are on that.
+/// Returns a random program of ops on square matrices; with a second mesh, some values are on that.
 fn program(random: &mut Random, meshes: &[&str], ops: usize) -> String {
     let words = ["R", "I", "S(0)", "S(1)", "P"];
     let mut text = format!("mesh {}\n", meshes[0]);
@@ -157,7 +159,7 @@ fn program(random: &mut Random, meshes: &[&str], ops: usize) -> String {
     text
 }
 
-/// The one segment of a text that asks for no gradient, and the program before it.
+/// Runs `then` on the only segment of a text without gradients, and the program before it.
 fn with_segment<A>(text: &str, then: impl FnOnce(&mut Segment<'_>, Program) -> A) -> A {
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}{e}"));
     let mut known = FxHashMap::default();
@@ -175,7 +177,7 @@ fn with_segment<A>(text: &str, then: impl FnOnce(&mut Segment<'_>, Program) -> A
     then(&mut segment, program)
 }
 
-/// Asks about that segment.
+/// Runs `ask` on that segment, with its facts.
 fn of_segment<A>(
     text: &str,
     elaborator: &ShardingSolver,
@@ -189,7 +191,7 @@ fn of_segment<A>(
     })
 }
 
-/// The cost of the search and that of all choices of the ways that it looked at.
+/// Returns the cost of the search and that of the exhaustive search over the same strategies.
 fn both(text: &str) -> (u64, u64) {
     let elaborator = ShardingSolver::new().beam_width(usize::MAX);
     of_segment(text, &elaborator, |segment, facts, types, ways| {
@@ -234,12 +236,12 @@ fn a_choice_is_the_cheapest_of_all() {
     }
 }
 
-/// What a hasty search of a text chooses, by how much that may cost too much, and how many answers it keeps.
+/// Returns the choices of a greedy search with their gap, and the number of cached results.
 fn in_haste(text: &str, moves: ImplicitRedistribution, forgets: bool) -> (Option<(Vec<usize>, u64)>, usize) {
     in_haste_again(text, moves, forgets, 0)
 }
 
-/// The same of the last of several, each of which knows what lies ahead as far as the one before it saw.
+/// Returns the same for the last of several searches, each with the cost-to-go found by the one before.
 fn in_haste_again(
     text: &str,
     moves: ImplicitRedistribution,
@@ -260,7 +262,7 @@ fn in_haste_again(
     })
 }
 
-/// Equal layers, each with a weight of its own.
+/// Returns equal layers, each with a separate weight.
 fn layers(random: &mut Random, mesh: &str, count: usize) -> String {
     let axes = mesh.split(',').count();
     let words = ["R", "I", "S(0)", "S(1)"];
@@ -279,8 +281,9 @@ fn layers(random: &mut Random, mesh: &str, count: usize) -> String {
     text
 }
 
-/// What a program of these sizes costs where looking at ranks may take so much, by how much that may be too much, and whether prices were
-/// not looked for.
+/// Returns the cost of a program, its gap, and `true` if some prices were estimates.
+///
+/// `looks` is the budget of rank-by-rank pricing.
 fn uneven(text: &str, looks: u64) -> (u64, u64, bool) {
     let elaborator = ShardingSolver::new();
     let mut types = Types::looking(&elaborator.planner, looks);
@@ -309,7 +312,7 @@ fn where_prices_stand_in_the_gap_covers_what_is_lost() {
         lost += u64::from(cost > exact);
         assert!(cost - claimed <= exact, "{text}{cost} - {claimed}, {exact}");
     }
-    assert!(stood >= 8 && lost > 0, "{stood} programs, of which {lost} cost more");
+    assert!(stood >= 8 && lost > 0, "{stood} approximated programs, of which {lost} cost more");
 }
 
 #[test]
@@ -349,14 +352,14 @@ fn haste_that_knows_what_lies_ahead_remembers_what_it_would_find() {
         assert!(remembered.is_some(), "{text}");
         assert_eq!(remembered, in_haste_again(&text, ImplicitRedistribution::Allow, true, 1).0, "{text}");
         all += answers;
-        // Two searches that forget must not get to where prices are of direct plans.
+        // Two uncached searches must stay below the work at which prices come from direct plans.
         let meshes = [mesh, "z=2,y=2"];
         let text = program(&mut random, &meshes[..=case as usize / 2 % 2], 8);
         let [kept, forgotten] =
             [false, true].map(|forgets| in_haste_again(&text, ImplicitRedistribution::Allow, forgets, 1).0);
         assert_eq!(kept, forgotten, "{text}");
     }
-    // What lies ahead is the same of all layers only so far from the last one.
+    // The cost-to-go is equal across layers only up to some distance from the last layer.
     let ops = 2 * cases as usize * 36;
     assert!(all < ops * 2 / 3, "{all} answers for {ops} ops of equal layers");
 }

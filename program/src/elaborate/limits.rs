@@ -1,27 +1,27 @@
-//! How far a search goes: how many states it keeps, how much it looks at, and what it knows before.
+//! Limits of a search: the beam width, the work budget, and the knowledge from an earlier search.
 
 use rustc_hash::FxHashMap;
 
 use crate::elaborate::ahead::Course;
 use crate::elaborate::at_hand::AtHand;
 
-/// How far a search goes.
+/// The limits of a search.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    /// How many states are kept.
+    /// The beam width.
     pub(crate) most: usize,
-    /// What some program costs.
+    /// The cost of some complete program; prunes states that cost more.
     pub(crate) known: u64,
-    /// The types in which values could be at hand, as far as another search saw.
+    /// The types in which values could be available, found by an earlier search.
     pub(crate) seen: FxHashMap<usize, AtHand>,
-    /// What lies ahead, as far as another search saw.
+    /// The cost-to-go of values, found by an earlier search.
     pub(crate) course: Course,
-    /// How much may be looked at before the rest is gone through in haste, in prices that are known.
+    /// The work budget before the beam narrows, in lookups of a cached price.
     pub(crate) work: u64,
 }
 
 impl Limits {
-    /// As far as a search goes in haste.
+    /// Returns the limits of a greedy search.
     pub(crate) fn hasty() -> Limits {
         Limits {
             most: HASTY,
@@ -32,35 +32,38 @@ impl Limits {
         }
     }
 
-    /// As far as a search goes that keeps so many states.
+    /// Returns the limits of a thorough search with a beam of `most` states.
     pub(crate) fn thorough(most: usize) -> Limits {
         Limits { most, work: WORK, ..Limits::hasty() }
     }
 
-    /// How many states are kept where it goes on in haste.
+    /// Returns the beam width after a thorough search switches to greedy mode.
     pub(crate) fn tired(&self) -> usize {
         if self.course.is_empty() { BLIND } else { TIRED }
     }
 }
 
-/// How many statements have their share of the work before the first is looked at: what is new costs most at the beginning.
+/// The number of statements whose share of the work is granted up front.
+///
+/// Most prices are new at the beginning, so the first statements cost most.
 const AHEAD: usize = 64;
 
-/// How much of the work is meant for the first statements of all. Where they take more there will not be enough for the last,
-/// and what was spent on the first is lost.
+/// Returns the share of the work budget for the first `first` of `all` statements.
+///
+/// If the first statements exceed it, the budget cannot last to the end, and the work spent so far is lost.
 pub(crate) fn share(work: u64, first: usize, all: usize) -> u64 {
     let share = u128::from(work) * (first + AHEAD) as u128 / all.max(1) as u128;
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
-/// How many states are kept in haste when nothing is known yet.
+/// The beam width of a greedy search without earlier knowledge.
 const HASTY: usize = 12;
 
-/// How many are kept where a thorough search goes on in haste: few where it knows what lies ahead.
+/// The beam width after a thorough search turns greedy: narrow, because the cost-to-go is known.
 const TIRED: usize = 32;
 
-/// The same where it does not: with fewer, the ways of two layers that do best together go.
+/// The same without a cost-to-go: a narrower beam drops the strategies that are jointly best for two layers.
 const BLIND: usize = 128;
 
-/// How much a thorough search looks at: a tenth of a second where all prices are new, and less elsewhere.
+/// The work budget of a thorough search: a tenth of a second if all prices are new, and less otherwise.
 const WORK: u64 = 280_000;

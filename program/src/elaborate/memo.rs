@@ -1,14 +1,17 @@
-//! What a statement came to before, for equal layers of a program ask the same again and again.
+//! Cache of transitions, so that identical layers of a program are searched once.
 //!
-//! What an op does to the states before it depends on its ways, on what is at hand in them, and on which values are needed
-//! again and by whom; not on what values are called, and of costs only on how they differ:
+//! The effect of an op on the states before it depends on its strategies, on the available types, and on
+//! which values are needed later and by which consumers. It does not depend on the names of values, and on
+//! costs only by their differences:
 //!
 //! ```text
-//! states after = f(ways, pins, what lies ahead, states before with other numbers for values and less the least cost)
+//! states after = f(strategies, constraints, cost-to-go,
+//!                  states before, with values renumbered and the least cost subtracted)
 //! ```
 //!
-//! That holds where a search goes without a bound and in haste. Lists of states have numbers, and what comes after one of them is again one that has a number:
-//! so a layer that was there before is gone through without a look at any state, and all layers after the first few cost what looking up costs.
+//! That holds where a search has no pruning bound and in greedy mode. Lists of states are interned, and the
+//! list after an interned one is interned too. So a repeated layer is processed without examining a single
+//! state: all layers after the first few cost one lookup per statement.
 
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
@@ -20,26 +23,27 @@ use smallvec::SmallVec;
 
 use crate::elaborate::ahead::{Ahead, Takers};
 use crate::elaborate::at_hand::{AtHand, Sets};
-use crate::elaborate::moves::{ImplicitRedistribution, TypeId, Types};
+use crate::elaborate::implicit::ImplicitRedistribution;
+use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::operands::OfOperands;
 use crate::elaborate::outcomes::Outcome;
 use crate::elaborate::search::{Found, Frontier, Step};
 use crate::elaborate::states::{Decided, Held, Reached, State, number, renamed};
 
-/// States whose values have numbers of their own, in the order in which they come, and that cost so much more than the first.
+/// States with local value numbers, in order of appearance, and their costs above the first.
 type List = Vec<(Held, u64)>;
 
-/// A list of states that has a number.
+/// An interned list of states.
 #[derive(Debug)]
 pub(crate) struct States {
-    /// No other list has the same.
+    /// A number that no other list has.
     number: usize,
     list: List,
-    /// Of each value the types in which some state has it at hand, and whether none has it as it was given.
+    /// Per value, the types available in some state, and `true` if no state has it as given.
     held: Vec<(AtHand, bool)>,
 }
 
-/// States that are looked up by their list.
+/// Adapter that looks up states by their list.
 #[derive(Debug)]
 struct ByList(Arc<States>);
 
@@ -63,24 +67,24 @@ impl Hash for ByList {
     }
 }
 
-/// States that were found before, of these values.
+/// An interned list of states, applied to these values.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
     of: Arc<States>,
-    /// Which value each number is.
+    /// The value that each local number represents.
     values: Vec<usize>,
-    /// What the first costs.
+    /// The cost of the first state.
     pub(crate) least: u64,
 }
 
 impl Named {
-    /// The types in which some state has a value at hand, and whether none has it as it was given.
+    /// Returns the types available in some state, and `true` if no state has the value as it was given.
     pub(crate) fn at_hand(&self, value: usize) -> (AtHand, bool) {
         let at = self.values.iter().position(|known| *known == value);
         at.map(|at| self.of.held[at]).unwrap_or_default()
     }
 
-    /// The states themselves.
+    /// Returns the states, with global value numbers.
     pub(crate) fn states(&self) -> Vec<State> {
         self.of.list.iter().map(|state| self.own(state)).collect()
     }
@@ -94,36 +98,38 @@ impl Named {
         State { live, cost: self.least.saturating_add(*more) }
     }
 
-    /// How many there are.
+    /// Returns the number of states.
     pub(crate) fn len(&self) -> usize {
         self.of.list.len()
     }
 }
 
-/// What happens to states.
+/// The statement that is applied to states.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Happens {
-    /// An op, in these ways, by their number.
+    /// An op, by the number of its strategies.
     Op(usize),
-    /// A written move to a type.
+    /// An explicit redistribution to a type.
     Move(TypeId, Option<DType>),
 }
 
-/// A statement and the states before it, by the numbers of these, of which there may be more here.
+/// Cache key: a statement and the states before it, with local value numbers.
+///
+/// The key may number more values than the states have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Question {
     before: usize,
     happens: Happens,
     inputs: SmallVec<[usize; 4]>,
     outputs: SmallVec<[(usize, Option<TypeId>); 2]>,
-    /// Of each value, whether it is needed again, in which types it was given, and who takes it later.
+    /// Per value: `true` if it is needed later, the types it was given in, and its later consumers.
     values: SmallVec<[(bool, Option<AtHand>, Takers); 12]>,
     moves: ImplicitRedistribution,
     most: usize,
 }
 
 impl Question {
-    /// The question, and the values in the order of its numbers.
+    /// Returns the key, and the values in the order of their local numbers.
     fn of(
         frontier: &Frontier,
         named: &Named,
@@ -150,55 +156,55 @@ impl Question {
         )
     }
 
-    /// The states as a frontier of their own, like another.
+    /// Returns the states as a separate beam with the settings of `like`.
     fn frontier(&self, like: &Frontier, before: &States) -> Frontier {
         let given = self.values.iter().map(|(_, at_hand, _)| *at_hand);
         like.relative(before.list.clone(), given.collect())
     }
 }
 
-/// What a statement came to.
+/// The cached result of a statement.
 #[derive(Debug)]
 struct Answer {
     after: Arc<States>,
-    /// Which number of the question each value of the states has.
+    /// The local number in the key of each value of the states.
     values: Vec<usize>,
-    /// Where each comes from.
+    /// The origin of each state.
     decided: Arc<[Decided]>,
-    /// How much more the first costs than the first before.
+    /// The cost of the first state above that of the first state before.
     more: u64,
-    /// What the cheapest costs for which there was no room.
+    /// The cost of the cheapest state that was dropped.
     dropped: Option<u64>,
 }
 
-/// States after a statement, where each comes from, and what the cheapest costs for which there was no room.
+/// States after a statement, their origins, and the cost of the cheapest state that was dropped.
 pub(crate) struct After {
     pub(crate) states: Named,
     pub(crate) decided: Arc<[Decided]>,
     pub(crate) dropped: Option<u64>,
 }
 
-/// All that was asked.
+/// All interned lists and cached transitions.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     lists: FxHashSet<ByList>,
     answers: FxHashMap<Question, Arc<Answer>>,
-    /// What ops come to where their operands are at hand in some way.
+    /// The transitions of ops, by the available types of their operands.
     outcomes: FxHashMap<OfOperands, Arc<Found>>,
-    /// What lies ahead of values.
+    /// The cost-to-go of values.
     pub(crate) ahead: Ahead,
-    /// Whether what statements and ops come to is found out again, as a test wants it.
+    /// Disables the caches; set by tests to compare with uncached results.
     pub(crate) forgets: bool,
 }
 
 impl Known {
-    /// How many answers there are.
+    /// Returns the number of cached results.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.answers.len()
     }
 
-    /// States by the number of their list.
+    /// Interns a list of states.
     pub(crate) fn named(&mut self, sets: &mut Sets, states: &[State]) -> Named {
         let least = states.first().map_or(0, |state| state.cost);
         let states = states.iter().map(|state| (&state.live, state.cost));
@@ -233,7 +239,7 @@ impl Known {
         (states, values)
     }
 
-    /// What an op comes to.
+    /// Returns the states after an op.
     pub(crate) fn op(
         &mut self,
         types: &mut Types,
@@ -256,7 +262,7 @@ impl Known {
         })
     }
 
-    /// What a written move comes to.
+    /// Returns the states after an explicit redistribution.
     pub(crate) fn moved(
         &mut self,
         types: &mut Types,
@@ -280,7 +286,9 @@ impl Known {
         })
     }
 
-    /// What an op comes to from a state without a bound and in haste: that depends on its operands alone.
+    /// Returns the transitions of an op from a state, without a pruning bound and in greedy mode.
+    ///
+    /// There they depend only on the operands.
     pub(crate) fn outcomes(
         &mut self,
         types: &mut Types,
@@ -302,7 +310,7 @@ impl Known {
         (found.0.iter().map(own).collect(), found.1)
     }
 
-    /// The answer, found out if nobody asked before.
+    /// Returns the cached result of a key; computes it with `find` if there is none.
     fn answered(
         &mut self,
         types: &mut Types,

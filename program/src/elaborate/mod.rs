@@ -1,9 +1,12 @@
-//! Elaboration: from statements to a typed program, with a strategy for every op and every move written.
+//! Sharding solver: turns statements into a typed program with explicit redistributions.
+//!
+//! It chooses a strategy for every op.
 
 mod ahead;
 mod at_hand;
 mod chosen;
 mod flows;
+mod implicit;
 #[cfg(test)]
 mod laws;
 mod limits;
@@ -33,15 +36,15 @@ use crate::graph::{Graph, GraphStatement, ValueId};
 use crate::program::{Program, Statement};
 use crate::{ComputeRates, Error};
 
-pub use moves::ImplicitRedistribution;
+pub use implicit::ImplicitRedistribution;
 
-/// Makes programs of graphs: chooses what nobody said, and checks what somebody did.
+/// A sharding solver: chooses the shardings and strategies that a graph leaves open, and checks the rest.
 ///
-/// Choices are joint: over all ops, moves and the price of computing, forward and backward together, nothing costs
-/// less, but where [`Program::gap_us`] says by how much something might.
+/// Finds the cheapest assignment over all ops, redistributions and computing, forward and backward jointly.
+/// If the search was pruned, [`Program::optimality_gap_us`] bounds the distance to the optimum.
 ///
 /// ```
-/// use reshard_program::{Elaborator, Graph, Moves};
+/// use reshard_program::{ShardingSolver, Graph, ImplicitRedistribution};
 /// let graph: Graph = "
 ///     mesh tp=4
 ///     x: f32[64,32] R
@@ -49,11 +52,11 @@ pub use moves::ImplicitRedistribution;
 ///     y = mm(x, w)
 ///     z = relu(y)
 /// ".parse()?;
-/// let program = Elaborator::new().elaborate(&graph)?;
-/// assert!(program.moves().count() > 0);
-/// // x would have to be cut as w is: a slice forward that communicates nothing, but its gradient is gathered.
-/// let refused = Elaborator::new().moves(Moves::Written).elaborate(&graph).unwrap_err();
-/// assert_eq!(refused.kind(), "needs_redistribute");
+/// let program = ShardingSolver::new().solve(&graph)?;
+/// assert!(program.redistributions().count() > 0);
+/// // x would have to be sharded like w: a local slice forward, but its gradient is gathered.
+/// let refused = ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny).solve(&graph).unwrap_err();
+/// assert_eq!(refused.code(), "needs_redistribute");
 /// # Ok::<(), reshard_program::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -71,7 +74,7 @@ impl Default for ShardingSolver {
 }
 
 impl ShardingSolver {
-    /// For the `uniform` network and uniform rates.
+    /// Returns a solver for the `uniform` network and uniform compute rates.
     pub fn new() -> ShardingSolver {
         ShardingSolver {
             planner: Planner::new().arithmetic(reshard_planner::Arithmetic::Framework),
@@ -81,40 +84,44 @@ impl ShardingSolver {
         }
     }
 
-    /// The same with another planner, whose costs are those of moves.
+    /// Returns the same solver with another planner, whose costs are the prices of redistributions.
     #[must_use]
     pub fn planner(self, planner: Planner) -> ShardingSolver {
         ShardingSolver { planner: planner.arithmetic(reshard_planner::Arithmetic::Framework), ..self }
     }
 
-    /// The same with other rates of computing.
+    /// Returns the same solver with other compute rates.
     #[must_use]
     pub fn rates(self, rates: ComputeRates) -> ShardingSolver {
         ShardingSolver { rates, ..self }
     }
 
-    /// The same where only such moves may be made that nobody wrote.
+    /// Returns the same solver, restricted to the given kind of implicit redistributions.
     #[must_use]
     pub fn implicit_redistribution(self, moves: ImplicitRedistribution) -> ShardingSolver {
         ShardingSolver { implicit_redistribution: moves, ..self }
     }
 
-    /// The same that keeps so many states between statements: more of them take longer and miss less.
+    /// Returns the same solver with at most `most_states` states between statements.
+    ///
+    /// More states take longer and find cheaper programs. At least one is used.
     #[must_use]
     pub fn beam_width(self, most_states: usize) -> ShardingSolver {
         ShardingSolver { beam_width: most_states.max(1), ..self }
     }
 
-    /// The program of a graph.
+    /// Solves a graph and returns its program.
     ///
-    /// Fails where an op takes its inputs by no strategy with the moves that are allowed, with what to write instead; where
-    /// a gradient is asked of what has none; and for pins that nothing leads to.
+    /// Returns an error if no strategy of an op accepts its inputs with the allowed redistributions (the
+    /// error suggests a fix), if a gradient is requested of a value that has none, or if a sharding
+    /// constraint is unreachable.
     pub fn solve(&self, graph: &Graph) -> Result<Program, Error> {
         let whole = graph.in_parts(Apart { means: true, rows: false })?;
         if self.implicit_redistribution != ImplicitRedistribution::Allow {
             return Ok(self.pass(&whole)?.0);
         }
-        // What reduces along a dim in parts as well, where there is any: whichever costs less.
+        // Also try the graph in which reductions along a dim are decomposed, if there are any; use the
+        // cheaper program.
         let parted = graph.in_parts(Apart { means: true, rows: true })?;
         if parted.statements.len() == whole.statements.len() {
             return Ok(self.pass(&whole)?.0);
@@ -127,7 +134,7 @@ impl ShardingSolver {
         }
     }
 
-    /// The program of a graph that is in parts, and what it costs in picoseconds.
+    /// Solves a decomposed graph; returns its program and its cost in picoseconds.
     fn pass(&self, graph: &Graph) -> Result<(Program, u64), Error> {
         let made_on = graph.made_on();
         let mut program = Program::new(&graph.meshes, &graph.table);
@@ -155,7 +162,7 @@ impl ShardingSolver {
                 .iter()
                 .position(|s| matches!(s, GraphStatement::Gradient { .. } | GraphStatement::NoGrad));
             let segment = &rest[..end.unwrap_or(rest.len())];
-            // What is differentiated: what comes before a gradient; without any, what nobody marks.
+            // Differentiate the statements before a gradient; without one, those that no `no_grad` marks.
             let trains = !marked && (!strict || asks(&statements[start + segment.len()..]));
             let mut segment = Segment {
                 graph,
@@ -226,5 +233,5 @@ impl ShardingSolver {
 }
 
 fn made_later(graph: &Graph, v: ValueId) -> Error {
-    Error::Graph { reason: format!("{} is used before it is made", graph.name(v)) }
+    Error::Graph { reason: format!("`{}` is used before it is computed", graph.name(v)) }
 }

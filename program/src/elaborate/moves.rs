@@ -1,4 +1,4 @@
-//! Types by number, and what it costs to get from one to another, both ways.
+//! Interned types, and the cost to redistribute from one to another, forward and backward.
 //!
 //! ```text
 //! price((v|g) -> (v'|g')) = price(v -> v') + price(g' -> g)
@@ -16,94 +16,88 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::along::{self, Along};
 use crate::elaborate::at_hand::{AtHand, Sets};
+use crate::elaborate::implicit::ImplicitRedistribution;
 use crate::wire;
 
-/// A type of tensors of one element type, by number.
+/// An interned type of tensors with one element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TypeId(u32);
 
 impl TypeId {
-    /// The number.
+    /// Returns the number.
     pub(crate) fn number(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Costs in picoseconds; none for a move that cannot be, or may not.
+/// A cost in picoseconds; `None` for an impossible or a disallowed redistribution.
 pub(crate) type Cost = Option<u64>;
 
-/// Which moves may be made that nobody wrote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum ImplicitRedistribution {
-    /// All.
-    #[default]
-    Allow,
-    /// Those that communicate in neither direction.
-    LocalOnly,
-    /// None.
-    Deny,
-}
-
-/// The budget of a plan of which only the price is asked: thousands are, and most lose. Where shards are even it is enough; where
-/// they are not the price is of a plan that is no dearer than the direct one, and what is written may cost less.
+/// The search budget of a plan that is only priced: thousands are, and most are rejected.
+///
+/// It suffices for even shards. For uneven shards the priced plan costs at most as much as the direct one,
+/// and the plan of the program may cost less.
 const PRICED: u64 = 20_000;
 
-/// After so much work prices are of direct plans: a search of each of some hundred uneven shardings would take seconds.
+/// The work after which prices come from direct plans.
+///
+/// A search for each of some hundred uneven shardings would take seconds.
 const LAVISH: u64 = 300_000;
 
-/// What looking at ranks may take for prices, and as much again for those that are free, in the units of a budget: two fifths of a
-/// second. Past it prices are from the digits alone ([`Types::stand_in`]): a program of eight products of 101 x 101 on 48 ranks would
-/// ask for 32,000.
+/// The budget for rank-by-rank pricing, and the same again for free redistributions, in search-budget units.
+///
+/// It is two fifths of a second. Above it prices come from the digits alone ([`Types::stand_in`]): a program
+/// of eight products of 101 x 101 on 48 ranks would need 32,000 such prices.
 const UNEVEN: u64 = 40_000_000;
 
-/// How much of a budget takes as long as a known price.
+/// The number of search-budget units that take as long as one cached price.
 const KNOWN: u64 = 35;
 
-/// All types and prices that were asked for.
+/// All interned types, and the prices queried so far.
 #[derive(Debug)]
 pub(crate) struct Types {
     pub(crate) sets: Sets,
     planner: Planner,
-    /// Its prices.
+    /// The planner's prices.
     priced: Prices,
-    /// The same without a search.
+    /// The same planner without a search.
     direct: Planner,
     priced_directly: Prices,
-    /// What looked at ranks to say what is free.
+    /// The rank-by-rank results that decide which redistributions are free.
     looked: Prices,
-    /// How much looking at ranks may take for each of these.
+    /// The budget of rank-by-rank pricing, for each of these.
     uneven: u64,
     list: Vec<(DType, Arc<ShardingType>)>,
     ids: FxHashMap<(DType, Arc<ShardingType>), TypeId>,
-    /// Of each, to each other: what was asked.
+    /// The prices queried so far, by source and target.
     prices: Costs,
-    /// About the same, from the digits alone: of few of them.
+    /// Estimated prices, from the digits alone; bounded in number.
     rough: FxHashMap<(TypeId, TypeId), Cost>,
-    /// The same of moves that send nothing.
+    /// The prices of redistributions that send nothing.
     free: Costs,
-    /// Of each set, to each other: what putting all of the second at hand costs where the first is, by moves of a kind.
+    /// By pair of sets: the cost of making all of the second available from the first.
     brought: FxHashMap<(AtHand, AtHand, ImplicitRedistribution), Cost>,
-    /// Of each set and each type, what it takes to have that as well by moves of a kind, and the set with it.
+    /// By set and type: the cost of making the type available too, and the set with it.
     taken: FxHashMap<(AtHand, TypeId, ImplicitRedistribution), Option<(u64, AtHand)>>,
-    /// Of each set, the same without those that are free from others of it.
+    /// Each set without the types that are free to get from others in it.
     thinned: FxHashMap<AtHand, AtHand>,
     local: Vec<u64>,
-    /// Of each, whether ranks that cut it hold nothing.
+    /// `true` for a type that leaves some ranks without data.
     idle: Vec<bool>,
     work: u64,
-    /// The plans of moves that were written.
+    /// The plans of explicit redistributions.
     plans: FxHashMap<(Sharding, Sharding, DType), Arc<Plan>>,
-    /// The prices of moves through wires.
+    /// The prices of redistributions in a communication dtype.
     wires: FxHashMap<(TypeId, TypeId, DType), Cost>,
 }
 
-/// Costs of getting from one of a few to another, by number, as far as they are known.
+/// A table of known costs between types, by their numbers.
 #[derive(Debug, Default)]
 struct Costs(Vec<Vec<u64>>);
 
 impl Costs {
     const UNKNOWN: u64 = u64::MAX;
-    /// There is no way.
+    /// No plan exists.
     const NONE: u64 = u64::MAX - 1;
 
     fn of(&self, from: u32, to: u32) -> Option<Cost> {
@@ -127,16 +121,16 @@ impl Costs {
     }
 }
 
-/// What it takes to ask the planner for a price, in prices that are known.
+/// The work of one price from the planner, in lookups of a cached price.
 const NEW_PRICE: u64 = 600;
 
-/// The same where only whether it is free is asked.
+/// The same for a test that only decides if a redistribution is free.
 const NEW_FREE: u64 = 30;
 
-/// The same where about what it costs is asked.
+/// The same for an estimate.
 const NEW_ROUGH: u64 = 60;
 
-/// Of how many moves about what they cost is looked at: on a mesh of many axes a value has a thousand types.
+/// The maximum number of estimates: on a mesh of many axes a value has a thousand types.
 const ROUGH: usize = 50_000;
 
 impl Types {
@@ -144,7 +138,7 @@ impl Types {
         Types::looking(planner, UNEVEN)
     }
 
-    /// None yet, for which ranks are looked at as far as that much of a budget goes.
+    /// Returns an empty table whose rank-by-rank pricing is limited to `uneven`.
     pub(crate) fn looking(planner: &Planner, uneven: u64) -> Types {
         Types {
             uneven,
@@ -170,7 +164,7 @@ impl Types {
         }
     }
 
-    /// The number of a type.
+    /// Interns a type.
     pub(crate) fn id(&mut self, dtype: DType, is: Arc<ShardingType>) -> TypeId {
         let Types { list, ids, local, idle, .. } = self;
         let key = (dtype, is);
@@ -187,7 +181,7 @@ impl Types {
         id
     }
 
-    /// A type made so along some axes, and what it costs to get there.
+    /// Returns the type after a change along some axes, and the cost to get there.
     pub(crate) fn put(
         &mut self,
         from: TypeId,
@@ -204,27 +198,27 @@ impl Types {
         &self.list[id.0 as usize].1
     }
 
-    /// How much was looked at: a price that is known is 1.
+    /// Returns the work so far, in lookups of a cached price.
     pub(crate) fn work(&self) -> u64 {
         self.work
     }
 
-    /// Something else was looked at that takes as long as a known price.
+    /// Counts other work that takes as long as a cached price.
     pub(crate) fn looks(&mut self) {
         self.work += 1;
     }
 
-    /// The bytes of the largest shard of the value.
+    /// Returns the bytes of the largest shard of the value.
     pub(crate) fn local_bytes(&self, id: TypeId) -> u64 {
         self.local[id.0 as usize]
     }
 
-    /// Whether the last rank holds nothing of the value and others do, as where a dim of one index is cut.
+    /// Returns `true` if the last rank holds nothing and others do, as after sharding a dim of size 1.
     pub(crate) fn is_idle(&self, id: TypeId) -> bool {
         self.idle[id.0 as usize]
     }
 
-    /// What it costs to get from one to the other, both ways.
+    /// Returns the cost to redistribute from one type to the other, forward and backward.
     pub(crate) fn price(&mut self, from: TypeId, to: TypeId) -> Cost {
         if from == to {
             return Some(0);
@@ -247,12 +241,15 @@ impl Types {
         cost
     }
 
-    /// Whether what some moves cost was not looked for.
+    /// Returns `true` if some prices were replaced by estimates.
     pub(crate) fn stand_in(&self) -> bool {
         self.priced.stands_in() || self.priced_directly.stands_in()
     }
 
-    /// About what it costs to get from one to the other, both ways, from the digits alone, whatever else was asked; none where that cannot be, or of too many.
+    /// Returns the estimated cost to redistribute, forward and backward, from the digits alone.
+    ///
+    /// The estimate is independent of earlier queries. It is `None` if no plan exists or too many estimates
+    /// exist.
     pub(crate) fn roughly(&mut self, from: TypeId, to: TypeId) -> Cost {
         if from == to {
             return Some(0);
@@ -272,12 +269,12 @@ impl Types {
         cost
     }
 
-    /// Whether about what moves cost is no longer looked at.
+    /// Returns `true` if the limit of estimates is reached.
     pub(crate) fn is_rough_enough(&self) -> bool {
         self.rough.len() >= ROUGH
     }
 
-    /// What it costs to get from one to the other where nothing may be sent, on the way or back.
+    /// Returns the cost to redistribute if neither direction may send anything.
     fn free(&mut self, from: TypeId, to: TypeId) -> Cost {
         if from == to {
             return Some(0);
@@ -298,7 +295,7 @@ impl Types {
         cost
     }
 
-    /// Whether nothing has to be sent on the way or back, as far as ranks are still looked at.
+    /// Returns `true` if neither direction has to send, as far as the rank-by-rank budget allows.
     fn is_surely_free(&mut self, from: TypeId, to: TypeId) -> bool {
         if self.looked.looked() >= self.uneven && self.free.of(from.0, to.0).is_none() {
             return self.price(from, to) == Some(0);
@@ -306,12 +303,12 @@ impl Types {
         self.free(from, to).is_some()
     }
 
-    /// Who is asked now.
+    /// Returns the planner to use at the current work count.
     fn planner_now(&self) -> &Planner {
         if self.work < LAVISH { &self.planner } else { &self.direct }
     }
 
-    /// The cheapest of these to start from, and what it costs.
+    /// Returns the cheapest available type to start from, and the cost.
     pub(crate) fn cheapest(
         &mut self,
         at_hand: AtHand,
@@ -321,12 +318,12 @@ impl Types {
         self.least(at_hand, |types, from| types.allowed(from, to, moves))
     }
 
-    /// About what it costs to have a type at hand where this set is.
+    /// Returns the estimated cost to make a type available from this set.
     pub(crate) fn roughly_from(&mut self, at_hand: AtHand, to: TypeId) -> Cost {
         Some(self.least(at_hand, |types, from| types.roughly(from, to))?.1)
     }
 
-    /// What it takes to have a type at hand as well where this set is, by the cheapest move, and what is at hand then.
+    /// Returns the cost of making a type available too, by the cheapest redistribution, and the set after it.
     pub(crate) fn taken(
         &mut self,
         at_hand: AtHand,
@@ -347,7 +344,7 @@ impl Types {
         taken
     }
 
-    /// What it costs to get from one to the other, both ways, through a wire where there is one.
+    /// Returns the cost to redistribute, forward and backward, in a communication dtype if one is given.
     fn price_via(&mut self, from: TypeId, to: TypeId, via: Option<DType>) -> Cost {
         let Some(via) = via else { return self.price(from, to) };
         if let Some(&known) = self.wires.get(&(from, to, via)) {
@@ -358,7 +355,7 @@ impl Types {
         cost
     }
 
-    /// The cheapest of these to start a written move from, and what it costs.
+    /// Returns the cheapest available type to start an explicit redistribution from, and the cost.
     pub(crate) fn cheapest_via(
         &mut self,
         at_hand: &[TypeId],
@@ -366,11 +363,11 @@ impl Types {
         via: Option<DType>,
     ) -> Option<(TypeId, u64)> {
         let costs = at_hand.iter().filter_map(|&from| Some((from, self.price_via(from, to, via)?)));
-        // Of equal ones the first.
+        // Ties go to the first: `min_by_key` returns it.
         costs.min_by_key(|(_, cost)| *cost)
     }
 
-    /// The plan of a move by this planner; equal moves have one.
+    /// Returns the plan of a redistribution by this planner; equal redistributions share one.
     pub(crate) fn plan(
         &mut self,
         planner: &Planner,
@@ -385,7 +382,7 @@ impl Types {
         Ok(plan)
     }
 
-    /// What it costs to put all of a set at hand where another is.
+    /// Returns the cost to make all of a set available from another set.
     pub(crate) fn brought(&mut self, mine: AtHand, wanted: AtHand, moves: ImplicitRedistribution) -> Cost {
         if mine == wanted {
             return Some(0);
@@ -410,7 +407,7 @@ impl Types {
         cost
     }
 
-    /// The first of a set from which something costs the least, and what that is.
+    /// Returns the first type of a set with the least cost, and that cost.
     fn least(
         &mut self,
         at_hand: AtHand,
@@ -430,7 +427,7 @@ impl Types {
         best
     }
 
-    /// The same set, without those that are free from others of it.
+    /// Returns a set without the types that are free to get from others in it.
     pub(crate) fn without_free(&mut self, at_hand: AtHand) -> AtHand {
         if self.sets.of(at_hand).len() < 2 {
             return at_hand;
@@ -454,7 +451,7 @@ impl Types {
         thinned
     }
 
-    /// What a move costs that nobody wrote, if it may be made.
+    /// Returns the cost of an implicit redistribution, or `None` if it is disallowed.
     pub(crate) fn allowed(&mut self, from: TypeId, to: TypeId, moves: ImplicitRedistribution) -> Cost {
         match moves {
             ImplicitRedistribution::Allow => self.price(from, to),
@@ -463,14 +460,14 @@ impl Types {
         }
     }
 
-    /// Whether the second is the first where no gradient is wanted: the same tensor, so no move.
+    /// Returns `true` if `to` is `from` without a gradient: the same tensor, so nothing is redistributed.
     fn is_without_gradient(&self, from: TypeId, to: TypeId) -> bool {
         let (a, b) = (self.get(from), self.get(to));
         b.gradient.is_none() && a.value == b.value
     }
 }
 
-/// What values cost on the way there, and gradients on the way back, by what one direction costs.
+/// Adds the cost of values in forward and of gradients in backward, given the cost of one direction.
 fn both_ways(
     list: &[(DType, Arc<ShardingType>)],
     from: TypeId,
@@ -485,14 +482,14 @@ fn both_ways(
     let forward = of(&a.value, &b.value)?;
     match (&a.gradient, &b.gradient) {
         (Some(to), Some(from)) => Some(forward.saturating_add(of(from, to)?)),
-        // A copy without a gradient.
+        // The copy has no gradient.
         (_, None) => Some(forward),
-        // What has no gradient gives none.
+        // A source without a gradient cannot provide one.
         (None, Some(_)) => None,
     }
 }
 
-/// As an error: what is wrong with a move.
+/// Converts a planner error about a redistribution.
 pub(crate) fn plan_error(name: &str, e: reshard_planner::Error) -> Error {
     Error::of(name, e)
 }

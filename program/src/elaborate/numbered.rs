@@ -1,11 +1,11 @@
-//! Lists by number, so that what holds one is a word: equal ones have one.
+//! Interned lists: equal lists share one number, so that a reference to a list is a single integer.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// Lists that there were, in the order in which they came.
+/// An interner of lists; numbers follow the order of insertion.
 #[derive(Debug)]
 pub(crate) struct Numbered<L> {
     list: Vec<L>,
@@ -19,7 +19,7 @@ impl<L> Default for Numbered<L> {
 }
 
 impl<L> Numbered<L> {
-    /// The number of a list; a new one has the next.
+    /// Returns the number of a list; a new list gets the next number.
     pub(crate) fn number<T: Eq + Hash>(&mut self, list: &[T]) -> u32
     where
         L: Borrow<[T]> + Clone + Eq + Hash + for<'l> From<&'l [T]>,
@@ -34,7 +34,7 @@ impl<L> Numbered<L> {
         number
     }
 
-    /// All lists, by number.
+    /// Returns all lists, in the order of their numbers.
     pub(crate) fn all<'l, T: 'l>(&'l self) -> impl Iterator<Item = &'l [T]>
     where
         L: Borrow<[T]>,
@@ -42,7 +42,7 @@ impl<L> Numbered<L> {
         self.list.iter().map(L::borrow)
     }
 
-    /// The list of a number.
+    /// Returns the list of a number.
     pub(crate) fn of<T>(&self, number: u32) -> &[T]
     where
         L: Borrow<[T]>,

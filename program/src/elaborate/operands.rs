@@ -1,27 +1,28 @@
-//! What an op comes to without a bound and in haste: that depends on its operands alone, whatever else is at hand.
+//! Transitions of an op without a pruning bound and in greedy mode; they depend only on its operands.
 
 use smallvec::SmallVec;
 
 use crate::elaborate::ahead::Takers;
 use crate::elaborate::at_hand::AtHand;
-use crate::elaborate::moves::{ImplicitRedistribution, TypeId, Types};
+use crate::elaborate::implicit::ImplicitRedistribution;
+use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::search::{Found, Frontier, Step};
 use crate::elaborate::states::{State, number};
 
-/// An op and its operands, which have numbers of their own, in the order in which they come.
+/// Cache key: an op and its operands, with local numbers in order of appearance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OfOperands {
-    /// The ways, by their number.
+    /// The number of the op's strategies.
     ways: usize,
     inputs: SmallVec<[usize; 4]>,
     outputs: SmallVec<[(usize, Option<TypeId>); 2]>,
-    /// Of each value, whether it is needed again, in which types it is at hand, and in which it was given.
+    /// Per value: `true` if it is needed later, its available types, and the types it was given in.
     values: SmallVec<[(bool, AtHand, Option<AtHand>); 6]>,
     moves: ImplicitRedistribution,
 }
 
 impl OfOperands {
-    /// The operands in a state, and the values in the order of their numbers.
+    /// Returns the key of the operands in a state, and the values in the order of their local numbers.
     pub(crate) fn of(
         frontier: &Frontier,
         state: &State,
@@ -37,7 +38,7 @@ impl OfOperands {
         (OfOperands { ways, inputs, outputs, values: about, moves: frontier.moves }, values)
     }
 
-    /// What the op comes to, in a frontier like another.
+    /// Returns the transitions of the op, in a beam with the settings of `like`.
     pub(crate) fn outcomes(&self, types: &mut Types, like: &Frontier, step: Step<'_>) -> Found {
         let values = || self.values.iter().enumerate();
         let given = self.values.iter().map(|(_, _, given)| *given);

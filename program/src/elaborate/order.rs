@@ -1,11 +1,12 @@
-//! The order in which statements are typed: gradients last, where none is of another.
+//! The order in which statements are typed: gradients last, if no gradient is of another gradient.
 //!
 //! ```text
-//! what no gradient leads to, the gradients, what is made of them
+//! statements before gradients, the gradients, statements that use them
 //! ```
 //!
-//! So all of forward is typed with its gradients before any is taken, and what the first takes is marked as backward although another comes after it.
-//! Where a gradient is of what another made, that one is forward to it, and statements stay as they are.
+//! So all of forward is typed with its gradients before any is used, and the statements that use the first
+//! gradient are backward although another gradient comes later. If a gradient depends on another one, that
+//! one is forward to it, and the statements keep their order.
 
 use std::borrow::Cow;
 
@@ -13,7 +14,7 @@ use rustc_hash::FxHashSet;
 
 use crate::graph::{Graph, GraphStatement, ValueId};
 
-/// The statements of a graph in this order, which are borrowed where they stay.
+/// Returns the statements of a graph in this order, borrowed if it is unchanged.
 pub(crate) fn gradients_last(graph: &Graph) -> Cow<'_, [GraphStatement]> {
     let all = &graph.statements[..];
     let end = all.iter().position(|s| *s == GraphStatement::NoGrad).unwrap_or(all.len());

@@ -1,18 +1,19 @@
-//! What the ways of an op come to, where its inputs are at hand in some way.
+//! Transitions: the cost of each strategy of an op, for given available inputs.
 //!
 //! ```text
-//! cost = computing + sum over inputs that are not at hand as wanted, of the cheapest move to that
-//!      + sum over outputs that have to be otherwise, of the move to that
+//! cost = compute cost + sum of the cheapest redistributions of inputs that are not available in the required type
+//!      + sum of the redistributions of outputs to their constraints
 //! ```
 
 use smallvec::SmallVec;
 
-use crate::elaborate::moves::{ImplicitRedistribution, TypeId, Types};
+use crate::elaborate::implicit::ImplicitRedistribution;
+use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::search::{Frontier, Step};
 use crate::elaborate::states::{Operands, State, by_value};
 use crate::elaborate::ways::Way;
 
-/// What may be done with inputs that are at hand in some way: a way of the op, and what is at hand after it.
+/// A transition: one strategy for the op, its cost, and the layouts available after it.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) way: usize,
@@ -20,12 +21,13 @@ pub(crate) struct Outcome {
     pub(crate) after: Operands,
 }
 
-/// How many ways of an op are looked at in haste.
+/// The number of strategies per op that greedy mode considers.
 const HASTY_WAYS: usize = 24;
 
 impl Frontier {
-    /// What the ways of an op come to, where its inputs are at hand as in a state: those that no other can do as well. And what the
-    /// cheapest way computes that was not looked at, in haste.
+    /// Returns the transitions of an op from a state, without the dominated ones.
+    ///
+    /// The second part is the compute cost of the cheapest strategy that greedy mode skipped.
     pub(crate) fn outcomes(
         &self,
         types: &mut Types,
@@ -65,8 +67,10 @@ impl Frontier {
         (kept, left)
     }
 
-    /// The ways of an op that are looked at: all, or in haste those that find most of their inputs at hand, and bring none to where
-    /// ranks hold nothing.
+    /// Returns the strategies of an op to consider: all, or in greedy mode the most suitable ones.
+    ///
+    /// Greedy mode prefers strategies that find most inputs available, and skips those that bring an input to
+    /// a type in which some ranks hold nothing.
     fn worth(&self, types: &Types, state: &State, step: Step<'_>, hasty: bool) -> Vec<usize> {
         let mut ways: Vec<usize> = (0..step.ways.list.len()).collect();
         if hasty {
@@ -88,7 +92,7 @@ impl Frontier {
                 step.inputs.iter().zip(&way.inputs).filter(|pair| missing((pair.0, pair.1))).count()
             };
             ways.sort_by_cached_key(|&way| (moves(&step.ways.list[way]), step.ways.list[way].picoseconds));
-            // Where all inputs are replicas an op can always run.
+            // An op can always run where all its inputs are replicated.
             let (kept, rest) = ways.split_at(HASTY_WAYS);
             let same = |way: &&usize| step.ways.list[**way].strategy.work_fraction >= 1.0;
             let any = rest.iter().find(same).copied();
@@ -97,7 +101,9 @@ impl Frontier {
         ways
     }
 
-    /// What a way comes to once its inputs are at hand; none where what it makes cannot become what it has to.
+    /// Returns the transition of a strategy given the inputs' availability after it and their cost.
+    ///
+    /// `None` if an output cannot reach its required type.
     fn outcome(
         &self,
         types: &mut Types,
@@ -132,10 +138,11 @@ impl Frontier {
         Some(Outcome { way, cost, after })
     }
 
-    /// What may be at hand of the inputs after a way has them, and what getting them costs.
+    /// Returns the possible availability of the inputs after a strategy has them, with the costs.
     ///
-    /// An input comes from the cheapest of what is at hand. One that is needed again may first become what it could have
-    /// been before, and the input come from there: that is what lets states go which others can follow.
+    /// An input comes from its cheapest available type. An input that is needed later may first be
+    /// redistributed to a type that it could have had before, and come from there: this lets more states be
+    /// pruned as dominated.
     fn takings(
         &self,
         types: &mut Types,

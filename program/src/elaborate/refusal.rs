@@ -1,19 +1,21 @@
-//! Why there is no program, and what to write.
+//! Errors of the solver: the reason why there is no program, and the lines to write.
 
 use crate::Error;
 use crate::along::{self, Along};
 use crate::elaborate::ShardingSolver;
 use crate::elaborate::at_hand::AtHand;
-use crate::elaborate::moves::{ImplicitRedistribution, TypeId, Types};
+use crate::elaborate::implicit::ImplicitRedistribution;
+use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::search::{Frontier, Step};
 use crate::elaborate::ways::Way;
 use crate::graph::{Given, Graph, GraphStatement, ValueId};
+use crate::notation::call_text;
 use crate::wire;
 use reshard_kernels::DType;
 use reshard_ops::rules::OpCall;
 use reshard_sharding::{Mesh, Sharding, ShardingType};
 
-/// A written move that no plan makes.
+/// Returns the error for an explicit redistribution that no plan implements.
 pub(crate) fn no_plan(
     types: &Types,
     elaborator: &ShardingSolver,
@@ -39,12 +41,12 @@ pub(crate) fn no_plan(
         let gradients = is.as_ref()?.gradient.as_ref().zip(wanted?.gradient.as_ref());
         gradients.and_then(|(to, from)| why_not(from, to))
     };
-    let why = forward.or_else(|| Some(format!("its gradient cannot be moved back: {}", backward()?)));
-    let why = why.unwrap_or_else(|| "its gradient cannot be moved back".to_owned());
+    let why = forward.or_else(|| Some(format!("its gradient cannot be redistributed back: {}", backward()?)));
+    let why = why.unwrap_or_else(|| "its gradient cannot be redistributed back".to_owned());
     Error::Graph { reason: format!("{} = {}: {why}", graph.name(to), graph.name(from)) }
 }
 
-/// A written move along some axes that nothing leads to.
+/// Returns the error for an explicit redistribution along some axes that is impossible from every state.
 pub(crate) fn no_part(
     types: &Types,
     graph: &Graph,
@@ -59,23 +61,25 @@ pub(crate) fn no_part(
     let name = graph.name(from);
     Error::Graph {
         reason: format!(
-            "{name} is {} and cannot be {wanted}: write a move to what it is to be along every axis",
+            "`{name}` is {} and cannot become {wanted}; write a placement for every axis",
             is.join(" or ")
         ),
     }
 }
 
-/// How many ways out an error names.
+/// The maximum number of fixes that an error lists.
 const FIXES: usize = 3;
 
-/// One way out: the moves to write, and what they cost.
+/// A fix: the redistributions to write, and their cost.
 struct Fix {
     cost: u64,
+    /// The types in which the op gets its inputs.
+    inputs: Vec<TypeId>,
     moves: Vec<(ValueId, TypeId, TypeId)>,
     after: Vec<(ValueId, TypeId, TypeId)>,
 }
 
-/// An op that no state and no way lets run with the moves that are allowed.
+/// Returns the error for an op that no strategy can run with the allowed redistributions.
 pub(crate) fn no_way(
     types: &mut Types,
     elaborator: &ShardingSolver,
@@ -85,13 +89,12 @@ pub(crate) fn no_way(
     step: Step<'_>,
 ) -> Error {
     let GraphStatement::Op { call, inputs, outputs, .. } = statement else {
-        return Error::Graph { reason: "a statement that is no op".to_owned() };
+        return Error::Graph { reason: "the statement is not an op".to_owned() };
     };
-    let names: Vec<&str> = inputs.iter().map(|&v| graph.name(v)).collect();
-    let what = format!("{call}({})", names.join(", "));
+    let what = shown(graph, call, inputs, outputs);
     let first = frontier.first();
     let Some(state) = first.as_ref() else {
-        return Error::Graph { reason: format!("{what}: nothing leads to it") };
+        return Error::Graph { reason: format!("{what}: no types of its inputs are possible") };
     };
     let has: Vec<String> = (inputs.iter())
         .filter_map(|v| {
@@ -110,28 +113,31 @@ pub(crate) fn no_way(
         fixes.push(fix);
     }
     if fixes.is_empty() {
-        return Error::Graph { reason: format!("{what}: {}, and no strategy of it fits", has.join(" and ")) };
+        return Error::Graph {
+            reason: format!("{what}: {}, and no strategy of the op fits", has.join(" and ")),
+        };
     }
-    // Where values fit as they are, the gradients are what is wrong.
+    // If the values fit as they are, only the gradients are wrong.
     let same = |f: &Fix, types: &Types| {
         f.moves.iter().chain(&f.after).all(|(_, a, b)| types.get(*a).value == types.get(*b).value)
     };
     fixes.sort_by_key(|f| (gradient_only && !same(f, types), f.cost));
     let along = fixes.first().map(|f| difference(types, graph, f)).unwrap_or_default();
-    let texts: Vec<String> = fixes.iter().take(FIXES).map(|f| text(elaborator, types, graph, f)).collect();
+    let texts: Vec<String> =
+        fixes.iter().take(FIXES).map(|f| text(elaborator, types, graph, statement, f)).collect();
     let allowed = match elaborator.implicit_redistribution {
-        ImplicitRedistribution::Allow => "which nothing leads to",
-        ImplicitRedistribution::LocalOnly => "which takes communication that is not written",
-        ImplicitRedistribution::Deny => "which takes a move that is not written",
+        ImplicitRedistribution::Allow => "which cannot be reached by a redistribution",
+        ImplicitRedistribution::LocalOnly => "which needs communication that is not written",
+        ImplicitRedistribution::Deny => "which needs a redistribution that is not written",
     };
     Error::NeedsRedistribute {
         gradient_only,
         reason: format!("{what}: {}; {along}, {allowed}", has.join(" and ")),
-        fixes: format!("write {}", texts.join(" or ")),
+        fixes: format!("write {}", texts.join(", or ")),
     }
 }
 
-/// The moves that a way takes from a state.
+/// Returns the redistributions that a strategy needs from a state.
 fn fix(
     types: &mut Types,
     at_hand: &dyn Fn(ValueId) -> AtHand,
@@ -140,7 +146,8 @@ fn fix(
     outputs: &[ValueId],
     made: &[(usize, Option<TypeId>)],
 ) -> Option<Fix> {
-    let mut out = Fix { cost: way.picoseconds, moves: Vec::new(), after: Vec::new() };
+    let mut out =
+        Fix { cost: way.picoseconds, inputs: way.inputs.to_vec(), moves: Vec::new(), after: Vec::new() };
     for (v, &wanted) in inputs.iter().zip(&way.inputs) {
         let at_hand = at_hand(*v);
         if types.sets.of(at_hand).contains(&wanted)
@@ -161,19 +168,19 @@ fn fix(
     Some(out)
 }
 
-/// Where the first move of a way out starts and ends, axis by axis where it can be said so; one between meshes before others.
+/// Describes where the first redistribution of a fix starts and ends, by axis if possible.
+///
+/// A redistribution between meshes comes first.
 fn difference(types: &Types, graph: &Graph, fix: &Fix) -> String {
     let across = |(_, from, to): &&(ValueId, TypeId, TypeId)| {
         types.get(*from).value.mesh() != types.get(*to).value.mesh()
     };
     let before = fix.moves.iter().find(across).or(fix.moves.first());
-    let (first, verb) = match (before, fix.after.first()) {
-        (Some(first), _) => (first, "has to be"),
-        (None, Some(first)) => (first, "comes out as"),
-        (None, None) => return "computing differs".to_owned(),
+    let ((v, a, b), is, verb) = match (before, fix.after.first()) {
+        (Some((v, from, to)), _) => ((v, from, to), "is", "and has to be"),
+        (None, Some((v, from, to))) => ((v, to, from), "is declared", "but the op computes"),
+        (None, None) => return "its strategy differs".to_owned(),
     };
-    let (v, from, to) = first;
-    let (a, b) = if verb == "has to be" { (from, to) } else { (to, from) };
     let (a, b) = (types.get(*a), types.get(*b));
     let words = |t: &ShardingType| -> Vec<String> { t.to_string().split(',').map(str::to_owned).collect() };
     let (has, wants) = (words(a), words(b));
@@ -182,17 +189,38 @@ fn difference(types: &Types, graph: &Graph, fix: &Fix) -> String {
     if a.value.mesh() == b.value.mesh() && has.len() == axes.len() && wants.len() == axes.len() {
         let differs = (0..axes.len()).filter(|&i| has[i] != wants[i]);
         let texts: Vec<String> = differs
-            .map(|i| format!("along {} {name} is {} and {verb} {}", axes[i].name(), has[i], wants[i]))
+            .map(|i| format!("along {} {name} {is} {} {verb} {}", axes[i].name(), has[i], wants[i]))
             .collect();
         return texts.join(", ");
     }
     let mesh = graph.meshes.name(b.value.mesh()).unwrap_or_default();
-    format!("{name} is {} and {verb} {b} on {mesh}", graph.meshes.type_text(a))
+    format!("{name} {is} {} {verb} {b} on {mesh}", graph.meshes.type_text(a))
 }
 
-/// `scale.1: S(0),R = scale (all_reduce backward, 64 bytes)`.
-fn text(elaborator: &ShardingSolver, types: &Types, graph: &Graph, fix: &Fix) -> String {
-    let one = |(v, from, to): &(ValueId, TypeId, TypeId)| {
+/// Formats a call with its results and operands: `y = softmax(x, dim=0)`.
+///
+/// Results inside a decomposition have no name in the text, so they are omitted.
+fn shown(graph: &Graph, call: &OpCall, inputs: &[ValueId], outputs: &[ValueId]) -> String {
+    let call = call_text(call, inputs.iter().map(|&v| graph.name(v).to_owned()));
+    if outputs.iter().any(|v| graph.values[v.0].inner) {
+        return call;
+    }
+    let names: Vec<&str> = outputs.iter().map(|&v| graph.name(v)).collect();
+    format!("{} = {call}", names.join(", "))
+}
+
+/// Formats a fix as the lines to write instead of a statement, joined by `and`.
+///
+/// `` `x.1: S(0),R = x` (all_reduce backward, 64 bytes) and `y = mul(x.1, w)` ``.
+fn text(
+    elaborator: &ShardingSolver,
+    types: &Types,
+    graph: &Graph,
+    statement: &GraphStatement,
+    fix: &Fix,
+) -> String {
+    let GraphStatement::Op { inputs, outputs, .. } = statement else { return String::new() };
+    let price = |(v, from, to): &(ValueId, TypeId, TypeId)| {
         let (a, b) = (types.get(*from), types.get(*to));
         let dtype = graph.dtype(*v);
         let way = |a, b, which: &str| -> Option<String> {
@@ -205,24 +233,63 @@ fn text(elaborator: &ShardingSolver, types: &Types, graph: &Graph, fix: &Fix) ->
         let back =
             a.gradient.as_ref().zip(b.gradient.as_ref()).and_then(|(to, from)| way(from, to, "backward"));
         let both: Vec<String> = way(&a.value, &b.value, "forward").into_iter().chain(back).collect();
-        let price = if both.is_empty() { "free".to_owned() } else { both.join("; ") };
-        (graph.meshes.type_text(b), price)
+        if both.is_empty() { "free".to_owned() } else { both.join("; ") }
     };
-    let before = fix.moves.iter().map(|m| {
-        let (is, price) = one(m);
-        let name = graph.name(m.0);
-        format!("{name}.1: {is} = {name} ({price})")
-    });
-    let after = fix.after.iter().map(|m| {
-        let (_, price) = one(m);
-        let name = graph.name(m.0);
-        let is = graph.meshes.type_text(types.get(m.2));
-        format!("{name} as what is made and then {name}.1: {is} of it ({price})")
-    });
-    before.chain(after).collect::<Vec<_>>().join(" and ")
+    // A name that is taken would make the written lines invalid.
+    let mut used: Vec<String> = Vec::new();
+    let mut fresh = |v: ValueId| {
+        let mut names = (1usize..).map(|n| format!("{}.{n}", graph.name(v)));
+        let copy = names.find(|copy| !graph.knows(copy) && !used.contains(copy)).unwrap_or_default();
+        used.push(copy.clone());
+        copy
+    };
+    let is = |id: TypeId| graph.meshes.type_text(types.get(id));
+    let mut lines: Vec<String> = Vec::new();
+    let mut copies: Vec<(ValueId, TypeId, String)> = Vec::new();
+    for row in &fix.moves {
+        let (v, _, to) = *row;
+        let copy = fresh(v);
+        lines.push(format!("`{copy}: {} = {}` ({})", is(to), graph.name(v), price(row)));
+        copies.push((v, to, copy));
+    }
+    if inputs.iter().chain(outputs).any(|v| graph.values[v.0].inner) {
+        // The text has the op of which this one is a part, and that one takes the copies.
+        let replaced = copies.iter().map(|(v, _, copy)| format!("pass {copy} instead of {}", graph.name(*v)));
+        lines.extend(replaced);
+        return all_of(&lines);
+    }
+    let operand = |(v, wanted): (&ValueId, &TypeId)| {
+        let copy = copies.iter().find(|(known, to, _)| known == v && to == wanted);
+        copy.map_or_else(|| graph.name(*v).to_owned(), |(_, _, copy)| copy.clone())
+    };
+    let operands: Vec<String> = inputs.iter().zip(&fix.inputs).map(operand).collect();
+    let mut results: Vec<(String, Option<String>)> = Vec::new();
+    let mut after: Vec<String> = Vec::new();
+    for &v in outputs {
+        let Some(row) = fix.after.iter().find(|(known, _, _)| *known == v) else {
+            results.push((graph.name(v).to_owned(), graph.constraint(v).map(|t| graph.meshes.type_text(t))));
+            continue;
+        };
+        let (_, made, to) = *row;
+        let copy = fresh(v);
+        after.push(format!("`{}: {} = {copy}` ({})", graph.name(v), is(to), price(row)));
+        results.push((copy, Some(is(made))));
+    }
+    lines.push(format!("`{}`", graph.op_text(statement, &operands, &results)));
+    lines.extend(after);
+    all_of(&lines)
 }
 
-/// Why an op cannot run as somebody says.
+/// Joins lines: `a, b and c`.
+fn all_of(lines: &[String]) -> String {
+    match lines {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// Returns the error for an op that cannot run with the declared types.
 pub(crate) fn no_strategy(graph: &Graph, mesh: &Mesh, call: &OpCall, by: &[Given], inputs: usize) -> Error {
     let texts: Vec<String> = by.iter().map(|given| graph.given(given)).collect();
     let (takes, makes) = texts.split_at(inputs);
@@ -232,10 +299,11 @@ pub(crate) fn no_strategy(graph: &Graph, mesh: &Mesh, call: &OpCall, by: &[Given
         Given::Along(_) => graph.mesh() == mesh,
     };
     let way_out = if by.iter().all(here) {
-        "see its rules (reshard rule), or leave out by and have one chosen".to_owned()
+        "list its strategies with `reshard rule`, or omit `by` to have one chosen".to_owned()
     } else {
         let name = graph.meshes.name(mesh).unwrap_or_default();
-        format!("it runs on {name}, so its shardings are on that, like {} on {name}", texts[0])
+        let bare = texts[0].split(" on ").next().unwrap_or_default();
+        format!("it runs on {name}, so write shardings on that mesh, such as `{bare} on {name}`")
     };
-    Error::Graph { reason: format!("{call} has no strategy {takes} -> {makes} here: {way_out}") }
+    Error::Graph { reason: format!("{call} has no strategy `{takes} -> {makes}` here; {way_out}") }
 }

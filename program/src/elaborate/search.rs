@@ -1,26 +1,27 @@
-//! The joint choice: a strategy for every op, with the moves that it takes, so that all together cost least.
+//! The joint search: a strategy for every op, with the required redistributions, at the least total cost.
 //!
-//! Statements are gone through in order. A *state* says in which types every value is at hand that is needed again, and what
-//! it took to get there. For each state and each way of the next op there is a state after it:
-//!
-//! ```text
-//! cost(after) = cost(before) + computing + sum over inputs that are not at hand as wanted, of the cheapest move to that
-//! ```
-//!
-//! A copy stays at hand, so that a value that was gathered for one op is there for the next. Of states in which the same is
-//! at hand the cheapest is kept. And a state goes
+//! Statements are processed in order. A *state* records the available types of every value that is needed
+//! later, and the cost so far. Each state and each strategy of the next op give a state after it:
 //!
 //! ```text
-//! where another can do all that it can     cost(a) + moves that put at hand in a what is at hand in b  <=  cost(b)
-//! where it leads nowhere                   cost(b) + the least that computing the rest costs  >  what some program costs
+//! cost(after) = cost(before) + compute cost
+//!             + sum of the cheapest redistributions of inputs that are not available in the required type
 //! ```
 //!
-//! So the last cheapest state is a cheapest choice of all. Only where more states are left than are kept some are dropped:
-//! those for which what they took and what lies ahead of them (see `ahead`) is most. The cheapest of those bounds what may
-//! have been lost (the gap).
+//! A copy stays available, so that a value gathered for one op can serve the next. Of states with equal
+//! available types the cheapest is retained. A state is pruned
 //!
-//! What an op takes and makes depends only on where its inputs are at hand, so that this is looked at once for all states
-//! which agree there.
+//! ```text
+//! if another state dominates it   cost(a) + redistributions in a to all types available in b  <=  cost(b)
+//! if its lower bound is too high  cost(b) + least compute cost of the rest  >  cost of a known program
+//! ```
+//!
+//! So the last cheapest state is an optimal choice. States are dropped only if more are left than the beam
+//! holds: those with the highest cost so far plus cost-to-go (see `ahead`). The cheapest dropped state bounds
+//! the possible loss (the optimality gap).
+//!
+//! The inputs and outputs of an op depend only on the available types of its inputs, so they are computed
+//! once for all states that agree there.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -33,9 +34,10 @@ use smallvec::SmallVec;
 use crate::along::Along;
 use crate::elaborate::ahead::{Ahead, Takers};
 use crate::elaborate::at_hand::{AtHand, Outside};
+use crate::elaborate::implicit::ImplicitRedistribution;
 use crate::elaborate::limits::{self, Limits};
 use crate::elaborate::memo::{After, Known, Named};
-use crate::elaborate::moves::{ImplicitRedistribution, TypeId, Types};
+use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::numbered::Numbered;
 use crate::elaborate::outcomes::Outcome;
 use crate::elaborate::states::{Candidate, Decided, Held, Operands, Reached, State, cheapest_first, merged};
@@ -44,53 +46,55 @@ use crate::elaborate::ways::Looked;
 /// The states after a statement.
 #[derive(Debug)]
 enum Now {
-    /// Found for the first time, as far as is known.
+    /// Found by a search step, without an interned list.
     Own(Vec<State>),
-    /// Found before, of other values.
+    /// An interned list of states, applied to these values.
     Named(Named),
 }
 
-/// An op as the search sees it.
+/// An op, its strategies and its context, as the search uses them.
 #[derive(Clone, Copy)]
 pub(crate) struct Step<'a> {
     pub(crate) ways: &'a Shared,
     pub(crate) inputs: &'a [usize],
-    /// The values that it makes, and what they have to become.
+    /// The output values, with their required types.
     pub(crate) outputs: &'a [(usize, Option<TypeId>)],
-    /// The least that computing everything after it costs.
+    /// The minimum compute cost of everything after it.
     pub(crate) rest: u64,
-    /// Those who take values after it.
+    /// Returns the consumers of a value after it.
     pub(crate) takers: &'a dyn Fn(usize) -> Takers,
 }
 
-/// The states after some statements.
+/// The beam: the states after some statements.
 #[derive(Debug)]
 pub(crate) struct Frontier {
     now: Now,
-    /// What comes from outside, before anything is moved.
+    /// The available types of values from outside, before any redistribution.
     pub(crate) given: Outside,
-    /// The types in which each value could have been at hand, in states that are kept or not, as far as somebody [looks](Frontier::looks_around): lists in no order.
+    /// The types in which each value could have been available, as unsorted lists.
+    ///
+    /// Dropped states count too. Filled only while [`looks_around`](Frontier::looks_around) returns `true`.
     pub(crate) seen: FxHashMap<usize, AtHand>,
-    /// Where the states after each op and move come from.
+    /// The origins of the states after each op and redistribution.
     trail: Vec<Arc<[Decided]>>,
     pub(crate) moves: ImplicitRedistribution,
-    /// How many are kept, and how many in haste.
+    /// The beam width, and below the width in greedy mode.
     most: usize,
     tired: usize,
-    /// After how much work haste begins, and how much there was before.
+    /// The work count at which greedy mode begins, and below the count at the start.
     pub(crate) until: u64,
     begun: u64,
-    /// What some program costs.
+    /// The cost of some complete program.
     known: u64,
-    /// The least that a program costs of which a state was dropped.
+    /// The lower bound on the cost of the programs whose state was dropped.
     dropped: u64,
 }
 
-/// What an op comes to from a state, and what the cheapest way computes that was not looked at.
+/// The transitions of an op from a state, and the compute cost of the cheapest strategy that was skipped.
 pub(crate) type Found = (Vec<Outcome>, Option<u64>);
 
 impl Frontier {
-    /// Before all statements.
+    /// Returns the beam before all statements.
     pub(crate) fn new(types: &Types, limits: &Limits, moves: ImplicitRedistribution) -> Frontier {
         let start = State { live: Held::new(), cost: 0 };
         let Limits { most, known, seen, work, .. } = limits;
@@ -111,18 +115,18 @@ impl Frontier {
         }
     }
 
-    /// The types in which a state has a value at hand.
+    /// Returns the available types of a value in a state.
     pub(crate) fn of(&self, state: &State, value: usize) -> AtHand {
         self.held(&state.live, value)
     }
 
-    /// The types in which a value is at hand where these are held.
+    /// Returns the available types of a value, given the entries of a state.
     fn held(&self, held: &Held, value: usize) -> AtHand {
         let own = held.iter().find(|(v, _)| *v as usize == value).map(|(_, at_hand)| *at_hand);
         own.or_else(|| self.given.of(value)).unwrap_or_default()
     }
 
-    /// The types in which some state has a value at hand.
+    /// Returns the types in which some state has a value available.
     pub(crate) fn at_hand(&self, types: &mut Types, value: usize) -> AtHand {
         match &self.now {
             Now::Own(states) => {
@@ -138,7 +142,7 @@ impl Frontier {
         }
     }
 
-    /// The cheapest state.
+    /// Returns the cheapest state.
     pub(crate) fn first(&self) -> Option<State> {
         match &self.now {
             Now::Own(states) => states.first().cloned(),
@@ -146,7 +150,7 @@ impl Frontier {
         }
     }
 
-    /// All states, the cheapest first.
+    /// Returns all states, the cheapest first.
     fn states(&self) -> Cow<'_, [State]> {
         match &self.now {
             Now::Own(states) => Cow::Borrowed(states),
@@ -154,10 +158,10 @@ impl Frontier {
         }
     }
 
-    /// Goes on with these states, if there are any.
+    /// Continues with these states; returns `false` if there are none.
     fn go_on(&mut self, reached: Vec<Reached>) -> bool {
         if reached.is_empty() {
-            // Whoever says why looks at what there was.
+            // Leave the old states in place: the error message is derived from them.
             return false;
         }
         self.trail.push(reached.iter().map(|r| r.decided).collect());
@@ -166,7 +170,7 @@ impl Frontier {
         true
     }
 
-    /// Goes on with states that have a number, if there are any.
+    /// Continues with an interned list of states; returns `false` if it is empty.
     fn go_on_with(&mut self, after: After) -> bool {
         if after.states.len() == 0 {
             return false;
@@ -176,12 +180,12 @@ impl Frontier {
         true
     }
 
-    /// A value that comes from outside.
+    /// Adds a value that comes from outside.
     pub(crate) fn enters(&mut self, value: usize, at_hand: AtHand) {
         self.given.put(value, at_hand);
     }
 
-    /// A written move; whether some state allows it.
+    /// Applies an explicit redistribution; returns `false` if no state allows it.
     pub(crate) fn moved(
         &mut self,
         types: &mut Types,
@@ -197,7 +201,7 @@ impl Frontier {
         self.go_on_with(after)
     }
 
-    /// The states after a written move.
+    /// Returns the states after an explicit redistribution.
     pub(crate) fn reach_moved(
         &self,
         types: &mut Types,
@@ -218,7 +222,9 @@ impl Frontier {
         reached
     }
 
-    /// A written move along some axes, from each type in which the value is at hand; whether some state allows it.
+    /// Applies an explicit redistribution along some axes, from each available type of the value.
+    ///
+    /// Returns `false` if no state allows it.
     pub(crate) fn moved_along(
         &mut self,
         types: &mut Types,
@@ -243,7 +249,9 @@ impl Frontier {
         self.go_on(reached)
     }
 
-    /// An op in each of its ways, after which some values are needed again; whether some state allows one.
+    /// Applies an op with each of its strategies; returns `false` if no state allows one.
+    ///
+    /// `live` returns `true` for the values that are needed later.
     pub(crate) fn op(
         &mut self,
         types: &mut Types,
@@ -270,12 +278,12 @@ impl Frontier {
         self.go_on_with(after)
     }
 
-    /// Whether this search, or one after it, looks at what values could be in other ops.
+    /// Returns `true` if this search, or one after it, uses the types that values could have in other ops.
     fn looks_around(&self, types: &Types) -> bool {
         self.moves == ImplicitRedistribution::Allow && (self.known == u64::MAX || types.work() < self.until)
     }
 
-    /// The operands of an op could be as its ways say, or as they are pinned.
+    /// Records the types that the op's strategies, or the sharding constraints, allow for its operands.
     fn sees(&mut self, types: &mut Types, step: Step<'_>) {
         let pins = step.outputs.iter().map(|(v, pin)| (*v, *pin));
         let operands = step.inputs.iter().map(|v| (*v, None)).chain(pins);
@@ -286,15 +294,17 @@ impl Frontier {
         }
     }
 
-    /// What the cheapest state costs for which there was no room.
+    /// Records the cost of the cheapest state that was dropped at an op.
     fn drops(&mut self, dropped: Option<u64>, step: Step<'_>) {
         if let Some(cost) = dropped {
             self.dropped = self.dropped.min(cost.saturating_add(step.rest));
         }
     }
 
-    /// Goes on in haste, from here to the end, where more was looked at than is meant for so many statements of all. Not where moves
-    /// are written: what a layer comes to is remembered there anyway, and a state that is dropped may be the only one.
+    /// Switches to greedy mode if the work exceeds the share of the first `done` of `all` statements.
+    ///
+    /// The search then stays greedy to the end. It never does so if implicit redistributions are restricted:
+    /// transitions of a layer are cached there anyway, and a dropped state may be the only feasible one.
     pub(crate) fn paces(&mut self, types: &Types, done: usize, all: usize) {
         if self.moves != ImplicitRedistribution::Allow {
             return;
@@ -305,29 +315,32 @@ impl Frontier {
         }
     }
 
-    /// Whether the rest of the work was given up.
+    /// Returns `true` if the search has given up the rest of its work.
     #[cfg(test)]
     pub(crate) fn gave_up(&self) -> bool {
         self.until == self.begun
     }
 
-    /// How many states are kept now.
+    /// Returns the current beam width.
     fn most_now(&self, types: &Types) -> usize {
         if types.work() < self.until { self.most } else { self.most.min(self.tired) }
     }
 
-    /// What may cost at most what some program costs; in haste nothing is looked at but what is at hand.
+    /// Returns the pruning bound: the cost of the best complete program so far.
+    ///
+    /// In greedy mode there is no bound.
     pub(crate) fn bound(&self, types: &Types) -> u64 {
         if types.work() < self.until { self.known } else { u64::MAX }
     }
 
-    /// Whether what an op comes to depends on nothing but on what is at hand before it: neither on what some program costs
-    /// nor on what values could have been.
+    /// Returns `true` if transitions depend only on the available types before the op.
+    ///
+    /// They then depend neither on the cost of a known program nor on the types that values could have had.
     fn is_relative(&self, types: &Types) -> bool {
         types.work() >= self.until || (self.known == u64::MAX && self.moves != ImplicitRedistribution::Allow)
     }
 
-    /// States of which nothing is known but what is at hand and what they took, to be gone on from in haste.
+    /// Returns a beam of states with known availability and cost only, to continue from in greedy mode.
     pub(crate) fn relative(&self, states: Vec<(Held, u64)>, given: Outside) -> Frontier {
         let states = states.into_iter().map(|(live, cost)| State { live, cost }).collect();
         let (seen, trail) = (FxHashMap::default(), Vec::new());
@@ -346,7 +359,7 @@ impl Frontier {
         }
     }
 
-    /// The states that are kept after an op, and the least that one costs which is not, or was not looked at.
+    /// Returns the states retained after an op, and the least cost of a state dropped or not explored.
     pub(crate) fn reach(
         &self,
         types: &mut Types,
@@ -356,14 +369,14 @@ impl Frontier {
         most: usize,
     ) -> (Vec<Reached>, Option<u64>) {
         let bound = self.bound(types);
-        // What an op comes to where its inputs are at hand as in this state.
+        // Transitions are computed once per combination of available input types.
         let mut places: FxHashMap<SmallVec<[AtHand; 4]>, usize> = FxHashMap::default();
         let mut outcomes: Vec<Found> = Vec::new();
         let states = self.states();
         let mut left: Option<u64> = None;
         let mut passed: Numbered<Held> = Numbered::default();
         let mut made: Numbered<Operands> = Numbered::default();
-        // Of each list of outcomes the numbers of what is at hand of the operands then.
+        // For each list of transitions, the interned availability of the operands after each.
         let mut numbers: Vec<Vec<u32>> = Vec::new();
         let mut candidates: Vec<Candidate> = Vec::new();
         for (before, state) in states.iter().enumerate() {
@@ -405,7 +418,7 @@ impl Frontier {
         (kept, dropped.into_iter().chain(left).min())
     }
 
-    /// What lies ahead of what is held, beside what is given.
+    /// Returns the cost-to-go of available types, relative to the types given from outside.
     fn ahead(&self, types: &mut Types, ahead: &mut Ahead, held: &[(u32, AtHand)], step: Step<'_>) -> i64 {
         let mut sum = 0i64;
         for &(v, at_hand) in held {
@@ -421,7 +434,7 @@ impl Frontier {
         sum
     }
 
-    /// What the cheapest state costs.
+    /// Returns the cost of the cheapest state.
     pub(crate) fn least(&self) -> u64 {
         match &self.now {
             Now::Own(states) => states.first().map_or(0, |s| s.cost),
@@ -429,12 +442,12 @@ impl Frontier {
         }
     }
 
-    /// Whether nothing can cost less.
+    /// Returns `true` if no program can cost less.
     pub(crate) fn is_least(&self) -> bool {
         self.best().is_none_or(|(_, gap)| gap == 0)
     }
 
-    /// The ways of the ops on the way to the cheapest state, in order, and by how much that may be more than the least.
+    /// Returns the choices that lead to the cheapest state, in order, and the optimality gap of its cost.
     pub(crate) fn best(&self) -> Option<(Vec<usize>, u64)> {
         let (mut ways, mut at) = (Vec::new(), 0);
         for step in self.trail.iter().rev() {
@@ -447,5 +460,5 @@ impl Frontier {
     }
 }
 
-/// The ways of an op, which are shared.
+/// The shared strategies of an op.
 pub(crate) type Shared = Arc<Looked>;

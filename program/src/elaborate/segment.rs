@@ -1,4 +1,4 @@
-//! A segment: statements between gradients, what is known of their values, and the search over what is not.
+//! A segment: statements between gradients, the known facts on their values, and the search over the rest.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -15,42 +15,43 @@ use crate::along::Partly;
 use crate::elaborate::ahead::Course;
 use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::flows::{Differentiable, Flows};
+use crate::elaborate::implicit::ImplicitRedistribution;
 use crate::elaborate::limits::Limits;
-use crate::elaborate::moves::{ImplicitRedistribution, TypeId, Types};
+use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::search::{Frontier, Shared, Step};
 use crate::elaborate::ways::{self, Asked, OfList, Ways};
 use crate::elaborate::{ShardingSolver, made_later, refusal};
 use crate::graph::{Given, Graph, GraphStatement, ValueId};
 use crate::program::{Program, Statement};
 
-/// Statements between gradients.
+/// The statements between two gradients.
 pub(crate) struct Segment<'a> {
     pub(crate) graph: &'a Graph,
-    /// Of each value of the graph the number of the mesh on which it is made.
+    /// The number of the mesh on which each value of the graph is computed.
     pub(crate) made_on: &'a [usize],
     pub(crate) statements: &'a [GraphStatement],
-    /// Whether what is made has a gradient where it depends on what has one.
+    /// `true` if computed values have a gradient where they depend on a value that has one.
     pub(crate) trains: bool,
-    /// Whether an op without a gradient is refused where one is wanted of it.
+    /// `true` if an op without a gradient formula is an error where its gradient is required.
     pub(crate) strict: bool,
-    /// With respect to which values gradients are taken; of all that have one, if nobody says.
+    /// The values to differentiate with respect to; `None` for all that have a gradient.
     pub(crate) wanted: Option<&'a FxHashSet<ValueId>>,
-    /// The values of the program that values of the graph are.
+    /// The program value of each graph value.
     pub(crate) known: &'a mut FxHashMap<ValueId, ValueId>,
 }
 
-/// What of the values of a segment is known before anything is chosen.
+/// Facts on the values of a segment that are known before the search.
 #[derive(Default)]
 pub(crate) struct Facts {
-    /// What is there already, in which types.
+    /// The values from outside the segment, with their types.
     pub(crate) outside: Vec<(ValueId, Arc<ShardingType>)>,
-    /// The last statement that takes each value, by number; 0 for what none takes.
+    /// The last statement that takes each value, by value number; 0 if no statement does.
     pub(crate) last: Vec<usize>,
-    /// Which values have gradients.
+    /// `true` for the values that have gradients.
     gradients: FxHashMap<ValueId, bool>,
-    /// Of each op, which inputs and outputs.
+    /// The gradient flow through the inputs and outputs of each op.
     pub(crate) ops: Vec<Option<Flows>>,
-    /// What no search changes of each statement, as soon as one has asked.
+    /// Search-independent data of each statement, computed on first use.
     plain: Vec<OnceCell<Plain>>,
 }
 
@@ -59,48 +60,48 @@ impl Facts {
         self.gradients.get(&v).copied().unwrap_or(false)
     }
 
-    /// The number of what a value is said to be.
+    /// Returns the interned sharding constraint of a value.
     fn pin(&self, graph: &Graph, types: &mut Types, v: ValueId) -> Option<TypeId> {
         self.pinned(graph, v).map(|is| types.id(graph.dtype(v), is))
     }
 
-    /// What a value is said to be, without a gradient where it has none.
+    /// Returns the sharding constraint of a value, without a gradient if the value has none.
     pub(crate) fn pinned(&self, graph: &Graph, v: ValueId) -> Option<Arc<ShardingType>> {
         let is = graph.shared_pin(v)?;
         Some(with_gradient_if(is, self.has(v)))
     }
 }
 
-/// What no search changes of a statement.
+/// Data of a statement that is the same in every search.
 #[derive(Debug, Default)]
 struct Plain {
-    /// The number of what is asked of an op.
+    /// The number of an op's strategy query.
     question: u32,
     inputs: SmallVec<[usize; 4]>,
-    /// What it makes, and what that has to become.
+    /// The outputs, with their required types.
     outputs: SmallVec<[(usize, Option<TypeId>); 2]>,
-    /// Of an op whose strategy is given, how that takes the inputs.
+    /// The available input types of an op whose strategy is given; `None` if it is not given.
     given: Option<SmallVec<[AtHand; 4]>>,
     /// The number of the mesh on which an op runs.
     on: usize,
 }
 
 impl Plain {
-    /// What the first value that it makes has to become.
+    /// Returns the required type of the first output.
     fn pin(&self) -> Option<TypeId> {
         self.outputs.first()?.1
     }
 }
 
-/// What a search came to.
+/// The result of a search.
 pub(crate) struct Searched {
     pub(crate) frontier: Frontier,
-    /// The ways of each op that were looked at.
+    /// The strategies of each op that were considered.
     pub(crate) looked: Vec<Option<Shared>>,
 }
 
 impl Segment<'_> {
-    /// Adds the items to a program; gives what they cost in picoseconds.
+    /// Solves the segment and adds its statements to a program; returns their cost in picoseconds.
     pub(crate) fn elaborate(
         &mut self,
         elaborator: &ShardingSolver,
@@ -116,7 +117,7 @@ impl Segment<'_> {
             .map(|(s, op)| self.least(elaborator, s, op.as_ref()))
             .collect();
         let found = if elaborator.implicit_redistribution == ImplicitRedistribution::Allow {
-            // First in haste: what that comes to bounds what is worth looking at.
+            // The cost of a greedy search bounds the thorough search.
             let mut hasty = self.search(elaborator, types, ways, &facts, &least, &Limits::hasty())?;
             let known = hasty.frontier.least();
             if hasty.frontier.is_least() {
@@ -125,7 +126,7 @@ impl Segment<'_> {
                 let course = self.course(types, ways, &facts, &hasty);
                 let seen = core::mem::take(&mut hasty.frontier.seen);
                 let limits = Limits { known, seen, course, ..Limits::thorough(elaborator.beam_width) };
-                // What is kept may all lead nowhere that is better.
+                // The beam may lose every cheaper program; then use the greedy result.
                 match self.search(elaborator, types, ways, &facts, &least, &limits) {
                     Ok(found) if found.frontier.least() <= known => found,
                     Ok(_) | Err(_) => hasty,
@@ -138,7 +139,7 @@ impl Segment<'_> {
         let first = program.statements.len();
         let computing = self.write(elaborator, program, types, &found.looked, &chosen, &facts)?;
         let (cost, gap) = if types.stand_in() {
-            // Prices that were not looked for bound nothing: all that is sure is what computing costs at least.
+            // Estimated prices bound nothing: the only certain lower bound is the compute cost.
             let sent = program.statements[first..].iter().map(Statement::sends_picoseconds).sum::<u64>();
             let cost = computing.saturating_add(sent);
             (cost, cost.saturating_sub(least.iter().sum()))
@@ -149,7 +150,7 @@ impl Segment<'_> {
         Ok(cost)
     }
 
-    /// What of values is known before anything is chosen: which are there, which have gradients.
+    /// Returns the facts known before the search: the values from outside, and the gradients.
     pub(crate) fn facts(&mut self, program: &Program) -> Result<Facts, Error> {
         let graph = self.graph;
         let mut facts = Facts { last: vec![0; graph.values.len()], ..Facts::default() };
@@ -201,12 +202,12 @@ impl Segment<'_> {
         Ok(facts)
     }
 
-    /// Whether a gradient is taken with respect to a value, although none may flow into what makes it.
+    /// Returns `true` if a gradient is taken with respect to a value, even if its producer blocks gradients.
     fn wants(&self, v: ValueId) -> bool {
         self.trains && self.wanted.is_some_and(|wanted| wanted.contains(&v))
     }
 
-    /// The least that computing a statement costs, on whatever shards.
+    /// Returns the minimum compute cost of a statement over all shardings.
     pub(crate) fn least(
         &self,
         elaborator: &ShardingSolver,
@@ -231,7 +232,7 @@ impl Segment<'_> {
         (one * ways::passes(takes) as f64 * 1e6) as u64
     }
 
-    /// What lies ahead of each value, as far as a search saw.
+    /// Returns the cost-to-go of each value, as far as a finished search saw.
     pub(crate) fn course(
         &self,
         types: &mut Types,
@@ -265,12 +266,12 @@ impl Segment<'_> {
                 | GraphStatement::NoGrad => {}
             }
         }
-        // Half of it would lead astray.
+        // A cost-to-go of only part of the statements would mislead the search.
         if types.is_rough_enough() { Course::default() } else { course }
     }
 
-    /// Goes through all statements.
-    #[allow(clippy::too_many_arguments, reason = "what is searched, and how far")]
+    /// Searches through all statements.
+    #[allow(clippy::too_many_arguments, reason = "the search problem and its limits")]
     pub(crate) fn search(
         &self,
         elaborator: &ShardingSolver,
@@ -349,7 +350,7 @@ impl Segment<'_> {
         Ok(Searched { frontier, looked })
     }
 
-    /// What no search changes of a statement.
+    /// Returns the search-independent data of statement `n`.
     fn plain<'f>(&self, types: &mut Types, ways: &mut Ways, facts: &'f Facts, n: usize) -> &'f Plain {
         facts.plain[n].get_or_init(|| match &self.statements[n] {
             GraphStatement::Input(v) | GraphStatement::Move { to: v, .. } => {
@@ -415,12 +416,12 @@ impl Segment<'_> {
         Plain { question, inputs: inputs.iter().map(|v| v.0).collect(), outputs: made, given, on }
     }
 
-    /// The number of the mesh on which an op runs that makes these.
+    /// Returns the number of the mesh on which the op with these outputs runs.
     fn runs_on(&self, outputs: &[ValueId]) -> usize {
         outputs.first().map_or(0, |v| self.made_on[v.0])
     }
 
-    /// The type of a value of the program that this segment takes.
+    /// Returns the type of a program value that this segment takes.
     fn outside(&mut self, program: &Program, v: ValueId) -> Result<Arc<ShardingType>, Error> {
         let name = self.graph.name(v);
         let at = self
@@ -434,7 +435,7 @@ impl Segment<'_> {
     }
 }
 
-/// The same type, without a gradient where there is to be none.
+/// Returns the same type, without its gradient if `has` is `false`.
 fn with_gradient_if(is: &Arc<ShardingType>, has: bool) -> Arc<ShardingType> {
     if has || is.gradient.is_none() {
         return Arc::clone(is);

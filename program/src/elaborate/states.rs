@@ -1,11 +1,12 @@
-//! States, and which of them another can do all of.
+//! Beam states, and the dominance test between them.
 //!
 //! ```text
-//! a replaces b    cost(a) + moves that put at hand in a what is at hand in b  <=  cost(b)
+//! a replaces b    cost(a) + redistributions in a to all types available in b  <=  cost(b)
 //! ```
 //!
-//! What an op leads to has two parts: values that are no operands, which the state before says, and operands, which the way
-//! says. Both have numbers, so that what one part takes is looked at once, however many states have it.
+//! The state after an op has two parts: the values that are not operands, determined by the state before it,
+//! and the operands, determined by the strategy. Both parts are interned, so that the cost of a part is
+//! computed once for all states that share it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{Array, SmallVec};
@@ -15,21 +16,21 @@ use crate::elaborate::moves::Types;
 use crate::elaborate::numbered::Numbered;
 use crate::elaborate::search::Frontier;
 
-/// Values by number, of which a graph has less than 2^32, in order, with the types in which they are at hand.
+/// Values by number, sorted, with their available types. A graph has fewer than 2^32 values.
 pub(crate) type Held = SmallVec<[(u32, AtHand); 12]>;
 
-/// The same of an op's operands.
+/// The same for an op's operands.
 pub(crate) type Operands = SmallVec<[(u32, AtHand); 4]>;
 
-/// What is at hand at some point beside what is given, and what it took.
+/// A beam state: the available layouts other than the given ones, and the cost so far.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
-    /// The values that are needed again and are at hand in other types than those given, by number.
+    /// The values that are needed later and are available in other types than given, by number.
     pub(crate) live: Held,
     pub(crate) cost: u64,
 }
 
-/// A state after a statement: what is at hand in it, what it took, and where it comes from.
+/// A state after a statement: the available layouts, the cost so far, and the origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Reached {
     pub(crate) live: Held,
@@ -37,36 +38,38 @@ pub(crate) struct Reached {
     pub(crate) decided: Decided,
 }
 
-/// Where a state comes from: the state before it in the frontier, and the way of an op or from where a move starts, if that is a choice.
+/// The origin of a state: its predecessor in the beam, and the choice made.
+///
+/// The choice is the strategy of an op, or the source type of a redistribution; `None` if there is only one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decided {
     pub(crate) before: usize,
     pub(crate) way: Option<usize>,
 }
 
-/// A state that an op could lead to. The cheapest is the least; of equal ones what was looked at first.
+/// A state that an op could lead to; ordered by rank, ties by the order of generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Candidate {
-    /// What it took, and what lies ahead.
+    /// The cost so far plus the cost-to-go.
     pub(crate) rank: i64,
     pub(crate) cost: u64,
-    /// The state before it.
+    /// The index of the predecessor state.
     pub(crate) before: usize,
     pub(crate) way: usize,
-    /// What is at hand of values that are no operands, by number.
+    /// The interned availability of the values that are not operands.
     pub(crate) passed: u32,
-    /// What is at hand of the operands, by number.
+    /// The interned availability of the operands.
     pub(crate) made: u32,
 }
 
-/// What is known of what it costs to get from one to another.
+/// A known bound of the cost to get from one part to another.
 #[derive(Clone, Copy, Debug)]
 enum Brought {
     Exactly(u64),
     MoreThan(u64),
 }
 
-/// The number of a value among these, in the order in which they come; a new one comes behind them.
+/// Returns the local number of a value, appending it if it is new.
 pub(crate) fn number(values: &mut Vec<usize>, value: usize) -> usize {
     values.iter().position(|known| *known == value).unwrap_or_else(|| {
         values.push(value);
@@ -74,7 +77,7 @@ pub(crate) fn number(values: &mut Vec<usize>, value: usize) -> usize {
     })
 }
 
-/// The same with other numbers for values, in the order of these.
+/// Renumbers values, and sorts by the new numbers.
 pub(crate) fn renamed<A: Array<Item = (u32, AtHand)>>(
     held: &[(u32, AtHand)],
     mut name: impl FnMut(usize) -> usize,
@@ -84,17 +87,17 @@ pub(crate) fn renamed<A: Array<Item = (u32, AtHand)>>(
     out
 }
 
-/// Puts what is held in the order of values.
+/// Sorts entries by value.
 pub(crate) fn by_value(held: &mut [(u32, AtHand)]) {
     held.sort_unstable_by_key(|(v, _)| *v);
 }
 
-/// Puts the cheapest first. One function for all, as above: a sort is much code.
+/// Sorts states by cost, the cheapest first. Not generic: every instance of a sort is much code.
 pub(crate) fn cheapest_first(reached: &mut [Reached]) {
     reached.sort_by_key(|r| r.cost);
 }
 
-/// What two hold of different values, in the order of these, as it is in both.
+/// Merges two sorted lists of different values.
 pub(crate) fn merged(a: &[(u32, AtHand)], b: &[(u32, AtHand)]) -> Held {
     let mut out = Held::with_capacity(a.len() + b.len());
     let mut rest = b.iter().copied().peekable();
@@ -108,11 +111,14 @@ pub(crate) fn merged(a: &[(u32, AtHand)], b: &[(u32, AtHand)]) -> Held {
     out
 }
 
-/// With how many cheaper states a state is compared.
+/// The number of cheaper states with which a state is compared.
 const COMPARED: usize = 48;
 
 impl Frontier {
-    /// The states that no cheaper one can do all of, the cheapest first, and what the cheapest costs for which there is no room.
+    /// Returns the states that no cheaper state dominates, the cheapest first.
+    ///
+    /// At most `most` states are returned. The second part is the cost of the cheapest state dropped beyond
+    /// that limit.
     pub(crate) fn kept(
         &self,
         types: &mut Types,
@@ -122,7 +128,7 @@ impl Frontier {
     ) -> (Vec<Reached>, Option<u64>) {
         let mut kept: Vec<Reached> = Vec::with_capacity(candidates.len().min(most));
         let mut seen: FxHashSet<(u32, u32)> = FxHashSet::default();
-        // What getting from one to another costs, of each of both parts: many states have a part in common.
+        // Cached conversion costs between parts, one map per part: many states share a part.
         let mut brought: [FxHashMap<(u32, u32), Brought>; 2] = Default::default();
         let mut those: Vec<Candidate> = Vec::new();
         for (at, candidate) in candidates.iter().enumerate() {
@@ -166,7 +172,9 @@ impl Frontier {
         (kept, None)
     }
 
-    /// What it costs to put at hand in `a` what is at hand in `b`, if it is at most so much; what only one holds is in the other as it was given.
+    /// Returns the cost of making all of `b` available from `a`, or `None` above `most`.
+    ///
+    /// A value that only one of the lists contains is in the other as it was given.
     pub(crate) fn brought(
         &self,
         types: &mut Types,
@@ -175,7 +183,7 @@ impl Frontier {
         most: u64,
     ) -> Option<u64> {
         let given = |v: u32| self.given.of(v as usize).unwrap_or_default();
-        // What the values have that come next in the order of both.
+        // Walk both sorted lists in step, one value at a time.
         let (mut cost, mut left, mut right) = (0u64, a, b);
         while cost <= most {
             let (mine, wanted) = match (left, right) {

@@ -1,4 +1,4 @@
-//! The ways of an op: its typed strategies with what computing costs in each.
+//! The typed strategies of an op, with the compute cost of each.
 
 use std::sync::Arc;
 
@@ -16,25 +16,25 @@ use crate::elaborate::memo::Known;
 use crate::elaborate::moves::{TypeId, Types};
 use crate::{ComputeRates, Error};
 
-/// One way to run an op.
+/// A strategy of an op, with its cost.
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
     pub(crate) inputs: SmallVec<[TypeId; 4]>,
     pub(crate) outputs: SmallVec<[TypeId; 2]>,
-    /// What computing costs, forward and backward, in picoseconds.
+    /// The compute cost, forward and backward, in picoseconds.
     pub(crate) picoseconds: u64,
-    /// The operations and the strategies.
+    /// The number of arithmetic operations.
     pub(crate) operations: f64,
-    /// Whether every rank's result is its operand.
+    /// `true` if every rank's result is its operand.
     pub(crate) is_view: bool,
     pub(crate) strategy: Arc<TypedStrategy>,
 }
 
-/// What is asked of an op, wherever its inputs are at hand.
+/// A strategy query for an op, for any available types of its inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Asked {
     pub(crate) op: Op,
-    /// What its outputs have to become.
+    /// The required types of its outputs.
     pub(crate) also: Vec<TypeId>,
     pub(crate) input_gradients: Vec<bool>,
     pub(crate) output_gradients: Vec<bool>,
@@ -43,29 +43,29 @@ pub(crate) struct Asked {
     pub(crate) of_list: OfList,
 }
 
-/// Which strategies of a list are ways, and what they cost.
+/// The filter that selects strategies of a list, and the inputs of their cost.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OfList {
-    /// The values' shardings of the one strategy that may be taken, of inputs and outputs; all may where there are none.
+    /// The value shardings of the only allowed strategy, inputs before outputs; empty if all are allowed.
     pub(crate) given: Vec<TypeId>,
-    /// What each operand has to be along some axes, inputs before outputs; nothing is said where there are none.
+    /// The placements required of each operand along axes, inputs before outputs; empty if there are none.
     pub(crate) along: Vec<Partly>,
     pub(crate) input_dtypes: Vec<DType>,
     pub(crate) output_dtypes: Vec<DType>,
-    /// Of each operand, whether memory is read or written for it.
+    /// `true` for each operand that is read from or written to memory.
     pub(crate) stored: Vec<bool>,
 }
 
-/// The most ways that are looked at for one op.
+/// The maximum number of strategies considered for one op.
 const MOST: usize = 1 << 13;
 
-/// The ways of an op.
+/// The strategies of an op.
 #[derive(Debug)]
 pub(crate) struct Looked {
-    /// No other ways have the same.
+    /// A number that no other list of strategies has.
     pub(crate) number: usize,
     pub(crate) list: Vec<Way>,
-    /// The types in which each input, and then each output, is in some way.
+    /// The types of each input, and then of each output, over all strategies.
     pub(crate) could_be: SmallVec<[AtHand; 4]>,
 }
 
@@ -89,20 +89,20 @@ impl Looked {
     }
 }
 
-/// All ways that were asked for.
+/// A cache of the strategies of ops.
 #[derive(Debug)]
 pub(crate) struct Ways {
     propagator: Propagator,
     rates: ComputeRates,
-    /// All questions, by number.
+    /// All queries, by number.
     asked: FxHashMap<Arc<Asked>, u32>,
     questions: Vec<Arc<Asked>>,
-    /// The ways of each, where its inputs are at hand so.
+    /// The strategies by query and available types of the inputs.
     known: FxHashMap<(u32, SmallVec<[AtHand; 4]>), Arc<Looked>>,
     lists: TypedLists,
-    /// The ways of each list, by where it is, for none is dropped.
+    /// The strategies by list address; lists are never dropped, so the address is a key.
     looked: FxHashMap<(usize, OfList), Arc<Looked>>,
-    /// What they came to.
+    /// The cached transitions.
     pub(crate) reached: Known,
 }
 
@@ -121,7 +121,7 @@ impl Ways {
         }
     }
 
-    /// The number of a question: equal ones have one.
+    /// Interns a query.
     pub(crate) fn number(&mut self, asked: Asked) -> u32 {
         if let Some(&known) = self.asked.get(&asked) {
             return known;
@@ -132,7 +132,7 @@ impl Ways {
         number
     }
 
-    /// The ways of an op whose inputs are at hand in these types, in the order of its strategies.
+    /// Returns the strategies of an op for available input types, in the order of the propagator.
     pub(crate) fn of(
         &mut self,
         types: &mut Types,
@@ -155,7 +155,7 @@ impl Ways {
             out
         };
         let mut inputs: Vec<Vec<Sharding>> = key.1.iter().map(|set| shardings(types.sets.of(*set))).collect();
-        // What is only on another mesh comes in any way that an op can take it.
+        // An input that is only on another mesh is treated as replicated on this one.
         for (at_hand, shape) in inputs.iter_mut().zip(asked.op.inputs()) {
             at_hand.retain(|s| s.mesh() == mesh);
             if at_hand.is_empty() {
@@ -221,7 +221,7 @@ impl Ways {
     }
 }
 
-/// Whether what every rank makes by a strategy is what it has.
+/// Returns `true` if a strategy leaves every rank's data unchanged.
 fn leaves_all(op: &Op, strategy: &TypedStrategy, dtypes: &[DType]) -> bool {
     if op.is_view() {
         return true;
@@ -232,17 +232,17 @@ fn leaves_all(op: &Op, strategy: &TypedStrategy, dtypes: &[DType]) -> bool {
         && shapes.is_some_and(|(from, to)| op.is_local_noop(&from, &to))
 }
 
-/// The values' shardings of types.
+/// Returns the value shardings of types.
 fn shardings_of(types: &Types, ids: &[TypeId]) -> Vec<Sharding> {
     ids.iter().map(|&id| types.get(id).value.clone()).collect()
 }
 
-/// The element type that an op computes in.
+/// Returns the element type that an op computes in.
 pub(crate) fn computed(dtypes: &[DType]) -> DType {
     dtypes.iter().copied().find(|d| !d.is_integral()).unwrap_or(DType::F32)
 }
 
-/// How often an op is computed: forward once, and backward about as much for each gradient of an input.
+/// Returns the number of times an op is computed: forward once, and backward about once per input gradient.
 pub(crate) fn passes(input_gradients: &[bool]) -> usize {
     1 + input_gradients.iter().filter(|g| **g).count()
 }

@@ -1,4 +1,4 @@
-//! The element types of what a call makes.
+//! Element types of the outputs of calls.
 
 use reshard_kernels::DType;
 use reshard_ops::rules::{Argument, OpCall};
@@ -6,7 +6,7 @@ use reshard_ops::rules::{Argument, OpCall};
 use crate::Error;
 use crate::graph::{Graph, GraphStatement, ValueId};
 
-/// The ops whose result has the widest element type of several operands, and which operand is the first of those.
+/// Ops that return the widest element type of several operands, and the index of the first of these operands.
 const PROMOTING: [(&str, usize); 14] = [
     ("add", 0),
     ("sub", 0),
@@ -21,39 +21,51 @@ const PROMOTING: [(&str, usize); 14] = [
     ("addcmul", 0),
     ("clamp_tensor", 0),
     ("cat", 0),
-    // The first operand of `where` decides, and is not chosen from.
+    // The first operand of `where` is the condition.
     ("where", 1),
 ];
 
-/// The integral type that holds the values of both: truth values count as 0 and 1.
+/// Returns the wider of two integral types; booleans count as 0 and 1.
 fn wider(one: DType, two: DType) -> DType {
     if one == DType::Bool || (two != DType::Bool && two.bits() > one.bits()) { two } else { one }
 }
 
 impl Graph {
-    /// Sets the element type of an output of the last call, where the call leaves that open: of a factory such as
-    /// `ones`, and of what is made of integers or truth values.
+    /// Sets the element type of an output of the last call, if the call leaves it open.
     ///
-    /// Fails for a value that the last statement does not make, and for a type that the op cannot make.
+    /// It does so for factories such as `ones`, and for results of integers or booleans.
+    ///
+    /// Returns an error for a value that is not an output of the last statement, and for a type that the op
+    /// cannot produce.
     pub fn set_dtype(&mut self, value: ValueId, dtype: DType) -> Result<(), Error> {
         let name = self.name(value).to_owned();
         let Some(GraphStatement::Op { call, inputs, outputs, .. }) = self.statements.last() else {
-            return Err(Error::Graph { reason: format!("no op has just made {name}") });
+            return Err(Error::Graph {
+                reason: format!(
+                    "`{name}` is not an output of the last statement; set its dtype right after its op"
+                ),
+            });
         };
         if !outputs.contains(&value) {
             return Err(Error::Graph {
-                reason: format!("{call} is the last op and does not make {name}: set element types at once"),
+                reason: format!(
+                    "`{name}` is not an output of the last op, {call}; set its dtype right after its op"
+                ),
             });
         }
         let made = self.values[value.0].dtype;
         if !self.may_be(made, dtype, inputs) {
-            return Err(Error::Graph { reason: format!("{call} makes {name} of {made}, not of {dtype}") });
+            return Err(Error::Graph {
+                reason: format!("{call} computes `{name}` in {made}, not in {dtype}"),
+            });
         }
         self.values[value.0].dtype = dtype;
         Ok(())
     }
 
-    /// Whether a text may say this element type of what a call makes: that of an operand, or any where no real operand decides.
+    /// Returns `true` if a text may declare this element type for an output.
+    ///
+    /// It may be that of an operand, or any type if no real operand decides.
     pub(crate) fn may_be(&self, made: DType, said: DType, operands: &[ValueId]) -> bool {
         let of = |v: &ValueId| self.values[v.0].dtype;
         made == said
@@ -62,7 +74,7 @@ impl Graph {
             || operands.iter().map(of).all(DType::is_integral)
     }
 
-    /// The element types of what a call makes, where nobody says them.
+    /// Returns the default element types of the outputs of a call.
     pub(crate) fn dtypes(&self, call: &OpCall, inputs: &[ValueId], outputs: usize) -> Vec<DType> {
         let of = |v: &ValueId| self.values[v.0].dtype;
         let promoting = PROMOTING.iter().find(|(name, _)| call.name() == Some(name));
@@ -92,9 +104,10 @@ impl Graph {
                 )
                 | ("max" | "min" | "sort" | "topk" | "kthvalue" | "mode" | "median", 1) => DType::I64,
                 (pool, 1) if pool.ends_with("_with_indices") => DType::I64,
-                // Truths are counted.
+                // Sums of booleans are counts.
                 ("sum" | "nansum" | "cumsum" | "prod" | "cumprod", _) if like == DType::Bool => DType::I64,
-                // A number that is not whole is a word; with one that is, truths are counted.
+                // A non-integer number is stored as text, and gives f32; with an integer, booleans are
+                // counted.
                 (scalar, _) if scalar.ends_with("_scalar") && like.is_integral() => {
                     let by = ["value", "exponent"].into_iter().find_map(|key| call.argument(key));
                     match by {

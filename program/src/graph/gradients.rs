@@ -1,18 +1,18 @@
-//! Gradients: asked for by name, and the mark below which nothing has one.
+//! Gradients requested by name, and the mark that ends differentiation.
 
 use crate::Error;
 use crate::graph::{Graph, GraphStatement, ValueId, gradient_name};
 
 impl Graph {
-    /// The gradient of the sum of the elements of a value with respect to others, which are called `d` and their name.
+    /// Adds the gradients of the sum of a value's elements with respect to others, named `d` and their name.
     ///
-    /// Fails for names that are taken.
+    /// Returns an error for used names.
     pub fn gradient(&mut self, loss: ValueId, wrt: &[ValueId]) -> Result<Vec<ValueId>, Error> {
         let names: Vec<String> = wrt.iter().map(|v| gradient_name(self.name(*v))).collect();
         self.gradient_as(loss, wrt, &names.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// The same with names for the gradients, as a second gradient of a value needs one.
+    /// Adds the same gradients with given names, as a second gradient of a value needs one.
     ///
     /// ```
     /// let text = "mesh x=2\nw: f32[8] R\na = square(w)\nb = exp(w)\ngradient a\ngradient b wrt w as g\ns = add(dw, g)";
@@ -21,7 +21,7 @@ impl Graph {
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Fails for names that are taken, and for more or fewer names than values.
+    /// Returns an error for used names, and if the numbers of names and values differ.
     pub fn gradient_as(
         &mut self,
         loss: ValueId,
@@ -31,7 +31,7 @@ impl Graph {
         if names.len() != wrt.len() {
             return Err(Error::Graph {
                 reason: format!(
-                    "gradient {} has {} values after wrt and {} names after as",
+                    "the gradient of `{}` has {} values after `wrt` but {} names after `as`",
                     self.name(loss),
                     wrt.len(),
                     names.len()
@@ -41,7 +41,7 @@ impl Graph {
         if let Some((v, name)) = wrt.iter().zip(names).find(|(_, name)| self.names.contains_key(**name)) {
             return Err(Error::Graph {
                 reason: format!(
-                    "{name} is made twice: call this gradient otherwise, like gradient {} wrt {} as {}",
+                    "`{name}` is defined twice; name this gradient, as in `gradient {} wrt {} as {}`",
                     self.name(loss),
                     self.name(*v),
                     self.fresh(name)
@@ -59,18 +59,18 @@ impl Graph {
         Ok(gradients)
     }
 
-    /// What is made from here on has no gradient.
+    /// Marks the end of differentiation: values added from here on have no gradient.
     pub fn no_grad(&mut self) {
         self.marked.get_or_insert(ValueId(self.values.len()));
         self.statements.push(GraphStatement::NoGrad);
     }
 
-    /// Whether what is made now has no gradient.
+    /// Returns `true` if values added now have no gradient.
     pub(crate) fn is_marked(&self) -> bool {
         self.marked.is_some()
     }
 
-    /// The gradients that are asked for: of which value, and which value is the gradient of which.
+    /// Returns the requested gradients: the loss, with pairs of a value and its gradient.
     ///
     /// ```
     /// let graph: reshard_program::Graph = "mesh x=2\na: f32[8] S(0)\nb = sum(a)\ngradient b".parse()?;

@@ -1,4 +1,6 @@
-//! Moves: the same tensor in another type, whole or along some axes, through a wire or not.
+//! Redistributions: the same tensor in another type, whole or along some axes.
+//!
+//! They may have a communication dtype.
 
 use reshard_kernels::DType;
 use reshard_sharding::ShardingType;
@@ -9,30 +11,35 @@ use crate::graph::{Graph, GraphStatement, ValueId};
 use crate::wire;
 
 impl Graph {
-    /// The same tensor in another type.
+    /// Adds a redistribution: the same tensor in another type.
     ///
-    /// Fails for a name that is taken or is none, and for a type of another shape or on a mesh that the graph has not.
+    /// Returns an error for an invalid or used name, and for a type of another shape or on a mesh that is not
+    /// in the graph.
     pub fn redistribute(&mut self, from: ValueId, name: &str, is: ShardingType) -> Result<ValueId, Error> {
         self.redistribute_as(from, name, is, None)
     }
 
-    /// The same through a wire: what travels is cast to a narrower type and back, and terms are added in the value's own. Backward too.
+    /// Adds a redistribution in a communication dtype.
+    ///
+    /// The sent data is cast to a narrower dtype and back, and partial values are added in the value's dtype.
+    /// Backward does the same.
     ///
     /// ```
     /// use reshard_kernels::DType;
-    /// use reshard_program::{Elaborator, Graph, Rates};
-    /// use reshard_sharding::Type;
+    /// use reshard_program::{ShardingSolver, Graph, ComputeRates};
+    /// use reshard_sharding::ShardingType;
     /// let mut graph: Graph = "mesh dp=4\nx: f32[4,1048576] S(0)\nt = sum(x, dims=[0])".parse()?;
-    /// let (t, is) = (graph.value("t").unwrap(), Type::parse(graph.mesh(), &[1 << 20], "R")?);
-    /// graph.moved_via(t, "y", is, Some(DType::BF16))?;
+    /// let (t, is) = (graph.value("t").unwrap(), ShardingType::parse(graph.mesh(), &[1 << 20], "R")?);
+    /// graph.redistribute_as(t, "y", is, Some(DType::BF16))?;
     /// assert!(graph.to_string().ends_with("y: R via bf16 = t\n"));
-    /// let program = Elaborator::new().elaborate(&graph)?;
-    /// // Terms of a quarter from three others, and then three quarters of the sum, two bytes each.
-    /// assert_eq!(program.report(&Rates::uniform()).traffic.forward.received_bytes, 2 * 3 * (1 << 18) * 2);
+    /// let program = ShardingSolver::new().solve(&graph)?;
+    /// // Partial values of a quarter from three others, then three quarters of the sum, two bytes each.
+    /// assert_eq!(program.report(&ComputeRates::uniform()).traffic.forward.received_bytes, 2 * 3 * (1 << 18) * 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Fails as [`Graph::moved`] does, and for a type that is not narrower than the value's: f32, f16 or bf16 for f64, f16 or bf16 for f32.
+    /// Returns the errors of [`Graph::redistribute`], and an error for a type that is not narrower than the value's:
+    /// f32, f16 or bf16 for f64, f16 or bf16 for f32.
     pub fn redistribute_as(
         &mut self,
         from: ValueId,
@@ -48,13 +55,13 @@ impl Graph {
         Ok(to)
     }
 
-    /// The same with every move in the elements of what it moves; none where nothing goes [through a wire](Graph::moved_via).
+    /// Returns the graph without [communication dtypes](Graph::redistribute_as), or `None` if it has none.
     ///
     /// ```
     /// use reshard_program::Graph;
     /// let graph: Graph = "mesh dp=2\nx: f32[8] S(0)\ny: R via bf16 = x".parse()?;
-    /// let without = graph.without_wires().unwrap();
-    /// assert!(without.to_string().ends_with("y: R = x\n") && without.without_wires().is_none());
+    /// let without = graph.without_comm_dtypes().unwrap();
+    /// assert!(without.to_string().ends_with("y: R = x\n") && without.without_comm_dtypes().is_none());
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     pub fn without_comm_dtypes(&self) -> Option<Graph> {
@@ -68,7 +75,7 @@ impl Graph {
         has_wires.then_some(without)
     }
 
-    /// The same tensor, so along these axes and as it is along the others.
+    /// Adds a redistribution to these placements along some axes, and the same along the others.
     pub(crate) fn moved_along(
         &mut self,
         from: ValueId,

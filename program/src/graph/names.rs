@@ -1,4 +1,4 @@
-//! The names of values: each has one, which is read and written, and no two have the same.
+//! Names of values: unique, and preserved by printing and parsing.
 
 use std::sync::Arc;
 
@@ -8,41 +8,41 @@ use rustc_hash::FxHashSet;
 use crate::Error;
 use crate::graph::{Graph, Known, ValueId};
 
-/// The longest name of a value.
+/// The maximum length of a name, in bytes.
 const LONGEST_NAME: usize = 1024;
 
-/// What the gradient of a value is called where nobody says.
+/// Returns the default name of the gradient of a value.
 pub(crate) fn gradient_name(of: &str) -> String {
     format!("d{of}")
 }
 
-/// The name of which this is the [`gradient_name`].
+/// Returns the name of which this is the [`gradient_name`].
 pub(crate) fn gradient_of(name: &str) -> Option<&str> {
     name.strip_prefix('d')
 }
 
 impl Graph {
-    /// A new value.
+    /// Adds a value.
     pub(crate) fn named(&mut self, name: &str, dtype: DType, shape: &[usize]) -> Result<ValueId, Error> {
         let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '\''));
         if name.len() > LONGEST_NAME {
             let shown: String = name.chars().take(32).collect();
             return Err(Error::Graph {
                 reason: format!(
-                    "{shown}.. is a name of {} letters, and one has at most {LONGEST_NAME}",
+                    "the name {shown}.. has {} characters; the limit is {LONGEST_NAME}",
                     name.len()
                 ),
             });
         }
         if !letters || name.is_empty() || name == "_" || name.starts_with(|c: char| c.is_ascii_digit()) {
             return Err(Error::Graph {
-                reason: format!("{name:?} is no name of a value: letters, digits, _ . and '"),
+                reason: format!(
+                    "invalid value name {name:?}; use letters, digits, `_`, `.` and `'`, and begin with a letter"
+                ),
             });
         }
         if self.names.contains_key(name) {
-            return Err(Error::Graph {
-                reason: format!("{name} is made twice: give one of them another name"),
-            });
+            return Err(Error::Graph { reason: format!("`{name}` is defined twice; rename one of the two") });
         }
         let value = ValueId(self.values.len());
         self.names.insert(name.to_owned(), value);
@@ -57,14 +57,12 @@ impl Graph {
         Ok(value)
     }
 
-    /// Calls a value by another name.
+    /// Renames a value.
     ///
-    /// Fails for a name that is taken.
+    /// Returns an error for a used name.
     pub(crate) fn rename(&mut self, value: ValueId, name: &str) -> Result<(), Error> {
         if self.names.contains_key(name) {
-            return Err(Error::Graph {
-                reason: format!("{name} is made twice: give one of them another name"),
-            });
+            return Err(Error::Graph { reason: format!("`{name}` is defined twice; rename one of the two") });
         }
         let known = &mut self.values[value.0];
         self.names.remove(&known.name);
@@ -73,17 +71,17 @@ impl Graph {
         Ok(())
     }
 
-    /// All names.
+    /// Returns all names.
     pub(crate) fn names(&self) -> Arc<FxHashSet<String>> {
         Arc::new(self.names.keys().cloned().collect())
     }
 
-    /// Whether a value has a name, or it is reserved.
+    /// Returns `true` if a name is used or reserved.
     pub(crate) fn knows(&self, name: &str) -> bool {
         self.names.contains_key(name) || self.reserved.contains(name)
     }
 
-    /// A name that is free: this and a number.
+    /// Returns an unused name: the prefix and a number.
     pub(crate) fn fresh(&self, prefix: &str) -> String {
         let mut number = self.values.len();
         loop {

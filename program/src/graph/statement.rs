@@ -1,4 +1,4 @@
-//! Statements: what a graph is a list of.
+//! Statements of a graph.
 
 use reshard_kernels::DType;
 use reshard_ops::rules::{Op, OpCall};
@@ -7,33 +7,35 @@ use reshard_sharding::Sharding;
 use crate::along::Partly;
 use crate::graph::ValueId;
 
-/// What an operand has to be in a strategy that is given.
+/// The required placement of an operand in a given strategy.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Given {
-    /// This, whatever its gradient.
+    /// A sharding of the value, with any gradient.
     Whole(Box<Sharding>),
-    /// This along some axes, with its gradient, and anything along the others.
+    /// Placements along some axes, with their gradients, and any along the others.
     Along(Partly),
 }
 
-/// One statement of a graph.
+/// A statement of a graph.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum GraphStatement {
     /// A value from outside.
     Input(ValueId),
-    /// A call, and the shardings of its inputs and outputs where its strategy is given.
+    /// A call, and the shardings of its inputs and outputs if its strategy is given.
     Op { call: OpCall, op: Op, inputs: Vec<ValueId>, outputs: Vec<ValueId>, by: Option<Vec<Given>> },
-    /// The same tensor in another type: in that of the value, or, where that has none, in what it is along some axes; through a wire of
-    /// narrower elements, where it says so.
+    /// A redistribution.
+    ///
+    /// The target is the type of the result, or if that has none, the placements along some axes. `via` is
+    /// the communication dtype, if given.
     Move { from: ValueId, to: ValueId, along: Partly, via: Option<DType> },
-    /// The gradients of the first with respect to others.
+    /// The gradients of a loss with respect to other values.
     Gradient { loss: ValueId, wrt: Vec<ValueId>, gradients: Vec<ValueId> },
-    /// From here on no value has a gradient.
+    /// A mark: later values have no gradient.
     NoGrad,
 }
 
 impl GraphStatement {
-    /// The values that it takes.
+    /// Returns the input values.
     pub(crate) fn takes(&self) -> &[ValueId] {
         match self {
             GraphStatement::Input(_) | GraphStatement::NoGrad => &[],
@@ -43,7 +45,7 @@ impl GraphStatement {
         }
     }
 
-    /// The values that it makes.
+    /// Returns the output values.
     pub(crate) fn makes(&self) -> &[ValueId] {
         match self {
             GraphStatement::NoGrad => &[],

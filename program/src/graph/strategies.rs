@@ -1,38 +1,43 @@
-//! The strategy of an op, where somebody says it: whole, or along some axes.
+//! Given strategies of ops, whole or along some axes.
 
 use crate::Error;
 use crate::along::{self, Partly};
 use crate::graph::{Given, Graph, GraphStatement, ValueId};
 
 impl Graph {
-    /// Gives the op that makes a value its strategy: what its inputs have to be, and what it makes of them. Gradients follow.
+    /// Sets the strategy of the op that computes a value: the shardings of its inputs and outputs.
+    ///
+    /// Gradients follow.
     ///
     /// ```
-    /// use reshard_program::{Elaborator, Graph};
+    /// use reshard_program::{ShardingSolver, Graph};
     /// let mut graph: Graph = "mesh tp=4\nx: f32[8,16] R\nw: f32[16,32] R\ny = mm(x, w)".parse()?;
     /// let y = graph.value("y").unwrap_or_else(|| unreachable!());
     /// graph.strategy(y, &["S(1)", "S(0)"], &["P"])?;
     /// assert!(graph.to_string().ends_with("y = mm(x, w) by S(1); S(0) -> P(sum)\n"));
-    /// let program = Elaborator::new().elaborate(&graph)?;
-    /// assert_eq!(program.value("y").map(|y| program.get(y).is.value.to_string()).as_deref(), Some("P(sum)"));
+    /// let program = ShardingSolver::new().solve(&graph)?;
+    /// assert_eq!(program.value("y").map(|y| program.get(y).ty.value.to_string()).as_deref(), Some("P(sum)"));
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Fails for a value that no op makes, and for texts that are no shardings of what that takes and makes. Whether the op has such a
-    /// strategy is found by the elaboration.
+    /// Returns an error for a value that is not an output of an op, and for texts that are not valid
+    /// shardings of the op's inputs and outputs. The solver checks that the op has such a strategy.
     pub fn strategy(&mut self, value: ValueId, inputs: &[&str], outputs: &[&str]) -> Result<(), Error> {
         let at = self.statements.iter().rposition(|s| s.makes().contains(&value));
         let Some(GraphStatement::Op { call, inputs: takes, outputs: makes, .. }) =
             at.map(|at| &self.statements[at])
         else {
             return Err(Error::Graph {
-                reason: format!("{} is made by no op, which could have a strategy", self.name(value)),
+                reason: format!(
+                    "`{}` is not the output of an op; only ops have strategies",
+                    self.name(value)
+                ),
             });
         };
         if (takes.len(), makes.len()) != (inputs.len(), outputs.len()) {
             return Err(Error::Graph {
                 reason: format!(
-                    "{call} takes {} values and makes {}, and its strategy says {} and {}: write by A; B -> C",
+                    "{call} has {} inputs and {} outputs, but its strategy is for {} and {}; write a sharding for each, as in `by A; B -> C`",
                     takes.len(),
                     makes.len(),
                     inputs.len(),
@@ -58,7 +63,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Gives the op that makes a value its strategy along some axes.
+    /// Sets the strategy of the op that computes a value along some axes.
     pub(crate) fn strategy_along(&mut self, value: ValueId, operands: Vec<Partly>) {
         let made = |s: &GraphStatement| s.makes().contains(&value);
         let whole = |(v, partly): (&ValueId, Partly)| match along::whole(&partly, self.mesh(), self.shape(*v))

@@ -1,32 +1,32 @@
-//! What stands on both sides of an `=`: results with or without types, and a call or the value that is moved.
+//! Parser of assignments: results with optional types, and a call or the source of a redistribution.
 
 use reshard_ops::rules::OpCall;
 
 use crate::Error;
 use crate::notation::{outside_brackets, refused};
 
-/// An assignment as it is written, with names for values.
+/// A parsed assignment, with values by name.
 #[derive(Debug)]
 pub(crate) struct Assigned<'t> {
-    /// The results, and the types that are said of them.
+    /// The results, with their declared types.
     pub(crate) made: Vec<(&'t str, Option<&'t str>)>,
-    /// What makes them.
+    /// The right-hand side.
     pub(crate) from: From<'t>,
-    /// The strategy that is given.
+    /// The given strategy.
     pub(crate) by: Option<&'t str>,
 }
 
-/// What makes the results of an assignment.
+/// The right-hand side of an assignment.
 #[derive(Debug)]
 pub(crate) enum From<'t> {
-    /// The same tensor: `y: S(0),R = x`.
+    /// The source of a redistribution: `y: S(0),R = x`.
     Value(&'t str),
-    /// A call on values.
+    /// A call, with its operands.
     Call(OpCall, Vec<&'t str>),
 }
 
 impl<'t> Assigned<'t> {
-    /// Reads `a: S(0),I; b = op(x, key=value)`, or `y: S(0),R = x`.
+    /// Parses `a: S(0),I; b = op(x, key=value)`, or `y: S(0),R = x`.
     pub(crate) fn read(made: &'t str, call: &'t str) -> Result<Assigned<'t>, Error> {
         let typed = made.contains(':');
         let (call, by) = call.split_once(" by ").map_or((call, None), |(call, by)| (call.trim(), Some(by)));
@@ -39,17 +39,17 @@ impl<'t> Assigned<'t> {
             if call.contains('(') {
                 let shown: String = call.chars().take(80).collect();
                 return refused(format!(
-                    "{shown}: a call ends with the ) that its ( asks for, like mm(x, w)"
+                    "`{shown}`: a call has matching parentheses and ends with `)`, as in `mm(x, w)`"
                 ));
             }
             let [(name, Some(_))] = parts.as_slice() else {
                 return refused(format!(
-                    "{made} = {call}: a move makes one value and says its type, like y: S(0),R = x"
+                    "`{made} = {call}`: a redistribution has one result with a type, as in `y: S(0),R = x`"
                 ));
             };
             if let Some(by) = by {
                 return refused(format!(
-                    "{name} = {call} by {by}: a move has no strategy, only an op has one"
+                    "`{name} = {call} by {by}`: a redistribution has no strategy; remove `by {by}`"
                 ));
             }
             return Ok(Assigned { made: parts, from: From::Value(call), by });
@@ -60,7 +60,9 @@ impl<'t> Assigned<'t> {
                 "" => {}
                 item if item.contains('=') => arguments.push(item),
                 item if !arguments.is_empty() => {
-                    return refused(format!("{item} comes after the arguments of {call}"));
+                    return refused(format!(
+                        "`{item}` comes after the arguments in `{call}`; write operands first"
+                    ));
                 }
                 item => operands.push(item),
             }
@@ -73,7 +75,7 @@ impl<'t> Assigned<'t> {
     }
 }
 
-/// The callee and what is between the parentheses that close last.
+/// Splits a call into the callee and the text between the last pair of parentheses.
 fn called(text: &str) -> Option<(&str, &str)> {
     let body = text.strip_suffix(')')?;
     let mut depth = 0usize;

@@ -1,8 +1,9 @@
-//! Writing graphs: what is written is read as the same graph.
+//! Writer of graph texts: parsing a written text gives the same graph.
 
 use core::fmt;
 
 use reshard_kernels::DType;
+use reshard_ops::rules::OpCall;
 use reshard_sharding::ShardingType;
 
 use crate::along;
@@ -24,13 +25,20 @@ impl fmt::Display for Graph {
     }
 }
 
+/// Formats a call with its operands: `softmax(x, dim=0)`.
+pub(crate) fn call_text(call: &OpCall, operands: impl Iterator<Item = String>) -> String {
+    let (callee, arguments) = call.parts();
+    let inside: Vec<String> = operands.chain(arguments).collect();
+    format!("{callee}({})", inside.join(", "))
+}
+
 impl Graph {
-    /// Whether an input has a gradient of its own: it is a real number, and its type says so.
+    /// Returns `true` if an input has a gradient by default: it is real, and its type has a gradient.
     pub(crate) fn has_own_gradient(&self, value: ValueId) -> bool {
         !self.dtype(value).is_integral() && self.constraint(value).is_some_and(|t| t.gradient.is_some())
     }
 
-    /// A line without its end; below `no_grad` a type is the value's sharding.
+    /// Writes a line without its end; below `no_grad` a type is the value's sharding.
     fn write(&self, f: &mut fmt::Formatter<'_>, statement: &GraphStatement, marked: bool) -> fmt::Result {
         let names = |list: &[ValueId]| list.iter().map(|&v| self.name(v)).collect::<Vec<_>>().join(", ");
         match statement {
@@ -61,19 +69,46 @@ impl Graph {
             }
             GraphStatement::Op { call, inputs, outputs, by, .. } => {
                 self.write_made(f, outputs, &self.dtypes(call, inputs, outputs.len()), marked)?;
-                let (callee, arguments) = call.parts();
-                let operands = inputs.iter().map(|&v| self.name(v).to_owned());
-                let inside: Vec<String> = operands.chain(arguments).collect();
-                write!(f, " = {callee}({})", inside.join(", "))?;
-                let Some(by) = by else { return Ok(()) };
-                let texts: Vec<String> = by.iter().map(|given| self.given(given)).collect();
-                let (takes, makes) = texts.split_at(inputs.len());
-                write!(f, " by {} -> {}", takes.join("; "), makes.join("; "))
+                write!(f, " = {}", call_text(call, inputs.iter().map(|&v| self.name(v).to_owned())))?;
+                f.write_str(&self.by_text(by.as_deref(), inputs.len()))
             }
         }
     }
 
-    /// What an operand has to be, as text.
+    /// Formats a strategy of an op: ` by R; S(1) -> S(1)`, or nothing.
+    fn by_text(&self, by: Option<&[Given]>, inputs: usize) -> String {
+        let Some(by) = by else { return String::new() };
+        let texts: Vec<String> = by.iter().map(|given| self.given(given)).collect();
+        let (takes, makes) = texts.split_at(inputs);
+        format!(" by {} -> {}", takes.join("; "), makes.join("; "))
+    }
+
+    /// Formats the statement of an op with other operands, and other results with their types.
+    pub(crate) fn op_text(
+        &self,
+        statement: &GraphStatement,
+        operands: &[String],
+        results: &[(String, Option<String>)],
+    ) -> String {
+        let GraphStatement::Op { call, inputs, outputs, by, .. } = statement else { return String::new() };
+        let dtypes = self.dtypes(call, inputs, outputs.len());
+        let result = |((&v, dtype), (name, is)): ((&ValueId, &DType), &(String, Option<String>))| {
+            let sizes: Vec<String> = self.shape(v).iter().map(ToString::to_string).collect();
+            let elements =
+                (*dtype != self.dtype(v)).then(|| format!("{}[{}]", self.dtype(v), sizes.join(",")));
+            match (elements, is.clone()) {
+                (None, None) => name.clone(),
+                (Some(text), None) | (None, Some(text)) => format!("{name}: {text}"),
+                (Some(elements), Some(is)) => format!("{name}: {elements} {is}"),
+            }
+        };
+        let made: Vec<String> = outputs.iter().zip(&dtypes).zip(results).map(result).collect();
+        let between = if made.iter().any(|text| text.contains(':')) { "; " } else { ", " };
+        let by = self.by_text(by.as_deref(), inputs.len());
+        format!("{} = {}{by}", made.join(between), call_text(call, operands.iter().cloned()))
+    }
+
+    /// Formats the required placement of an operand.
     pub(crate) fn given(&self, given: &Given) -> String {
         match given {
             Given::Whole(is) => self.meshes.written_value(is),
@@ -81,7 +116,7 @@ impl Graph {
         }
     }
 
-    /// Results with their types, and with the types of their elements where these are not those of the operands.
+    /// Writes results with their types, and with element types if they differ from the default.
     fn write_made(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -105,7 +140,7 @@ impl Graph {
         Ok(())
     }
 
-    /// A type, or only the value's sharding where no value has a gradient.
+    /// Formats a type, or below `no_grad` only the value's sharding.
     fn printed(&self, is: &ShardingType, marked: bool) -> String {
         if marked { self.meshes.written_value(&is.value) } else { self.meshes.type_text(is) }
     }

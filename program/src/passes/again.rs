@@ -1,13 +1,14 @@
-//! Values of forward that backward makes again, in place of keeping them.
+//! Rematerialization: backward recomputes values of forward instead of saving them.
 //!
 //! ```text
-//! forward     as it is; what nobody takes any more is not kept
-//! backward    before the first item that takes such a value, what makes it once more: x.again, of what is kept or is made again itself
+//! forward     unchanged; a value without further uses is freed
+//! backward    before the first use of such a value, it is recomputed: x.again, from saved or recomputed values
 //! ```
 //!
-//! A copy is the same op, or the same move, on the same values: nothing changes a bit. What is a view of something that is made again is
-//! made again too, which costs nothing. A value is made again at most once, and the copy is there from its first use to its last. What only
-//! backward takes is not made twice: it is made there.
+//! A copy is the same op or redistribution on the same values, so no bit changes. A view of a rematerialized
+//! value is rematerialized too, which costs nothing. Each value has at most one copy, which is live from its
+//! first use to its last. A value that only backward takes is not computed twice: its producer runs in
+//! backward only.
 
 use std::sync::Arc;
 
@@ -16,27 +17,27 @@ use crate::graph::ValueId;
 use crate::program::{Program, Statement};
 use crate::report::{ValueClass, classes};
 
-/// The items of a program and what a pass over them needs to know.
+/// The statements of a program, with the facts that a transform over them needs.
 pub(crate) struct Forward<'a> {
     pub(crate) program: &'a Program,
-    /// How many items are of forward: those above `no_grad`.
+    /// The number of statements of forward: those above `no_grad`.
     pub(crate) items: usize,
-    /// The item that makes each value.
+    /// The index of the statement that produces each value.
     maker: Vec<usize>,
-    /// Whether anything takes it.
+    /// `true` for each value that some statement takes.
     is_taken: Vec<bool>,
 }
 
-/// The items that backward does, of those of forward.
+/// The statements of forward that backward runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Again {
-    /// Which are done there.
+    /// `true` for the statements that backward runs.
     is_chosen: Vec<bool>,
-    /// Which of these are done nowhere else, as only backward takes what they make.
+    /// `true` for those that only backward runs, because only backward takes their outputs.
     is_late: Vec<bool>,
 }
 
-/// An item, or its copy, where it is done.
+/// A statement or its copy, at its position in the order of execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) item: usize,
@@ -51,7 +52,7 @@ impl<'a> Forward<'a> {
         Forward { program, items, maker, is_taken }
     }
 
-    /// Whether an item can be done again: an op or a move of forward.
+    /// Returns `true` if a statement can be rematerialized: an op or a redistribution of forward.
     pub(crate) fn may_be_again(&self, n: usize) -> bool {
         match &self.program.statements()[n] {
             Statement::Op { .. } | Statement::Redistribute { .. } => n < self.items,
@@ -59,7 +60,7 @@ impl<'a> Forward<'a> {
         }
     }
 
-    /// The items from which backward takes something, itself or through others of forward, but for views.
+    /// Returns the statements that backward depends on, directly or through other statements, without views.
     pub(crate) fn candidates(&self) -> Vec<usize> {
         let (forward, backward) = self.program.statements().split_at(self.items);
         let mut is_needed = vec![false; self.maker.len()];
@@ -77,7 +78,7 @@ impl<'a> Forward<'a> {
         candidates
     }
 
-    /// The last item of forward that takes each value or a view of it.
+    /// Returns the last statement of forward that takes each value or a view of it.
     pub(crate) fn last_takers(&self) -> Vec<Option<usize>> {
         let mut last: Vec<Option<usize>> = vec![None; self.maker.len()];
         for (n, item) in self.program.forward().iter().enumerate().rev() {
@@ -91,7 +92,7 @@ impl<'a> Forward<'a> {
         last
     }
 
-    /// These items, and the views of what they make.
+    /// Returns the rematerialization of these statements and of the views of their outputs.
     pub(crate) fn again(&self, mut is_chosen: Vec<bool>) -> Again {
         let items = self.program.forward();
         for (n, item) in items.iter().enumerate() {
@@ -109,7 +110,7 @@ impl<'a> Forward<'a> {
         Again { is_chosen, is_late }
     }
 
-    /// All items in order, where those of backward are before what first takes them there.
+    /// Returns all statements in order; rematerialized ones are right before their first use in backward.
     pub(crate) fn lines(&self, again: &Again) -> Vec<Line> {
         let items = self.program.statements();
         let mut done = vec![false; self.items];
@@ -125,7 +126,7 @@ impl<'a> Forward<'a> {
         lines
     }
 
-    /// The items of forward that an item of backward takes and nobody before it took, in the order of forward.
+    /// Adds the statements of forward that a backward statement needs first, in the order of forward.
     fn taken_again(&self, item: &Statement, again: &Again, done: &mut [bool], lines: &mut Vec<Line>) {
         let mut found = Vec::new();
         let mut list: Vec<&Statement> = vec![item];
@@ -143,14 +144,14 @@ impl<'a> Forward<'a> {
         lines.extend(found.into_iter().map(|item| Line { item, is_copy: !again.is_late[item] }));
     }
 
-    /// Whether what takes this value in a line takes its copy.
+    /// Returns `true` if the statement at `line` takes the copy of a value.
     pub(crate) fn takes_copy(&self, line: Line, v: ValueId, again: &Again) -> bool {
         let maker = self.maker[v.index()];
         let is_backward = line.is_copy || line.item >= self.items || again.is_late[line.item];
         is_backward && maker < self.items && again.is_chosen[maker] && !again.is_late[maker]
     }
 
-    /// The program of these lines.
+    /// Builds the program of these lines.
     pub(crate) fn program(&self, again: &Again) -> Program {
         let of = self.program;
         let mut made = of.clone();
@@ -170,7 +171,7 @@ impl<'a> Forward<'a> {
                     *v = copy;
                 }
             }
-            // What is made below `no_grad` has no gradient.
+            // Values below `no_grad` have no gradient.
             if is_copy || again.is_late[item] {
                 for v in done.outputs() {
                     Arc::make_mut(&mut made.values[v.index()].ty).gradient = None;
@@ -186,12 +187,14 @@ impl<'a> Forward<'a> {
 }
 
 impl Program {
-    /// The same program, where backward makes some values again in place of keeping them: `x.again` of `x`, right before it is first taken.
+    /// Returns the program in which backward rematerializes the given values.
     ///
-    /// What is asked for and no op or move of forward makes, and what backward does not take, stays as it is.
+    /// The copy of `x` is `x.again`, right before its first use.
+    /// Values that no op or redistribution of forward produces, and values that backward does not take, are
+    /// unchanged.
     ///
     /// ```
-    /// use reshard_program::{Elaborator, Graph, Rates};
+    /// use reshard_program::{ShardingSolver, Graph, ComputeRates};
     /// let graph: Graph = "
     ///     mesh dp=4
     ///     x: f32[64,32] S(0)
@@ -200,17 +203,17 @@ impl Program {
     ///     loss = sum(h)
     ///     gradient loss wrt x, w
     /// ".parse()?;
-    /// let program = Elaborator::new().elaborate(&graph)?;
-    /// // Of a fully sharded parameter the copy is gathered for forward, and again for backward.
-    /// let again = program.again(&program.gathered())?;
-    /// let traffic = |of: &reshard_program::Program| of.report(&Rates::uniform()).over("dp");
+    /// let program = ShardingSolver::new().solve(&graph)?;
+    /// // A fully sharded parameter is gathered for forward, and re-gathered for backward.
+    /// let regathered = program.rematerialize(&program.gathered_parameters())?;
+    /// let traffic = |of: &reshard_program::Program| of.report(&ComputeRates::uniform()).over("dp");
     /// assert_eq!((traffic(&program).forward.steps, traffic(&program).backward.steps), (1, 1));
-    /// assert_eq!((traffic(&again).forward.steps, traffic(&again).backward.steps), (1, 2));
-    /// assert!(again.to_string().contains("w.1.again: R = w"));
+    /// assert_eq!((traffic(&regathered).forward.steps, traffic(&regathered).backward.steps), (1, 2));
+    /// assert!(regathered.to_string().contains("w.1.again: R = w"));
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Fails for a value of another program.
+    /// Returns an error for a value of another program.
     pub fn rematerialize(&self, values: &[ValueId]) -> Result<Program, Error> {
         let forward = Forward::of(self);
         let mut is_chosen = vec![false; self.statements().len()];
@@ -218,7 +221,7 @@ impl Program {
             let Some(&maker) = forward.maker.get(v.index()) else {
                 return Err(Error::Graph {
                     reason: format!(
-                        "there is no value {} of {}: give values of this program",
+                        "there is no value {} among {}; pass values of this program",
                         v.index(),
                         self.values().len()
                     ),
@@ -229,7 +232,7 @@ impl Program {
         Ok(forward.program(&forward.again(is_chosen)))
     }
 
-    /// What moves make of parameters: the copies that ranks gather for the ops of forward.
+    /// Returns the redistributed copies of parameters: those that ranks gather for the ops of forward.
     pub fn gathered_parameters(&self) -> Vec<ValueId> {
         let classes = classes(self);
         let mut of_parameters: Vec<bool> =

@@ -1,17 +1,23 @@
-//! A move and the op that takes what it makes in pieces, so that one piece travels while another is computed.
+//! Splits a redistribution and its consumer into overlap chunks: one chunk is sent while another is computed.
 //!
 //! ```text
-//! g = x, moved          x_i = piece i of x         g_i = x_i, moved         y_i = f(g_i, ..)         y = the pieces together
-//! y = f(g, ..)
+//! before                           after
+//! g = x, redistributed             x_i = chunk i of x
+//! y = f(g, ..)                     g_i = x_i, redistributed
+//!                                  y_i = f(g_i, ..)
+//!                                  y = all y_i, concatenated
 //! ```
 //!
-//! The pieces are along a dim of `g` that the op [carries](reshard_ops::rules::Op::carried) whole into all that it makes and has in nothing else that it takes:
-//! a row `S(d),R.. -> S(e)..` says that each part of the dim is computed from that part alone. So no bit changes.
+//! The chunks are along a dim of `g` that the op [carries](reshard_ops::rules::Op::batch_dims) whole into all
+//! its outputs and that none of its other inputs has. A row `S(d),R.. -> S(e)..` states that each part of the
+//! dim is computed from that part alone, so no bit changes.
 //!
-//! **Where the dim is cut** over `n` shards of `x`, a piece is a part of every shard, and all ranks have as much to do: the dim is seen as `(n, D / n)`, and pieces are
-//! along the second of these. What `g` and `y` cut has to be in blocks of whole shards.
+//! **If the dim is sharded** over `n` shards of `x`, a chunk is a part of every shard, so that all ranks have
+//! equal work. The dim is viewed as `(n, D / n)`, and chunks are along the second of these. The shards of `g`
+//! and `y` along the dim have to be blocks of whole shards of `x`.
 //!
-//! What it costs: `x` and `y` are copied once more, in pieces. What it is worth a [timeline](crate::schedule::Timeline) says.
+//! The cost: `x` and `y` are copied one more time, in chunks. The gain is reported by a
+//! [timeline](crate::schedule::Timeline).
 
 use reshard_ops::rules::{Argument, OpCall};
 use reshard_sharding::{Sharding, ShardingType};
@@ -20,17 +26,19 @@ use crate::graph::{Graph, GraphStatement, ValueId, gradient_of};
 use crate::program::Statement;
 use crate::{Error, ImplicitRedistribution, Program, ShardingSolver};
 
-/// The most pieces.
+/// The maximum number of chunks.
 const MOST_PIECES: usize = 1 << 10;
 
 impl Program {
-    /// The same program, in which what a move makes is moved, and computed with, in so many pieces: behind computing one piece the next can be
-    /// moved, with [`hoist_bytes`](crate::schedule::Options::hoist_bytes).
+    /// Returns the program in which `moved` is redistributed, and computed with, in `pieces` overlap chunks.
+    ///
+    /// With [`hoist_bytes`](crate::schedule::CompileOptions::in_flight_bytes), the next chunk is sent while one is
+    /// computed.
     ///
     /// ```
-    /// use reshard_program::{Elaborator, Program};
-    /// let elaborator = Elaborator::new();
-    /// let program = elaborator.elaborate(&"
+    /// use reshard_program::{ShardingSolver, Program};
+    /// let elaborator = ShardingSolver::new();
+    /// let program = elaborator.solve(&"
     ///     mesh tp=2
     ///     x: f32[8,16] S(0)
     ///     w: f32[16,32] S(1)
@@ -38,14 +46,15 @@ impl Program {
     ///     y: S(1) = mm(g, w)
     /// ".parse()?)?;
     /// let g = program.value("g").unwrap_or_else(|| unreachable!());
-    /// let pieces = program.chunked(g, 2, &elaborator)?;
-    /// assert_eq!(pieces.moves().filter(|m| m.forward.communicating_steps() > 0).count(), 2);
+    /// let pieces = program.overlap_value(g, 2, &elaborator)?;
+    /// assert_eq!(pieces.redistributions().filter(|m| m.forward.communicating_steps() > 0).count(), 2);
     /// assert!(pieces.to_string().contains("y.piece1: S(1) = mm(g.piece1, w)"));
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Requires the elaborator by which the program was made. Fails where what is given is not made by a move in which ranks talk to each other, on one mesh, where not
-    /// exactly one op takes it, and where that op has no dim that can be in so many pieces.
+    /// Requires the solver by which the program was made. Returns an error unless `moved` is the result of a
+    /// communicating redistribution on one mesh that exactly one op takes, and that op has a dim that can be
+    /// split into `pieces` chunks.
     pub fn overlap_value(
         &self,
         moved: ValueId,
@@ -56,9 +65,9 @@ impl Program {
         rewritten(self, &[Chunk::of(self, moved, pieces)?], elaborator)
     }
 
-    /// The same with all that can be in so many pieces.
+    /// Returns the program with every possible redistribution split into `pieces` overlap chunks.
     ///
-    /// Fails for fewer than two and for more than 1024 pieces.
+    /// Returns an error for fewer than two and for more than 1024 chunks.
     pub fn overlap_all(&self, pieces: usize, elaborator: &ShardingSolver) -> Result<Program, Error> {
         check(pieces)?;
         rewritten(self, &Chunk::all(self, pieces), elaborator)
@@ -70,11 +79,11 @@ fn check(pieces: usize) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Graph {
-        reason: format!("what is moved can be in 2 to {MOST_PIECES} pieces, and not in {pieces}"),
+        reason: format!("the number of overlap chunks must be between 2 and {MOST_PIECES}, not {pieces}"),
     })
 }
 
-/// The program with these pieces.
+/// Returns the program with these redistributions and ops split.
 pub(super) fn rewritten(
     program: &Program,
     chunks: &[Chunk<'_>],
@@ -82,7 +91,7 @@ pub(super) fn rewritten(
 ) -> Result<Program, Error> {
     let mut graph = program.graph()?;
     let statements = core::mem::take(&mut graph.statements);
-    // Statements are items, one by one.
+    // Statement `n` of the graph is statement `n` of the program.
     for (n, statement) in statements.into_iter().enumerate() {
         match chunks.iter().find(|chunk| chunk.moves == n || chunk.computes == n) {
             None => graph.push(statement)?,
@@ -93,26 +102,26 @@ pub(super) fn rewritten(
     elaborator.clone().implicit_redistribution(ImplicitRedistribution::Deny).solve(&graph)
 }
 
-/// A move and an op that are to be in pieces.
+/// A redistribution and an op to split into overlap chunks.
 pub(super) struct Chunk<'a> {
     pub(super) program: &'a Program,
     pub(super) pieces: usize,
-    /// The numbers of the items.
+    /// The index of the redistribution among the statements, and below that of the op.
     moves: usize,
     computes: usize,
-    /// What is moved, and what that becomes.
+    /// The source of the redistribution, and its result.
     pub(super) from: ValueId,
     pub(super) to: ValueId,
-    /// What the op takes and makes.
+    /// The op's call, inputs and outputs.
     call: &'a OpCall,
     pub(super) inputs: &'a [ValueId],
     pub(super) outputs: &'a [ValueId],
-    /// Which of what the op takes is moved.
+    /// The position of the redistributed value among the op's inputs.
     operand: usize,
-    /// The dim of what is moved and of each output.
+    /// The dim of the redistributed value that is split, and the corresponding dim of each output.
     dim: usize,
     dims: Vec<usize>,
-    /// Over how many shards of what is moved the dim is cut.
+    /// The number of shards of the source along the dim.
     shards: usize,
 }
 
@@ -122,7 +131,7 @@ impl<'a> Chunk<'a> {
         let refused = |reason: String| Err(Error::Graph { reason });
         let name = program.values().get(moved.index()).map_or("", |v| v.name.as_str());
         let makes = items.iter().enumerate().find_map(|(n, item)| match item {
-            // What travels narrower is more than a move.
+            // A redistribution in a communication dtype also casts and adds, so it is not split.
             Statement::Redistribute { from, to, forward, via: None, .. } => {
                 let mesh = |v: &ValueId| program.get(*v).ty.value.mesh();
                 let talks = *to == moved && forward.communicating_steps() > 0 && mesh(from) == mesh(to);
@@ -135,7 +144,7 @@ impl<'a> Chunk<'a> {
         });
         let Some((moves, from)) = makes else {
             return refused(format!(
-                "{name} is made by no move of one mesh in which ranks talk to each other: name what one makes"
+                "`{name}` is not the result of a communicating redistribution on one mesh without `via`; choose one that is"
             ));
         };
         let takers: Vec<usize> = (0..items.len()).filter(|&n| items[n].inputs().contains(&moved)).collect();
@@ -143,17 +152,22 @@ impl<'a> Chunk<'a> {
             let made = takers.iter().filter_map(|&n| items[n].outputs().first());
             let names: Vec<&str> = made.map(|v| program.get(*v).name.as_str()).collect();
             return refused(format!(
-                "{name} is taken by {} ops and moves ({}), and only what one op takes can be in pieces: gather it once for each",
+                "`{name}` has {} consumers ({}), and only a value with one consumer can be split into chunks; redistribute it once for each",
                 names.len(),
                 names.join(", ")
             ));
         };
         let Statement::Op { call, op, inputs, outputs, strategy, .. } = &items[computes] else {
-            return refused(format!("{name} is moved on, and no op takes it: name what that move makes"));
+            return refused(format!(
+                "`{name}` is redistributed again before an op takes it; choose the result of that redistribution"
+            ));
         };
         let operand = inputs.iter().position(|v| *v == moved).unwrap_or(0);
         if strategy.region || inputs.iter().filter(|v| **v == moved).count() > 1 {
-            return refused(format!("{} takes {name} as a whole", op.name()));
+            return refused(format!(
+                "{} needs all of `{name}`, so it cannot be split into chunks",
+                op.name()
+            ));
         }
         for (dim, dims) in op.batch_dims(operand) {
             let (to, shards) = (moved, 1);
@@ -177,13 +191,15 @@ impl<'a> Chunk<'a> {
             }
         }
         refused(format!(
-            "{} has no dim of {name} that can be in {pieces} pieces: one that all it makes has, nothing else that it takes, and of which every shard is one block and a multiple of that",
+            "{} has no dim of `{name}` that can be split into {pieces} chunks; the dim must be in all outputs and in no other input, and its shards must be blocks of a multiple of {pieces}",
             op.name()
         ))
     }
 
-    /// The same with its number of shards, if pieces are what they are to be: a part of each shard of what is moved, which what comes of it holds in blocks
-    /// of whole shards, and of which the op makes the same part.
+    /// Returns the chunk with its number of shards, or `None` if the values cannot be split so.
+    ///
+    /// Each chunk has to be a part of every shard of the source. The result and the outputs have to hold it
+    /// in blocks of whole shards, and the op has to compute the same part of its outputs.
     fn fitted(self) -> Option<Chunk<'a>> {
         let Chunk { program, from, to, inputs, outputs, dim, .. } = self;
         let shard = block(&program.get(from).ty.value, dim)?;
@@ -200,7 +216,7 @@ impl<'a> Chunk<'a> {
                 }
             }
         }
-        // The same call on a piece makes that piece of the outputs.
+        // The same call on a chunk has to compute that chunk of the outputs.
         let mut shapes: Vec<Vec<usize>> = inputs.iter().map(|v| program.get(*v).shape().to_vec()).collect();
         shapes[self.operand] = self.piece_shape(to, dim);
         let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
@@ -210,14 +226,14 @@ impl<'a> Chunk<'a> {
         fits.then(|| Chunk { shards: program.get(from).shape()[dim] / shard, ..self })
     }
 
-    /// The same in another number of pieces, which divides every shard.
+    /// Returns the same with another number of chunks, which has to divide every shard.
     pub(super) fn in_pieces(self, pieces: usize) -> Chunk<'a> {
         Chunk { pieces, ..self }
     }
 
-    /// All that can be in so many pieces: each move with an op of its own.
+    /// Returns all redistributions that can be split into `pieces` chunks, each with a different op.
     pub(super) fn all(program: &'a Program, pieces: usize) -> Vec<Chunk<'a>> {
-        // What is asked for by its name, as the gradient of a value, stays whole.
+        // Values that callers look up by name, such as the gradient of a value, are not split.
         let is_gradient =
             |v: &ValueId| gradient_of(&program.get(*v).name).is_some_and(|of| program.value(of).is_some());
         let moved = program.statements().iter().filter_map(|item| match item {
@@ -227,7 +243,7 @@ impl<'a> Chunk<'a> {
         });
         let mut all: Vec<Chunk<'a>> = Vec::new();
         for chunk in moved {
-            // Of an op that takes two such values the first.
+            // If an op takes two such values, split the first only.
             if all.iter().all(|known| known.computes != chunk.computes) {
                 all.push(chunk);
             }
@@ -235,12 +251,12 @@ impl<'a> Chunk<'a> {
         all
     }
 
-    /// Adds the pieces in place of the move and the op.
+    /// Adds the chunks instead of the redistribution and the op.
     fn add_to(&self, graph: &mut Graph) -> Result<(), Error> {
         let Chunk { program, from, to, inputs, outputs, dim, .. } = *self;
         let apart = self.view(graph, from, from, &self.split(program.get(from).shape(), dim))?;
         let mut made: Vec<Vec<ValueId>> = vec![Vec::new(); outputs.len()];
-        // All pieces first: what is moved then waits for no call.
+        // Add all chunks first, so that no redistribution has to wait for a call.
         let pieces: Result<Vec<ValueId>, Error> =
             (0..self.pieces).map(|piece| self.piece(graph, apart, piece)).collect();
         for (piece, x) in pieces?.into_iter().enumerate() {
@@ -258,7 +274,7 @@ impl<'a> Chunk<'a> {
         Ok(())
     }
 
-    /// What the op makes of these, of the types that are said of its outputs in the shapes that come out.
+    /// Applies the op to `takes`, and constrains its outputs to the types that `is` returns.
     pub(super) fn computed(
         &self,
         graph: &mut Graph,
@@ -276,7 +292,7 @@ impl<'a> Chunk<'a> {
         Ok(results)
     }
 
-    /// A piece of what is moved, of its shards [apart](Chunk::split).
+    /// Returns a chunk of the source, of which the [shards](Chunk::split) are a separate dim.
     fn piece(&self, graph: &mut Graph, apart: ValueId, piece: usize) -> Result<ValueId, Error> {
         let shape = self.piece_shape(self.from, self.dim);
         let length = shape[self.dim] / self.shards;
@@ -289,7 +305,7 @@ impl<'a> Chunk<'a> {
         self.view(graph, narrow, self.from, &shape)
     }
 
-    /// The pieces of an output as what they are pieces of.
+    /// Concatenates the chunks of an output to the output itself.
     fn together(
         &self,
         graph: &mut Graph,
@@ -304,11 +320,11 @@ impl<'a> Chunk<'a> {
         let name = graph.fresh(&format!("{}.whole", self.program.get(output).name));
         let whole = graph.apply(&call, &parts?, &[&name])?[0];
         let from = self.view(graph, whole, output, self.program.get(output).shape())?;
-        // What was made by the op is now what this is.
+        // The op's output is now the result of this statement.
         graph.push(GraphStatement::Move { from, to: output, along: Vec::new(), via: None })
     }
 
-    /// A value as one of another shape, if it has not that shape.
+    /// Returns a view of a value in another shape, or the value itself if it has that shape.
     fn view(&self, graph: &mut Graph, v: ValueId, of: ValueId, shape: &[usize]) -> Result<ValueId, Error> {
         if graph.shape(v) == shape {
             return Ok(v);
@@ -318,14 +334,14 @@ impl<'a> Chunk<'a> {
         Ok(graph.apply(&OpCall::new("view").with("shape", Argument::Numbers(shape)), &[v], &[&name])?[0])
     }
 
-    /// The shape of a piece of a value.
+    /// Returns the shape of a chunk of a value.
     fn piece_shape(&self, v: ValueId, dim: usize) -> Vec<usize> {
         let mut shape = self.program.get(v).shape().to_vec();
         shape[dim] /= self.pieces;
         shape
     }
 
-    /// A shape in which a dim is shards, where there are several, and what is in each.
+    /// Returns a shape in which a dim is split into shards and shard elements, if there are several shards.
     fn split(&self, shape: &[usize], dim: usize) -> Vec<usize> {
         let mut split = shape.to_vec();
         if self.shards > 1 {
@@ -335,12 +351,12 @@ impl<'a> Chunk<'a> {
         split
     }
 
-    /// The dim of what is in each shard, of such a shape.
+    /// Returns the dim of the elements within a shard, in such a shape.
     fn within(&self, dim: usize) -> usize {
         dim + usize::from(self.shards > 1)
     }
 
-    /// The type of a value for a piece of it.
+    /// Returns the type of a value for a chunk of it.
     fn typed(&self, v: ValueId, shape: &[usize]) -> Result<ShardingType, Error> {
         let of = |s: &Sharding| Sharding::parse(s.mesh(), shape, &s.to_string());
         let is = &self.program.get(v).ty;
@@ -353,7 +369,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// The block of a dim that each rank has, where all are as large and each is a multiple of it from the beginning.
+/// Returns the block size of a dim if all ranks have equal blocks that start at multiples of it.
 fn block(value: &Sharding, dim: usize) -> Option<usize> {
     let mut blocks = value.mesh().ranks().map(|rank| {
         let region = value.region(rank).ok()?;

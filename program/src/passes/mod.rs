@@ -1,15 +1,15 @@
-//! Passes: from a program to a program that makes the same to the bit, in less memory or in less time.
+//! Transforms: rewrite a program into one with bit-identical results that needs less memory or less time.
 //!
-//! | pass | |
+//! | transform | |
 //! |---|---|
-//! | [`again`](crate::Program::again) | backward makes values of forward again, in place of keeping them |
-//! | [`recompute`](crate::Program::recompute) | which of them, so that the program fits |
-//! | [`chunked`](crate::Program::chunked) | what is moved and what is computed with it come in pieces |
-//! | [`chunk`](crate::Program::chunk) | where that takes less time |
-//! | [`wired`](crate::Program::wired) | what travels in a narrower type is cast, moved, cast and added |
+//! | [`again`](crate::Program::rematerialize) | backward rematerializes values of forward instead of saving them |
+//! | [`recompute`](crate::Program::rematerialize_to_fit) | selects these values so that the program fits in memory |
+//! | [`chunked`](crate::Program::overlap_value) | splits a redistribution and its consumer into overlap chunks |
+//! | [`chunk`](crate::Program::overlap) | does so where it saves time |
+//! | [`wired`](crate::Program::lower_comm_dtypes) | lowers a communication dtype to casts, a redistribution and a sum |
 //!
-//! What comes out is a program like any other: typed, printed, reported, compiled. Passes that know one rank, such as hoisting and buckets, are
-//! [options](crate::schedule::Options) of a schedule.
+//! The result is a program like any other: it can be typed, printed, reported and compiled. Transforms for
+//! one rank, such as hoisting and buckets, are [options](crate::schedule::CompileOptions) of a schedule.
 
 pub(crate) mod again;
 mod chunk;

@@ -1,23 +1,23 @@
-//! Which values backward makes again, so that a program fits into memory: of all choices whose peak fits the one that takes least time.
+//! Selects the values that backward rematerializes: the fastest selection whose peak memory fits.
 //!
 //! ```text
-//! time of a choice   the ops and moves that are done twice, by rates and cost model
-//! peak of a choice   the report's, of the worst rank
+//! time of a selection   the repeated ops and redistributions, by compute rates and cost model
+//! peak of a selection   the peak of the report, of the worst rank
 //! ```
 //!
-//! Candidates are the ops and moves of forward from which backward takes something, itself or through others. Of at most
-//! [`MOST_EXACT`] all choices are looked at. Of more these:
+//! Candidates are the ops and redistributions of forward that backward depends on, directly or through
+//! others. For at most [`MOST_EXACT`] candidates all selections are tried. For more, these:
 //!
 //! ```text
-//! cuts        forward in 1, 2, 3, .. parts, which end where few bytes cross from one to the next: what crosses is kept
+//! segments    forward in 1, 2, 3, .. segments that end where few bytes cross; values that cross are saved
 //!             (Chen et al., Training deep nets with sublinear memory cost, 2016)
-//! price       of what lies within parts all that takes at most so much time for a byte that it holds: at first what costs nothing, at last all
-//! less        for each of some peaks, from the best of these that fits: items are kept after all, the dearest first, many at a time and fewer
-//!             where many do not fit
+//! threshold   within segments, all values up to some time per byte: from those that are free to all
+//! refinement  for some peaks, from the best of these that fits: values are saved after all, the most expensive
+//!             first, several at a time, and fewer where several do not fit
 //! ```
 //!
-//! Which choices are looked at does not depend on what is allowed: those that no other beats in both are the [`Frontier`], of which the
-//! best that fits is taken. So with more memory no program takes more time.
+//! The tried selections do not depend on the memory limit: those that no other beats in time and memory form
+//! the [`Frontier`], and the best one that fits is returned. So with more memory no program takes more time.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -27,27 +27,33 @@ use crate::program::Statement;
 use crate::report::{Walk, computing_us, local_bytes};
 use crate::{ComputeRates, Error, Program};
 
-/// Of so many candidates all choices are looked at.
+/// The number of candidates up to which all selections are tried.
 const MOST_EXACT: usize = 12;
 
-/// In so many parts forward is cut at most.
+/// The maximum number of parts that forward is split into.
 const MOST_PARTS: usize = 64;
 
-/// So many lines are walked over in all: a choice of a program of 3,000 items is walked over 1,400 times.
+/// The maximum number of statements simulated in total.
+///
+/// A program of 3,000 statements is simulated 1,400 times.
 const MOST_LINES: usize = 1 << 22;
 
-/// So many prices are tried with each number of parts.
+/// The number of price thresholds tried with each number of parts.
 const PRICES: usize = 12;
 
-/// For so many peaks between the least and that of nothing items are taken away.
+/// The number of memory limits for which selections are reduced.
+///
+/// They range from the least peak found to the peak of no selection.
 const PEAKS: u64 = 24;
 
 impl Program {
-    /// The same program, in which backward makes again what has to be made again for the [peak](crate::Report::peak) to be at most so many
-    /// bytes: of the choices that fit the one that takes least time, which for programs of few ops is the best of all.
+    /// Returns the program with rematerialization such that the [peak](crate::Report::peak) fits.
+    ///
+    /// The limit is `limit_bytes` bytes. Of the selections that fit, the one with the least time is used. For
+    /// programs of few ops it is the optimum.
     ///
     /// ```
-    /// use reshard_program::{Elaborator, Graph, Rates};
+    /// use reshard_program::{ShardingSolver, Graph, ComputeRates};
     /// let graph: Graph = "
     ///     mesh dp=2
     ///     x: f32[64,256] S(0)
@@ -60,16 +66,16 @@ impl Program {
     ///     loss = sum(e)
     ///     gradient loss wrt w
     /// ".parse()?;
-    /// let program = Elaborator::new().elaborate(&graph)?;
-    /// let rates = Rates::uniform();
+    /// let program = ShardingSolver::new().solve(&graph)?;
+    /// let rates = ComputeRates::uniform();
     /// let peak = program.report(&rates).peak.bytes;
-    /// let fits = program.recompute(peak - 1, &rates)?;
+    /// let fits = program.rematerialize_to_fit(peak - 1, &rates)?;
     /// assert!(fits.report(&rates).peak.bytes < peak);
-    /// assert!(program.recompute(1000, &rates).unwrap_err().to_string().contains("the least that was found is"));
+    /// assert!(program.rematerialize_to_fit(1000, &rates).unwrap_err().to_string().contains("the best needs"));
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Fails where no choice that is looked at fits.
+    /// Returns an error if no tried selection fits.
     pub fn rematerialize_to_fit(&self, limit_bytes: u64, rates: &ComputeRates) -> Result<Program, Error> {
         let mut choices = Choices::of(self, rates);
         let peak = choices.walk.peak().bytes;
@@ -84,25 +90,25 @@ impl Program {
         let least = frontier.0.first().map_or(peak, |tried| peak.min(tried.peak));
         Err(Error::Schedule {
             reason: format!(
-                "no choice of what backward makes again fits into {limit_bytes} bytes of a rank, and the least that was found is {least}: allow so many, or cut inputs over more ranks"
+                "no rematerialization fits in {limit_bytes} bytes per rank; the best needs {least}; raise the limit to that, or shard the inputs further"
             ),
         })
     }
 }
 
-/// What may be made again.
+/// The search over selections of values to rematerialize.
 struct Choices<'a> {
     forward: Forward<'a>,
     walk: Walk<'a>,
-    /// The time of each item, in microseconds.
+    /// The time of each statement, in microseconds.
     cost_us: Vec<f64>,
-    /// Items that may be done again, in order.
+    /// The statements that may be rematerialized, in order.
     candidates: Vec<usize>,
-    /// How many choices may still be looked at.
+    /// The number of selections that may still be tried.
     left: usize,
 }
 
-/// A choice and its time.
+/// A selection with its time.
 struct Priced {
     is_chosen: Vec<bool>,
     again: Again,
@@ -110,7 +116,7 @@ struct Priced {
     cost_us: f64,
 }
 
-/// The choices that were looked at and that no other beats in time and in peak: more of one is less of the other.
+/// The Pareto front of the tried selections in time and peak memory, sorted by peak.
 #[derive(Default)]
 struct Frontier(Vec<Tried>);
 
@@ -118,7 +124,7 @@ impl Frontier {
     fn add(&mut self, tried: Tried) {
         let Frontier(all) = self;
         let at = all.partition_point(|known| known.peak <= tried.peak);
-        // Those before it have no more bytes, and the last of them takes least time.
+        // Those before it have no larger peak, and the last of them takes the least time.
         if all[..at].last().is_some_and(|known| known.order(&tried).is_le()) {
             return;
         }
@@ -127,13 +133,13 @@ impl Frontier {
         all.splice(from..from + beaten, [tried]);
     }
 
-    /// Of what fits the one that takes least time.
+    /// Returns the fastest selection whose peak is at most `limit`.
     fn best(&self, limit: u64) -> Option<&Tried> {
         self.0[..self.0.partition_point(|known| known.peak <= limit)].last()
     }
 }
 
-/// A choice that was looked at.
+/// A tried selection.
 #[derive(Clone)]
 struct Tried {
     is_chosen: Vec<bool>,
@@ -174,7 +180,7 @@ impl<'a> Choices<'a> {
         vec![false; self.cost_us.len()]
     }
 
-    /// By the definition.
+    /// Tries all selections.
     fn all(&mut self) -> Frontier {
         let mut frontier = Frontier::default();
         for bits in 1u64..1 << self.candidates.len() {
@@ -187,12 +193,14 @@ impl<'a> Choices<'a> {
         frontier
     }
 
-    /// Those of cuts and prices, and for some peaks, below that of nothing, what is left of them.
+    /// Tries selections by parts and price thresholds, and then reduces the best ones.
+    ///
+    /// The reduction is done for several memory limits below the peak of no selection.
     fn some(&mut self, of_nothing: u64) -> Frontier {
         let mut frontier = Frontier::default();
         let price: Vec<f64> = self.candidates.iter().map(|&n| self.price(n)).collect();
         let prices = some_of(price.clone());
-        // Half of what may be looked at is for taking away.
+        // Half of the tries is for the reduction.
         let numbers = (self.left / 2 / prices.len().max(1)).clamp(1, MOST_PARTS);
         let mut known: BTreeSet<Vec<bool>> = BTreeSet::new();
         for kept in self.kept_at_cuts(numbers) {
@@ -218,12 +226,14 @@ impl<'a> Choices<'a> {
         frontier
     }
 
-    /// Keeps items after all, as long as the peak fits: halves of the dearest first, then halves of what did not fit, in at most so many tries.
+    /// Removes statements from a selection as long as the peak fits, in at most `most` tries.
+    ///
+    /// The more expensive half is removed first; halves that do not fit are halved again.
     fn less(&mut self, mut best: Tried, limit: u64, most: usize, frontier: &mut Frontier) {
         let mut dearest: Vec<usize> =
             self.candidates.iter().copied().filter(|&n| best.is_chosen[n]).collect();
         dearest.sort_by(|&a, &b| self.cost_us[b].total_cmp(&self.cost_us[a]).then(a.cmp(&b)));
-        // All of them are nothing that is made again.
+        // Removing all of them at once would leave no rematerialization, so begin with the halves.
         let rest = dearest.split_off(dearest.len().div_ceil(2));
         let mut parts = VecDeque::from([dearest, rest]);
         for _ in 0..most {
@@ -247,19 +257,21 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// The time of an item for a byte that it makes.
+    /// Returns the time of a statement per byte of its outputs.
     fn price(&self, n: usize) -> f64 {
         let program = self.forward.program;
         let bytes = program.statements()[n].outputs().iter().map(|v| local_bytes(program.get(*v)));
         self.cost_us[n] / (bytes.fold(0, u64::saturating_add).max(1) as f64)
     }
 
-    /// For at most so many numbers of parts, the items that make what crosses from one to the next.
+    /// Returns the statements to save, for up to `most` numbers of parts.
+    ///
+    /// They produce the values that cross from one part to the next.
     fn kept_at_cuts(&self, most: usize) -> Vec<Vec<bool>> {
         let Choices { forward, candidates, .. } = self;
         let program = forward.program;
         let takes = forward.last_takers();
-        // What crosses before each item, in bytes: what is made before it and taken by it or after it.
+        // The bytes that cross before each statement: produced before it, and taken by it or later.
         let mut crossing = vec![0u64; forward.items + 1];
         for &n in candidates {
             for v in program.statements()[n].outputs() {
@@ -290,7 +302,7 @@ impl<'a> Choices<'a> {
     }
 }
 
-/// Some of these prices, the highest among them, in order.
+/// Returns a sample of these prices in order, including the highest.
 fn some_of(mut all: Vec<f64>) -> Vec<f64> {
     all.sort_by(f64::total_cmp);
     all.dedup();
@@ -301,7 +313,7 @@ fn some_of(mut all: Vec<f64>) -> Vec<f64> {
 }
 
 impl Tried {
-    /// By time, then by peak, then by what is chosen: an order of all.
+    /// Orders by time, then by peak, then by selection: a total order.
     fn order(&self, other: &Tried) -> core::cmp::Ordering {
         let chosen = |tried: &Tried| tried.is_chosen.iter().filter(|is| **is).count();
         self.cost_us

@@ -1,11 +1,11 @@
-//! Moves through wires as what carries them out: casts, a move in the narrower type, casts and sums. See `wire.rs`.
+//! Lowers redistributions in a communication dtype to casts, a redistribution and sums. See `wire.rs`.
 //!
 //! ```text
-//! y: S(1) via bf16 = x              y: S(0) via bf16 = x, of terms over n ranks
+//! y: S(1) via bf16 = x              y: S(0) via bf16 = x, with x partial over n ranks
 //!
-//! y.sent  = cast(x)                 y.terms = x as [n, ..] S(0): a view, of each rank its own term
+//! y.sent  = cast(x)                 y.terms = x as [n, ..] S(0): a view, one partial value per rank
 //! y.got: S(1) = y.sent              y.sent  = cast(y.terms)
-//! y = cast(y.got)                   y.got: the part of y, of all n = y.sent
+//! y = cast(y.got)                   y.got: the shard of y, of all n = y.sent
 //!                                   y.wide  = cast(y.got)
 //!                                   y = sum(y.wide, dims=[0])
 //! ```
@@ -25,19 +25,21 @@ use crate::program::{Program, Statement};
 use crate::wire::{Way, is_narrower};
 
 impl Program {
-    /// The same program, in which moves that travel in a narrower type are what carries them out: casts, moves of that type, and sums in the
-    /// values' own.
+    /// Returns the program in which redistributions in a communication dtype are lowered.
     ///
-    /// A schedule, a trace and a peak are those of this program. Its terms, told apart by rank, are no values of one device, so that its text is no program.
+    /// They become casts, redistributions in the narrower dtype, and sums in the dtype of the values.
+    ///
+    /// Schedules, traces and peaks are those of this program. Its per-rank partial values are not values of
+    /// one device, so its text cannot be parsed as a program.
     ///
     /// ```
-    /// use reshard_program::{Item, Program};
+    /// use reshard_program::{Statement, Program};
     /// let program: Program = "mesh dp=2\nx: f32[64,8] S(0)\nt = sum(x, dims=[0])\ny: S(0) via bf16 = t".parse()?;
-    /// let wired = program.wired()?;
-    /// let lines = wired.items().iter().filter_map(|item| match item {
-    ///     Item::Op { call, outputs, .. } => Some(format!("{} = {call}", wired.get(outputs[0]).name)),
-    ///     Item::Move { to, .. } => Some(format!("{} is moved", wired.get(*to).name)),
-    ///     Item::Input(_) | Item::NoGrad => None,
+    /// let wired = program.lower_comm_dtypes()?;
+    /// let lines = wired.statements().iter().filter_map(|item| match item {
+    ///     Statement::Op { call, outputs, .. } => Some(format!("{} = {call}", wired.get(outputs[0]).name)),
+    ///     Statement::Redistribute { to, .. } => Some(format!("{} is moved", wired.get(*to).name)),
+    ///     Statement::Input(_) | Statement::NoGrad => None,
     /// });
     /// assert_eq!(lines.collect::<Vec<_>>(), [
     ///     "t = sum(dims=[0])",
@@ -50,7 +52,7 @@ impl Program {
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Fails only where a tensor has more elements than can be counted.
+    /// Returns an error only if a tensor has more elements than can be counted.
     pub fn lower_comm_dtypes(&self) -> Result<Cow<'_, Program>, Error> {
         let is_wired = |item: &Statement| self.travels(item).is_some();
         if !self.statements().iter().any(is_wired) {
@@ -77,7 +79,7 @@ impl Program {
         Ok(Cow::Owned(made))
     }
 
-    /// The type in which an item travels, where that is narrower than what it moves.
+    /// Returns the communication dtype of a statement, if it is narrower than the dtype of the value.
     pub(crate) fn travels(&self, item: &Statement) -> Option<DType> {
         match item {
             Statement::Redistribute { to, forward, via, .. } => {
@@ -88,10 +90,10 @@ impl Program {
     }
 }
 
-/// A move that is being carried out.
+/// A redistribution that is being lowered.
 struct Wire<'a> {
     program: &'a mut Program,
-    /// What it makes.
+    /// The result of the redistribution.
     to: ValueId,
 }
 
@@ -106,7 +108,7 @@ impl Wire<'_> {
             }
             Way::Terms(slices) => {
                 let [slices, parts] = *slices;
-                // Of each rank its own term: the bytes that it has.
+                // A view of each rank's own partial value: its bytes are unchanged.
                 let none = Planner::from(plan.options().clone()).plan(&slices, &slices, source.dtype)?;
                 let terms = self.moved(from, "terms", &slices, &Arc::new(none));
                 let sent = self.cast(terms, "sent", via)?;
@@ -118,7 +120,7 @@ impl Wire<'_> {
         }
     }
 
-    /// A value between, which has no gradient.
+    /// Adds an intermediate value, which has no gradient.
     fn value(&mut self, word: &str, dtype: DType, is: Sharding) -> ValueId {
         let mut name = format!("{}.{word}", self.program.get(self.to).name);
         while self.program.value(&name).is_some() {
@@ -146,7 +148,7 @@ impl Wire<'_> {
         Ok(to)
     }
 
-    /// A call on the shards of a value, of which each rank makes its shard of another.
+    /// Adds a call on the shards of a value, in which each rank computes its shard of another value.
     fn call(&mut self, call: OpCall, from: ValueId, to: ValueId) -> Result<(), Error> {
         let [takes, makes] = [from, to].map(|v| self.program.get(v));
         let call = match call.name() {

@@ -1,4 +1,4 @@
-//! Which moves are worth making in pieces, by the timeline.
+//! Selects the redistributions for which overlap chunks are profitable, by the timeline.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,29 @@ use crate::schedule::{CompileOptions, Schedule, Timeline};
 use crate::{Error, ImplicitRedistribution, Program, ShardingSolver};
 
 impl Program {
-    /// The same program with [pieces](Program::chunked) where they are worth it, in the number of pieces that is best: of each move with its op alone all numbers to 32 that are powers of two are tried, and all
-    /// together are taken where the whole takes less time than without, by the [timeline](Timeline) of all ranks with these options.
+    /// Returns the program with [overlap chunks](Program::overlap_value) where they save time.
+    ///
+    /// The number of chunks is the best one.
+    /// For each redistribution and its op alone, all powers of two up to 32 are tried. The best of each are
+    /// applied jointly if the whole program then takes less time by the [timeline](Timeline) of all ranks
+    /// with these options.
     ///
     /// ```
-    /// use reshard_program::{Elaborator, Rates, schedule::Options};
+    /// use reshard_program::{ShardingSolver, ComputeRates, schedule::CompileOptions};
     /// use reshard_planner::{Planner, Topology};
-    /// let elaborator = Elaborator::new().planner(Planner::new().topology(Topology::h100())).rates(Rates::h100());
-    /// let program = elaborator.elaborate(&"
+    /// let elaborator = ShardingSolver::new().planner(Planner::new().topology(Topology::h100())).rates(ComputeRates::h100());
+    /// let program = elaborator.solve(&"
     ///     mesh tp=8
     ///     x: bf16[8192,8192] S(0)
     ///     w: bf16[8192,28672] S(1)
     ///     g: R = x
     ///     y: S(1) = mm(g, w)
     /// ".parse()?)?;
-    /// let options = Options { hoist_bytes: 1 << 30, ..Options::default() };
-    /// let chunked = program.chunk(&options, &elaborator)?;
-    /// assert_eq!(chunked.moves().filter(|m| m.forward.communicating_steps() > 0).count(), 8);
-    /// // Nothing travels beside computing where each move ends where it begins.
-    /// assert_eq!(program.chunk(&Options::default(), &elaborator)?.to_string(), program.to_string());
+    /// let options = CompileOptions { in_flight_bytes: 1 << 30, ..CompileOptions::default() };
+    /// let chunked = program.overlap(&options, &elaborator)?;
+    /// assert_eq!(chunked.redistributions().filter(|m| m.forward.communicating_steps() > 0).count(), 8);
+    /// // Without overlap, each redistribution ends where it begins.
+    /// assert_eq!(program.overlap(&CompileOptions::default(), &elaborator)?.to_string(), program.to_string());
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     pub fn overlap(&self, options: &CompileOptions, elaborator: &ShardingSolver) -> Result<Program, Error> {
@@ -57,7 +61,7 @@ impl Program {
     }
 }
 
-/// In how many pieces a program of one move and one op takes least time; none where it takes least as it is.
+/// Returns the best number of chunks for one redistribution and one op; `None` if unsplit is best.
 fn best_alone(
     graph: &Graph,
     options: &CompileOptions,
@@ -82,7 +86,7 @@ fn time_us(program: &Program, options: &CompileOptions, elaborator: &ShardingSol
 }
 
 impl Chunk<'_> {
-    /// A program of the move and the op alone.
+    /// Returns a program of the redistribution and the op alone.
     fn alone(&self) -> Result<Graph, Error> {
         let Chunk { program, from, to, inputs, outputs, .. } = *self;
         let mut graph = Graph::on_meshes(program.meshes().clone(), program.table().clone());

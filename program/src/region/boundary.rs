@@ -1,4 +1,4 @@
-//! Into a region and out of it, where ranks cut dims into blocks.
+//! Entering and leaving a shard map along axes that shard dims into blocks.
 
 use reshard_ops::rules::OpCall;
 use reshard_sharding::Placement;
@@ -11,13 +11,13 @@ use crate::region::slices::{Slicing, sliced};
 use crate::region::{ShardMap, ShardMapValue, numbers, origin};
 
 impl ShardMap<'_> {
-    /// The words of a text, one for each axis.
+    /// Parses a text with one placement for each axis.
     pub(super) fn words(&self, name: &str, axes: &[usize], text: &str) -> Result<Partly, Error> {
         let words: Vec<&str> = outside_brackets(text).map(str::trim).collect();
         if words.len() != axes.len() {
             let names: Vec<&str> = axes.iter().map(|&axis| self.axis_name(axis)).collect();
             return refused(format!(
-                "{name} is {text} in local {}, which takes {} words: R, I, P or a shard like S(0) for each axis",
+                "`{name}: {text}` does not fit `local {}`; write {} placements, one for each axis: R, I, P or a shard such as S(0)",
                 names.join(","),
                 axes.len()
             ));
@@ -31,14 +31,14 @@ impl ShardMap<'_> {
             Along::Cut(Placement::Shard(dim)) => Ok(Along::Cut(Placement::Shard(dim))),
             Along::Cut(other) if Slicing::of(&other).is_some() => Ok(Along::Cut(other)),
             Along::Cut(other) => refused(format!(
-                "{name} is {other} along {}, and a region takes and gives a shard S(0), Z(0), SS(0,2) or RG(0,[..]): move it before",
+                "`{name}` is {other} along {}, which `local` does not support; redistribute it outside to a shard S(0), Z(0), SS(0,2) or RG(0,[..])",
                 self.axis_name(axis)
             )),
             other @ (Along::Different | Along::Same | Along::Terms) => Ok(other),
         }
     }
 
-    /// Takes a value so along these axes.
+    /// Enters a value with the placements of a text along these axes.
     pub(crate) fn enter_as(
         &mut self,
         value: &ShardMapValue,
@@ -46,11 +46,11 @@ impl ShardMap<'_> {
         text: &str,
         name: Option<&str>,
     ) -> Result<ShardMapValue, Error> {
-        let words = self.words(name.unwrap_or(self.graph.name(value.value)), axes, text)?;
+        let words = self.words(name.unwrap_or(self.shown(value.value)), axes, text)?;
         self.enter(value, &words, name)
     }
 
-    /// Takes a value, of which nothing is said along these axes, so along them.
+    /// Enters a value, which has no placement along these axes yet.
     pub(super) fn enter(
         &mut self,
         value: &ShardMapValue,
@@ -63,7 +63,7 @@ impl ShardMap<'_> {
             return if rest.is_empty() { Ok(taken) } else { self.enter(&taken, &rest, name) };
         }
         let (before, shape) = (value.varies().len(), self.shape(value).to_vec());
-        // The dims that axes cut, outermost first: as the mesh has them.
+        // The axes that shard each dim, outermost first: in the order of the mesh.
         let mut cuts: Vec<Vec<usize>> = vec![Vec::new(); shape.len()];
         let mut moved: Partly = Partly::new();
         for (axis, along) in in_order(words.to_vec()) {
@@ -72,8 +72,8 @@ impl ShardMap<'_> {
                     let dim = placement.dim().unwrap_or_default();
                     let Some(by) = cuts.get_mut(dim) else {
                         return refused(format!(
-                            "{} has {} dims and cannot be S({dim}) along {}",
-                            self.graph.name(value.value),
+                            "`{}` has {} dims and cannot be S({dim}) along {}",
+                            self.shown(value.value),
                             shape.len(),
                             self.axis_name(axis)
                         ));
@@ -90,8 +90,8 @@ impl ShardMap<'_> {
             if !shape[dim].is_multiple_of(pieces.max(1)) {
                 let names: Vec<&str> = by.iter().map(|&axis| self.axis_name(axis)).collect();
                 return refused(format!(
-                    "{} has {} indices along dim {dim}, which {} does not cut into {pieces} of one size: a region runs the same code on all of them, so pad the dim",
-                    self.graph.name(value.value),
+                    "`{}` has {} indices along dim {dim}, which {} does not split into {pieces} equal parts; pad the dim, because all coordinates run the same code",
+                    self.shown(value.value),
                     shape[dim],
                     names.join(" and ")
                 ));
@@ -115,7 +115,7 @@ impl ShardMap<'_> {
         if is_cut { self.split(&local, before, &cuts, &moved, value, name) } else { Ok(local) }
     }
 
-    /// The dims that axes cut as dims of their own, which come first.
+    /// Splits the sharded dims: the part of each axis becomes a separate leading dim.
     fn split(
         &mut self,
         entered: &ShardMapValue,
@@ -127,7 +127,8 @@ impl ShardMap<'_> {
     ) -> Result<ShardMapValue, Error> {
         let shape = self.graph.shape(entered.value).to_vec();
         let outer = of.varies();
-        // The dims after splitting: which axis' dim each is, or of which dim of the slice it is the rest.
+        // The dims after the split: the axis number, or `None` for the rest of a dim of the slice; and the
+        // size.
         let mut dims: Vec<(Option<usize>, usize)> =
             outer.iter().map(|&axis| (Some(axis), self.size(axis))).collect();
         let mut rest: Vec<usize> = Vec::new();
@@ -139,7 +140,7 @@ impl ShardMap<'_> {
         }
         let place = |axis: usize| dims.iter().position(|(known, _)| *known == Some(axis));
         let sizes: Vec<usize> = dims.iter().map(|(_, size)| *size).collect();
-        // Along every axis of the region: what it is before, and after with the dims in these places.
+        // The placement along every axis of the shard map before, and after with the given sharded dims.
         let with = |cut: &dyn Fn(usize) -> Option<usize>| -> Partly {
             let others = of.along().into_iter().filter(|(axis, _)| !moved.iter().any(|(m, _)| m == axis));
             let all = in_order(others.chain(moved.iter().cloned()).collect());
@@ -166,7 +167,7 @@ impl ShardMap<'_> {
         Ok(local)
     }
 
-    /// Gives a value back along some axes, claimed to be so; and what it then is along these.
+    /// Leaves a value along some axes with the placements of a text; returns it with its actual placements.
     pub(crate) fn leave_as(
         &mut self,
         value: &ShardMapValue,
@@ -176,7 +177,7 @@ impl ShardMap<'_> {
     ) -> Result<(ShardMapValue, Partly), Error> {
         let words = self.words(called, axes, text)?;
         let left = self.leave(value, &words, called)?;
-        // What all coordinates do the same with stays so where replicas are claimed.
+        // A value used for the same work on all coordinates stays invariant where replicas are declared.
         let kept = |(axis, claim): (usize, Along)| match (value.kind(axis), &claim) {
             (Some(Kind::Same), Along::Different) => (axis, Along::Same),
             _ => (axis, claim),
@@ -186,7 +187,7 @@ impl ShardMap<'_> {
         Ok((left, said))
     }
 
-    /// Whether a value is what it is claimed to be along an axis.
+    /// Checks that a value matches its declared placement along an axis.
     pub(super) fn claims(
         &self,
         value: &ShardMapValue,
@@ -194,7 +195,9 @@ impl ShardMap<'_> {
         claim: &Along,
         called: &str,
     ) -> Result<(), Error> {
-        let Some(kind) = value.kind(axis) else { return refused(format!("{called} is of another region")) };
+        let Some(kind) = value.kind(axis) else {
+            return refused(format!("`{called}` belongs to another shard map"));
+        };
         let (name, at) = (called, self.axis_name(axis));
         let reason = match (kind, claim) {
             (Kind::Varying(_), Along::Cut(_) | Along::Terms)
@@ -203,36 +206,36 @@ impl ShardMap<'_> {
             | (Kind::Terms, Along::Terms) => return Ok(()),
             (Kind::Varying(from), Along::Different | Along::Same) => match from {
                 Some(Origin::Sum(what)) => format!(
-                    "{name} varies over {at} and is claimed {claim}: {what} sums a dim that {at} cuts; say P, or all_reduce it"
+                    "`{name}` varies over {at} but is declared {claim}: {what} sums a dim that {at} shards; declare P, or all_reduce it"
                 ),
                 Some(Origin::Dim(dim)) => format!(
-                    "{name} varies over {at} and is claimed {claim}: {at} cuts its dim {dim}; say S({dim}), or all_gather it"
+                    "`{name}` varies over {at} but is declared {claim}: {at} shards its dim {dim}; declare S({dim}), or all_gather it"
                 ),
                 None => format!(
-                    "{name} varies over {at} and is claimed {claim}: say P if the whole is the sum of what the coordinates have, or S(d) if these are its parts"
+                    "`{name}` varies over {at} but is declared {claim}; declare P if the coordinates have partial sums, or S(d) if they have parts of dim d"
                 ),
             },
             (Kind::Different | Kind::Same, Along::Terms) => format!(
-                "{name} is the same on all of {at} and is claimed P: its sum would count it {} times; say {}",
+                "`{name}` is the same on all of {at} but is declared P: its sum would count it {} times; declare {}",
                 self.size(axis),
                 kind.letter()
             ),
             (Kind::Different | Kind::Same, Along::Cut(_)) => format!(
-                "{name} is the same on all of {at} and is claimed {claim}, which would have it {} times one after the other; say {}, or make it {claim} inside",
+                "`{name}` is the same on all of {at} but is declared {claim}, which would repeat it {} times; declare {}, or convert it to {claim} inside",
                 self.size(axis),
                 kind.letter()
             ),
             (Kind::Different, Along::Same) => format!(
-                "{name} is R along {at} and is claimed I: coordinates do work of their own with it, whose gradients are terms; say R, or make it I inside"
+                "`{name}` is R along {at} but is declared I: coordinates do different work with it, so its gradient is partial; declare R, or convert it to I inside"
             ),
             (Kind::Terms, Along::Different | Along::Same | Along::Cut(_)) => format!(
-                "{name} is terms over {at} and is claimed {claim}: no coordinate has the sum; say P, or make it {claim} inside"
+                "`{name}` is partial over {at} but is declared {claim}: no coordinate has the sum; declare P, or convert it to {claim} inside"
             ),
         };
         Err(Error::OutSpecMismatch { reason })
     }
 
-    /// Gives a value back along some axes, where it is what is claimed.
+    /// Leaves a value along some axes, after checking the declared placements.
     pub(super) fn leave(
         &mut self,
         value: &ShardMapValue,
@@ -249,7 +252,7 @@ impl ShardMap<'_> {
         let summed: Vec<usize> =
             words.iter().filter(|(_, claim)| *claim == Along::Terms).map(|(axis, _)| *axis).collect();
         let mut local = self.summed(value, &summed)?;
-        // The dims that axes cut, outermost first: as the mesh has them.
+        // The axes that shard each dim, outermost first: in the order of the mesh.
         let (sorted, varies) = (in_order(words.to_vec()), local.varies());
         let shape = self.shape(&local).to_vec();
         let mut cuts: Vec<Vec<usize>> = vec![Vec::new(); shape.len()];
@@ -260,7 +263,7 @@ impl ShardMap<'_> {
                 Some(by) => by.push(*axis),
                 None => {
                     return refused(format!(
-                        "{called} has {} dims in this region and is claimed {claim} along {}",
+                        "`{called}` has {} dims inside `local` but is declared {claim} along {}",
                         shape.len(),
                         self.axis_name(*axis)
                     ));
@@ -275,7 +278,7 @@ impl ShardMap<'_> {
         Ok(local)
     }
 
-    /// The dims of axes where they cut the dims of slices, as parts of these.
+    /// Merges the leading dims of axes into the dims of slices that they shard.
     fn put_back(
         &mut self,
         local: &ShardMapValue,
@@ -288,7 +291,7 @@ impl ShardMap<'_> {
         let place = |axis: &usize| varies.iter().position(|v| v == axis);
         let mut order = stay.clone();
         let mut merged: Vec<usize> = stay.iter().map(|&i| shape[i]).collect();
-        // After the dims are in order: where that of each axis is.
+        // The position of each axis's dim after the dims are permuted.
         let mut apart: Vec<(usize, usize)> =
             stay.iter().enumerate().map(|(at, &i)| (varies[i], at)).collect();
         let mut whole = apart.clone();
@@ -322,7 +325,7 @@ impl ShardMap<'_> {
         Ok(back)
     }
 
-    /// What varies over these axes as terms of its sum.
+    /// Converts a value that varies over these axes to partial values of its sum.
     pub(super) fn summed(&mut self, value: &ShardMapValue, axes: &[usize]) -> Result<ShardMapValue, Error> {
         let varies = value.varies();
         let own: Vec<usize> = axes.iter().copied().filter(|axis| varies.contains(axis)).collect();

@@ -1,4 +1,4 @@
-//! Between the coordinates of a region: leaving it along an axis, a move, and entering again.
+//! Collectives inside a shard map: leave along an axis, redistribute, and enter again.
 
 use reshard_kernels::DType;
 use reshard_ops::rules::{Argument, OpCall};
@@ -12,7 +12,7 @@ use crate::region::slices::DimSlices;
 use crate::region::{ShardMap, ShardMapValue, numbers};
 
 impl ShardMap<'_> {
-    /// The same value, something else along an axis: given back as one thing and taken as another.
+    /// Leaves a value with one placement along an axis and enters it with another.
     fn between(
         &mut self,
         value: &ShardMapValue,
@@ -21,23 +21,25 @@ impl ShardMap<'_> {
         to: Along,
         name: Option<&str>,
     ) -> Result<ShardMapValue, Error> {
-        let called = self.graph.name(value.value).to_owned();
+        let called = self.shown(value.value).to_owned();
         let left = self.leave(value, &[(axis, from.clone())], &called)?;
         self.enter(&left, &[(axis, to)], name)
     }
 
-    /// In what the moves of a region travel from here on: in elements of a [narrower type](crate::Graph::moved_via), or as they are.
+    /// Sets the communication dtype of subsequent collectives.
+    ///
+    /// It is a [narrower dtype](crate::Graph::redistribute_as), or `None` for the dtype of the values.
     ///
     /// ```
     /// use reshard_kernels::DType;
-    /// use reshard_program::{Elaborator, Graph, Rates};
+    /// use reshard_program::{ShardingSolver, Graph, ComputeRates};
     /// let mut graph: Graph = "mesh tp=2\nx: f32[8,16] S(1)\nw: f32[16,32] S(0)".parse()?;
     /// let (x, w) = (graph.value("x").unwrap(), graph.value("w").unwrap());
-    /// graph.local(&["tp"], &[(x, "S(1)"), (w, "S(0)")], &["S(0)"], |region, v| {
+    /// graph.shard_map(&["tp"], &[(x, "S(1)"), (w, "S(0)")], &["S(0)"], |region, v| {
     ///     let h = region.op("mm", &[&v[0], &v[1]])?;
-    ///     Ok(vec![region.via(Some(DType::BF16)).reduce_scatter(&h, "tp", 0)?])
+    ///     Ok(vec![region.comm_dtype(Some(DType::BF16)).reduce_scatter(&h, "tp", 0)?])
     /// })?;
-    /// let report = Elaborator::new().elaborate(&graph)?.report(&Rates::uniform());
+    /// let report = ShardingSolver::new().solve(&graph)?.report(&ComputeRates::uniform());
     /// // Four rows of 32 numbers of two bytes.
     /// assert_eq!(report.traffic.forward.received_bytes, 4 * 32 * 2);
     /// # Ok::<(), reshard_program::Error>(())
@@ -47,7 +49,9 @@ impl ShardMap<'_> {
         self
     }
 
-    /// The sum over the coordinates of an axis on all of them: as `R`, or as `I` where all do the same with it.
+    /// Returns the sum over the coordinates of an axis, on all of them.
+    ///
+    /// `to` is `R`, or `I` if all coordinates do the same work with it.
     pub fn all_reduce(
         &mut self,
         value: &ShardMapValue,
@@ -69,7 +73,9 @@ impl ShardMap<'_> {
         self.between(value, axis, &Along::Terms, to, name)
     }
 
-    /// What the coordinates of an axis have, as the parts of a dim, on all of them: one after the other, where only the dim is said.
+    /// Gathers the slices of all coordinates of an axis along a dim, on all of them.
+    ///
+    /// With only a dim given, the slices are concatenated in the order of the coordinates.
     pub fn all_gather(
         &mut self,
         value: &ShardMapValue,
@@ -80,7 +86,7 @@ impl ShardMap<'_> {
         self.all_gathered(value, axis, parts.into(), to, None)
     }
 
-    /// What the coordinates of an axis have, along a new dim, on all of them.
+    /// Stacks the values of all coordinates of an axis along a new dim, on all of them.
     pub fn all_gather_stack(
         &mut self,
         value: &ShardMapValue,
@@ -116,7 +122,7 @@ impl ShardMap<'_> {
         self.between(value, axis, &parts.along(), to, name)
     }
 
-    /// The sum over the coordinates of an axis, of which each gets its part of a dim.
+    /// Sums over the coordinates of an axis; each coordinate gets its slice of a dim.
     pub fn reduce_scatter(
         &mut self,
         value: &ShardMapValue,
@@ -137,7 +143,7 @@ impl ShardMap<'_> {
         self.between(value, axis, &Along::Terms, parts.along(), name)
     }
 
-    /// Each coordinate of an axis cuts a dim into a part for each, and puts what it gets of all together as the parts of another.
+    /// Exchanges slices: splits one dim among the coordinates of an axis, and concatenates another.
     pub fn all_to_all(
         &mut self,
         value: &ShardMapValue,
@@ -148,27 +154,30 @@ impl ShardMap<'_> {
         self.exchanged(value, axis, split.into(), concat.into(), None)
     }
 
-    /// Each coordinate of an axis sends each other so many indices of a dim: the first that it has, in the order of whom they are for.
+    /// Sends a variable number of indices of a dim from each coordinate of an axis to each other.
     ///
-    /// Row `i` of the counts says what coordinate `i` has for each. What a coordinate gets, in the order of whom it is from, are the first indices of
-    /// the result, which has room for so many, or for the most that one gets, and zeros behind. Exactly these move, also backward.
+    /// Row `i` of the counts has the numbers that coordinate `i` sends to each. It sends its first indices,
+    /// ordered by target. A coordinate receives them ordered by source, as the first indices of the result;
+    /// the rest is zeros. The result has `room` indices, or the maximum that a coordinate receives. Exactly
+    /// these are sent, also backward.
     ///
-    /// Errors: counts of another number of coordinates, more than a coordinate has or has room for.
+    /// Returns an error for counts of another number of coordinates, and for more indices than a coordinate
+    /// has or can hold.
     ///
     /// ```
-    /// use reshard_program::{Elaborator, Graph};
+    /// use reshard_program::{ShardingSolver, Graph};
     /// use reshard_sharding::Counts;
     /// let mut graph: Graph = "mesh ep=2\nx: f32[8,3] S(0)".parse()?;
     /// let x = graph.value("x").unwrap();
     /// let counts = Counts::new(&[vec![1, 3], vec![2, 0]])?;
-    /// graph.local(&["ep"], &[(x, "S(0)")], &["S(0)"], |region, v| {
-    ///     let tokens = region.all_to_all_by_counts(&v[0], "ep", 0, &counts, Some(6))?;
+    /// graph.shard_map(&["ep"], &[(x, "S(0)")], &["S(0)"], |region, v| {
+    ///     let tokens = region.all_to_all_v(&v[0], "ep", 0, &counts, Some(6))?;
     ///     assert_eq!(region.shape(&tokens), [6, 3]);
     ///     Ok(vec![tokens])
     /// })?;
-    /// let program = Elaborator::new().elaborate(&graph)?;
+    /// let program = ShardingSolver::new().solve(&graph)?;
     /// // Three rows go to the second rank, and two to the first.
-    /// assert_eq!(program.moves().map(|m| m.forward.received_bytes()).max(), Some(3 * 3 * 4));
+    /// assert_eq!(program.redistributions().map(|m| m.forward.received_bytes()).max(), Some(3 * 3 * 4));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn all_to_all_v(
@@ -195,10 +204,10 @@ impl ShardMap<'_> {
         self.between(value, axis, &concat.along(), split.along(), name)
     }
 
-    /// Makes `R`, `I` and `P` of each other, and shards of them: what the same value is along an axis.
+    /// Redistributes among `R`, `I` and `P`, and from these to shards, along an axis.
     pub fn convert(&mut self, value: &ShardMapValue, axis: &str, to: &str) -> Result<ShardMapValue, Error> {
         let axis = self.axis(axis)?;
-        let to = self.word(self.graph.name(value.value), axis, to)?;
+        let to = self.word(self.shown(value.value), axis, to)?;
         self.moved_to(value, axis, to, None)
     }
 
@@ -219,8 +228,8 @@ impl ShardMap<'_> {
             }
             Some(Kind::Varying(_)) | None => {
                 return refused(format!(
-                    "{} varies over {} and cannot be {to} by a move alone: all_reduce it, all_gather it, or say P for the terms of its sum",
-                    self.graph.name(value.value),
+                    "`{}` varies over {} and cannot be converted to {to}; all_reduce it, all_gather it, or convert it to P for its sum",
+                    self.shown(value.value),
                     self.axis_name(axis)
                 ));
             }
@@ -228,7 +237,9 @@ impl ShardMap<'_> {
         self.between(value, axis, &from, to, name)
     }
 
-    /// A value along the axes of the innermost region as these words say; `_` leaves it along an axis as it is.
+    /// Redistributes a value along the innermost shard map's axes to the placements of a text.
+    ///
+    /// `_` leaves it unchanged along an axis.
     pub(crate) fn moved_as(
         &mut self,
         value: &ShardMapValue,
@@ -259,7 +270,7 @@ impl ShardMap<'_> {
         Ok(made)
     }
 
-    /// What the coordinate so many before has, around the axis: the roll of the coordinates.
+    /// Returns the value of the coordinate `by` positions before, cyclically along the axis.
     pub fn shift(&mut self, value: &ShardMapValue, axis: &str, by: i64) -> Result<ShardMapValue, Error> {
         self.shifted(value, axis, by, None)
     }
@@ -274,8 +285,8 @@ impl ShardMap<'_> {
         let axis = self.axis(axis)?;
         let Some(at) = value.varies().iter().position(|&v| v == axis) else {
             return refused(format!(
-                "{} is the same on all of {}: nothing is shifted; leave it out",
-                self.graph.name(value.value),
+                "`{}` is the same on all of {}, so nothing is shifted; remove the shift",
+                self.shown(value.value),
                 self.axis_name(axis)
             ));
         };
@@ -299,7 +310,7 @@ impl ShardMap<'_> {
         Ok(local)
     }
 
-    /// The number of each coordinate along an axis, a tensor without dims.
+    /// Returns the index of each coordinate along an axis, as a tensor without dims.
     pub fn coordinate(&mut self, axis: &str) -> Result<ShardMapValue, Error> {
         self.counted(axis, None)
     }
@@ -320,9 +331,7 @@ impl ShardMap<'_> {
     fn replicas(&self, what: &str, axis: usize, text: &str) -> Result<Along, Error> {
         match self.word(what, axis, text)? {
             to @ (Along::Different | Along::Same) => Ok(to),
-            Along::Terms | Along::Cut(_) => {
-                refused(format!("{what} makes R or I of a value, and not {text}"))
-            }
+            Along::Terms | Along::Cut(_) => refused(format!("{what} gives R or I, not {text}")),
         }
     }
 }

@@ -1,15 +1,15 @@
-//! What a value of a region is along one of its axes, and what an op makes of that.
+//! Local types: the type of a shard map value along an axis, and the type rules of ops.
 //!
 //! ```text
-//! all I                  I            every coordinate does the same work
+//! all I                  I            all coordinates do the same work
 //! all R                  R
-//! some V, others R       V            each coordinate has its own slice of what varies
-//! some P, others R       P, or R      as a row of the op says: what adds terms, or scales them by what is the same
-//! I with any other       refused      its gradient would be a part of the true one
-//! V with P               refused      a term of a sum is not a slice
+//! some V, others R       V            each coordinate has a different slice
+//! some P, others R       P, or R      by a row of the op: it adds partial values, or scales them by a replica
+//! I with any other       an error     the gradient would be incomplete
+//! V with P               an error     a partial value is not a slice
 //! ```
 //!
-//! What has no gradient meets all.
+//! Values without gradients combine with any type.
 
 use core::fmt;
 
@@ -20,17 +20,18 @@ use crate::Error;
 use crate::notation::refused;
 use crate::region::{ShardMap, ShardMapValue};
 
-/// What a value of a region is along one of the region's axes: spmd_types' four types, and JAX's invariant, unreduced, reduced
-/// and varying.
+/// The local type of a value along an axis of a shard map.
+///
+/// These are the four types of spmd_types, and JAX's invariant, unreduced, reduced and varying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LocalType {
-    /// `R`: the same on all coordinates, of which each does work of its own with it; its gradient is terms.
+    /// `R`: equal on all coordinates, each of which does different work with it; its gradient is partial.
     Replicated,
-    /// `I`: the same on all coordinates, which all do the same with it; its gradient is the same on all.
+    /// `I`: equal on all coordinates, all of which do the same work with it; so is its gradient.
     Invariant,
-    /// `P`: terms of a sum; its gradient is the same on all.
+    /// `P`: partial values of a sum; its gradient is equal on all coordinates.
     Partial,
-    /// `V`: each coordinate has its own, and of its gradient.
+    /// `V`: different on each coordinate, and so is its gradient.
     Varying,
 }
 
@@ -45,30 +46,30 @@ impl fmt::Display for LocalType {
     }
 }
 
-/// The same, and what is known of where it comes from.
+/// The same, with the origin of variation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// `R`: the same on all coordinates, of which each does work of its own with it.
+    /// `R`: equal on all coordinates, each of which does different work with it.
     Different,
-    /// `I`: the same on all coordinates, and the same work.
+    /// `I`: equal on all coordinates, used for the same work.
     Same,
-    /// `P`: terms of a sum.
+    /// `P`: partial values of a sum.
     Terms,
-    /// `V`: each coordinate has its own; and what is known of how.
+    /// `V`: different on each coordinate, with the origin of variation if known.
     Varying(Option<Origin>),
 }
 
-/// What is known of how a value varies.
+/// The origin of a variation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Its coordinates are the parts of this dim.
+    /// The coordinates have slices of this dim.
     Dim(usize),
-    /// This op sums a dim of which coordinates have parts.
+    /// This op sums a dim that is split over the coordinates.
     Sum(String),
 }
 
 impl Kind {
-    /// Without where it comes from.
+    /// Returns the local type without the origin.
     pub(crate) fn letter(&self) -> LocalType {
         match self {
             Kind::Different => LocalType::Replicated,
@@ -80,7 +81,7 @@ impl Kind {
 }
 
 impl ShardMap<'_> {
-    /// What an op on slices makes along an axis.
+    /// Returns the types along an axis of the outputs of an op on slices.
     pub(crate) fn made(
         &self,
         call: &OpCall,
@@ -90,7 +91,7 @@ impl ShardMap<'_> {
     ) -> Result<Vec<Kind>, Error> {
         let kinds: Vec<&Kind> = inputs.iter().filter_map(|v| v.kind(axis)).collect();
         if kinds.len() != inputs.len() {
-            return refused(format!("{call}: an operand is of another region: take it with in"));
+            return refused(format!("{call}: an operand belongs to another shard map; import it with `in`"));
         }
         let trained = || inputs.iter().zip(&kinds).filter(|(v, _)| v.trained).map(|(_, kind)| *kind);
         let all = |kind: Kind| vec![kind; op.outputs().len()];
@@ -99,22 +100,22 @@ impl ShardMap<'_> {
         let name = self.axis_name(axis);
         let texts = || {
             let text = |(v, kind): (&&ShardMapValue, &&Kind)| {
-                format!("{} is {}", self.graph.name(v.value), kind.letter())
+                format!("{} is {}", self.shown(v.value), kind.letter())
             };
             inputs.iter().zip(&kinds).map(text).collect::<Vec<_>>().join(" and ")
         };
         if has(&Kind::Same) && !trained().all(|kind| *kind == Kind::Same) || varies && has(&Kind::Same) {
             let same = inputs.iter().zip(&kinds).find(|(v, kind)| v.trained && ***kind == Kind::Same);
-            let same = same.map_or("it", |(v, _)| self.graph.name(v.value));
+            let same = same.map_or("it", |(v, _)| self.shown(v.value));
             return refused(format!(
-                "{call}: along {name} {}, and what all coordinates do the same with (I) meets no other work; make {same} R",
+                "{call}: along {name} {}, and an invariant operand (I) cannot be combined with others; convert {same} to R and use the result",
                 texts()
             ));
         }
         let terms = kinds.iter().any(|kind| **kind == Kind::Terms);
         if varies && terms {
             return refused(format!(
-                "{call}: along {name} {}, and a term of a sum (P) is no slice (V); all_reduce the terms, or make what varies P",
+                "{call}: along {name} {}, and partial (P) and varying (V) operands cannot be combined; all_reduce the partial one, or convert the varying one to P",
                 texts()
             ));
         }
@@ -124,7 +125,7 @@ impl ShardMap<'_> {
         if terms {
             return passed(op, &kinds).ok_or_else(|| Error::Graph {
                 reason: format!(
-                    "{call}: along {name} {}, and it passes no terms so; all_reduce them before",
+                    "{call}: along {name} {}, and the op does not accept these partial operands (P); all_reduce them first",
                     texts()
                 ),
             });
@@ -137,7 +138,7 @@ impl ShardMap<'_> {
     }
 }
 
-/// What an op makes of terms, as one of its rows says.
+/// Returns the output types of an op on partial values, from one of its rows.
 fn passed(op: &Op, kinds: &[&Kind]) -> Option<Vec<Kind>> {
     let sum = OperandPlacement::Partial(ReduceOp::Sum);
     if op.is_view() {
@@ -160,7 +161,9 @@ fn passed(op: &Op, kinds: &[&Kind]) -> Option<Vec<Kind>> {
     made.collect()
 }
 
-/// What an op makes of what varies, and where that comes from: a row of the op in which the parts of these dims are shards.
+/// Returns the output types of an op on varying values.
+///
+/// The origin comes from a row of the op in which the slices of these dims are shards.
 fn varied(call: &OpCall, op: &Op, kinds: &[&Kind]) -> Vec<Kind> {
     let lost = kinds.iter().find_map(|kind| match kind {
         Kind::Varying(Some(Origin::Sum(what))) => Some(Origin::Sum(what.clone())),

@@ -1,26 +1,28 @@
-//! Local regions: per-device code inside a global program.
+//! Shard maps: per-device code inside a global program.
 //!
-//! Inside, every coordinate of the region's axes has tensors *of its own*, which along all other axes are as global as
-//! before. What varies over `tp=4` is a tensor `[4, ..]` cut `S(0)`: **V is a shard of a dim that the body does not see**. So
-//! a region is a program like any other, of which each op is called [on each slice](reshard_ops::rules::Each):
+//! Inside, every coordinate of the shard map's axes has *separate* tensors, which are global along all other
+//! axes as before. A value that varies over `tp=4` is a tensor `[4, ..]` sharded `S(0)`: **V is a shard of a
+//! dim that the body does not see**. So a shard map is a program like any other, in which each op is called
+//! [on each slice](reshard_ops::rules::Each):
 //!
 //! ```text
-//! enter   S(d)  [.., n b, ..]  ->  [n, .., b, ..]    the axis cuts the first dim; R, I and P stay as they are
-//! op      f(x: V, w: R)             each[n:1,0] f     S(0),R -> S(0): rows that there are already
-//! leave   S(d)                 <-                     the same views back
-//!         P     the sum over the first dim: its terms, which costs nothing
+//! enter   S(d)  [.., n b, ..]  ->  [n, .., b, ..]    the axis shards the first dim; R, I and P are unchanged
+//! op      f(x: V, w: R)             each[n:1,0] f     S(0),R -> S(0): existing rows of the table
+//! leave   S(d)                 <-                     the inverse views
+//!         P     the sum over the first dim, as partial values: free
 //! ```
 //!
-//! Everything between coordinates is leaving along an axis, a move, and entering again:
+//! All communication between coordinates is leaving along an axis, a redistribution, and entering again:
 //!
 //! ```text
 //! all_reduce       leave P,     enter R or I         all_to_all       leave S(c), enter S(s)
 //! all_gather       leave S(d),  enter R or I         reduce_scatter   leave P,    enter S(d)
-//! shift            roll of the first dim             R, I, P          to each other, and to S(d)
+//! shift            roll of the first dim             convert          among R, I and P, and to S(d)
 //! ```
 //!
-//! So gradients, plans, reports, schedules and the same program on one device are those of any program. What a region gives is
-//! **claimed** to be so and checked: what varies is no replica, whatever the size of the axis.
+//! So gradients, plans, reports, schedules and the same program on one device are those of any program. The
+//! result types of a shard map are **declared** and checked: a varying value is not a replica, whatever the
+//! size of the axis.
 
 mod boundary;
 mod collectives;
@@ -43,14 +45,14 @@ pub use kind::LocalType;
 pub use slices::DimSlices;
 pub(crate) use text::{Regions, begins};
 
-/// A value of a region.
+/// A value of a shard map.
 #[derive(Clone, Debug)]
 pub struct ShardMapValue {
-    /// In the graph, where its first dims are those of the axes along which it varies, in the order of the region's.
+    /// The graph value; its leading dims are those of the axes along which it varies, in axis order.
     value: ValueId,
-    /// What it is along each axis of the region, by the axis' number.
+    /// Its type along each axis of the shard map, by axis number.
     kinds: Vec<(usize, Kind)>,
-    /// Whether it may have a gradient.
+    /// `true` if it may have a gradient.
     trained: bool,
 }
 
@@ -59,7 +61,7 @@ impl ShardMapValue {
         self.kinds.iter().find(|(known, _)| *known == axis).map(|(_, kind)| kind)
     }
 
-    /// The axes along which it varies, in order.
+    /// Returns the axes along which it varies, in order.
     fn varies(&self) -> Vec<usize> {
         self.kinds
             .iter()
@@ -68,7 +70,7 @@ impl ShardMapValue {
             .collect()
     }
 
-    /// What it is in the graph along each axis.
+    /// Returns its placement in the graph along each axis.
     fn along(&self) -> Partly {
         let varies = self.varies();
         let dim = |axis: &usize| varies.iter().position(|v| v == axis).unwrap_or_default();
@@ -85,53 +87,56 @@ impl ShardMapValue {
     }
 }
 
-/// Per-device code over some axes of a graph's mesh: see [`Graph::local`].
+/// A shard map: per-device code over some axes of a graph's mesh; see [`Graph::shard_map`].
 #[derive(Debug)]
 pub struct ShardMap<'g> {
     graph: &'g mut Graph,
-    /// The numbers of the axes, those of the regions around it first.
+    /// The axis numbers, beginning with those of enclosing shard maps.
     axes: Vec<usize>,
-    /// What the values are called that it makes.
+    /// The name prefix of the values that it computes.
     prefix: String,
-    /// What its moves travel in, where that is narrower than their values.
+    /// The communication dtype, if it is narrower than the dtype of the values.
     pub(crate) wire: Option<DType>,
 }
 
 impl Graph {
-    /// Code that runs on every coordinate of some axes, as JAX's `shard_map` and PyTorch's `local_map`: how it takes values, how it gives
-    /// values back, and what it does with them. Along all other axes its values are global.
+    /// Adds per-device code over some axes, like JAX's `shard_map` and PyTorch's `local_map`.
     ///
-    /// A value is taken as `R`, `I`, `P` or `S(d)`, a word for each axis in the order of their names: what lies otherwise is moved
-    /// there. What is given back is claimed to be so.
+    /// The code runs on every coordinate of the axes. `takes` declares the input placements, `claims` the
+    /// output placements, and `body` builds the code. Along all other axes its values are global.
+    ///
+    /// An input is taken as `R`, `I`, `P` or `S(d)`, with one placement for each axis in the order of their
+    /// names, and is redistributed to it if necessary. The output placements are checked.
     ///
     /// ```
-    /// use reshard_program::{Elaborator, Graph, Moves};
+    /// use reshard_program::{ShardingSolver, Graph, ImplicitRedistribution};
     /// let mut graph: Graph = "mesh tp=4\nx: f32[8,16] S(1)\nw: f32[16,32] S(0)".parse()?;
     /// let (x, w) = (graph.value("x").unwrap(), graph.value("w").unwrap());
-    /// let made = graph.local(&["tp"], &[(x, "S(1)"), (w, "S(0)")], &["R"], |region, v| {
+    /// let made = graph.shard_map(&["tp"], &[(x, "S(1)"), (w, "S(0)")], &["R"], |region, v| {
     ///     let h = region.op("mm", &[&v[0], &v[1]])?;
     ///     Ok(vec![region.all_reduce(&h, "tp", "R")?])
     /// })?;
-    /// let program = Elaborator::new().moves(Moves::Written).elaborate(&graph)?;
-    /// let moves: Vec<String> =
-    ///     program.moves().filter(|m| m.forward.received_bytes() > 0).map(|m| m.to_string()).collect();
-    /// assert_eq!(moves, ["tp: P(sum) -> R: forward 1536 bytes, backward 1536 bytes"]);
+    /// let program = ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny).solve(&graph)?;
+    /// let redistributions: Vec<String> =
+    ///     program.redistributions().filter(|m| m.forward.received_bytes() > 0).map(|m| m.to_string()).collect();
+    /// assert_eq!(redistributions, ["tp: P(sum) -> R: forward 1536 bytes, backward 1536 bytes"]);
     ///
-    /// // The forgotten all_reduce.
-    /// let refused = graph.local(&["tp"], &[(x, "S(1)"), (w, "S(0)")], &["R"], |region, v| {
+    /// // The all_reduce is missing.
+    /// let refused = graph.shard_map(&["tp"], &[(x, "S(1)"), (w, "S(0)")], &["R"], |region, v| {
     ///     Ok(vec![region.op("mm", &[&v[0], &v[1]])?])
     /// });
     /// let refused = refused.unwrap_err();
-    /// assert_eq!(refused.kind(), "false_claim");
+    /// assert_eq!(refused.code(), "out_spec_mismatch");
     /// assert!(refused.to_string().ends_with(
-    ///     "varies over tp and is claimed R: mm sums a dim that tp cuts; say P, or all_reduce it"
+    ///     "varies over tp but is declared R: mm sums a dim that tp shards; declare P, or all_reduce it"
     /// ));
     /// # assert_eq!(made.len(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Fails for axes that the first mesh has not, for shards of which not all are as large, for words that an axis has no meaning for, with
-    /// `false_claim` for what is given back as what it is not, and as the body does.
+    /// Returns an error for axes that are not in the first mesh, for shards of different sizes, for invalid
+    /// placements, with the kind `false_claim` for an output that does not match its declaration, and for
+    /// errors of the body.
     pub fn shard_map(
         &mut self,
         axes: &[&str],
@@ -149,7 +154,7 @@ impl Graph {
         let given = body(&mut region, &taken)?;
         if given.len() != claims.len() {
             return refused(format!(
-                "the body of local {} gives {} values, and {} are claimed",
+                "the body of local {} returns {} values, but {} are declared",
                 axes.join(","),
                 given.len(),
                 claims.len()
@@ -157,7 +162,7 @@ impl Graph {
         }
         let mut made = Vec::with_capacity(given.len());
         for (v, is) in given.iter().zip(claims) {
-            let called = region.graph.name(v.value).to_owned();
+            let called = region.shown(v.value).to_owned();
             let (left, said) = region.leave_as(v, &own, is, &called)?;
             let name = region.name(None);
             made.push(region.graph.moved_along(left.value, &name, said, None)?);
@@ -167,20 +172,22 @@ impl Graph {
 }
 
 impl<'g> ShardMap<'g> {
-    /// A region over axes, in others or in none.
+    /// Opens a shard map over axes, inside others or not.
     pub(crate) fn begin(
         graph: &'g mut Graph,
         around: &[usize],
         names: &[&str],
     ) -> Result<ShardMap<'g>, Error> {
         if names.is_empty() {
-            return refused("local has no axes: say over which, like local tp".to_owned());
+            return refused("`local` has no axes; name them, as in `local tp`".to_owned());
         }
         let mut axes = Vec::with_capacity(names.len());
         for name in names {
             let axis = graph.mesh().axis(name)?;
             if axes.contains(&axis) || around.contains(&axis) {
-                return refused(format!("{name} is an axis of this region already: name each axis once"));
+                return refused(format!(
+                    "{name} is already an axis of this or an outer `local`; name each axis once"
+                ));
             }
             axes.push(axis);
         }
@@ -188,29 +195,30 @@ impl<'g> ShardMap<'g> {
         Ok(ShardMap { graph, axes: around.iter().copied().chain(axes).collect(), prefix, wire: None })
     }
 
-    /// The same region of a graph, gone on with.
+    /// Reopens a shard map of a graph.
     pub(crate) fn again(graph: &'g mut Graph, axes: &[usize], prefix: &str) -> ShardMap<'g> {
         ShardMap { graph, axes: axes.to_vec(), prefix: prefix.to_owned(), wire: None }
     }
 
-    /// The shape of what each coordinate has of a value.
+    /// Returns the shape of a value on each coordinate.
     pub fn shape(&self, value: &ShardMapValue) -> &[usize] {
         let shape = self.graph.shape(value.value);
         &shape[value.varies().len().min(shape.len())..]
     }
 
-    /// What a value is along an axis of the region.
+    /// Returns the local type of a value along an axis of the shard map.
     ///
-    /// Fails for an axis along which the region is global, and for a value of another region.
+    /// Returns an error for an axis along which the shard map is global, and for a value of another shard
+    /// map.
     pub fn local_type(&self, value: &ShardMapValue, axis: &str) -> Result<LocalType, Error> {
         let axis = self.axis(axis)?;
         match value.kind(axis) {
             Some(kind) => Ok(kind.letter()),
-            None => refused(format!("{} is of another region", self.graph.name(value.value))),
+            None => refused(format!("`{}` belongs to another shard map", self.shown(value.value))),
         }
     }
 
-    /// A value of outside, along no axis of a region.
+    /// Converts a graph value to one without local types.
     pub(crate) fn global(&self, value: ValueId) -> ShardMapValue {
         let integral = self.graph.dtype(value).is_integral();
         let none = self.graph.constraint(value).is_some_and(|is| is.gradient.is_none());
@@ -225,42 +233,40 @@ impl<'g> ShardMap<'g> {
         self.graph.mesh().axes()[axis].size()
     }
 
-    /// Kinds in the order of the region's axes.
+    /// Sorts types in the order of the shard map's axes.
     fn sort(&self, kinds: &mut [(usize, Kind)]) {
         kinds.sort_by_key(|(axis, _)| self.axes.iter().position(|known| known == axis));
     }
 
-    /// The axis of a name, of those of the region.
+    /// Returns the axis of a name, if it is one of the shard map's.
     fn axis(&self, name: &str) -> Result<usize, Error> {
         let axis = self.graph.mesh().axis(name)?;
         if self.axes.contains(&axis) {
             return Ok(axis);
         }
         let own: Vec<&str> = self.axes.iter().map(|&axis| self.axis_name(axis)).collect();
-        refused(format!(
-            "{name} is no axis of local {}, along which it is global: name one of these",
-            own.join(",")
-        ))
+        refused(format!("{name} is not an axis of `local {}`; name one of its axes", own.join(",")))
     }
 
-    /// Calls an op that has one result.
+    /// Calls an op with one result.
     ///
-    /// What varies over an axis makes what varies; what is the same on all its coordinates, the same; terms go through what adds and
-    /// scales them. An op of several kinds that do not meet is refused with what to write.
+    /// Inputs that vary over an axis give a varying result, and invariant or replicated ones the same.
+    /// Partial values pass through ops that add or scale them. If the types of the inputs cannot be combined,
+    /// the error suggests a fix.
     pub fn op(&mut self, call: &str, inputs: &[&ShardMapValue]) -> Result<ShardMapValue, Error> {
         let mut made = self.ops(call, inputs)?;
         match (made.pop(), made.pop()) {
             (Some(one), None) => Ok(one),
-            _ => refused(format!("{call} has several results: call it with Region::ops")),
+            _ => refused(format!("{call} has several outputs; call it with `ops` instead of `op`")),
         }
     }
 
-    /// Calls an op.
+    /// Calls an op and returns all its results.
     pub fn ops(&mut self, call: &str, inputs: &[&ShardMapValue]) -> Result<Vec<ShardMapValue>, Error> {
         self.call(&call.parse()?, inputs, &[])
     }
 
-    /// Calls an op, or its parts; what it makes gets these names.
+    /// Calls an op, or its decomposition; the results get these names.
     pub(crate) fn call(
         &mut self,
         call: &OpCall,
@@ -272,7 +278,7 @@ impl<'g> ShardMap<'g> {
         let slices: Vec<&[usize]> = slices.iter().map(Vec::as_slice).collect();
         let (body, _) = body_of(&self.graph.table, call, &slices, Apart { means: true, rows: false })?;
         if let Some(body) = body {
-            // Checks the operands.
+            // Called for its check of the operands.
             self.graph.table.op(call, &slices)?;
             let mut values: Vec<ShardMapValue> = inputs.iter().map(|v| (*v).clone()).collect();
             let outputs = body.output_values().to_vec();
@@ -321,12 +327,12 @@ impl<'g> ShardMap<'g> {
         Ok(outputs)
     }
 
-    /// A call of the graph, whose results get these names or others.
+    /// Adds a call to the graph; results without a name get a generated one.
     fn emit(&mut self, call: &OpCall, inputs: &[ValueId], names: &[&str]) -> Result<Vec<ValueId>, Error> {
         let shapes: Vec<&[usize]> = inputs.iter().map(|&v| self.graph.shape(v)).collect();
         let outputs = self.graph.table.op(call, &shapes)?.outputs().len();
         if names.len() > outputs {
-            return refused(format!("{call} makes {outputs} values, and {} names are given", names.len()));
+            return refused(format!("{call} has {outputs} outputs, but {} names are given", names.len()));
         }
         let mut called: Vec<String> = Vec::with_capacity(outputs);
         for o in 0..outputs {
@@ -339,7 +345,16 @@ impl<'g> ShardMap<'g> {
         self.graph.apply(call, inputs, &called.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// The name of a value of the region in the graph.
+    /// Returns the name of a value as it is written inside the shard map, without the prefix of the axes.
+    ///
+    /// Generated names stay whole, as a number alone would not name a value.
+    fn shown(&self, value: ValueId) -> &str {
+        let name = self.graph.name(value);
+        let own = name.strip_prefix(self.prefix.as_str()).and_then(|own| own.strip_prefix('.'));
+        own.filter(|own| !own.starts_with(|c: char| c.is_ascii_digit())).unwrap_or(name)
+    }
+
+    /// Returns the graph name of a shard map value.
     fn name(&self, own: Option<&str>) -> String {
         let named = own.map(|own| format!("{}.{own}", self.prefix));
         match named {
@@ -349,7 +364,7 @@ impl<'g> ShardMap<'g> {
         }
     }
 
-    /// Says of the op that makes a value what its operands are.
+    /// Sets the strategy of the op that computes a value to the placements of its operands.
     fn by<'v>(&mut self, made: Option<&ValueId>, operands: impl Iterator<Item = &'v ShardMapValue>) {
         let operands = operands.map(ShardMapValue::along).collect();
         if let Some(&made) = made {
@@ -357,7 +372,7 @@ impl<'g> ShardMap<'g> {
         }
     }
 
-    /// An op of one operand that regroups or sums dims; what it makes is of these kinds.
+    /// Calls an op of one operand that regroups or sums dims; the result has these types.
     fn reshaped(
         &mut self,
         call: &OpCall,
@@ -371,12 +386,12 @@ impl<'g> ShardMap<'g> {
     }
 }
 
-/// Numbers as an argument.
+/// Converts numbers to an argument.
 fn numbers(list: &[usize]) -> Argument {
     Argument::Numbers(list.iter().map(|&n| n as i64).collect())
 }
 
-/// Where what varies is cut along an axis, for whoever claims otherwise.
+/// Returns the varying type of a value that is sharded along a dim.
 fn origin(dim: Option<usize>) -> Kind {
     Kind::Varying(dim.map(Origin::Dim))
 }

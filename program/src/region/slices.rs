@@ -1,12 +1,12 @@
-//! Into a region and out of it where ranks cut a dim into parts of one size that are not blocks.
+//! Entering and leaving a shard map along axes that shard a dim into slices that are not equal blocks.
 //!
 //! ```text
-//! enter   Z(d), SS(d,k), RG, CN     split_shards: the parts of the dim as the indices of a new first dim
-//! leave   Z(d), SS(d,k), RG, CN  <- join_shards: the same parts where they were
+//! enter   Z(d), SS(d,k), RG, CN     split_shards: the slices of the dim become a new first dim
+//! leave   Z(d), SS(d,k), RG, CN  <- join_shards: the slices return to the dim
 //! ```
 //!
-//! Neither moves anything: see the rows of the two. The dim is cut by no other axis. Parts of several sizes, `RG` and `CN`, are the first indices of
-//! slices that have room for the largest, or for more, and zeros behind.
+//! Neither communicates: see the rows of the two. No other axis may shard the dim. Slices of several sizes,
+//! `RG` and `CN`, are padded at the end with zeros, to the size of the largest or more.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use crate::along::{Along, Partly, in_order};
 use crate::notation::refused;
 use crate::region::{ShardMap, ShardMapValue, origin};
 
-/// Which parts of a dim coordinates have: blocks, where only the dim is said, or others.
+/// The slices of a dim that coordinates have: blocks if only the dim is given, or others.
 ///
 /// ```
-/// use reshard_program::{Elaborator, Graph, Parts};
+/// use reshard_program::{ShardingSolver, Graph, DimSlices};
 /// let mut graph: Graph = "mesh cp=2\nx: f32[8,3] Z(0)".parse()?;
 /// let x = graph.value("x").unwrap();
-/// graph.local(&["cp"], &[(x, "Z(0)")], &["R"], |region, v| {
+/// graph.shard_map(&["cp"], &[(x, "Z(0)")], &["R"], |region, v| {
 ///     let h = region.op("exp", &[&v[0]])?;
-///     Ok(vec![region.all_gather(&h, "cp", Parts::zigzag(0), "R")?]) // in the order of x
+///     Ok(vec![region.all_gather(&h, "cp", DimSlices::zigzag(0), "R")?]) // in the order of x
 /// })?;
-/// let program = Elaborator::new().elaborate(&graph)?;
-/// assert_eq!(program.moves().map(|m| m.forward.received_bytes()).max(), Some(4 * 3 * 4));
+/// let program = ShardingSolver::new().solve(&graph)?;
+/// assert_eq!(program.redistributions().map(|m| m.forward.received_bytes()).max(), Some(4 * 3 * 4));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,17 +39,19 @@ pub struct DimSlices {
 }
 
 impl DimSlices {
-    /// Two chunks each, one from the front of the dim and one from the back: `Z(dim)`.
+    /// Returns two chunks for each coordinate, one from the front of the dim and one from the back: `Z(dim)`.
     pub fn zigzag(dim: usize) -> DimSlices {
         DimSlices { dim, slicing: Some(Slicing::Zigzag) }
     }
 
-    /// A chunk of each of so many tiles of the dim: `SS(dim,tiles)`.
+    /// Returns one chunk of each of `tiles` tiles of the dim for each coordinate: `SS(dim,tiles)`.
     pub fn strided(dim: usize, tiles: usize) -> DimSlices {
         DimSlices { dim, slicing: Some(Slicing::Strided(tiles)) }
     }
 
-    /// So many indices of the dim each, the first of a slice that has room for the most: `RG(dim,sizes)`.
+    /// Returns `sizes[i]` indices of the dim for coordinate `i`: `RG(dim,sizes)`.
+    ///
+    /// The slices are padded to the largest size.
     pub fn ragged(dim: usize, sizes: &[usize]) -> DimSlices {
         DimSlices { dim, slicing: Some(Slicing::Ragged(sizes.into())) }
     }
@@ -60,27 +62,29 @@ impl DimSlices {
 }
 
 impl From<usize> for DimSlices {
-    /// A block of the dim each: `S(dim)`.
+    /// Returns one block of the dim for each coordinate: `S(dim)`.
     fn from(dim: usize) -> DimSlices {
         DimSlices { dim, slicing: None }
     }
 }
 
-/// How ranks cut a dim into parts that are not blocks of one size.
+/// A split of a dim into slices that are not equal blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Slicing {
     /// `Z(d)`: two chunks each, one from the front and one from the back.
     Zigzag,
-    /// `SS(d,k)`: a chunk of each of so many tiles.
+    /// `SS(d,k)`: a chunk of each of `k` tiles.
     Strided(usize),
-    /// `RG(d,[..])`: so many indices each.
+    /// `RG(d,[..])`: the number of indices of each coordinate.
     Ragged(Arc<[usize]>),
-    /// `CN(d,[[..],..])`: of the block of each source so many each. The slices have room for so many, or for the most.
+    /// `CN(d,[[..],..])`: the number of indices of each source's block for each target.
+    ///
+    /// The slices are padded to `room` indices, or to the largest number.
     Counts { counts: Counts, room: Option<usize> },
 }
 
 impl Slicing {
-    /// That of a placement, if it is one of these.
+    /// Returns the slicing of a placement, or `None` for other placements.
     pub(super) fn of(placement: &Placement) -> Option<Slicing> {
         match placement {
             Placement::StridedShard { split_factor, .. } => Some(Slicing::Strided(*split_factor)),
@@ -101,7 +105,7 @@ impl Slicing {
         }
     }
 
-    /// How many chunks of one size each rank has of the dim.
+    /// Returns the number of equal chunks of the dim that each rank has.
     fn chunks(&self) -> Option<usize> {
         match self {
             Slicing::Zigzag => Some(2),
@@ -110,7 +114,7 @@ impl Slicing {
         }
     }
 
-    /// For how many ranks sizes are said.
+    /// Returns the number of ranks for which sizes are given.
     fn ranks(&self) -> Option<usize> {
         match self {
             Slicing::Zigzag | Slicing::Strided(_) => None,
@@ -119,7 +123,7 @@ impl Slicing {
         }
     }
 
-    /// How many indices all parts have together.
+    /// Returns the total number of indices of all slices.
     fn total(&self) -> Option<usize> {
         match self {
             Slicing::Zigzag | Slicing::Strided(_) => None,
@@ -147,7 +151,7 @@ impl Slicing {
     }
 }
 
-/// The first of some axes that cuts a dim so: the axis, how, and which dim; and the others.
+/// Returns the first sliced axis with its slicing and dim, and the other axes.
 pub(super) fn sliced(words: &[(usize, Along)]) -> Option<((usize, Slicing, usize), Partly)> {
     let found = words.iter().enumerate().find_map(|(i, (axis, along))| match along {
         Along::Cut(placement) => Some((i, (*axis, Slicing::of(placement)?, placement.dim()?))),
@@ -158,7 +162,7 @@ pub(super) fn sliced(words: &[(usize, Along)]) -> Option<((usize, Slicing, usize
 }
 
 impl ShardMap<'_> {
-    /// Takes a value, of which nothing is said along an axis, as its parts along that.
+    /// Enters a value, which has no placement along an axis yet, as its slices along that axis.
     pub(super) fn enter_sliced(
         &mut self,
         value: &ShardMapValue,
@@ -167,14 +171,14 @@ impl ShardMap<'_> {
         name: Option<&str>,
     ) -> Result<ShardMapValue, Error> {
         let before = value.varies().len();
-        let called = name.unwrap_or(self.graph.name(value.value)).to_owned();
+        let called = name.unwrap_or(self.shown(value.value)).to_owned();
         self.cuts_alone(&called, self.shape(value).len(), (axis, dim), others)?;
         let (extent, parts) = (self.shape(value)[dim], self.size(axis));
         if let Some(each) = how.chunks() {
             let chunks = parts.saturating_mul(each);
             if !extent.is_multiple_of(chunks.max(1)) {
                 return refused(format!(
-                    "{called} has {extent} indices along dim {dim}, which {} does not cut into {chunks} chunks of one size: a region runs the same code on all of them, so pad the dim",
+                    "`{called}` has {extent} indices along dim {dim}, which {} does not split into {chunks} equal chunks; pad the dim, because all coordinates run the same code",
                     self.axis_name(axis)
                 ));
             }
@@ -182,7 +186,7 @@ impl ShardMap<'_> {
         self.fits(&called, &how, axis)?;
         if let Some(total) = how.total().filter(|total| *total != extent) {
             return refused(format!(
-                "{called} has {extent} indices along dim {dim}, and the sizes of its parts over {} are {total} together",
+                "`{called}` has {extent} indices along dim {dim}, but the sizes of its parts over {} add up to {total}",
                 self.axis_name(axis)
             ));
         }
@@ -205,7 +209,7 @@ impl ShardMap<'_> {
         Ok(local)
     }
 
-    /// Gives back what varies over an axis as the parts of a dim.
+    /// Leaves a value that varies over an axis as the slices of a dim.
     pub(super) fn leave_sliced(
         &mut self,
         value: &ShardMapValue,
@@ -217,7 +221,7 @@ impl ShardMap<'_> {
         let own = self.shape(value)[dim];
         if let Some(each) = how.chunks().filter(|each| !own.is_multiple_of(*each)) {
             return refused(format!(
-                "{called} has {own} indices along dim {dim} on each coordinate of {}, which are not {each} chunks of one size",
+                "`{called}` has {own} indices along dim {dim} on each coordinate of {}, which cannot be split into {each} equal chunks",
                 self.axis_name(axis)
             ));
         }
@@ -233,11 +237,11 @@ impl ShardMap<'_> {
         Ok(left)
     }
 
-    /// Whether sizes are said for as many ranks as an axis has.
+    /// Checks that sizes are given for as many ranks as an axis has.
     fn fits(&self, called: &str, how: &Slicing, axis: usize) -> Result<(), Error> {
         match how.ranks().filter(|ranks| *ranks != self.size(axis)) {
             Some(ranks) => refused(format!(
-                "{called}: sizes of {ranks} parts are said, and {} has {} ranks",
+                "`{called}`: {ranks} sizes are given, but {} has {} ranks; give one size for each",
                 self.axis_name(axis),
                 self.size(axis)
             )),
@@ -245,8 +249,9 @@ impl ShardMap<'_> {
         }
     }
 
-    /// Gives what each coordinate has for each other, the first indices of a dim in the order of whom they are for, and takes what it gets from
-    /// them in the order of whom it is from, as the first indices of slices with room for so many, or for the most.
+    /// Sends the first indices of a dim, ordered by target, and receives them ordered by source.
+    ///
+    /// The received indices are the first of slices with `room` indices, or as many as the largest number.
     pub(super) fn sent(
         &mut self,
         value: &ShardMapValue,
@@ -255,10 +260,10 @@ impl ShardMap<'_> {
         room: Option<usize>,
         name: Option<&str>,
     ) -> Result<ShardMapValue, Error> {
-        let called = self.graph.name(value.value).to_owned();
+        let called = self.shown(value.value).to_owned();
         if counts.sources() != self.size(axis) || counts.ranks() != self.size(axis) {
             return refused(format!(
-                "{called}: counts of {} sources for {} ranks are said, and {} has {} of both",
+                "`{called}`: counts are given for {} sources and {} targets, but {} has {} of both",
                 counts.sources(),
                 counts.ranks(),
                 self.axis_name(axis),
@@ -274,7 +279,7 @@ impl ShardMap<'_> {
         let own = self.shape(value)[dim];
         if let Some((source, n)) = sizes.iter().enumerate().find(|(_, n)| **n > own) {
             return refused(format!(
-                "{called}: coordinate {source} of {} sends {n} indices of dim {dim}, which has {own}",
+                "`{called}`: coordinate {source} of {} sends {n} indices of dim {dim}, which has {own}",
                 self.axis_name(axis)
             ));
         }
@@ -284,7 +289,7 @@ impl ShardMap<'_> {
         self.enter_sliced(&left, (axis, Slicing::Counts { counts, room }, dim), &[], name)
     }
 
-    /// Whether a dim is there, and of these axes cut by this one alone.
+    /// Checks that a dim exists, and that of these axes only this one shards it.
     fn cuts_alone(
         &self,
         called: &str,
@@ -294,7 +299,7 @@ impl ShardMap<'_> {
     ) -> Result<(), Error> {
         if dim >= dims {
             return refused(format!(
-                "{called} has {dims} dims in this region, and none is dim {dim}, which {} is to cut",
+                "`{called}` has {dims} dims inside `local`, so {} cannot shard dim {dim}; dims are counted from 0",
                 self.axis_name(axis)
             ));
         }
@@ -304,7 +309,7 @@ impl ShardMap<'_> {
         };
         match others.iter().find(same) {
             Some((other, _)) => refused(format!(
-                "{called}: {} and {} cut dim {dim}, of which one not into blocks; a region takes that where it is the only one",
+                "`{called}`: {} and {} both shard dim {dim}, and one of them not into blocks; use S({dim}) for both, or shard it along one axis only",
                 self.axis_name(axis),
                 self.axis_name(*other)
             )),

@@ -1,24 +1,25 @@
-//! Regions in the text of a graph.
+//! Shard maps in the text of a graph.
 //!
 //! ```text
-//! local tp                     the axes, in the order of their words below; the lines to "end" are per-device code
-//!   in x: S(1)                 takes a value, so; in a: S(1) = x calls it a
+//! local tp                     the axes, in the order of placements below; the lines to "end" are per-device code
+//!   in x: S(1)                 imports x with a placement; in a: S(1) = x names it a
 //!   in w: R
-//!   h = mm(x, w)               an op on what each coordinate has
-//!   s: I = all_reduce(h)       R where nothing is said; axis=tp where the region has several axes
-//!   g = all_gather(h, dim=0)   one after the other; zigzag=dim: as Z(0); stack=0: along a new dim
+//!   h = mm(x, w)               an op on the values of each coordinate
+//!   s: I = all_reduce(h)       R by default; axis=tp if there are several axes
+//!   g = all_gather(h, dim=0)   concatenated; zigzag=dim: as Z(0); stack=0: along a new dim
 //!   r = reduce_scatter(h, dim=0)
-//!   t = all_to_all(h, split=0, concat=1), with zigzag=split or zigzag=concat where the parts of that dim are Z
-//!   t = all_to_all(h, counts=[1,3,2,0], dim=0, room=6), what each coordinate has for each
-//!   n = shift(h, by=1)         what the coordinate before has, around the axis
-//!   c = coordinate()           the number of the coordinate
-//!   p: P = h                   a word for each axis, or _: the same value as something else: R, I and P of each other, S(d) of these, P of what varies
-//!   out y: R = s               gives a value, claimed to be so
+//!   t = all_to_all(h, split=0, concat=1), with zigzag=split or zigzag=concat if that dim is Z
+//!   t = all_to_all(h, counts=[1,3,2,0], dim=0, room=6), by the counts from each coordinate to each
+//!   n = shift(h, by=1)         the value of the previous coordinate, cyclically
+//!   c = coordinate()           the index of the coordinate
+//!   p: P = h                   a conversion, one placement for each axis, or _: among R, I and P, to S(d), and V to P
+//!   out y: R = s               exports a value, with its declared placement
 //! end
 //! ```
 //!
-//! Names of a region are its own; it takes those of outside by `in` and gives its own by `out`. Regions stand in regions, over other axes, and in
-//! layers. Like layers they are read and not kept: a graph prints what they come to.
+//! Names are local to a shard map; `in` imports outer values and `out` exports results. Shard maps can be
+//! nested, over other axes, and can be in layers. Like layers they exist in the text only: a graph prints the
+//! statements that they expand to.
 
 use std::collections::BTreeMap;
 
@@ -32,36 +33,36 @@ use crate::notation::{refused, wire, wire_of};
 use crate::region::{DimSlices, ShardMap, ShardMapValue};
 use crate::repeat::Scope;
 
-/// The regions in which a line of a text stands, the innermost last.
+/// The open shard maps around a line of a text, the innermost last.
 #[derive(Debug, Default)]
 pub(crate) struct Regions(Vec<Open>);
 
-/// A region whose end was not read yet.
+/// A shard map whose `end` has not been read yet.
 #[derive(Debug)]
 struct Open {
-    /// As it is written.
+    /// The text that opens it.
     text: String,
-    /// All axes, and how many of the first are of regions around it.
+    /// All axes, and the number of leading axes that belong to enclosing shard maps.
     axes: Vec<usize>,
     around: usize,
     prefix: String,
     locals: BTreeMap<String, ShardMapValue>,
 }
 
-/// Whether a line begins a region: `local tp`.
+/// Returns the axes of a line that opens a shard map: `local tp`.
 pub(crate) fn begins(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("local ")?.trim();
-    // Else a value of that name.
+    // Otherwise it is a value named `local`.
     (!rest.starts_with([':', '='])).then_some(rest)
 }
 
 impl Regions {
-    /// The innermost region, as it is written.
+    /// Returns the opening text of the innermost shard map.
     pub(crate) fn innermost(&self) -> Option<&str> {
         self.0.last().map(|open| open.text.as_str())
     }
 
-    /// Reads a line, if it begins, ends or is in a region; whether it does.
+    /// Parses a line that opens, closes or is in a shard map; returns `false` for any other line.
     pub(crate) fn line(&mut self, graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<bool, Error> {
         if let Some(names) = begins(line) {
             self.begin(graph, names)?;
@@ -103,21 +104,21 @@ impl Regions {
         let Some(open) = self.0.last_mut() else { return Ok(()) };
         let Some((made, call)) = crate::notation::equals(line) else {
             return refused(format!(
-                "{line:?} cannot stand in {}: write in x: S(0), out y: S(0) = x, or h = op(x)",
+                "{line:?} is not allowed in `{}`; write `in x: S(0)`, `out y: S(0) = x` or `h = op(x)`",
                 open.text
             ));
         };
         open.assigned(graph, &Assigned::read(made.trim(), call.trim())?)
     }
 
-    /// `x: S(1)`, or `a: S(1) = x`.
+    /// Parses an input: `x: S(1)`, or `a: S(1) = x`.
     fn takes(&mut self, graph: &mut Graph, scope: &Scope, text: &str) -> Result<(), Error> {
         let (said, of) = match crate::notation::equals(text) {
             Some((said, of)) => (said.trim(), Some(of.trim())),
             None => (text, None),
         };
         let Some((name, is)) = said.split_once(':').map(|(name, is)| (name.trim(), is.trim())) else {
-            return refused(format!("in {text}: say how it is taken, like in {said}: S(0)"));
+            return refused(format!("`in {text}` has no placement; write one, as in `in {said}: S(0)`"));
         };
         let of = of.unwrap_or(name);
         let (open, outer) = match self.0.as_mut_slice() {
@@ -139,9 +140,10 @@ impl Regions {
         open.keep(name, taken)
     }
 
-    /// `y: S(0) = h`.
+    /// Parses an output: `y: S(0) = h`.
     fn gives(&mut self, graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Error> {
-        let form = || format!("out {text}: say of what and what it is, like out y: S(0) = h");
+        let form =
+            || format!("`out {text}` has no placement or no value; write both, as in `out y: S(0) = h`");
         let Some((said, of)) = crate::notation::equals(text) else { return refused(form()) };
         let Some((name, is)) = said.split_once(':') else { return refused(form()) };
         let (name, is, of) = (name.trim(), is.trim(), of.trim());
@@ -157,7 +159,7 @@ impl Regions {
     }
 }
 
-/// What stands behind a word that begins a line and is no name of a value that is made.
+/// Returns the text after a keyword at the start of a line, unless the word is the name of a value.
 fn keyword<'t>(line: &'t str, word: &str) -> Option<&'t str> {
     let rest = line.strip_prefix(word)?;
     let text = rest.strip_prefix(char::is_whitespace)?.trim();
@@ -168,7 +170,7 @@ impl Open {
     fn local(&self, name: &str) -> Result<ShardMapValue, Error> {
         self.locals.get(name).cloned().ok_or_else(|| Error::Graph {
             reason: format!(
-                "there is no value {name} in {}: what is outside comes in by in {name}: R",
+                "there is no value `{name}` in `{}`; import a value from outside, as in `in {name}: R`",
                 self.text
             ),
         })
@@ -179,7 +181,7 @@ impl Open {
             return Ok(());
         }
         if self.locals.contains_key(name) {
-            return refused(format!("{name} is made twice in {}: give one of them another name", self.text));
+            return refused(format!("`{name}` is defined twice in `{}`; rename one of the two", self.text));
         }
         self.locals.insert(name.to_owned(), local);
         Ok(())
@@ -188,7 +190,7 @@ impl Open {
     fn assigned(&mut self, graph: &mut Graph, assigned: &Assigned<'_>) -> Result<(), Error> {
         if let Some(by) = assigned.by {
             return refused(format!(
-                "by {by}: in {} an op has no strategy, since its values say what they are",
+                "`by {by}`: in `{}` an op has no strategy, because its operands determine it; remove `by {by}`",
                 self.text
             ));
         }
@@ -201,7 +203,9 @@ impl Open {
                 return self.keep(name, made);
             }
             (From::Value(of), _) => {
-                return refused(format!("{of} is moved to one value that says what it is"));
+                return refused(format!(
+                    "a conversion of `{of}` has one result with a placement, as in `a: R = {of}`"
+                ));
             }
             (From::Call(call, operands), _) => (call, operands),
         };
@@ -218,9 +222,9 @@ impl Open {
             let made = between.run(&mut region, call, &operands, &axis, is, name)?;
             return self.keep(name, made);
         }
-        if let Some((name, _)) = assigned.made.iter().find(|(_, is)| is.is_some()) {
+        if let Some((name, Some(is))) = assigned.made.iter().find(|(_, is)| is.is_some()) {
             return refused(format!(
-                "{name}: in {} only what moves says what it becomes; write {name} = {call}(..) and then a: R = {name}",
+                "`{name}: {is}`: in `{}` the output of {call} has no declared placement; remove `: {is}`, and write `{name}.1: {is} = {name}` below",
                 self.text
             ));
         }
@@ -229,7 +233,7 @@ impl Open {
         names.iter().zip(made).try_for_each(|(name, local)| self.keep(name, local))
     }
 
-    /// The axis that a call names, or the only one.
+    /// Returns the axis that a call names, or the only one.
     fn axis(&self, region: &ShardMap<'_>, call: &OpCall) -> Result<String, Error> {
         match (call.argument("axis"), &self.axes[..]) {
             (Some(Argument::Word(name)), _) => Ok(name.clone()),
@@ -237,7 +241,7 @@ impl Open {
             (Some(_) | None, axes) => {
                 let names: Vec<&str> = axes.iter().map(|&axis| region.axis_name(axis)).collect();
                 refused(format!(
-                    "{call}: say over which axis, like axis={}; there are {}",
+                    "{call} needs an axis, such as `axis={}`; expected one of: {}",
                     names[0],
                     names.join(", ")
                 ))
@@ -246,7 +250,7 @@ impl Open {
     }
 }
 
-/// What goes from coordinate to coordinate.
+/// The collectives between coordinates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Between {
     AllReduce,
@@ -294,16 +298,19 @@ impl Between {
             && let Some((key, _)) =
                 arguments.iter().find(|(key, _)| !self.arguments().contains(&key.as_str()))
         {
-            return refused(format!("{call}: takes {}, and not {key}", self.arguments().join(", ")));
+            return refused(format!(
+                "{call}: unknown argument `{key}`; expected one of: {}",
+                self.arguments().join(", ")
+            ));
         }
         let number = |key: &str| match call.argument(key) {
             Some(Argument::Number(n)) => Ok(*n),
-            Some(_) | None => refused(format!("{call}: say {key} as a whole number, like {key}=0")),
+            Some(_) | None => refused(format!("{call}: `{key}` must be an integer, such as `{key}=0`")),
         };
         let dim = |key: &str| {
             let n = number(key)?;
             usize::try_from(n).map_err(|_| Error::Graph {
-                reason: format!("{call}: {key} is {n}, and dims are counted from 0"),
+                reason: format!("{call}: `{key}` is {n}, but must not be negative"),
             })
         };
         let zigzag = match call.argument("zigzag") {
@@ -316,7 +323,7 @@ impl Between {
             }
             Some(_) => {
                 return refused(format!(
-                    "{call}: zigzag names the dim whose parts are Z instead of S, like zigzag={}",
+                    "{call}: `zigzag` must name the dim that is Z instead of S, such as `zigzag={}`",
                     if self == Between::AllToAll { "concat" } else { "dim" }
                 ));
             }
@@ -326,18 +333,18 @@ impl Between {
         };
         let wants = usize::from(self != Between::Coordinate);
         if operands.len() != wants {
-            return refused(format!("{call}: takes {wants} values, and {} are given", operands.len()));
+            return refused(format!("{call}: expected {wants} operands, but {} are given", operands.len()));
         }
         if let Some(is) = is.filter(|_| !matches!(self, Between::AllReduce | Between::AllGather)) {
             return refused(format!(
-                "{name}: {is} = {call}: what it makes varies over {axis}; leave out {is}"
+                "`{name}: {is} = {call}`: the result varies over {axis}; remove `: {is}`"
             ));
         }
         region.wire = match call.argument("via") {
             None => None,
             Some(Argument::Word(word)) => Some(wire(word)?),
             Some(other) => {
-                return refused(format!("{call}: {other} is no type of elements, like via=bf16"));
+                return refused(format!("{call}: unknown dtype `{other}`; write one such as `via=bf16`"));
             }
         };
         let to = is.unwrap_or("R");
@@ -347,7 +354,9 @@ impl Between {
             (Between::AllReduce, Some(v)) => region.all_reduced(v, axis, to, name),
             (Between::AllGather, Some(v)) if call.argument("stack").is_some() => {
                 if ["dim", "zigzag"].iter().any(|key| call.argument(key).is_some()) {
-                    return refused(format!("{call}: say stack, for a new dim, or dim, and not both"));
+                    return refused(format!(
+                        "{call}: `stack` is for a new dim and excludes `dim` and `zigzag`; remove it or these"
+                    ));
                 }
                 region.stacked(v, axis, dim("stack")?, to, name)
             }
@@ -355,7 +364,9 @@ impl Between {
             (Between::ReduceScatter, Some(v)) => region.reduce_scattered(v, axis, parts("dim")?, name),
             (Between::AllToAll, Some(v)) if call.argument("counts").is_some() => {
                 if ["split", "concat", "zigzag"].iter().any(|key| call.argument(key).is_some()) {
-                    return refused(format!("{call}: say counts and dim, or split and concat, and not both"));
+                    return refused(format!(
+                        "{call}: `counts` excludes `split`, `concat` and `zigzag`; write `counts` and `dim`, or `split` and `concat`"
+                    ));
                 }
                 let given = match call.argument("counts") {
                     Some(Argument::Numbers(list)) => list.iter().map(|&n| usize::try_from(n).ok()).collect(),
@@ -365,7 +376,7 @@ impl Between {
                 let ranks = region.size(axis_at);
                 let Some(given) = given.filter(|list| Some(list.len()) == ranks.checked_mul(ranks)) else {
                     return refused(format!(
-                        "{call}: counts are a list of {ranks} numbers for each of {ranks} coordinates of {axis}, one after the other: what it has for each"
+                        "{call}: `counts` must have {ranks} numbers for each of the {ranks} coordinates of {axis}: the indices that it sends to each"
                     ));
                 };
                 let counts = Counts::new(&given.chunks(ranks).map(<[usize]>::to_vec).collect::<Vec<_>>())?;
@@ -377,7 +388,7 @@ impl Between {
                 if ["dim", "room"].iter().any(|key| call.argument(key).is_some()) =>
             {
                 refused(format!(
-                    "{call}: dim and room are said with counts; without them say split and concat"
+                    "{call}: `dim` and `room` need `counts`; without it, write `split` and `concat`"
                 ))
             }
             (Between::AllToAll, Some(v)) => {

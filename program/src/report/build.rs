@@ -1,4 +1,4 @@
-//! The walk over items: their passes, rows of moves, and sums.
+//! Builds the report: the pass of each statement, the rows of redistributions, and the sums.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,20 +14,20 @@ use crate::report::{
 };
 use crate::{ComputeRates, Meshes};
 
-/// What is known of a program before its sums.
+/// Facts on a program that precede the sums.
 pub(super) struct Known<'a> {
     pub(super) program: &'a Program,
-    /// The pass of each item.
+    /// The pass of each statement.
     pub(super) passes: Vec<Pass>,
-    /// The item that makes each value.
+    /// The index of the statement that produces each value.
     pub(super) made: Vec<usize>,
-    /// The value below `no_grad` that is the gradient of each.
+    /// The value below `no_grad` that is the gradient of each value.
     pub(super) gradients: Vec<Option<ValueId>>,
-    /// The value that takes the place of each: `w'` of `w`.
+    /// The updated version of each value: `w'` for `w`.
     pub(super) updates: Vec<Option<ValueId>>,
-    /// In which meshes ranks are, a bit for each.
+    /// The mesh combinations of ranks, as bit masks with one bit per mesh.
     pub(super) classes: Vec<u64>,
-    /// The number of the mesh of each value.
+    /// The mesh number of each value.
     on: Vec<usize>,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Known<'a> {
         Known { program, passes, made, gradients, updates, classes: program.meshes.classes(), on }
     }
 
-    /// What is known, and the class of each value; what takes the place of a value is of its class.
+    /// Returns the facts, and the class of each value; an updated value has the class of the original.
     pub(super) fn with_classes(program: &'a Program) -> (Known<'a>, Vec<ValueClass>) {
         let mut known = Known::of(program);
         let mut classes: Vec<ValueClass> =
@@ -77,7 +77,7 @@ impl<'a> Known<'a> {
                 classes[u.0] = classes[v];
             }
         }
-        // What is in the next step something else is an input: of w'' and w' nothing is known.
+        // Only a parameter or state input has an update: not `w'`, even if `w''` updates it.
         for (v, update) in known.updates.iter_mut().enumerate() {
             let is_input = matches!(program.statements()[known.made[v]], Statement::Input(_));
             if !is_input || !matches!(classes[v], ValueClass::Parameter | ValueClass::State) {
@@ -87,12 +87,12 @@ impl<'a> Known<'a> {
         (known, classes)
     }
 
-    /// Whether ranks that are in these meshes hold something of a value.
+    /// Returns `true` if ranks in these meshes hold a part of a value.
     pub(super) fn holds(&self, class: u64, v: usize) -> bool {
         class >> self.on[v] & 1 == 1
     }
 
-    /// Whether some gradient is written.
+    /// Returns `true` if the program states some gradient.
     pub(super) fn is_differentiated(&self) -> bool {
         self.gradients.iter().any(Option::is_some)
     }
@@ -117,33 +117,34 @@ impl<'a> Known<'a> {
     }
 }
 
-/// What each value of a program is for.
+/// Returns the class of each value of a program.
 pub(crate) fn classes(program: &Program) -> Vec<ValueClass> {
     Known::with_classes(program).1
 }
 
 impl Program {
-    /// When its values are there on a rank.
+    /// Returns the lifetimes of its values on a rank.
     pub(crate) fn lives(&self, rank: usize) -> Lives {
         Walk::of(self).lives(self.meshes.class(rank))
     }
 
-    /// What is at hand while each of its items is carried out, in their order, on the ranks of [`Report::peak`], which is the first of
-    /// those with most bytes.
+    /// Returns the live memory during each statement, in order.
+    ///
+    /// It is that of the ranks of [`Report::peak`]: the first mesh combination with the highest peak.
     ///
     /// ```
-    /// use reshard_program::{Program, Rates};
+    /// use reshard_program::{Program, ComputeRates};
     /// let program: Program = "mesh x=2\nx: f32[8] S(0)\ny = relu(x)\nz = neg(y)".parse()?;
-    /// let bytes: Vec<u64> = program.moments().iter().map(|moment| moment.bytes).collect();
-    /// assert_eq!(bytes, [16, 32, 48]); // the input lasts, and y until z is there
-    /// assert_eq!(program.report(&Rates::uniform()).peak, program.moments()[2]);
+    /// let bytes: Vec<u64> = program.memory_timeline().iter().map(|moment| moment.bytes).collect();
+    /// assert_eq!(bytes, [16, 32, 48]); // the input is live to the end, and y until z is computed
+    /// assert_eq!(program.report(&ComputeRates::uniform()).peak, program.memory_timeline()[2]);
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     pub fn memory_timeline(&self) -> Vec<super::Peak> {
         Walk::of(self).moments()
     }
 
-    /// What it communicates, computes and holds, at these rates of computing.
+    /// Returns the report on communication, computing and memory at these compute rates.
     pub fn report(&self, rates: &ComputeRates) -> Report {
         let walk = Walk::of(self);
         let Walk { known, classes, .. } = &walk;
@@ -156,7 +157,7 @@ impl Program {
                 class,
                 pass: known.passes[n],
             });
-        // What is computed and held for wires is told of what carries them out.
+        // Computing and memory of communication dtypes are those of the lowered program.
         let wired = match self.lower_comm_dtypes() {
             Ok(Cow::Owned(wired)) => Some(wired),
             Ok(Cow::Borrowed(_)) | Err(_) => None,
@@ -174,7 +175,7 @@ impl Program {
             compute_us,
             peak: carried.peak(),
             has_explicit_backward: known.is_differentiated(),
-            gap_us: self.optimality_gap_us(),
+            optimality_gap_us: self.optimality_gap_us(),
         };
         let Report { redistributions: moves, traffic, by_axes, .. } = &mut report;
         for row in moves {
@@ -190,7 +191,7 @@ impl Program {
 }
 
 impl Known<'_> {
-    /// Operations of the worst rank and the time of computing of the one that takes longest, by pass.
+    /// Returns, by pass, the operations of the worst rank and the compute time of the slowest rank.
     fn computing(&self, rates: &ComputeRates) -> (PerPass<f64>, PerPass<f64>) {
         let (mut operations, mut time) = (PerPass::<f64>::default(), PerPass::<f64>::default());
         for &class in &self.classes {
@@ -203,7 +204,7 @@ impl Known<'_> {
         (operations, time)
     }
 
-    /// The same of the ranks that are in these meshes.
+    /// Returns the same for the ranks in these meshes.
     fn computing_of(&self, class: u64, rates: &ComputeRates) -> (PerPass<f64>, PerPass<f64>) {
         let (mut operations, mut time) = (PerPass::<f64>::default(), PerPass::<f64>::default());
         for (item, &pass) in self.program.statements().iter().zip(&self.passes) {
@@ -224,7 +225,7 @@ impl Known<'_> {
         (operations, time)
     }
 
-    /// A row for each move, but for those that are the backward of another.
+    /// Returns a row for each redistribution, except those that are the backward of another.
     fn moves(&self) -> Vec<RedistributionReport> {
         let written = self.is_differentiated();
         let meshes = &self.program.meshes;
@@ -263,7 +264,7 @@ impl Known<'_> {
             *row.traffic.of_mut(pass) = Some(traffic);
             if let Some(plan) = backward {
                 if plan.steps().is_empty() {
-                    // Nothing is written for it.
+                    // The plan is empty, so the program has no statement for it.
                     row.traffic.backward = Some(CommCost::default());
                 } else if written {
                     waiting.entry(&source.name).or_default().push((rows.len(), plan));
@@ -278,8 +279,10 @@ impl Known<'_> {
         rows
     }
 
-    /// What the text calls a moved value, and where it is moved: `x.1: .. = x` for what takes it first, `y: .. = y.1` and
-    /// `y: .. = x` where they are written.
+    /// Returns the name of a redistributed value in the text, and the name of its consumer.
+    ///
+    /// For `x.1: .. = x` the consumer is the first op that takes it. For `y: .. = y.1` and `y: .. = x`, which
+    /// the text states, it is the result.
     fn place<'b>(&'b self, from: &'b str, made: &'b str, taker: Option<usize>) -> (&'b str, &'b str) {
         let value = moved_name(from, made);
         if value == made || stem(made) != value {
@@ -290,10 +293,10 @@ impl Known<'_> {
     }
 }
 
-/// The moves above `no_grad` whose backward has not been seen, by the name of what is moved: their rows and backward plans.
+/// Rows and backward plans of redistributions whose backward is still to be found, by the name of the source.
 type Waiting<'a> = FxHashMap<&'a str, Vec<(usize, &'a Plan)>>;
 
-/// The row of the move whose backward makes `dv` or `dv.7`, for `v`, by this plan.
+/// Returns the row of the redistribution of `v` whose backward produces `dv` or `dv.7` by this plan.
 fn mirrored(waiting: &mut Waiting<'_>, made: &str, plan: &Plan) -> Option<usize> {
     [made, stem(made)].into_iter().find_map(|name| {
         let rows = waiting.get_mut(gradient_of(name)?)?;
@@ -303,7 +306,7 @@ fn mirrored(waiting: &mut Waiting<'_>, made: &str, plan: &Plan) -> Option<usize>
     })
 }
 
-/// The time of computing of an item, by its operations and by what it reads and writes.
+/// Returns the compute time of a statement, from its operations and its memory traffic.
 pub(crate) fn computing_us(program: &Program, item: &Statement, rates: &ComputeRates) -> f64 {
     let Statement::Op { is_view, inputs, outputs, operations, .. } = item else { return 0.0 };
     let values = || inputs.iter().chain(outputs).map(|&v| program.get(v));
@@ -312,12 +315,12 @@ pub(crate) fn computing_us(program: &Program, item: &Statement, rates: &ComputeR
     dtype.map_or(0.0, |dtype| rates.time_us(dtype, *operations, bytes))
 }
 
-/// The bytes of the largest shard of a value.
+/// Returns the bytes of the largest shard of a value.
 pub(crate) fn local_bytes(value: &crate::Value) -> u64 {
     (value.ty.value.max_local_numel() as u64).saturating_mul(value.dtype.bits() as u64).div_ceil(8)
 }
 
-/// What a plan communicates in a pass, and its steps that do.
+/// Returns the communication of a plan in a pass, and its communicating steps.
 fn carried_out(meshes: &Meshes, plan: &Plan, pass: Pass) -> (CommCost, Vec<StepReport>) {
     let steps: Vec<StepReport> = (plan.steps().iter())
         .filter(|step| step.op().communicates())

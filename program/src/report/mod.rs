@@ -1,39 +1,40 @@
-//! What a program communicates, computes and holds, read off its items without a tensor.
+//! Reports on the communication, computing and memory of a program, without running it.
 //!
 //! # Passes
 //!
-//! Items are of one of three passes, by what needs them:
+//! Each statement is in one of three passes, by its consumers:
 //!
 //! ```text
-//! forward    above `no_grad`, or all where nothing is marked
-//! backward   below, and a gradient that was asked for needs it: dv below `no_grad`, where v above has its type's gradient
-//! update     below, and no gradient needs it
+//! forward    above `no_grad`, or everything without that line
+//! backward   below it, and a requested gradient needs it: dv below `no_grad`, if the type of v above has a gradient
+//! update     below it, and no gradient needs it
 //! ```
 //!
 //! # Each byte once
 //!
-//! A move knows the plan of its gradient. In a program whose gradients are statements, that plan is carried out by a move of
-//! its own below `no_grad`, and counting both would count it twice. So what is counted is
+//! A redistribution stores the plan of its gradient. In a program whose gradients are statements, that plan
+//! is executed by a separate redistribution below `no_grad`, and counting both would count it twice. So the
+//! count is
 //!
 //! ```text
-//! gradients written    the forward plan of every item, in the pass of the item; no backward plan
-//! none written         the forward plan of every item, and the backward plans: what a gradient would do
+//! explicit backward    the forward plan of every statement, in the pass of the statement; no backward plan
+//! no gradients         the forward plan of every statement, and the backward plans that a gradient would need
 //! ```
 //!
-//! A move below `no_grad` that carries out the backward plan of one above (`dv` for `v`, between the same two shardings) is
-//! told as the backward of that one and has no row of its own. A move whose gradient nobody asked for has no backward then.
-//! Totals are the sums over rows either way.
+//! A redistribution below `no_grad` that executes the backward plan of one above (`dv` for `v`, between the
+//! same two shardings) is reported as the backward of that one and has no row. A redistribution whose
+//! gradient is not requested then has no backward. Totals are the sums over rows in either case.
 //!
-//! # Bytes at hand
+//! # Live memory
 //!
-//! [`Peak`] says what is held when. Bytes are those of the worst rank, value by value: exact where one rank has the largest
-//! shard of all, as in chunks, and else an upper bound.
+//! [`Peak`] defines the lifetimes. Bytes are those of the worst rank, value by value: exact if one rank has
+//! the largest shard of all values, as with chunks, and otherwise an upper bound.
 //!
 //! # Several meshes
 //!
-//! A rank outside of a mesh holds nothing of what is there and runs none of its ops. So operations and bytes at hand are added up for
-//! each combination of meshes that some rank is in, and told of the combination with most. Bytes of moves are those of the worst rank
-//! of each move, wherever that is.
+//! A rank outside a mesh holds nothing of the values on it and runs none of its ops. So operations and live
+//! bytes are added up for each combination of meshes that some rank is in, and the combination with the most
+//! is reported. Bytes of redistributions are those of the worst rank of each redistribution, wherever it is.
 
 mod build;
 mod over;
@@ -54,22 +55,22 @@ pub use over::CommScope;
 pub(crate) use peak::{END, Lives, Walk};
 pub use peak::{Peak, ValueClass};
 
-/// When an item runs.
+/// The pass in which a statement runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Pass {
-    /// What is differentiated, or would be.
+    /// Statements that are differentiated, or would be.
     Forward,
-    /// What makes the gradients that were asked for.
+    /// Statements that compute requested gradients.
     Backward,
-    /// What is made of gradients.
+    /// Statements that use gradients.
     Update,
 }
 
 impl Pass {
-    /// All, in order.
+    /// All passes, in order.
     pub const ALL: [Pass; 3] = [Pass::Forward, Pass::Backward, Pass::Update];
 
-    /// Its name.
+    /// Returns its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Pass::Forward => "forward",
@@ -79,19 +80,19 @@ impl Pass {
     }
 }
 
-/// One of something for each pass.
+/// A value for each pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PerPass<T> {
-    /// That of the forward pass.
+    /// The value for the forward pass.
     pub forward: T,
-    /// That of the backward pass.
+    /// The value for the backward pass.
     pub backward: T,
-    /// That of the update.
+    /// The value for the update.
     pub update: T,
 }
 
 impl<T> PerPass<T> {
-    /// That of a pass.
+    /// Returns the value for a pass.
     pub fn of(&self, pass: Pass) -> &T {
         match pass {
             Pass::Forward => &self.forward,
@@ -109,14 +110,14 @@ impl<T> PerPass<T> {
     }
 }
 
-/// What communication is and costs.
+/// The amount and the cost of communication.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CommCost {
-    /// In how many steps ranks talk to each other.
+    /// The number of communicating steps.
     pub steps: usize,
     /// Bytes that the worst rank receives.
     pub received_bytes: u64,
-    /// The time that the cost model gives it, in microseconds.
+    /// The modelled time, in microseconds.
     pub cost_us: f64,
 }
 
@@ -131,67 +132,69 @@ impl CommCost {
 /// A value of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValueReport {
-    /// Its name.
+    /// The name in the program text.
     pub name: String,
     /// The type of its elements.
     pub dtype: DType,
-    /// Who holds it, and its gradient.
+    /// The shardings of the value and its gradient.
     pub ty: Arc<ShardingType>,
-    /// The type as the text says it, with the name of its mesh.
+    /// The type in text form, with the name of its mesh.
     pub text: String,
-    /// What it is for.
+    /// The purpose of the value.
     pub class: ValueClass,
-    /// When it is made; inputs are there before.
+    /// The pass in which it is computed; inputs exist before.
     pub pass: Pass,
 }
 
-/// A step of a move in which ranks talk to each other.
+/// A communicating step of a redistribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepReport {
-    /// When.
+    /// The pass in which it runs.
     pub pass: Pass,
-    /// What kind of operation.
+    /// The kind of operation.
     pub op: StepOp,
-    /// The axes over which it runs, or the meshes between which.
+    /// The mesh axes that it communicates over, or the meshes between which.
     pub over: CommScope,
-    /// The ranks that talk to each other, as a layout.
+    /// The communicating ranks, as a layout.
     pub group: String,
-    /// What it costs; one step.
+    /// Its cost; counts as one step.
     pub traffic: CommCost,
 }
 
-/// A move of a program.
+/// A redistribution of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RedistributionReport {
-    /// The value that is moved, as the text calls it.
+    /// The source value, by its name in the text.
     pub value: String,
-    /// Where: the first result of the op that takes it so, or what the text calls the moved value.
+    /// The consumer: the first result of the op that takes it, or the redistributed value's name in the text.
     pub consumer: String,
-    /// The name of what is made.
+    /// The name of the result.
     pub result: String,
-    /// What it was.
+    /// The source type.
     pub from: Arc<ShardingType>,
-    /// What it becomes.
+    /// The target type.
     pub to: Arc<ShardingType>,
-    /// Both as the text says them, with the names of their meshes; without gradients where none is moved.
+    /// Both types in text form, with the names of their meshes.
+    ///
+    /// Gradients are omitted if no gradient is redistributed.
     pub texts: [String; 2],
-    /// What it communicates; none in a pass in which nothing of it runs.
+    /// The communication, by pass; `None` for a pass in which nothing of it runs.
     pub traffic: PerPass<Option<CommCost>>,
-    /// Its communicating steps, in all passes.
+    /// Its communicating steps in all passes, in order.
     pub steps: Vec<StepReport>,
 }
 
 impl RedistributionReport {
-    /// Whether ranks talk to each other for it in any pass.
+    /// Returns `true` if it communicates in any pass.
     pub fn communicates(&self) -> bool {
         !self.steps.is_empty()
     }
 }
 
-/// What a program communicates, computes and holds.
+/// A report on the communication, computing and memory of a program.
 ///
 /// ```
-/// use reshard_program::{Elaborator, Graph, Rates};
+/// use reshard_program::{ShardingSolver, Graph, ComputeRates};
 /// let graph: Graph = "
 ///     mesh tp=4
 ///     x: f32[8,2,16] I
@@ -200,7 +203,7 @@ impl RedistributionReport {
 ///     h = sbh,hi->sbi(x, up)
 ///     y: I = sbi,ih->sbh(h, down)
 /// ".parse()?;
-/// let report = Elaborator::new().elaborate(&graph)?.report(&Rates::uniform());
+/// let report = ShardingSolver::new().solve(&graph)?.report(&ComputeRates::uniform());
 /// // An all_reduce each way, of 1536 bytes.
 /// let traffic = report.over("tp");
 /// assert_eq!((traffic.forward.steps, traffic.backward.steps), (1, 1));
@@ -211,25 +214,28 @@ impl RedistributionReport {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// The meshes.
+    /// The meshes of the program.
     pub meshes: Meshes,
-    /// The values, in the order in which they are made.
+    /// The values, in the order in which they are computed.
     pub values: Vec<ValueReport>,
-    /// The moves, in the order in which they are first carried out.
+    /// The redistributions, in the order of first execution.
     pub redistributions: Vec<RedistributionReport>,
-    /// What all moves communicate.
+    /// The communication of all redistributions.
     pub traffic: PerPass<CommCost>,
-    /// What the steps over some axes communicate; of each step its worst rank, so that axes may have more than all moves.
+    /// The communication by mesh axes.
+    ///
+    /// Each step counts for its worst rank, so the sum over axes may exceed the total.
     pub by_axes: BTreeMap<CommScope, PerPass<CommCost>>,
-    /// Operations of the rank with most of them in the pass; backward, where it is not written, as many again for each operand that has
-    /// a gradient.
+    /// The operations of the rank with the most in each pass.
+    ///
+    /// If the program states no backward, it counts as many again for each operand that has a gradient.
     pub operations: PerPass<f64>,
-    /// The time of these, and of what they read and write, in microseconds.
+    /// The time of these operations and of their memory traffic, in microseconds.
     pub compute_us: PerPass<f64>,
-    /// The most bytes at hand at a time.
+    /// The peak memory.
     pub peak: Peak,
-    /// Whether backward is written; where it is not, it is what a gradient would do.
+    /// `true` if the program states its backward; otherwise backward is the cost a gradient would have.
     pub has_explicit_backward: bool,
-    /// By how much the choices may cost more than the cheapest, in microseconds.
-    pub gap_us: f64,
+    /// The optimality gap: the maximum cost above the cheapest program, in microseconds.
+    pub optimality_gap_us: f64,
 }

@@ -1,4 +1,4 @@
-//! Over what a step communicates: axes of a mesh, or from one mesh to another.
+//! Scope of a communicating step: axes of a mesh, or a pair of meshes.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use reshard_planner::Step;
 use crate::Meshes;
 use crate::report::{CommCost, PerPass, Report};
 
-/// Over what a step communicates.
+/// The scope of a communicating step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CommScope {
     /// Axes of the first mesh, like `tp` or `dp,tp`.
@@ -19,7 +19,7 @@ pub enum CommScope {
         /// The name of the mesh.
         mesh: String,
     },
-    /// From ranks of one mesh to ranks of another, by their names: `default to experts`.
+    /// From ranks of one mesh to ranks of another, by mesh names: `default to experts`.
     BetweenMeshes {
         /// The mesh before.
         from: String,
@@ -42,7 +42,7 @@ impl CommScope {
         }
     }
 
-    /// The axes; none between two meshes.
+    /// Returns the axes; empty between two meshes.
     pub fn axes(&self) -> impl Iterator<Item = &str> {
         let axes = match self {
             CommScope::Axes(axes) | CommScope::AxesOf { axes, .. } => Some(axes),
@@ -51,7 +51,7 @@ impl CommScope {
         axes.into_iter().flat_map(|axes| axes.split(','))
     }
 
-    /// The names of the meshes that are not the first alone.
+    /// Returns the mesh names; empty for axes of the first mesh.
     pub fn meshes(&self) -> Vec<&str> {
         match self {
             CommScope::Axes(_) => Vec::new(),
@@ -72,9 +72,11 @@ impl fmt::Display for CommScope {
 }
 
 impl Report {
-    /// What the steps over these axes or meshes communicate, as they are printed: `tp`, `ep on experts` or `default to experts`.
+    /// Returns the communication over these axes or meshes.
+    ///
+    /// They are given as printed: `tp`, `ep on experts` or `default to experts`.
     pub fn over(&self, text: &str) -> PerPass<CommCost> {
-        // Of two of one text the last.
+        // If two have the same text, the last one counts.
         let found = self.by_axes.iter().rev().find(|(over, _)| over.to_string() == text);
         found.map(|(_, traffic)| *traffic).unwrap_or_default()
     }

@@ -1,37 +1,38 @@
-//! The most bytes at hand at a time.
+//! Peak memory: the maximum number of live bytes.
 //!
-//! Items run in order and write their results beside their operands. A value is there
+//! Statements run in order and write their results to separate buffers. The lifetime of a value is
 //!
 //! ```text
-//! an input      from the start to the end; one that is updated (w by w') until it is no longer taken
-//! any other     from the item that makes it to the last that takes it; to the end if nothing takes what that item makes
+//! an input      from the start to the end; an updated one (w by w') to its last use
+//! any other     from its statement to its last use; to the end if no output of that statement is used
 //! ```
 //!
-//! and the result of a view, or of a move that does nothing to the buffers, is its operand. While a move is carried out, its
-//! staging is there too: what its plan holds beyond source and target. Communication buffers of an engine are not counted.
+//! and the result of a view, or of a redistribution without any copy, shares the buffer of its operand. While
+//! a redistribution runs, its staging is live too: the buffers of its plan other than source and target.
+//! Communication buffers of an engine are not counted.
 
 use crate::graph::ValueId;
 use crate::passes::again::{Again, Forward, Line};
 use crate::program::{Program, Statement};
 use crate::report::build::{Known, local_bytes};
 
-/// What a value is for.
+/// The purpose of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ValueClass {
-    /// An input whose gradient is asked, or that has one and is updated (`w` by `w'`).
+    /// An input whose gradient is requested, or that has a gradient and is updated (`w` by `w'`).
     Parameter,
     /// An input without a gradient that is updated, such as a momentum.
     State,
     /// Any other input.
     Input,
-    /// What the forward pass makes, copies of parameters too.
+    /// A value computed in forward, including copies of parameters.
     Activation,
-    /// What backward and update make, but for what takes the place of a parameter or of state.
+    /// A value computed in backward or update, except an updated parameter or state.
     Gradient,
 }
 
 impl ValueClass {
-    /// All, in order.
+    /// All classes, in order.
     pub const ALL: [ValueClass; 5] = [
         ValueClass::Parameter,
         ValueClass::State,
@@ -40,7 +41,7 @@ impl ValueClass {
         ValueClass::Gradient,
     ];
 
-    /// Its name.
+    /// Returns its name.
     pub fn as_str(self) -> &'static str {
         match self {
             ValueClass::Parameter => "parameter",
@@ -52,41 +53,43 @@ impl ValueClass {
     }
 }
 
-/// The moment in which most bytes are at hand on the worst rank.
+/// The point of a program with the most live bytes on the worst rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Peak {
-    /// All of them.
+    /// All live bytes.
     pub bytes: u64,
-    /// What is made at that moment; empty of a program without items.
+    /// The value computed at that point; empty for a program without statements.
     pub at: String,
-    /// Those of values, by class in the order of [`Class::ALL`].
+    /// The live bytes of values, by class in the order of [`ValueClass::ALL`].
     pub by_class: [u64; 5],
-    /// Those that a move holds beyond source and target.
+    /// The live bytes of a redistribution other than source and target.
     pub staging: u64,
 }
 
 impl Peak {
-    /// The bytes of a class.
+    /// Returns the live bytes of a class.
     pub fn of(&self, class: ValueClass) -> u64 {
         self.by_class[class as usize]
     }
 }
 
-/// Where a value is there until the end.
+/// End of a lifetime that lasts until the end of the program.
 pub(crate) const END: usize = usize::MAX;
 
-/// The items of a program as they are done, each on its own values or on copies of them.
+/// The statements of a program in order of execution, each on its own values or on copies of them.
 pub(crate) struct Walk<'a> {
     pub(super) known: Known<'a>,
     pub(super) classes: Vec<ValueClass>,
-    /// The bytes of each value of the program.
+    /// The bytes of each value.
     bytes: Vec<u64>,
     steps: Vec<Step>,
-    /// How many values there are, copies too: that of `v` has the number `v` and that of all values of the program.
+    /// The number of values including copies.
+    ///
+    /// The copy of `v` has the number `v` plus the number of program values.
     values: usize,
 }
 
-/// An item, and the numbers of what it takes and makes here.
+/// A statement, with the numbers of its inputs and outputs, which may be copies.
 struct Step {
     item: usize,
     takes: Vec<usize>,
@@ -94,7 +97,7 @@ struct Step {
 }
 
 impl<'a> Walk<'a> {
-    /// Over the items of a program in order.
+    /// Returns a walk over the statements of a program in order.
     pub(crate) fn of(program: &'a Program) -> Walk<'a> {
         let (known, classes) = Known::with_classes(program);
         let numbers = |values: &[ValueId]| values.iter().map(|v| v.0).collect();
@@ -106,7 +109,7 @@ impl<'a> Walk<'a> {
         Walk { known, classes, bytes, steps, values }
     }
 
-    /// Over these lines of the same program in place of what it was over.
+    /// Replaces the statements by these lines of the same program.
     pub(crate) fn follow(&mut self, forward: &Forward<'_>, lines: &[Line], again: &Again) {
         let program = self.known.program;
         let count = program.values().len();
@@ -124,7 +127,7 @@ impl<'a> Walk<'a> {
         }));
     }
 
-    /// The value of the program that this is, or of which it is a copy.
+    /// Returns the program value that `v` is, or is a copy of.
     fn original(&self, v: usize) -> usize {
         v % self.known.program.values().len()
     }
@@ -137,27 +140,27 @@ impl<'a> Walk<'a> {
         self.bytes[self.original(v)]
     }
 
-    /// What the copy of a value is for, below `no_grad`, says nobody: it is of backward.
+    /// Returns the class of a value; a copy belongs to backward.
     fn class(&self, v: usize) -> usize {
         self.classes.get(v).copied().unwrap_or(ValueClass::Gradient) as usize
     }
 
-    /// The most bytes at hand at a time, of all ranks.
+    /// Returns the peak memory over all ranks.
     pub(crate) fn peak(&self) -> Peak {
         let peaks = self.known.classes.iter().map(|&ranks| self.peak_of(ranks));
-        // Of equal ones the first.
+        // Ties go to the first.
         peaks.reduce(|most, other| if other.bytes > most.bytes { other } else { most }).unwrap_or_default()
     }
 
-    /// What is at hand in each step, of those ranks of which most bytes are at hand at a time.
+    /// Returns the live memory in each step, for the ranks with the highest peak.
     pub(crate) fn moments(&self) -> Vec<Peak> {
         let each = self.known.classes.iter().map(|&ranks| self.moments_of(ranks));
         let most = |moments: &[Peak]| moments.iter().map(|moment| moment.bytes).max();
-        // Of equal ones the first.
+        // Ties go to the first.
         each.reduce(|a, b| if most(&b) > most(&a) { b } else { a }).unwrap_or_default()
     }
 
-    /// When values are there, for the ranks that are in these meshes.
+    /// Returns the lifetimes of values on the ranks in these meshes.
     pub(crate) fn lives(&self, ranks: u64) -> Lives {
         let (program, updates) = (self.known.program, &self.known.updates);
         let mut root: Vec<usize> = (0..self.values).collect();
@@ -183,7 +186,7 @@ impl<'a> Walk<'a> {
         for (v, &of) in root.iter().enumerate() {
             let step = &self.steps[made[v]];
             let end = match (&program.statements()[step.item], last[v]) {
-                // A copy that nobody makes is never there, and has no end.
+                // A copy that no statement computes is never live, and has no end.
                 _ if !step.makes.contains(&v) => END,
                 (Statement::Input(_), last) => updates[v].map_or(END, |u| made[u.0].max(last.unwrap_or(0))),
                 (_, None) if step.makes.iter().any(|&v| last[v].is_some()) => made[v],
@@ -195,7 +198,7 @@ impl<'a> Walk<'a> {
         for update in updates.iter().flatten() {
             until[root[update.0]] = END;
         }
-        // What lies elsewhere is no value to begin the next step with.
+        // An update with another sharding cannot be the initial value of the next step.
         let values = program.values();
         let lies_there = |w: usize, u: usize| values[w].ty.value == values[u].ty.value;
         let next = updates.iter().enumerate();
@@ -203,7 +206,7 @@ impl<'a> Walk<'a> {
         Lives { root, until, next }
     }
 
-    /// The moment in which most bytes are at hand on the ranks that are in these meshes.
+    /// Returns the point with the most live bytes on the ranks in these meshes.
     fn peak_of(&self, ranks: u64) -> Peak {
         let mut most = Peak::default();
         self.follow_bytes(ranks, |now, bytes, staging, step| {
@@ -215,7 +218,7 @@ impl<'a> Walk<'a> {
         most
     }
 
-    /// What is at hand in each step on the ranks that are in these meshes.
+    /// Returns the live memory in each step on the ranks in these meshes.
     fn moments_of(&self, ranks: u64) -> Vec<Peak> {
         let mut moments = Vec::new();
         self.follow_bytes(ranks, |now, bytes, staging, step| {
@@ -226,14 +229,16 @@ impl<'a> Walk<'a> {
         moments
     }
 
-    /// The first value that a step makes; empty if it makes none.
+    /// Returns the name of the first output of a step; empty if it has none.
     fn made_at(&self, step: &Step) -> String {
         let name = |&v: &usize| self.known.program.values()[self.original(v)].name.clone();
         step.makes.first().map_or(String::new(), name)
     }
 
-    /// Follows the bytes of the ranks that are in these meshes: at the start, where there is no step yet, and in each step the values at hand, all
-    /// bytes, and those of staging among them.
+    /// Reports the live memory of the ranks in these meshes to `tell`, at the start and in each step.
+    ///
+    /// Arguments: live bytes by class, all live bytes, the staging among them, and the step (`None` at the
+    /// start).
     fn follow_bytes(&self, ranks: u64, mut tell: impl FnMut(&Peak, u64, u64, Option<&Step>)) {
         let holds = |v: usize| self.holds(ranks, v);
         let items = self.known.program.statements();
@@ -272,7 +277,8 @@ impl<'a> Walk<'a> {
                     let staging = forward.peak_bytes();
                     match self.known.program.travels(item) {
                         None => staging.saturating_sub(here.fold(0, u64::saturating_add)),
-                        // At most what travels and, in the values' own type, what it brings: the program of its parts says it exactly.
+                        // An upper bound: the sent data and the received data in the values' dtype. The
+                        // lowered program is exact.
                         Some(via) => {
                             let bits = self.known.program.values()[self.original(to)].dtype.bits() as u64;
                             let wide = (bits / via.bits().max(1) as u64).saturating_add(1);
@@ -300,13 +306,13 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// When the values of a program are there, on ranks that are in the same meshes; see the top of this file.
+/// The lifetimes of a program's values, on ranks in the same meshes; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Lives {
-    /// Of each value, the one whose buffer it has.
+    /// The value whose buffer each value uses.
     pub(crate) root: Vec<usize>,
-    /// Of each value that has a buffer, the last item for which it is there; [`END`] where that is the end.
+    /// The last statement of each buffer's lifetime, by value; [`END`] for the end of the program.
     pub(crate) until: Vec<usize>,
-    /// Of each value, the one that is it in the next step.
+    /// The value that replaces each value in the next step.
     pub(crate) next: Vec<Option<usize>>,
 }

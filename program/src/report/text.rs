@@ -1,13 +1,13 @@
-//! A report as a person reads it: values, moves that communicate, and sums.
+//! Text form of a report: values, communicating redistributions, and sums.
 
 use core::fmt::{self, Write as _};
 
 use crate::report::{CommCost, CommScope, Pass, RedistributionReport, Report, ValueClass};
 
-/// Lines of cells, each column as wide as its widest cell; the last is not filled.
+/// Table rows; each column is as wide as its widest cell, and the last column is not padded.
 struct Rows(Vec<Vec<String>>);
 
-/// The widest column that others are lined up behind.
+/// The maximum width of a padded column.
 const WIDEST: usize = 256;
 
 impl fmt::Display for Rows {
@@ -35,7 +35,7 @@ impl fmt::Display for Rows {
     }
 }
 
-/// `over tp`, `over ep on experts`, `from default to experts`.
+/// Formats a scope: `over tp`, `over ep on experts`, `from default to experts`.
 fn worded(over: &CommScope) -> String {
     match over {
         CommScope::Axes(_) | CommScope::AxesOf { .. } => format!("over {over}"),
@@ -48,7 +48,7 @@ fn cells(list: &[&str]) -> Vec<String> {
 }
 
 impl Report {
-    /// The values that the text of a graph names, and what its gradients and updates make.
+    /// Returns the values named in the text of a graph, and the outputs of its gradients and updates.
     fn values_named(&self) -> Rows {
         let mut rows = vec![cells(&["value", "class", "shape", "type"])];
         let named =
@@ -98,7 +98,7 @@ impl Report {
 }
 
 impl fmt::Display for RedistributionReport {
-    /// A line of what is moved where, and one for each step in which ranks talk to each other.
+    /// Writes a line for the redistribution, and one for each of its communicating steps.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RedistributionReport { value, consumer: at, texts: [from, to], .. } = self;
         let place = if value == at { value.clone() } else { format!("{value} at {at}") };
@@ -119,7 +119,7 @@ impl fmt::Display for RedistributionReport {
 }
 
 impl fmt::Display for Report {
-    /// Values by name, moves that communicate, sums by pass and axes, and the peak.
+    /// Writes values by name, communicating redistributions, sums by pass and axes, and the peak.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "on {}", self.meshes.first())?;
         for (name, mesh) in self.meshes.named() {
@@ -127,16 +127,16 @@ impl fmt::Display for Report {
         }
         writeln!(f, "{}", self.values_named())?;
         let communicating = self.redistributions.iter().filter(|row| row.communicates()).count();
-        writeln!(f, "moves that communicate: {communicating} of {}", self.redistributions.len())?;
+        writeln!(f, "communicating redistributions: {communicating} of {}", self.redistributions.len())?;
         for row in self.redistributions.iter().filter(|row| row.communicates()) {
             writeln!(f, "{row}")?;
         }
         writeln!(f, "\n{}", self.sums())?;
         if !self.has_explicit_backward && self.values.iter().any(|value| value.ty.gradient.is_some()) {
-            writeln!(f, "backward is what a gradient would do: the program asks for none")?;
+            writeln!(f, "backward is an estimate: the program has no `gradient`")?;
         }
-        if self.gap_us >= 0.05 {
-            writeln!(f, "something might cost up to {:.1} us less", self.gap_us)?;
+        if self.optimality_gap_us >= 0.05 {
+            writeln!(f, "a cheaper program may exist, by at most {:.1} us", self.optimality_gap_us)?;
         }
         let classes = ValueClass::ALL.iter().filter(|&&class| self.peak.of(class) > 0);
         let mut parts: Vec<String> =

@@ -1,20 +1,21 @@
-//! Where slots lie in the arena.
+//! Assigns arena offsets to buffer slots.
 //!
 //! ```text
-//! without sharing   one behind the other
-//! with              the largest first, each at the lowest place that no slot has which is there at some time with it
+//! without sharing   contiguous
+//! with sharing      largest first, each at the lowest offset that is free of slots live at the same time
 //! ```
 //!
-//! No slot ends behind the sum of those that were placed before it and itself, so that sharing never takes more.
+//! A slot never ends above the sum of its bytes and of those assigned before it, so sharing never needs more
+//! memory.
 
 use crate::Error;
 use crate::schedule::ArenaSlice;
 use crate::schedule::build::refused;
 
-/// Every slot begins at a multiple of so many bytes.
+/// The alignment of slots, in bytes.
 pub(super) const ALIGNMENT: usize = 64;
 
-/// A buffer, and the instructions for which it is there: from the first to the last, both included.
+/// A buffer and its lifetime: the first and the last instruction, both included.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) bytes: usize,
@@ -28,15 +29,15 @@ impl Slot {
     }
 }
 
-/// The places of all slots, and the bytes of the arena.
+/// Returns the offsets of all slots, and the bytes of the arena.
 pub(super) fn lay_out(slots: &[Slot], share: bool) -> Result<(Vec<ArenaSlice>, usize), Error> {
     let mut order: Vec<usize> = (0..slots.len()).filter(|&slot| slots[slot].bytes > 0).collect();
     if share {
-        // Of equal ones in the order in which they are made.
+        // The sort is stable: equal slots stay in the order in which they were created.
         order.sort_by_key(|&slot| core::cmp::Reverse(slots[slot].bytes));
     }
     let mut args = vec![ArenaSlice::default(); slots.len()];
-    // Those with a place, by where they begin; each with where the next may begin.
+    // Assigned slots by start offset, each with the first offset after it.
     let mut placed: Vec<(usize, usize, Slot)> = Vec::with_capacity(order.len());
     let mut all = 0;
     for at in order {
@@ -55,7 +56,7 @@ pub(super) fn lay_out(slots: &[Slot], share: bool) -> Result<(Vec<ArenaSlice>, u
         let end = start.checked_add(slot.bytes).and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
         let end = end.filter(|&end| isize::try_from(end).is_ok()).ok_or_else(|| {
             refused(format!(
-                "the buffers of a rank take more than {} bytes, the most that memory can have: cut them over more ranks",
+                "the buffers of a rank take more than {} bytes, the limit of the address space; shard them over more ranks",
                 isize::MAX
             ))
         })?;

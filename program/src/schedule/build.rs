@@ -1,4 +1,4 @@
-//! From a program to the schedule of a rank: turns that the rank has a part in, slots for what it holds, offsets for slots.
+//! Compiles a program for a rank: selects its turns, assigns buffer slots, and lays out the arena.
 
 use std::collections::HashMap;
 
@@ -18,16 +18,19 @@ use crate::schedule::{
     TransferMember,
 };
 
-/// A schedule that cannot be.
+/// Returns an error about an invalid schedule.
 pub(super) fn refused(reason: String) -> Error {
     Error::Schedule { reason }
 }
 
-/// The schedule of a rank.
+/// Compiles the schedule of a rank.
 pub(super) fn compile(program: &Program, rank: usize, options: &CompileOptions) -> Result<Schedule, Error> {
     if !program.mesh().contains(rank) {
         let mesh = program.mesh();
-        return Err(refused(format!("there is no rank {rank} in mesh {mesh}")));
+        return Err(refused(format!(
+            "rank {rank} is outside the mesh `{mesh}`, which has {} ranks",
+            mesh.size()
+        )));
     }
     let mut build = Build::new(program, rank)?;
     let order = order(program, options);
@@ -37,39 +40,39 @@ pub(super) fn compile(program: &Program, rank: usize, options: &CompileOptions) 
     build.finish(options)
 }
 
-/// A schedule that is being made, of slots instead of offsets.
+/// A schedule under construction, with slots instead of offsets.
 struct Build<'a> {
     program: &'a Program,
     rank: usize,
     lives: Lives,
-    /// What the rank holds of each value.
+    /// The rank's shard of each value; `None` for a value that the rank does not hold.
     tensors: Vec<Option<LocalTensor>>,
-    /// The slot of each value that has a buffer of its own.
+    /// The slot of each value that has a separate buffer.
     slots_of: Vec<Option<usize>>,
     slots: Vec<Slot>,
     instrs: Vec<Instruction>,
-    /// What each arg is: the number of a value.
+    /// The value number of each arg.
     args: Vec<usize>,
     calls: Vec<LocalCall>,
     known: HashMap<(OpCall, bool, Vec<LocalTensor>), u32>,
     exchanges: Vec<Posted>,
-    /// The number on this rank of each exchange of all ranks.
+    /// The exchange number on this rank for each exchange of all ranks.
     exchange_of: HashMap<usize, u32>,
-    /// What lies in a bucket's slot.
+    /// The slots inside a bucket's slot.
     parts: Vec<Part>,
 }
 
-/// A transfer, of slots instead of offsets.
+/// A transfer, with slots instead of offsets.
 struct Posted {
     moves: Vec<(ValueId, ValueId)>,
     compiled: CompiledPlan,
     steps: Vec<TransferStep>,
     scratch: [usize; 2],
-    /// The slots of all sources and of all targets, of a bucket.
+    /// The slots of all sources and of all targets, for a bucket.
     whole: Option<[usize; 2]>,
 }
 
-/// A slot that lies in another, which is there as long as any of its parts.
+/// A slot inside another one, which is live as long as any of its parts.
 struct Part {
     slot: usize,
     whole: usize,
@@ -111,7 +114,7 @@ impl<'a> Build<'a> {
         Ok(build)
     }
 
-    /// A new slot, which nothing has used yet.
+    /// Adds an unused slot.
     fn slot(&mut self, bytes: usize) -> usize {
         self.slots.push(Slot { bytes, first: usize::MAX, last: 0 });
         self.slots.len() - 1
@@ -121,7 +124,7 @@ impl<'a> Build<'a> {
         self.tensors[v.0].is_some()
     }
 
-    /// Uses the slot of a value in the instruction that comes next.
+    /// Extends the lifetime of a value's slot to the next instruction.
     fn used(&mut self, v: ValueId) {
         if let Some(slot) = self.slots_of[self.lives.root[v.0]] {
             self.touch(slot);
@@ -134,7 +137,7 @@ impl<'a> Build<'a> {
         slot.last = slot.last.max(now);
     }
 
-    /// Adds what the rank does in a turn, if it has a part in it.
+    /// Adds the instructions of this rank for a turn, if it participates.
     fn take(&mut self, turn: Turn, exchanges: &[Vec<usize>]) -> Result<(), Error> {
         let program = self.program;
         match turn {
@@ -164,7 +167,7 @@ impl<'a> Build<'a> {
         needs_region: bool,
         operations: f64,
     ) -> Result<(), Error> {
-        // All operands and results are on one mesh.
+        // All operands and results are on one mesh, so the rank holds either all of them or none.
         let all: Vec<ValueId> = inputs.iter().chain(outputs).copied().collect();
         let tensors: Option<Vec<LocalTensor>> = all.iter().map(|v| self.tensors[v.0].clone()).collect();
         let Some(tensors) = tensors else { return Ok(()) };
@@ -197,7 +200,7 @@ impl<'a> Build<'a> {
         Ok(())
     }
 
-    /// Begins the exchange with this number of these items, if the rank has a part in it.
+    /// Posts exchange `n` of these redistributions, if the rank participates.
     fn post(&mut self, n: usize, items: &[usize]) -> Result<(), Error> {
         let program = self.program;
         let (mut moves, mut compiled) = (Vec::new(), Vec::new());
@@ -210,7 +213,7 @@ impl<'a> Build<'a> {
             }
             let name = &program.get(*to).name;
             let alone = CompiledPlan::new(forward, self.rank)
-                .map_err(|e| refused(format!("the move to {name}: {e}")))?;
+                .map_err(|e| refused(format!("the redistribution to `{name}`: {e}")))?;
             moves.push((*from, *to));
             compiled.push((&**forward, alone));
         }
@@ -223,7 +226,7 @@ impl<'a> Build<'a> {
             alone.clone()
         } else {
             let names = || moves.iter().map(|(_, to)| program.get(*to).name.as_str()).collect::<Vec<_>>();
-            let of = |e| refused(format!("the moves to {}: {e}", names().join(", ")));
+            let of = |e| refused(format!("the redistributions to {}: {e}", names().join(", ")));
             let mut batch = Batch::new();
             for (plan, _) in &compiled {
                 batch.add(*plan).map_err(of)?;
@@ -241,7 +244,7 @@ impl<'a> Build<'a> {
         Ok(())
     }
 
-    /// Slots for all sources and all targets of a bucket, in which theirs lie where the batch says, on every rank.
+    /// Adds the slots of a bucket, with its sources and targets at the batch's offsets on every rank.
     fn bucket(
         &mut self,
         batch: &Batch<'_>,
@@ -259,7 +262,7 @@ impl<'a> Build<'a> {
         Ok(whole)
     }
 
-    /// What is in flight is in use.
+    /// Extends the lifetimes of all buffers of an exchange, because it is in flight.
     fn touch_all(&mut self, exchange: usize) {
         let Posted { moves, scratch, .. } = &self.exchanges[exchange];
         let (moves, scratch) = (moves.clone(), *scratch);
@@ -348,7 +351,7 @@ impl<'a> Build<'a> {
         })
     }
 
-    /// The slot of a bucket is there as long as any of its parts, which take no bytes of their own.
+    /// Extends a bucket's slot over the lifetimes of its parts; the parts then take no bytes.
     fn join_parts(&mut self) {
         for Part { slot, whole, .. } in &self.parts {
             let Slot { first, last, .. } = self.slots[*slot];
@@ -358,11 +361,13 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Of each value that is another in the next step the slots of both, that one's first: those that are made in its place, and those
-    /// that have to be copied there afterwards.
+    /// Returns the slot pairs of values that become another value in the next step.
     ///
-    /// What is made after the last use of what it replaces takes its place, or in that use itself by an op that works element by element; what
-    /// is another input, or lies where something is that lasts, does not.
+    /// Each pair is the slot of the new value and that of the old one. The first list has the values computed
+    /// in place, the second those to be copied afterwards.
+    ///
+    /// A value is computed in place if it is first written after the last use of the value that it replaces,
+    /// or in that use by an elementwise op. Other inputs, and values in a persistent buffer, are copied.
     fn updates(
         &mut self,
         touched: &[Slot],
@@ -399,13 +404,13 @@ impl<'a> Build<'a> {
             } else {
                 copied.push((from, to));
             }
-            // Nobody else is there in between.
+            // Reserve the slot for the whole step.
             (self.slots[to].first, self.slots[to].last) = (0, end);
         }
         Ok([in_place, self.in_order(copied)?])
     }
 
-    /// Copies in an order in which each reads what is to be read before another writes there.
+    /// Orders copies such that each slot is read before another copy overwrites it.
     fn in_order(&self, mut copies: Vec<(usize, usize)>) -> Result<Vec<(usize, usize)>, Error> {
         let mut ordered = Vec::with_capacity(copies.len());
         while !copies.is_empty() {
@@ -417,7 +422,7 @@ impl<'a> Build<'a> {
                 };
                 let names: Vec<String> = copies.iter().map(|(_, to)| name(*to)).collect();
                 return Err(refused(format!(
-                    "{} change places in the next step: make one of them by an op, like {}' = clone(..)",
+                    "{} are swapped in the next step; compute one of them by an op, as in `{}' = clone(..)`",
                     names.join(", "),
                     names[0]
                 )));
@@ -428,7 +433,7 @@ impl<'a> Build<'a> {
     }
 }
 
-/// The number of what comes after so many.
+/// Converts a count to the number of the next element.
 fn number(len: usize) -> Result<u32, Error> {
-    u32::try_from(len).map_err(|_| refused(format!("a schedule has at most {} of anything", u32::MAX)))
+    u32::try_from(len).map_err(|_| refused(format!("a schedule has at most {} entries of a kind", u32::MAX)))
 }

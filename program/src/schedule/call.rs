@@ -1,4 +1,4 @@
-//! An op as one rank calls it: on local shapes, and on regions where it has to know them.
+//! An op as one rank calls it: with local shapes, and with regions if the op needs them.
 
 use std::sync::Arc;
 
@@ -13,42 +13,42 @@ use crate::schedule::build::refused;
 use crate::wire::is_narrower;
 use crate::{Error, Program};
 
-/// What a rank holds of a tensor: dense and row-major.
+/// A rank's shard of a tensor: dense and row-major.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LocalTensor {
     /// The type of its elements.
     pub dtype: DType,
-    /// The shape of what is held.
+    /// The shape of the shard.
     pub shape: Vec<usize>,
     sharding: Sharding,
     rank: usize,
-    /// How many of the first dims are left out, along which it is one slice.
+    /// The number of leading dims left out because the rank has one slice along them.
     skipped: usize,
 }
 
 impl LocalTensor {
-    /// What a rank of the value's mesh holds of it.
+    /// Returns the shard of a value on a rank of its mesh.
     pub(super) fn of(value: &Value, rank: usize) -> Result<LocalTensor, Error> {
         let sharding = value.ty.value.clone();
         let shape = sharding.local_shape(rank).map_err(|e| Error::of(&value.name, e))?.to_vec();
         Ok(LocalTensor { dtype: value.dtype, shape, sharding, rank, skipped: 0 })
     }
 
-    /// Its bytes.
+    /// Returns the size in bytes.
     ///
-    /// Fails where they are more than can be counted.
+    /// Returns an error if it does not fit in `isize`.
     pub fn bytes(&self) -> Result<usize, Error> {
         let bits = self.shape.iter().try_fold(self.dtype.bits() as u128, |n, &m| n.checked_mul(m as u128));
         let bytes = bits.and_then(|bits| isize::try_from(bits.div_ceil(8)).ok());
         bytes.map(isize::unsigned_abs).ok_or_else(|| {
             let Self { dtype, shape, rank, .. } = self;
             refused(format!(
-                "{dtype}{shape:?} on rank {rank} is more bytes than memory has: cut it over more ranks"
+                "{dtype}{shape:?} on rank {rank} exceeds the address space; shard it over more ranks"
             ))
         })
     }
 
-    /// Which indices of the whole tensor these are, or of the slice of it that a rank calls on.
+    /// Returns the global indices of the shard, or those within the slice on which a rank calls.
     pub fn region(&self) -> Result<ShardRegion, Error> {
         let whole = self.sharding.shape()[self.skipped..].to_vec();
         let all = self.sharding.region(self.rank)?;
@@ -56,13 +56,13 @@ impl LocalTensor {
         Ok(ShardRegion { region, whole })
     }
 
-    /// The first index that the rank has along each of so many first dims.
+    /// Returns the first index of the rank along each of the first `dims` dims.
     fn first_indices(&self, dims: usize) -> Vec<usize> {
         let first = |dim: usize| self.region().ok()?.indices(dim).ok()?.first().copied();
         (0..dims).map(|dim| first(dim).unwrap_or_default()).collect()
     }
 
-    /// The same without so many first dims, along which there is one slice.
+    /// Returns the same without the first `dims` dims, along which there is one slice.
     fn slice(mut self, dims: usize) -> LocalTensor {
         self.shape.drain(..dims);
         self.skipped += dims;
@@ -70,9 +70,11 @@ impl LocalTensor {
     }
 }
 
-/// What a rank calls, where of a call [on each slice](reshard_ops::rules::Each) it has one slice of every operand: the call itself, and how many dims that
-/// leaves out of each operand and result. So per-device code runs as it is written, and draws by the key of its slice, whose indices
-/// along the first dims of a result are asked for.
+/// Returns the call of a rank that has exactly one slice of every operand.
+///
+/// Applies to calls [on each slice](reshard_ops::rules::Vmapped). The result is the inner call, and the number
+/// of leading dims that each operand and result loses. So per-device code runs as it is written. Random
+/// numbers are drawn by the key of the slice: `slice` returns its indices along the first dims of a result.
 pub fn on_one_slice(
     call: &OpCall,
     takes: &[&[usize]],
@@ -95,24 +97,26 @@ pub fn on_one_slice(
 
 /// A call of an op on one rank.
 ///
-/// Its arguments speak of the whole tensors: `view(shape=[4,6,8])` is the same call on every rank.
+/// Its arguments refer to the whole tensors: `view(shape=[4,6,8])` is the same call on every rank.
 #[derive(Clone, Debug)]
 pub struct LocalCall {
-    /// What is called.
+    /// The op and its arguments.
     pub call: OpCall,
-    /// What it takes.
+    /// The inputs.
     pub inputs: Vec<LocalTensor>,
-    /// What it makes.
+    /// The outputs.
     pub outputs: Vec<LocalTensor>,
-    /// Whether it computes something else where it does not know [where its tensors lie](LocalTensor::region).
+    /// `true` if its result depends on the [region](LocalTensor::region) of its tensors.
     pub needs_region: bool,
-    /// Its operations, of the rank with most of them.
+    /// The number of operations of the rank with the most of them.
     pub operations: f64,
-    /// Whether it works [element by element](reshard_ops::rules::Op::is_elementwise): then what it makes may be in the place of what it takes.
+    /// `true` for an [elementwise](reshard_ops::rules::Op::is_elementwise) op.
+    ///
+    /// It may write its outputs over its inputs.
     pub is_elementwise: bool,
 }
 
-/// The call of a rank with these operands, inputs first, as it is made there.
+/// Returns the call of a rank with these operands, inputs first, reduced to one slice if possible.
 pub(super) fn called(call: &OpCall, tensors: Vec<LocalTensor>, inputs: usize) -> (OpCall, Vec<LocalTensor>) {
     let shapes: Vec<&[usize]> = tensors.iter().map(|tensor| tensor.shape.as_slice()).collect();
     let (takes, makes) = shapes.split_at(inputs);
@@ -127,19 +131,19 @@ pub(super) fn called(call: &OpCall, tensors: Vec<LocalTensor>, inputs: usize) ->
 }
 
 impl Program {
-    /// The same program with all its numbers in one type, and its moves planned for that: truth values and indices are numbers too.
+    /// Returns the program with all values in one dtype, including booleans and indices, and plans for it.
     ///
     /// ```
     /// use reshard_kernels::DType;
     /// use reshard_program::Program;
     /// let program: Program = "mesh x=2\ni: i64[4] S(0)\nj: R = i".parse()?;
-    /// let program = program.in_dtype(DType::F64)?;
+    /// let program = program.with_dtype(DType::F64)?;
     /// assert!(program.values().iter().all(|v| v.dtype == DType::F64));
-    /// assert_eq!(program.moves().map(|m| m.forward.received_bytes()).sum::<u64>(), 16);
+    /// assert_eq!(program.redistributions().map(|m| m.forward.received_bytes()).sum::<u64>(), 16);
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Fails where a move cannot be planned for it.
+    /// Returns an error if a redistribution cannot be planned for the dtype.
     pub fn with_dtype(&self, dtype: DType) -> Result<Program, Error> {
         let mut same = self.clone();
         for item in &mut same.statements {
@@ -149,7 +153,8 @@ impl Program {
                     let was = via.take();
                     *via = was.filter(|via| is_narrower(*via, dtype));
                     let again = |plan: &Arc<Plan>, a: &Sharding, b: &Sharding| {
-                        // What travels narrower still does, and what would not is an ordinary move.
+                        // A plan in a narrower dtype stays; one that would not be narrower becomes a plain
+                        // redistribution.
                         let stays = Some(plan.dtype()) == *via || (was.is_none() && plan.dtype() == dtype);
                         if stays {
                             return Ok(Arc::clone(plan));

@@ -1,14 +1,14 @@
 //! Exchanges by a communicator, in host memory.
 //!
-//! A communicator borrows memory from `post` to `wait`, and between them kernels write elsewhere in the same arena. So nothing is begun
-//! before it is waited for: all ranks wait in one order, and what they do then is what they would have done before. Who has more than
-//! borrowed memory, such as a stream of a device, begins at the post.
+//! A communicator borrows memory from `post` to `wait`, and between them kernels write to other parts of the
+//! same arena. So an exchange starts only at its wait. All ranks wait in one order, so the result is the
+//! same. An engine with more than borrowed memory, such as a device stream, starts it at the post.
 
 use reshard_collectives::{Communicator, Error};
 
 use crate::schedule::{ExchangeEngine, ExchangeStart, Transfer};
 
-/// Exchanges of schedules carried out by a communicator on host memory.
+/// An exchange engine that uses a communicator on host memory.
 #[derive(Debug)]
 pub struct CommunicatorExchanges<'c, C: Communicator<Buffer = [u8]>> {
     comm: &'c mut C,
@@ -17,12 +17,12 @@ pub struct CommunicatorExchanges<'c, C: Communicator<Buffer = [u8]>> {
 }
 
 impl<'c, C: Communicator<Buffer = [u8]>> CommunicatorExchanges<'c, C> {
-    /// Those of this rank.
+    /// Returns the engine of this rank.
     pub fn new(comm: &'c mut C) -> Self {
         CommunicatorExchanges { comm, staging: None, staging_bytes: 0 }
     }
 
-    /// What carries them out.
+    /// Returns the communicator.
     pub fn communicator(&mut self) -> &mut C {
         self.comm
     }
@@ -56,7 +56,7 @@ impl<C: Communicator<Buffer = [u8]>> ExchangeEngine for CommunicatorExchanges<'_
             [source, target, first, second].map(|arg| arg.range().end).into_iter().max().unwrap_or(0);
         let given = arena.len();
         let short = || Error::Buffer { rank, which: "arena", needed, given };
-        // No bytes are anywhere, also in the middle of others.
+        // An empty range has no position: its offset may be in the middle of another buffer.
         let ranges =
             [source, target, first, second].map(|arg| if arg.bytes == 0 { 0..0 } else { arg.range() });
         let [source, target, first, second] = arena.get_disjoint_mut(ranges).map_err(|_| short())?;

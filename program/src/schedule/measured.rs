@@ -1,17 +1,19 @@
-//! When ranks did what, of a run that took place: the [records](Record) of all ranks as one [`Timeline`].
+//! Measured timelines: the [records](RunRecord) of all ranks of one run as a [`Timeline`].
 //!
 //! ```text
-//! a call       from when it began until when it ended
-//! an exchange  one span for each rank: from when it had begun on that rank and on all from whom that receives something, and the lane
-//!              was free, until the rank's wait ended
-//! a wait       from when it began until when it ended
+//! a call       from its begin to its end
+//! an exchange  one span for each rank: from when it had begun on that rank and all its senders, and the lane
+//!              was free, to the end of the rank's wait
+//! a wait       from its begin to its end
 //! ```
 //!
-//! A clock sees posts and waits and not the steps between them, so an exchange of several steps is one span. The lane is given to the exchange
-//! that is waited for first, so that spans of a lane do not overlap, and together are the time in which anything was under way.
+//! A clock sees posts and waits but not the steps between them, so an exchange of several steps is one span.
+//! The lane is given to the exchange that is waited for first, so that spans of a lane do not overlap. Their
+//! sum is the time in which any exchange was in progress.
 //!
-//! What a span was **after** is what had ended last before it: of a call on its own rank, of an exchange on the rank that began it last. Going back
-//! along that is the critical path. It has gaps, since ranks take time between two instructions and for a post.
+//! The `after` of a span is the span that ended last before it: for a call on its own rank, for an exchange
+//! on the rank that began it last. Following these back gives the critical path. It has gaps, because ranks
+//! need time between two instructions and for a post.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -25,34 +27,36 @@ use crate::schedule::{
     each_once,
 };
 
-/// When an exchange began on a rank, and the span that had ended last before.
+/// The time at which an exchange began on a rank, and the span that ended last before it.
 type Begun = (Duration, Option<usize>);
 
-/// A rank on its way through its list.
+/// The progress of a rank through its instructions.
 struct Walk<'a> {
     schedule: &'a Schedule,
     record: &'a RunRecord,
     at: usize,
-    /// What ended last.
+    /// The span that ended last.
     last: Option<usize>,
-    /// The last span of its lane of exchanges, and when that ended.
+    /// The last span of its exchange lane, and its end.
     lane: Option<(usize, Duration)>,
-    /// Of each exchange, once it has begun.
+    /// The begin of each exchange; `None` before it has begun.
     begun: Vec<Option<Begun>>,
-    /// The numbers of its exchanges, by what they make.
+    /// The numbers of its exchanges, by the names of their results.
     makes: BTreeMap<&'a str, usize>,
 }
 
 impl Timeline {
-    /// When ranks did what in a run, of a program's schedules and the [record](crate::schedule::Prepared::run_timed) of each, in the same order.
-    /// It begins at 0 with what was begun first.
+    /// Builds the timeline of a run from the schedules and the records of all ranks.
+    ///
+    /// [`run_timed`](crate::schedule::PreparedSchedule::run_timed) returns the records. Both lists have the same
+    /// order. The timeline starts at 0 with the first instruction.
     ///
     /// ```
-    /// use reshard_program::{Program, schedule::{Options, Record, Timeline}};
+    /// use reshard_program::{Program, schedule::{CompileOptions, RunRecord, Timeline}};
     /// let program: Program = "mesh tp=2\nx: f32[4] S(0)\nh = relu(x)\ny: R = h".parse()?;
-    /// let schedules = [program.compile(0, &Options::default())?, program.compile(1, &Options::default())?];
-    /// // Each calls relu, posts the gather and waits for it; rank 1 is late.
-    /// let records: [Record; 2] = [
+    /// let schedules = [program.compile(0, &CompileOptions::default())?, program.compile(1, &CompileOptions::default())?];
+    /// // Each rank calls relu, posts the gather and waits for it; rank 1 is late.
+    /// let records: [RunRecord; 2] = [
     ///     "rank 0, exchanges begin at wait\n5000 7000\n7000 7000\n7000 12000".parse()?,
     ///     "rank 1, exchanges begin at wait\n5000 9000\n9000 9000\n9000 12000".parse()?,
     /// ];
@@ -64,13 +68,14 @@ impl Timeline {
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Fails where a record is of another rank or has not a time for every instruction, where a rank had what others had not begun to send, as by clocks of
-    /// different starts, and as [`of`](Timeline::of) does.
+    /// Returns an error if a record is of another rank or lacks the time of an instruction, if a rank
+    /// received data before its sender began (as with clocks of different origins), and in all cases of
+    /// [`of`](Timeline::of).
     pub fn measured(schedules: &[Schedule], records: &[RunRecord]) -> Result<Timeline, Error> {
         let (ranks, given) = (schedules.len(), records.len());
         if ranks != given {
             return Err(refused(format!(
-                "there are {ranks} schedules and {given} records: give one of each for every rank"
+                "there are {ranks} schedules but {given} records; pass one of each for every rank"
             )));
         }
         let mut number = BTreeMap::new();
@@ -79,11 +84,11 @@ impl Timeline {
             let (rank, instrs, times) =
                 (schedule.rank(), schedule.instructions().len(), record.times().len());
             if number.insert(rank, n).is_some() {
-                return Err(refused(format!("two schedules are of rank {rank}")));
+                return Err(refused(format!("two schedules are of rank {rank}; pass one for each rank")));
             }
             if (record.rank(), times) != (rank, instrs) {
                 return Err(refused(format!(
-                    "the schedule of rank {rank} has {instrs} instructions, and its record is of rank {} and {times}: give records in the order of schedules, of the same options",
+                    "the schedule of rank {rank} has {instrs} instructions, but its record is of rank {} and has {times}; pass the records in the order of the schedules, from runs with the same options",
                     record.rank()
                 )));
             }
@@ -105,13 +110,13 @@ impl Timeline {
         match walks.iter().find(|walk| walk.at < walk.schedule.instructions().len()) {
             None => Ok(timeline),
             Some(walk) => Err(refused(format!(
-                "rank {} waits for an exchange that others do not come to: give the schedules of one program, for all ranks",
+                "rank {} waits for an exchange that other ranks never begin; pass the schedules of one program for all ranks",
                 walk.schedule.rank()
             ))),
         }
     }
 
-    /// Goes on until the rank waits for what somebody has not begun.
+    /// Processes instructions until the rank waits for an exchange that another rank has not begun.
     fn go_on(
         &mut self,
         n: usize,
@@ -175,18 +180,20 @@ impl<'a> Walk<'a> {
         Walk { schedule, record, at: 0, last: None, lane: None, begun, makes: makes.collect() }
     }
 
-    /// Begins an exchange, if it has not.
+    /// Begins an exchange, unless it has begun.
     fn begin(&mut self, exchange: usize, now: Duration) {
         self.begun[exchange].get_or_insert((now, self.last));
     }
 }
 
-/// Every rank that takes part in some step.
+/// Returns every rank that participates in some step.
 fn members(transfer: &Transfer) -> Vec<usize> {
     each_once(transfer.steps.iter().flat_map(|step| &step.members).copied().collect())
 }
 
-/// When an exchange of a rank had begun there and where it receives from; none as long as somebody has not come to it.
+/// Returns the latest begin of an exchange, on rank `n` and the ranks that it receives from.
+///
+/// `None` if one of them has not reached it.
 fn latest(
     walks: &[Walk<'_>],
     number: &BTreeMap<usize, usize>,
@@ -202,7 +209,7 @@ fn latest(
     for peer in peers.into_iter().filter(|peer| *peer != rank) {
         let Some(other) = number.get(&peer).map(|&other| &walks[other]) else {
             return Err(refused(format!(
-                "rank {rank} exchanges {} with rank {peer}, of whom there is no schedule here",
+                "rank {rank} exchanges `{}` with rank {peer}, whose schedule is missing; pass the schedules of all ranks",
                 transfer.name()
             )));
         };
@@ -211,7 +218,7 @@ fn latest(
             let Some(begun) = other.begun[theirs] else { return Ok(None) };
             if begun.0 > end {
                 return Err(refused(format!(
-                    "rank {rank} had {} at {end:?}, and rank {peer} began to send it at {:?}: take the times of all ranks by one clock",
+                    "rank {rank} had `{}` at {end:?}, but rank {peer} began to send it at {:?}; use one clock for all ranks",
                     transfer.name(),
                     begun.0
                 )));

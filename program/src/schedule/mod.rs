@@ -1,39 +1,40 @@
-//! Schedules: what one rank of a program does, as a list without types.
+//! Schedules: the untyped instruction list of one rank of a program.
 //!
 //! # Data flow
 //!
 //! ```text
-//! Program --compile(rank)--> Schedule --prepare(kernels, engine)--> Prepared --run(.., arena)--> the arena
+//! Program --compile(rank)--> Schedule --prepare(kernels, engine)--> PreparedSchedule --run(.., arena)--> the arena
 //!
-//! items        in one order for all ranks, as written or as a pipeline goes through them; moves may begin before their turn and end after it
-//!   | each rank leaves out what it has no part in
-//! values       what a value is on this rank: a local shape, and where it lies in the whole
-//!   | a view, and a move that leaves all bytes where they are, is its operand: no instruction
-//! slots        one for each buffer; two more for what a move keeps between its phases
-//!   | first and last use; what is in flight is in use from its post to its wait
-//! offsets      bytes of one arena, which slots that are never there together share
+//! statements   in one order for all ranks, of the program or pipelined; redistributions may begin early and end late
+//!   | each rank omits statements in which it has no part
+//! values       the local shape of a value, and its region of the whole
+//!   | a view, or a redistribution that leaves all bytes in place, is its operand: no instruction
+//! slots        one for each buffer; two more for the state of a redistribution between its phases
+//!   | first and last use; a buffer in flight is in use from its post to its wait
+//! offsets      bytes of one arena; slots with disjoint lifetimes share them
 //! ```
 //!
 //! | instruction | does |
 //! |---|---|
 //! | `Call` | a kernel of the framework, on some bytes of the arena: operands, then results |
-//! | `Post` | begins an exchange: a move's plan, compiled for this rank |
-//! | `Wait` | completes it: the target is there, and nobody reads the source any more |
+//! | `Post` | begins an exchange: a redistribution's plan, compiled for this rank |
+//! | `Wait` | completes it: the target is ready, and no rank reads the source any more |
 //!
-//! # Why ranks do not wait in a circle
+//! # Deadlock freedom
 //!
-//! The order of calls, posts and waits is found once, of the items and of what all ranks know. A rank's list is this order without
-//! what it has no part in, so any two ranks come to the exchanges that they share in one order; within a group exchanges are
-//! waited for in the order in which they were posted. This is what a [`Communicator`](reshard_collectives::Communicator) asks for.
+//! The order of calls, posts and waits is computed once, from the statements and from facts known to all
+//! ranks. A rank's list is this order without the instructions in which it has no part, so any two ranks
+//! reach their common exchanges in one order. Within a group, exchanges are waited for in the order in which
+//! they were posted. A [`Communicator`](reshard_collectives::Communicator) requires this.
 //!
-//! # What a run does not do
+//! # Limits of a run
 //!
-//! [`Prepared::run`] walks the list. It knows no type, no sharding and no planner, and allocates nothing. That it does what the typed
-//! program says is a law: both have the same [trace](Program::trace), calls with local shapes and exchanges with members and
-//! bytes, on all ranks.
+//! [`PreparedSchedule::run`] walks the list. It has no types, shardings or planner, and it allocates nothing. Tests
+//! check that it does the same as the typed program: both have the same [trace](Program::trace), calls with
+//! local shapes and exchanges with members and bytes, on all ranks.
 //!
 //! ```
-//! use reshard_program::{Elaborator, Program, schedule::Options};
+//! use reshard_program::{ShardingSolver, Program, schedule::CompileOptions};
 //! let program: Program = "
 //!     mesh tp=2
 //!     x: f32[4,8] I
@@ -45,7 +46,7 @@
 //!     o = mm(a, down)
 //!     y: I = o
 //! ".parse()?;
-//! let schedule = program.compile(1, &Options::default())?;
+//! let schedule = program.compile(1, &CompileOptions::default())?;
 //! assert_eq!(schedule.to_string(), "\
 //! rank 1, an arena of 1664 bytes
 //! h@1024 = mm(xr@1536, up@0)
@@ -87,47 +88,49 @@ pub use transfer::{Transfer, TransferMember, TransferStep};
 
 use crate::{Error, Program};
 
-/// Numbers of ranks, each once and in order.
+/// Sorts ranks and removes duplicates.
 fn each_once(mut ranks: Vec<usize>) -> Vec<usize> {
     ranks.sort_unstable();
     ranks.dedup();
     ranks
 }
 
-/// Some bytes of the arena.
+/// A byte range of the arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ArenaSlice {
-    /// The first.
+    /// The offset of the first byte, in bytes.
     pub offset: usize,
-    /// How many.
+    /// The length in bytes.
     pub bytes: usize,
 }
 
 impl ArenaSlice {
-    /// From the first to behind the last.
+    /// Returns the byte range.
     pub fn range(self) -> Range<usize> {
         self.offset..self.offset + self.bytes
     }
 }
 
-/// One thing that a rank does.
+/// An instruction of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Instruction {
     /// Runs a kernel on these [args](Schedule::args): operands, then results.
     Call {
-        /// Which of the [calls](Schedule::calls); once it is [prepared](Schedule::prepare), which of the framework's kernels.
+        /// The index of the [call](Schedule::calls).
+        ///
+        /// After [preparation](Schedule::prepare) it is the framework's kernel number.
         kernel: u32,
-        /// Its place in the list of args.
+        /// Its range in the list of args.
         args: Range<u32>,
     },
-    /// Begins one of the [exchanges](Schedule::exchanges).
+    /// Starts one of the [exchanges](Schedule::exchanges).
     Post {
-        /// Which.
+        /// The index of the exchange.
         exchange: u32,
     },
-    /// Completes it.
+    /// Completes an exchange.
     Wait {
-        /// Which.
+        /// The index of the exchange.
         exchange: u32,
     },
 }
@@ -135,44 +138,47 @@ pub enum Instruction {
 /// A value on the rank of a schedule.
 #[derive(Clone, Debug)]
 pub struct LocalBuffer {
-    /// What the program calls it.
+    /// Its name in the program.
     pub name: String,
-    /// What the rank holds of it.
+    /// The rank's shard of it.
     pub tensor: LocalTensor,
-    /// Where.
+    /// Its bytes in the arena.
     pub slice: ArenaSlice,
-    /// Whether it is given.
+    /// `true` for an input.
     pub is_input: bool,
-    /// Whether it is still there at the end.
+    /// `true` if it is still live at the end.
     pub is_live_out: bool,
 }
 
-/// In which order a rank does what it has to do.
+/// The order of a rank's calls.
 ///
 /// ```
 /// use reshard_program::schedule::Order;
 /// assert_eq!("1f1b".parse::<Order>()?, Order::OneForwardOneBackward);
-/// assert_eq!(Order::default().to_string(), "written");
+/// assert_eq!(Order::default().to_string(), "program");
 /// # Ok::<(), reshard_program::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// As the program is written.
+    /// The order of the program.
     #[default]
     Program,
-    /// Of microbatches, each goes backward as soon as it can, and of `p` stages stage `s` has `p - s` in flight: fewer activations are there at a time than
-    /// where all forwards come first. Stages are meshes without common ranks; on one, each microbatch goes backward before the next begins.
+    /// Pipelined microbatches: one forward, one backward (1F1B).
+    ///
+    /// Each microbatch runs backward as soon as possible, and of `p` stages stage `s` has `p - s`
+    /// microbatches in flight. So fewer activations are live than if all forwards come first. Stages are
+    /// meshes without common ranks; on one stage, each microbatch runs backward before the next begins.
     OneForwardOneBackward,
 }
 
 impl Order {
-    /// All, in order.
+    /// All orders.
     pub const ALL: [Order; 2] = [Order::Program, Order::OneForwardOneBackward];
 
-    /// Its name.
+    /// Returns its name.
     pub fn as_str(self) -> &'static str {
         match self {
-            Order::Program => "written",
+            Order::Program => "program",
             Order::OneForwardOneBackward => "1f1b",
         }
     }
@@ -189,25 +195,29 @@ impl FromStr for Order {
 
     fn from_str(text: &str) -> Result<Order, Error> {
         let known = Order::ALL.into_iter().find(|order| order.as_str() == text);
-        known.ok_or_else(|| build::refused(format!("there is no order {text:?}: write written or 1f1b")))
+        known.ok_or_else(|| build::refused(format!("unknown order `{text}`; expected one of: program, 1f1b")))
     }
 }
 
-/// How a program is compiled.
+/// Options of the compilation of a program.
 ///
 /// No option changes a bit of any result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileOptions {
-    /// Whether buffers that are never there together share bytes (default: they do).
+    /// `true` to share memory between buffers with disjoint lifetimes (default: `true`).
     pub liveness: bool,
-    /// How many bytes of sources and targets may be in flight on a rank, so that moves begin as soon as they can and end where what they
-    /// bring is taken (default: 0, each move ends where it begins).
+    /// The limit of source and target bytes in flight on a rank (default: 0).
+    ///
+    /// Redistributions then start as early as possible and end where their results are used. With 0, each
+    /// redistribution ends where it begins.
     pub in_flight_bytes: u64,
-    /// How many bytes of sources and targets the moves may have that are one exchange: those that do the same steps over the same groups, as
-    /// the gradients of many parameters do (default: 0, each move is an exchange by itself). A move waits until its bucket is full, or until
-    /// something takes what one of them makes.
+    /// The limit of source and target bytes of a bucket (default: 0).
+    ///
+    /// The redistributions of a bucket are fused into one exchange. Redistributions with the same steps over
+    /// the same groups share a bucket, such as the gradients of many parameters. One waits until its bucket
+    /// is full, or until a result in the bucket is used. With 0, each redistribution is a separate exchange.
     pub bucket_bytes: u64,
-    /// The order of calls (default: as written).
+    /// The order of calls (default: the order of the program).
     pub order: Order,
 }
 
@@ -217,13 +227,13 @@ impl Default for CompileOptions {
     }
 }
 
-/// What one rank of a program does; see the [module](self).
+/// The instruction list of one rank of a program; see the [module](self).
 #[derive(Clone, Debug)]
 pub struct Schedule {
     rank: usize,
     instructions: Vec<Instruction>,
     args: Vec<ArenaSlice>,
-    /// What the program calls each arg.
+    /// The name in the program of each arg.
     names: Vec<String>,
     calls: Vec<LocalCall>,
     exchanges: Vec<Transfer>,
@@ -233,61 +243,61 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The rank that this is for.
+    /// Returns the rank of this schedule.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// What it does, in order.
+    /// Returns the instructions, in order.
     pub fn instructions(&self) -> &[Instruction] {
         &self.instructions
     }
 
-    /// What calls are on.
+    /// Returns the byte ranges that calls use.
     pub fn args(&self) -> &[ArenaSlice] {
         &self.args
     }
 
-    /// What the program calls each of them.
+    /// Returns the name in the program of each arg.
     pub fn arg_names(&self) -> &[String] {
         &self.names
     }
 
-    /// All calls that it makes, each once.
+    /// Returns the distinct calls.
     pub fn calls(&self) -> &[LocalCall] {
         &self.calls
     }
 
-    /// All exchanges that it has a part in: its moves, those of a bucket as one.
+    /// Returns the exchanges of the rank; the redistributions of a bucket are one exchange.
     pub fn exchanges(&self) -> &[Transfer] {
         &self.exchanges
     }
 
-    /// The values that the rank holds, in the order of the program.
+    /// Returns the values that the rank holds, in the order of the program.
     pub fn buffers(&self) -> &[LocalBuffer] {
         &self.buffers
     }
 
-    /// A value that the rank holds.
+    /// Returns a value by name, or `None` if the rank does not hold it.
     pub fn local(&self, name: &str) -> Option<&LocalBuffer> {
         self.buffers.iter().find(|local| local.name == name)
     }
 
-    /// The bytes of the arena: the most that this rank has at a time, between the places of buffers included.
+    /// Returns the bytes of the arena: the peak of this rank, including gaps between buffers.
     pub fn arena_bytes(&self) -> usize {
         self.arena_bytes
     }
 
-    /// A new arena: [`arena_bytes`](Schedule::arena_bytes) of zeros.
+    /// Returns a new arena: [`arena_bytes`](Schedule::arena_bytes) of zeros.
     ///
     /// # Errors
     ///
-    /// `schedule` if there is no memory for so many bytes.
+    /// `schedule` if the memory cannot be allocated.
     pub fn arena(&self) -> Result<Vec<u8>, Error> {
         let mut arena = Vec::new();
         if arena.try_reserve_exact(self.arena_bytes).is_err() {
             let reason = format!(
-                "the arena of rank {} has {} bytes, and there is no memory for them",
+                "the arena of rank {} cannot be allocated: it needs {} bytes",
                 self.rank, self.arena_bytes
             );
             return Err(Error::Schedule { reason });
@@ -296,15 +306,16 @@ impl Schedule {
         Ok(arena)
     }
 
-    /// What is to be copied before the next step, from where to where: a value `w'` that is not made in the place of `w`. No two of these
-    /// places overlap.
+    /// Returns the copies to make before the next step, as pairs of source and destination.
     ///
-    /// Mostly there are none: what is made after the last use of `w`, or in that use by an op that works element by element, is in its place.
+    /// They are needed for a value `w'` that is not computed in place of `w`. The ranges do not overlap.
+    /// Mostly there are none: a value that is computed after the last use of `w`, or in that use by an
+    /// elementwise op, is in place.
     pub fn loop_carried_copies(&self) -> &[(ArenaSlice, ArenaSlice)] {
         &self.loop_carried_copies
     }
 
-    /// The operations of all its calls.
+    /// Returns the total operations of all its calls.
     pub fn operations(&self) -> f64 {
         let of = |instr: &Instruction| match instr {
             Instruction::Call { kernel, .. } => self.calls[*kernel as usize].operations,
@@ -316,9 +327,10 @@ impl Schedule {
 }
 
 impl Program {
-    /// What a rank does, as a list without types.
+    /// Compiles the instruction list of a rank.
     ///
-    /// Fails for a rank that the first mesh has not, for sums of a type without arithmetic, and for more bytes than memory has.
+    /// Returns an error for a rank outside the first mesh, for sums of a dtype without arithmetic, and for
+    /// buffers that exceed the address space.
     pub fn compile(&self, rank: usize, options: &CompileOptions) -> Result<Schedule, Error> {
         build::compile(&*self.lower_comm_dtypes()?, rank, options)
     }

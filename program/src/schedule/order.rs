@@ -1,34 +1,40 @@
-//! The order of all calls, posts and waits: one for all ranks, found of the items, in the [order](super::Order) that is asked for, and of the bytes of the largest shards.
+//! Computes the order of calls, posts and waits, which is the same for all ranks.
+//!
+//! It depends on the statements, on the requested [order](super::Order), and on the bytes of the largest
+//! shards.
 //!
 //! # Hoisting
 //!
-//! Calls stay in that order. A move that communicates begins as soon as what it moves is there, and ends before the first item that takes what
-//! it makes, as long as no more bytes are in flight than are allowed:
+//! Calls stay in that order. A communicating redistribution begins as soon as its source is available, and
+//! ends before the first statement that takes its result, within the limit of bytes in flight:
 //!
 //! ```text
-//! before every item    begin moves whose source is there, those that are written first before others, until the next does not fit
-//! a call               end the moves whose results it takes
-//! a move               if it has not begun: end others, the first before the later ones, until it fits; begin it
-//! the end              end what is in flight
+//! before a statement   begin redistributions whose source is computed, in program order, until the next does not fit
+//! a call               end the redistributions whose results it uses
+//! a redistribution     if it has not begun: end others, the oldest first, until it fits; begin it
+//! the end              end all redistributions in flight
 //! ```
 //!
 //! # Buckets
 //!
-//! Moves that do the same steps over the same groups may be one exchange, so that each step pays its latency once:
+//! Redistributions with the same steps over the same groups may be one exchange, so that each step pays its
+//! latency once:
 //!
 //! ```text
-//! a move that could begin    joins the bucket of those like it; that one begins first if both together are more than is allowed
-//! what a move makes is taken its bucket begins, however little is in it
-//! the end                    all buckets begin
+//! a redistribution may begin    it joins the bucket of its kind; a bucket that would exceed the limit begins first
+//! a result is used              its bucket begins, even if it is not full
+//! the end                       all buckets begin
 //! ```
 //!
-//! A move larger than a bucket may be is an exchange by itself, and so is one whose source or target lies in another bucket's already. What waits in a bucket counts as in flight.
+//! A redistribution larger than the bucket limit is an exchange by itself. So is one whose source or target
+//! is in another bucket already. Redistributions in a waiting bucket count as in flight.
 //!
 //! # Groups
 //!
-//! A move that alone is more than is allowed ends where it begins, and so does one in which nobody talks to others. Within a group moves end in the order in which they began, so that ending
-//! one may end others before it: two moves may have a group in common where the patterns of their steps are equal, and where nothing can
-//! be told of the patterns.
+//! A redistribution that alone exceeds the limit ends where it begins, and so does one without communication.
+//! Within a group redistributions end in the order in which they began, so ending one may end others before
+//! it. Two redistributions may share a group if the patterns of their steps are equal, or if a pattern is
+//! unknown.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -40,26 +46,28 @@ use crate::report::local_bytes;
 use crate::schedule::CompileOptions;
 use crate::schedule::pipeline::sequence;
 
-/// One thing that ranks do.
+/// A turn: an instruction common to all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// An op runs, by the number of its item.
+    /// Run an op, by the index of its statement.
     Call(usize),
-    /// Moves begin as one exchange, by its number.
+    /// Start an exchange, by its number.
     Post(usize),
-    /// They end.
+    /// Complete an exchange.
     Wait(usize),
 }
 
-/// What ranks do, in order.
+/// The turns of all ranks, in order.
 #[derive(Debug)]
 pub(super) struct Turns {
     pub(super) list: Vec<Turn>,
-    /// The items of each exchange: the moves, in the order in which they joined.
+    /// The redistributions of each exchange, in the order in which they joined.
     pub(super) exchanges: Vec<Vec<usize>>,
 }
 
-/// That of a program, with at most so many bytes in flight and in a bucket. What leaves all bytes where they are has no turn.
+/// Returns the turns of a program within the limits of bytes in flight and per bucket.
+///
+/// A statement that leaves all bytes in place has no turn.
 pub(super) fn order(program: &Program, options: &CompileOptions) -> Turns {
     let sequence = sequence(program, options.order);
     let mut hoist = Hoist::new(program, options, &sequence);
@@ -92,19 +100,19 @@ pub(super) fn order(program: &Program, options: &CompileOptions) -> Turns {
     Turns { list: hoist.turns, exchanges: hoist.exchanges }
 }
 
-/// Moves in flight as one exchange, or on their way there.
+/// Redistributions that are, or will be, in flight as one exchange.
 #[derive(Clone, Debug)]
 struct Flight {
     items: Vec<usize>,
     /// The number of the exchange, once it has begun.
     exchange: usize,
     bytes: u64,
-    /// The patterns of its groups; none where nothing can be told.
+    /// The patterns of its groups; `None` if unknown.
     groups: Option<Vec<GroupPattern>>,
 }
 
 impl Flight {
-    /// Whether it talks to others, or nothing can be told.
+    /// Returns `true` if it communicates, or its groups are unknown.
     fn communicates(&self) -> bool {
         self.groups.as_ref().is_none_or(|groups| !groups.is_empty())
     }
@@ -120,29 +128,29 @@ impl Flight {
 struct Hoist<'a> {
     program: &'a Program,
     limit: u64,
-    /// The most bytes of a bucket.
+    /// The byte limit of a bucket.
     most: u64,
     turns: Vec<Turn>,
     exchanges: Vec<Vec<usize>>,
-    /// Of each value, the one whose buffer it has.
+    /// The value whose buffer each value uses.
     root: Vec<usize>,
-    /// Whether a value that has a buffer is there.
+    /// `true` for each buffer value that is available.
     there: Vec<bool>,
-    /// The move that makes each value, if one does.
+    /// The redistribution that produces each value, if one does.
     maker: Vec<Option<usize>>,
-    /// The moves that take each value that has a buffer and talk to other ranks.
+    /// The communicating redistributions that take each buffer value.
     movers: Vec<Vec<usize>>,
-    /// Which moves have begun or wait in a bucket.
+    /// `true` for the redistributions that have begun or wait in a bucket.
     begun: Vec<bool>,
-    /// The place of each item among all.
+    /// The position of each statement in the order.
     places: Vec<usize>,
-    /// Moves that could begin, with their places.
+    /// Redistributions that could begin, with their positions.
     ready: BTreeSet<(usize, usize)>,
     flying: VecDeque<Flight>,
     flying_bytes: u64,
     /// Buckets that have not begun.
     open: Vec<Flight>,
-    /// Of each value that has a buffer, whether a bucket has it.
+    /// `true` for each buffer value that a bucket uses.
     in_bucket: Vec<bool>,
 }
 
@@ -191,7 +199,7 @@ impl<'a> Hoist<'a> {
         hoist
     }
 
-    /// A value is there, unless what it is of is in flight.
+    /// Marks a value as available, unless it shares the buffer of a value in flight.
     fn is_there(&mut self, v: usize) {
         if self.root[v] != v || self.there[v] {
             return;
@@ -201,7 +209,7 @@ impl<'a> Hoist<'a> {
         self.ready.extend(movers.map(|&n| (self.places[n], n)));
     }
 
-    /// Ends the move that makes a value, if it is in flight.
+    /// Ends the redistribution that produces a value, if it is in flight.
     fn land_value(&mut self, v: usize) {
         let root = self.root[v];
         let Some(n) = self.maker[root].filter(|_| !self.there[root]) else { return };
@@ -213,7 +221,7 @@ impl<'a> Hoist<'a> {
         }
     }
 
-    /// Ends a move in flight, and before it those that began before it and may meet it.
+    /// Ends an exchange in flight, after the earlier ones that may share a group with it.
     fn land(&mut self, at: usize) {
         let mut ends = vec![at];
         for earlier in (0..at).rev() {
@@ -221,7 +229,7 @@ impl<'a> Hoist<'a> {
                 ends.push(earlier);
             }
         }
-        // The first before the later ones; each leaves a place less.
+        // Earliest first; each removal shifts the later indices by one.
         for (gone, end) in ends.into_iter().rev().enumerate() {
             if let Some(flight) = self.flying.remove(end - gone) {
                 self.flying_bytes = self.flying_bytes.saturating_sub(flight.bytes);
@@ -244,7 +252,7 @@ impl<'a> Hoist<'a> {
         }
     }
 
-    /// Begins moves whose source is there, as long as they fit.
+    /// Begins redistributions whose source is available, as long as they fit.
     fn begin_early(&mut self) {
         while let Some(&(_, n)) = self.ready.first() {
             let Some(flight) = self.flight(n) else { return };
@@ -256,13 +264,13 @@ impl<'a> Hoist<'a> {
         }
     }
 
-    /// Takes up a move whose turn it is.
+    /// Processes a redistribution at its position in the order: adds it to a bucket or begins it.
     fn take_up(&mut self, n: usize) {
         let Some(flight) = self.flight(n) else { return };
         if self.may_join(&flight) { self.join(flight) } else { self.begin_now(flight) }
     }
 
-    /// Begins what cannot be put off.
+    /// Begins an exchange at once, after ending others until it fits.
     fn begin_now(&mut self, flight: Flight) {
         let (bytes, communicates) = (flight.bytes, flight.communicates());
         let stays = communicates && bytes <= self.limit;
@@ -288,13 +296,13 @@ impl<'a> Hoist<'a> {
         self.flying.push_back(flight);
     }
 
-    /// Whether a move may be in a bucket.
+    /// Returns `true` if a redistribution may join a bucket.
     fn may_join(&self, flight: &Flight) -> bool {
         let talks = flight.groups.as_ref().is_some_and(|groups| !groups.is_empty());
         talks && flight.bytes <= self.most && self.buffers(&flight.items).iter().all(|&v| !self.in_bucket[v])
     }
 
-    /// The values whose buffers some moves have: sources and targets.
+    /// Returns the buffer values of some redistributions: sources and targets.
     fn buffers(&self, items: &[usize]) -> Vec<usize> {
         let of = |&n: &usize| match &self.program.statements()[n] {
             Statement::Redistribute { from, to, .. } => vec![self.root[from.index()], to.index()],
@@ -303,7 +311,7 @@ impl<'a> Hoist<'a> {
         items.iter().flat_map(of).collect()
     }
 
-    /// Puts a move into the bucket of those like it.
+    /// Adds a redistribution to the bucket with the same steps.
     fn join(&mut self, flight: Flight) {
         let is_like = |bucket: &Flight| match (bucket.items.first(), flight.items.first()) {
             (Some(&a), Some(&b)) => steps(self.program, a) == steps(self.program, b),
@@ -333,7 +341,7 @@ impl<'a> Hoist<'a> {
         }
     }
 
-    /// Begins a bucket. One of a single move leaves its buffers to others.
+    /// Begins a bucket. A bucket of a single redistribution releases its buffers for other buckets.
     fn begin_bucket(&mut self, at: usize) {
         let bucket = self.open.remove(at);
         if bucket.items.len() == 1 {
@@ -354,14 +362,16 @@ impl<'a> Hoist<'a> {
     }
 }
 
-/// What moves of one bucket have in common: their mesh, and what they do over which groups.
+/// Returns the bucket key of a redistribution: its mesh, and its steps with their groups.
 fn steps(program: &Program, item: usize) -> Option<(&Mesh, Vec<(StepOp, &GroupPattern)>)> {
     let Statement::Redistribute { forward, .. } = &program.statements()[item] else { return None };
     let steps = forward.steps().iter().map(|step| (step.op(), &step.group)).collect();
     Some((forward.from().mesh(), steps))
 }
 
-/// The patterns of the groups of a plan; none between two meshes, whose members are other ranks, and where ranks are listed.
+/// Returns the patterns of the groups of a plan.
+///
+/// `None` between two meshes, whose members differ, and if a group is a list of ranks.
 fn groups(plan: &Plan) -> Option<Vec<GroupPattern>> {
     if plan.communicating_steps() == 0 {
         return Some(Vec::new());

@@ -1,26 +1,29 @@
-//! One forward, one backward: microbatches through the stages of a pipeline, few of them at a time.
+//! One forward, one backward (1F1B): runs microbatches through pipeline stages with few in flight.
 //!
 //! ```text
-//! microbatch   what is made of an input that is no parameter, and whatever meets that in forward before it is a number;
-//!              in backward what takes something of that microbatch and of no other
-//! stage        meshes that have ranks in common; the first in forward first
-//! in flight    on a stage, microbatches that it has begun and not ended, backward too
+//! microbatch   forward: values computed from an input that is not a parameter, and operands combined with them,
+//!              up to the loss; backward: values that depend on that microbatch and no other
+//! stage        meshes that have ranks in common, in forward order
+//! in flight    microbatches of a stage that have begun and not ended, including backward
 //! ```
 //!
-//! Stages run beside each other, each op for as long as it has operations, and each stage takes
+//! Stages run in parallel, each op for a time proportional to its operations, and each stage takes
 //!
 //! ```text
-//! backward before forward, of either the microbatch that began first
-//! forward of a new microbatch only where fewer are in flight than there are stages from this one on, in the order in which backward is
-//!     written: so the parts of a gradient are added one by one, as they come
+//! backward before forward; of either, the microbatch that began first
+//! forward of a new microbatch only if fewer are in flight than there are stages from this one on, in the order of
+//!     backward in the program: contributions to a gradient are then added one at a time, in order
 //! ```
 //!
-//! So of `p` stages stage `s` holds the activations of `p - s` microbatches and not of all, and in time it waits no longer than where all
-//! forwards come first (GPipe, as a program with one loss is written). On one stage, each microbatch goes backward before the next begins. Moves
-//! follow what they move; what is made for all microbatches of none of them, as of parameters alone, comes right before what takes it, and so does what backward makes of no gradient. The order in which this happens is that of all
-//! ranks, each of which leaves out what it has no part in.
+//! So of `p` stages, stage `s` holds the activations of `p - s` microbatches instead of all, and it waits no
+//! longer than if all forwards come first (GPipe, the order of a program with one loss). On one stage, each
+//! microbatch runs backward before the next begins. Redistributions follow their sources. Values shared by
+//! all microbatches, such as those computed from parameters alone, come right before their first use. So do
+//! backward values that depend on no gradient. The order is the same for all ranks; each rank omits the
+//! statements in which it has no part.
 //!
-//! PipeDream (Harlap et al., 2018) has the order, Megatron-LM (Narayanan et al., 2021) its name.
+//! The order is that of PipeDream (Harlap et al., 2018); the name is that of Megatron-LM (Narayanan et al.,
+//! 2021).
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -28,7 +31,7 @@ use crate::program::{Program, Statement};
 use crate::report::{ValueClass, classes};
 use crate::schedule::Order;
 
-/// The items of a program in the order in which they are done: each after those that make what it takes.
+/// Returns the order of execution of a program's statements; each comes after its producers.
 pub(super) fn sequence(program: &Program, order: Order) -> Vec<usize> {
     match order {
         Order::Program => (0..program.statements().len()).collect(),
@@ -36,42 +39,44 @@ pub(super) fn sequence(program: &Program, order: Order) -> Vec<usize> {
     }
 }
 
-/// An item on its way.
+/// The scheduling state of a statement.
 struct Task {
-    /// The stage of an op; none of what takes no time.
+    /// The stage of an op; `None` for a statement that takes no time.
     stage: Option<usize>,
     microbatch: Option<usize>,
     is_backward: bool,
-    /// Made for no microbatch and of nothing of one, or in backward of no gradient.
+    /// `true` for a statement independent of microbatches, or in backward and independent of gradients.
     on_demand: bool,
     duration: f64,
-    /// The items that make what it takes, each once.
+    /// The producers of its inputs, without duplicates.
     after: Vec<usize>,
-    /// The items that have to be done before it: those, and of those on demand what they wait for.
+    /// The statements to wait for: its producers, with on-demand producers replaced by those they wait for.
     waits_for: Vec<usize>,
-    /// How many of these have not been done.
+    /// The number of these that are not done.
     missing: usize,
     ready_at: f64,
 }
 
 struct Stage {
     free_at: f64,
-    /// How many microbatches may be in flight.
+    /// The maximum number of microbatches in flight.
     most: usize,
-    /// Those in flight, in the order in which they began, and how many of their ops are left.
+    /// The microbatches in flight, in order of their begin, with the number of ops left in each.
     flying: Vec<(usize, usize)>,
-    /// Ops whose operands are there.
+    /// Ops whose operands are available.
     ready: BTreeSet<usize>,
 }
 
 struct Pipeline {
     tasks: Vec<Task>,
-    /// The items that wait for each.
+    /// The statements that wait for each statement.
     before: Vec<Vec<usize>>,
     stages: Vec<Stage>,
-    /// How many ops each microbatch has on each stage.
+    /// The number of ops of each microbatch on each stage.
     ops: HashMap<(usize, usize), usize>,
-    /// The first item of each microbatch in backward: parts of gradients are added as they are written.
+    /// The first backward statement of each microbatch.
+    ///
+    /// It orders backward, so that gradients are accumulated in the order of the program.
     turn: HashMap<usize, usize>,
     done: Vec<bool>,
     sequence: Vec<usize>,
@@ -172,14 +177,14 @@ impl Pipeline {
             self.begin(stage, n);
             self.finish(n, begin + self.tasks[n].duration);
         }
-        // What nobody took.
+        // Add the statements that no other statement needs.
         for n in 0..self.tasks.len() {
             self.demand(n);
         }
         self.sequence
     }
 
-    /// What takes no time is done where it is ready.
+    /// Finishes a statement that takes no time; queues any other on its stage.
     fn is_ready(&mut self, n: usize) {
         match self.tasks[n].stage {
             Some(stage) => {
@@ -189,7 +194,9 @@ impl Pipeline {
         }
     }
 
-    /// The next op, its stage and when it begins: of all stages the one that begins first. Where no stage may begin any, the first that is ready.
+    /// Returns the next op, its stage and its begin: the earliest over all stages.
+    ///
+    /// If no stage may begin an op, it is the first ready one.
     fn next(&self) -> Option<(usize, usize, f64)> {
         let mut best: Option<(usize, usize, f64)> = None;
         for (s, stage) in self.stages.iter().enumerate() {
@@ -220,7 +227,7 @@ impl Pipeline {
         there.min_by_key(key).map(|n| (n, begin))
     }
 
-    /// Takes an op up on its stage.
+    /// Begins an op on its stage.
     fn begin(&mut self, s: usize, n: usize) {
         let stage = &mut self.stages[s];
         stage.ready.remove(&n);
@@ -235,7 +242,7 @@ impl Pipeline {
         }
     }
 
-    /// Does what is ready, and what takes no time and waits for nothing else.
+    /// Finishes a statement, and the statements that take no time and waited for it only.
     fn finish(&mut self, n: usize, at: f64) {
         let mut list = vec![(n, at)];
         while let Some((n, at)) = list.pop() {
@@ -243,7 +250,7 @@ impl Pipeline {
             if let Some(stage) = self.tasks[n].stage {
                 self.stages[stage].free_at = at;
             }
-            // The last is popped first.
+            // The list is a stack: the last element is popped first.
             for &next in self.before[n].iter().rev() {
                 let task = &mut self.tasks[next];
                 task.missing = task.missing.saturating_sub(1);
@@ -260,7 +267,7 @@ impl Pipeline {
         }
     }
 
-    /// Puts an item into the order, after what it takes.
+    /// Appends a statement to the order, after its producers.
     fn demand(&mut self, n: usize) {
         let mut list = vec![n];
         while let Some(&n) = list.last() {
@@ -279,11 +286,11 @@ impl Pipeline {
     }
 }
 
-/// The microbatch of each item, if it is of one.
+/// Returns the microbatch of each statement; `None` for shared statements.
 fn microbatches(program: &Program) -> Vec<Option<usize>> {
     let (items, classes) = (program.statements(), classes(program));
     let is_tensor = |v: usize| program.values()[v].shape().iter().any(|&n| n > 1);
-    // The values that are of one microbatch in forward lead to one of them.
+    // Union-find: values of one microbatch in forward have a common root.
     let mut leads: Vec<usize> = (0..classes.len()).collect();
     let mut of: Vec<bool> =
         (0..classes.len()).map(|v| classes[v] == ValueClass::Input && is_tensor(v)).collect();
@@ -316,7 +323,7 @@ fn microbatches(program: &Program) -> Vec<Option<usize>> {
     list
 }
 
-/// Where what a value leads to ends; on the way everything is led there.
+/// Returns the root of a value; compresses the path.
 fn end(leads: &mut [usize], mut v: usize) -> usize {
     while leads[v] != v {
         leads[v] = leads[leads[v]];
@@ -325,12 +332,12 @@ fn end(leads: &mut [usize], mut v: usize) -> usize {
     v
 }
 
-/// The stage of each value, and how many there are: meshes with common ranks are one.
+/// Returns the stage of each value, and the number of stages: meshes with common ranks are one stage.
 fn stages(program: &Program) -> (Vec<usize>, usize) {
     let meshes = program.meshes();
     let number = |v: &crate::Value| meshes.number(v.ty.value.mesh()).unwrap_or(0);
     let on: Vec<usize> = program.values().iter().map(number).collect();
-    // Only meshes that hold something; every rank is in the first.
+    // Only meshes that hold a value count; every rank is in the first mesh.
     let used: u64 = on.iter().fold(0, |bits, &mesh| bits | 1 << mesh);
     let mut leads: Vec<usize> = (0..u64::BITS as usize).collect();
     for class in meshes.classes() {

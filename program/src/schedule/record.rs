@@ -1,11 +1,11 @@
-//! A run with a clock: when each instruction of a rank began and ended.
+//! Timed runs: the begin and end of each instruction of a rank.
 //!
 //! ```text
-//! each rank     run_timed: as run, and two times of a clock for every instruction
-//! together      Timeline::measured: when ranks did what, of the records of all
+//! each rank     run_timed: like run, with two times of a clock for every instruction
+//! all ranks     Timeline::measured: the timeline, from all records
 //! ```
 //!
-//! [`run`](Prepared::run) has no clock and knows nothing of this.
+//! [`run`](PreparedSchedule::run) itself uses no clock.
 
 use core::fmt;
 use core::str::FromStr;
@@ -15,20 +15,20 @@ use crate::Error;
 use crate::schedule::build::refused;
 use crate::schedule::{ExchangeEngine, Kernels, PreparedSchedule};
 
-/// Where an exchange begins on a rank: at its post, or only where it is waited for.
+/// The point at which an exchange begins on a rank: its post, or its wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExchangeStart {
-    /// At its post: it goes on while the rank computes, as on a stream of a device.
+    /// At its post: it runs while the rank computes, as on a device stream.
     AtPost,
-    /// Where it is waited for, as by [`Engine`](super::Engine) on host memory: nothing of it is hidden.
+    /// At its wait, as with [`CommunicatorExchanges`](super::CommunicatorExchanges) on host memory: no part of it is overlapped.
     AtWait,
 }
 
 impl ExchangeStart {
-    /// All, in order.
+    /// All values.
     pub const ALL: [ExchangeStart; 2] = [ExchangeStart::AtPost, ExchangeStart::AtWait];
 
-    /// Its name: `at post`, `at wait`.
+    /// Returns its name: `at post`, `at wait`.
     pub fn as_str(self) -> &'static str {
         match self {
             ExchangeStart::AtPost => "at post",
@@ -43,16 +43,16 @@ impl fmt::Display for ExchangeStart {
     }
 }
 
-/// When each instruction of one rank began and ended, for [`Timeline::measured`](super::Timeline::measured).
+/// The begin and end of each instruction of one rank, for [`Timeline::measured`](super::Timeline::measured).
 ///
-/// Displays as lines, `rank 3, exchanges begin at wait` and nanoseconds `1200 1850` for every instruction, and is read from them, so that
-/// ranks can send theirs.
+/// Displays as lines, `rank 3, exchanges begin at wait` and nanoseconds `1200 1850` for every instruction. It
+/// can be parsed from these lines, so that ranks can send theirs.
 ///
 /// ```
-/// use reshard_program::schedule::Record;
-/// let record: Record = "rank 3, exchanges begin at wait\n1200 1850\n1850 1900".parse()?;
+/// use reshard_program::schedule::RunRecord;
+/// let record: RunRecord = "rank 3, exchanges begin at wait\n1200 1850\n1850 1900".parse()?;
 /// assert_eq!((record.rank(), record.times().len()), (3, 2));
-/// assert_eq!(record.to_string().parse::<Record>()?, record);
+/// assert_eq!(record.to_string().parse::<RunRecord>()?, record);
 /// # Ok::<(), reshard_program::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +63,9 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// One of times that were taken elsewhere: of each instruction from when until when, in order.
+    /// Returns a record of times measured elsewhere: begin and end of each instruction, in order.
     ///
-    /// Fails where an instruction ends before it begins, or begins before the one that stands before it has ended.
+    /// Returns an error if an instruction ends before it begins, or begins before the previous one has ended.
     pub fn new(
         rank: usize,
         begins: ExchangeStart,
@@ -75,7 +75,7 @@ impl RunRecord {
         for (n, &(begin, end)) in times.iter().enumerate() {
             if begin < before || end < begin {
                 return Err(refused(format!(
-                    "instruction {n} of rank {rank} took from {begin:?} to {end:?}, after one that ended at {before:?}: a rank does one thing after the other, so take times by a clock that never goes back"
+                    "instruction {n} of rank {rank} took from {begin:?} to {end:?}, but the one before it ended at {before:?}; use a monotonic clock"
                 )));
             }
             before = end;
@@ -83,17 +83,17 @@ impl RunRecord {
         Ok(RunRecord { rank, begins, times })
     }
 
-    /// The rank.
+    /// Returns the rank.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Where its exchanges began.
+    /// Returns the point at which its exchanges began.
     pub fn begins(&self) -> ExchangeStart {
         self.begins
     }
 
-    /// Of each [instruction](super::Schedule::instrs), from when until when.
+    /// Returns the begin and end of each [instruction](super::Schedule::instructions).
     pub fn times(&self) -> &[(Duration, Duration)] {
         &self.times
     }
@@ -119,14 +119,14 @@ impl FromStr for RunRecord {
         });
         let Some((rank, begins)) = head else {
             return Err(refused(format!(
-                "a record begins like rank 3, exchanges begin at wait (or at post), and not with {first:?}"
+                "invalid first line {first:?} of a record; expected one such as `rank 3, exchanges begin at wait` (or `at post`)"
             )));
         };
         let times = lines.map(|line| {
             let nanos = |text: &str| text.parse().ok().map(Duration::from_nanos);
             let read = line.split_once(' ').and_then(|(begin, end)| Some((nanos(begin)?, nanos(end)?)));
             read.ok_or_else(|| {
-                refused(format!("{line:?} is no time: write begin and end in ns, like 1200 1850"))
+                refused(format!("invalid times {line:?}; write begin and end in ns, such as `1200 1850`"))
             })
         });
         let times = times.collect::<Result<_, _>>()?;
@@ -135,10 +135,12 @@ impl FromStr for RunRecord {
 }
 
 impl PreparedSchedule<'_> {
-    /// As [`run`](Prepared::run), with the times of every instruction by this clock: one that never goes back, and has one start for all ranks.
+    /// Runs like [`run`](PreparedSchedule::run), and records the times of every instruction by `clock`.
     ///
-    /// The record is allocated before anything is run, and nothing is after that. A clock of the ranks of one process:
-    /// `let start = Instant::now();` before they begin, and `|| start.elapsed()` on each.
+    /// The clock has to be monotonic, with one origin for all ranks.
+    ///
+    /// The record is allocated before the run; the run itself allocates nothing. For the ranks of one
+    /// process, use `let start = Instant::now();` before they begin, and `|| start.elapsed()` on each.
     pub fn run_timed<K, X, E>(
         &self,
         kernels: &mut K,

@@ -1,12 +1,12 @@
-//! Replicas that are none: what ranks have of a value that is the same on them, compared by hashes.
+//! Detects ranks whose replicas differ, by comparing hashes of their values.
 //!
 //! ```text
-//! each rank     run_hashed: as run, and a hash of every value that it is given, computes or receives
-//! together      Program::replicas: along every axis of which a type says R or I, those of ranks that differ in nothing else
+//! each rank     run_hashed: like run, with a hash of every value that it is given, computes or receives
+//! all ranks     Program::check_replicas: along every axis with R or I, compares ranks that differ only in that axis
 //! ```
 //!
-//! Types are proved of what the program says. What they cannot see is a kernel that draws random numbers of its own, or an input of
-//! which ranks were given different copies.
+//! The types of a program are proved from its text. They cannot detect a kernel that draws its own random
+//! numbers, or an input of which ranks were given different copies.
 
 use core::fmt;
 use core::str::FromStr;
@@ -17,9 +17,10 @@ use crate::schedule::build::refused;
 use crate::schedule::{ArenaSlice, ExchangeEngine, Instruction, Kernels, PreparedSchedule, Schedule};
 use crate::{Error, Program, Value};
 
-/// Hashes of what one rank had of the values of a program, for [`Program::replicas`].
+/// Hashes of one rank's values of a program, for [`Program::check_replicas`].
 ///
-/// Displays as lines, `rank 3` and `x 0123456789abcdef`, and is read from them, so that ranks can send theirs.
+/// Displays as lines, `rank 3` and `x 0123456789abcdef`. It can be parsed from these lines, so that ranks can
+/// send theirs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueHashes {
     rank: usize,
@@ -27,22 +28,22 @@ pub struct ValueHashes {
 }
 
 impl ValueHashes {
-    /// The rank.
+    /// Returns the rank.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The hash of what it had of a value; none of what it had no bytes of its own for, as of a view.
+    /// Returns the hash of a value; `None` for a value without a separate buffer, such as a view.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.of.get(name).copied()
     }
 
-    /// How many values it had.
+    /// Returns the number of hashed values.
     pub fn len(&self) -> usize {
         self.of.len()
     }
 
-    /// Whether it had none.
+    /// Returns `true` if there are none.
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
@@ -76,7 +77,7 @@ impl FromStr for ValueHashes {
         let rank = first.strip_prefix("rank ").and_then(|rank| rank.parse().ok());
         let Some(rank) = rank else {
             return Err(refused(format!(
-                "hashes begin with their rank, like rank 3, and not with {first:?}"
+                "invalid first line {first:?} of hashes; expected the rank, such as `rank 3`"
             )));
         };
         let of = lines.map(|line| {
@@ -85,16 +86,20 @@ impl FromStr for ValueHashes {
                 let hash = is_hash.then(|| u64::from_str_radix(hash, 16).ok())??;
                 Some((name.to_owned(), hash))
             });
-            read.ok_or_else(|| refused(format!("{line:?} is no hash: it is like x 0123456789abcdef")))
+            read.ok_or_else(|| {
+                refused(format!(
+                    "invalid hash {line:?}; write a name and 16 hex digits, such as `x 0123456789abcdef`"
+                ))
+            })
         });
         Ok(ValueHashes { rank, of: of.collect::<Result<_, _>>()? })
     }
 }
 
 impl PreparedSchedule<'_> {
-    /// As [`run`](Prepared::run), and a hash of everything that the rank is given, computes and receives.
+    /// Runs like [`run`](PreparedSchedule::run), and hashes everything that the rank is given, computes and receives.
     ///
-    /// It reads all of that once more: for when one looks for an error.
+    /// It reads all of that a second time, so use it to search for an error.
     pub fn run_hashed<K, X, E>(
         &self,
         kernels: &mut K,
@@ -133,23 +138,26 @@ impl PreparedSchedule<'_> {
 }
 
 impl Program {
-    /// Whether ranks had the same where types say so, of the [hashes](Prepared::run_hashed) of its ranks; how many pairs were compared.
+    /// Checks that replicas are equal, by the [hashes](PreparedSchedule::run_hashed) of all ranks.
+    ///
+    /// Returns the number of compared pairs.
     ///
     /// ```
-    /// use reshard_program::{Program, schedule::Hashes};
+    /// use reshard_program::{Program, schedule::ValueHashes};
     /// let program: Program = "mesh tp=2\nx: f32[4] I\ny = exp(x)".parse()?;
-    /// let hashes = |text: &str| text.parse::<Hashes>();
+    /// let hashes = |text: &str| text.parse::<ValueHashes>();
     /// let first = hashes("rank 0\nx 0000000000000001\ny 0000000000000002")?;
     /// let same = hashes("rank 1\nx 0000000000000001\ny 0000000000000002")?;
-    /// assert_eq!(program.replicas(&[first.clone(), same])?, 2);
+    /// assert_eq!(program.check_replicas(&[first.clone(), same])?, 2);
     /// let other = hashes("rank 1\nx 0000000000000001\ny 0000000000000003")?;
-    /// assert!(program.replicas(&[first, other]).unwrap_err().to_string().starts_with(
-    ///     "y is the same over tp by its type, and ranks 0 and 1 do not have the same of it"
+    /// assert!(program.check_replicas(&[first, other]).unwrap_err().to_string().starts_with(
+    ///     "`y` is the same over tp by its type, but differs between ranks 0 and 1"
     /// ));
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Fails with `replicas` for the first value of which two ranks have different bytes, with its name, the axis and the ranks.
+    /// Returns the error `replicas` for the first value of which two ranks have different bytes, with its
+    /// name, the axis and the ranks.
     pub fn check_replicas(&self, hashes: &[ValueHashes]) -> Result<usize, Error> {
         let mut of_rank: BTreeMap<usize, usize> = BTreeMap::new();
         for (n, hashes) in hashes.iter().enumerate() {
@@ -175,7 +183,7 @@ impl Program {
     }
 }
 
-/// Along every axis of which a type says that ranks have the same: the first rank of these, if this is another.
+/// Returns, for every axis along which the rank has replicas, the first rank of these, if it is another.
 fn replicas_of(value: &Value, rank: usize) -> Vec<(usize, usize)> {
     let is = &value.ty.value;
     let mesh = is.mesh();
@@ -193,7 +201,7 @@ fn replicas_of(value: &Value, rank: usize) -> Vec<(usize, usize)> {
 fn lie(value: &Value, axis: usize, first: usize, rank: usize) -> Error {
     Error::Replicas {
         reason: format!(
-            "{} is the same over {} by its type, and ranks {first} and {rank} do not have the same of it: what makes it differs from rank to rank, like a random number that no key gives, or an input given differently",
+            "`{}` is the same over {} by its type, but differs between ranks {first} and {rank}; look for random numbers without a key, and for inputs that differ between ranks",
             value.name,
             value.ty.value.mesh().axes()[axis].name()
         ),

@@ -1,53 +1,60 @@
-//! A schedule run: by kernels of a framework, and by what carries its exchanges out.
+//! Runs a schedule with the kernels of a framework and an exchange engine.
 //!
 //! ```text
-//! prepare   once: every call becomes a kernel, every exchange is agreed on by those who take part in it
-//! run       as often as one likes: nothing but kernels, posts and waits, in order
+//! prepare   once: every call becomes a kernel, and the members of every exchange check that they agree
+//! run       any number of times: only kernels, posts and waits, in order
 //! ```
 
 use crate::schedule::{ArenaSlice, ExchangeStart, Instruction, LocalCall, Schedule, Transfer};
 
-/// A framework's ops.
+/// The ops of a framework.
 pub trait Kernels {
-    /// The memory that they compute in: `[u8]` for the host, a device's own type for a device.
+    /// The memory that they compute in: `[u8]` for the host, a separate type for a device.
     type Buffer: ?Sized;
-    /// What can go wrong.
+    /// The error type.
     type Error;
 
-    /// Makes ready what a call needs, once, and gives it a number.
+    /// Prepares a call, once, and returns its kernel number.
     fn prepare(&mut self, call: &LocalCall) -> Result<u32, Self::Error>;
 
-    /// Runs what has this number: reads the operands, which come first, and writes all of the results.
+    /// Runs the kernel with this number: reads the operands, which come first, and writes all of the results.
     ///
-    /// Operands may be one another. An operand is a result only of a call that [works element by element](LocalCall::is_elementwise): then both
-    /// are the same bytes, as where `w'` takes the place of `w`.
+    /// Operands may alias one another. An operand aliases a result only in an
+    /// [elementwise](LocalCall::is_elementwise) call: then both are the same bytes, as where `w'` replaces
+    /// `w`.
     fn run(&mut self, kernel: u32, args: &[ArenaSlice], arena: &mut Self::Buffer) -> Result<(), Self::Error>;
 }
 
-/// What carries exchanges out: [`Engine`](super::Engine) by a [`Communicator`](reshard_collectives::Communicator) on host memory, or
-/// a framework's own streams.
+/// An exchange engine.
+///
+/// It is [`CommunicatorExchanges`](super::CommunicatorExchanges) with a [`Communicator`](reshard_collectives::Communicator) on host memory,
+/// or a framework's own streams.
 pub trait ExchangeEngine {
     /// The memory of the arena.
     type Buffer: ?Sized;
-    /// What can go wrong.
+    /// The error type.
     type Error;
 
-    /// Makes ready what an exchange needs; of a schedule's exchanges in order, together with the other ranks.
+    /// Prepares an exchange; all ranks call it jointly, for a schedule's exchanges in order.
     fn prepare(&mut self, transfer: &Transfer) -> Result<(), Self::Error>;
 
-    /// Begins it. Until it is waited for its source does not change, and nobody looks at its target and its scratch.
+    /// Starts an exchange.
+    ///
+    /// Until its wait, its source does not change, and no kernel reads its target or its scratch.
     fn post(&mut self, transfer: &Transfer, arena: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// Completes it.
+    /// Completes an exchange.
     fn wait(&mut self, transfer: &Transfer, arena: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// Where exchanges begin: at the post, unless this says something else. [Records](super::Record) say so, and nothing else asks.
+    /// Returns the point at which exchanges begin; by default at the post.
+    ///
+    /// Only [records](super::RunRecord) use it.
     fn begins(&self) -> ExchangeStart {
         ExchangeStart::AtPost
     }
 }
 
-/// A schedule whose kernels and exchanges are ready.
+/// A schedule whose kernels and exchanges are prepared.
 #[derive(Debug)]
 pub struct PreparedSchedule<'a> {
     pub(super) schedule: &'a Schedule,
@@ -55,7 +62,7 @@ pub struct PreparedSchedule<'a> {
 }
 
 impl Schedule {
-    /// Makes ready what it calls and exchanges. All ranks do so together.
+    /// Prepares the calls and exchanges. All ranks call it jointly.
     pub fn prepare<K: Kernels, X: ExchangeEngine, E: From<K::Error> + From<X::Error>>(
         &self,
         kernels: &mut K,
@@ -77,10 +84,12 @@ impl Schedule {
 }
 
 impl PreparedSchedule<'_> {
-    /// Does what the rank does, in an arena of [`arena_bytes`](Schedule::arena_bytes) in which inputs are where they
-    /// [belong](Schedule::locals). All ranks run together.
+    /// Runs the instructions of the rank in an arena of [`arena_bytes`](Schedule::arena_bytes).
     ///
-    /// Neither plans nor allocates; fails as kernels and exchanges do, and the arena's contents are unspecified then.
+    /// The inputs have to be at their [offsets](Schedule::buffers). All ranks run it jointly.
+    ///
+    /// Neither plans nor allocates. Returns the errors of kernels and exchanges; the arena's contents are
+    /// unspecified then.
     pub fn run<K, X, E>(&self, kernels: &mut K, exchanges: &mut X, arena: &mut K::Buffer) -> Result<(), E>
     where
         K: Kernels,
@@ -93,7 +102,7 @@ impl PreparedSchedule<'_> {
         Ok(())
     }
 
-    /// One thing.
+    /// Runs one instruction.
     #[inline]
     pub(super) fn step<K, X, E>(
         &self,

@@ -4,12 +4,12 @@ use core::fmt;
 
 use crate::schedule::{ArenaSlice, Instruction, Schedule, Transfer, TransferMember};
 
-/// `x@64`, of a value and where it begins.
+/// Formats a value with its offset, like `x@64`.
 fn place(name: &str, at: ArenaSlice) -> String {
     format!("{name}@{}", at.offset)
 }
 
-/// What moves make.
+/// Formats the results of redistributions.
 fn made(moves: &[TransferMember]) -> String {
     let to: Vec<String> = moves.iter().map(|m| place(&m.values.1, m.target)).collect();
     to.join(", ")

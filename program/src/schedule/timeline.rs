@@ -1,18 +1,19 @@
-//! When ranks do what, by a model: what is hidden behind computing, and what everything waits for.
+//! Modelled timelines of all ranks: the overlap of communication with computing, and the critical path.
 //!
-//! Every rank has two lanes. It computes one call after the other, and exchanges one step after the other, in the order in which they
-//! were posted:
+//! Every rank has two lanes. It computes one call at a time, and exchanges one step at a time, in the order
+//! in which they were posted:
 //!
 //! ```text
-//! a call     begins when the rank has done what stands before it; takes what its operations and bytes take at the rates
-//! a step     begins when every member has posted it and has its lane free; takes what the plan says
+//! a call     begins when the rank has finished all before it; lasts as its operations and bytes take at the rates
+//! a step     begins when all members have posted it and have a free lane; lasts as the plan predicts
 //! a wait     ends when the exchange's last step on this rank has ended
 //! ```
 //!
-//! A move in which nobody talks to others is no step of the lane: each rank copies for itself, from when it is posted.
+//! A redistribution without communication is not a step of the lane: each rank copies for itself, starting at
+//! the post.
 //!
-//! Each begins when something else ends, or at 0. Going back from the last end along what each began with is the **critical path**: only
-//! what is on it can make the whole shorter.
+//! Each span begins when another ends, or at 0. Following these back from the last end gives the **critical
+//! path**: only a shorter span on it can make the whole shorter.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,70 +21,72 @@ use crate::schedule::build::refused;
 use crate::schedule::{Instruction, LocalCall, Schedule};
 use crate::{ComputeRates, Error};
 
-/// What takes time.
+/// A timed activity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// An [instruction](Schedule::instrs) of a rank, which is a call.
+    /// An [instruction](Schedule::instructions) of a rank that is a call.
     Call {
         /// The rank.
         rank: usize,
-        /// The number of the instruction.
+        /// The index of the instruction.
         instr: usize,
     },
-    /// A step of an exchange, of all its members together.
+    /// A step of an exchange, by all its members.
     Step {
-        /// What the move makes, or those of a bucket: `dv, dw`.
+        /// The result of the redistribution, or those of a bucket: `dv, dw`.
         value: String,
-        /// The number of the step in the move's plan.
+        /// The number of the step in the plan.
         step: usize,
-        /// The ranks that take part, ascending.
+        /// The participating ranks, ascending.
         members: Vec<usize>,
     },
-    /// An exchange of a run that was [measured](Timeline::measured), from its begin to its end on one rank.
+    /// An exchange of a [measured](Timeline::measured) run, from its begin to its end on one rank.
     Exchange {
         /// The rank.
         rank: usize,
-        /// What the move makes, or those of a bucket: `dv, dw`.
+        /// The result of the redistribution, or those of a bucket: `dv, dw`.
         value: String,
-        /// The ranks that take part, ascending.
+        /// The participating ranks, ascending.
         members: Vec<usize>,
     },
 }
 
-/// Something that takes time, when.
+/// An activity with its times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// What.
+    /// The activity.
     pub activity: Activity,
-    /// From when, in microseconds.
+    /// The begin, in microseconds.
     pub begin_us: f64,
-    /// Until when.
+    /// The end, in microseconds.
     pub end_us: f64,
-    /// The number of the span that it waited for longest, which comes before it; none at the beginning.
+    /// The index of the span that it waited for longest, which comes before it; `None` at the beginning.
     pub after: Option<usize>,
 }
 
 /// The two lanes of a rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankTimeline {
-    /// The numbers of its calls, in order.
+    /// The span indices of its calls, in order.
     pub calls: Vec<usize>,
-    /// The numbers of the steps that it has a part in, or of the exchanges of a run, in order.
+    /// The span indices of its steps, or of its exchanges in a measured run, in order.
     pub steps: Vec<usize>,
-    /// From when until when it waited, in microseconds.
+    /// The begin and end of its waits, in microseconds.
     pub waits: Vec<(f64, f64)>,
 }
 
-/// When ranks do what: a lane for calls and one for steps of exchanges on each rank. By the cost model and rates of computing ([`of`](Timeline::of)) a
-/// call begins when its rank has done what stands before it, and a step when all its members have posted it and have their lanes free; of a
-/// run ([`measured`](Timeline::measured)) when it did.
+/// A timeline of all ranks, with a lane for calls and one for steps of exchanges on each rank.
+///
+/// In a model timeline ([`of`](Timeline::of)), the cost model and compute rates give the times. A call begins
+/// when its rank has finished the instructions before it, and a step when all its members have posted it and
+/// have free lanes. In a [`measured`](Timeline::measured) timeline the times are those of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
-    /// Everything that takes time.
+    /// All spans.
     pub spans: Vec<Span>,
-    /// Of each schedule, in their order.
+    /// The lanes, one for each schedule, in their order.
     pub lanes: Vec<RankTimeline>,
-    /// Whether it is of a run, by a clock, and not by the cost model.
+    /// `true` for a measured run, `false` for a model.
     pub is_measured: bool,
 }
 
@@ -95,7 +98,7 @@ struct Posted {
     step: usize,
     members: Vec<usize>,
     cost_us: f64,
-    /// When, and the span that ended then.
+    /// The post time, and the span that ended then.
     ready: Moment,
     is_last: bool,
 }
@@ -103,23 +106,25 @@ struct Posted {
 /// A time, and the span that ends then.
 type Moment = (f64, Option<usize>);
 
-/// A rank on its way through its list.
+/// The progress of a rank through its instructions.
 struct Walk<'a> {
     schedule: &'a Schedule,
     at: usize,
     now: Moment,
     posted: VecDeque<Posted>,
-    /// When its lane of exchanges is free.
+    /// The time at which its exchange lane is free.
     free: Moment,
-    /// When each of its exchanges has ended.
+    /// The end of each of its exchanges.
     done: Vec<Option<Moment>>,
 }
 
 impl Timeline {
-    /// That of a program's schedules, one for each rank that takes part, at these rates of computing.
+    /// Computes the timeline of a program's schedules at these compute rates.
+    ///
+    /// There has to be one schedule for each participating rank.
     ///
     /// ```
-    /// use reshard_program::{Program, Rates, schedule::{Options, Timeline}};
+    /// use reshard_program::{Program, ComputeRates, schedule::{CompileOptions, Timeline}};
     /// let program: Program = "
     ///     mesh tp=2
     ///     x: f32[512,512] S(1)
@@ -128,22 +133,25 @@ impl Timeline {
     ///     y: R = h
     ///     z = relu(y)
     /// ".parse()?;
-    /// let schedules: Result<Vec<_>, _> = (0..2).map(|rank| program.compile(rank, &Options::default())).collect();
-    /// let timeline = Timeline::of(&schedules?, &Rates::uniform())?;
-    /// let report = program.report(&Rates::uniform());
+    /// let schedules: Result<Vec<_>, _> = (0..2).map(|rank| program.compile(rank, &CompileOptions::default())).collect();
+    /// let timeline = Timeline::of(&schedules?, &ComputeRates::uniform())?;
+    /// let report = program.report(&ComputeRates::uniform());
     /// let sum = report.compute_us.forward + report.traffic.forward.cost_us;
-    /// assert!((timeline.total_us() - sum).abs() < 1e-9); // nothing is hidden
+    /// assert!((timeline.total_us() - sum).abs() < 1e-9); // without overlap
     /// assert_eq!(timeline.critical_path().len(), 3);
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Fails where two schedules are of one rank, where a member of an exchange has none, and for lists of several programs, which wait in a
-    /// circle.
+    /// Returns an error if two schedules are of one rank, if a member of an exchange has no schedule, and for
+    /// schedules of different programs, which deadlock.
     pub fn of(schedules: &[Schedule], rates: &ComputeRates) -> Result<Timeline, Error> {
         let mut number: BTreeMap<usize, usize> = BTreeMap::new();
         for (n, schedule) in schedules.iter().enumerate() {
             if number.insert(schedule.rank(), n).is_some() {
-                return Err(refused(format!("two schedules are of rank {}", schedule.rank())));
+                return Err(refused(format!(
+                    "two schedules are of rank {}; pass one for each rank",
+                    schedule.rank()
+                )));
             }
         }
         let mut timeline = Timeline {
@@ -152,11 +160,11 @@ impl Timeline {
             is_measured: false,
         };
         let mut walks: Vec<Walk<'_>> = schedules.iter().map(Walk::new).collect();
-        // Ranks that may go on: at first all, then those of whom a step has ended.
+        // Ranks that may continue: at first all, then those for which a step has ended.
         let mut going: VecDeque<usize> = (0..walks.len()).collect();
         while let Some(n) = going.pop_front() {
             timeline.compute(n, &mut walks[n], rates);
-            // What this rank posted last may be what others wait for.
+            // The last post of this rank may be the one that others wait for.
             let mut heads = vec![n];
             while let Some(head) = heads.pop() {
                 let Some(members) = together(&walks, &number, head)? else { continue };
@@ -167,14 +175,14 @@ impl Timeline {
         }
         if let Some(walk) = walks.iter().find(|walk| walk.at < walk.schedule.instructions().len()) {
             return Err(refused(format!(
-                "rank {} waits for an exchange that others do not come to: give the schedules of one program, for all ranks",
+                "rank {} waits for an exchange that other ranks never begin; pass the schedules of one program for all ranks",
                 walk.schedule.rank()
             )));
         }
         Ok(timeline)
     }
 
-    /// Goes on until the rank waits for what has not ended.
+    /// Processes instructions until the rank waits for an unfinished exchange.
     fn compute(&mut self, n: usize, walk: &mut Walk<'_>, rates: &ComputeRates) {
         let schedule = walk.schedule;
         while let Some(instr) = schedule.instructions().get(walk.at) {
@@ -203,7 +211,7 @@ impl Timeline {
         }
     }
 
-    /// What a rank copies for itself, beside everything else.
+    /// Adds the local copies of an exchange, which occupy no lane.
     fn copies(&mut self, n: usize, walk: &mut Walk<'_>, exchange: usize) {
         let transfer = &walk.schedule.exchanges()[exchange];
         let mut end = walk.now;
@@ -218,7 +226,7 @@ impl Timeline {
         walk.done[exchange] = Some(end);
     }
 
-    /// Carries out the step to which all its members have come.
+    /// Runs the next step of these members, all of which have posted it.
     fn step(&mut self, members: &[usize], walks: &mut [Walk<'_>]) {
         let steps: Vec<Posted> = members.iter().filter_map(|&n| walks[n].posted.pop_front()).collect();
         let mut begin: Moment = (0.0, None);
@@ -243,12 +251,14 @@ impl Timeline {
         self.spans.push(Span { activity, begin_us: begin.0, end_us: end.0, after: begin.1 });
     }
 
-    /// When all ranks have done everything, in microseconds.
+    /// Returns the total time until all ranks have finished, in microseconds.
     pub fn total_us(&self) -> f64 {
         self.spans.iter().fold(0.0, |most, span| most.max(span.end_us))
     }
 
-    /// What the whole waited for, from the beginning to the end: each begins when the one before it ends, of a run not before that.
+    /// Returns the critical path, from the beginning to the end.
+    ///
+    /// Each span begins when the one before it ends, or later in a measured run.
     pub fn critical_path(&self) -> Vec<&Span> {
         let last = self
             .spans
@@ -265,22 +275,22 @@ impl Timeline {
         path
     }
 
-    /// How long a lane computes, in microseconds.
+    /// Returns the compute time of a lane, in microseconds.
     pub fn computing_us(&self, lane: &RankTimeline) -> f64 {
         self.sum(&lane.calls)
     }
 
-    /// How long it exchanges, whatever is done meanwhile.
+    /// Returns the exchange time of a lane, overlapped or not, in microseconds.
     pub fn exchanging_us(&self, lane: &RankTimeline) -> f64 {
         self.sum(&lane.steps)
     }
 
-    /// How long it waits: for its exchanges, and for others who come to them later.
+    /// Returns the wait time of a lane, in microseconds: for its exchanges, and for ranks that post later.
     pub fn waiting_us(&self, lane: &RankTimeline) -> f64 {
         lane.waits.iter().fold(0.0, |sum, (begin, end)| sum + (end - begin))
     }
 
-    /// How long it exchanges and does not wait.
+    /// Returns the exchange time during which a lane does not wait, in microseconds.
     pub fn hidden_us(&self, lane: &RankTimeline) -> f64 {
         // Steps do not overlap, and neither do waits.
         let seen = |span: &Span| {
@@ -320,7 +330,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The numbers of the walks that have all come to what a rank exchanges next; none where somebody has not.
+/// Returns the walks of all members of a rank's next step; `None` if a member has not reached it.
 fn together(
     walks: &[Walk<'_>],
     number: &BTreeMap<usize, usize>,
@@ -331,7 +341,7 @@ fn together(
     for rank in &next.members {
         let Some(&other) = number.get(rank) else {
             return Err(refused(format!(
-                "rank {} exchanges {} with rank {rank}, of whom there is no schedule here",
+                "rank {} exchanges `{}` with rank {rank}, whose schedule is missing; pass the schedules of all ranks",
                 walks[n].schedule.rank(),
                 next.value
             )));
@@ -345,7 +355,7 @@ fn together(
     Ok(Some(all))
 }
 
-/// What a call takes.
+/// Returns the compute time of a call, in microseconds.
 fn time_us(call: &LocalCall, rates: &ComputeRates) -> f64 {
     let operands = || call.inputs.iter().chain(&call.outputs);
     let bytes = operands().map(|t| t.bytes().unwrap_or(usize::MAX) as u64).fold(0, u64::saturating_add);

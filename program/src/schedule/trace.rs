@@ -1,13 +1,13 @@
-//! What a rank does, as others see it: which ops on which shapes, and which exchanges with whom.
+//! Traces: the externally visible actions of a rank, which are ops with shapes and exchanges with members.
 //!
 //! ```text
-//! Schedule::trace    read off the list without types
-//! Program::trace     found item by item, of types, meshes and plans
+//! Schedule::trace    from the instruction list, without types
+//! Program::trace     statement by statement, from types, meshes and plans
 //! ```
 //!
-//! Law: both are the same on every rank, also of a program that was [elaborated](crate::Elaborator) again, item by item, of what this one
-//! [says](crate::Program::graph). What leaves all bytes where they are is in neither, and what a rank copies for itself in a
-//! move neither.
+//! Tests check that both are equal on every rank. They also are for a program that was
+//! [solved](crate::ShardingSolver) from scratch from this one's [graph](crate::Program::graph). Neither contains
+//! statements that leave all bytes in place, nor local copies of a redistribution.
 
 use reshard_kernels::DType;
 use reshard_ops::rules::OpCall;
@@ -22,38 +22,38 @@ use crate::schedule::build::refused;
 use crate::schedule::call::called;
 use crate::schedule::{Instruction, LocalTensor, Schedule, each_once};
 
-/// A tensor that an op takes or makes on a rank.
+/// An input or output of an op on a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceOperand {
-    /// What the program calls it.
+    /// The name in the program.
     pub name: String,
     /// The type of its elements.
     pub dtype: DType,
-    /// The shape of what the rank holds.
+    /// The shape of the rank's shard.
     pub shape: Vec<usize>,
 }
 
-/// Something that a rank does.
+/// An action of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It runs an op on what it holds.
+    /// Runs an op on its shards.
     Call {
-        /// What is called.
+        /// The op and its arguments.
         call: OpCall,
         /// Its operands.
         takes: Vec<TraceOperand>,
         /// Its results.
         makes: Vec<TraceOperand>,
     },
-    /// It exchanges something with others.
+    /// Exchanges data with other ranks.
     Exchange {
-        /// What kind of operation.
+        /// The kind of operation.
         op: StepOp,
-        /// Over which axes, or between which meshes.
+        /// The mesh axes, or the meshes between which.
         over: CommScope,
-        /// The ranks that take part together, this one among them, ascending.
+        /// The participating ranks including this one, ascending.
         members: Vec<usize>,
-        /// What is moved, and what that becomes; of a bucket all of them.
+        /// The source and result of the redistribution; for a bucket, those of all its redistributions.
         values: Vec<(String, String)>,
         /// The bytes that this rank receives.
         received_bytes: u64,
@@ -61,7 +61,7 @@ pub enum Event {
 }
 
 impl Schedule {
-    /// What the rank does: calls, and exchanges where they are waited for.
+    /// Returns the trace: calls, and exchanges at their waits.
     pub fn trace(&self) -> Vec<Event> {
         let mut events = Vec::new();
         for instr in &self.instructions {
@@ -100,21 +100,25 @@ impl Schedule {
 }
 
 impl Program {
-    /// What a rank does, item by item, by its types and plans.
+    /// Returns the trace of a rank, statement by statement, from types and plans.
     ///
     /// ```
-    /// use reshard_program::{Program, schedule::Options};
+    /// use reshard_program::{Program, schedule::CompileOptions};
     /// let program: Program = "mesh dp=2\nx: f32[8,4] S(0)\nt = sum(x, dims=[0])\ns: R = t".parse()?;
     /// let typed = program.trace(1)?;
-    /// assert_eq!(typed, program.compile(1, &Options::default())?.trace());
+    /// assert_eq!(typed, program.compile(1, &CompileOptions::default())?.trace());
     /// assert_eq!(typed.len(), 2);
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Fails for a rank that the first mesh has not.
+    /// Returns an error for a rank outside the first mesh.
     pub fn trace(&self, rank: usize) -> Result<Vec<Event>, Error> {
         if !self.mesh().contains(rank) {
-            return Err(refused(format!("there is no rank {rank} in mesh {}", self.mesh())));
+            let mesh = self.mesh();
+            return Err(refused(format!(
+                "rank {rank} is outside the mesh `{mesh}`, which has {} ranks",
+                mesh.size()
+            )));
         }
         let program = &*self.lower_comm_dtypes()?;
         let holds = |v: &ValueId| program.get(*v).ty.value.mesh().contains(rank);
@@ -147,7 +151,7 @@ impl Program {
     }
 }
 
-/// The steps of a plan in which a rank has a part and talks to others.
+/// Adds the communicating steps of a plan in which a rank participates.
 fn exchanged(
     program: &Program,
     plan: &Plan,
@@ -168,7 +172,7 @@ fn exchanged(
             over: CommScope::of(program.meshes(), step),
             members,
             values: vec![values.clone()],
-            received_bytes: elements.saturating_mul(plan.item_bytes() as u64),
+            received_bytes: elements.saturating_mul(plan.element_bytes() as u64),
         });
     }
     Ok(())

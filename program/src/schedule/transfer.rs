@@ -1,4 +1,4 @@
-//! Moves as one rank takes part in them: their plans compiled, and where their buffers lie.
+//! Redistributions on one rank: their compiled plans, and the offsets of their buffers.
 
 use reshard_collectives::CompiledPlan;
 use reshard_planner::{Plan, StepOp};
@@ -7,69 +7,73 @@ use crate::report::CommScope;
 use crate::schedule::ArenaSlice;
 use crate::{Error, Meshes};
 
-/// An exchange of a [schedule](super::Schedule): all phases of a move's plan, or of those of a bucket together, on one rank.
+/// An exchange of a [schedule](super::Schedule): a redistribution or bucket on one rank, in all phases.
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// The plan, or the [`Batch`](reshard_collectives::Batch) of the bucket's, compiled for the rank.
+    /// The plan, or the [`Batch`](reshard_collectives::Batch) of a bucket, compiled for the rank.
     pub compiled: CompiledPlan,
-    /// Its moves: one, or those of the bucket.
+    /// Its redistributions: one, or those of the bucket.
     pub moves: Vec<TransferMember>,
-    /// What the rank holds before, of all of them; no bytes if nothing.
+    /// The rank's bytes before it, over all redistributions; empty if there are none.
     pub source: ArenaSlice,
-    /// What it holds after.
+    /// The rank's bytes after it.
     pub target: ArenaSlice,
-    /// What lies between phases: [`scratch_bytes`](Compiled::scratch_bytes).
+    /// The buffers between phases: [`scratch_bytes`](CompiledPlan::scratch_bytes).
     pub scratch: [ArenaSlice; 2],
-    /// What it does, step by step.
+    /// The steps, in order.
     pub steps: Vec<TransferStep>,
 }
 
-/// A move of a [`Transfer`].
+/// A redistribution of a [`Transfer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferMember {
-    /// What is moved, and what that becomes.
+    /// The names of the source and the result.
     pub values: (String, String),
-    /// What the rank holds before, a part of the transfer's source.
+    /// The rank's bytes before it, a part of the transfer's source.
     pub source: ArenaSlice,
-    /// What it holds after.
+    /// The rank's bytes after it.
     pub target: ArenaSlice,
 }
 
 impl Transfer {
-    /// What it makes: the names of the targets, `dv, dw`.
+    /// Returns the names of the results: `dv, dw`.
     pub fn name(&self) -> String {
         let names: Vec<&str> = self.moves.iter().map(|moved| moved.values.1.as_str()).collect();
         names.join(", ")
     }
 
-    /// Whether ranks talk to each other in some step of it.
+    /// Returns `true` if some step communicates.
     pub fn communicates(&self) -> bool {
         self.steps.iter().any(|step| step.op.communicates())
     }
 }
 
-/// A step of a transfer that this rank has a part in: of one move, or of those of a bucket between the same ranks.
+/// A step of a transfer on this rank: of one redistribution, or of all in a bucket between the same ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransferStep {
-    /// Its number in the plan.
+    /// The number in the plan.
     pub step: usize,
-    /// The numbers of its [moves](Transfer::moves).
+    /// The indices of its [redistributions](Transfer::moves).
     pub moves: Vec<usize>,
-    /// What kind of operation.
+    /// The kind of operation.
     pub op: StepOp,
-    /// Over which axes, or between which meshes.
+    /// The mesh axes, or the meshes between which.
     pub over: CommScope,
-    /// The ranks that take part together, this one among them, ascending.
+    /// The participating ranks including this one, ascending.
     pub members: Vec<usize>,
     /// The bytes that this rank receives.
     pub received_bytes: u64,
-    /// What it costs by the planner's model, in microseconds; of a bucket what it says of the
-    /// bytes of all, as this rank pays it: never more than its moves one after the other, and never less than the dearest.
+    /// The modelled cost, in microseconds.
+    ///
+    /// For a bucket it is the cost of all its bytes for this rank: at most the sum of its redistributions,
+    /// and at least the most expensive of them.
     pub cost_us: f64,
 }
 
 impl TransferStep {
-    /// The steps of moves that are one exchange, each compiled by itself: in order, of the same number and members together.
+    /// Returns the steps of redistributions fused into one exchange, each compiled by itself.
+    ///
+    /// Steps are in order; those with the same number and members are fused.
     pub(super) fn of(
         meshes: &Meshes,
         moves: &[(&Plan, CompiledPlan)],
@@ -100,7 +104,7 @@ impl TransferStep {
         Ok(all)
     }
 
-    /// Those of one move: an all-reduce is one, in however many phases.
+    /// Returns the steps of one redistribution; an all-reduce is one step, in however many phases.
     fn of_move(meshes: &Meshes, plan: &Plan, compiled: &CompiledPlan) -> Vec<TransferStep> {
         let mut steps: Vec<TransferStep> = Vec::new();
         for exchange in compiled.exchanges() {
@@ -109,7 +113,7 @@ impl TransferStep {
                 Some(known) if known.step == exchange.step() => known.received_bytes += received,
                 Some(_) | None => {
                     let Some(step) = plan.steps().get(exchange.step()) else { continue };
-                    // What a rank copies for itself, others of its group may have nothing of.
+                    // For a local copy the rank is alone: others of its group may hold nothing.
                     let alone = [compiled.rank()];
                     let talks = step.op().communicates();
                     steps.push(TransferStep {

@@ -1,4 +1,4 @@
-//! What backward makes again: every choice is a program, and of those that fit the one that takes least time is found.
+//! Rematerialization: every selection gives a valid program, and the fastest selection that fits is found.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,9 @@ use reshard_test_support::{Sweep, properties};
 use crate::elaborated;
 use crate::report::STAGES;
 
-/// Small programs: chains, views, moves that are worth making again or not, values of two uses, one that only backward takes.
+/// Small programs: chains, views, redistributions that are profitable to repeat or not.
+///
+/// Some have values with two uses, and one has a value that only backward takes.
 const SMALL: [&str; 5] = [
     "mesh dp=2
      x: f32[64,96] S(0)
@@ -50,7 +52,7 @@ const SMALL: [&str; 5] = [
     STAGES,
 ];
 
-/// The values that ops and moves of forward make.
+/// Returns the outputs of the ops and redistributions of forward.
 fn made_in_forward(program: &Program) -> Vec<ValueId> {
     program
         .forward()
@@ -60,7 +62,7 @@ fn made_in_forward(program: &Program) -> Vec<ValueId> {
         .collect()
 }
 
-/// The time of all ops and moves one after another, and the peak.
+/// Returns the sequential time of all ops and redistributions, and the peak.
 fn costs(program: &Program) -> (f64, u64) {
     let rates = ComputeRates::uniform();
     let one_by_one = |item: &Statement| -> f64 {
@@ -85,7 +87,7 @@ fn the_least_time_whose_peak_fits_is_found() {
         let program = elaborated(text);
         let values = made_in_forward(&program);
         assert!(values.len() <= 12, "{text} has {} values", values.len());
-        // By the definition: every set of values.
+        // Exhaustively: every set of values.
         let all: Vec<(f64, u64)> = (0u32..1 << values.len())
             .map(|bits| {
                 let chosen = values.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, v)| *v);
@@ -106,11 +108,11 @@ fn the_least_time_whose_peak_fits_is_found() {
         }
         let error =
             program.rematerialize_to_fit(least - 1, &ComputeRates::uniform()).unwrap_err().to_string();
-        assert!(error.contains(&format!("the least that was found is {least}:")), "{error}");
+        assert!(error.contains(&format!("the best needs {least};")), "{error}");
     }
 }
 
-/// Layers of products, of which each is kept, cut, or made again.
+/// Returns layers of products, with values to save, to shard, or to rematerialize.
 fn layers(count: usize) -> Program {
     let layer = |n: usize| {
         format!(
@@ -123,7 +125,7 @@ fn layers(count: usize) -> Program {
     elaborated(&format!("mesh dp=2,tp=2\nx0: f32[16,32] S(0),I\n{layers}loss = sum(x{count})\ngradient loss"))
 }
 
-/// The time of what is chosen for each of these limits, none where nothing fits.
+/// Returns the time of the selection for each of these limits; `None` if none fits.
 fn times(program: &Program, limits: &[u64]) -> Vec<Option<f64>> {
     let of = |&limit: &u64| {
         let (us, peak) = costs(&program.rematerialize_to_fit(limit, &ComputeRates::uniform()).ok()?);
@@ -133,7 +135,7 @@ fn times(program: &Program, limits: &[u64]) -> Vec<Option<f64>> {
     limits.iter().map(of).collect()
 }
 
-/// More memory never takes more time.
+/// Returns `true` if more memory never takes more time.
 fn is_monotone(times: &[Option<f64>]) -> bool {
     times.windows(2).all(|two| match two {
         [Some(less), Some(more)] => *more <= less + 1e-9,
@@ -158,7 +160,7 @@ fn many_layers_fit_into_less_for_more_time() {
     assert!(found.len() > 40 / apart, "{times:?}");
 }
 
-/// A program of so many ops: products, functions of one value and of two, some of them moves to other types.
+/// Returns a program of `ops` ops: products, unary and binary functions, and some redistributions.
 fn chain(ops: usize, mut bits: u64) -> Program {
     let mut text = "mesh dp=2,tp=2\nx0: f32[16,32] S(0),I\n".to_owned();
     for n in 0..ops {
@@ -181,7 +183,7 @@ fn chain(ops: usize, mut bits: u64) -> Program {
     elaborated(&format!("{text}loss = sum(x{ops})\ngradient loss"))
 }
 
-/// Of programs of which all choices are looked at, and of those of which some are.
+/// For programs of which all selections are tried, and for programs of which some are.
 #[test]
 fn more_memory_takes_no_more_time() {
     let (mut made_again, apart) = (0, if Sweep::asked().is_exhaustive() { 1 } else { 4 });
@@ -207,7 +209,7 @@ fn a_gathered_parameter_is_gathered_again() {
     let (before, after) = (program.report(&ComputeRates::uniform()), again.report(&ComputeRates::uniform()));
     let bytes = |report: &reshard_program::Report, pass| report.traffic.of(pass).received_bytes;
     assert_eq!(bytes(&after, Pass::Forward), bytes(&before, Pass::Forward));
-    // Forward moves nothing else.
+    // Forward communicates nothing else.
     let gathers = bytes(&before, Pass::Forward);
     assert!(gathers > 0);
     assert_eq!(bytes(&after, Pass::Backward), bytes(&before, Pass::Backward) + gathers);
@@ -215,7 +217,9 @@ fn a_gathered_parameter_is_gathered_again() {
 }
 
 properties! {
-    /// Whatever is chosen, the text is that of a program whose every move is written, with the same types, and each value is made once.
+    /// Every selection gives a valid program with explicit redistributions only.
+    ///
+    /// Its text round-trips with the same types, and each value is computed once.
     fn every_choice_is_a_program(which: u8, bits: u64) -> bool {
         let program = elaborated(SMALL[which as usize % SMALL.len()]);
         let values = made_in_forward(&program);

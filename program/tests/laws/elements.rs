@@ -1,4 +1,4 @@
-//! The element types of what ops make.
+//! Element types of the outputs of ops.
 
 use reshard_kernels::DType;
 use reshard_ops::rules::OpCall;
@@ -8,12 +8,12 @@ use crate::elaborated;
 
 const TYPES: [&str; 8] = ["bool", "u8", "i32", "i64", "f16", "bf16", "f32", "f64"];
 
-/// The element type of `v` where it is the result of a call of operands of these types.
+/// Returns the element type of `v`, the result of a call with operands of these types.
 fn made(call: &str, operands: &[(&str, &str)]) -> String {
     let inputs: Vec<String> = operands.iter().map(|(name, dtype)| format!("{name}: {dtype}[4] R")).collect();
     let text = format!("mesh dp=2\n{}\nv = {call}\n", inputs.join("\n"));
     let program = elaborated(&text);
-    // What is printed is read again as the same.
+    // Printing and parsing gives the same program.
     let printed = program.to_string();
     assert_eq!(elaborated(&printed).to_string(), printed);
     let made = program.value("v").map(|v| program.get(v).dtype.to_string());
@@ -58,10 +58,10 @@ fn the_elements_of_a_factory_are_set_right_after_it() {
     assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph);
     let x = graph.input("x", DType::F32, &[3], "R").unwrap();
     let late = graph.set_dtype(made, DType::I64).unwrap_err().to_string();
-    assert!(late.contains("no op has just made a"), "{late}");
+    assert!(late.contains("`a` is not an output of the last statement"), "{late}");
     let y = graph.apply(&"relu".parse().unwrap(), &[x], &["y"]).unwrap()[0];
     let other = graph.set_dtype(made, DType::I64).unwrap_err().to_string();
-    assert!(other.contains("relu is the last op and does not make a"), "{other}");
+    assert!(other.contains("`a` is not an output of the last op, relu"), "{other}");
     let wrong = graph.set_dtype(y, DType::Bool).unwrap_err().to_string();
-    assert!(wrong.contains("relu makes y of f32, not of bool"), "{wrong}");
+    assert!(wrong.contains("relu computes `y` in f32, not in bool"), "{wrong}");
 }

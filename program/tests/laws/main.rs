@@ -1,8 +1,8 @@
-//! The laws of programs, a file per concept.
+//! Properties of programs, one file per concept.
 
 use reshard_program::{Graph, Program, ShardingSolver};
 
-/// The program of a text, with types and moves that nobody wrote.
+/// Returns the solved program of a text, with implicit types and redistributions.
 fn elaborated(text: &str) -> Program {
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}\n{e}"));
     ShardingSolver::new().solve(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))

@@ -1,11 +1,13 @@
-//! A transformer layer whose parameters' types are given: its activations come out no dearer than Megatron's, which nobody gives.
+//! A transformer layer with given parameter types, compared with Megatron.
+//!
+//! The activations that the solver chooses cost at most as much as Megatron's.
 
 use std::fmt::Write;
 
 use reshard_planner::{Planner, Topology};
 use reshard_program::{ComputeRates, Graph, ImplicitRedistribution, Report, ShardingSolver};
 
-/// How big a layer is, and whether activations between products are cut along the sequence over `tp`.
+/// The size of a layer; `is_cut` shards the activations between products along the sequence over `tp`.
 #[derive(Clone, Copy, Debug)]
 struct Layer {
     batch: usize,
@@ -15,8 +17,10 @@ struct Layer {
 
 const WIDTH: usize = 1024;
 
-/// A layer on `dp=2,tp=4`: attention of 16 heads and a gated MLP, columns and then rows of the weights over `tp`. Where it is
-/// `written`, every move of Megatron is.
+/// Returns a layer on `dp=2,tp=4`: attention of 16 heads and a gated MLP.
+///
+/// Columns and then rows of the weights are sharded over `tp`. If `written`, every redistribution of Megatron
+/// is explicit.
 fn layer(Layer { batch, sequence, is_cut }: Layer, written: bool) -> String {
     let (heads, hidden) = (16, 4 * WIDTH);
     let head = WIDTH / heads;
@@ -37,7 +41,7 @@ fn layer(Layer { batch, sequence, is_cut }: Layer, written: bool) -> String {
     for (name, is) in &parameters {
         writeln!(text, "{name}: {is}").unwrap();
     }
-    // The value itself, or what it is moved to.
+    // The value itself, or its redistributed copy.
     let to = |text: &mut String, name: &str, is: &str| -> String {
         if !written {
             return name.to_owned();
@@ -82,7 +86,7 @@ fn report(text: &str, topology: &Topology, rates: ComputeRates, moves: ImplicitR
     program.report(&rates)
 }
 
-/// What a step takes, in microseconds: communicating and computing, forward and backward.
+/// Returns the time of a step, in microseconds: communication and computing, forward and backward.
 fn total_us(report: &Report) -> f64 {
     let communicating = report.traffic.forward.cost_us + report.traffic.backward.cost_us;
     communicating + report.compute_us.forward + report.compute_us.backward
@@ -100,7 +104,7 @@ fn activations_come_out_no_dearer_than_those_of_megatron() {
             let chosen = report(&layer(size, false), &topology, rates, ImplicitRedistribution::Allow);
             let (megatron, chosen) = (total_us(&megatron), total_us(&chosen));
             println!("{size:?} on {topology}: {chosen:.1} us, Megatron {megatron:.1} us");
-            // Sums of what is rounded to a picosecond.
+            // The tolerance is for sums of times that are rounded to a picosecond.
             assert!(chosen <= megatron + 1e-3, "{size:?} on {topology}: {chosen} us, Megatron {megatron} us");
         }
     }

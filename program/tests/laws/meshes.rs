@@ -1,9 +1,9 @@
-//! Several meshes of one world: what is written is read, ops run on one mesh, and what cannot be is refused with what to write.
+//! Several meshes of one world: texts round-trip, ops run on one mesh, and errors suggest the lines to write.
 
 use reshard_ops::rules::OpTable;
 use reshard_program::{Error, Graph, ImplicitRedistribution, Program, ShardingSolver};
 
-/// Two meshes of the same ranks in different order, and two of a half each.
+/// Two meshes with the same ranks in a different order, and two with one half each.
 const MESHES: &str = "\
 mesh dp=2,tp=2
 mesh experts: edp=1,ep=4
@@ -43,19 +43,19 @@ t: P(avg) on second = neg(w)
     for (line, expected) in printed.lines().zip(text.lines()) {
         assert_eq!(line.split(" = ").next(), expected.split(" = ").next());
     }
-    // The first mesh has a name that is read, and every mesh is what its name says.
+    // The name of the first mesh can be parsed, and names resolve to their meshes.
     let named = format!("{MESHES}x: f32[8,16] S(0),R on default\n");
     assert_eq!(named.parse::<Graph>().unwrap(), format!("{MESHES}x: f32[8,16] S(0),R\n").parse().unwrap());
     for (name, mesh) in graph.meshes().iter() {
         assert_eq!(graph.meshes().get(name).unwrap(), mesh);
         assert_eq!(graph.meshes().name(mesh), Some(name));
     }
-    // Meshes of the same ranks and axes are one, by whatever name.
+    // Meshes with the same ranks and axes are one mesh, under any name.
     let twice = format!("{MESHES}mesh again: edp=1,ep=4\nx: f32[8] I,S(0) on again\n");
     assert!(twice.parse::<Graph>().unwrap().to_string().ends_with("x: f32[8] I,S(0) on experts\n"));
 }
 
-/// A value may be called mesh.
+/// A value may be named `mesh`.
 #[test]
 fn a_value_that_is_called_mesh_is_no_mesh() {
     let graph: Graph = "mesh x=2\nmesh: f32[8] S(0)\na = relu(mesh)\nb: R = mesh".parse().unwrap();
@@ -72,30 +72,30 @@ fn a_mesh_that_cannot_be_is_refused_with_its_line() {
         let message = e.to_string();
         assert!(message.starts_with("line 6: ") && message.contains(said), "{message}");
     };
-    refused("mesh experts: ep=2", "two meshes experts");
-    refused("mesh default: ep=2", "default is what the first mesh is called");
+    refused("mesh experts: ep=2", "two meshes are named `experts`");
+    refused("mesh default: ep=2", "`default` is the name of the first mesh");
     refused("mesh big: ep=8", "rank 4, which is not in the first mesh dp=2,tp=2");
     refused("mesh late: ep=2@3", "rank 4, which is not in the first mesh");
     refused("mesh far: ep=9999999999999", "rank 4, which is not in the first mesh");
-    refused("mesh two words: ep=2", "\"two words\" is no name of a mesh");
-    refused("mesh 2: ep=2", "\"2\" is no name of a mesh");
-    refused("mesh ep=2", "meshes after the first have names");
-    refused("mesh ep=2:1", "meshes after the first have names");
+    refused("mesh two words: ep=2", "invalid mesh name \"two words\"");
+    refused("mesh 2: ep=2", "invalid mesh name \"2\"");
+    refused("mesh ep=2", "meshes after the first need one");
+    refused("mesh ep=2:1", "meshes after the first need one");
     refused("mesh bad: ep=0", "mesh bad: the axis ep has no ranks");
     refused(
         "x: f32[8] R on stage",
-        "x: there is no mesh stage: the program has default (dp=2,tp=2), experts (edp=1,ep=4)",
+        "x: unknown mesh `stage`; the program has default (dp=2,tp=2), experts (edp=1,ep=4)",
     );
     refused(
         "x: f32[8] on experts",
-        "x is on experts and has no type: say how it is sharded, like S(0),R on experts",
+        "`x` is on experts but has no type; write its sharding, such as `S(0),R on experts`",
     );
     refused("x: f32[8] S(0) on experts", "x: ");
     refused("x: f32[8] S(0),S(0) on ring", "x: ");
     let first = "mesh experts: ep=4\nx: f32[8] S(0)".parse::<Graph>().unwrap_err();
     assert_eq!(
         first.to_string(),
-        "line 1: the first mesh has all ranks and no name: write mesh ep=4 before mesh experts: ep=4"
+        "line 1: the first mesh has all ranks and no name; write `mesh ep=4` above `mesh experts: ep=4`"
     );
     let many = (0..64).map(|n| format!("mesh m{n}: x=2\n")).collect::<Vec<_>>().concat();
     assert!(
@@ -111,7 +111,7 @@ fn other_sizes_of_the_first_mesh_keep_its_ranks_where_there_are_others() {
     let with = |sizes: &[(&str, usize)]| Graph::parse_with_axes(OpTable::standard().into(), text, sizes);
     let same = with(&[("dp", 4), ("tp", 1)]).unwrap();
     assert_eq!(same.mesh().to_string(), "dp=4,tp=1");
-    let said = "line 2: with these sizes the first mesh dp=4,tp=2 has 8 ranks and not 4, of which mesh experts: ep=4 is: \
+    let said = "line 2: with these sizes the first mesh dp=4,tp=2 has 8 ranks, but `mesh experts: ep=4` is for 4; \
                 write the sizes of all meshes in the program";
     assert_eq!(with(&[("dp", 4)]).unwrap_err().to_string(), said);
     assert!(with(&[("ep", 2)]).unwrap_err().to_string().contains("ep"));
@@ -124,13 +124,18 @@ fn a_type_on_no_mesh_of_the_program_is_refused() {
     let mut graph = graph("").unwrap();
     let is = |mesh: &str, text: &str| ShardingType::parse(&mesh.parse().unwrap(), &[8], text).unwrap();
     let e = graph.input_with_type("x", DType::F32, is("a=2", "S(0)")).unwrap_err();
-    assert!(e.to_string().contains("x is S(0) on a=2, and the program has default (dp=2,tp=2)"), "{e}");
+    assert!(
+        e.to_string().contains(
+            "`x` is S(0) on a=2, which is not a mesh of the program; its meshes are default (dp=2,tp=2)"
+        ),
+        "{e}"
+    );
     let torn = ShardingType { value: is("tp=2", "S(0)").value, gradient: is("tp=2@2", "S(0)").gradient };
     let e = graph.input_with_type("y", DType::F32, torn).unwrap_err();
-    assert!(e.to_string().contains("y is on tp=2 and its gradient on tp=2@2"), "{e}");
+    assert!(e.to_string().contains("`y` is on tp=2 and its gradient on tp=2@2"), "{e}");
 }
 
-/// Where nobody says where an op runs it is where its first operand is; factories are on the first mesh.
+/// By default an op runs on the mesh of its first operand; factories run on the first mesh.
 #[test]
 fn an_op_runs_where_its_result_is_pinned_or_where_its_first_operand_is() {
     let program = elaborated(
@@ -155,7 +160,7 @@ fn an_op_runs_where_its_result_is_pinned_or_where_its_first_operand_is() {
     };
     let found = ["a", "b", "c", "n", "o", "p", "l", "s"].map(on);
     assert_eq!(found, ["default", "experts", "experts", "experts", "default", "first", "experts", "first"]);
-    // What is in between, of ops that are taken apart too.
+    // Intermediates are on one mesh too, also those of decomposed ops.
     for item in program.statements() {
         if let reshard_program::Statement::Op { inputs, outputs, .. } = item {
             let meshes = inputs.iter().chain(outputs).map(|v| program.get(*v).ty.value.mesh());
@@ -175,14 +180,17 @@ fn operands_on_different_meshes_are_refused_with_the_moves_to_write() {
     assert_eq!(e.code(), "needs_redistribute");
     let said = e.to_string();
     assert!(
-        said.contains("x is I,I and has to be I,S(0) on experts, which takes a move that is not written"),
+        said.contains(
+            "x is I,I and has to be I,S(0) on experts, which needs a redistribution that is not written"
+        ),
         "{said}"
     );
-    assert!(said.contains("write x.1: I,S(0) on experts = x ("), "{said}");
-    // What it says to write is enough.
+    assert!(said.contains("write `x.1: I,S(0) on experts = x` ("), "{said}");
+    assert!(said.starts_with("z = add(y, x): ") && said.contains(" and `z = add(y, x.1)`"), "{said}");
+    // The suggested lines fix the error.
     let fixed = format!("{values}x.1: I,S(0) on experts = x\nz = add(y, x.1)");
     elaborated(&fixed, ImplicitRedistribution::Deny).unwrap();
-    // The first has a name where something has to be there.
+    // The error names the first mesh if it is the required one.
     let said = refused("z = add(x, y)", ImplicitRedistribution::Deny).to_string();
     assert!(
         said.contains("y is I,S(0) on experts and has to be ") && said.contains(" on default, "),
@@ -198,7 +206,7 @@ fn operands_on_different_meshes_are_refused_with_the_moves_to_write() {
     assert_eq!(refused("z = add(x, y)", ImplicitRedistribution::LocalOnly).code(), "needs_redistribute");
 }
 
-/// An op runs where its first pinned result is, and the others are moved.
+/// An op runs on the mesh of its first constrained result, and the others are redistributed.
 #[test]
 fn results_that_are_said_to_be_on_another_mesh_are_moved_there() {
     let text = "x: f32[8,16] S(0),R\na: R on first; b: R on second = chunk(x, chunks=2, dim=0)\n_; c: R on second = chunk(x, chunks=2, dim=0)";
@@ -225,5 +233,5 @@ fn a_move_between_meshes_that_no_plan_makes_says_why() {
     let text = "mesh a=262144\nmesh e: b=512,c=512\nx: f32[262144] S(0)\ny: S(0),S(0) on e = x";
     let e = ShardingSolver::new().solve(&text.parse().unwrap()).unwrap_err();
     assert_eq!(e.code(), "program");
-    assert!(e.to_string().starts_with("y = x: ") && e.to_string().contains("the most is 131072"), "{e}");
+    assert!(e.to_string().starts_with("y = x: ") && e.to_string().contains("limited to 131072 ranks"), "{e}");
 }

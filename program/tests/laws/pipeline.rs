@@ -1,11 +1,11 @@
-//! One forward, one backward: what is in flight on each stage, and what it is worth.
+//! One forward, one backward (1F1B): the microbatches in flight on each stage, and the time and memory saved.
 
 use std::fmt::Write as _;
 
 use reshard_program::schedule::{CompileOptions, Event, Order, Schedule, Timeline};
 use reshard_program::{ComputeRates, Program, ShardingSolver};
 
-/// A product and a relu of squares on each of some stages, microbatch after microbatch, and one loss.
+/// Returns a square product and a relu on each of some stages, for each microbatch in sequence, and one loss.
 fn pipeline(stages: usize, microbatches: usize, n: usize) -> Program {
     let mut text = format!("mesh pp={stages},tp=2\n");
     for s in 0..stages {
@@ -31,7 +31,9 @@ fn pipeline(stages: usize, microbatches: usize, n: usize) -> Program {
     ShardingSolver::new().solve(&text.parse().unwrap()).unwrap()
 }
 
-/// The most microbatches that a rank has in flight, by the definition: of which it has made an activation that it still takes.
+/// Returns the maximum number of microbatches that a rank has in flight, from the definition.
+///
+/// These are the microbatches with an activation that is still to be used.
 fn most_in_flight(schedule: &Schedule, stage: usize, microbatches: usize) -> usize {
     let trace = schedule.trace();
     let of = |m: usize| {
@@ -66,7 +68,9 @@ fn of_p_stages_stage_s_has_p_minus_s_microbatches_in_flight() {
     }
 }
 
-/// By the model no later than with all forwards first, up to what waiting for each other costs, and with less memory.
+/// By the model, 1F1B is as fast as all forwards first, and it uses less memory.
+///
+/// The tolerance is the cost of synchronization.
 #[test]
 fn few_in_flight_take_less_memory_and_no_longer() {
     let program = pipeline(3, 8, 4096);
@@ -79,7 +83,7 @@ fn few_in_flight_take_less_memory_and_no_longer() {
     let total = |schedules: &[Schedule]| Timeline::of(schedules, &rates).unwrap().total_us();
     let (gpipe, one) = (total(&written), total(&ordered));
     assert!(one < 1.05 * gpipe, "{one} us, {gpipe} us with all forwards first");
-    // One after the other would take all of it.
+    // Sequential execution would take the whole time.
     let alone: f64 = {
         let timeline = Timeline::of(&ordered, &rates).unwrap();
         timeline.lanes.iter().step_by(2).map(|lane| timeline.computing_us(lane)).sum()
@@ -87,14 +91,16 @@ fn few_in_flight_take_less_memory_and_no_longer() {
     assert!(one < 0.75 * alone, "{one} of {alone} us");
     for stage in 0..3 {
         let bytes = |schedules: &[Schedule]| schedules[2 * stage].arena_bytes();
-        // Of 8 microbatches 3, 2 and 1 have activations, of each a half; beside them backward has at most a gradient, a sign, and a part
-        // and a sum of the weight's gradient.
+        // Of 8 microbatches 3, 2 and 1 have live activations, each of half a buffer. Backward additionally
+        // has at most a gradient, a sign, and a part and a sum of the weight's gradient.
         let less = (8 - (3 - stage) - 4) * 4096 * 2048 * 4;
         assert!(bytes(&ordered) + less <= bytes(&written), "{} and {}", bytes(&ordered), bytes(&written));
     }
 }
 
-/// Without microbatches, and on one stage with one, nothing is put off and nothing is taken ahead but what no other waits for.
+/// Without microbatches, and with one on one stage, the order is unchanged.
+///
+/// The exception are statements that no other waits for.
 #[test]
 fn an_order_leaves_nothing_out_and_names_are_read_as_they_are_printed() {
     let text = "mesh x=2\nw: f32[4,4] R\nv: f32[4,4] S(0)\nu = mul(w, w)\nt: R = v\ns = add(u, t)\n";
@@ -107,5 +113,5 @@ fn an_order_leaves_nothing_out_and_names_are_read_as_they_are_printed() {
         assert_eq!(order.to_string().parse::<Order>().unwrap(), order);
     }
     let error = "gpipe".parse::<Order>().unwrap_err();
-    assert_eq!(error.to_string(), "there is no order \"gpipe\": write written or 1f1b");
+    assert_eq!(error.to_string(), "unknown order `gpipe`; expected one of: program, 1f1b");
 }

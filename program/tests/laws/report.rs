@@ -1,4 +1,4 @@
-//! Reports: passes, sums, and bytes at hand against their definition, rank by rank.
+//! Reports: passes, sums, and live bytes against their definition, rank by rank.
 
 use crate::elaborated;
 use reshard_program::{
@@ -22,7 +22,7 @@ const STEP: &str = "
     w' = sgd(w, m')
 ";
 
-/// Two stages on ranks of their own, of which the second has the larger weights.
+/// Two stages on separate ranks; the second has the larger weights.
 pub(crate) const STAGES: &str = "
     mesh pp=2,tp=2
     mesh first: tp=2
@@ -51,26 +51,28 @@ fn backward_is_what_gradients_need_and_update_the_rest() {
     assert_eq!(of("dw"), Some((ValueClass::Gradient, Pass::Backward)));
     assert_eq!(of("m'"), Some((ValueClass::State, Pass::Update)));
     assert_eq!(of("w'"), Some((ValueClass::Parameter, Pass::Update)));
-    // Two products forward, and of each two backward, but for that of the input.
+    // Two products forward, and two backward for each, except for that of the input.
     let product = 2.0 * 8.0 * 16.0 * 32.0 / 4.0;
     let (forward, backward) = (report.operations.forward, report.operations.backward);
     assert!(forward > 2.0 * product && forward < 3.0 * product, "{forward}");
     assert!(backward > 3.0 * product && backward < 4.0 * product, "{backward}");
 }
 
-/// The most bytes that a rank holds, by the definition: every buffer from the item that makes it to the last that looks at it.
+/// Returns the maximum of live bytes over ranks, from the definition.
+///
+/// Every buffer lives from its producer to its last reader.
 fn held(program: &Program) -> u64 {
     let ranks = program.mesh().ranks().collect::<Vec<_>>();
     ranks.iter().map(|&rank| held_by(program, rank)).max().unwrap()
 }
 
-/// The most that one of them holds; nothing of what is on meshes without it.
+/// Returns the maximum of one rank; values on meshes without the rank count nothing.
 fn held_by(program: &Program, rank: usize) -> u64 {
     let items = program.statements();
     let here = |v: ValueId| program.get(v).ty.value.mesh().contains(rank);
     let takes = |n: usize, v: ValueId| items[n].inputs().contains(&v);
     let makes = |n: usize, v: ValueId| items[n].outputs().contains(&v);
-    // Whose buffer a value is, and all values that look at it.
+    // The buffer that each value uses.
     let mut of: Vec<usize> = (0..program.values().len()).collect();
     for item in items {
         match item {
@@ -118,7 +120,7 @@ fn held_by(program: &Program, rank: usize) -> u64 {
             Statement::Redistribute { from, to, forward, .. }
                 if of[to.index()] == to.index() && (here(*from) || here(*to)) =>
             {
-                // Of ranks like this one.
+                // Ranks on the same ones of the two meshes.
                 let like = |r: &usize| {
                     [*from, *to].iter().all(|v| program.get(*v).ty.value.mesh().contains(*r) == here(*v))
                 };
@@ -143,7 +145,7 @@ fn bytes_at_hand_are_those_of_the_worst_rank() {
         STEP.replace("wrt w, v", ""),
         STEP.replace("R,S(1)", "I,S(1)").replace("S(0),I = mm", "S(0),R = mm"),
         "mesh x=4\na: f32[16] S(0)\nb: R = a\nc = mul(b, b)\nd = reshape(c, shape=[4,4])\ne = sum(d)\nf = relu(e)".to_owned(),
-        // Uneven chunks: the first rank has most of all.
+        // Uneven chunks: the first rank has the most data.
         "mesh x=4\na: f32[9,3] S(0)\nb = relu(a)\nc: R = b\nd: S(0) = c".to_owned(),
         "mesh x=2\na: f32[8] S(0)\nb = relu(a)".to_owned(),
         STAGES.to_owned(),
@@ -161,7 +163,7 @@ fn bytes_at_hand_are_those_of_the_worst_rank() {
     }
 }
 
-/// Blocks of Megatron: of each, an all_reduce each way.
+/// Megatron blocks: one all_reduce each in forward and in backward.
 #[test]
 fn a_thousand_ops_on_131072_ranks_are_the_sum_of_their_blocks() {
     let blocks = 250;
@@ -181,7 +183,7 @@ fn a_thousand_ops_on_131072_ranks_are_the_sum_of_their_blocks() {
     let start = std::time::Instant::now();
     let report = program.report(&ComputeRates::h100());
     let reported = start.elapsed();
-    println!("{} items: elaborated in {elaborated:?}, reported in {reported:?}", program.statements().len());
+    println!("{} statements: solved in {elaborated:?}, reported in {reported:?}", program.statements().len());
     let of = report.over("tp");
     // A rank has a row of 1024 elements of 2 bytes, and receives 2 x 7/8 of it.
     assert_eq!((of.forward.received_bytes, of.backward.received_bytes), (blocks * 3584, blocks * 3584));
@@ -194,7 +196,9 @@ fn a_thousand_ops_on_131072_ranks_are_the_sum_of_their_blocks() {
     );
 }
 
-/// Two losses, each with its gradients: both are backward, what is made of gradients comes after, and nothing is counted twice.
+/// Two losses, each with gradients: both are backward, and nothing is counted twice.
+///
+/// Statements that use gradients come after.
 #[test]
 fn gradients_of_two_losses_are_both_backward() {
     let text = "mesh dp=2
@@ -220,7 +224,7 @@ gradient other wrt w as e";
         (class("w"), class("dw"), class("e")),
         (ValueClass::Parameter, ValueClass::Gradient, ValueClass::Gradient)
     );
-    // One that is of what the other made stays as it is written.
+    // A gradient of another gradient keeps its position in the program.
     let twice = "mesh dp=2
 x: f32[8,4] S(0)
 w: f32[4,4] I
@@ -236,11 +240,13 @@ gradient other wrt w as e";
     assert_eq!(
         (class("dw"), class("e")),
         (ValueClass::Activation, ValueClass::Gradient),
-        "a gradient that is taken again is forward"
+        "a gradient that another gradient uses is forward"
     );
 }
 
-/// Of a weight that three products take, two parts of the gradient are there at a time, in the order in which they come.
+/// For a weight used by three products, two contributions to the gradient are live at a time.
+///
+/// They are added in the order in which they are computed.
 #[test]
 fn parts_of_a_gradient_are_added_as_they_come() {
     let text = "mesh dp=2

@@ -1,4 +1,6 @@
-//! Schedules by themselves: their arena is what the report says, hoisting moves posts and waits alone, and what cannot be is refused.
+//! Schedules: the arena is as large as the report's peak, and hoisting reorders only posts and waits.
+//!
+//! Invalid programs are errors.
 
 use reshard_program::schedule::{CompileOptions, Instruction, Schedule, Timeline, Transfer};
 use reshard_program::{ComputeRates, ImplicitRedistribution, Program, ShardingSolver};
@@ -47,8 +49,10 @@ const STAGES: &str = "
     v' = sgd(v, dv)
 ";
 
-/// Every buffer begins at a multiple of 64 bytes, and there are gaps where sizes do not fit each other. The report has a parameter and what
-/// takes its place beside each other, and the arena in one place.
+/// The arena is as large as the report's peak, up to alignment and updates.
+///
+/// Every buffer begins at a multiple of 64 bytes, and there are gaps between buffers of different sizes. The
+/// report counts a parameter and its update as two buffers, the arena as one.
 #[test]
 fn the_arena_of_the_worst_rank_is_the_peak_of_the_report() {
     for text in [LAYERS, STAGES] {
@@ -65,7 +69,7 @@ fn the_arena_of_the_worst_rank_is_the_peak_of_the_report() {
     }
 }
 
-/// The instructions between a post and its wait.
+/// Returns the number of instructions between a post and its wait.
 fn between(schedule: &Schedule) -> Vec<(String, usize)> {
     let mut list = Vec::new();
     for (n, instr) in schedule.instructions().iter().enumerate() {
@@ -98,7 +102,7 @@ fn a_gradient_is_reduced_while_the_next_is_computed() {
         schedule.instructions().iter().filter(is_call).cloned().collect()
     };
     assert_eq!(calls(&all), calls(&none));
-    // Too few bytes for one: nothing moves.
+    // Too few bytes for one redistribution: nothing is hoisted.
     assert_eq!(hoist(2 * 4 * 32 * 32 - 1).to_string(), none.to_string());
     // Enough for one: the first ends before the second begins.
     let one = hoist(2 * 4 * 32 * 32);
@@ -131,15 +135,15 @@ fn gradients_of_one_group_are_one_exchange() {
     let (none, all) = (bucket(0, 0), bucket(0, u64::MAX));
     assert_eq!(names(&none), ["dv", "dw"]);
     assert_eq!(names(&all), ["dv, dw"]);
-    // Both all-reduces are two phases of one, and nothing more is received.
+    // Both all-reduces are two phases of one exchange, and no more bytes are received.
     assert_eq!((phases(&none), phases(&all), received(&none)), (4, 2, received(&all)));
     assert_eq!(between(&all), [("dv, dw".to_owned(), 0)]);
-    // Sources and targets of both fit to the byte; of one less each goes by itself.
+    // The sources and targets of both fit exactly; with one byte less they are separate exchanges.
     let of_both = 2 * 2 * 4 * 32 * 32;
     assert_eq!(names(&bucket(0, of_both)), ["dv, dw"]);
     assert_eq!(bucket(0, of_both - 1).exchanges().len(), 2);
     assert_eq!(bucket(0, of_both / 2 - 1).to_string(), none.to_string());
-    // Calls stay in order, and the bucket is in flight where it may be.
+    // The order of calls is the same, and the bucket is in flight if allowed.
     assert_eq!(between(&bucket(u64::MAX, u64::MAX)).len(), 1);
     assert!(all.arena_bytes() >= none.arena_bytes());
     let text = all.to_string();
@@ -147,7 +151,7 @@ fn gradients_of_one_group_are_one_exchange() {
     assert!(text.contains(" by all_reduce over dp with [0, 1]\n"), "{text}");
 }
 
-/// By the model, on ranks that compute slowly enough for there to be something to hide behind.
+/// By the model, on ranks that compute slowly enough to overlap with communication.
 #[test]
 fn what_is_hoisted_is_hidden_behind_computing() {
     let program = program(&LAYERS.replace("32]", "512]").replace("[32,", "[512,"));
@@ -159,7 +163,7 @@ fn what_is_hoisted_is_hidden_behind_computing() {
     let (none, all) = (total(0), total(u64::MAX));
     let report = program.report(&ComputeRates::uniform());
     let exchanging = report.traffic.backward.cost_us;
-    // All of the first exchange but what the last has to wait for: computing goes on in between.
+    // All of the first exchange is overlapped, except the part for which the last one waits.
     assert!(all < none - 0.01 * exchanging && all > none - exchanging, "{all} of {none} us, {exchanging} us");
 }
 
@@ -171,12 +175,12 @@ fn what_cannot_be_compiled_is_refused_in_one_sentence() {
         (error.code(), error.to_string())
     };
     let (kind, said) = of(LAYERS, 2);
-    assert_eq!((kind, said.as_str()), ("schedule", "there is no rank 2 in mesh dp=2"));
+    assert_eq!((kind, said.as_str()), ("schedule", "rank 2 is outside the mesh `dp=2`, which has 2 ranks"));
     let (kind, said) = of("mesh x=2\na: f32[1073741824,1073741824] R\nb = relu(a)", 0);
     assert_eq!(kind, "schedule");
     assert!(said.contains("take more than 9223372036854775807 bytes"), "{said}");
-    // The planner leaves it to the framework to add truth values.
+    // The planner leaves the addition of booleans to the framework.
     let (kind, said) = of("mesh x=2\na: bool[8] P(sum)|-\nb: R|- = a", 0);
     assert_eq!(kind, "schedule");
-    assert!(said.starts_with("the move to b: "), "{said}");
+    assert!(said.starts_with("the redistribution to `b`: "), "{said}");
 }

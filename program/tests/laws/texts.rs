@@ -1,18 +1,18 @@
-//! Texts that are nearly programs: what is refused is refused in one sentence, what is read is printed and read again.
+//! Texts that are nearly programs: errors are one-line messages, and parsed texts round-trip.
 
 use std::sync::Arc;
 
 use reshard_ops::rules::OpTable;
 use reshard_program::{Graph, Program, ShardingSolver};
 
-/// Programs that are read, and between them every form of a line.
+/// Valid programs that contain every form of a line.
 const READ: &[&str] = &[
     "mesh x=4\na: bf16[8,8] P\nb, c = split(a, dim=1, size=4)\nd = ij,ij->i(b, c)\n",
     "mesh x=2\na: f32[4,4] S(0)\nw: f32[4,4] R|S(0)\ny = mm(a, w) by S(1); S(0) -> P\nl = sum(y)\ngradient l wrt w as g\n",
     "mesh x=2,y=2\nmesh far: z=4\nrepeat 2\na: f32[4,4] S(0),R\nb: S(1) on far = a # away\nend\nno_grad\nc = sum(a, dims=[0])\n",
 ];
 
-/// What is written into them at every place.
+/// Fragments that are inserted at every position.
 const WRITTEN: &[&str] = &[
     "mesh ",
     "gradient ",
@@ -68,7 +68,7 @@ fn a_text_is_read_and_printed_or_refused_in_one_sentence() {
         for changed in written.chain(left_out) {
             match graph(&changed) {
                 Ok(same) => {
-                    assert_eq!(graph(&same.to_string()).expect("what is printed is read"), same, "{changed}");
+                    assert_eq!(graph(&same.to_string()).expect("a printed graph parses"), same, "{changed}");
                     read += 1;
                 }
                 Err(error) => {
@@ -79,7 +79,7 @@ fn a_text_is_read_and_printed_or_refused_in_one_sentence() {
             }
         }
     }
-    assert!(read > 500 && refused > 5000, "{read} read, {refused} refused");
+    assert!(read > 500 && refused > 5000, "{read} parsed, {refused} rejected");
 }
 
 #[test]

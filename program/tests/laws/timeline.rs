@@ -1,5 +1,6 @@
-//! Timelines: times are the least that satisfy what they are defined by, the critical path explains the whole, and what one device
-//! computes in order takes what the report says.
+//! Timelines: times are the least that satisfy their definition.
+//!
+//! The critical path explains the whole, and sequential computing on one device takes the time of the report.
 
 use std::collections::BTreeMap;
 use std::iter::once;
@@ -11,7 +12,7 @@ use reshard_program::schedule::{
 };
 use reshard_program::{ComputeRates, ImplicitRedistribution, Program, ShardingSolver};
 
-/// Programs on ranks that do the same, on ranks that do not, and on ranks of which some have nothing to do.
+/// Programs on ranks with equal work, on ranks with different work, and on ranks of which some are idle.
 const PROGRAMS: [&str; 5] = [
     "mesh dp=2,tp=2
 x: f32[8,64] S(0),I
@@ -66,13 +67,13 @@ fn schedules(program: &Program, hoist_bytes: u64) -> Vec<Schedule> {
     program.mesh().ranks().map(|rank| program.compile(rank, &options).unwrap()).collect()
 }
 
-/// The least times that satisfy every rule, found by beginning at 0 and raising what breaks one until none is broken.
+/// Returns the least times that satisfy every rule: raises a time from 0 until it breaks no rule.
 fn by_definition(
     schedules: &[Schedule],
     cost_of: &dyn Fn(usize, usize) -> f64,
 ) -> BTreeMap<String, (f64, f64)> {
     let key = |value: &str, step: usize, members: &[usize]| format!("{value} step {step} of {members:?}");
-    // What a rank copies for itself is its own.
+    // A local copy of a rank belongs to that rank only.
     let members = |transfer: &Transfer, step: &TransferStep, rank: usize| {
         if transfer.communicates() { step.members.clone() } else { vec![rank] }
     };
@@ -174,7 +175,7 @@ fn the_critical_path_is_the_whole() {
         for lane in &timeline.lanes {
             let busy = timeline.computing_us(lane) + timeline.waiting_us(lane);
             assert!(busy <= timeline.total_us() + 1e-9, "{program}");
-            // Nothing is posted before it is waited for, so nothing is hidden.
+            // Nothing is posted before it is waited for, so nothing is overlapped.
             assert!(timeline.hidden_us(lane).abs() < 1e-9, "{program}");
         }
     }
@@ -190,8 +191,10 @@ fn where_all_ranks_do_the_same_the_whole_is_what_the_report_adds_up() {
     assert!((timeline.total_us() - sum).abs() < 1e-9, "{} {sum}", timeline.total_us());
 }
 
-/// What a bucket takes is what one move of all its bytes takes, and one move is a bucket of itself.
-/// Whatever ranks hold nothing of: a move takes what its plan says, and nobody waits for those who have no part in a step.
+/// A bucket costs as much as one redistribution of all its bytes.
+///
+/// A single redistribution is a bucket by itself. For shards that some ranks do not hold: a redistribution
+/// costs what its plan gives, and ranks outside a step do not delay it.
 #[test]
 fn every_move_has_a_timeline() {
     let types = ["R,R", "S(0),R", "R,S(0)", "R,S(1)", "S(0),S(1)", "S(0),S(0)", "P,R", "R,P", "S(1),P"];
@@ -219,7 +222,7 @@ fn every_move_has_a_timeline() {
 
 #[test]
 fn a_bucket_pays_its_latency_once() {
-    // So many gradients of so many rows are reduced, with one bucket for all of them.
+    // Reduces `count` gradients of `rows` rows, with one bucket for all of them.
     let total = |count: usize, rows: usize, bucket_bytes: u64| {
         let values = (0..count).map(|n| format!("x{n}: f32[{rows},64] P|-"));
         let moved = (0..count).map(|n| format!("y{n}: R|- = x{n}"));
@@ -251,13 +254,13 @@ fn a_bucket_pays_its_latency_once() {
 fn lists_that_do_not_belong_together_are_refused() {
     let all: Vec<Vec<Schedule>> = programs().map(|program| schedules(&program, 0)).collect();
     let of = |list: &[Schedule]| Timeline::of(list, &ComputeRates::uniform()).unwrap_err().to_string();
-    assert!(of(&all[0][..3]).contains("of whom there is no schedule here"));
+    assert!(of(&all[0][..3]).contains("whose schedule is missing"));
     assert!(of(&[all[0][0].clone(), all[0][0].clone()]).contains("two schedules are of rank 0"));
     let mixed = [all[0][..3].to_vec(), vec![all[4][3].clone()]].concat();
-    assert!(of(&mixed).contains("give the schedules of one program"), "{}", of(&mixed));
+    assert!(of(&mixed).contains("pass the schedules of one program"), "{}", of(&mixed));
 }
 
-/// What is chosen to be in pieces takes less time by the definition, the timeline of all ranks, and nothing is where nothing would.
+/// Overlap chunks are chosen only where the timeline of all ranks gets shorter.
 #[test]
 fn pieces_are_made_where_they_take_less_time() {
     use reshard_planner::{Planner, Topology};
@@ -297,17 +300,29 @@ fn what_cannot_be_in_pieces_says_why() {
         let v = program.value(name).unwrap();
         program.overlap_value(v, pieces, &ShardingSolver::new()).unwrap_err().to_string()
     };
-    assert!(refused("g", 3).contains("g is taken by 2 ops and moves (h, a)"), "{}", refused("g", 3));
-    assert!(refused("f", 2).contains("f is made by no move"), "{}", refused("f", 2));
-    assert!(refused("w", 2).contains("w is made by no move"), "{}", refused("w", 2));
-    assert!(refused("u", 3).contains("softmax(dim=0) has no dim of u"), "{}", refused("u", 3));
+    assert!(refused("g", 3).contains("`g` has 2 consumers (h, a)"), "{}", refused("g", 3));
+    assert!(
+        refused("f", 2).contains("`f` is not the result of a communicating redistribution"),
+        "{}",
+        refused("f", 2)
+    );
+    assert!(
+        refused("w", 2).contains("`w` is not the result of a communicating redistribution"),
+        "{}",
+        refused("w", 2)
+    );
+    assert!(refused("u", 3).contains("softmax(dim=0) has no dim of `u`"), "{}", refused("u", 3));
     // Of 6 rows a rank has 3.
-    assert!(refused("k", 2).contains("mm has no dim of k that can be in 2 pieces"), "{}", refused("k", 2));
+    assert!(
+        refused("k", 2).contains("mm has no dim of `k` that can be split into 2 chunks"),
+        "{}",
+        refused("k", 2)
+    );
     assert!(program.overlap_value(program.value("k").unwrap(), 3, &ShardingSolver::new()).is_ok());
-    assert!(refused("k", 1).contains("2 to 1024 pieces"), "{}", refused("k", 1));
+    assert!(refused("k", 1).contains("between 2 and 1024, not 1"), "{}", refused("k", 1));
 }
 
-/// What a rank would have recorded, had all taken what the model says.
+/// Returns the records of a run in which everything takes the modelled time.
 fn records(schedules: &[Schedule], timeline: &Timeline, begins: ExchangeStart) -> Vec<RunRecord> {
     let time = |us: f64| Duration::from_nanos((us * 1000.0).round() as u64);
     let record = |(schedule, lane): (&Schedule, &RankTimeline)| {
@@ -358,7 +373,8 @@ fn a_run_that_takes_what_the_model_says_is_measured_so() {
                 if hoist_bytes == 0 {
                     assert!(near(measured.hidden_us(lane), 0.0), "{program}");
                 }
-                // Of collectives of one step, in which each receives from all, a clock sees as much as the model.
+                // For collectives of one step, in which each rank receives from all, a clock sees as much as
+                // the model.
                 if n == 0 && hoist_bytes == 0 {
                     assert!(near(measured.exchanging_us(lane), model.exchanging_us(of)), "{program}");
                     exchanged += lane.steps.len();
@@ -367,7 +383,7 @@ fn a_run_that_takes_what_the_model_says_is_measured_so() {
             let path = measured.critical_path();
             assert!(path.windows(2).all(|two| two[0].end_us <= two[1].begin_us), "{program}");
             assert!(path.last().is_none_or(|span| near(span.end_us, measured.total_us())), "{program}");
-            // Nothing of the model's is idle, so what is measured has no gap either.
+            // The model has no idle time, so the measured path has no gap either.
             let sum: f64 = path.iter().map(|span| span.end_us - span.begin_us).sum();
             assert!(hoist_bytes > 0 || n != 0 || near(sum, measured.total_us()), "{sum} {program}");
             for record in &records {
@@ -385,22 +401,22 @@ fn records_that_cannot_be_are_refused() {
     let model = Timeline::of(&schedules, &ComputeRates::uniform()).unwrap();
     let good = records(&schedules, &model, ExchangeStart::AtWait);
     let refused = |list: &[RunRecord]| Timeline::measured(&schedules, list).unwrap_err().to_string();
-    assert!(refused(&good[..3]).contains("4 schedules and 3 records"));
+    assert!(refused(&good[..3]).contains("4 schedules but 3 records"));
     let mut mixed = good.clone();
     mixed.swap(0, 1);
     assert!(refused(&mixed).contains("its record is of rank 1"), "{}", refused(&mixed));
     let times = good[1].times();
     mixed = good.clone();
     mixed[1] = RunRecord::new(1, ExchangeStart::AtWait, times[1..].to_vec()).unwrap();
-    assert!(refused(&mixed).contains(&format!("and {}:", times.len() - 1)), "{}", refused(&mixed));
-    // A clock that began a second before the others.
+    assert!(refused(&mixed).contains(&format!("and has {};", times.len() - 1)), "{}", refused(&mixed));
+    // A clock with an origin one second after the others.
     let late = times.iter().map(|(a, b)| (*a + Duration::from_secs(1), *b + Duration::from_secs(1)));
     mixed[1] = RunRecord::new(1, ExchangeStart::AtWait, late.collect()).unwrap();
-    assert!(refused(&mixed).contains("take the times of all ranks by one clock"), "{}", refused(&mixed));
+    assert!(refused(&mixed).contains("use one clock for all ranks"), "{}", refused(&mixed));
     let back = [(3, 4), (3, 5)].map(|(a, b)| (Duration::from_nanos(a), Duration::from_nanos(b)));
     let back = RunRecord::new(0, ExchangeStart::AtWait, back.to_vec()).unwrap_err().to_string();
     assert!(
-        back.contains("instruction 1 of rank 0 took from 3ns to 5ns, after one that ended at 4ns"),
+        back.contains("instruction 1 of rank 0 took from 3ns to 5ns, but the one before it ended at 4ns"),
         "{back}"
     );
     for text in [
