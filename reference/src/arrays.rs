@@ -1,24 +1,25 @@
-//! What ops are made of: tensors by their elements, by lines along a dim, by pairs of elements, and sums of products.
+//! Building blocks of ops: tensors by elements, lines along a dim, pairs of elements, and sums of products.
 //!
-//! Closures come as `&dyn Fn`: what goes over elements is compiled once, and not again for every op.
+//! Closures are passed as `&dyn Fn`: loops over elements are compiled once, and not again for every op.
 
 use ndarray::{ArrayD, Axis, Dimension, IxDyn, Slice};
 
 /// A tensor, dense in row-major order.
 pub(crate) type A = ArrayD<f64>;
 
-/// Why shapes do not fit, in words; the call is put before it.
+/// The reason why shapes do not fit; the call is printed before it.
 pub(crate) type Unfit = String;
 
-/// A tensor by its elements.
+/// Makes a tensor from a function of the index.
 pub(crate) fn make(shape: &[usize], f: &dyn Fn(&[usize]) -> f64) -> A {
     A::from_shape_fn(IxDyn(shape), |i| f(i.slice()))
 }
 
-/// A tensor of these numbers, of which there are as many as the shape has.
+/// Makes a tensor of these numbers; fails if their count is not that of the shape.
 pub(crate) fn of(shape: &[usize], numbers: Vec<f64>) -> Result<A, Unfit> {
     let n = numbers.len();
-    A::from_shape_vec(IxDyn(shape), numbers).map_err(|_| format!("{n} numbers are no tensor of {shape:?}"))
+    A::from_shape_vec(IxDyn(shape), numbers)
+        .map_err(|_| format!("{n} numbers do not fit the shape {shape:?}"))
 }
 
 /// The numbers of a tensor, in row-major order.
@@ -26,31 +27,31 @@ pub(crate) fn numbers(a: &A) -> Vec<f64> {
     a.iter().copied().collect()
 }
 
-/// One number.
+/// Makes a scalar tensor.
 pub(crate) fn number(x: f64) -> A {
     A::from_elem(IxDyn(&[]), x)
 }
 
-/// An element.
+/// Returns an element.
 pub(crate) fn at(a: &A, i: &[usize]) -> f64 {
     a[i]
 }
 
-/// `i` with another coordinate along a dim.
+/// Returns `i` with another coordinate along a dim.
 pub(crate) fn with(i: &[usize], dim: usize, at: usize) -> Vec<usize> {
     let mut i = i.to_vec();
     i[dim] = at;
     i
 }
 
-/// `i` without its coordinate along a dim.
+/// Returns `i` without its coordinate along a dim.
 pub(crate) fn without(i: &[usize], dim: usize) -> Vec<usize> {
     let mut i = i.to_vec();
     i.remove(dim);
     i
 }
 
-/// Where an element of a dense tensor lies among its numbers.
+/// The row-major offset of an element of a dense tensor.
 pub(crate) fn place(shape: &[usize], at: impl IntoIterator<Item = usize>) -> usize {
     at.into_iter().zip(shape).fold(0, |place, (c, &n)| place * n + c)
 }
@@ -60,21 +61,21 @@ pub(crate) fn coordinates(shape: &[usize]) -> Vec<Vec<usize>> {
     ndarray::indices(IxDyn(shape)).into_iter().map(|i| i.slice().to_vec()).collect()
 }
 
-/// Each line along a dim as another line, all of one length.
+/// Replaces each line along a dim by another line, all of one length.
 pub(crate) fn lines(a: &A, dim: usize, f: &dyn Fn(&[f64]) -> Vec<f64>) -> A {
     let list: Vec<Vec<f64>> = a.lanes(Axis(dim)).into_iter().map(|l| f(&l.to_vec())).collect();
-    // Where there is no line, one of zeros tells how long they would be.
+    // Without any line, a line of zeros gives the length of the results.
     let n = list.first().map_or_else(|| f(&vec![0.0; a.shape()[dim]]).len(), Vec::len);
     let other = without(a.shape(), dim);
     make(&with(a.shape(), dim, n), &|i| list[place(&other, without(i, dim))][i[dim]])
 }
 
-/// Each line along a dim as a number.
+/// Reduces each line along a dim to a number.
 pub(crate) fn fold(a: &A, dim: usize, f: &dyn Fn(&[f64]) -> f64) -> A {
     a.map_axis(Axis(dim), |l| f(&l.to_vec()))
 }
 
-/// The elements over some dims, as one list for each place of a shape; `keep` leaves dims of size 1.
+/// The elements over some dims, as one list for each position of a shape; `keep` leaves dims of size 1.
 pub(crate) fn groups(a: &A, dims: &[usize], keep: bool) -> (Vec<usize>, Vec<Vec<f64>>) {
     let others: Vec<usize> = (0..a.ndim()).filter(|d| !dims.contains(d)).collect();
     let mut sorted = dims.to_vec();
@@ -88,13 +89,13 @@ pub(crate) fn groups(a: &A, dims: &[usize], keep: bool) -> (Vec<usize>, Vec<Vec<
     (if keep { kept } else { outer.clone() }, lists.collect())
 }
 
-/// The same as one number each.
+/// Reduces the elements over some dims to a number each.
 pub(crate) fn over(a: &A, dims: &[usize], keep: bool, f: &dyn Fn(&[f64]) -> f64) -> A {
     let (shape, lists) = groups(a, dims, keep);
     make(&shape, &|i| f(&lists[place(&shape, i.iter().copied())]))
 }
 
-/// The shape that two have when they are broadcast.
+/// Returns the broadcast shape of two shapes.
 pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, Unfit> {
     let n = a.len().max(b.len());
     let size = |s: &[usize], d: usize| (d + s.len()).checked_sub(n).map_or(1, |i| s[i]);
@@ -107,43 +108,43 @@ pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, Unfit> {
         .collect()
 }
 
-/// An element of what a tensor is when it is broadcast.
+/// Returns an element of a tensor, broadcast to a larger shape.
 pub(crate) fn spread(a: &A, i: &[usize]) -> f64 {
     let last = &i[i.len() - a.ndim()..];
     let there: Vec<usize> = last.iter().zip(a.shape()).map(|(&c, &n)| if n == 1 { 0 } else { c }).collect();
     at(a, &there)
 }
 
-/// So many tensors, broadcast, element by element.
+/// Combines `N` tensors, broadcast, element by element.
 pub(crate) fn together<const N: usize>(inputs: [&A; N], f: &dyn Fn([f64; N]) -> f64) -> Result<A, Unfit> {
     let shape = inputs.iter().try_fold(Vec::new(), |shape, a| broadcast(&shape, a.shape()))?;
     Ok(make(&shape, &|i| f(inputs.map(|a| spread(a, i)))))
 }
 
-/// One tensor, element by element.
+/// Maps one tensor, element by element.
 pub(crate) fn map(a: &A, f: &dyn Fn(f64) -> f64) -> A {
     a.mapv(f)
 }
 
-/// Two tensors, broadcast, element by element.
+/// Combines two tensors, broadcast, element by element.
 pub(crate) fn zip(a: &A, b: &A, f: &dyn Fn(f64, f64) -> f64) -> Result<A, Unfit> {
     together([a, b], &|[a, b]| f(a, b))
 }
 
-/// The indices of a dim from `start` up to `end`.
+/// Returns the indices of a dim from `start` up to `end`.
 pub(crate) fn cut(a: &A, dim: usize, start: usize, end: usize) -> Result<A, Unfit> {
     if start > end || end > a.shape()[dim] {
-        return Err(format!("{start} to {end} is not in a dim of {}", a.shape()[dim]));
+        return Err(format!("the range {start}..{end} is outside a dim of size {}", a.shape()[dim]));
     }
     Ok(a.slice_axis(Axis(dim), Slice::from(start..end)).to_owned())
 }
 
-/// These indices of a dim.
+/// Returns these indices of a dim.
 pub(crate) fn taken(a: &A, dim: usize, indices: &[usize]) -> A {
     a.select(Axis(dim), indices)
 }
 
-/// An equation of letters, one for each dim.
+/// Computes an einsum with one letter for each dim.
 pub(crate) fn einsum(equation: &str, inputs: &[&A]) -> Result<A, Unfit> {
     let (left, right) = equation.split_once("->").unwrap_or((equation, ""));
     let operands: Vec<Vec<char>> = left.split(',').map(|s| s.chars().collect()).collect();
@@ -159,7 +160,7 @@ pub(crate) fn einsum(equation: &str, inputs: &[&A]) -> Result<A, Unfit> {
     let mut sizes = vec![None; letters.len()];
     for (dims, a) in operands.iter().zip(inputs) {
         if dims.len() != a.ndim() {
-            return Err(format!("{equation} has {} dims where the tensor has {}", dims.len(), a.ndim()));
+            return Err(format!("{equation} has {} dims, but the tensor has {}", dims.len(), a.ndim()));
         }
         for (c, &n) in dims.iter().zip(a.shape()) {
             let size = &mut sizes[letters.iter().position(|l| l == c).unwrap_or(0)];
@@ -170,7 +171,7 @@ pub(crate) fn einsum(equation: &str, inputs: &[&A]) -> Result<A, Unfit> {
         }
     }
     let sizes: Vec<usize> = sizes.into_iter().map(|n| n.unwrap_or(1)).collect();
-    // How far each operand moves among its numbers with each letter.
+    // The stride of each operand for each letter.
     let steps: Vec<Vec<usize>> = (operands.iter().zip(inputs))
         .map(|(dims, a)| {
             let step = |d: usize| a.shape()[d + 1..].iter().product::<usize>();
@@ -191,7 +192,7 @@ pub(crate) fn einsum(equation: &str, inputs: &[&A]) -> Result<A, Unfit> {
     }))
 }
 
-/// A truth value.
+/// Returns 1 for `true` and 0 for `false`.
 pub(crate) fn truth(b: bool) -> f64 {
     f64::from(u8::from(b))
 }

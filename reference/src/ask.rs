@@ -1,4 +1,4 @@
-//! What an op is asked: a call, the tensors of one rank, and where they lie.
+//! The arguments of an op: a call, the tensors of one rank, and their regions.
 
 use core::fmt;
 use core::ops::Deref;
@@ -34,7 +34,7 @@ impl<'a> Deref for Ask<'a> {
 }
 
 impl Ask<'_> {
-    /// How many inputs there are.
+    /// The number of inputs.
     pub(crate) fn given_inputs(&self) -> usize {
         self.inputs.len()
     }
@@ -44,7 +44,7 @@ impl Ask<'_> {
         self.inputs.get(i).ok_or_else(|| self.wrong(format!("has no input {i}")))
     }
 
-    /// An input, if there are so many.
+    /// Returns an input, or `None` if it is not given.
     pub(crate) fn maybe(&self, i: usize) -> Option<&A> {
         self.inputs.get(i)
     }
@@ -54,27 +54,27 @@ impl Ask<'_> {
         Error::Input { reason: format!("{}: {reason}", self.request.call) }
     }
 
-    /// A tensor, or an error about this call.
+    /// Turns an error of shapes into one about this call.
     pub(crate) fn fit<T>(&self, made: Result<T, Unfit>) -> Result<T, Error> {
         made.map_err(|reason| self.wrong(reason))
     }
 
-    /// That something holds.
+    /// Returns an error about this call unless `holds`.
     pub(crate) fn ensure(&self, holds: bool, reason: &str) -> Result<(), Error> {
         if holds { Ok(()) } else { Err(self.wrong(reason)) }
     }
 
-    /// That two tensors have one shape.
+    /// Checks that two tensors have one shape.
     pub(crate) fn alike(&self, a: &A, b: &A) -> Result<(), Error> {
-        self.ensure(a.shape() == b.shape(), "two shapes differ where they should be one")
+        self.ensure(a.shape() == b.shape(), "two shapes differ, but must be equal")
     }
 
-    /// A number that PyTorch has no default for.
+    /// Returns a number without a PyTorch default.
     pub(crate) fn given(&self, key: &str) -> Result<f64, Error> {
-        self.maybe_real(key)?.ok_or_else(|| self.wrong(format!("needs a value of {key} to be run")))
+        self.maybe_real(key)?.ok_or_else(|| self.wrong(format!("needs the argument `{key}`")))
     }
 
-    /// A number that may be none.
+    /// Returns a number, or `None` if it is absent.
     pub(crate) fn maybe_real(&self, key: &str) -> Result<Option<f64>, Error> {
         Ok(if self.has(key)? { Some(self.real(key)?) } else { None })
     }
@@ -85,9 +85,9 @@ impl Ask<'_> {
         Ok(place.indices(dim)?)
     }
 
-    /// Where an output should lie.
+    /// Returns the wanted region of an output.
     pub(crate) fn target(&self, o: usize) -> Result<&ShardRegion, Error> {
-        self.wanted.get(o).copied().ok_or_else(|| self.wrong("does not say which output it should make"))
+        self.wanted.get(o).copied().ok_or_else(|| self.wrong(format!("has no region for output {o}")))
     }
 
     /// The indices of the whole along a dim of an output.
@@ -95,39 +95,41 @@ impl Ask<'_> {
         Ok(self.target(o)?.indices(dim)?)
     }
 
-    /// The row-major number in the whole of every element of an input, as a tensor.
+    /// Maps the row-major index in the whole of every element of an input to a tensor.
     pub(crate) fn numbered(&self, i: usize, f: &dyn Fn(usize) -> f64) -> Result<A, Error> {
         let place = self.places.get(i).ok_or_else(|| self.wrong(format!("has no input {i}")))?;
         self.fit(of(self.x(i)?.shape(), place.elements().into_iter().map(f).collect()))
     }
 
-    /// An output by the row-major numbers of its elements in the whole.
+    /// Maps the row-major indices in the whole of an output's elements to the output.
     pub(crate) fn counted(&self, f: &dyn Fn(usize) -> f64) -> Made {
         let place = self.target(0)?;
         Ok(vec![self.fit(of(&place.shape(), place.elements().into_iter().map(f).collect()))?])
     }
 
-    /// Random numbers between 0 and 1 by the row-major number of an element: those of the call's key, which is folded into that of seed 0.
+    /// Returns random numbers between 0 and 1 by the row-major index of an element.
+    ///
+    /// They are those of the call's key, which is folded into that of seed 0.
     pub(crate) fn noise(&self) -> Result<impl Fn(usize) -> f64, Error> {
         let numbers = if self.has("key")? { self.numbers("key")? } else { Vec::new() };
         let key = numbers.iter().fold(Key::new(0), |key, &n| key.fold_in(n.unsigned_abs()));
         let draw = Draw::Uniform { low: 0.0, high: 1.0 };
-        // Of 2^52 numbers none is 0, of which some would take a logarithm.
+        // None of the 2^52 numbers is 0, because some ops take a logarithm.
         let number = |bytes: Vec<u8>| bytes.try_into().map_or(0.0, f64::from_ne_bytes) + f64::EPSILON / 4.0;
         Ok(move |e: usize| element(&key, draw, DType::F64, e as u64).map_or(f64::NAN, number))
     }
 
-    /// One output, element by element of the first input.
+    /// Computes one output, element by element of the first input.
     pub(crate) fn map(&self, f: &dyn Fn(f64) -> f64) -> Made {
         Ok(vec![crate::arrays::map(self.x(0)?, f)])
     }
 
-    /// One output, element by element of the first two inputs, broadcast.
+    /// Computes one output, element by element of the first two inputs, broadcast.
     pub(crate) fn zip(&self, f: &dyn Fn(f64, f64) -> f64) -> Made {
         Ok(vec![self.fit(crate::arrays::zip(self.x(0)?, self.x(1)?, f))?])
     }
 
-    /// One output, element by element of the first three inputs, broadcast.
+    /// Computes one output, element by element of the first three inputs, broadcast.
     pub(crate) fn zip3(&self, f: &dyn Fn(f64, f64, f64) -> f64) -> Made {
         let inputs = [self.x(0)?, self.x(1)?, self.x(2)?];
         Ok(vec![self.fit(crate::arrays::together(inputs, &|[a, b, c]| f(a, b, c)))?])

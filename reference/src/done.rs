@@ -1,27 +1,27 @@
-//! What a rank did, counted while it did it.
+//! The events of a rank, recorded while it runs.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use reshard_collectives::TrafficLog;
 
-/// Something that a rank did.
+/// An event of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Did {
-    /// It ran an op on what it held; views do nothing.
+    /// It ran an op on its shards; views do nothing.
     Call {
-        /// What was called.
+        /// The call.
         call: String,
         /// The shapes of its operands.
         takes: Vec<Vec<usize>>,
         /// The shapes of its results.
         makes: Vec<Vec<usize>>,
-        /// A number of the bits of each result.
+        /// A hash of each result.
         made: Vec<u64>,
     },
-    /// It received something from others.
+    /// It received data from other ranks.
     Received {
-        /// What was made of it; of moves that are one exchange all of them, `dv, dw`.
+        /// The value that was made; for redistributions fused into one exchange all of them, `dv, dw`.
         value: String,
         /// Bytes by step of the plan and sender.
         bytes: BTreeMap<(usize, usize), u64>,
@@ -29,7 +29,7 @@ pub enum Did {
 }
 
 impl Did {
-    /// What a rank received in a move, if anything.
+    /// Returns the event of a rank in a redistribution; `None` if it received nothing.
     pub(crate) fn received(value: &str, trace: &TrafficLog, rank: usize) -> Option<Did> {
         let hops = trace.hops().filter(|(hop, _)| hop.receiver == rank);
         let bytes: BTreeMap<(usize, usize), u64> =
@@ -38,7 +38,7 @@ impl Did {
     }
 }
 
-/// A number of these bits, almost surely another for others.
+/// Returns a hash of these bytes.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);

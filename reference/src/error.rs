@@ -1,19 +1,19 @@
-//! Why an op does not run.
+//! Errors of running an op.
 
 use core::fmt;
 
-/// Why a call does not run: one sentence with the offending values.
+/// The reason why a call does not run, printed on one line with the offending values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The table refuses the call, or its arguments.
+    /// The table rejects the call, or its arguments.
     Op(reshard_ops::Error),
-    /// The op is not here.
+    /// The reference does not implement the op.
     NotHere {
         /// Its name.
         name: String,
     },
-    /// The numbers or the shards are not those of the call.
+    /// The numbers or the shards do not fit the call.
     Input {
         /// The reason, with the call.
         reason: String,
@@ -21,12 +21,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// The kind of the error in one word, as machines read it.
+    /// The machine-readable kind of the error, as one identifier.
     ///
     /// ```
-    /// use reshard_ops::rules::{Call, Table};
-    /// let e = reshard_reference::run::<f64>(&Table::standard(), &Call::new("softmx"), &[]).unwrap_err();
-    /// assert_eq!(e.kind(), "rule");
+    /// use reshard_ops::rules::{OpCall, OpTable};
+    /// let e = reshard_reference::run::<f64>(&OpTable::standard(), &OpCall::new("softmx"), &[]).unwrap_err();
+    /// assert_eq!(e.code(), "rule");
     /// ```
     pub fn code(&self) -> &'static str {
         match self {
@@ -42,7 +42,10 @@ impl fmt::Display for Error {
         match self {
             Error::Op(e) => e.fmt(f),
             Error::NotHere { name } => {
-                write!(f, "the reference has no op {name}: write it as a composite of ops that it has")
+                write!(
+                    f,
+                    "the reference does not implement `{name}`; write it as a composite of ops that it implements"
+                )
             }
             Error::Input { reason } => f.write_str(reason),
         }

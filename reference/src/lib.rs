@@ -1,22 +1,23 @@
-//! The ops of the table on host tensors: short and slow, to compare with.
+//! The ops of the table on host tensors: a short and slow reference implementation.
 //!
 //! ```text
 //! run        table, call, whole tensors                  ->  whole tensors
-//! run_local  table, call, shards and where they lie      ->  the shards that a rank makes
+//! run_local  table, call, shards and their regions       ->  the shards that a rank computes
 //! ```
 //!
-//! An op is computed in `f64` and its results are rounded once to the type of the tensors, `f32` or `f64`; indices and truth
-//! values are numbers of that type. What a call does not say is what the [table](reshard_ops::rules::Table) declares as its
-//! default. On a shard an op computes its part of what it would compute on the whole: its arguments speak of the whole, and
-//! what depends on where an element lies, such as causal attention, a random number or the index of a class, reads the
-//! [region](reshard_ops::rules::verify::LocalRegion) of the shard.
+//! An op is computed in `f64` and its results are rounded once to the type of the tensors, `f32` or `f64`;
+//! indices and truth values are numbers of that type. Omitted arguments have the defaults that the
+//! [table](reshard_ops::rules::OpTable) declares. On a shard an op computes its part of the result on the
+//! whole, and its arguments refer to the whole. Ops that depend on an element's position, such as causal
+//! attention, a random number or the index of a class, read the
+//! [region](reshard_ops::rules::verify::ShardRegion) of the shard.
 //!
-//! A rule is an op too, if it is an einsum; a composite runs its body. Names mean what they mean in the standard table.
+//! A rule is an op too, if it is an einsum; a composite runs its body. Names are those of the standard table.
 //!
 //! ```
 //! use ndarray::array;
-//! use reshard_ops::rules::Table;
-//! let table = Table::standard();
+//! use reshard_ops::rules::OpTable;
+//! let table = OpTable::standard();
 //! let x = array![[1.0, 2.0], [3.0, 4.0]].into_dyn();
 //! let y = reshard_reference::run(&table, &"sum(dims=[1])".parse()?, &[x.clone()])?;
 //! assert_eq!(y, [array![3.0, 7.0].into_dyn()]);

@@ -1,4 +1,6 @@
-//! Numbers of a narrower type than that in which ops compute, as a wire has them: rounded to the nearest where they are made.
+//! Numbers of a narrower type than that in which ops compute, as in a communication dtype.
+//!
+//! They are rounded to the nearest where they are made.
 
 use bytemuck::{Pod, pod_read_unaligned};
 use half::{bf16, f16};
@@ -7,7 +9,7 @@ use reshard_kernels::DType;
 
 use crate::{Error, Number};
 
-/// A type of elements among others of the type `T`.
+/// An element type among others of the type `T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Narrow {
     /// `T` itself.
@@ -31,13 +33,13 @@ impl Narrow {
     }
 }
 
-/// Whether a tensor of these elements may be among others of the type `T`.
+/// Checks that a tensor of this dtype may be among others of the type `T`.
 pub(crate) fn check<T: Number>(what: &str, dtype: DType) -> Result<(), Error> {
     if dtype == T::DTYPE || Narrow::of::<T>(dtype) != Narrow::No {
         return Ok(());
     }
     let reason = format!(
-        "{what}: a tensor is {dtype}, and these kernels compute in {}: compile Program::in_dtype({})",
+        "{what}: a tensor is {dtype}, but these kernels compute in {}; convert the program to {} before compiling it",
         T::DTYPE,
         T::DTYPE
     );
@@ -58,7 +60,7 @@ fn write<'a, T: Number, E: Pod>(
     }
 }
 
-/// Bytes of elements of a type as numbers.
+/// Converts bytes of elements of a type to numbers.
 pub(crate) fn numbers<T: Number>(bytes: &[u8], dtype: DType) -> Vec<T> {
     match Narrow::of::<T>(dtype) {
         Narrow::BF16 => read(bytes, bf16::to_f64),
@@ -68,7 +70,7 @@ pub(crate) fn numbers<T: Number>(bytes: &[u8], dtype: DType) -> Vec<T> {
     }
 }
 
-/// Numbers as bytes of elements of a type.
+/// Converts numbers to bytes of elements of a type.
 pub(crate) fn put<'a, T: Number>(numbers: impl Iterator<Item = &'a T>, dtype: DType, bytes: &mut [u8]) {
     match Narrow::of::<T>(dtype) {
         Narrow::BF16 => write(numbers, bytes, bf16::from_f64),
@@ -91,14 +93,14 @@ pub(crate) fn item_bytes<T: Number>(dtype: DType) -> usize {
     }
 }
 
-/// All numbers of a tensor as bytes.
+/// Converts all numbers of a tensor to bytes.
 pub(crate) fn bytes_of<T: Number>(a: &ArrayD<T>, dtype: DType) -> Vec<u8> {
     let mut bytes = vec![0; a.len() * item_bytes::<T>(dtype)];
     put(a.iter(), dtype, &mut bytes);
     bytes
 }
 
-/// The nearest numbers that a type has.
+/// Rounds to the nearest numbers of a type.
 pub(crate) fn rounded<T: Number>(a: ArrayD<T>, dtype: DType) -> ArrayD<T> {
     match Narrow::of::<T>(dtype) {
         Narrow::BF16 => a.mapv(|x| T::of(bf16::from_f64(x.wide()).to_f64())),

@@ -1,11 +1,11 @@
 //! Programs on host tensors: on one device, and on a thread for every rank.
 //!
 //! ```text
-//! on_one_device   values whole, moves do nothing                                    what a program means
-//! on_ranks        each rank runs ops on its shards, moves are carried out           what a program does
+//! on_one_device   whole values; redistributions do nothing                       the definition
+//! on_ranks        each rank runs ops on its shards; redistributions are run      the implementation
 //! ```
 //!
-//! A program is right where the second is a sharding of the first.
+//! A program is right if the second is a sharding of the first.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ use crate::done::{Did, digest};
 use crate::narrow::{self, Narrow};
 use crate::{Error, Local, Real, run, run_local};
 
-/// A type of elements of which there are plans.
+/// An element type for which there are plans.
 pub trait Number: Real + Element + Reducible {
-    /// The nearest to a number.
+    /// Returns the nearest number of this type.
     fn of(x: f64) -> Self {
         Self::rounded(x)
     }
@@ -40,13 +40,13 @@ fn missing(program: &Program, v: ValueId) -> Error {
     Error::Input { reason: format!("{} is not given", program.get(v).name) }
 }
 
-/// All values of a program on one device, from its inputs.
+/// Computes all values of a program on one device, from its inputs.
 ///
 /// ```
 /// use ndarray::array;
-/// use reshard_program::{Elaborator, Graph};
+/// use reshard_program::{ShardingSolver, Graph};
 /// let graph: Graph = "mesh x=2\na: f64[2] S(0)\ny: R = mul(a, a)".parse()?;
-/// let program = Elaborator::new().elaborate(&graph)?;
+/// let program = ShardingSolver::new().solve(&graph)?;
 /// let inputs = [("a".to_owned(), array![2.0, 3.0].into_dyn())].into();
 /// let whole = reshard_reference::on_one_device(&program, &inputs)?;
 /// assert_eq!(whole["y"], array![4.0, 9.0].into_dyn());
@@ -81,7 +81,7 @@ pub fn on_one_device<T: Number>(program: &Program, inputs: &Values<T>) -> Result
     Ok(values.into_iter().map(|(v, a)| (program.get(v).name.clone(), a)).collect())
 }
 
-/// An input as it is given.
+/// Returns a given input, after a check of its shape.
 pub(crate) fn input<'a, T: Number>(
     program: &Program,
     v: ValueId,
@@ -93,17 +93,22 @@ pub(crate) fn input<'a, T: Number>(
         return Ok(given);
     }
     Err(Error::Input {
-        reason: format!("{} is {:?} and is given as {:?}", value.name, value.shape(), given.shape()),
+        reason: format!(
+            "`{}` has shape {:?}, but is given as {:?}",
+            value.name,
+            value.shape(),
+            given.shape()
+        ),
     })
 }
 
-/// What all ranks held of all values.
+/// The values of a program on all ranks.
 #[derive(Clone, Debug)]
 pub struct Ranks<T> {
     values: BTreeMap<String, (Sharding, Vec<ArrayD<T>>)>,
     received: u64,
     moves: Vec<(String, u64)>,
-    /// What each rank did.
+    /// The events of each rank.
     done: Vec<Vec<Did>>,
 }
 
@@ -113,14 +118,14 @@ impl<T: Number> Ranks<T> {
         self.values.get(name).map(|(_, shards)| shards.as_slice())
     }
 
-    /// The whole tensor that the shards of a value mean.
+    /// Returns the global tensor of a value's shards.
     ///
     /// Fails where replicas differ in a bit.
     pub fn whole(&self, name: &str) -> Result<ArrayD<T>, Error> {
         let (sharding, shards) = self
             .values
             .get(name)
-            .ok_or_else(|| Error::Input { reason: format!("there is no value {name}") })?;
+            .ok_or_else(|| Error::Input { reason: format!("there is no value `{name}`") })?;
         let shards: Vec<Vec<T>> = shards.iter().map(|a| a.iter().copied().collect()).collect();
         let whole = sharding
             .assemble(&shards)
@@ -129,22 +134,22 @@ impl<T: Number> Ranks<T> {
             .map_err(|e| Error::Input { reason: format!("{name} as {sharding}: {e}") })
     }
 
-    /// The bytes that the worst rank of each move received, added up.
+    /// The total bytes that the worst rank of each redistribution received.
     pub fn received_bytes(&self) -> u64 {
         self.received
     }
 
-    /// The bytes that the worst rank received in each move that communicated, with what it made.
+    /// The name of each communicating redistribution, with the bytes that the worst rank received.
     pub fn moves(&self) -> &[(String, u64)] {
         &self.moves
     }
 
-    /// What a rank did, in order: ops on shapes, and what it received from whom.
+    /// The events of a rank, in order: ops on shapes, and the data received from each peer.
     pub fn did(&self, rank: usize) -> &[Did] {
         self.done.get(rank).map_or(&[], Vec::as_slice)
     }
 
-    /// What ranks held, each by name, and did.
+    /// Collects the values of all ranks, each by name, and their events.
     pub(crate) fn of(program: &Program, mut held: Vec<Values<T>>, done: Vec<Vec<Did>>) -> Ranks<T> {
         let mut values = BTreeMap::new();
         for value in program.values() {
@@ -169,10 +174,11 @@ impl<T: Number> Ranks<T> {
     }
 }
 
-/// All values of a program on the ranks of its meshes: each runs the ops of its meshes on what it holds, moves are carried out on
-/// threads.
+/// Computes all values of a program on the ranks of its meshes.
 ///
-/// Fails as [`run_local`] does, and for shards that are not as large as the program says.
+/// Each rank runs the ops of its meshes on its shards; redistributions are executed on threads.
+///
+/// Fails as [`run_local`] does, and for shards that are not as large as the program declares.
 pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Ranks<T>, Error> {
     let program = program.with_dtype(T::DTYPE)?;
     let program = &*program.lower_comm_dtypes()?;
@@ -202,7 +208,8 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                 let source = values.get(from).ok_or_else(|| missing(program, *from))?;
                 let source: Vec<Vec<T>> = source.iter().map(|a| a.iter().copied().collect()).collect();
                 let plan = &**forward;
-                // Without steps every rank of the mesh has what it should have; in another mesh ranks stand in another order.
+                // Without steps every rank of the mesh already has its shard; in another mesh the ranks are
+                // in another order.
                 let (shards, bytes) = if plan.steps().is_empty() && plan.from().mesh() == plan.to().mesh() {
                     (source, 0)
                 } else {
@@ -251,7 +258,7 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                     if !is_view && let Some(rank) = ranks_of.get(r) {
                         let [takes, makes] =
                             [&taken, &results].map(|list| list.iter().map(ArrayD::shape).collect::<Vec<_>>());
-                        // What it comes to on the rank.
+                        // The call as it is on this rank.
                         let first = |dim: usize| local.wanted.first()?.indices(dim).ok()?.first().copied();
                         let slice = |dims: usize| (0..dims).filter_map(first).collect();
                         let (call, dims) = on_one_slice(call, &takes, &makes, slice)
@@ -280,7 +287,7 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                         let name = &program.get(v).name;
                         return Err(Error::Input {
                             reason: format!(
-                                "{call} made shards of {name} that are not {}",
+                                "{call} computed shards of `{name}` that are not {}",
                                 program.get(v).ty.value
                             ),
                         });
@@ -298,7 +305,7 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
     Ok(Ranks { values: values.collect(), received, moves, done })
 }
 
-/// Shards moved by threads, in elements of the plan's type.
+/// Redistributes shards on threads, in elements of the plan's type.
 fn redistributed<T: Number>(
     plan: &Plan,
     shards: &[Vec<T>],
@@ -323,8 +330,10 @@ fn redistributed<T: Number>(
     }
 }
 
-/// What a rank holds of a tensor: of terms the first rank has all and the others the identity, or all have the same where there is none
-/// or an average is of equal terms.
+/// Returns the shard of a tensor on a rank.
+///
+/// Of a partial sum, product or norm the first rank has the elements and the others the identity. Of an
+/// average, minimum or maximum all ranks have the same elements.
 pub(crate) fn shard_of<T: Number>(s: &Sharding, rank: usize, whole: &[T]) -> Result<Vec<T>, Error> {
     let identity = match s.partial().first().map(|terms| terms.op) {
         None | Some(ReduceOp::Sum | ReduceOp::Norm(_)) => 0.0,
@@ -341,7 +350,7 @@ pub(crate) fn op(e: reshard_sharding::Error) -> Error {
     Error::Op(e.into())
 }
 
-/// Lists of elements as the shards of a value.
+/// Shapes lists of elements as the shards of a value.
 fn shaped<T: Number>(program: &Program, v: ValueId, shards: Vec<Vec<T>>) -> Result<Vec<ArrayD<T>>, Error> {
     let s = &program.get(v).ty.value;
     s.mesh()

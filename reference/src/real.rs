@@ -1,6 +1,6 @@
 //! The types of elements.
 
-/// What ops know of a type of elements.
+/// The properties of an element type that ops use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Element {
     /// The distance from 1 to the next number.
@@ -14,9 +14,9 @@ pub(crate) struct Element {
 mod sealed {
     use super::Element;
 
-    /// How numbers of a type become those in which ops compute, and back.
+    /// Conversion of a number type to the type in which ops compute, and back.
     pub trait Rounded: Copy + 'static {
-        #[expect(private_interfaces, reason = "nobody else reads it")]
+        #[expect(private_interfaces, reason = "only this crate reads it")]
         const ELEMENT: Element;
         fn wide(self) -> f64;
         fn rounded(x: f64) -> Self;
@@ -32,7 +32,7 @@ impl Real for f32 {}
 impl Real for f64 {}
 
 impl Rounded for f64 {
-    #[expect(private_interfaces, reason = "nobody else reads it")]
+    #[expect(private_interfaces, reason = "only this crate reads it")]
     const ELEMENT: Element = Element { epsilon: f64::EPSILON, greatest: f64::MAX, next: f64::next_up };
     fn wide(self) -> f64 {
         self
@@ -43,7 +43,7 @@ impl Rounded for f64 {
 }
 
 impl Rounded for f32 {
-    #[expect(private_interfaces, reason = "nobody else reads it")]
+    #[expect(private_interfaces, reason = "only this crate reads it")]
     const ELEMENT: Element = Element {
         epsilon: f32::EPSILON as f64,
         greatest: f32::MAX as f64,

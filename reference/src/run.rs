@@ -11,18 +11,19 @@ use crate::ask::Ask;
 use crate::ops;
 use crate::real::Real;
 
-/// How many elements an output may have: what is short and slow is not for more.
+/// The maximum number of elements of an output: the reference is short and slow, and not for larger tensors.
 const MOST: usize = 1 << 28;
 
 /// One rank's part of a call.
 #[derive(Clone, Debug)]
 pub struct Local<'a, T> {
-    /// What it holds of each input.
+    /// The rank's part of each input.
     pub inputs: &'a [ArrayD<T>],
-    /// Where that lies in the whole input; all of it for terms.
+    /// The region of that part in the whole input; all of it for partial values.
     pub places: Vec<&'a ShardRegion>,
-    /// Where what it makes of each output lies in the whole: read by ops of which no input tells, such as factories, `expand`,
-    /// `one_hot` and views.
+    /// The region of each output in the whole.
+    ///
+    /// It is read by ops whose inputs do not determine it, such as factories, `expand`, `one_hot` and views.
     pub wanted: Vec<&'a ShardRegion>,
 }
 
@@ -30,17 +31,17 @@ pub struct Local<'a, T> {
 ///
 /// ```
 /// use ndarray::array;
-/// use reshard_ops::rules::Table;
-/// let table = Table::standard();
+/// use reshard_ops::rules::OpTable;
+/// let table = OpTable::standard();
 /// let x = array![-2.0f32, 3.0].into_dyn();
 /// let run = |call: &str| reshard_reference::run(&table, &call.parse().unwrap(), &[x.clone()]);
 /// assert_eq!(run("leaky_relu(negative_slope=0.5)")?, [array![-1.0f32, 3.0].into_dyn()]);
-/// assert_eq!(run("softmx").unwrap_err().to_string(), "no op softmx: did you mean softmax?");
-/// assert_eq!(run("mul_scalar").unwrap_err().to_string(), "mul_scalar: needs a value of value to be run");
+/// assert_eq!(run("softmx").unwrap_err().to_string(), "unknown op softmx; did you mean softmax?");
+/// assert_eq!(run("mul_scalar").unwrap_err().to_string(), "mul_scalar: needs the argument `value`");
 /// # Ok::<(), reshard_reference::Error>(())
 /// ```
 ///
-/// The outputs have the shapes of [`Table::op`]. Fails where that does, for an op that is [not here](crate::runs), for indices
+/// The outputs have the shapes of [`OpTable::op`]. Fails where that does, for an op that is [not here](crate::runs), for indices
 /// outside of a tensor, and for outputs of more than 2^28 elements.
 pub fn run<T: Real>(table: &OpTable, call: &OpCall, inputs: &[ArrayD<T>]) -> Result<Vec<ArrayD<T>>, Error> {
     let shapes: Vec<&[usize]> = inputs.iter().map(ArrayD::shape).collect();
@@ -48,7 +49,7 @@ pub fn run<T: Real>(table: &OpTable, call: &OpCall, inputs: &[ArrayD<T>]) -> Res
     let wrong = |reason: String| Error::Input { reason: format!("{call}: {reason}") };
     if let Some(shape) = op.outputs().iter().find(|shape| shape.iter().product::<usize>() > MOST) {
         return Err(wrong(format!(
-            "an output of {shape:?} is more than {MOST} elements, the most that are computed here"
+            "an output of {shape:?} has more than {MOST} elements, the limit of the reference"
         )));
     }
     if let Some(body) = composite(table, call) {
@@ -65,29 +66,29 @@ pub fn run<T: Real>(table: &OpTable, call: &OpCall, inputs: &[ArrayD<T>]) -> Res
     let made = run_local(table, call, &local)?;
     let (has, wants): (Vec<&[usize]>, Vec<&[usize]>) =
         (made.iter().map(ArrayD::shape).collect(), op.outputs().iter().map(Vec::as_slice).collect());
-    if has == wants { Ok(made) } else { Err(wrong(format!("made {has:?}, and should have made {wants:?}"))) }
+    if has == wants { Ok(made) } else { Err(wrong(format!("gave {has:?} instead of {wants:?}"))) }
 }
 
 /// Runs a call on the shards of one rank. The arguments are those of the call on the whole.
 ///
 /// ```
 /// use ndarray::array;
-/// use reshard_ops::rules::Table;
-/// use reshard_ops::rules::verify::LocalRegion;
+/// use reshard_ops::rules::OpTable;
+/// use reshard_ops::rules::verify::ShardRegion;
 /// use reshard_reference::{Local, run_local};
 /// use reshard_sharding::{Mesh, Sharding};
-/// // Row 1 of [2, 3], of which the diagonal is column 1.
+/// // Row 1 of [2, 3], whose diagonal is column 1.
 /// let sharding = Sharding::parse(&"x=2".parse::<Mesh>()?, &[2, 3], "S(0)")?;
-/// let place = LocalRegion { region: sharding.region(1)?, whole: vec![2, 3] };
+/// let place = ShardRegion { region: sharding.region(1)?, whole: vec![2, 3] };
 /// let inputs = [array![[4.0, 5.0, 6.0]].into_dyn()];
 /// let local = Local { inputs: &inputs, places: vec![&place], wanted: vec![&place] };
-/// let y = run_local(&Table::standard(), &"tril".parse()?, &local)?;
+/// let y = run_local(&OpTable::standard(), &"tril".parse()?, &local)?;
 /// assert_eq!(y, [array![[4.0, 5.0, 0.0]].into_dyn()]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Fails as [`run`] does, for shards that are not as large as their places, and for composites, whose inner places nobody
-/// says.
+/// Fails as [`run`] does, for shards that are not as large as their regions, and for composites, whose inner
+/// regions are unknown.
 pub fn run_local<T: Real>(
     table: &OpTable,
     call: &OpCall,
@@ -96,12 +97,12 @@ pub fn run_local<T: Real>(
     let wrong = |reason: String| Error::Input { reason: format!("{call}: {reason}") };
     let (has, places) = (local.inputs.len(), local.places.len());
     if has != places {
-        return Err(wrong(format!("{has} inputs are given, and places of {places}")));
+        return Err(wrong(format!("{has} inputs are given, but regions of {places}")));
     }
     for (i, (input, place)) in local.inputs.iter().zip(&local.places).enumerate() {
         if input.shape() != place.shape() || place.region.dims.len() != place.whole.len() {
             return Err(wrong(format!(
-                "input {i} is {:?}, and its place {:?}",
+                "input {i} has shape {:?}, but its region has {:?}",
                 input.shape(),
                 place.shape()
             )));
@@ -114,13 +115,15 @@ pub fn run_local<T: Real>(
         OpCall::Each(each) => return run_slices(table, each, local),
         OpCall::Named { name, .. } => {
             if composite(table, call).is_some() {
-                return Err(wrong("a composite runs on whole tensors: run the ops of its body".to_owned()));
+                return Err(wrong(
+                    "a composite runs on whole tensors only; run the ops of its body".to_owned(),
+                ));
             }
             let Some((op, writes)) = ops::variant(name) else {
                 table.request(call, &[])?;
                 return Err(Error::NotHere { name: name.clone() });
             };
-            // What is written into is not read.
+            // A tensor that is written is not read.
             let read = if writes { has.saturating_sub(local.wanted.len()) } else { has };
             let shapes: Vec<&[usize]> = local.places[..read].iter().map(|p| p.whole.as_slice()).collect();
             let ask = Ask {
@@ -144,7 +147,7 @@ fn composite<'a>(table: &'a OpTable, call: &OpCall) -> Option<&'a Composite> {
     }
 }
 
-/// A call on each slice that a rank holds.
+/// Runs a call on each slice that a rank holds.
 fn run_slices<T: Real>(
     table: &OpTable,
     each: &Vmapped,
@@ -160,7 +163,7 @@ fn run_slices<T: Real>(
     let wanted: Vec<ShardRegion> = local.wanted.iter().map(|place| without(place, all)).collect();
     let outputs: Vec<Vec<usize>> = local.wanted.iter().map(|place| place.shape()).collect();
     let sizes = outputs.first().map_or(each.sizes(), |shape| shape.get(..all).unwrap_or(each.sizes()));
-    // Which slices these are.
+    // The indices of these slices.
     let numbers = local.wanted.first().map_or_else(
         || Ok(Vec::new()),
         |place| (0..all).map(|dim| place.indices(dim)).collect::<Result<Vec<_>, _>>(),
@@ -172,7 +175,9 @@ fn run_slices<T: Real>(
     })
 }
 
-/// What a function makes of each slice, put together: of so many slices along each dim, into outputs of these shapes.
+/// Combines the results of a function on each slice, into outputs of these shapes.
+///
+/// There are `sizes` slices along the dims.
 fn on_slices<T: Real>(
     each: &Vmapped,
     inputs: &[ArrayD<T>],
@@ -183,7 +188,7 @@ fn on_slices<T: Real>(
     let mut made: Vec<ArrayD<T>> =
         outputs.iter().map(|shape| ArrayD::from_elem(IxDyn(shape), T::rounded(0.0))).collect();
     let wrong = |has: &[usize]| Error::Input {
-        reason: format!("{each}: a slice makes {has:?}, which is no part of {outputs:?}"),
+        reason: format!("{each}: a slice gives {has:?}, which is not a slice of {outputs:?}"),
     };
     for at in ndarray::indices(sizes) {
         let at = ndarray::Dimension::slice(&at).to_vec();
@@ -204,7 +209,7 @@ fn on_slices<T: Real>(
     Ok(made)
 }
 
-/// The calls of a composite one after the other.
+/// Runs the calls of a composite in sequence.
 fn run_body<T: Real>(
     table: &OpTable,
     body: &Composite,
@@ -213,16 +218,16 @@ fn run_body<T: Real>(
     let mut values: Vec<ArrayD<T>> = inputs.to_vec();
     for (call, takes, _) in body.calls() {
         let operands: Vec<ArrayD<T>> = takes.iter().map(|&v| values[v].clone()).collect();
-        // What is made is numbered in the order in which it is made.
+        // Values are numbered in the order in which they are made.
         values.extend(run(table, call, &operands)?);
     }
     Ok(body.output_values().iter().map(|&v| values[v].clone()).collect())
 }
 
-/// An equation that says nothing but which letters are summed: einsum.
+/// Runs an equation that only declares the summed letters: einsum.
 fn run_rule(rule: &Rule, inputs: &[A]) -> Result<A, Error> {
     let wrong = |reason: &str| Error::Input { reason: format!("{rule}: {reason}") };
-    let no_einsum = || wrong("is no einsum, so that nobody knows what it computes");
+    let no_einsum = || wrong("is not an einsum and cannot be computed");
     let equation = rule.equation().ok_or_else(no_einsum)?;
     let letters = |dims: &Vec<Dim>| -> Option<String> {
         dims.iter().map(|dim| if let [one] = dim.factors() { Some(*one) } else { None }).collect()

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! Host            the ops, in f32 or f64                     kernels for one rank
-//! on_schedules    a schedule and an arena for every rank     what a program does, without types
+//! on_schedules    a schedule and an arena for every rank     the implementation, without types
 //! ```
 //!
-//! Law: to the bit what [`on_ranks`](crate::on_ranks) does.
+//! Property: the results equal those of [`on_ranks`](crate::on_ranks) bit by bit.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,9 +26,10 @@ use crate::done::{Did, digest};
 use crate::program::{Ranks, input, shard_of};
 use crate::{Error, Local, Number, Values, narrow, run_local};
 
-/// The ops of a table in host memory, for schedules of a program whose [values](Program::in_dtype) are all of the type `T`.
+/// The ops of a table in host memory.
 ///
-/// Short and slow, and what a framework's kernels are held against.
+/// It serves schedules of a program whose [values](Program::with_dtype) are all of the type `T`. It is short
+/// and slow, and the reference for a framework's kernels.
 #[derive(Debug)]
 pub struct Host<T> {
     table: Arc<OpTable>,
@@ -36,7 +37,7 @@ pub struct Host<T> {
     element: std::marker::PhantomData<T>,
 }
 
-/// A call, and where its operands and results lie.
+/// A call, and the regions of its operands and results.
 #[derive(Debug)]
 struct Ready {
     call: OpCall,
@@ -82,7 +83,8 @@ impl<T: Number> Kernels for Host<T> {
         let made = run_local(&self.table, call, &local)?;
         for ((made, (place, dtype)), at) in made.iter().zip(makes).zip(&args[takes.len()..]) {
             if made.shape() != place.shape().as_slice() {
-                let reason = format!("{call} made {:?} where {:?} is wanted", made.shape(), place.shape());
+                let reason =
+                    format!("{call} computed shape {:?} instead of {:?}", made.shape(), place.shape());
                 return Err(Error::Input { reason });
             }
             narrow::put(made.iter(), *dtype, &mut arena[at.range()]);
@@ -91,7 +93,7 @@ impl<T: Number> Kernels for Host<T> {
     }
 }
 
-/// Bytes as numbers of a shape.
+/// Converts bytes to numbers of a shape.
 pub(crate) fn tensor<T: Number>(bytes: &[u8], of: &LocalTensor) -> Result<ArrayD<T>, Error> {
     shaped(bytes, &of.shape, of.dtype)
 }
@@ -101,22 +103,22 @@ fn shaped<T: Number>(bytes: &[u8], shape: &[usize], dtype: DType) -> Result<Arra
         .map_err(|e| Error::Input { reason: e.to_string() })
 }
 
-/// What all ranks hold at the end of their schedules, each in an arena of its own on a thread of its own.
+/// Runs the schedules of all ranks, each on its own thread and arena, and returns their final values.
 ///
 /// ```
 /// use ndarray::array;
-/// use reshard_program::{Program, schedule::Options};
+/// use reshard_program::{Program, schedule::CompileOptions};
 /// let program: Program = "mesh x=2\na: f64[2] S(0)\nb = mul(a, a)\ny: R = b".parse()?;
 /// let inputs = [("a".to_owned(), array![2.0, 3.0].into_dyn())].into();
-/// let ranks = reshard_reference::on_schedules(&program, &inputs, &Options::default())?;
+/// let ranks = reshard_reference::on_schedules(&program, &inputs, &CompileOptions::default())?;
 /// assert_eq!(ranks.whole("y")?, array![4.0, 9.0].into_dyn());
 /// assert_eq!(ranks.received_bytes(), 8);
 /// assert!(ranks.whole("b").is_err(), "b is not there any more");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Values that do not [last](reshard_program::schedule::Local::lasts) are not among them; without
-/// [`liveness`](Options::liveness) all are. Fails as [`on_ranks`](crate::on_ranks) does.
+/// Values that do not [last](reshard_program::schedule::LocalBuffer::is_live_out) are not among them; without
+/// [`liveness`](CompileOptions::liveness) all are. Fails as [`on_ranks`](crate::on_ranks) does.
 pub fn on_schedules<T: Number>(
     program: &Program,
     inputs: &Values<T>,
@@ -140,7 +142,7 @@ pub fn on_schedules<T: Number>(
     Ok(Ranks::of(program, held, done))
 }
 
-/// What a rank holds at the end, and what it did; nothing where it is not in the mesh.
+/// Returns the final values of a rank, and its events; empty if it is not in the mesh.
 fn run_rank<T: Number>(
     program: &Program,
     inputs: &Values<T>,
@@ -167,7 +169,7 @@ fn run_rank<T: Number>(
     Ok((held, done.into_inner()))
 }
 
-/// Puts what a rank holds of inputs, whole, where its schedule looks for it.
+/// Writes a rank's shards of the whole inputs to the arena offsets of its schedule.
 pub(crate) fn put<T: Number>(
     program: &Program,
     schedule: &Schedule,
@@ -178,7 +180,7 @@ pub(crate) fn put<T: Number>(
         let Some((v, local)) = program.value(name).zip(schedule.local(name)) else { continue };
         let is = &program.get(v).ty.value;
         if whole.shape() != is.shape() {
-            let reason = format!("{name} is given as {:?}, and is {:?}", whole.shape(), is.shape());
+            let reason = format!("`{name}` has shape {:?}, but is given as {:?}", is.shape(), whole.shape());
             return Err(Error::Input { reason });
         }
         let whole: Vec<T> = whole.iter().copied().collect();
@@ -188,7 +190,7 @@ pub(crate) fn put<T: Number>(
     Ok(())
 }
 
-/// Kernels or exchanges, and a list of what they did.
+/// Kernels or exchanges, with a list of their events.
 struct Watched<'a, I> {
     inner: I,
     /// The shapes of each kernel's call.

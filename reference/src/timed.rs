@@ -1,9 +1,9 @@
-//! Schedules on threads with a clock: what ranks hold at the end, and when each did what.
+//! Schedules on threads with a clock: the final values of ranks, and the times of their instructions.
 //!
 //! ```text
-//! compile, put   once for each rank, before anybody begins
-//! run            once without a clock, on a copy: memory is there and threads are awake
-//! run_timed      all begin together, with one clock
+//! compile, put   once for each rank, before any rank begins
+//! run            once without a clock, on a copy: memory is mapped and threads are awake
+//! run_timed      all ranks begin at the same time, with one clock
 //! ```
 
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -18,19 +18,19 @@ use crate::schedule::{Host, put, tensor};
 use crate::together::brought;
 use crate::{Error, Number, Ranks, Values};
 
-/// What came of a run with a clock.
+/// The result of a run with a clock.
 #[derive(Debug)]
 pub struct Timed<T> {
-    /// What ranks hold at the end.
+    /// The final values of the ranks.
     pub ranks: Ranks<T>,
     /// The schedules of the ranks of the mesh.
     pub schedules: Vec<Schedule>,
-    /// When each did what.
+    /// The times of each rank's instructions.
     pub records: Vec<RunRecord>,
 }
 
 impl<T> Timed<T> {
-    /// [When ranks did what](Timeline::measured).
+    /// Returns the [measured timeline](Timeline::measured).
     ///
     /// Fails as that does, and not for records of one run.
     pub fn timeline(&self) -> Result<Timeline, Error> {
@@ -38,22 +38,23 @@ impl<T> Timed<T> {
     }
 }
 
-/// As [`on_schedules`](crate::on_schedules), with the times of every instruction of every rank by one clock: of the second of two runs, which all ranks
-/// begin together.
+/// Runs [`on_schedules`](crate::on_schedules) and times every instruction of every rank with one clock.
+///
+/// The times are of the second of two runs, which all ranks begin at the same time.
 ///
 /// ```
 /// use ndarray::array;
-/// use reshard_program::{Program, schedule::Options};
+/// use reshard_program::{Program, schedule::CompileOptions};
 /// let program: Program = "mesh x=2\na: f64[2] S(0)\nb = mul(a, a)\ny: R = b".parse()?;
 /// let inputs = [("a".to_owned(), array![2.0, 3.0].into_dyn())].into();
-/// let timed = reshard_reference::timed(&program, &inputs, &Options::default())?;
+/// let timed = reshard_reference::timed(&program, &inputs, &CompileOptions::default())?;
 /// assert_eq!(timed.ranks.whole("y")?, array![4.0, 9.0].into_dyn());
 /// let timeline = timed.timeline()?;
 /// assert!(timeline.total_us() > 0.0 && timeline.lanes.iter().all(|lane| lane.calls.len() == 1 && lane.waits.len() == 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What ranks [did](Ranks::did) is what their exchanges bring; calls are not among it.
+/// The [events](Ranks::did) of ranks are their exchanges; calls are not among them.
 pub fn timed<T: Number>(
     program: &Program,
     inputs: &Values<T>,
@@ -102,7 +103,7 @@ pub fn timed<T: Number>(
     Ok(Timed { ranks: Ranks::of(program, held, done), schedules, records })
 }
 
-/// Runs the schedule of a rank twice, and gives what it holds at the end of the second run, and when it did what.
+/// Runs the schedule of a rank twice, and returns the final values and the times of the second run.
 fn run_rank<T: Number>(
     program: &Program,
     schedule: &Schedule,
@@ -110,7 +111,7 @@ fn run_rank<T: Number>(
     (gate, start): (&Gate, Instant),
     comm: &mut ThreadCommunicator,
 ) -> Result<(Vec<u8>, RunRecord), Error> {
-    // Who fails comes to the gate too, so that nobody stands there for ever.
+    // A rank that fails passes the gate too, so that no rank waits there forever.
     let comes = Comes(gate);
     let (mut kernels, mut engine) = (Host::<T>::new(program.table()), CommunicatorExchanges::new(comm));
     let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
@@ -122,14 +123,14 @@ fn run_rank<T: Number>(
     Ok((arena, record))
 }
 
-/// Where all ranks come before they begin.
+/// A barrier that all ranks enter before they begin.
 struct Gate {
     of: usize,
     come: Mutex<usize>,
     all: Condvar,
 }
 
-/// One that comes to a gate, at the latest when it leaves.
+/// Enters a gate when it is dropped.
 struct Comes<'a>(&'a Gate);
 
 impl Drop for Comes<'_> {
@@ -140,7 +141,7 @@ impl Drop for Comes<'_> {
 }
 
 impl Gate {
-    /// Goes on when all have come.
+    /// Waits until all have entered.
     fn pass(&self) {
         let come = self.come.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.all.wait_while(come, |come| *come < self.of).unwrap_or_else(PoisonError::into_inner));

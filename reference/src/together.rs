@@ -1,8 +1,8 @@
-//! A program on one rank of a job, whatever carries its bytes: at the end every rank has what all ranks hold.
+//! A program on one rank of a job, with any communicator: at the end every rank has the values of all ranks.
 //!
 //! ```text
-//! each rank    its schedule, every value with bytes of its own, in an arena
-//! together     arenas, one behind the other, cut as RG(0,[bytes of each rank]) and gathered as R
+//! each rank    its schedule, with separate bytes for every value, in an arena
+//! all ranks    the arenas, concatenated as RG(0,[bytes of each rank]) and gathered as R
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,8 +18,9 @@ use crate::program::input;
 use crate::schedule::{Host, put, tensor};
 use crate::{Did, Error, Number, Ranks, Values};
 
-/// What a program does on ranks of a job that each have a communicator: threads, or processes. All ranks call it together, with the same
-/// program and the same whole inputs, and all get the same.
+/// Runs a program on ranks of a job that each have a communicator: threads, or processes.
+///
+/// All ranks call it, with the same program and the same whole inputs, and all get the same result.
 ///
 /// ```
 /// use ndarray::array;
@@ -33,8 +34,9 @@ use crate::{Did, Error, Number, Ranks, Values};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What ranks [did](Ranks::did) is what their exchanges bring; calls are not among it. Fails as [`on_schedules`](crate::on_schedules) does, and unless the job has
-/// as many ranks as the program's mesh reaches.
+/// The [events](Ranks::did) of ranks are their exchanges; calls are not among them. Fails as
+/// [`on_schedules`](crate::on_schedules) does, and unless the job has as many ranks as the program's mesh
+/// spans.
 pub fn on_this_rank<T: Number, C: Communicator<Buffer = [u8]>>(
     program: &Program,
     inputs: &Values<T>,
@@ -43,7 +45,7 @@ pub fn on_this_rank<T: Number, C: Communicator<Buffer = [u8]>>(
     let program = &program.with_dtype(T::DTYPE)?;
     let (world, size) = (program.mesh().world_size(), comm.size());
     if size != world {
-        let reason = format!("the job has {size} ranks, and the mesh {} has {world}", program.mesh());
+        let reason = format!("the job has {size} ranks, but the mesh {} has {world}", program.mesh());
         return Err(Error::Input { reason });
     }
     for item in program.statements() {
@@ -81,7 +83,7 @@ pub fn on_this_rank<T: Number, C: Communicator<Buffer = [u8]>>(
     Ok(Ranks::of(program, held, done))
 }
 
-/// What an exchange brings to its rank, if anything.
+/// Returns the data that an exchange brings to its rank; `None` for nothing.
 pub(crate) fn brought(transfer: &Transfer) -> Option<Did> {
     let mut bytes: BTreeMap<(usize, usize), u64> = BTreeMap::new();
     for exchange in transfer.compiled.exchanges() {
@@ -93,7 +95,7 @@ pub(crate) fn brought(transfer: &Transfer) -> Option<Did> {
     (!bytes.is_empty()).then(|| Did::Received { value: transfer.name(), bytes })
 }
 
-/// The arenas of all ranks, one behind the other.
+/// Gathers the arenas of all ranks into one contiguous buffer.
 fn gather<C: Communicator<Buffer = [u8]>>(
     mine: &[u8],
     bytes: &[usize],

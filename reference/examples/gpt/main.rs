@@ -1,7 +1,8 @@
-//! A small GPT trained for twenty steps on four threads, by schedules without types, beside one device: the loss is the same in every
-//! step, however the parameters are kept.
+//! A small GPT trained for twenty steps on four threads, by untyped schedules, compared with one device.
 //!
-//!     cargo run -p reshard-reference --example gpt
+//! The loss is the same in every step, for every storage of the parameters.
+//!
+//! cargo run -p reshard-reference --example gpt
 #![allow(unreachable_pub, reason = "the modules of an example")]
 
 mod model;

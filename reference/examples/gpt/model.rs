@@ -1,36 +1,36 @@
-//! The text of a training step of a small GPT, for the ways in which data parallel ranks keep its parameters.
+//! The text of a training step of a small GPT, for each storage of its parameters on data parallel ranks.
 
 use std::fmt::Write;
 
-/// How the ranks of `dp` keep a parameter, its gradient and its state.
+/// The storage of a parameter, its gradient and its state on the ranks of `dp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// All of everything.
+    /// All ranks store everything.
     Everywhere,
-    /// All of the parameter, and a part of gradient and state: ZeRO 1 and 2.
+    /// All ranks store the parameter, and a part of gradient and state: ZeRO 1 and 2.
     Updated,
-    /// A part of everything: ZeRO 3, fully sharded data parallel.
+    /// Each rank stores a part of everything: ZeRO 3, fully sharded data parallel.
     Sharded,
 }
 
-/// Its sizes.
+/// The sizes of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Gpt {
     /// Sequences of a step.
     pub batch: usize,
     /// Tokens of a sequence.
     pub sequence: usize,
-    /// Numbers of a token.
+    /// Elements of a token.
     pub width: usize,
     /// Heads of attention.
     pub heads: usize,
-    /// Different tokens.
+    /// Number of different tokens.
     pub vocabulary: usize,
     /// Layers.
     pub layers: usize,
 }
 
-/// A parameter: its name, shape, how `tp` cuts it, and the dim that `dp` may cut.
+/// A parameter: its name, shape, sharding over `tp`, and the dim that `dp` may shard.
 struct Parameter {
     name: String,
     shape: Vec<usize>,
@@ -39,7 +39,9 @@ struct Parameter {
 }
 
 impl Gpt {
-    /// A step on a mesh of axes `dp` and `tp`: tokens are cut over `dp`, heads, classes and inner widths over `tp`, sequences over `tp`
+    /// Returns the text of a step on a mesh of axes `dp` and `tp`.
+    ///
+    /// Tokens are sharded over `dp`; heads, classes and inner widths over `tp`, and sequences over `tp`
     /// between them (sequence parallel).
     pub fn step(&self, dp: usize, tp: usize, kept: Kept) -> String {
         let Gpt { batch, sequence, layers, .. } = *self;

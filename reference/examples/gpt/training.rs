@@ -1,4 +1,4 @@
-//! Twenty steps of it: on one device by the program's meaning, on a rank by its schedule.
+//! Twenty training steps of the GPT: on one device by the program's semantics, on a rank by its schedule.
 
 use ndarray::{ArrayD, IxDyn};
 use reshard_collectives::Communicator;
@@ -8,13 +8,13 @@ use reshard_reference::{Error as Failed, Training, Values, on_one_device as step
 
 use super::model::{Gpt, Kept};
 
-/// How many steps.
+/// The number of steps.
 pub const STEPS: usize = 20;
 
-/// How far a loss may be off, of itself.
+/// The relative tolerance of a loss.
 pub const ALLOWED: f64 = 1e-12;
 
-/// A number in -1 .. 1 for each index of each seed.
+/// Returns a number in -1 .. 1 for each seed and index.
 fn number(seed: u64, at: usize) -> f64 {
     let mut x = (seed << 32 | at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ x >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -30,7 +30,7 @@ fn array(shape: &[usize], of: impl Fn(usize) -> f64) -> ArrayD<f64> {
     })
 }
 
-/// What its inputs are before the first step: small numbers, gains of about one, and no momentum.
+/// The inputs before the first step: small numbers, gains of about one, and no momentum.
 fn inputs(program: &Program) -> Values<f64> {
     let mut out = Values::new();
     let given = program.statements().iter().filter_map(|item| match item {
@@ -50,7 +50,7 @@ fn inputs(program: &Program) -> Values<f64> {
     out
 }
 
-/// The tokens of each step: sequences that count up from somewhere, of which each is to be followed by the next.
+/// The tokens of each step: sequences of consecutive numbers; the target of each token is the next one.
 fn batches(gpt: &Gpt) -> Vec<Values<f64>> {
     let shape = [gpt.batch, gpt.sequence];
     let token = |step: usize, at: usize, ahead: usize| {
@@ -95,7 +95,7 @@ pub fn on_a_rank<C: Communicator<Buffer = [u8]>>(
 ) -> Result<Vec<f64>, Failed> {
     let program = program(gpt, 2, 2, kept)?;
     let (inputs, batches) = (inputs(&program), batches(gpt));
-    // Weights are gathered before they are needed, and gradients of one group reduced together.
+    // Weights are gathered before they are needed, and gradients of one group are reduced in one bucket.
     let options =
         CompileOptions { in_flight_bytes: 1 << 16, bucket_bytes: 1 << 14, ..CompileOptions::default() };
     let training = Training {

@@ -1,7 +1,8 @@
-//! A pipeline of two stages and a layer of experts, each trained for twenty steps on four threads, by schedules without types, beside one
-//! device: the loss is the same in every step.
+//! A pipeline and a layer of experts, trained on four threads by untyped schedules, compared with one device.
 //!
-//!     cargo run -p reshard-reference --example parallel
+//! Each is trained for twenty steps; the pipeline has two stages. The loss is the same in every step.
+//!
+//! cargo run -p reshard-reference --example parallel
 #![allow(unreachable_pub, reason = "the module of an example")]
 
 mod steps;

@@ -1,4 +1,4 @@
-//! Two training steps, and twenty of each: on one device by the program's meaning, on a rank by its schedule.
+//! Two training steps, twenty times each: the program on one device, and its schedule on a rank.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,16 @@ use reshard_program::schedule::{CompileOptions, Order};
 use reshard_program::{Program, ShardingSolver, Statement};
 use reshard_reference::{Error as Failed, Training, Values, on_one_device as step_on_one_device};
 
-/// How many steps.
+/// The number of steps.
 pub const STEPS: usize = 20;
 
-/// How far a loss may be off, of itself.
+/// The relative tolerance of a loss.
 pub const ALLOWED: f64 = 1e-12;
 
-/// Eight tokens, four experts with room for four tokens each; `m` says which token goes where, and with what weight. Dense layers see four ranks as
-/// `dp=2,tp=2`, experts as two times two: each has half of the experts, and half of each.
+/// Eight tokens, four experts with a capacity of four tokens each.
+///
+/// `m` assigns tokens to experts, with a weight. Dense layers see four ranks as `dp=2,tp=2`, experts as two
+/// times two: each has half of the experts, and half of each.
 const EXPERTS: &str = "
 mesh dp=2,tp=2
 mesh experts: ep=2,etp=2
@@ -39,12 +41,14 @@ w' = sgd(w, dw)
 v' = sgd(v, dv)
 ";
 
-/// What is trained.
+/// The training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Two stages on ranks of their own, a product and a relu each, and four microbatches of which at most two are in flight.
+    /// Two stages on separate ranks, a product and a relu each, and four microbatches.
+    ///
+    /// At most two microbatches are in flight.
     Pipeline,
-    /// A layer of experts on a mesh of its own.
+    /// A layer of experts on a separate mesh.
     Experts,
 }
 
@@ -87,7 +91,7 @@ fn pipeline(microbatches: usize) -> String {
     text + "gradient loss wrt w, v\nw' = sgd(w, dw)\nv' = sgd(v, dv)\n"
 }
 
-/// A number in -1 .. 1 for each index of each seed.
+/// Returns a number in -1 .. 1 for each seed and index.
 fn number(seed: u64, at: usize) -> f64 {
     let mut x = (seed << 32 | at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ x >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -95,7 +99,7 @@ fn number(seed: u64, at: usize) -> f64 {
     (x >> 11) as f64 / (1u64 << 52) as f64 - 1.0
 }
 
-/// The inputs, or in a later step those that are data: what has no gradient.
+/// Returns the inputs; in a later step only the data, which have no gradient.
 fn inputs(program: &Program, step: u64) -> Values<f64> {
     let mut out = Values::new();
     let given = program.statements().iter().filter_map(|item| match item {
@@ -137,7 +141,7 @@ pub fn on_one_device(step: Step) -> Result<Vec<f64>, Failed> {
     Ok(losses)
 }
 
-/// The loss of each step on one of four ranks; none on one that does not hold it.
+/// The loss of each step on one of four ranks; empty on a rank that does not hold it.
 pub fn on_a_rank<C: Communicator<Buffer = [u8]>>(step: Step, comm: &mut C) -> Result<Vec<f64>, Failed> {
     let program = step.program()?;
     let (inputs, batches) = (inputs(&program, 0), batches(&program));

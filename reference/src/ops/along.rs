@@ -1,4 +1,4 @@
-//! Along a dim in which everything depends on everything.
+//! Ops along a dim in which every element depends on all others.
 
 use super::Body::By;
 use super::Ops;
@@ -39,7 +39,7 @@ fn normalize(r: &Ask<'_>) -> Made {
     })
 }
 
-/// The places of a line in its order; of equal ones the first is first.
+/// Returns the indices of a line in sorted order; equal elements keep their order.
 pub(crate) fn order(v: &[f64], descending: bool) -> Vec<usize> {
     let mut all: Vec<usize> = (0..v.len()).collect();
     all.sort_by(|&a, &b| if descending { v[b].total_cmp(&v[a]) } else { v[a].total_cmp(&v[b]) });
@@ -57,7 +57,7 @@ fn sorted(r: &Ask<'_>, descending: bool, k: usize) -> Result<[A; 2], Error> {
     ])
 }
 
-/// The different values in order.
+/// The distinct values, sorted or in order of appearance.
 fn unique(r: &Ask<'_>, in_order: bool) -> Made {
     let mut v = numbers(r.x(0)?);
     if in_order {
@@ -89,7 +89,7 @@ fn gumbel_softmax(r: &Ask<'_>) -> Made {
     Ok(vec![lines(&moved, r.dim("dim")?, &softmax)])
 }
 
-/// Differences of neighbours, so many times.
+/// Differences of neighbours, applied `order` times.
 fn diff(r: &Ask<'_>) -> Made {
     let times = r.size("order")?;
     along(r, &|v| {

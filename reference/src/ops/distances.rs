@@ -1,4 +1,4 @@
-//! Distances between rows, and rows of other lengths.
+//! Distances between rows, and rescaled rows.
 
 use super::Body::By;
 use super::Ops;
@@ -7,12 +7,12 @@ use crate::Error;
 use crate::arrays::{A, at, fold, make, number, numbers, of, over, zip};
 use crate::ask::{Ask, Made};
 
-/// The exponent, one of a few words.
+/// Returns the exponent, which is one of the parameter's texts.
 fn exponent(r: &Ask<'_>) -> Result<f64, Error> {
-    r.word("p")?.parse().map_err(|_| r.wrong("p is no number"))
+    r.word("p")?.parse().map_err(|_| r.wrong("`p` is not a number"))
 }
 
-/// Each row of one with each of the other: `..ik,..jk->..ij`.
+/// The distance of each row of one to each row of the other: `..ik,..jk->..ij`.
 fn cdist(r: &Ask<'_>) -> Made {
     let (a, b, p) = (r.x(0)?, r.x(1)?, exponent(r)?);
     let n = a.ndim();
@@ -59,7 +59,7 @@ fn cosine_similarity(r: &Ask<'_>) -> Made {
     ])
 }
 
-/// Each index of a dim by the norm over all others.
+/// The norm of each index of a dim over all other dims.
 fn lengths(a: &A, dim: usize, p: f64) -> A {
     let others: Vec<usize> = (0..a.ndim()).filter(|&d| d != dim).collect();
     over(a, &others, true, &|v| norm_of(p, v))

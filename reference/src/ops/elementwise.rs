@@ -1,4 +1,4 @@
-//! Element by element: bits, steps, scales, neighbours and complex numbers, which lie in a last dim of two.
+//! Element by element: bits, steps, scales, neighbours and complex numbers, stored in a last dim of two.
 
 use std::f64::consts::PI;
 
@@ -46,7 +46,7 @@ fn frexp(r: &Ask<'_>) -> Made {
 
 fn prelu(r: &Ask<'_>) -> Made {
     let (a, w) = (r.x(0)?, r.x(1)?);
-    r.ensure(a.shape()[1] == w.len(), "the weight has not as many elements as there are channels")?;
+    r.ensure(a.shape()[1] == w.len(), "the weight must have one element per channel")?;
     Ok(vec![make(a.shape(), &|i| if at(a, i) > 0.0 { at(a, i) } else { w[i[1]] * at(a, i) })])
 }
 
@@ -60,7 +60,7 @@ fn pair(r: &Ask<'_>, real: &dyn Fn(f64, f64) -> f64, imaginary: &dyn Fn(f64, f64
 
 fn part(r: &Ask<'_>, i: usize) -> Result<A, Error> {
     let a = r.x(0)?;
-    r.ensure(a.shape().last() == Some(&2), "the last dim is not the two parts")?;
+    r.ensure(a.shape().last() == Some(&2), "the last dim must be the real and the imaginary part")?;
     Ok(a.index_axis(Axis(a.ndim() - 1), i).to_owned())
 }
 

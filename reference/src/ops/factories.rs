@@ -1,4 +1,4 @@
-//! Tensors made of nothing: each rank makes the elements that it is to hold.
+//! Tensors without inputs: each rank makes its own elements.
 
 use std::f64::consts::PI;
 
@@ -23,7 +23,7 @@ fn spaced(r: &Ask<'_>, f: &dyn Fn(f64) -> f64) -> Made {
     r.counted(&|e| f(start + step * e as f64))
 }
 
-/// A window by the part of its length, from 0 to 1, at which an element is.
+/// A window as a function of an element's relative position, from 0 to 1.
 fn window(r: &Ask<'_>, f: &dyn Fn(f64) -> f64) -> Made {
     let n = r.size("size")?;
     let length = if r.flag("periodic")? { n } else { n.saturating_sub(1) };
@@ -44,7 +44,7 @@ fn frequencies(r: &Ask<'_>, half: bool) -> Made {
 /// Rows and columns of the elements of a triangle, in order.
 fn triangle(r: &Ask<'_>, keep: fn(usize, usize) -> bool) -> Made {
     let (rows, columns) = (r.size("rows")?, r.size("columns")?);
-    // A row without an element of it is not looked at.
+    // A row without an element of it is skipped.
     let rows = if columns == 0 {
         0
     } else if keep(1, 0) {

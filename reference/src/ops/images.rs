@@ -1,4 +1,4 @@
-//! Space sampled at points, taken apart into windows and put together again.
+//! Space sampled at points, split into windows and reassembled.
 
 use super::Body::By;
 use super::Ops;
@@ -6,7 +6,7 @@ use super::windows::{Part, Windows, greatest, greatest_at};
 use crate::arrays::{A, at, coordinates, make, place};
 use crate::ask::{Ask, Made};
 
-/// Windows as columns, in the rows the elements of each, channel by channel.
+/// Windows as columns; the rows are the elements of each, channel by channel.
 fn im2col(r: &Ask<'_>) -> Made {
     let a = r.x(0)?;
     let space = &a.shape()[2..];
@@ -19,7 +19,7 @@ fn im2col(r: &Ask<'_>) -> Made {
     })])
 }
 
-/// The sum of what windows hold of each element.
+/// The sum of the windows' contributions to each element.
 fn col2im(r: &Ask<'_>) -> Made {
     let (a, space) = (r.x(0)?, r.spatial("size", 2)?);
     let windows = Windows::of(r, &r.spatial("kernel", 2)?, true)?;
@@ -38,7 +38,7 @@ fn col2im(r: &Ask<'_>) -> Made {
     Ok(vec![y])
 }
 
-/// Elements put where indices say, in a space of a size.
+/// Writes elements at the given indices of a space of the given size.
 fn max_unpool(r: &Ask<'_>) -> Made {
     let (a, index) = (r.x(0)?, r.x(1)?);
     r.alike(a, index)?;
@@ -47,13 +47,16 @@ fn max_unpool(r: &Ask<'_>) -> Made {
     let mut y = A::zeros([&a.shape()[..2], &size[..]].concat());
     for (i, &v) in a.indexed_iter() {
         let (i, p) = (ndarray::Dimension::slice(&i), index[&i]);
-        r.ensure(p.fract() == 0.0 && p >= 0.0 && p < places.len() as f64, "an index is outside of space")?;
+        r.ensure(
+            p.fract() == 0.0 && p >= 0.0 && p < places.len() as f64,
+            "an index is outside the spatial dims",
+        )?;
         y[&[&i[..2], &places[p as usize][..]].concat()[..]] = v;
     }
     Ok(vec![y])
 }
 
-/// Windows that start where a random number between 0 and 1 says.
+/// Pools windows whose starts are given by random numbers between 0 and 1.
 fn fractional(r: &Ask<'_>, fs: &[fn(&Part) -> f64]) -> Made {
     let (a, samples) = (r.x(0)?, r.x(1)?);
     let space = &a.shape()[2..];
@@ -62,8 +65,8 @@ fn fractional(r: &Ask<'_>, fs: &[fn(&Part) -> f64]) -> Made {
         a.shape()[..2] == samples.shape()[..2] && samples.shape()[2] == space.len(),
         "samples do not fit",
     )?;
-    r.ensure(samples.iter().all(|u| (0.0..1.0).contains(u)), "samples are from 0 up to 1")?;
-    r.ensure(kernel.iter().zip(space).all(|(k, n)| k <= n), "a window does not fit into space")?;
+    r.ensure(samples.iter().all(|u| (0.0..1.0).contains(u)), "samples must be in [0, 1)")?;
+    r.ensure(kernel.iter().zip(space).all(|(k, n)| k <= n), "a window does not fit into the spatial dims")?;
     let start = |i: &[usize], d: usize| {
         let (room, u) = (space[d] - kernel[d], samples[[i[0], i[1], d]]);
         let step = room as f64 / (size[d] as f64 - 1.0);
@@ -81,12 +84,12 @@ fn fractional(r: &Ask<'_>, fs: &[fn(&Part) -> f64]) -> Made {
     Ok(fs.iter().map(|f| make(&shape, &|i| f(&part(i)))).collect())
 }
 
-/// Space at points from -1 to 1, zeros outside: between two dims, the columns first.
+/// Space sampled at points from -1 to 1, zeros outside, interpolated between two indices, the columns first.
 fn grid_sample(r: &Ask<'_>) -> Made {
     let (a, grid, nearest) = (r.x(0)?, r.x(1)?, r.word("mode")? == "nearest");
     r.ensure(
         a.ndim() == 4 && grid.ndim() == 4 && r.word("mode")? != "cubic",
-        "is here for two dims, linear or nearest",
+        "is implemented for two dims, linear or nearest",
     )?;
     r.ensure(a.shape()[0] == grid.shape()[0] && grid.shape()[3] == 2, "the points do not fit")?;
     let (h, w) = (a.shape()[2] as f64, a.shape()[3] as f64);
@@ -109,13 +112,15 @@ fn grid_sample(r: &Ask<'_>) -> Made {
     })])
 }
 
-/// The points of a grid from -1 to 1, moved by a matrix and a vector; the last dim of space is the first coordinate.
+/// Transforms the points of a grid from -1 to 1 by a matrix and a vector.
+///
+/// The last spatial dim is the first coordinate.
 fn affine_grid(r: &Ask<'_>) -> Made {
     let a = r.x(0)?;
     let (b, n) = (a.shape()[0], r.target(0)?.whole.len() - 2);
     let size = r.spatial("size", n)?;
     let held = (0..n).map(|d| r.wanted(0, d + 1)).collect::<Result<Vec<_>, _>>()?;
-    r.ensure(a.shape()[1..] == [n, n + 1], "there is not a matrix of that many dims")?;
+    r.ensure(a.shape()[1..] == [n, n + 1], "the matrices do not have this number of dims")?;
     let space: Vec<usize> = held.iter().map(Vec::len).collect();
     Ok(vec![make(&[&[b], &space[..], &[n]].concat(), &|i| {
         let point = |k: usize| {

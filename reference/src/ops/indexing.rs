@@ -1,4 +1,4 @@
-//! Indexing, in which a rank leaves out what it does not hold, and elements written over and picked by masks.
+//! Indexing, in which a rank leaves out the elements that it does not hold, and masked writes and reads.
 
 use super::Body::By;
 use super::Ops;
@@ -8,23 +8,23 @@ use crate::arrays::{A, at, coordinates, make, map, numbers, of, truth, with, zip
 use crate::ask::{Ask, Made};
 use ndarray::IxDyn;
 
-/// The whole numbers of an index below `n`, each where it is in a list of those that are held.
+/// Maps the integers of an index below `n` to their positions in a list of held indices.
 fn found(r: &Ask<'_>, index: &A, held: &[usize], n: usize) -> Result<Vec<Option<usize>>, Error> {
     let one = |&v: &f64| {
         if v.fract() == 0.0 && v >= 0.0 && v < n as f64 {
             return Ok(held.iter().position(|&h| h as f64 == v));
         }
-        Err(r.wrong(format!("the index {v} is none of {n}")))
+        Err(r.wrong(format!("the index {v} is outside a dim of size {n}")))
     };
     index.iter().map(one).collect()
 }
 
-/// An index along a dim of the first input: where what it names is held here.
+/// Maps an index along a dim of the first input to local positions; `None` where the element is not held.
 fn along(r: &Ask<'_>, index: &A, dim: usize) -> Result<Vec<Option<usize>>, Error> {
     found(r, index, &r.held(0, dim)?, r.input(0)?[dim])
 }
 
-/// A number of each element of a shape, in order.
+/// Makes a tensor from a function of each element's row-major index and coordinates.
 fn each(shape: &[usize], f: &dyn Fn((usize, Vec<usize>)) -> f64) -> A {
     let list = coordinates(shape).into_iter().enumerate().map(f).collect();
     A::from_shape_vec(IxDyn(shape), list).unwrap_or_else(|_| A::zeros(IxDyn(shape)))
@@ -63,12 +63,14 @@ fn index_select(r: &Ask<'_>) -> Made {
     })])
 }
 
-/// That another input is as large as the first but along a dim, or a leading part of it where the whole is.
+/// Checks that another input is as large as the first except along a dim.
+///
+/// It may be a leading part of the first where that holds for the whole.
 fn leading(r: &Ask<'_>, a: &A, b: &A, input: usize, dim: usize) -> Result<(), Error> {
     let (whole_a, whole_b) = (r.input(0)?, r.input(input)?);
     let fits =
         |d: usize| b.shape()[d] == a.shape()[d] || (whole_a[d] != whole_b[d] && b.shape()[d] <= a.shape()[d]);
-    r.ensure(a.ndim() == b.ndim() && (0..a.ndim()).filter(|&d| d != dim).all(fits), "two shapes do not fit")
+    r.ensure(a.ndim() == b.ndim() && (0..a.ndim()).filter(|&d| d != dim).all(fits), "the shapes do not fit")
 }
 
 /// Writes along a dim; the index has all dims, or only that one.
@@ -87,7 +89,7 @@ fn write_all(
     let index = r.x(1)?;
     leading(r, &a, source, 2, dim)?;
     if one_index {
-        r.ensure(index.len() == source.shape()[dim], "the index is not as long as what is written")?;
+        r.ensure(index.len() == source.shape()[dim], "the index and the source have different lengths")?;
     } else {
         r.alike(index, source)?;
     }
@@ -117,7 +119,7 @@ fn index_put(r: &Ask<'_>) -> Made {
     Ok(vec![written(r, 0, true, if r.flag("accumulate")? { plus } else { over })?])
 }
 
-/// With what is there.
+/// Reduces written elements with the existing ones.
 fn reduced(r: &Ask<'_>, one_index: bool) -> Made {
     let dim = r.dim("dim")?;
     let f: fn(f64, f64) -> f64 = match r.word("reduce")?.as_str() {
@@ -143,7 +145,7 @@ fn index_fill(r: &Ask<'_>) -> Made {
     Ok(vec![a])
 }
 
-/// An index by row-major numbers: where what it names is held here.
+/// Maps row-major indices to local positions; `None` where the element is not held.
 fn numbered(r: &Ask<'_>) -> Result<Vec<Option<usize>>, Error> {
     found(r, r.x(1)?, &r.places[0].elements(), r.input(0)?.iter().product())
 }
@@ -165,7 +167,7 @@ fn put(r: &Ask<'_>) -> Made {
     Ok(vec![r.fit(of(a.shape(), all))?])
 }
 
-/// Where a slice of a dim lies: the first index, and how far the next one is.
+/// Returns the start, end and step of a slice of a dim.
 pub(crate) fn sliced(r: &Ask<'_>, dim: usize) -> Result<(usize, usize, usize), Error> {
     let n = r.input(0)?[dim] as i64;
     let clamp = |i: i64| (if i < 0 { i.saturating_add(n) } else { i }).clamp(0, n) as usize;
@@ -177,7 +179,10 @@ fn slice_scatter(r: &Ask<'_>) -> Made {
     let (mut a, b, dim) = (r.x(0)?.clone(), r.x(1)?, r.dim("dim")?);
     let (start, end, step) = sliced(r, dim)?;
     leading(r, &a, b, 1, dim)?;
-    r.ensure(b.shape()[dim] == end.saturating_sub(start).div_ceil(step), "the slice is not so long")?;
+    r.ensure(
+        b.shape()[dim] == end.saturating_sub(start).div_ceil(step),
+        "the source does not have the length of the slice",
+    )?;
     for (i, &v) in b.indexed_iter() {
         let i = ndarray::Dimension::slice(&i);
         a[&with(i, dim, start + step * i[dim])[..]] = v;
@@ -188,7 +193,7 @@ fn slice_scatter(r: &Ask<'_>) -> Made {
 fn select_scatter(r: &Ask<'_>) -> Made {
     let (a, b, dim) = (r.x(0)?, r.x(1)?, r.dim("dim")?);
     let index = r.number("index")?.rem_euclid(r.input(0)?[dim].max(1) as i64) as usize;
-    r.ensure(b.shape() == crate::arrays::without(a.shape(), dim), "two shapes do not fit")?;
+    r.ensure(b.shape() == crate::arrays::without(a.shape(), dim), "the shapes do not fit")?;
     Ok(vec![make(a.shape(), &|i| {
         if i[dim] == index { at(b, &crate::arrays::without(i, dim)) } else { at(a, i) }
     })])
@@ -197,7 +202,7 @@ fn select_scatter(r: &Ask<'_>) -> Made {
 fn diagonal_scatter(r: &Ask<'_>) -> Made {
     let (a, d) = (r.x(0)?, r.x(1)?);
     let n = a.ndim();
-    r.ensure(a.shape()[..n - 1] == *d.shape(), "two shapes do not fit")?;
+    r.ensure(a.shape()[..n - 1] == *d.shape(), "the shapes do not fit")?;
     Ok(vec![make(a.shape(), &|i| if i[n - 1] == i[n - 2] { at(d, &i[..n - 1]) } else { at(a, i) })])
 }
 
@@ -207,7 +212,7 @@ fn masked_scatter(r: &Ask<'_>) -> Made {
     let mut next = r.x(2)?.iter();
     let list: Option<Vec<f64>> =
         a.iter().zip(mask).map(|(&a, &m)| if m == 0.0 { Some(a) } else { next.next().copied() }).collect();
-    let list = list.ok_or_else(|| r.wrong("the mask has more places than there are elements for"))?;
+    let list = list.ok_or_else(|| r.wrong("the mask selects more elements than the source has"))?;
     Ok(vec![r.fit(of(a.shape(), list))?])
 }
 
@@ -238,7 +243,7 @@ fn bincount(r: &Ask<'_>) -> Made {
     Ok(vec![make(&[classes.len()], &|i| a.iter().filter(|&&v| v == classes[i[0]] as f64).count() as f64)])
 }
 
-/// How many of a list are less.
+/// Counts, for each value, the elements of a list that are less.
 fn below(list: &A, values: &A) -> Made {
     Ok(vec![map(values, &|v| list.iter().filter(|&&s| s < v).count() as f64)])
 }

@@ -1,4 +1,4 @@
-//! Losses: of each element, row or sequence, and their mean or sum.
+//! Losses of each element, row or sequence, and their mean or sum.
 
 use std::f64::consts::PI;
 
@@ -10,13 +10,13 @@ use crate::Error;
 use crate::arrays::{A, at, fold, lines, make, number, together, zip};
 use crate::ask::{Ask, Made};
 
-/// The mean of losses, their sum, or all of them.
+/// Returns the mean of losses, their sum, or all of them.
 fn reduced(r: &Ask<'_>, losses: A) -> Made {
     let n = losses.len() as f64;
     weighted(r, losses, n)
 }
 
-/// The same, of which so many count.
+/// Reduces losses, of which `count` elements count for a mean.
 fn weighted(r: &Ask<'_>, losses: A, count: f64) -> Made {
     Ok(vec![match r.word("reduction")?.as_str() {
         "mean" => number(losses.sum() / count),
@@ -25,13 +25,13 @@ fn weighted(r: &Ask<'_>, losses: A, count: f64) -> Made {
     }])
 }
 
-/// Of each two elements of two tensors of one shape.
+/// The losses of pairs of elements of two tensors of one shape.
 fn pairs(r: &Ask<'_>, f: &dyn Fn(f64, f64) -> f64) -> Made {
     r.alike(r.x(0)?, r.x(1)?)?;
     reduced(r, r.fit(zip(r.x(0)?, r.x(1)?, f))?)
 }
 
-/// Of each three.
+/// The losses of triples of elements.
 fn triples(r: &Ask<'_>, f: &dyn Fn(f64, f64, f64) -> f64) -> Made {
     let (a, b, c) = (r.x(0)?, r.x(1)?, r.x(2)?);
     r.alike(a, b)?;
@@ -48,7 +48,7 @@ fn with_logits(x: f64, y: f64) -> f64 {
     x.max(0.0) - x * y + (-x.abs()).exp().ln_1p()
 }
 
-/// Logarithms are at least -100.
+/// Binary cross entropy; logarithms are at least -100.
 fn binary(p: f64, y: f64) -> f64 {
     -(y * p.ln().max(-100.0) + (1.0 - y) * (1.0 - p).ln().max(-100.0))
 }
@@ -60,26 +60,28 @@ fn divergence(r: &Ask<'_>) -> Made {
     pairs(r, &|x, t| if t > 0.0 { t * (t.ln() - x) } else { 0.0 })
 }
 
-/// Less the logarithm of the chance of a class, times the class's weight if there are any, for each row or each point of space.
-/// What is ignored counts for nothing, and a mean is over the weights of what counts.
+/// The loss of a class for each row or each point of space.
+///
+/// It is minus the log-probability of the class, times the class's weight if there are any. Ignored elements
+/// count for nothing, and a mean is over the weights of the others.
 fn classes(r: &Ask<'_>, logits: bool) -> Made {
     let (a, t) = (r.x(0)?, r.x(1)?);
     r.ensure(
         a.ndim() >= 2 && crate::arrays::without(a.shape(), 1) == t.shape(),
-        "there is not a class for each row",
+        "the target must have one class per row",
     )?;
     let (held, n) = (r.held(0, 1)?, r.input(0)?[1]);
     let ignored = if r.has("ignore_index")? { Some(r.number("ignore_index")? as f64) } else { None };
     let smoothing = if logits { r.real("label_smoothing")? } else { 0.0 };
     r.ensure(smoothing <= 1.0, "label_smoothing is at most 1")?;
     if let Some(w) = r.maybe(2) {
-        r.ensure(w.shape() == &a.shape()[1..2], "there is not a weight for each class")?;
+        r.ensure(w.shape() == &a.shape()[1..2], "the weight must have one element per class")?;
     }
     let weight = |c: usize| r.maybe(2).map_or(1.0, |w| w[c]);
     let counts = |class: f64| ignored != Some(class);
     let known = |class: f64| class.fract() == 0.0 && class >= 0.0 && class < n as f64;
     if let Some(class) = t.iter().find(|&&class| counts(class) && !known(class)) {
-        return Err(r.wrong(format!("{class} is none of {n} classes")));
+        return Err(r.wrong(format!("{class} is not one of {n} classes")));
     }
     let logs = if logits { lines(a, 1, &log_softmax) } else { a.clone() };
     let of = |i: &[usize], c: usize| at(&logs, &[&i[..1], &[c], &i[1..]].concat());
@@ -109,7 +111,7 @@ fn gaussian(r: &Ask<'_>) -> Made {
     triples(r, &|mean, y, var| 0.5 * (var.max(eps).ln() + (mean - y).powi(2) / var.max(eps)) + constant)
 }
 
-/// How far apart the rows of two inputs are.
+/// The distance between the rows of two inputs.
 fn apart(r: &Ask<'_>, a: &A, b: &A) -> Result<A, Error> {
     let (p, eps) = (r.real("p")?, r.real("eps")?);
     r.alike(a, b)?;
@@ -125,7 +127,7 @@ fn triplet(r: &Ask<'_>) -> Made {
 fn cosine(r: &Ask<'_>) -> Made {
     let (a, b, y, margin) = (r.x(0)?, r.x(1)?, r.x(2)?, r.real("margin")?);
     r.alike(a, b)?;
-    r.ensure(y.shape() == &a.shape()[..1], "there is not a sign for each row")?;
+    r.ensure(y.shape() == &a.shape()[..1], "the target must have one sign per row")?;
     let dot = |a: &A, b: &A| r.fit(zip(a, b, &|a, b| a * b)).map(|all| all.sum_axis(ndarray::Axis(1)));
     let all = [&dot(a, b)?, &dot(a, a)?, &dot(b, b)?, y];
     let losses = together(all, &|[ab, aa, bb, y]| {
@@ -139,8 +141,11 @@ fn multi_margin(r: &Ask<'_>) -> Made {
     let (a, y) = (r.x(0)?, r.x(1)?);
     let (p, margin) = (r.size("p")? as f64, r.real("margin")?);
     let n = a.shape()[1];
-    r.ensure(a.shape()[0] == y.len(), "there is not a class for each row")?;
-    r.ensure(y.iter().all(|c| c.fract() == 0.0 && *c >= 0.0 && *c < n as f64), "a class is none of them")?;
+    r.ensure(a.shape()[0] == y.len(), "the target must have one class per row")?;
+    r.ensure(
+        y.iter().all(|c| c.fract() == 0.0 && *c >= 0.0 && *c < n as f64),
+        "a target is not one of the classes",
+    )?;
     reduced(
         r,
         make(&[y.len()], &|i| {
@@ -173,7 +178,7 @@ fn multilabel_soft_margin(r: &Ask<'_>) -> Made {
     reduced(r, fold(&each, 1, &super::reductions::mean))
 }
 
-/// Less the logarithm of the chance of a sequence of targets, with blanks of class 0 between, over all alignments.
+/// Minus the log-probability of a sequence of targets, with blanks of class 0 between, over all alignments.
 fn aligned(logs: &A, b: usize, targets: &[usize], length: usize) -> f64 {
     let with_blanks: Vec<usize> = std::iter::once(0).chain(targets.iter().flat_map(|&t| [t, 0])).collect();
     let n = with_blanks.len();
@@ -193,7 +198,7 @@ fn aligned(logs: &A, b: usize, targets: &[usize], length: usize) -> f64 {
     -(alpha[n - 1] + if n > 1 { alpha[n - 2] } else { 0.0 }).ln()
 }
 
-/// Of logarithms by time, batch and class, and of targets, both as long as they are said to be.
+/// The CTC loss of logarithms by time, batch and class, and of targets, both with given lengths.
 fn ctc(r: &Ask<'_>) -> Made {
     let (logs, targets, lengths, of_targets) = (r.x(0)?, r.x(1)?, r.x(2)?, r.x(3)?);
     let (b, [time, most, classes]) =
@@ -203,8 +208,8 @@ fn ctc(r: &Ask<'_>) -> Made {
         "the batches differ",
     )?;
     let below = |a: &A, n: usize| a.iter().all(|v| v.fract() == 0.0 && *v >= 0.0 && *v < n as f64);
-    r.ensure(below(lengths, time + 1) && below(of_targets, most + 1), "a sequence is longer than there is")?;
-    r.ensure(below(targets, classes), "a target is none of the classes")?;
+    r.ensure(below(lengths, time + 1) && below(of_targets, most + 1), "a length exceeds its sequence")?;
+    r.ensure(below(targets, classes), "a target is not one of the classes")?;
     let mean = r.word("reduction")? == "mean";
     reduced(
         r,

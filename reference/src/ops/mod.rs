@@ -22,14 +22,14 @@ mod windows;
 
 use crate::ask::{Ask, Made};
 
-/// What an op computes.
+/// The implementation of an op.
 #[derive(Clone, Copy)]
 pub(crate) enum Body {
-    /// Of each element of one input.
+    /// A function of each element of one input.
     One(fn(f64) -> f64),
-    /// Of each two elements of two inputs, broadcast.
+    /// A function of each pair of elements of two inputs, broadcast.
     Two(fn(f64, f64) -> f64),
-    /// Of all that it is asked.
+    /// A function of the whole request.
     By(fn(&Ask<'_>) -> Made),
 }
 
@@ -43,7 +43,7 @@ impl Body {
     }
 }
 
-/// Names, and what they compute.
+/// Names, and their implementations.
 type Ops = &'static [(&'static str, Body)];
 
 fn all() -> impl Iterator<Item = &'static (&'static str, Body)> {
@@ -76,7 +76,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     all().map(|(name, _)| *name)
 }
 
-/// Whether an op runs, by its name or as one that writes into a tensor that is there.
+/// Returns `true` if an op runs, by its name or as a variant that writes into an existing tensor.
 ///
 /// ```
 /// assert!(reshard_reference::runs("add") && reshard_reference::runs("add_") && reshard_reference::runs("add.out"));
@@ -86,7 +86,7 @@ pub fn runs(name: &str) -> bool {
     variant(name).is_some()
 }
 
-/// The op that a name calls, and whether it writes into inputs that come last.
+/// Returns the op that a name calls, and `true` if it writes into inputs that come last.
 pub(crate) fn variant(name: &str) -> Option<(Body, bool)> {
     let of = |name: &str| all().find(|(known, _)| *known == name).map(|(_, body)| *body);
     of(name)

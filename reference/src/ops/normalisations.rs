@@ -1,4 +1,4 @@
-//! Normalisations: what lies in one group less its mean, by its deviation; then a weight and a bias.
+//! Normalisations: each group minus its mean, divided by its deviation; then a weight and a bias.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::Error;
 use crate::arrays::{A, at, make};
 use crate::ask::{Ask, Made};
 
-/// A mean, and one over a deviation.
+/// The mean and the inverse deviation.
 type Moments = (f64, f64);
 
 fn moments(v: &[f64], eps: f64) -> Moments {
@@ -17,7 +17,7 @@ fn moments(v: &[f64], eps: f64) -> Moments {
     (m, 1.0 / (v.iter().map(|x| (x - m).powi(2)).sum::<f64>() / n + eps).sqrt())
 }
 
-/// No mean, and one over the root of the mean square.
+/// Returns a mean of 0, and the inverse root of the mean square.
 fn root(v: &[f64], eps: f64) -> Moments {
     (0.0, 1.0 / (v.iter().map(|x| x * x).sum::<f64>() / v.len() as f64 + eps).sqrt())
 }
@@ -42,25 +42,22 @@ fn normalised(a: &A, group: &dyn Fn(&[usize]) -> Vec<usize>, by: &BTreeMap<Vec<u
     })
 }
 
-/// Times the second input and plus the third, if there are any; both of the dims from `from`, so many.
+/// Multiplies by the second input and adds the third, if given; both cover `count` dims from `from` on.
 fn affine(r: &Ask<'_>, y: &A, from: usize, count: usize) -> Made {
     let dims = from..from + count;
     for w in [r.maybe(1), r.maybe(2)].into_iter().flatten() {
-        r.ensure(
-            w.shape() == &y.shape()[dims.clone()],
-            "weight and bias are not as large as what they scale",
-        )?;
+        r.ensure(w.shape() == &y.shape()[dims.clone()], "weight and bias must have the normalized shape")?;
     }
     let of = |i: usize, at_: &[usize], none: f64| r.maybe(i).map_or(none, |w| at(w, &at_[dims.clone()]));
     Ok(vec![make(y.shape(), &|i| at(y, i) * of(1, i, 1.0) + of(2, i, 0.0))])
 }
 
-/// How many of the last dims are normalised: so many, or these.
+/// Returns the number of last dims that are normalised: `last`, or the length of `dims`.
 fn last(r: &Ask<'_>) -> Result<usize, Error> {
     if r.call.argument("dims").is_some() { Ok(r.dims("dims")?.len()) } else { Ok(r.count("last")?) }
 }
 
-/// Over the last dims; with the mean and one over the deviation, if they are asked for, each of size 1 there.
+/// Normalises over the last dims; `stats` add the mean and the inverse deviation, of size 1 there.
 fn layer(r: &Ask<'_>, last: usize, of: &dyn Fn(&[f64]) -> Moments, stats: &[fn(Moments) -> f64]) -> Made {
     let a = r.x(0)?;
     let kept = a.ndim() - last;
@@ -68,7 +65,7 @@ fn layer(r: &Ask<'_>, last: usize, of: &dyn Fn(&[f64]) -> Moments, stats: &[fn(M
     let by = grouped(a, &group, of);
     let mut made = affine(r, &normalised(a, &group, &by), kept, last)?;
     let shape = [&a.shape()[..kept], &vec![1; last]].concat();
-    // Of nothing there are no moments.
+    // An empty group has no moments.
     made.extend(stats.iter().map(|stat| make(&shape, &|i| by.get(&group(i)).map_or(f64::NAN, |m| stat(*m)))));
     Ok(made)
 }
@@ -86,7 +83,7 @@ fn rms_norm(r: &Ask<'_>, last: usize, stats: &[fn(Moments) -> f64]) -> Made {
     layer(r, last, &|v| root(v, eps), stats)
 }
 
-/// Which group each channel is in, in the whole.
+/// The group of each local channel, by its index in the whole.
 fn channel_groups(r: &Ask<'_>) -> Result<Vec<usize>, Error> {
     let each = r.input(0)?[1] / r.size("groups")?.max(1);
     Ok(r.held(0, 1)?.into_iter().map(|c| c / each.max(1)).collect())
@@ -117,11 +114,11 @@ fn batch_norm(r: &Ask<'_>, stats: &[fn(Moments) -> f64]) -> Made {
     Ok(made)
 }
 
-/// By the means and variances that are given.
+/// Normalises by the given means and variances.
 fn evaluated(r: &Ask<'_>) -> Made {
     let (a, mean, var, eps) = (r.x(0)?, r.x(3)?, r.x(4)?, r.real("eps")?);
     r.alike(mean, var)?;
-    r.ensure(mean.len() == a.shape()[1], "there is not a mean for each channel")?;
+    r.ensure(mean.len() == a.shape()[1], "the statistics must have one element per channel")?;
     let y = make(a.shape(), &|i| (at(a, i) - mean[i[1]]) / (var[i[1]] + eps).sqrt());
     affine(r, &y, 1, 1)
 }

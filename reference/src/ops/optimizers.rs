@@ -1,4 +1,6 @@
-//! Steps of optimizers, element by element: of a parameter, its gradient and states, the parameter and the states after it.
+//! Steps of optimizers, element by element, of a parameter, its gradient and states.
+//!
+//! They return the next parameter and states.
 
 use super::Body::By;
 use super::Ops;
@@ -7,7 +9,7 @@ use crate::Error;
 use crate::arrays::{numbers, of};
 use crate::ask::{Ask, Made};
 
-/// So many inputs of one shape, element by element; the parameter and the states come out.
+/// Applies a function to `N` inputs of one shape, element by element; returns the parameter and the states.
 fn step<const N: usize>(r: &Ask<'_>, f: &dyn Fn([f64; N]) -> Vec<f64>) -> Made {
     let (first, mut lists) = (r.x(0)?, Vec::new());
     for i in 0..N {
@@ -18,7 +20,7 @@ fn step<const N: usize>(r: &Ask<'_>, f: &dyn Fn([f64; N]) -> Vec<f64>) -> Made {
     (0..N - 1).map(|o| r.fit(of(first.shape(), made.iter().map(|outputs| outputs[o]).collect()))).collect()
 }
 
-/// What Adam and its kin take.
+/// The hyperparameters of Adam and its variants.
 struct Rates {
     lr: f64,
     beta1: f64,
@@ -37,7 +39,7 @@ impl Rates {
     }
 }
 
-/// By how much the averages of the first steps are too small; 1 where no step is given.
+/// Returns the bias corrections of the first steps' averages; 1 if no step is given.
 fn bias(r: &Ask<'_>) -> Result<(f64, f64), Error> {
     if !r.has("step")? {
         return Ok((1.0, 1.0));
@@ -46,7 +48,7 @@ fn bias(r: &Ask<'_>) -> Result<(f64, f64), Error> {
     Ok((1.0 - r.real("beta1")?.powf(t), 1.0 - r.real("beta2")?.powf(t)))
 }
 
-/// With a decay that is part of the gradient, or apart from it.
+/// Adam with weight decay that is part of the gradient, or decoupled from it.
 fn adam(r: &Ask<'_>, apart: bool) -> Made {
     let (rates, (c1, c2), decay) = (Rates::of(r)?, bias(r)?, r.real("weight_decay")?);
     step(r, &|[p, g, m, v]| {
@@ -65,7 +67,7 @@ fn adam_amsgrad(r: &Ask<'_>) -> Made {
     })
 }
 
-/// With Nesterov's momentum.
+/// Adam with Nesterov's momentum.
 fn nadam(r: &Ask<'_>) -> Made {
     let rates = Rates::of(r)?;
     step(r, &|[p, g, m, v]| {
@@ -75,7 +77,7 @@ fn nadam(r: &Ask<'_>) -> Made {
     })
 }
 
-/// Without the square in the first steps, and then with one that is rectified.
+/// Rectified Adam: without the square in the first steps, and then with a rectified one.
 fn radam(r: &Ask<'_>) -> Made {
     let (rates, (c1, c2)) = (Rates::of(r)?, bias(r)?);
     let most = 2.0 / (1.0 - rates.beta2) - 1.0;
@@ -89,7 +91,7 @@ fn radam(r: &Ask<'_>) -> Made {
     })
 }
 
-/// By the greatest gradient.
+/// Adam with the greatest gradient in place of the square.
 fn adamax(r: &Ask<'_>) -> Made {
     let rates = Rates::of(r)?;
     step(r, &|[p, g, m, u]| {
@@ -133,7 +135,7 @@ fn adadelta(r: &Ask<'_>) -> Made {
     })
 }
 
-/// By the sign alone; a gradient that turned counts for nothing.
+/// Uses the sign of the gradient alone; a gradient whose sign changed counts for nothing.
 fn rprop(r: &Ask<'_>) -> Made {
     let (minus, plus) = (r.real("etaminus")?, r.real("etaplus")?);
     let (least, most) = (r.real("min_step")?, r.real("max_step")?);

@@ -13,7 +13,7 @@ pub(crate) fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// `log(1 + exp(x))`, which is x where x is great.
+/// `log(1 + exp(x))`, which equals x for large x.
 fn softplus(x: f64) -> f64 {
     if x > 30.0 { x } else { x.exp().ln_1p() }
 }
@@ -22,7 +22,7 @@ pub(crate) fn sign(x: f64) -> f64 {
     if x == 0.0 { 0.0 } else { x.signum() }
 }
 
-/// To the nearest, and of two to the even one.
+/// Rounds to the nearest, and ties to even.
 fn round(r: &Ask<'_>) -> Made {
     let by = 10f64.powi(r.number("decimals")?.clamp(-300, 300) as i32);
     r.map(&|x| (x * by).round_ties_even() / by)
@@ -38,8 +38,8 @@ fn gelu(r: &Ask<'_>) -> Made {
 
 fn clamp(r: &Ask<'_>) -> Made {
     let (min, max) = (r.maybe_real("min")?, r.maybe_real("max")?);
-    r.ensure(min.is_some() || max.is_some(), "needs a value of min or of max to be run")?;
-    // Of a least that is more than the greatest, the greatest remains.
+    r.ensure(min.is_some() || max.is_some(), "needs the argument `min` or `max`")?;
+    // If the minimum exceeds the maximum, the maximum wins.
     r.map(&|x| min.map_or(x, |min| x.max(min)).min(max.unwrap_or(f64::INFINITY)))
 }
 
@@ -63,12 +63,12 @@ fn masked_fill(r: &Ask<'_>) -> Made {
 
 /// The number in `value`, which may be infinite.
 pub(crate) fn filling(r: &Ask<'_>) -> Result<f64, crate::Error> {
-    r.ensure(r.has("value")?, "needs a value of value to be run")?;
+    r.ensure(r.has("value")?, "needs the argument `value`")?;
     let text = r.word("value")?;
-    text.parse().map_err(|_| r.wrong("value is no number"))
+    text.parse().map_err(|_| r.wrong("`value` is not a number"))
 }
 
-/// The greater of two logarithms, and what the other adds.
+/// The greater of two logarithms, plus the contribution of the other.
 pub(crate) fn logaddexp(a: f64, b: f64) -> f64 {
     let m = a.max(b);
     if m.is_infinite() { m } else { m + ((a - m).exp() + (b - m).exp()).ln() }

@@ -14,7 +14,7 @@ fn product(r: &Ask<'_>, equation: &str) -> Made {
     Ok(vec![r.fit(einsum(equation, &inputs))?])
 }
 
-/// With the last dim of both: `...k,nk->...n`.
+/// Multiplies along the last dim of both: `...k,nk->...n`.
 fn rows(r: &Ask<'_>, a: &A, w: &A) -> Result<A, Error> {
     let outer = &a.shape()[..a.ndim().saturating_sub(1)];
     let flat = [outer.iter().product(), a.shape().last().copied().unwrap_or(1)];
@@ -23,7 +23,7 @@ fn rows(r: &Ask<'_>, a: &A, w: &A) -> Result<A, Error> {
     r.fit(crate::arrays::of(&[outer, &w.shape()[..1]].concat(), y.into_iter().collect()))
 }
 
-/// A tensor and something that is broadcast to it.
+/// Adds a tensor that is broadcast.
 fn plus(r: &Ask<'_>, y: &A, bias: &A) -> Result<A, Error> {
     let z = r.fit(zip(y, bias, &|y, b| y + b))?;
     r.alike(&z, y)?;
@@ -35,7 +35,7 @@ fn linear(r: &Ask<'_>) -> Made {
     Ok(vec![if let Some(bias) = r.maybe(2) { plus(r, &y, bias)? } else { y }])
 }
 
-/// Something, broadcast, and a product.
+/// A broadcast operand plus a product.
 fn added(r: &Ask<'_>, equation: &str) -> Made {
     let (beta, alpha) = (r.real("beta")?, r.real("alpha")?);
     let y = r.fit(einsum(equation, &[r.x(1)?, r.x(2)?]))?;
@@ -69,19 +69,19 @@ fn matmul(r: &Ask<'_>) -> Made {
     Ok(vec![y])
 }
 
-/// The logits of one row of queries, less what a mask hides and what comes later.
+/// Computes attention; the logits of each row of queries exclude masked and, if causal, later positions.
 fn attention(r: &Ask<'_>) -> Made {
     let (q, k, v) = (r.x(0)?, r.x(1)?, r.x(2)?);
     r.ensure(q.shape()[0] == k.shape()[0] && q.shape()[0] == v.shape()[0], "the batches differ")?;
     r.ensure(q.shape()[3] == k.shape()[3] && k.shape()[..3] == v.shape()[..3], "keys and values do not fit")?;
     let (width, length, causal) = (q.shape()[3], k.shape()[2], r.flag("causal")?);
     let scale = r.maybe_real("scale")?.unwrap_or(1.0 / (width as f64).sqrt());
-    // Which head of keys a head of queries has, by where both lie in the whole.
+    // The head of keys for each head of queries, by their indices in the whole.
     let (heads, keys) = (r.held(0, 1)?, r.held(1, 1)?);
     let each = r.input(0)?[1] / r.input(1)?[1].max(1);
     let of_head: Vec<Option<usize>> =
         heads.iter().map(|h| keys.iter().position(|key| *key == h / each.max(1))).collect();
-    r.ensure(of_head.iter().all(Option::is_some), "a head of queries is held without its keys")?;
+    r.ensure(of_head.iter().all(Option::is_some), "a rank has a query head without its key head")?;
     let (at_row, at_column) = (r.held(0, 2)?, r.held(1, 2)?);
     if let Some(m) = r.maybe(3) {
         let full = [q.shape()[0], q.shape()[1], q.shape()[2], length];
@@ -109,7 +109,7 @@ fn attention(r: &Ask<'_>) -> Made {
     })])
 }
 
-/// Pairs of elements half the width apart, turned by angles of which cosines and sines are given.
+/// Rotates pairs of elements at a distance of half the width, by angles given as cosines and sines.
 fn rotary(r: &Ask<'_>) -> Made {
     let (a, cos, sin) = (r.x(0)?, r.x(1)?, r.x(2)?);
     let n = a.ndim();
@@ -154,7 +154,7 @@ fn kron(r: &Ask<'_>) -> Made {
 fn cross(r: &Ask<'_>) -> Made {
     let (a, b, dim) = (r.x(0)?, r.x(1)?, r.dim("dim")?);
     r.alike(a, b)?;
-    r.ensure(a.shape()[dim] == 3, "a cross product is of three")?;
+    r.ensure(a.shape()[dim] == 3, "a cross product needs a dim of size 3")?;
     Ok(vec![make(a.shape(), &|i| {
         let on = |x: &A, by: usize| at(x, &crate::arrays::with(i, dim, (i[dim] + by) % 3));
         on(a, 1) * on(b, 2) - on(a, 2) * on(b, 1)
@@ -165,30 +165,30 @@ fn letters(from: usize, n: usize) -> String {
     ('a'..='z').chain('A'..='Z').skip(from).take(n).collect()
 }
 
-/// The last dims of one with the first of the other.
+/// Contracts the last dims of one with the first of the other.
 fn tensordot(r: &Ask<'_>) -> Made {
     let (a, b, n) = (r.x(0)?.ndim(), r.x(1)?.ndim(), r.size("dims")?);
-    r.ensure(n <= a && n <= b && a + b - n <= 52, "has not so many dims")?;
+    r.ensure(n <= a && n <= b && a + b - n <= 52, "has too few dims")?;
     let (left, right) = (letters(0, a), letters(a - n, b));
     product(r, &format!("{left},{right}->{}{}", letters(0, a - n), letters(a, b - n)))
 }
 
 fn multi_dot(r: &Ask<'_>) -> Made {
     let n = r.given_inputs();
-    r.ensure((2..=50).contains(&n), "has too few matrices or too many")?;
+    r.ensure((2..=50).contains(&n), "needs 2 to 50 matrices")?;
     let all: Vec<String> = (0..n).map(|i| letters(i, 2)).collect();
     product(r, &format!("{}->{}{}", all.join(","), letters(0, 1), letters(n, 1)))
 }
 
-/// A product and a bias of a cell.
+/// Returns a product plus a bias of a cell.
 fn gates(r: &Ask<'_>, a: usize, w: usize, bias: usize) -> Result<A, Error> {
     plus(r, &rows(r, r.x(a)?, r.x(w)?)?, r.x(bias)?)
 }
 
-/// One of so many parts of the columns.
+/// Returns the `i`-th of `of` equal parts of the columns.
 fn gate(r: &Ask<'_>, a: &A, i: usize, of: usize) -> Result<A, Error> {
     let n = a.shape()[1] / of;
-    r.ensure(a.shape()[1] == of * n, "the gates are not of one size")?;
+    r.ensure(a.shape()[1] == of * n, "the gates differ in size")?;
     r.fit(cut(a, 1, i * n, (i + 1) * n))
 }
 
@@ -229,7 +229,7 @@ fn scaled_mm(r: &Ask<'_>) -> Made {
     Ok(vec![z])
 }
 
-/// Rows up to the first end with the first matrix, and so on.
+/// Multiplies the rows up to the first end by the first matrix, and so on.
 fn grouped_mm(r: &Ask<'_>) -> Made {
     let (a, w, ends) = (r.x(0)?, r.x(1)?, r.x(2)?);
     r.ensure(a.shape()[1] == w.shape()[1], "the sizes that are summed differ")?;

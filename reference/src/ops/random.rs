@@ -13,7 +13,7 @@ fn bell(u: f64) -> f64 {
     (u / (1.0 - u)).ln() / 1.7
 }
 
-/// How many of some numbers lie below a probability.
+/// The number of random numbers, of `n`, that are less than a probability.
 fn count_below(noise: &dyn Fn(usize) -> f64, element: usize, n: usize, p: f64) -> f64 {
     (0..n).filter(|i| noise(element * 16 + i) < p).count() as f64
 }
@@ -23,14 +23,14 @@ fn like(r: &Ask<'_>, f: &dyn Fn(f64) -> f64) -> Made {
     Ok(vec![r.numbered(0, &|e| f(noise(e)))?])
 }
 
-/// One output, of every element and its random number.
+/// Makes one output from every element and its random number.
 fn mixed(r: &Ask<'_>, f: &dyn Fn(f64, f64) -> f64) -> Made {
     Ok(vec![r.fit(zip(r.x(0)?, &r.numbered(0, &r.noise()?)?, f))?])
 }
 
-/// A whole number from one that is declared on; up to another, which is not reached.
+/// Returns the bounds of an integer: from `low` up to, but not including, `high`.
 fn range(r: &Ask<'_>, low: &str, high: &str) -> Result<(f64, f64), Error> {
-    r.ensure(r.has(high)?, "needs a number that is not reached to be run")?;
+    r.ensure(r.has(high)?, &format!("needs the argument `{high}`"))?;
     Ok((r.number(low)? as f64, r.number(high)? as f64))
 }
 
@@ -41,12 +41,12 @@ fn probability(r: &Ask<'_>) -> Result<f64, Error> {
     Ok(p)
 }
 
-/// What is left is scaled so that the mean stays.
+/// Scales an element that is not dropped so that the mean stays.
 fn left(x: f64, p: f64, keep: bool) -> f64 {
     if keep { x / (1.0 - p) } else { 0.0 }
 }
 
-/// What is dropped becomes what `selu` has at its least, and all is moved so that mean and deviation stay.
+/// Replaces a dropped element by the minimum of `selu`, and rescales so that mean and deviation stay.
 fn left_alpha(x: f64, p: f64, keep: bool) -> f64 {
     let least = -1.758_099_340_847_376_6;
     let by = 1.0 / ((1.0 - p) * (1.0 + p * least * least)).sqrt();
@@ -59,14 +59,14 @@ fn by_element(r: &Ask<'_>, f: fn(f64, f64, bool) -> f64) -> Made {
     mixed(r, &|x, u| f(x, p, u >= p))
 }
 
-/// All of a channel or none.
+/// Drops all of a channel or none.
 fn by_channel(r: &Ask<'_>, f: fn(f64, f64, bool) -> f64) -> Made {
     let (a, p, noise) = (r.x(0)?, probability(r)?, r.noise()?);
     let (b, c, channels) = (r.held(0, 0)?, r.held(0, 1)?, r.places[0].whole[1]);
     Ok(vec![make(a.shape(), &|i| f(at(a, i), p, noise(b[i[0]] * channels + c[i[1]]) >= p))])
 }
 
-/// Indices along the last dim, each with a chance that is proportional to its weight.
+/// Indices along the last dim, each with a probability proportional to its weight.
 fn multinomial(r: &Ask<'_>) -> Made {
     let (a, samples, noise) = (r.x(0)?, r.size("samples")?, r.noise()?);
     let last = a.ndim() - 1;

@@ -23,20 +23,20 @@ pub(crate) fn min(v: &[f64]) -> f64 {
     v.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// The mean square about the mean, of so many numbers less.
+/// The sum of squares about the mean, divided by the number of elements minus `correction`.
 pub(crate) fn var(v: &[f64], correction: f64) -> f64 {
     let m = mean(v);
     v.iter().map(|x| (x - m).powi(2)).sum::<f64>() / (v.len() as f64 - correction).max(0.0)
 }
 
-/// Of two in the middle the lower one.
+/// Returns the median, the lower of two.
 pub(crate) fn middle(v: &[f64]) -> f64 {
     let mut v = v.to_vec();
     v.sort_by(f64::total_cmp);
     v.get(v.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Without what is no number.
+/// Returns the elements that are not NaN.
 fn present(v: &[f64]) -> Vec<f64> {
     v.iter().copied().filter(|x| !x.is_nan()).collect()
 }
@@ -46,7 +46,7 @@ fn logsumexp(v: &[f64]) -> f64 {
     if m.is_infinite() { m } else { m + v.iter().map(|x| (x - m).exp()).sum::<f64>().ln() }
 }
 
-/// `(sum |x|^p)^(1/p)`, or what that goes to.
+/// `(sum |x|^p)^(1/p)`, or its limit.
 pub(crate) fn norm_of(p: f64, v: &[f64]) -> f64 {
     let v = v.iter().copied().map(f64::abs);
     match p {
@@ -60,11 +60,11 @@ pub(crate) fn norm_of(p: f64, v: &[f64]) -> f64 {
 }
 
 fn norm(r: &Ask<'_>) -> Made {
-    let p = r.word("p")?.parse::<f64>().map_err(|_| r.wrong("p is no number"))?;
+    let p = r.word("p")?.parse::<f64>().map_err(|_| r.wrong("`p` is not a number"))?;
     folded(r, &|v| norm_of(p, v))
 }
 
-/// The value between the two that lie about it in order.
+/// The quantile of a list, interpolated between its two neighbours in order.
 fn quantile(v: &[f64], q: f64) -> f64 {
     let mut v = v.to_vec();
     v.sort_by(f64::total_cmp);
@@ -80,17 +80,17 @@ fn quantiles(r: &Ask<'_>, without_nan: bool) -> Made {
     one(r, &|v| if without_nan { quantile(&present(v), q) } else { quantile(v, q) })
 }
 
-/// Over dims.
+/// Reduces over the given dims.
 fn folded(r: &Ask<'_>, f: &dyn Fn(&[f64]) -> f64) -> Made {
     Ok(vec![over(r.x(0)?, &r.dims("dims")?, r.flag("keepdim")?, f)])
 }
 
-/// Over one dim, or all.
+/// Reduces over one dim, or all.
 fn one(r: &Ask<'_>, f: &dyn Fn(&[f64]) -> f64) -> Made {
     Ok(vec![over(r.x(0)?, &r.dims("dim")?, r.flag("keepdim")?, f)])
 }
 
-/// Over one dim, with the index in it of every element; or over all, with the row-major index.
+/// Reduces over one dim with the index in it of every element; or over all, with the row-major index.
 pub(crate) fn placed(r: &Ask<'_>, f: &dyn Fn(&[f64], &[f64]) -> f64) -> Result<A, Error> {
     let (a, dims, keep) = (r.x(0)?, r.dims("dim")?, r.flag("keepdim")?);
     let indices = if r.has("dim")? {
@@ -106,7 +106,7 @@ pub(crate) fn placed(r: &Ask<'_>, f: &dyn Fn(&[f64], &[f64]) -> f64) -> Result<A
     }))
 }
 
-/// Where the greatest, or the least, first is; -1 of nothing.
+/// The index of the first greatest, or least, element; -1 for an empty list.
 fn best(v: &[f64], of: &[f64], sign: f64) -> f64 {
     let better = |b: Option<usize>, i: usize| match b {
         Some(b) if sign * v[i] <= sign * v[b] || v[b].is_nan() => Some(b),
@@ -130,19 +130,19 @@ fn moments(r: &Ask<'_>, root: bool, and_mean: bool) -> Made {
     Ok(made)
 }
 
-/// The `k`-th least value and where it is.
+/// The `k`-th least value and its index.
 fn kth(r: &Ask<'_>) -> Made {
     let k = r.size("k")?;
     let kth = |v: &[f64]| order(v, false).get(k.wrapping_sub(1)).copied();
     let n = r.inputs[0].shape().get(r.dim("dim")?).copied().unwrap_or(0);
-    r.ensure(k <= n, "k is more than there are")?;
+    r.ensure(k <= n, "`k` exceeds the size of the dim")?;
     Ok(vec![
         placed(r, &|v, _| kth(v).map_or(f64::NAN, |i| v[i]))?,
         placed(r, &|v, of| kth(v).map_or(-1.0, |i| of[i]))?,
     ])
 }
 
-/// The most frequent value, the least of several, and where the last of it is.
+/// The most frequent value, the least of several, and the index of its last occurrence.
 fn mode(r: &Ask<'_>) -> Made {
     let most = |v: &[f64]| {
         let count = |x: f64| v.iter().filter(|&&y| y == x).count();

@@ -1,4 +1,4 @@
-//! Pieces, other orders and other shapes of the same elements.
+//! Ranges, other orders and other shapes of the same elements.
 
 use ndarray::{Axis, concatenate, stack};
 
@@ -9,7 +9,7 @@ use crate::Error;
 use crate::arrays::{A, at, cut, make, numbers, of, place, taken, with};
 use crate::ask::{Ask, Made};
 
-/// An output that is wanted, by the place in the whole input of each of its elements.
+/// Returns a wanted output; `source` maps the index of each element to its index in the whole input.
 fn from(r: &Ask<'_>, source: &dyn Fn(&[usize]) -> Vec<usize>) -> Made {
     let (a, target) = (r.x(0)?, r.target(0)?);
     let held = (0..a.ndim()).map(|d| r.held(0, d)).collect::<Result<Vec<_>, _>>()?;
@@ -21,18 +21,18 @@ fn from(r: &Ask<'_>, source: &dyn Fn(&[usize]) -> Vec<usize>) -> Made {
     let shape = target.shape();
     let all =
         crate::arrays::coordinates(&shape).iter().map(|i| Some(at(a, &local(i)?))).collect::<Option<_>>();
-    let all = all.ok_or_else(|| r.wrong("an element that is wanted is not held"))?;
+    let all = all.ok_or_else(|| r.wrong("a required element is not on this rank"))?;
     Ok(vec![r.fit(of(&shape, all))?])
 }
 
-/// The same elements, in order, as they are wanted.
+/// The same elements, in order, in the wanted shape.
 fn view(r: &Ask<'_>) -> Made {
     Ok(vec![r.fit(of(&r.target(0)?.shape(), numbers(r.x(0)?)))?])
 }
 
 fn ordered(r: &Ask<'_>, order: Vec<usize>) -> Made {
     let a = r.x(0)?;
-    r.ensure(order.len() == a.ndim(), "the order is not of all dims")?;
+    r.ensure(order.len() == a.ndim(), "the order must name all dims")?;
     Ok(vec![a.clone().permuted_axes(order)])
 }
 
@@ -70,10 +70,10 @@ fn joined(r: &Ask<'_>, new: bool) -> Made {
     Ok(vec![if new { stack(axis, &views) } else { concatenate(axis, &views) }.map_err(|e| r.wrong(e))?])
 }
 
-/// Indices of a dim of the whole: from one up to another, each so many steps after the one before.
+/// Indices of a dim of the whole: start, end, and step.
 type Slice = (usize, usize, usize);
 
-/// What is held here of them, for each output.
+/// Returns the locally held indices of each slice, one output per slice.
 fn held_of(r: &Ask<'_>, dim: usize, slices: &[Slice]) -> Made {
     let (a, held) = (r.x(0)?, r.held(0, dim)?);
     let of = |&(start, end, step): &Slice| {
@@ -83,7 +83,7 @@ fn held_of(r: &Ask<'_>, dim: usize, slices: &[Slice]) -> Made {
     Ok(slices.iter().map(of).collect())
 }
 
-/// Pieces of a dim of the whole, of these sizes one after the other.
+/// Returns contiguous ranges of these sizes of a dim of the whole.
 fn pieces(r: &Ask<'_>, dim: usize, sizes: &[usize]) -> Made {
     let mut start = 0;
     let mut one = |&n: &usize| {
@@ -93,7 +93,7 @@ fn pieces(r: &Ask<'_>, dim: usize, sizes: &[usize]) -> Made {
     held_of(r, dim, &sizes.iter().map(&mut one).collect::<Vec<_>>())
 }
 
-/// Pieces of one size, the last one less.
+/// Returns ranges of one size, the last one smaller.
 fn equal(r: &Ask<'_>, dim: usize, size: usize) -> Made {
     let (n, size) = (r.input(0)?[dim], size.max(1));
     let count = n.div_ceil(size).max(1);
@@ -126,14 +126,14 @@ fn tensor_split(r: &Ask<'_>) -> Made {
 
 fn unbind(r: &Ask<'_>) -> Made {
     let (a, dim) = (r.x(0)?, r.dim("dim")?);
-    r.ensure(a.shape()[dim] == r.input(0)?[dim], "a dim that is unbound is held whole")?;
+    r.ensure(a.shape()[dim] == r.input(0)?[dim], "the unbound dim must be whole on each rank")?;
     Ok(a.axis_iter(Axis(dim)).map(|a| a.to_owned()).collect())
 }
 
 fn select(r: &Ask<'_>) -> Made {
     let (a, dim) = (r.x(0)?, r.dim("dim")?);
     let index = r.number("index")?.rem_euclid(r.input(0)?[dim].max(1) as i64) as usize;
-    r.ensure(index < a.shape()[dim], "the index is not held")?;
+    r.ensure(index < a.shape()[dim], "the index is not on this rank")?;
     Ok(vec![a.index_axis(Axis(dim), index).to_owned()])
 }
 
@@ -148,7 +148,7 @@ fn narrow(r: &Ask<'_>) -> Made {
     held_of(r, dim, &[(start, start.saturating_add(r.size("length")?), 1)])
 }
 
-/// Where an index before or after a dim of `n` comes from; nothing where a constant stands.
+/// Returns the source index of an index before or after a dim of `n`; `None` for constant padding.
 fn folded_back(i: i64, n: i64, mode: &str) -> Option<i64> {
     match mode {
         _ if (0..n).contains(&i) => Some(i),
@@ -189,7 +189,7 @@ fn roll(r: &Ask<'_>) -> Made {
         return Ok(vec![make(a.shape(), &|i| all[from(i)])]);
     }
     let dims = r.dims("dims")?;
-    r.ensure(shifts.len() == dims.len() || shifts.len() == 1, "there is not a shift for each dim")?;
+    r.ensure(shifts.len() == dims.len() || shifts.len() == 1, "needs one shift for each dim")?;
     Ok(vec![make(a.shape(), &|i| {
         let mut from = i.to_vec();
         for (k, &d) in dims.iter().enumerate() {
@@ -210,7 +210,7 @@ fn flipped(a: &A, dims: &[usize]) -> A {
 
 fn rot90(r: &Ask<'_>) -> Made {
     let (mut a, dims) = (r.x(0)?.clone(), r.dims("dims")?);
-    r.ensure(dims.len() == 2, "a rotation is in two dims")?;
+    r.ensure(dims.len() == 2, "a rotation needs two dims")?;
     for _ in 0..r.number("times")?.rem_euclid(4) {
         a = flipped(&a, &dims[1..]);
         a.swap_axes(dims[0], dims[1]);
@@ -218,7 +218,7 @@ fn rot90(r: &Ask<'_>) -> Made {
     Ok(vec![a])
 }
 
-/// Rows and columns by which an element is kept.
+/// Keeps the elements whose row and column satisfy `keep`; the others become 0.
 fn triangle(r: &Ask<'_>, keep: fn(usize, usize) -> bool) -> Made {
     let a = r.x(0)?;
     let n = a.ndim();
@@ -229,7 +229,7 @@ fn triangle(r: &Ask<'_>, keep: fn(usize, usize) -> bool) -> Made {
 fn diagonal(r: &Ask<'_>) -> Result<A, Error> {
     let a = r.x(0)?;
     let n = a.ndim();
-    r.ensure(r.held(0, n - 2)? == r.held(0, n - 1)?, "rows and columns are not the same")?;
+    r.ensure(r.held(0, n - 2)? == r.held(0, n - 1)?, "the rows and columns on this rank differ")?;
     Ok(make(&a.shape()[..n - 1], &|i| at(a, &[i, &i[n - 2..]].concat())))
 }
 
@@ -248,7 +248,7 @@ fn expand(r: &Ask<'_>) -> Made {
     })
 }
 
-/// Each dim so many times one after the other.
+/// Repeats each dim as a whole.
 fn tiled(r: &Ask<'_>) -> Made {
     let whole = r.input(0)?.to_vec();
     from(r, &|i| i[i.len() - whole.len()..].iter().zip(&whole).map(|(&c, &n)| c % n.max(1)).collect())
@@ -257,7 +257,8 @@ fn tiled(r: &Ask<'_>) -> Made {
 fn unfold_dim(r: &Ask<'_>) -> Made {
     let (a, dim, size, step) = (r.x(0)?, r.dim("dim")?, r.size("size")?, r.size("step")?);
     let windows =
-        a.shape()[dim].checked_sub(size).ok_or_else(|| r.wrong("the dim has no window"))? / step + 1;
+        a.shape()[dim].checked_sub(size).ok_or_else(|| r.wrong("the dim is smaller than a window"))? / step
+            + 1;
     let shape = [&with(a.shape(), dim, windows)[..], &[size]].concat();
     Ok(vec![make(&shape, &|i| at(a, &with(&i[..a.ndim()], dim, i[dim] * step + i[a.ndim()])))])
 }
@@ -265,7 +266,7 @@ fn unfold_dim(r: &Ask<'_>) -> Made {
 fn pixel_shuffle(r: &Ask<'_>) -> Made {
     let (a, f) = (r.x(0)?, r.size("factor")?);
     let s = a.shape();
-    r.ensure(s[1].is_multiple_of(f * f), "the channels are no multiple of the square of the factor")?;
+    r.ensure(s[1].is_multiple_of(f * f), "the channels must be a multiple of the square of the factor")?;
     Ok(vec![make(&[s[0], s[1] / f / f, f * s[2], f * s[3]], &|i| {
         a[[i[0], f * f * i[1] + f * (i[2] % f) + i[3] % f, i[2] / f, i[3] / f]]
     })])
@@ -274,13 +275,16 @@ fn pixel_shuffle(r: &Ask<'_>) -> Made {
 fn pixel_unshuffle(r: &Ask<'_>) -> Made {
     let (a, f) = (r.x(0)?, r.size("factor")?);
     let s = a.shape();
-    r.ensure(s[2].is_multiple_of(f) && s[3].is_multiple_of(f), "space is no multiple of the factor")?;
+    r.ensure(
+        s[2].is_multiple_of(f) && s[3].is_multiple_of(f),
+        "the spatial dims must be a multiple of the factor",
+    )?;
     Ok(vec![make(&[s[0], f * f * s[1], s[2] / f, s[3] / f], &|i| {
         a[[i[0], i[1] / f / f, f * i[2] + i[1] / f % f, f * i[3] + i[1] % f]]
     })])
 }
 
-/// By place in the group first, which groups keep their order within.
+/// Sorts channels by their index within the group first, then by group.
 fn channel_shuffle(r: &Ask<'_>) -> Made {
     let (a, held) = (r.x(0)?, r.held(0, 1)?);
     let each = (r.input(0)?[1] / r.size("groups")?).max(1);

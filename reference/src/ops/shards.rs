@@ -1,4 +1,4 @@
-//! The parts that ranks have of a dim, each as a slice, and back.
+//! The ranks' parts of a dim, each as a slice, and back.
 
 use super::Body::By;
 use super::Ops;
@@ -8,9 +8,9 @@ use crate::ask::{Ask, Made};
 
 pub(super) const OPS: Ops = &[("split_shards", By(split)), ("join_shards", By(join))];
 
-/// Of each slice, which indices of the dim are its own, in their order; the whole has so many.
+/// Returns the indices of the dim of each slice, in their order; the whole has `whole` indices.
 ///
-/// A rank with one slice has its own indices alone, one after the other.
+/// A rank with one slice has its own indices alone, in sequence.
 fn indices(r: &Ask<'_>, slices: usize, whole: usize) -> Result<Vec<Vec<usize>>, Error> {
     if slices == 1 {
         return Ok(vec![(0..whole).collect()]);
@@ -19,17 +19,17 @@ fn indices(r: &Ask<'_>, slices: usize, whole: usize) -> Result<Vec<Vec<usize>>, 
         "zigzag" => (true, 2),
         "strided" => (false, r.size("tiles")?),
         "ragged" => return counted(r, slices, &|i| i),
-        // What sources have for the same slice.
+        // The counts of all sources for the same slice.
         _ => return counted(r, slices, &|i| i % slices),
     };
-    // In which chunk of the dim the slice `p` has its chunk `t`.
+    // The chunk of the dim that is chunk `t` of slice `p`.
     let chunk = |p: usize, t: usize| if zigzag && t == 1 { 2 * slices - 1 - p } else { t * slices + p };
     let length = whole / (slices * each).max(1);
     let of = |p: usize| (0..each).flat_map(move |t| (0..length).map(move |i| (p, t, i)));
     Ok((0..slices).map(|p| of(p).map(|(p, t, i)| chunk(p, t) * length + i).collect()).collect())
 }
 
-/// The same where `counts` say how many indices come next, for the slice that their number says.
+/// Returns the indices if `counts` are given: each count assigns the next indices to slice `of(i)`.
 fn counted(r: &Ask<'_>, slices: usize, of: &dyn Fn(usize) -> usize) -> Result<Vec<Vec<usize>>, Error> {
     let mut lists = vec![Vec::new(); slices];
     let mut next = 0;
@@ -47,7 +47,7 @@ fn split(r: &Ask<'_>) -> Made {
     Ok(vec![make(&shape, &|i| {
         let mut from = i.to_vec();
         let p = from.remove(new);
-        // Behind its own indices a slice has zeros.
+        // After its own indices a slice has zeros.
         indices[p].get(from[dim]).map_or(0.0, |&index| at(a, &with(&from, dim, index)))
     })])
 }

@@ -7,7 +7,7 @@ use libm::{erf, erfc, j0, j1, lgamma, y0, y1};
 use super::Body::{By, One, Two};
 use super::Ops;
 
-/// The mean of an even function of period 2 pi, which equal steps give to all digits.
+/// The mean of an even function of period 2 pi, computed to full precision with equal steps.
 fn mean(f: impl Fn(f64) -> f64) -> f64 {
     (0..64).map(|k| f((f64::from(k) + 0.5) * PI / 64.0)).sum::<f64>() / 64.0
 }
@@ -53,7 +53,7 @@ fn digamma(x: f64) -> f64 {
     x.ln() - 0.5 / x - 1.0 / (12.0 * x.powi(2)) + 1.0 / (120.0 * x.powi(4)) - 1.0 / (252.0 * x.powi(6)) - less
 }
 
-/// `sum_k (q + k)^-s`, of which the rest is Euler and Maclaurin's.
+/// `sum_k (q + k)^-s`, with a remainder by Euler and Maclaurin.
 fn zeta(s: f64, q: f64) -> f64 {
     let n = q + 15.0;
     let first: f64 = (0..15).map(|k| (q + f64::from(k)).powf(-s)).sum();
@@ -61,7 +61,7 @@ fn zeta(s: f64, q: f64) -> f64 {
         - s * (s + 1.0) * (s + 2.0) / 720.0 * n.powf(-s - 3.0)
 }
 
-/// The lower incomplete gamma function, of which the whole is 1.
+/// The regularized lower incomplete gamma function.
 fn igamma(a: f64, x: f64) -> f64 {
     let (mut term, mut sum) = (1.0, 1.0);
     for k in 1..80 {
@@ -71,7 +71,7 @@ fn igamma(a: f64, x: f64) -> f64 {
     sum * (a * x.ln() - x - lgamma(a + 1.0)).exp()
 }
 
-/// `exp(x^2) erfc(x)`: a continued fraction where x is great.
+/// `exp(x^2) erfc(x)`: a continued fraction for large x.
 fn erfcx(x: f64) -> f64 {
     if x < 0.0 {
         2.0 * (x * x).exp() - erfcx(-x)
@@ -100,9 +100,9 @@ fn erfinv(y: f64) -> f64 {
     if y.abs() > 1.0 { f64::NAN } else { low }
 }
 
-/// `p_(k+1) = step(k, p_k, p_(k-1))` from two polynomials on.
+/// Evaluates `p_(k+1) = step(k, p_k, p_(k-1))`, beginning with two polynomials.
 fn polynomial(n: f64, first: [f64; 2], step: &dyn Fn(f64, f64, f64) -> f64) -> f64 {
-    // Nobody asks for more.
+    // Larger arguments are not supported.
     if n > 1e6 {
         return f64::NAN;
     }

@@ -1,4 +1,4 @@
-//! Transforms into frequencies and back; complex numbers lie in a last dim of two.
+//! Transforms into frequencies and back; complex numbers are stored in a last dim of two.
 
 use std::f64::consts::PI;
 
@@ -24,7 +24,7 @@ fn part(z: Complex, i: usize) -> f64 {
     if i == 0 { z.0 } else { z.1 }
 }
 
-/// Of complex numbers along a dim.
+/// Transforms complex numbers along a dim.
 fn transformed(a: &A, dim: usize, sign: f64, scaled: bool) -> A {
     let (n, last) = (a.shape()[dim], a.ndim() - 1);
     let by = if scaled { n as f64 } else { 1.0 };
@@ -36,7 +36,7 @@ fn transformed(a: &A, dim: usize, sign: f64, scaled: bool) -> A {
 
 fn pairs<'a>(r: &'a Ask<'_>) -> Result<&'a A, Error> {
     let a = r.x(0)?;
-    r.ensure(a.shape().last() == Some(&2), "the last dim is not the two parts")?;
+    r.ensure(a.shape().last() == Some(&2), "the last dim must be the real and the imaginary part")?;
     Ok(a)
 }
 
@@ -44,7 +44,7 @@ fn complex(r: &Ask<'_>, sign: f64, scaled: bool) -> Made {
     Ok(vec![r.dims("dims")?.into_iter().fold(pairs(r)?.clone(), |a, dim| transformed(&a, dim, sign, scaled))])
 }
 
-/// Of real numbers, of which half the frequencies tell the others.
+/// Transforms real numbers, of which half the frequencies determine the others.
 fn from_real(r: &Ask<'_>, sign: f64, scaled: bool) -> Made {
     let (a, dims) = (r.x(0)?, r.dims("dims")?);
     let rank = a.ndim();
@@ -54,8 +54,9 @@ fn from_real(r: &Ask<'_>, sign: f64, scaled: bool) -> Made {
     Ok(vec![r.fit(cut(&a, last, 0, a.shape()[last] / 2 + 1))?])
 }
 
-/// A frequency of `n` real numbers, of which half are given: the others are mirrored, and those that are their own mirror
-/// image are real.
+/// Returns a frequency of `n` real numbers, of which half are given.
+///
+/// The others are conjugates in reverse order, and a frequency that is its own conjugate is real.
 fn mirrored(t: usize, n: usize, given: usize, get: &dyn Fn(usize) -> Complex) -> Complex {
     let near = t.min(n - t);
     if near >= given {
@@ -87,7 +88,7 @@ fn to_real(r: &Ask<'_>, sign: f64, scaled: bool) -> Made {
     })])
 }
 
-/// The frequency 0 in the middle, or back at the start.
+/// Shifts the frequency 0 to the middle, or back to the start.
 fn shifted(r: &Ask<'_>, back: bool) -> Made {
     let (a, dims) = (r.x(0)?, r.dims("dims")?);
     Ok(vec![make(a.shape(), &|i| {
@@ -100,7 +101,7 @@ fn shifted(r: &Ask<'_>, back: bool) -> Made {
     })])
 }
 
-/// The frequencies of windows, each some steps after the one before.
+/// The frequencies of windows, at a fixed distance of each other.
 fn stft(r: &Ask<'_>) -> Made {
     let (a, window, hop) = (r.x(0)?, r.size("window")?, r.size("hop")?);
     let d = a.ndim() - 1;
@@ -112,7 +113,7 @@ fn stft(r: &Ask<'_>) -> Made {
     })])
 }
 
-/// The mean of what the windows say that cover an element.
+/// Averages the windows that cover an element.
 fn istft(r: &Ask<'_>) -> Made {
     let (a, window, hop) = (pairs(r)?, r.size("window")?, r.size("hop")?);
     let d = a.ndim() - 3;

@@ -16,7 +16,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Of the arguments of a call, with this kernel; an argument that the op has not is 1.
+    /// Returns the windows of a call's arguments with this kernel; arguments that the op lacks are 1.
     pub(super) fn of(r: &Ask<'_>, kernel: &[usize], dilated: bool) -> Result<Windows, Error> {
         let n = kernel.len();
         let dilation = if dilated { r.spatial("dilation", n)? } else { vec![1; n] };
@@ -24,18 +24,20 @@ impl Windows {
         Ok(Windows { kernel: kernel.to_vec(), stride, padding, dilation })
     }
 
-    /// How many there are over space of this size.
+    /// The number of windows over a space of this size, per dim.
     pub(super) fn count(&self, r: &Ask<'_>, space: &[usize]) -> Result<Vec<usize>, Error> {
         (0..space.len())
             .map(|d| {
                 let window = self.dilation[d] * (self.kernel[d].max(1) - 1) + 1;
                 let room = (space[d] + 2 * self.padding[d]).checked_sub(window);
-                Ok(room.ok_or_else(|| r.wrong("a window does not fit into space"))? / self.stride[d] + 1)
+                Ok(room.ok_or_else(|| r.wrong("a window does not fit into the spatial dims"))?
+                    / self.stride[d]
+                    + 1)
             })
             .collect()
     }
 
-    /// Where an element of a window lies in space, unless that is padding.
+    /// The position of a window's element in space; `None` in padding.
     pub(super) fn at(&self, window: &[usize], k: &[usize], space: &[usize]) -> Option<Vec<usize>> {
         (0..space.len())
             .map(|d| {
@@ -46,7 +48,7 @@ impl Windows {
     }
 }
 
-/// With as many groups as the weight's channels leave.
+/// Convolves with the number of groups that follows from the weight's channels.
 fn conv(r: &Ask<'_>) -> Made {
     let (a, w) = (r.x(0)?, r.x(1)?);
     let windows = Windows::of(r, &w.shape()[2..], true)?;
@@ -54,7 +56,7 @@ fn conv(r: &Ask<'_>) -> Made {
     let groups = inputs.checked_div(each).unwrap_or(1);
     r.ensure(inputs == groups * each && groups > 0 && outputs.is_multiple_of(groups), "channels do not fit")?;
     if let Some(bias) = r.maybe(2) {
-        r.ensure(bias.len() == outputs, "the bias is not as long as there are channels")?;
+        r.ensure(bias.len() == outputs, "the bias must have one element per channel")?;
     }
     let space = windows.count(r, &a.shape()[2..])?;
     let kernel = coordinates(&w.shape()[2..]);
@@ -73,17 +75,17 @@ fn conv(r: &Ask<'_>) -> Made {
     })])
 }
 
-/// Each element of the input times the kernel, added where the window lies that a convolution would have read.
+/// Adds each input element times the kernel to the window that a convolution would have read.
 fn transposed(r: &Ask<'_>) -> Made {
     let (a, w) = (r.x(0)?, r.x(1)?);
     let windows = Windows::of(r, &w.shape()[2..], false)?;
-    // Which groups the channels here belong to.
+    // The groups of the local channels.
     let groups = r.size("groups")?;
     let (channels, each) = (r.held(0, 1)?, (r.input(0)?[1] / groups).max(1));
     r.ensure(channels == r.held(1, 0)?, "input and weight hold different channels")?;
     let mut here: Vec<usize> = channels.iter().map(|c| c / each).collect();
     here.dedup();
-    // A rank without input channels has terms of the groups that its output is of.
+    // A rank without input channels has partial values of the groups of its output.
     let each_out = w.shape()[1];
     let groups = if here.is_empty() { r.wanted(0, 1)?.len() / each_out.max(1) } else { here.len() };
     let each_in = (a.shape()[1] / groups.max(1)).max(1);
@@ -91,10 +93,10 @@ fn transposed(r: &Ask<'_>) -> Made {
     for d in 0..windows.kernel.len() {
         let full = (a.shape()[d + 2].max(1) - 1) * windows.stride[d] + windows.kernel[d];
         let kept = full.checked_sub(2 * windows.padding[d]);
-        shape.push(kept.ok_or_else(|| r.wrong("the padding is more than there is"))?);
+        shape.push(kept.ok_or_else(|| r.wrong("the padding exceeds the output"))?);
     }
     if let Some(bias) = r.maybe(2) {
-        r.ensure(bias.len() == shape[1], "the bias is not as long as there are channels")?;
+        r.ensure(bias.len() == shape[1], "the bias must have one element per channel")?;
     }
     let mut y = make(&shape, &|i| r.maybe(2).map_or(0.0, |bias| bias[i[1]])).into_raw_vec_and_offset().0;
     let kernel = coordinates(&w.shape()[2..]);
@@ -111,10 +113,10 @@ fn transposed(r: &Ask<'_>) -> Made {
     Ok(vec![r.fit(of(&shape, y))?])
 }
 
-/// The elements of a window that are in space, each with its row-major place there.
+/// The elements of a window that are in space, each with its row-major index there.
 pub(super) type Part = Vec<(f64, usize)>;
 
-/// Each window as a number, of its elements.
+/// Reduces each window to a number.
 fn pooled(r: &Ask<'_>, fs: &[&dyn Fn(&Part) -> f64]) -> Made {
     let a = r.x(0)?;
     let space = &a.shape()[2..];
@@ -132,7 +134,7 @@ pub(super) fn greatest(v: &Part) -> f64 {
     v.iter().fold(f64::NEG_INFINITY, |a, b| a.max(b.0))
 }
 
-/// Where the greatest first is.
+/// The index of the first greatest element.
 pub(super) fn greatest_at(v: &Part) -> f64 {
     v.iter().fold((f64::NEG_INFINITY, 0), |a, b| if b.0 > a.0 { *b } else { a }).1 as f64
 }
@@ -141,7 +143,7 @@ fn mean(v: &Part) -> f64 {
     v.iter().map(|x| x.0).sum::<f64>() / v.len() as f64
 }
 
-/// Padding counts as zeros.
+/// Averages windows; padding counts as zeros.
 fn avg_pool(r: &Ask<'_>) -> Made {
     let n: usize = r.spatial("kernel", r.x(0)?.ndim() - 2)?.iter().product();
     pooled(r, &[&|v: &Part| v.iter().map(|x| x.0).sum::<f64>() / n as f64])
@@ -152,7 +154,7 @@ fn lp_pool(r: &Ask<'_>) -> Made {
     pooled(r, &[&|v: &Part| norm_of(p, &v.iter().map(|x| x.0).collect::<Vec<_>>())])
 }
 
-/// Each place of a space of a size from its part of the input's.
+/// Computes each position of a space of the given size from its part of the input's space.
 fn parts(r: &Ask<'_>, fs: &[fn(&Part) -> f64]) -> Made {
     let a = r.x(0)?;
     let space = &a.shape()[2..];
@@ -172,7 +174,7 @@ fn parts(r: &Ask<'_>, fs: &[fn(&Part) -> f64]) -> Made {
     Ok(fs.iter().map(|f| make(&shape, &|i| f(&part(i)))).collect())
 }
 
-/// The weights of four neighbours.
+/// Returns the weights of four neighbours.
 fn cubic(t: f64) -> [f64; 4] {
     let a = -0.75;
     let near = |t: f64| (a + 2.0) * t.powi(3) - (a + 3.0) * t.powi(2) + 1.0;
@@ -180,7 +182,7 @@ fn cubic(t: f64) -> [f64; 4] {
     [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
 }
 
-/// Of one dim: which indices of `n` an index of `size` is made of, with their weights.
+/// Returns the indices of `n` from which an index of `size` is interpolated, with their weights, for one dim.
 fn weights(mode: &str, corners: bool, i: usize, size: usize, n: usize) -> Vec<(usize, f64)> {
     let ratio = n as f64 / size as f64;
     let last = n.saturating_sub(1) as f64;
@@ -209,7 +211,7 @@ fn interpolate(r: &Ask<'_>) -> Made {
     if mode == "area" {
         return parts(r, &[mean]);
     }
-    // One dim of space after the other.
+    // Interpolate one spatial dim at a time.
     let mut a: A = r.x(0)?.clone();
     let size = r.spatial("size", a.ndim() - 2)?;
     for (d, &to) in size.iter().enumerate() {
@@ -225,7 +227,7 @@ fn interpolate(r: &Ask<'_>) -> Made {
     Ok(vec![a])
 }
 
-/// Channels near in number: those before by half of the size, and after by what is left.
+/// Sums over neighbouring channels: half of the size before, and the rest after.
 fn local_response_norm(r: &Ask<'_>) -> Made {
     let (a, size) = (r.x(0)?, r.size("size")?);
     let (alpha, beta, k) = (r.real("alpha")?, r.real("beta")?, r.real("k")?);

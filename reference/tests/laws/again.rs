@@ -1,4 +1,4 @@
-//! What backward makes again, and what is moved and computed in pieces, is what it was, to the bit, on ranks and by schedules.
+//! Rematerialized and chunked values equal the originals bit by bit, on ranks and by schedules.
 
 use reshard_planner::Planner;
 use reshard_program::{Program, ShardingSolver, ValueId};
@@ -8,7 +8,7 @@ use reshard_test_support::Random;
 use crate::programs::{inputs, same_as_one_device};
 use crate::schedules::{bits, do_what_the_program_does, traces_are_equal, ways};
 
-/// The program in which backward makes some values again, drawn at random.
+/// The program with some values rematerialized in backward, drawn at random.
 pub(crate) fn some_again(program: &Program, r: &mut Random) -> Program {
     let made: Vec<ValueId> = program.forward().iter().flat_map(|item| item.outputs().to_vec()).collect();
     let share = 1 + r.below(4);
@@ -16,7 +16,7 @@ pub(crate) fn some_again(program: &Program, r: &mut Random) -> Program {
     program.rematerialize(&chosen).unwrap()
 }
 
-/// Holds what programs that make values again do against what the program did.
+/// Compares programs that rematerialize values with the original.
 pub(crate) fn made_again_is_the_same<T: Number>(
     program: &Program,
     inputs: &Values<T>,
@@ -29,7 +29,7 @@ pub(crate) fn made_again_is_the_same<T: Number>(
     Ok(())
 }
 
-/// Holds what programs with moves in two and three pieces do against what the program did; how many there were.
+/// Compares programs with two and three overlap chunks with the original, and returns their number.
 pub(crate) fn in_pieces_is_the_same<T: Number>(
     program: &Program,
     inputs: &Values<T>,
@@ -52,7 +52,7 @@ pub(crate) fn in_pieces_is_the_same<T: Number>(
     Ok(found)
 }
 
-/// Whether another program makes what the program made, of what both make, and its schedules do.
+/// Checks that another program makes equal values where both have them, and that its schedules do.
 fn is_the_same<T: Number>(
     program: &Program,
     other: &Program,
@@ -74,7 +74,7 @@ fn is_the_same<T: Number>(
     do_what_the_program_does(other, inputs, &did, &two).map_err(at)
 }
 
-/// Runs a program as it is and in pieces, and says how many ways into pieces there were.
+/// Runs a program as it is and with overlap chunks, and returns the number of chunked variants.
 fn ways_in_pieces(text: &str) -> usize {
     let program = ShardingSolver::new().solve(&text.parse().unwrap()).unwrap();
     let given = inputs::<f64>(&program, 5);
@@ -82,7 +82,7 @@ fn ways_in_pieces(text: &str) -> usize {
     in_pieces_is_the_same(&program, &given, &ranks).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A dim that is gathered, one beside it that another axis cuts, one beside it that nobody cuts, and gathers of backward.
+/// Chunks along a gathered dim, next to a dim sharded over another axis or unsharded, and of backward.
 #[test]
 fn pieces_of_every_kind_are_the_whole() {
     let texts = [
@@ -97,7 +97,8 @@ fn pieces_of_every_kind_are_the_whole() {
     for text in texts {
         assert_eq!(ways_in_pieces(text), 2, "{text}");
     }
-    // A part of what is moved makes no part of what is made, or it is moved to where pieces lie otherwise.
+    // A part of the redistributed value makes no part of the result, or the target has another order of
+    // chunks.
     let whole = [
         "mesh a=2\nx: f32[4] S(0)\nu: f32[8] R\ng: R = x\ny: R = tile(g, times=[2])\nz = mul(y, u)\n",
         "mesh a=2\nx: f32[4,2] S(1)\ng: R = x\ny0: R; y1: R = chunk(g, chunks=2, dim=0)\nl = sum(y0)\n",
@@ -108,7 +109,7 @@ fn pieces_of_every_kind_are_the_whole() {
         "mesh a=2\nx: f32[2,8] P|-\ng: S(0)|- = x\ny: S(0)|- = cumsum(g, dim=1)\n",
     ];
     for text in whole {
-        // Of cuts of dim 0 the other dim is in pieces.
+        // If dim 0 is sharded, the other dim is chunked.
         assert!(ways_in_pieces(text) == 0 || text.contains("|-"), "{text}");
     }
 }

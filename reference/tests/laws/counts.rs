@@ -1,4 +1,6 @@
-//! All-to-all by counts inside of regions: each coordinate sends each other so many rows, and nothing else moves.
+//! All-to-all by counts inside of regions: each coordinate sends the given number of rows to each other one.
+//!
+//! Nothing else is sent.
 
 use ndarray::{ArrayD, IxDyn};
 use reshard_program::{Graph, Program, ShardingSolver};
@@ -9,7 +11,9 @@ use crate::programs::inputs;
 
 const WIDTH: usize = 2;
 
-/// Every coordinate has `own` rows, of which it sends `counts[i][k]` to coordinate `k`, whose expert multiplies them; and back.
+/// The program of experts by counts: every coordinate `i` has `own` rows.
+///
+/// It sends `counts[i][k]` of them to coordinate `k`, whose expert multiplies them and sends them back.
 fn experts(counts: &[Vec<usize>], own: usize, room: &str) -> String {
     let n = counts.len();
     let flat = |of: &dyn Fn(usize, usize) -> usize| {
@@ -75,7 +79,7 @@ fn holds(counts: &[Vec<usize>], spare: usize) {
     let sent = |i: usize| counts[i].iter().sum::<usize>();
     let got = |k: usize| counts.iter().map(|row| row[k]).sum::<usize>();
     let own = (0..n).map(sent).max().unwrap_or(0) + spare;
-    // Where there is room to spare it is said; else it is what the most need.
+    // Extra capacity is given explicitly; by default it is that of the largest part.
     let room = (0..n).map(got).max().unwrap_or(0) + spare;
     let text = experts(counts, own, &if spare > 0 { format!(", room={room}") } else { String::new() });
     let program = program(&text);
@@ -88,7 +92,7 @@ fn holds(counts: &[Vec<usize>], spare: usize) {
             assert!(found.shape() == expected.shape() && worst < 1e-12, "{name} is off by {worst}\n{text}");
         }
     }
-    // There and back, and the same again for gradients: the rows that are for others, and no more.
+    // To the experts and back, and again for gradients: only the rows of other ranks.
     let foreign = |k: usize| got(k) - counts[k][k];
     let (there, back) = ((0..n).map(foreign).max(), (0..n).map(|i| sent(i) - counts[i][i]).max());
     let row = (WIDTH * 8) as u64;
@@ -156,14 +160,17 @@ fn counts_that_do_not_fit_are_refused_in_a_sentence() {
     for (inside, says) in [
         (
             "t = all_to_all(x, counts=[1,2,3])",
-            "counts are a list of 2 numbers for each of 2 coordinates of ep",
+            "`counts` must have 2 numbers for each of the 2 coordinates of ep",
         ),
-        ("t = all_to_all(x, counts=[1,-2,3,0])", "counts are a list of 2 numbers"),
+        ("t = all_to_all(x, counts=[1,-2,3,0])", "`counts` must have 2 numbers"),
         ("t = all_to_all(x, counts=[5,0,0,0])", "coordinate 0 of ep sends 5 indices of dim 0, which has 4"),
-        ("t = all_to_all(x, counts=[2,0,2,0], room=3)", "rank 0 receives 4, and has room for 3"),
-        ("t = all_to_all(x, counts=[1,1,1,1], dim=7)", "none is dim 7"),
-        ("t = all_to_all(x, counts=[1,1,1,1], split=0)", "say counts and dim, or split and concat"),
-        ("t = all_to_all(x, split=0, concat=1, room=3)", "dim and room are said with counts"),
+        (
+            "t = all_to_all(x, counts=[2,0,2,0], room=3)",
+            "rank 0 receives 4 indices, and its capacity is 3; send it 1 fewer",
+        ),
+        ("t = all_to_all(x, counts=[1,1,1,1], dim=7)", "cannot shard dim 7"),
+        ("t = all_to_all(x, counts=[1,1,1,1], split=0)", "write `counts` and `dim`, or `split` and `concat`"),
+        ("t = all_to_all(x, split=0, concat=1, room=3)", "`dim` and `room` need `counts`"),
     ] {
         let text = format!(
             "mesh ep=2\nx: f64[8,2] S(0)\nlocal ep\n  in x: S(0)\n  {inside}\n  out y: S(0) = t\nend"

@@ -1,5 +1,6 @@
-//! Random numbers of a program are the same on every mesh, others for every op and every coordinate of a region, and drawn again by
-//! whoever needs them again.
+//! Random numbers of a program are the same on every mesh.
+//!
+//! They differ for every op and every coordinate of a region, and are redrawn where they are rematerialized.
 
 use ndarray::ArrayD;
 use reshard_program::{Graph, Program, ShardingSolver};
@@ -13,7 +14,7 @@ fn program(text: &str) -> Program {
     ShardingSolver::new().solve(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
 }
 
-/// What is left of numbers that are not 0.
+/// A mask of the elements that are not 0.
 fn kept(x: &ArrayD<f64>) -> Vec<bool> {
     x.iter().map(|x| *x != 0.0).collect()
 }
@@ -82,12 +83,9 @@ fn coordinates_of_a_region_draw_numbers_of_their_own() {
     let z = ranks.whole("z").unwrap();
     let part = |i: usize| kept(&z.slice_axis(ndarray::Axis(1), (4 * i..4 * i + 4).into()).to_owned());
     assert!(part(0) != part(1) && part(1) != part(2) && part(0) != part(2), "coordinates drop the same");
-    assert!(
-        kept(&ranks.whole("e").unwrap()) != part(0),
-        "what is the same on all draws by the op's key alone"
-    );
+    assert!(kept(&ranks.whole("e").unwrap()) != part(0), "a replicated mask depends on the op's key alone");
     assert_eq!(kept(&ranks.whole("dx").unwrap()), kept(&z), "backward drops what forward dropped");
-    // A rank calls what it would call without types, by the key of its coordinate.
+    // A rank makes the calls of untyped code, with the key of its coordinate.
     let calls: Vec<String> = [0, 1, 2]
         .map(|rank| {
             program.compile(rank, &reshard_program::schedule::CompileOptions::default()).unwrap().to_string()
@@ -112,7 +110,7 @@ fn a_key_is_drawn_by_once_where_it_is_said() {
     let e = graph("b = dropout(a, key=[3])\nc = rrelu(a, key=[3])").unwrap_err().to_string();
     assert_eq!(
         e,
-        "line 4: rrelu(key=[3]): b draws by key=[3] already, and would be the same random numbers; give each its own key, or none and it gets one"
+        "line 4: rrelu(key=[3]): `b` already uses key=[3], so both would draw the same random numbers; give each op a different key, or none to have one assigned"
     );
     let made =
         graph("b = dropout(a)\nc = dropout(b, key=[0,1])\nd = dropout(c)\nno_grad\ne = dropout(d, key=[0])")
@@ -127,7 +125,7 @@ fn a_key_is_drawn_by_once_where_it_is_said() {
     }
     let e = graph("b = dropout(a, key=[-1])").unwrap_err().to_string();
     assert!(e.contains("key"), "{e}");
-    // Layers have keys of their own.
+    // Layers have separate keys.
     let layers = graph("repeat 3\nb = dropout(a)\na = relu(b)\nend").unwrap().to_string();
     for key in 0..3 {
         assert!(layers.contains(&format!("key=[{key}]")), "{layers}");

@@ -1,4 +1,4 @@
-//! A call on each slice of its operands is that: by a loop over the slices, on whole tensors and on the shards of its rows.
+//! A call on each slice equals a loop over the slices, on whole tensors and on the shards of its rows.
 
 use ndarray::{ArrayD, Axis, stack};
 use reshard_ops::rules::verify::{Data, LocalView, Tensor, Verifier};
@@ -28,7 +28,8 @@ fn a_call_on_each_slice_is_that_call_in_a_loop() {
         let some = r.below(shapes.len());
         has[some] = vec![true, true];
         let each = Vmapped::new(&sizes, &has, &call).unwrap();
-        // The numbers of slice (i, j), turned by how far it is along the dims that the operand has, so that slices differ.
+        // The elements of slice (i, j), rotated by its index along the dims that the operand has, so that
+        // slices differ.
         let slices: Vec<Vec<ArrayD<f64>>> = (shapes.iter().zip(&has).enumerate())
             .map(|(i, (shape, has))| {
                 let x = input(&call, i, shape);
@@ -71,7 +72,7 @@ fn a_call_on_each_slice_is_that_call_in_a_loop() {
     println!("{looked} calls on each of six slices");
 }
 
-/// The validator finds every row of these true, also the one that cuts the slices.
+/// The validator finds every row of these true, also the one that splits the slices.
 #[test]
 fn rows_on_each_slice_are_true() {
     let table = OpTable::standard();
@@ -123,16 +124,16 @@ fn what_no_slice_has_is_refused_in_one_sentence() {
         }
     };
     let cases: &[(&str, &[&[usize]], &str)] = &[
-        ("each[4] mm", &[], "after the sizes come : and the operands"),
+        ("each[4] mm", &[], "the sizes must be followed by : and the operands"),
         ("each[4:1,0", &[], "each[ has no ]"),
-        ("each[a:1] relu", &[], "the sizes are whole numbers"),
-        ("each[4:2] relu", &[], "by a 0 or 1 for each size"),
-        ("each[4:11] relu", &[], "of 2 dims whether it has them, and there are 1"),
-        ("each[4,2:10,10] add", &[], "no operand has the dim of size 2: leave it out"),
-        ("each[2:1] each[2:1] relu", &[], "is no each itself"),
-        ("each[4:1] relu", &[&[3, 2]], "its first dims should be [4]"),
-        ("each[4:1] relu", &[&[4], &[4]], "called with 2 operands and says of 1"),
-        ("each[4:1] relu_", &[&[4, 2]], "writes into one"),
+        ("each[a:1] relu", &[], "the sizes must be whole numbers"),
+        ("each[4:2] relu", &[], "must have a 0 or 1 per size"),
+        ("each[4:11] relu", &[], "has 2 digits, but there are 1 sizes"),
+        ("each[4,2:10,10] add", &[], "no operand has the dim of size 2; remove it"),
+        ("each[2:1] each[2:1] relu", &[], "must not be `each` itself"),
+        ("each[4:1] relu", &[&[3, 2]], "its first dims must be [4]"),
+        ("each[4:1] relu", &[&[4], &[4]], "called with 2 operands, but has digits for 1"),
+        ("each[4:1] relu_", &[&[4, 2]], "writes into an input"),
         ("each[4:1] rellu", &[&[4, 2]], "did you mean relu?"),
         ("each[99999999999:0,1] add", &[&[1 << 40], &[99_999_999_999, 1]], "elements"),
     ];

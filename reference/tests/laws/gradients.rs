@@ -10,15 +10,15 @@ use reshard_test_support::{Random, Sweep};
 
 type A = ArrayD<f64>;
 
-/// A call, the shapes of its inputs, and what numbers each has, the last for all further ones:
+/// A call, the shapes of its inputs, and the numbers of each, the last for all further ones:
 ///
 /// ```text
-/// r  any, apart from 0 and from each other   p  positive   u  between 0 and 1   g  greater than 1
+/// r  any, not near 0 or each other           p  positive   u  between 0 and 1   g  greater than 1
 /// t  with ties: a few small whole numbers    m  0 or 1     s  1 or -1
 /// i5 indices below 5                         d5 indices below 5, each at most once   o5 indices below 5 in order
 /// ```
 ///
-/// Twice as well where `twice`.
+/// Second derivatives are compared too if `twice` is set.
 struct Case {
     call: &'static str,
     shapes: &'static str,
@@ -30,7 +30,7 @@ const fn case(call: &'static str, shapes: &'static str, numbers: &'static str) -
     Case { call, shapes, numbers, twice: true }
 }
 
-/// Whose formula has a corner, or calls an op without a gradient.
+/// A case whose formula has a corner, or calls an op without a gradient.
 const fn once(call: &'static str, shapes: &'static str, numbers: &'static str) -> Case {
     Case { call, shapes, numbers, twice: false }
 }
@@ -69,7 +69,7 @@ const CASES: &[Case] = &[
     case("fmin", "3,4 4", "r"), case("cast", "3,4", "r"), case("contiguous", "3,4", "r"), case("copy", "3,4", "r"),
     case("positive", "3,4", "r"), case("sub_scalar(value=2)", "3,4", "r"), case("conj", "3,2", "r"),
     case("matrix_transpose", "2,3,4", "r"), case("dropout", "3,4", "r"),
-    // Steps: nothing anywhere but at their edges.
+    // Steps: the derivative is zero except at their edges.
     once("all", "3,4", "r"), once("any", "3,4", "r"), once("argmax(dim=1)", "3,4", "r"), once("argmin", "3,4", "r"),
     once("argsort(dim=1)", "3,4", "r"), once("bucketize", "3,4 5", "r"), once("searchsorted", "5 3,4", "r"), once("ceil", "3,4", "r"),
     once("count_nonzero", "3,4", "r"), once("eq", "3,4 4", "r"), once("ne", "3,4 4", "r"), once("floor", "3,4", "r"),
@@ -211,7 +211,7 @@ const CASES: &[Case] = &[
     case("scatter_reduce(dim=1,reduce=sum)", "3,4 3,3 3,3", "r i3 r"), case("scatter_reduce(dim=1,reduce=mean)", "3,4 3,3 3,3", "r i3 r"),
     case("scatter_reduce(dim=1,reduce=amin)", "3,4 3,3 3,3", "r i3 r"), once("scatter_reduce(dim=1,reduce=prod)", "3,4 3,3 3,3", "r i3 r"),
     case("index_reduce(dim=1,reduce=amax)", "3,4 3 3,3", "r i3 r"), case("index_reduce(dim=1,reduce=mean)", "3,4 3 3,3", "r i3 r"),
-    // Moved, and derived.
+    // Permutations, with derived gradients.
     case("unfold_dim(dim=1,size=3,step=2)", "2,6", "r"), case("channel_shuffle(groups=2)", "1,4,2,2", "r"), case("rot90(times=3)", "2,3", "r"),
     case("cartesian_prod", "2 3", "r"), case("block_diag", "2,3 1,2", "r"), case("diagonal_scatter", "3,3 3", "r"), case("complex", "3 3", "r"),
     case("real", "3,2", "r"), case("imag", "3,2", "r"), case("pad(pads=[1,2],mode=reflect)", "2,4", "r"),
@@ -222,8 +222,10 @@ const CASES: &[Case] = &[
     case("scaled_dot_product_attention", "1,4,3,2 1,2,3,2 1,2,3,2 4,3,3", "r"),
 ];
 
-/// Ops that take no numbers or whole ones, draw, or whose derivative is nothing by definition; `copy_`, whose first input is written;
-/// and those that the reference has not, which PyTorch's numbers check.
+/// Ops that are not compared with differences.
+///
+/// They take no numbers or integers, are random, or have a zero derivative by definition. `copy_` overwrites
+/// its first input. The others are missing in the reference, and PyTorch's numbers check them.
 #[rustfmt::skip]
 const WITHOUT_NUMBERS: &[&str] = &[
     "arange", "bartlett_window", "bernoulli", "bincount", "binomial", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or",
@@ -239,7 +241,7 @@ fn numbers(kind: &str, shape: &[usize], r: &mut Random) -> A {
     let (letter, below) = kind.split_at(1);
     let mut unit = || r.below(1 << 20) as f64 / f64::from(1 << 20);
     let list: Vec<f64> = match letter {
-        // Apart from each other and from 0 by more than a difference's step.
+        // Distances from each other and from 0 are larger than a difference's step.
         "r" => {
             let mut list: Vec<f64> =
                 (0..n).map(|i| (i as f64 + 0.6 + 0.3 * unit()) * 4.4 / n as f64 - 2.2).collect();
@@ -260,7 +262,7 @@ fn numbers(kind: &str, shape: &[usize], r: &mut Random) -> A {
             list.sort_unstable();
             list.into_iter().map(|i| i as f64).collect()
         }
-        // Along the last dim each once.
+        // Each once along the last dim.
         "d" => {
             let (last, below) = (shape[shape.len() - 1], below.parse::<usize>().unwrap());
             (0..n).map(|i| ((i % last + i / last) % below) as f64).collect()
@@ -286,14 +288,14 @@ impl Case {
             .collect()
     }
 
-    /// Whether an input is a number that may change.
+    /// Returns `true` if an input is a number that may change.
     fn smooth(&self, input: usize) -> bool {
         let kinds: Vec<&str> = self.numbers.split(' ').collect();
         !kinds[input.min(kinds.len() - 1)].starts_with(['i', 'd', 'm', 'o', 's'])
     }
 }
 
-/// What a formula gives for these inputs, outputs and gradients of outputs.
+/// Returns the results of a formula for these inputs, outputs and gradients of outputs.
 pub(crate) fn backward(table: &OpTable, gradient: &Gradient, x: &[A], y: &[A], dy: &[A]) -> Vec<Option<A>> {
     let Some(body) = gradient.body() else { return vec![None; x.len()] };
     let mut table = table.clone();
@@ -311,7 +313,7 @@ pub(crate) fn backward(table: &OpTable, gradient: &Gradient, x: &[A], y: &[A], d
     gradient.input_gradients().iter().map(|g| g.map(|g| made[g].clone())).collect()
 }
 
-/// Differences of a call against its formula; the first output alone where the others are indices.
+/// Compares a formula with differences of its call; only the first output where the others are indices.
 fn compare(table: &OpTable, name: &str, call: &OpCall, x: &[A], smooth: &[bool], r: &mut Random) -> Gradient {
     let shapes: Vec<&[usize]> = x.iter().map(ArrayD::shape).collect();
     let gradient = table.gradient(call, &shapes).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -350,7 +352,7 @@ fn compare(table: &OpTable, name: &str, call: &OpCall, x: &[A], smooth: &[bool],
     gradient
 }
 
-/// The op and its formula after it, as one composite of inputs and gradients; the inputs that it takes.
+/// Returns the op and then its formula as one composite of inputs and gradients, and its inputs.
 fn op_and_formula(call: &OpCall, gradient: &Gradient) -> Option<(Composite, Vec<Saved>)> {
     let body = gradient.body()?;
     let outputs = 1 + gradient
@@ -390,7 +392,7 @@ fn op_and_formula(call: &OpCall, gradient: &Gradient) -> Option<(Composite, Vec<
     Some((text.parse().unwrap_or_else(|e| panic!("{text}: {e}")), takes))
 }
 
-/// The gradient of a call on each slice, of operands that have one dim more, two, or none.
+/// The gradient of a call on each slice, for operands that have one additional dim, two, or none.
 #[test]
 fn formulas_on_each_slice_are_what_differences_say() {
     let table = OpTable::standard();
@@ -409,7 +411,7 @@ fn formulas_on_each_slice_are_what_differences_say() {
         has[some] = vec![true; sizes.len()];
         let each = OpCall::Each(Vmapped::new(&sizes, &has, &call).unwrap());
         assert_eq!(each.to_string().parse::<OpCall>().unwrap(), each);
-        // Other numbers for each slice: those of the case again.
+        // Other numbers for each slice, from the same case.
         let mut slices: Vec<Vec<A>> = vec![slice];
         slices.resize_with(2, || case.inputs(&mut r));
         let stacked = |(i, has): (usize, &Vec<bool>)| {
@@ -451,7 +453,7 @@ fn formulas_are_what_differences_say_once_and_twice() {
         if !case.twice || !Sweep::asked().takes_one_in(3, number) {
             continue;
         }
-        // Ops of several outputs of which the formula sees some have to be called for all of them.
+        // An op of several outputs has to be called for all of them, even if the formula uses some.
         let shapes: Vec<&[usize]> = x.iter().map(ArrayD::shape).collect();
         let op = table.op(&call, &shapes).unwrap();
         if op.outputs().len() > 1 && gradient.inputs().iter().any(|s| matches!(s, Saved::Output(_))) {
@@ -476,7 +478,7 @@ fn formulas_are_what_differences_say_once_and_twice() {
 }
 
 #[allow(clippy::float_cmp, reason = "halves and thirds of one, and whole numbers")]
-/// What is the greatest several times shares the gradient evenly.
+/// Several greatest elements share the gradient evenly.
 fn ties(table: &OpTable, call: &OpCall, x: &[A]) {
     let shapes: Vec<&[usize]> = x.iter().map(ArrayD::shape).collect();
     let gradient = table.gradient(call, &shapes).unwrap();

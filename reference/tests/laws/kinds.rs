@@ -1,13 +1,15 @@
-//! What per-device code may do with R, I, P and V, along an axis of 2 and of 3: all that is right, and nothing else.
+//! The uses of R, I, P and V that per-device code allows, along an axis of 2 and of 3 ranks.
 //!
-//! The definition is by numbers. A value that is R or I is one array, of P the sum of the ranks' arrays, of V an array for each rank. An
-//! op on such values means itself on these, rank by rank where anything varies. Kinds of what it takes and makes are **sound** if
-//! every rank's own call gives parts of what that means, and every rank's own vector-Jacobian product parts of the gradient:
+//! All correct uses are allowed, and no others. The definition is by numbers. A value that is R or I is one
+//! array, of P the sum of the ranks' arrays, of V an array for each rank. An op on such values is applied to
+//! these, rank by rank where anything varies. Kinds of its operands and result are **sound** under two
+//! conditions: every rank's own call gives parts of that result, and every rank's own vector-Jacobian product
+//! gives parts of the gradient:
 //!
 //! ```text
-//!            R            I             P             V
-//! value      the same     the same      any terms     its own
-//! gradient   any terms    the same      the same      its own
+//!            R           I           P           V
+//! value      equal       equal       partial     different
+//! gradient   partial     equal       equal       different
 //! ```
 
 use ndarray::ArrayD;
@@ -65,7 +67,7 @@ const CALLS: &[(&str, &[&[usize]])] = &[
 ];
 
 fn some(shape: &[usize], r: &mut Random) -> A {
-    // Of both signs, and apart from 0.
+    // Of both signs, and not near 0.
     let mut number = |_| {
         let x = (r.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
         x + 0.25f64.copysign(x)
@@ -81,7 +83,7 @@ fn sum(list: &[A]) -> A {
     list.iter().skip(1).fold(list[0].clone(), |a, b| a + b)
 }
 
-/// What each rank has of a value, and what the value is on each rank if it was whole there.
+/// Each rank's part of a value, and the value that it represents on each rank.
 struct Held {
     parts: Vec<A>,
     meant: Vec<A>,
@@ -101,7 +103,7 @@ impl Held {
     }
 }
 
-/// Whether parts are of a kind and mean this.
+/// Checks that parts are of a kind and represent this value.
 fn are(kind: LocalType, parts: &[A], meant: &[A]) -> bool {
     match kind {
         LocalType::Partial => near(&sum(parts), &meant[0]),
@@ -111,7 +113,7 @@ fn are(kind: LocalType, parts: &[A], meant: &[A]) -> bool {
     }
 }
 
-/// The gradient of what is of a kind.
+/// The kind of the gradient of a value.
 fn dual(kind: LocalType) -> LocalType {
     match kind {
         LocalType::Replicated => LocalType::Partial,
@@ -138,7 +140,7 @@ impl Op<'_> {
         dx.into_iter().zip(x).map(|(dx, x)| dx.unwrap_or_else(|| A::zeros(x.raw_dim()))).collect()
     }
 
-    /// Whether on so many ranks it makes this kind of these, and gradients of theirs.
+    /// Checks that on `ranks` ranks an op makes this kind from these, and gradients of their kinds.
     fn is_sound(&self, kinds: &[LocalType], made: LocalType, ranks: usize) -> bool {
         let varies = kinds.contains(&LocalType::Varying);
         let mut r = Random(7);
@@ -165,7 +167,7 @@ impl Op<'_> {
         let (own, whole) = (back(&own, &parts, &given.parts), back(&whole, &meant, &given.meant));
         kinds.iter().enumerate().all(|(i, kind)| {
             let of = |list: &[Vec<A>]| list.iter().map(|x| x[i].clone()).collect::<Vec<A>>();
-            // What all ranks share beside what varies gets the gradients of all of them.
+            // A value that all ranks share next to a varying one gets the gradients of all of them.
             let shared = varies && *kind != LocalType::Varying;
             let meant = if shared { vec![sum(&of(&whole)); ranks] } else { of(&whole) };
             are(dual(*kind), &of(&own), &meant)
@@ -173,18 +175,18 @@ impl Op<'_> {
     }
 }
 
-/// All that so many values may be.
+/// All combinations of kinds of `values` values.
 fn every(values: usize) -> impl Iterator<Item = Vec<LocalType>> {
     (0..4usize.pow(values as u32))
         .map(move |n| (0..values as u32).map(|i| KINDS[n / 4usize.pow(i) % 4]).collect())
 }
 
-/// What a region says that an op makes of these, if it takes them.
+/// Returns the kind that a region infers for an op of these; `None` if it rejects them.
 fn accepted(call: &str, shapes: &[&[usize]], kinds: &[LocalType], ranks: usize) -> Option<LocalType> {
     let mut graph: Graph = format!("mesh x={ranks}").parse().unwrap();
     let inputs: Vec<_> = (shapes.iter().zip(kinds).enumerate())
         .map(|(i, (shape, kind))| {
-            // What varies is a shard of ranks times as many.
+            // A varying value is a shard of a tensor that is larger by the number of ranks.
             let (is, first) = match kind {
                 LocalType::Varying => ("S(0)", ranks),
                 LocalType::Replicated => ("R", 1),
@@ -205,7 +207,7 @@ fn accepted(call: &str, shapes: &[&[usize]], kinds: &[LocalType], ranks: usize) 
     done.is_ok().then_some(made).flatten()
 }
 
-/// Which kinds an op makes rightly, on 2 and on 3 ranks.
+/// The kinds that an op makes correctly, on 2 and on 3 ranks.
 fn sound(table: &OpTable, call: &str, shapes: &[&[usize]], kinds: &[LocalType]) -> Vec<LocalType> {
     let parsed: OpCall = call.parse().unwrap();
     let gradient = table.gradient(&parsed, shapes).unwrap();
@@ -238,12 +240,12 @@ fn a_region_takes_all_that_is_right_and_nothing_else() {
             }
         }
     }
-    println!("{taken} typings taken, {refused} refused");
+    println!("{taken} typings accepted, {refused} rejected");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(taken > 150 && refused > 200, "{taken} and {refused}");
 }
 
-/// What the tests of spmd_types say of R, I, P and V is what a region says; and both are right, by numbers.
+/// The spmd_types tests of R, I, P and V agree with a region; and both are right, by numbers.
 #[test]
 fn what_spmd_types_takes_and_refuses_a_region_does() {
     let table = OpTable::standard();
@@ -254,19 +256,19 @@ fn what_spmd_types_takes_and_refuses_a_region_does() {
         let list = |value: &Value| -> Vec<usize> {
             value.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect()
         };
-        // A number that a call leaves open is some number.
+        // An argument that a call leaves open gets some number.
         let call = fact["op"].as_str().unwrap();
         let call = if call.ends_with("_scalar") { format!("{call}(value=3)") } else { call.to_owned() };
         let call = call.as_str();
         let shapes: Vec<Vec<usize>> = fact["shapes"].as_array().unwrap().iter().map(list).collect();
         let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
         let words = fact["ins"].as_array().unwrap().iter().map(|word| kind(word.as_str().unwrap()));
-        // What is a shard of a dim is no value of a region.
+        // A shard of a dim is not a value of a region.
         let Some(kinds) = words.collect::<Option<Vec<LocalType>>>() else { continue };
         let theirs = kind(fact["out"].as_str().unwrap());
         let ours = accepted(call, &shapes, &kinds, 2);
         assert_eq!(ours, accepted(call, &shapes, &kinds, 3), "{line}");
-        // An op of several results has a gradient of each.
+        // An op of several results has a gradient for each.
         let several = call.starts_with("split") || call.starts_with("unbind");
         if !several {
             let right = sound(&table, call, &shapes, &kinds);
@@ -274,6 +276,6 @@ fn what_spmd_types_takes_and_refuses_a_region_does() {
         }
         if ours == theirs { alike += 1 } else { differ.push(line) }
     }
-    println!("{alike} typings as spmd_types has them");
+    println!("{alike} typings as in spmd_types");
     assert!(alike >= 29 && differ.is_empty(), "{alike}: {differ:?}");
 }

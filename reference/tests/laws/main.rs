@@ -1,5 +1,7 @@
-//! The laws of the reference, a file per concept. That what it computes is what the rules of the table say is a law of
-//! `reshard-ops`, which runs it on shards of every kind.
+//! The properties of the reference, a file per concept.
+//!
+//! The tests of `reshard-ops` run it on shards of every kind, and check that its results agree with the rules
+//! of the table.
 
 mod again;
 mod counts;

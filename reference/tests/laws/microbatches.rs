@@ -1,4 +1,6 @@
-//! Microbatches: gradients are added as terms, and reduced once. So many small steps and an update are one large step.
+//! Microbatches: gradients are accumulated as partial sums, and reduced once.
+//!
+//! Several small steps and an update equal one large step.
 
 use ndarray::{ArrayD, Axis, Slice};
 use reshard_program::{ImplicitRedistribution, Program};
@@ -6,11 +8,13 @@ use reshard_reference::{Values, on_one_device};
 
 use crate::programs::{communicated, inputs, same_as_one_device, written};
 
-/// How many rows a microbatch has, over three ranks: not the same number each.
+/// The number of rows of a microbatch, over three ranks: not the same number each.
 const ROWS: usize = 4;
 const TIMES: usize = 3;
 
-/// A step that adds its gradients to accumulators. Weights that are kept as they come are taken as `R`, whose gradients are terms.
+/// A step that adds its gradients to accumulators.
+///
+/// Weights in the given sharding are used as `R`, whose gradients are partial sums.
 fn step(rows: usize) -> String {
     format!(
         "mesh dp=3
@@ -31,7 +35,7 @@ fn step(rows: usize) -> String {
     )
 }
 
-/// The update of one weight from its accumulator: how the weight is kept, and how it is while it is updated.
+/// The update of one weight from its accumulator: the sharding of the weight, and that during the update.
 fn update(shape: &str, [kept, updated]: [&str; 2]) -> Program {
     written(&format!(
         "mesh dp=3
@@ -96,7 +100,7 @@ fn small_steps_and_one_reduction_are_a_large_step() {
 
 #[test]
 fn an_accumulator_that_is_kept_reduced_is_reduced_each_time() {
-    // Said of the accumulator alone: the same program, and a reduction in every step.
+    // With only the accumulator declared otherwise: the same program, and a reduction in every step.
     let each = step(ROWS).replace("aw': P = add(aw, dw)", "r: R = dw\n         aw': R = add(aw, r)");
     let each = each.replace("aw: f32[6,5] P", "aw: f32[6,5] R");
     let program = reshard_program::ShardingSolver::new()

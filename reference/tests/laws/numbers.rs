@@ -1,4 +1,4 @@
-//! Every number that an op declares changes what it computes.
+//! Every number that an op declares affects its result.
 
 use ndarray::{ArrayD, IxDyn};
 use reshard_ops::rules::{Argument, DefaultValue, OpCall, OpTable, ParameterKind};
@@ -62,7 +62,7 @@ pub(crate) const CALLS: &[(&str, &[&[usize]])] = &[
     ("sum", &[&[0, 6]]), ("softmax", &[&[0, 6]]), ("cat", &[&[0, 6], &[2, 6]]), ("mm", &[&[4, 0], &[0, 3]]), ("layer_norm", &[&[0, 6], &[6], &[6]]),
 ];
 
-/// An input of a call: numbers from -1 to 1, or what the op takes there.
+/// An input of a call: numbers from -1 to 1, or the kind that the op requires.
 pub(crate) fn input(call: &OpCall, i: usize, shape: &[usize]) -> ArrayD<f64> {
     let name = call.name().unwrap_or_default();
     let n: usize = shape.iter().product();
@@ -99,7 +99,7 @@ pub(crate) fn input(call: &OpCall, i: usize, shape: &[usize]) -> ArrayD<f64> {
     ArrayD::from_shape_vec(IxDyn(shape), (0..n).map(of).collect()).unwrap()
 }
 
-/// Each number is given two values that differ: the one that holds in the call, and another.
+/// Each number is given two different values: the one of the call, and another.
 #[test]
 fn every_number_changes_a_result() {
     let table = OpTable::standard();
@@ -110,7 +110,7 @@ fn every_number_changes_a_result() {
         let inputs: Vec<ArrayD<f64>> = shapes.iter().enumerate().map(|(i, s)| input(&call, i, s)).collect();
         for p in table.parameters(name).unwrap().iter() {
             let ParameterKind::Real { least } = p.kind() else { continue };
-            // As the call has it, or its default, or a number.
+            // The value of the call, or the default, or some number.
             let now = match (call.argument(p.name()), p.default_value()) {
                 (Some(value), _) | (None, DefaultValue::Value(value)) => value.to_string().parse().unwrap(),
                 (None, _) => 0.5,
@@ -145,7 +145,7 @@ fn every_number_changes_a_result() {
     println!("{} numbers", tried.len());
 }
 
-/// As NumPy's documentation defines them: what is behind the middle is negative.
+/// Frequencies follow NumPy's documentation: those after the middle are negative.
 #[test]
 fn frequencies_are_cycles_per_unit_of_the_spacing() {
     let of = |call: &str| {

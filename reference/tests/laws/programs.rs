@@ -1,4 +1,4 @@
-//! What a program does on ranks is what it means on one device.
+//! A program's results on ranks equal those on one device.
 
 use ndarray::{ArrayD, IxDyn};
 use reshard_program::{Error, ImplicitRedistribution, Program, ShardingSolver, Statement};
@@ -7,11 +7,11 @@ use reshard_test_support::Random;
 
 use crate::{again, schedules};
 
-/// The most that a result may be off, beside the largest number of its tensor.
+/// The tolerance of a result, relative to the largest number of its tensor.
 const F64: f64 = 1e-12;
 const F32: f64 = 1e-5;
 
-/// The program of a text in which every move is written.
+/// Solves a text in which every redistribution is written.
 pub(crate) fn written(text: &str) -> Result<Program, Error> {
     ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny).solve(&text.parse()?)
 }
@@ -46,8 +46,9 @@ pub(crate) fn same_as_one_device<T: Number>(program: &Program, inputs: &Values<T
     ranks
 }
 
-/// What communicates in a program of f32, forward and backward, by the value that it makes: as its plans say, and as
-/// ranks received it. Runs the program in f32 and in f64.
+/// Returns the communication of a program in f32, forward and backward, by the resulting value.
+///
+/// Bytes are those of its plans, and those that ranks received. Runs the program in f32 and in f64.
 pub(crate) fn communicated(program: &Program) -> Vec<String> {
     let _ = same_as_one_device::<f64>(program, &inputs(program, 1), F64);
     let ranks = same_as_one_device::<f32>(program, &inputs(program, 1), F32);
@@ -66,7 +67,7 @@ pub(crate) fn communicated(program: &Program) -> Vec<String> {
 
 #[test]
 fn a_rank_without_channels_has_terms_of_the_groups_of_its_output() {
-    // Two channels over dp=2, each its own group, and of one channel two of three ranks along tp have none.
+    // Two channels over dp=2, each a separate group; of one channel, two of three ranks along tp have none.
     let text = "
         mesh dp=2,tp=3
         x: f64[1,2,3] S(1),S(1)

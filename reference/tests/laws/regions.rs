@@ -1,11 +1,11 @@
-//! Local regions do on ranks what they mean on one device, forward and backward, and claims are proved or refused.
+//! Local regions on ranks equal one device, forward and backward, and out_specs are proved or rejected.
 
 use reshard_program::{Error, Graph, ImplicitRedistribution, Program, ShardingSolver};
 use reshard_test_support::Sweep;
 
 use crate::programs::{communicated, inputs, same_as_one_device, written};
 
-/// The message of a refusal.
+/// Returns the error of a rejected text.
 fn refused(text: &str) -> Error {
     let made = text.parse::<Graph>().and_then(|graph| ShardingSolver::new().solve(&graph));
     made.map_or_else(|e| e, |program| panic!("{text}\nis accepted:\n{program}"))
@@ -44,7 +44,7 @@ fn megatron(y: &str, between: &str) -> String {
 fn per_device_code_is_the_program_along_the_other_axes() {
     let program = written(&megatron("R = r", "r = all_reduce(o)")).unwrap();
     assert_eq!(communicated(&program), ["tp: all_reduce 384", "dtp: all_reduce 384"]);
-    // The sum may be claimed as terms, and reduced outside.
+    // The sum may be declared as partial, and reduced outside.
     let program = elaborated(&megatron("P = o", ""));
     let _ = same_as_one_device::<f64>(&program, &inputs(&program, 2), 1e-12);
     assert_eq!(program.value("y").map(|y| program.get(y).ty.to_string()).as_deref(), Some("S(0),P(sum)"));
@@ -57,26 +57,30 @@ fn a_forgotten_reduction_is_refused_whatever_the_size_of_the_axis() {
         let e = refused(&text);
         assert!(
             e.to_string().ends_with(
-                "y varies over tp and is claimed R: mm sums a dim that tp cuts; say P, or all_reduce it"
+                "`y` varies over tp but is declared R: mm sums a dim that tp shards; declare P, or all_reduce it"
             ),
             "{e}"
         );
     }
     for (y, between, says) in [
-        ("R = a", "", "tp cuts its dim 1; say S(1), or all_gather it"),
-        ("P = x", "", "is the same on all of tp and is claimed P: its sum would count it 4 times; say R"),
-        ("S(0) = x", "", "which would have it 4 times one after the other; say R, or make it S(0) inside"),
-        ("I = r", "r = all_reduce(o)", "is R along tp and is claimed I"),
-        ("R = p", "p: P = o", "is terms over tp and is claimed R: no coordinate has the sum"),
-        ("R = c", "c = coordinate()", "varies over tp and is claimed R: say P if"),
-        ("S(0),S(1) = o", "", "which takes 1 words"),
-        ("RG(0,[1,2,3,9]) = o", "", "has slices with room for 8, and a part of 9"),
+        ("R = a", "", "tp shards its dim 1; declare S(1), or all_gather it"),
+        (
+            "P = x",
+            "",
+            "is the same on all of tp but is declared P: its sum would count it 4 times; declare R",
+        ),
+        ("S(0) = x", "", "which would repeat it 4 times; declare R, or convert it to S(0) inside"),
+        ("I = r", "r = all_reduce(o)", "is R along tp but is declared I"),
+        ("R = p", "p: P = o", "is partial over tp but is declared R: no coordinate has the sum"),
+        ("R = c", "c = coordinate()", "varies over tp but is declared R; declare P if"),
+        ("S(0),S(1) = o", "", "write 1 placements, one for each axis"),
+        ("RG(0,[1,2,3,9]) = o", "", "has slices with a capacity of 8, but a part of 9"),
         (
             "CN(0,[[8]]) = o",
             "",
-            "a region takes and gives a shard S(0), Z(0), SS(0,2) or RG(0,[..]): move it before",
+            "which `local` does not support; redistribute it outside to a shard S(0), Z(0)",
         ),
-        ("S(2) = o", "", "has 2 dims in this region and is claimed S(2)"),
+        ("S(2) = o", "", "has 2 dims inside `local` but is declared S(2)"),
     ] {
         let e = refused(&megatron(y, between)).to_string();
         assert!(e.contains(says), "{y}: {e}");
@@ -86,54 +90,51 @@ fn a_forgotten_reduction_is_refused_whatever_the_size_of_the_axis() {
 #[test]
 fn what_a_region_cannot_mean_is_one_sentence() {
     for (between, says) in [
-        ("q = add(a, p)\np: R = o", "there is no value p in local tp"),
-        (
-            "i: I = all_reduce(o)\nq = mul(i, o)",
-            "what all coordinates do the same with (I) meets no other work",
-        ),
-        ("p: P = o\nq = mul(p, o)", "a term of a sum (P) is no slice (V)"),
-        ("p: P = o\nq = relu(p)", "passes no terms so; all_reduce them before"),
-        ("q = all_reduce(x)", "is the same on all of tp and is claimed P"),
+        ("q = add(a, p)\np: R = o", "there is no value `p` in `local tp`"),
+        ("i: I = all_reduce(o)\nq = mul(i, o)", "an invariant operand (I) cannot be combined with others"),
+        ("p: P = o\nq = mul(p, o)", "partial (P) and varying (V) operands cannot be combined"),
+        ("p: P = o\nq = relu(p)", "does not accept these partial operands (P); all_reduce them first"),
+        ("q = all_reduce(x)", "is the same on all of tp but is declared P"),
         ("q = shift(x, by=1)", "nothing is shifted"),
-        ("q = all_gather(o, dim=0, stack=0)", "say stack, for a new dim, or dim, and not both"),
+        ("q = all_gather(o, dim=0, stack=0)", "`stack` is for a new dim and excludes `dim`"),
         (
             "q = all_gather(o, dim=0, zigzag=concat)",
-            "zigzag names the dim whose parts are Z instead of S, like zigzag=dim",
+            "`zigzag` must name the dim that is Z instead of S, such as `zigzag=dim`",
         ),
-        ("q = all_gather(o, dim=9, zigzag=dim)", "has 2 dims in this region, and none is dim 9"),
-        ("q = reduce_scatter(o, dim=9, zigzag=dim)", "has 2 dims in this region, and none is dim 9"),
+        ("q = all_gather(o, dim=9, zigzag=dim)", "has 2 dims inside `local`, so tp cannot shard dim 9"),
+        ("q = reduce_scatter(o, dim=9, zigzag=dim)", "has 2 dims inside `local`, so tp cannot shard dim 9"),
         (
             "g = unsqueeze(o, dim=0)\nq = reduce_scatter(g, dim=0, zigzag=dim)",
-            "which tp does not cut into 8 chunks of one size",
+            "which tp does not split into 8 equal chunks",
         ),
-        ("in b: RG(0,[1,2,3,2]) = x", "sizes of 4 parts are said, and tp has 3 ranks"),
+        ("in b: RG(0,[1,2,3,2]) = x", "4 sizes are given, but tp has 3 ranks"),
         (
             "in b: RG(0,[1,2,3]) = x",
-            "b has 8 indices along dim 0, and the sizes of its parts over tp are 6 together",
+            "`b` has 8 indices along dim 0, but the sizes of its parts over tp add up to 6",
         ),
         (
             "in b: CN(0,[[8]]) = x",
-            "a region takes and gives a shard S(0), Z(0), SS(0,2) or RG(0,[..]): move it before",
+            "which `local` does not support; redistribute it outside to a shard S(0), Z(0)",
         ),
-        ("in b: Z(7) = x", "has 2 dims in this region, and none is dim 7"),
-        ("in b: SS(1,3) = x", "has 16 indices along dim 1, which tp does not cut into 9 chunks of one size"),
-        ("in b: SS(1,9223372036854775807) = x", "does not cut into"),
-        ("q = all_gather(o)", "say dim as a whole number, like dim=0"),
-        ("q = all_gather(o, dim=-1)", "dims are counted from 0"),
-        ("q = all_reduce(o, axis=dp)", "dp is no axis of local tp, along which it is global"),
-        ("q = all_reduce(o, dim=1)", "takes axis, via, and not dim"),
-        ("q = all_reduce(o, o)", "takes 1 values, and 2 are given"),
-        ("q: I = mm(a, down)", "only what moves says what it becomes"),
-        ("q = mm(a, down) by R; R -> R", "in local tp an op has no strategy"),
-        ("q: R = a", "varies over tp and cannot be R by a move alone"),
-        ("in x: R", "x is made twice in local tp"),
-        ("in w: R", "there is no value w"),
+        ("in b: Z(7) = x", "has 2 dims inside `local`, so tp cannot shard dim 7"),
+        ("in b: SS(1,3) = x", "has 16 indices along dim 1, which tp does not split into 9 equal chunks"),
+        ("in b: SS(1,9223372036854775807) = x", "does not split into"),
+        ("q = all_gather(o)", "`dim` must be an integer, such as `dim=0`"),
+        ("q = all_gather(o, dim=-1)", "must not be negative"),
+        ("q = all_reduce(o, axis=dp)", "dp is not an axis of `local tp`"),
+        ("q = all_reduce(o, dim=1)", "unknown argument `dim`; expected one of: axis, via"),
+        ("q = all_reduce(o, o)", "expected 1 operands, but 2 are given"),
+        ("q: I = mm(a, down)", "the output of mm has no declared placement"),
+        ("q = mm(a, down) by R; R -> R", "in `local tp` an op has no strategy"),
+        ("q: R = a", "`a` varies over tp and cannot be converted to R"),
+        ("in x: R", "`x` is defined twice in `local tp`"),
+        ("in w: R", "there is no value `w`"),
         ("in b: S(0) = x\n", "has 8 indices along dim 0"),
-        ("local tp", "tp is an axis of this region already"),
+        ("local tp", "tp is already an axis of this or an outer `local`"),
         ("local cp", "cp"),
-        ("gradient o", "cannot stand in local tp"),
-        ("no_grad", "cannot stand in local tp"),
-        ("x2: f32[4] R", "cannot stand in local tp"),
+        ("gradient o", "is not allowed in `local tp`"),
+        ("no_grad", "is not allowed in `local tp`"),
+        ("x2: f32[4] R", "is not allowed in `local tp`"),
     ] {
         let text = megatron("R = r", &format!("r = all_reduce(o)\n{between}"));
         let text = if between.starts_with("in b") {
@@ -145,8 +146,8 @@ fn what_a_region_cannot_mean_is_one_sentence() {
         assert!(e.contains(says), "{between}: {e}");
     }
     for (out, says) in [
-        ("out y: Z(0) = e", "which are not 2 chunks of one size"),
-        ("out y: Z(3) = e", "has 1 dims in this region, and none is dim 3"),
+        ("out y: Z(0) = e", "which cannot be split into 2 equal chunks"),
+        ("out y: Z(3) = e", "has 1 dims inside `local`, so tp cannot shard dim 3"),
     ] {
         let text = format!("mesh tp=2\nx: f32[6] S(0)\nlocal tp\nin x: S(0)\ne = exp(x)\n{out}\nend");
         let e = refused(&text).to_string();
@@ -154,9 +155,9 @@ fn what_a_region_cannot_mean_is_one_sentence() {
     }
     let both = "mesh dp=2,tp=2\nx: f32[16] R,R\nlocal dp,tp\nin x: S(0),Z(0)\nend";
     let e = refused(both).to_string();
-    assert!(e.contains("tp and dp cut dim 0, of which one not into blocks"), "{e}");
+    assert!(e.contains("tp and dp both shard dim 0, and one of them not into blocks"), "{e}");
     let e = refused("mesh tp=2\nx: f32[4] R\nlocal tp\nin x: R").to_string();
-    assert_eq!(e, "line 3: local tp has no end: write end below its lines");
+    assert_eq!(e, "line 3: `local tp` has no end; write `end` below its lines");
     assert!(
         refused("mesh tp=2\nx: f32[4] R\nlocal\nend").to_string().starts_with("line 3"),
         "an axis is missing"
@@ -255,7 +256,7 @@ fn regions_stand_in_regions_and_in_layers() {
     assert_eq!(program.value("tp.h").map(|v| program.get(v).shape().to_vec()), Some(vec![2, 2, 4, 8]));
 }
 
-/// Values with and without a dim of each axis, in all orders of the axes' words.
+/// Values with and without a dim of each axis, in all orders of the axes' placements.
 #[test]
 fn axes_cut_dims_together_and_apart() {
     let cases = [
@@ -347,7 +348,7 @@ fn a_value_becomes_whatever_it_may_be_inside() {
         );
         let program = written(&text).unwrap_or_else(|e| panic!("{text}\n{e}"));
         let _ = same_as_one_device::<f64>(&program, &inputs(&program, 9), 1e-12);
-        // In a region V to P is the sum of the coordinates' own, which is free both ways.
+        // In a region V to P is the sum of the coordinates' own values, which is free in both directions.
         assert_eq!(
             (steps(&program, false), steps(&program, true)),
             (forward.to_owned(), backward.to_owned()),
@@ -356,7 +357,7 @@ fn a_value_becomes_whatever_it_may_be_inside() {
     }
 }
 
-/// Without a written move nothing communicates, in a region or around it.
+/// Without a written redistribution nothing communicates, in a region or around it.
 #[test]
 fn entering_is_a_move_that_is_written_and_nothing_else_is_moved() {
     let text = "mesh dp=2,tp=2

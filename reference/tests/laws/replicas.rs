@@ -1,4 +1,4 @@
-//! What ranks do not have alike though a type says so is found, with the value, the axis and the ranks.
+//! Replicas that differ although a type declares them equal are found, with value, axis and ranks.
 
 use ndarray::ArrayD;
 use reshard_collectives::threads::World;
@@ -11,11 +11,11 @@ use reshard_sharding::Sharding;
 
 use crate::programs::inputs;
 
-/// Kernels of a rank that make another number somewhere, once.
+/// Kernels of a rank that change one bit of one result.
 struct Lying {
     inner: Host<f64>,
     takes: Vec<usize>,
-    /// The number of the call, if one lies.
+    /// The number of the faulty call, if any.
     at: Option<usize>,
     calls: usize,
 }
@@ -41,7 +41,7 @@ impl Kernels for Lying {
     }
 }
 
-/// Runs all ranks, of which one lies in one of its calls.
+/// Runs all ranks, of which one makes a wrong number in one of its calls.
 fn hashes(program: &Program, given: &Values<f64>, liar: Option<(usize, usize)>) -> Vec<ValueHashes> {
     let run = |comm: &mut reshard_collectives::threads::ThreadCommunicator| -> Result<ValueHashes, Error> {
         let rank = reshard_collectives::Communicator::rank(comm);
@@ -67,7 +67,7 @@ fn shard(is: &Sharding, rank: usize, whole: &ArrayD<f64>) -> Vec<f64> {
     is.global_indices(rank).unwrap().into_iter().map(|i| all[i]).collect()
 }
 
-/// What the calls of a rank make, and the program's name of it.
+/// The program's name of the result of a rank's call.
 fn made(schedule: &Schedule, call: usize) -> Option<String> {
     use reshard_program::schedule::Instruction;
     let calls = schedule.instructions().iter().filter_map(|instr| match instr {
@@ -80,7 +80,7 @@ fn made(schedule: &Schedule, call: usize) -> Option<String> {
     made.map(|arg| schedule.arg_names()[arg].clone())
 }
 
-/// Whether another rank has the same indices of a value, without terms between them along an axis; by the definition of both.
+/// Returns `true` if another rank along one non-partial axis has the same indices of a value.
 fn has_replicas(program: &Program, name: &str, rank: usize) -> bool {
     let is = &program.get(program.value(name).unwrap()).ty.value;
     let at = is.mesh().coordinate(rank).unwrap();
@@ -142,13 +142,14 @@ fn a_rank_that_makes_something_else_is_named_and_nobody_else_is() {
                 match program.check_replicas(&lied) {
                     Err(e) if has_replicas(&program, &name, rank) => {
                         let e = e.to_string();
-                        let named = e.starts_with(&format!("{name} is the same over "));
+                        let named = e.starts_with(&format!("`{name}` is the same over "));
                         let of_rank =
-                            e.contains(&format!(" {rank} and ")) || e.contains(&format!(" and {rank} do"));
+                            e.contains(&format!(" {rank} and ")) || e.contains(&format!(" and {rank};"));
                         assert!(named && of_rank, "{name} on rank {rank}: {e}");
                         found += 1;
                     }
-                    // What depends on it may be the same on ranks, and then it is not: a lie about terms and shards is seen where it gets so far.
+                    // Dependent replicas may differ then: a fault in partial values or shards is detected
+                    // only where it reaches replicas.
                     other if !has_replicas(&program, &name, rank) => {
                         silent += usize::from(other.is_ok());
                     }
@@ -157,7 +158,7 @@ fn a_rank_that_makes_something_else_is_named_and_nobody_else_is() {
             }
         }
     }
-    assert!(found > 30 && silent > 10, "{found} found, {silent} of what nobody else has");
+    assert!(found > 30 && silent > 10, "{found} found, {silent} without a replica");
 }
 
 #[test]
@@ -167,7 +168,10 @@ fn an_input_given_differently_is_found() {
     assert_eq!(program.check_replicas(&[of(0, 1), of(1, 1), of(2, 5), of(3, 5)]), Ok(2));
     let e = program.check_replicas(&[of(0, 1), of(1, 1), of(2, 5), of(3, 6)]).unwrap_err();
     assert_eq!(e.code(), "replicas");
-    assert!(e.to_string().starts_with("x is the same over tp by its type, and ranks 2 and 3 do not"), "{e}");
+    assert!(
+        e.to_string().starts_with("`x` is the same over tp by its type, but differs between ranks 2 and 3;"),
+        "{e}"
+    );
     for text in [
         "",
         "rank",
@@ -178,6 +182,6 @@ fn an_input_given_differently_is_found() {
         "rank 1\nx +00000000000000f",
     ] {
         let e = text.parse::<ValueHashes>().unwrap_err().to_string();
-        assert!(e.contains("like"), "{e}");
+        assert!(e.contains("such as"), "{e}");
     }
 }

@@ -1,4 +1,4 @@
-//! Attention over sequences that are cut, as per-device code: a ring of keys and values, and Ulysses; causal too.
+//! Attention over sharded sequences, as per-device code: a ring of keys and values, and Ulysses; causal too.
 
 use std::fmt::Write as _;
 
@@ -10,15 +10,18 @@ use reshard_test_support::Sweep;
 
 use crate::programs::{communicated, inputs, same_as_one_device};
 
-/// Ring attention over `n` ranks, which have blocks of the sequence, `S`, or two chunks of it, `Z`: every rank keeps its queries, and keys, values and where they stand go round; what is known of the
-/// softmax so far is its greatest score, its sum and its output.
+/// The program of ring attention over `n` ranks.
+///
+/// Each rank has a block of the sequence, `S`, or two chunks of it, `Z`. Every rank keeps its queries. Keys,
+/// values and their positions are sent around the ring. The state of the softmax is its greatest score, its
+/// sum and its output.
 fn ring(n: usize, causal: bool, cut: char) -> String {
     let mut body = String::new();
     let keep = "s_I = where(g_I, d_I, low)";
     for i in 0..n {
         let (last, next) = (i.wrapping_sub(1), i + 1);
         if next < n {
-            // What the next block needs is under way before this one is computed.
+            // The next block is sent before this one is computed.
             let _ = writeln!(body, "k{next} = shift(k{i}, by=1)\nv{next} = shift(v{i}, by=1)");
             if causal {
                 let _ = writeln!(body, "p{next} = shift(p{i}, by=1)");
@@ -75,7 +78,7 @@ fn ring(n: usize, causal: bool, cut: char) -> String {
     )
 }
 
-/// The same on whole tensors, by the op of the table.
+/// The same on whole tensors, by the attention op of the table.
 fn whole(n: usize, causal: bool) -> String {
     let len = 4 * n;
     format!(
@@ -141,7 +144,8 @@ fn a_ring_of_keys_is_attention_forward_and_backward() {
             }
         }
         if n == 4 {
-            // Each of three times the keys, the values and, where causal, the positions of one rank; backward the gradients of keys and values.
+            // Three times the keys, the values and, if causal, the positions of one rank; backward the
+            // gradients of keys and values.
             let block = 2 * 4 * 2 * 4 * 8;
             let received: u64 = program.redistributions().map(|m| m.forward.received_bytes()).sum();
             let positions = if causal { 4 * 8 } else { 0 };
@@ -150,7 +154,7 @@ fn a_ring_of_keys_is_attention_forward_and_backward() {
     }
 }
 
-/// Posted early, what the next block needs is on its way while the products of this one are computed.
+/// Posted early, the next block is in flight while the products of this one are computed.
 #[test]
 fn shifts_are_posted_before_the_blocks() {
     let program = program(&ring(4, true, 'Z'));
@@ -178,7 +182,7 @@ fn shifts_are_posted_before_the_blocks() {
     }
 }
 
-/// Ulysses: heads for sequences before attention, and back, of sequences in blocks and zigzag.
+/// Ulysses: sequences to heads before attention, and back, for sequences in blocks and zigzag.
 #[test]
 fn ulysses_is_attention_forward_and_backward() {
     ulysses('S');
@@ -216,7 +220,7 @@ fn ulysses(cut: char) {
     let program = program(&text);
     let given = inputs::<f64>(&program, 4);
     let _ = same_as_one_device::<f64>(&program, &given, 1e-12);
-    // And what attention on whole tensors makes.
+    // Compare with attention on whole tensors.
     let whole: Program = self::program(
         "mesh cp=1
         q: f32[2,16,4,8] R

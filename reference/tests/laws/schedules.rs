@@ -1,4 +1,6 @@
-//! A schedule does to the bit what its program does, in the same calls and exchanges, and no buffer is written while another is there.
+//! A schedule equals its program bit by bit.
+//!
+//! It has the same calls and exchanges, and no buffer is overwritten while another in the same bytes is live.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +15,7 @@ use reshard_reference::{Did, Number, Ranks, Values, on_ranks, on_schedules, on_t
 
 use crate::programs::{inputs, same_as_one_device};
 
-/// The ways to compile a program.
+/// The options with which a program is compiled.
 pub(crate) fn ways() -> [CompileOptions; 9] {
     let of = |hoist_bytes, bucket_bytes| CompileOptions {
         in_flight_bytes: hoist_bytes,
@@ -31,7 +33,7 @@ pub(crate) fn bits<T: Number>(shards: &[ArrayD<T>]) -> Vec<Vec<u64>> {
     shards.iter().map(|a| a.iter().map(|x| x.wide().to_bits()).collect()).collect()
 }
 
-/// Holds the schedules of a program, compiled in these ways, against what the program did on ranks.
+/// Compares the schedules of a program, compiled with these options, with the program's events on ranks.
 pub(crate) fn do_what_the_program_does<T: Number>(
     program: &Program,
     inputs: &Values<T>,
@@ -73,9 +75,9 @@ pub(crate) fn do_what_the_program_does<T: Number>(
     Ok(())
 }
 
-/// What is found item by item, with types, is what the list without types says; on all ranks, with and without sharing.
+/// Checks that the typed trace equals that of the untyped list, on all ranks, with and without sharing.
 pub(crate) fn traces_are_equal(program: &Program, ways: &[CompileOptions]) -> Result<(), String> {
-    // Every item is asked for again: rows of the propagator, and plans of the planner as it was.
+    // Every statement is solved again: rows of the propagator, and plans of the original planner.
     let asked = program.redistributions().next().map(|m| Planner::from(m.forward.options().clone()));
     let elaborator = ShardingSolver::new()
         .planner(asked.unwrap_or_default())
@@ -88,7 +90,7 @@ pub(crate) fn traces_are_equal(program: &Program, ways: &[CompileOptions]) -> Re
             let schedule = program.compile(rank, options).map_err(|e| e.to_string())?;
             let trace = schedule.trace();
             let is_call = |e: &&Event| matches!(e, Event::Call { .. });
-            // Hoisting and buckets leave calls in order, and exchanges what they are.
+            // Hoisting and buckets leave calls in order, and exchanges unchanged.
             let called = |list: &[Event]| {
                 let mut list: Vec<String> = list.iter().filter(is_call).map(|e| format!("{e:?}")).collect();
                 if options.order != Order::Program {
@@ -106,7 +108,7 @@ pub(crate) fn traces_are_equal(program: &Program, ways: &[CompileOptions]) -> Re
             let in_order =
                 options.in_flight_bytes.max(options.bucket_bytes) == 0 && options.order == Order::Program;
             if trace != typed && (in_order || !same_elsewhere) {
-                return Err(format!("{schedule}is on {options:?} not what {typed:?} says"));
+                return Err(format!("{schedule}with {options:?} differs from {typed:?}"));
             }
             let apart = program.compile(rank, &CompileOptions { liveness: false, ..options.clone() });
             if schedule.arena_bytes() > apart.map_err(|e| e.to_string())?.arena_bytes() {
@@ -129,7 +131,7 @@ fn exchanged(list: &[Event]) -> Vec<String> {
     texts
 }
 
-/// Each value that is moved, with every step of its move and the ranks that take part.
+/// Returns each redistributed value, with every step of its redistribution and the ranks that take part.
 fn moved(list: &[Event]) -> Vec<String> {
     let of = |event: &Event| match event {
         Event::Exchange { op, over, members, values, .. } => {
@@ -153,7 +155,7 @@ fn received(list: &[Event]) -> BTreeMap<String, u64> {
     all
 }
 
-/// The calls in order, or in any where it is another.
+/// Returns the calls in order, or sorted if the options reorder them.
 fn calls(done: &[Did], options: &CompileOptions) -> Vec<String> {
     let calls = done.iter().filter(|did| matches!(did, Did::Call { .. }));
     let mut list: Vec<String> = calls.map(|did| format!("{did:?}")).collect();
@@ -163,7 +165,7 @@ fn calls(done: &[Did], options: &CompileOptions) -> Vec<String> {
     list
 }
 
-/// Whether exchanges received from everybody what their moves did one by one.
+/// Checks that fused exchanges received as much from each sender as their separate redistributions.
 fn together(typed: &[Did], erased: &[Did]) -> bool {
     let received = |done: &[Did], names: &[String]| {
         let mut of: BTreeMap<usize, u64> = BTreeMap::new();
@@ -186,7 +188,7 @@ fn together(typed: &[Did], erased: &[Did]) -> bool {
         done.iter().filter_map(of).collect()
     };
     let (mut one_by_one, buckets) = (names(typed).concat(), names(erased));
-    // A rank may be in a bucket and receive nothing of some of its moves.
+    // A rank may be in a bucket and receive nothing of some of its redistributions.
     let mut all: Vec<String> = buckets.concat();
     all.retain(|name| one_by_one.contains(name));
     one_by_one.sort();
@@ -194,7 +196,7 @@ fn together(typed: &[Did], erased: &[Did]) -> bool {
     all == one_by_one && buckets.iter().all(|names| received(typed, names) == received(erased, names))
 }
 
-/// What a rank did; with moves that begin and end elsewhere, calls in order and then what was received in the order of its names.
+/// Returns the events of a rank; with hoisted communication, calls in order and then receipts sorted by name.
 fn in_parts(done: &[Did], hoisted: bool) -> Vec<Did> {
     let mut done = done.to_vec();
     if hoisted {
@@ -206,8 +208,11 @@ fn in_parts(done: &[Did], hoisted: bool) -> Vec<Did> {
     done
 }
 
-/// Members of a group post the same exchanges in the same order, and wait for them in that order; all ranks wait for what they share in one
-/// order, whatever the group. No more bytes are in flight than are allowed, but for one exchange alone.
+/// Checks that exchanges have one order.
+///
+/// Members of a group post the same exchanges in the same order, and wait for them in that order. All ranks
+/// wait for their shared exchanges in one order, whatever the group. No more bytes are in flight than
+/// allowed, except for a single exchange.
 fn groups_have_one_order(program: &Program, options: &CompileOptions) -> Result<(), String> {
     let mut orders: BTreeMap<Vec<usize>, (usize, Vec<String>)> = BTreeMap::new();
     let mut waits: Vec<Vec<String>> = Vec::new();
@@ -267,7 +272,7 @@ fn groups_have_one_order(program: &Program, options: &CompileOptions) -> Result<
     Ok(())
 }
 
-/// The value whose bytes each value is: itself, or for a view and a move without steps what that is of.
+/// Returns the value that owns each value's bytes: itself, or the source of a view or of a step-free copy.
 fn origins(program: &Program) -> BTreeMap<&str, &str> {
     let mut of: BTreeMap<&str, &str> = BTreeMap::new();
     let name = |v: &reshard_program::ValueId| program.get(*v).name.as_str();
@@ -306,8 +311,9 @@ fn owns(owner: &[&str], at: ArenaSlice, who: &str) -> Result<(), String> {
     }
 }
 
-/// By the definition: who wrote each byte last, instruction by instruction. What is read was last written by the value that is meant, and
-/// what is in flight by nobody else.
+/// Tracks the last writer of each byte, instruction by instruction.
+///
+/// The bytes read were last written by the expected value, and no other value overwrites bytes in flight.
 fn bytes_have_one_owner(program: &Program, schedule: &Schedule) -> Result<(), String> {
     let origins = origins(program);
     let scratch: Vec<String> =
@@ -343,7 +349,7 @@ fn bytes_have_one_owner(program: &Program, schedule: &Schedule) -> Result<(), St
                     owns(&owner, *source, origins[from.as_str()])?;
                     own(&mut owner, *target, to);
                     if flying.contains(&origins[from.as_str()]) {
-                        return Err(format!("{from} is moved before it has landed"));
+                        return Err(format!("{from} is sent before it has landed"));
                     }
                     flying.push(to);
                 }
@@ -373,7 +379,10 @@ fn bytes_have_one_owner(program: &Program, schedule: &Schedule) -> Result<(), St
     Ok(())
 }
 
-/// Every example of these laws is held against its schedules where it is held against one device; here is what that looked at.
+/// Compiles a worked example.
+///
+/// All examples of these tests are compared with their schedules wherever they are compared with one device;
+/// this test shows what that comparison covers.
 #[test]
 fn the_worked_examples_are_scheduled() {
     let text = "
@@ -400,7 +409,7 @@ fn the_worked_examples_are_scheduled() {
         let bytes = ways().map(|options| program.compile(rank, &options).unwrap().arena_bytes());
         apart += bytes[0];
         shared += bytes[1];
-        // An op, an exchange, and nothing for the view.
+        // An op, an exchange, and no event for the view.
         let names = |did: &Did| match did {
             Did::Call { call, .. } => call.clone(),
             Did::Received { value, .. } => format!("received {value}"),
@@ -412,7 +421,9 @@ fn the_worked_examples_are_scheduled() {
     assert!(shared < apart, "{shared} bytes of {apart}");
 }
 
-/// Each rank by itself, with a communicator of its own: every rank gets what all ranks hold, to the bit, and is brought what is counted.
+/// Each rank runs separately, with its own communicator.
+///
+/// Every rank gets the values of all ranks, bit by bit, and receives the counted bytes.
 #[test]
 fn every_rank_gets_what_all_ranks_hold() {
     let text = "
@@ -445,9 +456,9 @@ fn every_rank_gets_what_all_ranks_hold() {
             assert!(ranks.did(rank).iter().eq(received), "{:?}", ranks.did(rank));
         }
     }
-    // Refused by all, before anything moves.
+    // All ranks return an error, before anything is sent.
     for ranks in World::new(5).unwrap().run(|comm| on_this_rank(&program, &given, comm)) {
-        assert_eq!(ranks.unwrap_err().to_string(), "the job has 5 ranks, and the mesh dp=2,tp=2 has 4");
+        assert_eq!(ranks.unwrap_err().to_string(), "the job has 5 ranks, but the mesh dp=2,tp=2 has 4");
     }
     for ranks in world().run(|comm| on_this_rank::<f64, _>(&program, &Values::new(), comm)) {
         assert_eq!(ranks.unwrap_err().code(), "input");

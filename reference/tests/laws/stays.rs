@@ -1,4 +1,4 @@
-//! What is said to stay on ranks stays: every rank's result has the elements of its operand, in the same order.
+//! Ops declared as local no-ops are: every rank's result has the elements of its operand, in the same order.
 
 use ndarray::{ArrayD, IxDyn};
 use reshard_ops::rules::verify::ShardRegion;
@@ -6,7 +6,7 @@ use reshard_ops::rules::{OpCall, OpTable};
 use reshard_reference::{Local, run_local};
 use reshard_sharding::{Mesh, Placement, Sharding};
 
-/// Calls of one operand, that move, sum and repeat.
+/// Calls of one operand that permute, sum and repeat.
 const CALLS: &[(&str, &[usize])] = &[
     ("permute(dims=[1,0,2])", &[2, 4, 3]),
     ("permute(dims=[2,0,1])", &[2, 4, 3]),
@@ -34,7 +34,7 @@ const CALLS: &[(&str, &[usize])] = &[
     ("tril", &[2, 3]),
 ];
 
-/// All that an operand may be along an axis.
+/// All placements of an operand along an axis.
 fn placements(dims: usize) -> Vec<Placement> {
     let mut all = vec![Placement::Replicate];
     for dim in 0..dims {
@@ -83,7 +83,7 @@ fn what_stays_on_ranks_is_the_same_there() {
                     });
                     let inputs = [input];
                     let local = Local { inputs: &inputs, places: vec![&place], wanted: vec![&wanted] };
-                    // Between other shards an op has to move, which a rank alone cannot.
+                    // Between other shards an op has to communicate, which a rank alone cannot.
                     let Ok(made) = run_local::<f64>(&table, &call, &local) else { continue };
                     if made[0].shape() == makes.as_slice() {
                         assert!(

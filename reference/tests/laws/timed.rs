@@ -1,4 +1,6 @@
-//! A run with a clock does what one without does, and its timeline is what its records say, to whom it happened and in which order.
+//! A run with a clock gives the results of one without.
+//!
+//! Its timeline agrees with its records, by rank and in order.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +11,7 @@ use reshard_reference::{on_schedules, timed};
 use crate::programs::inputs;
 use crate::schedules::{bits, ways};
 
-/// A step on two meshes, uneven, and a pipeline of which ranks do different things.
+/// A step on two meshes, uneven, and a pipeline whose ranks run different ops.
 const PROGRAMS: [&str; 2] = [
     "mesh dp=2,tp=2
 mesh storage: fsdp=4
@@ -36,7 +38,7 @@ l = sum(y)
 gradient l wrt w, v",
 ];
 
-/// Whether spans of a lane are one after the other.
+/// Returns `true` if spans of a lane are in sequence.
 fn in_order<'a>(spans: impl Iterator<Item = &'a Span>) -> bool {
     let mut before = 0.0;
     for span in spans {
@@ -48,7 +50,9 @@ fn in_order<'a>(spans: impl Iterator<Item = &'a Span>) -> bool {
     true
 }
 
-/// From which ranks it receives what an exchange makes, and when these and it came to wait for it: what they send is sent then.
+/// Returns the latest time at which a rank or one of its senders began to wait for an exchange.
+///
+/// All data of the exchange are sent by then.
 fn began(schedules: &[Schedule], records: &[RunRecord], n: usize, exchange: usize) -> u128 {
     let transfer = &schedules[n].exchanges()[exchange];
     let mut from = BTreeSet::from([schedules[n].rank()]);
@@ -126,7 +130,7 @@ fn a_run_is_what_its_clock_says() {
                             assert!(
                                 matches!(&span.activity, Activity::Exchange { value, rank, .. } if (value, *rank) == (&name, schedule.rank()))
                             );
-                            // No wait ends before all from whom it receives have begun.
+                            // No wait ends before all of its senders have begun.
                             let began = began(schedules, records, n, *exchange as usize);
                             assert!(began <= end, "{began} {end} {name}\n{program}");
                             assert_eq!(
@@ -153,7 +157,7 @@ fn a_run_is_what_its_clock_says() {
     }
 }
 
-/// The critical path ends with what ends last, and each on it begins when what it was after had ended.
+/// The critical path ends with the last span, and each span on it begins when its predecessor ended.
 fn explains_the_end(timeline: &Timeline) {
     let path = timeline.critical_path();
     assert!(in_order(path.iter().copied()) && path.len() > 2);

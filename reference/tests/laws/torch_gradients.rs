@@ -1,8 +1,9 @@
-//! Formulas of gradients against PyTorch's gradients, in f64: ties, corners and ends of intervals too, where differences say
-//! nothing.
+//! Formulas of gradients against PyTorch's gradients, in f64.
 //!
-//! `data/torch_gradients.jsonl` is what `scripts/torch_gradients.py` wrote; PyTorch's is the gradient where there are several
-//! that one could mean.
+//! They include ties, corners and ends of intervals, where differences are useless.
+//!
+//! `data/torch_gradients.jsonl` was written by `scripts/torch_gradients.py`. If several gradients are
+//! possible, PyTorch's is the correct one.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +17,17 @@ use crate::gradients::backward;
 
 type A = ArrayD<f64>;
 
-/// How far apart two numbers may be, of 1 and of themselves. Both sides round each operation of a formula to 53 bits, and a sum of
-/// 24 terms, the longest here, of some operations each loses less than 2^-40; the rest is for special functions, which the
-/// reference sums by series.
+/// The tolerance of two numbers, absolute and relative.
+///
+/// Both sides round each operation of a formula to 53 bits. A sum of 24 addends, the longest here, of some
+/// operations each loses less than 2^-40; the rest is for special functions, which the reference sums by
+/// series.
 const NEAR: f64 = 1e-9;
 
-/// Ops with a formula that PyTorch's numbers do not check: of its Bessel functions it has no gradients, what is drawn is drawn
-/// otherwise, factories take nothing, and it has no op that scales by a norm, makes shards slices, or is called for what it
-/// overwrites.
+/// Ops with a formula that PyTorch's numbers do not check.
+///
+/// PyTorch has no gradients of its Bessel functions and draws other random numbers, and factories take no
+/// inputs. It has no op that scales by a norm, makes shards slices, or is called for its overwritten tensor.
 #[rustfmt::skip]
 const NOT_THERE: &[&str] = &[
     "alpha_dropout", "arange", "bartlett_window", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "binomial", "blackman_window",
@@ -61,7 +65,7 @@ fn alike(a: f64, b: f64, near: f64) -> bool {
     a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= near * (1.0 + b.abs())
 }
 
-/// What is wrong with a line, if anything.
+/// Returns the error of a line; `None` if it is correct.
 fn wrong(table: &OpTable, line: &Value) -> Option<String> {
     let call: OpCall = line["call"].as_str().unwrap().parse().unwrap();
     let list = |key: &str| line[key].as_array().unwrap().iter().map(tensor).collect::<Vec<_>>();
@@ -73,7 +77,7 @@ fn wrong(table: &OpTable, line: &Value) -> Option<String> {
     };
     let op = table.op(&call, &shapes).unwrap();
     let zeros = || op.outputs().iter().map(|shape| A::zeros(IxDyn(shape))).collect::<Vec<_>>();
-    // What no formula asks for need not run.
+    // An output that no formula needs is not computed.
     let asked = gradient.inputs().iter().any(|saved| matches!(saved, Saved::Output(_)));
     let y = match if asked { run(table, &call, &x) } else { Ok(zeros()) } {
         Ok(y) => y,

@@ -1,4 +1,4 @@
-//! Training by schedules: step after step what one device computes.
+//! Training by schedules: every step equals that of one device.
 
 #[allow(unreachable_pub, reason = "the module of an example")]
 #[path = "../../examples/gpt/model.rs"]
@@ -52,8 +52,10 @@ fn a_pipeline_and_experts_learn_on_ranks_as_on_one_device() {
     }
 }
 
-/// Four values that become others in each step: one of an op that works element by element, which is made in place; one of a product with
-/// itself, one that is looked at afterwards, and two that change places, which are carried.
+/// Four values that are replaced in each step.
+///
+/// The result of an elementwise op is made in place. Others are copied: a product with itself, a value that
+/// is read afterwards, and two that are swapped.
 #[test]
 fn what_cannot_be_made_in_place_is_carried() {
     let text = "mesh x=2
@@ -134,7 +136,7 @@ fn watching<'a>(
     Training { program, options, inputs, batches, watched: "k" }
 }
 
-/// What lasts is not overwritten, what is read is copied before it is, and what cannot be is refused.
+/// Lasting values are not overwritten, read values are copied first, and impossible cases are rejected.
 #[test]
 fn what_the_next_step_begins_with_is_what_this_one_ends_with() {
     let text = "mesh x=2
@@ -197,15 +199,15 @@ k: R = add(c, d)";
         &swapped,
         &inputs,
         &batches,
-        "w, u change places in the next step: make one of them by an op, like w' = clone(..)",
+        "w, u are swapped in the next step; compute one of them by an op, as in `w' = clone(..)`",
     );
     let cut = format!("{both}w': S(0) = clone(u)\n");
     let given: Values<f64> =
         inputs.clone().into_iter().filter(|(name, _)| ["w", "u"].contains(&name.as_str())).collect();
-    refused(&cut, &given, &batches, "w' is S(0)");
-    refused(both, &inputs, &batches, "is given, and is no input of the program");
+    refused(&cut, &given, &batches, "`w'` is S(0)");
+    refused(both, &inputs, &batches, "is given, but is not an input of the program");
     refused(both, &Values::new(), &batches, "w");
-    // Of what is an input nothing is newly made.
+    // A next value that is an input itself is not computed.
     let same = ShardingSolver::new()
         .solve(&"mesh x=2\nw: f64[4] R\nu: f64[4] R\nw': R = u\n".parse().unwrap())
         .unwrap();

@@ -1,4 +1,4 @@
-//! The gradient of a gradient: what differences of the first say, on one device and on ranks.
+//! The gradient of a gradient, against differences of the first, on one device and on ranks.
 
 use reshard_program::{Graph, Program, ShardingSolver};
 use reshard_reference::{Values, on_one_device};

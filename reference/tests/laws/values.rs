@@ -54,7 +54,7 @@ fn ops_have_the_values_of_their_formulas() {
     check("scaled_dot_product_attention", &[row, keys, values], &[5.0]);
     check("scaled_dot_product_attention(causal=true)", &[row, keys, values], &[4.0]);
     check("scaled_dot_product_attention(scale=0)", &[row, keys, values], &[6.0]);
-    // One step of Adam moves by the rate, whatever the gradient, if the bias is corrected.
+    // One step of Adam changes the parameter by the rate, whatever the gradient, if the bias is corrected.
     let (p, g, zero): (Given<'_>, Given<'_>, Given<'_>) = ((&[1], &[1.0]), (&[1], &[1e-3]), (&[1], &[0.0]));
     check("adam(lr=0.25,eps=0,step=1)", &[p, g, zero, zero], &[0.75]);
     check("adamw(lr=0.25,eps=0,step=1,weight_decay=0.5)", &[p, g, zero, zero], &[0.625]);

@@ -1,4 +1,4 @@
-//! Losses over classes that are cut: a few numbers a row are reduced, and no row is gathered.
+//! Losses over sharded classes: a few numbers a row are reduced, and no row is gathered.
 
 use reshard_planner::Planner;
 use reshard_program::{Graph, Program, ShardingSolver, Statement};
@@ -6,7 +6,7 @@ use reshard_reference::Values;
 
 use crate::programs::{inputs, same_as_one_device};
 
-/// The program of a loss over cut classes, on a network where bytes cost and launches do not.
+/// The program of a loss over sharded classes, on a network where bytes cost and launches do not.
 fn program(shape: [usize; 2], loss: &str, is: &str) -> Program {
     let [rows, classes] = shape;
     let text = format!(
@@ -57,7 +57,8 @@ fn cut_classes_reduce_numbers_and_gather_no_row() {
             let program = program([12, classes], loss, ": I");
             same_as_one_device::<f64>(&program, &given(&program, classes, number as u64), 1e-12);
             let row = received(&program) as f64 / 12.0;
-            // The greatest, the sum, what is at the target and one number backward: 6 bytes each where 4 ranks reduce 4.
+            // The greatest, the sum, the target's logit and one number backward: 6 bytes each where 4 ranks
+            // reduce 4.
             assert!(row <= 25.0, "{loss} receives {row} bytes a row\n{program}");
         }
     }
@@ -75,7 +76,7 @@ fn a_vocabulary_over_four_ranks_receives_24_kilobytes() {
         );
         let program = ShardingSolver::new().solve(&text.parse::<Graph>().unwrap()).unwrap();
         assert!(received(&program) <= 24 * 1024, "{} bytes\n{program}", received(&program));
-        // Where rows are as short as launches are long, they are gathered.
+        // If rows are short compared with a launch, they are gathered.
         let text = text.replace("[1024,50304]", "[2,8]").replace("[1024]", "[2]");
         let program = ShardingSolver::new().solve(&text.parse::<Graph>().unwrap()).unwrap();
         let maxima = |item: &Statement| matches!(item, Statement::Op { call, .. } if call.to_string().starts_with("amax"));

@@ -1,4 +1,4 @@
-//! Calls on whole tensors: what runs is in the table, and comes out as the table says.
+//! Calls on whole tensors: every implemented op is in the table, and its outputs are those of the table.
 
 use ndarray::{ArrayD, Axis, IxDyn, Slice};
 use reshard_ops::rules::{DefaultValue, OpCall, OpTable, ParameterKind};
@@ -49,7 +49,7 @@ fn outputs_are_as_large_as_the_table_says() {
     shapes_are_the_tables::<f32>(|x| x as f32);
 }
 
-/// What the table says of a dim that is carried: a part of it makes that part of all outputs, to the bit.
+/// The table's carried dims are correct: a part of such a dim makes that part of all outputs, bit by bit.
 #[test]
 fn a_part_of_what_is_carried_makes_that_part() {
     let table = OpTable::standard();
@@ -71,7 +71,7 @@ fn a_part_of_what_is_carried_makes_that_part() {
                     let mut given = given.clone();
                     given[i] = cut(&given[i], dim);
                     let shapes: Vec<&[usize]> = given.iter().map(ArrayD::shape).collect();
-                    // A call that names a size is another.
+                    // A call that names a size has another output shape.
                     let Ok(op) = table.op(&call, &shapes) else { continue };
                     let expected: Vec<ArrayD<f64>> =
                         whole.iter().zip(&dims).map(|(a, d)| cut(a, *d)).collect();
@@ -96,7 +96,7 @@ fn a_part_of_what_is_carried_makes_that_part() {
     println!("{looked} parts");
 }
 
-/// The numbers of one op, in the type that is asked for, differ by its rounding.
+/// The results of one op in different dtypes differ by rounding.
 #[test]
 fn types_differ_by_rounding() {
     let table = OpTable::standard();
@@ -106,7 +106,7 @@ fn types_differ_by_rounding() {
             shapes.iter().enumerate().map(|(i, s)| input(&call, i, s).mapv(|x| x as f32)).collect();
         let wide: Vec<ArrayD<f64>> = inputs.iter().map(|a| a.mapv(f64::from)).collect();
         let (short, long) = (run(&table, &call, &inputs).unwrap(), run(&table, &call, &wide).unwrap());
-        // A default that follows the type, and the next number, are other numbers.
+        // A default that depends on the dtype, and the next number, give other results.
         if ["rms_norm", "fused_rms_norm", "nextafter", "nan_to_num"].iter().any(|name| text.starts_with(name))
         {
             continue;
@@ -119,7 +119,7 @@ fn types_differ_by_rounding() {
     }
 }
 
-/// Given in words, a default changes nothing.
+/// An explicit default changes nothing.
 #[test]
 fn defaults_are_the_tables() {
     let table = OpTable::standard();
@@ -166,13 +166,13 @@ fn rules_run_as_einsums_and_composites_as_their_bodies() {
     assert_eq!(call("mlp", &[&x, &up, &down]).unwrap(), call("mm", &[&a, &down]).unwrap());
     assert_eq!(call("ab,b->", &[&x, &x.index_axis(Axis(0), 0).to_owned()]).unwrap().shape(), [0usize; 0]);
     for (text, reason) in [
-        ("ij->ij {j: replicate}", "is no einsum, so that nobody knows what it computes"),
-        ("ij->i {j: max}", "is no einsum, so that nobody knows what it computes"),
-        ("...->... {increasing}", "is no einsum, so that nobody knows what it computes"),
+        ("ij->ij {j: replicate}", "is not an einsum and cannot be computed"),
+        ("ij->i {j: max}", "is not an einsum and cannot be computed"),
+        ("...->... {increasing}", "is not an einsum and cannot be computed"),
     ] {
         assert!(call(text, &[&x]).unwrap_err().to_string().contains(reason), "{text}");
     }
-    // Ops that write into tensors that are there.
+    // Ops that write into existing tensors.
     let two = x.mapv(|v| 2.0 * v);
     assert_eq!(call("add_", &[&x, &x]).unwrap(), two);
     assert_eq!(call("add.out", &[&x, &x, &x]).unwrap(), two);
@@ -187,36 +187,36 @@ fn what_does_not_run_is_refused_in_one_sentence() {
         (
             "gated",
             vec![x.clone(), x.clone()],
-            "the reference has no op gated: write it as a composite of ops that it has",
+            "the reference does not implement `gated`; write it as a composite of ops that it implements",
         ),
-        ("sofmax", vec![x.clone()], "no op sofmax: did you mean softmax?"),
-        ("softmax(dim=7)", vec![x.clone()], "dim=7 is no dim of a tensor with 3 dims"),
-        ("mul_scalar", vec![x.clone()], "mul_scalar: needs a value of value to be run"),
-        ("clamp", vec![x.clone()], "clamp: needs a value of min or of max to be run"),
+        ("sofmax", vec![x.clone()], "unknown op sofmax; did you mean softmax?"),
+        ("softmax(dim=7)", vec![x.clone()], "dim=7 is out of range for a tensor with 3 dims"),
+        ("mul_scalar", vec![x.clone()], "mul_scalar: needs the argument `value`"),
+        ("clamp", vec![x.clone()], "clamp: needs the argument `min` or `max`"),
         ("dropout(p=1.5)", vec![x.clone()], "dropout(p=1.5): p is a probability, of at most 1"),
         (
             "index_select",
             vec![x.clone(), ArrayD::from_elem(IxDyn(&[1]), 2.0)],
-            "index_select: the index 2 is none of 2",
+            "index_select: the index 2 is outside a dim of size 2",
         ),
         (
             "index_select",
             vec![x.clone(), ArrayD::from_elem(IxDyn(&[1]), 0.5)],
-            "index_select: the index 0.5 is none of 2",
+            "index_select: the index 0.5 is outside a dim of size 2",
         ),
-        ("zeros(shape=[65536,65536])", vec![], "an output of [65536, 65536] is more than 268435456 elements"),
         (
-            "nonzero(count=3)",
-            vec![x.clone()],
-            "nonzero(count=3): made [[0, 3]], and should have made [[3, 3]]",
+            "zeros(shape=[65536,65536])",
+            vec![],
+            "an output of [65536, 65536] has more than 268435456 elements",
         ),
+        ("nonzero(count=3)", vec![x.clone()], "nonzero(count=3): gave [[0, 3]] instead of [[3, 3]]"),
     ] {
         let error = run(&table, &call.parse().unwrap(), &inputs).unwrap_err().to_string();
         assert!(error.contains(reason), "{call}: {error}");
     }
 }
 
-/// Sizes of 0, 1 and 2 in place of each size: what the table takes either runs or is refused.
+/// Sizes of 0, 1 and 2 in place of each size: a call that the table takes either runs or returns an error.
 #[test]
 fn small_and_empty_tensors_run_or_are_refused() {
     let table = OpTable::standard();

@@ -1,4 +1,6 @@
-//! What travels in a narrower type is one device's within the rounding that is said, the same on all ranks, and half the bytes.
+//! Values sent in a narrower type equal one device's within the stated rounding.
+//!
+//! They are the same on all ranks, and take half the bytes.
 
 use half::bf16;
 use ndarray::ArrayD;
@@ -17,13 +19,13 @@ fn rounded(x: f64) -> f64 {
     bf16::from_f64(x).to_f64()
 }
 
-/// On a network without latency, so that sums are scattered and gathered also where tensors are small.
+/// A network without latency, so that sums use reduce_scatter and all_gather even for small tensors.
 fn elaborated(text: &str) -> Program {
     let planner = Planner::new().topology("launch=0;message=0;level=*:0:100".parse().unwrap());
     ShardingSolver::new().planner(planner).solve(&text.parse().unwrap()).unwrap()
 }
 
-/// Steps of training: how a weight is kept, taken and summed, without and with the wire.
+/// Steps of training: how a weight is sharded, used and summed, without and with a communication dtype.
 const STEPS: &[&str] = &[
     // Data parallel.
     "mesh dp=4\nx: f64[16,8] S(0)\nw: f64[8,32] I\nwr: R{} = w\nh = mm(x, wr)\nz = silu(h)\ngradient z wrt w\nw' = sgd(w, dw)",
@@ -33,7 +35,7 @@ const STEPS: &[&str] = &[
     "mesh dp=4\nx: f64[16,8] S(0)\nw: f64[8,32] S(1)\nwr: R{} = w\nh = mm(x, wr)\nz = silu(h)\ngradient z wrt w\nw' = sgd(w, dw)",
     // HSDP.
     "mesh rep=2,shard=2\nx: f64[16,8] S(0),S(0)\nw: f64[8,32] I,S(0)\nwr: R,R{} = w\nh = mm(x, wr)\nz = silu(h)\ngradient z wrt w\nw' = sgd(w, dw)",
-    // Megatron, and with sequences cut.
+    // Megatron, and with sharded sequences.
     "mesh tp=4\nx: f64[4,2,16] I\nup: f64[16,64] S(1)\ndown: f64[64,16] S(0)\nxr: R{} = x\nh = sbh,hi->sbi(xr, up)\na = silu(h)\ny: I{} = sbi,ih->sbh(a, down)\nz = square(y)\ngradient z wrt x, up, down",
     "mesh tp=4\nx: f64[8,2,16] S(0)\nup: f64[16,64] S(1)\ndown: f64[64,16] S(0)\nxr: R{} = x\nh = sbh,hi->sbi(xr, up)\na = silu(h)\ny: S(0){} = sbi,ih->sbh(a, down)\nz = square(y)\ngradient z wrt x, up, down",
     // All to all, and an uneven batch.
@@ -58,7 +60,8 @@ fn a_step_through_a_wire_is_one_devices_within_its_rounding_and_its_traces_are_e
     for text in STEPS.iter().take(some) {
         let program = elaborated(&with(text, "bf16"));
         assert_eq!(program.to_string().parse::<Program>().unwrap().to_string(), program.to_string());
-        // Every sum of at most four terms is rounded where they are and where it is gathered, and a few are behind one another.
+        // Every sum of at most four partial values is rounded before and after the reduction, and a few are
+        // in sequence.
         let ranks = same_as_one_device::<f64>(&program, &inputs(&program, 1), 16.0 * ROUNDING);
         let plain = elaborated(&with(text, ""));
         let exact = same_as_one_device::<f64>(&plain, &inputs(&plain, 1), 1e-12);
@@ -84,13 +87,13 @@ fn a_wire_of_a_quarter_of_the_bits_takes_a_quarter_of_the_bytes_as_reported_and_
             assert_eq!(reported, received, "{program}");
             received
         });
-        // What is updated is gathered as it is, in ZeRO-1: 3/4 of 8 x 32 numbers.
+        // The updated weight is gathered without narrowing in ZeRO-1: 3/4 of 8 x 32 numbers.
         let apart = if text.contains("w': R = wu") { 3 * 2 * 32 * 8 } else { 0 };
         assert_eq!((wide - apart, wide - apart), (2 * (f32 - apart), 4 * (bf16 - apart)), "{text}");
     }
 }
 
-/// What each rank has of `t`, for terms that are real: sums of slices.
+/// The placements of `t`; its partial values are real sums of slices.
 const PLACEMENTS: [&str; 4] = ["R", "P", "S(0)", "S(1)"];
 
 #[test]
@@ -116,12 +119,12 @@ fn every_move_through_a_wire_is_off_by_the_rounding_of_its_terms_and_of_their_su
             let given = inputs::<f64>(&program, (from * 16 + to) as u64);
             let whole = on_one_device(&program, &given).unwrap();
             let ranks = on_ranks(&program, &given).unwrap_or_else(|e| panic!("{program}\n{e}"));
-            // Replicas that differ in a bit have no meaning.
+            // Replicas that differ in a bit are inconsistent.
             let found = ranks.whole("y").unwrap_or_else(|e| panic!("{program}\n{e}"));
             let z = &given["z"];
             for ((index, x), y) in whole["y"].indexed_iter().zip(&found) {
                 let terms: f64 = (0..4).map(|k| z[[k / 2, k % 2, index[0], index[1]]].abs()).sum();
-                // Terms along both axes may be rounded, their sums by one, and the sums.
+                // Partial values along both axes may be rounded, their sums by one, and the sums.
                 let most = 4.0 * ROUNDING * terms;
                 assert!((x - y).abs() <= most, "{program}\n{x} and {y}");
             }
@@ -150,7 +153,7 @@ fn terms_are_rounded_once_added_in_their_own_type_and_their_sum_is_rounded_where
     for shard in ranks.shards("b").unwrap() {
         assert_eq!(shard.iter().copied().collect::<Vec<_>>(), gathered);
     }
-    // Added in bf16 it would be another number.
+    // Added in bf16, the result would differ.
     let narrow: Vec<f32> = (0..8)
         .map(|i| (0..4).fold(0.0, |sum, k| rounded(sum + rounded(f64::from(z[[k, i]])))) as f32)
         .collect();
@@ -195,7 +198,7 @@ fn a_cast_is_of_the_type_that_it_says_and_its_gradient_of_that_of_its_operand() 
         [DType::BF16, DType::BF16, DType::F32, DType::F32]
     );
     assert_eq!(program.to_string().parse::<Program>().unwrap().to_string(), program.to_string());
-    // The reduction is of two bytes a number: half of 24, twice.
+    // The reduction uses two bytes a number: half of 24, twice.
     assert_eq!(program.report(&ComputeRates::uniform()).traffic.backward.received_bytes, 48);
     let _ = same_as_one_device::<f64>(&program, &inputs(&program, 9), 1e-12);
 }
@@ -204,13 +207,16 @@ fn a_cast_is_of_the_type_that_it_says_and_its_gradient_of_that_of_its_operand() 
 fn what_cannot_travel_so_is_refused_with_what_can() {
     let refused = |text: &str| text.parse::<Program>().unwrap_err().to_string();
     let of = |dtype: &str, via: &str| refused(&format!("mesh x=2\na: {dtype}[8] S(0)\nb: R via {via} = a"));
-    assert_eq!(of("f32", "f64"), "line 3: b is f32 and cannot travel via f64: via takes f16 or bf16");
-    assert_eq!(of("i64", "bf16"), "line 3: b is i64 and cannot travel via bf16: leave out via bf16");
-    assert_eq!(of("bf16", "f16"), "line 3: b is bf16 and cannot travel via f16: leave out via f16");
-    assert_eq!(of("f32", "hlaf"), "line 3: via hlaf: \"hlaf\" is no type of elements, like via bf16");
+    assert_eq!(
+        of("f32", "f64"),
+        "line 3: `b` is f32 and cannot be sent as f64; write `via f16` or `via bf16`"
+    );
+    assert_eq!(of("i64", "bf16"), "line 3: `b` is i64 and cannot be sent as bf16; remove `via bf16`");
+    assert_eq!(of("bf16", "f16"), "line 3: `b` is bf16 and cannot be sent as f16; remove `via f16`");
+    assert_eq!(of("f32", "hlaf"), "line 3: unknown dtype `hlaf` after `via`; write one such as `via bf16`");
     let text = "mesh x=2\na: f32[2,8] S(0)\nno_grad\nt: P(max) = amax(a, dims=[0])\nb: R via bf16 = t";
     assert_eq!(
         refused(text),
-        "terms of P(max) are not added and cannot be reduced via another type: reduce them by a move without via"
+        "partial values of P(max) are not sums and cannot be reduced in another dtype; remove `via`"
     );
 }

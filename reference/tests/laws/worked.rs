@@ -1,8 +1,10 @@
-//! Worked examples: what well-known ways to cut a layer communicate, forward and backward, in bytes of the worst rank.
+//! Worked examples: the communication of well-known strategies to shard a layer.
+//!
+//! It is counted forward and backward, in bytes of the worst rank.
 
 use crate::programs::{communicated, written};
 
-/// A gated MLP with these types of its inputs, and moves of them and of what it makes.
+/// A gated MLP with these types of its inputs, and with redistributions of inputs and results.
 fn gated_mlp(x: &str, up: &str, down: &str, out: &str) -> String {
     format!(
         "mesh dp=2,tp=2
@@ -42,7 +44,7 @@ fn a_gated_mlp_of_natural_types_communicates_nothing() {
 #[test]
 fn a_gated_mlp_that_is_kept_the_same_everywhere_is_reduced_once() {
     let kept = written(&gated_mlp("S(1),I", "I,S(1)", "I,S(0)", "S(1),I")).unwrap();
-    // One all_reduce of dx: what w1 and w3 give is added before.
+    // One all_reduce of dx: the contributions of w1 and w3 are added before.
     let all = [
         "out: all_reduce 1024",
         "dw2: all_reduce 1024",
@@ -125,14 +127,16 @@ fn what_a_sum_over_a_cut_batch_makes_is_terms() {
         let text = format!("mesh dp={n}\nx: f32[4,8] S(0)\ns = sum(x, dims=[0])\ny = relu(s)");
         let refused = written(&text).unwrap_err();
         assert_eq!(refused.code(), "needs_redistribute");
-        assert!(refused.to_string().starts_with("relu(s): s is P(sum)"), "{refused}");
+        assert!(refused.to_string().starts_with("y = relu(s): s is P(sum)"), "{refused}");
     }
     let reduced = "mesh dp=2\nx: f32[4,8] S(0)\nt = sum(x, dims=[0])\ns: I = t\ny = relu(s)\ngradient y";
     assert_eq!(communicated(&written(reduced).unwrap()), ["s: all_reduce 32"]);
 }
 
-/// The modulation block of a diffusion transformer: shifts, scales and gates of two norms from a vector, with these types
-/// of the vector and the weight, the weight as it is taken, and the modulation as it is applied.
+/// The modulation block of a diffusion transformer: shifts, scales and gates of two norms from a vector.
+///
+/// The arguments are the types of the vector, of the weight as stored and as used, and of the modulation as
+/// applied.
 fn modulation(c: &str, w: &str, taken: &str, m: &str) -> String {
     format!(
         "mesh dp=2,sp=2
@@ -185,7 +189,10 @@ fn chunks_of_a_product_cut_by_columns_are_free_where_every_chunk_is_cut() {
     };
     let refused = chunk("R,S(0)").unwrap_err();
     assert_eq!(refused.code(), "needs_redistribute");
-    assert!(refused.to_string().starts_with("chunk(chunks=6,dim=1)(m): m is S(0),S(1)"), "{refused}");
+    assert!(
+        refused.to_string().starts_with("a, b, d, e, f, g = chunk(m, chunks=6, dim=1): m is S(0),S(1)"),
+        "{refused}"
+    );
     assert_eq!(communicated(&chunk("R,SS(0,6)").unwrap()), [""; 0]);
 }
 
@@ -204,7 +211,8 @@ fn modulation_with_tracked_types_gathers_once_and_scatters_once() {
 
 #[test]
 fn modulation_gathered_by_hand_is_refused_for_its_gradient() {
-    // An all_gather whose backward is its slice says that all do the same with what it makes; each has its own sequence.
+    // An all_gather whose backward is its slice declares that all ranks do the same with its result; each has
+    // its own sequence.
     let refused = written(&modulation("S(0),R", "R,SS(0,6)", "R,SS(0,6)", "S(0),I")).unwrap_err();
     assert_eq!(refused.code(), "needs_gradient_redistribute");
     let said = refused.to_string();

@@ -1,4 +1,4 @@
-//! How a parameter is kept says what a step of data parallel training communicates: N bytes on n ranks.
+//! The sharding of a parameter determines the communication of a data parallel step: N bytes on n ranks.
 
 use ndarray::ArrayD;
 use reshard_planner::{Objective, Planner};
@@ -6,7 +6,7 @@ use reshard_program::{ImplicitRedistribution, ShardingSolver};
 
 use crate::programs::{communicated, inputs, same_as_one_device};
 
-/// Optimizers, and how many states each has.
+/// Optimizers, and their number of states.
 const OPTIMIZERS: &[(&str, usize)] = &[
     ("sgd(lr=0.1", 0),
     ("sgd_momentum(lr=0.1,momentum=0.9", 1),
@@ -14,13 +14,13 @@ const OPTIMIZERS: &[(&str, usize)] = &[
     ("adamw(step=1,weight_decay=0.1", 2),
 ];
 
-/// A step of a linear layer: how its weight is kept, taken and updated.
+/// A step of a linear layer: the shardings in which its weight is stored, used and updated.
 struct Kept {
     mesh: &'static str,
     x: &'static str,
     weight: &'static str,
     taken: &'static str,
-    /// States, and the weight while it is updated.
+    /// The sharding of states, and of the weight during the update.
     state: &'static str,
     /// The weight after the update.
     after: &'static str,
@@ -50,9 +50,9 @@ impl Kept {
         )
     }
 
-    /// What each optimizer's step communicates, after a look at how much of gradient and states a rank holds.
+    /// Returns the communication of each optimizer's step, after checking the sizes of gradient and states.
     fn communicated(&self, most: usize) -> Vec<String> {
-        // Small tensors cost time by their number; what is looked at here are bytes.
+        // The time of small tensors depends on their number; this test is about bytes.
         let planner = Planner::new().objective(Objective::Bytes);
         let elaborator =
             ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny).planner(planner);
@@ -107,8 +107,8 @@ fn a_weight_that_is_cut_within_groups_is_all_reduced_between_them() {
         state: "R,S(0)",
         after: "R,S(0)",
     };
-    // Inside N/2 are missing, and of what is scattered there 2 (N/2) / 2 are reduced outside. What is scattered over all and
-    // then gathered outside is as much: 3N/4 and N/4.
+    // Inside, N/2 bytes are missing; of the scattered result, 2 (N/2) / 2 are reduced outside. Scattering
+    // over all ranks and then gathering outside costs as much: 3N/4 and N/4.
     let (inside, outside) = (N / 2, N / 2);
     let moves =
         [format!("wr: all_gather {inside}"), format!("dw: reduce_scatter+all_gather {}", inside + outside)];

@@ -1,4 +1,4 @@
-//! Which classes of ops met which kinds of placements.
+//! Coverage of op classes by kinds of placements.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use reshard_sharding::ShardingType;
 /// The kinds of placements of values and gradients along an axis of several ranks.
 pub(crate) const KINDS: [&str; 8] = ["R", "I", "S", "SS", "RG", "P", "v|g", "other"];
 
-/// How many operands of ops of each class were of each kind.
+/// The number of operands of each kind, for ops of each class.
 #[derive(Debug, Default)]
 pub(crate) struct Coverage(BTreeMap<&'static str, [u64; KINDS.len()]>);
 
@@ -38,7 +38,7 @@ impl Coverage {
     }
 }
 
-/// The kind of a type along each axis of several ranks.
+/// Returns the kind of a type along each axis of several ranks.
 fn kinds(is: &ShardingType) -> Vec<usize> {
     let text = is.to_string();
     let mut depth = 0;
@@ -53,7 +53,7 @@ fn kinds(is: &ShardingType) -> Vec<usize> {
         })
         .collect();
     let axes = is.value.mesh().axes();
-    // What is printed otherwise than axis by axis is another.
+    // A type that is not printed axis by axis is of the kind `other`.
     let at = |kind: &str| KINDS.iter().position(|k| *k == kind).unwrap_or(KINDS.len() - 1);
     if words.len() != axes.len() {
         return vec![at("other")];

@@ -1,4 +1,7 @@
-//! Random programs: inputs in random types, ops of every class on what is there, pins, moves, a loss, its gradient, updates.
+//! Random programs: inputs, ops of every class, a loss, its gradient, and updates.
+//!
+//! Inputs have random types. The ops take existing values, whose shardings are constrained or redistributed
+//! at random.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +14,7 @@ use reshard_test_support::Random;
 
 use super::ops;
 
-/// What an input holds.
+/// The numbers of an input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Numbers {
     /// Between -1 and 1.
@@ -28,11 +31,11 @@ pub(crate) enum Numbers {
 #[derive(Debug)]
 pub(crate) struct Drawn {
     pub(crate) graph: Graph,
-    /// What is differentiated, and with respect to what.
+    /// The differentiated value; `wrt` are the values with respect to which it is differentiated.
     pub(crate) loss: String,
     pub(crate) wrt: Vec<String>,
     inputs: Vec<(String, Vec<usize>, Numbers)>,
-    /// Inputs, and what each is after a step.
+    /// The name of each input, and of its value after a step.
     pub(crate) next: Vec<(String, String)>,
     /// The class of every op that was called.
     pub(crate) classes: BTreeMap<String, &'static str>,
@@ -79,7 +82,7 @@ pub(crate) struct Draw {
 const MOST: usize = 360;
 
 impl Draw {
-    /// Draws a program of 5 to 40 ops; with `twice` of a gradient and the gradient of that.
+    /// Draws a program of 5 to 40 ops; with `twice`, it includes a gradient of a gradient.
     pub(crate) fn program(seed: u64, twice: bool) -> Drawn {
         let mut r = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66);
         r.next_u64();
@@ -87,7 +90,7 @@ impl Draw {
         let dtype = *r.pick(&[DType::F32, DType::F64]);
         let mut graph = Graph::new(&mesh);
         let mut meshes = vec![mesh];
-        // A fifth has other meshes over the same ranks.
+        // A fifth of the programs has other meshes over the same ranks.
         if seed % 5 == 3 {
             for name in ["a", "b"] {
                 let other = over_ranks_of(&meshes[0], &mut r);
@@ -123,7 +126,9 @@ impl Draw {
         draw.finished(twice)
     }
 
-    /// A loss of what nobody used, its gradient (`twice` that of its gradient), and an update of every input that has one.
+    /// Adds a loss of the unused values, its gradient, and an update of every input with a gradient.
+    ///
+    /// With `twice`, the gradient of a gradient is included.
     fn finished(mut self, twice: bool) -> Drawn {
         self.class = "loss";
         let leaves: Vec<ValueId> = self.live.iter().copied().filter(|v| !self.used.contains(v)).collect();
@@ -136,11 +141,11 @@ impl Draw {
                 Some(loss) => self.call("add", &[loss, term])[0],
             });
         }
-        let mut loss = loss.expect("a value that nobody used");
+        let mut loss = loss.expect("a value that no statement used");
         let wrt: Vec<ValueId> = self.inputs.iter().filter_map(|i| self.graph.value(&i.0)).collect();
         let mut wrt: Vec<ValueId> = wrt.into_iter().filter(|v| self.trained(*v)).collect();
         if twice && wrt.len() > 1 {
-            // By how much the first input moves the loss is another loss, beside the first.
+            // The derivative of the loss by the first input is another loss, added to the first.
             let first = wrt.remove(0);
             let by = self.graph.gradient(loss, &[first]).unwrap()[0];
             let square = self.call("square", &[by])[0];
@@ -169,7 +174,7 @@ impl Draw {
             let call: OpCall = op.parse().unwrap();
             let made = self.graph.apply(&call, &taken, &names).unwrap();
             for (&before, &after) in taken.iter().filter(|v| **v != dw).zip(&made) {
-                // Most are kept as they are.
+                // Most keep their sharding.
                 if self.r.below(4) > 0 {
                     let is = self.graph.constraint(before).unwrap().clone();
                     self.graph.constrain(after, is).unwrap();
@@ -181,17 +186,17 @@ impl Draw {
         Drawn { graph: self.graph, loss: of, wrt: named, inputs: self.inputs, next, classes: self.classes }
     }
 
-    /// Whether an input is of real numbers that have a gradient.
+    /// Returns `true` if an input is of real numbers that have a gradient.
     fn trained(&self, v: ValueId) -> bool {
         self.graph.dtype(v) == self.dtype && self.graph.constraint(v).is_some_and(|is| is.gradient.is_some())
     }
 
-    /// Sizes that cut evenly and that do not.
+    /// Returns a size that splits evenly or not.
     pub(crate) fn size(&mut self) -> usize {
         *self.r.pick(&[2, 3, 4, 4, 5, 6, 8])
     }
 
-    /// A shape of so many dims.
+    /// Returns a shape of `least` to `most` dims.
     pub(crate) fn shape(&mut self, least: usize, most: usize) -> Vec<usize> {
         let rank = least + self.r.below(most - least + 1);
         loop {
@@ -220,19 +225,19 @@ impl Draw {
         v
     }
 
-    /// A value of real numbers whose shape fits, mostly one that is there.
+    /// Returns a value of real numbers whose shape fits, mostly an existing one.
     pub(crate) fn value(&mut self, fits: impl Fn(&[usize]) -> bool) -> Option<ValueId> {
         let fitting: Vec<ValueId> =
             self.live.iter().copied().filter(|&v| fits(self.graph.shape(v))).collect();
         if fitting.is_empty() {
             return None;
         }
-        // Late ones more often.
+        // Later values more often.
         let back = self.r.below(fitting.len()).min(self.r.below(fitting.len()));
         Some(fitting[fitting.len() - 1 - back])
     }
 
-    /// One of so many dims, new if there is none.
+    /// Returns a value of `least` to `most` dims, new if there is none.
     pub(crate) fn of_rank(&mut self, least: usize, most: usize) -> ValueId {
         match self.value(|s| (least..=most).contains(&s.len())) {
             Some(v) if self.r.below(12) > 0 => v,
@@ -243,7 +248,7 @@ impl Draw {
         }
     }
 
-    /// One of this shape, new if there is none.
+    /// Returns a value of this shape, new if there is none.
     pub(crate) fn of_shape(&mut self, shape: &[usize]) -> ValueId {
         match self.value(|s| s == shape) {
             Some(v) if self.r.below(3) > 0 => v,
@@ -255,7 +260,7 @@ impl Draw {
         self.graph.shape(v).to_vec()
     }
 
-    /// Calls an op; what it makes may be taken by others, pinned and moved.
+    /// Calls an op; its results may be used by others, constrained and redistributed.
     pub(crate) fn call(&mut self, call: &str, inputs: &[ValueId]) -> Vec<ValueId> {
         let parsed: OpCall = call.parse().unwrap_or_else(|e| panic!("{call}: {e}"));
         let shapes: Vec<Vec<usize>> = inputs.iter().map(|v| self.shape_of(*v)).collect();
@@ -293,7 +298,9 @@ impl Draw {
             .collect()
     }
 
-    /// A random type, of real numbers with a gradient; one of three on a mesh that is not the first, if there are others.
+    /// Returns a random type, with a gradient for real numbers.
+    ///
+    /// A third of the types are on a mesh that is not the first, if there is one.
     fn placed(&mut self, shape: &[usize], real: bool) -> ShardingType {
         let other = self.meshes.len() > 1 && self.r.below(3) == 0;
         let mesh = if other { self.r.pick(&self.meshes[1..]).clone() } else { self.meshes[0].clone() };
@@ -307,7 +314,7 @@ impl Draw {
         ShardingType::parse(&mesh, shape, &vec!["R"; sizes.len()].join(",")).unwrap()
     }
 
-    /// A random placement along an axis of so many ranks.
+    /// Returns a random placement along an axis of `n` ranks.
     fn word(&mut self, shape: &[usize], n: usize, real: bool) -> String {
         match self.r.below(if real { 13 } else { 8 }) {
             8 => "I".to_owned(),
@@ -353,7 +360,7 @@ fn mesh(r: &mut Random) -> Mesh {
     }
 }
 
-/// A mesh over some ranks of another: all or a part of them, in another order, along one axis or two.
+/// A mesh over all or some ranks of another, in another order, along one axis or two.
 fn over_ranks_of(mesh: &Mesh, r: &mut Random) -> Mesh {
     let mut ranks: Vec<usize> = mesh.ranks().collect();
     if r.below(3) == 0 {

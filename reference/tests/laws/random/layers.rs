@@ -1,4 +1,4 @@
-//! Calls of what layers of models are made of: products, normalisations, attention, windows and losses.
+//! Calls of the ops of model layers: products, normalisations, attention, windows and losses.
 
 use super::draw::{Draw, Numbers};
 use super::ops::{dim, positive};
@@ -65,7 +65,7 @@ pub(super) fn product(d: &mut Draw) {
             d.call("matmul", &[x, w])
         }
     };
-    // So that numbers stay as large as they were.
+    // Keeps the magnitude of the numbers.
     d.call("mul_scalar(value=0.5)", &y);
 }
 

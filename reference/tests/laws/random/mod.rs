@@ -1,4 +1,4 @@
-//! Random training steps do on ranks what they mean on one device: forward, backward, and through three updates.
+//! Random training steps on ranks equal those on one device: forward, backward, and through three updates.
 
 mod coverage;
 mod draw;
@@ -19,19 +19,19 @@ use crate::schedules;
 use coverage::Coverage;
 use draw::{Draw, Drawn};
 
-/// How far off a result may be, beside the largest number of its tensor.
+/// The tolerance of a result, relative to the largest number of its tensor.
 const F64: f64 = 1e-12;
 const F32: f64 = 1e-5;
 
-/// How many optimizer steps are taken.
+/// The number of optimizer steps.
 const STEPS: usize = 3;
 
-/// The largest number, 1 at least; what overflowed is looked at by itself.
+/// The largest finite magnitude, at least 1; overflowed elements are compared separately.
 fn largest<T: Number>(a: &ArrayD<T>) -> f64 {
     a.iter().map(|x| x.wide().abs()).filter(|x| x.is_finite()).fold(1.0, f64::max)
 }
 
-/// How far two tensors are apart; what is no finite number is 0 apart from the same.
+/// The largest difference of two tensors; equal infinities or NaNs differ by 0.
 fn apart<T: Number, U: Number>(a: &ArrayD<T>, b: &ArrayD<U>) -> f64 {
     assert_eq!(a.shape(), b.shape());
     let one = |(x, y): (f64, f64)| match (x - y).abs() {
@@ -66,13 +66,13 @@ fn whole<T: Number>(drawn: &Drawn, program: &Program, inputs: &Values<f64>) -> V
     (0..STEPS).map(step).collect()
 }
 
-/// How far rounding alone takes a program: f32 from f64, on one device, beside the largest number of each tensor.
+/// The rounding error of f32 against f64 on one device, relative to the largest number of each tensor.
 fn rounding(single: &[Values<f32>], double: &[Values<f64>]) -> f64 {
     let both = double.iter().zip(single).flat_map(|(d, s)| d.iter().map(|(name, d)| (d, &s[name])));
     both.map(|(d, s)| apart(d, s) / largest(d)).fold(0.0, f64::max)
 }
 
-/// With bytes of their own, so that all values are there to be compared, and of the others one for each program.
+/// Without shared memory, so that all values exist for comparison, and one of the other options per program.
 fn two_ways(program: &Program) -> [CompileOptions; 2] {
     let [apart, others @ ..] = schedules::ways();
     let one = others[program.values().len() % others.len()].clone();
@@ -108,7 +108,7 @@ fn steps<T: Number>(
     Ok(())
 }
 
-/// The gradients along one direction against differences of the loss; none where the loss has a corner there.
+/// Returns the gradient along one direction and the difference of the loss; `None` at a corner of the loss.
 fn slope(drawn: &Drawn, program: &Program, inputs: &Values<f64>, r: &mut Random) -> Option<(f64, f64)> {
     let made = on_one_device(program, inputs).unwrap();
     let mut direction: Values<f64> = Values::new();
@@ -129,14 +129,15 @@ fn slope(drawn: &Drawn, program: &Program, inputs: &Values<f64>, r: &mut Random)
     (smooth && gradient.is_finite()).then_some((gradient, near))
 }
 
-/// What a program is worth.
+/// The outcome of a random program.
 enum Looked {
     /// Numbers grow without bound.
     Wild,
     /// A formula has no gradient.
     NoGradient,
     /// Compared in f64, in f32 too where rounding does not grow; with differences; gradients of gradients.
-    /// How many moves lead from one mesh to another.
+    ///
+    /// `across` counts redistributions from one mesh to another.
     Compared { in_f32: bool, slope: bool, twice: bool, across: u64 },
 }
 
@@ -145,14 +146,14 @@ fn look(seed: u64, coverage: &Mutex<Coverage>) -> Result<Looked, String> {
     let drawn = Draw::program(seed, twice);
     let most = [1, 2, 8][(seed % 3) as usize];
     let program = match ShardingSolver::new().beam_width(most).solve(&drawn.graph) {
-        // A formula may call what has none itself.
+        // A formula may call an op without a gradient.
         Err(e) if twice && e.code() == "no_gradient" => return Ok(Looked::NoGradient),
         other => other.map_err(|e| format!("{}\n{e}", drawn.graph))?,
     };
-    // Of a third of them backward makes some values again.
+    // A third of the programs rematerialize some values in backward.
     let program = if seed % 3 == 1 { some_again(&program, &mut Random(seed)) } else { program };
     let text = program.to_string();
-    // Of a program every move is written, those of the gradient too.
+    // Every redistribution of a program is written, those of the gradient too.
     let again: Program = text.parse().map_err(|e| format!("{text}\nis not read back: {e}"))?;
     if again.to_string() != text {
         return Err(format!("{text}\nis read back as\n{again}"));
@@ -160,7 +161,7 @@ fn look(seed: u64, coverage: &Mutex<Coverage>) -> Result<Looked, String> {
     let graph = drawn.graph.to_string();
     match graph.parse::<reshard_program::Graph>() {
         Ok(again) if again.to_string() == graph => {}
-        other => return Err(format!("{graph}\nis read back as {other:?}")),
+        other => return Err(format!("{graph}\nis parsed as {other:?}")),
     }
     let inputs = drawn.numbers(&mut Random(seed));
     let (double, single) = (whole::<f64>(&drawn, &program, &inputs), whole::<f32>(&drawn, &program, &inputs));
@@ -176,13 +177,13 @@ fn look(seed: u64, coverage: &Mutex<Coverage>) -> Result<Looked, String> {
         steps::<f32>(&drawn, &program, &inputs, &single[..1], F32).map_err(at)?;
     }
     let mut smooth = false;
-    // A difference does not stop where a gradient is told to.
+    // A difference does not stop where a gradient is detached.
     let sampled = (seed.is_multiple_of(4) || twice) && !drawn.classes.contains_key("detach");
     let found = if sampled { slope(&drawn, &program, &inputs, &mut Random(seed)) } else { None };
     if let Some((gradient, difference)) = found {
         smooth = true;
         if (gradient - difference).abs() > 1e-5 * (1.0 + difference.abs()) {
-            return Err(at(format!("gradients say {gradient}, differences {difference}")));
+            return Err(at(format!("gradient {gradient}, by differences {difference}")));
         }
     }
     let across =
@@ -227,11 +228,11 @@ fn random_training_steps_are_what_they_mean() {
     let [wild, compared, in_f32, slopes, again, refused, across] = counted.into_inner().unwrap();
     println!(
         "{compared} programs in f64, {in_f32} of them in f32, {slopes} against differences ({again} twice); {wild} of large \
-         numbers, {refused} without a second gradient; {across} moves between meshes; {:.0} s",
+         numbers, {refused} without a second gradient; {across} redistributions between meshes; {:.0} s",
         began.elapsed().as_secs_f64()
     );
     println!("{}", coverage.into_inner().unwrap());
-    assert!(across > 0, "no program moves anything from one mesh to another");
+    assert!(across > 0, "no program redistributes between meshes");
     let failed = failed.into_inner().unwrap();
     let list: Vec<u64> = failed.iter().map(|(seed, _)| *seed).collect();
     assert!(failed.is_empty(), "of the programs {list:?} the first: {}", failed[0].1);

@@ -5,7 +5,7 @@ use reshard_program::ValueId;
 use super::draw::{Draw, Numbers};
 use super::layers::{attention, loss, normalisation, product, window};
 
-/// A class of ops, and what calls one of them.
+/// A class of ops, and a function that calls one of them.
 pub(crate) type Class = (&'static str, fn(&mut Draw));
 
 #[rustfmt::skip]
@@ -92,7 +92,7 @@ fn pointwise(d: &mut Draw) {
     }
 }
 
-/// What broadcasts against a shape: some of its last dims, of which some are 1.
+/// Returns a shape that broadcasts against another: some of its last dims, of which some are 1.
 fn beside(d: &mut Draw, shape: &[usize]) -> Vec<usize> {
     let from = if d.r.below(2) == 0 { 0 } else { d.r.below(shape.len() + 1) };
     shape[from..].iter().map(|&n| if d.r.below(4) == 0 { 1 } else { n }).collect()
@@ -128,7 +128,7 @@ fn binary(d: &mut Draw) {
             let op = *d.r.pick(&["maximum", "minimum", "logaddexp", "fmax", "fmin"]);
             d.call(op, &[x, y]);
         }
-        // Different shapes in the other order, too.
+        // Different shapes, also in the other order.
         4 => {
             d.call("sub", &[y, x]);
         }
