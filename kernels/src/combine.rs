@@ -1,7 +1,8 @@
 //! Elementwise reductions: one buffer into another, and the division that ends an average.
 //!
-//! The nest is reduced as for a copy; the fastest mode, dense on both sides wherever possible, is a plain loop over
-//! `a = a op b` that the compiler vectorises. Elements are read and written as bytes, so no alignment is asked for.
+//! The nest is reduced as for a copy; the fastest mode, dense on both sides if possible, is a plain loop over
+//! `a = a op b` that the compiler vectorises. Elements are read and written as bytes, so no alignment is
+//! required.
 //! f16 and bf16 are computed in f32 and rounded once per operation.
 
 use std::ops::Range;
@@ -12,7 +13,7 @@ use crate::element::{Element, for_arithmetic};
 use crate::prepared::{byte_range, check_range};
 use crate::{CombineOp, CopySide, DType, Error, LoopNest};
 
-/// `dst[dst_layout(i)] = dst[dst_layout(i)] op src[src_layout(i)]` for every `i`.
+/// Computes `dst[dst_layout(i)] = dst[dst_layout(i)] op src[src_layout(i)]` for every `i`.
 ///
 /// ```
 /// use reshard_kernels::{CombineOp, DType, combine};
@@ -23,8 +24,8 @@ use crate::{CombineOp, CopySide, DType, Error, LoopNest};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Errors: those of [`copy`](crate::copy()), and [`Error::NoArithmetic`]. Layouts that do not nest are refused as
-/// [`Error::SizeMismatch`] when their sizes differ and combined element by element when they agree.
+/// Errors: those of [`copy`](crate::copy()), and [`Error::NoArithmetic`]. Layouts that do not nest are
+/// combined element by element; if their sizes differ, the error is [`Error::SizeMismatch`].
 pub fn combine(
     dst: &mut [u8],
     dst_layout: &Layout,
@@ -44,12 +45,12 @@ pub fn combine(
     Ok(done)
 }
 
-/// A reduction of one buffer into another: checked and laid out once, run many times.
+/// A reduction of one buffer into another, prepared once and run many times.
 ///
 /// ```
-/// use reshard_kernels::{Combine, CombineOp, DType, Nest};
+/// use reshard_kernels::{PreparedCombine, CombineOp, DType, LoopNest};
 /// use reshard_layout::Mode;
-/// let combine = Combine::new(&Nest::new(0, 0, [Mode::new(2, (1, 1))]), DType::F64, CombineOp::Sum)?;
+/// let combine = PreparedCombine::new(&LoopNest::new(0, 0, [Mode::new(2, (1, 1))]), DType::F64, CombineOp::Sum)?;
 /// let mut sum = [1.5f64, 2.0].map(f64::to_ne_bytes).as_flattened().to_vec();
 /// combine.run(&mut sum, [0.25f64, f64::NAN].map(f64::to_ne_bytes).as_flattened())?;
 /// assert_eq!(sum[..8], 1.75f64.to_ne_bytes());
@@ -65,18 +66,18 @@ pub struct PreparedCombine {
 impl PreparedCombine {
     /// Prepares `target = target op source` over the pairs of a nest, counted in elements.
     ///
-    /// Errors: [`Error::NoArithmetic`], [`Error::SubByte`], and those of [`Copy::new`](crate::Copy::new).
+    /// Errors: [`Error::NoArithmetic`], [`Error::SubByte`], and those of [`PreparedCopy::new`](crate::PreparedCopy::new).
     pub fn new(nest: &LoopNest, dtype: DType, op: CombineOp) -> Result<PreparedCombine, Error> {
         dtype.check_combine(op)?;
         Ok(PreparedCombine { op, dtype, elements: Elements::new(nest, dtype)? })
     }
 
-    /// The operation.
+    /// Returns the operation.
     pub fn op(&self) -> CombineOp {
         self.op
     }
 
-    /// Bytes of the target that one run updates.
+    /// Returns the bytes of the target that one run updates.
     pub fn bytes(&self) -> usize {
         self.elements.bytes
     }
@@ -127,7 +128,7 @@ impl PreparedDivide {
 }
 
 impl DType {
-    /// The bytes of the element that changes nothing when it is combined with another.
+    /// Returns the bytes of the identity element of an operation.
     ///
     /// Errors: [`Error::NoArithmetic`].
     pub fn identity(self, op: CombineOp) -> Result<InlineVec<u8, 8>, Error> {
@@ -226,7 +227,7 @@ mod tests {
     use crate::dtype::Arithmetic;
     use crate::reference;
 
-    /// A few values of every kind, in the dtype's own bytes.
+    /// Returns a few values of every kind, in the dtype's bytes.
     fn numbers(dtype: DType) -> Vec<f64> {
         let ints = [0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 100.0];
         if dtype.check_average().is_err() {
@@ -271,7 +272,7 @@ mod tests {
                         let result = run($dtype, op, &a.to_ne_bytes(), &b.to_ne_bytes());
                         let got = $to(<$t>::from_ne_bytes(result.try_into().unwrap()));
                         let want = $to($from(reference::combine_f64(x, y, op)));
-                        // A root is rounded, and the definition's powers too.
+                        // A root is rounded, and so are the definition's powers.
                         let near = op.is_of_floats() && (got - want).abs() <= $rounding * want;
                         assert!(
                             near || got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()),
@@ -331,7 +332,7 @@ mod tests {
                 }
             }
         }
-        // Of norms it is that of what a norm can be.
+        // For norms it is the identity among nonnegative values.
         for dtype in DType::ALL.into_iter().filter(|d| d.check_average().is_ok()) {
             for op in CombineOp::NORMS {
                 let identity = dtype.identity(op).unwrap();
@@ -343,7 +344,10 @@ mod tests {
             }
         }
         assert_eq!(DType::F32.identity(CombineOp::Sum).unwrap().as_slice(), (-0.0f32).to_ne_bytes());
-        assert_eq!(DType::Bool.identity(CombineOp::Sum).unwrap_err().to_string(), "no sum of bool");
+        assert_eq!(
+            DType::Bool.identity(CombineOp::Sum).unwrap_err().to_string(),
+            "sum is not defined for bool"
+        );
     }
 
     #[test]
@@ -353,12 +357,15 @@ mod tests {
         PreparedDivide::new(&nest, DType::F32, 3).unwrap().run(&mut values).unwrap();
         let want = [9.0f32, 1.0 / 3.0, 9.0, -7.0 / 3.0, 9.0].map(f32::to_ne_bytes);
         assert_eq!(values, want.as_flattened());
-        assert_eq!(PreparedDivide::new(&nest, DType::I32, 3).unwrap_err().to_string(), "no avg of i32");
+        assert_eq!(
+            PreparedDivide::new(&nest, DType::I32, 3).unwrap_err().to_string(),
+            "avg is not defined for i32"
+        );
         assert_eq!(PreparedDivide::new(&nest, DType::F32, 0).unwrap_err().code(), "arithmetic");
     }
 
     properties! {
-        /// Rows take another path than single elements, for 16-bit floats through batches.
+        /// Rows use another code path than single elements, for 16-bit floats through batches.
         fn rows_agree_with_elements(a: Vec<u16>, b: Vec<u16>) -> bool {
             let bytes = |v: &[u16]| v.iter().cycle().take(300).flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>();
             if a.is_empty() || b.is_empty() {

@@ -32,7 +32,7 @@ pub fn copy(
     copy_at(dst, 0, dst_layout, src, 0, src_layout, item_bytes)
 }
 
-/// As [`copy`], with the place of element 0 in both buffers, counted in elements.
+/// Copies as [`copy`], with the offset of element 0 in both buffers, counted in elements.
 ///
 /// ```
 /// use reshard_kernels::copy_at;
@@ -83,7 +83,7 @@ pub fn copy_at(
     Ok(dst_layout.size() as usize * item_bytes)
 }
 
-/// Fills a whole buffer with copies of one item.
+/// Fills a whole buffer with copies of one element.
 ///
 /// ```
 /// use reshard_kernels::{CombineOp, DType, fill};
@@ -93,7 +93,7 @@ pub fn copy_at(
 /// # Ok::<(), reshard_kernels::Error>(())
 /// ```
 ///
-/// Errors: [`Error::ZeroItem`]; [`Error::OutOfBounds`] if the buffer is not a multiple of the item.
+/// Errors: [`Error::ZeroItem`]; [`Error::OutOfBounds`] if the buffer is not a multiple of the element.
 pub fn fill(dst: &mut [u8], item: &[u8]) -> Result<(), Error> {
     if item.is_empty() {
         return Err(Error::ZeroItem);

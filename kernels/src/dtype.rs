@@ -1,4 +1,4 @@
-//! Element types: an opaque size for moving, arithmetic for some.
+//! Element types: an opaque size for copies, arithmetic for some.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,22 +9,22 @@ use crate::{CombineOp, Error};
 
 /// The type of a tensor's elements; every one that safetensors files have.
 ///
-/// Moving needs only [`item_bytes`](DType::item_bytes); [`f64`](DType::F64), f32, f16, bf16 and the integers also have
-/// arithmetic. Displays in lower case (`f32`, `bf16`, `f8_e4m3`); upper case is read too.
+/// Copies need only [`item_bytes`](DType::element_bytes); [`f64`](DType::F64), f32, f16, bf16 and the integers
+/// also have arithmetic. Displays in lower case (`f32`, `bf16`, `f8_e4m3`); upper case parses too.
 ///
 /// ```
 /// use reshard_kernels::{CombineOp, DType};
 /// let dtype: DType = "BF16".parse()?; // also bfloat16 and torch.bfloat16
 /// assert_eq!((dtype, dtype.to_string()), (DType::BF16, "bf16".to_string()));
-/// assert_eq!(dtype.item_bytes()?, 2);
+/// assert_eq!(dtype.element_bytes()?, 2);
 /// dtype.check_combine(CombineOp::Sum)?;
-/// assert_eq!(DType::Bool.check_combine(CombineOp::Max).unwrap_err().to_string(), "no max of bool");
-/// assert_eq!(DType::I32.check_average().unwrap_err().to_string(), "no avg of i32");
+/// assert_eq!(DType::Bool.check_combine(CombineOp::Max).unwrap_err().to_string(), "max is not defined for bool");
+/// assert_eq!(DType::I32.check_average().unwrap_err().to_string(), "avg is not defined for i32");
 /// # Ok::<(), reshard_kernels::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(non_camel_case_types, reason = "the names that the file format and the hardware use")]
-#[allow(missing_docs, reason = "the names say it all")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum DType {
     Bool,
     F4,
@@ -77,7 +77,7 @@ impl DType {
         DType::U64,
     ];
 
-    /// The name in NumPy, ml_dtypes, PyTorch and JAX.
+    /// Returns the name in NumPy, ml_dtypes, PyTorch and JAX.
     ///
     /// ```
     /// use reshard_kernels::DType;
@@ -110,7 +110,7 @@ impl DType {
         }
     }
 
-    /// The name, in lower case.
+    /// Returns the name, in lower case.
     pub fn name(self) -> &'static str {
         match self {
             DType::Bool => "bool",
@@ -138,7 +138,7 @@ impl DType {
         }
     }
 
-    /// Bits of one element.
+    /// Returns the bits of one element.
     #[inline]
     pub fn bits(self) -> usize {
         match self {
@@ -158,7 +158,7 @@ impl DType {
         }
     }
 
-    /// Bytes of one element.
+    /// Returns the bytes of one element.
     ///
     /// Errors: [`Error::SubByte`] for f4 and f6, whose elements share bytes with their neighbours.
     #[inline]
@@ -166,7 +166,7 @@ impl DType {
         if self.bits().is_multiple_of(8) { Ok(self.bits() / 8) } else { Err(Error::SubByte { dtype: self }) }
     }
 
-    /// What can be computed with the elements.
+    /// Returns the arithmetic of the elements.
     #[inline]
     pub(crate) fn arithmetic(self) -> Arithmetic {
         match self {
@@ -195,7 +195,7 @@ impl DType {
         }
     }
 
-    /// Whether elements are integers or truth values, and no real or complex numbers.
+    /// Returns `true` if elements are integers or truth values, not real or complex numbers.
     ///
     /// ```
     /// use reshard_kernels::DType;
@@ -231,7 +231,8 @@ impl DType {
 
     /// Succeeds if elements can be combined with `op`.
     ///
-    /// Errors: [`Error::NoArithmetic`] for bool, the 8-bit and smaller floats, and complex numbers; of norms for integers too.
+    /// Errors: [`Error::NoArithmetic`] for bool, the 8-bit and smaller floats, and complex numbers; for
+    /// norms, also integers.
     #[inline]
     pub fn check_combine(self, op: CombineOp) -> Result<(), Error> {
         if self.arithmetic() == Arithmetic::None || (op.is_of_floats() && !self.is_real()) {
@@ -253,7 +254,7 @@ impl DType {
         Error::NoArithmetic { dtype: self, op: op.to_string() }
     }
 
-    /// Whether elements are floats with arithmetic.
+    /// Returns `true` if elements are floats with arithmetic.
     #[inline]
     fn is_real(self) -> bool {
         matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
@@ -298,10 +299,12 @@ const ALIASES: [(&str, DType); 10] = [
     ("cfloat", DType::C64),
 ];
 
-/// Modules that a name may be written with, as in `torch.float32`.
+/// Module prefixes that a name may have, as in `torch.float32`.
 const MODULES: [&str; 6] = ["torch", "numpy", "np", "ml_dtypes", "jax.numpy", "jnp"];
 
-/// Reads [`DType::name`], [`DType::framework_name`] and PyTorch's older names (`half`, `double`), with or without the module.
+/// Parses [`DType::name`], [`DType::framework_name`] and PyTorch's older names (`half`, `double`).
+///
+/// A module prefix is optional.
 impl FromStr for DType {
     type Err = Error;
 
@@ -366,7 +369,7 @@ mod tests {
             ["", "torch", "torch.", "tensorflow.float32", "float33", "torch.torch.float32", ".float32"]
         {
             let said = unknown.parse::<DType>().unwrap_err().to_string();
-            assert!(said.contains(&format!("'{unknown}'")) && said.contains("bf16, i32"), "{said}");
+            assert!(said.contains(&format!("`{unknown}`")) && said.contains("bf16, i32"), "{said}");
         }
     }
 
@@ -383,6 +386,6 @@ mod tests {
             assert_eq!(dtype.check_combine(op).is_ok(), dtype.check_average().is_ok(), "{op} of {dtype}");
         }
         let norm = CombineOp::NORMS[1];
-        assert_eq!(DType::I32.check_combine(norm).unwrap_err().to_string(), "no norm2 of i32");
+        assert_eq!(DType::I32.check_combine(norm).unwrap_err().to_string(), "norm2 is not defined for i32");
     }
 }

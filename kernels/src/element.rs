@@ -19,7 +19,7 @@ pub(crate) trait Element: Copy {
     fn divided_by(self, divisor: f64) -> Self;
     fn identity(op: CombineOp) -> Self;
 
-    /// `a op b` of two elements.
+    /// Returns `a op b` of two elements.
     #[inline(always)]
     fn combined(self, other: Self, op: CombineOp) -> Self {
         match op {
@@ -31,14 +31,14 @@ pub(crate) trait Element: Copy {
         }
     }
 
-    /// `a = a op b` along two dense rows of equal length.
+    /// Computes `a = a op b` along two dense rows of equal length.
     #[inline(always)]
     fn combine_dense(dst: &mut [u8], src: &[u8], op: CombineOp) {
         combine_each::<Self>(dst, src, op);
     }
 }
 
-/// The definition, which for most types the compiler vectorises.
+/// Combines dense rows by the definition, which the compiler vectorises for most types.
 #[inline(always)]
 fn combine_each<T: Element>(dst: &mut [u8], src: &[u8], op: CombineOp) {
     match op {
@@ -55,7 +55,7 @@ fn combine_each<T: Element>(dst: &mut [u8], src: &[u8], op: CombineOp) {
     }
 }
 
-/// The loop that the compiler vectorises.
+/// Runs the loop that the compiler vectorises.
 #[inline(always)]
 fn each<T: Element>(dst: &mut [u8], src: &[u8], op: impl Fn(T, T) -> T) {
     for (a, b) in dst.chunks_exact_mut(T::BYTES).zip(src.chunks_exact(T::BYTES)) {
@@ -66,7 +66,7 @@ fn each<T: Element>(dst: &mut [u8], src: &[u8], op: impl Fn(T, T) -> T) {
 /// Elements that are converted to f32 at a time.
 const BATCH: usize = 128;
 
-/// Dense rows of 16-bit floats, converted a batch at a time by instructions that convert many.
+/// Combines dense rows of 16-bit floats, converted in batches by vector instructions.
 fn combine_halves<T>(dst: &mut [u8], src: &[u8], op: CombineOp)
 where
     T: Element,
@@ -159,7 +159,9 @@ macro_rules! integer {
 }
 integer!(u8, i8, u16, i16, u32, i32, u64, i64);
 
-/// Floats that the processor computes with. Equal operands differ at most in the sign of a zero: `|` of the bits gives
+/// Implements [`Element`] for floats of the processor.
+///
+/// Equal operands differ at most in the sign of a zero: `|` of the bits gives
 /// the lower, `&` the greater.
 macro_rules! float {
     ($($t:ty, $euclidean:expr;)*) => {$(
@@ -174,13 +176,13 @@ macro_rules! float {
                 self * other
             }
             #[inline(always)]
-            #[allow(clippy::float_cmp, reason = "exactly equal, to tell zeros apart")]
+            #[allow(clippy::float_cmp, reason = "exact equality, to distinguish 0 and -0")]
             fn min_of(self, other: Self) -> Self {
                 let lower = if self < other || self.is_nan() { self } else { other };
                 if self == other { Self::from_bits(self.to_bits() | other.to_bits()) } else { lower }
             }
             #[inline(always)]
-            #[allow(clippy::float_cmp, reason = "exactly equal, to tell zeros apart")]
+            #[allow(clippy::float_cmp, reason = "exact equality, to distinguish 0 and -0")]
             fn max_of(self, other: Self) -> Self {
                 let greater = if self > other || self.is_nan() { self } else { other };
                 if self == other { Self::from_bits(self.to_bits() & other.to_bits()) } else { greater }
@@ -212,7 +214,7 @@ macro_rules! float {
 }
 float!(f32, euclidean_of_singles; f64, norm::euclidean;);
 
-/// The Euclidean norm of floats whose squares are doubles, exactly.
+/// Returns the Euclidean norm of floats whose squares are exact as doubles.
 #[inline(always)]
 fn euclidean_of_singles(a: f32, b: f32) -> f32 {
     let (x, y) = (f64::from(a), f64::from(b));
@@ -261,13 +263,13 @@ macro_rules! half_float {
 half_float!(f16, f16::to_f32, f16::from_f32, combine_halves::<f16>);
 half_float!(bf16, widen, narrow, combine_each::<bf16>);
 
-/// A bf16 is the upper half of an f32.
+/// Converts a bf16 to f32, of which it is the upper half.
 #[inline(always)]
 pub(crate) fn widen(x: bf16) -> f32 {
     f32::from_bits(u32::from(x.to_bits()) << 16)
 }
 
-/// The nearest bf16, ties to even, without a branch; NaN stays NaN.
+/// Returns the nearest bf16, ties to even, without a branch; NaN stays NaN.
 #[inline(always)]
 pub(crate) fn narrow(x: f32) -> bf16 {
     let bits = x.to_bits();
@@ -276,7 +278,9 @@ pub(crate) fn narrow(x: f32) -> bf16 {
     bf16::from_bits(if x.is_nan() { quiet as u16 } else { rounded as u16 })
 }
 
-/// Runs the body with `T` bound to the element type; nothing runs for a dtype without arithmetic, refused before.
+/// Runs the body with `T` bound to the element type.
+///
+/// Nothing runs for dtypes without arithmetic, which were rejected before.
 macro_rules! for_arithmetic {
     ($dtype:expr, $t:ident => $body:expr) => {{
         use crate::dtype::Arithmetic;

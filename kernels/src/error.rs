@@ -1,4 +1,4 @@
-//! What can be wrong with a request to copy or combine, as values with the offending numbers.
+//! Errors of copies, reductions and draws, with the offending values.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use reshard_layout::Excerpt;
 
 use crate::DType;
 
-/// Which of the two buffers of a copy is meant.
+/// One of the two buffers of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CopySide {
     /// The buffer that is read.
@@ -35,23 +35,23 @@ impl fmt::Display for CopySide {
     }
 }
 
-/// Why a copy or a reduction is refused; displays as one sentence that names the values.
+/// The reason why a copy, a reduction or a draw is invalid; displays as one line that names the values.
 ///
 /// ```
 /// use reshard_kernels::DType;
 /// let error = "f33".parse::<DType>().unwrap_err();
-/// assert_eq!(error.kind(), "dtype");
-/// assert!(error.to_string().starts_with("unknown dtype 'f33': expected one of bool, f4, "));
+/// assert_eq!(error.code(), "dtype");
+/// assert!(error.to_string().starts_with("unknown dtype `f33`; expected one of bool, f4, "));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text names no dtype.
+    /// The text is not the name of a dtype.
     UnknownDType {
         /// The text as given.
         text: String,
     },
-    /// The elements of this dtype are smaller than a byte, so that one of them cannot be moved alone.
+    /// The elements of this dtype are smaller than a byte, so one element cannot be copied alone.
     SubByte {
         /// The dtype.
         dtype: DType,
@@ -60,12 +60,12 @@ pub enum Error {
     NoArithmetic {
         /// The dtype.
         dtype: DType,
-        /// The operation, as a word: `sum`, `avg`, ...
+        /// The name of the operation: `sum`, `avg`, ...
         op: String,
     },
     /// An element of zero bytes.
     ZeroItem,
-    /// Two layouts that should have the same size have not.
+    /// Two layouts that must have the same size differ in size.
     SizeMismatch {
         /// Size of the target's layout.
         target: usize,
@@ -74,13 +74,13 @@ pub enum Error {
     },
     /// The loops reach outside of the buffer.
     OutOfBounds {
-        /// Which buffer.
+        /// The buffer.
         side: CopySide,
         /// First byte that is touched, or would be.
         first: i64,
         /// One past the last byte that is touched.
         end: i64,
-        /// Length of the buffer in bytes; `None` when no buffer of any length would do.
+        /// Length of the buffer in bytes; `None` if no length would suffice.
         length: Option<usize>,
     },
     /// Two iterations write the same element, so that the result would depend on their order.
@@ -90,43 +90,43 @@ pub enum Error {
     },
     /// A number does not fit 64 bits.
     Overflow {
-        /// What was being computed.
+        /// The quantity that overflowed.
         what: &'static str,
     },
-    /// A division by zero was asked for.
+    /// The divisor is zero.
     ZeroDivisor,
-    /// The text names no draw.
+    /// The text is not the name of a draw.
     UnknownDraw {
         /// The text as given.
         text: String,
     },
-    /// The text is no key.
+    /// The text is not a key.
     UnknownKey {
         /// The text as given.
         text: String,
     },
-    /// The text names no generator.
+    /// The text is not the name of a generator.
     UnknownGenerator {
         /// The text as given.
         text: String,
     },
-    /// The draw is not of this dtype.
+    /// The dtype does not support the draw.
     NoDraw {
         /// The dtype.
         dtype: DType,
         /// The draw.
         draw: String,
-        /// Of which dtypes it is.
+        /// The dtypes that support it.
         fits: &'static str,
     },
-    /// The numbers of a draw leave nothing to draw from.
+    /// The parameters of a draw are invalid.
     Draw {
         /// The draw.
         draw: String,
-        /// What is wrong with them.
+        /// The reason.
         reason: String,
     },
-    /// The elements of a tensor have no numbers of 64 bits.
+    /// The element indices of a tensor exceed 64 bits.
     TooManyElements {
         /// The tensor's shape.
         shape: Vec<usize>,
@@ -138,9 +138,9 @@ pub enum Error {
         /// The number of elements of the tensor.
         numel: u128,
     },
-    /// The target has room for more or fewer elements than are drawn.
+    /// The target is longer or shorter than the drawn elements.
     WrongLength {
-        /// How many are drawn.
+        /// The number of drawn elements.
         elements: u128,
         /// The bytes of all of them.
         bytes: u128,
@@ -150,7 +150,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// One stable word for the kind of error.
+    /// Returns one stable word for the kind of error.
     pub fn code(&self) -> &'static str {
         match self {
             Error::UnknownDType { .. } | Error::SubByte { .. } | Error::NoDraw { .. } => "dtype",
@@ -173,26 +173,26 @@ impl fmt::Display for Error {
                 let known = DType::ALL.map(DType::name).join(", ");
                 write!(
                     f,
-                    "unknown dtype '{text}': expected one of {known}, or its name in NumPy or PyTorch, such as float32"
+                    "unknown dtype `{text}`; expected one of {known}, or a NumPy or PyTorch name such as float32"
                 )
             }
             Error::SubByte { dtype } => {
                 write!(
                     f,
-                    "{dtype} has {} bits an element, and what is smaller than a byte is not moved",
+                    "{dtype} has {} bits per element; elements smaller than a byte cannot be copied",
                     dtype.bits()
                 )
             }
-            Error::NoArithmetic { dtype, op } => write!(f, "no {op} of {dtype}"),
+            Error::NoArithmetic { dtype, op } => write!(f, "{op} is not defined for {dtype}"),
             Error::ZeroItem => f.write_str("an element has 0 bytes"),
             Error::SizeMismatch { target, source } => {
                 write!(f, "the target's layout has {target} elements and the source's {source}")
             }
             Error::OutOfBounds { side, first, end, length: Some(length) } => {
-                write!(f, "the {side} is touched from byte {first} to byte {end} but has {length} bytes")
+                write!(f, "the {side} is accessed from byte {first} to byte {end} but has {length} bytes")
             }
             Error::OutOfBounds { side, first, end, length: None } => {
-                write!(f, "the {side} is touched from byte {first} to byte {end}, before its start")
+                write!(f, "the {side} is accessed from byte {first} to byte {end}, before its start")
             }
             Error::Overlap { loops } => {
                 write!(f, "loops {loops} write some element of the target more than once")
@@ -201,28 +201,33 @@ impl fmt::Display for Error {
             Error::ZeroDivisor => f.write_str("division by 0"),
             Error::UnknownDraw { text } => write!(
                 f,
-                "`{}` is no draw: say bits, uniform(0,1), normal(0,1), truncated_normal(-2,2), bernoulli(0.5), randint(0,2), \
-                 exponential or gumbel",
+                "unknown distribution `{}`; expected one of: bits, uniform(0,1), normal(0,1), truncated_normal(-2,2), \
+                 bernoulli(0.5), randint(0,2), exponential, gumbel",
                 Excerpt::of(text)
             ),
             Error::UnknownKey { text } => write!(
                 f,
-                "`{}` is no key: a generator and two words in hexadecimal, like threefry2x32:00000000,0000002a",
+                "invalid key `{}`; expected a generator and two hexadecimal words, such as threefry2x32:00000000,0000002a",
                 Excerpt::of(text)
             ),
             Error::UnknownGenerator { text } => {
-                write!(f, "`{}` is no generator: say threefry or philox", Excerpt::of(text))
+                write!(f, "unknown generator `{}`; expected threefry or philox", Excerpt::of(text))
             }
-            Error::NoDraw { dtype, draw, fits } => write!(f, "no {draw} of {dtype}: it is of {fits}"),
-            Error::Draw { draw, reason } => write!(f, "nothing to draw from by {draw}: {reason}"),
+            Error::NoDraw { dtype, draw, fits } => {
+                write!(f, "cannot draw {draw} as {dtype}; supported dtypes: {fits}")
+            }
+            Error::Draw { draw, reason } => write!(f, "invalid distribution {draw}: {reason}"),
             Error::TooManyElements { shape } => {
-                write!(f, "a tensor {shape:?} has more than 2^64 elements, and indices have 64 bits")
+                write!(
+                    f,
+                    "a tensor of shape {shape:?} has more than 2^64 elements, the limit of 64-bit indices"
+                )
             }
             Error::OutsideTensor { run, numel } => {
-                write!(f, "the indices {run} leave a tensor of {numel} elements")
+                write!(f, "the indices {run} are outside a tensor of {numel} elements")
             }
             Error::WrongLength { elements, bytes, length } => {
-                write!(f, "{elements} elements have {bytes} bytes, and the target has {length}")
+                write!(f, "{elements} elements have {bytes} bytes, but the target has {length}")
             }
         }
     }

@@ -1,39 +1,40 @@
-//! The fast copy in host memory; the one file of this crate with unsafe code.
+//! The fast copy in host memory, in the only file of this crate with unsafe code.
 //!
-//! A grid whose items have 1, 2, 4, 8 or 16 bytes moves in tiles of 64 bytes by 64 bytes: 64-byte pieces of source rows
-//! are transposed 16 by 16 bytes in registers into a small buffer, which is then written as 64-byte pieces of target
-//! rows. So every cache line is read once and written once, whatever the strides are: strides that are powers of two
-//! map many rows to one cache set and must not depend on lines staying there. Copies too large for the caches write
-//! past them (non-temporal stores).
+//! A grid whose elements have 1, 2, 4, 8 or 16 bytes is copied in tiles of 64 bytes by 64 bytes. Segments of
+//! 64 bytes of the source rows are transposed 16 by 16 bytes in registers into a small buffer, which is then
+//! written as segments of 64 bytes of the target rows. So every cache line is read once and written once, for
+//! all strides: strides that are powers of two map many rows to one cache set and must not depend on lines
+//! staying there. Copies too large for the caches bypass them (non-temporal stores).
 //!
-//! # Why it is sound
+//! # Soundness
 //!
-//! [`Copy::new`] is the only constructor, in a file without unsafe code. It computes the least and the greatest byte that
-//! the loops reach on either side; [`Copy::run`] compares them with the lengths of the slices, once. After that every
-//! pointer below is `start + sum_k i_k stride_k` with `0 <= i_k < extent_k`, in range by construction.
+//! [`PreparedCopy::new`] is the only constructor, in a file without unsafe code. It computes the least and the
+//! greatest byte that the loops reach on either side; [`PreparedCopy::run`] compares them with the lengths of the
+//! slices, once. After that every pointer below is `start + sum_k i_k stride_k` with `0 <= i_k < extent_k`,
+//! in range by construction.
 
 use crate::prepared::{Body, ByteLoop, check_range};
 use crate::{CopySide, Error, PreparedCopy};
 
-/// Copies of at least this many bytes are written past the caches.
+/// Minimum bytes of a copy whose writes bypass the caches.
 const STREAM_BYTES: usize = 4 << 20;
-/// A cache line, and the side of a tile.
+/// Bytes of a cache line, and the side of a tile.
 pub(crate) const LINE: usize = 64;
-/// A register, and the side of a small tile.
+/// Bytes of a register, and the side of a small tile.
 const REGISTER: usize = 16;
 
 impl PreparedCopy {
     /// Copies, and returns the number of bytes written.
     ///
-    /// Neither plans nor allocates; checks only that both ranges lie within the slices.
+    /// Neither plans nor allocates; checks only that both ranges are within the slices.
     /// Errors: [`Error::OutOfBounds`], and then nothing was written.
     pub fn run(&self, dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
         check_range(&self.source, src.len(), CopySide::Source)?;
         check_range(&self.target, dst.len(), CopySide::Target)?;
         #[allow(unsafe_code, reason = "strided access without a bounds check per element")]
-        // SAFETY: both ranges lie within the slices, `source_start` and `target_start` and everything that the loops
-        // add to them lie within the ranges (see the head of this file), and `dst` is borrowed exclusively, so that the
-        // two do not overlap.
+        // SAFETY: both ranges are within the slices. `source_start` and `target_start`, with all that the
+        // loops add to them, are within the ranges (see the head of this file). `dst` is borrowed
+        // exclusively, so that the two do not overlap.
         unsafe {
             let (src, dst) = (src.as_ptr().add(self.source_start), dst.as_mut_ptr().add(self.target_start));
             let stream = self.bytes >= STREAM_BYTES;
@@ -64,8 +65,9 @@ mod unchecked {
 
     /// Calls `body` at every point of the loops.
     ///
-    /// SAFETY: for the callers of this module: `src` and `dst` plus every combination of the strides of the loops, and
-    /// of what the bodies add, lie in live allocations, `dst`'s being exclusive.
+    /// SAFETY: for the callers of this module: `src` and `dst` plus every combination of the strides of the
+    /// loops, and of the offsets that the bodies add, are within live allocations, with exclusive access to
+    /// that of `dst`.
     pub(super) unsafe fn walk(
         loops: &[ByteLoop],
         src: *const u8,
@@ -85,11 +87,12 @@ mod unchecked {
     /// Copies `bytes` bytes, short ones without a call.
     #[inline(always)]
     pub(super) unsafe fn copy_item(src: *const u8, dst: *mut u8, bytes: usize) {
-        /// Two pieces of the size of `T` that together cover `bytes`.
+        /// Copies two possibly overlapping parts of the size of `T` that jointly cover `bytes`.
         #[inline(always)]
         unsafe fn ends<T: Copy>(src: *const u8, dst: *mut u8, bytes: usize) {
             let last = bytes - size_of::<T>();
-            // SAFETY: `size_of::<T>() <= bytes`, by the choice below; both pieces are read before either is written.
+            // SAFETY: `size_of::<T>() <= bytes`, by the choice below; both parts are read before either is
+            // written.
             unsafe {
                 let (head, tail) =
                     (src.cast::<T>().read_unaligned(), src.add(last).cast::<T>().read_unaligned());
@@ -111,12 +114,12 @@ mod unchecked {
         }
     }
 
-    /// Copies strided items.
+    /// Copies strided elements.
     pub(super) unsafe fn row(src: *const u8, dst: *mut u8, along: ByteLoop, item: usize) {
         #[inline(always)]
         unsafe fn typed<T: Copy>(src: *const u8, dst: *mut u8, along: ByteLoop) {
             let dense = size_of::<T>() as isize;
-            // SAFETY: each `i` is below the extent, and items have the size of `T`.
+            // SAFETY: each `i` is below the extent, and elements have the size of `T`.
             unsafe {
                 if along.target == dense {
                     for i in 0..along.extent as isize {
@@ -148,7 +151,7 @@ mod unchecked {
         }
     }
 
-    /// Copies a grid of items, in tiles where the item's size and the strides allow.
+    /// Copies a grid of elements, in tiles if the element size and the strides allow.
     pub(super) unsafe fn grid(
         src: *const u8,
         dst: *mut u8,
@@ -158,7 +161,7 @@ mod unchecked {
         stream: bool,
     ) {
         let transpose = a.target == item as isize && b.source == item as isize;
-        // SAFETY: the same grid, whichever way it is walked.
+        // SAFETY: the same grid, in any loop order.
         unsafe {
             match item {
                 1 if transpose => tiled::<1>(src, dst, a, b, stream),
@@ -189,7 +192,7 @@ mod unchecked {
         }
     }
 
-    /// Transposes items of `W` bytes: tiles of 64 x 64 bytes, then of 16 x 16 bytes, then single items.
+    /// Transposes elements of `W` bytes: tiles of 64 x 64 bytes, then of 16 x 16 bytes, then single elements.
     unsafe fn tiled<const W: usize>(src: *const u8, dst: *mut u8, a: ByteLoop, b: ByteLoop, stream: bool) {
         let at = |i: usize, j: usize| {
             let (i, j) = (i as isize, j as isize);
@@ -197,14 +200,14 @@ mod unchecked {
             unsafe { (src.offset(i * a.source + j * W as isize), dst.offset(i * W as isize + j * b.target)) }
         };
         let (tile, small) = (LINE / W, REGISTER / W);
-        // Lines are written whole only if every row of the target starts at the same place in its line.
+        // Lines are written whole only if every row of the target has the same offset in its line.
         let aligned = b.target.unsigned_abs().is_multiple_of(LINE) && (dst as usize).is_multiple_of(W);
         let head = if aligned { dst.align_offset(LINE) / W } else { 0 }.min(a.extent);
         let stream = stream && aligned;
         let a_end = head + (a.extent - head) / tile * tile;
         let b_end = b.extent / tile * tile;
         let (a_range, b_range) = (head..a_end, 0..b_end);
-        // SAFETY: the ranges lie within the extents and hold whole tiles.
+        // SAFETY: the ranges are within the extents and contain whole tiles.
         unsafe {
             if stream {
                 tiles::<W, true>(src, dst, a, b, a_range, b_range);
@@ -215,7 +218,7 @@ mod unchecked {
         let rest = |a_range: Range<usize>, b_range: Range<usize>| {
             let a_small = a_range.start + a_range.len() / small * small;
             let b_small = b_range.start + b_range.len() / small * small;
-            // SAFETY: all indices lie in the ranges, which lie in the grid.
+            // SAFETY: all indices are in the ranges, which are in the grid.
             unsafe {
                 for j in (b_range.start..b_small).step_by(small) {
                     for i in (a_range.start..a_small).step_by(small) {
@@ -237,8 +240,9 @@ mod unchecked {
         rest(head..a_end, b_end..b.extent);
     }
 
-    /// Whole tiles, in blocks of 256 bytes of the target's rows by 1024 bytes of the source's: few enough pages for the
-    /// page tables' cache.
+    /// Copies whole tiles, in blocks of 256 bytes of the target's rows by 1024 bytes of the source's.
+    ///
+    /// A block has few enough pages for the TLB.
     #[inline(never)]
     unsafe fn tiles<const W: usize, const STREAM: bool>(
         src: *const u8,
@@ -266,7 +270,7 @@ mod unchecked {
         }
     }
 
-    /// One tile of 64 x 64 bytes through a buffer.
+    /// Copies one tile of 64 x 64 bytes through a buffer.
     #[inline(always)]
     unsafe fn line_tile<const W: usize, const STREAM: bool>(
         src: *const u8,
@@ -279,8 +283,8 @@ mod unchecked {
         let mut tile = std::mem::MaybeUninit::<Tile>::uninit();
         let buffer = tile.as_mut_ptr().cast::<u8>();
         let small = REGISTER / W;
-        // SAFETY: the first loops write lines `0 .. LINE / W` of the buffer in full, the last ones read them; source and
-        // target pieces lie within the tile at `src` and `dst`.
+        // SAFETY: the first loops write lines `0 .. LINE / W` of the buffer in full, the last ones read them;
+        // source and target segments are within the tile at `src` and `dst`.
         unsafe {
             for i in 0..4 {
                 for j in 0..4 {
@@ -295,10 +299,11 @@ mod unchecked {
         }
     }
 }
-/// Registers of 16 bytes: transposes of `16 / W` rows of `16 / W` items, and whole lines.
+/// Registers of 16 bytes: transposes of `16 / W` rows of `16 / W` elements, and whole lines.
 ///
-/// The rows pass `log2(16 / W)` perfect shuffles: row `2i` and `2i + 1` become the low and the high halves of rows `i`
-/// and `i + n/2` interleaved, which rotates the bits of (row, item) by one; after `log2 n` rotations they are exchanged.
+/// The rows pass `log2(16 / W)` perfect shuffles: row `2i` and `2i + 1` become the low and the high halves of
+/// rows `i` and `i + n/2` interleaved, which rotates the bits of (row, element) by one; after `log2 n`
+/// rotations they are swapped.
 #[allow(unsafe_code, reason = "register loads and stores; pointers in range by the contract of `unchecked`")]
 #[allow(clippy::inline_always, reason = "single instructions")]
 mod lanes {
@@ -309,12 +314,12 @@ mod lanes {
 
     use super::{LINE, REGISTER};
 
-    /// Makes stores past the caches visible before whatever comes later.
+    /// Makes stores that bypass the caches visible before later accesses.
     pub(super) fn fence() {
         fence_all();
     }
 
-    /// Reads `16 / W` rows of 16 bytes, `step` apart, and writes their transpose, rows `row` apart.
+    /// Transposes `16 / W` rows of 16 bytes at distance `step` into rows at distance `row`.
     #[inline(always)]
     pub(super) unsafe fn transpose<const W: usize>(src: *const u8, step: isize, dst: *mut u8, row: isize) {
         let n = REGISTER / W;
@@ -338,7 +343,7 @@ mod lanes {
         }
     }
 
-    /// Copies a line from an aligned buffer; past the caches only to an aligned line.
+    /// Copies a line from an aligned buffer; bypasses the caches only for an aligned line.
     #[inline(always)]
     pub(super) unsafe fn write_line<const STREAM: bool>(src: *const u8, dst: *mut u8) {
         for at in (0..LINE).step_by(REGISTER) {
@@ -383,7 +388,7 @@ mod lanes {
             unsafe { x86::_mm_sfence() }
         }
 
-        /// The low and the high halves of `a` and `b`, items of `W` bytes alternating.
+        /// Returns the low and the high halves of `a` and `b`, with elements of `W` bytes alternating.
         #[inline(always)]
         pub(super) fn interleave<const W: usize>(a: Register, b: Register) -> (Register, Register) {
             // SAFETY: every x86-64 processor has SSE2.
@@ -429,7 +434,7 @@ mod lanes {
         #[inline(always)]
         pub(super) fn fence_all() {}
 
-        /// The low and the high halves of `a` and `b`, items of `W` bytes alternating.
+        /// Returns the low and the high halves of `a` and `b`, with elements of `W` bytes alternating.
         #[inline(always)]
         pub(super) fn interleave<const W: usize>(a: Register, b: Register) -> (Register, Register) {
             let half = |from: usize| -> Register {

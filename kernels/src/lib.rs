@@ -1,7 +1,7 @@
-//! Verbs on bytes in host memory: [`copy`] between two layouts, [`combine`] of one into another, and [`random::fill`], which
-//! writes random numbers that do not depend on how a tensor is cut.
+//! Kernels on bytes in host memory: [`copy`] between two layouts, [`combine`] of one into another, and
+//! [`random::fill`], which writes random numbers that do not depend on the sharding of a tensor.
 //!
-//! A redistribution is nothing but the first two between the buffers of two ranks. Both take any pair of layouts
+//! A redistribution consists of the first two between the buffers of two ranks. Both take any pair of layouts
 //! of equal size, and both are defined by five lines of [`reference`](mod@reference):
 //!
 //! ```text
@@ -13,23 +13,23 @@
 //!
 //! ```text
 //! (dst layout, src layout)  or  a plan's blocks
-//!        |  Nest::between, Nest::new         a layout of pairs, extent:(source, target), counted in elements
+//!        |  LoopNest::between, ::new         a layout of pairs, extent:(source, target), counted in elements
 //!        v
-//!      Nest --reduce--> Nest                 extent 1 dropped, sorted, both sides coalesced together
-//!        |  Copy::new, Combine::new, ..      extremes and overlap checked once, byte offsets fixed
+//!     LoopNest --reduce--> LoopNest          extent 1 dropped, sorted, coalesced on both sides
+//!        |  PreparedCopy::new, ..            bounds and overlaps checked once, byte offsets fixed
 //!        v
-//!    Copy, Combine --run(dst, src)-->        one bounds check, then runs, rows or cache-sized transposes
+//! PreparedCopy, .. --run(dst, src)-->        one bounds check, then runs, rows or cache-sized transposes
 //! ```
 //!
-//! What is prepared once can run many times: `run` neither plans nor allocates.
+//! Prepared kernels can run many times: `run` neither plans nor allocates.
 //!
 //! ```
-//! use reshard_kernels::{Copy, Nest};
+//! use reshard_kernels::{PreparedCopy, LoopNest};
 //! use reshard_layout::Mode;
 //!
 //! // The transpose of a 2 x 3 matrix of f32: target (j, i) is source (i, j).
-//! let nest = Nest::new(0, 0, [Mode::new(2, (3, 1)), Mode::new(3, (1, 2))]);
-//! let copy = Copy::new(&nest, 4)?;
+//! let nest = LoopNest::new(0, 0, [Mode::new(2, (3, 1)), Mode::new(3, (1, 2))]);
+//! let copy = PreparedCopy::new(&nest, 4)?;
 //! let source: Vec<u8> = [1f32, 2., 3., 4., 5., 6.].iter().flat_map(|x| x.to_ne_bytes()).collect();
 //! let mut target = vec![0; 24];
 //! assert_eq!(copy.run(&mut target, &source)?, 24);

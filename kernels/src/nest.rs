@@ -1,17 +1,18 @@
-//! Loop nests: layouts of pairs, which is what a copy between two memories is.
+//! Loop nests: layouts of pairs, which describe a copy between two memories.
 //!
-//! A mode `e:(s, t)` goes `e` times, each time `s` elements on in the source and `t` in the target. A nest with modes
-//! `(e_1, ..., e_n):((s_1, t_1), ..., (s_n, t_n))` stands for the pairs, one for every `0 <= i_k < e_k`, leftmost fastest,
+//! A mode `e:(s, t)` iterates `e` times, each time `s` elements on in the source and `t` in the target. A
+//! nest with modes `(e_1, ..., e_n):((s_1, t_1), ..., (s_n, t_n))` stands for the pairs, one for every `0 <=
+//! i_k < e_k`, leftmost fastest,
 //!
 //! ```text
 //! source element  source_offset + sum_k i_k s_k      ->      target element  target_offset + sum_k i_k t_k
 //! ```
 //!
-//! [`Nest::between`] two layouts is their [`zip`]: both cut at each other's boundaries. The order of the pairs means
-//! nothing as long as no target element occurs twice, so a nest may be rewritten freely: [`Nest::reduce`] sorts and
-//! coalesces it to the form with the fewest modes, from which the shape of the data movement can be read off: no mode
-//! left is one element, a first mode of strides `(1, 1)` is rows of runs, a first target stride 1 with the source stride 1
-//! elsewhere is a transpose.
+//! [`LoopNest::between`] two layouts is their [`zip`]: both are split at each other's boundaries. The order of
+//! the pairs is irrelevant as long as no target element occurs twice, so a nest may be rewritten freely.
+//! [`LoopNest::reduce`] sorts and coalesces it to the form with the fewest modes, which shows the kind of copy.
+//! No mode left is one element; a first mode of strides `(1, 1)` is rows of runs; a first target stride 1
+//! with the source stride 1 elsewhere is a transpose.
 
 use reshard_layout::algebra::zip;
 use reshard_layout::{Layout, Mode, Modes};
@@ -21,12 +22,12 @@ use crate::{CopySide, Error};
 /// A copy as a layout of pairs, leftmost mode fastest, counted in elements.
 ///
 /// ```
-/// use reshard_kernels::Nest;
+/// use reshard_kernels::LoopNest;
 /// use reshard_layout::Mode;
 /// // Rows 1 and 2 of a 4 x 6 matrix into a dense 2 x 6 one: the modes merge into a single run of 12.
-/// let nest = Nest::new(6, 0, [Mode::new(6, (1, 1)), Mode::new(1, (0, 0)), Mode::new(2, (6, 6))]);
+/// let nest = LoopNest::new(6, 0, [Mode::new(6, (1, 1)), Mode::new(1, (0, 0)), Mode::new(2, (6, 6))]);
 /// let reduced = nest.reduce()?;
-/// assert_eq!(reduced, Nest::new(6, 0, [Mode::new(12, (1, 1))]));
+/// assert_eq!(reduced, LoopNest::new(6, 0, [Mode::new(12, (1, 1))]));
 /// assert_eq!(reduced.len()?, 12);
 /// # Ok::<(), reshard_kernels::Error>(())
 /// ```
@@ -36,7 +37,7 @@ pub struct LoopNest {
     pub source_offset: i64,
     /// Target element of the first pair.
     pub target_offset: i64,
-    /// How often, and how far each time in the source and in the target, leftmost fastest.
+    /// Extents and strides in the source and in the target, leftmost fastest.
     ///
     /// An extent below 1 makes the whole nest empty. Strides may be negative; a target stride of 0 is an overlap unless
     /// the extent is 1.
@@ -44,7 +45,7 @@ pub struct LoopNest {
 }
 
 impl LoopNest {
-    /// The nest with these offsets and modes, leftmost fastest.
+    /// Creates the nest with these offsets and modes, leftmost fastest.
     pub fn new(
         source_offset: i64,
         target_offset: i64,
@@ -53,10 +54,10 @@ impl LoopNest {
         LoopNest { source_offset, target_offset, modes: modes.into_iter().collect() }
     }
 
-    /// The nest that runs over two layouts side by side: `source(i) -> target(i)` for `0 <= i < size`.
+    /// Returns the nest that runs over two layouts in parallel: `source(i) -> target(i)` for `0 <= i < size`.
     ///
-    /// It is the [`zip`] of the two. Where they do not nest there is none (`None`), and only the definition is left:
-    /// `(2,3):(3,1)` beside `(3,2):(2,1)`.
+    /// It is the [`zip`] of the two. If they do not nest it is `None`, and only the definition is left: for
+    /// example `(2,3):(3,1)` with `(3,2):(2,1)`.
     ///
     /// Errors: [`Error::SizeMismatch`].
     pub fn between(target: &Layout, source: &Layout) -> Result<Option<LoopNest>, Error> {
@@ -70,7 +71,7 @@ impl LoopNest {
         Ok(modes.map(|modes| LoopNest { source_offset: 0, target_offset: 0, modes }))
     }
 
-    /// Number of pairs.
+    /// Returns the number of pairs.
     ///
     /// Errors: [`Error::Overflow`].
     pub fn len(&self) -> Result<usize, Error> {
@@ -82,12 +83,12 @@ impl LoopNest {
         size.ok_or(Error::Overflow { what: "the size of a copy" })
     }
 
-    /// True if some mode has no coordinate.
+    /// Returns `true` if some mode has no coordinate.
     pub fn is_empty(&self) -> bool {
         self.modes.iter().any(|mode| mode.extent < 1)
     }
 
-    /// The equal nest with the fewest modes.
+    /// Returns the equal nest with the fewest modes.
     ///
     /// Modes of extent 1 vanish; target strides become positive (a mode may run backwards); modes are sorted by target
     /// stride, least first, and coalesced. An empty nest has one mode of extent 0.
@@ -110,7 +111,7 @@ impl LoopNest {
         Ok(LoopNest { source_offset: offsets.0, target_offset: offsets.1, modes: modes.coalesce() })
     }
 
-    /// The same modes counted in units of `1 / factor` elements, e.g. bytes.
+    /// Returns the same modes counted in units of `1 / factor` elements, such as bytes.
     ///
     /// Errors: [`Error::Overflow`].
     pub fn scale(&self, factor: usize) -> Result<LoopNest, Error> {
@@ -125,7 +126,7 @@ impl LoopNest {
         Ok(scaled)
     }
 
-    /// Least and greatest element that is touched on one side; `None` if the nest is empty.
+    /// Returns the least and greatest element that is accessed on one side; `None` if the nest is empty.
     ///
     /// Errors: [`Error::Overflow`].
     pub fn extremes(&self, side: CopySide) -> Result<Option<(i64, i64)>, Error> {
@@ -143,8 +144,9 @@ impl LoopNest {
 
     /// Succeeds if no target element is written twice.
     ///
-    /// Two pairs meet exactly if `sum_k d_k t_k = 0` for some `|d_k| < e_k` that are not all 0. Sorted by stride, with
-    /// each stride above the span of those below, there is none; otherwise the few candidates are tried.
+    /// Two pairs collide exactly if `sum_k d_k t_k = 0` for some `|d_k| < e_k` that are not all 0. Sorted by
+    /// stride, with each stride above the span of those below, there is none; otherwise the few candidates
+    /// are checked.
     ///
     /// Errors: [`Error::Overlap`], [`Error::Overflow`].
     pub fn check_target_is_injective(&self) -> Result<(), Error> {
@@ -158,14 +160,14 @@ impl LoopNest {
     }
 }
 
-/// Offsets and strides of a mode that begins where this one ends, `None` if they do not fit.
+/// Returns offsets and strides of a mode that begins where this one ends, `None` on overflow.
 fn backwards((source, target): (i64, i64), mode: Mode<(i64, i64)>) -> Option<((i64, i64), (i64, i64))> {
     let (last, (s, t)) = (mode.extent - 1, mode.stride);
     let offsets = (source.checked_add(s.checked_mul(last)?)?, target.checked_add(t.checked_mul(last)?)?);
     Some((offsets, (s.checked_neg()?, t.checked_neg()?)))
 }
 
-/// True if `sum + sum_k d_k t_k = 0` for some `|d_k| < e_k`, not all 0 unless `moved`.
+/// Returns `true` if `sum + sum_k d_k t_k = 0` for some `|d_k| < e_k`, not all 0 unless `moved`.
 ///
 /// Requires target strides sorted, least first, none negative. The sign of the first difference that is not 0 is free, so
 /// only positive ones are tried. With separable strides one candidate is left per mode.
@@ -244,7 +246,7 @@ mod tests {
     }
 
     properties! {
-        // Whatever the numbers are, and whatever does not fit.
+        // Any numbers are accepted; overflow is an error.
         fn any_numbers_have_an_answer(nest: AnyNest, factor: usize) -> bool {
             let nest = nest.0;
             let sides = [CopySide::Source, CopySide::Target].map(|side| nest.extremes(side).is_ok());

@@ -1,4 +1,5 @@
-//! The norm of two numbers, `(|a|^p + |b|^p)^(1/p)`: no power overflows or vanishes, and all machines compute the same bits.
+//! The norm of two numbers, `(|a|^p + |b|^p)^(1/p)`, without overflow or underflow and with the same bits
+//! everywhere.
 //!
 //! ```text
 //! p = 1      |a| + |b|
@@ -7,14 +8,15 @@
 //! other p    m exp(log(1 + exp(p log r)) / p)   m the greater magnitude, r = the lesser divided by m, at most 1
 //! ```
 //!
-//! It is the same for (b, a), and for b = 0 it is |a| exactly. NaN wins, then infinity. `exp` and `log` are series in additions,
-//! multiplications and divisions, each rounded by itself, as every IEEE machine does them; those of libraries differ in their
-//! last bits from machine to machine, and with them would ranks that hold replicas. `cu/norm.cuh` is the same on devices.
-//! Numbers of fewer bits are computed in f64 and rounded.
+//! It is the same for (b, a), and for b = 0 it is |a| exactly. NaN takes precedence, then infinity. `exp` and
+//! `log` are series in additions, multiplications and divisions, each rounded by itself, as every IEEE
+//! machine does them. Those of libraries differ in their last bits between machines, and so would the
+//! replicas on different ranks. `cu/norm.cuh` is the same on devices. Numbers of fewer bits are computed in
+//! f64 and rounded.
 
 use reshard_layout::Exponent;
 
-/// How the norm of an exponent is computed.
+/// The algorithm for the norm of an exponent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Norm {
     /// The sum of magnitudes.
@@ -23,7 +25,7 @@ pub(crate) enum Norm {
     Two,
     /// The greatest magnitude.
     Infinity,
-    /// Of another exponent.
+    /// Another exponent.
     Other(f64),
 }
 
@@ -38,12 +40,13 @@ impl Norm {
     }
 }
 
-/// The Euclidean norm.
+/// Returns the Euclidean norm.
 #[inline(always)]
 pub(crate) fn euclidean(a: f64, b: f64) -> f64 {
     let (a, b) = (a.abs(), b.abs());
     let most = if a > b || a.is_nan() { a } else { b };
-    // Squares of what is greater overflow, and of what is less lose digits. NaN and infinities are not scaled.
+    // Squares of greater numbers overflow, and those of lesser ones lose digits. NaN and infinities are not
+    // scaled.
     let scale = if most >= TWO_TO_511 {
         1.0 / TWO_TO_600
     } else if most < 1.0 / TWO_TO_450 {
@@ -53,7 +56,7 @@ pub(crate) fn euclidean(a: f64, b: f64) -> f64 {
     };
     let (x, y) = (a * scale, b * scale);
     let sum = (x * x + y * y).sqrt() / scale;
-    // A NaN wins over an infinity, whose square is infinite.
+    // A NaN takes precedence over an infinity, whose square is infinite.
     if a.is_nan() || b.is_nan() { f64::NAN } else { sum }
 }
 
@@ -61,12 +64,12 @@ const TWO_TO_450: f64 = power_of_two(450);
 const TWO_TO_511: f64 = power_of_two(511);
 const TWO_TO_600: f64 = power_of_two(600);
 
-/// `2^n`, for a normal number.
+/// Returns `2^n`, for a normal number.
 const fn power_of_two(n: i64) -> f64 {
     f64::from_bits(((n + 1023) as u64) << 52)
 }
 
-/// The norm of an exponent above 0 that is finite.
+/// Returns the norm of a finite exponent above 0.
 pub(crate) fn of_exponent(p: f64, a: f64, b: f64) -> f64 {
     let (a, b) = (a.abs(), b.abs());
     if a.is_nan() || b.is_nan() {
@@ -87,7 +90,7 @@ const LN_2_HIGH: f64 = f64::from_bits(0x3fe6_2e42_fee0_0000);
 const LN_2_LOW: f64 = f64::from_bits(0x3dea_39ef_3579_3c76);
 const LOG2_E: f64 = std::f64::consts::LOG2_E;
 
-/// The logarithm of a number above 0 and at most 2.
+/// Returns the logarithm of a number above 0 and at most 2.
 ///
 /// With `x = 2^k f`, `f` near 1, it is `k log 2 + 2 (s + s^3/3 + s^5/5 + ..)` for `s = (f - 1) / (f + 1)`.
 fn log(x: f64) -> f64 {
@@ -111,7 +114,7 @@ fn log(x: f64) -> f64 {
     k * LN_2_HIGH + (2.0 * s + (2.0 * s * series + k * LN_2_LOW))
 }
 
-/// The exponential of a number of at most 709.
+/// Returns the exponential of a number of at most 709.
 ///
 /// With `x = k log 2 + r`, `r` near 0, it is `2^k (1 + r + r^2/2! + ..)`.
 fn exp(x: f64) -> f64 {
@@ -128,7 +131,7 @@ fn exp(x: f64) -> f64 {
         series = 1.0 + series * r / f64::from(n);
         n -= 1;
     }
-    // In two factors, as one may be no normal number.
+    // In two factors, as one may not be a normal number.
     let half = k / 2;
     series * power_of_two(half) * power_of_two(k - half)
 }
@@ -137,7 +140,7 @@ fn exp(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A few magnitudes from the least to the greatest, and numbers between 0 and 1.
+    /// Returns a few magnitudes from the least to the greatest, and numbers between 0 and 1.
     fn numbers() -> Vec<f64> {
         let mut all = vec![0.0, f64::MIN_POSITIVE, f64::from_bits(1), f64::MAX, 1.0, 3.0, 1e-200, 1e200, 0.1];
         let mut x = 0x1234_5678_9abc_def1u64;
@@ -170,7 +173,9 @@ mod tests {
         assert_eq!((exp(0.0), log(1.0), exp(-800.0)), (1.0, 0.0, 0.0));
     }
 
-    /// By division by the greater one and the library's powers, which is right to a few units of rounding, as `1/p` times that.
+    /// Divides by the greater magnitude and uses the library's powers.
+    ///
+    /// The error is a few units of rounding times `1/p`.
     fn definition(p: f64, a: f64, b: f64) -> f64 {
         let most = a.max(b);
         if most == 0.0 { 0.0 } else { most * ((a / most).powf(p) + (b / most).powf(p)).powf(1.0 / p) }

@@ -6,10 +6,10 @@ use reshard_layout::Exponent;
 
 use serde::{Deserialize, Serialize};
 
-/// What [`combine`](crate::combine) does with two elements; all propagate NaN, integers wrap around.
+/// The operation of [`combine`](crate::combine) on two elements; all propagate NaN, integers wrap around.
 ///
-/// Minimum and maximum take -0.0 to be below 0.0, so that they do not depend on the order of their operands.
-/// An average is a [`Sum`](CombineOp::Sum) that is divided once at the end, see [`Divide`](crate::Divide).
+/// Minimum and maximum order -0.0 below 0.0, so that they do not depend on the order of their operands.
+/// An average is a [`Sum`](CombineOp::Sum) that is divided once at the end, see [`PreparedDivide`](crate::PreparedDivide).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CombineOp {
@@ -21,15 +21,15 @@ pub enum CombineOp {
     Min,
     /// The greater one, identity minus infinity (the least integer).
     Max,
-    /// `(|a|^p + |b|^p)^(1/p)`, identity 0 of what a norm can be, which is never negative; floats only.
+    /// `(|a|^p + |b|^p)^(1/p)`, never negative, with identity 0; floats only.
     Norm(Exponent),
 }
 
 impl CombineOp {
-    /// Those that every dtype with arithmetic has.
+    /// The operations that every dtype with arithmetic has.
     pub const ALL: [CombineOp; 4] = [CombineOp::Sum, CombineOp::Prod, CombineOp::Min, CombineOp::Max];
 
-    /// Norms of each of the ways in which they are computed.
+    /// One norm for each algorithm.
     pub const NORMS: [CombineOp; 4] = [
         CombineOp::Norm(Exponent::ONE),
         CombineOp::Norm(Exponent::TWO),
@@ -37,7 +37,7 @@ impl CombineOp {
         CombineOp::Norm(Exponent::INFINITY),
     ];
 
-    /// Whether only floats have it: a norm of integers would have to round.
+    /// Returns `true` if only floats have the operation: a norm of integers would have to round.
     #[inline]
     pub const fn is_of_floats(self) -> bool {
         match self {

@@ -1,15 +1,16 @@
-//! A copy, checked and laid out: everything about it but its run.
+//! A checked copy with fixed loops, ready to run.
 //!
 //! ```text
-//! Nest (elements) -> reduce -> refuse overlaps -> byte strides -> Copy { outer loops, body, byte ranges }
+//! LoopNest -> reduce -> reject overlaps -> byte strides -> PreparedCopy { outer loops, body, byte ranges }
 //!
-//! body  Run    n bytes in one go                                  no inner loop
-//!       Row    n items, strided                                   one inner loop
-//!       Grid   a x b items; the target is dense along a, the source along b (a transpose)
+//! body  Run    n contiguous bytes                                    no inner loop
+//!       Row    n elements, strided                                   one inner loop
+//!       Grid   a x b elements; the target is dense along a, the source along b (a transpose)
 //! ```
 //!
-//! [`Copy::new`] is the only constructor. It computes, with checked arithmetic, the least and the greatest byte that the
-//! loops reach on either side, and nothing changes a `Copy` afterwards: what runs it may rely on both ranges.
+//! [`PreparedCopy::new`] is the only constructor. It computes, with checked arithmetic, the least and the greatest
+//! byte that the loops reach on either side, and nothing changes a `PreparedCopy` afterwards: the code that runs it
+//! may rely on both ranges.
 
 use std::ops::Range;
 
@@ -21,16 +22,16 @@ use crate::{CopySide, Error, LoopNest};
 /// A copy between two buffers: checked and laid out once, run many times.
 ///
 /// ```
-/// use reshard_kernels::{Copy, Nest};
+/// use reshard_kernels::{PreparedCopy, LoopNest};
 /// use reshard_layout::Mode;
 /// // Column 1 of a 3 x 4 matrix of u16.
-/// let copy = Copy::new(&Nest::new(1, 0, [Mode::new(3, (4, 1))]), 2)?;
+/// let copy = PreparedCopy::new(&LoopNest::new(1, 0, [Mode::new(3, (4, 1))]), 2)?;
 /// let source: Vec<u8> = (0u16..12).flat_map(u16::to_ne_bytes).collect();
 /// let mut column = [0; 6];
 /// copy.run(&mut column, &source)?;
 /// assert_eq!(column, *[1u16, 5, 9].map(u16::to_ne_bytes).as_flattened());
 /// let error = copy.run(&mut column, &source[..18]).unwrap_err();
-/// assert_eq!(error.to_string(), "the source is touched from byte 2 to byte 20 but has 18 bytes");
+/// assert_eq!(error.to_string(), "the source is accessed from byte 2 to byte 20 but has 18 bytes");
 /// # Ok::<(), reshard_kernels::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -53,7 +54,7 @@ pub(crate) struct ByteLoop {
     pub(crate) target: isize,
 }
 
-/// What is done at each point of the outer loops.
+/// The operation at each point of the outer loops.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Body {
     Nothing,
@@ -110,23 +111,23 @@ impl PreparedCopy {
         Ok(copy)
     }
 
-    /// Bytes that one run writes.
+    /// Returns the bytes that one run writes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The range of source bytes within which everything is read; empty for an empty copy.
+    /// Returns the range of source bytes that contains all reads; empty for an empty copy.
     pub fn source_range(&self) -> Range<usize> {
         self.source.clone()
     }
 
-    /// The range of target bytes within which everything is written; empty for an empty copy.
+    /// Returns the range of target bytes that contains all writes; empty for an empty copy.
     pub fn target_range(&self) -> Range<usize> {
         self.target.clone()
     }
 }
 
-/// The bytes that a nest with byte offsets reaches on one side.
+/// Returns the bytes that a nest with byte offsets reaches on one side.
 pub(crate) fn byte_range(nest: &LoopNest, side: CopySide, item_bytes: usize) -> Result<Range<usize>, Error> {
     let Some((first, last)) = nest.extremes(side)? else { return Ok(0..0) };
     let end = i64::try_from(item_bytes).ok().and_then(|item| last.checked_add(item));
@@ -137,7 +138,7 @@ pub(crate) fn byte_range(nest: &LoopNest, side: CopySide, item_bytes: usize) -> 
     Ok(first as usize..end as usize)
 }
 
-/// Succeeds if the range lies within a buffer of `length` bytes.
+/// Succeeds if the range is within a buffer of `length` bytes.
 pub(crate) fn check_range(range: &Range<usize>, length: usize, side: CopySide) -> Result<(), Error> {
     if range.end > length {
         let (first, end) = (range.start as i64, range.end as i64);
@@ -146,13 +147,15 @@ pub(crate) fn check_range(range: &Range<usize>, length: usize, side: CopySide) -
     Ok(())
 }
 
-/// Takes the inner loops out of `outer`: the last one, and for a transpose also the one along which the source is dense.
+/// Removes the inner loops from `outer`.
+///
+/// These are the last loop, and for a transpose also the one along which the source is dense.
 fn choose_body(outer: &mut SmallVec<[ByteLoop; 4]>, item: usize) -> Body {
     let Some(a) = outer.pop() else { return Body::Run { bytes: item } };
     let dense =
         (0..outer.len()).filter(|k| outer[*k].source != 0).min_by_key(|k| outer[*k].source.unsigned_abs());
     match dense {
-        // Long items fill cache lines anyhow; let the target's order rule.
+        // Long elements fill cache lines in any case, so the order of the target decides.
         Some(_) if item >= 4 * LINE => {}
         Some(k) if outer[k].source.unsigned_abs() < a.source.unsigned_abs() => {
             let b = outer.remove(k);

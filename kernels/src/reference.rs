@@ -1,12 +1,13 @@
-//! What the kernels mean: short, slow, and compared with the fast ones by the tests.
+//! Reference definitions of the kernels: short, slow, and compared with the fast ones by the tests.
 
 use reshard_layout::Layout;
 
 use crate::{CombineOp, LoopNest};
 
-/// `target(i) = source(i)` for every index `i` of the two layouts, in elements of `item_bytes` bytes.
+/// Copies `target(i) = source(i)` for every index `i` of the two layouts, in elements of `item_bytes` bytes.
 ///
-/// Requires layouts of equal size whose values lie within the buffers; panics otherwise, being a definition for tests.
+/// Requires layouts of equal size whose values are within the buffers; panics otherwise, being a definition
+/// for tests.
 pub fn copy(dst: &mut [u8], dst_layout: &Layout, src: &[u8], src_layout: &Layout, item_bytes: usize) {
     for (to, from) in dst_layout.values().zip(src_layout.values()) {
         for byte in 0..item_bytes {
@@ -15,7 +16,7 @@ pub fn copy(dst: &mut [u8], dst_layout: &Layout, src: &[u8], src_layout: &Layout
     }
 }
 
-/// The same for the pairs of a nest.
+/// Copies the pairs of a nest.
 ///
 /// Requires offsets within the buffers; panics otherwise.
 pub fn copy_nest(dst: &mut [u8], src: &[u8], nest: &LoopNest, item_bytes: usize) {
@@ -25,7 +26,7 @@ pub fn copy_nest(dst: &mut [u8], src: &[u8], nest: &LoopNest, item_bytes: usize)
     }
 }
 
-/// All (source, target) pairs of a nest in order, the leftmost mode fastest.
+/// Returns all (source, target) pairs of a nest in order, the leftmost mode fastest.
 pub fn pairs(nest: &LoopNest) -> Vec<(i64, i64)> {
     let start = vec![(nest.source_offset, nest.target_offset)];
     nest.modes.iter().rev().fold(start, |pairs, mode| {
@@ -34,9 +35,9 @@ pub fn pairs(nest: &LoopNest) -> Vec<(i64, i64)> {
     })
 }
 
-/// `a op b` on real numbers with NaN, which is what every floating-point dtype computes and then rounds.
+/// Returns `a op b` on real numbers with NaN, which every floating-point dtype computes and then rounds.
 ///
-/// NaN wins; -0.0 is below 0.0.
+/// NaN takes precedence; -0.0 is below 0.0.
 pub fn combine_f64(a: f64, b: f64, op: CombineOp) -> f64 {
     match op {
         CombineOp::Sum => a + b,
@@ -68,7 +69,9 @@ pub fn combine_f64(a: f64, b: f64, op: CombineOp) -> f64 {
     }
 }
 
-/// `a op b` on integers, to be cut to the dtype's width by the caller; of a norm, which integers have not, the magnitude of `a`.
+/// Returns `a op b` on integers, to be truncated to the dtype's width by the caller.
+///
+/// Integers have no norms: for these it is the magnitude of `a`.
 pub fn combine_int(a: i128, b: i128, op: CombineOp) -> i128 {
     match op {
         CombineOp::Sum => a.wrapping_add(b),

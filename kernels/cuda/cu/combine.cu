@@ -1,5 +1,5 @@
 // target = target op source, target = target / divisor, and target = (term_0 op term_1 op ..) / divisor, over jobs of rows.
-// Of a norm, p is the exponent; other ops have none.
+// For a norm, p is the exponent; other ops have none.
 
 template <int W>
 struct Items {
@@ -39,8 +39,8 @@ __device__ __forceinline__ void combine(const Job &job, double p, const char *so
     }
 }
 
-// Terms that lie alike: term t of a unit is `bases[t]` bytes further in the source. They combine in order, and what comes
-// of them is divided if the divisor is not 1.
+// Reduces partial values with equal nests: partial value t of a unit is `bases[t]` bytes further in the
+// source. They are combined in order, and the result is divided if the divisor is not 1.
 template <int W, int UNROLL, Op OP>
 __device__ __forceinline__ void reduce(
     const Job &job, const long long *bases, u32 terms, double divisor, double p, const char *source, char *target

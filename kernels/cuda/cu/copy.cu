@@ -1,6 +1,6 @@
 // Copies between two layouts.
 
-// Units of W bytes, a block of which takes THREADS * UNROLL. All loads are under way before the first store.
+// Copies units of W bytes; a block takes THREADS * UNROLL. All loads are issued before the first store.
 template <int W, int UNROLL>
 __device__ __forceinline__ void rows(const Job &job, u32 block, const char *source, char *target) {
     typedef typename Unit<W>::type U;
@@ -25,15 +25,16 @@ __device__ __forceinline__ void rows(const Job &job, u32 block, const char *sour
     }
 }
 
-// Words of a thread.
+// Words per thread.
 #define RUNS_UNROLL 2
 
-// Runs of `columns` bytes at any multiple of W, in words of 16 bytes of the target, the loop that goes fastest.
+// Copies runs of `columns` bytes at any multiple of W, in words of 16 bytes of the target, which are the
+// fastest loop.
 //
-// A run touches at most loop[0].extent words; the first and the last may be the run's in part. A whole word is read by one
-// access of 16 bytes where source and target are misaligned alike. Else, units of fewer than 4 bytes come from five words of
-// 4 bytes, which a funnel shift puts together, unless those would reach out of the run; and whatever is left goes unit by
-// unit. All loads come before the stores.
+// A run touches at most loop[0].extent words; it may cover the first and the last only in part. A whole word
+// is read by one access of 16 bytes if source and target are equally misaligned. Otherwise, units of fewer
+// than 4 bytes come from five words of 4 bytes, which a funnel shift combines, unless those would leave the
+// run. The rest is copied unit by unit. All loads come before the stores.
 template <int W, int UNROLL>
 __device__ __forceinline__ void runs(const Job &job, u32 block, const char *source, char *target) {
     typedef typename Unit<W>::type U;
@@ -44,7 +45,7 @@ __device__ __forceinline__ void runs(const Job &job, u32 block, const char *sour
     };
     Word raw[UNROLL];
     char *word[UNROLL];
-    // The bytes of a word that are the run's.
+    // The bytes of a word that belong to the run.
     u32 first[UNROLL];
     u32 end[UNROLL];
     const JobLoop &words = job.loop[0];
@@ -59,7 +60,7 @@ __device__ __forceinline__ void runs(const Job &job, u32 block, const char *sour
             long long to = job.target;
             place(job, 1, rest, from, to);
             u32 lead = (u32)(u64)(target + to) & 15;
-            // Where in the run the word begins.
+            // The offset in the run at which the word begins.
             long long begin = (long long)(i - rest * words.extent) * 16 - lead;
             const char *at = source + (from + begin);
             word[k] = target + (to + begin);
@@ -104,8 +105,8 @@ __device__ __forceinline__ void runs(const Job &job, u32 block, const char *sour
     }
 }
 
-// Where in the tile a word of S bytes is stored and loaded. TILE_PAD comes before this text: how many words rows of S bytes
-// a word are apart beyond their own.
+// The offset in the tile at which a word of S bytes is stored and loaded. The host prepends TILE_PAD to this
+// text: the padding, in words, between rows of words of S bytes.
 #ifndef PLANT_BANK_CONFLICTS
 #define TILE_ROW(S, N) ((N) + TILE_PAD(S))
 #else
@@ -120,12 +121,13 @@ __device__ __forceinline__ u32 loaded_at(u32 x, u32 y, u32 j) {
     return (y + N * j) * TILE_ROW(S, N) + x;
 }
 
-// Tiles of T x T units of W bytes, T = K * N, moved in words of K units both ways.
+// Copies tiles of T x T units of W bytes, T = K * N, in words of K units for both loads and stores.
 //
-// A thread reads K words below each other, K x K units, transposes them in registers and stores them into the tile as K
-// words. Word x of a row of the tile holds units x*K .. of the target's contiguous dim; the row of column c of the source is
-// c / K + N * (c % K), so that neighbouring threads store to neighbouring rows. Rows are as far apart as TILE_ROW says, so
-// that neither side has bank conflicts: a phase of 128 bytes stores at row * lane + const and reads at lane + const, in words.
+// A thread reads K consecutive rows of a word each, K x K units, transposes them in registers and stores them
+// into the tile as K words. Word x of a row of the tile holds units x*K .. of the target's contiguous dim.
+// The row of column c of the source is c / K + N * (c % K), so that neighbouring threads store to
+// neighbouring rows. TILE_ROW is the distance of rows, such that neither side has bank conflicts: a phase of
+// 128 bytes stores at row * lane + const and reads at lane + const, in words.
 template <int W, int K, int N>
 __device__ __forceinline__ void transpose(const Job &job, u32 block, const char *source, char *target, char *shared) {
     typedef typename Unit<W>::type U;
@@ -189,11 +191,12 @@ __device__ __forceinline__ void transpose(const Job &job, u32 block, const char 
     }
 }
 
-// The largest tile: 128 rows of 33 words of 4 bytes, or 64 of 17 words of 16 bytes.
+// The size of the largest tile: 128 rows of 33 words of 4 bytes, or 64 of 17 words of 16 bytes.
 #define TILE_BYTES 17408
 
-// Every kind of copy: its number, its name, what it runs. How many units a thread of rows takes was measured: alone, those of
-// 16 bytes are fastest one by one; in a batch, a block that has found its job should have something to do.
+// Every kind of copy: its number, its name, its code. The number of units per thread of rows was measured:
+// without a batch, those of 16 bytes are fastest with one; in a batch, a block that has found its job should
+// have enough work.
 #define FOR_EACH_KIND(DO) \
     DO(0, rows_1, (rows<1, BATCH ? 4 : 1>(job, block, source, target))) \
     DO(1, rows_2, (rows<2, BATCH ? 4 : 1>(job, block, source, target))) \
@@ -213,7 +216,7 @@ __device__ __forceinline__ void transpose(const Job &job, u32 block, const char 
     DO(15, runs_2, (runs<2, RUNS_UNROLL>(job, block, source, target))) \
     DO(16, runs_4, (runs<4, RUNS_UNROLL>(job, block, source, target)))
 
-// One job.
+// The kernel of one job.
 #define ALONE(NUMBER, NAME, BODY) \
     extern "C" __global__ void __launch_bounds__(THREADS) \
         reshard_##NAME(const __grid_constant__ Job job, const char *__restrict__ source, char *__restrict__ target) { \
@@ -226,8 +229,8 @@ __device__ __forceinline__ void transpose(const Job &job, u32 block, const char 
     }
 FOR_EACH_KIND(ALONE)
 
-// Which of the jobs this block belongs to: the last one whose first block is not above it. The first blocks of all come behind
-// the jobs. All threads look at once, so that 256 jobs take one access, and 65,536 two.
+// Returns the job of this block: the last one whose first block is not above it. The first blocks of all jobs
+// follow the jobs. All threads search in parallel, so that 256 jobs take one access, and 65,536 two.
 __device__ __forceinline__ u32 job_of_block(const Job *jobs, u32 count) {
     const u32 *first = (const u32 *)(jobs + count);
     u32 low = 0;
@@ -244,8 +247,8 @@ __device__ __forceinline__ u32 job_of_block(const Job *jobs, u32 count) {
     }
 }
 
-// Many jobs in one launch. A job is read once, by all threads together, for its numbers are needed many times.
-// Four blocks a multiprocessor leave the registers that all paths together need.
+// Many jobs in one launch. A job is read once, by all threads jointly, since its numbers are needed many
+// times. Four blocks per multiprocessor leave the registers that all code paths need in total.
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
     reshard_copy_jobs(const Job *__restrict__ jobs, u32 count, const char *__restrict__ source, char *__restrict__ target) {
     __shared__ __align__(16) char shared[TILE_BYTES];

@@ -1,5 +1,5 @@
-// Arithmetic of the element type that ELEMENT names, bit for bit that of the host: NaN wins, -0.0 is below 0.0, integers
-// wrap, 16-bit floats are computed in f32 and rounded once (their division in f64).
+// Arithmetic of the element type ELEMENT, bit for bit that of the host: NaN takes precedence, -0.0 is below
+// 0.0, integers wrap, 16-bit floats are computed in f32 and rounded once (their division in f64).
 
 #define ELEMENT_U8 1
 #define ELEMENT_I8 2
@@ -66,7 +66,8 @@ __device__ __forceinline__ double greatest(double a, double b) {
     return (a > b || a != a) ? a : b;
 }
 
-// Each operation rounds by itself: no product and sum become one fused operation. Of a norm, p is the exponent.
+// Each operation rounds by itself: no product and sum become one fused operation. For a norm, p is the
+// exponent.
 template <Op OP, typename F>
 __device__ __forceinline__ F computed(F a, F b, double p) {
     switch (OP) {
@@ -106,7 +107,7 @@ __device__ __forceinline__ Item rounded(double x) {
         return (Item)(sign | infinity);
     }
     fraction |= 1ull << 52;
-    // How many bits fall away: more where the result has no implicit bit.
+    // The number of dropped bits: more if the result has no implicit bit.
     int drop = 52 - FRACTION + (power < 1 ? 1 - power : 0);
     if (drop > 54) {
         return (Item)sign;
@@ -115,7 +116,7 @@ __device__ __forceinline__ Item rounded(double x) {
     u64 rest = fraction & ((1ull << drop) - 1);
     u64 half = 1ull << (drop - 1);
     kept += rest > half || (rest == half && (kept & 1));
-    // A carry goes on into the exponent, and from there to infinity.
+    // A carry propagates into the exponent, and from there to infinity.
     u32 base = power < 1 ? 0 : (u32)(power - 1) << FRACTION;
     return (Item)(sign | (base + (u32)kept));
 }

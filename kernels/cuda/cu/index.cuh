@@ -1,11 +1,13 @@
-// What one launch or one part of it does; filled in on the host, where Rust's `Job` has the same fields.
+// The description of one launch or of one part of it; filled in on the host, where Rust's `Job` has the same
+// fields.
 //
-// A job of rows moves `count` units of W bytes. Unit i is at the mixed-radix digits of i over the loops, fastest first:
+// A job of rows copies `count` units of W bytes. Unit i is at the mixed-radix digits of i over the loops,
+// fastest first:
 //
 //     source + sum_k digit_k(i) * loop[k].source     ->     target + sum_k digit_k(i) * loop[k].target        (bytes)
 //
-// A job of runs moves runs of `columns` bytes: its first loop counts the words of 16 bytes that a run can touch in the target,
-// the others are as those of rows.
+// A job of runs copies runs of `columns` bytes: its first loop counts the words of 16 bytes that a run can
+// touch in the target, the others are as those of rows.
 //
 // A job of a transpose has a tile of T x T units at each index; its first two loops count tiles along the source's and
 // the target's contiguous dim, and the others are a batch.
@@ -50,10 +52,10 @@ template <> struct Unit<4> { typedef u32 type; };
 template <> struct Unit<8> { typedef uint2 type; };
 template <> struct Unit<16> { typedef uint4 type; };
 
-// Adds the place of index i to both offsets.
+// Adds the offsets of index i to both offsets.
 __device__ __forceinline__ void place(const Job &job, u32 first, u32 i, long long &source, long long &target) {
 #ifndef ELEMENT
-    // There are few loops, and registers are what batches of copies lack.
+    // There are few loops, and registers are the scarce resource of batches of copies.
 #pragma unroll 1
 #endif
     for (u32 k = first; k < job.loops; ++k) {

@@ -77,7 +77,8 @@ __device__ __forceinline__ double norm_of(double p, double a, double b) {
     return most * exp_of(log_of(1.0 + exp_of(p * log_of(ratio))) / p);
 }
 
-// Of the exponent `p`, which is infinite for the greatest magnitude. Singles have magnitudes and sums of their own.
+// For the exponent `p`, which is infinite for the greatest magnitude. Singles use other functions for
+// magnitudes and sums.
 __device__ __forceinline__ double norm(double a, double b, double p) {
     if (p == 1.0) {
         return magnitude(a) + magnitude(b);

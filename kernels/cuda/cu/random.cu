@@ -1,5 +1,5 @@
-// target = element(recipe, index), over jobs of rows whose source side counts indices of the whole tensor: the generator of
-// reshard_kernels::random, bit for bit. Polynomials and their coefficients come from there.
+// target = element(recipe, index), over jobs of rows whose source side counts indices of the global tensor:
+// the generator of reshard_kernels::random, bit for bit. Polynomials and their coefficients come from there.
 
 struct Recipe {
     u64 key[2];
@@ -87,7 +87,7 @@ __device__ __forceinline__ u64 word64(u32 generator, const u64 *key, u64 index) 
     return (u64)high << 32 | low;
 }
 
-// The fraction of f32, which Bernoulli's draws take whatever the element is.
+// Returns the fraction of f32, which Bernoulli's draws use for every element type.
 __device__ __forceinline__ float fraction32(const Recipe &r, u64 index) {
     u32 word = word32(r.generator, r.key, index);
     if (r.generator == 0) {
@@ -138,7 +138,7 @@ __device__ __forceinline__ Wide fused(Wide x, Wide a, Wide b) { return __fmaf_rn
 __device__ __forceinline__ Wide root(Wide x) { return __fsqrt_rn(x); }
 #endif
 
-// The nearest element, as what it is computed in, and the element itself.
+// The nearest element, in the wide type, and the element itself.
 #if ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16
 __device__ __forceinline__ Wide nearest(Wide x) { return widened(narrowed(x)); }
 __device__ __forceinline__ Item element(Wide x) { return narrowed(x); }
@@ -163,7 +163,7 @@ __device__ __forceinline__ Wide fraction(const Recipe &r, u64 index) {
 #else
     const int bits = 7;
 #endif
-    // Threefry's are the upper bits of a word of 16 bits for f16, and of 8 for bf16.
+    // Threefry uses the upper bits of 16-bit words for f16, and of 8-bit words for bf16.
     const int drawn = bits == 10 ? 16 : 8;
     if (r.generator == 0) {
         return (float)(int)(word >> (drawn - bits) & ((1u << bits) - 1)) * (1.0f / (float)(1u << bits));

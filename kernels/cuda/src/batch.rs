@@ -2,25 +2,25 @@
 //!
 //! ```text
 //! jobs                          0        1        2
-//! first blocks                  0        b0       b0 + b1             a block belongs to the last job that is not above it
-//! what the kernel reads         job 0, job 1, job 2, first 0, first 1, first 2
+//! first blocks                  0        b0       b0 + b1     a block belongs to the last job at or below it
+//! input of the kernel           job 0, job 1, job 2, first 0, first 1, first 2
 //! ```
 
 use crate::Error;
 use crate::job::Job;
 use crate::select::{CopyKernel, Launch};
 
-/// Blocks of a launch are fewer than this.
+/// Exclusive upper bound of the blocks of a launch.
 const MOST_BLOCKS: u32 = 1 << 31;
 
-/// Copies of one launch, none of which writes what another one reads or writes.
+/// Copies of one launch, none of which writes an element that another one reads or writes.
 ///
 /// ```
 /// use reshard_cuda::{Alignment, Batch, copies};
-/// use reshard_kernels::Nest;
+/// use reshard_kernels::LoopNest;
 /// use reshard_layout::Mode;
 /// // Two rows of 1 MiB and of 1 KiB: a block takes 16 KiB.
-/// let row = |bytes| Nest::new(0, 0, [Mode::new(bytes, (1, 1))]);
+/// let row = |bytes| LoopNest::new(0, 0, [Mode::new(bytes, (1, 1))]);
 /// let launches = [copies(&row(1 << 20), 1, Alignment::FULL)?, copies(&row(1 << 10), 1, Alignment::FULL)?];
 /// let batch = Batch::new(launches.into_iter().flatten())?;
 /// assert_eq!((batch.jobs()[1].first_block, batch.blocks()), (64, 65));
@@ -33,7 +33,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The copies of these launches.
+    /// Creates a batch of the copies of these launches.
     ///
     /// Errors: [`Error::TooManyBlocks`].
     pub fn new(launches: impl IntoIterator<Item = Launch<CopyKernel>>) -> Result<Batch, Error> {
@@ -47,7 +47,9 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Adds the copies of another batch behind these; whether they fit in one launch. If not, nothing is added.
+    /// Adds the copies of another batch after these; returns `false` if they do not fit in one launch.
+    ///
+    /// In that case nothing is added.
     pub fn append(&mut self, other: &Batch) -> bool {
         let Some(sum) = self.blocks.checked_add(other.blocks).filter(|&sum| sum < MOST_BLOCKS) else {
             return false;
@@ -62,17 +64,17 @@ impl Batch {
         true
     }
 
-    /// The jobs, each with its first block.
+    /// Returns the jobs, each with its first block.
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
     }
 
-    /// The blocks of all.
+    /// Returns the blocks of all jobs.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// What the kernel reads: the jobs, and behind them the first blocks of all.
+    /// Returns the kernel's input: the jobs, followed by the first blocks of all.
     pub fn image(&self) -> Vec<u64> {
         let mut image: Vec<u64> = bytemuck::cast_slice(&self.jobs).to_vec();
         image.extend(self.jobs.chunks(2).map(|two| {

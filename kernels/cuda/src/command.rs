@@ -1,4 +1,4 @@
-//! Launches by absolute addresses: what a plan's step is, once every buffer has its place.
+//! Launches by absolute addresses: a step of a plan, once every buffer has its address.
 
 use reshard_kernels::{CombineOp, DType, LoopNest};
 
@@ -8,24 +8,26 @@ use crate::{Batch, Error};
 /// One launch; offsets are addresses of the device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Copies, none of which writes what another one reads or writes.
+    /// Copies, none of which writes an element that another one reads or writes.
     Copies(Batch),
     /// An elementwise kernel.
     Element {
         /// The kernel, its job and its blocks.
         launch: Box<Launch<ElementKernel>>,
-        /// Where the terms of a reduction begin.
+        /// The addresses of the partial values of a reduction.
         bases: Vec<i64>,
-        /// What a reduction or a division divides by.
+        /// The divisor of a reduction or a division.
         divisor: usize,
     },
 }
 
 impl Command {
-    /// Copies along nests that are counted in bytes from address 0; nothing if there is nothing to copy.
+    /// Returns copies along nests that are counted in bytes from address 0.
     ///
-    /// Requires that no two of them write the same place, and that none reads what one writes. Errors: those of
-    /// [`copies`] and [`Batch::new`].
+    /// `None` if there is nothing to copy.
+    ///
+    /// Requires that no two of them write the same element, and that none reads an element that another
+    /// writes. Errors: those of [`copies`] and [`Batch::new`].
     pub fn copies(nests: &[LoopNest]) -> Result<Option<Command>, Error> {
         let mut launches = Vec::new();
         for nest in nests {
@@ -35,7 +37,7 @@ impl Command {
         Ok((!batch.jobs().is_empty()).then_some(Command::Copies(batch)))
     }
 
-    /// `target = target op source` along a nest of elements that begin at these addresses.
+    /// Returns `target = target op source` along a nest of elements that begin at these addresses.
     ///
     /// Errors: those of [`elementwise`].
     pub fn combine(
@@ -48,7 +50,9 @@ impl Command {
         Command::elements(nest, dtype, ElementOp::Combine(op), (source, target), &[], 1)
     }
 
-    /// `target = (term_0 op term_1 ..) / divisor` along a nest whose source is each of the terms, at these addresses.
+    /// Returns `target = (term_0 op term_1 ..) / divisor` along a nest.
+    ///
+    /// The nest's source is each of the partial values, at these addresses.
     ///
     /// Errors: those of [`elementwise`].
     pub fn reduce(
@@ -65,7 +69,9 @@ impl Command {
         Command::elements(nest, dtype, ElementOp::Reduce(op), (0, target), terms, divisor)
     }
 
-    /// `target = target / divisor` along the target side of a nest of elements that begin at this address.
+    /// Returns `target = target / divisor` along the target side of a nest.
+    ///
+    /// The elements begin at this address.
     ///
     /// Errors: those of [`elementwise`].
     pub fn divide(nest: &LoopNest, dtype: DType, target: i64, divisor: usize) -> Result<Vec<Command>, Error> {
@@ -80,7 +86,7 @@ impl Command {
         bases: &[i64],
         divisor: usize,
     ) -> Result<Vec<Command>, Error> {
-        // What all addresses have in common; those of terms count as the source's.
+        // The common alignment of all addresses; those of partial values count as the source's.
         let all = bases.iter().fold(source, |all, base| all | base);
         let launches = elementwise(nest, dtype, op, Alignment::of(all as u64, target as u64))?;
         let at = |mut launch: Launch<ElementKernel>| {

@@ -1,4 +1,4 @@
-//! From a program's source to a device's instructions, by NVRTC; each once per process.
+//! Compiles a program's source to a device's instructions with NVRTC, once per process.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char};
@@ -35,17 +35,17 @@ impl fmt::Display for Arch {
 pub struct Binary {
     /// The image that the driver loads.
     pub cubin: Vec<u8>,
-    /// What the compiler said: registers, spills and shared memory of each kernel.
+    /// The compiler's output: registers, spills and shared memory of each kernel.
     pub log: String,
 }
 
-/// Compiles a program, or finds what was compiled before.
+/// Compiles a program, or returns the cached binary.
 ///
 /// Errors: [`Error::Library`] without NVRTC, [`Error::Compile`] with its log.
 pub fn compile(program: Program, arch: Arch) -> Result<Arc<Binary>, Error> {
     type Known = Mutex<HashMap<(Program, Arch), Arc<Binary>>>;
     static KNOWN: OnceLock<Known> = OnceLock::new();
-    // What is in it is whole, also after a panic elsewhere.
+    // Its entries are complete, also after a panic elsewhere.
     let mut known = KNOWN.get_or_init(Known::default).lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(binary) = known.get(&(program, arch)) {
         return Ok(binary.clone());
@@ -57,13 +57,13 @@ pub fn compile(program: Program, arch: Arch) -> Result<Arc<Binary>, Error> {
     Ok(binary)
 }
 
-/// A program of NVRTC, which ends with this value.
+/// An NVRTC program, destroyed on drop.
 struct Handle(sys::nvrtcProgram);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: created by `create_program` and ended here only. That it fails leaves nothing to do.
-        #[allow(unsafe_code, reason = "the binding's way to end a program")]
+        // SAFETY: created by `create_program` and destroyed here only. A failure needs no further action.
+        #[allow(unsafe_code, reason = "the binding has no safe call that destroys a program")]
         let _ = unsafe { result::destroy_program(self.0) };
     }
 }
@@ -99,7 +99,7 @@ fn translate(source: &str, arch: Arch) -> Result<Binary, Error> {
         .result()
         .map_err(|e| failed("nvrtcGetCUBINSize", e))?;
     let mut cubin = vec![0u8; size];
-    // SAFETY: the buffer has the size that was just asked for.
+    // SAFETY: the buffer has the size that was just queried.
     unsafe { sys::nvrtcGetCUBIN(program.0, cubin.as_mut_ptr().cast()) }
         .result()
         .map_err(|e| failed("nvrtcGetCUBIN", e))?;

@@ -1,8 +1,8 @@
 //! A device, its memory, and launches on it.
 //!
-//! Everything goes through one stream, in the order of the calls; [`Device::synchronize`] waits for all of it. A prepared
-//! [`DeviceCopy`], [`DeviceBatch`] or [`DeviceCombine`] knows how much of either buffer it touches, which is checked
-//! against the buffers before each launch.
+//! Everything goes through one stream, in the order of the calls; [`Device::synchronize`] waits for all of
+//! it. A prepared [`DeviceCopy`], [`DeviceBatch`] or [`DeviceCombine`] knows the accessed range of either
+//! buffer, which is compared with the buffers before each launch.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,24 +30,24 @@ pub struct Device {
     functions: Arc<Mutex<HashMap<(Program, String), CudaFunction>>>,
 }
 
-/// Memory of a device; starts at a multiple of 256 bytes.
+/// Memory of a device, aligned to 256 bytes.
 #[derive(Debug)]
 pub struct DeviceMemory {
     slice: CudaSlice<u8>,
 }
 
 impl DeviceMemory {
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.slice.len()
     }
 
-    /// Where it begins, on the device; what is enqueued on this stream may use it.
+    /// Returns its address on the device, for work that is enqueued on this stream.
     pub fn address(&self, device: &Device) -> u64 {
         self.slice.device_ptr(&device.stream).0
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -58,9 +58,9 @@ pub(crate) fn driver(call: &'static str) -> impl Fn(DriverError) -> Error {
 }
 
 impl Device {
-    /// The device of this number.
+    /// Opens the device of this number.
     ///
-    /// Errors: [`Error::Library`] without a driver, [`Error::Driver`] for a device that is not there.
+    /// Errors: [`Error::Library`] without a driver, [`Error::Driver`] for a device that does not exist.
     pub fn open(ordinal: usize) -> Result<Device, Error> {
         Library::Driver.call(|| {
             let context = CudaContext::new(ordinal).map_err(driver("cuDevicePrimaryCtxRetain"))?;
@@ -68,7 +68,7 @@ impl Device {
         })
     }
 
-    /// A device with a new stream.
+    /// Wraps a device with a new stream.
     pub(crate) fn on(context: Arc<CudaContext>) -> Result<Device, Error> {
         Library::Driver.call(|| {
             let attribute = |a| context.attribute(a).map_err(driver("cuDeviceGetAttribute"));
@@ -80,17 +80,17 @@ impl Device {
         })
     }
 
-    /// Its compute capability.
+    /// Returns its compute capability.
     pub fn arch(&self) -> Arch {
         self.arch
     }
 
-    /// Its name, such as `NVIDIA H200`.
+    /// Returns its name, such as `NVIDIA H200`.
     pub fn name(&self) -> Result<String, Error> {
         Library::Driver.call(|| self.context.name().map_err(driver("cuDeviceGetName")))
     }
 
-    /// Memory of so many bytes, all 0.
+    /// Allocates `bytes` bytes of memory, all 0.
     pub fn allocate(&self, bytes: usize) -> Result<DeviceMemory, Error> {
         Library::Driver.call(|| {
             let slice = self.stream.alloc_zeros(bytes.max(1)).map_err(driver("cuMemAlloc"))?;
@@ -98,7 +98,7 @@ impl Device {
         })
     }
 
-    /// Memory with these bytes.
+    /// Allocates memory with these bytes.
     pub fn upload(&self, bytes: &[u8]) -> Result<DeviceMemory, Error> {
         Library::Driver.call(|| {
             let mut slice = self.stream.alloc_zeros(bytes.len().max(1)).map_err(driver("cuMemAlloc"))?;
@@ -107,12 +107,12 @@ impl Device {
         })
     }
 
-    /// The bytes of some memory, after everything before is done.
+    /// Returns the bytes of some memory, after all earlier work is done.
     pub fn download(&self, memory: &DeviceMemory) -> Result<Vec<u8>, Error> {
         Library::Driver.call(|| self.stream.clone_dtoh(&memory.slice).map_err(driver("cuMemcpyDtoHAsync")))
     }
 
-    /// Copies memory byte by byte by the driver: what the speed of copies is measured against.
+    /// Copies memory byte by byte with the driver, as the reference for the speed of copies.
     pub fn copy_all(&self, target: &mut DeviceMemory, source: &DeviceMemory) -> Result<(), Error> {
         check(CopySide::Target, source.len(), target.len())?;
         Library::Driver.call(|| {
@@ -120,12 +120,12 @@ impl Device {
         })
     }
 
-    /// Waits until everything before is done.
+    /// Waits until all earlier work is done.
     pub fn synchronize(&self) -> Result<(), Error> {
         Library::Driver.call(|| self.stream.synchronize().map_err(driver("cuStreamSynchronize")))
     }
 
-    /// The milliseconds that the device spends on what a closure enqueues.
+    /// Returns the milliseconds that the device spends on the work that a closure enqueues.
     pub fn time_ms(&self, enqueue: impl FnOnce() -> Result<(), Error>) -> Result<f32, Error> {
         let event = || {
             Library::Driver.call(|| {
@@ -139,7 +139,7 @@ impl Device {
         Library::Driver.call(|| start.elapsed_ms(&end).map_err(driver("cuEventElapsedTime")))
     }
 
-    /// A kernel, compiled and loaded at its first use.
+    /// Returns a kernel, compiled and loaded at its first use.
     pub(crate) fn function(&self, program: Program, name: &str) -> Result<CudaFunction, Error> {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = functions.get(&(program, name.to_owned())) {
@@ -174,16 +174,16 @@ pub(crate) fn check(side: CopySide, needed: usize, length: usize) -> Result<(), 
     Err(reshard_kernels::Error::OutOfBounds { side, first: 0, end, length: Some(length) }.into())
 }
 
-/// The bytes that a nest needs of each buffer.
+/// Returns the bytes that a nest needs of each buffer.
 fn needs(nest: &LoopNest, item_bytes: usize) -> Result<(usize, usize), Error> {
     let copy = PreparedCopy::new(nest, item_bytes)?;
     Ok((copy.source_range().end, copy.target_range().end))
 }
 
-/// An address, and what tells other streams that a use of it was enqueued when it is dropped.
+/// An address with a guard, which notifies other streams of an enqueued use when it is dropped.
 type Use<'a> = (u64, SyncOnDrop<'a>);
 
-/// Where both buffers of a launch begin, the source to be read and the target to be written on this device's stream.
+/// Returns the addresses of a launch: a source to read and a target to write on this device's stream.
 fn uses<'a>(
     device: &'a Device,
     source: &'a DeviceMemory,
@@ -201,7 +201,7 @@ pub struct DeviceCopy {
 }
 
 impl DeviceCopy {
-    /// Prepares a copy of elements of so many bytes.
+    /// Prepares a copy of elements of `item_bytes` bytes.
     ///
     /// Errors: those of [`copies`].
     pub fn new(nest: &LoopNest, item_bytes: usize) -> Result<DeviceCopy, Error> {
@@ -209,7 +209,7 @@ impl DeviceCopy {
         Ok(DeviceCopy { launches: copies(nest, item_bytes, Alignment::FULL)?, source, target })
     }
 
-    /// The launches, in order.
+    /// Returns the launches, in order.
     pub fn launches(&self) -> &[Launch<CopyKernel>] {
         &self.launches
     }
@@ -231,8 +231,8 @@ impl DeviceCopy {
             Library::Driver.call(|| {
                 let mut call = device.stream.launch_builder(&function);
                 call.arg(&l.job).arg(&source.slice).arg(&mut target.slice);
-                // SAFETY: the arguments are those of the kernel; the job stays within both buffers, whose lengths were
-                // just compared with the ends of its nest.
+                // SAFETY: the arguments are those of the kernel; the job stays within both buffers, whose
+                // lengths were just compared with the ends of its nest.
                 unsafe { call.launch(grid(l.blocks)) }.map_err(driver("cuLaunchKernel"))
             })?;
         }
@@ -248,7 +248,7 @@ pub struct DeviceBatch {
     target: usize,
 }
 
-/// A batch where its kernel reads it.
+/// A batch in device memory.
 #[derive(Debug)]
 struct BatchOnDevice {
     image: CudaSlice<u64>,
@@ -257,9 +257,9 @@ struct BatchOnDevice {
 }
 
 impl DeviceBatch {
-    /// Prepares copies along nests of elements of so many bytes.
+    /// Prepares copies along nests of elements of `item_bytes` bytes.
     ///
-    /// Requires that no two of them write the same place. Errors: those of [`copies`] and [`Batch::new`].
+    /// Requires that no two of them write the same element. Errors: those of [`copies`] and [`Batch::new`].
     pub fn new(device: &Device, nests: &[LoopNest], item_bytes: usize) -> Result<DeviceBatch, Error> {
         let (mut source, mut target) = (0, 0);
         let mut launches = Vec::new();
@@ -273,7 +273,7 @@ impl DeviceBatch {
         Ok(DeviceBatch { batch, source, target })
     }
 
-    /// How many jobs there are, all in one launch.
+    /// Returns the number of jobs, all in one launch.
     pub fn jobs(&self) -> usize {
         self.batch.as_ref().map_or(0, |batch| batch.count as usize)
     }
@@ -292,7 +292,8 @@ impl DeviceBatch {
         check(CopySide::Target, self.target, target.len())?;
         let Some(batch) = &self.batch else { return Ok(()) };
         let ((source, _read), (target, _written)) = uses(device, source, target);
-        // SAFETY: every job stays within both buffers, whose lengths were just compared with the ends of all nests.
+        // SAFETY: every job stays within both buffers, whose lengths were just compared with the ends of all
+        // nests.
         unsafe { device.copy_jobs(batch, source, target) }
     }
 }
@@ -320,7 +321,7 @@ impl DeviceCombine {
     ///
     /// Errors: those of [`elementwise`], and a divisor of 0.
     pub fn divide(nest: &LoopNest, dtype: DType, divisor: usize) -> Result<DeviceCombine, Error> {
-        // What the host refuses is refused here.
+        // Every divisor and nest that the host rejects is rejected here.
         reshard_kernels::PreparedDivide::new(nest, dtype, divisor)?;
         let (_, target) = needs(nest, dtype.element_bytes()?)?;
         let launches = elementwise(nest, dtype, ElementOp::Divide, Alignment::FULL)?;
@@ -341,14 +342,15 @@ impl DeviceCombine {
         check(CopySide::Target, self.target, target.len())?;
         let ((source, _read), (target, _written)) = uses(device, source, target);
         for l in &self.launches {
-            // SAFETY: the job stays within both buffers, whose lengths were just compared with the ends of its nest.
+            // SAFETY: the job stays within both buffers, whose lengths were just compared with the ends of
+            // its nest.
             unsafe { device.element(l, None, 0, self.divisor, source, target)? };
         }
         Ok(())
     }
 }
 
-/// Launches by absolute addresses, with what they read on the device.
+/// Launches by absolute addresses, with their input on the device.
 #[derive(Debug)]
 pub struct Prepared {
     parts: Vec<Part>,
@@ -361,19 +363,19 @@ enum Part {
 }
 
 impl Device {
-    /// The same device with a stream of its own.
+    /// Returns the same device with a separate stream.
     ///
     /// Errors: a device that was [opened for one stream](Device::open_for_one_stream).
     pub fn with_own_stream(&self) -> Result<Device, Error> {
         if !self.context.is_event_tracking() {
-            let reason = "the device was opened for one stream, and that is in use".to_owned();
+            let reason = "the device was opened for one stream, which is in use".to_owned();
             return Err(Error::Driver { call: "cuStreamCreate", reason });
         }
         let stream = Library::Driver.call(|| self.context.new_stream().map_err(driver("cuStreamCreate")))?;
         Ok(Device { stream, ..self.clone() })
     }
 
-    /// Writes bytes to the beginning of some memory, after everything before.
+    /// Writes bytes to the beginning of some memory, after all earlier work.
     ///
     /// Errors: more bytes than there is memory, and those of the driver.
     pub fn write(&self, memory: &mut DeviceMemory, bytes: &[u8]) -> Result<(), Error> {
@@ -391,7 +393,7 @@ impl Device {
         Ok(BatchOnDevice { image, count, blocks })
     }
 
-    /// Makes launches ready to be run again and again.
+    /// Prepares launches to be run repeatedly.
     pub fn prepare(&self, work: &[Command]) -> Result<Prepared, Error> {
         let part = |work: &Command| match work {
             Command::Copies(batch) => Ok(Part::Copies(self.upload_batch(batch)?)),
@@ -409,12 +411,12 @@ impl Device {
         Ok(Prepared { parts: work.iter().map(part).collect::<Result<_, Error>>()? })
     }
 
-    /// Enqueues what was prepared.
+    /// Enqueues prepared launches.
     ///
     /// # Safety
     ///
-    /// All addresses that the launches read and write belong to memory of this device that lives, and that nobody else
-    /// uses, until everything enqueued here is done.
+    /// All addresses that the launches read and write belong to memory of this device that lives, and that no
+    /// other work uses, until everything enqueued here is done.
     #[allow(unsafe_code, reason = "launches by absolute addresses")]
     pub unsafe fn run(&self, prepared: &Prepared) -> Result<(), Error> {
         for part in &prepared.parts {
@@ -434,7 +436,7 @@ impl Device {
     ///
     /// # Safety
     ///
-    /// What the jobs touch from these addresses on is memory of this device that lives.
+    /// All accesses of the jobs, relative to these addresses, are to memory of this device that lives.
     #[allow(unsafe_code, reason = "a launch")]
     unsafe fn copy_jobs(&self, batch: &BatchOnDevice, source: u64, target: u64) -> Result<(), Error> {
         let function = self.function(Program::Copy, "copy_jobs")?;
@@ -451,7 +453,7 @@ impl Device {
     ///
     /// # Safety
     ///
-    /// What the job touches from these addresses on is memory of this device that lives.
+    /// All accesses of the job, relative to these addresses, are to memory of this device that lives.
     #[allow(unsafe_code, reason = "a launch")]
     unsafe fn element(
         &self,
@@ -464,7 +466,7 @@ impl Device {
     ) -> Result<(), Error> {
         let function = self.function(Program::Element(launch.kernel.dtype), &launch.kernel.name())?;
         let exponent = launch.kernel.exponent();
-        // Norms are not divided: their kernels have the exponent in that place.
+        // Norms are not divided: their kernels have the exponent in the position of the divisor.
         let number = exponent.unwrap_or(divisor);
         Library::Driver.call(|| {
             let mut call = self.stream.launch_builder(&function);
@@ -475,7 +477,7 @@ impl Device {
                 (ElementOp::Divide, _) => call.arg(&number),
                 (ElementOp::Reduce(_), Some(bases)) => call.arg(bases).arg(&terms).arg(&number).arg(&source),
                 (ElementOp::Reduce(_), None) => {
-                    let reason = "a reduction has no terms".to_owned();
+                    let reason = "a reduction has no operands".to_owned();
                     return Err(Error::Driver { call: "cuLaunchKernel", reason });
                 }
             };

@@ -1,4 +1,4 @@
-//! Random elements that a device draws for itself.
+//! Random elements that are drawn on a device.
 
 use cudarc::driver::{DeviceRepr, PushKernelArg};
 use reshard_kernels::random::{Draw, Key, Recipe};
@@ -28,7 +28,7 @@ pub struct DeviceDraw {
 }
 
 impl DeviceDraw {
-    /// Prepares `target[place] = element(key, draw, index)` for every (index, place) of a nest.
+    /// Prepares `target[place] = element(key, draw, index)` for every (index, target offset) of a nest.
     ///
     /// Errors: those of [`Recipe::new`] and [`draws`].
     pub fn new(nest: &LoopNest, key: &Key, draw: Draw, dtype: DType) -> Result<DeviceDraw, Error> {
@@ -38,7 +38,7 @@ impl DeviceDraw {
         Ok(DeviceDraw { launches, recipe, target })
     }
 
-    /// The launches, in order.
+    /// Returns the launches, in order.
     pub fn launches(&self) -> &[Launch<DrawKernel>] {
         &self.launches
     }

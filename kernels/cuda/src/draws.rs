@@ -1,11 +1,11 @@
-//! Launches that draw: which elements of a tensor go where, and by which kernel.
+//! Launches of draws: the elements of a tensor, their target offsets, and the kernel.
 //!
 //! ```text
-//! Nest of (index in the whole tensor, place in the target)  --draws-->  Launch { draw of dtype, job, blocks }
-//! (key, draw, dtype)                                          --Recipe::new-->  what all its elements have in common
+//! LoopNest of (index in the global tensor, target offset)  --draws-->  Launch { draw of dtype, job, blocks }
+//! (key, draw, dtype)                                 --Recipe::new-->  the constants of all its elements
 //! ```
 //!
-//! So a shard is drawn from the layout that says what it holds, and nobody lists indices.
+//! So a shard is drawn directly from the layout of its elements, without a list of indices.
 
 use reshard_kernels::{DType, LoopNest, PreparedCopy};
 
@@ -24,35 +24,36 @@ pub struct DrawKernel {
 }
 
 impl DrawKernel {
-    /// The kernel of a dtype; bools are bytes.
+    /// Returns the kernel of a dtype; bools are bytes.
     pub fn new(dtype: DType) -> DrawKernel {
         DrawKernel { dtype: if dtype == DType::Bool { DType::U8 } else { dtype } }
     }
 
-    /// The name without the prefix `reshard_`, one per dtype.
+    /// Returns the name without the prefix `reshard_`, one per dtype.
     pub fn name(self) -> &'static str {
         "draw"
     }
 }
 
-/// The launches that draw the elements of a nest: its source counts indices of the whole tensor, its target elements.
+/// Returns the launches that draw the elements of a nest.
 ///
-/// Requires a target that begins at a multiple of the element's bytes and holds what the nest touches. Errors: those of
-/// [`reshard_kernels::Copy::new`], which refuses indices below 0.
+/// The nest's source counts indices of the global tensor, its target elements. Requires a target that begins
+/// at a multiple of the element's bytes and contains all writes of the nest. Errors: those of
+/// [`reshard_kernels::PreparedCopy::new`], which rejects indices below 0.
 ///
 /// ```
 /// use reshard_cuda::draws;
-/// use reshard_kernels::{DType, Nest};
+/// use reshard_kernels::{DType, LoopNest};
 /// use reshard_layout::Mode;
-/// // The second of four columns of f32[1000,4], one element after the other.
-/// let column = Nest::new(1, 0, [Mode::new(1000, (4, 1))]);
+/// // The second of four columns of f32[1000,4], into a contiguous target.
+/// let column = LoopNest::new(1, 0, [Mode::new(1000, (4, 1))]);
 /// let launches = draws(&column, DType::F32)?;
 /// assert_eq!((launches[0].job.count, launches[0].blocks), (1000, 1));
 /// # Ok::<(), reshard_cuda::Error>(())
 /// ```
 pub fn draws(nest: &LoopNest, dtype: DType) -> Result<Launches<DrawKernel>, Error> {
     let item = dtype.element_bytes()?;
-    // What the host refuses is refused here.
+    // Every nest that the host rejects is rejected here.
     PreparedCopy::new(nest, item)?;
     let mut launches = Launches::new();
     for part in Part::of_indices(nest, item)? {

@@ -1,28 +1,28 @@
-//! What can go wrong on the way to a device.
+//! Errors of selecting, compiling and launching kernels.
 
 use std::fmt;
 
-/// Why a kernel was not selected, compiled or launched; displays as one sentence.
+/// The reason why a kernel was not selected, compiled or launched; displays as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The nest or the arithmetic is refused as on the host.
+    /// The nest or the arithmetic is invalid on the host too.
     Kernels(reshard_kernels::Error),
-    /// A buffer starts where its elements may not.
+    /// A buffer has an address that is not aligned for its elements.
     Alignment {
-        /// What offsets, strides and addresses are multiples of.
+        /// The common alignment of offsets, strides and addresses.
         bytes: usize,
         /// The bytes of an element.
         item: usize,
     },
     /// A batch with more blocks than a grid has.
     TooManyBlocks {
-        /// How many copies came so far.
+        /// The number of copies before the limit.
         jobs: usize,
     },
-    /// A library of CUDA is not there or does not work.
+    /// A library of CUDA is missing or does not work.
     Library {
-        /// Which one, what was looked for and where.
+        /// The library, and the searched name and paths.
         reason: String,
     },
     /// A kernel did not compile.
@@ -30,17 +30,17 @@ pub enum Error {
         /// The compiler's log.
         log: String,
     },
-    /// The driver refused a call.
+    /// A call of the driver failed.
     Driver {
         /// The call.
         call: &'static str,
-        /// What it said.
+        /// The driver's message.
         reason: String,
     },
 }
 
 impl Error {
-    /// A short name for the kind of error, stable across versions.
+    /// Returns a short name for the kind of error, stable across versions.
     pub fn code(&self) -> &'static str {
         match self {
             Error::Kernels(e) => e.code(),
@@ -60,13 +60,13 @@ impl fmt::Display for Error {
             Error::Alignment { bytes, item } => {
                 write!(
                     f,
-                    "elements of {item} bytes start at multiples of {bytes}: align the buffers to {item} bytes"
+                    "elements of {item} bytes start at multiples of {bytes} bytes; align the buffers to {item} bytes"
                 )
             }
             Error::TooManyBlocks { jobs } => {
                 write!(
                     f,
-                    "{jobs} copies need more than 2^31 blocks in one launch: launch them in several batches"
+                    "{jobs} copies need more than 2^31 blocks in one launch; launch them in several batches"
                 )
             }
             Error::Library { reason } => f.write_str(reason),

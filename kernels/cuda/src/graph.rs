@@ -1,4 +1,4 @@
-//! A device whose one stream is shared with another library, looked at without waiting, and captured.
+//! A device whose one stream is shared with another library, polled without waiting, and captured.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -9,7 +9,7 @@ use cudarc::driver::{CudaContext, CudaGraph};
 use crate::device::driver;
 use crate::{Device, Error, Library};
 
-/// Captured launches, to be enqueued together.
+/// Captured launches, enqueued as one.
 pub struct Graph {
     inner: CudaGraph,
 }
@@ -21,7 +21,7 @@ impl fmt::Debug for Graph {
 }
 
 impl Device {
-    /// The device of this number, all of whose memory is used on one stream: launches can be captured.
+    /// Opens the device of this number, with all memory used on one stream: launches can be captured.
     ///
     /// A device of several streams puts an event between the uses of a buffer, and an event from outside of a capture
     /// ends it. Errors: those of [`Device::open`].
@@ -29,24 +29,24 @@ impl Device {
     pub fn open_for_one_stream(ordinal: usize) -> Result<Device, Error> {
         Library::Driver.call(|| {
             let context = CudaContext::new(ordinal).map_err(driver("cuDevicePrimaryCtxRetain"))?;
-            // SAFETY: no memory of this context has been made; all that is made is used on the stream that is opened here,
-            // as there is no other: `with_own_stream` refuses.
+            // SAFETY: no memory of this context has been made; all that is made is used on the stream that is
+            // opened here, as there is no other: `with_own_stream` returns an error.
             unsafe { context.disable_event_tracking() };
             Device::on(context)
         })
     }
 
-    /// The stream, for libraries that enqueue on it.
+    /// Returns the stream, for libraries that enqueue on it.
     pub fn stream(&self) -> *mut c_void {
         self.stream.cu_stream().cast()
     }
 
-    /// Makes this device the calling thread's, as libraries that go by the current device need it.
+    /// Makes this device the calling thread's current device, for libraries that use the current device.
     pub fn bind(&self) -> Result<(), Error> {
         Library::Driver.call(|| self.context.bind_to_thread().map_err(driver("cuCtxSetCurrent")))
     }
 
-    /// Whether everything before is done.
+    /// Returns `true` if all earlier work is done.
     #[allow(unsafe_code, reason = "a query of the stream")]
     pub fn is_idle(&self) -> Result<bool, Error> {
         self.bind()?;
@@ -60,7 +60,7 @@ impl Device {
         })
     }
 
-    /// What this thread enqueues from now on is captured, and not carried out.
+    /// Begins a capture: later work of this thread is captured instead of run.
     pub fn begin_capture(&self) -> Result<(), Error> {
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         Library::Driver.call(|| self.stream.begin_capture(mode).map_err(driver("cuStreamBeginCapture")))
@@ -68,7 +68,7 @@ impl Device {
 
     /// Ends the capture.
     ///
-    /// Requires that what the launches use lives as long as the graph.
+    /// Requires that all memory of the launches lives as long as the graph.
     pub fn end_capture(&self) -> Result<Graph, Error> {
         Library::Driver.call(|| {
             let flags = sys::CUgraphInstantiate_flags(0);
@@ -81,11 +81,12 @@ impl Device {
 }
 
 impl Graph {
-    /// Enqueues what was captured, on the stream that it was captured from.
+    /// Enqueues the captured launches, on the stream that they were captured from.
     ///
     /// # Safety
     ///
-    /// As for [`Device::run`]: what the launches use lives, and nobody else uses it, until everything is done.
+    /// As for [`Device::run`]: all memory of the launches lives, without other users, until everything is
+    /// done.
     #[allow(unsafe_code, reason = "launches by absolute addresses")]
     pub unsafe fn launch(&self) -> Result<(), Error> {
         Library::Driver.call(|| self.inner.launch().map_err(driver("cuGraphLaunch")))

@@ -1,12 +1,12 @@
-//! What one launch does, in the bytes that the kernels read.
+//! The description of one launch, in the bytes that the kernels read.
 
 use bytemuck::{Pod, Zeroable};
 use reshard_layout::Mode;
 
-/// The most loops of one job.
+/// Maximum number of loops of one job.
 pub const MAX_LOOPS: usize = 10;
 
-/// The threads of a block, for every kernel.
+/// Threads of a block, for every kernel.
 pub const THREADS: u32 = 256;
 
 /// One loop of a job, with strides in bytes and the constants of a division by its extent.
@@ -33,7 +33,7 @@ pub struct JobLoop {
 }
 
 impl JobLoop {
-    /// A loop of so many iterations.
+    /// Creates a loop of `extent` iterations.
     ///
     /// Requires `1 <= extent < 2^31`.
     pub fn new(extent: u32, source: i64, target: i64) -> JobLoop {
@@ -42,7 +42,7 @@ impl JobLoop {
         JobLoop { extent, magic, shift, unused: 0, source, target }
     }
 
-    /// What the kernels compute for `n / extent`.
+    /// Returns `n / extent` as the kernels compute it.
     pub fn divide(&self, n: u32) -> u32 {
         let high = ((u64::from(n) * u64::from(self.magic)) >> 32) as u32;
         (high + n) >> self.shift
@@ -65,22 +65,23 @@ pub struct Job {
     pub kind: u32,
     /// The first block of this job in its batch.
     pub first_block: u32,
-    /// Units to move (rows), words of 16 bytes that they can touch (runs) or tiles (transposes).
+    /// Units to copy (rows), words of 16 bytes that they can touch (runs) or tiles (transposes).
     pub count: u32,
-    /// How many of the loops there are.
+    /// The number of loops.
     pub loops: u32,
     /// Extent in units of the target's contiguous dim (transposes).
     pub rows: u32,
     /// Extent in units of the source's contiguous dim (transposes), or the bytes of a run (runs).
     pub columns: u32,
     unused: [u32; 2],
-    /// The loops, fastest first; of a transpose, first those that count tiles; of runs, first the one that
-    /// counts words.
+    /// The loops, fastest first.
+    ///
+    /// For a transpose, those that count tiles come first; for runs, the one that counts words.
     pub list: [JobLoop; MAX_LOOPS],
 }
 
 impl Job {
-    /// A job of no loops yet.
+    /// Creates a job without loops.
     pub(crate) fn at(source: i64, target: i64, kind: u32) -> Job {
         Job { source, target, kind, count: 1, ..Job::default() }
     }

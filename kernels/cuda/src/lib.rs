@@ -1,23 +1,24 @@
-//! The verbs of [`reshard_kernels`] on CUDA devices: copy between two layouts, combine one into another, and draw random elements.
+//! The kernels of [`reshard_kernels`] on CUDA devices: copy between two layouts, combine one into another,
+//! and draw random elements.
 //!
 //! # Data flow
 //!
 //! ```text
-//! Nest --copies, elementwise-->  Launch { kernel, job, blocks }        pure: tested without a device
-//!                                     |  Program::source               CUDA C++, the same file for a device and a CPU
+//! LoopNest --copies, elementwise-->  Launch { kernel, job, blocks }   pure: tested without a device
+//!                                     |  Program::source              CUDA C++, one file for device and CPU
 //!                                     v
 //! feature `cuda`:   source --NVRTC--> cubin, cached --driver--> module --launch--> target
 //! ```
 //!
-//! A [`Job`] is what one launch, or one part of it, does; many jobs of copies go in one launch, a [`Batch`]. The sources
-//! in `cu/` compile with NVRTC for a device and with a C++ compiler for a CPU, where the tests compare them with
-//! [`reshard_kernels::reference`] under a sanitizer.
+//! A [`Job`] describes one launch, or one part of it; many jobs of copies go in one launch, a [`Batch`]. The
+//! sources in `cu/` compile with NVRTC for a device and with a C++ compiler for a CPU, where the tests
+//! compare them with [`reshard_kernels::reference`] under a sanitizer.
 //!
 //! ```
 //! use reshard_cuda::{Alignment, copies};
-//! use reshard_kernels::Nest;
+//! use reshard_kernels::LoopNest;
 //! use reshard_layout::Mode;
-//! let nest = Nest::new(0, 0, [Mode::new(1 << 20, (1, 1))]);
+//! let nest = LoopNest::new(0, 0, [Mode::new(1 << 20, (1, 1))]);
 //! let launches = copies(&nest, 2, Alignment::FULL)?;
 //! assert_eq!(launches[0].kernel.name(), "rows_16");
 //! assert_eq!(launches[0].blocks, 512);

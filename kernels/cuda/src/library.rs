@@ -1,8 +1,8 @@
-//! CUDA's libraries, looked for once: what is missing is an error value.
+//! CUDA's libraries, searched once: a missing one is an error value.
 //!
-//! The binding panics where a library, or a symbol of one, is missing. Each is therefore probed before its first use, and
-//! every call runs where a panic ends, quietly: the first call puts a hook in front of the one that prints panics, which
-//! passes on all but those of the binding.
+//! The binding panics if a library, or a symbol of one, is missing. Each library is therefore probed before
+//! its first use, and every call catches panics without printing them. The first call installs a hook before
+//! the one that prints panics; it passes on all panics except those of the binding.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,11 +11,11 @@ use std::sync::{Once, OnceLock};
 use crate::Error;
 
 thread_local! {
-    /// Whether this thread is in a call of the binding.
+    /// `true` while this thread is in a call of the binding.
     static CALLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls the binding; a panic ends here, and the message that it would print is left to the error.
+/// Calls the binding; catches a panic without printing its message, which the error reports.
 fn caught<T>(call: impl FnOnce() -> T) -> std::thread::Result<T> {
     static HOOK: Once = Once::new();
     if std::thread::panicking() {
@@ -74,9 +74,9 @@ impl Library {
         caught(present).unwrap_or(false)
     }
 
-    /// Succeeds if the library can be loaded; the answer is found once per process.
+    /// Succeeds if the library can be loaded; the result is cached per process.
     ///
-    /// Errors: [`Error::Library`], which says what was looked for and where.
+    /// Errors: [`Error::Library`], which names the library and the searched paths.
     pub fn check(self) -> Result<(), Error> {
         static DRIVER: OnceLock<bool> = OnceLock::new();
         static NVRTC: OnceLock<bool> = OnceLock::new();
@@ -98,14 +98,14 @@ impl Library {
             Library::Nvrtc => "install CUDA, or its compiler alone as the Python package nvidia-cuda-nvrtc",
             #[cfg(feature = "nccl")]
             Library::Nccl => {
-                "install NCCL, or use another engine; where there is only a libnccl.so.2, as in the Python package \
-                 nvidia-nccl, a link to it named libnccl.so is enough"
+                "install NCCL, or use another engine; if only libnccl.so.2 exists, as in the Python package \
+                 nvidia-nccl, link it as libnccl.so"
             }
         };
         let name = self.name();
         Err(Error::Library {
             reason: format!(
-                "no lib{name}.so was found where the system looks for libraries nor in LD_LIBRARY_PATH={path:?}: {way_out}"
+                "lib{name}.so was not found in the system's library paths or in LD_LIBRARY_PATH={path:?}; {way_out}"
             ),
         })
     }

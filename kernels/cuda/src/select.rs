@@ -1,21 +1,22 @@
-//! Which kernel carries out a loop nest, and with what numbers: pure, and the same with and without a device.
+//! Selection of the kernels and jobs for a loop nest: pure, and the same with and without a device.
 //!
 //! # From a nest to a launch
 //!
 //! ```text
-//! Nest --reduce, in bytes-->  modes extent:(source, target), fastest first, and a run: the bytes that are contiguous on
-//!                             both sides
-//!      --width-->             the widest unit of 1, 2, 4, 8 or 16 bytes that divides the run, every other stride, both
-//!                             offsets and both buffers' alignment
-//!      --kernel-->            rows        units at the digits of their index, the target's order fastest
-//!                             transpose   if the run is one unit, and the source is contiguous along one mode and the
-//!                                         target along another, both of at least `LEAST` units
-//!                             runs        if units are of 1, 2 or 4 bytes and runs of more than a word: words of 16 bytes of
-//!                                         the target, whatever its address, and what is left at both ends of a run
-//!      --words-->             of a transpose: several units together, where extents and strides are multiples of them
+//! LoopNest --reduce, in bytes-->  modes extent:(source, target), fastest first, and a run: the bytes that
+//!                     are contiguous on both sides
+//!      --width-->     the widest unit of 1, 2, 4, 8 or 16 bytes that divides the run, every other stride,
+//!                     both offsets and both buffers' alignment
+//!      --kernel-->    rows        units at the digits of their index, the target's order fastest
+//!                     transpose   if the run is one unit, and the source is contiguous along one mode and
+//!                                 the target along another, both of at least `LEAST` units
+//!                     runs        if units have 1, 2 or 4 bytes and runs are longer than a word: words of 16
+//!                                 bytes of the target, at any address, and the rest at both ends of a run
+//!      --words-->     for a transpose: several units per access, if they divide extents and strides
 //! ```
 //!
-//! Indices are 32 bits in a kernel; more than `MOST` units, or more modes than a job has loops, become several launches.
+//! Indices are 32 bits in a kernel; more than `MOST` units, or more modes than a job has loops, become
+//! several launches.
 
 use reshard_kernels::{CombineOp, CopySide, DType, LoopNest, PreparedCopy};
 use reshard_layout::{InlineVec, Mode, Modes};
@@ -23,21 +24,21 @@ use reshard_layout::{InlineVec, Mode, Modes};
 use crate::Error;
 use crate::job::{Job, JobLoop, MAX_LOOPS, THREADS};
 
-/// A transpose along fewer units than this is done as rows: most of a tile would be empty.
+/// Minimum units along each side of a transpose; shorter ones use rows, since most of a tile would be empty.
 const LEAST: i64 = 8;
 
-/// Bytes of a word of a run.
+/// Word size of runs, in bytes.
 const WORD: usize = 16;
 
-/// The most units, or tiles, of one launch.
+/// Maximum number of units, or tiles, of one launch.
 const MOST: i64 = 1 << 30;
 
-/// How far the addresses of both buffers are known to be aligned, in bytes: powers of two, of which 16 is enough.
+/// The known alignment of the addresses of both buffers, in bytes: powers of two up to 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
-    /// Of the source.
+    /// Alignment of the source.
     pub source: usize,
-    /// Of the target.
+    /// Alignment of the target.
     pub target: usize,
 }
 
@@ -45,17 +46,17 @@ impl Alignment {
     /// Both buffers start at multiples of 16 bytes, as every allocation does.
     pub const FULL: Alignment = Alignment { source: 16, target: 16 };
 
-    /// What two addresses have.
+    /// Returns the alignment of two addresses.
     pub fn of(source: u64, target: u64) -> Alignment {
         let of = |address: u64| 1usize << address.trailing_zeros().min(4);
         Alignment { source: of(source), target: of(target) }
     }
 }
 
-/// A kernel that copies.
+/// A copy kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CopyKernel {
-    /// Units of so many bytes, one by one.
+    /// Single units of `width` bytes.
     Rows {
         /// 1, 2, 4, 8 or 16.
         width: usize,
@@ -64,7 +65,7 @@ pub enum CopyKernel {
     Transpose {
         /// Bytes of a unit.
         width: usize,
-        /// Units that move together.
+        /// Units that are copied in one access.
         words: usize,
     },
     /// Runs of units at any address, in words of 16 bytes of the target.
@@ -75,7 +76,7 @@ pub enum CopyKernel {
 }
 
 impl CopyKernel {
-    /// All of them, in the order of their numbers in `cu/copy.cu`.
+    /// All kernels, in the order of their numbers in `cu/copy.cu`.
     pub const ALL: [CopyKernel; 17] = [
         CopyKernel::Rows { width: 1 },
         CopyKernel::Rows { width: 2 },
@@ -96,12 +97,12 @@ impl CopyKernel {
         CopyKernel::Runs { width: 4 },
     ];
 
-    /// The number in a batch.
+    /// Returns the number in a batch.
     pub fn number(self) -> u32 {
         CopyKernel::ALL.iter().position(|k| *k == self).map_or(u32::MAX, |i| i as u32)
     }
 
-    /// The name without the prefix `reshard_`: `rows_16`, `transpose_4x4`.
+    /// Returns the name without the prefix `reshard_`: `rows_16`, `transpose_4x4`.
     pub fn name(self) -> String {
         match self {
             CopyKernel::Rows { width } => format!("rows_{width}"),
@@ -111,7 +112,7 @@ impl CopyKernel {
         }
     }
 
-    /// The bytes of every access to device memory; of runs, of every store of a whole word.
+    /// Returns the bytes of every access to device memory; for runs, of every store of a whole word.
     pub fn access_bytes(self) -> usize {
         match self {
             CopyKernel::Rows { width } => width,
@@ -120,7 +121,7 @@ impl CopyKernel {
         }
     }
 
-    /// Units along a side of a tile.
+    /// Returns the units along a side of a tile.
     fn side(self) -> usize {
         match self {
             CopyKernel::Rows { .. } | CopyKernel::Runs { .. } => 1,
@@ -130,7 +131,7 @@ impl CopyKernel {
         }
     }
 
-    /// Words along a side of a tile.
+    /// Returns the words along a side of a tile.
     pub(crate) fn words_along_a_side(self) -> usize {
         match self {
             CopyKernel::Rows { .. } | CopyKernel::Runs { .. } => 1,
@@ -138,8 +139,9 @@ impl CopyKernel {
         }
     }
 
-    /// The blocks of a job of so many units or tiles, alone or together with others: as many units as `cu/copy.cu` says for
-    /// each thread.
+    /// Returns the blocks of a job of `count` units or tiles, alone or in a batch.
+    ///
+    /// `cu/copy.cu` defines the units per thread.
     pub(crate) fn blocks(self, count: u32, together: bool) -> u32 {
         let of_a_thread = match self {
             CopyKernel::Transpose { .. } => return count,
@@ -156,30 +158,30 @@ impl CopyKernel {
 pub struct Launch<K> {
     /// The kernel.
     pub kernel: K,
-    /// What it is given.
+    /// The argument of the kernel.
     pub job: Job,
     /// The size of the grid.
     pub blocks: u32,
 }
 
-/// A few launches, mostly one.
+/// A few launches, usually one.
 pub type Launches<K> = InlineVec<Launch<K>, 1>;
 
-/// The launches that copy along a nest of elements of so many bytes.
+/// Returns the launches that copy along a nest of elements of `item_bytes` bytes.
 ///
-/// Requires buffers that hold what the nest touches. Errors: those of [`reshard_kernels::Copy::new`], and
-/// [`Error::Alignment`] never.
+/// Requires buffers that contain all accesses of the nest. Errors: those of [`reshard_kernels::PreparedCopy::new`],
+/// and [`Error::Alignment`] never.
 ///
 /// ```
 /// use reshard_cuda::{Alignment, CopyKernel, copies};
-/// use reshard_kernels::Nest;
+/// use reshard_kernels::LoopNest;
 /// use reshard_layout::Mode;
 /// // A transpose of 64 x 96 floats.
-/// let nest = Nest::new(0, 0, [Mode::new(64, (96, 1)), Mode::new(96, (1, 64))]);
+/// let nest = LoopNest::new(0, 0, [Mode::new(64, (96, 1)), Mode::new(96, (1, 64))]);
 /// let launches = copies(&nest, 4, Alignment::FULL)?;
 /// assert_eq!((launches[0].kernel.name().as_str(), launches[0].blocks), ("transpose_4x4", 2));
 /// // Rows of 96 floats.
-/// let nest = Nest::new(0, 0, [Mode::new(96, (1, 1)), Mode::new(64, (128, 96))]);
+/// let nest = LoopNest::new(0, 0, [Mode::new(96, (1, 1)), Mode::new(64, (128, 96))]);
 /// assert_eq!(copies(&nest, 4, Alignment::FULL)?[0].kernel, CopyKernel::Rows { width: 16 });
 /// # Ok::<(), reshard_cuda::Error>(())
 /// ```
@@ -198,7 +200,7 @@ pub fn copies(
 /// An elementwise kernel of one dtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ElementKernel {
-    /// What it does.
+    /// The operation.
     pub op: ElementOp,
     /// The dtype, which has arithmetic.
     pub dtype: DType,
@@ -206,19 +208,21 @@ pub struct ElementKernel {
     pub width: usize,
 }
 
-/// What an elementwise kernel does.
+/// The operation of an elementwise kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ElementOp {
     /// `target = target op source`.
     Combine(CombineOp),
-    /// `target = (term_0 op term_1 op ..) / divisor`, of terms that lie alike in the source.
+    /// `target = (term_0 op term_1 op ..) / divisor`, of partial values with equal nests in the source.
     Reduce(CombineOp),
     /// `target = target / divisor`.
     Divide,
 }
 
 impl ElementKernel {
-    /// The name without the prefix `reshard_`: `sum_16`, `divide_2`; one per dtype, and one for the norms of all exponents.
+    /// Returns the name without the prefix `reshard_`: `sum_16`, `divide_2`.
+    ///
+    /// There is one name per dtype, and one for the norms of all exponents.
     pub fn name(self) -> String {
         let name = |op: CombineOp| match op {
             CombineOp::Norm(_) => "norm".to_owned(),
@@ -231,7 +235,7 @@ impl ElementKernel {
         }
     }
 
-    /// The exponent that a kernel of norms is given.
+    /// Returns the exponent of a norm kernel.
     pub fn exponent(self) -> Option<f64> {
         match self.op {
             ElementOp::Combine(CombineOp::Norm(p)) | ElementOp::Reduce(CombineOp::Norm(p)) => Some(p.value()),
@@ -251,11 +255,11 @@ impl ElementKernel {
     }
 }
 
-/// The launches of an elementwise kernel along a nest of elements.
+/// Returns the launches of an elementwise kernel along a nest of elements.
 ///
-/// Requires buffers that hold what the nest touches; for [`ElementOp::Divide`] only the target counts.
+/// Requires buffers that contain all accesses of the nest; for [`ElementOp::Divide`] only the target counts.
 ///
-/// Errors: those of [`reshard_kernels::Combine::new`] and [`Divide::new`](reshard_kernels::Divide::new), and
+/// Errors: those of [`reshard_kernels::PreparedCombine::new`] and [`PreparedDivide::new`](reshard_kernels::PreparedDivide::new), and
 /// [`Error::Alignment`] for a buffer that does not start at a multiple of the element's size.
 pub fn elementwise(
     nest: &LoopNest,
@@ -296,7 +300,7 @@ impl Part {
         least: usize,
         alignment: Alignment,
     ) -> Result<Vec<Part>, Error> {
-        // What the host refuses is refused here.
+        // Every nest that the host rejects is rejected here.
         PreparedCopy::new(nest, item_bytes)?;
         let reduced = nest.reduce()?;
         if reduced.is_empty() {
@@ -324,7 +328,7 @@ impl Part {
         Ok(parts)
     }
 
-    /// Units of one element, whose source counts indices and whose target bytes.
+    /// Returns the parts of units of one element, whose source counts indices and whose target bytes.
     pub(crate) fn of_indices(nest: &LoopNest, item_bytes: usize) -> Result<Vec<Part>, Error> {
         let indices = nest.reduce()?;
         if indices.is_empty() {
@@ -340,7 +344,7 @@ impl Part {
         Ok(parts)
     }
 
-    /// The part, or several that fit.
+    /// Adds the part, or several parts that fit a job.
     fn cut(mut self, parts: &mut Vec<Part>) {
         let count = self.modes.iter().fold(1i64, |n, mode| n.saturating_mul(mode.extent));
         if self.modes.len() <= MAX_LOOPS && count <= MOST {
@@ -365,7 +369,7 @@ impl Part {
         }
     }
 
-    /// The job of rows.
+    /// Returns the job of rows.
     pub(crate) fn job(&self, kind: u32) -> Job {
         let mut job = Job::at(self.source, self.target, kind);
         job.extend(&self.modes);
@@ -382,7 +386,7 @@ impl Part {
             }
             (s, t) => {
                 let mut part = self;
-                // Where the target has no contiguous mode, the source's goes fastest.
+                // If the target has no contiguous mode, that of the source is the fastest.
                 if let (Some(s), None) = (s, t) {
                     part.modes[..=s].rotate_right(1);
                 }
@@ -393,26 +397,26 @@ impl Part {
         }
     }
 
-    /// The bytes of a run, if the fastest mode is one.
+    /// Returns the bytes of a run, if the fastest mode is one.
     fn run(&self) -> Option<usize> {
         let width = self.width as i64;
         let first = self.modes.first().filter(|mode| mode.stride == (width, width));
         first.map(|mode| mode.extent as usize * self.width)
     }
 
-    /// The launch of runs.
+    /// Returns the launch of runs.
     fn runs(&self) -> Launch<CopyKernel> {
         let kernel = CopyKernel::Runs { width: self.width };
         let run = self.run().unwrap_or(0);
         let mut job = Job::at(self.source, self.target, kernel.number());
         job.columns = run as u32;
-        // One that begins with the last unit of a word touches as many as any.
+        // The maximum over all offsets: the run begins with the last unit of its first word.
         job.push(JobLoop::new(((run + WORD - self.width - 1) / WORD + 1) as u32, 0, 0));
         job.extend(&self.modes[1..]);
         Launch { kernel, blocks: kernel.blocks(job.count, false), job }
     }
 
-    /// The launch of a transpose whose source is contiguous along loop `s` and target along loop `t`.
+    /// Returns the launch of a transpose whose source is contiguous along loop `s` and target along loop `t`.
     fn transposed(&self, s: usize, t: usize) -> Launch<CopyKernel> {
         let (across, down) = (self.modes[s], self.modes[t]);
         let batch =

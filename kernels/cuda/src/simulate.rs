@@ -1,13 +1,13 @@
-//! What launches mean, unit by unit: the definition of a [`Job`], on memory of any kind.
+//! The definition of launches, unit by unit: runs a [`Job`] on memory of any kind.
 //!
-//! It stands in for a device where there is none, and says what the selection chose without any kernel:
+//! It replaces a missing device, and runs the result of the selection without any kernel:
 //!
 //! ```text
-//! rows          for i in 0..count:  target[place(i)] = source[place(i)]                                  W bytes each
-//! runs          for each place of the runs, b in 0..columns:  target[place + b] = source[place + b]         1 byte each
-//! transpose     for each place of the batch, r in 0..rows, c in 0..columns:
-//!                   target[place + c column_target + r W] = source[place + r row_source + c W]
-//! draw          for i in 0..count:  target[place(i)] = the element of index place(i)
+//! rows          for i in 0..count:  target[offset(i)] = source[offset(i)]                       W bytes each
+//! runs          for each run, b in 0..columns:  target[offset + b] = source[offset + b]         1 byte each
+//! transpose     for each offset of the batch, r in 0..rows, c in 0..columns:
+//!                   target[offset + c column_target + r W] = source[offset + r row_source + c W]
+//! draw          for i in 0..count:  target[offset(i)] = the element of index offset(i)
 //! ```
 
 use reshard_kernels::random::definition;
@@ -45,10 +45,10 @@ impl Addressed for Vec<u8> {
 }
 
 fn outside(address: i64, length: usize) -> Error {
-    Error::Driver { call: "a kernel", reason: format!("address {address} is outside of {length} bytes") }
+    Error::Driver { call: "a kernel", reason: format!("address {address} is outside {length} bytes") }
 }
 
-/// The offsets in source and target of every index of a job's loops from `first` on.
+/// Returns the offsets in source and target of every index of a job's loops from `first` on.
 fn places(job: &Job, first: usize) -> impl Iterator<Item = (i64, i64)> + '_ {
     let loops = &job.list[first..job.loops as usize];
     let count: u64 = loops.iter().map(|l| u64::from(l.extent)).product();
@@ -64,7 +64,7 @@ fn places(job: &Job, first: usize) -> impl Iterator<Item = (i64, i64)> + '_ {
     })
 }
 
-/// Carries out a job of draws, element by element.
+/// Runs a job of draws, element by element.
 pub fn draw(
     memory: &mut impl Addressed,
     job: &Job,
@@ -77,12 +77,12 @@ pub fn draw(
     })
 }
 
-/// Carries out a job of copies.
+/// Runs a job of copies.
 pub fn copy(memory: &mut impl Addressed, job: &Job) -> Result<(), Error> {
     let kernel = CopyKernel::ALL.get(job.kind as usize).copied();
     let mut unit = [0; 16];
     match kernel {
-        None => Err(Error::Driver { call: "a kernel", reason: format!("there is no kind {}", job.kind) }),
+        None => Err(Error::Driver { call: "a kernel", reason: format!("unknown kernel kind {}", job.kind) }),
         Some(CopyKernel::Rows { width }) => places(job, 0).try_for_each(|(source, target)| {
             memory.read(source, &mut unit[..width])?;
             memory.write(target, &unit[..width])
@@ -104,7 +104,9 @@ pub fn copy(memory: &mut impl Addressed, job: &Job) -> Result<(), Error> {
     }
 }
 
-/// Carries out a job of an elementwise kernel: `bases` are those of the terms of a reduction, else of no meaning.
+/// Runs a job of an elementwise kernel.
+///
+/// `bases` are those of the partial values of a reduction, else unused.
 pub fn elementwise(
     memory: &mut impl Addressed,
     kernel: ElementKernel,
@@ -130,7 +132,7 @@ pub fn elementwise(
             ElementOp::Reduce(_) => {
                 let (first, rest) = bases.split_first().ok_or_else(|| Error::Driver {
                     call: "a kernel",
-                    reason: "a reduction has no terms".to_owned(),
+                    reason: "a reduction has no operands".to_owned(),
                 })?;
                 memory.read(source + first, old)?;
                 rest

@@ -1,4 +1,4 @@
-//! The kernels' sources, and which of their names a program has.
+//! The kernels' sources, and the kernel names of each program.
 
 use reshard_kernels::random::coefficients::{
     ERF_INV_INNER_F32, ERF_INV_INNER_F64, ERF_INV_MIDDLE_F64, ERF_INV_OUTER_F32, ERF_INV_OUTER_F64,
@@ -16,7 +16,7 @@ const COPY: &str = include_str!("../cu/copy.cu");
 const COMBINE: &str = include_str!("../cu/combine.cu");
 const RANDOM: &str = include_str!("../cu/random.cu");
 
-/// A program that is compiled at once.
+/// A unit of compilation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Program {
     /// All copies.
@@ -28,14 +28,14 @@ pub enum Program {
 }
 
 impl Program {
-    /// Every program that there is.
+    /// Returns every program.
     pub fn all() -> impl Iterator<Item = Program> {
         std::iter::once(Program::Copy)
             .chain(ELEMENTS.map(Program::Element))
             .chain(ELEMENTS.map(Program::Random))
     }
 
-    /// CUDA C++ that needs no header, or `None` for a dtype without arithmetic.
+    /// Returns CUDA C++ that needs no header, or `None` for a dtype without arithmetic.
     pub fn source(self) -> Option<String> {
         match self {
             Program::Copy => Some(format!("{INDEX}\n{}\n{COPY}", tile_pads())),
@@ -49,7 +49,7 @@ impl Program {
         }
     }
 
-    /// The names of its kernels, as they are exported.
+    /// Returns the exported names of its kernels.
     pub fn kernels(self) -> Vec<String> {
         match self {
             Program::Copy => {
@@ -76,13 +76,13 @@ impl Program {
     }
 }
 
-/// The number of a dtype, as a macro; none where there is no arithmetic.
+/// Returns the number of a dtype, as a macro; `None` for a dtype without arithmetic.
 fn element_of(dtype: DType) -> Option<String> {
     let number = 1 + ELEMENTS.iter().position(|d| *d == dtype)?;
     Some(format!("#define ELEMENT {number}"))
 }
 
-/// The polynomials of draws as functions, their coefficients as bits.
+/// Returns the polynomials of draws as functions, with their coefficients as bits.
 fn polynomials() -> String {
     let f32s = [
         ("ln_single_terms", LN_SINGLE),
@@ -108,14 +108,16 @@ fn polynomials() -> String {
     f32s.concat() + &f64s.concat()
 }
 
-/// A polynomial, the highest coefficient first.
+/// Returns a polynomial, the highest coefficient first.
 fn horner(float: &str, name: &str, coefficients: Vec<String>) -> String {
     let sum = coefficients.into_iter().reduce(|p, c| format!("({p} * x + {c})")).unwrap_or_default();
     format!("__device__ __forceinline__ {float} {name}({float} x) {{ return {sum}; }}\n")
 }
 
-/// How many words of `word` bytes the rows of a tile with `side` words are apart beyond their own: the fewest with which rows
-/// begin in a bank, and a column, of which a phase takes 128 bytes, waits for no bank.
+/// Returns the padding, in words of `word` bytes, between the rows of a tile with `side` words.
+///
+/// It is the least padding with which rows begin in a bank, and a column, of which a phase takes 128 bytes,
+/// has no bank conflict.
 fn tile_pad(word: usize, side: usize) -> usize {
     let lanes = (128 / word).min(side) as i64;
     let waits = |row: usize| {
@@ -125,7 +127,7 @@ fn tile_pad(word: usize, side: usize) -> usize {
     (0..side).find(|pad| !waits(side + pad)).unwrap_or(0)
 }
 
-/// The pads of all tiles, by the bytes of a word, as a macro.
+/// Returns the pads of all tiles, by word size in bytes, as a macro.
 fn tile_pads() -> String {
     let mut pads = std::collections::BTreeMap::new();
     for kernel in CopyKernel::ALL {
@@ -137,7 +139,7 @@ fn tile_pads() -> String {
     format!("#define TILE_PAD(S) ({}0)", cases.concat())
 }
 
-/// The name under which a kernel is found in its module.
+/// Returns the name of a kernel in its module.
 pub fn exported(name: &str) -> String {
     format!("reshard_{name}")
 }
@@ -162,7 +164,7 @@ const ELEMENTS: [DType; 12] = [
 mod tests {
     use super::*;
 
-    /// By the formula that the kernels were measured with, and without conflicts.
+    /// Compares with the formula that the kernels were measured with, and checks for conflicts.
     #[test]
     fn rows_of_tiles_are_an_odd_number_of_banks_apart() {
         for kernel in CopyKernel::ALL {

@@ -1,6 +1,6 @@
-//! Every kernel compiled for a device that need not be there: registers, spills, and the width of its accesses.
+//! Every kernel compiled for a device that need not exist: registers, spills, and the width of its accesses.
 //!
-//! Skips itself, and says so, where NVRTC or the disassembler is missing; with `RESHARD_NEED_NVRTC=1` that is a failure.
+//! Skips with a note if NVRTC or the disassembler is missing; with `RESHARD_NEED_NVRTC=1` that is a failure.
 #![cfg(feature = "cuda")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ fn without_nvrtc() -> bool {
     }
 }
 
-/// For each kernel of a log of ptxas: registers and spilled bytes.
+/// Returns registers and spilled bytes of each kernel in a log of ptxas.
 fn usage(log: &str) -> BTreeMap<String, (usize, usize)> {
     let mut all = BTreeMap::new();
     let mut name = String::new();
@@ -52,8 +52,8 @@ fn every_kernel_compiles_without_spills() {
     if without_nvrtc() {
         return;
     }
-    // 18 copies; 4 combinations, 4 reductions and of floats a division, a combination and a reduction by norms, for each width
-    // And 12 draws.
+    // 18 copies; 4 combinations and 4 reductions, for floats also a division, a combination and a reduction
+    // by norms, for each width. And 12 draws.
     let all = 12 + 18 + 8 * (2 * 5 + 2 * 4 + 2 * 3 + 2 * 2) + 11 * (4 + 4 + 3 + 2);
     assert_eq!(Program::all().map(|program| program.kernels().len()).sum::<usize>(), all);
     for (_, program) in (0..).zip(Program::all()).filter(|(n, _)| Sweep::asked().takes(*n)) {
@@ -66,8 +66,8 @@ fn every_kernel_compiles_without_spills() {
             let (registers, spills) =
                 usage.get(&name).copied().unwrap_or_else(|| panic!("{name}: {}", binary.log));
             assert_eq!(spills, 0, "{program:?} {name}");
-            // With 64, four blocks of 256 threads share a multiprocessor; batches have every path in them. Arithmetic on
-            // bytes needs more.
+            // With 64, four blocks of 256 threads share a multiprocessor; batches include every code path.
+            // Arithmetic on bytes needs more.
             let most = if program == Program::Copy { 64 } else { 96 };
             assert!(registers <= most, "{program:?} {name}: {registers} registers");
         }
@@ -75,7 +75,7 @@ fn every_kernel_compiles_without_spills() {
     }
 }
 
-/// Of a line with this access to global memory, its width: `E.128` of `LDG.E.128.CONSTANT`.
+/// Returns the width of a line's access to global memory: `E.128` of `LDG.E.128.CONSTANT`.
 fn width<'a>(line: &'a str, access: &str) -> Option<&'a str> {
     let (_, rest) = line.split_once(&format!("{access}."))?;
     let word = rest.split([' ', ';']).next()?;
@@ -108,7 +108,7 @@ fn accesses_are_as_wide_as_selected() {
         let code = section(&exported(&kernel.name()));
         assert!(code.len() > 20, "{} has {} lines", kernel.name(), code.len());
         let of = |access: &str| code.iter().filter(|l| l.contains(access)).count();
-        // What accesses may be, each of which must be there.
+        // The allowed accesses, each of which must occur.
         let widths: [&[&str]; 2] = match kernel {
             CopyKernel::Rows { .. } | CopyKernel::Transpose { .. } => {
                 let one: &[&str] = match kernel.access_bytes() {
@@ -120,7 +120,7 @@ fn accesses_are_as_wide_as_selected() {
                 };
                 [one, one]
             }
-            // Whole words by 16 bytes, or put together from reads of 4; the ends of runs by units.
+            // Whole words by 16 bytes, or assembled from reads of 4; the ends of runs by units.
             CopyKernel::Runs { width: 1 } => [&["E.128", "E", "E.U8"], &["E.128", "E.U8"]],
             CopyKernel::Runs { width: 2 } => [&["E.128", "E", "E.U16"], &["E.128", "E.U16"]],
             CopyKernel::Runs { .. } => [&["E.128", "E"], &["E.128", "E"]],

@@ -1,4 +1,4 @@
-//! The kernels on a device against the definition. Skips itself, and says so, where there is none.
+//! Compares the kernels on a device with the definition. Skips with a note if there is no device.
 #![cfg(feature = "cuda")]
 
 #[path = "laws/cases/mod.rs"]
@@ -120,7 +120,7 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
 #[test]
 fn drawn_elements_are_those_of_the_host_bit_for_bit() {
     let Some(device) = device() else { return };
-    // A column of [100000,3], drawn as one of the whole is.
+    // A column of [100000,3], drawn with the same values as the whole.
     let (shape, rows) = ([100_000, 3], 100_000usize);
     let nest = LoopNest::new(1, 0, [Mode::new(rows as i64, (3, 1))]);
     let column = [IndexRun { start: 1, len: rows as u64, stride: 3 }];
@@ -152,7 +152,7 @@ fn a_buffer_that_is_too_short_is_refused() {
     assert_eq!(copy.run(&device, &mut target, &source).unwrap_err().code(), "out_of_bounds");
 }
 
-/// Without a device, that is one sentence and no panic.
+/// Without a device, the result is an error of one line, not a panic.
 #[test]
 fn what_is_missing_is_said() {
     if let Err(e) = Device::open(0) {

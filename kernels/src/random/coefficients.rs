@@ -1,4 +1,4 @@
-//! The polynomials of distributions, the highest coefficient first: here once, for the host and for devices.
+//! The polynomials of distributions, the highest coefficient first, shared by the host and the devices.
 //!
 //! Those of the error function's inverse are Giles', "Approximating the erfinv function" (2010), as XLA has them; those of the
 //! logarithm near 1 are Cephes' `log1p`.
@@ -23,7 +23,9 @@ macro_rules! polynomials {
 
 polynomials! {
     $;
-    /// Of `z`, the square of `(m-1)/(m+1)`: what the logarithm of a f32 has beyond its first term, over `2 z`.
+    /// In `z`, the square of `(m-1)/(m+1)`.
+    ///
+    /// The rest of the logarithm of an f32 after its first summand, divided by `2 z`.
     LN_SINGLE, ln_single_terms: f32 =
         1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0;
     /// Of `w - 2.5`, `w = -ln(1 - x^2)` below 5: `erfinv(x) / x`.

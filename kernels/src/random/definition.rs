@@ -1,4 +1,4 @@
-//! What an element is, one at a time and without haste: what [`fill`](super::fill) is compared with.
+//! The definition of an element, computed one at a time and slowly: the reference for [`fill`](super::fill).
 
 use half::{bf16, f16};
 
@@ -6,7 +6,7 @@ use super::special::Wide;
 use super::{Draw, Generator, Key};
 use crate::{DType, Error};
 
-/// The floats that are drawn.
+/// The float types that can be drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Float {
     F64,
@@ -16,14 +16,14 @@ enum Float {
 }
 
 impl Float {
-    /// Of a dtype that is none of them it is not asked for.
+    /// Returns the float of a dtype; never called for other dtypes.
     fn of(dtype: DType) -> Float {
         let all = [(DType::F64, Float::F64), (DType::BF16, Float::BF16), (DType::F16, Float::F16)];
         all.iter().find(|(named, _)| *named == dtype).map_or(Float::F32, |(_, float)| *float)
     }
 }
 
-/// The bytes of the element of this index.
+/// Returns the bytes of the element of this index.
 ///
 /// Errors: [`Draw::check`]'s.
 pub fn element(key: &Key, draw: Draw, dtype: DType, index: u64) -> Result<Vec<u8>, Error> {
@@ -43,11 +43,12 @@ pub fn element(key: &Key, draw: Draw, dtype: DType, index: u64) -> Result<Vec<u8
             let word = |key: &Key| u128::from(bits(key, n, index));
             let wrapped = |x: u128| x % (1 << n);
             let offset = match key.generator() {
-                // All integers of the float are its bits.
+                // The draw of all integers of the dtype is its bits.
                 Generator::Philox if span == 1 << width => (word(key) as i128 - low) as u128 % span,
                 Generator::Philox => word(key) % span,
                 Generator::Threefry => {
-                    // What 2^n leaves, by a square of n bits: nothing where the span is more than the root of 2^n.
+                    // `2^n` modulo the span, by a square of n bits: 0 if the span is more than the root of
+                    // 2^n.
                     let root = (1u128 << (n / 2)) % span;
                     let power = wrapped(root * root) % span;
                     let upper = wrapped(word(&key.fold_in(0)) % span * power);
@@ -91,7 +92,7 @@ pub fn element(key: &Key, draw: Draw, dtype: DType, index: u64) -> Result<Vec<u8
     }))
 }
 
-/// The random bits of an index, 8 to 64 of them.
+/// Returns the random bits of an index, 8 to 64 of them.
 fn bits(key: &Key, width: usize, index: u64) -> u64 {
     let joined = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
     match *key {
@@ -112,7 +113,7 @@ fn bits(key: &Key, width: usize, index: u64) -> u64 {
     }
 }
 
-/// 20 rounds, after every fourth a word of the key.
+/// Computes 20 rounds, with the addition of a key word after every fourth.
 fn threefry(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
     let keys = [key[0], key[1], key[0] ^ key[1] ^ 0x1bd1_1bda];
     let [mut a, mut b] = [counter[0].wrapping_add(keys[0]), counter[1].wrapping_add(keys[1])];
@@ -128,7 +129,7 @@ fn threefry(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
     [a, b]
 }
 
-/// 10 rounds, each with the next key.
+/// Computes 10 rounds, each with the next key.
 fn philox(seed: u64, counter: u64) -> [u32; 4] {
     let mut x = [counter & 0xffff_ffff, counter >> 32, 0, 0];
     for round in 0..10 {
@@ -140,7 +141,7 @@ fn philox(seed: u64, counter: u64) -> [u32; 4] {
     x.map(|word| word as u32)
 }
 
-/// How many bits a fraction has: as many as the mantissa, of philox one more.
+/// Returns the fraction of an index, with as many bits as the mantissa, or one more for philox.
 fn fraction(key: &Key, float: Float, index: u64) -> f64 {
     let (mantissa, drawn) = match float {
         Float::F64 => (52, 64),
@@ -158,7 +159,7 @@ fn fraction(key: &Key, float: Float, index: u64) -> f64 {
     bits as f64 / (1u64 << kept) as f64
 }
 
-/// An element of [low, high), whose ends are rounded to the dtype.
+/// Returns an element of [low, high), whose ends are rounded to the dtype.
 fn uniform(key: &Key, float: Float, index: u64, low: f64, high: f64) -> f64 {
     let x = fraction(key, float, index);
     let (low, high) = (round(float, low), round(float, high));
@@ -167,7 +168,7 @@ fn uniform(key: &Key, float: Float, index: u64, low: f64, high: f64) -> f64 {
         (Generator::Threefry, Float::F64) => x.mul_add(span, low),
         (Generator::Threefry, Float::F32) => f64::from((x as f32).mul_add(span as f32, low as f32)),
         (Generator::Philox, Float::F64) => x * span + low,
-        // In f32, whatever the float.
+        // In f32, for every float type.
         (Generator::Philox, Float::F32 | Float::BF16 | Float::F16) => {
             round(float, f64::from(x as f32 * span as f32 + low as f32))
         }
@@ -176,7 +177,7 @@ fn uniform(key: &Key, float: Float, index: u64, low: f64, high: f64) -> f64 {
     stretched.max(low)
 }
 
-/// The nearest element.
+/// Returns the nearest element.
 fn round(float: Float, x: f64) -> f64 {
     match float {
         Float::F16 => f16::from_f64(x).to_f64(),
@@ -186,7 +187,7 @@ fn round(float: Float, x: f64) -> f64 {
     }
 }
 
-/// The bytes of the nearest element, lowest first.
+/// Returns the bytes of the nearest element, lowest first.
 fn real(float: Float, x: f64) -> Vec<u8> {
     match float {
         Float::F16 => f16::from_f64(x).to_le_bytes().to_vec(),
@@ -196,7 +197,7 @@ fn real(float: Float, x: f64) -> Vec<u8> {
     }
 }
 
-/// The least element above one.
+/// Returns the least element above a given one.
 fn above(float: Float, x: f64) -> f64 {
     let next = |bits: u16| match x {
         0.0 => 1,
@@ -211,7 +212,7 @@ fn above(float: Float, x: f64) -> f64 {
     }
 }
 
-/// The least element above 0 that is not subnormal.
+/// Returns the least positive element that is not subnormal.
 fn tiny(float: Float) -> f64 {
     match float {
         Float::F16 => f16::MIN_POSITIVE.to_f64(),
@@ -221,7 +222,7 @@ fn tiny(float: Float) -> f64 {
     }
 }
 
-/// As what it is computed in, rounded.
+/// Returns the inverse error function in the wide type, rounded.
 fn erf_inv(float: Float, x: f64) -> f64 {
     if float == Float::F64 { x.erf_inv() } else { round(float, f64::from((x as f32).erf_inv())) }
 }

@@ -1,4 +1,4 @@
-//! Draws: which distribution, with its numbers, as a value and as a text.
+//! Draws: a distribution with its parameters, as a value and as a text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,25 +6,25 @@ use std::str::FromStr;
 use super::real::in_dtype;
 use crate::{DType, Error};
 
-/// What is drawn. Displays as it is read: `uniform(0,1)`; numbers that are the standard ones may be left out: `normal`.
+/// A distribution. Displays as it is parsed: `uniform(0,1)`; standard parameters may be omitted: `normal`.
 ///
 /// ```
 /// use reshard_kernels::{DType, random::Draw};
 /// let draw: Draw = "uniform(-1,1)".parse()?;
 /// assert_eq!(draw, Draw::Uniform { low: -1.0, high: 1.0 });
 /// assert_eq!("normal".parse::<Draw>()?.to_string(), "normal(0,1)");
-/// assert_eq!(draw.check(DType::I32).unwrap_err().to_string(), "no uniform(-1,1) of i32: it is of f64, f32, bf16 or f16");
+/// assert_eq!(draw.check(DType::I32).unwrap_err().to_string(), "cannot draw uniform(-1,1) as i32; supported dtypes: f64, f32, bf16, f16");
 /// # Ok::<(), reshard_kernels::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Draw {
     /// Random bits: `u8`, `u16`, `u32`, `u64`.
     Bits,
-    /// Evenly from `low` on, up to and without `high` but for rounding; floats.
+    /// Evenly from `low` on and below `high`, except for rounding; floats.
     Uniform {
-        /// The least.
+        /// The inclusive lower bound.
         low: f64,
-        /// What is not reached.
+        /// The exclusive upper bound.
         high: f64,
     },
     /// The normal distribution; floats.
@@ -34,7 +34,7 @@ pub enum Draw {
         /// The deviation, at least 0.
         std: f64,
     },
-    /// The standard normal distribution between `low` and `high`, without both; floats.
+    /// The standard normal distribution between `low` and `high`, both excluded; floats.
     TruncatedNormal {
         /// The lower end.
         low: f64,
@@ -48,9 +48,9 @@ pub enum Draw {
     },
     /// Integers from `low` on and below `high`.
     RandInt {
-        /// The least.
+        /// The least integer.
         low: i128,
-        /// One more than the greatest.
+        /// The greatest integer plus one.
         high: i128,
     },
     /// The exponential distribution of rate 1; floats.
@@ -59,13 +59,13 @@ pub enum Draw {
     Gumbel,
 }
 
-/// Which dtypes a draw is of.
-const UNSIGNED: &str = "u8, u16, u32 or u64";
-const FLOATS: &str = "f64, f32, bf16 or f16";
-const NUMBERS: &str = "bool, integers, f64, f32, bf16 or f16";
+/// The dtypes that support a draw.
+const UNSIGNED: &str = "u8, u16, u32, u64";
+const FLOATS: &str = "f64, f32, bf16, f16";
+const NUMBERS: &str = "bool, integers, f64, f32, bf16, f16";
 const INTEGERS: &str = "integers";
 
-/// The least integer of a dtype and one more than its greatest; none where it has no integers.
+/// Returns the least integer of a dtype and its greatest plus one; `None` if it has no integers.
 pub(super) fn range_of(dtype: DType) -> Option<(i128, i128)> {
     let signed = |bits: u32| Some((-(1i128 << (bits - 1)), 1i128 << (bits - 1)));
     let unsigned = |bits: u32| Some((0, 1i128 << bits));
@@ -96,7 +96,7 @@ pub(super) fn range_of(dtype: DType) -> Option<(i128, i128)> {
 }
 
 impl Draw {
-    /// Numbers of `uniform`, `normal` and so on where none are said.
+    /// Default parameters of `uniform`, `normal` and so on.
     pub const STANDARD: [Draw; 8] = [
         Draw::Bits,
         Draw::Uniform { low: 0.0, high: 1.0 },
@@ -108,7 +108,7 @@ impl Draw {
         Draw::Gumbel,
     ];
 
-    /// The name, without numbers.
+    /// Returns the name, without parameters.
     pub fn name(self) -> &'static str {
         match self {
             Draw::Bits => "bits",
@@ -122,9 +122,9 @@ impl Draw {
         }
     }
 
-    /// Succeeds if the numbers are those of such a draw, in any dtype.
+    /// Succeeds if the parameters are valid for this draw, in any dtype.
     ///
-    /// Errors: [`Error::Draw`] where there is nothing to draw from.
+    /// Errors: [`Error::Draw`] if the range is empty or a parameter is invalid.
     pub fn check_numbers(self) -> Result<(), Error> {
         let finite = |numbers: &[f64]| match numbers.iter().find(|x| !x.is_finite()) {
             Some(x) => Err(self.refused(format!("{x} is not finite"))),
@@ -134,7 +134,7 @@ impl Draw {
             if low < high {
                 return Ok(());
             }
-            Err(self.refused(format!("{} is not below {}", short(low), short(high))))
+            Err(self.refused(format!("{} is not less than {}", short(low), short(high))))
         };
         match self {
             Draw::Bits | Draw::Exponential | Draw::Gumbel => Ok(()),
@@ -144,7 +144,7 @@ impl Draw {
             Draw::Normal { mean, std } => {
                 finite(&[mean, std])?;
                 if std < 0.0 {
-                    return Err(self.refused(format!("the deviation {} is negative", short(std))));
+                    return Err(self.refused(format!("the standard deviation {} is negative", short(std))));
                 }
                 Ok(())
             }
@@ -152,21 +152,21 @@ impl Draw {
                 if (0.0..=1.0).contains(&p) {
                     return Ok(());
                 }
-                Err(self.refused(format!("the probability {} is not from 0 to 1", short(p))))
+                Err(self.refused(format!("the probability {} is not between 0 and 1", short(p))))
             }
             Draw::RandInt { low, high } => {
                 if low < high {
                     return Ok(());
                 }
-                Err(self.refused(format!("{low} is not below {high}")))
+                Err(self.refused(format!("{low} is not less than {high}")))
             }
         }
     }
 
     /// Succeeds if elements of `dtype` can be drawn.
     ///
-    /// Errors: [`Error::NoDraw`] for a dtype that the draw is not of, [`Error::Draw`] where its numbers are none of such a draw, or
-    /// not in this dtype.
+    /// Errors: [`Error::NoDraw`] for a dtype that does not support the draw, [`Error::Draw`] if its
+    /// parameters are invalid, or not representable in this dtype.
     pub fn check(self, dtype: DType) -> Result<(), Error> {
         self.check_numbers()?;
         let range = range_of(dtype);
@@ -185,7 +185,9 @@ impl Draw {
             Draw::RandInt { low, high } => {
                 let Some((least, end)) = range else { return Err(none(INTEGERS)) };
                 if low < least || high > end {
-                    return Err(self.refused(format!("{dtype} has integers from {least} to {}", end - 1)));
+                    return Err(
+                        self.refused(format!("{dtype} only has integers from {least} to {}", end - 1))
+                    );
                 }
             }
             Draw::Uniform { low, high } | Draw::TruncatedNormal { low, high } => {
@@ -194,10 +196,10 @@ impl Draw {
                 };
                 let span = in_dtype(dtype, b - a).unwrap_or(f64::NAN);
                 if !(a.is_finite() && b.is_finite() && span.is_finite()) {
-                    return Err(self.refused(format!("{dtype} does not reach as far")));
+                    return Err(self.refused(format!("out of the range of {dtype}")));
                 }
                 if a >= b {
-                    return Err(self.refused(format!("in {dtype} both ends are {}", short(a))));
+                    return Err(self.refused(format!("both bounds round to {} in {dtype}", short(a))));
                 }
             }
             Draw::Normal { mean, std } => {
@@ -205,7 +207,7 @@ impl Draw {
                     return Err(none(FLOATS));
                 };
                 if !(mean.is_finite() && std.is_finite()) {
-                    return Err(self.refused(format!("{dtype} does not reach as far")));
+                    return Err(self.refused(format!("out of the range of {dtype}")));
                 }
             }
             Draw::Exponential | Draw::Gumbel => {
@@ -222,7 +224,7 @@ impl Draw {
     }
 }
 
-/// The shorter of `1000` and `1e3`; both read back as the number.
+/// Returns the shorter of `1000` and `1e3`; both parse as the number.
 fn short(x: f64) -> String {
     let (plain, scientific) = (format!("{x}"), format!("{x:e}"));
     if scientific.len() < plain.len() { scientific } else { plain }

@@ -1,9 +1,9 @@
 //! Draws of integers: random bits, and integers of a range.
 //!
-//! Threefry's, as JAX's, take twice the n bits of the dtype, at least 64, as one number `high 2^n + low` modulo the span, so that no
-//! integer is much likelier than another. What does not fit n bits wraps, and of 2^n nothing is left where the span is more than
-//! its root: then the lower bits alone decide. Philox's, as PyTorch's, take n bits modulo the span; all integers of a dtype are
-//! its bits.
+//! Threefry's draws, as JAX's, take twice the n bits of the dtype, at least 64, as one number `high 2^n +
+//! low` modulo the span, so that no integer is much likelier than another. Bits beyond n wrap, and `2^n`
+//! modulo the span becomes 0 if the span is more than its root: then the lower bits alone decide. Philox's
+//! draws, as PyTorch's, take n bits modulo the span; the draw of all integers of a dtype is its bits.
 
 use reshard_layout::IndexRun;
 
@@ -14,18 +14,19 @@ use super::recipe::{Formula, Kind};
 use super::words::{BLOCK, Block, words32, words64};
 use crate::{DType, Error};
 
-/// The widest span of 32 bits that is no power of two by philox: of a wider one, some integers would be likelier than others by more
-/// than a sixteenth.
+/// Minimum span of 32 bits that philox rejects unless it is a power of two.
+///
+/// For a wider one, some integers would be likelier than others by more than a sixteenth.
 const MOST_OF_32_BITS: i128 = 1 << 28;
 
-/// Fails where a remainder would be far from even.
+/// Fails if a remainder would be far from even.
 pub(super) fn check_span(key: &Key, draw: Draw, dtype: DType) -> Result<(), Error> {
     if let (Key::Philox { .. }, Draw::RandInt { low, high }) = (key, draw) {
         // The draw has been checked, so that its span fits.
         let span = high - low;
         if dtype.bits() <= 32 && span >= MOST_OF_32_BITS && span & (span - 1) != 0 {
             let reason = format!(
-                "philox takes 32 bits modulo {span}, which is far from even: take i64, u64, threefry or a power of two"
+                "philox takes 32 bits modulo {span}, which is far from uniform; use i64, u64, threefry or a power of two"
             );
             return Err(draw.refused(reason));
         }
@@ -33,7 +34,7 @@ pub(super) fn check_span(key: &Key, draw: Draw, dtype: DType) -> Result<(), Erro
     Ok(())
 }
 
-/// An integer that is drawn: the lowest bits of a word.
+/// An integer type that can be drawn: the lowest bits of its word.
 trait Integer: bytemuck::Pod {
     fn lowest(word: u64) -> Self;
 }
@@ -50,7 +51,7 @@ macro_rules! integers {
 }
 integers!(u8 u16 u32 u64);
 
-/// The integers of a formula; signed ones are the bits of unsigned ones.
+/// Writes the integers of a formula; signed ones are the bits of unsigned ones.
 pub(super) fn fill(f: &Formula, dtype: DType, dst: &mut [u8], runs: impl Iterator<Item = IndexRun>) {
     match dtype {
         DType::U8 | DType::I8 => narrow::<u8>(f, dst, runs),
@@ -74,7 +75,9 @@ pub(super) fn fill(f: &Formula, dtype: DType, dst: &mut [u8], runs: impl Iterato
     }
 }
 
-/// Of two words of `n` bits under 2^n the remainder by a span; a span of 2^n, which is 0 here, leaves the lower word.
+/// Takes the remainder of two words of `n` bits by a span.
+///
+/// A span of 2^n, which is 0 here, leaves the lower word.
 macro_rules! from_words {
     ($name:ident, $word:ty, $words:ident, $t:ident: $bound:path) => {
         fn $name<$t: $bound>(f: &Formula, dst: &mut [u8], runs: impl Iterator<Item = IndexRun>) {

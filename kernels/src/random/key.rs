@@ -1,4 +1,5 @@
-//! Keys: what the numbers are a function of, beside the index. A key is never used up; new ones are split off or folded in.
+//! Keys: together with the index, the input of random numbers. A key is never used up; new ones are derived
+//! from it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,13 +8,13 @@ use super::philox;
 use super::threefry::threefry2x32;
 use crate::Error;
 
-/// A counter-based generator: a function from (key, counter) to bits that look like nothing.
+/// A counter-based generator: a function from (key, counter) to random bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Generator {
     /// JAX's default, with `jax_threefry_partitionable`.
     #[default]
     Threefry,
-    /// That of `torch.func._random`.
+    /// The generator of `torch.func._random`.
     Philox,
 }
 
@@ -21,7 +22,7 @@ impl Generator {
     /// All of them.
     pub const ALL: [Generator; 2] = [Generator::Threefry, Generator::Philox];
 
-    /// The name in full.
+    /// Returns the full name.
     pub fn name(self) -> &'static str {
         match self {
             Generator::Threefry => "threefry2x32",
@@ -81,12 +82,12 @@ pub enum Key {
 }
 
 impl Key {
-    /// Threefry's key of a seed, as `jax.random.key(seed)`.
+    /// Returns threefry's key of a seed, as `jax.random.key(seed)`.
     pub const fn new(seed: u64) -> Key {
         Key::Threefry([(seed >> 32) as u32, seed as u32])
     }
 
-    /// A generator's key of a seed; philox's is `torch.func._random.key(seed)`.
+    /// Returns a generator's key of a seed; philox's is `torch.func._random.key(seed)`.
     pub const fn with(generator: Generator, seed: u64) -> Key {
         match generator {
             Generator::Threefry => Key::new(seed),
@@ -94,7 +95,7 @@ impl Key {
         }
     }
 
-    /// Whose key it is.
+    /// Returns the generator of the key.
     #[inline]
     pub const fn generator(&self) -> Generator {
         match self {
@@ -103,13 +104,15 @@ impl Key {
         }
     }
 
-    /// `n` keys, each different from the others: `fold_in(0)`, `fold_in(1)`, ..
+    /// Returns `n` different keys: `fold_in(0)`, `fold_in(1)`, ..
     pub fn split(&self, n: u64) -> impl Iterator<Item = Key> + Clone {
         let key = *self;
         (0..n).map(move |i| key.fold_in(i))
     }
 
-    /// The key of a part of what this key is for, such as a step or an op: different numbers give different keys.
+    /// Derives a key for a part of a computation, such as a step or an op.
+    ///
+    /// Different numbers give different keys.
     ///
     /// JAX's `fold_in` takes numbers of 32 bits; larger ones are keys that its `split` gives.
     #[must_use]

@@ -1,7 +1,8 @@
-//! Random numbers that no mesh changes: an element is a function of a key and its row-major index in the whole tensor.
+//! Random numbers independent of the mesh: an element is a function of a key and its row-major index in the
+//! global tensor.
 //!
-//! So its value is the same on every mesh, under every sharding and for every number of ranks; a rank draws what it holds and
-//! nothing else, and what was drawn once need not be kept.
+//! Its value is the same on every mesh, under every sharding and for every number of ranks. A rank draws only
+//! the elements of its shard, and drawn values need not be retained.
 //!
 //! ```text
 //! (key, index) --threefry, philox--> 32 or 64 bits --fraction--> [0, 1) --draw--> element
@@ -16,9 +17,10 @@
 //! | randint | the remainder of a number of twice the bits, by two keys that are split off | the remainder of one |
 //! | equal in every bit | bits, uniform, bernoulli, randint, split, fold_in; normal of f16 and bf16 | bits, uniform, randint, split, fold_in |
 //!
-//! What is left is the same for both: `normal` is `sqrt(2) erfinv(uniform(-1, 1))`, at most 3 units of the last place from JAX's
-//! by threefry; `truncated_normal`, `exponential` and `gumbel` are JAX's formulas; a normal of another mean or deviation is
-//! `mean + std * normal`. Logarithms are one series on every machine, so these are the same bits everywhere, which JAX's are not.
+//! The rest is the same for both: `normal` is `sqrt(2) erfinv(uniform(-1, 1))`, at most 3 ulps from JAX's
+//! by threefry; `truncated_normal`, `exponential` and `gumbel` are JAX's formulas; a normal
+//! of another mean or deviation is `mean + std * normal`. Logarithms are one series on every machine, so
+//! these draws have the same bits everywhere, which JAX's have not.
 //!
 //! On CUDA devices `reshard_cuda::DeviceDraw` makes the same bits, from a [`Recipe`].
 //!
@@ -27,7 +29,7 @@
 //! let (key, draw) = (Key::new(0), Draw::Uniform { low: 0.0, high: 1.0 });
 //! let mut whole = [0; 24];
 //! fill(&key, draw, DType::F32, &mut whole, &[2, 3], [IndexRun::all(6)])?;
-//! // The second column, by somebody who holds nothing else.
+//! // The second column, by a rank that holds nothing else.
 //! let mut column = [0; 8];
 //! fill(&key, draw, DType::F32, &mut column, &[2, 3], [IndexRun { start: 1, len: 2, stride: 3 }])?;
 //! assert_eq!((&column[..4], &column[4..]), (&whole[4..8], &whole[16..20]));
@@ -64,8 +66,8 @@ use words::Block;
 /// dst[i] = element(key, draw, dtype, index i of the runs)            see [`definition::element`]
 /// ```
 ///
-/// Errors, before anything is written: [`Draw::check`]'s; [`Error::TooManyElements`], where an index has more than 64 bits;
-/// [`Error::OutsideTensor`]; [`Error::WrongLength`].
+/// Errors, before anything is written: [`Draw::check`]'s; [`Error::TooManyElements`] if an index has more
+/// than 64 bits; [`Error::OutsideTensor`]; [`Error::WrongLength`].
 pub fn fill<R>(
     key: &Key,
     draw: Draw,
@@ -93,14 +95,14 @@ where
         | Kind::Clamped
         | Kind::Exponential
         | Kind::Gumbel => {
-            // Of another dtype no such draw is.
+            // No draw of this kind has another dtype.
             let _of_a_float = of_float!(dtype, T => transform::fill::<T>(&formula, dst, runs));
         }
     }
     Ok(())
 }
 
-/// How many elements the runs have, all of them in the tensor.
+/// Returns the number of elements of the runs; all of them must be in the tensor.
 fn check_runs(shape: &[usize], runs: impl Iterator<Item = IndexRun>) -> Result<u128, Error> {
     let too_many = || Error::TooManyElements { shape: shape.to_vec() };
     let numel = if shape.contains(&0) {
@@ -122,7 +124,7 @@ fn check_runs(shape: &[usize], runs: impl Iterator<Item = IndexRun>) -> Result<u
     Ok(elements)
 }
 
-/// Goes through the target block by block: `visit` makes the elements of a block.
+/// Writes the target block by block: `visit` computes the elements of a block.
 fn fill_blocks<T: bytemuck::Pod>(
     dst: &mut [u8],
     runs: impl Iterator<Item = IndexRun>,

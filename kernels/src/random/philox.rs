@@ -5,7 +5,7 @@ const MULTIPLIERS: [u32; 2] = [0xd251_1f53, 0xcd9e_8d57];
 const WEYL: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
 const ROUNDS: usize = 10;
 
-/// The block of a counter.
+/// Returns the block of a counter.
 #[inline(always)]
 pub(super) fn philox4x32(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
     for _ in 0..ROUNDS {
@@ -21,7 +21,7 @@ pub(super) fn philox4x32(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
     counter
 }
 
-/// The block of a counter of 64 bits, the upper half 0, under a key of 64 bits.
+/// Returns the block of a 64-bit counter, with the upper half 0, under a 64-bit key.
 #[inline(always)]
 pub(super) fn block(seed: u64, counter: u64) -> [u32; 4] {
     philox4x32([seed as u32, (seed >> 32) as u32], [counter as u32, (counter >> 32) as u32, 0, 0])

@@ -1,4 +1,4 @@
-//! The floats that are drawn: how random bits become fractions, and how each operation rounds.
+//! The floats that can be drawn: conversion of random bits to fractions, and the rounding of each operation.
 //!
 //! f16 and bf16 are computed in f32 and rounded after every operation, as JAX does.
 
@@ -10,26 +10,26 @@ use super::special::Wide;
 use super::words::{BLOCK, Block, words32, words64};
 use crate::DType;
 
-/// A float that is drawn.
+/// A float type that can be drawn.
 pub(super) trait Real: bytemuck::Pod {
-    /// What it is computed in.
+    /// The type of its arithmetic.
     type Wide: Wide;
 
-    /// The nearest one, as what it is computed in.
+    /// Rounds to the nearest element, in the wide type.
     fn round(x: Self::Wide) -> Self::Wide;
-    /// The element of what has been rounded.
+    /// Converts a rounded value to the element.
     fn narrow(x: Self::Wide) -> Self;
-    /// The nearest one of a number.
+    /// Returns the nearest element of a number.
     fn of(x: f64) -> Self::Wide;
-    /// The neighbour in the direction of infinity, or of minus infinity.
+    /// Returns the neighbour in the direction of infinity, or of minus infinity.
     fn next(x: Self::Wide, up: bool) -> Self::Wide;
-    /// The least that is above 0 and not subnormal.
+    /// Returns the least positive element that is not subnormal.
     fn tiny() -> Self::Wide;
-    /// Fractions of [0, 1): threefry's have as many bits as the mantissa, philox's one more.
+    /// Computes fractions of [0, 1): threefry's have as many bits as the mantissa, philox's one more.
     fn fractions(key: &Key, block: &Block, out: &mut [Self::Wide; BLOCK]);
 }
 
-/// The bits of 1 with the upper bits of a word as its mantissa, less 1: JAX's fraction.
+/// Implements [`Real`]; a JAX fraction is 1 with the upper bits of the word as its mantissa, minus 1.
 macro_rules! real {
     ($t:ty, $wide:ty, $word:ty, $words:ident,
      threefry $threefry:expr, philox $philox:expr, round $round:expr, narrow $narrow:expr, of $of:expr, tiny $tiny:expr) => {
@@ -125,13 +125,13 @@ fn widened(x: bf16) -> f32 {
     crate::element::widen(x)
 }
 
-/// The lowest bits of a word as a fraction.
+/// Returns the lowest bits of the word as a fraction.
 #[inline(always)]
 fn fraction(word: u32, bits: u32) -> f32 {
     (word & ((1 << bits) - 1)) as i32 as f32 * (1.0 / (1u32 << bits) as f32)
 }
 
-/// Something of the float that a dtype is; none where it is not a float that is drawn.
+/// Evaluates an expression for the float type of a dtype; `None` if it cannot be drawn.
 macro_rules! of_float {
     ($dtype:expr, $T:ident => $of:expr) => {
         match $dtype {
@@ -178,22 +178,22 @@ fn double(x: impl Wide) -> f64 {
     x.into()
 }
 
-/// A number as the nearest element; none where the dtype is not a float that is drawn.
+/// Returns the nearest element of a number; `None` if the dtype is not a float that can be drawn.
 pub(super) fn in_dtype(dtype: DType, x: f64) -> Option<f64> {
     of_float!(dtype, T => double(<T as Real>::of(x)))
 }
 
-/// The neighbour of an element, up or down.
+/// Returns the neighbour of an element, up or down.
 pub(super) fn next_in_dtype(dtype: DType, x: f64, up: bool) -> Option<f64> {
     of_float!(dtype, T => double(<T as Real>::next(<T as Real>::of(x), up)))
 }
 
-/// The least element above 0 that is not subnormal.
+/// Returns the least positive element that is not subnormal.
 pub(super) fn tiny_of(dtype: DType) -> Option<f64> {
     of_float!(dtype, T => double(<T as Real>::tiny()))
 }
 
-/// Elements of a formula's fractions, stretched, as what they are computed in.
+/// Computes the scaled fractions of a formula, in the wide type.
 pub(super) fn stretched<T: Real>(f: &Formula, block: &Block, out: &mut [T::Wide; BLOCK]) {
     T::fractions(&f.key, block, out);
     let (low, span) = (T::of(f.low), T::of(f.span));

@@ -1,4 +1,4 @@
-//! What a key, a draw and a dtype come to: numbers alone, which are the same for all elements and on every machine.
+//! Parameters of a draw, computed from key, draw and dtype: the same for all elements and on every machine.
 //!
 //! ```text
 //! (key, draw, dtype) --once, on the host--> Formula          Formula, index --everywhere--> element
@@ -14,23 +14,25 @@ use super::real::{in_dtype, next_in_dtype, tiny_of};
 use super::special;
 use crate::{DType, Error};
 
-/// What is made of the words of an index; [`Recipe::kind`] is its number.
+/// The transform of the words of an index; [`Recipe::kind`] is its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub(super) enum Kind {
     /// The lowest bits.
     Bits,
-    /// `base` and a remainder by `modulus`, by threefry of two words of which the upper counts `power`.
+    /// `base` plus a remainder by `modulus`.
+    ///
+    /// Threefry combines two words, the upper one multiplied by `power`.
     Remainder,
-    /// 1 where a fraction of f32 is below `a`, else 0.
+    /// 1 if a fraction of f32 is below `a`, else 0.
     Below,
-    /// A stretched fraction.
+    /// A scaled fraction.
     Stretched,
-    /// `sqrt(2) erfinv` of a stretched fraction.
+    /// `sqrt(2) erfinv` of a scaled fraction.
     Normal,
-    /// `a + b` times that.
+    /// `a + b` times the normal number.
     NormalOf,
-    /// That, at least `a` and at most `b`.
+    /// The normal number, clamped to `a` and `b`.
     Clamped,
     /// `-ln(1 - fraction)`.
     Exponential,
@@ -38,13 +40,15 @@ pub(super) enum Kind {
     Gumbel,
 }
 
-/// How a fraction of [0, 1) is stretched over `span` from `low` on; [`Recipe::stretch`] is its number.
+/// The scaling of a fraction of [0, 1) to `span` from `low` on; [`Recipe::stretch`] is its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub(super) enum Stretch {
-    /// It is what it should be.
+    /// No scaling is needed.
     None,
-    /// Product and sum in what they are computed in, rounded to the element after both: under philox, and where it is all the same.
+    /// Product and sum in the wide type, rounded to the element once.
+    ///
+    /// For philox, and wherever the variants agree.
     Plain,
     /// The product is not rounded: threefry of f32 and f64.
     Fused,
@@ -52,10 +56,10 @@ pub(super) enum Stretch {
     Twice,
 }
 
-/// Everything that elements of a tensor that is drawn have in common, as devices take it: plain numbers.
+/// The parameters that all elements of a drawn tensor share, as plain numbers for devices.
 ///
 /// ```text
-/// fill(key, draw, dtype, ..)  makes of every index i  what Recipe::new(key, draw, dtype) says of i
+/// fill(key, draw, dtype, ..)  writes, for every index i, the element that Recipe::new(..) defines for i
 /// ```
 ///
 /// Floats are elements of the dtype, integers wrap as its words do.
@@ -71,37 +75,42 @@ pub(super) enum Stretch {
 pub struct Recipe {
     /// The two words of the key.
     pub key: [u64; 2],
-    /// Those of a second key, whose words are the lower ones of remainders by threefry.
+    /// The words of a second key, which gives the lower words of remainders by threefry.
     pub second: [u64; 2],
-    /// Where fractions begin.
+    /// The lower bound of scaled fractions.
     pub low: f64,
-    /// How far they go.
+    /// The width of their interval.
     pub span: f64,
     /// A probability, a mean or a lower end.
     pub a: f64,
     /// A deviation or an upper end.
     pub b: f64,
-    /// The least integer, as a word.
+    /// The least integer, in the word type.
     pub base: u64,
-    /// What remainders are taken by; 0 is all words.
+    /// The divisor of remainders; 0 stands for all words.
     pub modulus: u64,
-    /// What an upper word is multiplied by.
+    /// The factor of an upper word.
     pub power: u64,
     /// 0 for threefry, 1 for philox.
     pub generator: u32,
-    /// What is made of words: 0 their lowest bits, 1 remainders, 2 whether a fraction is below `a`, 3 stretched fractions, of which are
-    /// made 4 normal numbers, 5 those of mean `a` and deviation `b`, 6 those from `a` to `b`, 7 exponential and 8 Gumbel's.
+    /// The transform of words.
+    ///
+    /// 0: the lowest bits; 1: remainders; 2: 1 if a fraction is below `a`, else 0; 3: scaled fractions. From
+    /// scaled fractions: 4: normal numbers; 5: normal of mean `a` and deviation `b`; 6: truncated from `a` to
+    /// `b`; 7: exponential; 8: Gumbel.
     pub kind: u32,
-    /// How a fraction is stretched: 0 not, 1 by a product and a sum, rounded to the element after both, 2 by both fused, 3 rounded after each.
+    /// The scaling of a fraction.
+    ///
+    /// 0: none; 1: product and sum, rounded to the element once; 2: both fused; 3: rounded after each.
     pub stretch: u32,
     unused: u32,
 }
 
-/// What a recipe says, in the types of this machine.
+/// The content of a recipe, in the types of this machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Formula {
     pub(super) key: Key,
-    /// Of the lower words of remainders by threefry.
+    /// The key of the lower words of remainders by threefry.
     pub(super) second: Key,
     pub(super) kind: Kind,
     pub(super) stretch: Stretch,
@@ -115,7 +124,7 @@ pub(super) struct Formula {
 }
 
 impl Recipe {
-    /// What a draw comes to.
+    /// Computes the recipe of a draw.
     ///
     /// Errors: those of [`fill`](super::fill) that do not depend on a shape.
     pub fn new(key: &Key, draw: Draw, dtype: DType) -> Result<Recipe, Error> {
@@ -147,18 +156,20 @@ impl Recipe {
 }
 
 impl Formula {
+    /// Computes the formula of a draw.
+    ///
     /// Errors: [`Draw::check`]'s, and a remainder that would be far from even.
     pub(super) fn new(key: &Key, draw: Draw, dtype: DType) -> Result<Formula, Error> {
         draw.check(dtype)?;
         integer::check_span(key, draw, dtype)?;
-        // A draw that has been checked is of numbers that the dtype has.
+        // A checked draw has only numbers that the dtype represents.
         let of = |x: f64| in_dtype(dtype, x).unwrap_or(x);
         let next = |x: f64, up: bool| next_in_dtype(dtype, x, up).unwrap_or(x);
         let whole = Some((0.0, 1.0));
         let is_of_philox = key.generator() == Generator::Philox;
         let (kind, (a, b), ends) = match draw {
             Draw::Bits => (Kind::Bits, (0.0, 0.0), None),
-            // All integers of a dtype are, by philox, its bits.
+            // By philox, the draw of all integers of a dtype is its bits.
             Draw::RandInt { low, high } if is_of_philox && range_of(dtype) == Some((low, high)) => {
                 (Kind::Bits, (0.0, 0.0), None)
             }
@@ -191,13 +202,13 @@ impl Formula {
         Ok(made)
     }
 
-    /// Of words of so many bits.
+    /// Sets the parameters of remainders, for words of `bits` bits.
     fn remainders(&mut self, (low, high): (i128, i128), bits: usize) {
         let all = u64::MAX >> (64 - bits);
         (self.base, self.modulus) = (low as u64 & all, (high - low) as u64 & all);
         let remainder = |x: u64| (x & all).checked_rem(self.modulus).unwrap_or(x & all);
         if self.key.generator() == Generator::Threefry {
-            // What 2^bits leaves, by the square of its root.
+            // `2^bits` modulo the divisor, as the square of its root.
             let root = remainder(1 << (bits / 2));
             self.power = remainder(root.wrapping_mul(root));
             (self.key, self.second) = (self.key.fold_in(0), self.key.fold_in(1));
@@ -206,7 +217,7 @@ impl Formula {
 }
 
 fn stretch(key: &Key, dtype: DType, low: f64, span: f64) -> Stretch {
-    // A product with a power of two is exact, and what nothing is added to is rounded once.
+    // A product with a power of two is exact, and a product without a sum is rounded once.
     let exact = low == 0.0 || special::is_power_of_two(span);
     match key.generator() {
         Generator::Philox => Stretch::Plain,

@@ -1,5 +1,8 @@
-//! The functions that distributions need: the natural logarithm and the inverse of the error function, of sums and products
-//! alone. No operation is fused and none is a library's, so every machine gives the same bits; and no loop over them has a branch.
+//! Elementary functions of distributions: the natural logarithm and the inverse error function, from sums and
+//! products.
+//!
+//! No operation is fused and none is a library's, so every machine gives the same bits. No loop over them has
+//! a branch.
 
 use std::ops::{Add, Mul, Sub};
 
@@ -8,21 +11,21 @@ use super::coefficients::{
     ln_single_terms, log1p_denominator, log1p_numerator,
 };
 
-/// What elements are computed in: f32, also for those of 16 bits, and f64.
+/// The type of the arithmetic: f32, also for elements of 16 bits, or f64.
 pub(super) trait Wide:
     Copy + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Into<f64> + Default
 {
-    /// `self * a + b`, rounded once.
+    /// Returns `self * a + b`, rounded once.
     fn fused(self, a: Self, b: Self) -> Self;
-    /// The logarithm of a number from 0 to 2.
+    /// Returns the logarithm of a number from 0 to 2.
     fn ln(self) -> Self;
-    /// `ln(1 - self)` of a number of [0, 1).
+    /// Returns `ln(1 - self)` of a number of [0, 1).
     fn ln_one_less(self) -> Self;
-    /// The inverse of the error function, of numbers from -1 to 1.
+    /// Returns the inverse of the error function, of numbers from -1 to 1.
     fn erf_inv(self) -> Self;
 }
 
-/// Whether a product with it is exact.
+/// Returns `true` if a product with this number is exact.
 pub(super) fn is_power_of_two(x: f64) -> bool {
     x.is_normal() && x.to_bits().trailing_zeros() >= 52
 }
@@ -30,12 +33,14 @@ pub(super) fn is_power_of_two(x: f64) -> bool {
 const LN2_HIGH: f64 = 6.931_471_803_691_238e-1; // its last 32 bits are 0, so that products with exponents are exact
 const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
-/// The logarithm by `x = 2^e m`, `m` between the roots of 1/2 and 2, and the series of `2 artanh((m-1)/(m+1))`, of which `TERMS` are
-/// taken: 7 are good for f32, 12 for f64, as `(m-1)/(m+1)` is at most 0.172.
+/// Returns the logarithm by `x = 2^e m`, `m` between the roots of 1/2 and 2.
+///
+/// It uses `TERMS` summands of the series of `2 artanh((m-1)/(m+1))`: 7 suffice for f32, 12 for f64, as
+/// `(m-1)/(m+1)` is at most 0.172.
 #[inline(always)]
 fn ln<const TERMS: usize>(x: f64) -> f64 {
     const ROOT_OF_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
-    // How far it is above the root of 1/2, as if that were 1: its exponent is e, its mantissa how far m is above the root.
+    // The ratio of x to the root of 1/2, as bits: its exponent is e, its mantissa the ratio of m to the root.
     let bits = x.to_bits().wrapping_add(0x3ff0_0000_0000_0000 - ROOT_OF_HALF);
     let exponent = f64::from_bits(0x4330_0000_0000_0000 | bits >> 52) - (4_503_599_627_370_496.0 + 1023.0);
     let m = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) + ROOT_OF_HALF);
@@ -49,8 +54,10 @@ fn ln<const TERMS: usize>(x: f64) -> f64 {
     exponent * LN2_HIGH + (2.0 * series + exponent * LN2_LOW)
 }
 
-/// The same in f32, four at once where f64 has two, and at most 2 units of the last place off: for what the inverse of the error
-/// function needs, of which every fraction has been compared with JAX's.
+/// Returns the logarithm in f32, with an error of at most 2 ulps.
+///
+/// It processes four numbers at once where f64 has two. It serves the inverse of the error function, whose
+/// results for every fraction have been compared with JAX's.
 #[inline(always)]
 fn ln_single(x: f32) -> f32 {
     const ROOT_OF_HALF: u32 = 0x3f35_04f3;
@@ -66,14 +73,16 @@ fn ln_single(x: f32) -> f32 {
 }
 
 impl Wide for f32 {
-    /// Of two doubles, which multiply exactly: their sum is rounded to odd, as double rounding is then right.
+    /// Computes in doubles, where the product is exact.
+    ///
+    /// The sum is rounded to odd, so that double rounding is correct.
     #[inline(always)]
     fn fused(self, a: f32, b: f32) -> f32 {
         let (product, b) = (f64::from(self) * f64::from(a), f64::from(b));
         let sum = product + b;
         let rest = sum - product;
         let error = (product - (sum - rest)) + (b - rest);
-        // Where something is left, the sum that is nearer to 0, with its last bit set.
+        // If there is a remainder, the sum that is nearer to 0, with its last bit set.
         let bits = sum.to_bits();
         let toward_zero = bits - u64::from((error < 0.0) == (sum > 0.0) && error != 0.0);
         let odd = toward_zero | u64::from(error != 0.0);
@@ -90,7 +99,7 @@ impl Wide for f32 {
         ln::<7>(1.0 - f64::from(self)) as f32
     }
 
-    /// The polynomials of Giles, "Approximating the erfinv function" (2010), as XLA has them.
+    /// Uses the polynomials of Giles, "Approximating the erfinv function" (2010), in XLA's form.
     #[inline(always)]
     fn erf_inv(self) -> f32 {
         let w = 0.0 - ln_single(1.0 - self * self);
@@ -113,8 +122,10 @@ impl Wide for f64 {
         ln::<12>(self)
     }
 
-    /// Up to `sqrt(2) - 1` the rational function of Cephes' `log1p`, because XLA takes it as far. It is made for less than 0.29,
-    /// and is up to 100 units of the last place off beyond; an exact one would be as far from JAX.
+    /// Uses the rational function of Cephes' `log1p` up to `sqrt(2) - 1`, because XLA does so too.
+    ///
+    /// It is designed for less than 0.29, and has an error of up to 100 ulps beyond; an exact function would
+    /// differ from JAX by as much.
     #[inline(always)]
     fn ln_one_less(self) -> f64 {
         let x = 0.0 - self;
@@ -125,7 +136,7 @@ impl Wide for f64 {
         if self < std::f64::consts::SQRT_2 - 1.0 { near } else { ln::<12>(1.0 - self) }
     }
 
-    /// The polynomials of Giles, as XLA has them.
+    /// Uses the polynomials of Giles, in XLA's form.
     #[inline(always)]
     fn erf_inv(self) -> f64 {
         let w = 0.0 - (self * self).ln_one_less();
@@ -143,7 +154,7 @@ impl Wide for f64 {
 mod tests {
     use super::Wide;
 
-    /// Numbers all over the floats, and those whose sums end halfway between two of them.
+    /// Tests numbers over the whole range of floats, and those whose sums end halfway between two of them.
     #[test]
     fn a_fused_product_and_sum_is_rounded_once() {
         let mut state = 1u64;
@@ -158,7 +169,8 @@ mod tests {
             let (mut a, mut b) = (exponent(a, 100 + next() % 54), exponent(b, 100 + next() % 54));
             let mut c = exponent(c, 90 + next() % 80);
             if round % 2 == 0 {
-                // An odd product of 25 bits is halfway between two floats, and what is added is too little for a double.
+                // An odd product of 25 bits is halfway between two floats, and the summand is too small for a
+                // double.
                 [a, b] = [a, b].map(|x| (x.to_bits() % 1024) as f32 * 2.0 + 4097.0);
                 c = exponent(c.to_bits(), 60 + next() % 30);
             }
@@ -182,7 +194,9 @@ mod tests {
         assert!(tried > 0 && double_rounding_matters > 0, "{double_rounding_matters} of {tried}");
     }
 
-    /// Within a unit of the last place and a half of what the machine's library says, which is as near to the truth.
+    /// The result is within 1.5 ulps of the machine's library.
+    ///
+    /// The library has an error of that size itself.
     #[test]
     fn logarithms_are_those_of_a_library() {
         let ulps = |a: f64, b: f64| a.to_bits().abs_diff(b.to_bits());

@@ -1,13 +1,15 @@
-//! Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): 64 bits of a counter and
-//! 64 of a key give 64 that look like nothing. For each key it is a permutation of the counters.
+//! Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+//!
+//! It maps 64 bits of a counter and 64 of a key to 64 random bits. For each key it is a permutation of the
+//! counters.
 
-/// How far the second word turns, round by round; then from the beginning again.
+/// Rotations of the second word, round by round; repeated from the beginning.
 const ROTATIONS: [[u32; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
 
-/// What makes the third word of a key out of two.
+/// The constant from which the third word of a key is derived.
 const PARITY: u32 = 0x1bd1_1bda;
 
-/// The block of a counter. Straight code without a branch, so that loops over it are vectorised.
+/// Returns the block of a counter. Without branches, so that loops over it are vectorised.
 #[inline(always)]
 pub(super) fn threefry2x32(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
     let keys = [key[0], key[1], key[0] ^ key[1] ^ PARITY];

@@ -1,4 +1,4 @@
-//! What distributions make of fractions, a block of elements at a time.
+//! The transforms of distributions on fractions, a block of elements at a time.
 
 use half::{bf16, f16};
 use reshard_layout::IndexRun;
@@ -10,10 +10,10 @@ use super::special::Wide;
 use super::words::{BLOCK, Block};
 use crate::DType;
 
-/// The constant that makes the error function's inverse a deviation of 1.
+/// The factor that gives the inverse error function a deviation of 1.
 const ROOT_OF_TWO: f64 = std::f64::consts::SQRT_2;
 
-/// The floats of a formula whose kind is one of stretched fractions.
+/// Writes the floats of a formula whose kind uses scaled fractions.
 pub(super) fn fill<T: Real>(f: &Formula, dst: &mut [u8], runs: impl Iterator<Item = IndexRun>) {
     let root = T::of(ROOT_OF_TWO);
     let (a, b, zero) = (T::of(f.a), T::of(f.b), T::of(0.0));
@@ -37,7 +37,7 @@ fn normal<T: Real>(root: T::Wide, x: T::Wide) -> T::Wide {
     T::round(root * T::round(x.erf_inv()))
 }
 
-/// Fractions stretched, then each made an element.
+/// Scales fractions, then transforms each to an element.
 fn each<T: Real>(
     f: &Formula,
     dst: &mut [u8],
@@ -53,7 +53,7 @@ fn each<T: Real>(
     });
 }
 
-/// 1 where a fraction of f32 is below `a`, else 0, whatever the dtype.
+/// Writes 1 if a fraction of f32 is below `a`, else 0, in any dtype.
 pub(super) fn below(f: &Formula, dtype: DType, dst: &mut [u8], runs: impl Iterator<Item = IndexRun>) {
     match dtype {
         DType::Bool | DType::U8 | DType::I8 => ones(f, (0u8, 1), dst, runs),

@@ -6,28 +6,30 @@ use super::threefry::threefry2x32;
 use multiversion::multiversion;
 use reshard_layout::IndexRun;
 
-/// How many elements are made at once: their words and what becomes of them stay in the nearest cache.
+/// Number of elements per block: their words and the results stay in the nearest cache.
 pub(super) const BLOCK: usize = 256;
 
-/// The indices of up to [`BLOCK`] elements, the halves apart: a loop over words of 32 bits does twice as many at once as one over 64.
+/// The indices of up to [`BLOCK`] elements, with the halves in separate arrays.
+///
+/// A loop over words of 32 bits processes twice as many at once as one over 64.
 pub(super) struct Block {
-    /// How many there are.
+    /// The number of indices.
     pub(super) len: usize,
     high: [u32; BLOCK],
     low: [u32; BLOCK],
-    /// The first, where there are [`BLOCK`] and the others follow it one by one.
+    /// The first index, if there are [`BLOCK`] consecutive ones.
     dense: Option<u64>,
 }
 
 impl Block {
-    /// Goes through runs block by block, in order.
+    /// Visits runs block by block, in order.
     pub(super) fn each(runs: impl Iterator<Item = IndexRun>, mut visit: impl FnMut(&Block)) {
         let mut block = Block { len: 0, high: [0; BLOCK], low: [0; BLOCK], dense: None };
         for mut run in runs {
             while run.len > 0 {
                 let len = run.len.min((BLOCK - block.len) as u64) as usize;
                 block.append(run.start, run.stride, len);
-                // The last start of all may not fit, and then nothing is left.
+                // The last start of all may overflow, but then no index remains.
                 run.start = run.start.wrapping_add((len as u64).wrapping_mul(run.stride));
                 run.len -= len as u64;
                 if block.len == BLOCK {
@@ -41,7 +43,7 @@ impl Block {
         }
     }
 
-    /// Adds indices, of which there is room for.
+    /// Adds indices, for which the block must have space.
     #[inline(always)]
     fn append(&mut self, start: u64, stride: u64, len: usize) {
         let places = self.len..self.len + len;
@@ -63,7 +65,7 @@ impl Block {
         self.len += len;
     }
 
-    /// All slots that are worth computing: what is left over is not looked at.
+    /// Returns the number of slots to compute: slots past the length are ignored.
     fn used(&self) -> usize {
         self.len.next_multiple_of(16).min(BLOCK)
     }
@@ -78,7 +80,7 @@ fn joined(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Philox's words of every index, of which a counter has `PER`.
+/// Computes philox's words of every index; a counter has `PER` of them.
 #[inline(always)]
 fn philox<W: Copy, const PER: usize>(
     (seed, offset): (u64, u64),
@@ -103,7 +105,9 @@ fn philox<W: Copy, const PER: usize>(
     }
 }
 
-/// Threefry's two words of every index, for whatever vectors the machine has: the rounds are nearly all of the time that a draw takes.
+/// Computes threefry's two words of every index, with the best vectors of the machine.
+///
+/// The rounds take nearly all of the time of a draw.
 #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2"))]
 fn threefry(key: [u32; 2], indices: (&[u32], &[u32]), words: (&mut [u32], &mut [u32])) {
     let indices = indices.0.iter().zip(indices.1);
@@ -112,7 +116,7 @@ fn threefry(key: [u32; 2], indices: (&[u32], &[u32]), words: (&mut [u32], &mut [
     }
 }
 
-/// 32 bits of every index of the block.
+/// Computes 32 bits of every index of the block.
 pub(super) fn words32(key: &Key, block: &Block, out: &mut [u32; BLOCK]) {
     match *key {
         Key::Threefry(key) => {
@@ -127,7 +131,7 @@ pub(super) fn words32(key: &Key, block: &Block, out: &mut [u32; BLOCK]) {
     }
 }
 
-/// 64 bits of every index of the block.
+/// Computes 64 bits of every index of the block.
 pub(super) fn words64(key: &Key, block: &Block, out: &mut [u64; BLOCK]) {
     match *key {
         Key::Threefry(key) => {

@@ -151,11 +151,11 @@ fn bad_requests_are_errors_that_say_why() {
     );
     assert_eq!(
         message(copy(&mut target, &layout("4:1"), &source, &layout("4:-1"), 1)),
-        "the source is touched from byte -3 to byte 1, before its start"
+        "the source is accessed from byte -3 to byte 1, before its start"
     );
     assert_eq!(
         message(copy_at(&mut target, 5, &layout("4:1"), &source, 0, &layout("4:1"), 1)),
-        "the target is touched from byte 5 to byte 9 but has 8 bytes"
+        "the target is accessed from byte 5 to byte 9 but has 8 bytes"
     );
     assert_eq!(
         message(copy(&mut target, &layout("4:1"), &source, &layout("4:1"), 0)),

@@ -1,4 +1,4 @@
-//! The laws of copies and of the loop nests they run over, and of random numbers.
+//! Properties of copies and their loop nests, and of random numbers.
 
 mod copies;
 mod nests;

@@ -1,4 +1,4 @@
-//! The laws of nests, against merging and cutting written out loop by loop, slowest first.
+//! Properties of nests, compared with merging and splitting written out loop by loop, slowest first.
 
 use reshard_kernels::{Error, LoopNest, reference};
 use reshard_layout::Layout;
@@ -8,8 +8,10 @@ use reshard_test_support::{Arbitrary, Gen, TestResult, properties, property};
 /// Extent, source stride, target stride.
 type Triple = (i128, i128, i128);
 
-/// The definition: loops slowest first, without those of one iteration, forwards in the target, sorted by strides with the
-/// greatest first; each one that starts over where the next one ends is one with it.
+/// Returns the merged loops, by the definition: slowest first, without loops of one iteration.
+///
+/// They ascend in the target and are sorted by strides, the greatest first; a loop that starts over where the
+/// next one ends is merged with it.
 fn merged(nest: &LoopNest) -> (i64, i64, Vec<Triple>) {
     let (mut source, mut target) = (nest.source_offset, nest.target_offset);
     let mut loops: Vec<Triple> = Vec::new();
@@ -48,7 +50,7 @@ fn loops(nest: &LoopNest) -> Vec<Triple> {
     nest.modes.iter().rev().map(one).collect()
 }
 
-/// The definition: from the fastest loops on, the longer one is cut where the shorter one ends; `None` where it cannot be.
+/// Returns the common loops of two layouts, by the definition; `None` if they do not nest.
 fn side_by_side(target: &Layout, source: &Layout) -> Option<Vec<Triple>> {
     let leaves = |layout: &Layout| -> Vec<(i64, i64)> {
         layout.coalesce().leaves().filter(|leaf| leaf.0 > 1).rev().collect()
@@ -82,7 +84,7 @@ impl Arbitrary for AnyNest {
         let mut modes: Vec<Mode<(i64, i64)>> = Vec::new();
         for _ in 0..u8::arbitrary(g) % 10 {
             let strides = match modes.last() {
-                // One that goes on where the last one ends, on both sides or only on one.
+                // One that continues where the last one ends, on both sides or only on one.
                 Some(last) if bool::arbitrary(g) => {
                     let also = if u8::arbitrary(g) % 4 == 0 { 1 } else { last.extent };
                     (last.stride.0 * also, last.stride.1 * last.extent)
@@ -99,7 +101,7 @@ impl Arbitrary for AnyNest {
     }
 }
 
-/// Two layouts of one size, mostly such that they nest.
+/// Two layouts of one size, which usually nest.
 #[derive(Clone, Debug)]
 struct Two(Layout, Layout);
 
@@ -134,7 +136,7 @@ impl Arbitrary for Two {
 }
 
 properties! {
-    /// `reduce` merges what loops side by side merge, and no more.
+    /// `reduce` merges exactly the loops that can be merged.
     fn reduce_is_merging_loop_by_loop(nest: AnyNest) -> bool {
         let reduced = nest.0.reduce().unwrap();
         (reduced.source_offset, reduced.target_offset, loops(&reduced)) == merged(&nest.0)
@@ -152,7 +154,7 @@ properties! {
         reduced.reduce().unwrap() == reduced
     }
 
-    /// `reduce` forgets the order of modes where no two write the same element.
+    /// `reduce` is independent of the order of modes if no two of them write the same element.
     fn reduce_forgets_the_order(nest: AnyNest, keys: Vec<u8>) -> TestResult {
         if nest.0.check_target_is_injective().is_err() {
             return TestResult::discard();
@@ -174,7 +176,7 @@ properties! {
         TestResult::from_bool(first == last)
     }
 
-    /// `between` cuts where loops side by side are cut, and refuses where they do not nest.
+    /// `between` splits at the boundaries of both layouts, and returns `None` if they do not nest.
     fn between_is_cutting_loop_by_loop(two: Two) -> bool {
         let nest = LoopNest::between(&two.0, &two.1).unwrap();
         nest.as_ref().map(loops) == side_by_side(&two.0, &two.1)
@@ -188,7 +190,7 @@ properties! {
     }
 }
 
-/// What the random nests and layouts above must not miss.
+/// The cases that the random nests and layouts above must include.
 #[test]
 fn the_laws_are_not_empty() {
     property!().size(30).draws(|g| {
@@ -211,7 +213,7 @@ fn the_laws_are_not_empty() {
     });
 }
 
-/// Modes that would merge into more than 64 bits stay apart, and the copy is refused for what is wrong with it.
+/// Modes that would merge into more than 64 bits stay separate; the error of the copy is the real one.
 #[test]
 fn extents_beyond_64_bits_do_not_merge() {
     let half = 1 << 40;

@@ -1,5 +1,5 @@
-//! Laws of random numbers: what is filled is the definition, texts are read as they are printed, keys differ, and the numbers are
-//! distributed as they should be.
+//! Properties of random numbers: `fill` equals the definition, texts round-trip, keys differ, and the numbers
+//! have the right distribution.
 
 use std::collections::HashSet;
 
@@ -74,15 +74,16 @@ properties! {
             let mut bytes = vec![0; elements as usize * item];
             match fill(&key, draw, dtype, &mut bytes, &SHAPE, runs.iter().copied()) {
                 Ok(()) => {}
-                // Of this dtype there is no such draw, which the definition says too; or its remainder would be far from even.
-                Err(Error::Draw { reason, .. }) if reason.contains("far from even") => continue,
+                // The dtype does not support this draw, for the definition too; or its remainder would be far
+                // from even.
+                Err(Error::Draw { reason, .. }) if reason.contains("far from uniform") => continue,
                 Err(error) => {
                     assert_eq!(definition::element(&key, draw, dtype, 0), Err(error));
                     continue;
                 }
             }
             let indices = runs.iter().flat_map(|run| run.indices());
-            // Whole blocks and what is left of them, in every place of a block.
+            // Whole blocks and partial blocks, with every offset in a block.
             for (index, got) in indices.zip(bytes.chunks_exact(item)).step_by(7) {
                 assert_eq!(definition::element(&key, draw, dtype, index).unwrap(), got, "{key} {draw} {dtype} {index}");
             }
@@ -141,7 +142,7 @@ fn standard_draws_are_read_by_their_names() {
     assert_eq!(draw.to_string(), "uniform(1e-300,0.30000000000000004)");
 }
 
-/// `n` numbers, ascending.
+/// Returns `n` numbers, ascending.
 fn sample(key: &Key, draw: Draw, n: usize) -> Vec<f64> {
     let mut bytes = vec![0; n * 8];
     fill(key, draw, DType::F64, &mut bytes, &[n], [IndexRun::all(n as u64)]).unwrap();
@@ -151,8 +152,10 @@ fn sample(key: &Key, draw: Draw, n: usize) -> Vec<f64> {
     numbers
 }
 
-/// The greatest distance of the sample's distribution from `cdf` is more than this with a probability of 1e-9 (Dvoretzky, Kiefer
-/// and Wolfowitz); of numbers out of another distribution it does not become smaller with their number.
+/// Returns the allowed distance between the distribution of a sample and `cdf`.
+///
+/// It is exceeded with a probability of 1e-9 (Dvoretzky, Kiefer and Wolfowitz). For numbers of another
+/// distribution, the distance does not decrease with their count.
 fn distance_allowed(n: usize) -> f64 {
     ((2.0f64 / 1e-9).ln() / (2.0 * n as f64)).sqrt()
 }
@@ -163,7 +166,7 @@ fn distance(sample: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
     sample.iter().enumerate().map(at).fold(0.0, f64::max)
 }
 
-/// How much of a distribution lies below a number.
+/// The probability of a value below a number.
 type Cdf<'a> = &'a dyn Fn(f64) -> f64;
 
 #[test]
@@ -198,7 +201,7 @@ fn numbers_are_distributed_as_they_should_be() {
         let truncated = sample(&key, "truncated_normal(-1,2.5)".parse().unwrap(), n);
         assert!(truncated[0] > -1.0 && truncated[n - 1] < 2.5);
         assert!(distance(&truncated, |x| (below(x) - least) / (most - least)) < distance_allowed(n));
-        // Another distribution is told from it.
+        // Another distribution is distinguished from it.
         assert!(distance(&truncated, below) > 2.0 * distance_allowed(n));
     }
 }
@@ -244,30 +247,30 @@ fn bad_requests_say_what_is_wrong() {
     let draw = |draw: Draw, dtype: DType| said(draw, dtype, 0, &[0], &[]);
     assert_eq!(
         draw(Draw::RandInt { low: 0, high: 2 }, DType::F32),
-        ("dtype", "no randint(0,2) of f32: it is of integers".into())
+        ("dtype", "cannot draw randint(0,2) as f32; supported dtypes: integers".into())
     );
     assert_eq!(
         draw(Draw::Bits, DType::I32),
-        ("dtype", "no bits of i32: it is of u8, u16, u32 or u64".into())
+        ("dtype", "cannot draw bits as i32; supported dtypes: u8, u16, u32, u64".into())
     );
     assert_eq!(draw(Draw::Gumbel, DType::F8_E4M3).0, "dtype");
     assert_eq!(draw(Draw::Bernoulli { p: 0.5 }, DType::F4).0, "dtype");
     let uniform = |low: f64, high: f64, dtype: DType| draw(Draw::Uniform { low, high }, dtype);
     assert_eq!(
         uniform(1.0, 0.0, DType::F32),
-        ("draw", "nothing to draw from by uniform(1,0): 1 is not below 0".into())
+        ("draw", "invalid distribution uniform(1,0): 1 is not less than 0".into())
     );
     assert_eq!(
         uniform(1.0, 1.0001, DType::BF16).1,
-        "nothing to draw from by uniform(1,1.0001): in bf16 both ends are 1"
+        "invalid distribution uniform(1,1.0001): both bounds round to 1 in bf16"
     );
     assert_eq!(
         uniform(f64::NAN, 1.0, DType::F32).1,
-        "nothing to draw from by uniform(NaN,1): NaN is not finite"
+        "invalid distribution uniform(NaN,1): NaN is not finite"
     );
     assert_eq!(
         uniform(0.0, 1e39, DType::F32).1,
-        "nothing to draw from by uniform(0,1e39): f32 does not reach as far"
+        "invalid distribution uniform(0,1e39): out of the range of f32"
     );
     assert_eq!(uniform(-3e38, 3e38, DType::F32).0, "draw");
     for p in [-0.1, 1.1, f64::NAN] {
@@ -275,17 +278,17 @@ fn bad_requests_say_what_is_wrong() {
     }
     assert_eq!(
         draw(Draw::Normal { mean: 0.0, std: -1.0 }, DType::F32).1,
-        "nothing to draw from by normal(0,-1): the deviation -1 is negative"
+        "invalid distribution normal(0,-1): the standard deviation -1 is negative"
     );
     assert_eq!(
         draw(Draw::RandInt { low: 0, high: 300 }, DType::U8).1,
-        "nothing to draw from by randint(0,300): u8 has integers from 0 to 255"
+        "invalid distribution randint(0,300): u8 only has integers from 0 to 255"
     );
     assert_eq!(draw(Draw::RandInt { low: 5, high: 5 }, DType::U8).0, "draw");
     let wide = Draw::RandInt { low: 0, high: 300_000_000 };
     let philox = Key::with(Generator::Philox, 0);
     let error = fill(&philox, wide, DType::I32, &mut [], &[0], []).unwrap_err();
-    assert!(error.to_string().contains("take i64, u64, threefry or a power of two"), "{error}");
+    assert!(error.to_string().contains("use i64, u64, threefry or a power of two"), "{error}");
     assert_eq!(fill(&philox, wide, DType::I64, &mut [], &[0], []), Ok(()));
 
     let run = |start, len, stride| [IndexRun { start, len, stride }];
@@ -293,19 +296,19 @@ fn bad_requests_say_what_is_wrong() {
         |bytes: usize, shape: &[usize], runs: &[IndexRun]| said(Draw::Bits, DType::U32, bytes, shape, runs);
     assert_eq!(
         bits(12, &[2, 3], &run(4, 3, 1)),
-        ("out_of_bounds", "the indices 4 + 3 x 1 leave a tensor of 6 elements".into())
+        ("out_of_bounds", "the indices 4 + 3 x 1 are outside a tensor of 6 elements".into())
     );
     assert_eq!(bits(12, &[2, 3], &run(u64::MAX, 3, u64::MAX)).0, "out_of_bounds");
     assert_eq!(
         bits(8, &[2, 3], &run(0, 3, 1)),
-        ("size", "3 elements have 12 bytes, and the target has 8".into())
+        ("size", "3 elements have 12 bytes, but the target has 8".into())
     );
     let large = [1 << 33, 1 << 32];
     assert_eq!(
         bits(0, &large, &[]).1,
-        "a tensor [8589934592, 4294967296] has more than 2^64 elements, and indices have 64 bits"
+        "a tensor of shape [8589934592, 4294967296] has more than 2^64 elements, the limit of 64-bit indices"
     );
-    // As many as there are indices, and nothing of a tensor that has an empty dim.
+    // As many elements as there are indices, and no element of a tensor that has an empty dim.
     let key = Key::new(0);
     let last = [IndexRun { start: u64::MAX, len: 1, stride: 1 }];
     assert_eq!(fill(&key, Draw::Bits, DType::U32, &mut [0; 4], &[1 << 32, 1 << 32], last), Ok(()));
@@ -315,6 +318,6 @@ fn bad_requests_say_what_is_wrong() {
     {
         assert_eq!(text.parse::<Draw>().unwrap_err().code(), kind, "{text}");
     }
-    assert!("threefry2x32:0,1".parse::<Key>().unwrap_err().to_string().contains("is no key"));
-    assert!("mt19937".parse::<Generator>().unwrap_err().to_string().contains("say threefry or philox"));
+    assert!("threefry2x32:0,1".parse::<Key>().unwrap_err().to_string().contains("invalid key"));
+    assert!("mt19937".parse::<Generator>().unwrap_err().to_string().contains("expected threefry or philox"));
 }

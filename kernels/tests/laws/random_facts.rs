@@ -1,4 +1,4 @@
-//! Random numbers beside those of JAX and PyTorch: `scripts/jax_random.py` wrote them, and says how.
+//! Compares random numbers with those of JAX and PyTorch, which `scripts/jax_random.py` wrote and documents.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ fn key(generator: &str, words: &Value) -> Key {
     }
 }
 
-/// The elements as integers, whatever they are.
+/// Returns the elements as integers, for any dtype.
 fn words(bytes: &[u8], item: usize) -> Vec<u64> {
     let word = |bytes: &[u8]| match bytes.len() {
         1 => u64::from(bytes[0]),
@@ -35,7 +35,7 @@ fn words(bytes: &[u8], item: usize) -> Vec<u64> {
     bytes.chunks_exact(item).map(word).collect()
 }
 
-/// How many floats lie between two, of words of this dtype.
+/// Returns the number of floats between two, given as words of this dtype.
 fn apart(dtype: DType, a: u64, b: u64) -> u64 {
     let sign = 1u64 << (dtype.bits() - 1);
     let ordered = |x: u64| if x & sign == 0 { i128::from(x) } else { -i128::from(x & (sign - 1)) };
@@ -80,14 +80,14 @@ fn indices_of_more_than_32_bits_are_jaxs_counters() {
     assert!(compared >= 15, "{compared}");
 }
 
-/// How far apart elements may be: in bits that only integers and products are made of, not at all.
+/// Returns the allowed distance between elements: 0 for draws of integers and products only.
 fn tolerance(draw: Draw, dtype: DType) -> u64 {
     match draw {
         Draw::Bits | Draw::Uniform { .. } | Draw::Bernoulli { .. } | Draw::RandInt { .. } => 0,
         Draw::Normal { .. } if matches!(dtype, DType::F16 | DType::BF16) => 0,
         Draw::Normal { .. } | Draw::TruncatedNormal { .. } => 3,
         Draw::Exponential => 1,
-        // Around 0, where a logarithm of nearly 1 has few digits left.
+        // Near 0, where a logarithm of nearly 1 has few digits left.
         Draw::Gumbel => 16,
     }
 }
@@ -129,13 +129,13 @@ fn elements_are_those_of_jax_and_pytorch() {
     }
     for ((draw, dtype), (far, equal, all)) in worst {
         println!(
-            "{draw} of {dtype}: {equal} of {all} equal in every bit, the others at most {far} units of the last place apart"
+            "{draw} of {dtype}: {equal} of {all} equal in every bit, the others differ by at most {far} ULPs"
         );
     }
     assert!(compared.values().all(|&n| n > 4000), "{compared:?}");
 }
 
-/// The definition beside the loops, of every draw and dtype that JAX and PyTorch were asked for.
+/// Compares the definition with the loops, for every draw and dtype in the data of JAX and PyTorch.
 #[test]
 fn the_definition_is_what_is_filled_in_all_facts() {
     let mut compared = 0;

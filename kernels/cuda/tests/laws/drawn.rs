@@ -7,7 +7,7 @@ use reshard_kernels::{CopySide, DType, LoopNest};
 use reshard_layout::Mode;
 use reshard_test_support::Sweep;
 
-/// Numbers with which every way to stretch and to take remainders comes up.
+/// Returns draws that cover every scaling and every kind of remainder.
 fn all_draws() -> Vec<Draw> {
     let texts = "uniform uniform(-1,1) uniform(-0.3,2.7) uniform(0,3) normal normal(-2,0.75) truncated_normal \
                  truncated_normal(0.5,4) bernoulli bernoulli(0.3) exponential gumbel bits randint(0,2) randint(3,100) \
@@ -16,7 +16,7 @@ fn all_draws() -> Vec<Draw> {
     texts.split_whitespace().map(|text| text.parse().unwrap()).collect()
 }
 
-/// A run, columns of rows that lie apart, a transpose that runs backwards, and indices of more than 32 bits.
+/// Returns a run, columns of separate rows, a backward transpose, and indices of more than 32 bits.
 fn nests() -> [LoopNest; 4] {
     [
         LoopNest::new(0, 0, [Mode::new(1500, (1, 1))]),
@@ -50,7 +50,8 @@ fn drawn_elements_are_those_of_the_definition() {
             }
         }
     }
-    // 4 floats of 10 draws each, bernoulli among them, and 9 others of bits, remainders and bernoulli, twice and on 4 nests.
+    // 4 floats of 10 draws each, including bernoulli, and 9 others of bits, remainders and bernoulli, twice
+    // and on 4 nests.
     let least = if Sweep::asked() == Sweep::All { 4 * 2 * (4 * 12 + 9 * 4) } else { 50 };
     assert!(checked > least, "{checked}");
 }
@@ -87,7 +88,7 @@ fn compare(
     assert!(differs.is_none(), "{key} {draw} {dtype} {nest:?}: element {differs:?}");
 }
 
-/// The launches of a nest draw every element once, from its index: the host's own runs of the same shard.
+/// The launches of a nest draw every element once, from its index, with the bits of the host.
 #[test]
 fn a_shard_that_is_drawn_is_that_of_the_whole() {
     let (key, draw) = (Key::new(5), Draw::Normal { mean: 1.0, std: 2.0 });

@@ -1,4 +1,4 @@
-//! The laws of CUDA kernels that need no device: which kernel a nest gets, and its source run on a CPU.
+//! Properties of CUDA kernels without a device: the selected kernel of a nest, and its source run on a CPU.
 
 mod cases;
 mod drawn;

@@ -1,5 +1,5 @@
-//! The CUDA sources against the definition, on a CPU: what they read and write, and that their barriers are where they
-//! must be.
+//! Compares the CUDA sources with the definition, on a CPU: their reads and writes, and the positions of
+//! their barriers.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,15 @@ use reshard_kernels::{CombineOp, CopySide, DType, LoopNest, PreparedCombine, Pre
 use reshard_layout::Mode;
 use reshard_test_support::{Arbitrary, Sweep, property};
 
-/// Of the programs of one kind those whose turn it is, an integer's and a float's among them: each has to be compiled, with a
-/// sanitizer, which takes seconds.
+/// Returns the programs of one kind that are sampled in this run, among them an integer's and a float's.
+///
+/// Each has to be compiled with a sanitizer, which takes seconds.
 pub(crate) fn looked_at(kind: impl Fn(Program) -> Option<DType>) -> impl Iterator<Item = (Program, DType)> {
     let all = Program::all().filter_map(move |program| Some((program, kind(program)?)));
     all.enumerate().filter(|(i, _)| Sweep::asked().takes_one_in(6, i + 1)).map(|(_, program)| program)
 }
 
-/// So many of these drawn cases, where a sample takes a third.
+/// Returns the number of drawn cases to run: `cases`, or a third of them in a sample.
 fn some_of(cases: usize) -> usize {
     if Sweep::asked().is_exhaustive() { cases } else { cases / 3 }
 }
@@ -30,7 +31,7 @@ fn memory(bytes: &[u8]) -> Memory<'_> {
     Memory { shift: 0, bytes }
 }
 
-/// Runs a case in both orders of threads and compares with the definition; the names of the kernels.
+/// Runs a case in both orders of threads and compares with the definition; returns the names of the kernels.
 fn check(emulator: &mut Emulator, case: &Case, alignment: Alignment) -> Vec<String> {
     let launches = copies(&case.nest, case.item, alignment).unwrap();
     let source = pattern(case.bytes(CopySide::Source), 1);
@@ -108,7 +109,7 @@ fn batches_are_their_copies() {
         for n in (1..40).step_by(if Sweep::asked().is_exhaustive() { 1 } else { 4 }) {
             let case = |i| if i % 3 == 2 { Misaligned::arbitrary(g).0 } else { Case::arbitrary(g) };
             let cases: Vec<Case> = (0..n).map(case).collect();
-            // One after the other in both buffers.
+            // The cases are contiguous in both buffers.
             let (mut source_at, mut target_at) = (0, 0);
             let (mut launches, mut shifted) = (Vec::new(), Vec::new());
             for case in &cases {
@@ -133,7 +134,8 @@ fn batches_are_their_copies() {
             let got = emulator.batch(&batch, n % 2 == 0, memory(&source), memory(&before));
             assert!(got.expect("the sanitizer objects") == want, "{cases:?}");
         }
-        // More jobs than a block has threads, of one block and of several; all alike, and one among them that is not.
+        // More jobs than a block has threads, of one block and of several; all equal, and with one that
+        // differs.
         for (n, odd) in [(1, false), (255, false), (256, true), (257, false), (300, true), (700, false)] {
             let mut nests: Vec<(usize, usize)> = Vec::new();
             let mut total = 0;
@@ -145,7 +147,7 @@ fn batches_are_their_copies() {
             let (source, before) = (pattern(total, n), pattern(total, n + 1));
             let mut want = before.clone();
             let mut launches = Vec::new();
-            // Backwards in the target.
+            // In reverse order in the target.
             for (from, bytes) in nests {
                 let to = total - from - bytes.next_multiple_of(16);
                 want[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
@@ -193,12 +195,12 @@ fn transposes_have_no_bank_conflicts() {
     for kernel in CopyKernel::ALL {
         let transposes = matches!(kernel, CopyKernel::Transpose { .. });
         assert_eq!(ours[&kernel.name()], usize::from(transposes), "{kernel:?}");
-        // Rows that are not a word apart from a multiple of all banks.
+        // The planted tiles have no padding between their rows.
         assert_eq!(planted[&kernel.name()] > 1, transposes, "{kernel:?}");
     }
 }
 
-/// What a dtype can be combined by, norms in all ways in which they are computed.
+/// Returns the operations of a dtype, with one norm for each algorithm.
 fn all_of(dtype: DType) -> Vec<CombineOp> {
     let all =
         CombineOp::ALL.into_iter().chain(CombineOp::NORMS).chain([CombineOp::Norm("0.5".parse().unwrap())]);
@@ -274,7 +276,7 @@ fn reductions_are_those_of_the_host_bit_for_bit() {
     for (program, dtype) in looked_at(element) {
         let item = dtype.element_bytes().unwrap();
         let mut emulator = Emulator::new(program, &[]);
-        // One term of 1200 elements behind the other; a run, and rows.
+        // Partial values of 1200 elements at consecutive offsets; a run, and rows.
         for (nest, terms) in [
             (LoopNest::new(0, 0, [Mode::new(1200, (1, 1))]), 5),
             (LoopNest::new(3, 1, [Mode::new(33, (1, 1)), Mode::new(20, (40, 37))]), 3),
@@ -315,7 +317,7 @@ fn reductions_are_those_of_the_host_bit_for_bit() {
                         )
                         .expect("the sanitizer objects");
                     assert!(same(dtype, &got, &want), "{dtype} {op} {nest:?}");
-                    // The simulation means the same.
+                    // The simulation has the same result.
                     let mut arena: Vec<u8> = [source, before.clone()].concat();
                     let mut job = l.job;
                     job.target += (arena.len() - before.len()) as i64;

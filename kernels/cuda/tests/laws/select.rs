@@ -1,4 +1,4 @@
-//! Which kernel a nest gets: pure, against a definition that is written otherwise.
+//! Selection of the kernel for a nest: pure, compared with an independent definition.
 
 use crate::cases::Case;
 use reshard_cuda::{Alignment, CopyKernel, THREADS, copies};
@@ -6,12 +6,12 @@ use reshard_kernels::{CopySide, LoopNest};
 use reshard_layout::Mode;
 use reshard_test_support::properties;
 
-/// Rows of so many bytes, whose beginnings are so many bytes apart on both sides.
+/// Returns rows of `run` bytes with the given distances between their beginnings on both sides.
 fn rows(count: usize, run: usize, steps: (i64, i64), offsets: (i64, i64)) -> LoopNest {
     LoopNest::new(offsets.0, offsets.1, [Mode::new(run as i64, (1, 1)), Mode::new(count as i64, steps)])
 }
 
-/// All of these numbers are multiples of it.
+/// Returns the greatest power of two up to 16 that divides all of these numbers.
 fn common(numbers: &[usize]) -> usize {
     [16, 8, 4, 2].into_iter().find(|w| numbers.iter().all(|n| n % w == 0)).unwrap_or(1)
 }
@@ -21,7 +21,7 @@ fn runs_of_more_than_a_word_that_are_not_at_multiples_of_8_go_by_words_and_other
     let mut runs = 0;
     for run in 1..200 {
         for (gaps, offsets) in [((0, 3), (0, 0)), ((5, 2), (1, 1)), ((56, 200), (0, 8)), ((8, 4), (4, 16))] {
-            // Far enough apart that rows do not merge.
+            // The distance is large enough that rows do not merge.
             let steps = ((run + gaps.0 + 1) as i64, (run + gaps.1 + 1) as i64);
             let width =
                 common(&[run, steps.0 as usize, steps.1 as usize, offsets.0 as usize, offsets.1 as usize]);
@@ -79,7 +79,7 @@ fn a_run_of_more_than_a_launch_takes_is_several() {
     let bytes = |l: &reshard_cuda::Launch<CopyKernel>| match l.kernel {
         CopyKernel::Runs { .. } => l.job.columns as usize,
         CopyKernel::Rows { width } => l.job.count as usize * width,
-        CopyKernel::Transpose { .. } => unreachable!("a run is no transpose"),
+        CopyKernel::Transpose { .. } => unreachable!("a run is not a transpose"),
     };
     assert_eq!(launches.iter().map(bytes).sum::<usize>(), length);
     let mut at = 0;
@@ -90,7 +90,7 @@ fn a_run_of_more_than_a_launch_takes_is_several() {
 }
 
 properties! {
-    /// Whatever is chosen, its jobs have as many bytes as the nest.
+    /// For every selected kernel, the jobs have as many bytes as the nest.
     fn jobs_have_the_bytes_of_the_nest(case: Case) -> bool {
         let bytes = |l: &reshard_cuda::Launch<CopyKernel>| -> usize {
             let loops = |first: usize| -> usize {

@@ -1,7 +1,7 @@
-//! What kernels are tried on, with or without a device: nests, bytes and values.
+//! Test data of the kernels, with or without a device: nests, bytes and values.
 
 #![allow(dead_code, reason = "every test binary uses its own part")]
-#![allow(clippy::wildcard_enum_match_arm, reason = "all dtypes but the floats are alike here")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "all dtypes other than floats are handled in one arm")]
 
 use reshard_kernels::{CopySide, DType, LoopNest};
 use reshard_layout::Mode;
@@ -15,7 +15,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Extents of a box, an order of its dims in the target, gaps behind rows on both sides, and offsets.
+    /// Creates a case of a box, the order of its dims in the target, gaps after rows, and offsets.
     pub(crate) fn of(
         extents: &[usize],
         order: &[usize],
@@ -39,14 +39,14 @@ impl Case {
         Case { nest: LoopNest::new(offsets.0, offsets.1, modes), item }
     }
 
-    /// The bytes that it needs of a buffer.
+    /// Returns the bytes that it needs of a buffer.
     pub(crate) fn bytes(&self, side: CopySide) -> usize {
         let last = self.nest.extremes(side).unwrap().map_or(0, |(_, last)| last + 1);
         last as usize * self.item
     }
 }
 
-/// Rows of bytes or pairs of bytes that begin anywhere, as what is left of uneven dims does.
+/// Rows of bytes or pairs of bytes at any offset, like the remainders of uneven dims.
 #[derive(Clone, Debug)]
 pub(crate) struct Misaligned(pub(crate) Case);
 
@@ -86,7 +86,7 @@ impl Arbitrary for Case {
         let offsets = (offset(g), offset(g));
         let item = *g.choose(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16]).unwrap();
         let mut case = Case::of(&extents, &order, gaps, offsets, item);
-        // Sometimes a mode runs backwards in the source, or reads one element again and again.
+        // Sometimes a mode runs backwards in the source, or reads one element repeatedly.
         let i = usize::arbitrary(g) % dims;
         match u8::arbitrary(g) % 8 {
             0 => backwards(&mut case.nest, i),
@@ -97,7 +97,7 @@ impl Arbitrary for Case {
     }
 }
 
-/// Turns a mode round in the source.
+/// Reverses a mode in the source.
 fn backwards(nest: &mut LoopNest, at: usize) {
     let mode = &mut nest.modes[at];
     nest.source_offset += mode.stride.0 * (mode.extent - 1);
@@ -108,7 +108,7 @@ pub(crate) fn pattern(n: usize, seed: usize) -> Vec<u8> {
     (0..n).map(|i| ((i * 2_654_435_761 + seed * 40503) >> 7) as u8).collect()
 }
 
-/// Values of every kind for a dtype: random bits, and of floats zeros, infinities, NaN, subnormal and great ones.
+/// Returns values of every kind for a dtype: random bits, and for floats zeros, infinities, NaN and extremes.
 pub(crate) fn values(dtype: DType, n: usize, seed: usize) -> Vec<u8> {
     let item = dtype.element_bytes().unwrap();
     let mut bytes = pattern(n * item, seed);
@@ -127,7 +127,7 @@ pub(crate) fn values(dtype: DType, n: usize, seed: usize) -> Vec<u8> {
             .to_vec(),
         _ => Vec::new(),
     };
-    // Every special value beside every other one.
+    // Every special value with every other one.
     for (i, x) in bytes.chunks_exact_mut(item).enumerate().take(special.len() * special.len()) {
         let at = if seed.is_multiple_of(2) { i / special.len() } else { i % special.len() };
         x.copy_from_slice(&special[at]);
@@ -135,7 +135,7 @@ pub(crate) fn values(dtype: DType, n: usize, seed: usize) -> Vec<u8> {
     bytes
 }
 
-/// Whether all values are the same to the bit, or both NaN.
+/// Returns `true` if all values are the same to the bit, or both NaN.
 pub(crate) fn same(dtype: DType, got: &[u8], want: &[u8]) -> bool {
     let item = dtype.element_bytes().unwrap();
     let pairs = got.chunks(item).zip(want.chunks(item));

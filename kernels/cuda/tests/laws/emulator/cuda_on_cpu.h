@@ -1,6 +1,6 @@
 // CUDA C++ on a CPU, for tests: every thread of a block is a fiber, so that __syncthreads is a real barrier, and blocks run
-// one after the other. Threads run in ascending or descending order between barriers, which exposes races.
-// Not here: shuffles, inline PTX, asynchronous copies; kernels keep those behind ON_CPU.
+// in sequence. Threads run in ascending or descending order between barriers, which exposes races.
+// Not supported: shuffles, inline PTX, asynchronous copies; kernels exclude them by ON_CPU.
 
 #pragma once
 #include <cmath>
@@ -19,7 +19,7 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
-// Blocks run one after the other, so one copy serves all.
+// Blocks run in sequence, so one copy serves all.
 #define __shared__ static
 #define __restrict__
 
@@ -111,13 +111,13 @@ inline void __syncthreads() {
     fibers::Fiber *mine = fibers::current;
     swapcontext(&mine->context, &fibers::scheduler);
 }
-// How many threads say so.
+// The number of threads whose argument is not 0.
 inline int __syncthreads_count(int mine) {
     static int count, seen;
     count += mine != 0;
     __syncthreads();
     int all = count;
-    // Whoever is the last to see it makes room for the next one.
+// The last thread that has read the count resets it for the next call.
     if (++seen == (int)blockDim.x) {
         count = seen = 0;
     }

@@ -2,8 +2,10 @@
 //
 //     name, grid, descending, extra (f64), jobs, bases, shift, source, shift, target      texts and buffers after their length
 //
-// With an argument it prints, for each copy, the worst conflict of banks of shared memory instead. All numbers are 8 bytes. The answer is the target after the kernel. Buffers are as long as they are said to be and start
-// `shift` bytes behind a multiple of 256, so that a sanitizer sees accesses outside of them and misaligned ones.
+// With an argument it prints, for each copy, the worst bank conflict of shared memory instead. All numbers
+// are 8 bytes. The answer is the target after the kernel. Buffers have exactly the requested length and start
+// `shift` bytes after a multiple of 256, so that a sanitizer sees accesses outside of them and misaligned
+// ones.
 
 #include "cuda_on_cpu.h"
 #include KERNELS
@@ -60,7 +62,7 @@ struct Call {
 };
 
 #ifdef DRAWS
-// What is passed as bases is a recipe.
+// The bytes passed as bases are a recipe.
 #elif defined(ELEMENT)
 #define ENTRY(NAME) {#NAME, [](Call &c) { reshard_##NAME(*c.jobs, c.source, c.target); }},
 #define TERMS_ENTRY(NAME) \
@@ -105,8 +107,9 @@ static const std::map<std::string, void (*)(Call &)> KERNEL_TABLE = {
 };
 
 #ifndef ELEMENT
-// How many accesses to one bank of shared memory the worst phase of a transpose has: 1 is free of conflicts. A bank is one of
-// 32 words of 4 bytes; a phase is as many lanes of a warp as take 128 bytes; lanes that share a word share its access.
+// Returns the number of accesses to one bank of shared memory in the worst phase of a transpose: 1 is free of
+// conflicts. A bank is one of 32 words of 4 bytes; a phase is as many lanes of a warp as take 128 bytes;
+// lanes that share a word share its access.
 struct Banks {
     static unsigned worst;
 

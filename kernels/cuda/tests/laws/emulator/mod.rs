@@ -9,8 +9,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use reshard_cuda::{Batch, Launch, Program};
 
-/// How the kernels are compiled: what they access outside of their buffers, or misaligned, ends the program.
-/// Not optimized: compiling 15 programs is what this takes, and not running them.
+/// Compiler flags of the kernels: an access outside of their buffers, or a misaligned one, ends the program.
+///
+/// Not optimized, since compiling 15 programs dominates the time, not running them.
 const FLAGS: [&str; 8] = [
     "-std=c++17",
     "-O0",
@@ -22,21 +23,21 @@ const FLAGS: [&str; 8] = [
     "-pipe",
 ];
 
-/// A program of kernels that runs in a process of its own, so that what a sanitizer finds ends that and not the tests.
+/// A program of kernels in a separate process, which is all that an error of the sanitizer ends.
 pub(crate) struct Emulator {
     child: Child,
     stdin: ChildStdin,
     stdout: ChildStdout,
 }
 
-/// A buffer that starts `shift` bytes behind a multiple of 256.
+/// A buffer that starts `shift` bytes after a multiple of 256.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory<'a> {
     pub(crate) shift: usize,
     pub(crate) bytes: &'a [u8],
 }
 
-/// Whether there is no C++ compiler, which is said; a failure in CI.
+/// Returns `true` and prints a note if there is no C++ compiler; fails in CI.
 pub(crate) fn is_missing() -> bool {
     let missing = Command::new("g++").arg("--version").output().is_err();
     assert!(!missing || std::env::var_os("CI").is_none(), "there is no g++ to compile the kernels for a CPU");
@@ -46,7 +47,7 @@ pub(crate) fn is_missing() -> bool {
     missing
 }
 
-/// The compiled program: by what it is made of, so that it is compiled once, whoever asks, and again when anything changes.
+/// Returns the compiled program, cached by a hash of its inputs across callers.
 fn compiled(program: Program, defines: &[&str]) -> PathBuf {
     let source = program.source().expect("a program with kernels");
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/laws/emulator");
@@ -60,7 +61,8 @@ fn compiled(program: Program, defines: &[&str]) -> PathBuf {
     std::fs::create_dir_all(&folder).expect("a folder");
     let stem = folder.join(format!("{:016x}", hash.finish()));
     let binary = stem.with_extension("run");
-    // Others who want the same wait here, in this process and in others; the lock ends with the file.
+    // Others that need the same program wait here, in this process and in others; the lock ends with the
+    // file.
     let lock = File::create(stem.with_extension("lock")).expect("a file");
     lock.lock().expect("a lock");
     if binary.exists() {
@@ -68,7 +70,7 @@ fn compiled(program: Program, defines: &[&str]) -> PathBuf {
     }
     let kernels = stem.with_extension("cu");
     std::fs::write(&kernels, source).expect("a file");
-    // In place only when it is whole.
+    // Renamed to its final path only when it is complete.
     let part = stem.with_extension("part");
     let output = Command::new("g++")
         .args(flags)
@@ -83,7 +85,7 @@ fn compiled(program: Program, defines: &[&str]) -> PathBuf {
     binary
 }
 
-/// For each copy, how many accesses to one bank of shared memory its worst phase has; 0 where it uses none.
+/// Returns for each copy the accesses to one bank of shared memory in its worst phase; 0 if it uses none.
 pub(crate) fn worst_bank_conflicts(defines: &[&str]) -> BTreeMap<String, usize> {
     let output = Command::new(compiled(Program::Copy, defines)).arg("banks").output().expect("it starts");
     let text = String::from_utf8(output.stdout).expect("a text");
@@ -94,7 +96,7 @@ pub(crate) fn worst_bank_conflicts(defines: &[&str]) -> BTreeMap<String, usize> 
 }
 
 impl Emulator {
-    /// Starts a program, with these macros defined; compiles it if nobody has.
+    /// Starts a program with these macros defined; compiles it unless it is cached.
     pub(crate) fn new(program: Program, defines: &[&str]) -> Emulator {
         let binary = compiled(program, defines);
         let mut child = Command::new(binary)
@@ -107,8 +109,8 @@ impl Emulator {
         Emulator { child, stdin, stdout }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a request has so many fields")]
-    /// The target after a kernel; `None` if the kernel ended its process.
+    #[allow(clippy::too_many_arguments, reason = "a request has this many fields")]
+    /// Returns the target after a kernel; `None` if the kernel ended its process.
     pub(crate) fn run(
         &mut self,
         name: &str,
@@ -143,7 +145,7 @@ impl Emulator {
         Some(answer)
     }
 
-    /// The target after launches of copies, one after the other.
+    /// Returns the target after launches of copies, in sequence.
     pub(crate) fn copy(
         &mut self,
         launches: &[Launch<reshard_cuda::CopyKernel>],
@@ -170,7 +172,7 @@ impl Emulator {
 }
 
 impl Emulator {
-    /// The target after a batch, which is given as a device is given it.
+    /// Returns the target after a batch, which is passed as to a device.
     pub(crate) fn batch(
         &mut self,
         batch: &Batch,
