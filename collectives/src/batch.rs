@@ -1,4 +1,4 @@
-//! Several tensors redistributed together.
+//! Several tensors redistributed in one fused run.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -10,17 +10,17 @@ use reshard_sharding::Sharding;
 use crate::lower::Tensor;
 use crate::{BufferLayout, CompiledPlan, Error};
 
-/// Tensors begin at multiples of so many bytes, unless the caller says where.
+/// Alignment, in bytes, of the beginning of a tensor, unless the caller passes an offset.
 const ALIGNMENT: usize = 64;
 
-/// Plans of several tensors, to be compiled together.
+/// Plans of several tensors, to be compiled into one run.
 ///
-/// A model has hundreds of small tensors, and each exchange costs its latency whatever it moves. A batch carries the
-/// `i`-th phases of all its tensors out together: those between the same ranks are one exchange, so that a message brings
-/// the pieces of all tensors.
+/// A model has hundreds of small tensors, and each exchange costs its latency regardless of its size. A batch
+/// runs the `i`-th phases of all its tensors jointly: those between the same ranks are one exchange, so that
+/// a message carries the nests of all tensors.
 ///
-/// All sources lie in one buffer and all targets in another, each tensor where it begins on every rank, so that a rank
-/// knows where its peers have theirs.
+/// All sources are in one buffer and all targets in another. Each tensor begins at the same offset on every
+/// rank, so a rank knows the offsets of its peers.
 ///
 /// ```
 /// use reshard_kernels::DType;
@@ -53,7 +53,7 @@ const ALIGNMENT: usize = 64;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Plans that are owned or shared live in the batch, which a struct can then keep:
+/// Plans that are owned or shared live in the batch, which a struct can then store:
 ///
 /// ```
 /// # use reshard_collectives::{Batch, Error};
@@ -78,7 +78,7 @@ pub struct Batch<'a> {
     scratch_bytes: usize,
 }
 
-/// A tensor of a batch, and where it lies in the buffers; offsets in bytes.
+/// A tensor of a batch, and its offsets in the buffers, in bytes.
 #[derive(Clone, Debug)]
 struct Placed<'a> {
     plan: PlanRef<'a>,
@@ -89,7 +89,7 @@ struct Placed<'a> {
     scratch_start: usize,
 }
 
-/// A plan that is borrowed, or one that is shared and lives as long as its users: a [`Batch`] of those has no lifetime.
+/// A plan that is borrowed, or shared and owned; a [`Batch`] of only shared plans has no lifetime.
 #[derive(Clone, Debug)]
 pub enum PlanRef<'a> {
     /// Borrowed.
@@ -140,12 +140,12 @@ impl From<BufferLayout> for Cow<'_, BufferLayout> {
 }
 
 impl<'a> Batch<'a> {
-    /// A batch of no tensors.
+    /// Creates a batch of no tensors.
     pub fn new() -> Batch<'a> {
         Batch::default()
     }
 
-    /// Adds a tensor with dense row-major buffers behind those that are there already, and returns its index.
+    /// Adds a tensor with dense row-major buffers after the existing tensors, and returns its index.
     ///
     /// The plan is borrowed, owned or shared. Errors: [`Error::Kernel`] for sizes that overflow.
     pub fn add(&mut self, plan: impl Into<PlanRef<'a>>) -> Result<usize, Error> {
@@ -153,11 +153,11 @@ impl<'a> Batch<'a> {
         self.add_at(plan, (BufferLayout::RowMajor, source), (BufferLayout::RowMajor, target))
     }
 
-    /// Adds a tensor whose source and target lie in memory like this and begin at these bytes, on every rank; returns its
-    /// index.
+    /// Adds a tensor with the given memory layouts and byte offsets, and returns its index.
     ///
-    /// Requires that targets do not overlap, and the same calls on every rank. Errors: as [`add`](Batch::add), and
-    /// [`Error::Memory`] for a beginning inside of an item. What fails adds nothing.
+    /// The offsets hold on every rank. Requires that targets do not overlap, and the same calls on every
+    /// rank. Errors: as [`add`](Batch::add), and [`Error::Memory`] for an offset inside of an element. A
+    /// failed call adds nothing.
     pub fn add_at(
         &mut self,
         plan: impl Into<PlanRef<'a>>,
@@ -165,10 +165,10 @@ impl<'a> Batch<'a> {
         (target, target_start): (impl Into<Cow<'a, BufferLayout>>, usize),
     ) -> Result<usize, Error> {
         let (plan, source, target) = (plan.into(), source.into(), target.into());
-        let item = plan.item_bytes();
+        let item = plan.element_bytes();
         for start in [source_start, target_start] {
             if !start.is_multiple_of(item) {
-                let message = format!("byte {start} is inside of an item of {item} bytes");
+                let message = format!("offset {start} is not a multiple of the element size, {item} bytes");
                 return Err(Error::Memory { rank: 0, message });
             }
         }
@@ -183,12 +183,12 @@ impl<'a> Batch<'a> {
         Ok(self.tensors.len() - 1)
     }
 
-    /// The number of tensors.
+    /// Returns the number of tensors.
     pub fn len(&self) -> usize {
         self.tensors.len()
     }
 
-    /// Whether there are no tensors.
+    /// Returns `true` if there are no tensors.
     pub fn is_empty(&self) -> bool {
         self.tensors.is_empty()
     }
@@ -197,47 +197,47 @@ impl<'a> Batch<'a> {
         self.tensors.get(tensor).ok_or(Error::NoTensor { tensor, tensors: self.tensors.len() })
     }
 
-    /// The byte of the source at which a tensor begins. Errors: [`Error::NoTensor`].
+    /// Returns the byte offset of a tensor in the source. Errors: [`Error::NoTensor`].
     pub fn source_start(&self, tensor: usize) -> Result<usize, Error> {
         Ok(self.tensor(tensor)?.source_start)
     }
 
-    /// The byte of the target at which a tensor begins. Errors: [`Error::NoTensor`].
+    /// Returns the byte offset of a tensor in the target. Errors: [`Error::NoTensor`].
     pub fn target_start(&self, tensor: usize) -> Result<usize, Error> {
         Ok(self.tensor(tensor)?.target_start)
     }
 
-    /// Bytes of a source that is large enough on every rank.
+    /// Returns the bytes of a source that is large enough on every rank.
     pub fn source_bytes(&self) -> usize {
         self.source_bytes
     }
 
-    /// Bytes of a target that is large enough on every rank.
+    /// Returns the bytes of a target that is large enough on every rank.
     pub fn target_bytes(&self) -> usize {
         self.target_bytes
     }
 
-    /// The plan of a tensor. Errors: [`Error::NoTensor`].
+    /// Returns the plan of a tensor. Errors: [`Error::NoTensor`].
     pub fn plan(&self, tensor: usize) -> Result<&Plan, Error> {
         Ok(&self.tensor(tensor)?.plan)
     }
 
-    /// The plans of all tensors, in order.
+    /// Returns the plans of all tensors, in order.
     pub fn plans(&self) -> impl ExactSizeIterator<Item = &Plan> {
         self.tensors.iter().map(|tensor| &*tensor.plan)
     }
 
-    /// Whether all tensors have dense row-major buffers.
+    /// Returns `true` if all tensors have dense row-major buffers.
     pub(crate) fn is_row_major(&self) -> bool {
         let dense = |layout: &BufferLayout| *layout == BufferLayout::RowMajor;
         self.tensors.iter().all(|tensor| dense(&tensor.source) && dense(&tensor.target))
     }
 
-    /// Compiles all tensors for a rank. Steps of its [`exchanges`](Compiled::exchanges) are rounds: round `i` has the
-    /// `i`-th phases of all tensors.
+    /// Compiles all tensors for a rank.
     ///
-    /// Errors: as [`Compiled::with_layouts`]; [`Error::NotInPlan`] if the rank has a part in none of them;
-    /// [`Error::NoTensor`] if there are none.
+    /// Steps of its [`exchanges`](CompiledPlan::exchanges) are rounds: round `i` has the `i`-th phases of all
+    /// tensors. Errors: as [`CompiledPlan::with_layouts`]; [`Error::NotInPlan`] if the rank takes part in none of
+    /// the plans; [`Error::NoTensor`] if there are none.
     pub fn compile(&self, rank: usize) -> Result<CompiledPlan, Error> {
         self.tensor(0)?;
         CompiledPlan::of_tensors(rank, &self.tensors.iter().map(Placed::tensor).collect::<Vec<_>>())
@@ -251,7 +251,7 @@ impl Placed<'_> {
     }
 }
 
-/// The next place at which a tensor may begin.
+/// Returns the next offset at which a tensor may begin.
 fn aligned(bytes: usize) -> Result<usize, Error> {
     Ok(bytes.checked_next_multiple_of(ALIGNMENT).ok_or(overflow())?)
 }
@@ -265,7 +265,7 @@ fn overflow() -> reshard_kernels::Error {
     reshard_kernels::Error::Overflow { what: "the size of a batch" }
 }
 
-/// The most elements that the buffer of any rank has.
+/// Returns the greatest number of elements in the buffer of any rank.
 fn most_elements(sharding: &Sharding, memory: &BufferLayout) -> usize {
     let dense = sharding.max_local_numel();
     match memory {

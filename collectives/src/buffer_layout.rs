@@ -1,4 +1,4 @@
-//! Where the elements of a local buffer lie.
+//! Memory layouts of local buffers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,21 +12,22 @@ use smallvec::SmallVec;
 
 use crate::Error;
 
-/// How the ranks lay out their local buffers; the same value on every rank.
+/// The memory layouts of the ranks' local buffers; the same value on every rank.
 ///
-/// Plans speak of dense row-major local buffers. A rank's real source and target may lie otherwise: transposed, channels
-/// last, padded. [`BufferLayout`] says how, and compiling rewrites the plan's loop nests accordingly, so that the copies absorb
-/// the difference and nothing moves twice.
+/// Plans assume dense row-major local buffers. A rank's real source and target may be transposed, channels
+/// last or padded. [`BufferLayout`] describes this, and compiling rewrites the plan's loop nests accordingly,
+/// so that the copies absorb the difference and no element is copied twice.
 ///
-/// A memory is a layout `A` from the row-major index of a local element to its place. A block of a plan is a nest, a layout
-/// of pairs, and on one side its values are such indices; so where its elements really lie is a composition:
+/// A memory layout `A` maps the row-major index of a local element to its offset. A block of a plan is a
+/// nest, a layout of pairs, and on one side its values are such indices. The real offsets of its elements are
+/// therefore a composition:
 ///
 /// ```text
 /// nest(i) = (b(i), t(i))    becomes    (A(b(i)), t(i))               Layout::compose_at, which carries t along
 /// ```
 ///
-/// There is no such nest where the modes of `b` together carry over a boundary between modes of `A`. Then the slowest mode
-/// is unrolled, until there is one for each part.
+/// Such a nest does not exist if the modes of `b` jointly carry over a boundary between modes of `A`. Then
+/// the slowest mode is unrolled, until each part has one.
 ///
 /// ```
 /// use reshard_collectives::BufferLayout;
@@ -38,18 +39,19 @@ use crate::Error;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum BufferLayout {
-    /// Dense, the last dim fastest; what plans assume.
+    /// Dense, the last dim fastest; the layout that plans assume.
     #[default]
     RowMajor,
     /// Dense, with the dims from slowest to fastest: `[1, 0]` is transposed, `[0, 2, 3, 1]` channels last.
     Order(Vec<usize>),
-    /// A layout per rank with one mode per dim: local coordinates to elements of the buffer. Ranks that are not
-    /// mentioned are row-major.
+    /// A layout per rank with one mode per dim, from local coordinates to elements of the buffer.
+    ///
+    /// Ranks that are not listed are row-major.
     Layouts(BTreeMap<usize, Layout>),
 }
 
 impl fmt::Display for BufferLayout {
-    /// `row_major`, `order 2,0,1`, or `layouts 0=(2,3):(1,2) 4=..`.
+    /// Writes `row_major`, `order 2,0,1`, or `layouts 0=(2,3):(1,2) 4=..`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BufferLayout::RowMajor => f.write_str("row_major"),
@@ -71,35 +73,36 @@ impl FromStr for BufferLayout {
     fn from_str(text: &str) -> Result<BufferLayout, Error> {
         let wrong = |what: String| Error::Parse {
             input: text.to_string(),
-            message: format!("{what}: write row_major, order 1,0 or layouts 0=(2,3):(1,2)"),
+            message: format!("{what}; expected row_major, order 1,0 or layouts 0=(2,3):(1,2)"),
         };
         let (kind, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
         match kind {
             "row_major" if rest.is_empty() => Ok(BufferLayout::RowMajor),
             "order" => {
-                let dim = |dim: &str| dim.trim().parse().map_err(|_| wrong(format!("{dim:?} is no dim")));
+                let dim = |dim: &str| dim.trim().parse().map_err(|_| wrong(format!("invalid dim {dim:?}")));
                 let dims = rest.split(',').filter(|dim| !dim.trim().is_empty());
                 dims.map(dim).collect::<Result<_, _>>().map(BufferLayout::Order)
             }
             "layouts" => {
                 let one = |item: &str| {
                     let (rank, layout) =
-                        item.split_once('=').ok_or_else(|| wrong(format!("{item:?} is no rank=layout")))?;
-                    let rank = rank.parse().map_err(|_| wrong(format!("{rank:?} is no rank")))?;
+                        item.split_once('=').ok_or_else(|| wrong(format!("{item:?} is not rank=layout")))?;
+                    let rank = rank.parse().map_err(|_| wrong(format!("invalid rank {rank:?}")))?;
                     Ok((rank, layout.parse::<Layout>()?))
                 };
                 rest.split_whitespace().map(one).collect::<Result<_, Error>>().map(BufferLayout::Layouts)
             }
-            _ => Err(wrong(format!("{kind:?} is no buffer layout"))),
+            _ => Err(wrong(format!("unknown buffer layout {kind:?}"))),
         }
     }
 }
 
 impl BufferLayout {
-    /// The layout of a rank's buffer, one mode per dim; `None` if it is dense and row-major, or if it is empty.
+    /// Returns the layout of a rank's buffer, one mode per dim.
     ///
-    /// Errors: [`Error::Memory`] if the order is no permutation of the dims, or the layout's modes have other extents
-    /// than the local shape, or reach negative elements.
+    /// `None` if the buffer is dense and row-major, or empty. Errors: [`Error::Memory`] if the order is not a
+    /// permutation of the dims, or the layout's modes have other extents than the local shape, or reach
+    /// negative elements.
     pub fn layout(&self, rank: usize, local_shape: &[usize]) -> Result<Option<Layout>, Error> {
         let wrong = |message: String| Err(Error::Memory { rank, message });
         if local_shape.contains(&0) {
@@ -111,7 +114,7 @@ impl BufferLayout {
                 let mut sorted = order.clone();
                 sorted.sort_unstable();
                 if !sorted.iter().copied().eq(0..local_shape.len()) {
-                    return wrong(format!("{order:?} is not an order of {} dims", local_shape.len()));
+                    return wrong(format!("{order:?} is not a permutation of {} dims", local_shape.len()));
                 }
                 let mut modes = vec![(1, 0); local_shape.len()];
                 let mut stride = 1i64;
@@ -128,11 +131,14 @@ impl BufferLayout {
                 let scalar = local_shape.is_empty() && layout.size() == 1;
                 if !scalar && !extents.iter().copied().eq(local_shape.iter().map(|n| *n as i64)) {
                     return wrong(format!(
-                        "{layout} has modes of sizes {extents:?}, the shard {local_shape:?}"
+                        "{layout} has modes of sizes {extents:?}, but the shard has shape {local_shape:?}"
                     ));
                 }
                 if layout.min_value() < 0 {
-                    return wrong(format!("{layout} reaches element {}", layout.min_value()));
+                    return wrong(format!(
+                        "{layout} reaches element {}, before the buffer",
+                        layout.min_value()
+                    ));
                 }
                 Ok(Some(layout.clone()))
             }
@@ -140,45 +146,45 @@ impl BufferLayout {
     }
 }
 
-/// One buffer's memory, ready to map nests.
+/// The memory of one buffer, prepared to map nests.
 #[derive(Clone, Debug)]
 pub(crate) struct BufferMap {
-    /// From the row-major index to places in the tensor's memory, from `start` on; `None` for the identity.
+    /// From the row-major index to offsets in the tensor's memory, from `start` on; `None` for the identity.
     layout: Option<Layout>,
-    /// Where row-major element 0 lies in the tensor's memory.
+    /// Offset of row-major element 0 in the tensor's memory.
     start: i64,
-    /// Elements of the tensor's memory.
+    /// Number of elements of the tensor's memory.
     pub(crate) len: usize,
-    /// Where the tensor's memory begins in the buffer.
+    /// Offset of the tensor's memory in the buffer, in elements.
     base: i64,
 }
 
-/// A few nests, mostly one.
+/// A few nests, usually one.
 pub(crate) type Nests = SmallVec<[LoopNest; 1]>;
 
-/// A block of a plan as a nest.
+/// Converts a block of a plan to a nest.
 pub(crate) fn nest_of(block: &Block) -> LoopNest {
     LoopNest::new(block.source_offset as i64, block.target_offset as i64, block.modes.iter().copied())
 }
 
 impl BufferMap {
-    /// A dense buffer.
+    /// Returns the map of a dense buffer.
     pub(crate) fn dense(len: usize) -> BufferMap {
         BufferMap { layout: None, start: 0, len, base: 0 }
     }
 
-    /// The same memory, so many elements into a buffer.
+    /// Returns the same memory, offset by `base` elements into a buffer.
     pub(crate) fn at_element(mut self, base: usize) -> BufferMap {
         self.base = base as i64;
         self
     }
 
-    /// Elements that the buffer must have; `None` if there is no such number.
+    /// Returns the number of elements that the buffer must have; `None` on overflow.
     pub(crate) fn end(&self) -> Option<usize> {
         usize::try_from(self.base).ok()?.checked_add(self.len)
     }
 
-    /// The memory of a rank's shard.
+    /// Returns the memory of a rank's shard.
     pub(crate) fn new(memory: &BufferLayout, rank: usize, local_shape: &[usize]) -> Result<BufferMap, Error> {
         let len = local_shape.iter().try_fold(1usize, |n, e| n.checked_mul(*e));
         let len = len.ok_or(reshard_kernels::Error::Overflow { what: "the size of a shard" })?;
@@ -190,8 +196,10 @@ impl BufferMap {
         Ok(BufferMap { layout: Some(Layout::from_flat(by_index.coalesce())?), start: 0, len, base: 0 })
     }
 
-    /// This buffer as seen through a local phase that only picks some of its elements: the phase's target is then not a
-    /// buffer but a way to read this one. `None` unless the phase is one block that fills its target in order.
+    /// Returns this buffer as seen through a local phase that only picks some of its elements.
+    ///
+    /// The phase's target is then not a buffer but a view of this one. `None` unless the phase is one block
+    /// that fills its target in order.
     pub(crate) fn through(&self, phase: &Phase, rank: usize) -> Option<BufferMap> {
         let [message] = phase.receives.as_slice() else { return None };
         let [block] = message.blocks.as_slice() else { return None };
@@ -208,7 +216,7 @@ impl BufferMap {
             None => (nest.source_offset, nest.modes),
             Some(layout) => layout.compose_at(nest.source_offset, &nest.modes).ok()?,
         };
-        // Each index of the target comes once: its modes in their order are those of a compact layout.
+        // Each index of the target occurs once: its modes, in their order, are those of a compact layout.
         modes.sort_by_key(|mode| mode.stride.1);
         let mut dense = 1;
         for mode in &modes {
@@ -223,9 +231,9 @@ impl BufferMap {
         (dense == phase.target_len as i64).then_some(map)
     }
 
-    /// Lets nests reach, on one side, the places of the row-major elements that they reach; in the same order.
+    /// Maps nests, on one side, from row-major elements to the offsets of these elements, in the same order.
     ///
-    /// Errors: indices that are none of this memory.
+    /// Errors: indices that are outside of this memory.
     pub(crate) fn apply(&self, nests: &mut Nests, side: CopySide) -> Result<(), Error> {
         if side == CopySide::Target {
             nests.iter_mut().for_each(swap);
@@ -247,13 +255,13 @@ impl BufferMap {
     }
 }
 
-/// Exchanges source and target.
+/// Swaps source and target.
 fn swap(nest: &mut LoopNest) {
     std::mem::swap(&mut nest.source_offset, &mut nest.target_offset);
     nest.modes.iter_mut().for_each(|mode| *mode = mode.map(|(source, target)| (target, source)));
 }
 
-/// The source of a nest through a layout: one nest, or those of the slowest mode's coordinates where there is none.
+/// Maps the source of a nest through a layout; unrolls the slowest mode if a single nest does not exist.
 fn compose(layout: &Layout, nest: &LoopNest, composed: &mut Nests) -> Result<(), Error> {
     let carry = match layout.compose_at(nest.source_offset, &nest.modes) {
         Ok((source_offset, modes)) => {
@@ -302,7 +310,7 @@ mod tests {
         Ok(nests.into_vec())
     }
 
-    /// A shape, a dense or padded memory of it, and a nest whose source lies within.
+    /// Draws a shape, a dense or padded memory of it, and a nest whose source is within it.
     fn drawn(
         shape: &[u8],
         order: &[u8],
@@ -317,7 +325,7 @@ mod tests {
             && !shape.is_empty()
             && offset.is_multiple_of(3)
         {
-            // Gaps between the elements, and dims of 4 with the odd coordinates behind the even ones.
+            // Gaps between the elements, and dims of 4 with the odd coordinates after the even ones.
             let halves = |(extent, stride): (i64, i64)| match extent {
                 4 => Layout::from_modes(&[(2, 6 * stride), (2, 3 * stride)]).unwrap(),
                 _ => Layout::scalar(extent, 3 * stride).unwrap(),
@@ -332,7 +340,7 @@ mod tests {
         (last < shape.iter().product::<usize>() as i64).then_some((shape, memory, nest))
     }
 
-    /// The definition: the coordinates of a row-major index, and each one's place by its mode.
+    /// The definition: the coordinates of a row-major index, and the offset of each by its mode.
     fn place(memory: &BufferLayout, shape: &[usize], index: i64) -> i64 {
         let layout = memory.layout(0, shape).unwrap().unwrap();
         let (mut left, mut place) = (index, 0);
@@ -347,7 +355,8 @@ mod tests {
     fn a_nest_that_carries_is_unrolled_as_far_as_it_must_be() {
         let map = BufferMap::new(&BufferLayout::Order(vec![1, 0]), 0, &[4, 6]).unwrap();
         let apply = |nest| applied(&map, nest, CopySide::Source).unwrap();
-        // Rows 1 and 2; 4 elements from the middle of a row on; twice 3 elements, the second time over the end of a row.
+        // Rows 1 and 2; 4 elements from the middle of a row on; twice 3 elements, the second time across the
+        // end of a row.
         assert_eq!(
             apply(LoopNest::new(6, 0, [Mode::new(12, (1, 1))])),
             [LoopNest::new(1, 0, [Mode::new(6, (4, 1)), Mode::new(2, (1, 6))])]
@@ -374,7 +383,8 @@ mod tests {
         let message = "columns".parse::<BufferLayout>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "\"columns\" is no buffer layout: write row_major, order 1,0 or layouts 0=(2,3):(1,2), not \"columns\""
+            "cannot parse \"columns\": unknown buffer layout \"columns\"; \
+             expected row_major, order 1,0 or layouts 0=(2,3):(1,2)"
         );
         assert!("order 0,x".parse::<BufferLayout>().is_err() && "layouts 0".parse::<BufferLayout>().is_err());
     }
@@ -385,12 +395,12 @@ mod tests {
             |memory: BufferLayout, shape: &[usize]| memory.layout(3, shape).unwrap_err().to_string();
         assert_eq!(
             message(BufferLayout::Order(vec![0, 0]), &[2, 3]),
-            "memory of rank 3: [0, 0] is not an order of 2 dims"
+            "memory of rank 3: [0, 0] is not a permutation of 2 dims"
         );
         let layouts = BufferLayout::Layouts(BTreeMap::from([(3, "(2,4):(1,2)".parse().unwrap())]));
         assert_eq!(
             message(layouts, &[2, 3]),
-            "memory of rank 3: (2,4):(1,2) has modes of sizes [2, 4], the shard [2, 3]"
+            "memory of rank 3: (2,4):(1,2) has modes of sizes [2, 4], but the shard has shape [2, 3]"
         );
     }
 }

@@ -1,17 +1,18 @@
-//! The memory of one run: what its exchanges read and write, and what of it is lent.
+//! The buffers of one run: which ones its exchanges read and write, and which are lent.
 //!
 //! ```text
-//! Buffers::exchange       one exchange from its beginning to its end, between two of them
-//! Buffers::lend           two of them and staging go out, for as long as the memory is borrowed
-//! Buffers::put_back       what was written, and staging, come back with Communicator::wait
+//! Buffers::exchange       one whole exchange between two of the buffers
+//! Buffers::lend           lends two of the buffers and staging, for as long as the memory is borrowed
+//! Buffers::put_back       takes back the written buffer and staging, which Communicator::wait returns
 //! ```
 //!
-//! What was read does not come back, unless it is the source: [`Stage::opens`](crate::lower::Stage) says where nobody writes it again.
+//! A buffer that was read is not put back, unless it is the source: [`Stage::opens`](crate::lower::Stage)
+//! marks the stages whose source is never written again.
 
 use crate::lower::Buffer;
 use crate::{Communicator, Error, Exchange, ReturnedBuffers};
 
-/// The buffers that a plan runs in. In place there is no source: the target is it.
+/// The buffers that a plan runs in. In place there is no source: the target takes its role.
 #[derive(Debug)]
 pub(crate) struct Buffers<'a, B: ?Sized> {
     source: Option<&'a B>,
@@ -22,12 +23,12 @@ pub(crate) struct Buffers<'a, B: ?Sized> {
 }
 
 impl<'a, B: ?Sized> Buffers<'a, B> {
-    /// A source, a target, and scratch: what lies between phases, and staging.
+    /// Creates buffers from a source, a target, and scratch: two buffers between phases, and staging.
     pub(crate) fn new(source: &'a B, target: &'a mut B, scratch: [&'a mut B; 3]) -> Self {
         Buffers { source: Some(source), target: Some(target), ..Buffers::of_scratch(scratch) }
     }
 
-    /// One buffer, which is source and target, and scratch.
+    /// Creates buffers from one buffer, which is source and target, and scratch.
     pub(crate) fn in_place(buffer: &'a mut B, scratch: [&'a mut B; 3]) -> Self {
         Buffers { target: Some(buffer), ..Buffers::of_scratch(scratch) }
     }
@@ -42,7 +43,7 @@ impl<'a, B: ?Sized> Buffers<'a, B> {
         }
     }
 
-    /// Carries out an exchange between two of them.
+    /// Runs an exchange between two of the buffers.
     pub(crate) fn exchange<C: Communicator<Buffer = B> + ?Sized>(
         &mut self,
         comm: &mut C,
@@ -72,7 +73,7 @@ impl<'a, B: ?Sized> Buffers<'a, B> {
         }
     }
 
-    /// Takes out what an exchange between two of them is lent: what is read, what is written, and staging.
+    /// Takes out the buffers that an exchange borrows: the one it reads, the one it writes, and staging.
     pub(crate) fn lend(
         &mut self,
         (from, to): (Buffer, Buffer),
@@ -96,7 +97,7 @@ impl<'a, B: ?Sized> Buffers<'a, B> {
         }
     }
 
-    /// Puts back what an exchange has written, and staging.
+    /// Puts back the buffer that an exchange has written, and staging.
     pub(crate) fn put_back(
         &mut self,
         to: Buffer,
@@ -107,13 +108,13 @@ impl<'a, B: ?Sized> Buffers<'a, B> {
             Buffer::First => self.first = Some(target),
             Buffer::Second => self.second = Some(target),
             Buffer::Target => self.target = Some(target),
-            // Nobody writes the source.
+            // No exchange writes the source.
             Buffer::Source => {}
         }
     }
 }
 
 fn no_way((from, to): (Buffer, Buffer), exchange: &Exchange) -> Error {
-    let message = format!("there is no way from {from:?} to {to:?}");
+    let message = format!("an exchange from buffer {from:?} to buffer {to:?} is not possible");
     Error::Phase { step: exchange.step(), message }
 }

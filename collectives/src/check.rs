@@ -1,39 +1,40 @@
-//! What every engine makes sure of before an exchange, in one place, so that the same mistake is the same error everywhere.
+//! The checks of every engine before an exchange, shared so that the same mistake is the same error
+//! everywhere.
 //!
 //! ```text
-//! Communicator::agree    check_rank
-//! Communicator::post     check_rank, check_buffers, check_staging
-//! comparing plans        check_tags        a tag of every member; the first other one is the error
-//! reading a peer         check_peer        what it shows is as long as what is taken from it
+//! Communicator::check_agreement check_rank
+//! Communicator::post            check_rank, check_buffers, check_staging
+//! comparing plans               check_tags     the tags of all members; reports the first that differs
+//! reading a peer                check_peer     the published buffer has all the bytes that are read
 //! ```
 
 use crate::{Error, Exchange, Location, ReceiveMessage};
 
-/// Succeeds if a rank of a world of so many can meet these members.
+/// Succeeds if a rank of a world of `size` ranks can form a group with these members.
 ///
 /// Errors: [`Error::Group`].
 pub(crate) fn check_group(rank: usize, size: usize, members: &[usize]) -> Result<(), Error> {
     let wrong = |message: String| Err(Error::Group { rank, group: members.to_vec(), message });
     let pairs = members.iter().zip(members.iter().skip(1));
     if let Some((one, next)) = pairs.into_iter().find(|(one, next)| one >= next) {
-        return wrong(format!("its ranks are to be ascending, and {one} comes before {next}"));
+        return wrong(format!("ranks must be ascending, but {one} comes before {next}"));
     }
     if let Some(last) = members.last().filter(|last| **last >= size) {
-        return wrong(format!("the engine has {size} ranks, and no rank {last}"));
+        return wrong(format!("the engine has {size} ranks, so rank {last} does not exist"));
     }
     match members.binary_search(&rank) {
         Ok(_) => Ok(()),
-        Err(_) => wrong("it is not one of them".to_string()),
+        Err(_) => wrong("the rank is not a member".to_string()),
     }
 }
 
 impl Exchange {
-    /// Whether no other rank is needed.
+    /// Returns `true` if no other rank is needed.
     pub fn is_local(&self) -> bool {
         !self.communicates() || self.members().len() == 1
     }
 
-    /// Carries out an exchange in which everything comes from this rank itself, in memory of the host.
+    /// Runs an exchange in which all data comes from this rank itself, in host memory.
     ///
     /// Requires [`is_local`](Exchange::is_local).
     pub fn run_local(&self, source: &[u8], target: &mut [u8]) -> Result<(), Error> {
@@ -44,7 +45,7 @@ impl Exchange {
         self.finalize_target(target)
     }
 
-    /// Succeeds if this rank of an engine of so many ranks can take part.
+    /// Succeeds if this rank of an engine of `size` ranks can take part.
     ///
     /// Errors: [`Error::NotInPlan`] if the exchange is another rank's, [`Error::WorldTooSmall`].
     pub fn check_rank(&self, rank: usize, size: usize) -> Result<(), Error> {
@@ -65,23 +66,24 @@ impl Exchange {
         check_length(self.rank(), "target", self.target_bytes(), target)
     }
 
-    /// Succeeds if staging of this size is as large as the engine needs it.
+    /// Succeeds if the staging buffer has the size that the engine needs.
     ///
     /// Errors: [`Error::Buffer`].
     pub fn check_staging(&self, needed: usize, given: usize) -> Result<(), Error> {
         check_length(self.rank(), "staging", needed, given)
     }
 
-    /// Succeeds if a peer that shows so many bytes of its source has what is taken from it.
+    /// Succeeds if a peer that exposes `given` bytes of its source has the data of the receive.
     ///
     /// Errors: [`Error::Buffer`] of the peer.
     pub fn check_peer(&self, receive: &ReceiveMessage, given: usize) -> Result<(), Error> {
         check_length(receive.peer(), "source", receive.source_bytes()?, given)
     }
 
-    /// Succeeds if all members mean what this rank means; `tags` are the members with their [`tag`](Exchange::tag)s.
+    /// Succeeds if all members have the plan of this rank.
     ///
-    /// Errors: [`Error::Mismatch`], which names the first that does not.
+    /// `tags` are the members with their [`tag`](Exchange::tag)s.
+    /// Errors: [`Error::Mismatch`], which names the first member with another plan.
     pub fn check_tags(&self, tags: impl IntoIterator<Item = (usize, u64)>) -> Result<(), Error> {
         match tags.into_iter().find(|(_, tag)| *tag != self.tag()) {
             Some((rank, _)) => Err(Error::Mismatch { rank, place: self.place() }),
@@ -89,15 +91,16 @@ impl Exchange {
         }
     }
 
-    /// What an engine says that keeps something per group, of a group that has not yet
-    /// [agreed](crate::Communicator::agree).
+    /// Returns the error of an engine with per-group state for a group that has not yet agreed.
+    ///
+    /// See [`agree`](crate::Communicator::check_agreement).
     pub fn not_agreed(&self) -> Error {
         Error::NotAgreed { rank: self.rank(), place: self.place() }
     }
 }
 
 impl Error {
-    /// What an engine's rank says that cannot go on after this failure, from then on.
+    /// Returns the error that a rank of an engine reports for every call after this failure.
     ///
     /// ```
     /// use reshard_collectives::Error;
@@ -125,7 +128,7 @@ mod tests {
     use super::*;
     use crate::CompiledPlan;
 
-    /// Rank 1's exchange of an all-gather of two bytes each over ranks 0 and 1 of three.
+    /// Returns rank 1's exchange of an all-gather of two bytes each over ranks 0 and 1 of three.
     fn gather(rank: usize) -> Exchange {
         let mesh: Mesh = "x=2".parse().unwrap();
         let parse = |text: &str| Sharding::parse(&mesh, &[4], text).unwrap();
@@ -143,15 +146,15 @@ mod tests {
         for group in [&[1][..], &[0, 1], &[1, 2], &[0, 1, 2]] {
             check_group(1, 3, group).unwrap();
         }
-        says(check_group(1, 3, &[]), "rank 1 cannot meet group []: it is not one of them");
-        says(check_group(1, 3, &[0, 2]), "rank 1 cannot meet group [0,2]: it is not one of them");
+        says(check_group(1, 3, &[]), "rank 1: invalid group []: the rank is not a member");
+        says(check_group(1, 3, &[0, 2]), "rank 1: invalid group [0,2]: the rank is not a member");
         says(
             check_group(1, 3, &[0, 1, 3]),
-            "rank 1 cannot meet group [0,1,3]: the engine has 3 ranks, and no rank 3",
+            "rank 1: invalid group [0,1,3]: the engine has 3 ranks, so rank 3 does not exist",
         );
-        let unsorted = "rank 1 cannot meet group [1,0]: its ranks are to be ascending, and 1 comes before 0";
+        let unsorted = "rank 1: invalid group [1,0]: ranks must be ascending, but 1 comes before 0";
         says(check_group(1, 3, &[1, 0]), unsorted);
-        let twice = "rank 1 cannot meet group [1,1]: its ranks are to be ascending, and 1 comes before 1";
+        let twice = "rank 1: invalid group [1,1]: ranks must be ascending, but 1 comes before 1";
         says(check_group(1, 3, &[1, 1]), twice);
     }
 
@@ -181,10 +184,10 @@ mod tests {
         let exchange = gather(1);
         exchange.check_tags([(0, exchange.tag()), (1, exchange.tag())]).unwrap();
         let other = exchange.check_tags([(0, !exchange.tag()), (1, exchange.tag())]);
-        says(other, "rank 0 carries out another plan in step 0 of group [0,1]");
+        says(other, "rank 0 runs another plan in step 0 of group [0,1]");
         says(
             Err(exchange.not_agreed()),
-            "rank 1: the members of group [0,1] have not agreed on a plan; see `Compiled::scratch`",
+            "rank 1: the members of group [0,1] have not agreed on a plan; call `CompiledPlan::scratch` first",
         );
     }
 

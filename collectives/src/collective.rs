@@ -1,18 +1,20 @@
-//! Exchanges that a library has one call for.
+//! Exchanges for which a library has one call.
 //!
-//! An engine may always treat an [`Exchange`](crate::Exchange) as messages. Where MPI or NCCL know the whole exchange as
-//! one collective on contiguous blocks, [`Exchange::collective`](crate::Exchange::collective) says so, with the place of
-//! every member's block, in the order of [`members`](crate::Exchange::members):
+//! An engine may always treat an [`Exchange`](crate::Exchange) as messages. If the whole exchange is one MPI
+//! or NCCL collective on contiguous blocks, [`Exchange::collective`](crate::Exchange::collective) returns it,
+//! with the offset of every member's block, in the order of [`members`](crate::Exchange::members):
 //!
 //! ```text
 //! AllGather       target[theirs[i]] = source(members[i])[mine]
-//! AllToAll        target[into[i]]   = source(members[i])[what it has for me];    source[out[i]] goes to members[i]
-//! ReduceScatter   target[mine]      = op over i of source(members[i])[what it has for me];  source[theirs[i]] is for members[i]
+//! AllToAll        target[into[i]]   = source(members[i])[its block for me];
+//!                 source[out[i]] goes to members[i]
+//! ReduceScatter   target[mine]      = op over i of source(members[i])[its block for me];
+//!                 source[theirs[i]] goes to members[i]
 //! AllReduce       target            = op over i of source(members[i])
 //! ```
 //!
-//! All members of a group find the same variant, so all may call it: it is looked for only where shapes are the same on
-//! all of them, that is where both shardings are digits and buffers row-major, or for an all-reduce.
+//! All members of a group find the same variant, so all may call it. It is only searched for if shapes are
+//! the same on all members, that is if both shardings are digits and buffers row-major, or for an all-reduce.
 
 use std::ops::Range;
 
@@ -21,22 +23,25 @@ use reshard_planner::StepOp;
 
 use crate::Exchange;
 
-/// How terms become a value.
+/// The operation that reduces partial values to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reduction {
-    /// How two terms combine; an average is a sum, divided by [`Exchange::finish`](crate::Exchange::finish).
+    /// The operation on two partial values.
+    ///
+    /// An average is a sum, divided by [`Exchange::finalize_target`](crate::Exchange::finalize_target).
     pub op: CombineOp,
     /// The type of the elements.
     pub dtype: DType,
-    /// What [`Exchange::finish`](crate::Exchange::finish) divides by; 1 unless some axes were averaged.
+    /// The divisor of [`Exchange::finalize_target`](crate::Exchange::finalize_target); 1 unless some axes are averaged.
     pub divisor: usize,
 }
 
 impl Reduction {
-    /// Whether the result does not depend on the order in which terms combine: integers, least, greatest and greatest magnitude.
+    /// Returns `true` if the result does not depend on the order in which partial values are combined.
     ///
-    /// Where it does, ranks that hold replicas of the result in different groups get the same bits only if the library
-    /// combines the terms of all groups in the same order of their members.
+    /// This holds for integers, minimum, maximum and greatest magnitude. Otherwise, ranks with replicas of
+    /// the result in different groups get the same bits only if the library combines the partial values of
+    /// all groups in the same member order.
     pub fn is_exact(self) -> bool {
         match self.op {
             CombineOp::Min | CombineOp::Max | CombineOp::Norm(Exponent::INFINITY) => true,
@@ -49,42 +54,44 @@ impl Reduction {
 /// An exchange as one collective on contiguous blocks; ranges count bytes of this rank's source and target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Collective {
-    /// Every member gets every member's block.
+    /// Every member receives every member's block.
     AllGather {
         /// This rank's block in its source.
         mine: Range<usize>,
-        /// Where each member's block goes in the target.
+        /// The range of each member's block in the target.
         theirs: Vec<Range<usize>>,
     },
-    /// Every member gets a block from every member.
+    /// Every member receives a block from every member.
     AllToAll {
-        /// What goes to each member, in the source.
+        /// The block for each member, in the source.
         out: Vec<Range<usize>>,
-        /// Where each member's block goes in the target.
+        /// The range of each member's block in the target.
         into: Vec<Range<usize>>,
     },
-    /// Every member gets the reduction of its block.
+    /// Every member receives the reduction of its block.
     ReduceScatter {
         /// Each member's block in the source.
         theirs: Vec<Range<usize>>,
-        /// Where this rank's block goes in the target.
+        /// The range of this rank's block in the target.
         mine: Range<usize>,
-        /// How.
+        /// The reduction of the block.
         reduction: Reduction,
     },
-    /// Every member gets the reduction of everything.
+    /// Every member receives the reduction of the whole source.
     AllReduce {
-        /// This rank's term in the source.
+        /// This rank's partial value in the source.
         source: Range<usize>,
-        /// Where the result goes in the target.
+        /// The range of the result in the target.
         target: Range<usize>,
-        /// How.
+        /// The reduction of the whole source.
         reduction: Reduction,
     },
 }
 
-/// The members of which each has its block right behind the one before, if there are no gaps: the order in which a
-/// library that knows counts but no displacements must have them, as places in [`Exchange::members`].
+/// Returns the group ranks in the order of their blocks, if these are contiguous without gaps.
+///
+/// A library that takes counts but no displacements needs its blocks in this order. Entries index
+/// [`Exchange::members`].
 ///
 /// ```
 /// assert_eq!(reshard_collectives::dense_order(&[8..12, 0..4, 4..8]), Some(vec![1, 2, 0]));
@@ -97,7 +104,7 @@ pub fn dense_order(blocks: &[Range<usize>]) -> Option<Vec<usize>> {
     order.windows(2).all(touch).then_some(order)
 }
 
-/// What a step's op and the pieces of one rank say; `None` if some block is not contiguous.
+/// Finds the collective for a step's op and the nests of one rank; `None` if some block is not contiguous.
 pub(crate) fn recognise(exchange: &Exchange, op: StepOp) -> Option<Collective> {
     match (op, exchange.reduction()) {
         (StepOp::AllGather | StepOp::AllReduce, None) => all_gather(exchange),
@@ -109,7 +116,7 @@ pub(crate) fn recognise(exchange: &Exchange, op: StepOp) -> Option<Collective> {
     }
 }
 
-/// Where each member's block lies in the target; empty for members that have none.
+/// Returns the range of each member's block in the target; empty for members that have none.
 fn landing(exchange: &Exchange) -> Option<Vec<Range<usize>>> {
     let mut all = vec![0..0; exchange.members().len()];
     for receive in exchange.receives() {
@@ -120,7 +127,7 @@ fn landing(exchange: &Exchange) -> Option<Vec<Range<usize>>> {
     Some(all)
 }
 
-/// What each member takes from the source.
+/// Returns the range of the source that each member takes.
 fn leaving(exchange: &Exchange) -> Option<Vec<Range<usize>>> {
     let mut all = vec![0..0; exchange.members().len()];
     for send in exchange.sends() {
@@ -135,7 +142,7 @@ fn leaving(exchange: &Exchange) -> Option<Vec<Range<usize>>> {
     Some(all)
 }
 
-/// Puts empty blocks behind the last one, so that they are dense too.
+/// Puts empty blocks after the last one, so that they are dense too.
 fn close_gaps(blocks: &mut [Range<usize>]) {
     let end = blocks.iter().map(|block| block.end).max().unwrap_or(0);
     blocks.iter_mut().filter(|block| block.start == block.end).for_each(|block| *block = end..end);

@@ -1,105 +1,111 @@
-//! What an engine must do: the contract that threads, MPI and device engines implement.
+//! The engine contract, implemented by the thread, MPI and device engines.
 //!
 //! # Data flow
 //!
 //! ```text
-//! Plan --Compiled::new--> [Exchange; phases]      once per rank: copies, offsets, counts, peers, scratch sizes
+//! Plan --CompiledPlan::new--> [Exchange; phases]    once per rank: copies, offsets, counts, peers, scratch
 //!                              |
-//!        Compiled::run:  for each exchange:  post(exchange, source, target, staging);  wait
-//!        Compiled::start, Started::finish:   the same, and between the first post and its wait the caller does what it likes
+//!        CompiledPlan::run:  for each exchange:  post(exchange, source, target, staging);  wait
+//!        CompiledPlan::start, PendingRun::finish:  the same; the caller can compute between post and wait
 //! ```
 //!
-//! An engine never plans. An [`Exchange`] says, for one rank and one phase, which loop nests of whose source land in this
-//! rank's target, and which of its own source others take. An engine has these ways to carry one out:
+//! An engine never plans. An [`Exchange`] lists, for one rank and one phase, the loop nests that this rank's
+//! target receives, with the peer of each, and the loop nests of its source that others take. The
+//! capabilities of an engine determine how it runs an exchange:
 //!
-//! * it can read its peers' memory: [`Receive::take`](crate::Receive::take) copies straight from there;
-//! * it sends messages: [`Send::pack`](crate::Send::pack) and [`Receive::unpack`](crate::Receive::unpack), through the
-//!   caller's staging buffer, or straight from and into the buffers where
-//!   [`contiguous`](crate::Send::contiguous) says so;
-//! * it has collectives: [`Exchange::collective`] says where the exchange is exactly one of contiguous blocks, and
-//!   [`Exchange::op`] what it is where blocks must be packed;
-//! * its memory is not the host's: [`Receive::pieces`](crate::Receive::pieces), [`Send::pieces`](crate::Send::pieces),
-//!   [`Exchange::fills`] and [`Exchange::averages`] say everything as loop nests.
+//! * it can read its peers' memory: [`ReceiveMessage::take`](crate::ReceiveMessage::take) copies directly from there;
+//! * it sends messages: [`SendMessage::pack`](crate::SendMessage::pack) and [`ReceiveMessage::unpack`](crate::ReceiveMessage::unpack),
+//!   through the caller's staging buffer, or directly from and into the buffers where
+//!   [`contiguous`](crate::SendMessage::contiguous) returns a range;
+//! * it has collectives: [`Exchange::collective`] returns the collective if the exchange is exactly one of
+//!   contiguous blocks, and [`Exchange::op`] the kind of collective if blocks must be packed;
+//! * its memory is not the host's: [`ReceiveMessage::pieces`](crate::ReceiveMessage::pieces),
+//!   [`SendMessage::pieces`](crate::SendMessage::pieces), [`Exchange::fills`] and [`Exchange::averages`] describe all work
+//!   as loop nests.
 
 use std::borrow::BorrowMut;
 use std::time::Duration;
 
 use crate::{Error, Exchange};
 
-/// The memory that an exchange was lent to write, given back by [`Communicator::wait`]: so that a plan's next phase reads it and writes
-/// elsewhere.
+/// The memory that was lent to an exchange for writing, returned by [`Communicator::wait`].
+///
+/// The next phase of a plan reads it and writes to another buffer.
 #[derive(Debug)]
 pub struct ReturnedBuffers<'a, B: ?Sized> {
     /// The exchange's target, complete.
     pub target: &'a mut B,
-    /// Its staging.
+    /// The exchange's staging buffer.
     pub staging: &'a mut B,
 }
 
-/// A rank's end of an engine.
+/// One rank's handle of an engine.
 ///
 /// # The contract
 ///
-/// * All members of a group post the same exchanges of that group in one order, and wait for them in one order. Several may be
-///   posted before the first is waited for. The two orders are the same, but that a plan that was [started](crate::Compiled::start)
-///   is finished, with its further exchanges, while first exchanges of others are in flight; so an engine that matches exchanges does so by the
-///   order of all posts, or of all waits, or by [`Exchange::tag`] and the order of those with the same tag.
-/// * [`barrier`](Communicator::barrier) holds every member until the last has come.
-/// * [`Exchange::members`] are a group. Groups may overlap; no two ranks come to the exchanges of two groups in different
-///   orders.
-/// * When [`wait`](Communicator::wait) succeeds the target is complete, and nobody reads the source any more.
-/// * When any rank of a group fails (it panics, returns an error, leaves, or stalls past the time-out), every other
-///   member's [`wait`](Communicator::wait), [`agree`](Communicator::agree) or [`barrier`](Communicator::barrier) returns an
-///   error that names it; none blocks for longer than the time-out.
-///   After an error the contents of targets and staging are unspecified, and nobody reads the source any more either.
-/// * A [`Pending`](Communicator::Pending) may be dropped or leaked instead of being waited for. An engine must then stay
-///   sound: it lends the caller's memory to others only during `post` and `wait` themselves.
+/// * All members of a group post the same exchanges of that group in one order, and wait for them in one
+///   order. Several may be posted before the first is waited for. The two orders are the same, with one
+///   exception: a plan that was [started](crate::CompiledPlan::start) is finished, with its further exchanges,
+///   while first exchanges of other plans are in flight. An engine that matches exchanges therefore uses the
+///   order of all posts, the order of all waits, or [`Exchange::tag`] and the order among equal tags.
+/// * [`barrier`](Communicator::barrier) holds every member until the last has arrived.
+/// * [`Exchange::members`] are a group. Groups may overlap; no two ranks reach the exchanges of two groups in
+///   different orders.
+/// * When [`wait`](Communicator::wait) succeeds the target is complete, and no rank reads the source any
+///   more.
+/// * When any rank of a group fails (it panics, returns an error, leaves, or stalls past the timeout), every
+///   other member's [`wait`](Communicator::wait), [`agree`](Communicator::check_agreement) or
+///   [`barrier`](Communicator::barrier) returns an error that names it; none blocks for longer than the
+///   timeout. After an error the contents of targets and staging are unspecified, and no rank reads the
+///   source any more.
+/// * A [`Pending`](Communicator::Pending) may be dropped or leaked instead of being waited for. An engine
+///   must then stay sound: it lends the caller's memory to others only during `post` and `wait` themselves.
 pub trait Communicator {
-    /// Memory that the engine moves: `[u8]` for the host, a device's own type for a device.
+    /// Memory between which the engine transfers: `[u8]` for the host, a device-specific type for a device.
     type Buffer: ?Sized;
     /// Memory that the engine allocates.
     type Owned: BorrowMut<Self::Buffer>;
     /// An exchange that has begun.
     type Pending<'a>;
 
-    /// This rank, below [`size`](Communicator::size).
+    /// Returns this rank, below [`size`](Communicator::size).
     fn rank(&self) -> usize;
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     fn size(&self) -> usize;
 
-    /// How long a rank is waited for.
+    /// Returns the maximum time to wait for a rank.
     fn timeout(&self) -> Duration;
 
-    /// Allocates a buffer of at least `bytes` bytes, to be used as scratch by [`Compiled::run`](crate::Compiled::run).
+    /// Allocates a buffer of at least `bytes` bytes, to be used as scratch by [`CompiledPlan::run`](crate::CompiledPlan::run).
     fn allocate(&self, bytes: usize) -> Result<Self::Owned, Error>;
 
-    /// Bytes of staging that this engine needs for an exchange, from the caller; none unless it packs messages.
+    /// Returns the bytes of staging that this engine needs from the caller; 0 unless it packs messages.
     fn staging_bytes(&self, exchange: &Exchange) -> Result<usize, Error> {
         let _ = exchange;
         Ok(0)
     }
 
-    /// Whether the ranks of an exchange mean the same plan: compares [`Exchange::tag`] with the other members'.
+    /// Checks that all ranks of an exchange have the same plan.
     ///
-    /// Called by all members together, once for every group of a plan and before anything moves, by
-    /// [`Compiled::scratch`](crate::Compiled::scratch), and by [`barrier`](Communicator::barrier); an engine may open here
-    /// whatever it keeps per group.
-    /// Ensures: nobody returns before all members have come, since nobody knows before what they mean.
-    /// [`Exchange::check_rank`] and [`Exchange::check_tags`] are what engines have in common here.
-    /// Errors: [`Error::Mismatch`] on every member if the tags are not all the same, and the communicator can be used as
-    /// before; or as [`wait`](Communicator::wait), if a member fails or does not come.
+    /// Compares [`Exchange::tag`] across the members. All members call it, once for every group of a plan and
+    /// before any data is transferred, through [`CompiledPlan::scratch`](crate::CompiledPlan::scratch) or
+    /// [`barrier`](Communicator::barrier). An engine may create its per-group state here. Ensures: no member
+    /// returns before all have arrived, since their tags are unknown until then. [`Exchange::check_rank`] and
+    /// [`Exchange::check_tags`] are the checks that engines share. Errors: [`Error::Mismatch`] on every
+    /// member if the tags differ, and the communicator stays usable; or as [`wait`](Communicator::wait), if a
+    /// member fails or does not arrive.
     fn check_agreement(&mut self, exchange: &Exchange) -> Result<(), Error>;
 
-    /// Waits until all members of a group have come here.
+    /// Waits until all members of a group have arrived.
     ///
-    /// Requires ascending members, this rank among them, and that all of them call it, in the same order as the exchanges
-    /// of the group. Ensures: nobody returns before the last has come.
-    /// Errors: [`Error::Group`], before anybody is waited for; [`Error::Mismatch`] where another member agrees on a plan
-    /// instead; or as [`wait`](Communicator::wait), if a member fails or does not come.
+    /// Requires ascending members, including this rank, and that all of them call it, in the same order as
+    /// the exchanges of the group. Ensures: no member returns before the last has arrived. Errors:
+    /// [`Error::Group`], before any wait; [`Error::Mismatch`] if another member agrees on a plan instead; or
+    /// as [`wait`](Communicator::wait), if a member fails or does not arrive.
     ///
-    /// A barrier is an agreement on nothing, for [`agree`](Communicator::agree) cannot return before it has heard of
-    /// everybody; an engine that can meet in less may say how.
+    /// The default is an agreement on an empty exchange, since [`agree`](Communicator::check_agreement) cannot return
+    /// before it has heard from all members. An engine with a cheaper barrier may override it.
     ///
     /// ```
     /// use reshard_collectives::{Communicator, threads::World};
@@ -117,10 +123,11 @@ pub trait Communicator {
         if meeting.is_local() { Ok(()) } else { self.check_agreement(&meeting) }
     }
 
-    /// Whether this engine wants this all-reduce as one exchange, and not as a reduce-scatter and an all-gather.
+    /// Returns `true` if this engine wants this all-reduce as one exchange.
     ///
-    /// Requires the same answer on all members, every time. The exchange's [`collective`](Exchange::collective) is an
-    /// all-reduce; its receives say the same as messages, which bring every rank every other's whole source.
+    /// Otherwise it runs as a reduce-scatter and an all-gather. Requires the same answer on all members,
+    /// every time. The exchange's [`collective`](Exchange::collective) is an all-reduce; its receives
+    /// describe the same as messages, which bring every rank the whole source of every other rank.
     fn all_reduces(&self, exchange: &Exchange) -> bool {
         let _ = exchange;
         false
@@ -128,8 +135,9 @@ pub trait Communicator {
 
     /// Begins an exchange and does not wait for others.
     ///
-    /// Requires buffers of the sizes that the exchange says; `staging` of [`staging_bytes`](Communicator::staging_bytes).
-    /// [`Exchange::check_rank`], [`Exchange::check_buffers`] and [`Exchange::check_staging`] say so.
+    /// Requires buffers of at least the sizes in the exchange, and `staging` of
+    /// [`staging_bytes`](Communicator::staging_bytes). [`Exchange::check_rank`], [`Exchange::check_buffers`]
+    /// and [`Exchange::check_staging`] verify this.
     fn post<'a>(
         &mut self,
         exchange: &'a Exchange,
@@ -138,12 +146,13 @@ pub trait Communicator {
         staging: &'a mut Self::Buffer,
     ) -> Result<Self::Pending<'a>, Error>;
 
-    /// Completes an exchange, and gives back what was lent to be written.
+    /// Completes an exchange, and returns the buffers that were lent for writing.
     ///
-    /// An engine writes the parameter as it stands here, `Self::Pending<'a>`: the compiler takes another name of it for another signature.
+    /// Write the parameter type as `Self::Pending<'a>` in an implementation; naming the concrete type fails
+    /// with E0195.
     fn wait<'a>(&mut self, pending: Self::Pending<'a>) -> Result<ReturnedBuffers<'a, Self::Buffer>, Error>;
 
-    /// Posts and waits.
+    /// Posts an exchange and waits for it.
     fn exchange(
         &mut self,
         exchange: &Exchange,

@@ -11,12 +11,12 @@ use crate::lower::{self, Buffer, Stage, Tensor};
 use crate::scratch::Lent;
 use crate::{BufferLayout, Communicator, Error, Exchange, Location, Scratch};
 
-/// What one rank does to carry out a plan: compiled once, run many times, by any engine.
+/// The work of one rank in a plan: compiled once, run many times, by any engine.
 ///
 /// Compiling takes microseconds and does not depend on the tensor's size. Running neither plans nor allocates.
 ///
 /// ```
-/// use reshard_collectives::{Compiled, Error, threads::World};
+/// use reshard_collectives::{CompiledPlan, Error, threads::World};
 /// use reshard_kernels::DType;
 /// use reshard_sharding::{Mesh, Sharding};
 /// use reshard_planner::Planner;
@@ -29,7 +29,7 @@ use crate::{BufferLayout, Communicator, Error, Exchange, Location, Scratch};
 /// let shards = [[0, 1, 2, 3], [4, 5, 6, 7]];
 /// let mut world = World::new(2)?;
 /// let results = world.run(|comm| {
-///     let compiled = Compiled::new(&plan, comm.rank())?;
+///     let compiled = CompiledPlan::new(&plan, comm.rank())?;
 ///     let mut scratch = compiled.scratch(comm)?;
 ///     let mut target = vec![0; compiled.target_bytes()];
 ///     for _ in 0..3 {
@@ -62,9 +62,9 @@ impl CompiledPlan {
         CompiledPlan::with_layouts(plan, rank, &BufferLayout::RowMajor, &BufferLayout::RowMajor)
     }
 
-    /// Compiles a plan for a rank whose source and target lie in memory as `source` and `target` say.
+    /// Compiles a plan for a rank with the memory layouts `source` and `target`.
     ///
-    /// Requires the same two values on every rank. Errors: as [`Compiled::new`], and [`Error::Memory`].
+    /// Requires the same two values on every rank. Errors: as [`CompiledPlan::new`], and [`Error::Memory`].
     pub fn with_layouts(
         plan: &Plan,
         rank: usize,
@@ -75,7 +75,7 @@ impl CompiledPlan {
         CompiledPlan::of_tensors(rank, &[tensor])
     }
 
-    /// Compiles several tensors together.
+    /// Compiles several tensors into one run.
     pub(crate) fn of_tensors(rank: usize, tensors: &[Tensor<'_>]) -> Result<CompiledPlan, Error> {
         if !tensors.iter().any(|tensor| lower::takes_part(tensor.plan, rank)) {
             return Err(Error::NotInPlan { rank });
@@ -90,19 +90,19 @@ impl CompiledPlan {
         Ok(CompiledPlan::of_stages(rank, hash, lower::stages(rank, tensors, hash)?))
     }
 
-    /// Compiles phases that come from elsewhere than a [`Plan`]: for each one the index of its step, what it is, and the
-    /// phase. Buffers are dense.
+    /// Compiles phases that do not come from a [`Plan`].
     ///
-    /// Requires the same step and op on all members. Ops other than [`StepOp::Exchange`] promise that the phases of all
-    /// members are alike, as those of plans are: blocks of each member that all others see in the same place.
-    /// Errors: as [`Compiled::new`], and [`Error::Phase`].
+    /// Each entry is the index of its step, its op, and the phase. Buffers are dense. Requires the same step
+    /// and op on all members. Ops other than [`StepOp::Exchange`] promise that the phases of all members are
+    /// symmetric, as those of plans are: all members see the block of a member at the same offset. Errors: as
+    /// [`CompiledPlan::new`], and [`Error::Phase`].
     pub fn from_phases(
         rank: usize,
         dtype: DType,
         phases: &[(usize, StepOp, Phase)],
     ) -> Result<CompiledPlan, Error> {
         if phases.is_empty() {
-            return Err(Error::Phase { step: 0, message: "there are no phases".to_string() });
+            return Err(Error::Phase { step: 0, message: "no phases were given".to_string() });
         }
         Ok(CompiledPlan::of_stages(rank, 0, lower::stages_of_phases(rank, dtype, phases)?))
     }
@@ -125,45 +125,47 @@ impl CompiledPlan {
         }
     }
 
-    /// The rank that this is compiled for.
+    /// Returns the rank that this is compiled for.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// A number that is the same on all ranks that compiled the same plans for the same dtypes and memories, and almost
-    /// surely another for others; what [`Communicator::agree`] compares comes from it.
+    /// Returns a hash of the plans, dtypes and memory layouts, the same on all ranks that compiled the same.
+    ///
+    /// Other plans have another hash with near certainty. [`Communicator::check_agreement`] compares tags derived from
+    /// it.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// Bytes of this rank's source; 0 if it holds nothing before.
+    /// Returns the bytes of this rank's source; 0 if the rank is not in the source mesh.
     pub fn source_bytes(&self) -> usize {
         self.source_bytes
     }
 
-    /// Bytes of this rank's target; 0 if it holds nothing after.
+    /// Returns the bytes of this rank's target; 0 if the rank is not in the target mesh.
     pub fn target_bytes(&self) -> usize {
         self.target_bytes
     }
 
-    /// Bytes of the two scratch buffers between phases.
+    /// Returns the bytes of the two scratch buffers between phases.
     pub fn scratch_bytes(&self) -> (usize, usize) {
         (self.first_bytes, self.second_bytes)
     }
 
-    /// Bytes that this rank receives from others.
+    /// Returns the bytes that this rank receives from others.
     pub fn received_bytes(&self) -> u64 {
         self.exchanges().map(|exchange| exchange.received_bytes() as u64).sum()
     }
 
-    /// The exchanges in order.
+    /// Returns the exchanges in order.
     ///
-    /// An all-reduce is two of them, whatever [`Communicator::all_reduces`] says.
+    /// An all-reduce counts as two of them, regardless of [`Communicator::all_reduces`].
     pub fn exchanges(&self) -> impl ExactSizeIterator<Item = &Exchange> + '_ {
         self.stages.iter().map(|stage| &stage.exchange)
     }
 
-    /// The exchanges, and after each all-reduce's two the one that it is as a whole.
+    /// Returns the exchanges, each all-reduce's two followed by the fused all-reduce.
     pub fn exchanges_and_all_reduces(&self) -> impl Iterator<Item = &Exchange> + '_ {
         let whole = |at: usize| self.stages[at].whole.as_ref().map(|whole| &whole.1);
         self.stages
@@ -171,20 +173,21 @@ impl CompiledPlan {
             .flat_map(move |stage| std::iter::once(&stage.exchange).chain(stage.ends.and_then(whole)))
     }
 
-    /// Makes sure that all ranks mean the same plan, and allocates what [`run`](Compiled::run) needs besides source and
-    /// target, in the engine's memory: new scratch that this plan [reserves](Compiled::reserve).
+    /// Checks that all ranks have the same plan, and allocates the scratch of [`run`](CompiledPlan::run).
+    ///
+    /// It is new scratch, in the engine's memory, that this plan [reserves](CompiledPlan::reserve).
     pub fn scratch<C: Communicator + ?Sized>(&self, comm: &mut C) -> Result<Scratch<C::Owned>, Error> {
         let mut scratch = Scratch::new();
         self.reserve(comm, &mut scratch)?;
         Ok(scratch)
     }
 
-    /// Makes sure that all ranks mean the same plan, and that scratch, which other plans of this rank may use too, has what
-    /// [`run`](Compiled::run) needs besides source and target.
+    /// Checks that all ranks have the same plan, and grows scratch to the needs of [`run`](CompiledPlan::run).
     ///
-    /// Requires that all ranks of the plan call it together, as they do [`run`](Compiled::run); from then on nothing is
-    /// compared any more. Errors: [`Error::Mismatch`] on every rank that shares a group with one that means another
-    /// plan, before anything has moved; the engine's.
+    /// Other plans of this rank may use the same scratch. Requires that all ranks of the plan call it, as
+    /// they do [`run`](CompiledPlan::run); later runs compare nothing. Errors: [`Error::Mismatch`] on every rank
+    /// that shares a group with a rank with another plan, before any data is transferred; the errors of the
+    /// engine.
     pub fn reserve<C: Communicator + ?Sized>(
         &self,
         comm: &mut C,
@@ -194,10 +197,11 @@ impl CompiledPlan {
         scratch.grow([self.first_bytes, self.second_bytes, staging], |bytes| comm.allocate(bytes))
     }
 
-    /// Makes sure that all ranks mean the same plan, and returns the bytes of staging that the engine needs: what
-    /// [`run_in`](Compiled::run_in) asks for, whose caller has the scratch.
+    /// Checks that all ranks have the same plan, and returns the bytes of staging that the engine needs.
     ///
-    /// Requires and errors: as [`reserve`](Compiled::reserve).
+    /// [`run_in`](CompiledPlan::run_in) requires it of callers that have the scratch.
+    ///
+    /// Requires and errors: as [`reserve`](CompiledPlan::reserve).
     pub fn check_agreement<C: Communicator + ?Sized>(&self, comm: &mut C) -> Result<usize, Error> {
         if comm.rank() != self.rank {
             return Err(Error::NotInPlan { rank: comm.rank() });
@@ -219,7 +223,7 @@ impl CompiledPlan {
         Ok(staging)
     }
 
-    /// The buffers of a scratch that was reserved and is large enough.
+    /// Lends the buffers of a scratch that was reserved and is large enough.
     pub(crate) fn lend<'s, Owned>(&self, scratch: &'s mut Scratch<Owned>) -> Result<Lent<'s, Owned>, Error> {
         let lent = scratch.lend(self.rank, self.scratch_bytes())?;
         let place = || {
@@ -230,11 +234,12 @@ impl CompiledPlan {
         lent.ok_or_else(|| Error::NotAgreed { rank: self.rank, place: place() })
     }
 
-    /// Carries the plan out: `target` becomes this rank's shard of the plan's target sharding.
+    /// Runs the plan: `target` becomes this rank's shard of the plan's target sharding.
     ///
-    /// Requires that all ranks of the plan run it together, and scratch that it has [reserved](Compiled::reserve). Neither plans
-    /// nor allocates. Errors: [`Error::NotAgreed`] for scratch that nobody has reserved; [`Error::Buffer`], which names the
-    /// buffer that is too short; the engine's, see [`Communicator`]; the target's contents are unspecified then.
+    /// Requires that all ranks of the plan run it, and scratch that it has [reserved](CompiledPlan::reserve).
+    /// Neither plans nor allocates. Errors: [`Error::NotAgreed`] for scratch that no plan has reserved;
+    /// [`Error::Buffer`], which names the buffer that is too short; those of the engine, see
+    /// [`Communicator`]. After an error the target's contents are unspecified.
     pub fn run<C: Communicator + ?Sized>(
         &self,
         comm: &mut C,
@@ -247,10 +252,10 @@ impl CompiledPlan {
         self.run_in(comm, source, target, scratch)
     }
 
-    /// As [`run`](Compiled::run), in scratch that the caller has: the two buffers of
-    /// [`scratch_bytes`](Compiled::scratch_bytes), and staging.
+    /// Runs as [`run`](CompiledPlan::run), in scratch of the caller.
     ///
-    /// Requires that all ranks [agreed](Compiled::agree), and as much staging as that said. Errors: as there.
+    /// The scratch is the two buffers of [`scratch_bytes`](CompiledPlan::scratch_bytes), and staging. Requires
+    /// that all ranks [agreed](CompiledPlan::check_agreement), and as much staging as that returned. Errors: as there.
     pub fn run_in<C: Communicator + ?Sized>(
         &self,
         comm: &mut C,
@@ -261,7 +266,7 @@ impl CompiledPlan {
         self.carry_out(comm, 0, &mut Buffers::new(source, target, scratch))
     }
 
-    /// Carries out the stages from one on.
+    /// Runs the stages from index `from` on.
     pub(crate) fn carry_out<C: Communicator + ?Sized>(
         &self,
         comm: &mut C,
@@ -276,7 +281,9 @@ impl CompiledPlan {
         Ok(())
     }
 
-    /// What this engine does at a stage, and between which buffers; nothing where it has done that with the stage that began the all-reduce.
+    /// Returns the buffers and the exchange that this engine runs at a stage.
+    ///
+    /// `None` if the stage that began the all-reduce has already run it as a whole.
     pub(crate) fn carried_out<'s, C: Communicator + ?Sized>(
         &'s self,
         comm: &C,
@@ -292,32 +299,32 @@ impl CompiledPlan {
         })
     }
 
-    /// What is carried out, in order.
+    /// Returns the stages, in order.
     pub(crate) fn stages(&self) -> &[Stage] {
         &self.stages
     }
 
-    /// Whether [`run_in_place`](Compiled::run_in_place) works: nothing is written to the target while the source is still
-    /// read.
+    /// Returns `true` if [`run_in_place`](CompiledPlan::run_in_place) works.
     ///
-    /// True for plans of two phases or more, such as an all-reduce or a reduce-scatter and an all-gather, whose first
-    /// phase ends in scratch, and for plans of no steps. False for a single exchange, which reads peers' sources while
-    /// it writes the target.
+    /// That is the case if no stage writes the target while the source is still read. True for plans of two
+    /// phases or more, such as an all-reduce or a reduce-scatter and an all-gather, whose first phase ends in
+    /// scratch, and for plans of no steps. False for a single exchange, which reads peers' sources while it
+    /// writes the target.
     pub fn is_in_place(&self) -> bool {
         self.stages
             .iter()
             .all(|stage| stage.from != Buffer::Source || stage.to != Buffer::Target || stays(stage))
     }
 
-    /// Bytes of a buffer that is source and target.
+    /// Returns the bytes of a buffer that is both source and target.
     pub fn in_place_bytes(&self) -> usize {
         self.source_bytes.max(self.target_bytes)
     }
 
-    /// Carries the plan out in one buffer, which begins as the source and ends as the target.
+    /// Runs the plan in one buffer, which begins as the source and ends as the target.
     ///
     /// ```
-    /// use reshard_collectives::{Communicator, Compiled, Error, threads::World};
+    /// use reshard_collectives::{Communicator, CompiledPlan, Error, threads::World};
     /// use reshard_kernels::DType;
     /// use reshard_sharding::{Mesh, Sharding};
     /// use reshard_planner::Planner;
@@ -326,7 +333,7 @@ impl CompiledPlan {
     /// let gradient = Sharding::parse(&mesh, &[4], "P")?;
     /// let plan = Planner::new().plan(&gradient, &Sharding::parse(&mesh, &[4], "R")?, DType::U8)?;
     /// let results = World::new(2)?.run(|comm| {
-    ///     let compiled = Compiled::new(&plan, comm.rank())?;
+    ///     let compiled = CompiledPlan::new(&plan, comm.rank())?;
     ///     assert!(compiled.is_in_place());
     ///     let mut scratch = compiled.scratch(comm)?;
     ///     let mut buffer = vec![1 + comm.rank() as u8; compiled.in_place_bytes()];
@@ -337,8 +344,8 @@ impl CompiledPlan {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Requires as [`run`](Compiled::run), and that all ranks run in place. Errors: [`Error::Phase`] unless
-    /// [`is_in_place`](Compiled::is_in_place), before anything moves; else as there.
+    /// Requires as [`run`](CompiledPlan::run), and that all ranks run in place. Errors: [`Error::Phase`] unless
+    /// [`is_in_place`](CompiledPlan::is_in_place), before any data is transferred; otherwise as there.
     pub fn run_in_place<C: Communicator + ?Sized>(
         &self,
         comm: &mut C,
@@ -346,7 +353,8 @@ impl CompiledPlan {
         scratch: &mut Scratch<C::Owned>,
     ) -> Result<(), Error> {
         if !self.is_in_place() {
-            let message = "it reads the source while it writes the target, and needs two buffers".to_string();
+            let message =
+                "the plan reads the source while it writes the target; run it with two buffers".to_string();
             return Err(Error::Phase { step: 0, message });
         }
         let [first, second, staging] = self.lend(scratch)?;
@@ -366,7 +374,7 @@ impl CompiledPlan {
     }
 }
 
-/// Whether a stage leaves every element where it is, if source and target are one buffer.
+/// Returns `true` if a stage leaves every element at its offset when source and target are one buffer.
 fn stays(stage: &Stage) -> bool {
     let exchange = &stage.exchange;
     let same = |piece: &crate::TypedNest| {

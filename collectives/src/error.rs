@@ -1,17 +1,18 @@
-//! What can go wrong when a plan is compiled or carried out.
+//! Errors of compiling and running plans.
 
 use std::fmt;
 use std::time::Duration;
 
 use reshard_kernels::DType;
 
-/// Where something happened: the step of a plan, or a meeting, and the ranks that take part in it with the rank that tells.
+/// Location of an error: the step of a plan, or a barrier, and the group of ranks that take part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// Index of the step in the plan; `None` where ranks meet without one, as in
-    /// [`barrier`](crate::Communicator::barrier).
+    /// Index of the step in the plan.
+    ///
+    /// `None` outside any plan, as in [`barrier`](crate::Communicator::barrier).
     pub step: Option<usize>,
-    /// The ranks of the group, ascending.
+    /// The ranks of the group, ascending, including the reporting rank.
     pub group: Vec<usize>,
 }
 
@@ -19,64 +20,64 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.step {
             Some(step) => write!(f, "step {step} of group ")?,
-            None => write!(f, "a meeting of group ")?,
+            None => write!(f, "a barrier of group ")?,
         }
         show_group(&self.group, f)
     }
 }
 
-/// The first ranks of a group, and how many there are.
+/// Formats the first ranks of a group and its size.
 fn show_group(group: &[usize], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let shown: Vec<String> = group.iter().take(16).map(usize::to_string).collect();
     let more = if group.len() > 16 { format!(",.. ({} ranks)", group.len()) } else { String::new() };
     write!(f, "[{}{more}]", shown.join(","))
 }
 
-/// Why a plan was not compiled or not carried out; displays as one sentence that names ranks and values.
+/// The reason why a plan was not compiled or did not run; displays as one line that names ranks and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The sharding crate refused.
+    /// An error of the sharding crate.
     Sharding(reshard_sharding::Error),
-    /// The planner refused.
+    /// An error of the planner.
     Planner(reshard_planner::Error),
-    /// The kernels refused.
+    /// An error of the kernels.
     Kernel(reshard_kernels::Error),
-    /// The layout crate refused.
+    /// An error of the layout crate.
     Layout(reshard_layout::Error),
     /// The rank takes no part in the plan.
     NotInPlan {
         /// The rank.
         rank: usize,
     },
-    /// Ranks that cannot meet as a group.
+    /// Ranks that are not a valid group.
     Group {
-        /// The rank that asked.
+        /// The rank that requested the group.
         rank: usize,
         /// The group.
         group: Vec<usize>,
-        /// What is wrong with it, as a clause.
+        /// The fault in the group, as a clause.
         message: String,
     },
-    /// Ranks that cannot be a framework's group.
+    /// Ranks that are not a valid framework group.
     Offer {
-        /// What the framework calls it.
+        /// The name of the group in the framework.
         name: String,
-        /// What is wrong with it, as a clause.
+        /// The fault in the group, as a clause.
         message: String,
     },
     /// A memory layout that does not fit the local shape.
     Memory {
         /// The rank.
         rank: usize,
-        /// What does not fit, as a sentence.
+        /// The mismatch, as a full message.
         message: String,
     },
-    /// A text that does not say how buffers lie in memory.
+    /// A text that is not a valid memory layout of buffers.
     Parse {
         /// The text.
         input: String,
-        /// What is wrong with it, and what would be right, as a clause.
+        /// The fault in the text and the expected form, as a clause.
         message: String,
     },
     /// A buffer is too short, or the number of buffers is wrong.
@@ -85,33 +86,33 @@ pub enum Error {
         rank: usize,
         /// `source`, `target`, `first scratch buffer`, `second scratch buffer`, `staging` or `message`.
         which: &'static str,
-        /// Bytes that are needed.
+        /// Required bytes.
         needed: usize,
-        /// Bytes that are there.
+        /// Available bytes.
         given: usize,
     },
     /// Shards of another type than the plan's.
     DType {
         /// The type of the plan's elements.
         needed: DType,
-        /// The type of the shards' items.
+        /// The type of the elements of the given shards.
         given: DType,
     },
-    /// Not one shard for every rank.
+    /// The number of shards is not the number of ranks.
     ShardCount {
         /// Ranks of the source mesh.
         needed: usize,
         /// Shards given.
         given: usize,
     },
-    /// Not one target for every rank.
+    /// The number of targets is not the number of ranks.
     TargetCount {
         /// Ranks of the target mesh.
         needed: usize,
         /// Targets given.
         given: usize,
     },
-    /// Not one list of shards for every tensor of a batch.
+    /// The number of lists of shards is not the number of tensors of a batch.
     TensorCount {
         /// Tensors of the batch.
         needed: usize,
@@ -120,97 +121,97 @@ pub enum Error {
     },
     /// A tensor that the batch does not have.
     NoTensor {
-        /// The index that was asked for.
+        /// The requested index.
         tensor: usize,
         /// Tensors of the batch.
         tensors: usize,
     },
     /// The engine has too few ranks for the plan.
     WorldTooSmall {
-        /// Ranks that the plan needs: one more than its greatest rank.
+        /// Ranks that the plan needs: its greatest rank plus one.
         needed: usize,
         /// Ranks of the engine.
         given: usize,
     },
-    /// A phase that cannot be carried out as it is written.
+    /// A phase that cannot run as written.
     Phase {
         /// The step.
         step: usize,
-        /// What is wrong with it, as a sentence.
+        /// The fault in the phase, as a full message.
         message: String,
     },
-    /// Ranks whose calls are not alike but for offsets, so that they are no one program.
+    /// Ranks whose calls differ in more than offsets, so they are not one SPMD program.
     PlanMismatch {
         /// The step.
         step: usize,
-        /// What is not alike, as a sentence.
+        /// The difference, as a full message.
         message: String,
     },
-    /// Another rank panicked, returned an error or left, and so this one could not go on.
+    /// This rank stopped because another rank panicked, returned an error or left.
     RankFailed {
         /// The rank that failed.
         rank: usize,
-        /// What happened to it.
+        /// The failure of that rank.
         reason: String,
-        /// Where the rank that tells was waiting for it; `None` if it was not.
+        /// The location at which this rank waited for it; `None` if it did not wait.
         place: Option<Location>,
     },
     /// This rank panicked.
     Panicked {
         /// The rank.
         rank: usize,
-        /// What it said.
+        /// The panic message.
         message: String,
     },
-    /// A rank did not come in time.
+    /// A rank did not arrive within the timeout.
     TimedOut {
         /// The first rank that is missing.
         rank: usize,
-        /// Where it was expected.
+        /// The location at which it was expected.
         place: Location,
-        /// How long it was waited for.
+        /// The time that this rank waited.
         after: Duration,
     },
-    /// Two ranks are carrying out different plans.
+    /// Two ranks run different plans.
     Mismatch {
         /// The other rank.
         rank: usize,
-        /// Where that was noticed.
+        /// The location at which the difference was found.
         place: Location,
     },
-    /// A group was met that has not yet agreed on a plan, by an engine that keeps something for each group.
+    /// An engine that holds state per group was given a group that has not yet agreed on a plan.
     NotAgreed {
         /// This rank.
         rank: usize,
-        /// Where that was noticed.
+        /// The location at which this was found.
         place: Location,
     },
-    /// A receiver counted other bytes than the sender.
+    /// A receiver counted a different number of bytes than the sender.
     Trace {
         /// The step.
         step: usize,
-        /// Who received.
+        /// The receiving rank.
         receiver: usize,
-        /// Who sent.
+        /// The sending rank.
         sender: usize,
-        /// Bytes that landed.
+        /// Bytes that were received.
         received: u64,
         /// Bytes that were sent.
         sent: u64,
     },
     /// Threads could not be started.
     Threads {
-        /// What the operating system said.
+        /// The message of the operating system.
         message: String,
     },
-    /// The library that an engine stands on refused or failed.
+    /// The library under an engine returned an error or failed.
     Engine {
         /// This rank.
         rank: usize,
-        /// What was called and what came of it, as a sentence.
+        /// The call and its result, as a full message.
         message: String,
     },
-    /// A failure that was asked for, to see what the others make of it.
+    /// An injected failure, for tests of how the other ranks react.
     InjectedFault {
         /// The rank that fails.
         rank: usize,
@@ -220,7 +221,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// One stable word for the kind of error.
+    /// Returns one stable word for the kind of error.
     pub fn code(&self) -> &'static str {
         match self {
             Error::Sharding(error) => error.code(),
@@ -239,7 +240,7 @@ impl Error {
             | Error::NoTensor { .. } => "buffer",
             Error::DType { .. } => "dtype",
             Error::Phase { .. } => "phase",
-            Error::PlanMismatch { .. } => "not_alike",
+            Error::PlanMismatch { .. } => "plan_mismatch",
             Error::RankFailed { .. } | Error::Panicked { .. } | Error::InjectedFault { .. } => "rank_failed",
             Error::TimedOut { .. } => "timed_out",
             Error::Mismatch { .. } => "mismatch",
@@ -250,31 +251,29 @@ impl Error {
         }
     }
 
-    /// The rank that failed and what happened to it, for those who are told by a `rank` that got this error.
+    /// Returns the rank that failed and its failure, for the ranks to which `rank` passes this error on.
     ///
-    /// Of what that rank was told itself this is the first cause: an error never stands in itself.
+    /// If `rank` itself was notified of a failure, this is the first cause: an error never contains itself.
     pub(crate) fn cause(&self, rank: usize) -> (usize, String) {
         self.failure().unwrap_or_else(|| (rank, self.to_string()))
     }
 
-    /// The rank whose failure this is about, if it is about one.
+    /// Returns the rank whose failure this error describes, if there is one.
     pub fn failed_rank(&self) -> Option<usize> {
         self.failure().map(|(rank, _)| rank)
     }
 
-    /// The rank whose failure this is about and what happened to it, if it is about one.
+    /// Returns the rank whose failure this error describes and the reason, if there is one.
     fn failure(&self) -> Option<(usize, String)> {
         match self {
             Error::RankFailed { rank, reason, .. } => Some((*rank, reason.clone())),
             Error::Panicked { rank, message } => Some((*rank, format!("it panicked: {message}"))),
             Error::TimedOut { rank, place, after } => {
-                Some((*rank, format!("it did not come to {place} within {after:?}")))
+                Some((*rank, format!("it did not arrive at {place} within {after:?}")))
             }
-            Error::Mismatch { rank, place } => {
-                Some((*rank, format!("it carries out another plan in {place}")))
-            }
+            Error::Mismatch { rank, place } => Some((*rank, format!("it runs another plan in {place}"))),
             Error::InjectedFault { rank, step } => {
-                Some((*rank, format!("a failure was planted in step {step}")))
+                Some((*rank, format!("a failure was injected in step {step}")))
             }
             Error::Sharding(_)
             | Error::Planner(_)
@@ -301,11 +300,11 @@ impl Error {
         }
     }
 
-    /// The step in which it happened, if that is known.
+    /// Returns the step in which the error happened, if it is known.
     ///
     /// ```
-    /// use reshard_collectives::{Error, Place};
-    /// let place = Some(Place { step: Some(2), group: vec![0, 1] });
+    /// use reshard_collectives::{Error, Location};
+    /// let place = Some(Location { step: Some(2), group: vec![0, 1] });
     /// let error = Error::RankFailed { rank: 1, reason: "it left".to_owned(), place };
     /// assert_eq!((error.failed_rank(), error.step()), (Some(1), Some(2)));
     /// assert_eq!(error.place().map(|place| place.group.as_slice()), Some(&[0, 1][..]));
@@ -319,7 +318,7 @@ impl Error {
         self.place()?.step
     }
 
-    /// Where a rank was waited for, if one was.
+    /// Returns the location at which a rank was waited for, if one was.
     pub fn place(&self) -> Option<&Location> {
         match self {
             Error::RankFailed { place, .. } => place.as_ref(),
@@ -362,20 +361,20 @@ impl fmt::Display for Error {
             Error::Layout(error) => error.fmt(f),
             Error::NotInPlan { rank } => write!(f, "rank {rank} takes no part in the plan"),
             Error::Group { rank, group, message } => {
-                write!(f, "rank {rank} cannot meet group ")?;
+                write!(f, "rank {rank}: invalid group ")?;
                 show_group(group, f)?;
                 write!(f, ": {message}")
             }
-            Error::Offer { name, message } => write!(f, "{name:?} cannot be a group: {message}"),
+            Error::Offer { name, message } => write!(f, "invalid framework group {name:?}: {message}"),
             Error::Memory { rank, message } => write!(f, "memory of rank {rank}: {message}"),
-            Error::Parse { input, message } => write!(f, "{message}, not {input:?}"),
+            Error::Parse { input, message } => write!(f, "cannot parse {input:?}: {message}"),
             Error::Buffer { rank, which, needed, given } => {
                 write!(f, "the {which} of rank {rank} has {given} bytes but {needed} are needed")
             }
             Error::DType { needed, given } => {
                 write!(
                     f,
-                    "the shards are of {given}, and the plan is for {needed}: give its items, or their bytes as u8"
+                    "the shards have dtype {given}, but the plan is for {needed}; pass {needed} elements, or their bytes as u8"
                 )
             }
             Error::ShardCount { needed, given } => {
@@ -394,22 +393,25 @@ impl fmt::Display for Error {
                 write!(f, "the plan needs {needed} ranks but the engine has {given}")
             }
             Error::PlanMismatch { step, message } => {
-                write!(f, "step {step}: {message}, so the ranks are no one program: give each its own calls")
+                write!(
+                    f,
+                    "step {step}: {message}; the ranks cannot share one SPMD program, use per-rank calls"
+                )
             }
             Error::Phase { step, message } => write!(f, "step {step}: {message}"),
             Error::RankFailed { rank, reason, place: Some(place) } => {
-                write!(f, "rank {rank} failed ({reason}) while it was waited for in {place}")
+                write!(f, "rank {rank} failed ({reason}) while others waited for it in {place}")
             }
             Error::RankFailed { rank, reason, place: None } => write!(f, "rank {rank} failed ({reason})"),
             Error::Panicked { rank, message } => write!(f, "rank {rank} panicked: {message}"),
             Error::TimedOut { rank, place, after } => {
-                write!(f, "rank {rank} did not come to {place} within {after:?}")
+                write!(f, "rank {rank} did not arrive at {place} within {after:?}")
             }
-            Error::Mismatch { rank, place } => write!(f, "rank {rank} carries out another plan in {place}"),
+            Error::Mismatch { rank, place } => write!(f, "rank {rank} runs another plan in {place}"),
             Error::NotAgreed { rank, place } => {
                 write!(f, "rank {rank}: the members of group ")?;
                 show_group(&place.group, f)?;
-                f.write_str(" have not agreed on a plan; see `Compiled::scratch`")
+                f.write_str(" have not agreed on a plan; call `CompiledPlan::scratch` first")
             }
             Error::Trace { step, receiver, sender, received, sent } => write!(
                 f,
@@ -418,7 +420,7 @@ impl fmt::Display for Error {
             Error::Threads { message } => write!(f, "could not start the ranks' threads: {message}"),
             Error::Engine { rank, message } => write!(f, "rank {rank}: {message}"),
             Error::InjectedFault { rank, step } => {
-                write!(f, "a failure of rank {rank} was planted in step {step}")
+                write!(f, "a failure of rank {rank} was injected in step {step}")
             }
         }
     }
@@ -428,7 +430,7 @@ impl std::error::Error for Error {}
 
 impl From<reshard_planner::Error> for Error {
     fn from(error: reshard_planner::Error) -> Self {
-        // What the planner was told itself is said as if it had been told here.
+        // An error that the planner only passed on is reported as if it had been raised here.
         if let reshard_planner::Error::Sharding(error) = error {
             Error::Sharding(error)
         } else if let reshard_planner::Error::Kernel(error) = error {

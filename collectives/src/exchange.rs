@@ -1,4 +1,4 @@
-//! One phase of a plan, or of several plans together, compiled for one rank.
+//! One phase of a plan, or the fused phases of several plans, compiled for one rank.
 
 mod build;
 
@@ -13,18 +13,18 @@ pub(crate) use build::{Head, Part};
 use crate::collective::{Collective, Reduction};
 use crate::{Error, Location, ReceiveMessage, SendMessage, TypedNest};
 
-/// What one rank does in one phase: everything checked, every offset fixed, nothing that depends on the data.
+/// The work of one rank in one phase: checked, with every offset fixed, and independent of the data.
 ///
-/// Carrying it out means, in this order: run [`prepare`](Exchange::prepare) on the target; for every [`Receive`] in the
-/// listed order (for a reduction the order matters) move its pieces from the peer's source into the target; run
-/// [`finish`](Exchange::finish) on the target. There is at most one receive from each peer, and the peer has the send
-/// that belongs to it: of the same size, its pieces in the same order.
+/// To run it, do three things in this order. Run [`prepare`](Exchange::init_target) on the target. For every
+/// [`ReceiveMessage`] in the listed order (for a reduction the order matters) copy its nests from the peer's source
+/// into the target. Run [`finish`](Exchange::finalize_target) on the target. There is at most one receive from each
+/// peer, and the peer has the matching send: of the same size, with its nests in the same order.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     id: u64,
     rank: usize,
     step: usize,
-    /// Whether it is no step of a plan: ranks meet, and nothing moves.
+    /// `true` for a synchronization that is not a step of a plan and transfers nothing.
     is_meeting: bool,
     phase: usize,
     op: Option<StepOp>,
@@ -43,30 +43,30 @@ pub struct Exchange {
     collective: Option<Collective>,
 }
 
-/// Target elements that are set before anything lands: to the identity of the reduction that they are terms of.
+/// Target elements that are set to the identity of their reduction before any receive.
 #[derive(Clone, Debug)]
 pub struct Fill {
-    /// The target elements; the source side means nothing.
+    /// The target elements; the source side is unused.
     pub piece: TypedNest,
     /// The bytes of one element.
     pub item: InlineVec<u8, 8>,
     copy: PreparedCopy,
 }
 
-/// Target elements that are divided after everything has landed.
+/// Target elements that are divided after all receives.
 #[derive(Clone, Debug)]
 pub struct Average {
-    /// The target elements; the source side means nothing.
+    /// The target elements; the source side is unused.
     pub piece: TypedNest,
-    /// What they are divided by.
+    /// The divisor of the average.
     pub divisor: usize,
     divide: PreparedDivide,
 }
 
 impl Exchange {
-    /// A number that no other exchange of this process has; copies of an exchange have the same.
+    /// Returns a number that is unique among the exchanges of this process; clones of an exchange share it.
     ///
-    /// By it an engine finds again what it has prepared for an exchange.
+    /// An engine uses it as the key of the state that it prepares for an exchange.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -76,111 +76,115 @@ impl Exchange {
         self.rank
     }
 
-    /// Index of the step in the plan; of several plans together, of the round.
+    /// Returns the index of the step in the plan; for several fused plans, of the round.
     pub fn step(&self) -> usize {
         self.step
     }
 
-    /// Index of the phase in the step, or of the exchange in the round.
+    /// Returns the index of the phase in the step, or of the exchange in the round.
     pub fn phase(&self) -> usize {
         self.phase
     }
 
-    /// What the plan calls this step, the same on all members; `None` if several plans call it differently or it comes
-    /// from no plan.
+    /// Returns the step op of the plan, the same on all members.
     ///
-    /// In an all-gather every member sends the same message to all others; in an all-to-all all messages have one size.
-    /// The second phase of an all-reduce is an all-gather of its pieces, the first one a reduce-scatter.
+    /// It is `None` if several plans have different ops for it, or if it comes from no plan. In an all-gather
+    /// every member sends the same message to all others; in an all-to-all all messages have one size. The
+    /// second phase of an all-reduce is an all-gather of the reduced blocks, the first one a reduce-scatter.
     pub fn op(&self) -> Option<StepOp> {
         self.op
     }
 
-    /// The type of all elements, if they have one type.
+    /// Returns the type of all elements, if they have one type.
     pub fn dtype(&self) -> Option<DType> {
         self.dtype
     }
 
-    /// The ranks that take part together, ascending, this one among them.
+    /// Returns the ranks that take part, ascending, including this one.
     pub fn members(&self) -> &[usize] {
         &self.members
     }
 
-    /// The place of a rank among the members.
+    /// Returns the group rank of a rank among the members.
     pub fn group_rank(&self, rank: usize) -> Option<usize> {
         self.members.binary_search(&rank).ok()
     }
 
-    /// Where this is, for errors.
+    /// Returns the location of this exchange, for errors.
     pub fn place(&self) -> Location {
         Location { step: (!self.is_meeting).then_some(self.step), group: self.members.to_vec() }
     }
 
-    /// Whether ranks talk to each other; if not, everything comes from this rank's own source.
+    /// Returns `true` if ranks communicate; if not, all data comes from this rank's own source.
     pub fn communicates(&self) -> bool {
         self.communicates
     }
 
-    /// Bytes of this rank's source.
+    /// Returns the bytes of this rank's source.
     pub fn source_bytes(&self) -> usize {
         self.source_bytes
     }
 
-    /// Bytes of this rank's target.
+    /// Returns the bytes of this rank's target.
     pub fn target_bytes(&self) -> usize {
         self.target_bytes
     }
 
-    /// What lands here, in the order in which it must be combined.
+    /// Returns the receives, in the order in which they must be combined.
     pub fn receives(&self) -> &[ReceiveMessage] {
         &self.receives
     }
 
-    /// What others take from here.
+    /// Returns the data that other ranks take from this one.
     pub fn sends(&self) -> &[SendMessage] {
         &self.sends
     }
 
-    /// Whether the receives must be combined in the order in which they are listed.
+    /// Returns `true` if the receives must be combined in the order in which they are listed.
     pub fn is_reduction(&self) -> bool {
         self.reduces
     }
 
-    /// How the terms combine, if this is a reduction and all elements combine alike.
+    /// Returns the reduction, if there is one and it is the same for all elements.
     pub fn reduction(&self) -> Option<Reduction> {
         self.reduction
     }
 
-    /// The whole exchange as one collective of contiguous blocks, if it is one; the same variant on all members.
+    /// Returns the whole exchange as one collective of contiguous blocks, if it is one.
+    ///
+    /// The variant is the same on all members.
     pub fn collective(&self) -> Option<&Collective> {
         self.collective.as_ref()
     }
 
-    /// Bytes that land here from others.
+    /// Returns the bytes that this rank receives from others.
     pub fn received_bytes(&self) -> usize {
         self.receives.iter().filter(|receive| receive.peer() != self.rank).map(ReceiveMessage::bytes).sum()
     }
 
-    /// Bytes that others take from here.
+    /// Returns the bytes that others take from this rank.
     pub fn sent_bytes(&self) -> usize {
         self.sends.iter().map(SendMessage::bytes).sum()
     }
 
-    /// The same on all members in the same phase of the same plan, so that different plans are noticed.
+    /// Returns a tag that is the same on all members in a phase of one plan.
+    ///
+    /// Different tags reveal different plans.
     pub fn tag(&self) -> u64 {
         self.tag
     }
 
-    /// What is filled before anything lands.
+    /// Returns the elements that are filled before any receive.
     pub fn fills(&self) -> &[Fill] {
         &self.fills
     }
 
-    /// What is divided after everything has landed.
+    /// Returns the elements that are divided after all receives.
     pub fn averages(&self) -> &[Average] {
         &self.averages
     }
 
-    /// Fills the target with the identity of the reduction, where the plan asks for it.
+    /// Fills the target with the identity of the reduction, where the plan requires it.
     pub fn init_target(&self, target: &mut [u8]) -> Result<(), Error> {
         for fill in &self.fills {
             fill.copy.run(target, &fill.item)?;
@@ -188,7 +192,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Ends the reduction: divides, where it is an average.
+    /// Completes the reduction: divides, if it is an average.
     pub fn finalize_target(&self, target: &mut [u8]) -> Result<(), Error> {
         for average in &self.averages {
             average.divide.run(target)?;

@@ -1,4 +1,4 @@
-//! One number for what ranks must agree on: FNV-1a over what plans, dtypes and memories print.
+//! One number for all that ranks must agree on: FNV-1a over the printed plans, dtypes and memory layouts.
 
 use std::fmt::{self, Write};
 
@@ -6,7 +6,7 @@ use reshard_planner::Plan;
 
 use crate::BufferLayout;
 
-/// Hashes what is written to it.
+/// A hasher of the text that is written to it.
 pub(crate) struct Fingerprint(u64);
 
 impl Write for Fingerprint {
@@ -26,7 +26,7 @@ impl Fingerprint {
     /// Adds a tensor's plan and memory.
     pub(crate) fn add(&mut self, plan: &Plan, source: &BufferLayout, target: &BufferLayout) {
         let (from, to) = (plan.from(), plan.to());
-        // Writing here never fails.
+        // Writing to this hasher never fails.
         let _ = write!(
             self,
             "{from} on {} -> {to} on {} of {:?} {} {}:",
@@ -34,7 +34,7 @@ impl Fingerprint {
             to.mesh(),
             from.shape(),
             plan.dtype(),
-            plan.item_bytes()
+            plan.element_bytes()
         );
         for step in plan.steps() {
             let (op, after) = (step.op(), &step.after);

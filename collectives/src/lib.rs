@@ -1,12 +1,12 @@
-//! Redistribution plans carried out: compiled once per rank, run many times, by any engine.
+//! Runs redistribution plans: a plan is compiled once per rank and run many times, by any engine.
 //!
 //! ```text
-//! Plan --Compiled::new(plan, rank)--> Compiled --run(comm, source, target, scratch)--> this rank's new shard
+//! Plan --CompiledPlan::new(plan, rank)--> CompiledPlan --run(comm, source, target, scratch)--> the new shard
 //! ```
 //!
-//! [`Communicator`] is what an engine must do; [`threads`] is the engine that needs nothing installed: ranks are threads
-//! of this process and copy straight from each other's buffers. [`Trace`] counts what really moved. [`testing`] is for the
-//! tests of engines.
+//! [`Communicator`] is the trait that an engine implements. [`threads`] is the engine without dependencies:
+//! its ranks are threads of this process and copy directly from each other's buffers. [`TrafficLog`] counts the
+//! bytes that were really transferred. [`testing`] holds test tools for engines.
 //!
 //! ```
 //! use reshard_collectives::threads;

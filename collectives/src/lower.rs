@@ -1,20 +1,21 @@
-//! From plans to exchanges: which phases of which tensors one rank carries out together, and in what order.
+//! Lowering of plans to exchanges: the phases of the tensors that one rank runs jointly, and their order.
 //!
 //! # The order
 //!
-//! A plan's phases have ordinals, counted over the whole plan and so the same on every rank, also on those that have no
-//! part in some of them. Phase `i` of a plan goes
+//! A plan's phases have ordinals, counted over the whole plan. They are thus the same on every rank, also on
+//! ranks that take no part in some of the phases. Phase `i` of a plan goes
 //!
 //! ```text
 //! source -> first -> second -> first -> .. -> target          one phase: source -> target
 //! ```
 //!
-//! so that no phase writes the buffer that others still read from the phase before it. Several tensors are carried out
-//! in rounds: round `i` has the `i`-th phases of all of them, and those that go between the same buffers and ranks are
-//! one exchange. Ranks that share an exchange agree on its tensors, since members are symmetric, and all ranks put the
-//! exchanges of a round in the order of their first tensors, which is one order for all: nobody waits in a circle.
+//! so that no phase writes the buffer that others still read from the phase before it. Several tensors run in
+//! rounds: round `i` has the `i`-th phases of all of them, and those between the same buffers and ranks are
+//! one exchange. Ranks that share an exchange agree on its tensors, since members are symmetric. All ranks
+//! order the exchanges of a round by their first tensors. This is one order for all, so no cycle of waiting
+//! ranks can form.
 //!
-//! Slices at the beginning are not carried out where the phase after them can read the source through them.
+//! Slices at the beginning do not run if the phase after them can read the source through them.
 
 use reshard_kernels::DType;
 use reshard_layout::{InlineVec, Mode, Modes};
@@ -25,7 +26,7 @@ use crate::buffer_layout::BufferMap;
 use crate::exchange::{Head, Part};
 use crate::{BufferLayout, Error, Exchange};
 
-/// A tensor to redistribute, and where it lies in the buffers; offsets in bytes.
+/// A tensor to redistribute, and its offsets in the buffers, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tensor<'a> {
     pub(crate) plan: &'a Plan,
@@ -45,7 +46,7 @@ pub(crate) enum Buffer {
     Target,
 }
 
-/// An exchange and the buffers that it goes between.
+/// An exchange, and the buffers that it reads and writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Stage {
     pub(crate) from: Buffer,
@@ -55,14 +56,16 @@ pub(crate) struct Stage {
     pub(crate) whole: Option<Box<(Buffer, Exchange)>>,
     /// The stage with the all-reduce that this one ends.
     pub(crate) ends: Option<usize>,
-    /// Whether no member of its exchange communicates before it, which all members know, and what it reads is written no more.
+    /// `true` if no member of its exchange communicates before it and its source is never written again.
+    ///
+    /// All members find the same value.
     pub(crate) opens: bool,
 }
 
-/// A phase of a tensor with what is needed to compile it.
+/// A phase of a tensor with the data needed to compile it.
 struct Round {
     tensor: usize,
-    /// Counted from where this rank begins.
+    /// Counted from the phase at which this rank begins.
     ordinal: usize,
     is_last: bool,
     step: usize,
@@ -93,17 +96,17 @@ impl Round {
         }
     }
 
-    /// Whether terms come in an order of the step's own, perhaps from some ranks of the group only.
+    /// Returns `true` if partial values come in a step-specific order, perhaps from a part of the group.
     fn adds_in_its_own_order(&self, tensors: &[Tensor<'_>]) -> bool {
         let step = tensors[self.tensor].plan.steps().get(self.step);
         self.phase.reduce.is_some() && step.is_some_and(Step::is_transposed)
     }
 
-    /// Whether this is the first of all phases that communicate, on every rank that has a part in it: a question about the plans, so that
-    /// ranks agree.
+    /// Returns `true` if this is the first phase that communicates, on every rank that takes part in it.
     ///
-    /// A batch's first such tensor comes first in its round on all its ranks. Where slices come before, a rank may have its source in
-    /// scratch, and of two phases none writes it again.
+    /// It depends on the plans only, so that ranks agree. A batch's first such tensor comes first in its
+    /// round on all its ranks. After leading slices, a rank may have its source in scratch, and with two
+    /// phases none writes it again.
     fn opens(&self, tensors: &[Tensor<'_>], alone: bool) -> bool {
         let first = |plan: &Plan| plan.steps().iter().position(|step| step.op().communicates());
         let Some((tensor, step)) =
@@ -133,14 +136,14 @@ impl Round {
     }
 }
 
-/// The stages of a rank for these tensors.
+/// Returns the stages of a rank for these tensors.
 pub(crate) fn stages(rank: usize, tensors: &[Tensor<'_>], tag: u64) -> Result<Vec<Stage>, Error> {
     let alone = tensors.len() == 1;
     let mut rounds = Vec::new();
     for (at, tensor) in tensors.iter().enumerate() {
         rounds.extend(rounds_of(rank, at, tensor, alone)?);
     }
-    // Stable, so that within a round tensors stay in order.
+    // Stable, so that tensors stay in order within a round.
     rounds.sort_by_key(|round| round.ordinal);
     let mut groups: Vec<Vec<&Round>> = Vec::new();
     for round in &rounds {
@@ -185,7 +188,7 @@ pub(crate) fn stages(rank: usize, tensors: &[Tensor<'_>], tag: u64) -> Result<Ve
     Ok(stages)
 }
 
-/// The stages of phases that come from elsewhere than a plan. Buffers are dense.
+/// Returns the stages of phases that do not come from a plan. Buffers are dense.
 pub(crate) fn stages_of_phases(
     rank: usize,
     dtype: DType,
@@ -210,14 +213,14 @@ pub(crate) fn stages_of_phases(
         let head = Head { rank, step: *step, phase: round.index, tag: 0 };
         let exchange = Exchange::new(head, &[part])?;
         let (from, to) = (round.from(), round.to());
-        // Of what comes from elsewhere nothing is known but that members number steps alike.
+        // For foreign phases it is only known that members number their steps equally.
         let opens = (*step, round.index, from) == (0, 0, Buffer::Source);
         stages.push(Stage { from, to, exchange, whole: None, ends: None, opens });
     }
     Ok(stages)
 }
 
-/// The group that ends the all-reduce which `groups[at]` begins, if both are of this one tensor alone.
+/// Returns the group that ends the all-reduce begun by `groups[at]`, if both contain only this tensor.
 fn all_reduce_end(groups: &[Vec<&Round>], at: usize) -> Option<usize> {
     let [begin] = groups[at].as_slice() else { return None };
     if begin.op != Some(StepOp::AllReduce) || begin.index != 0 {
@@ -228,7 +231,7 @@ fn all_reduce_end(groups: &[Vec<&Round>], at: usize) -> Option<usize> {
     (groups[end].len() == 1).then_some(end)
 }
 
-/// The phase in which every member reduces everybody's whole buffer by itself.
+/// Returns the phase in which every member reduces the whole buffers of all members by itself.
 fn whole_reduction(scatter: &Phase) -> Phase {
     let len = scatter.source_len;
     let message = |peer: usize| Message { peer, blocks: InlineVec::from_iter([run(len)]) };
@@ -277,7 +280,7 @@ fn exchange(head: Head, group: &[&Round], tensors: &[Tensor<'_>], alone: bool) -
     Exchange::new(head, &parts)
 }
 
-/// The phases of one tensor on one rank, in order.
+/// Returns the phases of one tensor on one rank, in order.
 fn rounds_of(rank: usize, at: usize, tensor: &Tensor<'_>, alone: bool) -> Result<Vec<Round>, Error> {
     let Tensor { plan, .. } = *tensor;
     let dtype = plan.dtype();
@@ -334,12 +337,12 @@ fn rounds_of(rank: usize, at: usize, tensor: &Tensor<'_>, alone: bool) -> Result
     Ok(rounds)
 }
 
-/// Whether a rank holds something before or after.
+/// Returns `true` if a rank is in the source mesh or in the target mesh.
 pub(crate) fn takes_part(plan: &Plan, rank: usize) -> bool {
     plan.from().mesh().contains(rank) || plan.to().mesh().contains(rank)
 }
 
-/// Where a peer has what it gives in a phase.
+/// Returns the memory from which a peer sends in a phase.
 fn peer_source(
     tensor: &Tensor<'_>,
     step: usize,
@@ -351,7 +354,7 @@ fn peer_source(
     let dtype = plan.dtype();
     let first_talks = plan.steps().first().is_none_or(|step| step.op().communicates());
     let (map, begin) = if *tensor.source == BufferLayout::RowMajor && (first_talks || index > 0) {
-        // Dense from the beginning to the end: no need to look.
+        // Dense from the beginning to the end: no view is needed.
         (BufferMap::dense(0), 0)
     } else {
         leading_view(plan, peer, tensor.source, alone)?
@@ -363,12 +366,12 @@ fn peer_source(
     }
 }
 
-/// A tensor's memory, so many bytes into a buffer.
+/// Returns a tensor's memory, `start` bytes into a buffer.
 fn place(map: BufferMap, start: usize, dtype: DType) -> Result<BufferMap, Error> {
     Ok(map.at_element(start / dtype.element_bytes()?))
 }
 
-/// The memory of a rank's shard; empty if the mesh does not hold the rank.
+/// Returns the memory of a rank's shard; empty if the rank is not in the mesh.
 fn shard_map(sharding: &Sharding, rank: usize, memory: &BufferLayout) -> Result<BufferMap, Error> {
     if !sharding.mesh().contains(rank) {
         return Ok(BufferMap::dense(0));
@@ -376,10 +379,10 @@ fn shard_map(sharding: &Sharding, rank: usize, memory: &BufferLayout) -> Result<
     BufferMap::new(memory, rank, &sharding.local_shape(rank)?)
 }
 
-/// How a rank's first communicating step may read the rank's source through the slices before it, and with which step to
-/// begin then. Slices so skipped move nothing.
+/// Returns the view of a rank's source through its leading slices, and the first step to run.
 ///
-/// With other tensors, only where all ranks skip alike.
+/// The first communicating step reads the source through this view. Skipped slices copy nothing. In a batch,
+/// slices are only skipped if all ranks skip the same.
 fn leading_view(
     plan: &Plan,
     rank: usize,
@@ -408,13 +411,13 @@ fn leading_view(
     Ok((map, begin))
 }
 
-/// So many elements from the beginning of one buffer to the beginning of another.
+/// Returns a block of `len` elements from the beginning of one buffer to the beginning of another.
 fn run(len: usize) -> Block {
     let modes = Modes::from_slice(&[Mode::new(len as i64, (1, 1))]);
     Block { source_offset: 0, target_offset: 0, modes }
 }
 
-/// What a rank does when nothing moves: its target is its source.
+/// Returns the phase of a rank in a plan without steps: its target is its source.
 fn local_copy(rank: usize, len: usize) -> Phase {
     let receives = (len > 0).then(|| Message { peer: rank, blocks: InlineVec::from_iter([run(len)]) });
     Phase {

@@ -1,11 +1,11 @@
-//! What one rank takes from one peer, and gives to one peer, in an exchange.
+//! The messages of an exchange: one receive or one send between a rank and a peer.
 //!
-//! Both are lists of [`Piece`]s: loop nests of elements of one dtype. The pieces of a [`Receive`] and of the peer's
-//! [`Send`] are in the same order and of the same sizes, so that a message is the pieces one behind the other:
+//! Both are lists of [`TypedNest`]s: loop nests of elements of one dtype. The nests of a [`ReceiveMessage`] and of the
+//! peer's [`SendMessage`] have the same order and the same sizes, so a message is the concatenation of the nests:
 //!
 //! ```text
-//! peer's source --Send::pack--> message --Receive::unpack--> my target        an engine that sends messages
-//! peer's source ---------------Receive::moves--------------> my target        an engine that sees its peers' memory
+//! peer's source --SendMessage::pack--> message --ReceiveMessage::unpack--> my target      with messages
+//! peer's source -------------ReceiveMessage::moves-----------------------> my target      with shared memory
 //! ```
 
 use std::ops::Range;
@@ -15,16 +15,16 @@ use reshard_kernels::{CopySide, DType, LoopNest, PreparedCombine, PreparedCopy};
 
 use crate::Error;
 
-/// Elements of one dtype that move together, as a loop nest counted in elements.
+/// Elements of one dtype that are transferred in one loop nest, counted in elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedNest {
-    /// Where the elements lie on both sides, in the order of the message.
+    /// The offsets of the elements on both sides, in the order of the message.
     pub nest: LoopNest,
-    /// What they are.
+    /// The type of the elements.
     pub dtype: DType,
 }
 
-/// One piece on its way from a peer's source to this rank's target.
+/// The operation that transfers one nest from a peer's source into this rank's target.
 #[derive(Clone, Debug)]
 pub enum ReceiveOp {
     /// The elements overwrite the target's.
@@ -33,10 +33,10 @@ pub enum ReceiveOp {
     Combine(PreparedCombine),
 }
 
-/// What is done with each part of a packed message; made when it is first needed.
+/// The operation for each part of a packed message; computed at the first use.
 type Packed<T> = Result<Vec<(T, Range<usize>)>, Error>;
 
-/// What lands in this rank's target from one peer, perhaps itself.
+/// The data that this rank's target receives from one peer, which may be this rank itself.
 #[derive(Clone, Debug)]
 pub struct ReceiveMessage {
     peer: usize,
@@ -46,7 +46,7 @@ pub struct ReceiveMessage {
     unpack: OnceLock<Packed<ReceiveOp>>,
 }
 
-/// What one peer takes from this rank's source.
+/// The data that one peer takes from this rank's source.
 #[derive(Clone, Debug)]
 pub struct SendMessage {
     peer: usize,
@@ -60,13 +60,13 @@ impl TypedNest {
         Ok(self.dtype.element_bytes()?)
     }
 
-    /// The bytes of all its elements.
+    /// Returns the number of bytes of all elements.
     pub fn bytes(&self) -> Result<usize, Error> {
         let bytes = self.nest.len()?.checked_mul(self.item_bytes()?);
         Ok(bytes.ok_or(reshard_kernels::Error::Overflow { what: "the size of a message" })?)
     }
 
-    /// The same elements, dense from element 0 on one side: how they lie in a message of their own.
+    /// Returns the nest with one side dense from element 0: the order of a message that has only this nest.
     pub fn dense(&self, side: CopySide) -> LoopNest {
         let mut nest = self.nest.clone();
         let mut stride = 1;
@@ -75,7 +75,7 @@ impl TypedNest {
                 CopySide::Source => mode.stride.0 = stride,
                 CopySide::Target => mode.stride.1 = stride,
             }
-            // What is so large is refused where the nest is used.
+            // Overflow is reported where the nest is used.
             stride = stride.saturating_mul(mode.extent);
         }
         match side {
@@ -85,7 +85,7 @@ impl TypedNest {
         nest
     }
 
-    /// The bytes that the elements are on one side, if they lie there one behind the other in the order of the message.
+    /// Returns the byte range of the elements on one side, if they are contiguous there in message order.
     pub fn contiguous(&self, side: CopySide) -> Option<Range<usize>> {
         let mut dense = 1;
         for mode in self.nest.modes.iter().filter(|mode| mode.extent != 1) {
@@ -101,7 +101,7 @@ impl TypedNest {
     }
 }
 
-/// The bytes of several pieces on one side, if those of each begin where those of the one before end.
+/// Returns the byte range of several nests on one side, if each begins where the previous one ends.
 fn contiguous(pieces: &[TypedNest], side: CopySide) -> Option<Range<usize>> {
     let mut pieces = pieces.iter();
     let mut all = pieces.next()?.contiguous(side)?;
@@ -116,7 +116,7 @@ fn contiguous(pieces: &[TypedNest], side: CopySide) -> Option<Range<usize>> {
 }
 
 impl ReceiveOp {
-    /// Carries the move out, and returns the number of bytes that it read.
+    /// Runs the operation, and returns the number of bytes that it read.
     pub fn run(&self, target: &mut [u8], source: &[u8]) -> Result<usize, Error> {
         Ok(match self {
             ReceiveOp::Copy(copy) => copy.run(target, source)?,
@@ -137,17 +137,17 @@ impl ReceiveMessage {
         Ok(())
     }
 
-    /// The rank from whose source this comes.
+    /// Returns the rank from whose source the data is read.
     pub fn peer(&self) -> usize {
         self.peer
     }
 
-    /// Bytes that it brings.
+    /// Returns the number of bytes received.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Bytes that the peer's source must have for it.
+    /// Returns the number of bytes that the peer's source must have.
     pub fn source_bytes(&self) -> Result<usize, Error> {
         let overflow = || reshard_kernels::Error::Overflow { what: "the size of a source" };
         self.pieces.iter().try_fold(0, |most, piece| {
@@ -158,25 +158,26 @@ impl ReceiveMessage {
         })
     }
 
-    /// What it brings: from the peer's source into this rank's target.
+    /// Returns the nests: from the peer's source into this rank's target.
     pub fn pieces(&self) -> &[TypedNest] {
         &self.pieces
     }
 
-    /// How each piece lands, if the peer's source can be read from here.
-    pub fn moves(&self) -> &[ReceiveOp] {
+    /// Returns one operation per nest, for engines that can read the peer's source.
+    pub fn ops(&self) -> &[ReceiveOp] {
         &self.moves
     }
 
-    /// Runs all moves, and returns the bytes that they read.
+    /// Runs all operations, and returns the number of bytes that they read.
     ///
     /// Requires the peer's source. Neither plans nor allocates.
     pub fn take(&self, target: &mut [u8], source: &[u8]) -> Result<usize, Error> {
         self.moves.iter().try_fold(0, |bytes, one| Ok(bytes + one.run(target, source)?))
     }
 
-    /// The bytes of the target that a message of this receive simply becomes, if there is nothing to combine or to
-    /// spread: an engine can receive straight into them.
+    /// Returns the target bytes that equal a message of this receive, if nothing is combined or scattered.
+    ///
+    /// An engine can receive directly into this range.
     pub fn contiguous(&self) -> Option<Range<usize>> {
         let copies = |one: &ReceiveOp| match one {
             ReceiveOp::Copy(_) => true,
@@ -185,9 +186,9 @@ impl ReceiveMessage {
         if self.moves.iter().all(copies) { contiguous(&self.pieces, CopySide::Target) } else { None }
     }
 
-    /// Moves a message that the peer packed with [`Send::pack`] into the target.
+    /// Unpacks a message that the peer packed with [`SendMessage::pack`] into the target.
     ///
-    /// Requires a message of [`bytes`](Receive::bytes) bytes. Allocates in the first call only.
+    /// Requires a message of [`bytes`](ReceiveMessage::bytes) bytes. Allocates in the first call only.
     pub fn unpack(&self, target: &mut [u8], message: &[u8]) -> Result<(), Error> {
         let moves = self.unpack.get_or_init(|| {
             let mut at = 0;
@@ -223,29 +224,33 @@ impl SendMessage {
         Ok(())
     }
 
-    /// The rank that takes this.
+    /// Returns the rank that takes this data.
     pub fn peer(&self) -> usize {
         self.peer
     }
 
-    /// Bytes that it takes.
+    /// Returns the number of bytes sent.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What it takes; only the source sides mean anything here, as the peer's target may lie in memory as it likes.
+    /// Returns the nests; only their source sides are valid here.
+    ///
+    /// The peer's target may have any memory layout.
     pub fn pieces(&self) -> &[TypedNest] {
         &self.pieces
     }
 
-    /// The bytes of the source that a message of this send simply is: an engine can send straight from them.
+    /// Returns the source bytes that equal a message of this send, if they are contiguous.
+    ///
+    /// An engine can send directly from this range.
     pub fn contiguous(&self) -> Option<Range<usize>> {
         contiguous(&self.pieces, CopySide::Source)
     }
 
     /// Packs the message.
     ///
-    /// Requires a message of [`bytes`](Send::bytes) bytes. Allocates in the first call only.
+    /// Requires a message of [`bytes`](SendMessage::bytes) bytes. Allocates in the first call only.
     pub fn pack(&self, message: &mut [u8], source: &[u8]) -> Result<(), Error> {
         let copies = self.pack.get_or_init(|| {
             let mut at = 0;

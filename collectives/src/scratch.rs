@@ -1,21 +1,22 @@
-//! The room that compiled plans run in.
+//! The scratch buffers that compiled plans run in.
 //!
 //! ```text
-//! Scratch::new() --reserve by plan 1--> fits 1 --reserve by plan 2--> fits 1 and 2 --> ..       grows to the largest
-//!                                           run 1, run 2, run 1, ..    one after the other, in the same memory
+//! Scratch::new() --reserve, plan 1--> fits 1 --reserve, plan 2--> fits 1 and 2 --> ..    grows to maximum
+//!                                     run 1, run 2, run 1, ..    in sequence, in the same memory
 //! ```
 //!
-//! Nothing in it outlives a run, so plans that run one after the other need no more than the largest of them does.
+//! Its contents do not outlive a run, so plans that run in sequence need only the scratch of the largest of
+//! them.
 
 use crate::Error;
 
-/// What compiled plans need on one rank besides source and target, of the engine's own memory.
+/// The memory of the engine that compiled plans need on one rank in addition to source and target.
 ///
-/// [`Compiled::scratch`](crate::Compiled::scratch) makes it for one plan; others that [reserve](crate::Compiled::reserve) it run
+/// [`CompiledPlan::scratch`](crate::CompiledPlan::scratch) makes it for one plan; others that [reserve](crate::CompiledPlan::reserve) it run
 /// in the same memory, which grows to what the largest of them needs.
 ///
 /// ```
-/// use reshard_collectives::{Communicator, Compiled, Error, Scratch, threads::World};
+/// use reshard_collectives::{Communicator, CompiledPlan, Error, Scratch, threads::World};
 /// use reshard_kernels::DType;
 /// use reshard_planner::Planner;
 /// use reshard_sharding::{Mesh, Sharding};
@@ -28,7 +29,7 @@ use crate::Error;
 /// let plans = [plan(4)?, plan(64)?, plan(8)?];
 /// let results = World::new(2)?.run(|comm| {
 ///     let mut scratch = Scratch::new();
-///     let compiled = plans.iter().map(|plan| Compiled::new(plan, comm.rank())).collect::<Result<Vec<_>, _>>()?;
+///     let compiled = plans.iter().map(|plan| CompiledPlan::new(plan, comm.rank())).collect::<Result<Vec<_>, _>>()?;
 ///     compiled.iter().try_for_each(|plan| plan.reserve(comm, &mut scratch))?;
 ///     let mut sums = Vec::new();
 ///     for plan in &compiled {
@@ -38,7 +39,7 @@ use crate::Error;
 ///     }
 ///     Ok::<_, Error>((sums, scratch.bytes()))
 /// });
-/// let largest = Compiled::new(&plans[1], 0)?.scratch_bytes();
+/// let largest = CompiledPlan::new(&plans[1], 0)?.scratch_bytes();
 /// assert_eq!(results[0], Ok((vec![2, 2, 2], (largest.0, largest.1, 0))));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -49,7 +50,7 @@ pub struct Scratch<Owned> {
     staging: Room<Owned>,
 }
 
-/// A buffer with at least so many bytes; none before anything was reserved.
+/// A buffer with at least `bytes` bytes; without memory until something is reserved.
 #[derive(Debug)]
 struct Room<Owned> {
     bytes: usize,
@@ -66,18 +67,18 @@ impl<Owned> Default for Scratch<Owned> {
 }
 
 impl<Owned> Scratch<Owned> {
-    /// Scratch that no plan has reserved yet.
+    /// Creates scratch that no plan has reserved yet.
     pub fn new() -> Scratch<Owned> {
         let room = || Room { bytes: 0, memory: None };
         Scratch { first: room(), second: room(), staging: room() }
     }
 
-    /// Bytes of the two scratch buffers between phases, and of staging.
+    /// Returns the bytes of the two scratch buffers between phases, and of staging.
     pub fn bytes(&self) -> (usize, usize, usize) {
         (self.first.bytes, self.second.bytes, self.staging.bytes)
     }
 
-    /// Makes all three buffers at least this large.
+    /// Grows all three buffers to at least these sizes.
     pub(crate) fn grow(
         &mut self,
         bytes: [usize; 3],
@@ -86,7 +87,7 @@ impl<Owned> Scratch<Owned> {
         let Scratch { first, second, staging } = self;
         for (room, bytes) in [first, second, staging].into_iter().zip(bytes) {
             if room.memory.is_none() || room.bytes < bytes {
-                // What was there goes first: nothing in it is needed.
+                // Free the old buffer first: its contents are not needed.
                 *room = Room { bytes: 0, memory: None };
                 *room = Room { bytes, memory: Some(allocate(bytes)?) };
             }
@@ -94,8 +95,9 @@ impl<Owned> Scratch<Owned> {
         Ok(())
     }
 
-    /// The buffers, for a plan that needs so many bytes of the first two; `None` if nobody has reserved any.
+    /// Returns the buffers, for a plan that needs these bytes of the first two.
     ///
+    /// `None` if no plan has reserved any.
     /// Errors: [`Error::Buffer`] of this rank, which names the one that is too short.
     pub(crate) fn lend(
         &mut self,

@@ -1,22 +1,25 @@
-//! A plan's run in two halves, so that what does not need its result is computed between them.
+//! A plan's run in two halves, so that independent work is computed between them.
 //!
 //! ```text
-//! Compiled::start     what is local before the first communication; posts that
-//!    |                           .. the memory stays borrowed, other plans may be started and finished ..
-//! Started::finish     waits for it, and carries out what is left, phase by phase
+//! CompiledPlan::start   runs the local steps before the first communication; posts that
+//!    |                      .. the memory stays borrowed, other plans may be started and finished ..
+//! PendingRun::finish    waits for it, and runs the remaining phases
 //! ```
 //!
 //! # Why ranks agree
 //!
-//! An engine may match exchanges by the order in which they are posted, so members of a group have to post in one order, also where
-//! several plans are in flight. Which exchange is posted by `start` is therefore said of the plan and not of the rank:
+//! An engine may match exchanges by the order in which they are posted. Members of a group therefore have to
+//! post in one order, also while several plans are in flight. So the plan, not the rank, determines which
+//! exchange `start` posts:
 //!
-//! * the exchange of the plan's first step that communicates, if this is the first step of all or at most two phases are left;
-//! * of a batch that of its first tensor that communicates at all, if it is in the first round.
+//! * the exchange of the plan's first step that communicates, if it is the first step of all or at most two
+//!   phases remain;
+//! * for a batch, the exchange of its first tensor that communicates at all, if it is in the first round.
 //!
-//! Nothing that communicates comes before such an exchange on any of its members, so either all of them post it in `start` or all do in
-//! `finish`; `start` goes no further than to the first communication of its rank. Between two starts and finishes all ranks do the same
-//! things in the same order, those that they have a part in; so members of a group post in one order and wait in one order.
+//! No communication comes before such an exchange on any of its members, so either all of them post it in
+//! `start` or all do in `finish`; `start` stops at the first communication of its rank. Between two starts
+//! and finishes all ranks do the same things in the same order, as far as they take part. Members of a group
+//! thus post in one order and wait in one order.
 
 use std::borrow::BorrowMut;
 use std::fmt;
@@ -25,16 +28,16 @@ use crate::buffers::Buffers;
 use crate::lower::Buffer;
 use crate::{Communicator, CompiledPlan, Error, Scratch};
 
-/// A plan that was [started](Compiled::start) and is to be [finished](Started::finish).
+/// A plan that was [started](CompiledPlan::start) and is to be [finished](PendingRun::finish).
 ///
-/// It may be dropped or leaked instead: then the target's contents are unspecified, and ranks that finish theirs find this one missing,
-/// as they do after a [`Pending`](Communicator::Pending) that nobody waits for.
-#[must_use = "a plan that is started is to be finished"]
+/// It may be dropped or leaked instead. Then the target's contents are unspecified, and ranks that finish
+/// theirs find this one missing, as after a [`Pending`](Communicator::Pending) that is never waited for.
+#[must_use = "a started plan must be finished"]
 pub struct PendingRun<'a, C: Communicator + ?Sized> {
     compiled: &'a CompiledPlan,
-    /// The buffer that is written to by what is in flight.
+    /// The buffer that is written by the exchange in flight.
     in_flight: Option<(Buffer, C::Pending<'a>)>,
-    /// The stage to go on with.
+    /// The stage to continue with.
     next: usize,
     buffers: Buffers<'a, C::Buffer>,
 }
@@ -50,13 +53,14 @@ impl<C: Communicator + ?Sized> fmt::Debug for PendingRun<'_, C> {
 }
 
 impl CompiledPlan {
-    /// Begins what [`run`](Compiled::run) does, and does not wait for others: what is local, and the post of the first communication.
+    /// Begins [`run`](CompiledPlan::run) without waiting for others.
     ///
-    /// Until it is [finished](Started::finish) source, target and scratch are borrowed. Several plans may be started before the first is
-    /// finished, each in scratch of its own.
+    /// It runs the local stages and posts the first communication.
+    /// Until it is [finished](PendingRun::finish) source, target and scratch are borrowed. Several plans may be
+    /// started before the first is finished, each in separate scratch.
     ///
     /// ```
-    /// use reshard_collectives::{Communicator, Compiled, Error, threads::World};
+    /// use reshard_collectives::{Communicator, CompiledPlan, Error, threads::World};
     /// use reshard_kernels::DType;
     /// use reshard_sharding::{Mesh, Sharding};
     /// use reshard_planner::Planner;
@@ -68,7 +72,7 @@ impl CompiledPlan {
     /// };
     /// let (weight, bias) = (plan(4)?, plan(2)?);
     /// let results = World::new(2)?.run(|comm| {
-    ///     let (weight, bias) = (Compiled::new(&weight, comm.rank())?, Compiled::new(&bias, comm.rank())?);
+    ///     let (weight, bias) = (CompiledPlan::new(&weight, comm.rank())?, CompiledPlan::new(&bias, comm.rank())?);
     ///     let (mut dw, mut db) = ([0; 4], [0; 2]);
     ///     let (mut one, mut other) = (weight.scratch(comm)?, bias.scratch(comm)?);
     ///     let dw_sum = weight.start(comm, &[1, 2, 3, 4], &mut dw, &mut one)?;
@@ -82,9 +86,10 @@ impl CompiledPlan {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Requires as [`run`](Compiled::run), and that all ranks start and finish their plans in the same order, those started first
-    /// being finished first. How much goes on between the halves is the engine's: those that borrow memory for the length of a call alone, as
-    /// threads and MPI do, move it in `finish`. Errors: as [`run`](Compiled::run).
+    /// Requires as [`run`](CompiledPlan::run), and that all ranks start and finish their plans in the same order:
+    /// first started, first finished. The engine decides how much is transferred between the halves: engines
+    /// that borrow memory only for the duration of a call, such as threads and MPI, transfer it in `finish`.
+    /// Errors: as [`run`](CompiledPlan::run).
     pub fn start<'a, C: Communicator + ?Sized>(
         &'a self,
         comm: &mut C,
@@ -97,9 +102,9 @@ impl CompiledPlan {
         self.start_in(comm, source, target, scratch)
     }
 
-    /// As [`start`](Compiled::start), in scratch that the caller has.
+    /// Starts as [`start`](CompiledPlan::start), in scratch of the caller.
     ///
-    /// Requires and errors: as [`run_in`](Compiled::run_in) and [`start`](Compiled::start).
+    /// Requires and errors: as [`run_in`](CompiledPlan::run_in) and [`start`](CompiledPlan::start).
     pub fn start_in<'a, C: Communicator + ?Sized>(
         &'a self,
         comm: &mut C,
@@ -126,9 +131,10 @@ impl CompiledPlan {
 }
 
 impl<C: Communicator + ?Sized> PendingRun<'_, C> {
-    /// Waits for what was begun, and carries out what is left: the target becomes what [`run`](Compiled::run) makes of it, to the bit.
+    /// Waits for the started exchange and runs the remaining stages.
     ///
-    /// Requires the communicator that it was started with. Errors: as [`run`](Compiled::run).
+    /// The target has the same bits as after [`run`](CompiledPlan::run).
+    /// Requires the communicator that it was started with. Errors: as [`run`](CompiledPlan::run).
     pub fn finish(self, comm: &mut C) -> Result<(), Error> {
         let PendingRun { compiled, in_flight, next, mut buffers } = self;
         if let Some((to, pending)) = in_flight {

@@ -1,4 +1,4 @@
-//! Bytes that really moved, counted where they land.
+//! Counts of the bytes that were really transferred, taken at the receiver.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,26 +6,27 @@ use std::str::FromStr;
 
 use crate::Error;
 
-/// From whom to whom in which step.
+/// The sender, the receiver and the step of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hop {
     /// The index of the step in the plan.
     pub step: usize,
-    /// The rank to which bytes went.
+    /// The rank that received bytes.
     pub receiver: usize,
-    /// The rank from which they came.
+    /// The rank that sent them.
     pub sender: usize,
 }
 
 /// Bytes per step and ordered pair of ranks.
 ///
-/// Every engine counts in its own copy routine, at the receiver, per (step, receiver, sender), without what a rank gives
-/// itself. What a sender hands over is counted apart, at the sender; [`Trace::check`] compares the two. Nothing here is
-/// read off a plan, so that a plan's promises can be compared with it.
+/// Every engine counts in its own copy routine, at the receiver, per (step, receiver, sender). Data that a
+/// rank gives itself is not counted. The bytes that a sender hands over are counted separately, at the
+/// sender; [`TrafficLog::check`] compares the two. No count is derived from a plan, so the predictions of a plan
+/// can be compared with the counts.
 ///
 /// ```
-/// use reshard_collectives::{Hop, Trace};
-/// let mut trace = Trace::default();
+/// use reshard_collectives::{Hop, TrafficLog};
+/// let mut trace = TrafficLog::default();
 /// trace.record_received(Hop { step: 0, sender: 2, receiver: 1 }, 64);
 /// trace.record_sent(Hop { step: 0, sender: 2, receiver: 1 }, 64);
 /// trace.record_received(Hop { step: 1, sender: 3, receiver: 1 }, 8);
@@ -39,11 +40,11 @@ pub struct Hop {
 ///
 /// # As text
 ///
-/// A line for each step and receiver, in this order, with what came from each sender; it parses again:
+/// One line per step and receiver, in this order, with the bytes from each sender; the text parses again:
 ///
 /// ```
-/// use reshard_collectives::{Hop, Trace};
-/// let mut trace = Trace::default();
+/// use reshard_collectives::{Hop, TrafficLog};
+/// let mut trace = TrafficLog::default();
 /// for (sender, bytes, messages) in [(0, 64, 1), (2, 24, 3)] {
 ///     let hop = Hop { step: 1, sender, receiver: 1 };
 ///     trace.record_received(hop, bytes);
@@ -53,11 +54,11 @@ pub struct Hop {
 /// let text = "step 1: rank 1 received 88 bytes: 64 from 0, 24 from 2 that sent 32 in 3 messages";
 /// assert_eq!(trace.to_string(), text);
 /// assert_eq!(text.parse(), Ok(trace));
-/// assert_eq!(Trace::default().to_string(), "nothing moved");
+/// assert_eq!(TrafficLog::default().to_string(), "nothing moved");
 /// # Ok::<(), reshard_collectives::Error>(())
 /// ```
 ///
-/// What is usual is not said: that a sender counted the same, and that bytes came in one message.
+/// Usual values are omitted: that a sender counted the same, and that bytes came in one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrafficLog {
     received: BTreeMap<Hop, u64>,
@@ -66,7 +67,7 @@ pub struct TrafficLog {
 }
 
 impl TrafficLog {
-    /// Adds bytes that landed at the receiver.
+    /// Adds bytes that the receiver received.
     pub fn record_received(&mut self, hop: Hop, bytes: u64) {
         add(&mut self.received, hop, bytes);
     }
@@ -76,12 +77,12 @@ impl TrafficLog {
         add(&mut self.sent, hop, bytes);
     }
 
-    /// Adds how often the receiver took something from the sender.
+    /// Adds the number of times that the receiver took data from the sender.
     pub fn record_messages(&mut self, hop: Hop, messages: u64) {
         add(&mut self.messages, hop, messages);
     }
 
-    /// Adds another trace, e.g. of another rank.
+    /// Adds another trace, for example of another rank.
     pub fn merge(&mut self, other: &TrafficLog) {
         let all = [
             (&mut self.received, &other.received),
@@ -95,37 +96,37 @@ impl TrafficLog {
         }
     }
 
-    /// How often any rank took something from another: messages, if the engine sends any.
+    /// Returns the number of transfers between ranks: messages, if the engine sends any.
     pub fn messages(&self) -> u64 {
         total(self.messages.values().copied())
     }
 
-    /// All bytes that landed anywhere.
+    /// Returns all received bytes.
     pub fn total(&self) -> u64 {
         total(self.received.values().copied())
     }
 
-    /// Bytes that landed, counted at their receivers, on those hops.
+    /// Returns the received bytes, counted at their receivers, on the selected hops.
     pub fn received(&self, on: impl Fn(&Hop) -> bool) -> u64 {
         sum(&self.received, on)
     }
 
-    /// Bytes that were handed over, counted at their senders, on those hops.
+    /// Returns the bytes handed over, counted at their senders, on the selected hops.
     pub fn sent(&self, on: impl Fn(&Hop) -> bool) -> u64 {
         sum(&self.sent, on)
     }
 
-    /// Bytes that landed at a rank.
+    /// Returns the bytes that a rank received.
     pub fn received_by(&self, rank: usize) -> u64 {
         self.received(|hop| hop.receiver == rank)
     }
 
-    /// Bytes that a rank handed over.
+    /// Returns the bytes that a rank handed over.
     pub fn sent_by(&self, rank: usize) -> u64 {
         self.sent(|hop| hop.sender == rank)
     }
 
-    /// The greatest number of bytes that landed at any one rank.
+    /// Returns the greatest number of bytes that any one rank received.
     pub fn worst_received(&self) -> u64 {
         let mut totals: BTreeMap<usize, u64> = BTreeMap::new();
         for (hop, bytes) in &self.received {
@@ -135,7 +136,7 @@ impl TrafficLog {
         totals.into_values().max().unwrap_or(0)
     }
 
-    /// The bytes that landed on each hop, in order.
+    /// Returns the received bytes of each hop, in order.
     pub fn hops(&self) -> impl Iterator<Item = (Hop, u64)> + '_ {
         self.received.iter().map(|(&hop, &bytes)| (hop, bytes))
     }
@@ -157,7 +158,7 @@ impl TrafficLog {
     }
 }
 
-/// Adds a count that is not zero; what is more than can be counted stays at the most that can.
+/// Adds a count that is not zero; the sum saturates.
 fn add(counts: &mut BTreeMap<Hop, u64>, hop: Hop, count: u64) {
     if count > 0 {
         let all = counts.entry(hop).or_default();
@@ -173,11 +174,11 @@ fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }
 
-/// What one hop counts: received, sent, messages.
+/// The counts of one hop: received, sent, messages.
 type Counts = (u64, u64, u64);
 
 impl TrafficLog {
-    /// All hops of which anything was counted, by step and receiver, the senders ascending.
+    /// Groups all hops with any count by step and receiver, the senders ascending.
     fn by_receiver(&self) -> BTreeMap<(usize, usize), BTreeMap<usize, Counts>> {
         let mut lines: BTreeMap<(usize, usize), BTreeMap<usize, Counts>> = BTreeMap::new();
         let hops = self.received.keys().chain(self.sent.keys()).chain(self.messages.keys());
@@ -190,7 +191,7 @@ impl TrafficLog {
     }
 }
 
-/// Messages of a hop that are not worth a word.
+/// Returns the number of messages of a hop that is not printed.
 fn usual(received: u64) -> u64 {
     u64::from(received > 0)
 }
@@ -224,7 +225,7 @@ impl fmt::Display for TrafficLog {
 impl FromStr for TrafficLog {
     type Err = Error;
 
-    /// Reads what a trace prints.
+    /// Parses the text that a trace prints.
     fn from_str(text: &str) -> Result<TrafficLog, Error> {
         let mut trace = TrafficLog::default();
         if text.trim() == NOTHING {
@@ -234,7 +235,7 @@ impl FromStr for TrafficLog {
             let wrong = |what: &str| Error::Parse { input: line.to_string(), message: what.to_string() };
             let form = || {
                 wrong(
-                    "a line of a trace is `step 0: rank 1 received 72 bytes: 64 from 0, 8 from 2 that sent 9 in 3 messages`",
+                    "expected a line such as `step 0: rank 1 received 72 bytes: 64 from 0, 8 from 2 that sent 9 in 3 messages`",
                 )
             };
             let (step, rest) = after("step ", line)
@@ -248,18 +249,18 @@ impl FromStr for TrafficLog {
             for text in hops.split(", ") {
                 let (sender, (counted, sent, messages)) = one_sender(text).ok_or_else(form)?;
                 if last.is_some_and(|last| last >= sender) {
-                    return Err(wrong("senders are ascending"));
+                    return Err(wrong("senders must be ascending"));
                 }
                 last = Some(sender);
                 if (counted, sent, messages) == (0, 0, 0) {
-                    return Err(wrong("what is listed moved something"));
+                    return Err(wrong("a sender without bytes or messages must be left out"));
                 }
                 let hop = Hop { step: step as usize, receiver: receiver as usize, sender };
                 if [&trace.received, &trace.sent, &trace.messages]
                     .iter()
                     .any(|counts| counts.contains_key(&hop))
                 {
-                    return Err(wrong("a step and a rank have one line"));
+                    return Err(wrong("each step and rank must have one line only"));
                 }
                 trace.record_received(hop, counted);
                 trace.record_sent(hop, sent);
@@ -267,18 +268,18 @@ impl FromStr for TrafficLog {
                 received.push(counted);
             }
             if total(received) != bytes {
-                return Err(wrong("the bytes of a line are the sum of its parts"));
+                return Err(wrong("the bytes of a line must be the sum of its parts"));
             }
         }
         if trace == TrafficLog::default() {
-            let message = format!("a trace is lines of what ranks received, or `{NOTHING}`");
+            let message = format!("expected lines of received bytes, or `{NOTHING}`");
             return Err(Error::Parse { input: text.to_string(), message });
         }
         Ok(trace)
     }
 }
 
-/// The number that follows a word, and the rest; as numbers are printed, without signs and zeros before them.
+/// Returns the number that follows a prefix, and the rest; a number has no sign and no leading zeros.
 fn after<'a>(word: &str, text: &'a str) -> Option<(u64, &'a str)> {
     let text = text.strip_prefix(word)?;
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -287,7 +288,7 @@ fn after<'a>(word: &str, text: &'a str) -> Option<(u64, &'a str)> {
     Some((number.parse().ok().filter(|_| usual)?, &text[end..]))
 }
 
-/// `64 from 0`, perhaps with ` that sent 60` and ` in 3 messages`.
+/// Parses `64 from 0`, optionally with ` that sent 60` and ` in 3 messages`.
 fn one_sender(text: &str) -> Option<(usize, Counts)> {
     let (received, rest) = after("", text)?;
     let (sender, rest) = after(" from ", rest)?;
@@ -299,7 +300,7 @@ fn one_sender(text: &str) -> Option<(usize, Counts)> {
     rest.is_empty().then_some((usize::try_from(sender).ok()?, (received, sent, messages)))
 }
 
-/// One rank's counts while it runs: grows when a step is first seen, and then never again.
+/// The counts of one rank while it runs; allocates only when a step is first seen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorder {
     rank: usize,
@@ -308,7 +309,7 @@ pub(crate) struct Recorder {
     steps: Vec<Step>,
 }
 
-/// What one rank counts in a step, by peer.
+/// The counts of one rank in a step, by peer.
 #[derive(Clone, Debug, Default)]
 struct Step {
     index: usize,
@@ -322,7 +323,7 @@ impl Recorder {
         Recorder { rank, world, steps: Vec::new() }
     }
 
-    /// Makes room for a step.
+    /// Allocates the counters of a step.
     pub(crate) fn reserve(&mut self, step: usize) {
         if self.steps.iter().all(|known| known.index != step) {
             let counts = || vec![0; self.world];
@@ -334,7 +335,7 @@ impl Recorder {
         self.steps.iter_mut().find(|known| known.index == step)
     }
 
-    /// Counts what a peer gave. Requires a step that was reserved.
+    /// Counts data received from a peer. Requires a step that was reserved.
     pub(crate) fn received(&mut self, step: usize, peer: usize, bytes: u64) {
         if let Some(step) = self.step(step) {
             step.received[peer] = step.received[peer].saturating_add(bytes);
@@ -342,14 +343,14 @@ impl Recorder {
         }
     }
 
-    /// Counts what a peer was given. Requires a step that was reserved.
+    /// Counts data handed to a peer. Requires a step that was reserved.
     pub(crate) fn sent(&mut self, step: usize, peer: usize, bytes: u64) {
         if let Some(step) = self.step(step) {
             step.sent[peer] += bytes;
         }
     }
 
-    /// Hands the counts out and starts over at zero, keeping the room.
+    /// Returns the counts and resets them to zero, without freeing memory.
     pub(crate) fn take(&mut self) -> TrafficLog {
         let mut trace = TrafficLog::default();
         let rank = self.rank;
@@ -393,7 +394,7 @@ mod tests {
     }
 
     reshard_test_support::properties! {
-        /// `read(print(trace)) = trace`, and what reads at all prints as it was read.
+        /// `read(print(trace)) = trace`, and any text that parses prints as it was read.
         fn a_trace_reads_as_it_prints(hops: Vec<(u8, u8, u8, u16, u16, u16)>, cut: usize, put: char) -> bool {
             let mut trace = TrafficLog::default();
             for (step, receiver, sender, received, sent, messages) in hops {

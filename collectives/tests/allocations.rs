@@ -1,4 +1,4 @@
-//! What was compiled runs without touching the heap, and what is done over and over leaves nothing on it: counted by the
+//! Compiled plans run without heap allocation, and repeated work leaves nothing on the heap: counted by the
 //! allocator.
 #![allow(unsafe_code, reason = "a counting allocator implements an unsafe trait")]
 
@@ -16,14 +16,14 @@ use reshard_sharding::{Mesh, Sharding};
 struct Counting;
 
 thread_local! {
-    /// Whether this thread's calls count: the harness that runs the tests allocates when it likes.
+    /// `true` if this thread's calls count: the test harness may allocate at any time.
     static COUNTED: Cell<bool> = const { Cell::new(false) };
 }
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
-// SAFETY: every call is passed on to the system allocator as it is.
+// SAFETY: every call is passed on to the system allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, memory: Layout) -> *mut u8 {
         // A thread that ends has no flag any more.
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The counts are of the whole process: one test at a time.
+/// A lock, since the counts are of the whole process: one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn plan(mesh: &str, shape: &[usize], from: &str, to: &str) -> Plan {
@@ -54,7 +54,7 @@ fn plan(mesh: &str, shape: &[usize], from: &str, to: &str) -> Plan {
     Planner::new().plan(&parse(from), &parse(to), DType::F32).unwrap()
 }
 
-/// How often the heap is asked for memory while eight ranks run this fifty times, after the first time.
+/// Returns the number of heap allocations while eight ranks run this fifty times, after the first time.
 fn calls_of_runs(world: &mut World, compile: impl Fn(usize) -> CompiledPlan + Sync) -> u64 {
     let results = world.run(|comm| {
         let all = [0, 1, 2, 3, 4, 5, 6, 7];
@@ -67,7 +67,7 @@ fn calls_of_runs(world: &mut World, compile: impl Fn(usize) -> CompiledPlan + Sy
         }
         comm.barrier(&all)?;
         let before = CALLS.load(Ordering::Relaxed);
-        // Nobody begins before all have looked.
+        // No rank begins before all have read the count.
         comm.barrier(&all)?;
         for _ in 0..50 {
             compiled.run(comm, &source, &mut target, &mut scratch)?;
@@ -129,7 +129,7 @@ fn runs_do_not_allocate() {
 #[test]
 fn large_runs_do_not_allocate() {
     let _alone = ALONE.lock();
-    // So much that ranks take from each other as they come.
+    // Large enough that ranks read from each other as they arrive.
     let plan = plan("x=2,y=4", &[2048, 1024], "S(0),S(1)", "S(1),S(0)");
     let calls = calls_of_runs(&mut World::new(8).unwrap(), |rank| CompiledPlan::new(&plan, rank).unwrap());
     assert_eq!(calls, 0);

@@ -1,12 +1,14 @@
-//! One rank's end of the engine.
+//! One rank's handle of the engine.
 //!
 //! ```text
 //! post     nothing yet
-//! wait     show my source; meet; look at the sources of my peers; launch, and wait for the device; meet; hide my source
+//! wait     publish my source; barrier; launch copies from the peers' sources; wait for the device;
+//!          barrier; withdraw my source
 //! ```
 //!
-//! Ranks are the threads of [`reshard_collectives::threads`], whose meetings bring time-outs and failures of others with
-//! them. A source that is shown is shared: it lives until the last reader has let go of it, whatever happens to its rank.
+//! Ranks are the threads of [`reshard_collectives::threads`], whose rendezvous provides timeouts and the
+//! failures of others. A published source is shared: it lives until the last reader has released it, whatever
+//! happens to its rank.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,16 +22,16 @@ use reshard_planner::{Phase, StepOp};
 use crate::Backend;
 use crate::lower::{Addresses, constants, engine, lower};
 
-/// More prepared exchanges than this are forgotten together, when buffers come and go.
+/// Maximum number of prepared exchanges; all are dropped above it, as when buffers come and go.
 const MOST_PREPARED: usize = 1024;
 
-/// Memory of the device in which a rank's shard lies.
+/// Memory of the device that stores a rank's shard.
 #[derive(Debug)]
 pub struct DeviceBuffer<B: Backend> {
     pub(crate) memory: Arc<B::Memory>,
 }
 
-/// What every rank shows of its source while others read it.
+/// The source that each rank publishes while others read it.
 pub(crate) type Shown<B> = Arc<Vec<Mutex<Option<Arc<<B as Backend>::Memory>>>>>;
 
 /// One rank of a [`DeviceWorld`](crate::DeviceWorld).
@@ -42,7 +44,7 @@ pub struct DeviceComm<'a, B: Backend> {
     prepared: HashMap<Key, Ready<B>>,
 }
 
-/// An exchange and where its buffers lie.
+/// An exchange and the addresses of its buffers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     exchange: u64,
@@ -50,7 +52,7 @@ struct Key {
     sources: Vec<i64>,
 }
 
-/// The launches of an exchange, with what its fills repeat.
+/// The launches of an exchange, with the elements that its fills repeat.
 #[derive(Debug)]
 struct Ready<B: Backend> {
     launches: B::Prepared,
@@ -129,11 +131,11 @@ impl<'a, B: Backend> DeviceComm<'a, B> {
     }
 
     fn show(&self, rank: usize) -> std::sync::MutexGuard<'_, Option<Arc<B::Memory>>> {
-        // An address is an address, also after a panic elsewhere.
+        // An address stays valid, also after a panic elsewhere.
         self.shown[rank].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Prepares the launches, or finds those of before, and runs them.
+    /// Runs the launches, which are cached or prepared now.
     fn launch(
         &mut self,
         exchange: &Exchange,
@@ -167,7 +169,7 @@ impl<'a, B: Backend> DeviceComm<'a, B> {
         self.device.run(&self.prepared[&key].launches).map_err(failed)
     }
 
-    /// Takes what the peers show, checks that it is long enough, and launches.
+    /// Takes the published sources of the peers, checks their lengths, and launches.
     fn carry_out(
         &mut self,
         exchange: &Exchange,
@@ -184,7 +186,7 @@ impl<'a, B: Backend> DeviceComm<'a, B> {
             };
             let memory = shown.ok_or_else(|| Error::RankFailed {
                 rank: peer,
-                reason: "it shows no source".to_owned(),
+                reason: "it has not published its source".to_owned(),
                 place: Some(exchange.place()),
             })?;
             exchange.check_peer(receive, self.device.len(&memory))?;
@@ -246,7 +248,7 @@ impl<B: Backend> Communicator for DeviceComm<'_, B> {
         let done = match self.meet(exchange) {
             Ok(()) => {
                 let done = self.carry_out(exchange, source, target);
-                // Also who failed comes: the others may be reading.
+                // A failed rank also synchronizes: the others may be reading.
                 let met = self.meet(exchange);
                 done.and(met)
             }

@@ -4,26 +4,26 @@ use reshard_cuda::{Command, Device, DeviceMemory, Error, Graph, Prepared};
 
 use crate::{Backend, Fused};
 
-/// A CUDA device; each rank has a stream of its own.
+/// A CUDA device; each rank has a separate stream.
 #[derive(Clone, Debug)]
 pub struct Cuda {
     device: Device,
 }
 
 impl Cuda {
-    /// The device of this number.
+    /// Opens the device of this number.
     ///
     /// Errors: those of [`Device::open`].
     pub fn open(ordinal: usize) -> Result<Cuda, Error> {
         Ok(Cuda { device: Device::open(ordinal)? })
     }
 
-    /// A device that is open, with its stream.
+    /// Wraps an open device, with its stream.
     pub fn on(device: Device) -> Cuda {
         Cuda { device }
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -63,7 +63,7 @@ impl Backend for Cuda {
         let needed = bytes.len();
         let beginning = all.get(..needed).ok_or_else(|| Error::Driver {
             call: "cuMemcpyDtoHAsync",
-            reason: format!("{needed} bytes of {length}"),
+            reason: format!("{needed} bytes requested from a buffer of {length}"),
         })?;
         bytes.copy_from_slice(beginning);
         Ok(())
@@ -84,7 +84,7 @@ impl Backend for Cuda {
     }
 }
 
-/// The launches of a plan, captured: one call of the driver enqueues them all.
+/// The captured launches of a plan: one call of the driver enqueues them all.
 #[derive(Debug)]
 pub struct Captured<'a> {
     fused: &'a mut Fused<Cuda>,
@@ -92,7 +92,7 @@ pub struct Captured<'a> {
 }
 
 impl Captured<'_> {
-    /// The plan, to write its sources and read its targets.
+    /// Returns the plan, to write its sources and read its targets.
     pub fn fused(&mut self) -> &mut Fused<Cuda> {
         self.fused
     }
@@ -106,7 +106,7 @@ impl Captured<'_> {
 }
 
 impl Fused<Cuda> {
-    /// Captures the plan, to be enqueued as a whole; carries it out once before, so that all kernels are loaded.
+    /// Captures the plan, to be enqueued as a whole; runs it once before, so that all kernels are loaded.
     ///
     /// Requires a device that was [opened for one stream](Device::open_for_one_stream). Errors: the driver's.
     pub fn capture(&mut self) -> Result<Captured<'_>, Error> {
@@ -114,7 +114,7 @@ impl Fused<Cuda> {
         self.parts().0.device.synchronize()?;
         let device = self.parts().0.device.clone();
         device.begin_capture()?;
-        // A capture that has begun ends, whatever happens in it.
+        // A capture that has begun must end, whatever happens in it.
         let enqueued = self.enqueue();
         let graph = device.end_capture();
         enqueued?;

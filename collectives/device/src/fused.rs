@@ -1,13 +1,14 @@
-//! All ranks of a plan at once: their shards are slices of one device's memory, and a phase of a step is one launch.
+//! All ranks of a plan on one device: shards are slices of its memory, and a phase of a step is one launch.
 //!
 //! # Data flow
 //!
 //! ```text
-//! Compiled, for every rank --run on a recorder--> (step, phase) -> [(exchange, source address, target address)]
-//!                          --lower, all ranks-->  one launch of all copies, then those of reductions
+//! CompiledPlan, every rank --run on a recorder--> (step, phase) -> [(exchange, source and target address)]
+//!                          --lower, all ranks-->  one launch of all copies, then the launches of reductions
 //! ```
 //!
-//! There are no threads and no meetings: the launches of a stream are in order, which is all that a phase needs.
+//! There are no threads and no barriers: the launches of a stream are in order, which is all that a phase
+//! needs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use reshard_planner::Plan;
 use crate::Backend;
 use crate::lower::{Addresses, constants, lower};
 
-/// A plan for all ranks, with their buffers, ready to run again and again.
+/// A plan for all ranks, with their buffers, ready to run repeatedly.
 ///
 /// ```
 /// use reshard_device::{Fused, Simulated};
@@ -49,14 +50,14 @@ pub struct Fused<B: Backend> {
     prepared: B::Prepared,
 }
 
-/// Where an exchange reads and writes.
+/// An exchange with the addresses that it reads and writes.
 struct Recorded {
     exchange: Exchange,
     source: i64,
     target: i64,
 }
 
-/// A communicator that writes down what it is asked for. Its buffers are addresses.
+/// A communicator that records its requests. Its buffers are addresses.
 struct Recorder<'a, B: Backend> {
     rank: usize,
     size: usize,
@@ -65,7 +66,7 @@ struct Recorder<'a, B: Backend> {
     recorded: Vec<Recorded>,
 }
 
-/// An address and the bytes from there on.
+/// An address and the number of bytes from there on.
 struct Address(i64, usize);
 
 fn failed(rank: usize) -> impl Fn(reshard_cuda::Error) -> Error {
@@ -122,7 +123,7 @@ impl<B: Backend> Communicator for Recorder<'_, B> {
 impl<B: Backend> Fused<B> {
     /// Compiles a plan for every rank of its meshes, and allocates their buffers.
     ///
-    /// Errors: those of [`Compiled::new`], and the device's.
+    /// Errors: those of [`CompiledPlan::new`], and the device's.
     pub fn new(device: &B, plan: &Plan) -> Result<Fused<B>, Error> {
         let size = plan.from().mesh().world_size().max(plan.to().mesh().world_size());
         let mut ranks: Vec<usize> = plan.from().mesh().ranks().chain(plan.to().mesh().ranks()).collect();
@@ -161,7 +162,7 @@ impl<B: Backend> Fused<B> {
 
     /// Writes a rank's source.
     ///
-    /// Errors: a rank that holds none, or more bytes than it holds.
+    /// Errors: a rank without a source, or more bytes than its source has.
     pub fn write(&mut self, rank: usize, bytes: &[u8]) -> Result<(), Error> {
         let source = self.sources.get_mut(&rank).ok_or(Error::NotInPlan { rank })?;
         self.device.write(source, bytes).map_err(failed(rank))
@@ -177,35 +178,35 @@ impl<B: Backend> Fused<B> {
         Ok(all)
     }
 
-    /// How many launches a run is.
+    /// Returns the number of launches of a run.
     pub fn launches(&self) -> usize {
         self.launches
     }
 
-    /// The bytes that the worst rank receives from others.
+    /// Returns the greatest number of bytes that any rank receives from others.
     pub fn received_bytes(&self) -> u64 {
         self.received
     }
 
-    /// Carries the plan out for all ranks.
+    /// Runs the plan for all ranks.
     pub fn run(&mut self) -> Result<(), Error> {
         self.device.run(&self.prepared).map_err(failed(0))
     }
 
-    /// The device and the launches.
+    /// Returns the device and the launches.
     #[cfg(feature = "cuda")]
     pub(crate) fn parts(&self) -> (&B, &B::Prepared) {
         (&self.device, &self.prepared)
     }
 }
 
-/// One phase of all ranks, with the copies of all in one launch.
+/// Returns one phase of all ranks, with the copies of all in one launch.
 fn phase<B: Backend>(
     device: &B,
     of_ranks: &BTreeMap<usize, Recorded>,
     kept: &mut Vec<B::Memory>,
 ) -> Result<Vec<Command>, Error> {
-    // The n-th launch of every rank may go together with those of the others: ranks do not write what others read.
+    // The n-th launches of all ranks may be fused: no rank writes data that others read.
     let mut rounds: Vec<Vec<Command>> = Vec::new();
     for (&rank, one) in of_ranks {
         let items = constants(&one.exchange);

@@ -1,16 +1,16 @@
-//! The one-device engine: the ranks are threads, their shards lie on one CUDA device, and each exchange is one or two
-//! launches per rank.
+//! The one-device engine: ranks are threads, shards are on one CUDA device, and an exchange is one or two
+//! launches.
 //!
 //! # Data flow
 //!
 //! ```text
-//! Exchange, addresses of all sources and of the target --lower--> [Command] --prepare--> launches, kept for the next run
+//! Exchange, addresses of all sources and of the target --lower--> [Command] --prepare--> launches, cached
 //! ```
 //!
-//! It moves at the speed of the device's memory, and so shows what a plan costs where no link is in the way; and it runs
-//! the whole engine contract on a machine with a single device. [`Simulated`] stands in for a device where there is none:
-//! it carries out the same launches by their definition, so that everything but the kernels themselves is tested without.
-//! With the feature `cuda`, `Cuda` is a real one.
+//! It runs at the speed of the device's memory, and so shows the cost of a plan without any links. It also
+//! runs the whole engine contract on a machine with a single device. [`Simulated`] is a stand-in for a
+//! missing device: it runs the same launches by their definition, so that everything except the kernels is
+//! tested without a GPU. With the feature `cuda`, `Cuda` is a real device.
 
 mod backend;
 mod comm;
@@ -29,7 +29,7 @@ pub use fused::Fused;
 pub use simulated::{Allocation, Simulated};
 pub use world::DeviceWorld;
 
-/// What only the other crates of this project need; it may change with any version.
+/// Functions for the other crates of this project only; they may change with any version.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::lower::{Landing, constants, copies, engine, fills, in_bytes, landed};

@@ -1,11 +1,11 @@
 //! An exchange as launches, once all buffers have their addresses.
 //!
 //! ```text
-//! moves            one launch of copies: all pieces of all peers
-//! a reduction      one launch per piece if the terms lie alike in all peers' sources (they do where shards are even);
-//!                  otherwise one per term and piece, in the order of the terms
-//! fills            copies of an element that is repeated with stride 0, before anything lands
-//! averages         part of the reduction's launch, or one division per piece after it
+//! copies           one launch: all loop nests of all peers
+//! a reduction      one launch per loop nest if the partial values have equal layouts in all peers' sources
+//!                  (as for even shards); otherwise one per partial value and loop nest, in their order
+//! fills            copies of an element that is repeated with stride 0, before any data arrives
+//! averages         part of the reduction's launch, or one division per loop nest after it
 //! ```
 
 use reshard_collectives::{Error, Exchange, ReceiveMessage, ReceiveOp, TypedNest};
@@ -13,7 +13,7 @@ use reshard_cuda::Command;
 use reshard_kernels::{CombineOp, LoopNest};
 use reshard_layout::Mode;
 
-/// Where everything lies on the device.
+/// The addresses of all buffers on the device.
 pub(crate) struct Addresses<'a> {
     /// The source of a peer.
     pub(crate) source_of: &'a dyn Fn(usize) -> i64,
@@ -23,29 +23,29 @@ pub(crate) struct Addresses<'a> {
     pub(crate) constants: i64,
 }
 
-/// What lands in a target from one peer, and where it lies before.
+/// The data that a target receives from one peer, and its location before.
 #[derive(Clone, Debug)]
 pub struct Landing {
-    /// Where the elements lie from `base` on, and in the target.
+    /// The offsets of the elements from `base` on, and in the target.
     pub pieces: Vec<TypedNest>,
-    /// How each piece lands: it is combined, or it overwrites.
+    /// The op of each nest: it is combined with it, or overwrites if there is none.
     pub ops: Vec<Option<CombineOp>>,
     /// An address, aligned to the elements.
     pub base: i64,
 }
 
 impl Landing {
-    /// What a receive brings, straight from where the peer has it.
+    /// Returns the data of a receive, read directly from the peer's source.
     pub fn of(receive: &ReceiveMessage, base: i64) -> Landing {
         let op = |one: &ReceiveOp| match one {
             ReceiveOp::Copy(_) => None,
             ReceiveOp::Combine(combine) => Some(combine.op()),
         };
-        Landing { pieces: receive.pieces().to_vec(), ops: receive.moves().iter().map(op).collect(), base }
+        Landing { pieces: receive.pieces().to_vec(), ops: receive.ops().iter().map(op).collect(), base }
     }
 }
 
-/// The eight-byte slots of the elements that fills repeat.
+/// Returns the elements that fills repeat, in slots of eight bytes.
 pub fn constants(exchange: &Exchange) -> Vec<u8> {
     let slot = |item: &[u8]| {
         let mut slot = [0; 8];
@@ -55,7 +55,7 @@ pub fn constants(exchange: &Exchange) -> Vec<u8> {
     exchange.fills().iter().flat_map(|fill| slot(&fill.item)).collect()
 }
 
-/// The launches of one rank's part, in order.
+/// Returns the launches of one rank's part, in order.
 pub(crate) fn lower(exchange: &Exchange, at: &Addresses<'_>) -> Result<Vec<Command>, Error> {
     let mut work = Vec::from_iter(copies(exchange, &fills(exchange, at.target, at.constants)?)?);
     let landing = |receive: &ReceiveMessage| Landing::of(receive, (at.source_of)(receive.peer()));
@@ -64,7 +64,7 @@ pub(crate) fn lower(exchange: &Exchange, at: &Addresses<'_>) -> Result<Vec<Comma
     Ok(work)
 }
 
-/// What is copied into the target before anything lands, in bytes: elements at `constants` that are repeated.
+/// Returns the fill copies that run before any receive, in bytes: elements at `constants` that are repeated.
 pub fn fills(exchange: &Exchange, target: i64, constants: i64) -> Result<Vec<LoopNest>, Error> {
     let fills = exchange.fills().iter().enumerate().map(|(i, fill)| {
         let mut nest = fill.piece.nest.clone();
@@ -75,9 +75,9 @@ pub fn fills(exchange: &Exchange, target: i64, constants: i64) -> Result<Vec<Loo
     fills.collect()
 }
 
-/// The launches by which everything lands that is to land, and by which averages are divided.
+/// Returns the launches that write all received data, and that divide averages.
 ///
-/// Requires of a reduction all landings, in the order of the exchange's receives.
+/// For a reduction, requires all landings in the order of the exchange's receives.
 pub fn landed(exchange: &Exchange, landings: &[Landing], target: i64) -> Result<Vec<Command>, Error> {
     let mut work = Vec::new();
     if !exchange.is_reduction() {
@@ -107,12 +107,12 @@ pub fn landed(exchange: &Exchange, landings: &[Landing], target: i64) -> Result<
     Ok(work)
 }
 
-/// The device's error, with its place.
+/// Returns the device's error, with its location.
 pub fn engine(exchange: &Exchange, error: &reshard_cuda::Error) -> Error {
     Error::Engine { rank: exchange.rank(), message: format!("{error} in {}", exchange.place()) }
 }
 
-/// A piece as bytes from address 0.
+/// Returns a nest in bytes from address 0.
 ///
 /// Errors: addresses that overflow.
 pub fn in_bytes(piece: &TypedNest, source: i64, target: i64) -> Result<LoopNest, Error> {
@@ -127,12 +127,14 @@ pub fn in_bytes(piece: &TypedNest, source: i64, target: i64) -> Result<LoopNest,
     Ok(nest)
 }
 
-/// Copies in one launch; none if there is nothing to copy.
+/// Returns the copies as one launch; none if there is nothing to copy.
 pub fn copies(exchange: &Exchange, nests: &[LoopNest]) -> Result<Option<Command>, Error> {
     Command::copies(nests).map_err(|e| engine(exchange, &e))
 }
 
-/// The pieces of a reduction whose terms lie alike, each with its op; `None` if they do not, or combine into a fill.
+/// Returns the nests of a reduction whose partial values have equal nests, each with its op.
+///
+/// `None` if their nests differ, or if they combine into a fill.
 fn alike(exchange: &Exchange, landings: &[Landing]) -> Option<Vec<(usize, CombineOp)>> {
     let (first, rest) = landings.split_first()?;
     let all_divided = exchange.averages().is_empty() || exchange.reduction().is_some();
@@ -145,7 +147,7 @@ fn alike(exchange: &Exchange, landings: &[Landing]) -> Option<Vec<(usize, Combin
                     && a.nest.target_offset == b.nest.target_offset
             })
     };
-    // The only term: any op gives it back.
+    // The only partial value: every op returns it unchanged.
     let op = |i: usize| rest.first().map_or(Some(CombineOp::Sum), |landing| landing.ops[i]);
     if !exchange.fills().is_empty() || !all_divided || !overwrites || !rest.iter().all(same) {
         return None;
@@ -154,7 +156,7 @@ fn alike(exchange: &Exchange, landings: &[Landing]) -> Option<Vec<(usize, Combin
     (0..first.pieces.len()).map(|i| Some((i, op(i).filter(|&op| arithmetic(i, op))?))).collect()
 }
 
-/// One piece of all terms.
+/// Returns the launch of one nest of all partial values.
 fn reduced(
     exchange: &Exchange,
     landings: &[Landing],
@@ -171,7 +173,7 @@ fn reduced(
     Command::reduce(&nest, dtype, op, &bases, target, divisor).map_err(|e| engine(exchange, &e))
 }
 
-/// One term.
+/// Returns the launches of one partial value.
 fn term(exchange: &Exchange, landing: &Landing, target: i64) -> Result<Vec<Command>, Error> {
     let (mut work, mut moved) = (Vec::new(), Vec::new());
     for (piece, op) in landing.pieces.iter().zip(&landing.ops) {

@@ -1,6 +1,7 @@
-//! A device that is not there: its memory is the host's, and launches are carried out by their definition.
+//! A simulated device: its memory is the host's, and launches run by their definition.
 //!
-//! Addresses are made up, and every allocation is looked up by them, so that a launch that leaves its buffers is an error.
+//! Addresses are virtual, and every access looks up its allocation, so that a launch that leaves its buffers
+//! is an error.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,7 +19,7 @@ pub struct Simulated {
     next: Arc<AtomicI64>,
 }
 
-/// All memory that lives, by address.
+/// All live memory, by address.
 #[derive(Debug, Default)]
 struct Arena(BTreeMap<i64, Vec<u8>>);
 
@@ -31,19 +32,19 @@ pub struct Allocation {
 }
 
 impl Simulated {
-    /// A device without memory in use.
+    /// Creates a device without memory in use.
     pub fn new() -> Simulated {
         Simulated::default()
     }
 
-    /// How many allocations live.
+    /// Returns the number of live allocations.
     pub fn allocations(&self) -> usize {
         self.memory().0.len()
     }
 
     /// Reads bytes at an address.
     ///
-    /// Errors: they are not all of one allocation that lives.
+    /// Errors: the bytes are not all in one live allocation.
     pub fn load(&self, address: i64, bytes: &mut [u8]) -> Result<(), Error> {
         self.memory().read(address, bytes)
     }
@@ -56,17 +57,17 @@ impl Simulated {
     }
 
     fn memory(&self) -> MutexGuard<'_, Arena> {
-        // Bytes are bytes, also after a panic elsewhere.
+        // Bytes stay valid, also after a panic elsewhere.
         self.arena.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Arena {
-    /// The allocation that holds so many bytes at an address, and where in it they begin.
+    /// Returns the allocation that contains these bytes at an address, and their offset in it.
     fn find(&self, address: i64, bytes: usize) -> Result<(i64, usize), Error> {
         let outside = || Error::Driver {
             call: "a kernel",
-            reason: format!("no memory of {bytes} bytes lives at address {address:#x}"),
+            reason: format!("no allocation has {bytes} bytes at address {address:#x}"),
         };
         let (start, memory) = self.0.range(..=address).next_back().ok_or_else(outside)?;
         let offset = (address - start) as usize;
@@ -108,10 +109,10 @@ impl Backend for Simulated {
         let mut memory = Vec::new();
         memory.try_reserve_exact(bytes).map_err(|_| Error::Driver {
             call: "allocate",
-            reason: format!("there is no room for {bytes} bytes"),
+            reason: format!("cannot allocate {bytes} bytes"),
         })?;
         memory.resize(bytes, 0xee);
-        // Address 0 is nobody's, and neighbours do not touch.
+        // Address 0 is never used, and neighbours do not touch.
         let step = bytes as i64 / 256 * 256 + 512;
         let address = self.next.fetch_add(step, Ordering::Relaxed) + 256;
         self.memory().0.insert(address, memory);

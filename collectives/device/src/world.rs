@@ -13,7 +13,7 @@ use crate::{Backend, DeviceComm};
 /// Ranks that are threads of this process, with their shards on one device.
 ///
 /// ```
-/// use reshard_collectives::{Communicator, Compiled, Error};
+/// use reshard_collectives::{Communicator, CompiledPlan, Error};
 /// use reshard_device::{DeviceWorld, Simulated};
 /// use reshard_kernels::DType;
 /// use reshard_sharding::{Mesh, Sharding};
@@ -23,7 +23,7 @@ use crate::{Backend, DeviceComm};
 /// let gradient = Sharding::parse(&mesh, &[4], "P")?;
 /// let plan = Planner::new().plan(&gradient, &Sharding::parse(&mesh, &[4], "R")?, DType::U8)?;
 /// let results = DeviceWorld::new(Simulated::new(), 2)?.run(|comm| {
-///     let compiled = Compiled::new(&plan, comm.rank())?;
+///     let compiled = CompiledPlan::new(&plan, comm.rank())?;
 ///     let mut scratch = compiled.scratch(comm)?;
 ///     let (mut source, mut target) = (comm.allocate(4)?, comm.allocate(4)?);
 ///     comm.write(&mut source, &[1 + comm.rank() as u8; 4])?;
@@ -43,7 +43,7 @@ pub struct DeviceWorld<B: Backend> {
 }
 
 impl<B: Backend> DeviceWorld<B> {
-    /// Starts the threads of so many ranks.
+    /// Starts the threads of `ranks` ranks.
     ///
     /// Errors: those of [`World::new`].
     pub fn new(device: B, ranks: usize) -> Result<DeviceWorld<B>, Error> {
@@ -52,22 +52,22 @@ impl<B: Backend> DeviceWorld<B> {
         Ok(DeviceWorld { inner, device, shown })
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &B {
         &self.device
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub fn size(&self) -> usize {
         self.inner.size()
     }
 
-    /// How long a rank waits for others from now on; 60 seconds at first.
+    /// Sets the timeout for waiting on other ranks; 60 seconds by default.
     pub fn set_time_out(&mut self, time_out: Duration) {
         self.inner.set_timeout(time_out);
     }
 
-    /// Plants faults in the runs from now on, instead of those planted before. For tests.
+    /// Injects faults into the following runs, in place of earlier ones. For tests.
     pub fn plant(&mut self, faults: impl IntoIterator<Item = Fault>) {
         self.inner.inject_faults(faults);
     }
@@ -82,7 +82,7 @@ impl<B: Backend> DeviceWorld<B> {
         let (device, shown) = (&self.device, &self.shown);
         let results = self.inner.run(|comm| job(&mut DeviceComm::new(comm, device, shown)?));
         for slot in self.shown.iter() {
-            // After a failure something may still be shown; all threads are done.
+            // After a failure a source may still be published; all threads are done.
             *slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
         }
         results

@@ -1,4 +1,4 @@
-//! Plans fused over all ranks, against the meaning of the shards.
+//! Plans fused over all ranks, compared with the global tensor of the shards.
 
 use reshard_device::{Backend, Fused, Simulated};
 use reshard_kernels::DType;

@@ -1,4 +1,4 @@
-//! One rank's end of the MPI engine.
+//! One rank's handle of the MPI engine.
 
 use crate::last_words;
 use std::cell::RefCell;
@@ -18,24 +18,24 @@ use crate::guard::Guard;
 use crate::raw::{self, Handle, Requests, TAGS};
 use crate::watchdog;
 
-/// How long a rank is waited for, unless said otherwise.
+/// Default timeout for waiting on a rank.
 const TIME_OUT: Duration = Duration::from_mins(1);
 
 thread_local! {
-    /// MPI as it was initialised here, while somebody uses it.
+    /// MPI as it was initialised here, while any engine uses it.
     static UNIVERSE: RefCell<Weak<Started>> = const { RefCell::new(Weak::new()) };
 }
 
-/// MPI as this engine initialised it; finalised when dropped, and then nobody guards the job any more.
+/// MPI as this engine initialised it; finalised when dropped, which also ends the guard of the job.
 struct Started {
     _universe: Universe,
     _guard: Option<Guard>,
 }
 
 impl Started {
-    /// Errors: `None` if somebody else has initialised MPI.
+    /// Initialises MPI with a guard; returns `None` if other code has already initialised it.
     fn new(time_out: Duration) -> Option<Started> {
-        // Before MPI opens what the guard must not inherit.
+        // The guard must start before MPI opens anything that it must not inherit.
         let guard = if mpi::environment::is_initialized() { None } else { Guard::start() };
         let universe = watchdog::within(time_out, "starting MPI on all ranks", || {
             mpi::initialize_with_threading(Threading::Funneled)
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Comm {
     }
 }
 
-/// An exchange that was posted to a [`Comm`]. Nothing is lent to MPI before it is waited for.
+/// An exchange that was posted to a [`Comm`]. Nothing is lent to MPI before the wait.
 #[derive(Debug)]
 pub struct Pending<'a> {
     exchange: &'a Exchange,
@@ -76,15 +76,15 @@ pub struct Pending<'a> {
 }
 
 impl Comm {
-    /// All ranks of the job. Initialises MPI if nobody has, and then finalises it with the last engine made so.
+    /// Opens all ranks of the job.
     ///
-    /// Requires that all ranks of the job call it. Errors: [`Error::Engine`]. Ends the job if a rank does not come
-    /// within 60 seconds.
+    /// Initialises MPI if needed, and then finalises it with the last such engine. Requires that all ranks of
+    /// the job call it. Errors: [`Error::Engine`]. Ends the job if a rank does not arrive within 60 seconds.
     pub fn world() -> Result<Comm, Error> {
         Comm::world_in(TIME_OUT)
     }
 
-    /// As [`world`](Comm::world), with a time-out for coming here and from now on.
+    /// Opens all ranks as [`world`](Comm::world), with a timeout for this call and later waits.
     pub fn world_in(time_out: Duration) -> Result<Comm, Error> {
         let refused = |message: &str| Error::Engine { rank: 0, message: message.to_string() };
         if mpi::environment::is_finalized() {
@@ -100,7 +100,7 @@ impl Comm {
         Comm::new(&SimpleCommunicator::world(), universe, time_out)
     }
 
-    /// The ranks of a communicator that the caller has, by their ranks there.
+    /// Opens the ranks of a communicator of the caller, numbered as there.
     ///
     /// Requires that all its ranks call it. Errors: [`Error::Engine`].
     pub fn within(communicator: &impl AsRaw<Raw = MPI_Comm>) -> Result<Comm, Error> {
@@ -127,24 +127,24 @@ impl Comm {
         })
     }
 
-    /// How long a rank is waited for from now on, since something last came from anybody; 60 seconds at first.
+    /// Sets the timeout for waiting on a rank, counted from the last received message; 60 seconds by default.
     pub fn set_time_out(&mut self, time_out: Duration) {
         self.time_out = time_out;
     }
 
-    /// Hands out what this rank has counted since the last call.
+    /// Returns the counts of this rank since the last call.
     pub fn take_trace(&mut self) -> TrafficLog {
         std::mem::take(&mut self.trace)
     }
 
-    /// How many communicators are kept: one for all ranks, and one for every smaller group that was met.
+    /// Returns the number of cached communicators: one for all ranks, and one for every smaller group in use.
     pub fn communicators(&self) -> usize {
         self.groups.as_ref().map_or(0, Groups::count)
     }
 
-    /// Gives every rank's words to every rank, in rank order. Nobody returns before all ranks have called it.
+    /// Gathers every rank's words on every rank, in rank order; returns after all ranks have called it.
     ///
-    /// Requires as many words on every rank. Ends the job if a rank does not come in time.
+    /// Requires the same number of words on every rank. Ends the job if a rank does not arrive in time.
     pub fn share(&mut self, words: &[u64]) -> Result<Vec<Vec<u64>>, Error> {
         let members: Vec<usize> = (0..self.size).collect();
         let place = Location { step: None, group: members };
@@ -152,15 +152,17 @@ impl Comm {
         meet(groups.world(), TAGS as i32 - 1, words, &place, &mut self.requests, self.time_out)
     }
 
-    /// Ends the job at once, on all ranks, with a status that is no success; for a rank that cannot go on while others
-    /// wait for it.
+    /// Ends the job at once, on all ranks, with a failure status.
+    ///
+    /// For a rank that cannot continue while others wait for it.
     pub fn abort(self) -> ! {
         raw::abort()
     }
 
     /// Ends this rank's part: frees the communicators, and finalises MPI if [`Comm::world`] initialised it.
     ///
-    /// Ensures: when it returns, all ranks of the job have come here. Ends the job if a rank does not come in time.
+    /// Ensures: when it returns, all ranks of the job have called it. Ends the job if a rank does not arrive
+    /// in time.
     pub fn finish(mut self) -> Result<(), Error> {
         self.end()
     }
@@ -197,7 +199,7 @@ impl Comm {
             self.trace.record_sent(hop, send.bytes() as u64);
         }
         for receive in exchange.receives().iter().filter(|receive| receive.peer() != self.rank) {
-            // So many bytes came, or there would have been an error.
+            // This number of bytes came, or there would have been an error.
             let bytes = receive.bytes() as u64;
             let hop = Hop { step: exchange.step(), receiver: self.rank, sender: receive.peer() };
             self.trace.record_received(hop, bytes);
@@ -245,7 +247,7 @@ impl Communicator for Comm {
         let Some(groups) = &mut self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
         let result = groups.agree(exchange, &mut self.requests, self.time_out);
         match &result {
-            // Everybody knows, and nobody is waited for.
+            // All members know, and no rank waits.
             Ok(()) | Err(Error::Mismatch { .. }) => {}
             Err(error) => self.failed = Some(error.clone()),
         }

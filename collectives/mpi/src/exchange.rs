@@ -2,15 +2,16 @@
 //!
 //! ```text
 //! prepare the target
-//! receive what goes to staging; pack; send                  from here on messages are under way
-//! move what comes from this rank itself
-//! receive what goes straight to the target                  from here on the target is MPI's, range by range
-//! poll; unpack what has come to staging, if the target is still ours
-//! all is back: unpack the rest, finish the target
+//! post receives into staging; pack; send                    from here on messages are in flight
+//! copy the data of this rank itself
+//! post receives into the target                             from here on MPI owns the target, range by range
+//! poll; unpack staging, if MPI does not own the target
+//! all messages have arrived: unpack the rest, finish the target
 //! ```
 //!
-//! A reduction combines terms in their order: a term that has come early waits in staging for those before it. Its
-//! first term overwrites the target, and if it comes from another rank and is dense it is received there.
+//! A reduction combines partial values in their order: one that has come early waits in staging for those
+//! before it. The first partial value overwrites the target; if it comes from another rank and is dense, it
+//! is received there.
 
 use std::ffi::c_int;
 use std::ops::Range;
@@ -20,15 +21,15 @@ use reshard_collectives::{Error, Exchange, ReceiveMessage, SendMessage};
 
 use crate::raw::{Handle, Requests, Scope, TAGS};
 
-/// Messages in the staging buffer start at multiples of this: a cache line, and any element's alignment.
+/// Alignment of messages in the staging buffer: a cache line, and any element's alignment.
 const ALIGNMENT: usize = 64;
-/// Looks without a pause so often.
+/// Polls without a pause.
 const SPINS: u32 = 200;
-/// And gives the processor away for so long, before it sleeps between two looks.
+/// Time of yielding the processor, before the thread sleeps between two polls.
 const RESTLESS: Duration = Duration::from_millis(50);
 const NAP: Duration = Duration::from_micros(100);
 
-/// Waits for others, up to a time-out since something last happened.
+/// The state of a wait for other ranks, with a timeout since the last progress.
 pub(crate) struct Patience {
     time_out: Duration,
     idle: u32,
@@ -40,7 +41,7 @@ impl Patience {
         Patience { time_out, idle: 0, since: None }
     }
 
-    /// After a look that saw `progress`; `late` says what to return when it is too late.
+    /// Updates the wait after a poll that saw `progress`; `late` creates the error of a timeout.
     pub(crate) fn after(&mut self, progress: usize, late: impl FnOnce() -> Error) -> Result<(), Error> {
         if progress > 0 {
             self.idle = 0;
@@ -65,44 +66,46 @@ impl Patience {
     }
 }
 
-/// The tag of an exchange's messages: the same on all ranks that carry out the same phase of the same plan.
+/// Returns the tag of an exchange's messages: the same on all ranks in one phase of one plan.
 fn tag_of(exchange: &Exchange) -> c_int {
     let tag = exchange.tag();
     ((tag ^ tag >> 17 ^ tag >> 34 ^ tag >> 51) % (TAGS / 2)) as c_int
 }
 
-/// Bytes of staging for a message, so that the next one is aligned.
+/// Returns the bytes of staging for a message, so that the next one is aligned.
 fn room(bytes: usize) -> Result<usize, Error> {
     let overflow = reshard_kernels::Error::Overflow { what: "the size of a staging buffer" };
     Ok(bytes.checked_next_multiple_of(ALIGNMENT).ok_or(overflow)?)
 }
 
-/// What others take, beginning with the ranks behind this one: not everybody sends to the same rank first.
+/// Returns the sends, beginning with the ranks after this one.
+///
+/// Thus not all ranks send to the same rank first.
 fn sends(exchange: &Exchange) -> impl Iterator<Item = &SendMessage> {
     let behind = exchange.sends().iter().filter(|send| send.peer() > exchange.rank());
     behind.chain(exchange.sends().iter().filter(|send| send.peer() < exchange.rank()))
 }
 
-/// What comes from others, with its index.
+/// Returns the receives from other ranks, with their indices.
 fn receives(exchange: &Exchange) -> impl Iterator<Item = (usize, &ReceiveMessage)> {
     exchange.receives().iter().enumerate().filter(|(_, receive)| receive.peer() != exchange.rank())
 }
 
-/// Where in the target a message is received, if it is not received in staging.
+/// Returns the target range into which a message is received, if it is not received in staging.
 fn direct(exchange: &Exchange, index: usize, receive: &ReceiveMessage) -> Option<Range<usize>> {
     let range = receive.contiguous()?;
-    // The first term of a reduction is all of the target, or it is combined like the others.
+    // The first partial value of a reduction fills the whole target, or it is combined like the others.
     let fits = !exchange.is_reduction() || index == 0 && range == (0..exchange.target_bytes());
     fits.then_some(range)
 }
 
-/// Bytes of staging that hold what is packed; behind them is what is to be unpacked.
+/// Returns the bytes of staging for packed messages; those to be unpacked follow them.
 fn packed_bytes(exchange: &Exchange) -> Result<usize, Error> {
     let packed = exchange.sends().iter().filter(|send| send.contiguous().is_none());
     packed.map(|send| room(send.bytes())).sum()
 }
 
-/// Bytes of staging for an exchange.
+/// Returns the bytes of staging for an exchange.
 pub(crate) fn staging_bytes(exchange: &Exchange) -> Result<usize, Error> {
     let staged = receives(exchange).filter(|(index, receive)| direct(exchange, *index, receive).is_none());
     let received: Result<usize, Error> = staged.map(|(_, receive)| room(receive.bytes())).sum();
@@ -110,10 +113,10 @@ pub(crate) fn staging_bytes(exchange: &Exchange) -> Result<usize, Error> {
     Ok(packed_bytes(exchange)?.checked_add(received?).ok_or(overflow)?)
 }
 
-/// Room that is kept from one exchange to the next: (start, index) of what is received in the target.
+/// A buffer reused between exchanges: (start, index) of the messages received in the target.
 pub(crate) type Starts = Vec<(usize, usize)>;
 
-/// Carries out an exchange in the communicator of its group, of which the ranks are the places in `members()`.
+/// Runs an exchange in the communicator of its group, whose ranks are the group ranks in `members()`.
 ///
 /// Requires buffers that have been checked.
 pub(crate) fn carry_out(
@@ -162,7 +165,7 @@ pub(crate) fn carry_out(
     exchange.finalize_target(target)
 }
 
-/// An exchange that is being carried out.
+/// A running exchange.
 struct Run<'x> {
     exchange: &'x Exchange,
     tag: c_int,
@@ -200,7 +203,8 @@ impl Run<'_> {
         for &(start, index) in starts {
             let receive = &self.exchange.receives()[index];
             if start < at {
-                let message = format!("what comes from rank {} lands on something else", receive.peer());
+                let message =
+                    format!("the data from rank {} overlaps other data in the target", receive.peer());
                 return Err(Error::Phase { step: self.exchange.step(), message });
             }
             let (_, rest) = left.split_at_mut(start - at);
@@ -211,7 +215,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Packs what is not contiguous in the source, one message after the other, and sends each at once.
+    /// Packs messages that are not contiguous in the source, one at a time, and sends each at once.
     fn send<'env>(
         &self,
         scope: &mut Scope<'_, 'env>,
@@ -242,7 +246,7 @@ impl Run<'_> {
         })
     }
 
-    /// Combines all terms in their order.
+    /// Combines all partial values in their order.
     fn reduce<'env>(
         &self,
         scope: &mut Scope<'_, 'env>,
@@ -253,7 +257,7 @@ impl Run<'_> {
         let mut target = &mut target[..self.exchange.target_bytes()];
         let mut terms = self.exchange.receives().iter().enumerate();
         if first_in_target && let Some((index, first)) = terms.next() {
-            // The target is MPI's until the first term has come.
+            // The target is MPI's until the first partial value has come.
             scope.receive(self.place(first.peer())?, self.tag, target, index)?;
             let mut back = None;
             self.until(scope, |scope| {
@@ -277,7 +281,7 @@ impl Run<'_> {
         })
     }
 
-    /// Polls until it is done.
+    /// Polls until the condition holds.
     fn until<'s, 'env>(
         &self,
         scope: &mut Scope<'s, 'env>,
@@ -291,7 +295,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Who is late, or does something else.
+    /// Returns the error of a late rank, or of a rank in another exchange.
     fn late(&self, scope: &Scope<'_, '_>) -> Error {
         let place = self.exchange.place();
         let member = |at: usize| self.exchange.members().get(at).copied().unwrap_or(at);
@@ -299,7 +303,7 @@ impl Run<'_> {
             Some((at, true)) => Error::Mismatch { rank: member(at), place },
             Some((at, false)) => Error::TimedOut { rank: member(at), place, after: self.time_out },
             None => {
-                let message = format!("nothing is under way in {place}, and it is not complete");
+                let message = format!("no message is in flight in {place}, but it is not complete");
                 Error::Engine { rank: self.exchange.rank(), message }
             }
         }

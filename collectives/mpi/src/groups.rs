@@ -1,4 +1,4 @@
-//! Communicators by the ranks that they hold: made when first met, kept, freed together.
+//! Communicators by their ranks: created at the first agreement, cached, and freed jointly.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -21,17 +21,17 @@ impl Groups {
         Groups { world, made: HashMap::new() }
     }
 
-    /// The communicator of all ranks.
+    /// Returns the communicator of all ranks.
     pub(crate) fn world(&self) -> &Handle {
         &self.world
     }
 
-    /// How many communicators there are, that of all ranks included.
+    /// Returns the number of communicators, including that of all ranks.
     pub(crate) fn count(&self) -> usize {
         self.made.len() + 1
     }
 
-    /// The communicator of an exchange's members, if it is there.
+    /// Returns the communicator of an exchange's members, if it exists.
     pub(crate) fn get(&self, exchange: &Exchange) -> Result<&Handle, Error> {
         let members = exchange.members();
         let whole = members.len() == self.world.size();
@@ -39,7 +39,7 @@ impl Groups {
         known.ok_or_else(|| exchange.not_agreed())
     }
 
-    /// Compares the members' tags, and makes their communicator if it is not there yet. Collective over them.
+    /// Compares the members' tags, and creates their communicator if it does not exist. Collective over them.
     ///
     /// Errors: [`Error::Mismatch`] on every member if the tags differ.
     pub(crate) fn agree(
@@ -53,8 +53,8 @@ impl Groups {
         let words = meet(&self.world, tag, &[exchange.tag()], &place, requests, time_out)?;
         exchange.check_tags(members.iter().copied().zip(words.into_iter().flatten()))?;
         if members.len() < self.world.size() && !self.made.contains_key(members) {
-            // All are here, so this does not wait for long; and if it does, it ends.
-            let what = format!("making the communicator of {place}");
+            // All members have arrived, so this takes little time; otherwise the timeout ends it.
+            let what = format!("creating the communicator of {place}");
             let made = watchdog::within(time_out, &what, || self.world.subgroup(members, tag))?;
             self.made.insert(members.into(), made);
         }
@@ -62,7 +62,7 @@ impl Groups {
     }
 }
 
-/// Gives every member's words to every member of the place's group, in their order. Nobody returns before all have come.
+/// Gathers every member's words on every member, in member order; returns after all have arrived.
 pub(crate) fn meet(
     world: &Handle,
     tag: c_int,
@@ -85,7 +85,10 @@ pub(crate) fn meet(
             let progress = scope.poll()?;
             patience.after(progress, || match scope.waits_for() {
                 Some((rank, _)) => Error::TimedOut { rank, place: place.clone(), after: time_out },
-                None => Error::Engine { rank: world.rank(), message: "waiting for nobody".to_string() },
+                None => Error::Engine {
+                    rank: world.rank(),
+                    message: format!("no message is in flight in {place}, but it is not complete"),
+                },
             })?;
         }
         Ok(())
@@ -95,7 +98,7 @@ pub(crate) fn meet(
     Ok(received.iter().map(|bytes| bytes.chunks(8).map(word).collect()).collect())
 }
 
-/// FNV-1a of the ranks.
+/// Returns the FNV-1a hash of the ranks.
 fn fingerprint(members: &[usize]) -> u64 {
     let bytes = members.iter().flat_map(|member| (*member as u64).to_le_bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

@@ -1,17 +1,18 @@
-//! An end to jobs that outlive their ranks.
+//! A guard that ends launchers whose ranks are gone.
 //!
-//! A rank that dies takes the job with it: the launcher is told, ends the other ranks, and ends itself. That last step is
-//! the launcher's own, and Open MPI 4.1 was seen to get stuck in it, with every rank gone, so no rank can do anything about
-//! it. So each rank has a guard, a process of its own that needs nothing but a shell:
+//! A rank that dies ends the job: the launcher is notified, ends the other ranks, and ends itself. The last
+//! step is up to the launcher, and Open MPI 4.1 was seen to hang in it, with every rank gone, so no rank can
+//! end it. So each rank has a guard, a separate process that needs nothing but a shell:
 //!
 //! ```text
-//! rank: start the guard; initialise MPI; ..; finalise MPI; end the guard         nothing happens
-//! rank: start the guard; initialise MPI; ..; gone                                the pipe between them closes
-//! guard:                                        wait for that; wait for GRACE; is the launcher still there? end it
+//! rank: start the guard; initialise MPI; ..; finalise MPI; end the guard       nothing happens
+//! rank: start the guard; initialise MPI; ..; the rank dies                     the pipe between them closes
+//! guard:                                      wait for that; wait for GRACE; if the launcher runs, kill it
 //! ```
 //!
-//! The guard holds nothing of the rank's, uses no time while it waits, and begins before MPI has opened anything that it could
-//! inherit. It is in a process group of its own, as launchers end the groups of their ranks.
+//! The guard holds nothing of the rank's, uses no CPU time while it waits, and begins before MPI has opened
+//! anything that it could inherit. It is in a separate process group, as launchers end the groups of their
+//! ranks.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -22,25 +23,25 @@ const LAUNCHERS: [&str; 5] = ["mpirun", "mpiexec", "orterun", "prterun", "mpiexe
 /// Seconds that a launcher has to end by itself when a rank is gone.
 const GRACE: &str = "10";
 
-/// `$1` is the launcher's process, `$2` when it was started, in the words of its `stat`, `$3` the grace.
+/// The script: `$1` is the launcher's process, `$2` its start time in its `stat` file, `$3` the grace period.
 const SCRIPT: &str = r#"
 read -r word
 sleep "$3"
 stat=$(cat "/proc/$1/stat") || exit 0
 set -- "$1" "$2" ${stat##*) }
 [ "$2" = "${22}" ] || exit 0
-echo "error: the launcher did not end when its ranks did; it is ended here" >>"/proc/$1/fd/2"
+echo "error: the launcher did not end when its ranks did; it is killed now" >>"/proc/$1/fd/2"
 kill -KILL "$1"
 "#;
 
-/// A process that ends the launcher if this one dies; dropped, it does nothing.
+/// A process that ends the launcher if this one dies; if dropped, it does nothing.
 #[derive(Debug)]
 pub(crate) struct Guard {
     child: Child,
 }
 
 impl Guard {
-    /// Guards this process from now on, if it was started by a launcher that can be ended with it, and there is a shell.
+    /// Guards this process, if it was started by a single-job launcher and a shell exists.
     pub(crate) fn start() -> Option<Guard> {
         let launcher = std::os::unix::process::parent_id();
         let name = std::fs::read_to_string(format!("/proc/{launcher}/comm")).ok()?;
@@ -62,13 +63,13 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // It holds nothing and has done nothing: it can be ended anywhere.
+        // It holds nothing and has done nothing, so it can be ended at any point.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// When a process was started, of its `stat`: the 22nd word, counted as the name in parentheses were one.
+/// Returns the start time in a process's `stat`: the 22nd field, where the name in parentheses is one field.
 fn started(stat: &str) -> Option<&str> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)
 }
@@ -84,7 +85,7 @@ mod tests {
         assert_eq!(started("7 (sh) S 1"), None);
     }
 
-    /// Runs the script over a process that stands in for a launcher, and says whether that one was ended.
+    /// Runs the script on a stand-in process for a launcher, and returns `true` if that process was ended.
     fn ends(started_at: impl Fn(&str) -> String) -> bool {
         let mut launcher = Command::new("sleep").arg("60").spawn().unwrap();
         let id = launcher.id().to_string();
@@ -97,7 +98,7 @@ mod tests {
             .spawn()
             .unwrap();
         std::thread::sleep(std::time::Duration::from_millis(100));
-        assert!(launcher.try_wait().unwrap().is_none(), "nothing happens while the rank is there");
+        assert!(launcher.try_wait().unwrap().is_none(), "the guard must not act while the rank runs");
         drop(guard.stdin.take());
         guard.wait().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(100));

@@ -1,10 +1,10 @@
-//! What a process says before it ends a job: in one write, as the others may say the same at the same time.
+//! The message of a process before it ends a job, in one write, since other ranks may write at the same time.
 
 use std::io::Write as _;
 
-/// Says on stderr why.
+/// Writes the reason to stderr.
 pub(crate) fn say(why: &str) {
     let line = format!("error: {why}\n");
-    // Nobody is left to hear that it cannot be said.
+    // A failed write has no reader left, so the error is ignored.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -1,6 +1,7 @@
-//! The MPI engine of reshard: ranks are processes, and MPI carries the bytes.
+//! The MPI engine of reshard: ranks are processes, and MPI transfers the bytes.
 //!
-//! Without the feature `mpi` this crate is empty and needs nothing; with it, an MPI library and libclang.
+//! Without the feature `mpi` this crate is empty and has no dependencies; with it, it needs an MPI library
+//! and libclang.
 #![cfg_attr(feature = "mpi", doc = include_str!("engine.md"))]
 
 #[cfg(feature = "mpi")]

@@ -1,11 +1,12 @@
-//! The calls into the MPI library: the one file of this crate with unsafe code.
+//! The calls into the MPI library, in the only file of this crate with unsafe code.
 //!
-//! Two things are wrapped. A [`Handle`] is a communicator that returns errors instead of ending the process. A [`Scope`]
-//! holds the messages that are under way: buffers are lent to MPI for `'env`, and [`Requests::scope`] does not return
-//! before all of them are its own again. If that cannot be had, because a peer is gone, the job is aborted: MPI has no
-//! way to take back a buffer that a send was given.
+//! Two things are wrapped. A [`Handle`] is a communicator that returns errors instead of ending the process.
+//! A [`Scope`] holds the messages in flight: buffers are lent to MPI for `'env`, and [`Requests::scope`]
+//! returns only when MPI has released all of them. If that is impossible, because a peer is gone, the job is
+//! aborted: MPI cannot take back a buffer that was given to a send.
 //!
-//! MPI counts are 32 bits wide. A message of more bytes goes as pieces of [`PIECE`] bytes, in order, with one tag.
+//! MPI counts are 32 bits wide. A longer message is sent in chunks of [`PIECE`] bytes, in order, with one
+//! tag.
 #![allow(unsafe_code, reason = "calls into the MPI library, which have no safe form that returns errors")]
 
 use crate::last_words;
@@ -16,13 +17,13 @@ use mpi::ffi::{self, MPI_Comm, MPI_Request, MPI_Status};
 use mpi::traits::AsRaw;
 use reshard_collectives::Error;
 
-/// The greatest number of bytes that one MPI call is given.
+/// Maximum number of bytes of one MPI call.
 const PIECE: usize = 1 << 30;
 
 /// Tags are below this in every MPI library.
 pub(crate) const TAGS: u64 = 32768;
 
-/// A communicator of the engine's own.
+/// A communicator that belongs to the engine.
 pub(crate) struct Handle {
     comm: MPI_Comm,
     rank: usize,
@@ -32,34 +33,35 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// A duplicate of a communicator. Collective over it.
+    /// Duplicates a communicator. Collective over it.
     pub(crate) fn duplicate(of: &impl AsRaw<Raw = MPI_Comm>) -> Result<Handle, Error> {
         let mut comm = null_comm();
-        // SAFETY: `of` is a live communicator by the contract of rsmpi's types; `comm` is a place for a handle.
+        // SAFETY: `of` is a live communicator by the contract of rsmpi's types; `comm` is a valid location
+        // for a handle.
         let code = unsafe { ffi::MPI_Comm_dup(of.as_raw(), &raw mut comm) };
         check("MPI_Comm_dup", 0, code)?;
         Handle::adopt(comm)
     }
 
-    /// The communicator of some members, given as ranks of this one. Collective over the members.
+    /// Creates the communicator of some members, given as ranks of this one. Collective over the members.
     pub(crate) fn subgroup(&self, members: &[usize], tag: c_int) -> Result<Handle, Error> {
         let ranks: Vec<c_int> = members.iter().map(|rank| *rank as c_int).collect();
         let mut all = null_group();
-        // SAFETY: `self.comm` is live until `self` is dropped; `all` is a place for a handle.
+        // SAFETY: `self.comm` is live until `self` is dropped; `all` is a valid location for a handle.
         let code = unsafe { ffi::MPI_Comm_group(self.comm, &raw mut all) };
         check("MPI_Comm_group", self.rank, code)?;
         let mut some = null_group();
-        // SAFETY: `ranks` holds as many ranks as is said; MPI checks their values. The group was made above.
+        // SAFETY: `ranks` has the passed length; MPI checks the values. The group was made above.
         let code = unsafe { ffi::MPI_Group_incl(all, ranks.len() as c_int, ranks.as_ptr(), &raw mut some) };
         let included = check("MPI_Group_incl", self.rank, code);
         let mut comm = null_comm();
         let created = included.and_then(|()| {
-            // SAFETY: the communicator and the group are live, `comm` is a place for a handle.
+            // SAFETY: the communicator and the group are live, `comm` is a valid location for a handle.
             let code = unsafe { ffi::MPI_Comm_create_group(self.comm, some, tag, &raw mut comm) };
             check("MPI_Comm_create_group", self.rank, code)
         });
         for mut group in [all, some] {
-            // SAFETY: reads a constant of the library that is set before any code of ours runs.
+            // SAFETY: reads a constant of the library that is set before any code of this crate runs.
             if group != unsafe { ffi::RSMPI_GROUP_NULL } {
                 // SAFETY: the group was made above, is not null and is not used afterwards.
                 unsafe { ffi::MPI_Group_free(&raw mut group) };
@@ -69,11 +71,12 @@ impl Handle {
         Handle::adopt(comm)
     }
 
-    /// Takes over a new communicator: from now on its errors are returned.
+    /// Wraps a new communicator: from now on its errors are returned.
     fn adopt(comm: MPI_Comm) -> Result<Handle, Error> {
         let mut handle = Handle { comm, rank: 0, size: 0, not_send: PhantomData };
         let (mut rank, mut size) = (0, 0);
-        // SAFETY: `comm` was just made; the error handler is a predefined one; the places outlive the calls.
+        // SAFETY: `comm` was just made; the error handler is a predefined one; the pointed-to values outlive
+        // the calls.
         let codes = unsafe {
             [
                 ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN),
@@ -83,25 +86,25 @@ impl Handle {
         };
         (handle.rank, handle.size) = (rank as usize, size as usize);
         for code in codes {
-            check("asking a new communicator", handle.rank, code)?;
+            check("querying a new communicator", handle.rank, code)?;
         }
         Ok(handle)
     }
 
-    /// This process's rank in the communicator.
+    /// Returns this process's rank in the communicator.
     pub(crate) fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The number of its ranks.
+    /// Returns the number of its ranks.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// Whether a message of this peer has arrived that nobody has asked for, and its tag.
+    /// Returns the tag of an arrived message of this peer without a posted receive, if there is one.
     fn unexpected_from(&self, peer: usize) -> Option<c_int> {
         let (mut flag, mut status) = (0, empty_status());
-        // SAFETY: the communicator is live, and the places outlive the call.
+        // SAFETY: the communicator is live, and the pointed-to values outlive the call.
         let code = unsafe {
             ffi::MPI_Iprobe(peer as c_int, ffi::RSMPI_ANY_TAG, self.comm, &raw mut flag, &raw mut status)
         };
@@ -112,27 +115,28 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if !mpi::environment::is_finalized() {
-            // SAFETY: the handle was made by `adopt`, nothing is under way in it, and it is not used afterwards.
+            // SAFETY: the handle was made by `adopt`, nothing is in flight in it, and it is not used
+            // afterwards.
             unsafe { ffi::MPI_Comm_free(&raw mut self.comm) };
         }
     }
 }
 
-/// Ends the job, with a status that is no success.
+/// Ends the job, with a failure status.
 pub(crate) fn abort() -> ! {
     // SAFETY: aborting is allowed whenever MPI is initialised, and there is no `Handle` otherwise.
     unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, 1) };
     std::process::abort()
 }
 
-/// The messages of one exchange at a time, and room for them that is kept from one to the next.
+/// The messages of one exchange at a time, with buffers that are reused.
 #[derive(Default)]
 pub(crate) struct Requests {
     handles: Vec<MPI_Request>,
-    /// Of every request, the message that it is a piece of, and its bytes.
+    /// For every request, the index of its message, and its bytes.
     pieces: Vec<(usize, c_int)>,
     messages: Vec<Message>,
-    /// Messages that have been received and not been asked for.
+    /// Messages that have been received and not been taken.
     arrived: Vec<usize>,
     indices: Vec<c_int>,
     statuses: Vec<MPI_Status>,
@@ -155,25 +159,25 @@ enum Kind {
     Receive,
 }
 
-/// The messages that are under way, whose buffers live for `'env`.
+/// The messages in flight, whose buffers live for `'env`.
 pub(crate) struct Scope<'a, 'env> {
     requests: &'a mut Requests,
     comm: &'a Handle,
-    /// No other lifetime will do, neither a longer nor a shorter one.
+    /// The lifetime must be exactly this, neither longer nor shorter.
     env: PhantomData<fn(&'env ()) -> &'env ()>,
 }
 
 impl Requests {
-    /// Gives `body` a scope to send and receive in.
+    /// Passes `body` a scope to send and receive in.
     ///
-    /// Ensures: nothing that was sent or received in it is under way afterwards. If `body` fails to bring that about,
-    /// its error is said on stderr and the job is aborted.
+    /// Ensures: no message of the scope is in flight afterwards. If `body` fails to complete its messages,
+    /// its error is written to stderr and the job is aborted.
     pub(crate) fn scope<'env, T>(
         &mut self,
         comm: &Handle,
         body: impl FnOnce(&mut Scope<'_, 'env>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        /// Aborts if it is dropped while something is under way, as when `body` panics.
+        /// Aborts if it is dropped while messages are in flight, as when `body` panics.
         struct Guard<'g>(&'g mut Requests);
         impl Drop for Guard<'_> {
             fn drop(&mut self) {
@@ -191,7 +195,7 @@ impl Requests {
         if guard.0.open > 0 {
             match &result {
                 Err(error) => last_words::say(&format!("{error}; the job is aborted")),
-                Ok(_) => last_words::say("messages were left under way; the job is aborted"),
+                Ok(_) => last_words::say("messages were still in flight; the job is aborted"),
             }
         }
         drop(guard);
@@ -205,8 +209,8 @@ impl<'env> Scope<'_, 'env> {
         let message = self.begin(Kind::Send, peer, usize::MAX, bytes.as_ptr().cast_mut(), bytes.len());
         for piece in bytes.chunks(PIECE) {
             let mut request = null_request();
-            // SAFETY: the piece is borrowed for 'env, which outlives the scope, and the scope outlives the request;
-            // the communicator is live.
+            // SAFETY: the chunk is borrowed for 'env, which outlives the scope, and the scope outlives the
+            // request; the communicator is live.
             let code = unsafe {
                 ffi::MPI_Isend(
                     piece.as_ptr().cast(),
@@ -224,7 +228,7 @@ impl<'env> Scope<'_, 'env> {
         Ok(())
     }
 
-    /// Begins to receive from a rank of the communicator; the key comes back with the bytes.
+    /// Begins to receive from a rank of the communicator; the key is returned with the bytes.
     pub(crate) fn receive(
         &mut self,
         peer: usize,
@@ -238,8 +242,8 @@ impl<'env> Scope<'_, 'env> {
         while done < len {
             let count = PIECE.min(len - done);
             let mut request = null_request();
-            // SAFETY: start + done .. + count lies in `bytes`, which is borrowed mutably for 'env; 'env outlives the
-            // scope, and the scope outlives the request; the communicator is live.
+            // SAFETY: start + done .. + count is within `bytes`, which is borrowed mutably for 'env; 'env
+            // outlives the scope, and the scope outlives the request; the communicator is live.
             let code = unsafe {
                 ffi::MPI_Irecv(
                     start.add(done).cast(),
@@ -272,12 +276,12 @@ impl<'env> Scope<'_, 'env> {
         all.open += 1;
     }
 
-    /// Whether anything is under way.
+    /// Returns `true` if any message is in flight.
     pub(crate) fn is_open(&self) -> bool {
         self.requests.open > 0
     }
 
-    /// Looks once what has completed, and returns how many pieces have since the last look.
+    /// Polls once, and returns the number of chunks that have completed since the last poll.
     pub(crate) fn poll(&mut self) -> Result<usize, Error> {
         let all = &mut *self.requests;
         let n = all.handles.len();
@@ -287,7 +291,7 @@ impl<'env> Scope<'_, 'env> {
         all.indices.resize(n, 0);
         all.statuses.resize(n, empty_status());
         let mut count = 0;
-        // SAFETY: the three arrays have `n` entries; requests that have completed are null, which MPI passes over.
+        // SAFETY: the three arrays have `n` entries; requests that have completed are null, which MPI skips.
         let code = unsafe {
             ffi::MPI_Testsome(
                 n as c_int,
@@ -331,7 +335,7 @@ impl<'env> Scope<'_, 'env> {
         wrong.map_or(Ok(count), Err)
     }
 
-    /// Some message that has arrived, of which the bytes have not been taken yet: its key and its bytes.
+    /// Returns the key and the bytes of any arrived message that has not been taken yet.
     pub(crate) fn take_any(&mut self) -> Option<(usize, &'env mut [u8])> {
         while let Some(index) = self.requests.arrived.pop() {
             if let Some(bytes) = self.take_index(index) {
@@ -341,7 +345,7 @@ impl<'env> Scope<'_, 'env> {
         None
     }
 
-    /// The bytes of the message with this key, if it has arrived and they have not been taken yet.
+    /// Returns the bytes of the message with this key, if it has arrived and has not been taken yet.
     pub(crate) fn take(&mut self, key: usize) -> Option<&'env mut [u8]> {
         let is_it = |index: &&usize| self.requests.messages[**index].key == key;
         let index = *self.requests.arrived.iter().find(is_it)?;
@@ -354,13 +358,15 @@ impl<'env> Scope<'_, 'env> {
             return None;
         }
         message.taken = true;
-        // SAFETY: `start` and `len` are of a slice that was borrowed mutably for 'env and given up to `receive`; all its
-        // pieces have completed, so MPI writes it no more, and `taken` hands it back once.
+        // SAFETY: `start` and `len` are of a slice that was borrowed mutably for 'env and passed to
+        // `receive`; all its chunks have completed, so MPI writes it no more, and `taken` ensures that it is
+        // returned once.
         Some(unsafe { std::slice::from_raw_parts_mut(message.start, message.len) })
     }
 
-    /// Somebody who keeps this rank waiting: of whom nothing has come, or else who has not taken something; and
-    /// whether a message of that rank lies there that nobody has asked for.
+    /// Returns a peer that delays this rank: its message is missing, or else it has not taken a send.
+    ///
+    /// The flag is `true` if that peer has sent a message without a posted receive.
     pub(crate) fn waits_for(&self) -> Option<(usize, bool)> {
         let open = |kind: Kind| {
             self.requests.messages.iter().find(|message| message.kind == kind && message.open_pieces > 0)
@@ -370,14 +376,14 @@ impl<'env> Scope<'_, 'env> {
     }
 }
 
-/// The error that an MPI call returned, in the words of the library.
+/// Returns the error of an MPI call, in the text of the library.
 fn check(call: &str, rank: usize, code: c_int) -> Result<(), Error> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
     }
     let mut text = [0 as c_char; ffi::MPI_MAX_ERROR_STRING as usize + 1];
     let mut len = 0;
-    // SAFETY: the text has room for the longest error string.
+    // SAFETY: the text has space for the longest error string.
     let said = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr(), &raw mut len) };
     let len = usize::try_from(len).unwrap_or(0).min(text.len());
     let said: String =

@@ -1,16 +1,18 @@
-//! An end to calls that block without a time-out of their own.
+//! A watchdog for calls that block without a timeout.
 
 use crate::last_words;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Processes that give up at the same time end so far apart: the first one makes the launcher end the others, and many
-/// that die by themselves at once have been seen to block it (Open MPI 4.1).
+/// Interval between the exits of processes that give up at the same time.
+///
+/// The first exit makes the launcher end the others. Many simultaneous exits have been seen to block it (Open
+/// MPI 4.1).
 const STAGGER: Duration = Duration::from_millis(100);
 
-/// Runs a call; if it does not return in time, says what it was and ends the process without a success.
+/// Runs a call; after the timeout it reports the call and ends the process with a failure status.
 ///
-/// A process that ends so takes the whole job with it.
+/// A process that ends so ends the whole job.
 pub(crate) fn within<T>(time_out: Duration, what: &str, call: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         let (returned, wait) = channel::<()>();
@@ -21,7 +23,7 @@ pub(crate) fn within<T>(time_out: Duration, what: &str, call: impl FnOnce() -> T
                 std::process::abort();
             }
         });
-        // Without a thread to spare the call goes unguarded.
+        // If no thread can be started, the call runs without a guard.
         drop(guard);
         let result = call();
         drop(returned);

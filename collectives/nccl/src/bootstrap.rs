@@ -1,10 +1,10 @@
-//! How ranks that are processes come to know one id.
+//! Distribution of one id to ranks that are separate processes.
 //!
-//! Rank 0 makes it, by `Real::make_id`; the others get it
+//! Rank 0 creates it, by `Real::make_id`; the others get it from one of three sources:
 //!
-//! * over TCP from rank 0, which listens where torchrun's variables say: [`Rendezvous`];
-//! * from a file that all see: [`through_file`];
-//! * by a broadcast that the caller has, such as MPI's: [`by_broadcast`].
+//! * over TCP from rank 0, which listens on the address in torchrun's variables: [`Rendezvous`];
+//! * from a file on a shared file system: [`through_file`];
+//! * by a broadcast of the caller, such as MPI's: [`by_broadcast`].
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -25,14 +25,14 @@ use reshard_collectives::Error;
 
 use crate::UniqueId;
 
-/// How a rank of this protocol begins.
+/// The first bytes of a rank's message in this protocol.
 const HELLO: [u8; 8] = *b"reshard1";
-/// One look at the network or at a file, and the next one.
+/// Time between two polls of the network or of a file.
 const PAUSE: Duration = Duration::from_millis(10);
-/// What is waited for one peer that has connected, or that may be there.
+/// Timeout for one peer that has connected, or may exist.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where ranks meet: rank 0 listens there, the others connect.
+/// The rendezvous of the ranks: rank 0 listens there, the others connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rendezvous {
     /// This rank.
@@ -69,7 +69,7 @@ impl std::str::FromStr for Rendezvous {
         };
         parse().ok_or_else(|| Error::Parse {
             input: input.to_string(),
-            message: "a meeting place is written rank 0 of 2 at host:29500".to_string(),
+            message: "expected a text such as `rank 0 of 2 at host:29500`".to_string(),
         })
     }
 }
@@ -79,15 +79,16 @@ fn failed(rank: usize, message: String) -> Error {
 }
 
 impl Rendezvous {
-    /// What the environment says: `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`, as torchrun sets them.
+    /// Reads the rendezvous from the environment variables of torchrun.
     ///
-    /// The port is `RESHARD_PORT` where that is set; else `MASTER_PORT`, or the one behind it where torchrun itself listens
-    /// on that (`TORCHELASTIC_USE_AGENT_STORE=True`). Errors: a variable that is missing or wrong, by its name.
+    /// These are `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`. The port is `RESHARD_PORT` if that is
+    /// set; else `MASTER_PORT`, or the one after it if torchrun itself listens on that port
+    /// (`TORCHELASTIC_USE_AGENT_STORE=True`). Errors: the name of a variable that is missing or wrong.
     pub fn from_env() -> Result<Rendezvous, Error> {
         Rendezvous::from_variables(&|name| std::env::var(name).ok())
     }
 
-    /// As [`from_env`](Rendezvous::from_env), with variables from elsewhere.
+    /// Reads the rendezvous as [`from_env`](Rendezvous::from_env), with variables from another source.
     ///
     /// ```
     /// use reshard_nccl::bootstrap::Rendezvous;
@@ -108,7 +109,7 @@ impl Rendezvous {
             variable(name).ok_or_else(|| {
                 let way_out =
                     "start the program with torchrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
-                failed(0, format!("{name} is not set: {way_out}"))
+                failed(0, format!("{name} is not set; {way_out}"))
             })
         };
         let number = |name: &str| -> Result<usize, Error> {
@@ -117,7 +118,7 @@ impl Rendezvous {
         };
         let (rank, size) = (number("RANK")?, number("WORLD_SIZE")?);
         if rank >= size {
-            return Err(failed(rank, format!("RANK is {rank}, which is not below WORLD_SIZE, {size}")));
+            return Err(failed(rank, format!("RANK is {rank}, but must be less than WORLD_SIZE, {size}")));
         }
         let (name, add) = if variable("RESHARD_PORT").is_some() {
             ("RESHARD_PORT", 0)
@@ -127,14 +128,14 @@ impl Rendezvous {
         };
         let port = number(name)? + add;
         let port =
-            u16::try_from(port).map_err(|_| failed(rank, format!("there is no port {port} ({name})")))?;
+            u16::try_from(port).map_err(|_| failed(rank, format!("port {port} ({name}) is out of range")))?;
         Ok(Rendezvous { rank, size, address: get("MASTER_ADDR")?, port })
     }
 
-    /// Gives what rank 0 makes to all ranks.
+    /// Sends the id that rank 0 creates to all ranks.
     ///
-    /// Requires that all ranks call it together. Errors: whom it waited for and where, when time is over; ranks that count
-    /// differently; what `make` says.
+    /// Requires that all ranks call it. Errors: the rank and address it waited for, after the timeout; ranks
+    /// with a different number of ranks; the errors of `make`.
     pub fn meet(
         &self,
         time_out: Duration,
@@ -158,7 +159,7 @@ impl Rendezvous {
     fn listen(&self) -> std::io::Result<TcpListener> {
         let places = self.places()?;
         TcpListener::bind(places.as_slice()).or_else(|e| {
-            // The address may be one by which others know this host, and this host does not.
+            // The address may be one that other hosts use for this host, but that this host does not know.
             if e.kind() == ErrorKind::AddrNotAvailable {
                 TcpListener::bind(("0.0.0.0", self.port))
             } else {
@@ -167,7 +168,7 @@ impl Rendezvous {
         })
     }
 
-    /// Rank 0: tells everybody.
+    /// Runs on rank 0: sends the id to all ranks.
     fn answer(&self, id: &UniqueId, time_out: Duration, end: Instant) -> Result<(), Error> {
         let Rendezvous { size, address, port, .. } = self;
         let listener = self.listen().and_then(|listener| {
@@ -176,25 +177,24 @@ impl Rendezvous {
         });
         let listener = listener.map_err(|e| {
             let way_out = "set RESHARD_PORT to a free port on all ranks";
-            failed(0, format!("rank 0 cannot listen at {address}:{port} ({e}): {way_out}"))
+            failed(0, format!("rank 0 cannot listen at {address}:{port} ({e}); {way_out}"))
         })?;
         let mut missing: Vec<usize> = (1..*size).collect();
         while !missing.is_empty() {
             if Instant::now() >= end {
                 let message =
-                    format!("ranks {missing:?} did not come to {address}:{port} within {time_out:?}");
+                    format!("ranks {missing:?} did not connect to {address}:{port} within {time_out:?}");
                 return Err(failed(0, message));
             }
             let Ok((stream, _)) = listener.accept() else {
                 std::thread::sleep(PAUSE);
                 continue;
             };
-            // Whoever breaks off comes again, or was not one of us.
+            // A peer that breaks off connects again, or was not a rank of this job.
             let Ok((rank, theirs)) = greeted(&stream) else { continue };
             if theirs != *size || rank >= *size {
                 let _ = reply(&stream, &[1], *size);
-                let message =
-                    format!("rank {rank} says that there are {theirs} ranks, and rank 0 says {size}");
+                let message = format!("rank {rank} was started with {theirs} ranks, but rank 0 with {size}");
                 return Err(failed(0, message));
             }
             if reply(&stream, &id.0, *size).is_ok() {
@@ -204,7 +204,7 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// The others: ask rank 0.
+    /// Runs on the other ranks: requests the id from rank 0.
     fn ask(&self, time_out: Duration, end: Instant) -> Result<UniqueId, Error> {
         let Rendezvous { rank, size, address, port } = self;
         loop {
@@ -212,7 +212,7 @@ impl Rendezvous {
                 Ok(Ok(id)) => return Ok(id),
                 Ok(Err(theirs)) => {
                     let message =
-                        format!("rank {rank} says that there are {size} ranks, and rank 0 says {theirs}");
+                        format!("rank {rank} was started with {size} ranks, but rank 0 with {theirs}");
                     return Err(failed(*rank, message));
                 }
                 Err(e) => e,
@@ -227,7 +227,7 @@ impl Rendezvous {
         }
     }
 
-    /// The id, or how many ranks rank 0 counts.
+    /// Returns the id, or the number of ranks according to rank 0.
     fn ask_once(&self) -> std::io::Result<Result<UniqueId, usize>> {
         let mut last = std::io::Error::from(ErrorKind::AddrNotAvailable);
         for place in self.places()? {
@@ -244,7 +244,7 @@ impl Rendezvous {
             let mut head = [0; 12];
             stream.read_exact(&mut head)?;
             if head[..8] != HELLO {
-                return Err(std::io::Error::other("something else listens there"));
+                return Err(std::io::Error::other("another service listens there"));
             }
             let theirs = u32::from_le_bytes([head[8], head[9], head[10], head[11]]) as usize;
             if theirs != self.size {
@@ -258,7 +258,7 @@ impl Rendezvous {
     }
 }
 
-/// The rank and the number of ranks that somebody who has connected says.
+/// Returns the rank and the number of ranks that a connected peer reports.
 fn greeted(mut stream: &TcpStream) -> std::io::Result<(usize, usize)> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -276,10 +276,10 @@ fn reply(mut stream: &TcpStream, bytes: &[u8], size: usize) -> std::io::Result<(
     stream.write_all(&[&HELLO[..], &(size as u32).to_le_bytes(), bytes].concat())
 }
 
-/// Gives what rank 0 makes to all ranks, through a file that all see.
+/// Passes the id that rank 0 creates to all ranks, through a shared file.
 ///
-/// The file must not be there when the job begins: rank 0 refuses one that is, but others may have read it by then. It can
-/// be removed when all ranks have their communicator.
+/// The file must not exist when the job begins: rank 0 rejects an existing one, but others may have read it
+/// by then. It can be removed when all ranks have their communicator.
 pub fn through_file(
     path: &Path,
     rank: usize,
@@ -289,18 +289,18 @@ pub fn through_file(
     let shown = path.display();
     if rank == 0 {
         let id = make().map_err(|e| failed(0, e.to_string()))?;
-        // Written aside and linked, so that nobody sees half of it, and that one of before is not written over.
+        // Written to a temporary file and linked, so that no rank sees half of it and no earlier file is
+        // overwritten.
         let aside = path.with_extension(format!("{}.part", std::process::id()));
         let written = std::fs::write(&aside, [&HELLO[..], &id.0].concat());
         let linked = written.and_then(|()| std::fs::hard_link(&aside, path));
-        // It may not have been made.
+        // It may not have been created.
         let _ = std::fs::remove_file(&aside);
         return match linked {
             Ok(()) => Ok(id),
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(failed(
-                0,
-                format!("{shown} is there already: remove it, or name another file for each job"),
-            )),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+                Err(failed(0, format!("{shown} already exists; remove it, or use another file for each job")))
+            }
             Err(e) => Err(failed(0, format!("{shown} cannot be written: {e}"))),
         };
     }
@@ -315,14 +315,16 @@ pub fn through_file(
         };
         if Instant::now() >= end {
             let message =
-                format!("rank {rank} waited {time_out:?} for {shown}, which rank 0 is to write: {why}");
+                format!("rank {rank} waited {time_out:?} for {shown}, which rank 0 must write: {why}");
             return Err(failed(rank, message));
         }
         std::thread::sleep(PAUSE);
     }
 }
 
-/// Gives what rank 0 makes to all ranks, by the caller's broadcast: it is given the bytes on rank 0 and returns them on all.
+/// Passes the id that rank 0 creates to all ranks, by the caller's broadcast.
+///
+/// The broadcast is given the bytes on rank 0 and returns them on all ranks.
 ///
 /// ```
 /// use reshard_nccl::{UniqueId, bootstrap::by_broadcast};

@@ -1,12 +1,13 @@
-//! One rank's end of the NCCL engine.
+//! One rank's handle of the NCCL engine.
 //!
 //! ```text
-//! post     nothing yet: an exchange that is never waited for never began
-//! wait     find or make the launches; enqueue before, call, after; poll the stream until it is done or time is over
+//! post     nothing yet: an exchange that is never waited for never starts
+//! wait     find or prepare the launches; enqueue before, call, after; poll the stream until done or timeout
 //! ```
 //!
-//! With [`Comm::enqueue`] the steps of a plan follow each other on the stream without the host in between, and
-//! [`Comm::finish`] waits once for all of them. What is enqueued keeps its buffers and launches until it is done.
+//! With [`Comm::enqueue`] the steps of a plan follow each other on the stream without the host in between,
+//! and [`Comm::finish`] waits once for all of them. Enqueued work holds its buffers and launches until it is
+//! done.
 
 mod ready;
 
@@ -27,21 +28,25 @@ use ready::{Key, Ready};
 use crate::route::{Way, native};
 use crate::{Handle, Nccl};
 
-/// How long something under way is waited for, unless said otherwise.
+/// Default timeout for waiting on work in progress.
 const TIME_OUT: Duration = Duration::from_mins(1);
-/// Looks without a pause so often; then gives the processor away for so long, before it sleeps between two looks.
+/// Polls without a pause this many times; then yields for the given time, before it sleeps between two polls.
 const SPINS: u32 = 200;
 const RESTLESS: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_micros(100);
 
-/// Who makes sums and products of floats.
+/// The implementation of sums and products of floats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FloatSums {
-    /// Our kernel, in the order of the terms: as deterministic plans promise, and equal to the bit in all groups.
+    /// The kernel of this library, in member order.
+    ///
+    /// The result is as deterministic plans promise, and equal to the bit in all groups.
     #[default]
     InOrder,
-    /// NCCL, in an order of its own. Replicas in one group of an all-reduce are equal; those of different groups, and those
-    /// of deterministic plans, need not be.
+    /// NCCL, in an unspecified order.
+    ///
+    /// Replicas in one group of an all-reduce are equal; those of different groups, and those of
+    /// deterministic plans, need not be.
     Nccl,
 }
 
@@ -51,7 +56,7 @@ type Prepared<N> = <<N as Nccl>::Device as Backend>::Prepared;
 /// The number of the next communicator.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Memory of a communicator's device in which a shard lies.
+/// Memory of a communicator's device that stores a shard.
 #[derive(Debug)]
 pub struct Buffer<N: Nccl> {
     memory: Arc<Memory<N>>,
@@ -61,23 +66,23 @@ pub struct Buffer<N: Nccl> {
 }
 
 impl<N: Nccl> Buffer<N> {
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns `true` if the buffer is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where it begins, on the device.
+    /// Returns its address on the device.
     pub fn address(&self) -> i64 {
         self.address
     }
 }
 
-/// This process, or this stand-in for one, as a rank.
+/// This process, or a stand-in thread, as a rank.
 #[derive(Debug)]
 pub struct Comm<N: Nccl> {
     pub(crate) nccl: N,
@@ -87,7 +92,7 @@ pub struct Comm<N: Nccl> {
     time_out: Duration,
     floats: FloatSums,
     pub(crate) groups: HashMap<Box<[usize]>, Handle>,
-    /// What ranks tell each other, while it is under way.
+    /// The buffer of a control message between ranks, while it is in flight.
     pub(crate) meeting: Option<Memory<N>>,
     ready: HashMap<Key, Arc<Ready<N>>>,
     pub(crate) in_flight: Vec<InFlight<N>>,
@@ -96,18 +101,18 @@ pub struct Comm<N: Nccl> {
     received: u64,
 }
 
-/// What happens after an exchange has been enqueued.
+/// The action after an exchange has been enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// It is waited for.
+    /// Wait for it.
     Each,
-    /// The next one follows.
+    /// Enqueue the next one.
     Deferred,
-    /// As deferred, and nothing may be allocated.
+    /// The same as `Deferred`, without allocation.
     Captured,
 }
 
-/// What may be running on the device, with all that it uses.
+/// Work that may be running on the device, with all that it uses.
 #[derive(Debug)]
 pub(crate) struct InFlight<N: Nccl> {
     pub(crate) place: Location,
@@ -125,14 +130,14 @@ pub struct Pending<'a, N: Nccl> {
 }
 
 impl<N: Nccl> Comm<N> {
-    /// The engine on a library whose communicator of all ranks is being opened; waits until it is open.
+    /// Creates the engine on a library that is opening its communicator of all ranks; waits until it is open.
     ///
-    /// Requires that all ranks call it together. Errors: [`Error::Engine`].
+    /// Requires that all ranks call it. Errors: [`Error::Engine`].
     pub fn new(nccl: N) -> Result<Comm<N>, Error> {
         Comm::with_time_out(nccl, TIME_OUT)
     }
 
-    /// As [`new`](Comm::new), with a time-out of one's own.
+    /// Creates the engine as [`new`](Comm::new), with the given timeout.
     pub fn with_time_out(nccl: N, time_out: Duration) -> Result<Comm<N>, Error> {
         let (rank, size) = (nccl.rank(), nccl.size());
         let mut comm = Comm {
@@ -151,16 +156,16 @@ impl<N: Nccl> Comm<N> {
             received: 0,
         };
         let opening = comm.until(N::settled);
-        opening.map_err(|what| comm.fail(&what, "opening the communicator of all ranks"))?;
+        opening.map_err(|what| comm.fail(&what, "the setup of the communicator of all ranks"))?;
         Ok(comm)
     }
 
-    /// How long anything under way is waited for from now on; 60 seconds at first.
+    /// Sets the timeout for waiting on work in progress; 60 seconds by default.
     pub fn set_time_out(&mut self, time_out: Duration) {
         self.time_out = time_out;
     }
 
-    /// Who makes sums and products of floats from now on; scratch must be made anew.
+    /// Selects the implementation of sums and products of floats; existing scratch becomes invalid.
     ///
     /// Requires the same on all ranks.
     pub fn set_float_sums(&mut self, floats: FloatSums) {
@@ -168,18 +173,21 @@ impl<N: Nccl> Comm<N> {
         self.ready.clear();
     }
 
-    /// Hands out how many bytes of plans this rank was sent by others since the last call, by what it enqueued.
+    /// Returns the bytes of plans received from other ranks since the last call.
+    ///
+    /// They are counted when exchanges are enqueued.
     pub fn take_received_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.received)
     }
 
-    /// Gives everything up at once, when others wait for this rank in vain: their waiting ends with an error of NCCL, or with
-    /// their time-out.
+    /// Aborts the engine at once, for a rank that cannot continue.
+    ///
+    /// Ranks that wait for this one then stop with an error of NCCL, or at their timeout.
     pub fn abort(mut self) {
         self.nccl.abort();
     }
 
-    /// The library.
+    /// Returns the library.
     pub fn nccl(&self) -> &N {
         &self.nccl
     }
@@ -196,7 +204,7 @@ impl<N: Nccl> Comm<N> {
         } else if bytes.is_empty() {
             Ok(())
         } else {
-            // A captured plan holds it too; nothing is running.
+            // A captured plan holds the memory too; nothing is running.
             device.allocate(bytes.len()).and_then(|mut through| {
                 device.write(&mut through, bytes)?;
                 let line = reshard_layout::Mode::new(bytes.len() as i64, (1, 1));
@@ -216,9 +224,9 @@ impl<N: Nccl> Comm<N> {
         self.nccl.device().read(&buffer.memory, bytes).map_err(|e| self.refused(&e))
     }
 
-    /// Runs a plan as [`Compiled::run`] does, and returns when everything is enqueued.
+    /// Runs a plan as [`CompiledPlan::run`] does, and returns when everything is enqueued.
     ///
-    /// The target is complete when [`finish`](Comm::finish) has returned; reading it by [`read`](Comm::read) waits too.
+    /// The target is complete when [`finish`](Comm::finish) has returned; [`read`](Comm::read) waits too.
     pub fn enqueue(
         &mut self,
         compiled: &CompiledPlan,
@@ -243,9 +251,9 @@ impl<N: Nccl> Comm<N> {
         result
     }
 
-    /// Waits until everything that was enqueued is done.
+    /// Waits until all enqueued work is done.
     ///
-    /// Errors: of NCCL, of the device, or that it took too long; the communicator is aborted then.
+    /// Errors: those of NCCL, those of the device, or a timeout; the communicator is then aborted.
     pub fn finish(&mut self) -> Result<(), Error> {
         if self.in_flight.is_empty() {
             return Ok(());
@@ -258,7 +266,7 @@ impl<N: Nccl> Comm<N> {
             let first = self.in_flight.first().map(|one| one.place.to_string()).unwrap_or_default();
             let place = match self.in_flight.len() - 1 {
                 0 => first,
-                more => format!("{first} or one of the {more} exchanges behind it"),
+                more => format!("{first} or one of the {more} exchanges after it"),
             };
             self.fail(&what, &place)
         });
@@ -266,7 +274,7 @@ impl<N: Nccl> Comm<N> {
         done
     }
 
-    /// Polls until it is so; what is wrong otherwise.
+    /// Polls until the condition holds; returns the reason if it cannot.
     pub(crate) fn until(
         &mut self,
         done: impl Fn(&mut N) -> Result<bool, reshard_cuda::Error>,
@@ -284,7 +292,7 @@ impl<N: Nccl> Comm<N> {
             }
             let waited = start.elapsed();
             if waited >= self.time_out {
-                return Err(format!("NCCL was not done within {:?}", self.time_out));
+                return Err(format!("NCCL did not finish within {:?}", self.time_out));
             }
             if waited < RESTLESS {
                 std::thread::yield_now();
@@ -294,7 +302,7 @@ impl<N: Nccl> Comm<N> {
         }
     }
 
-    /// Aborts; from now on nothing works.
+    /// Aborts; all later calls fail.
     pub(crate) fn fail(&mut self, what: &str, place: &str) -> Error {
         self.nccl.abort();
         // Nothing runs any more.
@@ -324,13 +332,13 @@ impl<N: Nccl> Comm<N> {
     fn owns(&self, buffer: &Buffer<N>, which: &'static str) -> Result<(), Error> {
         if buffer.comm != self.id {
             return Err(self.engine(format!(
-                "the {which} was allocated by another communicator, whose stream knows nothing of this one's"
+                "the {which} was allocated by another communicator, whose stream is not ordered with this one"
             )));
         }
         Ok(())
     }
 
-    /// Succeeds if a buffer is this communicator's, and has so many bytes to write or to read.
+    /// Succeeds if a buffer is this communicator's and has at least `needed` bytes.
     fn has(&self, buffer: &Buffer<N>, needed: usize) -> Result<(), Error> {
         self.owns(buffer, "buffer")?;
         if buffer.len < needed {
@@ -339,7 +347,7 @@ impl<N: Nccl> Comm<N> {
         Ok(())
     }
 
-    /// The communicator of some members.
+    /// Returns the communicator of some members.
     pub(crate) fn handle(&self, members: &[usize]) -> Option<Handle> {
         if members.len() == self.size { Some(Handle::WORLD) } else { self.groups.get(members).copied() }
     }
@@ -362,10 +370,14 @@ impl<N: Nccl> Communicator for Comm<N> {
         self.time_out
     }
 
-    /// Errors: the device's, and that something is enqueued, for which allocating would wait without an end.
+    /// Allocates device memory.
+    ///
+    /// Errors: those of the device, and that work is enqueued, for which allocating could wait forever.
     fn allocate(&self, bytes: usize) -> Result<Buffer<N>, Error> {
         if !self.in_flight.is_empty() {
-            return Err(self.engine("memory is allocated before `enqueue` or after `finish`".to_string()));
+            return Err(
+                self.engine("memory can only be allocated before `enqueue` or after `finish`".to_string())
+            );
         }
         let device = self.nccl.device();
         let memory = device.allocate(bytes).map_err(|e| self.refused(&e))?;
@@ -382,7 +394,7 @@ impl<N: Nccl> Communicator for Comm<N> {
         self.finish()?;
         let place = exchange.place();
         let agreed = self.agree_on(exchange);
-        agreed.map_err(|what| self.fail(&what, &format!("agreeing on {place}")))?
+        agreed.map_err(|what| self.fail(&what, &format!("the agreement on {place}")))?
     }
 
     fn all_reduces(&self, exchange: &Exchange) -> bool {

@@ -1,4 +1,4 @@
-//! Plans captured once and replayed, without the host making their launches one by one.
+//! Plans captured once and replayed, without a launch of each exchange by the host.
 
 use reshard_collectives::{CompiledPlan, Error, Scratch};
 
@@ -14,12 +14,12 @@ pub struct Graph<N: Nccl> {
 }
 
 impl<N: Nccl> Graph<N> {
-    /// The number of exchanges.
+    /// Returns the number of exchanges.
     pub fn exchanges(&self) -> usize {
         self.kept.len()
     }
 
-    /// Where something may fail, for errors.
+    /// Returns the location of a possible failure, for errors.
     pub(crate) fn places(&self) -> String {
         match self.kept.as_slice() {
             [] => "a replay of nothing".to_owned(),
@@ -30,10 +30,10 @@ impl<N: Nccl> Graph<N> {
 }
 
 impl<N: Nccl> Comm<N> {
-    /// Captures a plan for these buffers, to be replayed without the host making its launches one by one.
+    /// Captures a plan for these buffers, to be replayed without a launch of each exchange by the host.
     ///
-    /// Runs the plan once, so that all that it needs is there, and once more to capture it. Requires that all ranks of the
-    /// plan call it together. Errors: as [`finish`](Comm::finish), and what cannot be captured.
+    /// Runs the plan once, so that everything it needs exists, and a second time to capture it. Requires that
+    /// all ranks of the plan call it. Errors: as [`finish`](Comm::finish), and work that cannot be captured.
     pub fn capture(
         &mut self,
         compiled: &CompiledPlan,
@@ -53,9 +53,9 @@ impl<N: Nccl> Comm<N> {
         Ok(Graph { inner, kept, comm: self.id })
     }
 
-    /// Carries a captured plan out, on what its source holds now, and waits for it.
+    /// Runs a captured plan on the current contents of its source, and waits for it.
     ///
-    /// Requires that all ranks that captured it call it together. Errors: as [`finish`](Comm::finish).
+    /// Requires that all ranks that captured it call it. Errors: as [`finish`](Comm::finish).
     pub fn replay(&mut self, graph: &Graph<N>) -> Result<(), Error> {
         if graph.comm != self.id {
             return Err(self.engine("the graph was captured on another communicator".to_string()));

@@ -16,8 +16,9 @@ pub use library::{Element, Handle, Nccl, UniqueId};
 #[cfg(feature = "nccl")]
 pub use real::Real;
 
-/// For the tests of engines, and of programs that use this one: NCCL that is not there, which records every call, carries it
-/// out between threads, and fails where it is told to.
+/// For the tests of engines and of programs that use this one: a stand-in for NCCL.
+///
+/// It records every call, runs it between threads, and injects faults.
 pub mod testing {
     pub use crate::recording::{Call, Fault, FaultKind, Recorded, Recording, RecordingWorld};
 }

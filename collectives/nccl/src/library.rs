@@ -1,12 +1,13 @@
-//! What the engine needs of NCCL and of the one stream that everything goes through.
+//! The calls of NCCL that the engine needs, and the single stream for all work.
 //!
 //! ```text
-//! open ..settled          a communicator, made together by its members
-//! launch, group_start, send, receive, all_gather, .., group_end ..settled          enqueue on the stream, in order
-//! idle                    whether the stream has done all of it; tells asynchronous errors
+//! open ..settled          a communicator; all its members call this
+//! launch, group_start, send, receive, all_gather, .., group_end ..settled    enqueue on the stream, in order
+//! idle                    true if the stream has done all of it; reports asynchronous errors
 //! ```
 //!
-//! Nothing here waits: what takes time is asked for again until it is done, so that the engine can give up in time.
+//! No call here waits. Slow operations are polled until they are done, so that the engine can give up at its
+//! timeout.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +16,12 @@ use reshard_cuda::Error;
 use reshard_device::Backend;
 use reshard_kernels::{CombineOp, DType};
 
-/// What the members of a communicator must have in common to find each other: 128 bytes that one of them made.
+/// The id by which the members of a communicator find each other: 128 bytes that one of them creates.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UniqueId(pub [u8; UniqueId::BYTES]);
 
 impl UniqueId {
-    /// Its size.
+    /// Size of the id in bytes.
     pub const BYTES: usize = 128;
 }
 
@@ -37,13 +38,13 @@ impl fmt::Debug for UniqueId {
 pub struct Handle(pub usize);
 
 impl Handle {
-    /// That of all ranks; it is there from the beginning.
+    /// The communicator of all ranks, which exists from the beginning.
     pub const WORLD: Handle = Handle(0);
 }
 
 /// An element type that NCCL can compute with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names say it all")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Element {
     I8,
     U8,
@@ -58,7 +59,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// NCCL's name for a dtype; `None` if it has none.
+    /// Returns NCCL's element type for a dtype; `None` if it has none.
     ///
     /// ```
     /// use reshard_kernels::DType;
@@ -82,7 +83,7 @@ impl Element {
         all.into_iter().find(|(of, _)| *of == dtype).map(|(_, element)| element)
     }
 
-    /// The dtype that it is.
+    /// Returns the dtype of this element type.
     pub fn dtype(self) -> DType {
         match self {
             Element::I8 => DType::I8,
@@ -99,53 +100,55 @@ impl Element {
     }
 }
 
-/// The calls of NCCL that the engine uses, and the stream that they go through.
+/// The calls of NCCL that the engine uses, and their stream.
 ///
-/// Addresses are of memory of [`device`](Nccl::device) that lives until what was enqueued is done, or the communicators
-/// were aborted and the stream has stopped; the engine sees to it, and nobody else calls these.
+/// Addresses are of memory of [`device`](Nccl::device) that lives until the enqueued work is done, or until
+/// the communicators were aborted and the stream has stopped. The engine ensures this and is the only caller.
 pub trait Nccl: fmt::Debug + 'static {
-    /// Where memory and launches are.
+    /// The device of memory and launches.
     type Device: Backend;
-    /// What was captured.
+    /// Captured work.
     type Graph: fmt::Debug;
 
-    /// The device; its memory is written, read and freed in the order of the stream.
+    /// Returns the device; its memory is written, read and freed in the order of the stream.
     fn device(&self) -> &Self::Device;
 
-    /// This rank in [`Handle::WORLD`].
+    /// Returns this rank in [`Handle::WORLD`].
     fn rank(&self) -> usize;
 
-    /// The number of ranks of [`Handle::WORLD`].
+    /// Returns the number of ranks of [`Handle::WORLD`].
     fn size(&self) -> usize;
 
-    /// How many communicators are open, that of all ranks included.
+    /// Returns the number of open communicators, including that of all ranks.
     fn communicators(&self) -> usize;
 
-    /// A new id, for one member to make and all to know.
+    /// Creates a new id, for one member to create and all to know.
     fn unique_id(&mut self) -> Result<UniqueId, Error>;
 
-    /// Begins to open a communicator in which this rank is at `place`; it is open when all is [`settled`](Nccl::settled).
+    /// Begins to open a communicator in which this rank has group rank `place`.
+    ///
+    /// It is open when [`settled`](Nccl::settled) returns `true`.
     fn open(&mut self, id: &UniqueId, place: usize, size: usize) -> Result<Handle, Error>;
 
     /// Enqueues launches.
     fn launch(&mut self, work: &Arc<<Self::Device as Backend>::Prepared>) -> Result<(), Error>;
 
-    /// Begins a group: what follows happens together.
+    /// Begins a group: the following calls are launched as one.
     fn group_start(&mut self) -> Result<(), Error>;
 
     /// Ends the group and enqueues it.
     fn group_end(&mut self) -> Result<(), Error>;
 
-    /// Sends bytes to the member at `peer`. Only within a group.
+    /// Sends bytes to the member of group rank `peer`. Only within a group.
     fn send(&mut self, on: Handle, peer: usize, source: i64, bytes: usize) -> Result<(), Error>;
 
-    /// Receives bytes from the member at `peer`. Only within a group.
+    /// Receives bytes from the member of group rank `peer`. Only within a group.
     fn receive(&mut self, on: Handle, peer: usize, target: i64, bytes: usize) -> Result<(), Error>;
 
-    /// Every member's bytes to every member, in the order of their places. Only within a group.
+    /// Gathers every member's bytes on every member, in the order of group ranks. Only within a group.
     fn all_gather(&mut self, on: Handle, source: i64, target: i64, bytes: usize) -> Result<(), Error>;
 
-    /// To the member at place i the reduction of everybody's i-th `count` elements. Only within a group.
+    /// Reduces all members' i-th `count` elements onto the member of group rank i. Only within a group.
     fn reduce_scatter(
         &mut self,
         on: Handle,
@@ -156,7 +159,7 @@ pub trait Nccl: fmt::Debug + 'static {
         op: CombineOp,
     ) -> Result<(), Error>;
 
-    /// To everybody the reduction of everybody's `count` elements. Only within a group.
+    /// Reduces all members' `count` elements onto every member. Only within a group.
     fn all_reduce(
         &mut self,
         on: Handle,
@@ -167,21 +170,23 @@ pub trait Nccl: fmt::Debug + 'static {
         op: CombineOp,
     ) -> Result<(), Error>;
 
-    /// Whether all calls have been taken in, so that the next may be made; tells asynchronous errors.
+    /// Returns `true` if NCCL has processed all calls, so that the next may be made.
+    ///
+    /// Reports asynchronous errors.
     fn settled(&mut self) -> Result<bool, Error>;
 
-    /// Whether everything that was enqueued is done; tells asynchronous errors.
+    /// Returns `true` if all enqueued work is done; reports asynchronous errors.
     fn idle(&mut self) -> Result<bool, Error>;
 
-    /// Gives all communicators up, and what is under way in them. Nothing but dropping may follow.
+    /// Aborts all communicators and their work in progress. Only dropping may follow.
     fn abort(&mut self);
 
-    /// What is enqueued from now on is not carried out, but captured.
+    /// Begins a capture: later calls are not run, but captured.
     fn begin_capture(&mut self) -> Result<(), Error>;
 
     /// Ends the capture.
     fn end_capture(&mut self) -> Result<Self::Graph, Error>;
 
-    /// Enqueues what was captured.
+    /// Enqueues the captured work.
     fn replay(&mut self, graph: &Self::Graph) -> Result<(), Error>;
 }

@@ -1,18 +1,18 @@
-//! What ranks tell each other besides the data of plans: that they mean the same plan, the id of a group's communicator, and
-//! words of the caller.
+//! Control messages between ranks: plan tags, the id of a group's communicator, and words of the caller.
 
 use reshard_collectives::{Error, Exchange};
 use reshard_device::Backend;
 
 use crate::{Comm, Handle, Nccl, UniqueId};
 
-/// Bytes of a member's word when a group meets: its tag and an id, at a multiple of 256.
+/// Bytes of a member's message in an agreement: its tag and an id, at a multiple of 256.
 const WORD: usize = 256;
 
 impl<N: Nccl> Comm<N> {
-    /// Gives every rank's words to every rank, in rank order. Nobody returns before all ranks have called it.
+    /// Gathers every rank's words on every rank, in rank order; returns after all ranks have called it.
     ///
-    /// Requires as many words on every rank. Errors: those of [`finish`](Comm::finish), for what was enqueued before, too.
+    /// Requires the same number of words on every rank. Errors: those of [`finish`](Comm::finish), also for
+    /// earlier enqueued work.
     ///
     /// ```
     /// use reshard_nccl::{Comm, testing::RecordingWorld};
@@ -29,7 +29,7 @@ impl<N: Nccl> Comm<N> {
         }
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let all = self.gather(&bytes);
-        let all = all.map_err(|what| self.fail(&what, "sharing words among all ranks"))?;
+        let all = all.map_err(|what| self.fail(&what, "the all-gather of words of all ranks"))?;
         let word = |bytes: &[u8]| {
             let mut word = [0; 8];
             word.copy_from_slice(bytes);
@@ -39,13 +39,13 @@ impl<N: Nccl> Comm<N> {
         Ok((0..self.size).map(|rank| of_rank(rank).chunks_exact(8).map(word).collect()).collect())
     }
 
-    /// All ranks' bytes, as many of each.
+    /// Gathers all ranks' bytes, the same number of each.
     fn gather(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String> {
         let mut all = vec![0; bytes.len() * (self.size + 1)];
         if all.is_empty() {
             return Ok(all);
         }
-        // Those of all, and behind them this rank's.
+        // The bytes of all ranks, followed by this rank's.
         let own = all.len() - bytes.len();
         all[own..].copy_from_slice(bytes);
         let bytes = bytes.len();
@@ -56,10 +56,10 @@ impl<N: Nccl> Comm<N> {
         Ok(all)
     }
 
-    /// Brings bytes to the device, makes one group of calls on them there, and brings back what has become of them.
+    /// Copies bytes to the device, makes one group of calls on them there, and copies the result back.
     ///
-    /// The memory is this communicator's until all is done, or until it has been aborted: giving memory back may wait for the
-    /// stream, which without an abort may be without an end.
+    /// The memory remains this communicator's until all is done or aborted: freeing memory may wait for the
+    /// stream, which without an abort may be forever.
     fn together(
         &mut self,
         bytes: &mut [u8],
@@ -81,7 +81,7 @@ impl<N: Nccl> Comm<N> {
         Ok(())
     }
 
-    /// Gives every member's word to every member, in their order: its tag, and an id if one is needed.
+    /// Sends every member's message to every member, in member order: its tag, and an id if one is needed.
     fn meet(&mut self, exchange: &Exchange, id: Option<UniqueId>) -> Result<Vec<(u64, UniqueId)>, String> {
         let members = exchange.members();
         let known = self.handle(members);
@@ -92,7 +92,8 @@ impl<N: Nccl> Comm<N> {
         let rank = self.rank;
         self.together(&mut words, |nccl, start| {
             for (i, &member) in members.iter().enumerate().filter(|(_, member)| **member != rank) {
-                // Members have their ranks in the communicator of all, and their places in one of their own.
+                // Members have their ranks in the communicator of all ranks, and their group ranks in that of
+                // the group.
                 let peer = if known.is_some() { i } else { member };
                 let on = known.unwrap_or(Handle::WORLD);
                 nccl.send(on, peer, start, WORD)?;
@@ -110,10 +111,10 @@ impl<N: Nccl> Comm<N> {
         Ok(members.iter().enumerate().map(word).collect())
     }
 
-    /// Compares tags, and opens the group's communicator if there is none and all mean the same.
+    /// Compares tags, and opens the group's communicator if there is none and all members have the same plan.
     ///
-    /// NCCL's own split needs all ranks, and those of other groups are elsewhere: the group's first member makes an id, and
-    /// the communicator of all ranks carries it to the others together with the tags.
+    /// NCCL's split needs all ranks, but those of other groups are elsewhere in their program. So the group's
+    /// first member creates an id, and the communicator of all ranks sends it to the others with the tags.
     pub(crate) fn agree_on(&mut self, exchange: &Exchange) -> Result<Result<(), Error>, String> {
         let said = |e: reshard_cuda::Error| e.to_string();
         let members = exchange.members();

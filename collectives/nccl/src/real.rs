@@ -1,10 +1,10 @@
 //! NCCL itself, loaded at run time.
 //!
-//! Communicators are not blocking: a call that would wait for other ranks comes back at once, and is asked for until it is
-//! taken in ([`Nccl::settled`]), so that a rank that never comes costs the time-out and no more. The price is a thread of
-//! NCCL's for each group of calls; a captured plan pays it once.
+//! Communicators are not blocking: a call that would wait for other ranks returns at once, and is polled
+//! until it has been processed ([`Nccl::settled`]). A rank that never arrives thus costs only the timeout.
+//! The price is an NCCL thread for each group of calls; a captured plan pays it once.
 //!
-//! The binding panics where a symbol is missing: every call goes through [`Library::call`].
+//! The binding panics if a symbol is missing: every call goes through [`Library::call`].
 
 #![allow(unsafe_code, reason = "calls into NCCL, and launches by absolute addresses")]
 
@@ -21,9 +21,9 @@ use reshard_kernels::CombineOp;
 use crate::bootstrap::Rendezvous;
 use crate::{Comm, Element, Handle, Nccl, UniqueId};
 
-/// How long closing a communicator waits for the other ranks before it is aborted.
+/// Timeout for other ranks when a communicator is closed, before it is aborted.
 const PARTING: Duration = Duration::from_secs(10);
-/// What NCCL's header initialises a configuration with.
+/// The value that NCCL's header writes to a new configuration.
 const MAGIC: u32 = 0xcafe_beef;
 const VERSION: u32 = 22403;
 const UNDEFINED: i32 = i32::MIN;
@@ -39,7 +39,7 @@ pub struct Real {
     in_group: bool,
 }
 
-/// What a call of NCCL said, in its words; `comm` may be null.
+/// Returns the error of an NCCL call, in NCCL's text; `comm` may be null.
 fn said(call: &'static str, result: ncclResult_t, comm: ncclComm_t) -> Result<(), Error> {
     if matches!(result, ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress) {
         return Ok(());
@@ -59,7 +59,7 @@ fn said(call: &'static str, result: ncclResult_t, comm: ncclComm_t) -> Result<()
 }
 
 fn int(number: usize) -> Result<i32, Error> {
-    let reason = format!("{number} ranks are more than NCCL can count");
+    let reason = format!("{number} ranks exceed the maximum of NCCL");
     i32::try_from(number).map_err(|_| Error::Driver { call: "ncclCommInitRankConfig", reason })
 }
 
@@ -78,7 +78,7 @@ fn data_type(element: Element) -> ncclDataType_t {
     }
 }
 
-/// NCCL's op; it has no norms, whose terms are sent as messages.
+/// Returns NCCL's op; it has no norms, whose partial values are sent as messages.
 fn reduction(op: CombineOp) -> Result<ncclRedOp_t, Error> {
     Ok(match op {
         CombineOp::Sum => ncclRedOp_t::ncclSum,
@@ -92,7 +92,7 @@ fn reduction(op: CombineOp) -> Result<ncclRedOp_t, Error> {
 }
 
 impl Real {
-    /// A new id, for one rank to make and all to know; see [`bootstrap`](crate::bootstrap).
+    /// Creates a new id, for one rank to create and all to know; see [`bootstrap`](crate::bootstrap).
     ///
     /// Errors: [`Error::Library`] without NCCL.
     pub fn make_id() -> Result<UniqueId, Error> {
@@ -106,19 +106,19 @@ impl Real {
 
     /// Succeeds if the driver, NVRTC and NCCL can be loaded.
     ///
-    /// Errors: [`Error::Library`], which says what was looked for and where.
+    /// Errors: [`Error::Library`], which names the library and the searched paths.
     pub fn check() -> Result<(), Error> {
         [Library::Driver, Library::Nvrtc, Library::Nccl].into_iter().try_for_each(Library::check)
     }
 
-    /// Begins to open the communicator of all ranks on the device of this number; [`Comm::new`](crate::Comm::new) waits
-    /// for it.
+    /// Begins to open the communicator of all ranks on the device of this number.
     ///
-    /// Errors: [`Error::Library`] without a driver or NCCL, and what they refuse.
+    /// [`Comm::new`](crate::Comm::new) waits for it. Errors: [`Error::Library`] without a driver or NCCL, and
+    /// the errors of both.
     pub fn open(ordinal: usize, id: &UniqueId, rank: usize, size: usize) -> Result<Real, Error> {
         Library::Nccl.check()?;
         if rank >= size {
-            let reason = format!("rank {rank} is not one of {size} ranks");
+            let reason = format!("rank {rank} must be less than the number of ranks, {size}");
             return Err(Error::Driver { call: "ncclCommInitRankConfig", reason });
         }
         let device = Cuda::on(Device::open_for_one_stream(ordinal)?);
@@ -127,7 +127,7 @@ impl Real {
         Ok(real)
     }
 
-    /// The version of NCCL that was loaded, such as 22809.
+    /// Returns the version of the loaded NCCL, such as 22809.
     pub fn version() -> Result<usize, Error> {
         Library::Nccl.call(|| {
             let mut version = 0;
@@ -159,7 +159,7 @@ impl Real {
         Library::Nccl.call(|| said(name, call(comm, stream), comm))
     }
 
-    /// Whether a communicator is done with what it was asked for.
+    /// Returns `true` if a communicator has completed its last call.
     fn state(comm: ncclComm_t) -> Result<bool, Error> {
         Library::Nccl.call(|| {
             let mut state = ncclResult_t::ncclSuccess;
@@ -171,14 +171,14 @@ impl Real {
         })
     }
 
-    /// Closes a communicator together with its other members; aborts it if they do not come.
+    /// Closes a communicator jointly with its other members; aborts it if they do not arrive.
     fn close(comm: ncclComm_t) -> Result<(), Error> {
         // SAFETY: the communicator lives and nothing is under way in it.
         Library::Nccl.call(|| said("ncclCommFinalize", unsafe { sys::ncclCommFinalize(comm) }, comm))?;
         let start = Instant::now();
         while !Real::state(comm)? {
             if start.elapsed() >= PARTING {
-                let reason = format!("the other ranks did not come within {PARTING:?}");
+                let reason = format!("the other ranks did not arrive within {PARTING:?}");
                 return Err(Error::Driver { call: "ncclCommFinalize", reason });
             }
             std::thread::sleep(Duration::from_micros(100));
@@ -189,17 +189,19 @@ impl Real {
 }
 
 impl Comm<Real> {
-    /// This process's rank as torchrun's variables say, on the device `LOCAL_RANK` (0 without it).
+    /// Opens this process's rank from torchrun's variables, on the device `LOCAL_RANK` (0 if unset).
     ///
-    /// Requires that all ranks call it together. Errors: variables that are missing or wrong, no driver, no NCCL, ranks
-    /// that do not come in time.
+    /// Requires that all ranks call it. Errors: variables that are missing or wrong, no driver, no NCCL,
+    /// ranks that do not arrive in time.
     pub fn from_env(time_out: Duration) -> Result<Comm<Real>, reshard_collectives::Error> {
         let rendezvous = Rendezvous::from_env()?;
         let rank = rendezvous.rank;
         let refused = |message: String| reshard_collectives::Error::Engine { rank, message };
         let ordinal = match std::env::var("LOCAL_RANK") {
             Err(_) => 0,
-            Ok(text) => text.parse().map_err(|_| refused(format!("LOCAL_RANK is {text:?}, not a number")))?,
+            Ok(text) => {
+                text.parse().map_err(|_| refused(format!("LOCAL_RANK is {text:?}, which is not a number")))?
+            }
         };
         Real::check().map_err(|e| refused(e.to_string()))?;
         let id = rendezvous.meet(time_out, Real::make_id)?;
@@ -249,7 +251,8 @@ impl Nccl for Real {
         };
         let mut comm: ncclComm_t = null_mut();
         let opened = Library::Nccl.call(|| {
-            // SAFETY: the places outlive the call; the configuration is as the header initialises it.
+            // SAFETY: the pointed-to values outlive the call; the configuration is as the header initialises
+            // it.
             let result =
                 unsafe { sys::ncclCommInitRankConfig(&raw mut comm, size, id, place, &raw mut config) };
             said("ncclCommInitRankConfig", result, null_mut())
@@ -262,8 +265,8 @@ impl Nccl for Real {
     }
 
     fn launch(&mut self, work: &Arc<Prepared>) -> Result<(), Error> {
-        // SAFETY: the engine made the launches for buffers that it checked, and keeps both until they are done; everything
-        // goes through this one stream.
+        // SAFETY: the engine made the launches for buffers that it checked, and holds both until they are
+        // done; everything goes through this one stream.
         unsafe { self.device.device().run(work) }
     }
 
@@ -355,12 +358,13 @@ impl Nccl for Real {
 
     fn abort(&mut self) {
         if std::mem::take(&mut self.in_group) {
-            // What was begun is lost anyway.
+            // The begun group is lost in any case.
             // SAFETY: takes nothing.
             let _ = Library::Nccl.call(|| said("ncclGroupEnd", unsafe { sys::ncclGroupEnd() }, null_mut()));
         }
         for comm in self.comms.drain(..).rev() {
-            // SAFETY: the communicator lives, and is not used afterwards. There is nobody to tell that it failed.
+            // SAFETY: the communicator lives, and is not used afterwards. There is no caller to report its
+            // failure to.
             let _ =
                 Library::Nccl.call(|| said("ncclCommAbort", unsafe { sys::ncclCommAbort(comm) }, null_mut()));
         }
@@ -375,7 +379,7 @@ impl Nccl for Real {
     }
 
     fn replay(&mut self, graph: &Graph) -> Result<(), Error> {
-        // SAFETY: the engine keeps all that the graph uses together with it.
+        // SAFETY: the engine holds all that the graph uses together with it.
         unsafe { graph.launch() }
     }
 }

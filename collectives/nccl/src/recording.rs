@@ -1,17 +1,19 @@
-//! NCCL that is not there: every call is recorded, and the data goes between ranks that are threads of this process.
+//! A stand-in for NCCL: every call is recorded, and the data goes between ranks that are threads of this
+//! process.
 //!
 //! # Data flow
 //!
 //! ```text
-//! call --> log of the rank                                     which calls, counts, peers, in which brackets
-//!      --> queue of the rank, in the order of its stream --poll-->  head is a launch:  carried out by its definition
-//!                                                                   head is a group:   post all that it sends; wait until
-//!                                                                                      all that it receives is there; take it
+//! call --> log of the rank                                 the calls with counts, peers and group brackets
+//!      --> queue of the rank, in stream order --poll-->  head is a launch: run it by its definition
+//!                                                        head is a group:  post all its sends; wait until
+//!                                                                          all its messages exist; receive
 //! ```
 //!
-//! Sends and receives match by communicator, sender, receiver and order; collectives by communicator and order. Ranks that
-//! call different collectives, or count differently, are told, where NCCL would hang or write wrong bytes. Each rank has a
-//! simulated device of its own, so that an address of one means nothing on another.
+//! Sends and receives match by communicator, sender, receiver and order; collectives by communicator and
+//! order. Ranks that call different collectives, or with different counts, get an error, while NCCL would
+//! hang or write wrong bytes. Each rank has a separate simulated device, so that an address of one is invalid
+//! on another.
 
 mod call;
 mod delivery;
@@ -34,20 +36,20 @@ pub struct RecordingWorld {
     devices: Vec<Simulated>,
 }
 
-/// What ranks share.
+/// State shared by the ranks.
 #[derive(Debug, Default)]
 struct Shared {
     ids: u64,
     opened: HashMap<UniqueId, usize>,
-    /// What was sent and not received: by communicator, sender and receiver.
+    /// Messages that were sent and not received: by communicator, sender and receiver.
     mail: HashMap<(UniqueId, usize, usize), VecDeque<Vec<u8>>>,
-    /// Collectives under way: by communicator and number.
+    /// Collectives in progress: by communicator and number.
     rounds: HashMap<(UniqueId, u64), Round>,
     faults: Vec<Fault>,
     logs: Vec<Vec<Call>>,
 }
 
-/// A collective under way: what each member has called, and with which bytes.
+/// A collective in progress: the call and the bytes of each member.
 #[derive(Debug)]
 struct Round {
     calls: Vec<Option<(Call, Vec<u8>)>>,
@@ -62,7 +64,7 @@ pub struct Recording {
     device: Simulated,
     shared: Arc<Mutex<Shared>>,
     members: Vec<Member>,
-    /// The first so many communicators all have opened; nobody closes one.
+    /// The number of communicators that all members have opened; none is ever closed.
     open: usize,
     group: Option<Vec<Op>>,
     groups: usize,
@@ -79,11 +81,11 @@ struct Member {
     id: UniqueId,
     place: usize,
     size: usize,
-    /// How many collectives came before.
+    /// The number of earlier collectives.
     rounds: u64,
 }
 
-/// What is in a queue.
+/// An entry of a queue.
 #[derive(Clone, Debug)]
 enum Item {
     Launch(Arc<Vec<Command>>),
@@ -99,12 +101,12 @@ struct Op {
     round: u64,
 }
 
-/// A captured stretch of a queue.
+/// A captured part of a queue.
 #[derive(Clone, Debug)]
 pub struct Recorded(Vec<Item>);
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    // Records are records, also after a panic elsewhere.
+    // Records stay valid, also after a panic elsewhere.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -113,14 +115,14 @@ fn wrong(call: &'static str, reason: impl Into<String>) -> Error {
 }
 
 impl RecordingWorld {
-    /// So many ranks.
+    /// Creates a world of `ranks` ranks.
     pub fn new(ranks: usize) -> RecordingWorld {
         let shared = Shared { logs: vec![Vec::new(); ranks], ..Shared::default() };
         let devices = (0..ranks).map(|_| Simulated::new()).collect();
         RecordingWorld { shared: Arc::new(Mutex::new(shared)), devices }
     }
 
-    /// A rank; each is to be taken once.
+    /// Returns a rank; each may be taken once.
     pub fn rank(&self, rank: usize) -> Recording {
         let size = self.devices.len();
         let member = Member { id: UniqueId([0; UniqueId::BYTES]), place: rank, size, rounds: 0 };
@@ -142,7 +144,7 @@ impl RecordingWorld {
         }
     }
 
-    /// Runs a job on every rank, each a thread, and returns what they made of it in rank order.
+    /// Runs a job on every rank, each a thread, and returns the results in rank order.
     ///
     /// Panics if a job panics.
     pub fn run<T: Send>(&self, job: impl Fn(Recording) -> T + Sync) -> Vec<T> {
@@ -157,22 +159,22 @@ impl RecordingWorld {
         })
     }
 
-    /// Hands out what a rank has called since the last time.
+    /// Returns the calls of a rank since the last time.
     pub fn take_log(&self, rank: usize) -> Vec<Call> {
         std::mem::take(&mut lock(&self.shared).logs[rank])
     }
 
-    /// Plants faults, instead of those planted before.
+    /// Injects faults, in place of earlier ones.
     pub fn plant(&self, faults: impl IntoIterator<Item = Fault>) {
         lock(&self.shared).faults = faults.into_iter().collect();
     }
 
-    /// How many allocations live on a rank's device.
+    /// Returns the number of live allocations on a rank's device.
     pub fn allocations(&self, rank: usize) -> usize {
         self.devices[rank].allocations()
     }
 
-    /// Messages that were sent and never received, and collectives that not all members have ended.
+    /// Returns the number of messages never received, plus that of collectives not ended on all members.
     pub fn left_over(&self) -> usize {
         let shared = lock(&self.shared);
         shared.mail.values().map(VecDeque::len).sum::<usize>() + shared.rounds.len()
@@ -206,7 +208,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Carries out what can be; whether that is all.
+    /// Runs all ready entries; returns `true` if none is left.
     fn progress(&mut self) -> Result<bool, Error> {
         if self.poisoned {
             return Err(wrong("ncclCommGetAsyncError", "remote process exited or there was a network error"));

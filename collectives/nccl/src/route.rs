@@ -1,23 +1,24 @@
-//! How an exchange goes: which calls, from where to where, and what is packed before and unpacked after.
+//! Routing of an exchange: its NCCL calls, their buffers, and the packing before and unpacking after them.
 //!
 //! ```text
 //! before   one launch: messages that are not contiguous in the source are packed into staging; fills
 //! call     one all-gather, reduce-scatter or all-reduce, or one group of sends and receives
-//! after    what was staged lands: one launch of copies, or a reduction of all terms in their order
+//! after    unpacks staging: one launch of copies, or a reduction of all partial values in their order
 //! ```
 //!
-//! All members must find the same call. What that depends on they all know alike: the op, whether it reduces, the
-//! reduction, and the sizes of all messages, which an all-gather's and a reduce-scatter's members all see.
-//! Whether a message is packed, and whether it lands without staging, is each rank's own affair.
+//! All members must find the same call. They all know its inputs: the op, whether it reduces, the reduction,
+//! and the sizes of all messages, which all members of an all-gather or a reduce-scatter see. Packing a
+//! message, and receiving it without staging, are local decisions of each rank.
 //!
-//! Which reductions NCCL makes: those of integers, whose result does not depend on the order of terms. Floats are sent as
-//! messages and combined by our own kernel in the order of the terms. That brings every rank the same bytes as a
-//! reduce-scatter, it is what the plan's replicas need to be equal to the bit when several groups compute them, and it is
-//! what a deterministic plan promises; NCCL promises neither order nor equality across groups. NCCL's least and greatest
-//! of floats pass NaN over where ours keep it, so they are never used. It has no norms.
-//! [`FloatSums::Nccl`](crate::FloatSums::Nccl) gives float sums and products to NCCL for those who prefer its speed.
+//! NCCL performs the reductions of integers, whose result does not depend on the order of partial values.
+//! Floats are sent as messages and combined by a kernel of this library in member order. That brings every
+//! rank the same bytes as a reduce-scatter. It makes the plan's replicas equal to the bit when several groups
+//! compute them, and it is the order that a deterministic plan promises; NCCL promises neither order nor
+//! equality across groups. NCCL's minimum and maximum of floats ignore NaN where this library propagates it,
+//! so they are never used. NCCL has no norms. [`FloatSums::Nccl`](crate::FloatSums::Nccl) gives float sums
+//! and products to NCCL for callers that prefer its speed.
 //!
-//! A message is its pieces one behind the other, as for every engine.
+//! A message is the concatenation of its nests, as for every engine.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -31,10 +32,10 @@ use reshard_planner::StepOp;
 
 use crate::{Element, FloatSums};
 
-/// Parts of staging start at multiples of this.
+/// Alignment of parts of the staging buffer, in bytes.
 const ALIGNMENT: usize = 256;
 
-/// A place in one of the buffers.
+/// An offset in one of the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Source(usize),
@@ -42,7 +43,7 @@ pub(crate) enum End {
     Staging(usize),
 }
 
-/// A message of the group of sends and receives; the peer is a place in the group.
+/// A message of the group of sends and receives; the peer is a group rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) peer: usize,
@@ -50,7 +51,7 @@ pub(crate) struct Message {
     pub(crate) bytes: usize,
 }
 
-/// What is called.
+/// The NCCL call of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     Nothing,
@@ -61,7 +62,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// The bytes that others send to one of so many members; of an all-reduce, as many as a ring of them takes.
+    /// Returns the bytes that other members send to one member; for an all-reduce, those of a ring.
     pub(crate) fn received(&self, members: usize) -> Result<u64, Error> {
         let others = members.saturating_sub(1);
         let bytes = match self {
@@ -79,29 +80,29 @@ impl Route {
     }
 }
 
-/// Where a term or a message lies before it lands.
+/// The location of a partial value or a message before it is unpacked.
 #[derive(Clone, Debug)]
 enum Stage {
-    /// In this rank's source, as the receive says.
+    /// In this rank's source, at the offsets of the receive.
     Source,
-    /// A message in staging from this byte on.
+    /// A message at this offset of staging.
     Message(usize),
 }
 
-/// An exchange's way, up to the addresses of its buffers.
+/// The route of an exchange, independent of the addresses of its buffers.
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
     pub(crate) route: Route,
     pub(crate) staging: usize,
-    /// Pieces of the source, and where in staging the message that they are goes.
+    /// Nests of the source, and the staging offset of the message that they are packed into.
     packs: Vec<(Vec<TypedNest>, usize)>,
-    /// Of the receives that have not landed by the call, which and where from.
+    /// The receives that are not in the target after the call, and their locations.
     stages: Vec<(usize, Stage)>,
-    /// Where in staging terms go whose elements lie across their alignment in the message.
+    /// Staging offset for partial values whose elements are misaligned in the message.
     realigned: usize,
 }
 
-/// Where the buffers begin.
+/// The addresses of the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Addresses {
     pub(crate) source: i64,
@@ -119,7 +120,7 @@ impl Addresses {
     }
 }
 
-/// The element that NCCL reduces with, if it is to make this reduction.
+/// Returns the element type that NCCL reduces with, if NCCL is to perform this reduction.
 pub(crate) fn native(reduction: Reduction, floats: FloatSums) -> Option<Element> {
     let Reduction { op, dtype, .. } = reduction;
     let is_float = dtype.check_average().is_ok();
@@ -133,7 +134,7 @@ pub(crate) fn native(reduction: Reduction, floats: FloatSums) -> Option<Element>
     Element::of(dtype).filter(|_| wanted)
 }
 
-/// Staging, handed out from its beginning.
+/// An allocator of the staging buffer, from its beginning.
 struct Room(usize);
 
 impl Room {
@@ -145,7 +146,7 @@ impl Room {
     }
 }
 
-/// Blocks of one size, each right behind the one before: their beginning and size.
+/// Returns the offset and size of equal-sized blocks, if they are contiguous.
 fn even(blocks: &[Range<usize>]) -> Option<(usize, usize)> {
     let first = blocks.first()?;
     let right = |(i, block): (usize, &Range<usize>)| {
@@ -171,7 +172,7 @@ impl Way {
         Ok(way)
     }
 
-    /// Every member sends the same message to all.
+    /// Completes the route of an all-gather: every member sends the same message to all.
     fn all_gather(mut self, exchange: &Exchange, bytes: usize) -> Result<Way, Error> {
         let mut room = Room(0);
         let send = exchange.sends().first();
@@ -184,7 +185,7 @@ impl Way {
                 End::Staging(at)
             }
         };
-        // By place, where each block is to land.
+        // By group rank, the target range of each block.
         let mut blocks = vec![None; exchange.members().len()];
         for receive in exchange.receives() {
             let place =
@@ -214,7 +215,7 @@ impl Way {
     fn messages(mut self, exchange: &Exchange) -> Result<Way, Error> {
         let mut room = Room(0);
         let place = |rank: usize| exchange.group_rank(rank).ok_or(Error::NotInPlan { rank });
-        // Peers that take the same get one message, packed once.
+        // Peers that take the same data get one message, packed once.
         let mut packed: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut sends = Vec::with_capacity(exchange.sends().len());
         for send in exchange.sends() {
@@ -234,7 +235,8 @@ impl Way {
         for (i, receive) in exchange.receives().iter().enumerate() {
             let bytes = receive.bytes();
             if receive.peer() == exchange.rank() {
-                // Terms that lie alike are reduced in one launch, and those of the others are dense.
+                // Partial values with equal nests are reduced in one launch, and those of the others are
+                // dense.
                 let dense = |piece: &TypedNest| piece.contiguous(CopySide::Source).is_some();
                 let stage = if exchange.is_reduction() && !receive.pieces().iter().all(dense) {
                     let at = room.take(bytes)?;
@@ -261,7 +263,9 @@ impl Way {
         Ok(self)
     }
 
-    /// Makes room for terms that must be moved before they can be computed with, as in batches of several dtypes.
+    /// Allocates staging for partial values that must be copied before arithmetic.
+    ///
+    /// That happens in batches of several dtypes.
     fn realign(&mut self, exchange: &Exchange) -> Result<(), Error> {
         if !exchange.is_reduction() {
             return Ok(());
@@ -283,7 +287,7 @@ impl Way {
         Ok(())
     }
 
-    /// Launches before and after the call.
+    /// Returns the launches before and after the call.
     pub(crate) fn launches(
         &self,
         exchange: &Exchange,
@@ -306,7 +310,8 @@ impl Way {
             match stage {
                 Stage::Source => landing.pieces.iter_mut().for_each(as_if_dense),
                 Stage::Message(start) => {
-                    // One piece may have to be moved, so that all count from the beginning of the buffer.
+                    // Some nests may have to be copied, so all offsets count from the beginning of the
+                    // buffer.
                     landing.base = at.staging;
                     landing.pieces.clear();
                     for (piece, offset) in offsets(receive.pieces(), *start)? {
@@ -325,7 +330,7 @@ impl Way {
             }
             landings.push(landing);
         }
-        // What is copied from here alone need not wait for the others.
+        // Copies from this rank's own source need not wait for the others.
         let alone = |stage: &(usize, Stage)| matches!(stage.1, Stage::Source);
         let early = !exchange.is_reduction()
             && exchange.fills().is_empty()
@@ -345,7 +350,7 @@ impl Way {
     }
 }
 
-/// NCCL's own reduction, if it is to make this one.
+/// Returns NCCL's own reduction, if NCCL is to perform this one.
 fn reduced(exchange: &Exchange, floats: FloatSums) -> Option<Route> {
     let element = native(exchange.reduction()?, floats)?;
     let count = |bytes: usize, reduction: &Reduction| Some(bytes / reduction.dtype.element_bytes().ok()?);
@@ -371,7 +376,7 @@ fn reduced(exchange: &Exchange, floats: FloatSums) -> Option<Route> {
     }
 }
 
-/// The bytes of each member's message, if this is an all-gather of messages of one size.
+/// Returns the bytes of each member's message, if this is an all-gather of messages of one size.
 fn gathered(exchange: &Exchange) -> Option<usize> {
     let gathers = match exchange.op()? {
         StepOp::AllGather | StepOp::AllReduce => !exchange.is_reduction(),
@@ -385,7 +390,7 @@ fn gathered(exchange: &Exchange) -> Option<usize> {
     (gathers && all && receives.iter().all(|receive| receive.bytes() == bytes)).then_some(bytes)
 }
 
-/// What packing reads, as bytes to compare by.
+/// Returns a key of the source side of a pack, for comparison.
 fn read_side(pieces: &[TypedNest]) -> Vec<u8> {
     let mut key = Vec::new();
     for piece in pieces {
@@ -398,7 +403,7 @@ fn read_side(pieces: &[TypedNest]) -> Vec<u8> {
     key
 }
 
-/// Pieces, and where each begins in a message that begins at `start`.
+/// Returns nests with their offsets in a message that begins at `start`.
 fn offsets(pieces: &[TypedNest], start: usize) -> Result<Vec<(&TypedNest, usize)>, Error> {
     let mut at = start;
     let one = |piece: &'_ TypedNest| {
@@ -410,26 +415,26 @@ fn offsets(pieces: &[TypedNest], start: usize) -> Result<Vec<(&TypedNest, usize)
     Ok(pieces.iter().zip(starts).collect())
 }
 
-/// A piece that lies dense from a byte of a buffer on.
+/// Returns a nest that is dense from an offset of a buffer on.
 fn staged(piece: &TypedNest, offset: usize, item: usize) -> Result<TypedNest, Error> {
     let mut nest = piece.dense(CopySide::Source);
     if offset.is_multiple_of(item) {
         nest.source_offset = (offset / item) as i64;
         return Ok(TypedNest { nest, dtype: piece.dtype });
     }
-    // Only moved, so bytes will do.
+    // Only copied, so bytes suffice.
     let mut nest = nest.scale(item)?;
     nest.modes.insert(0, Mode::new(item as i64, (1, 1)));
     nest.source_offset = offset as i64;
     Ok(TypedNest { nest, dtype: reshard_kernels::DType::U8 })
 }
 
-/// Bytes from one address to another.
+/// Returns a copy of bytes from one address to another.
 fn line(source: i64, target: i64, bytes: usize) -> LoopNest {
     LoopNest::new(source, target, [Mode::new(bytes as i64, (1, 1))])
 }
 
-/// Writes the strides of a contiguous piece as those of a dense one, which modes of extent 1 may hide.
+/// Replaces the strides of a contiguous nest by those of a dense one, which modes of extent 1 may hide.
 fn as_if_dense(piece: &mut TypedNest) {
     if piece.contiguous(CopySide::Source).is_some() {
         let offset = piece.nest.source_offset;

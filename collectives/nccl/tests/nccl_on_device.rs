@@ -1,5 +1,5 @@
-//! NCCL itself: what it says where it is missing; and the engine contract where there is a GPU, with one rank, and with two
-//! processes on that GPU.
+//! NCCL itself: its errors without a library, and the engine contract on a GPU, with one rank and with two
+//! processes.
 
 #![cfg(feature = "nccl")]
 
@@ -17,7 +17,7 @@ use reshard_sharding::{Mesh, Sharding};
 
 const TIME_OUT: Duration = Duration::from_mins(1);
 
-/// Why there is nothing to test here, if that is so.
+/// Returns the reason why there is nothing to test here, if there is one.
 fn missing() -> Option<String> {
     let driver = reshard_cuda::Device::open(0).map(drop);
     let error = driver.and_then(|()| Real::make_id().map(drop)).err()?;
@@ -62,13 +62,13 @@ fn captures(comm: &mut Comm<Real>) {
 #[test]
 fn what_is_missing_is_one_sentence_and_no_panic() {
     let Some(said) = missing() else { return };
-    assert!(said.contains("was found where the system looks for libraries"), "{said}");
+    assert!(said.contains("was not found in the system's library paths"), "{said}");
     assert!(said.contains("LD_LIBRARY_PATH="), "{said}");
     assert_eq!(said.lines().count(), 1);
-    // NCCL by itself, and through the way that programs take.
+    // NCCL directly, and through the call that programs use.
     if let Err(e) = Real::make_id() {
         let said = e.to_string();
-        assert!(said.starts_with("no libnccl.so was found") && said.contains("libnccl.so.2"), "{said}");
+        assert!(said.starts_with("libnccl.so was not found") && said.contains("libnccl.so.2"), "{said}");
     }
     let id = reshard_nccl::UniqueId([0; 128]);
     assert_eq!(Real::open(0, &id, 0, 1).unwrap_err().code(), "library");
@@ -89,7 +89,7 @@ fn the_library_is_found_and_answers() {
     }
 }
 
-/// Says what it gets of a library in which everything is missing; does nothing unless it was started so.
+/// Prints the error for a library in which every symbol is missing; does nothing unless started by its test.
 #[test]
 fn a_caller_of_an_empty_library() {
     if std::env::var_os("RESHARD_EMPTY_LIBRARY").is_none() {
@@ -121,7 +121,7 @@ fn a_panic_in_the_binding_is_an_error() {
         .output()
         .unwrap();
     assert!(caller.status.success(), "{}", String::from_utf8_lossy(&caller.stdout));
-    // The error says it all.
+    // The error has the whole message.
     assert!(!String::from_utf8_lossy(&caller.stderr).contains("panicked"));
 }
 
@@ -138,7 +138,7 @@ fn one_rank_keeps_the_contract() {
     captures(&mut comm);
 }
 
-/// One process of several; does nothing unless it was started as one.
+/// Runs one process of several; does nothing unless started as one.
 #[test]
 fn a_rank_of_several() {
     if std::env::var_os("RESHARD_NCCL_RANK").is_none() {
@@ -182,7 +182,7 @@ fn two_processes_on_one_gpu_keep_the_contract() {
                 ("LOCAL_RANK", "0".to_string()),
                 ("MASTER_ADDR", "127.0.0.1".to_string()),
                 ("RESHARD_PORT", port.to_string()),
-                // Two ranks of one host may not share a GPU; so they say that they are two hosts.
+                // Two ranks of one host may not share a GPU, so they present themselves as two hosts.
                 ("NCCL_HOSTID", format!("reshard-{rank}")),
                 ("NCCL_SOCKET_IFNAME", "lo".to_string()),
                 ("NCCL_MULTI_RANK_GPU_ENABLE", "1".to_string()),

@@ -1,7 +1,8 @@
-//! The calls that go to NCCL itself and to the driver, over stand-ins for both libraries: their order, their parameters, what
-//! becomes of their errors, and that nothing is left open. Plans that need no kernel, as there is no device to run one.
+//! The calls to NCCL itself and to the driver, over stand-ins for both libraries.
 //!
-//! The stand-ins are compiled by a C compiler and found as the libraries are, in a process of its own.
+//! The tests check their order, their parameters, the handling of their errors, and that nothing is left
+//! open. The plans need no kernel, as there is no device to run one. The stand-ins are compiled by a C
+//! compiler and found as the libraries are, in a separate process.
 
 #![cfg(feature = "nccl")]
 
@@ -18,7 +19,7 @@ use reshard_sharding::{Mesh, Sharding};
 const RANKS: usize = 4;
 const TIME_OUT: Duration = Duration::from_secs(2);
 
-/// Runs a job on every rank, each a thread with a communicator of its own.
+/// Runs a job on every rank, each a thread with a separate communicator.
 fn on_all_ranks<T: Send>(time_out: Duration, job: impl Fn(&mut Comm<Real>) -> T + Sync) -> Vec<T> {
     let id = Real::make_id().unwrap();
     std::thread::scope(|scope| {
@@ -34,7 +35,7 @@ fn on_all_ranks<T: Send>(time_out: Duration, job: impl Fn(&mut Comm<Real>) -> T 
     })
 }
 
-/// One run of a plan on `[8, 6]` numbers, all of them the rank's own; this rank's new shard.
+/// Runs a plan once on `[8, 6]` numbers, all of them the rank's own; returns this rank's new shard.
 fn run(comm: &mut Comm<Real>, mesh: &str, from: &str, to: &str) -> Result<Vec<i32>, Error> {
     let mesh: Mesh = mesh.parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[8, 6], text).unwrap();
@@ -51,7 +52,7 @@ fn run(comm: &mut Comm<Real>, mesh: &str, from: &str, to: &str) -> Result<Vec<i3
     Ok(shard.chunks_exact(4).map(|item| i32::from_ne_bytes([item[0], item[1], item[2], item[3]])).collect())
 }
 
-/// The part of the tests that runs over the stand-ins; does nothing unless it was started so.
+/// Runs the part of the tests over the stand-ins; does nothing unless started so.
 #[test]
 fn over_stand_ins() {
     match std::env::var("RESHARD_STAND_INS").as_deref() {
@@ -71,7 +72,7 @@ fn plans() {
             (0..4).map(|r| vec![r, 7]).collect::<Vec<_>>()
         );
         let rows = |of: &[i32], each: usize| of.iter().flat_map(|n| vec![*n; each]).collect::<Vec<i32>>();
-        // An all-gather, of all and of groups with communicators of their own.
+        // An all-gather, of all and of groups with separate communicators.
         assert_eq!(run(comm, "x=4", "S(0)", "R").unwrap(), rows(&[1, 11, 21, 31], 12));
         let pairs = run(comm, "x=2,y=2", "S(0),S(0)", "S(0),R").unwrap();
         assert_eq!(pairs, rows(&if comm.rank() < 2 { [1, 11] } else { [21, 31] }, 12));
@@ -96,7 +97,7 @@ fn faults() {
         assert_eq!(comm.nccl().communicators(), 0);
         first.to_string()
     });
-    // What takes so long hangs.
+    // A run of this length counts as hanging.
     assert!(start.elapsed() < Duration::from_mins(1), "{:?}", start.elapsed());
     for said in &said {
         assert!(said.contains("step 0 of group [0,1,2,3]; the communicator is aborted"), "{said}");
@@ -104,7 +105,7 @@ fn faults() {
     println!("RANK 1 SAYS {}", said[1]);
 }
 
-/// A process over the stand-ins in a folder.
+/// Starts a process over the stand-ins in a folder.
 fn start(folder: &Path, what: &str, fault: &str) -> Output {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "over_stand_ins", "--nocapture"])
@@ -148,12 +149,12 @@ fn plans_go_through_the_libraries_and_leave_nothing_open() {
 #[test]
 fn an_error_of_the_library_or_a_stall_aborts_and_is_told_in_time() {
     let Some(folder) = compiled() else { return };
-    // Groups: the words, the all-gather.
+    // Groups: the control words, the all-gather.
     for group in 0..2 {
         for (kind, reason) in [
             ("refused", "ncclGroupEnd failed: unhandled system error"),
             ("asynchronous", "a call of NCCL failed: remote process exited"),
-            ("stalled", "NCCL was not done within 2s"),
+            ("stalled", "NCCL did not finish within 2s"),
         ] {
             let output = start(folder.path(), "faults", &format!("1:{group}:{kind}"));
             let said = text(&output);

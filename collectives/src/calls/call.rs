@@ -1,4 +1,4 @@
-//! What one rank does at one place of a plan: a call between two lists of views.
+//! One call of a rank in a plan, between two lists of views.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,56 +13,58 @@ use super::{FrameworkGroup, View, Views};
 /// ```text
 /// Local           received = packed
 /// AllGather       received = packed of the 0th member, packed of the 1st, ..
-/// ReduceScatter   packed = a block for each member, all equally long;  received = op over the members of their block for me
+/// ReduceScatter   packed = one block per member, of equal length;  received = op over the members' blocks
 /// AllReduce       received = op over the members of packed
-/// AllToAll        packed = sends[0] elements for the 0th member, sends[1] for the 1st, ..;  received likewise from each
-/// Messages        packed = the messages to be sent, one behind the other;  received likewise
+/// AllToAll        packed = sends[0] elements for the 0th member, sends[1] for the 1st, ..; received likewise
+/// Messages        packed = the messages to send, concatenated;  received likewise
 /// ```
 ///
-/// Members are in the order of the group's [`Offer`].
+/// Members are in the order of the group's [`FrameworkGroup`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CollectiveCall {
-    /// Nobody is called: a copy.
+    /// No communication: a copy.
     Local,
-    /// Every member gets what every member has.
+    /// Every member receives the packed elements of every member.
     AllGather {
-        /// Who.
+        /// The group of the call.
         group: Arc<FrameworkGroup>,
     },
-    /// Every member gets the reduction of its block.
+    /// Every member receives the reduction of its block.
     ReduceScatter {
-        /// Who.
+        /// The group of the call.
         group: Arc<FrameworkGroup>,
-        /// How two terms combine.
+        /// The operation on two partial values.
         op: CombineOp,
     },
-    /// Every member gets the reduction of everything.
+    /// Every member receives the reduction of all packed elements.
     AllReduce {
-        /// Who.
+        /// The group of the call.
         group: Arc<FrameworkGroup>,
-        /// How two terms combine.
+        /// The operation on two partial values.
         op: CombineOp,
     },
-    /// Every member gets something from every member, itself included; perhaps nothing.
+    /// Every member receives a block, which may be empty, from every member including itself.
     AllToAll {
-        /// Who.
+        /// The group of the call.
         group: Arc<FrameworkGroup>,
         /// Elements for each member.
         sends: Vec<usize>,
         /// Elements from each member.
         receives: Vec<usize>,
     },
-    /// Messages to and from single ranks, perhaps to itself, which is a copy: all sends are posted before any receive is waited for.
+    /// Messages to and from single ranks; a message to the rank itself is a copy.
+    ///
+    /// All sends are posted before any receive is waited for.
     Messages {
-        /// Ranks and how many elements go there.
+        /// Receiving ranks, each with its number of elements.
         sends: Vec<(usize, usize)>,
-        /// Ranks and how many elements come from there.
+        /// Sending ranks, each with its number of elements.
         receives: Vec<(usize, usize)>,
     },
 }
 
 impl CollectiveCall {
-    /// The group whose members make this call together, if it is one of a group.
+    /// Returns the group whose members all make this call, if it is a call of a group.
     pub fn group(&self) -> Option<&Arc<FrameworkGroup>> {
         match self {
             CollectiveCall::AllGather { group }
@@ -73,7 +75,7 @@ impl CollectiveCall {
         }
     }
 
-    /// Whether the framework reduces.
+    /// Returns `true` if the framework reduces.
     pub fn reduces(&self) -> bool {
         match self {
             CollectiveCall::ReduceScatter { .. } | CollectiveCall::AllReduce { .. } => true,
@@ -86,7 +88,7 @@ impl CollectiveCall {
 }
 
 impl fmt::Display for CollectiveCall {
-    /// `all_gather tp[0,1]`, `reduce_scatter sum tp[0,1]`, `all_to_all tp[0,1] 2,2 from 2,2`, `messages 1:2 from 3:4`, `local`.
+    /// Writes `all_gather tp[0,1]`, `all_to_all tp[0,1] 2,2 from 2,2`, `messages 1:2 from 3:4` or `local`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = |list: &[usize]| list.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let messages = |list: &[(usize, usize)]| {
@@ -107,61 +109,65 @@ impl fmt::Display for CollectiveCall {
     }
 }
 
-/// Terms that were received one by one, and are reduced by the one who received them.
+/// Partial values that were received separately, and are reduced by their receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Combine {
-    /// How two terms combine.
+    /// The operation on two partial values.
     pub op: CombineOp,
-    /// The terms in the order in which they combine.
+    /// The partial values, in the order in which they are combined.
     pub terms: Vec<PartialInput>,
 }
 
-/// A received term.
+/// A received partial value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartialInput {
-    /// Where it begins in what was received.
+    /// Its offset in the received elements.
     pub start: usize,
-    /// Where it lands: these views of [`RankCall::unpack`], one behind the other; terms that land alike share them.
+    /// The views of [`RankCall::unpack`] that it is written to, in sequence.
+    ///
+    /// Partial values with the same target share them.
     pub views: Range<usize>,
 }
 
-/// What one rank does at one place of a plan: it packs, calls, and unpacks, from its buffer to a new one.
+/// One call of a rank in a plan: it packs, calls, and unpacks, from its buffer to a new one.
 ///
 /// ```text
 /// packed    =  source[pack[0]], source[pack[1]], ..          each the view's elements in its order
 /// received  =  call(packed)
 /// target    =  fill's identity everywhere, if there is one
-/// target[unpack[0]], target[unpack[1]], ..  =  received      or, of terms: the first overwrites, unless there is a fill; the
-///                                                            others combine
+/// target[unpack[0]], target[unpack[1]], ..  =  received      of partial values: the first overwrites, unless
+///                                                            there is a fill; the others combine
 /// target    =  target / divisor
 /// ```
 ///
-/// Where it neither packs nor unpacks nor fills, and source and target are equally long, the rank only
-/// [attends](RankCall::attends): the buffer stays.
+/// If it neither packs, unpacks nor fills, and source and target have the same length, the rank participates
+/// without data (see [`RankCall::is_idle`]): the buffer is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankCall {
     /// The step of the plan.
     pub step: usize,
-    /// What is called.
+    /// The collective or the messages.
     pub call: CollectiveCall,
-    /// What is read of the source.
+    /// The views of the source that are packed.
     pub pack: Views,
-    /// What is written of the target.
+    /// The views of the target that are written.
     pub unpack: Views,
-    /// How terms become a value, if they were received one by one.
+    /// The reduction of partial values that were received separately, if there are any.
     pub combine: Option<Combine>,
-    /// The op with whose identity the target is filled before anything lands, if it is.
+    /// The op with whose identity the target is filled before any write, if it is filled.
     pub fill: Option<CombineOp>,
-    /// What the target is divided by when all has landed; 1 unless terms were averaged.
+    /// The divisor of the target after all writes; 1 unless partial values are averaged.
     pub divisor: usize,
-    /// Elements of the buffer before.
+    /// Number of elements of the buffer before the call.
     pub source_len: usize,
-    /// Elements of the buffer after.
+    /// Number of elements of the buffer after the call.
     pub target_len: usize,
 }
 
 impl RankCall {
-    /// Whether the rank is there only because all members of a group must be: nothing moves here, and the buffer stays.
+    /// Returns `true` if the rank only participates without data for the other members of a group.
+    ///
+    /// The buffer is then unchanged.
     pub fn is_idle(&self) -> bool {
         self.pack.is_empty()
             && self.unpack.is_empty()
@@ -169,12 +175,12 @@ impl RankCall {
             && self.source_len == self.target_len
     }
 
-    /// Elements that are packed.
+    /// Returns the number of elements that are packed.
     pub fn packed_len(&self) -> usize {
         self.pack.iter().map(View::len).sum()
     }
 
-    /// Elements that the call brings.
+    /// Returns the number of elements that the call receives.
     pub fn received_len(&self) -> usize {
         match &self.call {
             CollectiveCall::Local | CollectiveCall::AllReduce { .. } => self.packed_len(),
@@ -187,12 +193,14 @@ impl RankCall {
 }
 
 impl fmt::Display for RankCall {
-    /// `0+(2:8,4:1) -> all_gather tp[0,1] -> 0+(16:1)`.
+    /// Writes the packed views, the call and the unpacked views.
+    ///
+    /// Example: `0+(2:8,4:1) -> all_gather tp[0,1] -> 0+(16:1)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let views = |views: &[View]| views.iter().map(View::to_string).collect::<Vec<_>>().join(" ");
         write!(f, "{} -> {} -> {}", views(&self.pack), self.call, views(&self.unpack))?;
         if let Some(combine) = &self.combine {
-            write!(f, " by {} of {} terms", combine.op, combine.terms.len())?;
+            write!(f, " by {} of {} partial values", combine.op, combine.terms.len())?;
         }
         if let Some(fill) = self.fill {
             write!(f, " over the identity of {fill}")?;

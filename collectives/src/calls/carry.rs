@@ -1,4 +1,4 @@
-//! The two copies around a call, on bytes: what a framework does with strided views, for those who have none.
+//! The two copies around a call, on bytes, for callers without the strided views of a framework.
 
 use reshard_kernels::{DType, LoopNest, PreparedCombine, PreparedCopy, PreparedDivide};
 use reshard_layout::Mode;
@@ -6,7 +6,7 @@ use reshard_layout::Mode;
 use super::{RankCall, View};
 use crate::Error;
 
-/// The copy from a view to elements one behind the other from `start` on, or back.
+/// Returns the copy from a view to contiguous elements that begin at `start`, or the reverse.
 fn nest(view: &View, start: usize, to_view: bool) -> LoopNest {
     let mut dense = 1;
     let modes = view.layout().flat().iter().map(|mode| {
@@ -16,17 +16,18 @@ fn nest(view: &View, start: usize, to_view: bool) -> LoopNest {
     });
     let modes: Vec<Mode<(i64, i64)>> = modes.collect();
     let (from, to) = if to_view { (start, view.offset()) } else { (view.offset(), start) };
-    // An offset of a view is below 2^63.
+    // The offset of a view is below 2^63.
     LoopNest::new(from as i64, to as i64, modes)
 }
 
 impl RankCall {
-    /// Packs a buffer of elements of a type: the elements of its views [`pack`](RankCall#structfield.pack), one behind the other.
+    /// Packs a buffer: the elements of the views [`pack`](RankCall#structfield.pack), in sequence.
     ///
-    /// Requires `packed` of [`packed_len`](RankCall::packed_len) elements. Errors: [`Error::Phase`] where a buffer has other bytes.
+    /// Requires `packed` of [`packed_len`](RankCall::packed_len) elements. Errors: [`Error::Phase`] if a
+    /// buffer has another size.
     ///
     /// ```
-    /// use reshard_collectives::calls::{Offers, RankCalls};
+    /// use reshard_collectives::calls::{FrameworkGroups, RankCalls};
     /// use reshard_kernels::DType;
     /// use reshard_planner::Planner;
     /// use reshard_sharding::{Mesh, Sharding};
@@ -34,7 +35,7 @@ impl RankCall {
     /// let mesh: Mesh = "x=2".parse()?;
     /// let from = Sharding::parse(&mesh, &[2, 2], "S(0)")?;
     /// let plan = Planner::new().plan(&from, &Sharding::parse(&mesh, &[2, 2], "S(1)")?, DType::U8)?;
-    /// let calls = RankCalls::new(&plan, 1, DType::U8, &Offers::new([("x", [0, 1])])?)?;
+    /// let calls = RankCalls::new(&plan, 1, DType::U8, &FrameworkGroups::new([("x", [0, 1])])?)?;
     /// let call = calls.iter().next().expect("one call");
     /// let (mut packed, mut target) = ([0; 2], [0; 2]);
     /// call.pack_into(DType::U8, &[3, 4], &mut packed)?;
@@ -54,10 +55,11 @@ impl RankCall {
         Ok(())
     }
 
-    /// Makes of what the call brought the buffer after it: fills, unpacks, combines terms, and divides.
+    /// Computes the buffer after the call from the received elements: fills, unpacks, combines, and divides.
     ///
-    /// Requires `received` of [`received_len`](RankCall::received_len) elements; and where the rank only [attends](RankCall::attends), nothing
-    /// happens. Errors: [`Error::Phase`] where a buffer has other bytes; the kernels' for terms that they cannot reduce.
+    /// Requires `received` of [`received_len`](RankCall::received_len) elements. If the rank only
+    /// participates without data (see [`RankCall::is_idle`]), nothing happens. Errors: [`Error::Phase`] if a
+    /// buffer has another size; the errors of the kernels for partial values that they cannot reduce.
     pub fn unpack_into(&self, dtype: DType, received: &[u8], target: &mut [u8]) -> Result<(), Error> {
         self.fits(dtype, "received", received.len(), self.received_len())?;
         self.fits(dtype, "target", target.len(), self.target_len)?;
@@ -107,7 +109,8 @@ impl RankCall {
         if given == needed {
             return Ok(());
         }
-        let message = format!("the {which} buffer has {given} bytes, and {elements} of {dtype} are {needed}");
+        let message =
+            format!("the {which} buffer has {given} bytes, but {elements} elements of {dtype} need {needed}");
         Err(Error::Phase { step: self.step, message })
     }
 }
@@ -121,7 +124,7 @@ mod tests {
     use super::super::{FrameworkGroups, RankCalls};
     use super::*;
 
-    /// Both copies are what `interpret` does, element by element, for every call between plain shardings and terms.
+    /// Both copies agree with `interpret`, for every call between plain shardings and partial values.
     #[test]
     fn copies_are_what_calls_mean() {
         let mesh: Mesh = "x=2,y=2".parse().unwrap();
@@ -170,6 +173,6 @@ mod tests {
                 }
             }
         }
-        assert!(seen > 400 && terms > 20, "{seen} calls, {terms} of terms");
+        assert!(seen > 400 && terms > 20, "{seen} calls, {terms} with partial values");
     }
 }

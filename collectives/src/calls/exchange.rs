@@ -1,8 +1,9 @@
 //! One phase of a plan as one call.
 //!
-//! A phase says which blocks go from whose source to whose target. On a group of exactly its members it is the framework's own
-//! collective, if the step is one and every rank has the same: where both shardings are digits, all members see the same but for
-//! offsets, so each may decide by itself. Anything else is an all-to-all or messages, with the terms of a reduction one by one.
+//! A phase lists the blocks that each rank sends and receives. On a group of exactly its members it is the
+//! framework's own collective, if the step is one and every rank has the same. If both shardings are digits,
+//! all members see the same except for offsets, so each member can decide this by itself. Any other phase is
+//! an all-to-all or messages, and the partial values of a reduction are received separately.
 
 use std::sync::Arc;
 
@@ -18,36 +19,36 @@ use crate::Error;
 /// A few blocks of a phase.
 type Blocks<'a> = SmallVec<[&'a Block; 16]>;
 
-/// How the ranks of a phase reach each other.
+/// The communication channel of the ranks of a phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Via<'a> {
-    /// Nobody has to be reached.
+    /// No communication.
     Local,
-    /// By a group of exactly the members.
+    /// A group of exactly the members.
     Members(&'a Arc<FrameworkGroup>),
-    /// By a group that holds the members.
+    /// A group that contains the members and other ranks.
     Around(&'a Arc<FrameworkGroup>),
-    /// By messages.
+    /// Point-to-point messages.
     Messages,
 }
 
-/// What a framework calls a phase.
+/// The kind of framework call for a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     AllGather,
     ReduceScatter(CombineOp),
     AllReduce(CombineOp),
-    /// Blocks go from ranks to ranks.
+    /// Blocks from ranks to ranks.
     Blocks,
 }
 
-/// What all members of a step know of it.
+/// The properties of a step that all its members know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
-    /// Its place in the plan.
+    /// Its index in the plan.
     pub(crate) step: usize,
     op: StepOp,
-    /// Whether all members see the same but for offsets.
+    /// `true` if all members see the same except for offsets.
     even: bool,
 }
 
@@ -57,7 +58,7 @@ impl Head {
         Head { step, op: at.op(), even: at.before.layout().is_some() && at.after.layout().is_some() }
     }
 
-    /// The two phases of an all-reduce in pieces as one call, if there is a group of exactly the members.
+    /// Returns the two phases of a chunked all-reduce as one call, if a group of exactly the members exists.
     pub(crate) fn all_reduce(self, step: &Step, len: usize, via: Via<'_>) -> Result<Option<RankCall>, Error> {
         let (Via::Members(group), 2, Some(reduce)) = (via, step.exchanges(), step.reduce()) else {
             return Ok(None);
@@ -68,7 +69,7 @@ impl Head {
         Ok(Some(RankCall { divisor: reduce.divisor, ..self.moved(call, whole.clone(), whole, (len, len)) }))
     }
 
-    /// A phase as one call.
+    /// Returns a phase as one call.
     pub(crate) fn call(self, rank: usize, phase: &Phase, via: Via<'_>) -> Result<RankCall, Error> {
         if let Via::Members(group) = via
             && let Some(call) = self.collective(rank, phase, group)?
@@ -128,14 +129,14 @@ impl Head {
         }
     }
 
-    /// A call with nothing to move.
+    /// Returns a call without data.
     pub(crate) fn attendance(self, group: &Arc<FrameworkGroup>, len: usize) -> RankCall {
         let none = vec![0; group.members().len()];
         let call = CollectiveCall::AllToAll { group: group.clone(), sends: none.clone(), receives: none };
         self.moved(call, Views::new(), Views::new(), (len, len))
     }
 
-    /// What a framework calls a phase of this step, if it is called on exactly its members.
+    /// Returns the kind of framework call for a phase of this step, if it is called on exactly its members.
     pub(crate) fn kind(self, rank: usize, phase: &Phase) -> Kind {
         let Some((own, block)) = own_block(rank, phase) else { return Kind::Blocks };
         let members = phase.members.len();
@@ -149,7 +150,7 @@ impl Head {
         self.named(phase.reduce, || phase.sends.iter().all(same))
     }
 
-    /// What an exchange of equal blocks among all members is called, where all may send the same.
+    /// Returns the kind of an exchange of equal blocks among all members, given that all can send the same.
     fn named(self, reduce: Option<Reduce>, sends_the_same: impl FnOnce() -> bool) -> Kind {
         match (self.op, reduce) {
             (StepOp::AllGather, None) if sends_the_same() => Kind::AllGather,
@@ -163,7 +164,7 @@ impl Head {
         }
     }
 
-    /// The phase as the collective that its step is, on a group of exactly its members.
+    /// Returns the phase as the collective of its step, on a group of exactly its members.
     fn collective(
         self,
         rank: usize,
@@ -190,8 +191,9 @@ impl Head {
         Ok(Some(RankCall { divisor, ..self.moved(call, pack, unpack, lens) }))
     }
 
-    /// The same call as that of the listed phase, on a group of exactly its members, where the blocks of all of them are one view at each
-    /// end: their digits are its outer loops.
+    /// Returns the call of the listed phase from its digits, on a group of exactly its members.
+    ///
+    /// The blocks of all members are one view at each end: their digits are its outer loops.
     pub(crate) fn of_digits(
         self,
         phase: &DigitPhase,
@@ -231,7 +233,7 @@ impl Head {
         Ok(Some(RankCall { divisor, ..self.moved(call, pack, unpack, lens) }))
     }
 
-    /// Sorts messages by their peers' places in a group, and counts their elements by place.
+    /// Sorts messages by their peers' group ranks, and counts their elements by group rank.
     fn by_place(
         self,
         messages: &mut SmallVec<[&Message; 16]>,
@@ -242,7 +244,7 @@ impl Head {
         for message in messages.iter() {
             let place = group.group_rank(message.peer).ok_or_else(|| Error::Phase {
                 step: self.step,
-                message: format!("rank {} is no member of the group {group}", message.peer),
+                message: format!("rank {} is not a member of group {group}", message.peer),
             })?;
             counts[place] += message.numel();
             placed.push((place, message));
@@ -254,7 +256,9 @@ impl Head {
     }
 }
 
-/// A framework's collective with what is packed and unpacked of one block, or of each member's; `None` for blocks from ranks to ranks.
+/// Returns a framework collective with the views to pack and unpack, of one block or of one block per member.
+///
+/// `None` for blocks from ranks to ranks.
 fn of_kind(
     kind: Kind,
     group: &Arc<FrameworkGroup>,
@@ -270,16 +274,16 @@ fn of_kind(
     }))
 }
 
-/// What a rank has from itself, if it is one block.
+/// Returns the message of a rank to itself, if it is one block.
 fn own_block(rank: usize, phase: &Phase) -> Option<(&Message, &Block)> {
     let own = phase.receives.iter().find(|message| message.peer == rank)?;
     let [block] = own.blocks.as_slice() else { return None };
     Some((own, block))
 }
 
-/// The op by which a framework reduces these terms, if it knows it.
+/// Returns the op with which a framework reduces these partial values, if it has one.
 ///
-/// Where terms must combine in one order, the plan has no reduction but an exchange of the terms.
+/// If partial values must be combined in one order, the plan has an exchange of them instead of a reduction.
 pub(crate) fn native(reduce: Reduce) -> Option<CombineOp> {
     match combine_op(reduce.op) {
         op @ (CombineOp::Sum | CombineOp::Prod | CombineOp::Min | CombineOp::Max) => Some(op),
@@ -287,18 +291,18 @@ pub(crate) fn native(reduce: Reduce) -> Option<CombineOp> {
     }
 }
 
-/// The blocks of messages that have elements, message after message.
+/// Returns the non-empty blocks of messages, in message order.
 fn blocks<'a>(messages: &[&'a Message]) -> Blocks<'a> {
     messages.iter().flat_map(|message| &message.blocks).filter(|block| block.numel() > 0).collect()
 }
 
-/// Drops messages of nothing, and says whose how long ones are left.
+/// Drops empty messages, and returns the peers and lengths of the others.
 fn counted(messages: &mut SmallVec<[&Message; 16]>) -> Vec<(usize, usize)> {
     messages.retain(|message| message.numel() > 0);
     messages.iter().map(|message| (message.peer, message.numel())).collect()
 }
 
-/// Where terms land that come one behind the other, and in which order they combine.
+/// Returns the target views of partial values that arrive in sequence, and their order of combination.
 fn terms(phase: &Phase, reduce: Reduce, receives: &[&Message]) -> Result<(Views, Combine), Error> {
     let mut unpack = Views::new();
     let mut came: SmallVec<[(usize, PartialInput); 16]> = SmallVec::new();

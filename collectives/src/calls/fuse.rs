@@ -1,14 +1,16 @@
-//! Many blocks as few views: one, wherever the blocks lie as the digits of a number.
+//! Fuses many blocks into few views: one view if the block offsets are the digits of a number.
 //!
-//! The blocks of the peers in the group's order have, between shardings that nest, equal loops, and offsets that are mixed radix in the
-//! peer's place: a layout of the place. So the blocks one behind the other are one view, with that layout as its outer loops:
+//! Between shardings that nest, the blocks of the peers, in the group's order, have equal loops and offsets
+//! that are mixed radix in the peer's group rank: a layout of the group rank. The concatenated blocks are
+//! therefore one view, with that layout as its outer loops:
 //!
 //! ```text
 //! offsets 0 1 8 9 16 17, each of 4:2      (0 1) (8 9) (16 17)   each 2:1      (0 8 16) each 3:8      0+(3:8,2:1,4:2)
 //! ```
 //!
-//! Equal loops whose offsets ascend evenly become one view with one loop more, as long as that goes on. A list of offsets that is a
-//! layout is one view in the end: its first run is as long as its first mode, since coalesced modes do not go on, and so are all others.
+//! Equal loops whose offsets ascend evenly become one view with one more loop, and this step repeats. A list
+//! of offsets that is a layout thus becomes one view. Its first run has the length of its first mode, since a
+//! coalesced mode never continues evenly into the next one, and the same holds for all other runs.
 
 use reshard_kernels::CopySide;
 use reshard_layout::{Mode, Modes};
@@ -18,7 +20,7 @@ use smallvec::SmallVec;
 use super::{View, Views};
 use crate::Error;
 
-/// The loops of a block on one side.
+/// Returns the loops of a block on one side.
 pub(crate) fn loops(block: &Block, side: CopySide) -> Modes {
     block.modes.iter().map(|mode| mode.map(|strides| side.of(strides))).collect()
 }
@@ -27,18 +29,18 @@ pub(crate) fn offset(block: &Block, side: CopySide) -> i64 {
     side.of((block.source_offset as i64, block.target_offset as i64))
 }
 
-/// Whether two blocks have the same loops on one side.
+/// Returns `true` if two blocks have the same loops on one side.
 fn alike(a: &Block, b: &Block, side: CopySide) -> bool {
     let on_side = |block: &'_ Block| -> Modes { loops(block, side) };
     a.modes == b.modes || on_side(a) == on_side(b) || on_side(a).coalesce() == on_side(b).coalesce()
 }
 
-/// Whether two blocks are the same elements on one side.
+/// Returns `true` if two blocks are the same elements on one side.
 pub(crate) fn same_block(a: &Block, b: &Block, side: CopySide) -> bool {
     offset(a, side) == offset(b, side) && alike(a, b, side)
 }
 
-/// The elements of blocks on one side, block after block, as few views. Requires blocks of some elements.
+/// Returns the elements of blocks on one side, block after block, as few views. Requires non-empty blocks.
 pub(crate) fn fuse(blocks: &[&Block], side: CopySide) -> Result<Views, Error> {
     let mut views = Views::new();
     let mut offsets: SmallVec<[i64; 32]> = SmallVec::new();
@@ -50,7 +52,7 @@ pub(crate) fn fuse(blocks: &[&Block], side: CopySide) -> Result<Views, Error> {
     Ok(views)
 }
 
-/// Views with these loops inside at all of these offsets.
+/// Adds views with these inner loops at all of these offsets.
 pub(crate) fn spread(offsets: &[i64], inner: &Modes, views: &mut Views) -> Result<(), Error> {
     if let [one] = offsets {
         views.push(View::of(*one, inner)?);
@@ -69,7 +71,7 @@ pub(crate) fn spread(offsets: &[i64], inner: &Modes, views: &mut Views) -> Resul
     while at < offsets.len() {
         let rest = &offsets[at..];
         let stride = rest.get(1).map_or(0, |next| next - rest[0]);
-        // Not longer than the run before: what follows there may happen to go on evenly.
+        // Not longer than the run before: the next offsets may continue evenly by coincidence.
         let most = last.filter(|mode| mode.stride == stride).map_or(rest.len(), |mode| mode.extent as usize);
         let run = 1 + rest.windows(2).take_while(|pair| pair[1] - pair[0] == stride).take(most - 1).count();
         let mode = Mode::new(run as i64, stride);

@@ -1,4 +1,4 @@
-//! What calls mean: all ranks' calls carried out on plain buffers, slowly.
+//! Reference semantics of calls: runs all ranks' calls on plain buffers, slowly.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,19 +8,20 @@ use reshard_layout::Mode;
 use super::{CollectiveCall, RankCall, RankCalls, View};
 use crate::Error;
 
-/// Elements of any type, each its bytes.
+/// Elements of any type, each as its bytes.
 pub(super) type Elements = Vec<Vec<u8>>;
 
-/// The buffers of all ranks after their calls, from those before, both in the order of `ranks`: the definition.
+/// Returns the buffers of all ranks after their calls, given those before, both in the order of `ranks`.
 ///
-/// A rank makes its calls in order. A call of a group is made when all its members have come to a call on it; messages are sent at
-/// once and received when they are there.
+/// This is the definition of the calls. A rank makes its calls in order. A call of a group is made when all
+/// its members have reached a call on it; messages are sent at once and received when available.
 ///
-/// Errors: [`Error::ShardCount`] and [`Error::Buffer`] where sources are not those of the calls; [`Error::Phase`] where a rank stands twice, where
-/// ranks wait for each other forever, or where calls do not belong together; [`Error::DType`] where ranks have different ones; the kernels'.
+/// Errors: [`Error::ShardCount`] and [`Error::Buffer`] if sources do not fit the calls; [`Error::Phase`] if a
+/// rank is listed twice, if ranks wait for each other forever, or if calls do not match; [`Error::DType`] if
+/// ranks have different dtypes; those of the kernels.
 ///
 /// ```
-/// use reshard_collectives::calls::{Offers, RankCalls, interpret};
+/// use reshard_collectives::calls::{FrameworkGroups, RankCalls, interpret};
 /// use reshard_kernels::DType;
 /// use reshard_planner::Planner;
 /// use reshard_sharding::{Mesh, Sharding};
@@ -28,7 +29,7 @@ pub(super) type Elements = Vec<Vec<u8>>;
 /// let mesh: Mesh = "x=2".parse()?;
 /// let from = Sharding::parse(&mesh, &[2, 2], "S(0)")?;
 /// let plan = Planner::new().plan(&from, &Sharding::parse(&mesh, &[2, 2], "S(1)")?, DType::U8)?;
-/// let ranks = [0, 1].map(|rank| RankCalls::new(&plan, rank, DType::U8, &Offers::none()));
+/// let ranks = [0, 1].map(|rank| RankCalls::new(&plan, rank, DType::U8, &FrameworkGroups::none()));
 /// let [a, b] = ranks;
 /// assert_eq!(interpret(&[a?, b?], &[vec![1, 2], vec![3, 4]])?, [[1, 3], [2, 4]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -48,10 +49,7 @@ pub fn interpret(ranks: &[RankCalls], sources: &[Vec<u8>]) -> Result<Vec<Vec<u8>
             return Err(Error::DType { needed: other.dtype, given: calls.dtype() });
         }
         if states.contains_key(&rank) {
-            return Err(Error::Phase {
-                step: 0,
-                message: format!("rank {rank} stands twice among the ranks"),
-            });
+            return Err(Error::Phase { step: 0, message: format!("rank {rank} is listed twice") });
         }
         let buffer = source.chunks(item).map(<[u8]>::to_vec).collect();
         let left: Vec<&RankCall> = calls.iter().collect();
@@ -85,18 +83,21 @@ pub fn interpret(ranks: &[RankCalls], sources: &[Vec<u8>]) -> Result<Vec<Vec<u8>
             }
         }
         if !moved {
-            return Err(Error::Phase { step, message: "ranks wait for each other forever".to_string() });
+            return Err(Error::Phase {
+                step,
+                message: "deadlock: the ranks wait for each other".to_string(),
+            });
         }
     }
     Ok(ranks.iter().map(|calls| states[&calls.rank()].buffer.concat()).collect())
 }
 
-/// A rank on its way.
+/// The progress of one rank.
 struct State<'a> {
     dtype: DType,
     buffer: Elements,
     left: VecDeque<&'a RankCall>,
-    /// Whether the messages of the next call have been sent.
+    /// `Some` if the messages of the next call have been sent.
     sent: Option<()>,
 }
 
@@ -104,7 +105,7 @@ pub(super) fn pack(call: &RankCall, buffer: &Elements) -> Elements {
     call.pack.iter().flat_map(View::elements).map(|element| buffer[element].clone()).collect()
 }
 
-/// What a rank receives in a call of no group; `None` if it is not there yet.
+/// Returns the elements that a rank receives in a call of no group; `None` if they have not arrived.
 fn one(
     rank: usize,
     call: &RankCall,
@@ -132,7 +133,7 @@ fn one(
     )
 }
 
-/// What each member of a group receives.
+/// Returns the elements that each member of a group receives.
 fn together(calls: &[&RankCall], dtype: DType, packed: &[Elements]) -> Result<Vec<Elements>, Error> {
     let members = calls.len();
     let step = calls[0].step;
@@ -165,14 +166,14 @@ fn together(calls: &[&RankCall], dtype: DType, packed: &[Elements]) -> Result<Ve
             let mut received = vec![Elements::new(); members];
             for (from, (call, mut left)) in calls.iter().zip(packed.iter().map(Vec::as_slice)).enumerate() {
                 let CollectiveCall::AllToAll { sends, .. } = &call.call else {
-                    return wrong("an all-to-all is none");
+                    return wrong("not all members of a group call all-to-all");
                 };
                 for (to, count) in sends.iter().enumerate() {
                     let CollectiveCall::AllToAll { receives, .. } = &calls[to].call else {
-                        return wrong("an all-to-all is none");
+                        return wrong("not all members of a group call all-to-all");
                     };
                     if receives[from] != *count {
-                        return wrong("counts at both ends differ");
+                        return wrong("sent and received counts differ");
                     }
                     let (block, rest) = left.split_at(*count);
                     received[to].extend_from_slice(block);
@@ -181,11 +182,13 @@ fn together(calls: &[&RankCall], dtype: DType, packed: &[Elements]) -> Result<Ve
             }
             Ok(received)
         }
-        CollectiveCall::Local | CollectiveCall::Messages { .. } => wrong("a call of a group is none"),
+        CollectiveCall::Local | CollectiveCall::Messages { .. } => {
+            wrong("a call on a group is not a collective")
+        }
     }
 }
 
-/// `op` of two lists of elements, one by one.
+/// Returns `op` of two lists of elements, element by element.
 fn combine(dtype: DType, op: CombineOp, a: &[Vec<u8>], b: &[Vec<u8>]) -> Result<Elements, Error> {
     let mut bytes = a.concat();
     let nest = LoopNest::new(0, 0, [Mode::new(a.len() as i64, (1, 1))]);
@@ -193,7 +196,7 @@ fn combine(dtype: DType, op: CombineOp, a: &[Vec<u8>], b: &[Vec<u8>]) -> Result<
     Ok(bytes.chunks(dtype.element_bytes()?).map(<[u8]>::to_vec).collect())
 }
 
-/// Lets what a rank received become its buffer.
+/// Turns the received elements of a rank into its buffer.
 fn land(
     states: &mut BTreeMap<usize, State<'_>>,
     rank: usize,
@@ -203,7 +206,7 @@ fn land(
     let Some(call) = state.left.pop_front() else { return Ok(()) };
     if received.len() != call.received_len() {
         let message = format!(
-            "rank {rank} gets {} elements, and its call brings {}",
+            "rank {rank} receives {} elements, but its call expects {}",
             received.len(),
             call.received_len()
         );
@@ -216,7 +219,7 @@ fn land(
     Ok(())
 }
 
-/// The buffer after a call, of what it brought.
+/// Returns the buffer after a call, given the received elements.
 pub(super) fn landed(call: &RankCall, dtype: DType, received: Elements) -> Result<Elements, Error> {
     let item = call.fill.map_or_else(
         || Ok(vec![0; dtype.element_bytes()?]),

@@ -1,4 +1,4 @@
-//! The groups that a framework has made.
+//! The existing process groups of a framework.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -8,12 +8,12 @@ use reshard_sharding::{GroupPattern, ProcessGroup, ProcessGroups};
 
 use crate::Error;
 
-/// A group that a framework has: its name there, and its members in the framework's order.
+/// An existing group of a framework: its name there, and its members in the framework's order.
 ///
 /// ```
-/// use reshard_collectives::calls::Offer;
-/// let group = Offer::new("tp", [4, 6, 5])?;
-/// assert_eq!((group.place_of(6), group.place_of(7)), (Some(1), None));
+/// use reshard_collectives::calls::FrameworkGroup;
+/// let group = FrameworkGroup::new("tp", [4, 6, 5])?;
+/// assert_eq!((group.group_rank(6), group.group_rank(7)), (Some(1), None));
 /// assert_eq!(group.to_string(), "tp[4,6,5]");
 /// # Ok::<(), reshard_collectives::Error>(())
 /// ```
@@ -21,16 +21,16 @@ use crate::Error;
 pub struct FrameworkGroup {
     name: String,
     members: Vec<usize>,
-    /// The members ascending, each with its place.
+    /// The members ascending, each with its group rank.
     places: Vec<(usize, usize)>,
-    /// Whether the members stand in ascending order.
+    /// `true` if the members are in ascending order.
     ascends: bool,
 }
 
 impl FrameworkGroup {
-    /// The group of these members in this order.
+    /// Creates the group of these members in this order.
     ///
-    /// Errors: [`Error::Offer`] for a group without members, and for a member that stands twice.
+    /// Errors: [`Error::Offer`] for a group without members, and for a member that is listed twice.
     pub fn new(name: impl Into<String>, members: impl Into<Vec<usize>>) -> Result<FrameworkGroup, Error> {
         let (name, members) = (name.into(), members.into());
         let mut places: Vec<(usize, usize)> =
@@ -41,28 +41,28 @@ impl FrameworkGroup {
             return wrong("it has no members".to_string());
         }
         if let Some(twice) = places.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return wrong(format!("rank {} stands in it twice", twice[0].0));
+            return wrong(format!("rank {} is listed twice", twice[0].0));
         }
         let ascends = members.is_sorted();
         Ok(FrameworkGroup { name, members, places, ascends })
     }
 
-    /// What the framework calls it.
+    /// Returns the name of the group in the framework.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The ranks in the framework's order.
+    /// Returns the ranks in the framework's order.
     pub fn members(&self) -> &[usize] {
         &self.members
     }
 
-    /// Whether the members stand in ascending order.
+    /// Returns `true` if the members are in ascending order.
     pub(crate) fn ascends(&self) -> bool {
         self.ascends
     }
 
-    /// The place of a rank among the members, if it is one.
+    /// Returns the group rank of a rank, if it is a member.
     pub fn group_rank(&self, rank: usize) -> Option<usize> {
         let at = self.places.binary_search_by_key(&rank, |place| place.0).ok()?;
         Some(self.places[at].1)
@@ -76,37 +76,37 @@ impl fmt::Display for FrameworkGroup {
     }
 }
 
-/// The groups that a framework has, the same list on all ranks.
+/// The existing groups of a framework, the same list on all ranks.
 ///
-/// A plan's exchange among some ranks is called on the group of exactly these ranks, whatever their order, the first if there are
-/// several; and if there is none, on the smallest that holds them.
+/// A plan's exchange among some ranks is called on the group of exactly these ranks, in any order, and on the
+/// first if there are several. If there is none, it is called on the smallest group that contains them.
 ///
 /// ```
-/// use reshard_collectives::calls::Offers;
-/// let offers = Offers::new([("world", vec![0, 1, 2, 3]), ("tp", vec![0, 1]), ("tp", vec![2, 3])])?;
+/// use reshard_collectives::calls::FrameworkGroups;
+/// let offers = FrameworkGroups::new([("world", vec![0, 1, 2, 3]), ("tp", vec![0, 1]), ("tp", vec![2, 3])])?;
 /// assert_eq!(offers.iter().map(ToString::to_string).collect::<Vec<_>>(), ["world[0,1,2,3]", "tp[0,1]", "tp[2,3]"]);
 /// # Ok::<(), reshard_collectives::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct FrameworkGroups {
     all: Vec<Arc<FrameworkGroup>>,
-    /// The first with exactly these members, ascending.
+    /// The first group with exactly these members, ascending.
     by_members: HashMap<Box<[usize]>, usize>,
-    /// Those that hold a rank, the smallest first.
+    /// The groups that contain a rank, the smallest first.
     of_rank: HashMap<usize, Vec<usize>>,
-    /// The lowest members of those of a pattern.
+    /// The lowest members of the groups of a pattern.
     firsts: HashMap<GroupPattern, HashSet<usize>>,
 }
 
 impl FrameworkGroups {
-    /// No groups: ranks send messages.
+    /// Returns an empty list: ranks send messages.
     pub fn none() -> FrameworkGroups {
         FrameworkGroups::default()
     }
 
-    /// The groups of these names and members.
+    /// Creates the groups of these names and members.
     ///
-    /// Errors: as [`Offer::new`].
+    /// Errors: as [`FrameworkGroup::new`].
     pub fn new<N: Into<String>, M: Into<Vec<usize>>>(
         groups: impl IntoIterator<Item = (N, M)>,
     ) -> Result<FrameworkGroups, Error> {
@@ -130,22 +130,24 @@ impl FrameworkGroups {
         Ok(offers)
     }
 
-    /// The groups in the order in which they were given.
+    /// Returns the groups in the given order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<FrameworkGroup>> + '_ {
         self.all.iter()
     }
 
-    /// The group at a place of the list.
+    /// Returns the group at an index of the list.
     pub(crate) fn at(&self, place: usize) -> &Arc<FrameworkGroup> {
         &self.all[place]
     }
 
-    /// The place of the first group of exactly these members, which ascend.
+    /// Returns the index of the first group of exactly these members, which ascend.
     pub(crate) fn exact(&self, members: &[usize]) -> Option<usize> {
         self.by_members.get(members).copied()
     }
 
-    /// Whether each of these groups is there with exactly its members; false where that is not known of a pattern.
+    /// Returns `true` if each of these groups exists with exactly its members.
+    ///
+    /// `false` for a pattern that is not known.
     pub(crate) fn has_all(&self, groups: &ProcessGroups) -> bool {
         let firsts = self.firsts.get(groups.pattern()).filter(|_| groups.pattern().layout().is_some());
         firsts.is_some_and(|firsts| {
@@ -153,7 +155,7 @@ impl FrameworkGroups {
         })
     }
 
-    /// The places of the groups that hold a rank, the smallest first.
+    /// Returns the indices of the groups that contain a rank, the smallest first.
     pub(crate) fn holding(&self, rank: usize) -> &[usize] {
         self.of_rank.get(&rank).map_or(&[], Vec::as_slice)
     }

@@ -1,16 +1,19 @@
-//! Blocks that go from ranks to ranks as rounds in which each rank sends at most one and receives at most one.
+//! Splits blocks between ranks into rounds in which each rank sends at most one block and receives at most
+//! one.
 //!
-//! Senders and receivers are the two sides of a bipartite graph, and blocks are its edges. A graph in which no rank has more than `d`
-//! edges on either side can be coloured with `d` colours such that no two edges of one colour meet (König): a colour is a round, so
-//! there are as many rounds as the busiest rank has peers, and not a byte more moves than the plan says.
+//! Senders and receivers are the two sides of a bipartite graph, and blocks are its edges. If each rank has
+//! at most `d` edges on either side, `d` colours suffice so that no two edges of one colour share an endpoint
+//! (König). A colour is a round, so there are as many rounds as the busiest rank has peers, and no more bytes
+//! are sent than the plan requires.
 
 use std::collections::HashMap;
 
-/// The rounds in which edges `(sender, receiver)` go, in the order of the edges; as few as there can be.
+/// Returns the round of each edge `(sender, receiver)`, in the order of the edges.
 ///
-/// An edge takes the least colour that is free at its sender, if it is free at its receiver too. If not, the path from the receiver
-/// whose edges have that colour and one free at the receiver in turn is recoloured by exchanging the two: it cannot end at the sender,
-/// where it would come in by a colour that is free there.
+/// The number of rounds is minimal. An edge takes the least colour that is free at its sender, if it is free
+/// at its receiver too. If not, the alternating path from the receiver, of edges of that colour and of one
+/// free at the receiver, is recoloured by swapping the two. The path cannot end at the sender: it would
+/// arrive there by a colour that is free there.
 pub(crate) fn rounds(edges: &[(usize, usize)]) -> Vec<usize> {
     // The edge of a colour at each end.
     let (mut out, mut into): (Slots, Slots) = (HashMap::new(), HashMap::new());
@@ -45,10 +48,10 @@ pub(crate) fn rounds(edges: &[(usize, usize)]) -> Vec<usize> {
     colours
 }
 
-/// By rank and colour.
+/// The edge of each rank and colour.
 type Slots = HashMap<(usize, usize), usize>;
 
-/// The least colour that no edge of a rank has.
+/// Returns the least colour that no edge of a rank has.
 fn free(slots: &Slots, rank: usize) -> usize {
     (0..slots.len()).find(|colour| !slots.contains_key(&(rank, *colour))).unwrap_or(slots.len())
 }
@@ -62,7 +65,7 @@ mod tests {
     use super::rounds;
 
     properties! {
-        /// No two edges of one round meet, and there are as many rounds as the busiest rank has edges.
+        /// No two edges of one round share an endpoint; the rounds are as many as the busiest rank's edges.
         fn as_many_rounds_as_the_busiest_rank_has_peers(drawn: Vec<(u8, u8)>) -> bool {
             let edges: HashSet<(usize, usize)> =
                 drawn.iter().map(|(s, r)| (usize::from(s % 9), usize::from(r % 9))).collect();

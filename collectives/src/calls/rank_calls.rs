@@ -2,16 +2,16 @@
 //!
 //! # The schedule
 //!
-//! A call on a group is made by all its members. So where ranks borrow a group that holds others too, these others come along with
-//! nothing to move. Who borrows which group is known to everybody: from the step, the plan's ranks and the offers, which are the same
-//! on all ranks. All ranks list their calls by
+//! A call on a group is made by all its members. If ranks borrow a group that contains other ranks, these
+//! participate without data. All ranks know which group is borrowed: it follows from the step, the plan's
+//! ranks and the framework groups, which are the same on all ranks. All ranks list their calls by
 //!
 //! ```text
-//! (step of the plan, phase of the step, place of the group among the offers)
+//! (step of the plan, phase of the step, index of the group in the framework groups)
 //! ```
 //!
-//! which is one order for all, so nobody waits in a circle. Ranks that share no group in a phase may all borrow one: then it is called
-//! once, for all of them.
+//! which is one order for all, so no cycle of waiting ranks can form. Ranks that share no group in a phase
+//! may all borrow the same one: it is then called once, for all of them.
 
 use std::fmt;
 
@@ -25,12 +25,13 @@ use super::{FrameworkGroups, RankCall};
 use crate::Error;
 use crate::lower::takes_part;
 
-/// The calls by which one rank carries out a plan, in order: each reads what the one before has written, the first the rank's source.
+/// The calls with which one rank runs a plan, in order.
 ///
-/// No calls: the target is the source.
+/// The first call reads the rank's source; each later one reads the output of the call before. Without calls,
+/// the target is the source.
 ///
 /// ```
-/// use reshard_collectives::calls::{Offers, RankCalls};
+/// use reshard_collectives::calls::{FrameworkGroups, RankCalls};
 /// use reshard_kernels::DType;
 /// use reshard_planner::Planner;
 /// use reshard_sharding::{Mesh, Sharding};
@@ -39,9 +40,9 @@ use crate::lower::takes_part;
 /// let from = Sharding::parse(&mesh, &[4, 4], "S(0)")?;
 /// let plan = Planner::new().plan(&from, &Sharding::parse(&mesh, &[4, 4], "S(1)")?, DType::F32)?;
 /// let calls = |offers| RankCalls::new(&plan, 1, DType::F32, &offers);
-/// let world = Offers::new([("world", [0, 1])])?;
+/// let world = FrameworkGroups::new([("world", [0, 1])])?;
 /// assert_eq!(calls(world)?.to_string(), "0+(2:2,2:4,2:1) -> all_to_all world[0,1] 4,4 from 4,4 -> 0+(8:1)");
-/// assert_eq!(calls(Offers::none())?.to_string(), "0+(2:2,2:4,2:1) -> messages 0:4,1:4 from 0:4,1:4 -> 0+(8:1)");
+/// assert_eq!(calls(FrameworkGroups::none())?.to_string(), "0+(2:2,2:4,2:1) -> messages 0:4,1:4 from 0:4,1:4 -> 0+(8:1)");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -52,17 +53,21 @@ pub struct RankCalls {
 }
 
 impl RankCalls {
-    /// The calls of a rank, for elements of a type, on groups that are there.
+    /// Returns the calls of a rank, for elements of a type, on existing groups.
     ///
-    /// Elements that only move may be of any type; terms of one that the plan's [`Arithmetic`](reshard_planner::Arithmetic) reduces.
+    /// Elements that are only copied may be of any type; partial values must be of one that the plan's
+    /// [`Arithmetic`](reshard_planner::Arithmetic) reduces.
     ///
-    /// Requires the same offers on every rank. Errors: [`Error::NotInPlan`]; [`Error::Kernel`] for terms that our kernels cannot
-    /// reduce, unless the plan leaves that to the framework.
+    /// Requires the same framework groups on every rank. Errors: [`Error::NotInPlan`]; [`Error::Kernel`] for
+    /// partial values that the kernels of this library cannot reduce, unless the plan leaves that to the
+    /// framework.
     pub fn new(plan: &Plan, rank: usize, dtype: DType, offers: &FrameworkGroups) -> Result<RankCalls, Error> {
         RankCalls::told(plan, rank, dtype, offers, true)
     }
 
-    /// The same calls, made of lists of all messages: what [`RankCalls::new`] has to say, and a law compares.
+    /// Returns the same calls, built from lists of all messages.
+    ///
+    /// A test compares them with [`RankCalls::new`].
     #[doc(hidden)]
     pub fn listed(
         plan: &Plan,
@@ -73,7 +78,7 @@ impl RankCalls {
         RankCalls::told(plan, rank, dtype, offers, false)
     }
 
-    /// The calls, told by digits where they can be and that is asked for.
+    /// Returns the calls, built from digits where that is possible and requested.
     fn told(
         plan: &Plan,
         rank: usize,
@@ -102,29 +107,29 @@ impl RankCalls {
         Ok(RankCalls { rank, dtype, calls })
     }
 
-    /// These calls of a rank.
+    /// Wraps these calls of a rank.
     pub(crate) fn of(rank: usize, dtype: DType, calls: Vec<RankCall>) -> RankCalls {
         RankCalls { rank, dtype, calls }
     }
 
-    /// The rank whose calls these are.
+    /// Returns the rank of these calls.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The calls in order.
+    /// Returns the calls in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &RankCall> + '_ {
         self.calls.iter()
     }
 }
 
 impl fmt::Display for RankCalls {
-    /// A line for each call.
+    /// Writes one line per call.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, call) in self.calls.iter().enumerate() {
             write!(f, "{}{call}", if i > 0 { "\n" } else { "" })?;
@@ -133,19 +138,19 @@ impl fmt::Display for RankCalls {
     }
 }
 
-/// What decides who calls what when.
+/// The inputs that determine which rank makes which call, and when.
 struct Schedule<'a> {
     plan: &'a Plan,
     rank: usize,
     offers: &'a FrameworkGroups,
-    /// Whether digits may tell what else is listed.
+    /// `true` if digits may replace lists of messages.
     by_digits: bool,
-    /// Of each offer whether all its members are ranks of the plan, where that has been asked.
+    /// For each group, `true` if all its members are ranks of the plan; `None` until it is computed.
     is_of_plan: SmallVec<[Option<bool>; 16]>,
 }
 
 impl Schedule<'_> {
-    /// Appends the calls of a step, and keeps the length of the buffer.
+    /// Appends the calls of a step, and updates the length of the buffer.
     fn step(&mut self, at: usize, len: &mut usize, calls: &mut Vec<RankCall>) -> Result<(), Error> {
         let step = &self.plan.steps()[at];
         let head = Head::new(self.plan, at);
@@ -169,7 +174,7 @@ impl Schedule<'_> {
             calls.extend(others.map(|other| head.attendance(self.offers.at(*other), len)));
         };
         let mut whole = head.all_reduce(step, *len, via)?;
-        // Where digits tell all peers, nobody lists them.
+        // If digits describe all peers, the messages are not listed.
         if let (true, None, Via::Members(group), 1) = (self.by_digits, &whole, via, step.exchanges())
             && let Some(digits) = step.digit_phase(self.rank)?
         {
@@ -191,7 +196,9 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// The ranks that this one talks to in a step, itself included, ascending; `None` if it has no part.
+    /// Returns the ranks with which this one communicates in a step, itself included, ascending.
+    ///
+    /// `None` if it takes no part.
     fn members(&self, step: &Step) -> Result<Option<SmallVec<[usize; 16]>>, Error> {
         let (before, after) = (step.before.mesh(), step.after.mesh());
         let members = if before != after {
@@ -204,8 +211,10 @@ impl Schedule<'_> {
         Ok(Some(members).filter(|members| members.contains(&self.rank)))
     }
 
-    /// The place of the offer on which these ranks, which ascend, are called: of exactly these, else the smallest that holds them and
-    /// no rank from outside of the plan.
+    /// Returns the index of the group on which these ranks, which ascend, are called.
+    ///
+    /// It is the group of exactly these ranks, else the smallest that contains them and no rank outside of
+    /// the plan.
     fn chosen(&mut self, members: &[usize]) -> Option<usize> {
         let offers = self.offers;
         let holds = |place: usize| members.iter().all(|rank| offers.at(place).group_rank(*rank).is_some());
@@ -221,12 +230,14 @@ impl Schedule<'_> {
         *self.is_of_plan[place].get_or_insert_with(all)
     }
 
-    /// The places of the offers, in their order, that other ranks borrow in a step and that hold this rank: without its own.
+    /// Returns the groups, in their order, that other ranks borrow in a step and that contain this rank.
+    ///
+    /// Its own group is not included.
     fn attended(&mut self, step: &Step, own: Option<usize>) -> Result<SmallVec<[usize; 4]>, Error> {
         let mut attended: SmallVec<[usize; 4]> = SmallVec::new();
         let (before, after) = (step.before.mesh(), step.after.mesh());
         let size = if before == after { step.group.size() } else { ranks_of_both(before, after).len() };
-        // What is borrowed holds more than its borrowers.
+        // A borrowed group has more members than its borrowers.
         let rank = self.rank;
         if self.offers.holding(rank).last().is_none_or(|&place| self.offers.at(place).members().len() <= size)
         {

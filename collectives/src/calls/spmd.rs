@@ -1,17 +1,19 @@
-//! A plan as one program for all ranks: frameworks that trace make one for all of them, with tables where they differ.
+//! A plan as one program for all ranks, for frameworks that trace one program, with tables of what differs by
+//! rank.
 //!
-//! That is possible where the ranks' calls are alike but for offsets. Then of each exchange
+//! This is possible if the ranks' calls differ only in offsets. Then of each exchange
 //!
 //! ```text
-//! all ranks have       the loops of a block in the source, the places in the target with their views, the pattern
-//! a rank has a row of  packs: the offsets of its blocks;      lands: which received block goes to which place
+//! for all ranks      the loops of a block in the source, the target offsets with their views, the pattern
+//! one row per rank   source_offsets: where its blocks begin; arrival_order: the block for each target offset
 //! ```
 //!
-//! so constants are tables of ranks x peers, never of elements. A rank packs by slicing at an offset and a static view; it unpacks by
-//! putting blocks in the row's order and a static view.
+//! so constants are tables of ranks x peers, never of elements. A rank packs by slicing at an offset and a
+//! static view; it unpacks by arranging blocks in the row's order and a static view.
 //!
-//! An exchange in which a rank hears from others than it tells is a permutation too. Where the senders of a rank are the receivers of
-//! those senders, it is one all-to-all in groups of these; else rounds of a permute, one block each ([`permute`](super::permute)).
+//! An exchange in which a rank receives from other ranks than it sends to is also a permutation. If the
+//! senders of a rank are the receivers of those senders, it is one all-to-all in groups of these. Otherwise
+//! it is rounds of a permute, one block each ([`permute`](super::permute)).
 
 mod build;
 
@@ -41,52 +43,56 @@ impl RankTable {
         RankTable { columns: rows.first().map_or(0, Vec::len), numbers: rows.concat() }
     }
 
-    /// How many numbers a rank has.
+    /// Returns the number of columns: the numbers per rank.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// The numbers of the rank at a place of [`Spmd::ranks`].
+    /// Returns the numbers of the rank at an index of [`SpmdProgram::ranks`].
     pub fn row(&self, place: usize) -> &[usize] {
         self.numbers.get(place * self.columns..(place + 1) * self.columns).unwrap_or_default()
     }
 
-    /// All numbers, rank by rank.
+    /// Returns all numbers, rank by rank.
     pub fn numbers(&self) -> &[usize] {
         &self.numbers
     }
 }
 
-/// Who sends blocks to whom, all ranks at once; groups are lists of ranks, all equally many, each rank in one.
+/// The sender and receiver of each block, for all ranks.
+///
+/// Groups are lists of ranks of equal length, and each rank is in one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommPattern {
-    /// Every rank keeps its blocks.
+    /// Every rank retains its blocks.
     Local,
-    /// Every rank gets the block of every member, in the group's order.
+    /// Every rank receives the block of every member, in the group's order.
     AllGather {
-        /// Who.
+        /// The groups of the call.
         groups: Vec<Vec<usize>>,
     },
-    /// Every rank has a block for every member, and gets the reduction of its own.
+    /// Every rank has a block for every member, and receives the reduction of the blocks for it.
     ReduceScatter {
-        /// Who.
+        /// The groups of the call.
         groups: Vec<Vec<usize>>,
-        /// How two terms combine.
+        /// The operation on two partial values.
         op: CombineOp,
     },
-    /// Every rank gets the reduction of the members' blocks.
+    /// Every rank receives the reduction of the members' blocks.
     AllReduce {
-        /// Who.
+        /// The groups of the call.
         groups: Vec<Vec<usize>>,
-        /// How two terms combine.
+        /// The operation on two partial values.
         op: CombineOp,
     },
-    /// Every rank has a block for every member, and gets one from every member, in the group's order.
+    /// Every rank has a block for every member, and receives one from every member, in the group's order.
     AllToAll {
-        /// Who.
+        /// The groups of the call.
         groups: Vec<Vec<usize>>,
     },
-    /// In each round ranks send their block of that round: `(from, to)`. Who is sent none gets nothing that lands.
+    /// In each round, ranks send their block of that round: `(from, to)`.
+    ///
+    /// A rank that is sent none in a round ignores its received block.
     Permute {
         /// The pairs of each round.
         rounds: Vec<Vec<(usize, usize)>>,
@@ -98,37 +104,41 @@ pub enum CommPattern {
 pub struct SpmdCall {
     /// The step of the plan.
     pub step: usize,
-    /// Who sends to whom.
+    /// The communication pattern.
     pub pattern: CommPattern,
     /// The loops of a block in the source: the same for all blocks of all ranks.
     pub block: Layout,
-    /// Where a rank's blocks begin in its source, in the order of the pattern: of members, or of rounds.
+    /// The offsets of a rank's blocks in its source, in the order of the pattern: of members, or of rounds.
     pub source_offsets: RankTable,
     /// The loops of a block in the target: the same for all blocks of all ranks.
     pub target_block: Layout,
-    /// Where blocks begin in the target, ascending: the same for all ranks. Of terms, the one place of all.
+    /// The offsets of blocks in the target, ascending: the same for all ranks.
+    ///
+    /// Partial values all have the same single offset.
     pub target_offsets: Vec<usize>,
-    /// The blocks at all places, one behind the other.
+    /// The blocks at all target offsets, in sequence.
     pub unpack: Views,
-    /// For each place the number of the received block that lands there, as many as there are received ones for none: the place keeps
-    /// what [`fill`](SpmdCall::fill) says. Of terms, the blocks in the order in which they combine.
+    /// For each target offset, the index of the received block that is written there.
+    ///
+    /// An index equal to the number of received blocks means none: the elements retain the value of
+    /// [`fill`](SpmdCall::fill). For partial values, the blocks in the order in which they are combined.
     pub arrival_order: RankTable,
-    /// How received terms combine, if they are reduced by who received them.
+    /// The op that combines received partial values, if the receiver reduces them.
     pub combine: Option<CombineOp>,
-    /// The op with whose identity the target is filled before anything lands, if it is.
+    /// The op with whose identity the target is filled before any write, if it is filled.
     pub fill: Option<CombineOp>,
-    /// What the target is divided by when all has landed.
+    /// The divisor of the target after all writes.
     pub divisor: usize,
-    /// Elements of the buffer before.
+    /// Number of elements of the buffer before the call.
     pub source_len: usize,
-    /// Elements of the buffer after.
+    /// Number of elements of the buffer after the call.
     pub target_len: usize,
 }
 
 /// A plan as one program for all ranks.
 ///
 /// ```
-/// use reshard_collectives::calls::{Pattern, Spmd};
+/// use reshard_collectives::calls::{CommPattern, SpmdProgram};
 /// use reshard_kernels::DType;
 /// use reshard_planner::Planner;
 /// use reshard_sharding::{Mesh, Sharding};
@@ -136,13 +146,14 @@ pub struct SpmdCall {
 /// let mesh: Mesh = "x=2,y=2".parse()?;
 /// let from = Sharding::parse(&mesh, &[4, 4], "S(0),S(1)")?;
 /// let to = Sharding::parse(&mesh, &[4, 4], "S(1),S(1)")?;
-/// let spmd = Spmd::new(&Planner::new().plan(&from, &to, DType::F32)?, DType::F32)?;
+/// let spmd = SpmdProgram::new(&Planner::new().plan(&from, &to, DType::F32)?, DType::F32)?;
 /// let [call] = spmd.calls() else { panic!("{spmd}") };
-/// // Rank 0 hears from ranks 0 and 2, and tells ranks 0 and 1: two rounds, of a column each.
-/// let Pattern::Permute { rounds } = &call.pattern else { panic!("{spmd}") };
+/// // Rank 0 receives from ranks 0 and 2, and sends to ranks 0 and 1: two rounds of one column each.
+/// let CommPattern::Permute { rounds } = &call.pattern else { panic!("{spmd}") };
 /// assert_eq!(rounds.len(), 2);
-/// assert_eq!((call.block.to_string(), call.packs.row(0)), ("2:2".to_string(), &[1, 0][..]));
-/// assert_eq!((call.places.as_slice(), call.unpack[0].to_string()), (&[0, 2][..], "0+(4:1)".to_string()));
+/// assert_eq!((call.block.to_string(), call.source_offsets.row(0)), ("2:2".to_string(), &[1, 0][..]));
+/// assert_eq!(call.target_offsets, [0, 2]);
+/// assert_eq!(call.unpack[0].to_string(), "0+(4:1)");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -153,10 +164,10 @@ pub struct SpmdProgram {
 }
 
 impl SpmdProgram {
-    /// The plan as one program for all ranks, for elements of a type.
+    /// Compiles the plan to one program for all ranks, for elements of a type.
     ///
-    /// Errors: [`Error::NotAlike`] where ranks differ by more than offsets, as with uneven dims, and with shardings that do not nest;
-    /// others as [`RankCalls::new`].
+    /// Errors: [`Error::PlanMismatch`] if ranks differ in more than offsets, as with uneven dims, and for
+    /// shardings that do not nest; others as [`RankCalls::new`].
     pub fn new(plan: &Plan, dtype: DType) -> Result<SpmdProgram, Error> {
         let arithmetic = plan.options().arithmetic();
         arithmetic.check(plan.from(), dtype)?;
@@ -164,7 +175,7 @@ impl SpmdProgram {
         let ranks = plan.ranks();
         let holds = |rank: &usize| plan.from().mesh().contains(*rank) && plan.to().mesh().contains(*rank);
         if let Some(one) = ranks.iter().find(|rank| !holds(rank)) {
-            return Err(not_alike(0, format!("rank {one} is on one of two meshes only")));
+            return Err(not_alike(0, format!("rank {one} is on only one of the two meshes")));
         }
         let mut calls = Vec::with_capacity(plan.steps().len());
         for (at, step) in plan.steps().iter().enumerate() {
@@ -177,7 +188,7 @@ impl SpmdProgram {
             for index in 0..step.exchanges() {
                 let phases: Vec<&Phase> = phases.iter().filter_map(|phases| phases.get(index)).collect();
                 if phases.len() != ranks.len() {
-                    return Err(not_alike(at, "some ranks have no part".to_string()));
+                    return Err(not_alike(at, "some ranks do not take part".to_string()));
                 }
                 calls.push(All { head, ranks: &ranks, phases: &phases }.call()?);
             }
@@ -185,22 +196,24 @@ impl SpmdProgram {
         Ok(SpmdProgram { ranks, dtype, calls })
     }
 
-    /// The ranks, ascending; tables have a row for each.
+    /// Returns the ranks, ascending; tables have a row for each.
     pub fn ranks(&self) -> &[usize] {
         &self.ranks
     }
 
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The exchanges in order: each reads what the one before has written. None: the target is the source.
+    /// Returns the exchanges in order: each reads the output of the one before.
+    ///
+    /// If the list is empty, the target is the source.
     pub fn calls(&self) -> &[SpmdCall] {
         &self.calls
     }
 
-    /// The program as one rank's calls, on groups that are named by their first members; rounds are messages.
+    /// Returns the calls of one rank, on groups named by their first members; rounds become messages.
     ///
     /// Errors: [`Error::NotInPlan`].
     pub fn at(&self, rank: usize) -> Result<RankCalls, Error> {
@@ -211,7 +224,7 @@ impl SpmdProgram {
 }
 
 impl fmt::Display for SpmdProgram {
-    /// A line for each exchange.
+    /// Writes one line per exchange.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, call) in self.calls.iter().enumerate() {
             let views: Vec<String> = call.unpack.iter().map(View::to_string).collect();
@@ -237,7 +250,7 @@ impl fmt::Display for SpmdProgram {
 }
 
 impl SpmdCall {
-    /// What one rank of these does.
+    /// Returns the call of one of these ranks.
     fn at(&self, rank: usize, place: usize) -> Result<RankCall, Error> {
         let group = |groups: &[Vec<usize>]| {
             let members = groups.iter().find(|group| group.contains(&rank)).cloned().unwrap_or_default();
@@ -249,7 +262,7 @@ impl SpmdCall {
         let block = self.block.size() as usize;
         let row = self.source_offsets.row(place);
         let mut offsets: Vec<usize> = row.to_vec();
-        // The received blocks that this rank has at all, by their numbers, and which one lands at each place.
+        // The numbers of the blocks that this rank receives at all, and the block for each target offset.
         let lands = self.arrival_order.row(place);
         let mut numbers: Vec<usize> = lands.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let call = match &self.pattern {
@@ -300,7 +313,7 @@ impl SpmdCall {
             };
             combine = Some(Combine { op, terms: lands.iter().filter_map(term).collect() });
         } else {
-            // In the order in which blocks come.
+            // In the order in which blocks arrive.
             let of = |number: &usize| lands.iter().position(|lands| lands == number);
             let came: Vec<i64> =
                 numbers.iter().filter_map(of).map(|at| self.target_offsets[at] as i64).collect();

@@ -1,4 +1,4 @@
-//! Elements of a flat buffer as loops: what frameworks call a strided view.
+//! Elements of a flat buffer as loops: the strided view of frameworks.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,8 +15,9 @@ use crate::Error;
 /// 3+()            3
 /// ```
 ///
-/// The loops are a coalesced [`Layout`], whose leftmost mode is the innermost loop: no loop goes once, and none goes on exactly where
-/// the one inside of it ends. So two views of the same elements in the same order are equal values. A stride of 0 repeats.
+/// The loops are a coalesced [`Layout`], whose leftmost mode is the innermost loop. No loop has extent 1, and
+/// none continues exactly where the loop inside of it ends. So two views of the same elements in the same
+/// order are equal values. A stride of 0 repeats.
 ///
 /// ```
 /// use reshard_collectives::calls::View;
@@ -32,13 +33,13 @@ pub struct View {
     loops: Layout,
 }
 
-/// A few views, mostly one.
+/// A few views, usually one.
 pub type Views = InlineVec<View, 1>;
 
 impl View {
-    /// The view from `offset` on with loops `(extent, stride)`, the outermost first.
+    /// Creates the view from `offset` on with loops `(extent, stride)`, the outermost first.
     ///
-    /// Errors: [`Error::Parse`] for a loop that never goes, an element below 0, and numbers beyond 63 bits.
+    /// Errors: [`Error::Parse`] for an extent of 0, an element below 0, and numbers beyond 63 bits.
     pub fn new(offset: usize, loops: &[(usize, i64)]) -> Result<View, Error> {
         let modes =
             loops.iter().rev().map(|&(extent, stride)| Mode::new(extent.try_into().unwrap_or(0), stride));
@@ -51,7 +52,7 @@ impl View {
         })
     }
 
-    /// The view with these modes, the innermost first.
+    /// Creates the view with these modes, the innermost first.
     pub(crate) fn of(offset: i64, modes: &[Mode]) -> Result<View, Error> {
         let overflow = || reshard_kernels::Error::Overflow { what: "an offset of a view" };
         let loops = Layout::coalesced(modes)?;
@@ -61,7 +62,7 @@ impl View {
         Ok(View { offset, loops })
     }
 
-    /// So many elements from `offset` on, one behind the other; none for no elements.
+    /// Returns a view of `len` contiguous elements from `offset` on; no view if `len` is 0.
     pub(crate) fn run(offset: usize, len: usize) -> Result<Views, Error> {
         let overflow = |_| reshard_kernels::Error::Overflow { what: "the size of a view" };
         let (offset, len) = (i64::try_from(offset).map_err(overflow)?, i64::try_from(len).map_err(overflow)?);
@@ -69,39 +70,41 @@ impl View {
         Ok(view.into_iter().collect())
     }
 
-    /// The first element.
+    /// Returns the first element.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// The loops, the outermost first; none for one element.
+    /// Returns the loops, the outermost first; none for one element.
     pub fn loops(&self) -> impl DoubleEndedIterator<Item = Mode> + Clone + '_ {
         self.loops.flat().iter().rev().copied().filter(|mode| mode.extent > 1)
     }
 
-    /// The loops as a layout from the number of an element to its distance from the first: leftmost innermost.
+    /// Returns the loops as a layout from the index of an element to its distance from the first.
+    ///
+    /// The leftmost mode is the innermost loop.
     pub fn layout(&self) -> &Layout {
         &self.loops
     }
 
-    /// How many elements; at least 1, and those that repeat count again.
-    #[allow(clippy::len_without_is_empty, reason = "no view is empty")]
+    /// Returns the number of elements: at least 1; repeated elements count each time.
+    #[allow(clippy::len_without_is_empty, reason = "views are never empty")]
     pub fn len(&self) -> usize {
         self.loops.size() as usize
     }
 
-    /// The elements in their order.
+    /// Returns the elements in their order.
     pub fn elements(&self) -> impl Iterator<Item = usize> + Clone + '_ {
         // No element is below 0.
         self.loops.values().map(|distance| (self.offset as i64 + distance) as usize)
     }
 
-    /// One more than the greatest element: what the buffer must have.
+    /// Returns the greatest element plus one: the required length of the buffer.
     pub fn end(&self) -> usize {
         self.offset + self.loops.max_value() as usize + 1
     }
 
-    /// The elements as a range, if they lie one behind the other: nothing has to be packed then.
+    /// Returns the elements as a range, if they are contiguous: then no packing is needed.
     ///
     /// ```
     /// use reshard_collectives::calls::View;
@@ -121,7 +124,7 @@ impl View {
 }
 
 fn wrong(input: &str) -> Error {
-    let message = "a view is an offset and loops over strides, such as 3+(2:8,4:1)".to_string();
+    let message = "expected an offset and loops over strides, such as 3+(2:8,4:1)".to_string();
     Error::Parse { input: input.to_string(), message }
 }
 
@@ -209,12 +212,13 @@ mod tests {
             "3+(2,1)",
             "1+(2:9223372036854775807)",
         ] {
-            let message =
-                format!("a view is an offset and loops over strides, such as 3+(2:8,4:1), not {text:?}");
+            let message = format!(
+                "cannot parse {text:?}: expected an offset and loops over strides, such as 3+(2:8,4:1)"
+            );
             assert_eq!(text.parse::<View>().unwrap_err().to_string(), message);
         }
         let error = View::new(0, &[(3, -1)]).unwrap_err().to_string();
-        assert!(error.ends_with("not \"0+(3:-1)\""), "{error}");
+        assert!(error.starts_with("cannot parse \"0+(3:-1)\""), "{error}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How an exchange is made: of one phase of a plan, of several together, or of nothing but the ranks that meet.
+//! Construction of an exchange: from one phase of a plan, from several, or as a barrier of a group.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,19 +14,19 @@ use crate::buffer_layout::{BufferMap, Nests, nest_of};
 use crate::collective::{self, Collective, Reduction};
 use crate::{Error, ReceiveMessage, ReceiveOp, SendMessage, TypedNest};
 
-/// The number of the next exchange.
+/// The id of the next exchange.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-/// The tag of an exchange that is no plan's: of a barrier.
+/// The tag of a barrier, which belongs to no plan.
 const MEETING: u64 = u64::from_le_bytes(*b"barrier\0");
 
-/// What compiling an exchange needs to know besides its parts.
+/// The inputs for compiling an exchange, except its parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) rank: usize,
     pub(crate) step: usize,
     pub(crate) phase: usize,
-    /// The same on all ranks that carry out the same plans.
+    /// The same on all ranks that run the same plans.
     pub(crate) tag: u64,
 }
 
@@ -34,11 +34,11 @@ pub(crate) struct Head {
 pub(crate) struct Part<'a> {
     pub(crate) dtype: DType,
     pub(crate) phase: &'a Phase,
-    /// What the plan calls it; `None` if it comes from no plan.
+    /// The step op of the plan; `None` if the part comes from no plan.
     pub(crate) op: Option<StepOp>,
-    /// Whether ranks talk to each other in this step.
+    /// `true` if ranks communicate in this step.
     pub(crate) communicates: bool,
-    /// Whether shapes and memory are the same on all members, up to where things begin.
+    /// `true` if shapes and memory layouts are the same on all members, except for start offsets.
     pub(crate) symmetric: bool,
     /// The memory of this rank's source and target.
     pub(crate) source: BufferMap,
@@ -48,7 +48,7 @@ pub(crate) struct Part<'a> {
 }
 
 impl Exchange {
-    /// Ranks that meet, and move nothing. Errors: [`Error::Group`].
+    /// Creates a synchronization of ranks without data. Errors: [`Error::Group`].
     pub(crate) fn meeting(rank: usize, size: usize, members: &[usize]) -> Result<Exchange, Error> {
         crate::check::check_group(rank, size, members)?;
         Ok(Exchange {
@@ -74,16 +74,17 @@ impl Exchange {
         })
     }
 
-    /// Compiles the phases of one tensor or more, all of the same members; reductions only together with reductions
-    /// whose terms come in the same order.
+    /// Compiles the phases of one or more tensors, all with the same members.
+    ///
+    /// Reductions are only fused with reductions whose partial values come in the same order.
     pub(crate) fn new(head: Head, parts: &[Part<'_>]) -> Result<Exchange, Error> {
         let Head { rank, step, .. } = head;
         let wrong = |message: String| Error::Phase { step, message };
-        let Some(first) = parts.first() else { return Err(wrong("there is nothing to do".to_string())) };
+        let Some(first) = parts.first() else { return Err(wrong("the exchange has no tensors".to_string())) };
         let mut members: SmallVec<[usize; 16]> = first.phase.members.iter().copied().collect();
         members.sort_unstable();
         let Ok(my_place) = members.binary_search(&rank) else {
-            return Err(wrong(format!("rank {rank} is not a member of its own group {members:?}")));
+            return Err(wrong(format!("rank {rank} is not a member of group {members:?}")));
         };
         let all_same = |same: &dyn Fn(&Part<'_>) -> bool| parts.iter().all(same);
         let mut exchange = Exchange {
@@ -113,20 +114,20 @@ impl Exchange {
             if part.phase.reduce.is_some() != first.phase.reduce.is_some()
                 || part.communicates != first.communicates
             {
-                return Err(wrong("steps of different kinds cannot be one exchange".to_string()));
+                return Err(wrong("steps of different kinds cannot share an exchange".to_string()));
             }
             reductions.push(exchange.add(part, &mut places)?);
         }
         let same = reductions.first().copied().flatten();
         exchange.reduction = same.filter(|_| reductions.iter().all(|other| *other == same));
         if !exchange.reduces {
-            // Not everybody reads the same rank first: start with oneself.
+            // Each rank starts with itself, so that not all ranks read the same peer first.
             let n = exchange.members.len();
             let place = |peer: &usize| members.binary_search(peer).unwrap_or(0);
             exchange.receives.sort_by_key(|receive| (place(&receive.peer()) + n - my_place) % n);
         }
         if !exchange.communicates && exchange.receives.iter().any(|receive| receive.peer() != rank) {
-            return Err(wrong(format!("rank {rank} receives from others in a local step")));
+            return Err(wrong(format!("rank {rank} receives from other ranks in a local step")));
         }
         if let (Some(op), [part]) = (exchange.op, parts)
             && part.symmetric
@@ -137,7 +138,7 @@ impl Exchange {
         Ok(exchange)
     }
 
-    /// Adds a tensor's part, and says how its terms combine.
+    /// Adds a tensor's part, and returns the reduction of its partial values.
     fn add(&mut self, part: &Part<'_>, places: &mut Places) -> Result<Option<Reduction>, Error> {
         let Part { dtype, phase, .. } = *part;
         let (rank, step) = (self.rank, self.step);
@@ -181,7 +182,10 @@ impl Exchange {
             }
             let whole = phase.fill_identity.is_some() || elements(message)? == Some(phase.target_len);
             if reduction.is_some() && !whole {
-                return Err(wrong(format!("the term of rank {} does not cover the target", message.peer)));
+                return Err(wrong(format!(
+                    "the partial value of rank {} does not cover the target",
+                    message.peer
+                )));
             }
             let peer_map =
                 if message.peer == rank { part.source.clone() } else { (part.peer_source)(message.peer)? };
@@ -195,10 +199,7 @@ impl Exchange {
                     continue;
                 }
                 if copy.target_range().end > target_end {
-                    return Err(wrong(format!(
-                        "a block of rank {} ends outside of the target",
-                        message.peer
-                    )));
+                    return Err(wrong(format!("a block of rank {} ends outside the target", message.peer)));
                 }
                 let one = match reduction {
                     Some(Reduction { op, .. }) if !overwrite => {
@@ -208,7 +209,9 @@ impl Exchange {
                 };
                 let at = places.receive(message.peer, &mut self.receives);
                 if reduction.is_some() && at < last {
-                    return Err(wrong("terms in different orders cannot be one exchange".to_string()));
+                    return Err(wrong(
+                        "partial values in different orders cannot share an exchange".to_string(),
+                    ));
                 }
                 last = at;
                 self.receives[at].push(TypedNest { nest, dtype }, one)?;
@@ -239,7 +242,7 @@ impl Exchange {
         Ok(reduction)
     }
 
-    /// Makes an all-reduce of an exchange in which every member gets every member's whole source.
+    /// Converts an exchange in which every member receives every member's whole source to an all-reduce.
     pub(crate) fn into_all_reduce(mut self, symmetric: bool) -> Option<Exchange> {
         let reduction = self.reduction()?;
         let pieces =
@@ -255,7 +258,7 @@ impl Exchange {
     }
 }
 
-/// Where the messages of each peer are listed.
+/// The index of each peer's message in the lists.
 #[derive(Default)]
 struct Places {
     receives: HashMap<usize, usize>,
@@ -278,7 +281,7 @@ impl Places {
     }
 }
 
-/// The elements of a message; `None` if there is no such number.
+/// Returns the number of elements of a message; `None` on overflow.
 fn elements(message: &Message) -> Result<Option<usize>, Error> {
     let mut all = Some(0usize);
     for block in &message.blocks {
@@ -288,12 +291,12 @@ fn elements(message: &Message) -> Result<Option<usize>, Error> {
     Ok(all)
 }
 
-/// Every element of a dense target, from one repeated source element.
+/// Returns a nest over every element of a dense target, from one repeated source element.
 fn whole_target(len: usize) -> Nests {
     Nests::from_iter([LoopNest::new(0, 0, [Mode::new(len as i64, (0, 1))])])
 }
 
-/// A message's blocks as nests.
+/// Returns a message's blocks as nests.
 fn nests(message: &Message) -> Nests {
     message.blocks.iter().map(nest_of).collect()
 }

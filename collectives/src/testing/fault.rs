@@ -1,8 +1,8 @@
-//! Faults to plant in the threads engine, to see that they are noticed.
+//! Faults to inject into the threads engine, to test that they are detected.
 
 use std::time::Duration;
 
-/// Something that goes wrong in one step of one rank, see [`World::plant`](crate::threads::World::plant).
+/// A fault in one step of one rank, see [`World::inject_faults`](crate::threads::World::inject_faults).
 ///
 /// ```
 /// use reshard_collectives::testing::{Fault, FaultKind};
@@ -15,39 +15,40 @@ use std::time::Duration;
 /// let parse = |text: &str| Sharding::parse(&mesh, &[4], text);
 /// let plan = Planner::new().plan(&parse("S(0)")?, &parse("R")?, DType::U8)?;
 /// let mut world = World::new(2)?;
-/// world.plant([Fault { rank: 1, step: 0, kind: FaultKind::FlipByte(2) }]);
+/// world.inject_faults([Fault { rank: 1, step: 0, kind: FaultKind::FlipByte(2) }]);
 /// let (shards, _) = world.redistribute::<u8>(&plan, &[[1, 2], [3, 4]])?;
 /// assert_ne!(shards[1], [1, 2, 3, 4]);
-/// world.plant([Fault { rank: 0, step: 0, kind: FaultKind::Miscount(1) }]);
-/// assert_eq!(world.redistribute::<u8>(&plan, &[[1, 2], [3, 4]]).unwrap_err().kind(), "trace");
+/// world.inject_faults([Fault { rank: 0, step: 0, kind: FaultKind::Miscount(1) }]);
+/// assert_eq!(world.redistribute::<u8>(&plan, &[[1, 2], [3, 4]]).unwrap_err().code(), "trace");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The rank that it happens to.
+    /// The rank that fails.
     pub rank: usize,
     /// The step of the plan in which it happens.
     pub step: usize,
-    /// What happens.
+    /// The kind of fault.
     pub kind: FaultKind,
 }
 
-/// What goes wrong.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The rank panics before it comes to the step.
+    /// The rank panics before the step.
     Panic,
     /// The rank panics in the middle of the step, while others may be reading its buffer.
     PanicInside,
-    /// The rank returns an error instead of coming to the step.
+    /// The rank returns an error instead of running the step.
     Fail,
-    /// The rank comes late.
+    /// The rank arrives late.
     Stall(Duration),
-    /// One bit of this byte (modulo the length) of the rank's shard is flipped when [`World::redistribute`] has carried the
-    /// whole plan out; the step does not matter.
+    /// One bit of this byte (modulo the length) of the rank's shard is flipped.
+    ///
+    /// This happens when [`World::redistribute`] has run the whole plan; the step is ignored.
     ///
     /// [`World::redistribute`]: crate::threads::World::redistribute
     FlipByte(usize),
-    /// The rank counts so many bytes too many.
+    /// The rank counts this number of bytes too many.
     Miscount(u64),
 }

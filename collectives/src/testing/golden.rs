@@ -1,28 +1,28 @@
-//! The redistributions that the planner's golden files answer, to be carried out.
+//! The redistributions of the planner's golden files, as plans to run.
 //!
-//! Tensors of millions of elements are asked for as smaller ones here, on a network that is slower by the same factor, so
-//! that every cost and so every plan is that of the golden file.
+//! Tensors of millions of elements are replaced by smaller ones here, on a network that is slower by the same
+//! factor, so that every cost, and thus every plan, equals that of the golden file.
 
 use reshard_kernels::DType;
 use reshard_planner::{Error, Level, Objective, Plan, Planner, Topology};
 use reshard_sharding::{Mesh, Sharding};
 
-/// A question to the planner.
+/// A planning problem of a golden file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Golden {
-    /// The golden file, without the profile.
+    /// The name of the golden file, without the profile.
     pub name: &'static str,
-    /// Who holds the tensor before, and after if that is another mesh.
+    /// The source mesh, and the target mesh unless that differs.
     pub mesh: &'static str,
-    /// See [`mesh`](Golden::mesh).
+    /// The target mesh, if it is not [`mesh`](Golden::mesh).
     pub to_mesh: Option<&'static str>,
-    /// How many times smaller the tensor is here.
+    /// The factor by which the tensor is smaller here.
     pub shrunk: usize,
-    /// The shape asked for here.
+    /// The shape used here.
     pub shape: &'static [usize],
-    /// How it is sharded before.
+    /// The source sharding.
     pub from: &'static str,
-    /// And after.
+    /// The target sharding.
     pub to: &'static str,
 }
 
@@ -36,7 +36,7 @@ const fn on(
     Golden { name, mesh, to_mesh: None, shrunk: 1, shape, from, to }
 }
 
-/// A tensor of so many elements, once that many times more.
+/// Builds a problem with a tensor that is `shrunk` times smaller than in the golden file.
 const fn large(
     name: &'static str,
     mesh: &'static str,
@@ -58,7 +58,7 @@ const fn between(
     Golden { name, mesh, to_mesh: Some(to_mesh), shrunk: 1, shape, from, to }
 }
 
-/// The golden questions, each asked with the profiles `uniform` and `h100`.
+/// The golden problems, each planned with the profiles `uniform` and `h100`.
 pub const GOLDEN: &[Golden] = &[
     large("all_of_both_axes", "x=2,y=2", (&[4096], 4096), "P,P", "R,R"),
     large("reduce_to_the_middle", "x=2,y=2,z=2", (&[4096], 4096), "P,P,P", "R,S(0),R"),
@@ -99,13 +99,13 @@ pub const GOLDEN: &[Golden] = &[
 ];
 
 impl Golden {
-    /// Ranks that an engine must have to carry it out.
+    /// Returns the number of ranks that an engine needs to run it.
     pub fn world(&self) -> Result<usize, Error> {
         let world = |mesh: &str| Ok::<usize, Error>(mesh.parse::<Mesh>()?.world_size());
         Ok(world(self.mesh)?.max(self.to_mesh.map_or(Ok(0), world)?))
     }
 
-    /// The plan for a network.
+    /// Returns the plan for a network.
     pub fn plan(&self, topology: &Topology) -> Result<Plan, Error> {
         let mesh: Mesh = self.mesh.parse()?;
         let to_mesh: Mesh = self.to_mesh.unwrap_or(self.mesh).parse()?;

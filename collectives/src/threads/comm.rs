@@ -1,17 +1,18 @@
-//! One rank's end of the threads engine.
+//! One rank's handle of the threads engine.
 //!
-//! An exchange of a group goes like this on every member:
+//! An exchange of a group has these steps on every member:
 //!
 //! ```text
-//! show my source; arrive; do what needs nobody else; wait until all have arrived;
-//! for each receive: look at the peer's source and move straight into my target, count the bytes, tell the peer;
-//! wait until all who take something from me have told me; hide my source
+//! publish my source; arrive; do the part that needs no other rank; wait until all have arrived;
+//! for each receive: copy from the peer's source directly into my target, count the bytes, notify the peer;
+//! wait until all readers of my source have notified me; withdraw my source
 //! ```
 //!
-//! One copy per byte, two meetings per exchange. Small sources are copied aside first, and then nobody waits for readers:
-//! two copies per byte, and one meeting. Whoever waits spins briefly, then yields, then parks; the last to arrive
-//! wakes the others. Where much moves, the barrier is loosened: a rank takes from each peer as soon as that one has
-//! arrived, and who arrives wakes those who take from it.
+//! This takes one copy per byte and two synchronizations per exchange. Small sources are copied to a mailbox
+//! first, so that no rank waits for readers: two copies per byte, and one synchronization. A waiting rank
+//! spins briefly, then yields, then parks; the last rank to arrive wakes the others. For large exchanges the
+//! barrier is loosened: a rank reads from each peer as soon as that one has arrived, and an arriving rank
+//! wakes its readers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,22 +25,22 @@ use crate::testing::Fault;
 use crate::trace::Recorder;
 use crate::{Communicator, Error, Exchange, Location, ReceiveMessage, ReturnedBuffers, TrafficLog, zeros};
 
-/// Looks at a condition so often before the thread gives its processor away, if there is one for each rank.
+/// Checks of a condition before the thread yields its processor, if each rank has one.
 const SPINS: u32 = 2000;
-/// And if there are more ranks than processors.
+/// The same if there are more ranks than processors.
 const CROWDED_SPINS: u32 = 20;
-/// Gives the processor away so often before the thread parks.
+/// Yields before the thread parks.
 const YIELDS: u32 = 10;
-/// Up to so many bytes of source are copied rather than shown: waiting for the readers takes longer.
+/// Maximum bytes of a source that is copied instead of published: waiting for its readers takes longer.
 const LITTLE: usize = 4 << 10;
-/// And if there are more ranks than processors.
+/// The same if there are more ranks than processors.
 const CROWDED_LITTLE: usize = 32 << 10;
-/// Bytes from which on a rank does not wait for all peers before it takes from one.
+/// Minimum bytes of an exchange in which a rank reads from a peer before all peers have arrived.
 const MUCH: usize = 256 << 10;
-/// A parked thread looks again at least so often.
+/// Maximum time between two checks of a parked thread.
 const LONGEST_PARK: Duration = Duration::from_millis(20);
 
-/// One rank of a [`World`](super::World), handed to the job that the world runs.
+/// One rank of a [`World`](super::World), passed to the job that the world runs.
 #[derive(Debug)]
 pub struct ThreadCommunicator {
     pub(super) rank: usize,
@@ -50,7 +51,7 @@ pub struct ThreadCommunicator {
     pub(super) faults: Vec<Fault>,
 }
 
-/// An exchange that was posted to a [`Comm`]. Nothing is shown to others before it is waited for.
+/// An exchange that was posted to a [`ThreadCommunicator`]. Its source is not published before the wait.
 #[derive(Debug)]
 pub struct Pending<'a> {
     exchange: &'a Exchange,
@@ -66,7 +67,7 @@ impl ThreadCommunicator {
         ThreadCommunicator { rank, shared, meetings: Vec::new(), generation: 0, recorder, faults: Vec::new() }
     }
 
-    /// Begins a job: forgets what belongs to runs before a failure.
+    /// Begins a job: drops the state of runs before a failure.
     pub(super) fn begin(&mut self) {
         self.faults.clear();
         self.shared.copy_faults(self.rank, &mut self.faults);
@@ -78,12 +79,12 @@ impl ThreadCommunicator {
         }
     }
 
-    /// Hands out what this rank has counted since the last call.
+    /// Returns the counts of this rank since the last call.
     pub fn take_trace(&mut self) -> TrafficLog {
         self.recorder.take()
     }
 
-    /// The meeting of a group, and this rank's place in it.
+    /// Returns the rendezvous of a group, and this rank's seat in it.
     fn meeting(&mut self, members: &[usize]) -> Result<(Arc<Meeting>, usize), Error> {
         let known = self.meetings.iter().find(|meeting| *meeting.members == *members);
         let meeting = if let Some(meeting) = known {
@@ -114,7 +115,7 @@ impl ThreadCommunicator {
         self.wait_until(|| meeting.is_complete(number), missing, || place_of(meeting, step))
     }
 
-    /// Compares the tag of an exchange with the other members'; nobody goes on before all have compared.
+    /// Compares the tag of an exchange with those of the other members; returns after all have compared.
     fn compare(&mut self, exchange: &Exchange) -> Result<(), Error> {
         let (meeting, place) = self.meeting(exchange.members())?;
         meeting.seats[place].agreed.store(exchange.tag(), Ordering::Relaxed);
@@ -125,7 +126,7 @@ impl ThreadCommunicator {
         compared
     }
 
-    /// Arrives, and waits until all members of a group have.
+    /// Arrives, and waits until all members of a group have arrived.
     fn come_together(&self, meeting: &Meeting, place: usize, step: Option<usize>) -> Result<(), Error> {
         let number = meeting.seats[place].arrivals.load(Ordering::Relaxed) + 1;
         if meeting.arrive(place, number) {
@@ -134,7 +135,7 @@ impl ThreadCommunicator {
         self.wait_for_all(meeting, number, step)
     }
 
-    /// Waits for a condition; `missing` is a rank that does not yet do its part, `place` where.
+    /// Waits for a condition; `missing` returns a rank that has not done its part, `place` the location.
     fn wait_until(
         &self,
         is_met: impl Fn() -> bool,
@@ -167,12 +168,12 @@ impl ThreadCommunicator {
                 && self.shared.has_left(rank)
                 && !is_met()
             {
-                let reason = "it left without coming".to_string();
+                let reason = "it left before it arrived".to_string();
                 return Err(Error::RankFailed { rank, reason, place: Some(place()) });
             }
             let waited = begin.elapsed();
             if waited >= time_out {
-                // Complete by now, or somebody is missing.
+                // Either complete by now, or a rank is missing.
                 let Some(rank) = missing() else { continue };
                 return Err(Error::TimedOut { rank, place: place(), after: time_out });
             }
@@ -180,7 +181,7 @@ impl ThreadCommunicator {
         }
     }
 
-    /// The exchange itself; `source` is on show while the others are needed.
+    /// Runs the exchange; `source` is published while the other ranks need it.
     fn carry_out(&mut self, exchange: &Exchange, source: &[u8], target: &mut [u8]) -> Result<(), Error> {
         self.recorder.reserve(exchange.step());
         self.before(exchange)?;
@@ -197,7 +198,7 @@ impl ThreadCommunicator {
             self.inside(exchange);
             self.arrive(&meeting, place, number, exchange);
             self.land(&meeting, number, exchange, source, target)?;
-            // For those who wait for their readers.
+            // For ranks that wait for their readers.
             seat.departures.store(number, Ordering::Release);
         } else {
             let wanted = seat.reads.load(Ordering::Acquire) + exchange.sends().len() as u64;
@@ -230,7 +231,7 @@ impl ThreadCommunicator {
         Ok(())
     }
 
-    /// Comes to the exchange, and wakes those who wait for it.
+    /// Arrives at the exchange, and wakes the ranks that wait for this one.
     fn arrive(&self, meeting: &Meeting, place: usize, number: u64, exchange: &Exchange) {
         if meeting.arrive(place, number) {
             self.wake(meeting, place);
@@ -239,7 +240,7 @@ impl ThreadCommunicator {
         }
     }
 
-    /// Makes the target of an exchange to which this rank has come, and waits until all have.
+    /// Fills the target of an exchange at which this rank has arrived, and waits until all have.
     fn land(
         &mut self,
         meeting: &Meeting,
@@ -249,7 +250,7 @@ impl ThreadCommunicator {
         target: &mut [u8],
     ) -> Result<(), Error> {
         exchange.init_target(target)?;
-        // What comes from oneself comes first, unless it is a term with its place in the order.
+        // This rank's own data comes first, unless it is a partial value with a fixed position in the order.
         let (mine, theirs) = match exchange.receives() {
             [first, rest @ ..] if first.peer() == self.rank => (Some(first), rest),
             all => (None, all),
@@ -268,17 +269,17 @@ impl ThreadCommunicator {
             }
         } else {
             self.take_as_they_come(meeting, number, exchange, theirs, target)?;
-            // Nobody succeeds unless all have come, also those from whom nothing was wanted.
+            // No rank succeeds unless all have arrived, including ranks from which it reads nothing.
             self.wait_for_all(meeting, number, Some(exchange.step()))?;
         }
-        // A rank that comes late may find all others: those who have given it up in the meantime.
+        // A late rank may find all others arrived although they have given it up in the meantime.
         if let Some((rank, reason)) = self.shared.failure() {
             return Err(Error::RankFailed { rank, reason, place: Some(exchange.place()) });
         }
         exchange.finalize_target(target)
     }
 
-    /// Takes from up to 64 peers, from each when it has arrived.
+    /// Reads from up to 64 peers, from each as soon as it has arrived.
     fn take_as_they_come(
         &mut self,
         meeting: &Meeting,
@@ -291,7 +292,7 @@ impl ThreadCommunicator {
             let at = meeting.members.binary_search(&peer);
             at.is_ok_and(|at| meeting.seats[at].arrivals.load(Ordering::Acquire) >= number)
         };
-        // One bit for each receive that is still to be done.
+        // One bit for each receive that is still open.
         let mut left: u64 = receives.iter().enumerate().fold(0, |bits, (i, _)| bits | 1 << i);
         while left != 0 {
             let open = || receives.iter().enumerate().filter(|(i, _)| left >> i & 1 == 1);
@@ -310,7 +311,7 @@ impl ThreadCommunicator {
         Ok(())
     }
 
-    /// Moves what a peer shows into the target, counts it, and tells the peer.
+    /// Copies a peer's published source into the target, counts it, and notifies the peer.
     fn take(
         &mut self,
         meeting: &Meeting,
@@ -336,8 +337,10 @@ impl ThreadCommunicator {
             }
             Look::Other => Err(Error::Mismatch { rank: peer, place: exchange.place() }),
             Look::Nothing => {
-                let (rank, reason) =
-                    self.shared.failure().unwrap_or_else(|| (peer, "it left in the middle".to_string()));
+                let (rank, reason) = self
+                    .shared
+                    .failure()
+                    .unwrap_or_else(|| (peer, "it left during the exchange".to_string()));
                 Err(Error::RankFailed { rank, reason, place: Some(exchange.place()) })
             }
         }
@@ -369,7 +372,7 @@ impl Communicator for ThreadCommunicator {
         exchange.check_rank(self.rank, self.size())?;
         let result = self.compare(exchange);
         match result {
-            // Everybody knows, and nobody is waited for.
+            // All members know, and no rank waits.
             Ok(()) | Err(Error::Mismatch { .. }) => result,
             Err(error) => {
                 self.shared.fail(error.cause(self.rank));
@@ -378,7 +381,7 @@ impl Communicator for ThreadCommunicator {
         }
     }
 
-    /// In one meeting, where agreeing takes two.
+    /// Needs one synchronization, while an agreement needs two.
     fn barrier(&mut self, members: &[usize]) -> Result<(), Error> {
         check_group(self.rank, self.size(), members)?;
         let (meeting, place) = self.meeting(members)?;
@@ -406,7 +409,7 @@ impl Communicator for ThreadCommunicator {
     }
 }
 
-/// Whether so many bytes are worth waking a thread for.
+/// Returns `true` if an exchange of this many bytes justifies waking a thread.
 fn is_much(bytes: usize) -> bool {
     bytes >= MUCH
 }

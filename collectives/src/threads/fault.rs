@@ -1,4 +1,4 @@
-//! Where planted faults happen on a rank.
+//! Injection points of faults on a rank.
 
 use std::panic::panic_any;
 
@@ -7,11 +7,11 @@ use crate::testing::{Fault, FaultKind};
 use crate::{Error, Exchange};
 
 impl ThreadCommunicator {
-    /// Faults planted before a step.
+    /// Applies the faults injected before a step.
     pub(super) fn before(&self, exchange: &Exchange) -> Result<(), Error> {
         for fault in self.faults(exchange) {
             match fault.kind {
-                FaultKind::Panic => panic_any(format!("planted in step {}", fault.step)),
+                FaultKind::Panic => panic_any(format!("injected in step {}", fault.step)),
                 FaultKind::Fail => return Err(Error::InjectedFault { rank: self.rank, step: fault.step }),
                 FaultKind::Stall(time) => std::thread::sleep(time),
                 FaultKind::PanicInside | FaultKind::FlipByte(_) | FaultKind::Miscount(_) => {}
@@ -20,11 +20,11 @@ impl ThreadCommunicator {
         Ok(())
     }
 
-    /// Faults planted in the middle of a step.
+    /// Applies the faults injected in the middle of a step.
     pub(super) fn inside(&self, exchange: &Exchange) {
         for fault in self.faults(exchange) {
             match fault.kind {
-                FaultKind::PanicInside => panic_any(format!("planted inside of step {}", fault.step)),
+                FaultKind::PanicInside => panic_any(format!("injected inside step {}", fault.step)),
                 FaultKind::Panic
                 | FaultKind::Fail
                 | FaultKind::Stall(_)
@@ -34,7 +34,7 @@ impl ThreadCommunicator {
         }
     }
 
-    /// Faults planted after a step.
+    /// Applies the faults injected after a step.
     pub(super) fn after(&mut self, exchange: &Exchange) {
         let mut extra = 0;
         for fault in self.faults(exchange) {
@@ -53,7 +53,7 @@ impl ThreadCommunicator {
         }
     }
 
-    /// Faults planted behind a plan.
+    /// Applies the faults injected after a plan.
     pub(super) fn behind(&self, shard: &mut [u8]) {
         for fault in &self.faults {
             match fault.kind {

@@ -1,10 +1,11 @@
-//! The meeting point of the threads engine: where ranks see each other's buffers, and where they are given work.
+//! The rendezvous of the threads engine, where ranks read each other's buffers, and its thread pool.
 //!
-//! The one file of this crate with unsafe code. Two things are lent across threads beyond what lifetimes can say:
+//! This is the only file of the crate with unsafe code. Two things are lent across threads beyond what
+//! lifetimes can express:
 //!
-//! * a rank's source, for as long as the rank is inside [`Seat::while_showing`]. Readers hold the seat's read lock while
-//!   they look at it; the owner, on its way out by any door (also while it panics), takes the write lock to hide it again
-//!   and so waits for the readers inside. A reader that comes later finds nothing;
+//! * a rank's source, for as long as the rank is inside [`Seat::while_showing`]. Readers hold the seat's read
+//!   lock while they read it. The owner, on every exit path (also while it panics), takes the write lock to
+//!   hide it again, and so waits for the active readers. A later reader finds nothing;
 //! * the job of a [`Workshop::run`], which returns only when every worker has finished with it.
 
 #![allow(unsafe_code, reason = "buffers and jobs are lent to other threads for the length of a call")]
@@ -12,24 +13,26 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// One rank's place in a group.
+/// The state of one rank in a group.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Seat {
-    /// How many exchanges and barriers of the group the rank has come to.
+    /// The number of exchanges and barriers of the group at which the rank has arrived.
     pub(super) arrivals: AtomicU64,
-    /// The last of them in which it has read everything that it wanted.
+    /// The last of them in which it has completed all its reads.
     pub(super) departures: AtomicU64,
-    /// How often others have finished reading here, all exchanges together.
+    /// The number of completed reads by other ranks, over all exchanges.
     pub(super) reads: AtomicU64,
-    /// What the rank takes the plan to be, while ranks compare.
+    /// The tag of the rank's plan, while ranks compare.
     pub(super) agreed: AtomicU64,
     shown: RwLock<Option<Shown>>,
-    /// Copies of small sources, of even and of odd exchanges: whoever comes to the next exchange but one has read them.
+    /// Copies of small sources, of even and of odd exchanges.
+    ///
+    /// A rank that arrives at the next exchange but one has read them.
     mail: [RwLock<Mail>; 2],
 }
 
-/// A copy of a source, and for what.
+/// A copy of a source, and its exchange.
 #[derive(Debug, Default)]
 struct Mail {
     number: u64,
@@ -37,7 +40,7 @@ struct Mail {
     bytes: Vec<u8>,
 }
 
-/// A source on show, and for what.
+/// A published source, and its exchange.
 #[derive(Debug)]
 struct Shown {
     source: *const [u8],
@@ -51,19 +54,19 @@ unsafe impl Send for Shown {}
 // SAFETY: as above; the bytes are only read.
 unsafe impl Sync for Shown {}
 
-/// What a reader found.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Look<R> {
-    /// The source, with the count of reads at which the owner is to be woken if it waits for its readers.
+    /// The source, with the count of reads at which the owner must be woken if it waits for its readers.
     Found { result: R, wanted: Option<u64> },
-    /// Something of another plan.
+    /// A source of another plan.
     Other,
-    /// Nothing: the owner has gone.
+    /// Nothing: the owner has left.
     Nothing,
 }
 
 impl Seat {
-    /// Shows `source` to the other ranks until `body` returns or panics, and all who look at it have finished.
+    /// Publishes `source` to the other ranks until `body` returns or panics and all readers have finished.
     pub(super) fn while_showing<R>(
         &self,
         source: &[u8],
@@ -86,7 +89,7 @@ impl Seat {
         result
     }
 
-    /// Leaves a copy of the source for the other ranks, so that the owner need not wait for them.
+    /// Stores a copy of the source for the other ranks, so that the owner need not wait for them.
     pub(super) fn post(&self, source: &[u8], number: u64, tag: u64) {
         let mut mail = self.mail(number).write().unwrap_or_else(PoisonError::into_inner);
         (mail.number, mail.tag) = (number, tag);
@@ -98,7 +101,7 @@ impl Seat {
         &self.mail[(number % 2) as usize]
     }
 
-    /// Looks at what the owner shows or has left in exchange `number`.
+    /// Reads the source that the owner has published or stored in exchange `number`.
     pub(super) fn look<R>(&self, number: u64, tag: u64, body: impl FnOnce(&[u8]) -> R) -> Look<R> {
         let mail = self.mail(number).read().unwrap_or_else(PoisonError::into_inner);
         if mail.number == number {
@@ -113,8 +116,9 @@ impl Seat {
         let guard = self.shown.read().unwrap_or_else(PoisonError::into_inner);
         match &*guard {
             Some(shown) if shown.number == number && shown.tag == tag => {
-                // SAFETY: something is shown, so its owner is inside `while_showing`, which borrows these bytes and cannot
-                // end before it has the write lock, that is before `guard` is dropped at the end of this function.
+                // SAFETY: something is published, so its owner is inside `while_showing`, which borrows these
+                // bytes and cannot end before it has the write lock, that is before `guard` is dropped at the
+                // end of this function.
                 let source = unsafe { &*shown.source };
                 Look::Found { result: body(source), wanted: Some(shown.wanted) }
             }
@@ -134,7 +138,7 @@ pub(super) struct Meeting {
     pub(super) arrived: Arrived,
 }
 
-/// On a cache line of its own: everybody spins on it.
+/// Aligned to a separate cache line, since all ranks spin on it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Arrived(AtomicU64);
@@ -145,22 +149,22 @@ impl Meeting {
         Meeting { members: members.into(), seats, arrived: Arrived::default() }
     }
 
-    /// Comes to the exchange `number`; true if that makes the group complete.
+    /// Arrives at the exchange `number`; returns `true` if that completes the group.
     pub(super) fn arrive(&self, place: usize, number: u64) -> bool {
         self.seats[place].arrivals.store(number, Ordering::Release);
         self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == number * self.members.len() as u64
     }
 
-    /// Whether all have come to the exchange `number`.
+    /// Returns `true` if all ranks have arrived at the exchange `number`.
     pub(super) fn is_complete(&self, number: u64) -> bool {
         self.arrived.0.load(Ordering::Acquire) >= number * self.members.len() as u64
     }
 }
 
-/// Work for one worker, `&mut W` being its own state.
+/// Work for one worker; `&mut W` is the state of that worker.
 type Job<'a, W> = &'a (dyn Fn(&mut W) + Sync);
 
-/// Where workers wait for jobs.
+/// A thread pool whose workers wait for jobs.
 pub(super) struct Workshop<W> {
     state: Mutex<State<W>>,
     given: Condvar,
@@ -184,7 +188,7 @@ impl<W> Clone for Lent<W> {
     }
 }
 
-// SAFETY: what is lent is `Sync`, and `Workshop::run` keeps it alive until all workers have finished.
+// SAFETY: the lent job is `Sync`, and `Workshop::run` keeps it alive until all workers have finished.
 unsafe impl<W> Send for Lent<W> {}
 
 impl<W: 'static> Workshop<W> {
@@ -197,12 +201,12 @@ impl<W: 'static> Workshop<W> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the job to `workers` workers and returns when all have finished.
+    /// Runs the job on `workers` workers and returns when all have finished.
     ///
-    /// Requires that so many threads are in [`work`](Workshop::work), and one call at a time.
+    /// Requires that this number of threads is in [`work`](Workshop::work), and one call at a time.
     pub(super) fn run(&self, workers: usize, job: Job<'_, W>) {
-        // SAFETY: only the lifetime changes. No worker has the job after `busy` has come down to 0, which is awaited below
-        // before the borrow ends; nothing between can panic.
+        // SAFETY: only the lifetime changes. No worker uses the job after `busy` has reached 0, which is
+        // awaited below before the borrow ends; nothing in between can panic.
         let job = unsafe { std::mem::transmute::<Job<'_, W>, Job<'static, W>>(job) };
         let mut state = self.lock();
         state.number += 1;
@@ -215,7 +219,7 @@ impl<W: 'static> Workshop<W> {
         state.job = None;
     }
 
-    /// Takes jobs until the workshop closes.
+    /// Runs jobs until the pool closes.
     pub(super) fn work(&self, own: &mut W) {
         struct Finish<'a, W: 'static>(&'a Workshop<W>);
         impl<W: 'static> Drop for Finish<'_, W> {

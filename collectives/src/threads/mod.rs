@@ -1,8 +1,8 @@
-//! The threads engine: ranks are threads of this process and copy straight from each other's buffers.
+//! The threads engine: ranks are threads of this process and copy directly from each other's buffers.
 //!
-//! Nothing needs to be installed, and nothing is staged: a receiver reads the sender's buffer and writes its own, once.
-//! A rank that panics, returns an error, leaves early or stalls past the time-out makes every rank that waits for it
-//! return an error that names it.
+//! It has no external dependencies, and nothing is staged: a receiver reads the sender's buffer and writes
+//! its own, once. If a rank panics, returns an error, leaves early or stalls past the timeout, every rank
+//! that waits for it returns an error that names it.
 
 mod comm;
 mod fault;
@@ -16,7 +16,7 @@ pub use world::World;
 
 use crate::{Element, Error, TrafficLog};
 
-/// Carries a plan out once, with a thread for every rank: [`World::redistribute`] in a world of its own.
+/// Runs a plan once, with a thread for every rank: [`World::redistribute`] in a new world.
 ///
 /// Errors: as there.
 pub fn redistribute<T: Element>(

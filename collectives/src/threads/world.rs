@@ -14,10 +14,10 @@ use super::meeting::{Meeting, Workshop};
 use crate::testing::Fault;
 use crate::{Batch, BufferLayout, Communicator, CompiledPlan, Element, Error, TrafficLog, item, zeros};
 
-/// The shards of a tensor, of the ranks of its mesh in their order.
+/// The shards of a tensor, one per rank of its mesh, in mesh order.
 type Shards<T> = Vec<Vec<T>>;
 
-/// How long a rank is waited for, unless said otherwise.
+/// Default timeout for waiting on a rank.
 const TIME_OUT: Duration = Duration::from_mins(1);
 
 /// Ranks as threads: started once, given many jobs.
@@ -45,7 +45,7 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// What the ranks of a world share.
+/// State shared by the ranks of a world.
 #[derive(Debug)]
 pub(super) struct Shared {
     size: usize,
@@ -55,9 +55,9 @@ pub(super) struct Shared {
     meetings: Mutex<HashMap<Box<[usize]>, Arc<Meeting>>>,
     failed: AtomicBool,
     failure: Mutex<Option<(usize, String)>>,
-    /// Which ranks have finished their job.
+    /// For each rank, `true` if it has finished its job.
     left: Box<[AtomicBool]>,
-    /// Changes when meetings are given up after a failure.
+    /// Incremented when the rendezvous state is discarded after a failure.
     generation: AtomicU64,
     faults: Mutex<Vec<Fault>>,
 }
@@ -67,7 +67,7 @@ impl Shared {
         self.size
     }
 
-    /// Whether there are more ranks than processors.
+    /// Returns `true` if there are more ranks than processors.
     pub(super) fn is_crowded(&self) -> bool {
         self.crowded
     }
@@ -80,7 +80,7 @@ impl Shared {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The one meeting of a group, whoever asks first.
+    /// Returns the rendezvous of a group; the first rank that requests it creates it.
     pub(super) fn meeting(&self, members: &[usize]) -> Arc<Meeting> {
         let mut meetings = self.meetings.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(meeting) = meetings.get(members) {
@@ -91,7 +91,7 @@ impl Shared {
         meeting
     }
 
-    /// Wakes a rank that is parked, or makes it look once more before it parks.
+    /// Wakes a rank that is parked, or makes it check again before it parks.
     pub(super) fn wake(&self, rank: usize) {
         if let Some(threads) = self.threads.get() {
             threads[rank].unpark();
@@ -102,7 +102,7 @@ impl Shared {
         (0..self.size).for_each(|rank| self.wake(rank));
     }
 
-    /// Records that a rank failed, if it is the first, and wakes everybody.
+    /// Records the failure of a rank, if it is the first, and wakes all ranks.
     pub(super) fn fail(&self, cause: (usize, String)) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         if failure.is_none() {
@@ -113,7 +113,7 @@ impl Shared {
         }
     }
 
-    /// The first failure of this run, if there is one.
+    /// Returns the first failure of this run, if there is one.
     pub(super) fn failure(&self) -> Option<(usize, String)> {
         if !self.failed.load(Ordering::Acquire) {
             return None;
@@ -121,7 +121,7 @@ impl Shared {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether a rank has finished its job.
+    /// Returns `true` if a rank has finished its job.
     pub(super) fn has_left(&self, rank: usize) -> bool {
         self.left[rank].load(Ordering::Acquire)
     }
@@ -131,7 +131,7 @@ impl Shared {
         faults.extend(planted.iter().filter(|fault| fault.rank == rank));
     }
 
-    /// Makes the world fit for a new run. Nobody is running.
+    /// Prepares the world for a new run. Requires that no rank is running.
     fn reset(&self) {
         for left in &self.left {
             left.store(false, Ordering::Release);
@@ -144,14 +144,14 @@ impl Shared {
     }
 }
 
-/// More threads than this no machine runs.
+/// Maximum number of ranks, above the thread limit of any machine.
 const MOST_RANKS: usize = 1 << 16;
 
 impl World {
     /// Starts `ranks` threads.
     ///
-    /// Errors: [`Error::Threads`] for none and for more than 65,536, or if the operating system refuses; none is left running
-    /// then.
+    /// Errors: [`Error::Threads`] for zero ranks, for more than 65,536, or if the operating system cannot
+    /// start a thread; in that case all started threads are stopped.
     pub fn new(ranks: usize) -> Result<World, Error> {
         if ranks == 0 || ranks > MOST_RANKS {
             let message = format!("a world has 1 to {MOST_RANKS} ranks, not {ranks}");
@@ -184,24 +184,25 @@ impl World {
         Ok(world)
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub fn size(&self) -> usize {
         self.shared.size
     }
 
-    /// How long a rank waits for others from now on; 60 seconds at first.
+    /// Sets the timeout for waiting on other ranks; 60 seconds by default.
     pub fn set_timeout(&mut self, time_out: Duration) {
         *self.shared.time_out.write().unwrap_or_else(PoisonError::into_inner) = time_out;
     }
 
-    /// Plants faults in the runs from now on, instead of those planted before. For tests.
+    /// Injects faults into the following runs, in place of earlier ones. For tests.
     pub fn inject_faults(&mut self, faults: impl IntoIterator<Item = Fault>) {
         *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults.into_iter().collect();
     }
 
-    /// Runs a job on every rank at the same time, and returns what each one made of it, in rank order.
+    /// Runs a job on every rank at the same time, and returns the result of each, in rank order.
     ///
-    /// A rank that returns an error of the caller's own gets it back as it is, and the others are told what it says.
+    /// A rank that returns an error of the caller's type gets it back unchanged, and the other ranks get its
+    /// text.
     ///
     /// ```
     /// use reshard_collectives::{Communicator, Error, threads::World};
@@ -231,13 +232,13 @@ impl World {
     /// });
     /// assert_eq!(results[1], Err(Mine::NoFile("shard 1")));
     /// let said = results[0].as_ref().unwrap_err().to_string();
-    /// assert_eq!(said, "rank 1 failed (there is no shard 1) while it was waited for in a meeting of group [0,1]");
+    /// assert_eq!(said, "rank 1 failed (there is no shard 1) while others waited for it in a barrier of group [0,1]");
     /// # Ok::<(), Error>(())
     /// ```
     ///
-    /// Ensures: if a rank panics or returns an error, every rank that waits for it, or for one that waits for it, gets an
-    /// error that names it; the world can be used again. Returns when all ranks have returned: a job that never does
-    /// keeps its caller.
+    /// Ensures: if a rank panics or returns an error, every rank that waits for it, directly or indirectly,
+    /// gets an error that names it; the world can be used again. Returns when all ranks have returned. If a
+    /// job never returns, neither does `run`.
     pub fn run<T, E, F>(&mut self, job: F) -> Vec<Result<T, E>>
     where
         T: Send,
@@ -270,24 +271,24 @@ impl World {
             self.shared.wake_all();
             *results[rank].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         });
-        let lost = |rank| Err(E::from(Error::Panicked { rank, message: "its thread is gone".to_string() }));
+        let lost = |rank| Err(E::from(Error::Panicked { rank, message: "its thread has ended".to_string() }));
         let result = |(rank, slot): (usize, Mutex<Option<Result<T, E>>>)| {
             slot.into_inner().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(|| lost(rank))
         };
         results.into_iter().enumerate().map(result).collect()
     }
 
-    /// Carries a plan out on shards of the source sharding, one for each rank of its mesh in the order of
-    /// [`Mesh::ranks`](reshard_sharding::Mesh::ranks), and returns the shards of the target in the order of its mesh,
-    /// with the bytes that moved.
+    /// Runs a plan on shards of the source sharding, and returns the shards of the target and the traffic.
     ///
-    /// Shards are of the plan's type, or of [`u8`]: then they are the bytes of any type.
+    /// There is one source shard for each rank of the source mesh, in the order of
+    /// [`Mesh::ranks`](reshard_sharding::Mesh::ranks). Target shards are in the order of the target mesh.
+    /// Shards have the plan's type, or [`u8`]: then they are the bytes of any type.
     ///
     /// ```
     /// use reshard_collectives::threads::World;
     /// use reshard_kernels::DType;
     /// use reshard_planner::Planner;
-    /// use reshard_sharding::{Mesh, Sharding, meaning::scatter};
+    /// use reshard_sharding::{Mesh, Sharding};
     ///
     /// let mesh = Mesh::new([("tp", 2)])?;
     /// let [rows, columns] = ["S(0)", "S(1)"].map(|text| Sharding::parse(&mesh, &[2, 2], text));
@@ -296,12 +297,12 @@ impl World {
     /// assert_eq!(shards, [[1.0, 3.0], [2.0, 4.0]]);
     ///
     /// let error = World::new(2)?.redistribute::<f64>(&plan, &[[1.0], [2.0]]).unwrap_err();
-    /// assert_eq!(error.kind(), "dtype");
+    /// assert_eq!(error.code(), "dtype");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Ensures: every receiver counted what its sender did ([`Trace::check`]).
-    /// Errors: those of [`Compiled::new`]; [`Error::DType`]; [`Error::WorldTooSmall`]; [`Error::ShardCount`];
+    /// Ensures: every receiver counted what its sender did ([`TrafficLog::check`]).
+    /// Errors: those of [`CompiledPlan::new`]; [`Error::DType`]; [`Error::WorldTooSmall`]; [`Error::ShardCount`];
     /// [`Error::Buffer`]; the first failure of any rank.
     pub fn redistribute<T: Element>(
         &mut self,
@@ -311,7 +312,7 @@ impl World {
         self.redistribute_layouts(plan, shards, &BufferLayout::RowMajor, &BufferLayout::RowMajor)
     }
 
-    /// As [`redistribute`](World::redistribute), with shards that lie in memory as `source` and `target` say.
+    /// Runs [`redistribute`](World::redistribute) with the memory layouts `source` and `target`.
     pub fn redistribute_layouts<T: Element>(
         &mut self,
         plan: &Plan,
@@ -328,7 +329,7 @@ impl World {
         Ok((plan.to().mesh().ranks().map(shard).collect(), trace))
     }
 
-    /// As [`redistribute`](World::redistribute), from bytes into bytes that are there: nothing is copied but what moves.
+    /// Runs [`redistribute`](World::redistribute) from bytes into existing target buffers.
     ///
     /// ```
     /// use reshard_collectives::threads::World;
@@ -345,8 +346,8 @@ impl World {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Errors: as there, [`Error::TargetCount`], and [`Error::Buffer`] for a target of another length; what targets hold after an
-    /// error is not said.
+    /// Errors: as there, [`Error::TargetCount`], and [`Error::Buffer`] for a target of another length. After
+    /// an error the contents of the targets are unspecified.
     pub fn redistribute_into(
         &mut self,
         plan: &Plan,
@@ -359,13 +360,13 @@ impl World {
         }
         let mut target_of = HashMap::new();
         for (rank, target) in plan.to().mesh().ranks().zip(targets) {
-            let (needed, given) = (plan.to().local_numel(rank) * plan.item_bytes(), target.len());
+            let (needed, given) = (plan.to().local_numel(rank) * plan.element_bytes(), target.len());
             if needed != given {
                 return Err(Error::Buffer { rank, which: "target", needed, given });
             }
             target_of.insert(rank, Mutex::new(Some(&mut **target)));
         }
-        // Every rank takes its own, once; ranks that only send write nowhere.
+        // Every rank takes its own target, once; ranks that only send have an empty one.
         let take = |rank, _| {
             let slot = target_of
                 .get(&rank)
@@ -376,7 +377,7 @@ impl World {
         self.carry_out(plan, shards, layouts, take, |target| target).map(|(_, trace)| trace)
     }
 
-    /// Carries a plan out into what each rank makes for itself, given the bytes that it needs.
+    /// Runs a plan into targets that each rank allocates, given the required bytes.
     fn carry_out<R: Send>(
         &mut self,
         plan: &Plan,
@@ -409,8 +410,10 @@ impl World {
         self.gather(results)
     }
 
-    /// Carries several plans out together: as [`redistribute`](World::redistribute), with the shards of each tensor of the
-    /// batch, which are copied into the batch's source and out of its target; as bytes, for tensors differ in their types.
+    /// Runs several plans in one batch.
+    ///
+    /// It works as [`redistribute`](World::redistribute), with the shards of each tensor. Shards are copied
+    /// into the batch's source and out of its target. They are bytes, since tensors differ in their types.
     ///
     /// Errors: as there, [`Error::TensorCount`], and [`Error::Memory`] unless all buffers of the batch are dense.
     pub fn redistribute_batch<S: AsRef<[u8]> + Sync>(
@@ -422,7 +425,7 @@ impl World {
             return Err(Error::TensorCount { needed: batch.len(), given: shards.len() });
         }
         if !batch.is_row_major() {
-            let message = "shards are put into batches of dense row-major buffers alone".to_string();
+            let message = "batches of shards need dense row-major buffers".to_string();
             return Err(Error::Memory { rank: 0, message });
         }
         let mut shard_of: Vec<HashMap<usize, &[u8]>> = Vec::with_capacity(batch.len());
@@ -442,7 +445,7 @@ impl World {
             let mut source = comm.allocate(compiled.source_bytes())?;
             for (tensor, (plan, shards)) in batch.plans().zip(&shard_of).enumerate() {
                 let shard = shards.get(&rank).copied().unwrap_or(&[]);
-                let needed = plan.from().local_numel(rank) * plan.item_bytes();
+                let needed = plan.from().local_numel(rank) * plan.element_bytes();
                 if shard.len() != needed {
                     return Err(Error::Buffer { rank, which: "source", needed, given: shard.len() });
                 }
@@ -454,7 +457,7 @@ impl World {
             let mut all = comm.allocate(compiled.target_bytes())?;
             compiled.run(comm, &source, &mut all, &mut scratch)?;
             for (tensor, (target, plan)) in targets.iter_mut().zip(batch.plans()).enumerate() {
-                let bytes = plan.to().local_numel(rank) * plan.item_bytes();
+                let bytes = plan.to().local_numel(rank) * plan.element_bytes();
                 if bytes > 0 {
                     target.extend_from_slice(&all[batch.target_start(tensor)?..][..bytes]);
                 }
@@ -481,7 +484,7 @@ impl World {
         Ok(())
     }
 
-    /// What all ranks made, by rank, or the failure that came first.
+    /// Returns the results of all ranks, by rank, or the failure that came first.
     fn gather<T>(
         &self,
         results: Vec<Result<(T, TrafficLog), Error>>,
@@ -495,8 +498,9 @@ impl World {
                     trace.merge(&part);
                     made.insert(rank, one);
                 }
-                // What a rank says of itself is worth more than what others say of it. Of several that fail on their own the
-                // lowest is named, whichever was first: the same mistake has the same message in every run.
+                // A rank's own error is more precise than the reports of others. If several ranks have such
+                // an error, the lowest is named, whichever was first: the same mistake has the same message
+                // in every run.
                 Err(said) => {
                     let own = said.failed_rank().is_none_or(|about| about == rank);
                     if error.is_none() || !is_own && (own || failed == Some(rank)) {
@@ -513,7 +517,7 @@ impl World {
     }
 }
 
-/// Whether a rank holds something before or after.
+/// Returns `true` if a rank is in the source mesh or in the target mesh.
 fn takes_part(plan: &Plan, rank: usize) -> bool {
     plan.from().mesh().contains(rank) || plan.to().mesh().contains(rank)
 }
@@ -522,7 +526,7 @@ impl Drop for World {
     fn drop(&mut self) {
         self.workshop.close();
         for thread in self.threads.drain(..) {
-            // A worker's panics are caught; there is nothing to learn here.
+            // A worker's panics are caught, so the join result has no information.
             let _ = thread.join();
         }
     }

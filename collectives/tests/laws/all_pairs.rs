@@ -1,5 +1,5 @@
-//! Every pair of placements: plan, execute on threads, compare the meaning, compare the bytes that moved with the bytes
-//! that the plan promised.
+//! Every pair of placements: plan, execute on threads, compare the global tensor, and compare the transferred
+//! bytes with those that the plan promised.
 
 use crate::pair::{Item, check_pair, shards, to_bytes};
 use reshard_collectives::BufferLayout;
@@ -18,7 +18,7 @@ const PER_AXIS: [Placement; 6] = [
     Placement::Partial(ReduceOp::Sum),
 ];
 
-/// All lists of placements for a mesh whose dims the shape has.
+/// Returns all lists of placements for a mesh whose dims the shape has.
 fn all_placements(axes: usize, dims: usize) -> Vec<Vec<Placement>> {
     let fits = |placement: &Placement| {
         let (Placement::Shard(dim) | Placement::StridedShard { dim, .. }) = *placement else { return true };
@@ -27,7 +27,7 @@ fn all_placements(axes: usize, dims: usize) -> Vec<Vec<Placement>> {
     every(&PER_AXIS.iter().filter(|p| fits(p)).cloned().collect::<Vec<_>>(), axes)
 }
 
-/// The pairs of these numbers. One in so many is a fair sample where that is prime to the number of pairs.
+/// Checks a subset of the pairs; one in `n` is a fair sample if `n` is coprime to the number of pairs.
 fn check_mesh<T: Item>(mesh: &[usize], shapes: &[&[usize]], takes: impl Fn(usize) -> bool) -> usize {
     let mesh = Mesh::new(mesh.iter().enumerate().map(|(i, n)| (["x", "y", "z"][i], *n))).unwrap();
     let mut world = World::new(mesh.size()).unwrap();
@@ -217,7 +217,7 @@ fn every_reduction_agrees() {
             }
         }
     }
-    // Averages, and sums mixed with averages, in floats that hold the results exactly enough.
+    // Averages, and sums mixed with averages, in floats that represent the results exactly enough.
     for from in ["P(avg),R", "P(avg),P(avg)", "P(sum),P(avg)", "P(avg),S(0)"] {
         for to in ["R,R", "S(0),R", "R,S(1)", "S(0),S(0)"] {
             let source = Sharding::parse(&mesh, &[7, 5], from).unwrap();
@@ -265,7 +265,7 @@ fn buffers_of_any_memory_layout() {
     }
 }
 
-/// Every shard from one memory layout to another.
+/// Returns every shard, converted from one memory layout to another.
 fn permute(sharding: &Sharding, shards: &[Vec<u8>], from: &BufferLayout, to: &BufferLayout) -> Vec<Vec<u8>> {
     let one = |(rank, shard): (usize, &Vec<u8>)| {
         let shape = sharding.local_shape(rank).unwrap();

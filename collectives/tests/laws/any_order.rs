@@ -1,4 +1,4 @@
-//! Plans on meshes whose ranks are in any order, carried out on threads.
+//! Plans on meshes whose ranks are in any order, run on threads.
 
 use crate::pair::{check_pair, shards};
 use reshard_collectives::threads::World;
@@ -14,7 +14,7 @@ const ORDERS: [&str; 5] = [
     "x=2,y=2@[2,7,1,4]",
 ];
 
-/// All placements of a mesh of these axes.
+/// Returns all placements of a mesh of these axes.
 fn all(mesh: &Mesh, shape: &[usize]) -> Vec<(Sharding, Placements)> {
     let lists = every(&["R", "S(0)", "S(1)", "P"], mesh.axes().len());
     let read = |list: &Vec<&str>| {

@@ -1,4 +1,4 @@
-//! Batches against the same tensors one by one: the same bytes land everywhere, in fewer messages.
+//! Batches compared with the same tensors redistributed separately: equal results, in fewer messages.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Sweep;
 
-/// The tensors of the sentence encoder all-MiniLM-L6-v2: how many, of which shape.
+/// The tensors of the model all-MiniLM-L6-v2: count and shape.
 const MINILM: [(usize, &[usize]); 9] = [
     (57, &[384]),
     (25, &[384, 384]),
@@ -22,7 +22,7 @@ const MINILM: [(usize, &[usize]); 9] = [
     (1, &[30522, 384]),
 ];
 
-/// What a wish for matrices means for a tensor: where it lacks a dim, nothing is sharded.
+/// Returns the sharding that a text for matrices gives for a tensor; replicated if the tensor lacks a dim.
 fn fits(mesh: &Mesh, shape: &[usize], text: &str) -> Sharding {
     Sharding::parse(mesh, shape, text).unwrap_or_else(|_| Sharding::replicated(mesh, shape).unwrap())
 }
@@ -30,7 +30,7 @@ fn fits(mesh: &Mesh, shape: &[usize], text: &str) -> Sharding {
 fn shards(plan: &Plan, salt: usize) -> Vec<Vec<u8>> {
     let shard = |rank: usize| {
         let held = plan.from().global_indices(rank).unwrap();
-        let item = plan.item_bytes();
+        let item = plan.element_bytes();
         let mut bytes = Vec::with_capacity(held.len() * item);
         for e in held {
             for b in 0..item {
@@ -42,7 +42,7 @@ fn shards(plan: &Plan, salt: usize) -> Vec<Vec<u8>> {
     plan.from().mesh().ranks().map(shard).collect()
 }
 
-/// Messages one by one, and in one batch.
+/// Returns the number of messages of separate runs, and of one batch.
 fn messages(plans: &[Plan], ranks: usize) -> (u64, u64) {
     let mut world = World::new(ranks).unwrap();
     let sources: Vec<Vec<Vec<u8>>> =
@@ -63,7 +63,7 @@ fn messages(plans: &[Plan], ranks: usize) -> (u64, u64) {
         assert!(is == should, "tensor {at}: {}", plans[at]);
     }
     assert_eq!(targets.len(), plans.len());
-    assert_eq!(trace.total(), one_by_one.total(), "the same bytes move");
+    assert_eq!(trace.total(), one_by_one.total(), "the same bytes are sent");
     for rank in 0..ranks {
         assert_eq!(trace.received_by(rank), one_by_one.received_by(rank));
     }
@@ -91,7 +91,7 @@ fn a_real_checkpoint_takes_a_third_of_the_messages_or_less() {
         }
         assert_eq!(plans.len(), 104);
         let (one_by_one, together) = messages(&plans, 8);
-        println!("{from} -> {to}: {one_by_one} messages one by one, {together} in one batch");
+        println!("{from} -> {to}: {one_by_one} messages in separate runs, {together} in one batch");
         assert!(together > 0 && together * 3 <= one_by_one, "{from} -> {to}: {together} of {one_by_one}");
     }
 }
@@ -149,12 +149,12 @@ fn beginnings_that_no_buffer_has_are_refused_and_add_nothing() {
         assert_eq!(error.code(), kind, "{error}");
         assert!(batch.is_empty() && (batch.source_bytes(), batch.target_bytes()) == (0, 0));
     }
-    // Room that no machine has is an error of the one who asks for it.
+    // An allocation that no machine can satisfy is an error of the rank that requests it.
     batch.add_at(&plan, (BufferLayout::RowMajor, 1 << 61), (BufferLayout::RowMajor, 0)).unwrap();
     let shards = [vec![vec![0; 8], vec![0; 8]]];
     let error = World::new(2).unwrap().redistribute_batch(&batch, &shards).unwrap_err();
-    assert!(error.to_string().contains("there is no room for"), "{error}");
-    // What does not lie densely cannot be put in from shards.
+    assert!(error.to_string().contains("cannot allocate"), "{error}");
+    // A tensor that is not dense cannot be filled from shards.
     let mut batch = Batch::new();
     batch.add_at(&plan, (BufferLayout::Order(vec![0]), 0), (BufferLayout::RowMajor, 0)).unwrap();
     let error = World::new(2).unwrap().redistribute_batch(&batch, &shards).unwrap_err();

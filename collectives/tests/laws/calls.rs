@@ -1,5 +1,5 @@
-//! The laws of a plan as a framework's calls: what they mean is what `Compiled` does on threads, and every rank lists them so that
-//! nobody waits forever.
+//! Properties of a plan as a framework's calls: they have the result of `CompiledPlan` on threads, and cannot
+//! deadlock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use reshard_planner::{Objective, Plan, Planner, Step, StepOp};
 use reshard_sharding::{Mesh, ReduceOp, Sharding};
 use reshard_test_support::{Random, Sweep, every, random_mesh, random_shape, random_sharding};
 
-/// Other data on every rank, replicas too; whole numbers, so that sums are exact, and none below 0, for norms.
+/// Returns other data on every rank, also on replicas: whole numbers for exact sums, none below 0, for norms.
 pub(crate) fn sources(plan: &Plan) -> Vec<Vec<u8>> {
     let shard = |rank: usize| {
         let number = |i: usize| 1 + rank as i64 * 10_007 + i as i64 * 3;
@@ -28,14 +28,14 @@ fn is_float(plan: &Plan) -> bool {
     plan.dtype() == DType::F64
 }
 
-/// Averages and norms are of floats, the others of integers, whose arithmetic has no order.
+/// Averages and norms use floats, the others integers, whose arithmetic is independent of the order.
 pub(crate) fn dtype_of(from: &Sharding, to: &Sharding) -> DType {
     let of_floats = |op: ReduceOp| op.divides() || op.is_of_magnitudes();
     let floats = from.partial().iter().chain(to.partial()).any(|axis| of_floats(axis.op));
     if floats { DType::F64 } else { DType::I64 }
 }
 
-/// The groups of exactly the ranks that talk to each other in some step, in orders of the framework's own.
+/// Returns the groups of exactly the ranks that communicate in some step, each in an arbitrary order.
 pub(crate) fn exact(plan: &Plan, random: &mut Random) -> Vec<Vec<usize>> {
     let mut groups = BTreeSet::new();
     for (step, phase) in plan.ranks().into_iter().flat_map(|rank| plan.phases(rank).unwrap()) {
@@ -54,7 +54,7 @@ pub(crate) fn exact(plan: &Plan, random: &mut Random) -> Vec<Vec<usize>> {
     groups.into_iter().map(shuffled).collect()
 }
 
-/// Some of some ranks, and of those next to the plan's.
+/// Returns groups of some ranks, and of ranks next to the plan's.
 fn drawn(plan: &Plan, random: &mut Random) -> Vec<Vec<usize>> {
     let mut ranks = plan.ranks();
     ranks.push(ranks[ranks.len() - 1] + 1);
@@ -71,14 +71,14 @@ pub(crate) fn offers(groups: &[Vec<usize>]) -> FrameworkGroups {
         .unwrap()
 }
 
-/// How many calls of each kind there were, of all ranks.
+/// Counts of the calls of each kind, over all ranks.
 #[derive(Default, Debug)]
 struct Seen {
     plans: usize,
     kinds: BTreeMap<&'static str, usize>,
     terms: usize,
     attended: usize,
-    /// Steps of ranks that digits tell.
+    /// Steps of ranks that are built from digits.
     by_digits: usize,
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn kind(call: &CollectiveCall) -> &'static str {
 }
 
 impl Seen {
-    /// All laws of one plan, on several offers.
+    /// Checks all properties of one plan, with several lists of framework groups.
     fn check(&mut self, plan: &Plan, random: &mut Random) {
         let sources = sources(plan);
         let ranks = plan.ranks();
@@ -152,7 +152,7 @@ impl Seen {
     }
 }
 
-/// Every element is in its buffer, what is written is written once, and buffers go from call to call.
+/// Every element is in its buffer, each written element is written once, and buffers pass from call to call.
 fn views_are_of_their_buffers(plan: &Plan, calls: &RankCalls) {
     let holds = plan.from().mesh().contains(calls.rank());
     let mut len = if holds { plan.from().local_numel(calls.rank()) } else { 0 };
@@ -185,7 +185,7 @@ fn views_are_of_their_buffers(plan: &Plan, calls: &RankCalls) {
                 assert!(times.iter().all(once), "{plan}\n{calls}");
                 bounds.extend([term.start, term.start + times.iter().sum::<usize>()]);
             }
-            // Terms are all that was received, each beginning where one ends.
+            // Partial values cover all received elements, each beginning where one ends.
             bounds.sort_unstable();
             assert!(bounds.chunks(2).all(|pair| pair[0] == pair[1]), "{plan}\n{calls}");
         } else if !call.is_idle() {
@@ -239,7 +239,9 @@ fn members_call_in_one_order(all: &[RankCalls], what: &str) {
     }
 }
 
-/// Offered all groups of exactly its members, a step is called what the plan calls it; where ranks differ, an all-to-all of counts.
+/// With all groups of exactly its members, a step is the plan's own collective.
+///
+/// If ranks differ, it is an all-to-all with counts.
 fn only_the_plans_own_calls(plan: &Plan, all: &[RankCalls]) {
     for calls in all {
         let mut steps = vec![0; plan.steps().len()];
@@ -250,7 +252,7 @@ fn only_the_plans_own_calls(plan: &Plan, all: &[RankCalls]) {
             let is_norm = step.before.partial().iter().any(|axis| axis.op.is_of_magnitudes());
             let kinds: &[&str] = match step.op() {
                 StepOp::Slice | StepOp::ZeroFill => &["local"],
-                // Turned round, a step may add or fill too, and is then no collective that frameworks have.
+                // A transposed step may also add or fill, and is then not a collective of frameworks.
                 StepOp::AllGather if even && !step.is_transposed() => &["all_gather"],
                 StepOp::ReduceScatter if even && !is_norm && !step.is_transposed() => &["reduce_scatter"],
                 StepOp::AllReduce if !step.is_transposed() && (even || step.exchanges() == 2) && !is_norm => {
@@ -307,7 +309,7 @@ fn check_all(
 #[test]
 fn the_page_begins_with_the_example_that_runs() {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // A package has no pages.
+    // A published package has no pages.
     let Ok(page) = fs::read_to_string(crate_root.join("../docs/calls.md")) else { return };
     let shown = page.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let library = fs::read_to_string(crate_root.join("src/calls/mod.rs")).unwrap();

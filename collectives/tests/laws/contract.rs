@@ -15,7 +15,7 @@ fn on_threads(ranks: usize, options: &ContractOptions) -> Vec<ContractReport> {
 
 #[test]
 fn threads_keep_the_contract() {
-    // Of the pairs of shardings over many ranks one in so many, unless all are asked for.
+    // A sample of the pairs of shardings over many ranks, or all in an exhaustive run.
     for (ranks, every) in [(1, 1), (2, 1), (3, 2), (5, 12), (8, 16)] {
         let every = Sweep::asked().one_in(every);
         let reports = on_threads(ranks, &ContractOptions { every, ..ContractOptions::default() });
@@ -31,7 +31,7 @@ fn other_seeds_are_other_data() {
     }
 }
 
-/// The ops of the steps that a golden file lists, before the greedy planner's.
+/// Returns the ops of the steps that a golden file lists, before the greedy planner's.
 fn steps_of(file: &str) -> Vec<String> {
     let text = file.split("axis by axis").next().unwrap();
     let numbered = |line: &str| {
@@ -63,10 +63,10 @@ fn golden_plans_have_the_steps_of_their_files() {
             let plan = golden.plan(&topology).unwrap();
             let steps: Vec<String> = plan.steps().iter().map(|step| step.op().to_string()).collect();
             if steps != known {
-                differ.push(format!("{name}: {steps:?}, and the file {known:?}"));
+                differ.push(format!("{name}: {steps:?}, but the file has {known:?}"));
             }
         }
     }
-    assert!(left.is_empty(), "nobody carries out {left:?}");
+    assert!(left.is_empty(), "no test runs {left:?}");
     assert!(differ.is_empty(), "{differ:#?}");
 }

@@ -1,4 +1,4 @@
-//! Tokens go to experts by counts and come back: one exchange of exactly those rows, whatever they are.
+//! Token dispatch by counts and back: one exchange of exactly those rows, for all counts.
 
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
@@ -8,7 +8,7 @@ use reshard_test_support::{Arbitrary, Gen, property};
 
 use crate::pair::{check_pair, shards};
 
-/// What each of 2 to 5 ranks has for each, so many numbers a row, and copies along another axis.
+/// The rows from each of 2 to 5 ranks for each, the numbers per row, and copies along another axis.
 #[derive(Clone, Debug)]
 struct Routes {
     rows: Vec<Vec<usize>>,
@@ -42,7 +42,7 @@ fn an_exchange_of_counts_receives_what_is_counted_and_no_more() {
         };
         let dispatched = bytes(&|me, other| rows[other][me]);
         let combined = bytes(&|me, other| rows[me][other]);
-        // Copies may serve each other where that is less for the worst; alone there is one way.
+        // Copies may serve each other if that is less for the worst rank; without copies there is one plan.
         for (from, to, counted) in [(&before, &after, dispatched), (&after, &before, combined)] {
             check_pair(&mut world, &planner, from, to, &shards::<i64>(from, &[]));
             let plan = planner.plan(from, to, DType::I64).unwrap();
@@ -50,7 +50,7 @@ fn an_exchange_of_counts_receives_what_is_counted_and_no_more() {
             assert!(copies > 1 || plan.received_bytes() == counted, "{plan}");
             assert!(plan.steps().len() <= 1 || copies > 1, "{plan}");
         }
-        // Gradients of what the experts have go back as they came.
+        // Gradients of the experts' values return by the transposed exchange.
         let back = planner.plan(&before, &after, DType::I64).unwrap().transposed().unwrap();
         assert_eq!((back.from(), back.to()), (&after.cotangent().unwrap(), &before.cotangent().unwrap()));
         assert!(back.received_bytes() <= combined, "{back}");

@@ -9,7 +9,7 @@ use reshard_kernels::DType;
 use reshard_planner::{Arithmetic, Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
-/// What takes so long hangs; no machine is as slow.
+/// Time after which a run counts as hanging; no machine is that slow.
 const HANGS: Duration = Duration::from_mins(1);
 
 fn plan(from: &str, to: &str, shape: &[usize]) -> Plan {
@@ -25,7 +25,7 @@ fn shards(plan: &Plan) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Runs a plan on every rank, and says what each one got and how long it took.
+/// Runs a plan on every rank, and returns the result of each and its duration.
 fn run(world: &mut World, plan: &Plan) -> Vec<(Result<(), Error>, Duration)> {
     let data = shards(plan);
     let results = world.run(|comm| {
@@ -40,7 +40,7 @@ fn run(world: &mut World, plan: &Plan) -> Vec<(Result<(), Error>, Duration)> {
     results.into_iter().map(|result| result.unwrap_or_else(|error| (Err(error), Duration::ZERO))).collect()
 }
 
-/// Which of them came first differs from run to run, and what is said does not.
+/// The order of the failures differs between runs, but not the message.
 #[test]
 fn of_several_ranks_that_fail_on_their_own_the_lowest_is_named() {
     let plan = plan("S(0),S(0)", "S(1),S(1)", &[64, 64]);
@@ -63,7 +63,7 @@ fn of_several_ranks_that_fail_on_their_own_the_lowest_is_named() {
 fn every_other_rank_names_the_one_that_failed() {
     let all_to_all = plan("S(0),S(0)", "S(1),S(1)", &[64, 64]);
     let reduction = plan("P,P", "R,R", &[64, 64]);
-    // So much that ranks take from each other before all have come.
+    // Large enough that ranks read from each other before all have arrived.
     let large = plan("S(0),S(0)", "S(1),S(1)", &[1024, 1024]);
     let mut world = World::new(4).unwrap();
     for plan in [&all_to_all, &reduction, &large] {
@@ -115,11 +115,11 @@ fn a_stalled_rank_is_named(world: &mut World, plan: &Plan) {
         if rank != 2 {
             let text = error.to_string();
             assert!(text.contains("rank 2") && text.contains("step 0 of group [0,1,2,3]"), "{text}");
-            // However busy the machine is, nobody waits for as long as the rank stalls.
+            // However busy the machine is, no rank waits for as long as the rank stalls.
             assert!(time < times[2], "rank {rank} took {time:?} of {times:?}");
         }
     }
-    // Whoever came later found that it had failed; the first of them waited.
+    // Later ranks found that it had failed; the first of them waited.
     let longest = [0, 1, 3].map(|rank: usize| times[rank]).into_iter().max();
     assert!(longest >= Some(time_out), "{times:?}");
     world.inject_faults([]);
@@ -136,7 +136,7 @@ fn a_rank_that_leaves_early_is_named() {
         let error = results[rank].as_ref().unwrap_err();
         assert_eq!(error.failed_rank(), Some(1));
         assert!(
-            error.to_string().ends_with("while it was waited for in a meeting of group [0,1,2]"),
+            error.to_string().ends_with("while others waited for it in a barrier of group [0,1,2]"),
             "{error}"
         );
     }
@@ -147,7 +147,7 @@ fn a_rank_that_leaves_early_is_named() {
 fn a_rank_that_never_comes_to_a_barrier_is_named() {
     let mut world = World::new(3).unwrap();
     world.set_timeout(Duration::from_millis(200));
-    // It leaves, or it is there and does something else for too long.
+    // The rank leaves, or it is busy with other work for too long.
     for stall in [Duration::ZERO, Duration::from_millis(800)] {
         for missing in 0..3 {
             let checked = world.run(|comm| {
@@ -174,20 +174,17 @@ fn different_plans_are_noticed() {
         let (source, mut target) = (vec![0; compiled.source_bytes()], vec![0; compiled.target_bytes()]);
         compiled.run(comm, &source, &mut target, &mut scratch)
     });
-    // All are told, before anything moves: rank 3 of the first other rank, the others of rank 3.
+    // All get an error before any transfer: rank 3 names the first other rank, the others name rank 3.
     for (rank, result) in results.iter().enumerate() {
         let error = result.as_ref().unwrap_err();
         assert_eq!((error.code(), error.failed_rank()), ("mismatch", Some(if rank == 3 { 0 } else { 3 })));
-        assert!(
-            error.to_string().ends_with("carries out another plan in step 0 of group [0,1,2,3]"),
-            "{error}"
-        );
+        assert!(error.to_string().ends_with("runs another plan in step 0 of group [0,1,2,3]"), "{error}");
     }
 }
 
 #[test]
 fn a_reader_that_is_done_and_leaves_is_not_missed() {
-    // Rank 0 has much and waits for its readers, who have nothing and wait for nobody.
+    // Rank 0 has much data and waits for its readers, which have none and do not wait.
     let parse = |mesh: &str| Sharding::replicated(&mesh.parse().unwrap(), &[24, 24, 24]).unwrap();
     let plan = Planner::new().plan(&parse("a=1"), &parse("a=4@1"), DType::I64).unwrap();
     let whole: Vec<u8> = (0..24 * 24 * 24 * 8).map(|i| (i % 251) as u8).collect();
@@ -232,15 +229,15 @@ fn bad_requests_are_one_sentence_each() {
         let (from, to) =
             (Sharding::parse(&mesh, &[4], text).unwrap(), Sharding::replicated(&mesh, &[4]).unwrap());
         let planned = Planner::new().plan(&from, &to, dtype).unwrap_err().to_string();
-        // Who plans for another arithmetic is told by the engine.
+        // A caller that plans for another arithmetic gets the error from the engine.
         let planner = Planner::new().arithmetic(Arithmetic::Framework);
         let compiled =
             CompiledPlan::new(&planner.plan(&from, &to, dtype).unwrap(), 0).unwrap_err().to_string();
         assert_eq!(planned, compiled);
         planned
     };
-    assert_eq!(refused("P(sum)", DType::Bool), "no sum of bool");
-    assert_eq!(refused("P(avg)", DType::I32), "no avg of i32");
+    assert_eq!(refused("P(sum)", DType::Bool), "sum is not defined for bool");
+    assert_eq!(refused("P(avg)", DType::I32), "avg is not defined for i32");
 }
 
 #[test]
@@ -253,7 +250,7 @@ fn many_runs_leave_nothing_behind() {
     }
 }
 
-/// How often a text says that a rank failed.
+/// Returns the number of reports of a failed rank in a text.
 fn failures_in(text: &str) -> usize {
     text.matches(" failed (").count()
 }
@@ -272,7 +269,7 @@ fn no_error_stands_in_itself() {
         }
     }
     world.inject_faults([]);
-    // Rank 1 leaves; rank 0 waits for it, and rank 2 for rank 0, whenever that comes.
+    // Rank 1 leaves; rank 0 waits for it, and rank 2 for rank 0, in any order of events.
     world.set_timeout(Duration::from_secs(20));
     let results = world.run(|comm| match comm.rank() {
         0 => comm.barrier(&[0, 1]).and_then(|()| comm.barrier(&[0, 2])),
@@ -283,8 +280,8 @@ fn no_error_stands_in_itself() {
         let error = results[rank].as_ref().unwrap_err();
         let text = error.to_string();
         assert_eq!((error.failed_rank(), failures_in(&text)), (Some(1), 1), "{text}");
-        assert!(text.starts_with("rank 1 failed (it left without coming) while"), "{text}");
-        // What engines say that go on refusing.
+        assert!(text.starts_with("rank 1 failed (it left before it arrived) while"), "{text}");
+        // The error of an engine for calls after a failure.
         let again = error.again(rank, None);
         assert_eq!((again.failed_rank(), failures_in(&again.to_string())), (Some(1), 1), "{again}");
     }

@@ -1,7 +1,8 @@
-//! One communicator that lies among others that do not: the contract notices every lie, on some rank, and every rank ends.
+//! One faulty communicator among correct ones: the contract detects every fault, on some rank, and every rank
+//! ends.
 //!
-//! The liar is a [`Mailbox`] with a wrong habit. Where the others can see it, they must be who notices: a liar that judges
-//! itself could lie about that too.
+//! The faulty rank is a [`Mailbox`] with a wrong habit. If the others can see the fault, they must detect it:
+//! a faulty rank that checks itself could also report a wrong result.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +11,14 @@ use reshard_collectives::testing::{ContractOptions, Failure};
 use crate::mailbox::{Habit, Mailbox};
 use crate::messages::failures;
 
-/// The rank that lies, of four.
+/// The faulty rank, of four.
 const LIAR: usize = 2;
 
-/// What each rank of four sees of a liar.
+/// Returns the failure that each rank of four sees with a faulty rank.
 fn seen(lie: Habit) -> Vec<Option<Failure>> {
     let mut ranks = Mailbox::all(4, Habit::Sound);
     for rank in &mut ranks {
-        // Nobody is waited for in vain, unless the lie is that.
+        // No rank waits long for a missing one, unless lateness is the fault.
         rank.set_time_out(Duration::from_secs(if lie == Habit::TooLate { 1 } else { 5 }));
     }
     ranks[LIAR].set_habit(lie);
@@ -27,20 +28,20 @@ fn seen(lie: Habit) -> Vec<Option<Failure>> {
     seen
 }
 
-/// What is wrong is the liar's own shard, and it is noticed where it is judged.
+/// Checks that the fault shows in the faulty rank's own shard, and that the check of that shard detects it.
 #[track_caller]
 fn shows_in_its_results(lie: Habit) {
     let seen = seen(lie);
-    let failure = seen[LIAR].as_ref().unwrap_or_else(|| panic!("{lie:?} is not noticed"));
+    let failure = seen[LIAR].as_ref().unwrap_or_else(|| panic!("{lie:?} is not detected"));
     assert_eq!(failure.rank, LIAR);
 }
 
-/// The others are told, by an error or by what they receive.
+/// Checks that the others detect the fault, by an error or by the received data.
 #[track_caller]
 fn shows_to_the_others(lie: Habit) -> Vec<Failure> {
     let others = seen(lie).into_iter().enumerate().filter(|(rank, _)| *rank != LIAR);
     let failures: Vec<Failure> = others.filter_map(|(_, failure)| failure).collect();
-    assert!(!failures.is_empty(), "{lie:?} is not noticed");
+    assert!(!failures.is_empty(), "{lie:?} is not detected");
     failures
 }
 

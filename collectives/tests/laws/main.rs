@@ -1,4 +1,5 @@
-//! The laws of execution: plans carried out on engines of one process, judged by what shards denote.
+//! Properties of execution: plans on the engines of one process, compared with the global tensors of the
+//! shards.
 
 mod all_pairs;
 mod any_order;

@@ -1,5 +1,5 @@
-//! An engine of somebody else: ranks that share no memory and send messages through channels. It shows that the contract
-//! needs no view of a peer's buffer, and checks packing and unpacking against the threads engine.
+//! A third-party engine: ranks that share no memory and send messages through channels. It shows that the
+//! contract needs no view of a peer's buffer, and checks packing and unpacking against the threads engine.
 
 use std::thread;
 
@@ -12,7 +12,7 @@ use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Sweep;
 
-/// Carries a plan out with a thread and a mailbox for each rank.
+/// Runs a plan with a thread and a mailbox for each rank.
 fn by_mail(plan: &Plan, shards: &[Vec<u8>]) -> Vec<Vec<u8>> {
     thread::scope(|scope| {
         let run = |(mut mailbox, shard): (Mailbox, &'_ Vec<u8>)| {
@@ -37,14 +37,14 @@ fn messages_and_shared_memory_agree() {
     let mut world = World::new(6).unwrap();
     let texts = ["R,R", "S(0),S(1)", "S(1),S(0)", "SS(0,3),S(0)", "P,S(0)", "S(1),P", "P,P", "R,S(1)"];
     for shape in [&[12, 18][..], &[7, 5], &[1200, 900]] {
-        // The large one, where ranks take from each other before all have come, with few pairs.
+        // The large one, in which ranks read from each other before all have arrived, with few pairs.
         let texts = if shape[0] > 1000 { &texts[1..5] } else { &texts[..] };
         for from in texts {
             for to in texts {
                 let parse = |text: &str| Sharding::parse(&mesh, shape, text).unwrap();
                 let (source, target) = (parse(from), parse(to));
                 let plan = Planner::new().plan(&source, &target, DType::F32).unwrap();
-                // Replicas must agree, so the data depends on the place in the shard only.
+                // Replicas must agree, so the data depends on the global index only.
                 let shard = |rank: usize| {
                     let held = source.global_indices(rank).unwrap();
                     held.into_iter()
@@ -59,12 +59,12 @@ fn messages_and_shared_memory_agree() {
     }
 }
 
-/// What the contract says of ranks with a habit: of each rank its failure, if it saw one.
+/// Returns the contract failures of ranks with a habit: for each rank its failure, if it saw one.
 fn contract_of(habit: Habit, ranks: usize, options: ContractOptions) -> Vec<Option<testing::Failure>> {
     failures(Mailbox::all(ranks, habit), options)
 }
 
-/// What the contract says of these ranks: of each its failure, if it saw one.
+/// Returns the contract failures of these ranks: for each its failure, if it saw one.
 pub(crate) fn failures(ranks: Vec<Mailbox>, options: ContractOptions) -> Vec<Option<testing::Failure>> {
     let check = move |mut mailbox: Mailbox| testing::check(&mut mailbox, &options).err();
     let threads: Vec<_> = ranks.into_iter().map(|mailbox| thread::spawn(move || check(mailbox))).collect();
@@ -73,7 +73,8 @@ pub(crate) fn failures(ranks: Vec<Mailbox>, options: ContractOptions) -> Vec<Opt
 
 #[test]
 fn a_mailbox_keeps_the_contract() {
-    // All of it with few ranks; of the pairs of shardings a part with many, and a greater one if all are asked for.
+    // Everything with few ranks; a sample of the pairs of shardings with many, and a greater one in an
+    // exhaustive run.
     let some = ContractOptions { every: Sweep::asked().one_in(4), ..ContractOptions::default() };
     for (ranks, options) in [
         (1, ContractOptions::default()),
@@ -102,14 +103,14 @@ fn a_rank_that_never_comes_to_a_barrier_is_named() {
 
 #[test]
 fn every_wrong_habit_is_caught() {
-    // Of a sample with as few pairs of shardings as notice each.
+    // In a sample, with the fewest pairs of shardings that detect each.
     let every = if Sweep::asked().is_exhaustive() { ContractOptions::quick().every } else { 131 };
     for habit in Habit::WRONG {
         let failures: Vec<_> = contract_of(habit, 4, ContractOptions { every, ..ContractOptions::quick() })
             .into_iter()
             .flatten()
             .collect();
-        assert!(!failures.is_empty(), "{habit:?} is not noticed");
-        println!("{habit:?}: {} of 4 ranks notice: {}", failures.len(), failures[0]);
+        assert!(!failures.is_empty(), "{habit:?} is not detected");
+        println!("{habit:?}: {} of 4 ranks detect it: {}", failures.len(), failures[0]);
     }
 }

@@ -1,4 +1,5 @@
-//! Plans turned round: they are plans of the duals, and the transposes of what they were.
+//! Transposed plans: they are plans between the cotangent shardings, and the transposes of the original
+//! plans.
 
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
@@ -9,10 +10,10 @@ use reshard_test_support::{Random, Sweep, random_mesh, random_shape, random_shar
 use crate::pair::{Item, check_promises, from_bytes, to_bytes};
 use crate::types::{carried, product, small};
 
-/// The most ranks of a random mesh.
+/// Maximum number of ranks of a random mesh.
 const RANKS: usize = 12;
 
-/// Networks of one and of two levels.
+/// Returns planners for networks of one and of two levels.
 fn planners() -> Vec<Planner> {
     let mut all = Vec::new();
     for topology in [
@@ -27,7 +28,7 @@ fn planners() -> Vec<Planner> {
     all
 }
 
-/// How often terms are added into parts of a filled target, into whole ones, and parts are only filled.
+/// Counts of additions into parts of a filled target, additions into whole targets, and fills of parts only.
 #[derive(Debug, Default)]
 struct Forms {
     added_into_parts: u64,
@@ -50,8 +51,9 @@ impl Forms {
     }
 }
 
-/// Carries out a plan and its transpose: `<y, f x> == <f* y, x>`, by what every rank computes for itself and by what is
-/// meant, all that was promised is kept, and replicas of floats agree to the bit.
+/// Runs a plan and its transpose, and checks `<y, f x> == <f* y, x>` per rank and on the global tensors.
+///
+/// It also checks all promises of the plan, and that replicas of floats agree to the bit.
 fn check_transposed(world: &mut World, plan: &Plan, floats: &Plan, seed: u64, forms: &mut Forms) {
     let what = || format!("of {:?}:\n{plan}", plan.from().shape());
     let turned = |plan: &Plan| match plan.transposed() {
@@ -115,7 +117,7 @@ fn a_plan_turned_round_is_its_transpose() {
         let (from, to) = (any(&mesh), any(&other));
         let planner = &planners[case as usize % planners.len()];
         let world = &mut worlds[mesh.world_size().max(other.world_size()) - 1];
-        // A move is two plans: values go forward, gradients backward.
+        // A redistribution is two plans: values go forward, gradients backward.
         let gradients = (to.gradient.as_ref().unwrap(), from.gradient.as_ref().unwrap());
         for (i, (a, b)) in [(&from.value, &to.value), gradients].into_iter().enumerate() {
             let plan = |dtype| planner.plan(a, b, dtype).unwrap();
@@ -128,7 +130,7 @@ fn a_plan_turned_round_is_its_transpose() {
             );
         }
     }
-    println!("{count} moves: {forms:?}");
+    println!("{count} redistributions: {forms:?}");
     let Forms { added_into_parts, added, filled, refused } = forms;
     assert!(
         added_into_parts > count / 20 && added > count / 20 && filled > count / 20 && refused < count / 20

@@ -1,5 +1,5 @@
-//! Exchanges that say they are one collective of contiguous blocks: all members say the same, and the collective, done
-//! by its definition on the members' buffers, has the result of the exchange.
+//! Exchanges that are one collective of contiguous blocks: all members find the same one, and the collective,
+//! run by its definition on the members' buffers, has the result of the exchange.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,7 +23,7 @@ fn kind(collective: &Collective) -> &'static str {
     }
 }
 
-/// The target by messages: what the exchange is.
+/// Returns the target by messages: the reference.
 fn by_receives(exchange: &Exchange, sources: &Buffers) -> Vec<u8> {
     let mut target = vec![0; exchange.target_bytes()];
     exchange.init_target(&mut target).unwrap();
@@ -34,7 +34,7 @@ fn by_receives(exchange: &Exchange, sources: &Buffers) -> Vec<u8> {
     target
 }
 
-/// The target by the collective's definition, in terms of what every member says.
+/// Returns the target by the collective's definition, from every member's own description.
 fn by_definition(exchange: &Exchange, all: &BTreeMap<usize, &Exchange>, sources: &Buffers) -> Vec<u8> {
     let mut target = vec![0; exchange.target_bytes()];
     let me = exchange.group_rank(exchange.rank()).unwrap();

@@ -1,9 +1,9 @@
-//! Terms of norms on threads, against the definition in f64: every pair of placements, every exponent that is computed in a way
-//! of its own, every float.
+//! Partial values of norms on threads, compared with the definition in f64.
 //!
-//! What shards denote is the p-th root of what the p-th powers of their magnitudes denote as terms of a sum; for infinity, as
-//! terms of a maximum. So nothing here combines two norms.
-#![allow(clippy::wildcard_enum_match_arm, reason = "f64 is what is left of the four floats")]
+//! The tests cover every pair of placements, an exponent for every algorithm, and every float. The global
+//! tensor of such shards is the p-th root of the sum of the p-th powers of their magnitudes; for infinity,
+//! the maximum of the magnitudes. So no code here combines two norms.
+#![allow(clippy::wildcard_enum_match_arm, reason = "only f64 is left of the four floats")]
 
 use half::{bf16, f16};
 use reshard_collectives::threads::World;
@@ -65,12 +65,12 @@ impl Float {
     }
 }
 
-/// A sharding as a text with `NORM` for the terms.
+/// Parses a sharding from a text with `NORM` for the partial values.
 fn sharding(mesh: &Mesh, shape: &[usize], text: &str, op: &str) -> Sharding {
     Sharding::parse(mesh, shape, &text.replace("NORM", &format!("P({op})"))).unwrap()
 }
 
-/// What shards denote, by the definition.
+/// Returns the global tensor of shards, by the definition.
 fn denoted(mesh: &Mesh, shape: &[usize], text: &str, p: Exponent, shards: &[Vec<f64>]) -> Vec<f64> {
     if !text.contains("NORM") {
         return sharding(mesh, shape, text, "").assemble(shards).unwrap();
@@ -85,8 +85,8 @@ fn denoted(mesh: &Mesh, shape: &[usize], text: &str, p: Exponent, shards: &[Vec<
     of(&|x| x.powf(p.value()), "sum").into_iter().map(|x| x.powf(1.0 / p.value())).collect()
 }
 
-/// One pair: numbers of both signs for terms, of none that is negative for what becomes terms.
-#[allow(clippy::too_many_arguments, reason = "the whole question")]
+/// Checks one pair: partial inputs have numbers of both signs, others that become partial have none below 0.
+#[allow(clippy::too_many_arguments, reason = "all parameters of one test case")]
 fn check(
     world: &mut World,
     planner: &Planner,
@@ -103,7 +103,7 @@ fn check(
         let term = term_of(mesh, &placements, rank);
         let value = |e: usize| {
             let x = 1.0 + ((e * 7 + term * 11) % 13) as f64 * 0.37;
-            // Some terms say nothing, and some are negative.
+            // Some partial values are 0, and some are negative.
             let sign = if source.is_partial() { [1.0, -1.0, 0.0, 1.0, -1.0][(e + term) % 5] } else { 1.0 };
             sign * x
         };
@@ -114,9 +114,9 @@ fn check(
     check_promises(&plan, &trace, &what);
     let numbers = |shards: &[Vec<u8>]| shards.iter().map(|s| float.read(s)).collect::<Vec<_>>();
     let before = denoted(mesh, shape, from, p, &numbers(&data));
-    // `meaning` refuses replicas that differ in some bit.
+    // `meaning` rejects replicas that differ in some bit.
     let after = denoted(mesh, shape, to, p, &numbers(&result));
-    // Each of the world's terms rounds once, by as many units as the exponent takes the root of.
+    // Each of the world's partial values rounds once, and its root by 1/p units.
     let allowed = float.rounding() * mesh.size() as f64 * (1.0 + 1.0 / p.value());
     for (a, b) in before.iter().zip(&after) {
         assert!((a - b).abs() <= allowed * a, "{what}: {b} is not {a}\n{plan}");
@@ -183,9 +183,11 @@ fn a_norm_of_what_no_square_holds_is_right() {
 fn norms_of_integers_are_refused_in_a_sentence() {
     let mesh: Mesh = "x=2".parse().unwrap();
     let of = |text: &str| Sharding::parse(&mesh, &[4], text).unwrap();
-    for (dtype, message) in
-        [(DType::I32, "no norm2 of i32"), (DType::Bool, "no norm2 of bool"), (DType::C64, "no norm2 of c64")]
-    {
+    for (dtype, message) in [
+        (DType::I32, "norm2 is not defined for i32"),
+        (DType::Bool, "norm2 is not defined for bool"),
+        (DType::C64, "norm2 is not defined for c64"),
+    ] {
         let error = Planner::new().plan(&of("P(norm2)"), &of("R"), dtype).unwrap_err();
         assert_eq!((error.to_string().as_str(), error.code()), (message, "arithmetic"));
     }

@@ -1,4 +1,4 @@
-//! One pair of shardings: plan, execute on threads, compare meanings and bytes.
+//! One pair of shardings: plan, execute on threads, compare global tensors and bytes.
 
 use reshard_collectives::TrafficLog;
 use reshard_collectives::threads::World;
@@ -7,7 +7,7 @@ use reshard_planner::{Plan, Planner};
 use reshard_sharding::shards::Reducible;
 use reshard_sharding::{Mesh, Placement, Sharding};
 
-/// An element type of the tests: how to make it up, and its bytes.
+/// An element type of the tests: its generator, and its bytes.
 pub(crate) trait Item: Reducible {
     const DTYPE: DType;
     fn made(term: usize, element: usize) -> Self;
@@ -32,7 +32,7 @@ impl Item for i64 {
     }
 }
 
-/// Floats whose sum depends on the order: terms of very different sizes, some of which cancel.
+/// Floats whose sum depends on the order: partial values of very different sizes, some of which cancel.
 impl Item for f32 {
     const DTYPE: DType = DType::F32;
     fn made(term: usize, element: usize) -> f32 {
@@ -45,13 +45,13 @@ impl Item for f32 {
     fn read(bytes: &[u8]) -> f32 {
         f32::from_ne_bytes(bytes.try_into().unwrap())
     }
-    /// Up to rounding: eight terms of at most 1e7.
+    /// Equal up to rounding: eight partial values of at most 1e7.
     fn agrees(self, other: f32) -> bool {
         (self - other).abs() <= 16.0
     }
 }
 
-/// Which term of a partial tensor a rank holds: its coordinates along the partial axes.
+/// Returns the index of a rank's partial value: its coordinates along the partial axes.
 pub(crate) fn term_of(mesh: &Mesh, placements: &[Placement], rank: usize) -> usize {
     let coordinate = mesh.coordinate(rank).unwrap();
     let sizes = mesh.axes().iter().map(reshard_sharding::Axis::size);
@@ -60,7 +60,7 @@ pub(crate) fn term_of(mesh: &Mesh, placements: &[Placement], rank: usize) -> usi
     })
 }
 
-/// Shards in which every term has values of its own.
+/// Returns shards in which every partial value differs.
 pub(crate) fn shards<T: Item>(sharding: &Sharding, placements: &[Placement]) -> Vec<Vec<T>> {
     let mesh = sharding.mesh();
     let shard = |rank: usize| {
@@ -79,7 +79,7 @@ pub(crate) fn from_bytes<T: Item>(shards: &[Vec<u8>]) -> Vec<Vec<T>> {
     shards.iter().map(|shard| shard.chunks_exact(item).map(T::read).collect()).collect()
 }
 
-/// The bytes that moved against the bytes that the plan promised, step by step.
+/// Compares the transferred bytes with the bytes that the plan promised, step by step.
 pub(crate) fn check_promises(plan: &Plan, trace: &TrafficLog, what: &str) {
     assert_eq!(trace.worst_received(), plan.received_bytes(), "received in all: {what}\n{plan}");
     for (index, step) in plan.steps().iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Phases that come from no plan, with numbers that no plan has: refused, or carried out; never a panic or a buffer as large
-//! as they say.
+//! Phases that come from no plan, with numbers that no plan has: they are rejected or run, without a panic
+//! and without a buffer of the size that they declare.
 
 use reshard_collectives::threads::World;
 use reshard_collectives::{CompiledPlan, Error};

@@ -1,4 +1,4 @@
-//! Random numbers that no mesh changes: what ranks draw of their regions is one tensor, whatever the sharding.
+//! Random numbers independent of the mesh: the draws of all ranks form one tensor, for every sharding.
 
 use reshard_kernels::DType;
 use reshard_kernels::random::{Draw, Generator, IndexRun, Key, fill};

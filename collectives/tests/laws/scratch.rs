@@ -1,4 +1,4 @@
-//! One scratch for many plans, and scratch that is none of theirs.
+//! One scratch for many plans, and scratch of other plans.
 
 use reshard_collectives::threads::World;
 use reshard_collectives::{Communicator, CompiledPlan, Error, Scratch};
@@ -85,7 +85,7 @@ fn the_scratch_buffer_that_is_too_short_is_named() {
         assert_eq!(error.code(), "buffer");
         let error = much.run(comm, &source, &mut target, &mut Scratch::new()).unwrap_err();
         assert_eq!(error.code(), "not_agreed");
-        // Nothing has begun: the plan runs once it has what it needs.
+        // Nothing has begun: the plan runs once it has the scratch that it needs.
         much.reserve(comm, &mut foreign)?;
         much.run(comm, &source, &mut target, &mut foreign)?;
         let error = much.run(comm, &source[1..], &mut target, &mut foreign).unwrap_err();
@@ -116,7 +116,7 @@ fn shards_are_of_the_plans_type_or_bytes() {
     let error = world.redistribute::<f64>(&plan, &[vec![0.0; 2], vec![0.0; 1]]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the shards are of f64, and the plan is for f32: give its items, or their bytes as u8"
+        "the shards have dtype f64, but the plan is for f32; pass f32 elements, or their bytes as u8"
     );
     let error = world.redistribute::<i32>(&plan, &[vec![0; 4], vec![0; 2]]).unwrap_err();
     assert_eq!(error.code(), "dtype");

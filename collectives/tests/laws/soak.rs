@@ -1,6 +1,8 @@
-//! Random meshes, shapes, shardings, dtypes, memories, planners, batches and engines for as many tensors as `RESHARD_SOAK_TENSORS`
-//! says, from the seed `RESHARD_SOAK_SEED` (1, or `random`). Every result is judged by what it denotes. A failure prints what was
-//! tried; the seed is printed at the beginning and at the end.
+//! Random meshes, shapes, shardings, dtypes, memory layouts, planners, batches and engines.
+//!
+//! `RESHARD_SOAK_TENSORS` is the number of tensors, `RESHARD_SOAK_SEED` the seed (1, or `random`). Every
+//! result is compared with its global tensor. A failure prints the case; the seed is printed at the beginning
+//! and at the end.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -18,7 +20,7 @@ use reshard_test_support::seed;
 
 const RANKS: usize = 12;
 
-/// How many tensors are moved where nothing is said: those of about a second.
+/// Default number of tensors, which takes about a second.
 const TENSORS: usize = 1_000;
 
 /// A xorshift generator.
@@ -36,7 +38,7 @@ impl Dice {
         all[self.roll(all.len())]
     }
 
-    /// Of one to three axes, in any order of strides, perhaps not from rank 0.
+    /// Returns a mesh of one to three axes, in any order of strides, perhaps not from rank 0.
     fn mesh(&mut self) -> Mesh {
         loop {
             let axes: Vec<usize> = (0..=self.roll(3)).map(|_| self.roll(4) + 1).collect();
@@ -59,7 +61,7 @@ impl Dice {
         }
     }
 
-    /// Uniform or with levels, of any objective.
+    /// Returns a planner with a uniform or multi-level network, for any objective.
     fn planner(&mut self) -> Planner {
         let topologies = ["uniform", "h100", "launch=5;message=0.1;level=2:1:100;level=4:2:40;level=*:5:10"];
         let topology = self.one_of(&topologies).parse().unwrap();
@@ -83,7 +85,7 @@ impl Dice {
         (0..mesh.axes().len()).map(one).collect()
     }
 
-    /// Dense in any order of dims, or with gaps behind the rows.
+    /// Returns a dense memory layout in any order of dims, or one with gaps after the rows.
     fn memory(&mut self, sharding: &Sharding) -> BufferLayout {
         let dims = sharding.shape().len();
         match self.roll(4) {
@@ -112,7 +114,7 @@ impl Dice {
         }
     }
 
-    /// A plan for a dtype; `None` where the dtype has no such arithmetic.
+    /// Returns a plan for a dtype; `None` if the dtype lacks its arithmetic.
     fn plan(&mut self, dtype: DType) -> Option<Plan> {
         let shape = self.shape();
         let from = self.mesh();
@@ -138,7 +140,7 @@ impl Dice {
     }
 }
 
-/// Ranks that share no memory, each on a thread.
+/// Runs ranks that share no memory, each on a thread.
 fn by_mail(
     mailboxes: Vec<Mailbox>,
     job: impl Fn(&mut Mailbox) -> Result<(), Failure> + Sync,
@@ -217,9 +219,9 @@ fn random_redistributions() {
             on_threads(&mut world, &what, |comm| check_one(comm, &options, &trial));
             done[2] += 1;
         } else {
-            // Here the bytes that moved are compared with what was promised, too.
+            // Here the transferred bytes are also compared with the plan's.
             let Ok(placements) = plan.from().placements() else { continue };
-            // The made-up numbers have both signs, of which no terms of a norm are made.
+            // The generated numbers have both signs, but partial values of a norm have none below 0.
             if plan.to().partial().iter().any(|axis| axis.op.is_of_magnitudes()) {
                 continue;
             }
@@ -236,7 +238,7 @@ fn random_redistributions() {
     }
     let [batches, by_mail, judged, counted] = done;
     println!(
-        "seed {seed}: {tensors} tensors: {batches} batches, {by_mail} by mail, {judged} in any dtype and \
+        "seed {seed}: {tensors} tensors: {batches} batches, {by_mail} by the mailbox engine, {judged} in any dtype and \
          memory, {counted} with the bytes counted"
     );
 }

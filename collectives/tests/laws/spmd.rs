@@ -1,5 +1,6 @@
-//! The laws of plans between plain shardings as calls, and of one program for all ranks: each exchange is one view at each end, and the
-//! program at a rank is that rank's calls.
+//! Properties of plans between plain shardings as calls, and of one program for all ranks.
+//!
+//! Each exchange is one view at each end, and the program at a rank is that rank's calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +16,10 @@ use reshard_test_support::{Random, Sweep, every};
 
 use crate::calls::{dtype_of, exact, kind, offers, planner, sources};
 
-/// All shardings of two dims without terms in which every axis cuts a dim whole or none, those of one dim in any order: 11 of them for
-/// two axes, 49 for three.
+/// Returns all shardings of two dims without partial values.
+///
+/// Every axis shards one dim or is replicated. The axes of one dim come in any order: 11 shardings for two
+/// axes, 49 for three.
 fn plain(mesh: &Mesh, shape: &[usize; 2]) -> Vec<Sharding> {
     let names: Vec<String> = mesh.axes().iter().map(|axis| axis.name().to_string()).collect();
     // Every order of the axes, with every assignment of them to a dim or to none.
@@ -40,7 +43,7 @@ fn plain(mesh: &Mesh, shape: &[usize; 2]) -> Vec<Sharding> {
     texts.iter().map(|text| Sharding::parse(mesh, shape, &format!("[{text}]")).unwrap()).collect()
 }
 
-/// All plans from one plain sharding to another on a mesh.
+/// Returns all plans from one plain sharding to another on a mesh.
 fn plans_of_pairs(mesh: &str, shape: &[usize; 2]) -> Vec<Plan> {
     let all = plain(&mesh.parse().unwrap(), shape);
     let pairs =
@@ -48,7 +51,7 @@ fn plans_of_pairs(mesh: &str, shape: &[usize; 2]) -> Vec<Plan> {
     pairs.map(|(from, to)| Planner::new().plan(from, to, DType::I64).unwrap()).collect()
 }
 
-/// Exchanges of all ranks, and the most views that pack or unpack one.
+/// Returns the exchanges of all ranks, and the greatest number of views that pack or unpack one.
 fn fused(plans: &[Plan]) -> (usize, usize) {
     let mut random = Random(3);
     let (mut exchanges, mut most) = (0, 0);
@@ -83,10 +86,10 @@ fn every_exchange_between_plain_shardings_is_one_view_at_each_end() {
     }
 }
 
-/// Elements of the source for each peer, and of the target from each, in order; what a reduction is of, and all else.
+/// The source elements for each peer, the target elements from each, in order, and a key of all else.
 type Moves = (BTreeMap<usize, Vec<usize>>, BTreeMap<usize, Vec<usize>>, String);
 
-/// What a call moves, however it is made: peers without anything are left out.
+/// Returns the data of a call, in a form independent of its kind: peers without data are omitted.
 fn moves(rank: usize, call: &RankCall) -> Moves {
     let elements = |views: &[View]| -> Vec<usize> { views.iter().flat_map(View::elements).collect() };
     let (packed, mut landed) = (elements(&call.pack), elements(&call.unpack));
@@ -128,7 +131,7 @@ fn moves(rank: usize, call: &RankCall) -> Moves {
         }
         cut
     };
-    // Terms are told by their senders, in the order in which they combine.
+    // Partial values are identified by their senders, in the order in which they are combined.
     let mut starts: Vec<(usize, usize)> = Vec::new();
     receives.iter().filter(|message| message.1 > 0).fold(0, |start, (peer, count)| {
         starts.push((start, *peer));
@@ -143,7 +146,9 @@ fn moves(rank: usize, call: &RankCall) -> Moves {
     (cut(sends, packed), cut(receives, landed), rest)
 }
 
-/// All laws of a plan as one program; how often each pattern came, and whether it is one program.
+/// Checks all properties of a plan as one program; returns `true` if it is one program.
+///
+/// Counts the patterns of its calls.
 fn check_spmd(plan: &Plan, patterns: &mut BTreeMap<&'static str, usize>) -> bool {
     let spmd = match SpmdProgram::new(plan, plan.dtype()) {
         Ok(spmd) => spmd,
@@ -191,7 +196,7 @@ fn check_spmd(plan: &Plan, patterns: &mut BTreeMap<&'static str, usize>) -> bool
             }
         };
         *patterns.entry(name).or_default() += 1;
-        // Where ranks fill what others have, there is a place for each of these.
+        // If ranks fill elements that others have, there is a target offset for each of these.
         let places = if call.fill.is_some() { world } else { peers };
         assert!(call.target_offsets.len() <= places, "{plan}\n{spmd}");
         let columns = (call.source_offsets.columns(), call.arrival_order.columns());
@@ -209,7 +214,7 @@ fn check_spmd(plan: &Plan, patterns: &mut BTreeMap<&'static str, usize>) -> bool
     true
 }
 
-/// How many calls between ranks one program makes: of rounds, those that are not only copies.
+/// Returns the number of calls between ranks of one program: of rounds, those that are not only copies.
 fn collectives(plan: &Plan) -> usize {
     let talks = |pairs: &&Vec<(usize, usize)>| pairs.iter().any(|(from, to)| from != to);
     let count = |pattern: &CommPattern| match pattern {
@@ -227,7 +232,7 @@ fn collectives(plan: &Plan) -> usize {
 #[test]
 fn one_program_for_all_ranks_is_what_each_rank_calls() {
     let mut patterns = BTreeMap::new();
-    // All plans are tried; of so many one is judged by what it does.
+    // All plans are checked; one in `judged` of them is also executed.
     let mut alike = |mesh: &str, shape: &[usize; 2], judged: usize| {
         let plans = plans_of_pairs(mesh, shape);
         for plan in plans.iter().step_by(judged) {
@@ -243,7 +248,7 @@ fn one_program_for_all_ranks_is_what_each_rank_calls() {
     };
     assert_eq!(alike("x=2,y=4", &[64, 32], 1), (110, 110));
     assert_eq!(alike("x=2,y=2,z=2", &[64, 32], Sweep::asked().one_in(29)), (2352, 2352));
-    // Where shardings do not nest some are none.
+    // If shardings do not nest, some plans are not one program.
     assert_eq!(alike("x=4,y=6", &[48, 48], 1), (96, 110));
     let (some, all) = alike("x=2,y=3,z=4", &[48, 48], Sweep::asked().one_in(53));
     assert!(some < all && some * 4 > all * 3, "{some} of {all}");

@@ -1,4 +1,4 @@
-//! Plans in two halves: what they make, the order in which ranks come to exchanges, and what comes of those that nobody finishes.
+//! Plans in two halves: their results, the order in which ranks reach exchanges, and unfinished plans.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use reshard_test_support::{Sweep, every};
 
 use crate::pair::{shards, to_bytes};
 
-/// Runs each of these of which this rank has a part in halves, so many in flight at a time, whoever has a part in them.
+/// Runs in halves each plan in which this rank takes part, with at most `window` in flight.
 fn in_halves<C: Communicator<Buffer = [u8], Owned = Vec<u8>>>(
     comm: &mut C,
     all: &[(Option<CompiledPlan>, Vec<u8>)],
@@ -40,7 +40,7 @@ fn in_halves<C: Communicator<Buffer = [u8], Owned = Vec<u8>>>(
     Ok(memory.into_iter().map(|(target, _)| target).collect())
 }
 
-/// All placements of two axes on a shape of two dims, but averages.
+/// Returns all placements of two axes on a shape of two dims, except averages.
 fn lists() -> Vec<Vec<Placement>> {
     let strided = Placement::StridedShard { dim: 0, split_factor: 2 };
     let partial = Placement::Partial(ReduceOp::Sum);
@@ -87,12 +87,12 @@ fn a_plan_in_two_halves_is_its_run_to_the_bit() {
     assert!(checked > 500, "{checked}");
 }
 
-/// An engine that writes down what is posted and what is waited for: the members, and what the exchange is.
+/// An engine that records posts and waits: the members, and the id of the exchange.
 struct Noting<'c> {
     inner: &'c mut ThreadCommunicator,
     posts: Vec<(Vec<usize>, u64)>,
     waits: Vec<(Vec<usize>, u64)>,
-    /// The most that was in flight.
+    /// The greatest number of exchanges in flight.
     most: usize,
 }
 
@@ -146,7 +146,7 @@ impl Communicator for Noting<'_> {
     }
 }
 
-/// Plans on all ranks, on some, and from some to others, in one phase and in many.
+/// Returns plans on all ranks, on some, and from some to others, in one phase and in many.
 fn mixed_plans() -> Vec<Plan> {
     let all: Mesh = "x=2,y=2".parse().unwrap();
     let (low, high): (Mesh, Mesh) = ("x=2".parse().unwrap(), "x=2@2".parse().unwrap());
@@ -175,7 +175,7 @@ fn mixed_plans() -> Vec<Plan> {
     plans
 }
 
-/// The same of each rank, what two ranks have in common being in one order on both.
+/// Returns `true` if the common entries of any two ranks are in one order on both.
 fn is_one_order(all: &[Vec<(Vec<usize>, u64)>]) -> bool {
     let common = |one: usize, other: usize| -> Vec<&(Vec<usize>, u64)> {
         all[one].iter().filter(|(members, _)| members.contains(&other)).collect()
@@ -258,7 +258,7 @@ fn a_started_plan_that_nobody_finishes_is_missing_to_others() {
         assert!(results[0].is_ok());
         let error = results[1].as_ref().unwrap_err();
         assert!(matches!(error, Error::RankFailed { rank: 0, .. }), "{error}");
-        // All of them may drop it, and the world goes on.
+        // All ranks may drop it, and the world stays usable.
         let results = world.run(|comm| {
             let compiled = CompiledPlan::new(&plan, comm.rank())?;
             let mut scratch = compiled.scratch(comm)?;

@@ -1,4 +1,4 @@
-//! Moves between types: values go forward by one plan, gradients backward by another, and the two are adjoint.
+//! Redistributions between types: values go forward by one plan, gradients backward by another, its adjoint.
 
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
@@ -6,10 +6,10 @@ use reshard_planner::{Plan, Planner, StepOp};
 use reshard_sharding::{Mesh, Sharding, ShardingType};
 use reshard_test_support::{Random, Sweep, random_mesh, random_shape, random_sharding, shards_of};
 
-/// The most ranks of a random mesh.
+/// Maximum number of ranks of a random mesh.
 const RANKS: usize = 12;
 
-/// Carried out on threads, and what comes out as numbers.
+/// Runs a plan on threads, and returns the result as numbers.
 pub(crate) fn carried(world: &mut World, plan: &Plan, shards: &[Vec<i64>]) -> Vec<Vec<i64>> {
     let bytes = |shard: &Vec<i64>| shard.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>();
     let (moved, _) = world.redistribute(plan, &shards.iter().map(bytes).collect::<Vec<_>>()).unwrap();
@@ -17,7 +17,7 @@ pub(crate) fn carried(world: &mut World, plan: &Plan, shards: &[Vec<i64>]) -> Ve
     moved.iter().map(|shard| shard.chunks_exact(8).map(number).collect()).collect()
 }
 
-/// Shards of small numbers.
+/// Returns shards of small numbers.
 pub(crate) fn small(s: &Sharding, seed: u64) -> Vec<Vec<i64>> {
     let all = shards_of(s, seed);
     all.into_iter().map(|shard| shard.into_iter().map(|x| x / 720_720).collect()).collect()
@@ -27,8 +27,9 @@ pub(crate) fn product<'a>(a: impl IntoIterator<Item = &'a i64>, b: impl IntoIter
     a.into_iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
-/// `<y*, f x> == <f* y*, x>`: of what the tensors denote and, where a gradient is laid out as the dual, of what every rank
-/// computes for itself.
+/// Checks `<y*, f x> == <f* y*, x>` on the global tensors.
+///
+/// If a gradient has the cotangent sharding, it is also checked on the values of every rank.
 fn check_move(world: &mut World, planner: &Planner, from: &ShardingType, to: &ShardingType, seed: u64) {
     let what = || format!("{from} -> {to} of {:?} on {}", from.value.shape(), from.value.mesh());
     let plan = |a: &Sharding, b: &Sharding| {
@@ -53,7 +54,7 @@ fn check_move(world: &mut World, planner: &Planner, from: &ShardingType, to: &Sh
     assert_eq!(at_the_end, at_the_start, "{}", what());
 }
 
-/// The transitions of one axis, x=4, f32[16,8]: what is done forward and backward is what the planner answers.
+/// For the transitions of one axis, x=4, f32[16,8], the forward and backward ops are the planner's.
 #[test]
 fn the_sixteen_moves_of_an_axis_are_plans() {
     use StepOp::{AllGather, AllReduce, AllToAll, ReduceScatter, Slice, ZeroFill};

@@ -1,4 +1,4 @@
-//! Copies whose speed is promised: permutations, rows, and what plans pack and unpack.
+//! Copies with a promised speed: permutations, rows, and the packs and unpacks of plans.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use reshard_sharding::Mesh;
 
 use super::{Clock, Result, shardings};
 
-/// What the memory of a device reads or writes at least, in bytes.
+/// Minimum bytes that the memory of a device reads or writes at once.
 const BURST: usize = 64;
 
-/// A copy whose speed is promised.
+/// A copy with a promised speed.
 pub(crate) struct Case {
     name: String,
     nest: LoopNest,
     item: usize,
-    /// The bytes that the memory has to read and write, over twice those that are copied.
+    /// The bytes that the memory has to read and write, divided by twice the copied bytes.
     moved: f32,
 }
 
@@ -47,20 +47,22 @@ fn permute(name: &str, extents: &[usize], order: &[usize], item: usize) -> Case 
     Case::new(name, LoopNest::new(0, 0, modes), item)
 }
 
-/// Rows of so many elements that begin anywhere; between them lie as many as make both sides misaligned alike, or one more.
+/// Returns rows of `elements` elements at arbitrary offsets.
+///
+/// The gaps between them make both sides equally misaligned, or differ by one element.
 fn odd_rows(elements: usize, gap: usize, total: usize, item: usize) -> Case {
     let steps = ((elements + 16 / item + gap) as i64, elements as i64);
     let count = (total / item / elements) as i64;
     let nest = LoopNest::new(1, 1, [Mode::new(elements as i64, (1, 1)), Mode::new(count, steps)]);
-    let how = if gap == 0 { "alike" } else { "apart" };
+    let how = if gap == 0 { "equal misalignment" } else { "different misalignment" };
     Case::new(format!("rows of {elements} elements, {how}"), nest, item)
 }
 
-/// Rows of so many bytes, with as much left out between them in the source.
+/// Returns rows of `bytes` bytes, with gaps of the same size in the source.
 fn rows(bytes: usize, total: usize, item: usize) -> Case {
     let (run, count) = ((bytes / item) as i64, (total / bytes) as i64);
     let nest = LoopNest::new(0, 0, [Mode::new(run, (1, 1)), Mode::new(count, (2 * run, run))]);
-    // Of rows shorter than a burst, whole bursts are read, what is left out and all.
+    // For rows shorter than a burst, whole bursts are read, including the gaps.
     let moved = if bytes < BURST { 1.5 } else { 1.0 };
     Case { moved, ..Case::new(format!("rows of {bytes} B"), nest, item) }
 }
@@ -73,7 +75,7 @@ pub(crate) fn cases(total: usize) -> Vec<Case> {
         let nest = LoopNest::new(0, 0, [Mode::new(n as i64, (1, 1))]);
         all.push(Case::new("contiguous", nest, item));
         all.extend([4096, 512, 256, 128, 64, 32, 16].map(|bytes| rows(bytes, total / 2, item)));
-        // Rows of odd lengths, misaligned alike and not.
+        // Rows of odd lengths, with equal and with different misalignment.
         all.extend(
             [(4097, 0), (4097, 1), (513, 1), (129, 1)]
                 .map(|(elements, gap)| odd_rows(elements, gap, total / 2, item)),
@@ -92,7 +94,7 @@ pub(crate) fn cases(total: usize) -> Vec<Case> {
     all
 }
 
-/// What a copy belongs to, and what is promised for it.
+/// The class of a copy, with its promised speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     Long,
@@ -105,7 +107,7 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    /// The bytes that lie together on both sides, and the class.
+    /// Returns the number of bytes that are contiguous on both sides, and the class.
     fn of(nest: &LoopNest, item: usize) -> Result<(usize, Class)> {
         let reduced = nest.reduce()?;
         let run = match reduced.modes.first() {
@@ -132,14 +134,14 @@ impl Class {
         match self {
             Class::Long => "runs of 512 bytes and more",
             Class::Medium => "runs of 64 to 512 bytes",
-            Class::Within => "runs of bf16 at odd places",
+            Class::Within => "runs of bf16 at odd offsets",
             Class::Float => "transposes of f32 in two dims and batched",
             Class::Half => "transposes of bf16",
             Class::Rest => "everything else",
         }
     }
 
-    /// The least ratio to the device's own copy of the same bytes.
+    /// Returns the minimum ratio to the device's own copy of the same bytes.
     fn promise(self) -> f32 {
         match self {
             Class::Long | Class::Float => 0.9,
@@ -149,10 +151,10 @@ impl Class {
     }
 }
 
-/// All ratios of a table, by what was promised.
+/// All ratios of a table, by class.
 pub(crate) type Ratios = BTreeMap<Class, Vec<f32>>;
 
-/// The rows of the report; whether all promises were kept.
+/// Prints the rows of the report; returns `true` if all promises hold.
 pub(crate) fn report(what: &str, ratios: &mut Ratios) -> bool {
     let mut kept = true;
     for (class, ratios) in ratios {
@@ -174,7 +176,7 @@ pub(crate) fn report(what: &str, ratios: &mut Ratios) -> bool {
     kept
 }
 
-/// The packs and unpacks of rank 0 in all plans of a mesh, the distinct ones.
+/// Returns the distinct packs and unpacks of rank 0 in all plans of a mesh.
 pub(crate) fn packs(mesh: &Mesh, total: usize, dtype: DType) -> Result<Vec<Case>> {
     let item = dtype.element_bytes()?;
     let side = 1usize << ((total / item).ilog2() / 2);
@@ -213,7 +215,7 @@ pub(crate) fn packs(mesh: &Mesh, total: usize, dtype: DType) -> Result<Vec<Case>
     Ok(seen.into_values().collect())
 }
 
-/// What is copied between.
+/// The buffers of the copies.
 pub(crate) struct Buffers {
     pub(crate) source: DeviceMemory,
     pub(crate) target: DeviceMemory,
@@ -227,7 +229,7 @@ pub(crate) fn measure(
     ratios: &mut Ratios,
 ) -> Result<()> {
     println!(
-        "| copy | item | run | kernel | bytes | GB/s | of the device's copy of the bytes moved | promised | |"
+        "| copy | element | run | kernel | bytes | GB/s | of the device's copy of the same bytes | promised | |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     let mut clock = Clock::new(device)?;

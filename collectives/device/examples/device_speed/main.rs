@@ -1,10 +1,11 @@
-//! How fast a device packs, unpacks and redistributes, beside its own copy of the same bytes in the same run.
+//! Speed of packs, unpacks and redistributions on a device, relative to its own copy of the same bytes.
 //!
 //!     cargo run --release -p reshard-device --features cuda --example device_speed TABLE [MIB]
 //!
-//! TABLE is `copies`, `packs`, `plans` or `graphs`. Prints tables in Markdown, and behind `ROW` what belongs in the report.
-//! Bytes count once read and once written; figures are medians of runs timed by the device, of copies and plans
-//! with nothing left in its caches. Fails where a promise is missed.
+//! TABLE is `copies`, `packs`, `plans` or `graphs`. Prints tables in Markdown, and the lines of the report
+//! after `ROW`. Both sides are measured in the same run. Bytes count once read and once written; figures are
+//! medians of runs timed by the device, for copies and plans with nothing left in its caches. Fails if a
+//! promise is missed.
 
 mod copies;
 mod plans;
@@ -22,18 +23,20 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const RUNS: usize = 15;
 
-/// A row of the report's table.
+/// Prints a row of the report's table.
 fn row(what: &str, promised: &str, found: &str) {
     println!("ROW | {what} | {promised} | {found} |");
 }
 
-/// What is read before a timed run: more than the caches of a device hold.
+/// Bytes that are read before a timed run: more than the caches of a device hold.
 const CACHES: usize = 256 << 20;
-/// What is written by that, for something has to be.
+/// Bytes that this read writes, since a kernel has to write something.
 const SINK: usize = 4 << 20;
 
-/// Times what is enqueued, from memory: of what it reads or writes nothing is still in a cache, and little there waits to be
-/// written, which would cost the next one up to a tenth.
+/// A clock for enqueued work with cold caches.
+///
+/// No data that the work reads or writes is still in a cache. Little data in the caches waits to be written,
+/// which would slow the next run by up to a tenth.
 struct Clock<'a> {
     device: &'a Device,
     caches: DeviceMemory,
@@ -55,7 +58,7 @@ impl<'a> Clock<'a> {
         Ok(Clock { device, caches, sink, reads })
     }
 
-    /// The medians of some runs of both, in turns, in milliseconds.
+    /// Returns the medians of some runs of both, in turns, in milliseconds.
     fn both(&mut self, ours: Enqueue<'_>, theirs: Enqueue<'_>) -> Result<(f32, f32)> {
         ours()?;
         theirs()?;
@@ -82,7 +85,7 @@ fn median(mut times: Vec<f32>) -> f32 {
 
 const CHOICES: [&str; 5] = ["R", "S(0)", "S(1)", "SS(0,2)", "SS(1,2)"];
 
-/// All shardings of a shape by these placements.
+/// Returns all shardings of a shape by these placements.
 fn shardings(mesh: &Mesh, shape: &[usize]) -> Vec<Sharding> {
     let texts = mesh.axes().iter().fold(vec![String::new()], |all, _| {
         let grow = |t: &String| CHOICES.map(|c| if t.is_empty() { c.to_owned() } else { format!("{t},{c}") });
@@ -112,7 +115,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a table; whether all that is promised was kept.
+/// Prints a table; returns `true` if all promises hold.
 fn tables(arguments: &[String]) -> Result<bool> {
     let table = arguments.first().map_or("", String::as_str);
     let mib: usize = arguments.get(1).map_or(Ok(1024), |text| text.parse())?;
@@ -123,7 +126,7 @@ fn tables(arguments: &[String]) -> Result<bool> {
         return plans::captured();
     }
     if !matches!(table, "copies" | "packs" | "plans") {
-        return Err(format!("there is no table `{table}`: copies, packs, plans or graphs").into());
+        return Err(format!("unknown table `{table}`; expected one of: copies, packs, plans, graphs").into());
     }
     let device = Cuda::open(0)?;
     println!("{}, {mib} MiB, medians of {RUNS} with cold caches\n", device.device().name()?);

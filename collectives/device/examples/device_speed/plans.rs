@@ -1,4 +1,5 @@
-//! Whole plans of all ranks on one device: against the least bytes at copy speed, and what a captured plan saves.
+//! Whole plans of all ranks on one device, compared with the minimum bytes at copy speed, and the gain of
+//! capture.
 
 use std::time::Instant;
 
@@ -10,10 +11,10 @@ use reshard_sharding::{Mesh, Sharding};
 
 use super::{Clock, Result, row, shardings};
 
-/// The most plans of a mesh that are timed.
+/// Maximum number of plans of a mesh that are timed.
 const MOST_PLANS: usize = 600;
 
-/// The plans between all shardings of a matrix of so many bytes, or as many of them as are timed, spread evenly.
+/// Times the plans between all shardings of a matrix of `total` bytes, or an even sample of them.
 pub(crate) fn fused(device: &Cuda, mesh: &Mesh, total: usize) -> Result<()> {
     let item = 4;
     let side = 1usize << ((total / item).ilog2() / 2);
@@ -21,7 +22,7 @@ pub(crate) fn fused(device: &Cuda, mesh: &Mesh, total: usize) -> Result<()> {
     let mut ratios: Vec<(f32, String)> = Vec::new();
     let pairs: Vec<_> =
         all.iter().flat_map(|from| all.iter().map(move |to| (from, to))).filter(|(a, b)| a != b).collect();
-    // A step that is no divisor of the shardings meets all targets.
+    // A step that does not divide the number of shardings reaches all targets.
     let mut step = pairs.len().div_ceil(MOST_PLANS);
     while step > 1 && all.len().is_multiple_of(step) {
         step += 1;
@@ -55,7 +56,7 @@ pub(crate) fn fused(device: &Cuda, mesh: &Mesh, total: usize) -> Result<()> {
     Ok(())
 }
 
-/// Plans of which each of a few kernels is launched for each rank or for all.
+/// Plans in which each of a few kernels is launched for each rank or for all.
 const CAPTURED: [(&str, &str, &str); 5] = [
     ("x=2,y=4", "S(0),S(1)", "S(1),S(0)"),
     ("x=2,y=4", "R,P", "R,S(0)"),
@@ -63,10 +64,10 @@ const CAPTURED: [(&str, &str, &str); 5] = [
     ("x=2,y=2,z=2", "P,P,P", "S(0),S(1),R"),
     ("x=2,y=2,z=2", "S(0),S(1),P", "R,S(0),S(1)"),
 ];
-/// Runs of a plan behind each other, of which the time of one is taken.
+/// Consecutive runs of a plan, of which the time per run is taken.
 const REPEATS: u32 = 200;
 
-/// Microseconds of one run of many: until the host has enqueued it, and until the device has done it.
+/// Returns microseconds per run: until the host has enqueued it, and until the device has completed it.
 fn per_run(
     device: &Device,
     mut enqueue: impl FnMut() -> std::result::Result<(), reshard_cuda::Error>,
@@ -86,12 +87,12 @@ fn per_run(
     Ok(best)
 }
 
-/// What capturing a plan and replaying it saves of its launches, for matrices of 64 KiB, where launches are what counts.
+/// Measures the gain of capture and replay for matrices of 64 KiB, where launches dominate.
 pub(crate) fn captured() -> Result<bool> {
     // A device of one stream: events between streams cannot be captured.
     let device = Cuda::on(Device::open_for_one_stream(0)?);
     println!(
-        "| plan, matrix of 64 KiB | launches | us, one by one: enqueued | done | us, replayed: enqueued | done | saved a launch |"
+        "| plan, matrix of 64 KiB | launches | us, separate launches: enqueued | done | us, replayed: enqueued | done | saved per launch |"
     );
     println!("|---|---|---|---|---|---|---|");
     let mut saved = Vec::new();
@@ -106,7 +107,7 @@ pub(crate) fn captured() -> Result<bool> {
             let elements: usize = plan.from().local_shape(rank)?.iter().product();
             Ok((0..elements).flat_map(|i| ((i * 7 + rank * 131 + turn * 17) as f32).to_ne_bytes()).collect())
         };
-        // Both ways make the same of what the sources hold then.
+        // Both variants compute the same result from the sources.
         let mut wanted = Vec::new();
         for turn in 0..2 {
             mesh.ranks()
@@ -147,6 +148,6 @@ pub(crate) fn captured() -> Result<bool> {
         saved[0],
         saved[saved.len() - 1]
     );
-    row("captured plans against their launches one by one", "the same bytes; a table", &found);
+    row("captured plans against separate launches", "the same bytes; a table", &found);
     Ok(true)
 }

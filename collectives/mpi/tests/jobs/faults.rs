@@ -14,13 +14,13 @@ use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Sweep;
 use reshard_test_support::jobs::{Job, Outcome};
 
-/// Where ranks leave their process ids.
+/// Environment variable of the folder in which ranks store their process ids.
 const FOLDER: &str = "RESHARD_MPI_FOLDER";
-/// How long ranks wait for each other in these jobs.
+/// Timeout for other ranks in these jobs.
 const TIME_OUT: Duration = Duration::from_secs(2);
-/// And for each other to start, where one is struck before it has.
+/// Timeout for the start of other ranks, if one is killed before it has started.
 pub(crate) const START: Duration = Duration::from_secs(5);
-/// What starting, aborting and a busy machine may take on top.
+/// Extra time for starting, aborting and a busy machine.
 const SLACK: Duration = Duration::from_secs(15);
 
 pub(crate) fn plan(ranks: usize, shape: &[usize], from: &str, to: &str) -> Plan {
@@ -45,7 +45,7 @@ pub(crate) fn run(comm: &mut Comm, plan: &Plan, times: usize) -> Result<Vec<u8>,
     Ok(target)
 }
 
-/// A rank of a job that never ends by itself: large all-to-alls and reductions, one after the other.
+/// A rank of a job that never ends by itself: large all-to-alls and reductions, in sequence.
 pub(crate) fn endless(comm: &mut Comm) {
     comm.set_time_out(TIME_OUT);
     let ranks = comm.size();
@@ -77,7 +77,7 @@ pub(crate) fn panicking(comm: &mut Comm) {
     run(comm, &plan, 1).unwrap();
 }
 
-/// A rank of a job in which rank 1 leaves without a word.
+/// A rank of a job in which rank 1 leaves without notice.
 pub(crate) fn leaving(comm: &mut Comm) {
     comm.set_time_out(TIME_OUT);
     let plan = plan(comm.size(), &[64, 64], "S(0)", "S(1)");
@@ -88,7 +88,7 @@ pub(crate) fn leaving(comm: &mut Comm) {
     run(comm, &plan, 1).unwrap();
 }
 
-/// A rank of a job in which rank 1 never comes to a barrier.
+/// A rank of a job in which rank 1 never reaches a barrier.
 pub(crate) fn missing(comm: &mut Comm) {
     comm.set_time_out(TIME_OUT);
     let all: Vec<usize> = (0..comm.size()).collect();
@@ -99,7 +99,7 @@ pub(crate) fn missing(comm: &mut Comm) {
     comm.barrier(&all).unwrap();
 }
 
-/// A rank of a job in which rank 1 means another plan, then thinks better of it, and then another dtype.
+/// A rank of a job in which rank 1 has another plan, then the common one, and then another dtype.
 pub(crate) fn disagreeing(comm: &mut Comm) {
     let ranks = comm.size();
     let (usual, other) = (plan(ranks, &[64, 64], "S(0)", "S(1)"), plan(ranks, &[64, 128], "S(0)", "S(1)"));
@@ -125,12 +125,12 @@ pub(crate) fn too_few(comm: &mut Comm) {
     assert_eq!(error.code(), "rank", "{error}");
 }
 
-/// When a job is struck.
+/// The time at which a job is struck.
 #[derive(Clone, Copy, Debug)]
 enum When {
-    /// So long after its processes are there, perhaps before MPI has started on them.
+    /// This long after its processes exist, perhaps before MPI has started on them.
     Starting(Duration),
-    /// So long after all ranks have carried something out.
+    /// This long after all ranks have completed a run.
     Running(Duration),
 }
 
@@ -141,7 +141,7 @@ fn signal(signal: &str, process: &str) {
     );
 }
 
-/// The processes whose parent is this one.
+/// Returns the processes whose parent is this one.
 fn children(parent: u32) -> Vec<String> {
     let is_child = |id: &String| {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
@@ -151,8 +151,9 @@ fn children(parent: u32) -> Vec<String> {
     names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter(is_child).collect()
 }
 
-/// Strikes an endless job, of which `blow` gets the launcher and the ranks, and returns how the job ended; no process of it
-/// may be left.
+/// Strikes an endless job, and returns how it ended; no process of it may be left.
+///
+/// `blow` gets the launcher and the ranks.
 fn struck(
     ranks: usize,
     when: When,
@@ -171,11 +172,7 @@ fn struck(
     };
     let mut ids = there();
     while ids.len() < ranks {
-        assert!(
-            begin.elapsed() < Duration::from_mins(1),
-            "the job does not get going: {:?}",
-            job.wait(SLACK)
-        );
+        assert!(begin.elapsed() < Duration::from_mins(1), "the job does not start: {:?}", job.wait(SLACK));
         std::thread::sleep(Duration::from_millis(5));
         ids = there();
     }
@@ -188,17 +185,19 @@ fn struck(
     for id in ids {
         let begin = Instant::now();
         while Path::new("/proc").join(&id).exists() {
-            assert!(begin.elapsed() < SLACK, "process {id} is still there");
+            assert!(begin.elapsed() < SLACK, "process {id} still exists");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
     (outcome, took)
 }
 
-/// Strikes jobs at many moments, a third of them with the tests; each must end in time and nobody may report a success.
+/// Strikes jobs at many moments, a third of them in a sample.
+///
+/// Each job must end in time and no rank may report success.
 fn strikes(what: &str, when: impl Fn(Duration) -> When, blow: impl Fn(&str, &str)) {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-struck-{what}"));
-    // After so much of a moment, of so many ranks this one.
+    // Time factor, number of ranks, and the rank to strike.
     let turns = [(0, 4, 1), (1, 4, 3), (2, 4, 2), (3, 3, 0), (4, 2, 1), (5, 5, 4)];
     for (turn, ranks, struck_rank) in
         turns.into_iter().filter(|turn| Sweep::asked().takes_one_in(3, turn.0 as usize))
@@ -223,7 +222,7 @@ pub(crate) fn strike_the_launcher() {
     strikes("launcher", When::Running, |launcher, _| signal("-KILL", launcher));
 }
 
-/// A launcher that does not end, as it was seen to do: here it is stopped, then a rank is killed.
+/// Strikes a launcher that does not end, as was observed: here it is stopped, then a rank is killed.
 pub(crate) fn strike_with_a_stuck_launcher() {
     strikes("stuck", When::Running, |launcher, rank| {
         signal("-STOP", launcher);
@@ -231,7 +230,7 @@ pub(crate) fn strike_with_a_stuck_launcher() {
     });
 }
 
-/// Runs a job that must not succeed, in which it says this.
+/// Runs a job that must not succeed, and checks its message.
 #[track_caller]
 pub(crate) fn fails(ranks: usize, job: &str, said: &str) {
     let outcome = Job::start(ranks, job, &[]).wait(Duration::from_mins(1));

@@ -8,10 +8,10 @@ use reshard_mpi::Comm;
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
-/// Neither side divides a piece of a message, and their product is above 2^31.
+/// Neither side divides a chunk of a message, and their product is above 2^31.
 const SHAPE: [usize; 2] = [3, (1 << 31) / 3 + 4099];
 
-/// The byte of element (i, j): different where any bit of the place is.
+/// Returns the byte of element (i, j): it depends on every bit of the index.
 fn byte(i: usize, j: usize) -> u8 {
     (((j * 4 + i) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
@@ -49,7 +49,7 @@ pub(crate) fn run(comm: &mut Comm) {
             assert!(row.iter().enumerate().all(|(j, found)| *found == byte(i, j)), "row {i}");
         }
     }
-    // Back, with rows that lie a few bytes apart: what comes cannot be received where it is to be.
+    // Back, with gaps of a few bytes between rows: the message cannot be received directly in the target.
     let pitch = columns + 5;
     let padded = format!("({rows},{columns}):({pitch},1)").parse().unwrap();
     let back = move_it(comm, 1, &there, &BufferLayout::Layouts(BTreeMap::from([(0, padded)])));

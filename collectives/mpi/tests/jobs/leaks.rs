@@ -1,4 +1,4 @@
-//! A thousand plans in a row, and hundreds of engines, leave nothing behind.
+//! A thousand plans in a row, and hundreds of engines, leak nothing.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::random::Dice;
 /// Growth that is noise of the allocator and not a leak of a thousand plans of about 100 KiB.
 const NOISE: usize = 8 << 20;
 
-/// Bytes of memory that this process has resident.
+/// Returns the resident bytes of this process.
 fn resident() -> usize {
     let text = fs::read_to_string("/proc/self/statm").unwrap();
     text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
@@ -25,7 +25,7 @@ fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// One redistribution of 64 KiB or so on a random mesh; returns the groups that this rank was in.
+/// Runs one redistribution of 64 KiB or so on a random mesh; returns the groups of this rank.
 fn one(comm: &mut Comm, dice: &mut Dice, groups: &mut BTreeSet<Vec<usize>>) {
     let mesh = dice.mesh(comm.size());
     let shape = [48 + dice.roll(9), 336];
@@ -62,7 +62,8 @@ pub(crate) fn run(comm: &mut Comm) {
     kept.insert((0..comm.size()).collect());
     assert_eq!(comm.communicators(), kept.len());
 
-    // Engines with groups of their own, made and dropped: more communicators than an MPI library keeps at a time.
+    // Engines with separate groups, created and dropped: more communicators than an MPI library supports at a
+    // time.
     let engines = |from: u64, to: u64| {
         for seed in from..to {
             let mut inner = Comm::within(&SimpleCommunicator::world()).unwrap();

@@ -16,11 +16,11 @@ use reshard_collectives::testing::ContractOptions;
 use reshard_mpi::Comm;
 use reshard_test_support::jobs::{JOB, succeeds};
 
-/// What every rank of a job does; nothing in a plain run of the tests.
+/// The entry point of every rank of a job; does nothing in a plain run of the tests.
 #[test]
 fn rank() {
     let Ok(job) = std::env::var(JOB) else { return };
-    // A rank may be struck before it has come here.
+    // A rank may be struck before it reaches this point.
     let mut comm =
         Comm::world_in(if job == "endless" { faults::START } else { Duration::from_mins(1) }).unwrap();
     let size = comm.size();
@@ -37,7 +37,7 @@ fn rank() {
         "leaks" => leaks::run(&mut comm),
         "gpt" => gpt::run(&mut comm),
         "parallel" => parallel::run(&mut comm),
-        other => panic!("there is no job {other}"),
+        other => panic!("unknown job {other}"),
     }
     let rank = comm.rank();
     comm.finish().unwrap();
@@ -100,7 +100,7 @@ fn a_rank_that_leaves_ends_the_job() {
 
 #[test]
 fn a_rank_that_never_comes_to_a_barrier_is_named() {
-    faults::fails(3, "missing", "rank 1 did not come to a meeting of group [0,1,2] within 2s");
+    faults::fails(3, "missing", "rank 1 did not arrive at a barrier of group [0,1,2] within 2s");
 }
 
 #[test]

@@ -1,4 +1,6 @@
-//! The pipeline and the experts of `reshard-reference`'s example by the same schedules, on processes: in every step the loss of one device.
+//! The pipeline and experts of `reshard-reference`'s example by the same schedules, on processes.
+//!
+//! In every step the loss equals that of one device.
 
 #[allow(unreachable_pub, reason = "the module of an example")]
 #[path = "../../../../reference/examples/parallel/steps.rs"]
@@ -7,7 +9,7 @@ mod steps;
 use reshard_mpi::Comm;
 use steps::Step;
 
-/// Four ranks, each of which compares what it has.
+/// Runs four ranks, each of which compares its result.
 pub(crate) fn run(comm: &mut Comm) {
     for step in Step::ALL {
         let losses = steps::on_a_rank(step, comm).unwrap();

@@ -1,4 +1,4 @@
-//! Random redistributions over MPI against the threads engine: every byte of every rank.
+//! Random redistributions over MPI, compared with the threads engine: every byte of every rank.
 
 use reshard_collectives::{BufferLayout, Communicator, CompiledPlan, threads};
 use reshard_kernels::DType;
@@ -21,7 +21,9 @@ impl Dice {
         (self.0 >> 20) as usize % sides
     }
 
-    /// A mesh of at most so many ranks, perhaps not from rank 0 on and perhaps with its first axis fastest.
+    /// Returns a mesh of at most `world` ranks.
+    ///
+    /// It may begin above rank 0, and its first axis may be the fastest.
     pub(crate) fn mesh(&mut self, world: usize) -> Mesh {
         loop {
             let axes: Vec<usize> = (0..=self.roll(3)).map(|_| self.roll(world) + 1).collect();
@@ -67,13 +69,13 @@ impl Dice {
         if dtype != DType::F32 {
             return (0..len).map(|_| self.roll(256) as u8).collect();
         }
-        // Terms of very different sizes, some of which cancel: their sum depends on the order.
+        // Partial values of very different sizes, some of which cancel: their sum depends on the order.
         let mut float = || [1e7, 0.1, -1e7, 0.7][self.roll(4)] + self.roll(1000) as f32 * 0.37;
         (0..len / 4).flat_map(|_| float().to_ne_bytes()).collect()
     }
 }
 
-/// So many redistributions.
+/// Runs `count` redistributions.
 pub(crate) fn run(comm: &mut Comm, seed: u64, count: usize) {
     let world = comm.size();
     let mut dice = Dice::new(seed);
@@ -99,7 +101,7 @@ pub(crate) fn run(comm: &mut Comm, seed: u64, count: usize) {
         };
         let (here, there) = (memory(dice.roll(3)), memory(dice.roll(3)));
 
-        // Replicas hold the same bytes only where nothing is partial; the engines must agree on any.
+        // Replicas hold the same bytes only if nothing is partial; the engines must agree on any.
         let item = dtype.element_bytes().unwrap();
         let shards: Vec<Vec<u8>> = from
             .ranks()
@@ -136,5 +138,5 @@ pub(crate) fn run(comm: &mut Comm, seed: u64, count: usize) {
         assert_eq!(trace.sent_by(rank), 2 * wanted_trace.sent_by(rank), "{what}");
         steps += usize::from(wanted_trace.total() > 0);
     }
-    assert!(world == 1 || steps * 4 > count, "{steps} of {count} moved something");
+    assert!(world == 1 || steps * 4 > count, "only {steps} of {count} redistributions sent bytes");
 }

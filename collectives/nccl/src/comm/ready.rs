@@ -1,4 +1,4 @@
-//! Exchanges made ready: their launches, found or made when first met, and enqueued.
+//! Prepared exchanges: their launches are cached at the first use, and enqueued.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use super::{Comm, InFlight, Memory, Mode, Pending, Prepared};
 use crate::route::{Addresses, Route, Way};
 use crate::{Handle, Nccl};
 
-/// More prepared exchanges than this are forgotten together, when buffers come and go.
+/// Maximum number of prepared exchanges; all are dropped above it, as when buffers come and go.
 const MOST_PREPARED: usize = 1024;
 
-/// An exchange and where its buffers lie.
+/// An exchange and the addresses of its buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     exchange: u64,
     at: Addresses,
 }
 
-/// An exchange that needs but be enqueued.
+/// An exchange that only needs to be enqueued.
 #[derive(Debug)]
 pub(super) struct Ready<N: Nccl> {
     route: Route,
@@ -33,7 +33,7 @@ pub(super) struct Ready<N: Nccl> {
 }
 
 impl<N: Nccl> Comm<N> {
-    /// The launches of an exchange between these buffers, made when first met.
+    /// Returns the launches of an exchange between these buffers, prepared at the first use.
     fn ready(&mut self, exchange: &Exchange, at: Addresses) -> Result<Arc<Ready<N>>, Error> {
         let key = Key { exchange: exchange.id(), at };
         if let Some(ready) = self.ready.get(&key) {
@@ -42,7 +42,7 @@ impl<N: Nccl> Comm<N> {
         if self.mode == Mode::Captured {
             return Err(self.engine(format!("{} was not prepared before its capture", exchange.place())));
         }
-        // Preparing waits for the device, and that must not last longer than the time-out.
+        // Preparing waits for the device, and that must not take longer than the timeout.
         self.finish()?;
         if self.ready.len() >= MOST_PREPARED {
             self.ready.clear();

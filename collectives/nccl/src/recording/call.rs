@@ -1,4 +1,4 @@
-//! What a stand-in was called, and what may go wrong in it.
+//! The recorded calls of a stand-in, and the faults to inject into it.
 
 use reshard_kernels::CombineOp;
 
@@ -13,7 +13,7 @@ pub enum Call {
         place: usize,
         size: usize,
     },
-    /// So many kernels were launched.
+    /// Kernels were launched.
     Launch {
         kernels: usize,
     },
@@ -51,30 +51,30 @@ pub enum Call {
     Replay,
 }
 
-/// Something that goes wrong in one group of calls of one rank.
+/// A fault in one group of calls of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The rank that it happens to.
+    /// The rank that fails.
     pub rank: usize,
-    /// How many groups of this rank came before.
+    /// The number of earlier groups of this rank.
     pub group: usize,
-    /// What happens.
+    /// The kind of fault.
     pub kind: FaultKind,
 }
 
-/// What goes wrong.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The call is refused.
+    /// The call returns an error.
     Refused,
-    /// The call succeeds, and an error is told later.
+    /// The call succeeds, and an error is reported later.
     Asynchronous,
     /// The group never ends.
     Stalled,
 }
 
 impl Call {
-    /// The same call on the communicator of all.
+    /// Returns the same call on the communicator of all ranks.
     pub(super) fn without_handle(self) -> Call {
         let on = Handle::WORLD;
         match self {

@@ -1,4 +1,5 @@
-//! How the data of a group goes between ranks: what a rank sends is posted, and what it receives is taken when all is there.
+//! Delivery of the data of a group between ranks: sends are posted, and receives complete when all data has
+//! arrived.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::{Call, Member, Op, Recording, Round, Shared, lock, wrong};
 use crate::{Element, UniqueId};
 
 impl Recording {
-    /// A group: whether all of it is done.
+    /// Runs a group; returns `true` if all of it is done.
     pub(super) fn exchange(&mut self, ops: &mut [Op], posted: &mut bool) -> Result<bool, Error> {
         let shared = Arc::clone(&self.shared);
         let mut shared = lock(&shared);
@@ -53,7 +54,7 @@ impl Recording {
         Ok(true)
     }
 
-    /// What this rank gives to the others.
+    /// Posts the data that this rank sends.
     fn give(&mut self, op: &mut Op, shared: &mut Shared) -> Result<(), Error> {
         let (on, bytes) = match op.call {
             Call::Send { on, peer, bytes } => {
@@ -61,7 +62,10 @@ impl Recording {
                 self.device.load(op.source, &mut message)?;
                 let member = self.member(on)?;
                 if peer >= member.size {
-                    return Err(wrong("ncclSend", format!("peer {peer} of {} members", member.size)));
+                    return Err(wrong(
+                        "ncclSend",
+                        format!("peer {peer} is outside the {} members", member.size),
+                    ));
                 }
                 let key = (member.id, member.place, peer);
                 shared.mail.entry(key).or_default().push_back(message);
@@ -96,7 +100,7 @@ impl Recording {
         Ok(())
     }
 
-    /// What this rank gets of the others.
+    /// Takes the data that this rank receives.
     fn take(&mut self, op: &Op, shared: &mut Shared) -> Result<(), Error> {
         let on = match op.call {
             Call::Receive { on, peer, bytes } => {
@@ -105,7 +109,10 @@ impl Recording {
                 let message = mail.and_then(VecDeque::pop_front).unwrap_or_default();
                 if message.len() != bytes {
                     let sent = message.len();
-                    return Err(wrong("ncclRecv", format!("{peer} sent {sent} bytes, not {bytes}")));
+                    return Err(wrong(
+                        "ncclRecv",
+                        format!("peer {peer} sent {sent} bytes, expected {bytes}"),
+                    ));
                 }
                 return self.device.store(op.target, &message);
             }
@@ -123,10 +130,10 @@ impl Recording {
         let Member { id, place, size, .. } = self.member(on)?.clone();
         let key = (id, op.round);
         let Some(round) = shared.rounds.get_mut(&key) else {
-            return Err(wrong("a collective", "it is not under way"));
+            return Err(wrong("a collective", "no member has started it"));
         };
         let terms: Vec<&(Call, Vec<u8>)> = round.calls.iter().flatten().collect();
-        // Handles are each rank's own numbers.
+        // Handles are numbers local to each rank.
         let same = |(call, _): &&(Call, Vec<u8>)| call.without_handle() == op.call.without_handle();
         if let Some((other, _)) = terms.iter().find(|term| !same(term)) {
             return Err(wrong(

@@ -1,4 +1,4 @@
-//! Ranks come to know one id: over TCP, from a file; and what they say when others do not come.
+//! Distribution of one id: over TCP and from a file, and the errors when other ranks do not arrive.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -23,7 +23,7 @@ fn at(rank: usize, size: usize, port: u16) -> Rendezvous {
     Rendezvous { rank, size, address: "127.0.0.1".to_string(), port }
 }
 
-/// What every rank gets, rank 0 a little late.
+/// Returns the result of every rank, with rank 0 a little late.
 fn together(all: Vec<Rendezvous>, time_out: Duration) -> Vec<Result<UniqueId, Error>> {
     let one = |rendezvous: Rendezvous| {
         std::thread::spawn(move || {
@@ -73,11 +73,14 @@ fn whoever_is_missing_is_named_in_time() {
     let port = free_port();
     let start = Instant::now();
     let results = together(vec![at(0, 4, port), at(2, 4, port)], Duration::from_secs(1));
-    // What takes so long hangs.
+    // A run of this length counts as hanging.
     assert!(start.elapsed() < Duration::from_mins(1));
     assert_eq!(results[1], Ok(id()));
     let said = results[0].as_ref().unwrap_err().to_string();
-    assert!(said.contains("ranks [1, 3] did not come to 127.0.0.1:") && said.contains("within 1s"), "{said}");
+    assert!(
+        said.contains("ranks [1, 3] did not connect to 127.0.0.1:") && said.contains("within 1s"),
+        "{said}"
+    );
 
     let port = free_port();
     let said = at(1, 2, port).meet(SHORT, || Ok(id())).unwrap_err().to_string();
@@ -90,7 +93,7 @@ fn ranks_that_count_differently_are_told() {
     let results = together(vec![at(0, 2, port), at(1, 3, port)], LONG);
     for result in results {
         let said = result.unwrap_err().to_string();
-        assert!(said.contains("says that there are 3 ranks, and rank 0 says 2"), "{said}");
+        assert!(said.contains("was started with 3 ranks, but rank 0 with 2"), "{said}");
     }
 }
 
@@ -104,9 +107,9 @@ fn a_port_in_use_is_an_error_with_a_way_out() {
 
 #[test]
 fn what_making_the_id_says_is_said() {
-    let refuse = || Err(reshard_cuda::Error::Library { reason: "no libnccl.so was found".to_string() });
+    let refuse = || Err(reshard_cuda::Error::Library { reason: "libnccl.so was not found".to_string() });
     let said = at(0, 2, free_port()).meet(SHORT, refuse).unwrap_err().to_string();
-    assert_eq!(said, "rank 0: no libnccl.so was found");
+    assert_eq!(said, "rank 0: libnccl.so was not found");
 }
 
 #[test]
@@ -136,8 +139,8 @@ fn variables_that_are_missing_or_wrong_are_named() {
         (("RANK", ""), "RANK is not set"),
         (("MASTER_ADDR", ""), "MASTER_ADDR is not set"),
         (("WORLD_SIZE", "many"), "WORLD_SIZE is \"many\""),
-        (("RANK", "4"), "RANK is 4, which is not below WORLD_SIZE, 4"),
-        (("MASTER_PORT", "70000"), "there is no port 70000 (MASTER_PORT)"),
+        (("RANK", "4"), "RANK is 4, but must be less than WORLD_SIZE, 4"),
+        (("MASTER_PORT", "70000"), "port 70000 (MASTER_PORT) is out of range"),
     ] {
         let said = set(&[changes]).unwrap_err().to_string();
         assert!(said.contains(expected), "{said}");
@@ -159,10 +162,10 @@ fn all_ranks_get_the_id_of_rank_0_from_a_file() {
     for other in others {
         assert_eq!(other.join().unwrap(), Ok(id()));
     }
-    // Nothing but the file is left, and it is not written over.
+    // Only the file is left, and it is not overwritten.
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     let said = through_file(&path, 0, LONG, || Ok(id())).unwrap_err().to_string();
-    assert!(said.contains("is there already"), "{said}");
+    assert!(said.contains("already exists"), "{said}");
     std::fs::write(&path, "something else").unwrap();
     let said = through_file(&path, 1, LONG, || unreachable!()).unwrap_err().to_string();
     assert!(said.contains("is not a file that rank 0 wrote"), "{said}");

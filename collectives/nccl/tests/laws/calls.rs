@@ -1,4 +1,4 @@
-//! Which calls a plan makes: their order, brackets, counts and peers.
+//! The NCCL calls of a plan: their order, brackets, counts and peers.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use reshard_nccl::{Comm, Element, FloatSums, Handle};
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
-/// The calls of a rank in one run of a plan, after its scratch was made.
+/// Returns the calls of a rank in one run of a plan, after its scratch was made.
 fn calls_as(
     mesh: &str,
     shape: &[usize],
@@ -72,7 +72,8 @@ fn an_all_to_all_is_packed_exchanged_in_one_group_and_unpacked() {
             assert!(of_rank.contains(&Call::Send { on: ON, peer: *peer, bytes }), "{of_rank:?}");
             assert!(of_rank.contains(&Call::Receive { on: ON, peer: *peer, bytes }), "{of_rank:?}");
         }
-        // Rows land where they are, so that only packing needs a kernel, which takes this rank's own along.
+        // Rows are received in place, so that only packing needs a kernel, which also copies this rank's own
+        // rows.
         assert_eq!(of_rank.len(), 2 + 4 + 1, "{of_rank:?}");
         assert_eq!(of_rank.last(), Some(&END));
     }
@@ -108,7 +109,7 @@ fn floats_are_exchanged_and_reduced_in_order_in_one_launch_unless_nccl_is_asked_
         let reduce = Call::AllReduce { on: ON, count: 48, element: Element::F32, op: CombineOp::Sum };
         assert_eq!(of_rank, [START, reduce, END]);
     }
-    // NCCL's greatest of floats is not ours.
+    // NCCL's maximum of floats differs from the library's.
     for of_rank in calls_as("x=4", &[8, 6], DType::F32, "P(max)", "R", FloatSums::Nccl) {
         assert!(!of_rank.iter().any(|call| matches!(call, Call::AllReduce { .. })), "{of_rank:?}");
     }
@@ -154,7 +155,8 @@ fn groups_have_communicators_of_their_own_that_are_kept() {
         assert_eq!(*communicators, 2);
         let opened: Vec<&Call> = log.iter().filter(|call| matches!(call, Call::Open { .. })).collect();
         assert_eq!(opened, [&Call::Open { place: rank % 2, size: 2 }]);
-        // The first words go by the communicator of all, by rank; the second by that of the group, by place.
+        // The first words go by the communicator of all, by rank; the second by that of the group, by group
+        // rank.
         let peers = log.iter().filter_map(|call| {
             if let Call::Send { on, peer, .. } = call { Some((on.0, *peer)) } else { None }
         });

@@ -1,4 +1,4 @@
-//! Plans captured once: what a replay is, what it saves, and what may not be captured.
+//! Plans captured once: the effect and the gain of a replay, and work that may not be captured.
 
 use std::time::Duration;
 
@@ -48,10 +48,10 @@ fn a_captured_plan_is_replayed_on_what_the_source_holds_now() {
     });
 }
 
-/// How many calls the host makes in one run of a plan, and what a replay makes of them.
+/// Prints the number of host calls in one run of a plan, and with a replay.
 #[test]
 fn a_replay_is_one_call_of_many() {
-    println!("| plan | calls of the worst rank, one by one | replayed |");
+    println!("| plan | calls of the worst rank, separate | replayed |");
     println!("|---|---|---|");
     for (mesh, from, to, most) in [
         ("x=8", "S(0)", "R", 3),
@@ -98,16 +98,16 @@ fn a_replay_that_fails_names_what_was_captured() {
         let (source, mut target) = (comm.allocate(64).unwrap(), comm.allocate(64).unwrap());
         let graph = comm.capture(&compiled, &source, &mut target, &mut scratch).unwrap();
         if comm.rank() == 1 {
-            // It never comes to the replay.
+            // This rank never reaches the replay.
             return comm.take_received_bytes().to_string();
         }
         let said = comm.replay(&graph).unwrap_err().to_string();
         assert!(comm.replay(&graph).unwrap_err().to_string().contains(&said));
         said
     });
-    assert!(said[0].contains("NCCL was not done within 500ms in step 0"), "{}", said[0]);
+    assert!(said[0].contains("NCCL did not finish within 500ms in step 0"), "{}", said[0]);
     assert!(said[0].contains("replayed; the communicator is aborted"), "{}", said[0]);
-    // Once before and once in the capture: 32 bytes of terms and of the sum.
+    // Once before and once in the capture: 32 bytes of partial values and of the sum.
     assert_eq!(said[1], "128");
 }
 
@@ -115,7 +115,7 @@ fn a_replay_that_fails_names_what_was_captured() {
 fn a_capture_that_fails_aborts_and_says_so() {
     let plan = plan("x=2", &[4, 4], "P", "R");
     let world = RecordingWorld::new(2);
-    // Groups: the words, two of the run before, two of the capture.
+    // Groups: the control words, two of the run before, two of the capture.
     world.plant([0, 1].map(|rank| Fault { rank, group: 3, kind: FaultKind::Refused }));
     for said in world.run(|nccl| {
         let mut comm = comm(nccl);

@@ -31,7 +31,7 @@ fn keeps_the_contract(ranks: usize, options: &ContractOptions, floats: FloatSums
 
 #[test]
 fn the_stand_in_keeps_the_contract() {
-    // Of the pairs of shardings over many ranks one in so many, unless all are asked for.
+    // A sample of the pairs of shardings over many ranks, or all in an exhaustive run.
     for (ranks, every) in [(1, 1), (2, 1), (3, 3), (4, 12), (5, 16)] {
         let every = Sweep::asked().one_in(every);
         keeps_the_contract(
@@ -48,7 +48,7 @@ fn eight_ranks_keep_the_contract() {
     keeps_the_contract(8, &options, FloatSums::InOrder);
 }
 
-/// The stand-in reduces in the order of places, which for these meshes is that of the terms.
+/// The stand-in reduces in the order of group ranks, which for these meshes is that of the partial values.
 #[test]
 fn sums_of_floats_by_the_library_keep_the_contract() {
     for ranks in [2, 3] {

@@ -1,4 +1,4 @@
-//! What goes wrong in NCCL comes back in time, from every rank, and says where.
+//! Faults in NCCL are returned in time, from every rank, with their location.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use reshard_sharding::{Mesh, Sharding};
 
 const TIME_OUT: Duration = Duration::from_millis(500);
 
-/// What takes so long hangs; no machine is as slow.
+/// Time after which a run counts as hanging; no machine is that slow.
 const HANGS: Duration = Duration::from_mins(1);
 
-/// What each of three ranks says, asked twice, when one has a fault in the group of this number.
+/// Returns the errors of two calls on each of three ranks, if one has a fault in the group of this number.
 fn run(fault: Fault) -> (Vec<(Error, Error)>, Vec<Vec<Call>>) {
     let mesh: Mesh = "x=3".parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[6, 6], text).unwrap();
@@ -39,7 +39,7 @@ fn run(fault: Fault) -> (Vec<(Error, Error)>, Vec<Vec<Call>>) {
 #[test]
 fn a_fault_aborts_and_names_group_and_step_on_every_rank() {
     for kind in [FaultKind::Refused, FaultKind::Asynchronous, FaultKind::Stalled] {
-        // Groups: the words, the terms, the all-gather.
+        // Groups: the control words, the partial values, the all-gather.
         for group in 0..3 {
             let (said, logs) = run(Fault { rank: 1, group, kind });
             for (rank, (first, again)) in said.iter().enumerate() {
@@ -47,8 +47,8 @@ fn a_fault_aborts_and_names_group_and_step_on_every_rank() {
                 assert!(matches!(first, Error::Engine { rank: at, .. } if *at == rank), "{text}");
                 assert!(text.contains("step 0 of group [0,1,2]"), "{kind:?} {group}: {text}");
                 assert!(text.contains("the communicator is aborted"), "{text}");
-                assert_eq!(text.contains("agreeing on"), group == 0, "{text}");
-                // Nothing works afterwards, and it says why.
+                assert_eq!(text.contains("agreement on"), group == 0, "{text}");
+                // All later calls fail, with the original reason.
                 assert!(again.to_string().contains(&text), "{again}");
                 assert_eq!(again.failed_rank(), Some(rank));
                 assert_eq!(logs[rank].iter().filter(|call| **call == Call::Abort).count(), 1);
@@ -57,7 +57,7 @@ fn a_fault_aborts_and_names_group_and_step_on_every_rank() {
             let reason = match kind {
                 FaultKind::Refused => "ncclGroupEnd failed: unhandled system error",
                 FaultKind::Asynchronous => "ncclCommGetAsyncError failed: remote process exited",
-                FaultKind::Stalled => "NCCL was not done within 500ms",
+                FaultKind::Stalled => "NCCL did not finish within 500ms",
             };
             assert!(culprit.contains(reason), "{culprit}");
         }
@@ -73,7 +73,7 @@ fn a_rank_that_never_comes_costs_the_time_out_and_no_more() {
     assert!(start.elapsed() < HANGS);
     assert_eq!(
         said,
-        "rank 0: NCCL was not done within 500ms in opening the communicator of all ranks; the communicator is aborted"
+        "rank 0: NCCL did not finish within 500ms in the setup of the communicator of all ranks; the communicator is aborted"
     );
 }
 
@@ -88,7 +88,7 @@ fn a_rank_that_never_comes_to_a_barrier_costs_the_time_out_and_the_group_is_name
         assert_eq!(
             result.unwrap_err().to_string(),
             format!(
-                "rank {rank}: NCCL was not done within 500ms in agreeing on a meeting of group [0,1,2]; \
+                "rank {rank}: NCCL did not finish within 500ms in the agreement on a barrier of group [0,1,2]; \
                  the communicator is aborted"
             )
         );
@@ -101,7 +101,7 @@ fn a_failure_of_what_was_enqueued_says_where_it_may_have_been() {
     let sharding = |text: &str| Sharding::parse(&mesh, &[4, 4], text).unwrap();
     let plan = Planner::new().plan(&sharding("P"), &sharding("R"), DType::F32).unwrap();
     let world = RecordingWorld::new(2);
-    // Groups: the words, then two of each run.
+    // Groups: the control words, then two of each run.
     world.plant([Fault { rank: 0, group: 3, kind: FaultKind::Stalled }]);
     let said = world.run(|nccl| {
         let mut comm = Comm::with_time_out(nccl, TIME_OUT).unwrap();
@@ -113,6 +113,6 @@ fn a_failure_of_what_was_enqueued_says_where_it_may_have_been() {
         comm.finish().unwrap_err().to_string()
     });
     for text in said {
-        assert!(text.contains("step 0 of group [0,1] or one of the 1 exchanges behind it"), "{text}");
+        assert!(text.contains("step 0 of group [0,1] or one of the 1 exchanges after it"), "{text}");
     }
 }

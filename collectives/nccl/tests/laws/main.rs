@@ -1,4 +1,4 @@
-//! The laws of the NCCL engine, over the recording stand-in: no device, no library.
+//! Properties of the NCCL engine, over the recording stand-in: no device, no library.
 
 mod bootstrap;
 mod calls;

@@ -1,9 +1,9 @@
-// Stand-ins for the CUDA driver and for NCCL in one library, whose ranks are threads of one process: so that the calls that
-// go to the libraries, their order and what becomes of their errors are tested without a device. Memory of the device is
-// memory of the host; kernels there are none. A stream does what was enqueued in order, on threads of its own.
+// Stand-ins for the CUDA driver and for NCCL in one library, whose ranks are threads of one process. They
+// test the calls to the libraries, their order and the handling of their errors without a device. Device
+// memory is host memory; there are no kernels. A stream runs its work in order, on separate threads.
 //
-// STAND_IN_FAULT=rank:group:kind plants a fault in one group of calls of one rank: refused, asynchronous or stalled.
-// What is still open or allocated at the end of the process is an error of it.
+// STAND_IN_FAULT=rank:group:kind injects a fault into one group of calls of one rank: refused, asynchronous
+// or stalled. The process fails at its end if anything is still open or allocated.
 
 #include <pthread.h>
 #include <stdint.h>
@@ -31,7 +31,7 @@ typedef struct Block {
 } Block;
 static Block *blocks;
 
-// Ends the process unless the bytes are of one allocation that lives. Under the lock.
+// Ends the process unless the bytes are in one live allocation. Requires the lock.
 static void check_memory(const void *at, size_t bytes) {
     for (Block *b = blocks; b; b = b->next) {
         if ((const char *)at >= b->start && (const char *)at + bytes <= b->start + b->size) {
@@ -56,7 +56,7 @@ int cuDeviceGet(int *device, int ordinal) {
 int cuDeviceGetCount(int *count) { return *count = 1, 0; }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
-    // The compute capability, and no pools of memory.
+    // The compute capability, and no memory pools.
     *value = attribute == 75 ? 9 : 0;
     return 0;
 }
@@ -73,7 +73,7 @@ int cuStreamDestroy_v2(void *stream) { return (void)stream, 0; }
 
 int cuMemAlloc_v2(uint64_t *at, size_t bytes) {
     Block *b = malloc(sizeof *b);
-    // Past the end there is somebody else's.
+    // The bytes past the end belong to other memory.
     if (posix_memalign((void **)&b->start, 256, bytes)) {
         return 2;
     }
@@ -179,7 +179,7 @@ typedef struct Message {
 } Message;
 static Message *mail;
 
-// How many members have opened each communicator.
+// The number of members that have opened each communicator.
 static struct {
     Id id;
     int members;
@@ -253,12 +253,12 @@ int ncclCommAbort(Comm *comm) {
     --communicators;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
-    // Operations may still look at it.
+    // Operations may still use it.
     return SUCCESS;
 }
 int ncclCommDestroy(Comm *comm) { return ncclCommAbort(comm); }
 
-// Under the lock.
+// Requires the lock.
 static void post(Comm *comm, int to, const char *source, size_t bytes) {
     check_memory(source, bytes);
     Message *m = malloc(sizeof *m + bytes);
@@ -272,7 +272,7 @@ static void post(Comm *comm, int to, const char *source, size_t bytes) {
     pthread_cond_broadcast(&changed);
 }
 
-// The next message of a member, or null when the communicator is aborted. Under the lock.
+// Returns the next message of a member, or null when the communicator is aborted. Requires the lock.
 static Message *next(Comm *comm, int from, size_t bytes) {
     while (!comm->aborted) {
         for (Message **m = &mail; *m; m = &(*m)->next) {
@@ -299,7 +299,7 @@ static int32_t combined(int op, int32_t a, int32_t b) {
     }
 }
 
-// What others get of an operation.
+// Sends the data of an operation for other members.
 static void give(Op *o) {
     Comm *c = o->comm;
     if (o->kind == SEND) {
@@ -423,7 +423,7 @@ int ncclRecv(void *target, size_t count, int type, int peer, Comm *comm, void *s
 int ncclAllGather(const void *source, void *target, size_t count, int type, Comm *comm, void *stream) {
     return type != 1 ? INVALID_ARGUMENT : add((Op){.kind = ALL_GATHER, .comm = comm, .source = source, .target = target, .bytes = count}, stream);
 }
-// Of reductions there are those of i32.
+// Only reductions of i32 are supported.
 int ncclReduceScatter(const void *source, void *target, size_t count, int type, int op, Comm *comm, void *stream) {
     return type != 2 ? INVALID_ARGUMENT : add((Op){.kind = REDUCE_SCATTER, .comm = comm, .source = source, .target = target, .bytes = 4 * count, .count = count, .op = op}, stream);
 }
@@ -431,7 +431,7 @@ int ncclAllReduce(const void *source, void *target, size_t count, int type, int 
     return type != 2 ? INVALID_ARGUMENT : add((Op){.kind = ALL_REDUCE, .comm = comm, .source = source, .target = target, .bytes = 4 * count, .count = count, .op = op}, stream);
 }
 
-// Nothing here takes a minute.
+// No operation here takes a minute.
 __attribute__((constructor)) static void begin(void) { alarm(60); }
 
 __attribute__((destructor)) static void end(void) {

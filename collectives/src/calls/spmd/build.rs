@@ -1,4 +1,4 @@
-//! How one program for all ranks is made: the phases of all of them at one place of the plan, compared.
+//! Construction of one program for all ranks: compares their phases at one point of the plan.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub(super) fn not_alike(step: usize, message: String) -> Error {
     Error::PlanMismatch { step, message }
 }
 
-/// The two phases of an all-reduce in pieces as one.
+/// Returns the two phases of a chunked all-reduce as one call.
 pub(super) fn all_reduce<'a>(
     at: usize,
     step: &Step,
@@ -32,7 +32,7 @@ pub(super) fn all_reduce<'a>(
         return Ok(None);
     }
     if scatters.clone().any(|phase| phase.source_len != first.source_len) {
-        return Err(not_alike(at, "ranks have terms of different sizes".to_string()));
+        return Err(not_alike(at, "ranks have partial values of different sizes".to_string()));
     }
     let groups: BTreeSet<Vec<usize>> = scatters.clone().map(|phase| phase.members.clone()).collect();
     let unpack = View::run(0, first.source_len)?;
@@ -57,7 +57,7 @@ pub(super) fn all_reduce<'a>(
     }))
 }
 
-/// A block on its way: places of the ranks, and the block.
+/// A block with the rank indices of its sender and receiver.
 #[derive(Clone, Copy, Debug)]
 struct Edge<'a> {
     from: usize,
@@ -65,19 +65,19 @@ struct Edge<'a> {
     block: &'a Block,
 }
 
-/// The phases of all ranks at one place of the plan.
+/// The phases of all ranks at one point of the plan.
 pub(super) struct All<'a> {
     pub(super) head: Head,
     pub(super) ranks: &'a [usize],
     pub(super) phases: &'a [&'a Phase],
 }
 
-/// Who sends to whom, each rank's packed blocks, and for each edge, in order, where the block is among those received.
+/// The communication pattern, each rank's packed blocks, and for each edge the index of its received block.
 struct Sent {
     pattern: CommPattern,
     packs: Vec<Vec<usize>>,
     places: Vec<usize>,
-    /// How many blocks a rank receives.
+    /// The number of blocks that a rank receives.
     received: usize,
 }
 
@@ -86,7 +86,7 @@ impl All<'_> {
         not_alike(self.head.step, message)
     }
 
-    /// They as one exchange.
+    /// Returns the phases as one exchange.
     pub(super) fn call(&self) -> Result<SpmdCall, Error> {
         let first = self.phases[0];
         let same = |phase: &&&Phase| {
@@ -107,7 +107,7 @@ impl All<'_> {
         if let Some(edge) = edges.iter().find(|edge| !alike(edge)) {
             let (from, to) = (self.ranks[edge.from], self.ranks[edge.to]);
             return Err(self.not_alike(format!(
-                "the block from rank {from} to rank {to} has other loops than the first"
+                "the block from rank {from} to rank {to} has other loops than the first block"
             )));
         }
         let reduce = first.reduce;
@@ -136,7 +136,7 @@ impl All<'_> {
         })
     }
 
-    /// All blocks by their receivers, each receiver's in the order in which it lists them.
+    /// Returns all blocks by receiver, those of each receiver in the order in which it lists them.
     fn edges(&self) -> Result<Vec<Edge<'_>>, Error> {
         let mut edges = Vec::new();
         for (to, phase) in self.phases.iter().enumerate() {
@@ -145,7 +145,7 @@ impl All<'_> {
                 let (Ok(from), [block]) = (from, message.blocks.as_slice()) else {
                     let (from, to, n) = (message.peer, self.ranks[to], message.blocks.len());
                     return Err(
-                        self.not_alike(format!("the message from rank {from} to rank {to} is of {n} blocks"))
+                        self.not_alike(format!("the message from rank {from} to rank {to} has {n} blocks"))
                     );
                 };
                 edges.push(Edge { from, to, block });
@@ -162,7 +162,7 @@ impl All<'_> {
         let of_group = |pattern: CommPattern, packs: Vec<Vec<usize>>| {
             let place = |edge: &Edge<'_>| {
                 let place = self.phases[edge.to].members.binary_search(&self.ranks[edge.from]);
-                place.map_err(|_| self.not_alike("a rank hears from outside of its group".to_string()))
+                place.map_err(|_| self.not_alike("a rank receives from outside its group".to_string()))
             };
             let received = self.phases[0].members.len();
             let places = edges.iter().map(place).collect::<Result<_, Error>>()?;
@@ -180,7 +180,7 @@ impl All<'_> {
         }
     }
 
-    /// The offset of the one block that each rank has for all.
+    /// Returns the offset of the one block that each rank has for all.
     fn own_offsets(&self, edges: &[Edge<'_>]) -> Vec<Vec<usize>> {
         let mut rows = vec![Vec::new(); self.ranks.len()];
         for edge in edges.iter().filter(|edge| edge.from == edge.to) {
@@ -189,7 +189,7 @@ impl All<'_> {
         rows
     }
 
-    /// The offsets of each rank's blocks in the order of a key.
+    /// Returns the offsets of each rank's blocks, ordered by a key.
     fn offsets_by(&self, edges: &[Edge<'_>], key: impl Fn(&Edge<'_>) -> usize) -> Vec<Vec<usize>> {
         let mut rows: Vec<Vec<(usize, usize)>> = vec![Vec::new(); self.ranks.len()];
         for edge in edges {
@@ -202,7 +202,7 @@ impl All<'_> {
         rows.into_iter().map(sorted).collect()
     }
 
-    /// Blocks that go from ranks to ranks: nowhere, in groups, or in rounds.
+    /// Returns the exchange of blocks between ranks: local, in groups, or in rounds.
     fn blocks(&self, edges: &[Edge<'_>]) -> Sent {
         if edges.iter().all(|edge| edge.from == edge.to) {
             let received = usize::from(!edges.is_empty());
@@ -246,7 +246,7 @@ impl All<'_> {
         Sent { pattern: CommPattern::Permute { rounds: all }, packs, places, received }
     }
 
-    /// The places in the target, and for each rank the received block that lands at each.
+    /// Returns the target offsets, and for each rank the received block that is written at each.
     fn lands(
         &self,
         edges: &[Edge<'_>],
@@ -259,14 +259,14 @@ impl All<'_> {
         let mut rows: Vec<Vec<usize>> = vec![Vec::new(); self.ranks.len()];
         if self.phases[0].reduce.is_some() {
             if places.len() > 1 {
-                return Err(self.not_alike("terms land in different places".to_string()));
+                return Err(self.not_alike("partial values have different target offsets".to_string()));
             }
             if reduced {
                 return Ok((places, vec![vec![0]; self.ranks.len()]));
             }
             edges.iter().zip(&sent.places).for_each(|(edge, place)| rows[edge.to].push(*place));
             if rows.iter().any(|row| row.len() != rows[0].len()) {
-                return Err(self.not_alike("ranks receive different numbers of terms".to_string()));
+                return Err(self.not_alike("ranks receive different numbers of partial values".to_string()));
             }
             return Ok((places, rows));
         }
@@ -282,7 +282,7 @@ impl All<'_> {
         match gap.filter(|_| self.phases[0].fill_identity.is_none()) {
             Some(rank) => {
                 let rank = self.ranks[rank];
-                Err(self.not_alike(format!("rank {rank} receives in other places than others")))
+                Err(self.not_alike(format!("rank {rank} receives at other offsets than the other ranks")))
             }
             None => Ok((places, rows)),
         }

@@ -1,27 +1,28 @@
-//! Barriers: nobody leaves before the last has come, and a rank that never comes is an error that names it.
+//! Barriers: no rank leaves before the last has arrived, and a rank that never arrives is an error that names
+//! it.
 //!
-//! Ranks share neither clocks nor a second channel, so each judges by its own clock alone. Two barriers follow each other,
-//! and one rank, the late one, sleeps for `D` between them:
+//! Ranks share neither clocks nor a second channel, so each rank measures with its own clock. Two barriers
+//! follow each other, and one rank, the late one, sleeps for `D` between them:
 //!
 //! ```text
 //! this rank       t  barrier ------------- barrier ---------- u         u - t >= D
 //! the late rank      barrier - sleep D --------------- barrier
 //! ```
 //!
-//! The late rank leaves the first barrier after this rank has come to it, that is after `t`; so it comes to the second one
-//! after `t + D`, and nobody may leave that one earlier. However slow the machine is, this holds.
+//! The late rank leaves the first barrier after this rank has reached it, that is after `t`. So it reaches
+//! the second one after `t + D`, and no rank may leave that one earlier. This holds on machines of any speed.
 
 use std::time::{Duration, Instant};
 
 use super::{Failure, Suite};
 use crate::{Communicator, Error};
 
-/// How long the late rank sleeps.
+/// Sleep time of the late rank.
 const LATE: Duration = Duration::from_millis(20);
-/// What a busy machine may take on top of a time-out.
+/// Extra time that a busy machine may need beyond the timeout.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// All ranks, halves, every other rank, the ends: ascending, and together each rank in some of them.
+/// Returns all ranks, halves, every other rank, and the ends: ascending groups that jointly cover all ranks.
 fn groups(size: usize) -> Vec<Vec<usize>> {
     let every = |n: usize| (0..size).filter(|rank| rank % 2 == n).collect::<Vec<_>>();
     let mut groups = vec![
@@ -37,18 +38,18 @@ fn groups(size: usize) -> Vec<Vec<usize>> {
 }
 
 impl<C: Communicator> Suite<'_, C> {
-    /// Of several groups each member in turn is late; in large ones some of them.
+    /// Makes each member of several groups late in turn; in large groups only some of them.
     pub(super) fn barriers(&mut self) -> Result<(), Failure> {
         for group in groups(self.size) {
             if !group.contains(&self.rank) {
                 continue;
             }
             for late in group.iter().step_by(group.len().div_ceil(8)) {
-                let title = format!("a barrier of {group:?} to which rank {late} comes late");
+                let title = format!("a barrier of {group:?} at which rank {late} arrives late");
                 let waited = self.late(&group, *late).map_err(|error| self.broken(&title, error))?;
                 self.count();
                 if waited < LATE {
-                    self.wrong(format!("{title} by {LATE:?} is left after {waited:?}"));
+                    self.wrong(format!("{title}, by {LATE:?}: this rank left after {waited:?}"));
                 }
             }
         }
@@ -56,7 +57,7 @@ impl<C: Communicator> Suite<'_, C> {
         Ok(())
     }
 
-    /// How long the two barriers took on this rank.
+    /// Returns the time that the two barriers took on this rank.
     fn late(&mut self, group: &[usize], late: usize) -> Result<Duration, Error> {
         let start = Instant::now();
         self.comm.barrier(group)?;
@@ -67,7 +68,7 @@ impl<C: Communicator> Suite<'_, C> {
         Ok(start.elapsed())
     }
 
-    /// What is no group of this rank is refused by this rank alone, and nothing is the worse for it.
+    /// Checks that this rank alone rejects an invalid group, and that the engine stays usable.
     fn no_groups(&mut self) {
         let (rank, size) = (self.rank, self.size);
         let others: Vec<usize> = (0..size).filter(|other| *other != rank).collect();
@@ -75,14 +76,14 @@ impl<C: Communicator> Suite<'_, C> {
             match self.comm.barrier(&group) {
                 Err(Error::Group { .. }) => self.count(),
                 Err(error) => {
-                    self.wrong(format!("a barrier of {group:?} is refused for another reason: {error}"));
+                    self.wrong(format!("a barrier of {group:?} failed for another reason: {error}"));
                 }
-                Ok(()) => self.wrong(format!("a barrier of {group:?} is not refused")),
+                Ok(()) => self.wrong(format!("a barrier of {group:?} was accepted")),
             }
         }
     }
 
-    /// All but one come to a barrier.
+    /// Checks a barrier that all ranks but one reach.
     pub(super) fn missing(&mut self, missing: usize) {
         if self.rank == missing {
             return;
@@ -92,14 +93,14 @@ impl<C: Communicator> Suite<'_, C> {
         let (took, time_out) = (start.elapsed(), self.comm.timeout());
         self.count();
         match result {
-            Ok(()) => self.wrong(format!("rank {missing} never came to a barrier, and this rank left it")),
+            Ok(()) => self.wrong(format!("rank {missing} never arrived at a barrier, but this rank left it")),
             Err(error) if error.failed_rank() != Some(missing) => {
                 self.wrong(format!(
-                    "rank {missing} never came to a barrier, and the error does not name it: {error}"
+                    "rank {missing} never arrived at a barrier, but the error does not name it: {error}"
                 ));
             }
             Err(_) if took > time_out.saturating_add(SLACK) => {
-                self.wrong(format!("rank {missing} was waited for for {took:?} and not for {time_out:?}"));
+                self.wrong(format!("this rank waited {took:?} for rank {missing}, not {time_out:?}"));
             }
             Err(_) => {}
         }

@@ -1,10 +1,11 @@
-//! The collectives themselves, on groups whose members come in any order, with counts of any size: phases by hand, and
-//! results by their definitions.
+//! The collectives on groups with members in any order and counts of any size, with hand-written phases.
+//!
+//! Results are compared with the definitions.
 //!
 //! ```text
 //! counts n_0 .. n_g-1, members m_0 .. m_g-1 in any order, start_i = n_0 + .. + n_i-1
 //! all_gather       target[start_i ..] = source of m_i                      n_i elements
-//! all_to_all       target[j] = what m_j has for me: n_((i + j) mod g) elements, in order of j
+//! all_to_all       target[j] = the block of m_j for me: n_((i + j) mod g) elements, in order of j
 //! reduce_scatter   target = op over j of source of m_j [start_i ..]        n_i elements
 //! all_reduce       reduce_scatter ; all_gather
 //! ring             target = source of the member before me, then my own
@@ -19,7 +20,7 @@ use super::data::{Kind, bits, mix};
 use super::{Failure, Suite};
 use crate::{Communicator, CompiledPlan};
 
-/// Which collective is made by hand.
+/// The collectives with hand-written phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ByHand {
     AllGather,
@@ -32,14 +33,14 @@ enum ByHand {
 const ALL: [ByHand; 5] =
     [ByHand::AllGather, ByHand::AllToAll, ByHand::ReduceScatter, ByHand::AllReduce, ByHand::Ring];
 
-/// Groups that together hold each rank at most once, each with its members in the order of their blocks.
+/// Returns disjoint groups, each with its members in the order of their blocks.
 fn families(size: usize) -> Vec<Vec<Vec<usize>>> {
     let all: Vec<usize> = (0..size).collect();
     let every = |n: usize, of: usize| (0..size).filter(|rank| rank % of == n).collect::<Vec<_>>();
     let mut families = vec![
         vec![all.clone()],
         vec![all.iter().rev().copied().collect()],
-        // Alone.
+        // Single ranks.
         all.iter().map(|rank| vec![*rank]).collect(),
         // Contiguous halves, the second one reversed.
         vec![all[..size / 2].to_vec(), all[size / 2..].iter().rev().copied().collect()],
@@ -48,10 +49,10 @@ fn families(size: usize) -> Vec<Vec<Vec<usize>>> {
         // Rotated: in no layout's order.
         vec![all.iter().map(|rank| (rank * 2 + 1) % size.max(1)).collect::<Vec<_>>()],
     ];
-    // Twice a rank where the size is even.
+    // A rank occurs twice if the size is even.
     families[5].retain(|group| group.iter().collect::<std::collections::BTreeSet<_>>().len() == group.len());
     if size >= 4 {
-        // Joint and not contiguous: the outer bit and the inner one of four, the middle one given.
+        // Joint and not contiguous: the outer and the inner bit of four, with the middle one fixed.
         families.push(vec![vec![0, 3], vec![2, 1]]);
     }
     if size >= 8 {
@@ -63,7 +64,7 @@ fn families(size: usize) -> Vec<Vec<Vec<usize>>> {
     families
 }
 
-/// Elements of each member's block.
+/// Returns the number of elements of each member's block.
 fn counts(which: usize, members: usize) -> Vec<usize> {
     match which {
         0 => vec![6; members],
@@ -84,7 +85,7 @@ fn message(peer: usize, block: Block) -> Option<Message> {
 /// The phases of a collective, each with its step and op.
 type Phases = Vec<(usize, StepOp, Phase)>;
 
-/// Of each target element its terms, as (member, element of its source).
+/// The partial values of each target element, as (member, element of its source).
 type Terms = Vec<Vec<(usize, usize)>>;
 
 /// A collective on one group, as seen by its member at `me`.
@@ -103,7 +104,7 @@ impl Group<'_> {
         self.counts.iter().sum()
     }
 
-    /// What member `i` has for member `j` in an all-to-all.
+    /// Returns the number of elements from member `i` to member `j` in an all-to-all.
     fn between(&self, i: usize, j: usize) -> usize {
         self.counts[(i + j) % self.members.len()]
     }
@@ -139,7 +140,7 @@ impl Group<'_> {
 
     fn all_to_all(&self) -> Phase {
         let (me, g) = (self.me, self.members.len());
-        // Where what goes from i to j lies in i's source, and in j's target.
+        // Offsets of the elements from i to j in i's source, and in j's target.
         let out = |i: usize, j: usize| (0..j).map(|k| self.between(i, k)).sum::<usize>();
         let into = |i: usize, j: usize| (0..i).map(|k| self.between(k, j)).sum::<usize>();
         let mut phase = self.phase(out(me, g), into(g, me));
@@ -180,7 +181,7 @@ impl Group<'_> {
         phase
     }
 
-    /// The phases, and which elements of whose sources the target has; more than one are reduced.
+    /// Returns the phases, and the source elements of each target element; several are reduced.
     fn make(&self, what: ByHand, op: ReduceOp) -> (Phases, Terms) {
         let g = self.members.len();
         let step = |op: StepOp, phase: Phase| vec![(0, op, phase)];
@@ -210,7 +211,7 @@ impl Group<'_> {
         }
     }
 
-    /// Elements of a member's source.
+    /// Returns the number of elements of a member's source.
     fn source_len(&self, what: ByHand, i: usize) -> usize {
         match what {
             ByHand::AllGather | ByHand::Ring => self.counts[i],
@@ -221,7 +222,7 @@ impl Group<'_> {
 }
 
 impl<C: Communicator> Suite<'_, C> {
-    /// Every collective on every family of groups.
+    /// Runs every collective on every family of groups.
     pub(super) fn collectives(&mut self) -> Result<(), Failure> {
         let mut number = 0;
         for family in families(self.size) {
@@ -240,7 +241,7 @@ impl<C: Communicator> Suite<'_, C> {
     }
 
     fn by_hand(&mut self, group: &Group<'_>, what: ByHand, kind: Kind, seed: u64) -> Result<(), Failure> {
-        // Least and greatest are exact in every dtype, also of arbitrary bits read as integers.
+        // Minimum and maximum are exact in every dtype, also for arbitrary bits read as integers.
         let reduces = matches!(what, ByHand::ReduceScatter | ByHand::AllReduce);
         let (kind, op) = match (reduces, seed % 2) {
             (false, _) => (kind, ReduceOp::Max),
@@ -272,14 +273,14 @@ impl<C: Communicator> Suite<'_, C> {
                 (0..should.len().max(result.len())).find(|at| should.get(*at) != result.get(*at))
             {
                 let (is, should) = (result.get(at), should.get(at));
-                self.wrong(format!("{title}: byte {at} is {is:02x?} and not {should:02x?}"));
+                self.wrong(format!("{title}: byte {at} is {is:02x?}, expected {should:02x?}"));
             }
         }
         Ok(())
     }
 }
 
-/// The reduction of items: the greatest byte or the sum of integers of eight bytes; of one item, the item.
+/// Reduces elements: the greatest byte or the sum of 8-byte integers; a single element is returned unchanged.
 fn fold<'a>(dtype: DType, op: ReduceOp, items: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let add = |a: Vec<u8>, b: Vec<u8>| -> Vec<u8> {
         if dtype == DType::I64 && op == ReduceOp::Sum {

@@ -1,7 +1,7 @@
-//! Made-up tensors, and what a redistribution of them must give.
+//! Generated tensors, and the expected results of redistributing them.
 //!
-//! A tensor is a function of (seed, term, element): numbers for reductions, which are exact in the dtype, and plain bits
-//! where nothing is computed, so that every bit of every element is seen to arrive.
+//! A tensor is a function of (seed, partial value, element). It has numbers for reductions, which are exact
+//! in the dtype, and plain bits if nothing is computed, so that every bit of every element is checked.
 
 use half::{bf16, f16};
 use reshard_kernels::DType;
@@ -18,7 +18,7 @@ pub(super) fn mix(numbers: &[u64]) -> u64 {
     })
 }
 
-/// The kinds of elements that are tried: each with arithmetic of its own, and one that has none.
+/// The tested kinds of elements: each with a different arithmetic, and one without any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     F64,
@@ -35,7 +35,7 @@ impl Kind {
     pub(super) const ALL: [Kind; 8] =
         [Kind::F64, Kind::F32, Kind::F16, Kind::BF16, Kind::I64, Kind::I32, Kind::U8, Kind::Bool];
 
-    /// The kind of a dtype, if it is tried.
+    /// Returns the kind of a dtype, if it is tested.
     pub(super) fn of(dtype: DType) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.dtype() == dtype)
     }
@@ -62,7 +62,7 @@ impl Kind {
         }
     }
 
-    /// The unit of rounding, if numbers are rounded.
+    /// Returns the unit of rounding, if numbers are rounded.
     pub(super) fn rounding(self) -> Option<f64> {
         match self {
             Kind::F64 => Some(f64::EPSILON / 2.0),
@@ -73,7 +73,7 @@ impl Kind {
         }
     }
 
-    /// Whether tensors of it can be reduced like this.
+    /// Returns `true` if tensors of this kind support this reduction.
     pub(super) fn has(self, op: ReduceOp) -> bool {
         let needs_floats = op.divides() || op.is_of_magnitudes();
         self != Kind::Bool && (!needs_floats || self.rounding().is_some())
@@ -87,8 +87,9 @@ pub(super) enum Number {
     Float(f64),
 }
 
-/// A number that the dtype holds exactly: any integer; a float such that a few stay finite when they are added or
-/// multiplied.
+/// Returns a number that the dtype represents exactly: any integer, or a bounded float.
+///
+/// Floats are such that the sum or product of a few stays finite.
 pub(super) fn number(kind: Kind, op: ReduceOp, seed: u64, term: usize, element: usize) -> Number {
     let bits = mix(&[seed, term as u64, element as u64]);
     if kind.rounding().is_some() {
@@ -103,7 +104,7 @@ pub(super) fn number(kind: Kind, op: ReduceOp, seed: u64, term: usize, element: 
         } - 1;
         let fraction = (mix(&[bits]) >> (64 - digits)) as f64 / (1_u64 << digits) as f64;
         let magnitude = (1.0 + fraction) * 2f64.powi(exponent);
-        // No terms of a norm denote a negative number.
+        // No partial value of a norm is negative.
         let negative = bits & 1 == 1 && !op.is_of_magnitudes();
         return Number::Float(if negative { -magnitude } else { magnitude });
     }
@@ -114,7 +115,7 @@ pub(super) fn number(kind: Kind, op: ReduceOp, seed: u64, term: usize, element: 
     })
 }
 
-/// A number's bytes, integers cut to the width.
+/// Writes a number's bytes, with integers truncated to the width.
 pub(super) fn write(kind: Kind, number: Number, bytes: &mut Vec<u8>) {
     let (float, int) = match number {
         Number::Float(x) => (x, 0),
@@ -131,7 +132,7 @@ pub(super) fn write(kind: Kind, number: Number, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The floats that bytes are; none if they are not floats.
+/// Returns the floats of these bytes; none if the kind is not a float.
 fn floats(kind: Kind, bytes: &[u8]) -> Vec<f64> {
     fn all<const N: usize>(bytes: &[u8], one: impl Fn([u8; N]) -> f64) -> Vec<f64> {
         bytes.chunks_exact(N).filter_map(|item| item.try_into().ok().map(&one)).collect()
@@ -145,7 +146,7 @@ fn floats(kind: Kind, bytes: &[u8]) -> Vec<f64> {
     }
 }
 
-/// Bits of an element of which nothing is computed.
+/// Writes the bits of an element that takes part in no arithmetic.
 pub(super) fn bits(kind: Kind, seed: u64, element: usize, bytes: &mut Vec<u8>) {
     let bits = mix(&[seed, element as u64]).to_ne_bytes();
     if kind == Kind::Bool {
@@ -155,7 +156,7 @@ pub(super) fn bits(kind: Kind, seed: u64, element: usize, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Which term of a partial tensor a rank holds: its coordinates along the partial axes as one number.
+/// Returns the index of a rank's partial value: its coordinates along the partial axes as one number.
 fn term_of(sharding: &Sharding, rank: usize) -> usize {
     let Some(coordinate) = sharding.mesh().coordinate(rank) else { return 0 };
     let axes = sharding.mesh().axes();
@@ -165,7 +166,7 @@ fn term_of(sharding: &Sharding, rank: usize) -> usize {
     sharding.partial().iter().fold(0, |term, axis| term * axis.sub.size + digit(axis))
 }
 
-/// How many terms each element has.
+/// Returns the number of partial values per element.
 pub(super) fn terms(sharding: &Sharding) -> usize {
     sharding.partial().iter().map(|axis| axis.sub.size).product()
 }
@@ -175,13 +176,13 @@ pub(super) struct Tensor<'a> {
     pub(super) sharding: &'a Sharding,
     pub(super) kind: Kind,
     pub(super) seed: u64,
-    /// What numbers are made for; `None` for bits.
+    /// The reduction for which numbers are generated; `None` for bits.
     pub(super) op: Option<ReduceOp>,
-    /// Whether terms are combined in the order of the definition, to the bit in f64 and f32.
+    /// `true` if partial values are combined in the order of the definition, to the bit in f64 and f32.
     pub(super) in_order: bool,
 }
 
-/// What a tensor denotes.
+/// The global tensor.
 pub(super) enum Whole {
     /// Every element's bytes.
     Exact(Vec<u8>),
@@ -190,11 +191,11 @@ pub(super) enum Whole {
 }
 
 impl Tensor<'_> {
-    /// Whether floats must be what the definition computes, bit for bit.
+    /// Returns `true` if floats must equal the definition's result bit for bit.
     pub(super) fn is_exact(&self) -> bool {
         match self.op {
             None | Some(ReduceOp::Min | ReduceOp::Max) => true,
-            // The definition's powers and roots are the library's, and the kernels' are not.
+            // The definition uses the powers and roots of the standard library, and the kernels do not.
             Some(ReduceOp::Norm(_)) => false,
             Some(ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Prod) => {
                 self.in_order && (self.kind == Kind::F64 || self.kind == Kind::F32)
@@ -202,7 +203,7 @@ impl Tensor<'_> {
         }
     }
 
-    /// A rank's shard, dense and row-major; empty if it holds nothing.
+    /// Returns a rank's shard, dense and row-major; empty for a rank outside of the mesh.
     pub(super) fn shard(&self, rank: usize) -> Result<Vec<u8>, reshard_sharding::Error> {
         let mut bytes = Vec::new();
         if self.sharding.mesh().contains(rank) {
@@ -230,7 +231,7 @@ impl Tensor<'_> {
         self.sharding.assemble(&shards)
     }
 
-    /// What all shards together denote, by the definition.
+    /// Returns the global tensor of all shards, by the definition.
     pub(super) fn whole(&self) -> Result<Whole, reshard_sharding::Error> {
         let mut bytes = Vec::new();
         if self.op.is_none() {
@@ -247,7 +248,7 @@ impl Tensor<'_> {
             } else {
                 self.meaning(float)?
             };
-            // The same reduction of the magnitudes: of a sum their sum, of a product its own.
+            // The same reduction of the magnitudes: the sum of the magnitudes, or their product.
             let magnitudes = self.meaning(|number| float(number).abs())?;
             return Ok(Whole::Near(values.into_iter().zip(magnitudes).collect()));
         }
@@ -263,9 +264,10 @@ impl Tensor<'_> {
 }
 
 impl Whole {
-    /// Why these bytes are not the elements `held` of this tensor; `None` if they are.
+    /// Returns the first difference of these bytes from the elements `held`; `None` if they agree.
     ///
-    /// `rounded` is by how many units of rounding of the dtype floats may be off, relative to their magnitude; 0 for none.
+    /// `rounded` is the tolerance of floats in units of rounding of the dtype, relative to their magnitude; 0
+    /// for none.
     pub(super) fn differs(&self, kind: Kind, held: &[usize], bytes: &[u8], rounded: f64) -> Option<String> {
         let item = kind.item_bytes();
         if bytes.len() != held.len() * item {
@@ -277,7 +279,7 @@ impl Whole {
                 let (at, (is, e)) = items.find(|(_, (is, e))| **is != whole[**e * item..(**e + 1) * item])?;
                 let should = &whole[e * item..(e + 1) * item];
                 Some(format!(
-                    "element {at} of the shard, {e} of the tensor, is {is:02x?} and not {should:02x?}"
+                    "element {at} of the shard, {e} of the tensor, is {is:02x?}, expected {should:02x?}"
                 ))
             }
             Whole::Near(whole) => {
@@ -287,7 +289,7 @@ impl Whole {
                     let allowed = rounded * unit * magnitude;
                     let off = (is - should).abs();
                     (off.is_nan() || off > allowed).then(|| {
-                        format!("element {at} of the shard, {e} of the tensor, is {is} and not {should} within {allowed}")
+                        format!("element {at} of the shard, {e} of the tensor, is {is}, expected {should} within {allowed}")
                     })
                 })
             }

@@ -1,4 +1,4 @@
-//! The suite: which cases there are, and what a rank knows while it runs them.
+//! The suite: its cases, and the state of a rank while it runs them.
 
 mod barriers;
 mod collectives;
@@ -16,16 +16,17 @@ use reshard_sharding::ReduceOp;
 use crate::{BufferLayout, Communicator, CompiledPlan, Error};
 use data::Kind;
 
-/// How much is tried, and with which data.
+/// The extent of the suite, and its data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ContractOptions {
-    /// The data, and the choice of what is tried; the same on all ranks.
+    /// The seed of the data and of the selection of cases; the same on all ranks.
     pub seed: u64,
-    /// Of the many pairs of shardings each one in so many is tried.
+    /// Sampling interval: one in `every` pairs of shardings is tested.
     pub every: usize,
-    /// Sums and products of floats may be off by so many units of rounding of the dtype per term, relative to the sum of
-    /// the terms' magnitudes (of a product, to its own). One is enough for any order of adding; two leave room for the
-    /// rounding of what is compared with.
+    /// Tolerance of float sums and products, in units of rounding of the dtype per partial value.
+    ///
+    /// It is relative to the sum of the magnitudes of the partial values (of a product, to its own
+    /// magnitude). One is enough for any order of addition; two also cover the rounding of the reference.
     pub bound: f64,
 }
 
@@ -36,19 +37,20 @@ impl Default for ContractOptions {
 }
 
 impl ContractOptions {
-    /// Everything of every kind, but fewer pairs of shardings.
+    /// Returns options for every case, but with fewer pairs of shardings.
     pub fn quick() -> Self {
         ContractOptions { every: 17, ..ContractOptions::default() }
     }
 }
 
-/// What was tried on one rank, and kept the contract.
+/// The tests that ran on one rank and passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContractReport {
-    /// Redistributions and exchanges that this rank carried out and judged.
+    /// Redistributions and exchanges that this rank ran and checked.
     pub redistributions: usize,
-    /// Of each case its name, how often this rank had a part in it, and how often it was left out because it needs more
-    /// ranks.
+    /// For each case its name, the number of runs with this rank, and the number of skipped runs.
+    ///
+    /// Runs that need more ranks are skipped.
     pub cases: Vec<(&'static str, usize, usize)>,
 }
 
@@ -65,18 +67,18 @@ impl fmt::Display for ContractReport {
     }
 }
 
-/// How an engine broke the contract; displays as one sentence.
+/// A violation of the contract by an engine; displays as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The case.
     pub case: &'static str,
     /// The rank that saw it.
     pub rank: usize,
-    /// What was tried, and what came of it.
+    /// The test and its result.
     pub what: String,
-    /// The engine's error, if it returned one where it must not.
+    /// The engine's error, if it returned one where none is allowed.
     pub error: Option<Box<Error>>,
-    /// How many more results were wrong on this rank.
+    /// The number of further wrong results on this rank.
     pub more: usize,
 }
 
@@ -97,8 +99,8 @@ impl std::error::Error for Failure {}
 
 /// Runs the suite on an engine whose memory is the host's.
 ///
-/// Requires that all ranks call it together, with the same options. Errors: the first failure that this rank saw; other
-/// ranks may see others, or none.
+/// Requires that all ranks call it with the same options. Errors: the first failure on this rank; other ranks
+/// may have other failures, or none.
 pub fn check<C: Communicator<Buffer = [u8]>>(
     comm: &mut C,
     options: &ContractOptions,
@@ -112,7 +114,7 @@ pub type Store<'a, C> = &'a dyn Fn(&mut C, &mut <C as Communicator>::Buffer, &[u
 /// Reads bytes from the beginning of an engine's buffer.
 pub type Load<'a, C> = &'a dyn Fn(&mut C, &<C as Communicator>::Buffer, &mut [u8]) -> Result<(), Error>;
 
-/// Runs the suite on an engine with memory of any kind, which `store` and `load` can write and read.
+/// Runs the suite on an engine with memory of any kind, which `store` and `load` write and read.
 ///
 /// Requires and errors as [`check`].
 pub fn check_with<C: Communicator>(
@@ -146,11 +148,11 @@ pub fn check_with<C: Communicator>(
     }
 }
 
-/// Whether a rank that never comes to a barrier is an error that names it, on all others and within the time-out.
+/// Checks that all other ranks report a rank that never reaches a barrier, within the timeout.
 ///
-/// Requires that all ranks call it together, as the last thing that they do with the engine, and a time-out that one
-/// likes to wait for; the rank that is missing returns at once. For engines that can name a rank: those that end the
-/// whole job, or whose library does not know whom it waits for, say so in their documentation.
+/// Requires that all ranks call it, as their last use of the engine, and a timeout short enough to wait for.
+/// The missing rank returns at once. This is for engines that can name a rank: those that end the whole job,
+/// or whose library does not know the rank that it waits for, document that.
 pub fn check_missing<C: Communicator>(comm: &mut C, missing: usize) -> Result<(), Failure> {
     let unused = |_: &mut C, _: &mut C::Buffer, _: &[u8]| Ok(());
     let mut suite = Suite::new(comm, &ContractOptions::default(), &unused, &|_, _, _| Ok(()));
@@ -159,23 +161,22 @@ pub fn check_missing<C: Communicator>(comm: &mut C, missing: usize) -> Result<()
     suite.failure.map_or(Ok(()), Err)
 }
 
-/// A redistribution to be tried and judged.
+/// A redistribution to run and check.
 #[derive(Clone, Copy, Debug)]
 pub struct ContractCase<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// What the tensor is made of: f64, f32, f16, bf16, i64, i32, u8 or bool.
+    /// The type of the tensor's elements: f64, f32, f16, bf16, i64, i32, u8 or bool.
     pub dtype: DType,
-    /// How sources lie in memory.
+    /// The memory layout of the sources.
     pub source: &'a BufferLayout,
-    /// And targets.
+    /// The memory layout of the targets.
     pub target: &'a BufferLayout,
 }
 
-/// Carries one redistribution of a made-up tensor out on an engine whose memory is the host's, and judges the result as
-/// [`check`] does.
+/// Runs one redistribution of a generated tensor and checks the result as [`check`] does.
 ///
-/// Requires that all ranks of the engine call it together, with the same values.
+/// The engine's memory is the host's. Requires that all ranks of the engine call it, with the same values.
 pub fn check_one<C: Communicator<Buffer = [u8]>>(
     comm: &mut C,
     options: &ContractOptions,
@@ -188,9 +189,9 @@ pub fn check_one<C: Communicator<Buffer = [u8]>>(
     suite.failure.map_or(Ok(()), Err)
 }
 
-/// Carries several redistributions out in one batch, with dense buffers, and judges the results as [`check`] does.
+/// Runs several redistributions in one batch, with dense buffers, and checks the results as [`check`] does.
 ///
-/// Requires that all ranks of the engine call it together, with the same values.
+/// Requires that all ranks of the engine call it, with the same values.
 pub fn check_batch<C: Communicator<Buffer = [u8]>>(
     comm: &mut C,
     options: &ContractOptions,
@@ -243,13 +244,13 @@ impl<'a, C: Communicator> Suite<'a, C> {
         Suite { comm, store, load, options, rank, size, case: "none", report, failure: None }
     }
 
-    /// The kind of elements of a trial, and what numbers are made for where it reduces.
+    /// Returns the kind of elements of a test case, and the reduction for which its numbers are generated.
     fn kind_and_op(&self, trial: &ContractCase<'_>) -> Result<(Kind, Option<ReduceOp>), Failure> {
         let partial = trial.plan.from().partial().first().or(trial.plan.to().partial().first());
         let kind = Kind::of(trial.dtype).ok_or_else(|| Failure {
             case: self.case,
             rank: self.rank,
-            what: format!("tensors of {} are not tried", trial.dtype),
+            what: format!("the contract has no tests for tensors of {}", trial.dtype),
             error: None,
             more: 0,
         })?;
@@ -264,14 +265,14 @@ impl<'a, C: Communicator> Suite<'a, C> {
         }
     }
 
-    /// Counts one that needs more ranks.
+    /// Counts a redistribution that is skipped because it needs more ranks.
     fn leave_out(&mut self) {
         if let Some(case) = self.report.cases.last_mut() {
             case.2 += 1;
         }
     }
 
-    /// Notes a wrong result, and goes on.
+    /// Records a wrong result, and continues.
     fn wrong(&mut self, what: String) {
         let (case, rank) = (self.case, self.rank);
         if let Some(first) = &mut self.failure {
@@ -281,7 +282,7 @@ impl<'a, C: Communicator> Suite<'a, C> {
         }
     }
 
-    /// What ends the suite: an error where there must be none. A wrong result that came before says more.
+    /// Returns the failure that ends the suite: an earlier wrong result, else this unexpected error.
     fn broken(&self, what: &str, error: Error) -> Failure {
         self.failure.clone().unwrap_or_else(|| Failure {
             case: self.case,
@@ -292,22 +293,23 @@ impl<'a, C: Communicator> Suite<'a, C> {
         })
     }
 
-    /// An engine's buffer that begins with these bytes.
+    /// Allocates a buffer of the engine that begins with these bytes.
     fn buffer(&mut self, bytes: &[u8]) -> Result<C::Owned, Error> {
         let mut buffer = self.comm.allocate(bytes.len())?;
         (self.store)(self.comm, std::borrow::BorrowMut::borrow_mut(&mut buffer), bytes)?;
         Ok(buffer)
     }
 
-    /// The first bytes of an engine's buffer.
+    /// Returns the first bytes of a buffer of the engine.
     fn bytes(&mut self, buffer: &C::Owned, count: usize) -> Result<Vec<u8>, Error> {
         let mut bytes = vec![0; count];
         (self.load)(self.comm, std::borrow::Borrow::borrow(buffer), &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Runs what was compiled on each of these sources in turn, with the same buffers, and returns the targets. What is
-    /// in a target before is neither zero nor anything else that is expected.
+    /// Runs a compiled plan on each of these sources in turn, with the same buffers, and returns the targets.
+    ///
+    /// The initial contents of a target are neither zero nor any expected value.
     fn run(&mut self, compiled: &CompiledPlan, sources: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Error> {
         let mut scratch = compiled.scratch(self.comm)?;
         let mut target = self.buffer(&vec![0xa5; compiled.target_bytes()])?;

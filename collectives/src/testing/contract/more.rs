@@ -1,4 +1,4 @@
-//! What else an engine must do: any memory, several tensors or groups at once, one buffer, and ranks that disagree.
+//! Further requirements: any memory layout, fused tensors or groups, one buffer, and ranks that disagree.
 
 use std::borrow::{Borrow, BorrowMut};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ struct Row {
     op: Option<ReduceOp>,
 }
 
-/// Even and uneven, moved and reduced, in one step and in two.
+/// Even and uneven, copied and reduced, in one step and in two.
 const BATCH: &[Row] = &[
     Row { kind: Kind::F16, shape: &[12, 24], from: "S(0)", to: "S(1)", op: None },
     Row { kind: Kind::U8, shape: &[5], from: "S(0)", to: "R", op: None },
@@ -34,7 +34,7 @@ const BATCH: &[Row] = &[
 ];
 
 impl<C: Communicator> Suite<'_, C> {
-    /// Local buffers that are not dense and row-major.
+    /// Tests local buffers that are not dense and row-major.
     pub(super) fn memory(&mut self) -> Result<(), Failure> {
         let mut n = 0;
         for mesh in self.planned(meshes(self.size))? {
@@ -63,7 +63,7 @@ impl<C: Communicator> Suite<'_, C> {
         Ok(())
     }
 
-    /// Carries a plan out between buffers of any memory, and judges what this rank holds then.
+    /// Runs a plan between buffers of any memory layout, and checks this rank's result.
     pub(super) fn redistribute_layouts(
         &mut self,
         plan: &Plan,
@@ -86,18 +86,18 @@ impl<C: Communicator> Suite<'_, C> {
             let results = self.run(&compiled, &[lies]);
             let result = results.map_err(|error| self.broken(&title, error))?.pop().unwrap_or_default();
             shard = vec![0; plan.to().local_numel(rank) * item];
-            // What is between the rows is nobody's to write.
+            // The padding between the rows must not be written.
             let mut untouched = vec![0xa5; result.len()];
             self.planned(place(plan.to(), rank, target, &mut shard, &result, item, false))?;
             self.planned(place(plan.to(), rank, target, &mut untouched, &shard, item, true))?;
             if untouched != result {
-                self.wrong(format!("{title}: the padding was written to"));
+                self.wrong(format!("{title}: the padding was overwritten"));
             }
         }
         self.judge(plan, &tensor, shard, takes_part, &title)
     }
 
-    /// Several tensors in one exchange.
+    /// Tests several tensors in one exchange.
     pub(super) fn batches(&mut self) -> Result<(), Failure> {
         for mesh in self.planned(meshes(self.size))? {
             let axes = mesh.axes().len();
@@ -113,7 +113,7 @@ impl<C: Communicator> Suite<'_, C> {
         Ok(())
     }
 
-    /// Carries tensors out in one batch, twice, and judges what this rank holds of each then.
+    /// Runs tensors in one batch, twice, and checks this rank's result for each.
     pub(super) fn batch(&mut self, items: &[(Kind, Option<ReduceOp>, &Plan)]) -> Result<(), Failure> {
         let (rank, seed) = (self.rank, self.options.seed);
         let tensor = |i: usize, seed: u64| {
@@ -140,7 +140,7 @@ impl<C: Communicator> Suite<'_, C> {
                 sources.push(source);
             }
             let results = self.run(&compiled, &sources).map_err(|error| self.broken(&title, error))?;
-            // The second one, in which the first must have left no trace.
+            // The second result, which must be independent of the first.
             result = results.into_iter().next_back().unwrap_or_default();
         }
         for (i, (kind, _, plan)) in items.iter().enumerate() {
@@ -153,7 +153,7 @@ impl<C: Communicator> Suite<'_, C> {
         Ok(())
     }
 
-    /// Plans in one buffer.
+    /// Tests plans in one buffer.
     pub(super) fn in_place(&mut self) -> Result<(), Failure> {
         for mesh in self.planned(meshes(self.size))? {
             let axes = mesh.axes().len();
@@ -195,7 +195,7 @@ impl<C: Communicator> Suite<'_, C> {
         self.bytes(&buffer, compiled.target_bytes())
     }
 
-    /// Exchanges of two groups, both posted before either is waited for.
+    /// Tests exchanges of two groups, both posted before either is waited for.
     pub(super) fn in_flight(&mut self) -> Result<(), Failure> {
         if self.size < 4 {
             self.leave_out();
@@ -261,7 +261,7 @@ impl<C: Communicator> Suite<'_, C> {
         Ok(results)
     }
 
-    /// A rank that means another plan is noticed by all, before anything moves, and all can go on.
+    /// Tests that all ranks detect a rank with another plan before any transfer, and can continue.
     pub(super) fn different_plans(&mut self) -> Result<(), Failure> {
         if self.size < 2 {
             self.leave_out();
@@ -277,9 +277,11 @@ impl<C: Communicator> Suite<'_, C> {
             match compiled.scratch(self.comm) {
                 Err(Error::Mismatch { .. }) => self.count(),
                 Err(error) => {
-                    return Err(self.broken("ranks mean different plans, and this one is told", error));
+                    return Err(
+                        self.broken("ranks run different plans, but the error is not a mismatch", error)
+                    );
                 }
-                Ok(_) => self.wrong(format!("rank {odd} means another plan, and this rank is not told")),
+                Ok(_) => self.wrong(format!("rank {odd} runs another plan, but this rank got no error")),
             }
             // Another dtype of the same size is another plan too.
             let kind = if self.rank == odd { Kind::I32 } else { Kind::F32 };
@@ -288,9 +290,11 @@ impl<C: Communicator> Suite<'_, C> {
             match compiled.scratch(self.comm) {
                 Err(Error::Mismatch { .. }) => self.count(),
                 Err(error) => {
-                    return Err(self.broken("ranks mean different dtypes, and this one is told", error));
+                    return Err(
+                        self.broken("ranks use different dtypes, but the error is not a mismatch", error)
+                    );
                 }
-                Ok(_) => self.wrong(format!("rank {odd} means another dtype, and this rank is not told")),
+                Ok(_) => self.wrong(format!("rank {odd} uses another dtype, but this rank got no error")),
             }
             self.redistribute(&plan, Kind::F32, None)?;
         }
@@ -298,7 +302,7 @@ impl<C: Communicator> Suite<'_, C> {
     }
 }
 
-/// Rows with three elements between them, on every rank that holds any.
+/// Returns rows with three elements of padding between them, on every rank that has elements.
 fn padded(sharding: &Sharding) -> Result<BufferLayout, Error> {
     let mut layouts = BTreeMap::new();
     for rank in sharding.mesh().ranks() {
@@ -313,7 +317,7 @@ fn padded(sharding: &Sharding) -> Result<BufferLayout, Error> {
     Ok(BufferLayout::Layouts(layouts))
 }
 
-/// Copies a rank's dense shard to where its memory has it (`out`), or back.
+/// Copies a rank's dense shard to its offsets in memory (`out`), or back.
 fn place(
     sharding: &Sharding,
     rank: usize,

@@ -1,4 +1,4 @@
-//! Redistributions of made-up tensors, judged by what their shards denote.
+//! Redistributions of generated tensors, checked against the global tensors of their shards.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use super::{Failure, Suite};
 use crate::testing::GOLDEN;
 use crate::{BufferLayout, Communicator, CompiledPlan, Error};
 
-/// Even, uneven, with empty shards, with nothing at all.
+/// Even, uneven, with empty shards, without elements.
 pub(super) const SHAPES: [&[usize]; 4] = [&[12, 24], &[7, 5], &[2, 3], &[0, 4]];
 
-/// Meshes of many layouts over at most so many ranks.
+/// Returns meshes of many layouts over at most `size` ranks.
 pub(super) fn meshes(size: usize) -> Result<Vec<Mesh>, reshard_sharding::Error> {
     let ranks: Vec<usize> = (0..size).collect();
     let backwards: Vec<usize> = ranks.iter().rev().copied().collect();
@@ -40,7 +40,7 @@ pub(super) fn meshes(size: usize) -> Result<Vec<Mesh>, reshard_sharding::Error> 
     Ok(all)
 }
 
-/// All placements made of these, one per axis.
+/// Returns all placements made of these, one per axis.
 pub(super) fn placements(axes: usize, of: &[&str]) -> Vec<String> {
     let n = of.len();
     let one = |i: usize| (0..axes).map(|axis| of[i / n.pow(axis as u32) % n]).collect::<Vec<_>>().join(",");
@@ -48,16 +48,16 @@ pub(super) fn placements(axes: usize, of: &[&str]) -> Vec<String> {
 }
 
 impl<C: Communicator> Suite<'_, C> {
-    /// Whether the `n`-th pair of many is tried.
+    /// Returns `true` if the `n`-th pair of many is tested.
     pub(super) fn is_chosen(&self, n: usize, every: usize) -> bool {
         mix(&[self.options.seed, n as u64]).is_multiple_of((every * self.options.every.max(1)) as u64)
     }
 
     pub(super) fn planned<T>(&self, result: Result<T, impl Into<Error>>) -> Result<T, Failure> {
-        result.map_err(|error| self.broken("planning, before the engine had any part in it", error.into()))
+        result.map_err(|error| self.broken("planning, before the engine was involved", error.into()))
     }
 
-    /// Redistributions that compute nothing, bit for bit.
+    /// Tests redistributions without arithmetic, bit for bit.
     pub(super) fn plans(&mut self) -> Result<(), Failure> {
         let mut n = 0;
         for mesh in self.planned(meshes(self.size))? {
@@ -78,7 +78,7 @@ impl<C: Communicator> Suite<'_, C> {
         Ok(())
     }
 
-    /// Every dtype and op.
+    /// Tests every dtype and op.
     pub(super) fn reductions(&mut self) -> Result<(), Failure> {
         let mut n = 0;
         for mesh in self.planned(meshes(self.size))? {
@@ -97,7 +97,7 @@ impl<C: Communicator> Suite<'_, C> {
                         if !interesting || !self.is_chosen(n, [1, 3, 40, 1000][axes]) {
                             continue;
                         }
-                        // An average that is not there yet has no terms to make up.
+                        // An average that is already complete has no partial values to generate.
                         let ends = [from, to].map(|text| Sharding::parse(&mesh, shape, text));
                         let [Ok(from), Ok(to)] = ends else { continue };
                         let planner = Planner::new().deterministic(n.is_multiple_of(4));
@@ -110,7 +110,7 @@ impl<C: Communicator> Suite<'_, C> {
         Ok(())
     }
 
-    /// Sums, products and averages that are combined in the order of their terms, to the bit.
+    /// Tests sums, products and averages that are combined in order, to the bit.
     fn in_order(&mut self, mesh: &Mesh) -> Result<(), Failure> {
         let each = |text: &str| vec![text; mesh.axes().len()].join(",");
         for (kind, op) in [
@@ -130,7 +130,7 @@ impl<C: Communicator> Suite<'_, C> {
         Ok(())
     }
 
-    /// The plans of the golden files.
+    /// Tests the plans of the golden files.
     pub(super) fn golden(&mut self) -> Result<(), Failure> {
         for golden in GOLDEN {
             if self.planned(golden.world())? > self.size {
@@ -140,7 +140,7 @@ impl<C: Communicator> Suite<'_, C> {
             for topology in [Topology::uniform(), Topology::h100()] {
                 let plan = self.planned(golden.plan(&topology))?;
                 let op = plan.from().is_partial() || plan.to().is_partial();
-                // The terms of a largest value make a sum where they are summed.
+                // Partial values of a maximum are a valid sum when they are added.
                 self.redistribute(&plan, Kind::F32, op.then_some(ReduceOp::Sum))?;
             }
         }
@@ -160,7 +160,7 @@ impl<C: Communicator> Suite<'_, C> {
         self.planned(Planner::new().plan(&from, &to, kind.dtype()))
     }
 
-    /// Carries a plan out, and judges what this rank holds then.
+    /// Runs a plan, and checks this rank's result.
     pub(super) fn redistribute(
         &mut self,
         plan: &Plan,
@@ -170,7 +170,7 @@ impl<C: Communicator> Suite<'_, C> {
         self.redistribute_layouts(plan, kind, op, DENSE)
     }
 
-    /// Judges what a rank holds after a plan. What is still to be reduced is reduced first, by the engine.
+    /// Checks a rank's result of a plan. Remaining partial values are reduced first, by the engine.
     pub(super) fn judge(
         &mut self,
         plan: &Plan,
@@ -207,7 +207,7 @@ impl<C: Communicator> Suite<'_, C> {
         Ok(())
     }
 
-    /// All ranks show each other a hash of what they hold; those that hold the same region must hold the same bits.
+    /// Compares a hash of each rank's shard; ranks with the same region must have the same bits.
     fn compare_replicas(&mut self, sharding: &Sharding, shard: &[u8], title: &str) -> Result<(), Failure> {
         let words =
             shard.chunks(8).map(|chunk| chunk.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));

@@ -1,4 +1,4 @@
-//! Plans in two halves: what comes of each is what comes of running it, also with others in flight.
+//! Plans in two halves: the result equals that of running the plan, also with others in flight.
 
 use std::borrow::{Borrow, BorrowMut};
 use std::collections::VecDeque;
@@ -10,7 +10,9 @@ use super::plans::{DENSE, meshes, title};
 use super::{Failure, Suite};
 use crate::{Communicator, CompiledPlan, Error};
 
-/// From and to, each on the first axis and on the others: moved and reduced, in one phase and in several, with a slice before them.
+/// Source and target placements, each on the first axis and on the others.
+///
+/// They are copied and reduced, in one phase and in several, with a slice before them.
 const PLANS: [([&str; 2], [&str; 2]); 8] = [
     (["P", "P"], ["R", "R"]),
     (["S(0)", "S(0)"], ["S(1)", "S(1)"]),
@@ -22,11 +24,11 @@ const PLANS: [([&str; 2], [&str; 2]); 8] = [
     (["P", "R"], ["R", "S(0)"]),
 ];
 
-/// How many are in flight at a time.
+/// Numbers of plans in flight at a time.
 const WINDOWS: [usize; 3] = [1, 3, PLANS.len()];
 
 impl<C: Communicator> Suite<'_, C> {
-    /// Plans that are started and finished.
+    /// Tests plans that are started and finished.
     pub(super) fn started(&mut self) -> Result<(), Failure> {
         for mesh in self.planned(meshes(self.size))? {
             let axes = mesh.axes().len();
@@ -64,7 +66,7 @@ impl<C: Communicator> Suite<'_, C> {
                 for (((plan, tensor), run), halves) in plans.iter().zip(&tensors).zip(run).zip(halves) {
                     let title = format!("{}, {what}", title(plan, kind, DENSE));
                     if run != halves {
-                        self.wrong(format!("{title}: what is started and finished is not what is run"));
+                        self.wrong(format!("{title}: start and finish give another result than run"));
                     }
                     self.judge(plan, tensor, halves, takes_part, &title)?;
                 }
@@ -79,7 +81,7 @@ impl<C: Communicator> Suite<'_, C> {
         Ok(ready.iter().map(run).collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    /// Starts each, and finishes the oldest before there are more in flight than that.
+    /// Starts each plan, and finishes the oldest before more than `window` are in flight.
     fn run_in_halves(
         &mut self,
         ready: &[(CompiledPlan, Vec<u8>)],
