@@ -1,17 +1,17 @@
-//! What comes from users, made safe to show: no control characters, and none that turns the order of writing round.
+//! Makes user text safe to show: no control characters, and none that changes the direction of writing.
 
 use std::borrow::Cow;
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// Whether a character would do something else than be seen.
+/// Returns `true` if a character has an effect other than being visible.
 fn acts(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
         || matches!(c, '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// The text with a mark in place of each character that would do something.
+/// Returns the text with a mark in place of each character that would do something.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     if text.chars().any(acts) {
         Cow::Owned(text.chars().map(|c| if acts(c) { '\u{fffd}' } else { c }).collect())
@@ -20,7 +20,7 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// How many columns of a terminal it takes.
+/// Returns the number of terminal columns of a text.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(|c| if acts(c) { 1 } else { c.width().unwrap_or(0) }).sum()
 }

@@ -15,7 +15,7 @@ pub(crate) const LIGHT: [[u8; 3]; 8] = [
     [0xff, 0xff, 0xd2],
 ];
 
-/// The colours of the kinds of bars, which repeat; told apart also by who does not see red or green.
+/// The colours of the kinds of bars, which repeat; distinguishable also with red-green colour blindness.
 pub(crate) const KINDS: [[u8; 3]; 8] = [
     [0x8f, 0xc7, 0xea],
     [0xf2, 0xb8, 0x5c],
@@ -27,8 +27,9 @@ pub(crate) const KINDS: [[u8; 3]; 8] = [
     [0xf0, 0x9a, 0x7e],
 ];
 
-/// The colour of a number: hues a golden angle apart, of 70 % saturation and 78 % lightness. In integers, so that it is
-/// the same on every machine.
+/// Returns the colour of a number: hues at golden-angle distances, of 70 % saturation and 78 % lightness.
+///
+/// In integers, so that it is the same on every machine.
 pub(crate) fn hue(number: usize) -> [u8; 3] {
     // Thousandths of a sixth of the circle.
     let angle = (number as u64 % 360_000) * GOLDEN % 360_000 / 60;
@@ -48,7 +49,7 @@ pub(crate) fn hue(number: usize) -> [u8; 3] {
     [r, g, b].map(|channel| ((channel + least) * 255 / 1000) as u8)
 }
 
-/// `#rrggbb`.
+/// Formats a colour as `#rrggbb`.
 pub(crate) fn hex([r, g, b]: [u8; 3]) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }
@@ -57,7 +58,7 @@ pub(crate) fn hex([r, g, b]: [u8; 3]) -> String {
 mod tests {
     use super::{KINDS, LIGHT, hue};
 
-    /// The relative luminance of WCAG.
+    /// Returns the relative luminance of WCAG.
     fn luminance(colour: [u8; 3]) -> f64 {
         let [r, g, b] = colour.map(|channel| {
             let c = f64::from(channel) / 255.0;
@@ -66,7 +67,7 @@ mod tests {
         0.2126 * r + 0.7152 * g + 0.0722 * b
     }
 
-    /// Law: black letters can be read on every colour (a contrast of 7 and more).
+    /// Property: black letters are readable on every colour (a contrast of 7 and more).
     #[test]
     fn black_letters_can_be_read_on_every_colour() {
         for colour in (0..2000).map(hue).chain(LIGHT).chain(KINDS) {
@@ -74,7 +75,7 @@ mod tests {
         }
     }
 
-    /// Law: the colours of the first 16 ranks are all different, and neighbours differ much.
+    /// Property: the colours of the first 16 ranks are all different, and neighbours differ much.
     #[test]
     fn neighbours_differ() {
         let distance = |a: usize, b: usize| -> u32 {

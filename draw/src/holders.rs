@@ -1,12 +1,13 @@
-//! Who holds what of a tensor: each part in the colours of its ranks.
+//! The owners of each part of a tensor: each part in the colours of its ranks.
 //!
 //! ```text
-//! region of every rank --borders--> pieces of every dim --holders of each product of pieces--> cells
-//!                                        '--whose holders differ in an axis--> cuts
+//! region of every rank --borders--> ranges of every dim --owners of each product of ranges--> cells
+//!                                        '--owners that differ along an axis--> split lines
 //! ```
 //!
-//! A part is a single index where the dim is short, and else all indices between two borders, which all ranks hold or not alike. Ranks that hold the same are
-//! joined by `,`, and those that hold terms of one value by `+`.
+//! A part is a single index where the dim is short, and otherwise all indices between two borders, whose
+//! owners are the same. Owners of equal values are joined by `,`, and ranks that hold partial values of one
+//! value by `+`.
 
 use reshard_sharding::{Interval, Mesh, Sharding};
 
@@ -14,20 +15,20 @@ use crate::limits::{Limits, counted, titled};
 use crate::scene::{Cell, Grid, Paint, Part, Scene};
 use crate::tensor::{self, Piece};
 
-/// The most ranks whose regions are looked at, and the most intervals.
+/// The maximum number of ranks whose regions are drawn, and of intervals.
 const MOST_RANKS: usize = 1 << 10;
 const MOST_INTERVALS: usize = 1 << 17;
 
-/// A dim of so few indices is drawn index by index.
+/// A dim of at most this many indices is drawn index by index.
 const FEW: usize = 16;
 
-/// What the ranks hold that are looked at.
+/// The regions of the ranks that are drawn.
 struct Held {
     ranks: Vec<usize>,
     coordinates: Vec<Vec<usize>>,
     /// Of each rank and dim.
     regions: Vec<Vec<Vec<Interval>>>,
-    /// How many ranks were not looked at.
+    /// The number of ranks that are not drawn.
     left_out: usize,
 }
 
@@ -50,7 +51,7 @@ impl Held {
         held
     }
 
-    /// Which of the ranks hold these indices, the pieces of a dim.
+    /// Returns the owners of these ranges of a dim.
     fn holders(&self, dim: usize, pieces: &[Piece]) -> Vec<Vec<bool>> {
         let mut holders = vec![vec![false; self.ranks.len()]; pieces.len()];
         for (at, region) in self.regions.iter().enumerate() {
@@ -67,7 +68,9 @@ impl Held {
         holders
     }
 
-    /// The axis that cuts between two sets of holders: the outermost of which they have other coordinates.
+    /// Returns the axis that splits between two sets of owners.
+    ///
+    /// That is the outermost axis on which their coordinates differ.
     fn cut(&self, mesh: &Mesh, a: &[bool], b: &[bool]) -> Option<String> {
         if a == b {
             return None;
@@ -83,7 +86,7 @@ impl Held {
         cuts.map(|axis| mesh.axes()[axis].name().to_string())
     }
 
-    /// The pieces of a dim: indices where there are few, and what lies between borders where not.
+    /// Returns the ranges of a dim: single indices for a short dim, else the ranges between borders.
     fn pieces(&self, mesh: &Mesh, dim: usize, len: usize, notes: &mut Vec<String>) -> Vec<Piece> {
         let mut borders: Vec<usize> = if len <= FEW {
             (0..len).collect()
@@ -138,13 +141,13 @@ pub(crate) fn runs(numbers: &[usize]) -> String {
     words.join(",")
 }
 
-/// `2x5`, and `one element` of a scalar.
+/// Formats a shape as `2x5`, and `one element` for a scalar.
 pub(crate) fn sizes(shape: &[usize]) -> String {
     let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
     if sizes.is_empty() { "one element".to_owned() } else { sizes.join("x") }
 }
 
-/// What a rank holds, in words: `0..2+8..10 x 0..4`.
+/// Formats the region of a rank: `0..2+8..10 x 0..4`.
 pub(crate) fn indices(sharding: &Sharding, rank: usize) -> String {
     let Ok(region) = sharding.region(rank) else { return "nothing".to_owned() };
     let dims = region.dims.iter().map(|dim| {
@@ -157,7 +160,7 @@ pub(crate) fn indices(sharding: &Sharding, rank: usize) -> String {
     if dims.is_empty() { "the one element".to_owned() } else { dims.join(" x ") }
 }
 
-/// The ranks of a cell, those of each term apart.
+/// Returns the cell of a range, with its ranks grouped by partial value.
 fn cell(sharding: &Sharding, held: &Held, holds: &[bool]) -> Cell {
     let holders: Vec<usize> = (0..held.ranks.len()).filter(|&at| holds[at]).collect();
     let term = |at: usize| -> Vec<usize> {
@@ -186,25 +189,25 @@ fn cell(sharding: &Sharding, held: &Held, holds: &[bool]) -> Cell {
         .collect();
     ranks.sort_unstable();
     let text = match words.len() {
-        0 => "nobody".to_owned(),
+        0 => "no rank".to_owned(),
         1..=4 => words.join("+"),
         n => format!("{}+{}+..+{}", words[0], words[1], words[n - 1]),
     };
-    let how = if terms.len() > 1 { "terms of ranks" } else { "held by" };
+    let how = if terms.len() > 1 { "partial values of ranks" } else { "held by" };
     let paint =
         if ranks.is_empty() { Paint::Muted } else { Paint::Hues(ranks.iter().copied().take(8).collect()) };
     ranks.truncate(64);
     Cell { hint: format!("{how} {text}"), text, paint, ranks }
 }
 
-/// The picture of a sharding without its title: the grid, and what has to be said.
+/// Returns the picture of a sharding without its title: the grid and its notes.
 pub(crate) fn grid(sharding: &Sharding, limits: Limits) -> (Grid, Vec<String>) {
     let mesh = sharding.mesh();
     let held = Held::of(sharding);
     let mut notes = Vec::new();
     if held.left_out > 0 {
         let drawn = counted(held.ranks.len(), "rank");
-        notes.push(format!("the first {drawn} of {} are drawn, and what they hold", mesh.size()));
+        notes.push(format!("only the first {drawn} of {} are drawn, with their parts", mesh.size()));
     }
     let dims: Vec<Vec<Piece>> = sharding
         .shape()
@@ -228,7 +231,7 @@ pub(crate) fn grid(sharding: &Sharding, limits: Limits) -> (Grid, Vec<String>) {
     (grid, notes)
 }
 
-/// What a picture does not say by itself: sizes, empty shards, terms and replicas.
+/// Returns the notes of a picture: sizes, empty shards, partial values and replicas.
 fn said(sharding: &Sharding, held: &Held) -> Vec<String> {
     let mut notes = Vec::new();
     let mut shapes: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
@@ -263,7 +266,7 @@ fn said(sharding: &Sharding, held: &Held) -> Vec<String> {
             .iter()
             .map(|term| format!("{} over {}", term.op, term.sub.printed(sharding.mesh().axes())))
             .collect();
-        notes.push(format!("+ joins terms that are still to be reduced: {}", terms.join(", ")));
+        notes.push(format!("+ joins partial values: {}", terms.join(", ")));
     }
     let axes = sharding.mesh().axes();
     let terms = sharding.partial();
@@ -279,7 +282,10 @@ fn said(sharding: &Sharding, held: &Held) -> Vec<String> {
     notes
 }
 
-/// Who holds what of a tensor: cells in the colours of their ranks, replicas as stripes, terms joined by `+`, and lines where each axis cuts.
+/// Draws the owners of each part of a tensor.
+///
+/// Cells have the colours of their ranks, replicas are stripes, partial values are joined by `+`, and lines
+/// show where each axis splits.
 ///
 /// ```
 /// use reshard_draw::{Limits, sharding};
@@ -302,7 +308,7 @@ pub fn sharding(sharding: &Sharding, limits: Limits) -> Scene {
     );
     let (grid, notes) = grid(sharding, limits);
     let about = format!(
-        "Who holds which part of a tensor of {}, {} over the mesh {}: {}.",
+        "The ranks that hold each part of a tensor of {}, {} over the mesh {}: {}.",
         sizes(sharding.shape()),
         titled(sharding),
         titled(sharding.mesh()),
@@ -312,7 +318,7 @@ pub fn sharding(sharding: &Sharding, limits: Limits) -> Scene {
     notes.into_iter().fold(scene, Scene::noted)
 }
 
-/// What each rank holds, in words, for a table.
+/// Returns the shard of each rank in words, for a table.
 ///
 /// ```
 /// use reshard_draw::{Limits, held};

@@ -1,7 +1,8 @@
 //! Scenes on one page of HTML that needs nothing else, and in notebooks.
 //!
-//! All is there without scripts: pictures, the same in words and as text, and what each rank holds as a table. With scripts a
-//! rank can be chosen, by a list or by pointing at it, and is then marked in every picture; and a plan can be stepped through.
+//! The page is complete without scripts: pictures, descriptions in words and as text, and a table of the
+//! shards. With scripts a rank can be chosen, by a list or by pointing at it, and is then marked in every
+//! picture; and a plan can be stepped through.
 
 use crate::limits::{Limits, titled};
 use crate::markup::Markup;
@@ -23,34 +24,34 @@ const SCRIPT: &str = include_str!("html/page.js");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// What it is about.
+    /// The title of the page.
     pub title: String,
     /// In words, the most important first.
     pub words: Vec<String>,
     /// From top to bottom.
     pub sections: Vec<Section>,
-    /// What ranks hold, in words: a row each.
+    /// The shards of the ranks in words, one row each.
     pub held: Vec<(usize, String)>,
 }
 
-/// Pictures that belong together.
+/// A group of related pictures.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
-    /// What they are.
+    /// The title of the section.
     pub title: String,
     /// The pictures.
     pub scenes: Vec<Scene>,
-    /// Whether they are the steps of one thing, and can be looked at one after the other.
+    /// `true` if the pictures are steps of one process and can be shown one at a time.
     pub are_steps: bool,
 }
 
 impl Section {
-    /// A section of pictures that are all seen.
+    /// Returns a section of pictures that are all seen.
     pub fn new(title: impl Into<String>, scenes: Vec<Scene>) -> Self {
         Self { title: title.into(), scenes, are_steps: false }
     }
 
-    /// A section of steps.
+    /// Returns a section of steps.
     pub fn of_steps(title: impl Into<String>, scenes: Vec<Scene>) -> Self {
         Self { title: title.into(), scenes, are_steps: true }
     }
@@ -76,7 +77,7 @@ impl Section {
                 markup.element("p", &[("class", "note")], note);
             }
             markup.open("details", &[]);
-            markup.element("summary", &[], "In words and as text");
+            markup.element("summary", &[], "Description and text");
             markup.element("p", &[], &scene.about);
             let label = format!("text {}.{}: {}", at + 1, number + 1, scene.title);
             markup.open("pre", &[("tabindex", "0"), ("role", "region"), ("aria-label", &label)]);
@@ -90,21 +91,21 @@ impl Section {
 }
 
 impl Page {
-    /// A page without sections.
+    /// Returns a page without sections.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), ..Self::default() }
     }
 
-    /// The same with one more section.
+    /// Returns the same with one more section.
     #[must_use]
     pub fn with(mut self, section: Section) -> Self {
         self.sections.push(section);
         self
     }
 
-    /// The page as a file.
+    /// Returns the page as a file.
     ///
-    /// Ensures that it asks for no other file, and that texts of values are texts of the page and never its markup.
+    /// Ensures that the page loads no other file, and that texts of values are escaped and never markup.
     pub fn html(&self) -> String {
         let mut markup = Markup::new();
         markup.raw("<!DOCTYPE html>\n");
@@ -147,14 +148,14 @@ impl Page {
             return;
         }
         markup.open("section", &[("aria-labelledby", "held-by")]);
-        markup.element("h2", &[("id", "held-by")], "What each rank holds");
+        markup.element("h2", &[("id", "held-by")], "Contents of each rank");
         markup.open(
             "div",
             &[
                 ("class", "scroll"),
                 ("tabindex", "0"),
                 ("role", "region"),
-                ("aria-label", "the table of what each rank holds"),
+                ("aria-label", "the contents of each rank"),
             ],
         );
         markup.open("table", &[("id", "held")]);
@@ -174,8 +175,10 @@ impl Page {
     }
 }
 
-/// The picture of a value for a notebook, without scripts and in at most [`NOTEBOOK_BYTES`]: the largest of those that limits allow,
-/// and its text where not even the smallest is small enough.
+/// Returns the picture of a value for a notebook, without scripts and in at most [`NOTEBOOK_BYTES`].
+///
+/// It is the largest picture that the limits allow, or the text of the value if even the smallest is too
+/// large.
 ///
 /// ```
 /// use reshard_draw::{NOTEBOOK_BYTES, notebook};
@@ -200,7 +203,7 @@ pub fn notebook(draw: impl Fn(Limits) -> Scene) -> String {
     }
 }
 
-/// A picture with its notes, or only the start of its title and its notes.
+/// Returns a picture with its notes, or only the start of its title and its notes.
 fn fragment(scene: &Scene, is_drawn: bool) -> String {
     let mut markup = Markup::new();
     markup.open("div", &[("style", "max-width:60em")]);

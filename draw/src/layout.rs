@@ -1,5 +1,6 @@
-//! Layouts as grids: mode 0 runs down, mode 1 to the right, as `print_layout` of CuTe draws them. A layout of one mode is one row, and
-//! every coordinate of further modes has a grid of its own.
+//! Layouts as grids: mode 0 runs down, mode 1 to the right, as `print_layout` of CuTe draws them.
+//!
+//! A layout of one mode is one row, and every coordinate of further modes has a separate grid.
 
 use reshard_layout::algebra::ComposedLayout;
 use reshard_layout::{Counted, Error, Layout};
@@ -10,7 +11,9 @@ use crate::scene::{Cell, Grid, Group, Head, Paint, Part, Scene, Style};
 /// The greatest number of cells that are drawn without leaving any out.
 pub const MAX_CELLS: i64 = 1 << 16;
 
-/// The picture of a layout: a cell for every coordinate with the offset in it, one of eight colours by the offset, gaps between tiles.
+/// Draws a layout: a cell with the offset for every coordinate.
+///
+/// The cell has one of eight colours by the offset, and there are gaps between tiles.
 ///
 /// ```
 /// let scene = reshard_draw::layout(&"((2,2),2):((1,4),2)".parse()?)?;
@@ -40,7 +43,7 @@ pub fn layout(layout: &Layout) -> Result<Scene, Error> {
     layout_within(layout, Limits { side: MAX_CELLS as usize, ..Limits::USUAL })
 }
 
-/// The same, with what is more than limits allow left out.
+/// Returns the same, with the cells beyond the limits left out.
 ///
 /// ```
 /// use reshard_draw::{Limits, layout_within};
@@ -55,13 +58,15 @@ pub fn layout_within(layout: &Layout, limits: Limits) -> Result<Scene, Error> {
     drawn(scene, layout, limits, |index| Ok((layout.at(index)?, 0)))
 }
 
-/// The picture of a composition, in the shape of its inner layout. Colours are the banks of memory where offsets are words of 4 bytes: offsets modulo 32, in
-/// 32 colours, so that a column of one colour waits for one bank.
+/// Draws a composition, in the shape of its inner layout.
+///
+/// Colours are the banks of memory where offsets are words of 4 bytes: offsets modulo 32, in 32 colours. The
+/// accesses of a column of one colour are serialized by one bank.
 ///
 /// ```
 /// use reshard_layout::expression::{Value, evaluate};
 /// let value = evaluate("composed(Sw<2,0,2>, 0, (4,4):(4,1))")?;
-/// let scene = reshard_draw::composed(value.as_composed().expect("it is one"))?;
+/// let scene = reshard_draw::composed(value.as_composed().expect("a layout"))?;
 /// assert!(scene.text(false).contains("1 |  5 |  4 |  7 |  6 |"));
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
@@ -82,8 +87,9 @@ pub fn composed(composed: &ComposedLayout) -> Result<Scene, Error> {
 
 const BANKS: i64 = 32;
 
-/// The picture of a layout of threads and values, `(threads, values) -> place in a tile`, as the tile: in each cell which thread holds it as which of
-/// its values, in the colour of the thread.
+/// Draws a layout of threads and values, `(threads, values) -> offset in a tile`, as the tile.
+///
+/// Each cell shows the owning thread and the index of the value, in the colour of the thread.
 ///
 /// ```
 /// let scene = reshard_draw::thread_values(&"((2,2),2):((4,1),2)".parse()?, &[2, 4])?;
@@ -111,7 +117,7 @@ pub fn thread_values(layout: &Layout, tile: &[i64; 2]) -> Result<Scene, Error> {
             None => outside += 1,
         }
     }
-    // Places in a tile count down its columns, as everywhere in layouts.
+    // Offsets in a tile count down its columns, as everywhere in layouts.
     let cell = |row: i64, column: i64| {
         let held = &holders[(row + rows * column) as usize];
         let words: Vec<String> = held.iter().take(2).map(|(t, v)| format!("T{t} V{v}")).collect();
@@ -128,17 +134,17 @@ pub fn thread_values(layout: &Layout, tile: &[i64; 2]) -> Result<Scene, Error> {
     };
     let title = format!("{layout} over a tile of {rows}x{columns}");
     let about = format!(
-        "Which thread holds each element of a tile of {rows}x{columns}, and as which of its values, by {layout}."
+        "The thread of each element of a tile of {rows}x{columns}, and the number of its value, by {layout}."
     );
     let mut scene =
-        Scene::new(title, about).with(Part::Grid(grid)).noted("T is the thread, V which of its values");
+        Scene::new(title, about).with(Part::Grid(grid)).noted("T is the thread, V the number of its value");
     if outside > 0 {
         scene = scene.noted(format!("{} outside of the tile", counted(outside, "value")));
     }
     Ok(scene)
 }
 
-/// Nothing, if all of it can be drawn.
+/// Returns an error unless the whole layout can be drawn.
 fn whole(layout: &Layout) -> Result<(), Error> {
     if layout.size() > MAX_CELLS {
         return Err(Error::TooLarge { what: Counted::Cells, limit: MAX_CELLS as usize });
@@ -146,7 +152,10 @@ fn whole(layout: &Layout) -> Result<(), Error> {
     Ok(())
 }
 
-/// The index into a mode, with its coordinates where it is nested, and the levels of nesting that begin anew with it.
+/// Returns the head of an index into a mode.
+///
+/// It has the coordinates of the index if the mode is nested, and the number of nesting levels that start
+/// there.
 fn head(mode: &Layout, index: i64) -> Head {
     let label = match mode.coordinates(index) {
         Ok(coordinates) if !mode.is_scalar() => format!("{index} {coordinates}"),
@@ -161,7 +170,7 @@ fn head(mode: &Layout, index: i64) -> Head {
     Head { label, gap, ..Head::default() }
 }
 
-/// The grids of a function of indices of this shape: a value, and modulo how many it is coloured.
+/// Draws the grids of a function of indices of this shape: a value and a modulus for its colour.
 fn drawn(
     mut scene: Scene,
     shape: &Layout,

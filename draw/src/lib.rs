@@ -1,23 +1,26 @@
-//! Pictures: everything that has a shape can be looked at.
+//! Pictures of everything that has a shape.
 //!
 //! ```text
-//! Mesh, Sharding, Layout, Plan, Program, Timeline ..  --a drawing-->  Scene  --text-->  a terminal, in colour where there is some
+//! Mesh, Sharding, Layout, Plan, Program, Timeline ..  --drawing-->  Scene  --text-->  a terminal, in colour if supported
 //!                                                                       |----svg---->  a file, a notebook
 //!                                                                       '----html--->  one page that works offline
 //! ```
 //!
-//! A [`Scene`] is plain data: cells, boxes within boxes, arrows, bars along a scale, each with what it says in words. A drawing is a
-//! function from a value to a scene and is tested as data; each renderer is tested once. So a new drawing is a function of some forty lines, and
-//! can be printed, put into a file, on a page and into a notebook.
+//! A [`Scene`] is plain data: cells, nested boxes, arrows, bars along a scale, each with a description in
+//! words. A drawing is a function from a value to a scene and is tested as data; each renderer is tested
+//! once. So a new drawing is a function of some forty lines, and works in the terminal, in a file, on a page
+//! and in a notebook.
 //!
-//! What is large is drawn within [`Limits`]: what is left out has a mark in the picture and a note beside it. Texts that come from users are cleaned of
-//! what a terminal would obey, and escaped as they are written. No colour says what no word says.
+//! Large values are drawn within [`Limits`]: a part that is left out has a mark in the picture and a note.
+//! User texts are cleaned of terminal control characters and escaped when written. Colour never carries
+//! information that is not also in words.
 //!
-//! # What others do
+//! # Related crates
 //!
-//! Elements are written and escaped by `quick-xml`, for SVG and for HTML. The crate `svg` composes SVG alone, and pages need elements, too;
-//! plotters (`plotters`, `charming`) draw charts, and what is drawn here is mostly none. Colours of terminals are those of `anstyle`, widths of characters
-//! those of `unicode-width`. Places are found here: graph layout (`layout-rs`, Graphviz) places free graphs, and these are grids.
+//! Elements are written and escaped by `quick-xml`, for SVG and for HTML. The crate `svg` composes SVG alone,
+//! and pages need elements, too; plotters (`plotters`, `charming`) draw charts, and most drawings here are
+//! not charts. Colours of terminals are those of `anstyle`, widths of characters those of `unicode-width`.
+//! Positions are computed here: graph layout (`layout-rs`, Graphviz) is for free graphs, and these are grids.
 #![forbid(unsafe_code)]
 
 mod clean;

@@ -1,6 +1,6 @@
-//! How much is drawn: what is more is left out, and said to be.
+//! Limits on the size of pictures; parts beyond them are left out, with a note.
 
-/// How much of a value is drawn. What is left out has a mark in the picture and a note beside it.
+/// Limits on how much of a value is drawn. A part that is left out has a mark in the picture and a note.
 ///
 /// ```
 /// use reshard_draw::Limits;
@@ -10,7 +10,7 @@
 pub struct Limits {
     /// Cells along a side of a grid.
     pub side: usize,
-    /// Ranks that are drawn one by one.
+    /// Ranks that are drawn individually.
     pub ranks: usize,
     /// Rows of a table, and lines of bars.
     pub rows: usize,
@@ -19,17 +19,17 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What a page has room for.
+    /// The limits of a usual page.
     pub const USUAL: Self = Self { side: 24, ranks: 32, rows: 200, bars: 4000 };
 
-    /// About half of each, at least one.
+    /// Returns about half of each limit, at least one.
     #[must_use]
     pub fn smaller(self) -> Self {
         let half = |n: usize| (n / 2).max(1);
         Self { side: half(self.side), ranks: half(self.ranks), rows: half(self.rows), bars: half(self.bars) }
     }
 
-    /// Whether there is nothing smaller.
+    /// Returns `true` if no smaller limits exist.
     pub(crate) fn are_least(self) -> bool {
         self == self.smaller()
     }
@@ -46,11 +46,11 @@ impl Default for Limits {
 pub(crate) enum Shown {
     /// The one of this number.
     At(usize),
-    /// So many, from this number on.
+    /// The number of elements left out, from this index on.
     LeftOut { from: usize, count: usize },
 }
 
-/// The first and the last of a list of `n`, at most `most` of them.
+/// Returns the first and the last of a list of `n`, at most `most` of them.
 pub(crate) fn shown(n: usize, most: usize) -> Vec<Shown> {
     let most = most.max(1);
     if n <= most {
@@ -62,19 +62,19 @@ pub(crate) fn shown(n: usize, most: usize) -> Vec<Shown> {
     first.chain([between]).chain((n - tail..n).map(Shown::At)).collect()
 }
 
-/// The start of a text that may be long.
+/// Returns the start of a text that may be long.
 pub(crate) fn short(text: &str, most: usize) -> String {
     let mut characters = text.chars();
     let start: String = characters.by_ref().take(most).collect();
     if characters.next().is_some() { format!("{start}..") } else { start }
 }
 
-/// The start of what a value is printed as, for titles.
+/// Returns the start of the printed value, for titles.
 pub(crate) fn titled(value: &impl core::fmt::Display) -> String {
     short(&value.to_string(), 400)
 }
 
-/// `3 rows`, `1 row`.
+/// Formats a count with its noun: `3 rows`, `1 row`.
 pub(crate) fn counted(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
@@ -83,7 +83,7 @@ pub(crate) fn counted(n: usize, what: &str) -> String {
 mod tests {
     use super::{Shown, shown};
 
-    /// Law: what is shown and what is said to be left out are all, in order, and no more is shown than may be.
+    /// Property: the shown and left-out elements are all elements, in order, within the limit.
     #[test]
     fn what_is_shown_and_what_is_left_out_are_all() {
         for n in 0..40 {

@@ -1,11 +1,12 @@
-//! What ranks hold before and after, in letters, made from real runs: `[A] / [B] => [A,B] / [A,B]`.
+//! The shards of the ranks before and after a plan, as letters from real runs: `[A] / [B] => [A,B] / [A,B]`.
 //!
-//! A letter is a part that all ranks hold whole or not at all, `+` says that a rank holds a term and the sum is owed, `0+` a term that is zero. A plan
-//! is carried out twice by threads, with numbers from which every element's part and its terms can be told:
+//! A letter is a part that all ranks hold whole or not at all. `+` means that a rank holds a partial value
+//! and the sum is pending, `0+` a partial value that is zero. A plan is run twice by threads, with numbers
+//! that identify every element's part and its partial values:
 //!
 //! ```text
-//! first     the number of the part + 1, in every term      the sum is the number times the terms that are in it
-//! second    2^j in term j                                  the sum is the set of terms
+//! first     the number of the part + 1, in every partial   the sum is the number times the partials included
+//! second    2^j in partial value j                         the sum is the set of partials
 //! ```
 
 use std::cmp::Ordering;
@@ -21,7 +22,7 @@ use crate::limits::titled;
 use crate::plan::has_few_ranks;
 use crate::scene::{Bar, Cell, Grid, Lane, Lanes, Part, Scene};
 
-/// Why nothing was run.
+/// The reason why nothing was run.
 type Refusal = String;
 
 const MOST_RANKS: usize = 16;
@@ -61,14 +62,14 @@ impl Letter for bf16 {
     }
 }
 
-/// What each rank holds before and after, in words, and the bytes that moved.
+/// The shards of each rank before and after, in words, and the transferred bytes.
 struct Ran {
     before: Vec<Option<String>>,
     after: Vec<Option<String>>,
     trace: TrafficLog,
 }
 
-/// The parts of the tensor: of each dim, where they begin.
+/// Returns the parts of the tensor: of each dim, where they begin.
 fn parts(plan: &Plan) -> Result<Vec<Vec<usize>>, Refusal> {
     let failed = |error: reshard_sharding::Error| error.to_string();
     let mut borders: Vec<Vec<usize>> = vec![vec![0]; plan.from().shape().len()];
@@ -91,7 +92,7 @@ fn parts(plan: &Plan) -> Result<Vec<Vec<usize>>, Refusal> {
     Ok(borders)
 }
 
-/// The number of the part of every element that a rank holds, in local order.
+/// Returns the number of the part of every element that a rank holds, in local order.
 fn parts_held(sharding: &Sharding, rank: usize, borders: &[Vec<usize>]) -> Result<Vec<usize>, Refusal> {
     let region = sharding.region(rank).map_err(|error| error.to_string())?;
     let mut numbers = vec![0];
@@ -106,7 +107,7 @@ fn parts_held(sharding: &Sharding, rank: usize, borders: &[Vec<usize>]) -> Resul
     Ok(numbers)
 }
 
-/// The number of the term that a rank holds, and how many there are.
+/// Returns the index of the partial value that a rank holds, and the number of partial values.
 fn term(sharding: &Sharding, rank: usize) -> (usize, usize) {
     let mesh = sharding.mesh();
     let coordinate = mesh.coordinate(rank).unwrap_or_default();
@@ -116,7 +117,7 @@ fn term(sharding: &Sharding, rank: usize) -> (usize, usize) {
     })
 }
 
-/// The letters of the elements of a rank, each once: `[A,B+]`.
+/// Returns the letters of the elements of a rank, each once: `[A,B+]`.
 fn words<T: Letter>(codes: &[T], sets: &[T], terms: usize, is_partial: bool) -> String {
     let mut words: Vec<String> = Vec::new();
     for (code, set) in codes.iter().zip(sets) {
@@ -129,7 +130,7 @@ fn words<T: Letter>(codes: &[T], sets: &[T], terms: usize, is_partial: bool) -> 
                 match (is_partial, whole) {
                     (true, _) => format!("{letter}+"),
                     (false, true) => letter.to_string(),
-                    // What no right plan leaves: some of the terms.
+                    // No correct plan leaves this: some of the partial values.
                     (false, false) => format!("{letter}?"),
                 }
             }
@@ -148,7 +149,7 @@ fn run_as<T: Letter>(plan: &Plan) -> Result<Ran, Refusal> {
     let ranks = ranks_of_both(from.mesh(), to.mesh());
     let terms = term(from, from.mesh().min_rank()).1;
     if terms > MOST_TERMS {
-        return Err(format!("{terms} terms are more than {MOST_TERMS}"));
+        return Err(format!("{terms} partial values per element are more than {MOST_TERMS}"));
     }
     let of_ranks = |element: &dyn Fn(usize, usize) -> u16| -> Result<Vec<Vec<T>>, Refusal> {
         let shard = |rank: usize| {
@@ -183,7 +184,7 @@ fn run(plan: &Plan) -> Result<Ran, Refusal> {
     }
     let sums = |sharding: &Sharding| sharding.partial().iter().all(|term| term.op == ReduceOp::Sum);
     if !sums(plan.from()) || !sums(plan.to()) {
-        return Err("terms of other operations than sum have no letters".to_owned());
+        return Err("only partial values of sums have letters".to_owned());
     }
     match plan.dtype() {
         DType::U8 => run_as::<u8>(plan),
@@ -207,13 +208,16 @@ fn run(plan: &Plan) -> Result<Ran, Refusal> {
         | DType::F8_E8M0
         | DType::F8_E4M3FNUZ
         | DType::F8_E5M2FNUZ
-        | DType::C64 => Err(format!("elements of {} are not run with letters", plan.dtype())),
+        | DType::C64 => Err(format!("letters are not supported for elements of {}", plan.dtype())),
     }
 }
 
-/// What every rank holds before and after a plan, and of its gradients, in letters, made by carrying both out with threads.
+/// Draws the shards of every rank before and after a plan, and of its gradients, as letters.
 ///
-/// Plans of more than 16 ranks, 26 parts, 7 terms or 2^20 elements of all ranks are not run, and the scene says why.
+/// Threads run both plans.
+///
+/// Plans of more than 16 ranks, 26 parts, 7 partial values or 2^20 elements of all ranks are not run, and the
+/// scene gives the reason.
 ///
 /// ```
 /// use reshard_draw::local_notation;
@@ -229,8 +233,9 @@ fn run(plan: &Plan) -> Result<Ran, Refusal> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn local_notation(forward: &Plan, backward: Option<&Plan>) -> Scene {
-    let title = format!("what ranks hold: {} => {}", titled(forward.from()), titled(forward.to()));
-    let about = "Each rank in turn, before => after, in letters; + is owed, <= is backward.".to_owned();
+    let title = format!("shards of all ranks: {} => {}", titled(forward.from()), titled(forward.to()));
+    let about =
+        "Each rank in turn, before => after, in letters; + marks partial values, <= is backward.".to_owned();
     let mut scene = Scene::new(title, about);
     for (plan, arrow) in [(Some(forward), "=>"), (backward, "<=")] {
         let Some(plan) = plan else { continue };
@@ -263,10 +268,10 @@ pub fn local_notation(forward: &Plan, backward: Option<&Plan>) -> Scene {
         };
         scene.parts.push(Part::Grid(Grid::table(&heads, rows.collect())));
     }
-    scene.noted("letters are parts of the tensor, + a term of a sum that is owed; from a run by threads")
+    scene.noted("letters are parts of the tensor, + marks partial values; from a run by threads")
 }
 
-/// The bytes that a plan promises beside those that moved when threads carried it out, rank by rank.
+/// Draws the bytes that a plan predicts next to those transferred when threads run it, rank by rank.
 ///
 /// ```
 /// use reshard_draw::measured;
@@ -276,11 +281,11 @@ pub fn local_notation(forward: &Plan, backward: Option<&Plan>) -> Scene {
 /// let mesh = "x=2".parse()?;
 /// let (from, to) = (Sharding::parse(&mesh, &[4], "S(0)")?, Sharding::parse(&mesh, &[4], "R")?);
 /// let text = measured(&Planner::new().plan(&from, &to, DType::F32)?).text(false);
-/// assert!(text.contains("promised 8 B") && text.contains("rank 0 |"), "{text}");
+/// assert!(text.contains("predicted 8 B") && text.contains("rank 0 |"), "{text}");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn measured(plan: &Plan) -> Scene {
-    let title = "bytes received: promised and measured".to_owned();
+    let title = "bytes received: predicted and measured".to_owned();
     let trace = match run(plan) {
         Ok(ran) => ran.trace,
         Err(why) => return Scene::new(title, "Nothing was run.").noted(format!("not run: {why}")),
@@ -302,21 +307,21 @@ pub fn measured(plan: &Plan) -> Scene {
             Lane { label: format!("rank {rank}"), end, bars, ranks: vec![rank] }
         })
         .collect();
-    let promised = plan.received_bytes();
+    let predicted = plan.received_bytes();
     let about = format!(
-        "The plan promises that no rank receives more than {promised} B; the worst rank received {} B.",
+        "The plan predicts that no rank receives more than {predicted} B; the worst rank received {} B.",
         trace.worst_received()
     );
     let letters = "abcdefgh".chars();
     let lanes = Lanes {
         unit: "B".to_owned(),
-        until: promised.max(trace.worst_received()) as f64,
+        until: predicted.max(trace.worst_received()) as f64,
         kinds: (0..plan.steps().len().min(8))
             .zip(letters)
             .map(|(at, c)| (format!("step {}", at + 1), c))
             .collect(),
         lanes,
-        marks: vec![(promised as f64, format!("promised {promised} B"))],
+        marks: vec![(predicted as f64, format!("predicted {predicted} B"))],
     };
     Scene::new(title, about).with(Part::Lanes(lanes))
 }

@@ -1,4 +1,4 @@
-//! Elements and texts, escaped: the one way in which anything gets into a file of SVG or HTML.
+//! Elements and texts, escaped: all content of an SVG or HTML file is written here.
 
 use quick_xml::Writer;
 use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};
@@ -36,17 +36,17 @@ impl Markup {
         self.write(Event::End(BytesEnd::new(name)));
     }
 
-    /// An element without content, which ends itself.
+    /// Writes an element without content, which ends itself.
     pub(crate) fn empty(&mut self, name: &str, attributes: &[(&str, &str)]) {
         self.write(Event::Empty(Self::start(name, attributes)));
     }
 
-    /// Text within an element.
+    /// Writes text within an element.
     pub(crate) fn text(&mut self, text: &str) {
         self.write(Event::Text(BytesText::new(&clean(text))));
     }
 
-    /// Text of several lines, which keeps them.
+    /// Writes text of several lines, with the line breaks.
     pub(crate) fn lines(&mut self, text: &str) {
         for line in text.split_inclusive('\n') {
             self.text(line.trim_end_matches('\n'));
@@ -56,14 +56,14 @@ impl Markup {
         }
     }
 
-    /// An element of one text.
+    /// Writes an element with one text.
     pub(crate) fn element(&mut self, name: &str, attributes: &[(&str, &str)], text: &str) {
         self.open(name, attributes);
         self.text(text);
         self.close(name);
     }
 
-    /// What this crate itself wrote as markup.
+    /// Writes markup of this crate without escaping.
     pub(crate) fn raw(&mut self, markup: &str) {
         self.0.get_mut().extend_from_slice(markup.as_bytes());
     }

@@ -1,4 +1,5 @@
-//! Meshes as nested boxes: the last two axes are a table of ranks, and each axis before them a box within a box.
+//! Meshes as nested boxes: the last two axes are a table of ranks, and each axis before them a box within a
+//! box.
 
 use std::collections::HashMap;
 
@@ -11,24 +12,24 @@ use crate::scene::{Cell, Direction, Grid, Group, Head, Paint, Part, Scene, Style
 /// Groups that have letters; others have a dash.
 const MOST_GROUPS: usize = 1 << 16;
 
-/// What the ranks of a mesh are shown with.
+/// The annotations on the ranks of a mesh.
 #[derive(Clone, Debug, Default)]
 pub struct MeshLook {
     /// Groups of ranks, which have a letter and a colour each.
     pub groups: Option<ProcessGroups>,
-    /// How many ranks are on a node of the network; then each says its node.
+    /// The number of ranks on a node of the network; each rank then shows its node.
     pub node: Option<usize>,
     /// A part of the mesh, such as a slice: other ranks are grey.
     pub part: Option<Mesh>,
 }
 
-/// The name of a group: A to Z, then A1 and so on.
+/// Returns the name of a group: A to Z, then A1 and so on.
 fn letter(number: usize) -> String {
     let letter = char::from(b'A' + (number % 26) as u8);
     if number < 26 { letter.to_string() } else { format!("{letter}{}", number / 26) }
 }
 
-/// The ranks of a mesh.
+/// Returns the ranks of a mesh.
 ///
 /// ```
 /// use reshard_draw::{Limits, mesh};
@@ -46,7 +47,7 @@ pub fn mesh(mesh: &Mesh, limits: Limits) -> Scene {
     mesh_with(mesh, &MeshLook::default(), limits)
 }
 
-/// The ranks of a mesh, with groups, nodes or a slice of it.
+/// Returns the ranks of a mesh, with groups, nodes or a slice of it.
 ///
 /// ```
 /// use reshard_draw::{Limits, MeshLook, mesh_with};
@@ -107,17 +108,19 @@ struct Drawing<'a> {
     look: &'a MeshLook,
     limits: Limits,
     numbers: HashMap<usize, usize>,
-    /// Of each axis, how many coordinates are not drawn.
+    /// The number of coordinates of each axis that are not drawn.
     left_out: Vec<usize>,
 }
 
 impl Drawing<'_> {
-    /// The coordinates of an axis that are drawn: fewer the further out it is and the more axes there are.
+    /// Returns the coordinates of an axis that are drawn.
+    ///
+    /// There are fewer the further out the axis is and the more axes there are.
     fn shown(&mut self, axis: usize) -> Vec<Shown> {
         let size = self.mesh.axes()[axis].size();
         let outer = self.mesh.axes().len().saturating_sub(2);
         let most = if axis < outer {
-            // All boxes together are about as many as ranks may be drawn.
+            // The total number of boxes is about the limit on ranks.
             let wide = self.mesh.axes()[..outer].iter().filter(|axis| axis.size() > 1).count() as u32;
             let mut most = 1;
             while usize::pow(most + 1, wide) <= self.limits.ranks {
@@ -164,12 +167,12 @@ impl Drawing<'_> {
                 }
             }
         }
-        // Boxes beside each other where they hold tables, and in turns outside.
+        // Boxes are next to each other where they hold tables, and alternate outside.
         let way = if (axes.len() - axis) % 2 == 1 { Direction::Across } else { Direction::Down };
         Part::Group(Group { title: String::new(), way, is_boxed: false, parts })
     }
 
-    /// The last axes, one or two, as a table.
+    /// Returns the last axes, one or two, as a table.
     fn table(&mut self, outer: &[usize]) -> Grid {
         let axes = self.mesh.axes();
         let inner = axes.len() - outer.len();

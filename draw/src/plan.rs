@@ -1,4 +1,5 @@
-//! Plans: before and after of every step, arrows between ranks, bytes and times, the bound, and a greedy plan beside it.
+//! Plans: before and after of every step, arrows between ranks, bytes and times, the bound, and a greedy plan
+//! for comparison.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +11,24 @@ use crate::limits::{Limits, counted, titled};
 use crate::scene::{Bar, Bundle, Cell, Direction, Flow, Grid, Group, Lane, Lanes, Part, Scene};
 use crate::svg::broken;
 
-/// Larger groups than this are not looked at message by message.
+/// Limit on the size of groups whose messages are drawn.
 const MOST_MEMBERS: usize = 1 << 10;
 
-/// Plans of more ranks are not looked at rank by rank.
+/// Limit on the number of ranks of plans that are drawn rank by rank.
 const MOST_RANKS: usize = 1 << 20;
 
-/// How wide lines are that stand beside arrows.
+/// Width of lines next to arrows, in columns.
 const MOST_COLUMNS: usize = 24;
 
 /// Ranks whose arrows are drawn.
 const MOST_ARROWS: usize = 16;
 
-/// Whether the ranks of a plan can be listed.
+/// Returns `true` if the ranks of a plan can be listed.
 pub(crate) fn has_few_ranks(plan: &Plan) -> bool {
     plan.from().mesh().size().max(plan.to().mesh().size()) <= MOST_RANKS
 }
 
-/// The name and the letter of each kind of step.
+/// Returns the name and the letter of each kind of step.
 fn kinds() -> Vec<(String, char)> {
     let letter = |op: StepOp| match op {
         StepOp::Slice => 's',
@@ -45,7 +46,7 @@ fn kind_of(op: StepOp) -> usize {
     StepOp::ALL.iter().position(|one| *one == op).unwrap_or(0)
 }
 
-/// `from on mesh -> to`.
+/// Returns the title of a plan, `from on mesh -> to`.
 fn title(plan: &Plan) -> String {
     let (from, to) = (plan.from(), plan.to());
     let elsewhere =
@@ -54,7 +55,7 @@ fn title(plan: &Plan) -> String {
     format!("{tensor}: {} on {} -> {}{elsewhere}", titled(from), titled(from.mesh()), titled(to))
 }
 
-/// `98304 bytes (bound 98304)`.
+/// Formats the bytes of a plan with their bound: `98304 bytes (bound 98304)`.
 fn bounded_bytes(plan: &Plan) -> String {
     let bound =
         plan.lower_bound_bytes().map_or("no simple bound".to_owned(), |bytes| format!("bound {bytes} B"));
@@ -68,7 +69,7 @@ fn step_title(plan: &Plan, at: usize) -> String {
     format!("{} of {}: {}{over}", at + 1, plan.steps().len(), step.op())
 }
 
-/// Each step as a picture of its own: before and after, with arrows between ranks.
+/// Draws each step as a separate picture: before and after, with arrows between ranks.
 ///
 /// ```
 /// use reshard_draw::{Limits, plan_steps};
@@ -92,7 +93,7 @@ pub fn plan_steps(plan: &Plan, limits: Limits) -> Vec<Scene> {
 fn step_scene(known: &mut Phases<'_>, at: usize, step: &Step, limits: Limits) -> Scene {
     let plan = known.plan;
     let small = Limits { side: limits.side.min(8), ..limits };
-    // What is said of a sharding stands with it, since every step has two.
+    // The notes of a sharding are next to it, since every step has two shardings.
     let boxed = |when: &str, sharding: &Sharding| {
         let (grid, notes) = holders::grid(sharding, small);
         let lines = notes.iter().flat_map(|note| broken(note, MOST_COLUMNS)).map(Part::Line);
@@ -118,7 +119,7 @@ fn step_scene(known: &mut Phases<'_>, at: usize, step: &Step, limits: Limits) ->
             titled(&step.group)
         )
     } else {
-        "nothing moves between ranks".to_owned()
+        "no communication between ranks".to_owned()
     };
     let scene = Scene::new(format!("step {}", step_title(plan, at)), format!("{about} {words}."))
         .with(Part::Line(words))
@@ -126,14 +127,16 @@ fn step_scene(known: &mut Phases<'_>, at: usize, step: &Step, limits: Limits) ->
     notes.into_iter().fold(scene, Scene::noted)
 }
 
-/// What ranks do in a plan, asked for once.
+/// The phases of the ranks in a plan, computed once.
 struct Phases<'a> {
     plan: &'a Plan,
     of: BTreeMap<usize, Vec<(usize, Phase)>>,
 }
 
 impl Phases<'_> {
-    /// Bytes from one rank to another in a step, for some ranks: whole groups as long as they are not too many.
+    /// Returns the bytes from one rank to another in a step, for some ranks.
+    ///
+    /// Whole groups are included as long as they are not too large.
     fn edges(
         &mut self,
         at: usize,
@@ -172,7 +175,7 @@ impl Phases<'_> {
         (drawn, edges)
     }
 
-    /// Who gives to whom in a step, in arrows and in words.
+    /// Returns the senders and receivers of a step, as arrows and in words.
     fn flow(&mut self, at: usize, step: &Step, limits: Limits, notes: &mut Vec<String>) -> (Flow, String) {
         let most = limits.ranks.min(MOST_ARROWS);
         if step.group.size() > MOST_MEMBERS || !has_few_ranks(self.plan) {
@@ -216,8 +219,9 @@ fn rank_cell(rank: usize) -> Cell {
 /// Senders and receivers, and the least and most bytes from one of them to another.
 type Bundled = (Vec<usize>, Vec<usize>, u64, u64);
 
-/// Edges in few bundles, in each of which every sender gives to every receiver but itself: senders that give to the same, themselves
-/// counted among them, are one.
+/// Groups edges into few bundles, in each of which every sender sends to every receiver but itself.
+///
+/// Senders to the same receivers, with the senders counted among these, form one bundle.
 fn bundled(edges: &BTreeMap<(usize, usize), u64>) -> Vec<Bundled> {
     let mut receivers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for &(from, to) in edges.keys() {
@@ -225,7 +229,7 @@ fn bundled(edges: &BTreeMap<(usize, usize), u64>) -> Vec<Bundled> {
     }
     let mut bundles: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
     for (&from, to) in &receivers {
-        // Of those who give to all but themselves, each is one of the receivers.
+        // Of the senders to all but themselves, each is one of the receivers.
         let with_self = |to: &[usize]| {
             let mut all = to.to_vec();
             if !all.contains(&from) {
@@ -239,7 +243,7 @@ fn bundled(edges: &BTreeMap<(usize, usize), u64>) -> Vec<Bundled> {
             senders.push(from);
             continue;
         }
-        // Whether it is one of such a group is known by another who gives to it and to the same.
+        // A sender belongs to such a group if another one sends to it and to the same receivers.
         let all = with_self(to);
         let is_group = receivers.iter().any(|(other, theirs)| {
             *other != from && all.contains(other) && theirs.contains(&from) && theirs.len() == to.len() && {
@@ -257,7 +261,7 @@ fn bundled(edges: &BTreeMap<(usize, usize), u64>) -> Vec<Bundled> {
     bundles.into_iter().map(bytes).collect()
 }
 
-/// What a plan costs, step by step, with the bound, and the greedy plan beside it.
+/// Draws the cost of a plan, step by step, with the bound, and a greedy plan for comparison.
 ///
 /// ```
 /// use reshard_draw::cost;
@@ -292,11 +296,11 @@ pub fn cost(plan: &Plan, greedy: Option<&Plan>) -> Scene {
     } else {
         Vec::new()
     };
-    let beside = greedy.map_or_else(String::new, |greedy| {
+    let baseline = greedy.map_or_else(String::new, |greedy| {
         format!(" A greedy plan takes {:.1} us and receives {} B.", greedy.cost_us(), greedy.received_bytes())
     });
     let about = format!(
-        "The time of the plan by step: {:.1} us in {}, at least {:.1} us by any plan. {}.{beside}",
+        "The time of the plan by step: {:.1} us in {}, at least {:.1} us by any plan. {}.{baseline}",
         plan.cost_us(),
         counted(plan.steps().len(), "step"),
         plan.lower_bound_us(),
@@ -313,7 +317,9 @@ pub fn cost(plan: &Plan, greedy: Option<&Plan>) -> Scene {
     }
 }
 
-/// Where bytes go in each step, if the network has several levels and the plan is small enough to look at every message.
+/// Draws the bytes of each step by network level.
+///
+/// Returns `None` for a single level, and if the plan is too large to list its messages.
 fn by_level(plan: &Plan) -> Option<Part> {
     let topology: Topology = plan.options().cost_model().parse().ok()?;
     let levels = topology.levels();
@@ -354,7 +360,7 @@ fn by_level(plan: &Plan) -> Option<Part> {
     Some(Part::Grid(Grid::table(&heads, rows.collect())))
 }
 
-/// A plan: what it costs beside a greedy plan, and before and after of every step.
+/// Draws a plan: its cost next to that of a greedy plan, and before and after of every step.
 ///
 /// ```
 /// use reshard_draw::{Limits, plan};
@@ -373,7 +379,7 @@ pub fn plan(plan: &Plan, greedy: Option<&Plan>, limits: Limits) -> Scene {
     let mut scene = Scene::new(title(plan), cost.about);
     scene.parts = cost.parts;
     if plan.steps().is_empty() {
-        scene.parts = vec![Part::Line("nothing moves: every rank holds its target".to_owned())];
+        scene.parts = vec![Part::Line("no communication: every rank holds its target".to_owned())];
     }
     for step in plan_steps(plan, limits) {
         scene.about.extend([" ", &step.title, ": ", &step.about]);
@@ -395,7 +401,10 @@ mod tests {
 
     use super::bundled;
 
-    /// Law: bundles are the edges: every sender of a bundle gives to every receiver but itself, nothing else is given, and no edge is in two.
+    /// Property: bundles are the edges.
+    ///
+    /// Every sender of a bundle sends to every receiver but itself, no further messages exist, and no edge is
+    /// in two bundles.
     #[test]
     fn bundles_are_the_edges() {
         // All graphs of four ranks without loops.

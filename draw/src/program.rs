@@ -1,4 +1,5 @@
-//! Programs: values with types, what makes them, moves forward and backward; what is at hand when; and what takes time.
+//! Programs: values with types, the statements that compute them, redistributions forward and backward;
+//! memory and time.
 
 use reshard_program::{CommCost, Pass, Peak, Program, RedistributionReport, Report, Statement, ValueClass};
 
@@ -6,7 +7,7 @@ use crate::holders::sizes;
 use crate::limits::{Limits, Shown, counted, short, shown, titled};
 use crate::scene::{Bar, Cell, Grid, Lane, Lanes, Paint, Part, Scene};
 
-/// The colour of a pass.
+/// Returns the colour of a pass.
 fn paint(pass: Pass) -> Paint {
     match pass {
         Pass::Forward => Paint::Blank,
@@ -15,7 +16,7 @@ fn paint(pass: Pass) -> Paint {
     }
 }
 
-/// The steps of a move in a pass: `-> all_gather tp 96 B`.
+/// Formats the steps of a redistribution in a pass: `-> all_gather tp 96 B`.
 fn steps(moved: &RedistributionReport, pass: Pass, arrow: &str) -> String {
     let of = moved.steps.iter().filter(|step| step.pass == pass);
     let words: Vec<String> =
@@ -23,11 +24,13 @@ fn steps(moved: &RedistributionReport, pass: Pass, arrow: &str) -> String {
     if words.is_empty() { String::new() } else { format!("{arrow} {}", words.join(", ")) }
 }
 
-/// A program: each value with its type, what makes it, and what is communicated for it forward (`->`) and backward (`<-`).
+/// Draws a program: each value with its type, its statement, and its communication.
+///
+/// Forward communication has the arrow `->`, backward communication `<-`.
 ///
 /// ```
 /// use reshard_draw::{Limits, program};
-/// use reshard_program::{Elaborator, Graph, Rates};
+/// use reshard_program::{ShardingSolver, Graph, ComputeRates};
 /// let graph: Graph = "
 ///     mesh tp=4
 ///     x: f32[8,16] I
@@ -35,15 +38,15 @@ fn steps(moved: &RedistributionReport, pass: Pass, arrow: &str) -> String {
 ///     h = mm(x, w)
 ///     y: R = h
 /// ".parse()?;
-/// let elaborated = Elaborator::new().elaborate(&graph)?;
-/// let text = program(&elaborated, &elaborated.report(&Rates::uniform()), Limits::USUAL).text(false);
+/// let elaborated = ShardingSolver::new().solve(&graph)?;
+/// let text = program(&elaborated, &elaborated.report(&ComputeRates::uniform()), Limits::USUAL).text(false);
 /// assert!(text.contains("-> all_gather tp 3072 B"), "{text}");
 /// # Ok::<(), reshard_program::Error>(())
 /// ```
 pub fn program(program: &Program, report: &Report, limits: Limits) -> Scene {
     let name = |value: &reshard_program::ValueId| program.get(*value).name.clone();
     let heads = ["value", "type", "tensor", "on the first rank", "made by", "forward", "backward"];
-    // A line that is of no value.
+    // A line that belongs to no value.
     let alone = |text: String| {
         let mut row = vec![Cell::default(); heads.len()];
         row[0] = Cell { paint: Paint::Muted, ..Cell::plain(text) };
@@ -75,7 +78,7 @@ pub fn program(program: &Program, report: &Report, limits: Limits) -> Scene {
             Statement::Redistribute { from, to, .. } => {
                 let made = name(to);
                 let moved = report.redistributions.iter().find(|row| row.result == made);
-                (format!("{} moved", name(from)), moved)
+                (format!("redistribute {}", name(from)), moved)
             }
         };
         for made in item.outputs() {
@@ -85,7 +88,7 @@ pub fn program(program: &Program, report: &Report, limits: Limits) -> Scene {
             let forward = moved.map_or_else(String::new, |row| {
                 let pass = if value.pass == Pass::Update { Pass::Update } else { Pass::Forward };
                 let own = steps(row, pass, "->");
-                // Where gradients are written, what is below has steps of its own pass.
+                // Where gradients are explicit, the backward statements have steps of their pass.
                 if own.is_empty() && value.pass == Pass::Backward {
                     steps(row, Pass::Backward, "->")
                 } else {
@@ -107,7 +110,7 @@ pub fn program(program: &Program, report: &Report, limits: Limits) -> Scene {
     }
     let moves = report.redistributions.iter().filter(|row| row.communicates()).count();
     let about = format!(
-        "A program of {} on {}, of whose moves {moves} communicate: {}.",
+        "A program of {} on {} with {moves} communicating redistributions: {}.",
         counted(report.values.len(), "value"),
         titled(program.mesh()),
         Pass::ALL
@@ -119,12 +122,15 @@ pub fn program(program: &Program, report: &Report, limits: Limits) -> Scene {
     let scene = Scene::new(format!("program on {}", titled(program.mesh())), about)
         .with(Part::Grid(Grid::table(&heads, rows)))
         .noted("-> is communicated forward, <- for the gradient; names in colour are of backward and update")
-        .noted(format!("types say a placement for each axis of {}", titled(program.mesh())))
-        .noted("P is a term of a sum that is owed over its axis; I are replicas whose gradients are replicas, |- is a value without a gradient");
+        .noted(format!("types have a placement for each axis of {}", titled(program.mesh())))
+        .noted("P is partial over its axis; I are replicas whose gradients are replicas; |- is a value without a \
+             gradient");
     if left_out > 0 { scene.noted(format!("{} left out", counted(left_out, "line"))) } else { scene }
 }
 
-/// The classes of bytes at hand, with a letter each; the last is what moves hold beyond source and target.
+/// Returns the classes of live bytes, with a letter each.
+///
+/// The last class is the buffers of redistributions beyond source and target.
 fn classes() -> Vec<(String, char)> {
     let letter = |class: ValueClass| match class {
         ValueClass::Parameter => 'p',
@@ -137,22 +143,22 @@ fn classes() -> Vec<(String, char)> {
     named.into_iter().chain([("staging".to_owned(), 'm')]).collect()
 }
 
-/// Bytes at hand while each line of a program is carried out, by class, with the peak.
+/// Draws the live bytes while each line of a program runs, by class, with the peak.
 ///
-/// Of more lines than limits allow, those that follow each other are one, with the most of them.
+/// Beyond the limits on lines, consecutive lines are merged, with the maximum of them.
 ///
 /// ```
 /// use reshard_draw::{Limits, memory};
 /// use reshard_program::Program;
 /// let program: Program = "mesh x=2\nx: f32[8] S(0)\ny = relu(x)\nz = neg(y)".parse()?;
-/// let text = memory(&program.moments(), Limits::USUAL).text(false);
+/// let text = memory(&program.memory_timeline(), Limits::USUAL).text(false);
 /// assert!(text.contains("z |iii") && text.contains("peak 48 B at z"), "{text}");
 /// # Ok::<(), reshard_program::Error>(())
 /// ```
 pub fn memory(moments: &[Peak], limits: Limits) -> Scene {
     let rows = limits.rows.clamp(1, 60);
     let bucket = moments.len().div_ceil(rows).max(1);
-    // Of equal ones the first, as a report says.
+    // Of equal ones the first, as in a report.
     let most = |list: &[Peak]| -> Option<Peak> {
         list.iter()
             .fold(None::<&Peak>, |most, one| match most {
@@ -190,32 +196,29 @@ pub fn memory(moments: &[Peak], limits: Limits) -> Scene {
         .collect();
     let at = short(&peak.at, 60);
     let about = format!(
-        "Bytes at hand on the worst rank, line by line: most, {} B, at {at}: {}.",
+        "Live bytes on the worst rank, line by line: at most {} B, at {at}: {}.",
         peak.bytes,
         words.join(", ")
     );
     let marks = vec![(peak.bytes as f64, format!("peak {} B at {at}", peak.bytes))];
     let lanes = Lanes { unit: "B".to_owned(), until: peak.bytes as f64, kinds: classes(), lanes, marks };
-    let scene = Scene::new("bytes at hand on the worst rank, line by line", about)
+    let scene = Scene::new("live bytes on the worst rank, line by line", about)
         .with(Part::Lanes(lanes))
         .noted(format!("at {at}: {}", words.join(", ")));
     if bucket > 1 {
-        scene.noted(format!(
-            "each row is the most of {bucket} lines that follow each other, of {}",
-            moments.len()
-        ))
+        scene.noted(format!("each row is the maximum of {bucket} consecutive lines, of {}", moments.len()))
     } else {
         scene
     }
 }
 
-/// What a program's time is: communicating over each axis, and computing, by pass.
+/// Draws the time of a program: communication over each axis, and computation, by pass.
 ///
 /// ```
 /// use reshard_draw::program_cost;
-/// use reshard_program::{Program, Rates};
+/// use reshard_program::{Program, ComputeRates};
 /// let program: Program = "mesh x=2\nx: f32[8] S(0)\ny: R = x".parse()?;
-/// let text = program_cost(&program.report(&Rates::uniform())).text(false);
+/// let text = program_cost(&program.report(&ComputeRates::uniform())).text(false);
 /// assert!(text.contains("over x"), "{text}");
 /// # Ok::<(), reshard_program::Error>(())
 /// ```
@@ -253,7 +256,9 @@ pub fn program_cost(report: &Report) -> Scene {
     Scene::new("time by axis and pass", about).with(Part::Lanes(lanes))
 }
 
-/// The bytes of each tensor of a list, such as those of a checkpoint: a name, what it is, and its bytes.
+/// Draws the bytes of each tensor of a list, such as those of a checkpoint.
+///
+/// An entry has a name, a description, and the bytes.
 ///
 /// ```
 /// use reshard_draw::{Limits, tensors};

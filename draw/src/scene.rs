@@ -1,8 +1,9 @@
-//! Scenes: what is to be seen, as data, without a place or a character of it.
+//! Scenes: the content of a picture as data, without positions or characters.
 
-/// A picture as data: a title, what it says in words, and parts below each other.
+/// A picture as data: a title, a description in words, and parts from top to bottom.
 ///
-/// Drawings are functions from values to scenes, and are tested as such; renderers know scenes and no values. Equal scenes are equal pictures.
+/// Drawings are functions from values to scenes, and are tested as such; renderers know scenes and no values.
+/// Equal scenes are equal pictures.
 ///
 /// ```
 /// use reshard_draw::{Cell, Grid, Part, Scene};
@@ -13,13 +14,13 @@
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scene {
-    /// What it is of.
+    /// The subject of the picture.
     pub title: String,
-    /// The same in words, for those who do not see it.
+    /// A text alternative to the picture.
     pub about: String,
     /// From top to bottom.
     pub parts: Vec<Part>,
-    /// What has to be said beside it, such as what was left out.
+    /// Notes for the reader, such as the parts that were left out.
     pub notes: Vec<String>,
 }
 
@@ -28,30 +29,30 @@ pub struct Scene {
 pub enum Part {
     /// A line of text.
     Line(String),
-    /// Parts that belong together.
+    /// Related parts.
     Group(Group),
     /// Cells in rows and columns.
     Grid(Grid),
-    /// Who gives to whom.
+    /// Arrows from senders to receivers.
     Flow(Flow),
     /// Bars along one scale.
     Lanes(Lanes),
 }
 
-/// Parts that belong together.
+/// Related parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// What they are; may be empty.
+    /// The title of the group; may be empty.
     pub title: String,
-    /// Whether they stand beside each other, as far as there is room, or below.
+    /// The direction in which the parts follow: across, as far as the width allows, or down.
     pub way: Direction,
-    /// Whether there is a line round them.
+    /// `true` if the group has an outline.
     pub is_boxed: bool,
-    /// What they are made of.
+    /// The parts of the group.
     pub parts: Vec<Part>,
 }
 
-/// Where the next part of a group stands.
+/// The position of the next part of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the right.
@@ -63,7 +64,7 @@ pub enum Direction {
 /// Cells in rows and columns, with labels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Grid {
-    /// How its lines are drawn.
+    /// The style of its lines.
     pub style: Style,
     /// The heads of the columns, from the left.
     pub columns: Vec<Head>,
@@ -73,10 +74,10 @@ pub struct Grid {
     pub cells: Vec<Vec<Cell>>,
 }
 
-/// How a grid is drawn.
+/// The style of a grid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// Cells beside each other, with gaps between the levels and lines where something is cut.
+    /// Adjacent cells, with gaps between the levels and lines where an axis splits.
     #[default]
     Open,
     /// A line round every cell.
@@ -88,33 +89,33 @@ pub enum Style {
 /// The head of a row or a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// What stands beside it; may be empty.
+    /// The label of the row or column; may be empty.
     pub label: String,
-    /// How many levels of nesting begin anew with it: the gap before it.
+    /// The number of nesting levels that start at it: the gap before it.
     pub gap: usize,
-    /// What cuts before it, such as the name of an axis.
+    /// The split before it, such as the name of an axis.
     pub cut: Option<String>,
-    /// Of how many rows or columns that are left out it is the mark.
+    /// The number of left-out rows or columns for which it is the mark.
     pub left_out: usize,
 }
 
 /// A cell of a grid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// What stands in it.
+    /// The text of the cell.
     pub text: String,
     /// Its colours.
     pub paint: Paint,
-    /// The ranks that it tells of, ascending.
+    /// The ranks that it describes, ascending.
     pub ranks: Vec<usize>,
-    /// What else there is to say; may be empty.
+    /// Additional information; may be empty.
     pub hint: String,
 }
 
-/// The colours of a cell or a bar. No colour says what no word says.
+/// The colours of a cell or a bar. Colour never carries information that is not also in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Paint {
-    /// None.
+    /// No colour.
     #[default]
     Blank,
     /// Grey: there is nothing.
@@ -128,11 +129,11 @@ pub enum Paint {
 /// Boxes of before and after, and arrows between them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flow {
-    /// What gives.
+    /// The senders.
     pub left: Vec<Cell>,
-    /// What gets.
+    /// The receivers.
     pub right: Vec<Cell>,
-    /// Who gives to whom.
+    /// The arrows from senders to receivers.
     pub bundles: Vec<Bundle>,
 }
 
@@ -143,67 +144,69 @@ pub struct Bundle {
     pub from: Vec<usize>,
     /// The numbers of boxes on the right.
     pub to: Vec<usize>,
-    /// What stands at it.
+    /// The label of the arrows.
     pub text: String,
 }
 
 /// Bars along one scale, a line of them each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lanes {
-    /// What is measured, such as `us` or `bytes`.
+    /// The unit, such as `us` or `bytes`.
     pub unit: String,
     /// The end of the scale, which begins at 0.
     pub until: f64,
-    /// What bars may be of: a name, and the letter of bars where there are no colours.
+    /// The kinds of bars: a name, and the letter of bars where there are no colours.
     pub kinds: Vec<(String, char)>,
     /// From the top.
     pub lanes: Vec<Lane>,
-    /// Places on the scale that are marked, each with what is there.
+    /// Marked positions on the scale, with their labels.
     pub marks: Vec<(f64, String)>,
 }
 
 /// A line of bars.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lane {
-    /// What stands before it.
+    /// The label before the bars.
     pub label: String,
-    /// What stands behind it.
+    /// The label after the bars.
     pub end: String,
-    /// Its bars; what comes later is drawn over what came before, and as text what takes most of a column.
+    /// Its bars; later ones are drawn over earlier ones.
+    ///
+    /// As text, each column shows the kind that takes most of it.
     pub bars: Vec<Bar>,
-    /// The ranks that it tells of.
+    /// The ranks that it describes.
     pub ranks: Vec<usize>,
 }
 
 /// A bar.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bar {
-    /// Where it begins.
+    /// The start of the bar.
     pub from: f64,
-    /// Where it ends.
+    /// The end of the bar.
     pub to: f64,
     /// The number of its kind.
     pub kind: usize,
-    /// What it is.
+    /// The label of the bar.
     pub text: String,
-    /// Whether it is among what matters most, such as the critical path.
+    /// `true` if it is among the most important bars, such as the critical path.
     pub is_strong: bool,
 }
 
 impl Scene {
-    /// A scene without parts.
+    /// Returns a scene without parts.
     pub fn new(title: impl Into<String>, about: impl Into<String>) -> Self {
         Self { title: title.into(), about: about.into(), parts: Vec::new(), notes: Vec::new() }
     }
 
-    /// The same with one more part below.
+    /// Returns the same with one more part below.
     #[must_use]
     pub fn with(mut self, part: Part) -> Self {
         self.parts.push(part);
         self
     }
 
-    /// The same with one more note.
+    /// Returns the same with one more note.
     #[must_use]
     pub fn noted(mut self, note: impl Into<String>) -> Self {
         let note = note.into();
@@ -215,7 +218,7 @@ impl Scene {
 }
 
 impl Lanes {
-    /// The kinds that some bar is of, with their numbers.
+    /// Returns the kinds that some bar is of, with their numbers.
     pub(crate) fn used_kinds(&self) -> impl Iterator<Item = (usize, &(String, char))> {
         let is_used = |at: usize| self.lanes.iter().flat_map(|lane| &lane.bars).any(|bar| bar.kind == at);
         self.kinds.iter().enumerate().filter(move |(at, _)| is_used(*at))
@@ -228,27 +231,27 @@ impl Group {
         Self { title: title.into(), way: Direction::Down, is_boxed: false, parts }
     }
 
-    /// Parts beside each other, without a line round them.
+    /// Returns a group of adjacent parts, without an outline.
     pub fn across(title: impl Into<String>, parts: Vec<Part>) -> Self {
         Self { title: title.into(), way: Direction::Across, is_boxed: false, parts }
     }
 }
 
 impl Grid {
-    /// A grid without heads.
+    /// Returns a grid without heads.
     pub fn of_rows(cells: Vec<Vec<Cell>>) -> Self {
         let columns = vec![Head::default(); cells.iter().map(Vec::len).max().unwrap_or(0)];
         let rows = vec![Head::default(); cells.len()];
         Self { style: Style::Open, columns, rows, cells }
     }
 
-    /// A table: the words of its head, and of its rows.
+    /// Returns a table: the words of its head, and of its rows.
     pub fn table(heads: &[&str], rows: Vec<Vec<Cell>>) -> Self {
         let columns = heads.iter().map(|head| Head::named(*head)).collect();
         Self { style: Style::Table, columns, rows: vec![Head::default(); rows.len()], cells: rows }
     }
 
-    /// Whether a cell is drawn, and not only stands for others.
+    /// Returns a cell if it is drawn, and `None` for a cell that only represents others.
     pub(crate) fn cell(&self, row: usize, column: usize) -> Option<&Cell> {
         let is_mark = |heads: &[Head], at: usize| heads.get(at).is_some_and(|head| head.left_out > 0);
         let cell = self.cells.get(row)?.get(column)?;
@@ -257,26 +260,26 @@ impl Grid {
 }
 
 impl Head {
-    /// A head with a label.
+    /// Returns a head with a label.
     pub fn named(label: impl Into<String>) -> Self {
         Self { label: label.into(), ..Self::default() }
     }
 }
 
 impl Cell {
-    /// A text without colour.
+    /// Returns a text without colour.
     pub fn plain(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// A text in the colour of a number.
+    /// Returns a text in the colour of a number.
     pub fn hued(text: impl Into<String>, hue: usize) -> Self {
         Self { text: text.into(), paint: Paint::Hues(vec![hue]), ..Self::default() }
     }
 }
 
 impl Scene {
-    /// Several scenes as one, each under its title.
+    /// Joins several scenes into one, each under its title.
     pub fn joined(title: impl Into<String>, scenes: Vec<Scene>) -> Self {
         let mut whole = Self::new(title, "");
         for scene in scenes {

@@ -1,8 +1,9 @@
 //! Scenes as SVG, which pages and notebooks use, too.
 //!
-//! Every part is a list of shapes in a box of its own, and groups place boxes. Places are multiples of a pixel, or of a tenth
-//! where bars have a scale, so that equal scenes are equal bytes on every machine. Elements are written and escaped by
-//! `quick-xml`. The crate `svg` would do as well; it has had no release for long, and pages need a writer of elements besides.
+//! Every part is a list of shapes in a separate box, and groups position boxes. Positions are multiples of a
+//! pixel, or of a tenth where bars have a scale, so that equal scenes are equal bytes on every machine.
+//! Elements are written and escaped by `quick-xml`. The crate `svg` would do as well; it has had no release
+//! for long, and pages also need a writer of elements.
 
 mod parts;
 
@@ -14,10 +15,10 @@ use crate::scene::Scene;
 const LETTER: i32 = 8;
 const LINE: i32 = 18;
 
-/// The width that parts beside each other take, unless one alone needs more.
+/// The maximum total width of adjacent parts, unless one alone needs more.
 const WIDEST: i32 = 840;
 
-/// What the classes look like, in light and in dark.
+/// The CSS of the classes, for light and dark backgrounds.
 const STYLE: &str = ".rs{font:13px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace}\
 .rs .b{fill:#fff}.rs .t{fill:#1a1a1a}.rs .m{fill:#595959}.rs .k{fill:#111}.rs .h1{fill:#1a1a1a;font-weight:bold}\
 .rs .l{stroke:#767676;fill:none}.rs .e{stroke:#767676;fill:#f2f2f2}.rs .c{stroke:#a8001c;stroke-width:3;fill:none}.rs .n{fill:#a8001c}\
@@ -25,18 +26,18 @@ const STYLE: &str = ".rs{font:13px ui-monospace,'DejaVu Sans Mono',Menlo,Consola
 @media (prefers-color-scheme:dark){.rs .b{fill:#16181d}.rs .t,.rs .h1{fill:#ececec}.rs .m{fill:#b8b8b8}.rs .l{stroke:#8c8c8c}\
 .rs .e{stroke:#8c8c8c;fill:#2a2d34}.rs .c{stroke:#ff8a80}.rs .n{fill:#ff8a80}.rs .a{stroke:#8ab4f8}.rs .d{fill:#8ab4f8}.rs .s{stroke:#fff}}";
 
-/// Something that is drawn at a place.
+/// A shape with its position.
 #[derive(Clone, Debug)]
 enum Shape {
-    /// A rectangle: place, size, fill, class. In tenths of a pixel.
+    /// A rectangle: position, size, fill, class. In tenths of a pixel.
     Rect([i32; 4], Option<String>, &'static str),
     /// From here to there.
     Line([i32; 4], &'static str),
-    /// A curve from here to there, that leaves and comes to the right, and whether it ends in an arrow.
+    /// A curve that starts and ends towards the right, and `true` if it ends in an arrow.
     Curve([i32; 4], bool),
     /// A text: where, whether its start, middle or end is there, class, text.
     Text([i32; 2], &'static str, &'static str, String),
-    /// What follows tells of these ranks, with a hint.
+    /// Starts a group of shapes that describe these ranks, with a hint.
     Open(Vec<usize>, String),
     /// To here.
     Close,
@@ -82,12 +83,12 @@ impl Picture {
     }
 }
 
-/// The width of a text, in tenths of a pixel.
+/// Returns the width of a text, in tenths of a pixel.
 fn letters(text: &str) -> i32 {
     crate::clean::width(text).min(1 << 16) as i32 * LETTER * 10
 }
 
-/// The text in lines of at most so many columns, broken between words, and within those that are longer.
+/// Breaks the text into lines of at most `columns` columns, between words, and within longer words.
 pub(crate) fn broken(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -113,14 +114,16 @@ pub(crate) fn broken(text: &str, columns: usize) -> Vec<String> {
 }
 
 impl Scene {
-    /// The scene as a file of SVG, in colours for a light and for a dark surface, with its title and text alternative.
+    /// Returns the scene as an SVG file, with its title and text alternative.
+    ///
+    /// It has colours for light and dark backgrounds.
     pub fn svg(&self) -> String {
         let mut svg = self.svg_element(true);
         svg.push('\n');
         svg
     }
 
-    /// The element alone, with or without what stands elsewhere on a page: title and notes.
+    /// Returns the element alone, with title and notes unless it is part of a page that has them.
     pub(crate) fn svg_element(&self, is_alone: bool) -> String {
         let mut inner = Picture::default();
         if is_alone {

@@ -1,7 +1,7 @@
 //! Tensors of any number of dims as one matrix of matrices.
 //!
-//! Counted from the last, dims lie along x, y, x, y, ..: the last two are a matrix, the two before them a matrix of such, and gaps grow
-//! with the level.
+//! Counted from the last, dims alternate between x and y: the last two are a matrix, the two before them a
+//! matrix of such matrices, and gaps grow with the level.
 //!
 //! ```text
 //! 0  1   4  5
@@ -19,7 +19,7 @@ use crate::scene::{Cell, Grid, Head, Part, Scene, Style};
 pub(crate) struct Piece {
     pub(crate) start: usize,
     pub(crate) len: usize,
-    /// What cuts before it.
+    /// The name of the axis that splits before it.
     pub(crate) cut: Option<String>,
 }
 
@@ -33,13 +33,13 @@ impl Piece {
     }
 }
 
-/// Of each dim along one direction a piece, outermost first; nothing where the head is a mark.
+/// An index of a part for each dim along one direction, outermost first; `None` where the head is a mark.
 type Places = Vec<Option<Vec<usize>>>;
 
-/// The heads of rows or columns: all pieces of these dims, of which the last is the innermost.
+/// Returns the heads of rows or columns: all parts of these dims, the last dim innermost.
 fn heads(dims: &[(usize, &[Piece])], side: usize, notes: &mut Vec<String>) -> (Vec<Head>, Places) {
     let mut most: Vec<usize> = dims.iter().map(|(_, pieces)| pieces.len()).collect();
-    // The longest gives way first; of equal ones the outermost.
+    // Shorten the longest first; of equal ones the outermost.
     while most.iter().try_fold(1usize, |n, &m| n.checked_mul(m)).is_none_or(|n| n > side.max(1)) {
         let longest = most.iter().copied().max().unwrap_or(1);
         let Some(at) = most.iter().position(|&m| m == longest && m > 1) else { break };
@@ -62,7 +62,7 @@ fn heads(dims: &[(usize, &[Piece])], side: usize, notes: &mut Vec<String>) -> (V
                 continue;
             };
             for (at, one) in list.iter().enumerate() {
-                // The first goes on with what begins outside.
+                // The first one has the gap and line of the outer level.
                 let (gap, cut) = if at == 0 { (head.gap, head.cut.clone()) } else { (inner, None) };
                 next.push(match *one {
                     Shown::LeftOut { count, .. } => {
@@ -86,7 +86,9 @@ fn heads(dims: &[(usize, &[Piece])], side: usize, notes: &mut Vec<String>) -> (V
     all.into_iter().unzip()
 }
 
-/// The grid of a tensor whose dims are in these pieces; the cell of each is asked for with its piece of every dim.
+/// Returns the grid of a tensor with these parts of each dim.
+///
+/// `cell` is called with the index of a part per dim.
 pub(crate) fn grid(
     dims: &[Vec<Piece>],
     side: usize,
@@ -131,7 +133,7 @@ pub(crate) fn grid(
     Grid { style: Style::Open, columns, rows, cells }
 }
 
-/// A tensor by the numbers of its elements, the last dim fastest.
+/// Returns a tensor by the numbers of its elements, the last dim fastest.
 ///
 /// ```
 /// use reshard_draw::{Limits, tensor};
@@ -149,7 +151,7 @@ pub fn tensor(shape: &[usize], limits: Limits) -> Scene {
     let dims: Vec<Vec<Piece>> = shape
         .iter()
         .map(|&len| {
-            // Behind the side nothing is drawn, but for the last ones, so that a list of all is not needed.
+            // Parts beyond the side are not drawn, except the last ones, so a list of all is not needed.
             let all = (0..len.min(1 << 12)).map(|start| Piece { start, len: 1, cut: None });
             all.collect()
         })

@@ -1,7 +1,7 @@
 //! Scenes as text for terminals, in colour where there is some.
 //!
-//! Every part is a block of lines of equal width; groups put blocks below or beside each other. Colours come from `anstyle`,
-//! which is what `clap` uses; whether there are any, the caller knows.
+//! Every part is a block of lines of equal width; groups stack blocks or set them side by side. Colours come
+//! from `anstyle`, which `clap` uses as well; the caller decides about colour.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::clean::{clean, width};
 use crate::colour::{KINDS, LIGHT, hue};
 use crate::scene::{Cell, Direction, Flow, Grid, Group, Head, Lane, Lanes, Paint, Part, Scene, Style};
 
-/// Columns that parts beside each other take, unless one alone needs more.
+/// The maximum total width of adjacent parts in columns, unless one alone needs more.
 const WIDEST: usize = 110;
 
 /// Characters along the scale of bars.
@@ -72,7 +72,7 @@ impl Block {
         Self::of(lines)
     }
 
-    /// With a line of `+`, `-` and `|` round it.
+    /// Adds an outline of `+`, `-` and `|`.
     fn boxed(self, title: &str) -> Self {
         let title = clean(title);
         let inner = self.width.max(width(&title) + 2);
@@ -95,7 +95,7 @@ impl Block {
 }
 
 impl Scene {
-    /// The scene as text, which ends with a newline; with escape sequences if it may be in colour.
+    /// Returns the scene as text, which ends with a newline; with escape sequences if it may be in colour.
     ///
     /// Ensures that nothing that comes from a value's names can be an escape sequence.
     pub fn text(&self, in_colour: bool) -> String {
@@ -162,7 +162,7 @@ fn group_block(group: &Group) -> Block {
     }
 }
 
-/// The colours of a paint, of which the last goes on.
+/// Returns the colours of a paint; the last one continues.
 pub(crate) fn colours(paint: &Paint) -> Vec<[u8; 3]> {
     match paint {
         Paint::Blank | Paint::Muted => Vec::new(),
@@ -171,7 +171,7 @@ pub(crate) fn colours(paint: &Paint) -> Vec<[u8; 3]> {
     }
 }
 
-/// A cell in so many columns, a stripe for each of its colours.
+/// Returns a cell in `columns` columns, a stripe for each of its colours.
 fn cell_spans(cell: &Cell, columns: usize, to_the_left: bool) -> Vec<Span> {
     let text = clean(&cell.text);
     let pad = " ".repeat(columns.saturating_sub(width(&text)));
@@ -190,7 +190,7 @@ fn cell_spans(cell: &Cell, columns: usize, to_the_left: bool) -> Vec<Span> {
         .collect()
 }
 
-/// What stands before a column.
+/// Returns the text before a column.
 fn before_column(head: &Head, at: usize, style: Style) -> &'static str {
     if at == 0 {
         return if style == Style::Ruled { " " } else { "" };
@@ -230,7 +230,7 @@ fn grid_block(grid: &Grid) -> Block {
     if grid.columns.iter().skip(1).any(|head| head.cut.is_some()) {
         let mut names = " ".repeat(lead);
         for (at, head) in grid.columns.iter().enumerate() {
-            // The name of what cuts stands over the line.
+            // The name of the splitting axis is above the line.
             let name = head.cut.as_deref().filter(|_| at > 0).unwrap_or_default();
             let space = before(at);
             let start = space.find('|').unwrap_or(space.len());
@@ -319,23 +319,25 @@ fn flow_block(flow: &Flow) -> Block {
     Block::of(lines.collect())
 }
 
-/// A number as it stands at a scale.
+/// Formats a number for a scale.
 pub(crate) fn number(value: f64, unit: &str) -> String {
     let whole = value.abs() >= 100.0 || (value - value.round()).abs() < 1e-9;
     if whole { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
 }
 
-/// Where something stands on a scale, in columns.
+/// Returns the position of a value on a scale, in columns.
 fn place(lanes: &Lanes, at: f64) -> f64 {
     let share = if lanes.until > 0.0 { (at / lanes.until).clamp(0.0, 1.0) } else { 0.0 };
     share * SCALE as f64
 }
 
-/// A letter and a colour for every column of a lane: where several bars are, those of the kind that takes most of it.
+/// Returns a letter and a colour for every column of a lane.
+///
+/// If a column has several bars, they are those of the kind that takes most of it.
 fn columns(lanes: &Lanes, lane: &Lane) -> Vec<(char, Option<[u8; 3]>)> {
     let kinds = lane.bars.iter().map(|bar| bar.kind + 1).max().unwrap_or(0);
     let place = |at: f64| place(lanes, at);
-    // Of each column and kind: how much of it is taken, how much of that by what is marked, and by which bar last.
+    // For each column and kind: the width taken, the width taken by strong bars, and the last bar.
     let mut taken = vec![vec![(0.0f64, 0.0f64, None); kinds]; SCALE];
     for (n, bar) in lane.bars.iter().enumerate() {
         let (from, to) = (place(bar.from), place(bar.to));

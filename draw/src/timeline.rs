@@ -1,4 +1,5 @@
-//! Timelines: what each rank computes, exchanges and waits for, with the critical path; and the same in Chrome's trace format.
+//! Timelines: the calls, exchanges and waits of each rank, with the critical path; and the same in Chrome's
+//! trace format.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ const COMPUTING: usize = 0;
 const EXCHANGING: usize = 1;
 const WAITING: usize = 2;
 
-/// What a span is of.
+/// Returns the name of the value or kernel of a span.
 fn named(span: &Span, schedules: &[Schedule]) -> String {
     match &span.activity {
         Activity::Step { value, .. } | Activity::Exchange { value, .. } => short(value, 60),
@@ -33,7 +34,7 @@ fn named(span: &Span, schedules: &[Schedule]) -> String {
     }
 }
 
-/// The numbers of the spans on the critical path.
+/// Returns the numbers of the spans on the critical path.
 fn critical(timeline: &Timeline) -> BTreeSet<usize> {
     let path = timeline.critical_path();
     let numbers = timeline.spans.iter().enumerate();
@@ -43,12 +44,15 @@ fn critical(timeline: &Timeline) -> BTreeSet<usize> {
     on_path.map(|(number, _)| number).collect()
 }
 
-/// A line for the calls and one for the exchanges of each rank, with what it waits for, of a [`Timeline`] by the model or of a run; what is on the critical path
-/// is marked.
+/// Draws a line of calls and a line of exchanges and waits for each rank.
+///
+/// The [`Timeline`] is that of the model or of a run.
+///
+/// Spans on the critical path are marked.
 ///
 /// ```
 /// use reshard_draw::{Limits, timeline};
-/// use reshard_program::{Program, Rates, schedule::{Options, Timeline}};
+/// use reshard_program::{Program, ComputeRates, schedule::{CompileOptions, Timeline}};
 /// let program: Program = "
 ///     mesh tp=2
 ///     x: f32[512,512] S(1)
@@ -57,9 +61,9 @@ fn critical(timeline: &Timeline) -> BTreeSet<usize> {
 ///     y: R = h
 ///     z = relu(y)
 /// ".parse()?;
-/// let schedules: Result<Vec<_>, _> = (0..2).map(|rank| program.compile(rank, &Options::default())).collect();
+/// let schedules: Result<Vec<_>, _> = (0..2).map(|rank| program.compile(rank, &CompileOptions::default())).collect();
 /// let schedules = schedules?;
-/// let times = Timeline::of(&schedules, &Rates::uniform())?;
+/// let times = Timeline::of(&schedules, &ComputeRates::uniform())?;
 /// let text = timeline(&times, &schedules, Limits::USUAL).text(false);
 /// assert!(text.contains("rank 0 calls     |C"), "{text}");
 /// # Ok::<(), reshard_program::Error>(())
@@ -110,7 +114,7 @@ pub fn timeline(timeline: &Timeline, schedules: &[Schedule], limits: Limits) -> 
     let path: Vec<String> =
         timeline.critical_path().iter().take(12).map(|span| named(span, schedules)).collect();
     let about = format!(
-        "When {} do what, {total:.1} us in all. The critical path has {}: {}.",
+        "Timeline of {}, {total:.1} us in all. The critical path has {}: {}.",
         counted(timeline.lanes.len(), "rank"),
         counted(strong.len(), "span"),
         path.join(", then ")
@@ -133,7 +137,9 @@ pub fn timeline(timeline: &Timeline, schedules: &[Schedule], limits: Limits) -> 
     scene
 }
 
-/// Bars of one kind in order, where there are too many those together that begin in the same part of the whole; `joined` counts how many fewer there are.
+/// Merges bars of one kind that begin in the same part of the timeline, if there are more than `most`.
+///
+/// `joined` counts the bars that were merged away.
 fn together(bars: Vec<Bar>, most: usize, until: f64, joined: &mut usize) -> Vec<Bar> {
     if bars.len() <= most {
         return bars;
@@ -151,15 +157,16 @@ fn together(bars: Vec<Bar>, most: usize, until: f64, joined: &mut usize) -> Vec<
     drawn
 }
 
-/// A timeline in Chrome's trace format, which `chrome://tracing` and Perfetto read: a process for each rank, and in it a thread of calls, one of
-/// exchanges and one of waits.
+/// Returns a timeline in Chrome's trace format, which `chrome://tracing` and Perfetto read.
+///
+/// Each rank is a process, with a thread of calls, one of exchanges and one of waits.
 ///
 /// ```
 /// use reshard_draw::chrome_trace;
-/// use reshard_program::{Program, Rates, schedule::{Options, Timeline}};
+/// use reshard_program::{Program, ComputeRates, schedule::{CompileOptions, Timeline}};
 /// let program: Program = "mesh x=2\nx: f32[8] S(0)\ny = relu(x)".parse()?;
-/// let schedules = [program.compile(0, &Options::default())?, program.compile(1, &Options::default())?];
-/// let text = chrome_trace(&Timeline::of(&schedules, &Rates::uniform())?, &schedules);
+/// let schedules = [program.compile(0, &CompileOptions::default())?, program.compile(1, &CompileOptions::default())?];
+/// let text = chrome_trace(&Timeline::of(&schedules, &ComputeRates::uniform())?, &schedules);
 /// assert!(text.contains(r#""name":"y = relu""#) && text.contains(r#""ph":"X""#), "{text}");
 /// # Ok::<(), reshard_program::Error>(())
 /// ```

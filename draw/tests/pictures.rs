@@ -44,7 +44,7 @@ fn step() -> Result<(Program, ComputeRates)> {
     Ok((ShardingSolver::new().planner(planner).rates(rates).solve(&graph)?, rates))
 }
 
-/// When four threads on two cores did what in that step, with `reshard_reference::timed` in f32.
+/// The recorded times of four threads on two cores in that step, with `reshard_reference::timed` in f32.
 fn recorded() -> Result<Vec<RunRecord>> {
     let all = include_str!("data/measured.txt").split("\n\n").map(|text| text.trim_end().parse());
     Ok(all.collect::<std::result::Result<_, _>>()?)
@@ -114,7 +114,7 @@ fn committed_pictures_are_drawn_again() -> Result<()> {
                 std::fs::write(&path, &drawn)?;
             }
             let kept = std::fs::read_to_string(&path)?;
-            assert!(kept == drawn, "{} is not what is drawn: RESHARD_WRITE=1 writes it", path.display());
+            assert!(kept == drawn, "{} is stale: RESHARD_WRITE=1 writes it", path.display());
         }
     }
     let mut kept: Vec<String> = Vec::new();
@@ -124,6 +124,6 @@ fn committed_pictures_are_drawn_again() -> Result<()> {
     kept.retain(|name| {
         !scenes.iter().any(|(of, _)| name == &format!("{of}.svg") || name == &format!("{of}.txt"))
     });
-    assert!(kept.is_empty(), "nobody draws {kept:?}");
+    assert!(kept.is_empty(), "{kept:?} is unused");
     Ok(())
 }

@@ -52,7 +52,7 @@ fn of_group(group: &Group) -> Picture {
     boxed
 }
 
-/// A cell of this size: its stripes, a line round it, its text.
+/// Draws a cell of this size: its stripes, its outline, its text.
 fn of_cell(cell: &Cell, [x, y, w, h]: [i32; 4], to_the_left: bool, shapes: &mut Vec<Shape>) {
     let tells = !cell.ranks.is_empty() || !cell.hint.is_empty();
     if tells {
@@ -87,7 +87,7 @@ fn of_cell(cell: &Cell, [x, y, w, h]: [i32; 4], to_the_left: bool, shapes: &mut 
     }
 }
 
-/// The space before a row or column: the levels that begin with it, and room for a line.
+/// Returns the space before a row or column: the levels that begin with it, and space for a line.
 fn space(head: &Head, at: usize) -> i32 {
     if at == 0 { 0 } else { 80 * head.gap.min(6) as i32 + if head.cut.is_some() { 60 } else { 0 } }
 }
@@ -170,7 +170,7 @@ fn of_grid(grid: &Grid) -> Picture {
     picture
 }
 
-/// Places of at least this distance, as near to the wanted ones as their order allows.
+/// Positions with at least this distance, as near to the wanted ones as their order allows.
 fn apart(wanted: &[i32], distance: i32) -> Vec<i32> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|&at| wanted[at]);
@@ -245,7 +245,7 @@ fn of_lanes(lanes: &Lanes) -> Picture {
             let hint = format!("{}: {}", bar.text, number(bar.to - bar.from, &lanes.unit));
             picture.shapes.push(Shape::Open(Vec::new(), hint));
             let fill = hex(KINDS[bar.kind % KINDS.len()]);
-            // A line round what is hardly wider than the line would be all that is seen.
+            // An outline round a narrow bar would hide it.
             let class = if width < 40 { "z" } else { "r" };
             picture.shapes.push(Shape::Rect([from, y + 10, width, LANE - 20], Some(fill), class));
             if bar.is_strong {
@@ -288,7 +288,7 @@ fn of_lanes(lanes: &Lanes) -> Picture {
         picture.shapes.push(Shape::Text([x, y + 100], anchor, "n", text.clone()));
         y += 10 * LINE;
     }
-    // What the colours are.
+    // The legend of the colours.
     let mut x = 0;
     let strong = lanes.lanes.iter().flat_map(|lane| &lane.bars).any(|bar| bar.is_strong);
     let kinds = lanes.used_kinds().map(|(at, (name, _))| (Some(hex(KINDS[at % KINDS.len()])), name.as_str()));

@@ -1,4 +1,4 @@
-//! What drawings say is what values are, on all small cases.
+//! The content of drawings matches the values, on all small cases.
 
 use std::time::Duration;
 
@@ -51,7 +51,9 @@ fn shardings() -> Vec<Sharding> {
     all
 }
 
-/// The number of the element of a cell, by the labels of its row and column: dims lie along x, y, x, y from the last.
+/// The number of the element of a cell, by the labels of its row and column.
+///
+/// Dims alternate x, y, x, y from the last.
 fn element(shape: &[usize], grid: &Grid, row: usize, column: usize) -> usize {
     let places =
         |label: &str| -> Vec<usize> { label.split(',').filter_map(|word| word.parse().ok()).collect() };
@@ -64,7 +66,7 @@ fn element(shape: &[usize], grid: &Grid, row: usize, column: usize) -> usize {
     index.iter().zip(shape).fold(0, |n, (i, len)| n * len + i)
 }
 
-/// Law: the cell of an element tells of the ranks that hold it, for all small shardings.
+/// Property: the cell of an element names the ranks that hold it, for all small shardings.
 #[test]
 fn cells_tell_who_holds_an_element() {
     for one in shardings() {
@@ -95,7 +97,7 @@ fn cells_tell_who_holds_an_element() {
     }
 }
 
-/// Law: a line cuts between two rows or columns if and only if other ranks hold them.
+/// Property: a line separates two rows or columns if and only if other ranks hold them.
 #[test]
 fn lines_cut_where_holders_change() {
     for one in shardings() {
@@ -104,7 +106,7 @@ fn lines_cut_where_holders_change() {
         let ranks = |row: usize, column: usize| &grid.cells[row][column].ranks;
         for row in 1..grid.rows.len() {
             let differ = (0..grid.columns.len()).any(|column| ranks(row, column) != ranks(row - 1, column));
-            // Where an outer dim goes on an inner one begins anew: a line is of the outer.
+            // At a step of an outer dim, an inner one restarts: such a line belongs to the outer dim.
             if grid.rows[row].gap == 0 {
                 assert_eq!(grid.rows[row].cut.is_some(), differ, "row {row} of {one}");
             }
@@ -118,7 +120,7 @@ fn lines_cut_where_holders_change() {
     }
 }
 
-/// Law: whatever the limits, what is not drawn is said to be left out.
+/// Property: whatever the limits, the parts that are not drawn are reported as left out.
 #[test]
 fn nothing_is_left_out_silently() {
     let mesh_of: Mesh = "a=3,b=40,c=50".parse().expect("a mesh");
@@ -143,7 +145,9 @@ fn nothing_is_left_out_silently() {
     }
 }
 
-/// Law: the letters that ranks hold after a run are those of the parts that their regions hold, whole where nothing is partial.
+/// Property: after a run, the letters of each rank are those of the parts of its region.
+///
+/// They are whole where no axis is partial.
 #[test]
 fn letters_are_the_parts_that_are_held() {
     let mesh_of: Mesh = "x=2,y=2".parse().expect("a mesh");
@@ -159,7 +163,7 @@ fn letters_are_the_parts_that_are_held() {
             let Ok(plan) = Planner::new().plan(from, to, DType::F32) else { continue };
             let scene = local_notation(&plan, None);
             let table = grids(&scene.parts)[0];
-            // Parts are what lies between the borders of both, in order.
+            // Parts are the ranges between the borders of both, in order.
             let cuts = |dim: usize| {
                 let of = |one: &Sharding| {
                     (0..4).map(|rank| one.region(rank).expect("a region").dims[dim].len()).max()
@@ -188,7 +192,7 @@ fn letters_are_the_parts_that_are_held() {
                             letters.push(letter);
                         }
                     }
-                    // A term may be zero, so letters may be missing of what is partial.
+                    // A partial value may be zero, so letters of partial tensors may be missing.
                     if one.is_partial() {
                         partial += 1;
                         let owed = |word: &str| {
@@ -213,7 +217,7 @@ fn letters_are_the_parts_that_are_held() {
     assert!(partial > 100, "{partial}");
 }
 
-/// Law: what is drawn of costs is the plan's, and what moved is what was promised.
+/// Property: the drawn costs are the plan's, and the transferred bytes equal the prediction.
 #[test]
 fn bars_are_the_costs_of_steps() {
     let mesh_of: Mesh = "x=2,y=2".parse().expect("a mesh");
@@ -250,7 +254,7 @@ loss = sum(y)
 gradient loss wrt up, down
 ";
 
-/// Law: the peak of what is at hand, moment by moment, is the report's; and what is drawn of it ends there.
+/// Property: the peak of the live bytes over time is the report's, and the drawn memory ends there.
 #[test]
 fn the_greatest_moment_is_the_peak() {
     let graph: reshard_program::Graph = STEP.parse().expect("a program");
@@ -268,7 +272,9 @@ fn the_greatest_moment_is_the_peak() {
     }
 }
 
-/// Law: bars of a timeline are its spans, the strong ones those of the critical path; Chrome's format says the same.
+/// Property: bars of a timeline are its spans, the strong ones those of the critical path.
+///
+/// Chrome's format agrees.
 #[test]
 fn a_timeline_is_its_spans() {
     let graph: reshard_program::Graph = STEP.parse().expect("a program");
@@ -294,8 +300,11 @@ fn a_timeline_is_its_spans() {
     assert!((ends.fold(0.0f64, f64::max) - times.total_us()).abs() < 1e-9);
 }
 
-/// Law: where there are more spans than bars, each is in a bar of its lane, from where the first begins to where the last ends; as text a lane has as many columns of
-/// each kind as that takes of the whole.
+/// Property: if there are more spans than bars, each span is in a bar of its lane.
+///
+/// That bar goes from the start of its first span to the end of its last.
+///
+/// As text, a lane has columns of each kind in proportion to its share of the whole.
 #[test]
 fn a_large_timeline_is_drawn_whole() {
     let layers: Vec<String> = (0..300).map(|n| format!("h{} = relu(h{n})\ny{n}: R = h{n}", n + 1)).collect();
@@ -339,14 +348,16 @@ fn a_large_timeline_is_drawn_whole() {
     }
 }
 
-/// Law: bars of a run are its calls, exchanges and waits, each once; the title says by what they were found.
+/// Property: bars of a run are its calls, exchanges and waits, each once.
+///
+/// The title names the source of the times.
 #[test]
 fn a_measured_timeline_is_drawn_whole() {
     let graph: reshard_program::Graph = STEP.parse().expect("a program");
     let program: Program = reshard_program::ShardingSolver::new().solve(&graph).expect("it is right");
     let schedules: Vec<_> =
         (0..2).map(|rank| program.compile(rank, &CompileOptions::default()).expect("a schedule")).collect();
-    // One thing after the other, a microsecond each with half of one between them.
+    // Sequential records, a microsecond each, with half a microsecond between them.
     let record = |schedule: &Schedule| {
         let time = |n: usize| Duration::from_nanos(1500 * n as u64);
         let times = (0..schedule.instructions().len()).map(|n| (time(n), time(n) + Duration::from_micros(1)));

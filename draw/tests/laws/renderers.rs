@@ -1,4 +1,5 @@
-//! Renderers, each once: what is in a scene is in what they write, and nothing in a scene is markup or acts on a terminal.
+//! Renderers, each once: they write all content of a scene, and no text of a scene acts as markup or on a
+//! terminal.
 
 use quick_xml::Reader;
 use quick_xml::events::Event;
@@ -84,7 +85,7 @@ fn text_says_everything_and_nothing_acts() {
     assert_eq!(stripped, evil);
 }
 
-/// The texts of well-formed markup, but for what is in `style` and `script`, and the names of its elements.
+/// The texts of well-formed markup, except those in `style` and `script`, and the names of its elements.
 fn read(markup: &str) -> (String, Vec<String>) {
     let mut reader = Reader::from_str(markup);
     reader.config_mut().check_end_names = true;
@@ -138,7 +139,7 @@ fn a_page_says_everything_asks_for_nothing_and_nothing_is_markup() {
         page.held = vec![(3, format!("held{text}"))];
         page.html()
     };
-    // What stands in the script is the page's own, and is no markup.
+    // The content of the script is the page's, and is not markup.
     let without_script = |html: &str| {
         let (before, rest) = html.split_once("<script>").expect("a script");
         let (script, after) = rest.split_once("</script>").expect("its end");
