@@ -1,9 +1,9 @@
-//! The zip archives that a checkpoint is made of, and whether what is in them has the checksums that they say.
+//! The zip archives of a checkpoint, and the check of their entries against the stored checksums.
 //!
-//! The directory of an archive says the CRC-32 of every entry. PyTorch can be told to compute none
-//! (`torch.serialization.set_crc32_options(False)`), and then says 0 for all. Of what it puts into every archive some is always the
-//! same, `little` in `byteorder` for one, and has a checksum that is not 0. So where all say 0 nothing is said, and everywhere else a 0 is
-//! a checksum as any other.
+//! The directory of an archive stores the CRC-32 of every entry. PyTorch can be configured to compute none
+//! (`torch.serialization.set_crc32_options(False)`); it then stores 0 for all entries. Every PyTorch archive
+//! contains some constant entries, such as `little` in `byteorder`, whose checksum is not 0. So an archive
+//! with only zeros has no checksums; in any other archive a 0 is an ordinary checksum.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -25,20 +25,20 @@ use super::spread::{spread, threads};
 use super::zip::{self, Zip};
 use crate::shown::Shown;
 
-/// Where an archive is.
+/// The location of an archive in its file.
 #[derive(Clone)]
 pub(crate) struct Archive {
     input: Arc<Input>,
     start: u64,
     len: u64,
-    /// Whether it says checksums.
+    /// `true` if its directory stores checksums.
     pub(crate) has_checksums: bool,
     form: Form,
-    /// Whether it is an entry that is not a tensor.
+    /// `true` if it is an entry that is not a tensor.
     pub(crate) is_object: bool,
 }
 
-/// What it is.
+/// The format of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Zip,
@@ -46,21 +46,21 @@ enum Form {
     Pickle,
 }
 
-/// What a pickle begins with.
+/// The first byte of a pickle.
 const PICKLE: u8 = 0x80;
 
-/// An entry of which pieces are being read.
+/// An entry that is being read in blocks.
 struct Entry {
     name: String,
     bytes: Bytes,
-    /// Where it lies in the file, compressed if it is.
+    /// The byte range in the file, compressed if the entry is.
     place: Range<u64>,
     said: u32,
     sum: Sum32,
     left: AtomicUsize,
 }
 
-/// Some of an entry.
+/// A block of an entry.
 struct Piece {
     number: usize,
     entry: Arc<Entry>,
@@ -69,7 +69,7 @@ struct Piece {
 }
 
 impl Archive {
-    /// The archive that was opened there.
+    /// Returns the location of an open archive.
     pub(crate) fn of(zip: &Zip<'_>) -> Self {
         let place = zip.place();
         Self {
@@ -82,7 +82,9 @@ impl Archive {
         }
     }
 
-    /// That of an object, which is opened by nobody here: one that is damaged can be listed and copied, and is found by `verify`.
+    /// Returns the archive of an object.
+    ///
+    /// Objects are opened only here: a damaged one can be listed and copied, and `verify` reports it.
     pub(crate) fn of_object(place: Peek<'_>, room: &mut [u8]) -> Result<Self, Error> {
         let of_form = |form: Form, has_checksums: bool| Self {
             input: Arc::clone(place.input),
@@ -107,7 +109,7 @@ impl Archive {
         self.len
     }
 
-    /// The pieces of all entries, and what is wrong with those that cannot be read.
+    /// Returns the blocks of all entries, and the problems of entries that cannot be read.
     fn pieces(&self, first: usize, room: &mut [u8]) -> Result<(VecDeque<Piece>, Vec<Problem>), Error> {
         let file = self.input.open_again()?;
         let place = Peek::new(&self.input, &file, self.start, self.len)?;
@@ -137,12 +139,12 @@ impl Archive {
                     problems.push(self.problem(
                         name,
                         None,
-                        &format!("its checksum was not looked at: {error}"),
+                        &format!("its checksum was not verified: {error}"),
                     ));
                     continue;
                 }
             };
-            // What is compressed is inflated once, by one thread.
+            // A compressed entry is inflated once, by one thread.
             let piece = if matches!(bytes, Bytes::Inflated { .. }) { usize::MAX } else { PIECE };
             pieces.extend(cut(first + at, name, bytes, entry.place(), entry.crc32(), piece));
         }
@@ -159,7 +161,7 @@ impl Archive {
     }
 }
 
-/// The pieces of an entry.
+/// Splits an entry into blocks.
 fn cut(
     number: usize,
     name: &str,
@@ -175,7 +177,9 @@ fn cut(
     (0..len).step_by(piece.min(len.max(1))).map(piece_at)
 }
 
-/// Archives in the order of their files and their places there, which does not depend on who opened them when; each once.
+/// Sorts archives by file and offset and removes duplicates.
+///
+/// The order does not depend on the order in which threads opened them.
 pub(crate) fn in_order(mut archives: Vec<Archive>) -> Vec<Archive> {
     archives.sort_by(|a, b| (a.input.path(), a.start).cmp(&(b.input.path(), b.start)));
     archives.dedup_by(|a, b| (a.input.path(), a.start, a.len) == (b.input.path(), b.start, b.len));
@@ -183,7 +187,7 @@ pub(crate) fn in_order(mut archives: Vec<Archive>) -> Vec<Archive> {
 }
 
 impl Piece {
-    /// Reads it; after the last one of its entry says what is wrong with that, if anything is.
+    /// Reads the block. After the last block of an entry, returns its problem, if it has one.
     fn check(&self, says: bool, room: &mut Vec<u8>) -> Result<Option<String>, Error> {
         let entry = &self.entry;
         let done = if let Bytes::Inflated { inflated, .. } = &entry.bytes {
@@ -206,15 +210,15 @@ impl Piece {
             return Ok(None);
         }
         let (found, said) = (entry.sum.get(), entry.said);
-        Ok(Some(format!("its checksum is {found:08x}, and {said:08x} is what the archive says")))
+        Ok(Some(format!("checksum mismatch: computed {found:08x}, the archive has {said:08x}")))
     }
 }
 
 impl Checkpoint {
-    /// Reads every entry of every archive, and compares the checksums that are said.
+    /// Reads every entry of every archive and compares it with its stored checksum.
     pub(crate) fn check_archives(&self, observer: &mut dyn Observer) -> Result<Vec<Problem>, Error> {
         let wrong = Problems::default();
-        // Objects by their files and places, each in an archive of its own.
+        // Objects by file and offset; each is in a separate archive.
         let mut objects: HashMap<(&Path, u64), &Object> = HashMap::new();
         for object in &self.objects {
             if let Some((input, start)) = object.archive().and_then(Bytes::place) {
@@ -262,7 +266,7 @@ impl Checkpoint {
 }
 
 impl Tensor {
-    /// Whether some of it lies there.
+    /// Returns `true` if some bytes of the tensor are in this range.
     fn is_in(&self, input: &Arc<Input>, place: &Range<u64>) -> bool {
         let inside = |bytes: &Bytes| {
             bytes.place().is_some_and(|(file, at)| Arc::ptr_eq(file, input) && place.contains(&at))

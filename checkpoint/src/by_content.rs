@@ -1,4 +1,4 @@
-//! What a file is, told by what it begins with and never by its name.
+//! Detects the format of a file from its first bytes, never from its name.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use super::torch_save::{self, Saved};
 use super::zip::{self, Zip};
 use crate::error::Error;
 
-/// What an archive of `torch.save` begins with, as any zip archive does.
+/// The first bytes of an archive of `torch.save`, as of any zip archive.
 const ZIP: &[u8] = b"PK\x03\x04";
 const EMPTY_ZIP: &[u8] = b"PK\x05\x06";
 
-/// What `torch.save` wrote before there were archives: a number, pickled.
+/// The first bytes of the format that `torch.save` wrote before zip archives: a pickled magic number.
 const LEGACY: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
 
-/// What any other pickle of today begins with: its protocol.
+/// The first bytes of any other current pickle: its protocol.
 const PICKLE: [&[u8]; 4] = [b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"];
 
-/// What a safetensors file has behind the length of its header, which may look like anything else.
+/// The byte after the header length of a safetensors file, with its offset; the length can be any bytes.
 const BRACE: (usize, u8) = (8, b'{');
 
-/// Opens a file of tensors, whatever it is.
+/// Opens a file of tensors of any supported format.
 pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
     let input = Arc::new(Input::open(path)?);
     let head = input.read(0, input.len().min(LEGACY.len() as u64) as usize)?;
@@ -50,7 +50,7 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
         let mut room = zip::room();
         match Zip::open(Peek::new(&input, &file, 0, input.len())?, &mut room) {
             Err(_) if place::exists(&path.with_file_name(METADATA_NAME))? => {
-                return refused("is a part of a distributed checkpoint: give its folder");
+                return refused("is part of a distributed checkpoint; give its folder");
             }
             zip => {
                 let zip = zip?;
@@ -60,10 +60,10 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
         }
     } else if head == LEGACY {
         return refused(
-            "is of the form that torch.save had before PyTorch 1.6, which is not read: load it and save it again with a newer PyTorch",
+            "has the torch.save format from before PyTorch 1.6, which is not supported; load it and save it again with a newer PyTorch",
         );
     } else if PICKLE.iter().any(|begin| head.starts_with(begin)) {
-        return refused("is a pickle and no archive of torch.save, and pickles are read only inside of one");
+        return refused("is a bare pickle; pickles are read only inside a torch.save archive");
     } else {
         return safetensors(path);
     };
@@ -79,24 +79,25 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
         objects,
         folders: Vec::new(),
         ignored: Vec::new(),
+        unselected: Vec::new(),
     })
 }
 
-/// A safetensors file; one of several that hold chunks of the same tensors is refused.
+/// Opens a safetensors file; rejects one of several files that hold chunks of the same tensors.
 fn safetensors(path: &Path) -> Result<Checkpoint, Error> {
     let opened = header::open(path)?;
     if in_safetensors::has_chunks(&opened) && !in_safetensors::is_alone(&opened, path)? {
-        let message = "holds chunks of tensors whose other chunks are in other files: give the folder";
+        let message = "holds chunks of tensors whose other chunks are in other files; give the folder";
         return Err(Error::refused("input", format!("{} {message}", path.display())));
     }
     Ok(Checkpoint::whole(opened))
 }
 
-/// The tensors of a zip archive.
+/// Reads the tensors of a zip archive.
 fn archive(zip: &Zip<'_>, path: &Path) -> Result<Saved, Error> {
     if let Some(folder) = torch_save::folder(zip) {
         return torch_save::saved(zip, &folder);
     }
-    let message = "is a zip archive neither of torch.save nor of NumPy: it holds no data.pkl and no .npy";
+    let message = "is a zip archive of neither torch.save nor NumPy: it has no data.pkl and no .npy entry";
     numpy::arrays(zip)?.ok_or_else(|| Error::refused("input", format!("{} {message}", path.display())))
 }

@@ -1,10 +1,11 @@
-//! Bytes of a tensor, wherever they live: a stretch of a file, or memory of our own.
+//! Bytes of a tensor: a contiguous range of a file, or memory of this process.
 //!
-//! Files are read by copying, and never mapped: another process may change or truncate one at any moment, which is an error
-//! here and would be a signal, or undefined bytes, in a mapping. Nor are they kept open, since there may be more of them than
-//! a process may have open. Each reading opens the file and looks whether it still is the one whose header was read, unchanged
-//! in length, number and time of change, before and after. Objects at URLs ([`remote`](super::place)) are asked for by ranges, if they still are
-//! what they were.
+//! Files are read by copying and never mapped: another process may change or truncate one at any moment. That
+//! is an error here; in a mapping it would be a signal or undefined bytes. Files are not held open either,
+//! because a checkpoint may have more files than a process can open. Every read opens the file. Before and
+//! after the read it checks that length, inode number and modification time are those of the file whose
+//! header was read. Objects at URLs ([`remote`](super::place)) are requested by ranges, on condition that
+//! they are unchanged.
 
 use reshard_layout::internal::counted;
 use std::fs::{self, File};
@@ -23,40 +24,40 @@ use super::remote::{self, Object};
 use super::strided::Strided;
 use crate::error::Error;
 
-/// A file as it was when it was first looked at.
+/// A file, with its identity from the first time it was opened.
 #[derive(Debug)]
 pub(crate) struct Input {
     path: PathBuf,
     place: Place,
-    /// Bytes of tensors that have been read at their places.
+    /// Bytes of tensors that have been read directly from their offsets.
     read: AtomicU64,
 }
 
-/// Where an input is.
+/// The location of an input.
 #[derive(Debug)]
 enum Place {
-    /// A file here, as it was.
+    /// A local file, with its identity when it was opened.
     File(Identity),
-    /// An object at a URL, as it was.
+    /// An object at a URL, with its identity when it was opened.
     #[cfg(feature = "remote")]
     Object(Arc<Object>),
 }
 
-/// An input that is open.
+/// An open input.
 pub(crate) enum Handle {
     File(File),
     #[cfg(feature = "remote")]
     Object(Arc<Object>),
 }
 
-/// What changes when somebody changes a file.
+/// The properties that change when another program changes a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     len: u64,
     modified: Option<SystemTime>,
-    /// Device and number, where there are such.
+    /// Device and inode number, on systems that have them.
     place: (u64, u64),
-    /// When anything of it was last changed, which no program can set back.
+    /// The time of the last change of data or metadata, which a program cannot reset.
     changed: (i64, i64),
 }
 
@@ -67,13 +68,13 @@ pub(crate) enum Bytes {
     InFile { input: Arc<Input>, start: u64, len: usize },
     /// Bytes made by this program.
     Owned(Arc<Vec<u8>>),
-    /// Elements that lie in another order.
+    /// Elements that are stored in another order.
     Strided(Box<Strided>),
-    /// A range of what a compressed stretch of a file holds.
+    /// A range of the decompressed bytes of a compressed file range.
     Inflated { inflated: Arc<Inflated>, start: usize, len: usize },
 }
 
-/// A range of bytes of which parts are read, in any order.
+/// An open range of bytes, of which parts are read in any order.
 pub(crate) enum Access<'a> {
     InFile { input: &'a Input, file: Handle, start: u64, len: usize },
     Owned(&'a [u8]),
@@ -81,7 +82,7 @@ pub(crate) enum Access<'a> {
     Inflated { input: &'a Input, bytes: Arc<Vec<u8>>, start: usize, len: usize },
 }
 
-/// A range of bytes that is read from its beginning to its end.
+/// An open range of bytes that is read sequentially.
 pub(crate) enum Reader<'a> {
     InFile { input: &'a Input, file: Handle, at: u64, left: usize },
     Owned(&'a [u8]),
@@ -102,7 +103,7 @@ impl Identity {
 }
 
 impl Input {
-    /// A regular file that can be read.
+    /// Opens a readable regular file, or an object at a URL.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let missing =
             |error: io::Error| Error::refused("input", format!("{} cannot be read: {error}", path.display()));
@@ -119,11 +120,11 @@ impl Input {
         Ok(Self { path: path.to_owned(), place: Place::File(Identity::of(&kind)), read })
     }
 
-    /// Adds where it is and what changes when somebody changes it.
+    /// Hashes the location and the properties that change when the input changes.
     pub(crate) fn hash_identity(&self, hasher: &mut impl Hasher) {
         match &self.place {
             Place::File(identity) => {
-                // As it is found from wherever.
+                // Absolute, so that the path is the same from every working directory.
                 std::path::absolute(&self.path).ok().hash(hasher);
                 identity.hash(hasher);
             }
@@ -135,7 +136,7 @@ impl Input {
         }
     }
 
-    /// How many bytes it had.
+    /// Returns the length in bytes when it was opened.
     pub(crate) fn len(&self) -> u64 {
         match &self.place {
             Place::File(identity) => identity.len,
@@ -144,17 +145,17 @@ impl Input {
         }
     }
 
-    /// Where it is.
+    /// Returns the path or URL.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many bytes of its tensors have been read by an [`Access`].
+    /// Returns the number of tensor bytes that an [`Access`] has read.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Its bytes from `start` to `start + len`, which were in it when it was opened.
+    /// Reads the bytes from `start` to `start + len`, which were in the input when it was opened.
     pub(crate) fn read(&self, start: u64, len: usize) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         self.reader(start, len)?.read_to(&mut bytes)?;
@@ -177,7 +178,7 @@ impl Input {
         Ok(Reader::InFile { input: self, file: self.open_again()?, at: start, left: len })
     }
 
-    /// Whether a file still is what it was. Of an object that is asked with every range.
+    /// Fails if a file has changed. An object at a URL is checked with every range request instead.
     pub(crate) fn check(&self, file: &Handle) -> Result<(), Error> {
         let (file, identity) = match (file, &self.place) {
             (Handle::File(file), Place::File(identity)) => (file, identity),
@@ -191,7 +192,7 @@ impl Input {
         let how = if now.len == identity.len {
             "it is another file, or was written or renamed since".to_owned()
         } else {
-            format!("it had {} and has {}", counted(identity.len, "byte", "bytes"), now.len)
+            format!("it had {} and now has {}", counted(identity.len, "byte", "bytes"), now.len)
         };
         let message = format!("{} was changed while it was read: {how}", self.path.display());
         Err(Error::failed("input", message))
@@ -211,7 +212,7 @@ impl Bytes {
         }
     }
 
-    /// Some of them, which are within them.
+    /// Returns `count` of the bytes from `at` on, which must be within range.
     pub(crate) fn part(&self, at: usize, count: usize) -> Self {
         match self {
             Self::InFile { input, start, .. } => {
@@ -227,7 +228,7 @@ impl Bytes {
         }
     }
 
-    /// Begins to read them, at a byte of them.
+    /// Opens the bytes for sequential reading, from byte `at` on.
     pub(crate) fn reader(&self, at: usize) -> Result<Reader<'_>, Error> {
         match self {
             Self::InFile { input, start, len } => input.reader(*start + at as u64, len.saturating_sub(at)),
@@ -240,7 +241,7 @@ impl Bytes {
 }
 
 impl Bytes {
-    /// Opens them, to read parts of them.
+    /// Opens the bytes for reading of parts of them.
     pub(crate) fn access(&self) -> Result<Access<'_>, Error> {
         match self {
             Self::InFile { input, start, len } => {
@@ -258,7 +259,7 @@ impl Bytes {
         }
     }
 
-    /// Adds where in their file they are, or themselves.
+    /// Hashes the location in the file, or the bytes themselves if they are owned.
     pub(crate) fn hash_place(&self, hasher: &mut impl Hasher) {
         match self {
             Self::InFile { start, len, .. } => (0, start, len).hash(hasher),
@@ -268,12 +269,12 @@ impl Bytes {
         }
     }
 
-    /// The file that they are in, if they are in one.
+    /// Returns the file that contains the bytes, if there is one.
     pub(crate) fn input(&self) -> Option<&Arc<Input>> {
         self.place().map(|(input, _)| input)
     }
 
-    /// The same, and where in it what they lie in begins.
+    /// Returns the file and the offset at which the stored bytes begin in it.
     pub(crate) fn place(&self) -> Option<(&Arc<Input>, u64)> {
         match self {
             Self::InFile { input, start, .. } => Some((input, *start)),
@@ -285,14 +286,14 @@ impl Bytes {
 }
 
 impl Access<'_> {
-    /// The bytes from `at` on, as many as there is room for; there must be so many.
+    /// Fills `room` with the bytes from `at` on; fails if there are fewer.
     pub(crate) fn read_at(&self, at: usize, room: &mut [u8]) -> Result<(), Error> {
         match self {
             Self::InFile { input, file, start, len } => {
                 within(at, room.len(), *len)?;
                 input.read.fetch_add(room.len() as u64, Ordering::Relaxed);
                 match file.read_exact_at(start + at as u64, room) {
-                    // It became shorter, which is what the second look says.
+                    // The file became shorter; the second check reports that.
                     Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                         input.check(file).and(Err(input.failed(&error)))
                     }
@@ -317,7 +318,7 @@ impl Access<'_> {
         }
     }
 
-    /// Several stretches, in ascending order, each from where it is to where it belongs.
+    /// Reads several ranges, in ascending order, each into its target offset.
     pub(crate) fn read_stretches(&self, stretches: &[Stretch], room: &mut [u8]) -> Result<(), Error> {
         #[cfg(feature = "remote")]
         if let Self::InFile { input, file: Handle::Object(object), start, len } = self {
@@ -332,7 +333,7 @@ impl Access<'_> {
             .try_for_each(|Stretch { from, to, len }| self.read_at(*from, &mut room[*to..to + len]))
     }
 
-    /// The file, and where in it the bytes from `at` on are, of which so many are asked for.
+    /// Returns the file and the offset in it of `count` bytes from `at` on.
     #[cfg(target_os = "linux")]
     pub(crate) fn in_file(&self, at: usize, count: usize) -> Result<Option<(&File, u64)>, Error> {
         match self {
@@ -346,7 +347,7 @@ impl Access<'_> {
         }
     }
 
-    /// What the elements lie in, if they lie in an order of their own.
+    /// Returns the access to the stored bytes, if the elements are in a custom order.
     pub(crate) fn stored(&self) -> &Self {
         match self {
             Self::Strided { stored, .. } => stored,
@@ -354,7 +355,7 @@ impl Access<'_> {
         }
     }
 
-    /// Looks whether the file still is what it was; until then nothing that was read is known to be right.
+    /// Checks that the file is unchanged; until then no byte that was read is known to be right.
     pub(crate) fn finish(self) -> Result<(), Error> {
         self.look()
     }
@@ -375,14 +376,14 @@ fn within(at: usize, count: usize, len: usize) -> Result<(), Error> {
     Err(Error::failed(
         "internal",
         format!(
-            "{count} at {at} were asked for, and there are {len}",
+            "requested {count} at offset {at}, but there are only {len}",
             count = counted(count, "byte", "bytes")
         ),
     ))
 }
 
 impl Handle {
-    /// The bytes from `at` on, as many as there is room for.
+    /// Fills `room` with the bytes from `at` on.
     pub(crate) fn read_exact_at(&self, at: u64, room: &mut [u8]) -> io::Result<()> {
         match self {
             Self::File(file) => read_exact_at(file, at, room),
@@ -393,7 +394,7 @@ impl Handle {
 }
 
 impl Place {
-    /// An object at a URL.
+    /// Finds an object at a URL.
     fn remote(url: &Path) -> io::Result<Self> {
         #[cfg(feature = "remote")]
         {
@@ -433,21 +434,21 @@ pub(crate) fn write_all_at(mut file: &File, at: u64, bytes: &[u8]) -> io::Result
 }
 
 impl Reader<'_> {
-    /// The next bytes, as many as there is room for; there must be so many.
+    /// Fills `room` with the next bytes; fails if there are fewer.
     pub(crate) fn fill(&mut self, room: &mut [u8]) -> Result<(), Error> {
         match self {
             Self::InFile { input, file, at, left } => {
                 *left = left.saturating_sub(room.len());
                 let begin = std::mem::replace(at, *at + room.len() as u64);
                 match file.read_exact_at(begin, room) {
-                    // It became shorter, which is what the second look says.
+                    // The file became shorter; the second check reports that.
                     Err(error) if error.kind() != ErrorKind::UnexpectedEof => Err(input.failed(&error)),
                     read => input.check(file).and_then(|()| read.map_err(|error| input.failed(&error))),
                 }
             }
             Self::Owned(bytes) => {
                 let Some((now, later)) = bytes.split_at_checked(room.len()) else {
-                    return Err(Error::failed("internal", "bytes were asked for that are not there"));
+                    return Err(Error::failed("internal", "requested bytes past the end"));
                 };
                 room.copy_from_slice(now);
                 *bytes = later;
@@ -461,7 +462,7 @@ impl Reader<'_> {
         }
     }
 
-    /// All bytes that are left, appended.
+    /// Appends all remaining bytes.
     pub(crate) fn read_to(&mut self, bytes: &mut Vec<u8>) -> Result<(), Error> {
         match self {
             Self::InFile { left, .. } => {
@@ -492,20 +493,20 @@ impl From<Vec<u8>> for Bytes {
     }
 }
 
-/// Makes room for so many more bytes, or says that there is none.
+/// Reserves space for `more` bytes, or returns an error if there is no memory.
 pub(crate) fn reserve(bytes: &mut Vec<u8>, more: usize) -> Result<(), Error> {
     bytes.try_reserve_exact(more).map_err(|_| {
         Error::failed(
             "memory",
-            format!("there is no memory for {more} of it", more = counted(more, "byte", "bytes")),
+            format!("out of memory: cannot allocate {more}", more = counted(more, "byte", "bytes")),
         )
     })
 }
 
-/// Makes it so long; what is in it then means nothing.
+/// Resizes the vector to `len` bytes; its contents are then unspecified.
 pub(crate) fn resize(bytes: &mut Vec<u8>, len: usize) -> Result<(), Error> {
     if bytes.capacity() < len {
-        // Nothing of it is to be copied.
+        // No old byte needs to be copied.
         *bytes = Vec::new();
         reserve(bytes, len)?;
     }

@@ -1,4 +1,4 @@
-//! What becomes of that which is no tensor, in an output: entries and free texts are carried, or named with the reason why not.
+//! Entries that are not tensors, and free texts: carried into an output, or listed with the reason why not.
 
 use std::path::Path;
 
@@ -11,19 +11,19 @@ use super::job::OutputFormat;
 use super::objects::{Container, Content, Object};
 use crate::shown::Shown;
 
-/// So many names are listed in a message.
+/// The largest number of names that a message lists.
 const NAMED: usize = 8;
 
-/// The free text by which PyTorch's own tools say that a file is PyTorch's, which a distributed checkpoint of PyTorch is.
+/// The free text by which PyTorch's tools mark a file as theirs, which a PyTorch distributed checkpoint is.
 const OF_PYTORCH: (&str, &str) = ("format", "pt");
 
-/// What became of the entries that are not tensors.
+/// The entries that are not tensors: carried and not carried.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Others {
     /// The names of those that are in the output.
     pub carried: Vec<String>,
-    /// Those that are not, and free texts that are not.
+    /// The entries and free texts that are not in the output.
     pub not_carried: Vec<NotCarried>,
     #[serde(skip)]
     target: Target,
@@ -33,15 +33,15 @@ pub struct Others {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct NotCarried {
-    /// Its name.
+    /// The name of the entry or free text.
     pub name: String,
-    /// Why not.
+    /// The reason.
     pub why: String,
     #[serde(skip)]
     what: What,
 }
 
-/// What is not carried.
+/// The kind of a thing that is not carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Entry,
@@ -49,17 +49,17 @@ enum What {
 }
 
 impl What {
-    /// So many of them, and whether they `is` or `are`.
+    /// Returns the count with its noun, and the verb `is` or `are`.
     fn counted(self, count: usize) -> (String, &'static str) {
         let (one, many) = match self {
-            Self::Entry => ("entry that is no tensor", "entries that are no tensors"),
+            Self::Entry => ("non-tensor entry", "non-tensor entries"),
             Self::FreeText => ("free text", "free texts"),
         };
         (counted(count, one, many).to_string(), if count == 1 { "is" } else { "are" })
     }
 }
 
-/// What an output is, as far as that is concerned which is no tensor.
+/// The output format, as far as entries that are not tensors are concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Nothing is written, so nothing is lost.
@@ -67,7 +67,7 @@ pub(crate) enum Target {
     Nowhere,
     RankFiles,
     Dcp {
-        /// Whether a file of whole tensors is written too.
+        /// `true` if a file of whole tensors is written too.
         gathers: bool,
     },
     DcpSafetensors,
@@ -75,7 +75,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Of a job: the directory is what keeps objects, if there is one.
+    /// Returns the target of a job; the output directory stores the objects, if there is one.
     pub(crate) fn of(out: Option<&Path>, format: OutputFormat, gather: Option<&Path>) -> Self {
         match (out, gather, format) {
             (None, None, _) => Self::Nowhere,
@@ -91,7 +91,7 @@ impl Target {
         matches!(self, Self::RankFiles | Self::Dcp { .. })
     }
 
-    /// Returns `true` if it has a safetensors file, in whose header free texts are.
+    /// Returns `true` if it has a safetensors file, whose header can hold free texts.
     pub(crate) fn holds_texts(self) -> bool {
         match self {
             Self::Nowhere => false,
@@ -112,7 +112,7 @@ impl Target {
 }
 
 impl Others {
-    /// What becomes of objects and of free texts in an output.
+    /// Sorts objects and free texts into those that an output carries and those that it does not.
     pub(crate) fn of(objects: &[Object], texts: Option<&FreeTexts>, target: Target) -> Self {
         let mut this = Self { target, ..Self::default() };
         if target == Target::Nowhere {
@@ -125,7 +125,7 @@ impl Others {
                     continue;
                 }
                 Content::Archive(_) => {
-                    format!("{} files hold tensors only: --format dcp keeps it", target.name())
+                    format!("{} files hold only tensors; `--format dcp` keeps it", target.name())
                 }
                 Content::PartOf(container) => container.why().to_owned(),
             };
@@ -135,22 +135,24 @@ impl Others {
             let texts = texts.into_iter().flatten().map(|(key, text)| (&key[..], &text[..]));
             this.not_carried.extend(texts.filter(|text| *text != OF_PYTORCH).map(|(key, _)| NotCarried {
                 name: key.to_owned(),
-                why: format!("{} has no free texts: --format rank-files keeps it", target.name()),
+                why: format!("{} has no free texts; `--format rank-files` keeps it", target.name()),
                 what: What::FreeText,
             }));
         }
         this
     }
 
-    /// Refuses an output without what should be in the input and is not, unless what is left of it was asked for; with `strict` also one
-    /// without what it cannot hold.
+    /// Returns an error if the input lacks objects that it should have.
+    ///
+    /// It does not if a partial result was requested. With `strict`, also returns an error if the output
+    /// cannot hold some of them.
     pub(crate) fn check(&self, objects: &[Object], strict: bool) -> Result<(), Error> {
         let missing = |object: &&Object| {
             matches!(&object.content, Content::PartOf(Container::Missing)) && self.target != Target::Nowhere
         };
         if let Some(object) = objects.iter().find(missing) {
             let message = format!(
-                "{}: --only leaves it out by name, and --dead, with the ranks that are dead, takes what is left",
+                "{}; exclude it with `--only`, or read only the surviving ranks with `--missing-ranks`",
                 Container::Missing.why()
             );
             return Err(Error::refused("lost", message).about(format_args!("`{}`", object.name.shown())));
@@ -162,7 +164,7 @@ impl Others {
         Err(Error::refused("not_carried", format!("--strict: {}", lost.join("; "))))
     }
 
-    /// What is carried and what is not, a line each.
+    /// Returns one line on the carried entries, and one for each reason for which others were not carried.
     pub fn lines(&self) -> Vec<String> {
         let carried = match self.carried.len() {
             0 => None,
@@ -171,7 +173,7 @@ impl Others {
         carried.into_iter().chain(self.lost()).collect()
     }
 
-    /// A sentence for each reason, in the order in which they come.
+    /// Returns one message per reason, in the order in which the reasons occur.
     fn lost(&self) -> Vec<String> {
         let mut reasons: Vec<(&NotCarried, Vec<String>, usize)> = Vec::new();
         for one in &self.not_carried {
@@ -187,12 +189,12 @@ impl Others {
                 named.push(one.name.shown());
             }
         }
-        let sentence = |(first, named, count): (&NotCarried, Vec<String>, usize)| {
+        let line = |(first, named, count): (&NotCarried, Vec<String>, usize)| {
             let (counted, are) = first.what.counted(count);
             let more = if count > NAMED { ", .." } else { "" };
             let (named, target) = (named.join(", "), self.target.name());
-            format!("{counted} {are} not in {target}: {named}{more} (--json has all): {}", first.why)
+            format!("{counted} {are} not in {target}: {named}{more} (`--json` lists all): {}", first.why)
         };
-        reasons.into_iter().map(sentence).collect()
+        reasons.into_iter().map(line).collect()
     }
 }

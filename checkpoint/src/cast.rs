@@ -1,8 +1,9 @@
-//! Elements of one type of floating point as those of another, rounded once, to the nearest, ties to even.
+//! Conversion between floating-point types: elements are rounded once, to the nearest, ties to even.
 //!
-//! From 64 bits to 16 there is no instruction, and going over 32 would round twice. Rounding to odd on the way does not: a
-//! number that 32 bits do not have becomes the one of its two neighbours whose last bit is set, which is on the same side of
-//! every number of 16 bits, and of every middle between two of them, as it was.
+//! There is no instruction from 64 bits to 16, and rounding through 32 bits would round twice. An
+//! intermediate step that rounds to odd does not: a number that 32 bits cannot represent becomes the
+//! neighbour whose last bit is set. That neighbour is on the same side as the number of every 16-bit number,
+//! and of every midpoint between two of them.
 
 use half::{bf16, f16};
 use reshard_kernels::DType;
@@ -11,7 +12,7 @@ use safetensors::Dtype;
 use crate::error::Error;
 use crate::shown::Shown;
 
-/// A type whose elements can be converted.
+/// A floating-point type whose elements can be converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Float {
     F16,
@@ -21,7 +22,7 @@ pub(crate) enum Float {
 }
 
 impl Float {
-    /// The one that this is; None of all other types.
+    /// Returns the float type of a dtype; `None` for all other types.
     pub(crate) fn of(dtype: Dtype) -> Option<Self> {
         let all = [
             (Dtype::F16, Self::F16),
@@ -32,7 +33,7 @@ impl Float {
         all.into_iter().find(|(known, _)| *known == dtype).map(|(_, float)| float)
     }
 
-    /// The bytes of an element.
+    /// Returns the bytes of an element.
     pub(crate) fn bytes(self) -> usize {
         match self {
             Self::F16 | Self::BF16 => 2,
@@ -41,7 +42,7 @@ impl Float {
         }
     }
 
-    /// The one of this name, ours or that of NumPy or PyTorch.
+    /// Returns the dtype of this name, in reshard's, NumPy's or PyTorch's spelling.
     pub(crate) fn named(name: &str) -> Result<Dtype, Error> {
         let all = [
             (DType::F16, Dtype::F16),
@@ -52,13 +53,14 @@ impl Float {
         let named = name.parse::<DType>().ok();
         let found = all.into_iter().find(|(known, _)| Some(*known) == named);
         found.map(|(_, dtype)| dtype).ok_or_else(|| {
-            let message = format!("tensors can become f16, bf16, f32 or f64, and not `{}`", name.shown());
+            let message =
+                format!("tensors can be converted to f16, bf16, f32 or f64, not to `{}`", name.shown());
             Error::refused("dtype", message)
         })
     }
 }
 
-/// From one type to another.
+/// A conversion from one type to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cast {
     pub(crate) from: Float,
@@ -66,7 +68,7 @@ pub(crate) struct Cast {
 }
 
 impl Cast {
-    /// Appends these elements, converted; says how many of them were finite and became infinite.
+    /// Appends the converted elements; returns the number of finite ones that became infinite.
     pub(crate) fn append(self, bytes: &[u8], out: &mut Vec<u8>) -> u64 {
         match self.from {
             Float::F16 => of::<f16>(self.to, bytes, out),
@@ -77,13 +79,13 @@ impl Cast {
     }
 }
 
-/// A number of some type.
+/// A floating-point number to convert.
 trait Number: Sized + Copy {
     fn read(bytes: &[u8]) -> Option<Self>;
     fn wide(self) -> f64;
-    /// Rounded to the nearest.
+    /// Returns the nearest `f32`.
     fn single(self) -> f32;
-    /// Rounded to odd.
+    /// Returns the `f32` rounded to odd.
     fn odd(self) -> f32;
 }
 
@@ -123,13 +125,13 @@ impl Number for f64 {
         self as f32
     }
 
-    #[allow(clippy::float_cmp, reason = "whether it is exactly that number")]
+    #[allow(clippy::float_cmp, reason = "the test is for exact equality")]
     fn odd(self) -> f32 {
         let near = self as f32;
         if f64::from(near) == self || self.is_nan() {
             return near;
         }
-        // The neighbour towards zero; with its last bit set it is that one or the next.
+        // The neighbour towards zero; setting its last bit yields it or the next one.
         let bits = near.to_bits();
         let towards_zero = if f64::from(near).abs() > self.abs() { bits - 1 } else { bits };
         f32::from_bits(towards_zero | 1)
@@ -172,16 +174,18 @@ mod tests {
 
     use super::{Cast, Float};
 
-    /// Every finite number of a type, and what comes after the largest, in order: the definition of rounding looks among them.
+    /// Every finite number of a type and the step after the largest, ascending.
+    ///
+    /// The definition of rounding searches in this list.
     fn ladder(of: impl Fn(u16) -> f64, infinite: u16) -> Vec<f64> {
         let mut all: Vec<f64> = (0..infinite).map(of).collect();
         let (last, before) = (all[all.len() - 1], all[all.len() - 2]);
-        all.push(last + (last - before)); // past which there is infinity
+        all.push(last + (last - before)); // from here on infinity
         all
     }
 
-    /// The nearest, by distance; of two that are as near the one with an even number.
-    #[allow(clippy::float_cmp, reason = "whether both are exactly as near")]
+    /// The nearest number by distance; of two equally near ones, the one with an even code.
+    #[allow(clippy::float_cmp, reason = "ties are exact")]
     fn nearest(ladder: &[f64], x: f64) -> u16 {
         let above = ladder.partition_point(|y| *y < x.abs());
         let (below, above) = (above.saturating_sub(1), above.min(ladder.len() - 1));
@@ -200,7 +204,8 @@ mod tests {
         for (to, ladder) in &halves {
             let mut numbers = vec![0.0, -0.0, f64::MIN_POSITIVE, 1e-300, 3e38, 1e300, f64::MAX];
             for at in 0..ladder.len() - 1 {
-                // Each number, the middle to the next, and what lies so close to it that 32 bits do not tell.
+                // Each number, the midpoint to the next, and neighbours of the midpoint that 32 bits cannot
+                // distinguish.
                 let middle = f64::midpoint(ladder[at], ladder[at + 1]);
                 numbers.extend([ladder[at], middle, middle.next_up(), middle.next_down()]);
             }
@@ -212,7 +217,7 @@ mod tests {
                 assert_eq!(u16::from_le_bytes([out[0], out[1]]), expected, "{x:e} to {to:?}");
                 let overflows = (expected & 0x7fff) as usize == ladder.len() - 1 && x.is_finite();
                 assert_eq!(infinite, u64::from(overflows), "{x:e}");
-                // Of 32 bits too.
+                // Converts from 32 bits too.
                 let y = x as f32;
                 let mut out = Vec::new();
                 Cast { from: Float::F32, to: *to }.append(&y.to_le_bytes(), &mut out);

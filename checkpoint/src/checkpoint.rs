@@ -1,18 +1,18 @@
-//! What a run starts from: every tensor of a checkpoint with the shards it has now.
+//! The input of a run: every tensor of a checkpoint with its current shards.
 //!
 //! ```text
 //! nothing                          -> the embedded block          whole tensors
 //! FILE.safetensors                 -> one file                    whole tensors
 //! a folder with an index           -> the files it names          whole tensors
 //! a folder with one such file      -> that file                   whole tensors
-//! a folder with `.metadata`        -> PyTorch's distributed ones  chunks of tensors
+//! a folder with `.metadata`        -> PyTorch's DCP files         chunks of tensors
 //! a folder of files with offsets   -> the same in safetensors     chunks of tensors
 //! an archive of torch.save or npz  -> itself                      whole tensors
 //! a file of NumPy                  -> itself                      one whole tensor
 //! a directory of an earlier run    -> rank files and manifest     one shard per rank, and the sharding
 //! ```
 //!
-//! Opening reads headers only; the bytes stay in their files until a tensor's turn comes.
+//! Opening reads headers only; the bytes of a tensor are read when it is processed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -40,10 +40,10 @@ use crate::error::Error;
 /// ```
 /// use reshard_checkpoint::Checkpoint;
 ///
-/// let block = Checkpoint::open(None)?; // the one made by code
+/// let block = Checkpoint::open(None)?; // the embedded one
 /// let embedding = block.tensors().iter().find(|tensor| tensor.name() == "embedding.weight").unwrap();
 /// assert_eq!((embedding.shape(), embedding.byte_len()), (&[2003, 256][..], 2003 * 256 * 4));
-/// assert!(embedding.sharding().is_none()); // it is whole
+/// assert!(embedding.sharding().is_none()); // a whole tensor
 /// # Ok::<(), reshard_checkpoint::Error>(())
 /// ```
 #[derive(Clone)]
@@ -51,29 +51,31 @@ pub struct Checkpoint {
     pub(crate) tensors: Vec<Tensor>,
     pub(crate) free_texts: Option<FreeTexts>,
     pub(crate) origin: Origin,
-    /// What a manifest says of the bytes beside it, where it has checksums.
+    /// The manifest's checksums of the header data, if the manifest has checksums.
     pub(crate) sums: Option<Sums>,
-    /// The zip archives that it is made of.
+    /// The zip archives of its files.
     pub(crate) archives: Vec<Archive>,
-    /// What is in it and not a tensor, in the order of the names.
+    /// The entries that are not tensors, in the order of their names.
     pub(crate) objects: Vec<Object>,
-    /// The folders that it was opened from: nothing is written into them.
+    /// The folders that it was opened from; no output is written into them.
     pub(crate) folders: Vec<PathBuf>,
     /// Files of its folder that its manifest does not list.
     pub(crate) ignored: Vec<String>,
+    /// The names of the tensors that a selection left out; the patterns of a spec may match only these.
+    pub(crate) unselected: Vec<String>,
 }
 
-/// The checksums of what is no tensor.
+/// The checksums of everything but tensors.
 #[derive(Clone)]
 pub(crate) struct Sums {
     pub(crate) manifest: PathBuf,
-    /// Whether the manifest has the checksum that it says.
+    /// `true` if the manifest matches the checksum that it contains.
     pub(crate) manifest_is_right: bool,
-    /// Every rank file, the checksum that its header has, and what the manifest says.
+    /// Every rank file, the checksum of its header, and the checksum that the manifest lists.
     pub(crate) headers: Vec<(PathBuf, u64, u64)>,
 }
 
-/// Where a checkpoint comes from, which decides what `--from` and `--mesh` mean when they are not given.
+/// The origin of a checkpoint, which decides the defaults of `--from` and `--mesh`.
 #[derive(Clone)]
 pub(crate) enum Origin {
     /// Made by this program.
@@ -88,15 +90,15 @@ pub(crate) enum Origin {
 #[derive(Clone)]
 pub struct Tensor {
     pub(crate) name: String,
-    /// Where it is in nested dicts and lists; None where only its name is known.
+    /// The path in nested dicts and lists; `None` if only the name is known.
     pub(crate) path: Option<Vec<Key>>,
-    /// The type of its elements, as they are read.
+    /// The dtype of the elements as they are read.
     pub(crate) dtype: Dtype,
-    /// That of the elements in the files, which are converted on the way if it is another.
+    /// The dtype in the files; elements are converted during reading if it differs.
     pub(crate) stored: Dtype,
     pub(crate) shape: Vec<usize>,
     pub(crate) data: Data,
-    /// The checksums of its shards, of each region once.
+    /// The checksums of the shards, one per distinct region.
     pub(crate) sums: Option<Vec<u64>>,
 }
 
@@ -107,12 +109,12 @@ pub(crate) enum Data {
     Whole(Bytes),
     /// One shard per rank of the sharding's mesh, in the order of its ranks.
     Shards { sharding: Box<Sharding>, shards: Vec<Bytes> },
-    /// Parts that make it up, in units, each with its bytes in row-major order. Where two have something in common, the later one's holds.
+    /// The chunks of the tensor, in units, each row-major. Where two overlap, the later one holds.
     Chunks { placed: Arc<Placed>, chunks: Vec<Bytes> },
 }
 
 impl Checkpoint {
-    /// Opens what `path` is, or makes the embedded checkpoint.
+    /// Opens the checkpoint at `path`, or makes the embedded checkpoint.
     pub fn open(path: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = path else { return Ok(embedded::checkpoint()) };
         let kind = place::kind(path).map_err(|error| {
@@ -134,7 +136,7 @@ impl Checkpoint {
         by_content::open(path)
     }
 
-    /// The tensor of this name; refused where there is none.
+    /// Returns the tensor of this name; an error if there is none.
     pub fn tensor(&self, name: &str) -> Result<&Tensor, Error> {
         self.tensors.iter().find(|tensor| tensor.name == name).ok_or_else(|| {
             let message =
@@ -143,7 +145,7 @@ impl Checkpoint {
         })
     }
 
-    /// The mesh that its shardings are over; None where its tensors are whole.
+    /// Returns the mesh of its shardings; `None` if its tensors are whole.
     pub fn mesh(&self) -> Option<&Mesh> {
         match &self.origin {
             Origin::Sharded(mesh) => Some(mesh),
@@ -151,24 +153,25 @@ impl Checkpoint {
         }
     }
 
-    /// Whether there are checksums of it, which [`Checkpoint::verify`] compares: of a manifest, or of the zip archives that it is made
-    /// of, each of them.
+    /// Returns `true` if it has checksums, which [`Checkpoint::verify`] compares.
+    ///
+    /// The checksums are those of a manifest, or of zip archives if every archive has them.
     pub fn has_checksums(&self) -> bool {
         let archived = !self.archives.is_empty() && self.archives.iter().all(|archive| archive.has_checksums);
         self.sums.is_some() || archived
     }
 
-    /// The free texts that its writer left for readers.
+    /// Returns the free texts that the writer of the file left.
     pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
         self.free_texts.iter().flatten().map(|(key, text)| (&key[..], &text[..]))
     }
 
-    /// The names of safetensors files in its folder that are not read, as its `sharding.json` does not list them.
+    /// Returns the names of safetensors files in its folder that `sharding.json` omits; they are not read.
     pub fn ignored(&self) -> &[String] {
         &self.ignored
     }
 
-    /// Every tensor; of an earlier job's output in the order of its manifest, else as the files name them.
+    /// Returns all tensors: an earlier job's output in manifest order, other inputs in file order.
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
@@ -190,13 +193,11 @@ impl Checkpoint {
             |why: &str| Err(Error::refused("input", format!("the directory {} {why}", dir.display())));
         let Some(files) = safetensors_files(dir)? else {
             return refused(&format!(
-                "has no {MANIFEST_NAME}, {METADATA_NAME} or {INDEX_NAME}, and its server has no list of what else it holds: name a file"
+                "has no {MANIFEST_NAME}, {METADATA_NAME} or {INDEX_NAME}, and its server cannot list other files; name a file"
             ));
         };
         if let Some(rank_file) = files.iter().find(|name| name.starts_with("rank-")) {
-            return refused(&format!(
-                "holds {rank_file} but not the {MANIFEST_NAME} that says what it is a shard of"
-            ));
+            return refused(&format!("holds {rank_file} but not the manifest {MANIFEST_NAME}"));
         }
         let mut names = files.iter();
         let first = names.next().map(|first| header::open(&dir.join(first))).transpose()?;
@@ -205,7 +206,7 @@ impl Checkpoint {
             (Some(only), None) => Ok(Self::whole(only)),
             (Some(_), Some(_)) => refused(&format!("holds several .safetensors files and no {INDEX_NAME}")),
             (None, _) if place::exists(&dir.join(format!("__0{METADATA_NAME}")))? => refused(&format!(
-                "holds what ranks wrote each for itself (__0{METADATA_NAME}), and no {METADATA_NAME} of them all"
+                "holds the metadata of single ranks (__0{METADATA_NAME}), but no common {METADATA_NAME}"
             )),
             (None, _) => refused(&format!(
                 "holds no .safetensors file, no {INDEX_NAME}, no {MANIFEST_NAME} and no {METADATA_NAME}"
@@ -224,10 +225,11 @@ impl Checkpoint {
             objects: Vec::new(),
             folders: Vec::new(),
             ignored: Vec::new(),
+            unselected: Vec::new(),
         }
     }
 
-    /// The files that an index names; index and files must agree about every tensor.
+    /// Opens the files that an index names; index and files must agree about every tensor.
     fn open_indexed(dir: &Path, path: &Path) -> Result<Self, Error> {
         let index = Index::read(path)?;
         let refused = |why: String| Err(Error::refused("index", format!("{}: {why}", path.display())));
@@ -241,7 +243,7 @@ impl Checkpoint {
             let opened = header::open(&file_path)?;
             for (name, stored) in opened.tensors {
                 match index.file_of(&name) {
-                    // It was taken from the file that the index says.
+                    // It was taken from the file that the index names.
                     Some(first) if tensors.contains_key(&name) => {
                         return refused(format!("tensor `{name}` is both in {first} and in {file}"));
                     }
@@ -251,7 +253,7 @@ impl Checkpoint {
                 }
                 tensors.insert(name, stored);
             }
-            // Files of one checkpoint repeat the same texts; where they differ the first one stays.
+            // Files of one checkpoint repeat the same texts; if they differ the first one holds.
             if let Some(texts) = opened.free_texts {
                 let merged = free_texts.get_or_insert_default();
                 for (key, text) in in_safetensors::not_about_chunks(texts) {
@@ -272,11 +274,13 @@ impl Checkpoint {
             objects: Vec::new(),
             folders: Vec::new(),
             ignored: Vec::new(),
+            unselected: Vec::new(),
         })
     }
 
-    /// The rank files of an earlier run, but of dead ranks, which are in order; manifest and files must agree about every other rank
-    /// and every tensor.
+    /// Opens the rank files of an earlier run, except those of the missing ranks `dead`, which are sorted.
+    ///
+    /// Manifest and files must agree about every other rank and every tensor.
     pub(crate) fn open_sharded(dir: &Path, path: &Path, dead: &[usize]) -> Result<Self, Error> {
         let (manifest, mesh, manifest_is_right) = Manifest::read(path)?;
         let has_checksums = manifest.has_checksums();
@@ -284,7 +288,7 @@ impl Checkpoint {
         let expected = || mesh.ranks().map(|rank| rank_file_name(rank, mesh.world_size()));
         let refused = |why: String| Err(Error::refused("rank_files", format!("{}: {why}", dir.display())));
         let mut ignored = Vec::new();
-        // Where nobody has a list, what is missing is found when it is opened.
+        // If no listing is available, a missing file is found when it is opened.
         if let Some(present) = safetensors_files(dir)? {
             let mut living = mesh.ranks().filter(is_living);
             if let Some(first) =
@@ -294,13 +298,13 @@ impl Checkpoint {
                 let ranks = dead.iter().copied().chain([first]).map(|rank| rank.to_string());
                 let ranks = ranks.collect::<Vec<_>>().join(",");
                 return refused(format!(
-                    "the rank file {missing} of mesh `{mesh}` is missing; a run with --dead {ranks} takes what other ranks hold"
+                    "the rank file {missing} of mesh `{mesh}` is missing; pass `--missing-ranks {ranks}` to use the data of other ranks"
                 ));
             }
-            // There are no more ranks than files and dead ones, whatever the manifest says.
+            // A manifest cannot declare more ranks than there are files and missing ranks.
             let mut expected: Vec<String> = expected().collect();
             expected.sort_unstable();
-            // The manifest says what belongs to it.
+            // Files that the manifest does not list are ignored.
             ignored.extend(present.into_iter().filter(|name| expected.binary_search(name).is_err()));
         }
         let mut tensors = Vec::new();
@@ -309,7 +313,7 @@ impl Checkpoint {
                 .map_err(|error| Error::from(error).about(format!("{}, tensor `{name}`", path.display())))?;
             if sharding.is_partial() {
                 let message = format!(
-                    "{}: tensor `{name}` is `{sharding}`, and files hold no terms of sums",
+                    "{}: tensor `{name}` is `{sharding}`, but files cannot hold partial values",
                     path.display()
                 );
                 return Err(Error::refused("manifest", message));
@@ -375,6 +379,7 @@ impl Checkpoint {
             objects,
             folders: vec![dir.to_owned()],
             ignored,
+            unselected: Vec::new(),
         })
     }
 }
@@ -385,27 +390,27 @@ impl Tensor {
         Self { name, path: None, dtype, stored: dtype, shape, data: Data::Whole(bytes), sums: None }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it is in nested dicts and lists; `None` where only its name is known.
+    /// Returns the path in nested dicts and lists; `None` if only the name is known.
     pub fn path(&self) -> Option<&[Key]> {
         self.path.as_deref()
     }
 
-    /// The shape of the whole.
+    /// Returns the global shape.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The type of its elements, as safetensors names it: `F32`, `BF16`, ..
+    /// Returns the dtype of the elements, as safetensors names it: `F32`, `BF16`, ..
     pub fn dtype(&self) -> String {
         self.dtype.to_string()
     }
 
-    /// The sharding that it has in the files; None where it is whole or in chunks.
+    /// Returns the sharding in the files; `None` if the tensor is whole or in chunks.
     pub fn sharding(&self) -> Option<&Sharding> {
         match &self.data {
             Data::Whole(_) | Data::Chunks { .. } => None,
@@ -413,7 +418,7 @@ impl Tensor {
         }
     }
 
-    /// How many chunks make it up, where it is cut in chunks of any sizes.
+    /// Returns the number of chunks, if the tensor is stored in chunks of arbitrary sizes.
     pub fn chunks(&self) -> Option<usize> {
         match &self.data {
             Data::Whole(_) | Data::Shards { .. } => None,
@@ -421,19 +426,19 @@ impl Tensor {
         }
     }
 
-    /// The bytes of the whole tensor.
+    /// Returns the bytes of the whole tensor.
     pub fn byte_len(&self) -> u64 {
         header::byte_len(self.dtype, &self.shape).unwrap_or(0) as u64
     }
 }
 
-/// The checksums of a text of a manifest.
+/// Parses the checksums in a manifest's text.
 fn sums(text: &str) -> Result<Vec<u64>, Error> {
     checksum::of_text(text)
-        .ok_or_else(|| Error::refused("manifest", "a checksum is not 16 of the digits 0 to 9 and a to f"))
+        .ok_or_else(|| Error::refused("manifest", "a checksum is not 16 hexadecimal digits (0 to 9, a to f)"))
 }
 
-/// Hands every tensor its shard from one rank's file, if the file holds exactly what the manifest says.
+/// Gives every tensor its shard from one rank's file, if the file holds exactly the manifest's tensors.
 fn take_shards(
     tensors: &mut [Tensor],
     mut stored: BTreeMap<String, Stored>,
@@ -448,7 +453,7 @@ fn take_shards(
         let local = sharding.local_shape(rank).map_err(|error| error.to_string())?;
         if shard.dtype != tensor.dtype || shard.shape != local.as_slice() {
             return Err(format!(
-                "tensor `{name}` is {} {:?}, and by the manifest's `{sharding}` it is {} {:?}",
+                "tensor `{name}` is {} {:?}, but the manifest's `{sharding}` requires {} {:?}",
                 shard.dtype,
                 shard.shape,
                 tensor.dtype,
@@ -463,7 +468,7 @@ fn take_shards(
     }
 }
 
-/// The names of all `.safetensors` files of a directory, in order; None where nobody has a list.
+/// Returns the sorted names of all `.safetensors` files of a directory; `None` if it cannot be listed.
 pub(crate) fn safetensors_files(dir: &Path) -> Result<Option<Vec<String>>, Error> {
     let mut names = place::names(dir).map_err(|error| Error::io("reading", dir, &error))?;
     let is_one = |name: &String| {

@@ -1,13 +1,14 @@
-//! Checksums: CRC-64/NVME, of a stretch of bytes, and of a whole of its stretches in whatever order they come.
+//! Checksums: CRC-64/NVME of a range of bytes, and of a whole whose ranges arrive in any order.
 //!
-//! A CRC is linear over the field of two elements. Of bytes `a` before bytes `b`,
+//! A CRC is linear over the field of two elements. For bytes `a` before bytes `b`,
 //!
 //! ```text
 //! crc(ab) = crc(a) x^(8 |b|)  +  crc(b)        modulo the polynomial; + is exclusive or
 //! ```
 //!
-//! so the checksum of a whole is the sum of those of its stretches, each times `x` to the number of bits behind it. Threads add
-//! what they have to one word, and nobody waits for the stretch before. Every flipped bit changes it, and every burst of up to 64.
+//! so the checksum of a whole is the sum of those of its ranges, each times `x` to the number of bits after
+//! it. Threads add their results to one shared integer, and none waits for the range before. Every flipped
+//! bit changes the checksum, and so does every burst of up to 64 bits.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -29,57 +30,57 @@ static POWERS: LazyLock<[u64; 64]> = LazyLock::new(|| {
     powers
 });
 
-/// The checksum of some bytes.
+/// Returns the checksum of some bytes.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes)
 }
 
-/// The checksum of a whole, of which stretches come in any order.
+/// The checksum of a whole whose ranges arrive in any order.
 #[derive(Debug, Default)]
 pub(crate) struct Sum(AtomicU64);
 
 impl Sum {
-    /// Adds the checksum of a stretch that has so many bytes behind it.
+    /// Adds the checksum of a range that is followed by `behind` bytes.
     pub(crate) fn add(&self, checksum: u64, behind: usize) {
         self.0.fetch_xor(moved(checksum, behind), Ordering::Relaxed);
     }
 
-    /// Of all that has been added.
+    /// Returns the checksum of everything that was added.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The checksum that zip archives have.
+/// Returns the CRC-32, the checksum of zip archives.
 pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
 }
 
-/// The same of a whole, of which stretches come in any order.
+/// The CRC-32 of a whole whose ranges arrive in any order.
 #[derive(Debug, Default)]
 pub(crate) struct Sum32(AtomicU32);
 
 impl Sum32 {
-    /// Adds the checksum of a stretch that has so many bytes behind it.
+    /// Adds the checksum of a range that is followed by `behind` bytes.
     pub(crate) fn add(&self, checksum: u32, behind: usize) {
         let moved = crc_fast::checksum_combine(CrcAlgorithm::Crc32IsoHdlc, checksum.into(), 0, behind as u64);
         self.0.fetch_xor(moved as u32, Ordering::Relaxed);
     }
 
-    /// Of all that has been added.
+    /// Returns the checksum of everything that was added.
     pub(crate) fn get(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What a checksum adds to that of a whole in which so many bytes come behind.
+/// Returns the contribution of a range's checksum to that of the whole, if `behind` bytes follow the range.
 fn moved(checksum: u64, behind: usize) -> u64 {
     let powers = POWERS.iter().enumerate();
     let wanted = powers.filter(|(k, _)| behind >> k & 1 == 1);
     wanted.fold(checksum, |sum, (_, power)| product(sum, *power))
 }
 
-/// The product of two polynomials, modulo that of the checksum.
+/// Returns the product of two polynomials, modulo that of the checksum.
 fn product(a: u64, mut b: u64) -> u64 {
     let mut sum = 0;
     for k in (0..64).rev() {
@@ -91,13 +92,13 @@ fn product(a: u64, mut b: u64) -> u64 {
     sum
 }
 
-/// Checksums as one text.
+/// Formats checksums as one text.
 pub(crate) fn to_text(checksums: &[u64]) -> String {
     let words: Vec<String> = checksums.iter().map(|checksum| format!("{checksum:016x}")).collect();
     words.join(" ")
 }
 
-/// The checksums of a text.
+/// Parses the checksums of a text.
 pub(crate) fn of_text(text: &str) -> Option<Vec<u64>> {
     let word = |word: &str| {
         let digits = word.len() == 16 && word.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));

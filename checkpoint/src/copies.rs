@@ -1,26 +1,27 @@
-//! What two regions of one tensor have in common, as stretches of bytes: where each lies in the row-major shard of either.
+//! The intersection of two regions of one tensor, as byte ranges with an offset in either row-major shard.
 //!
-//! Dim by dim, the indices that two ascending lists share are few regular runs; the stretches are their product. Dims at the end
-//! that both hold alike count as one with the dim before them, so a stretch is as long as it can be. This one definition cuts,
-//! puts together, reads parts, and copies from file to file.
+//! Dim by dim, the indices that two ascending lists share form few regular runs; the ranges are the product
+//! of the runs. Trailing dims that both regions hold equally are merged with the dim before them, so each
+//! range is as long as possible. This one definition splits, assembles, reads parts, and copies from file to
+//! file.
 
 use reshard_sharding::Region;
 use reshard_sharding::internal::{Run, shared};
 
-/// A stretch of bytes that two shards have in common.
+/// A contiguous byte range that two shards have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
-    /// Where it starts in the one.
+    /// The offset in the first shard.
     pub(crate) from: usize,
-    /// Where it starts in the other.
+    /// The offset in the second shard.
     pub(crate) to: usize,
-    /// How long it is.
+    /// The length in bytes.
     pub(crate) len: usize,
 }
 
-/// All stretches of two shards.
+/// All byte ranges that two shards have in common.
 pub(crate) struct Copies {
-    /// The dims that are counted through, the outermost first.
+    /// The dims that are looped over, the outermost first.
     dims: Vec<Dim>,
     /// The bytes of one index of the last of them.
     inner: usize,
@@ -32,7 +33,7 @@ struct Dim {
     to_stride: usize,
 }
 
-/// What two regions have in common; None if that is nothing.
+/// Returns the intersection of two regions; `None` if it is empty.
 pub(crate) fn copies(from: &Region, to: &Region, item_bytes: usize) -> Option<Copies> {
     let (from_shape, to_shape) = (from.local_shape(), to.local_shape());
     let mut lists = Vec::with_capacity(from.dims.len());
@@ -65,18 +66,18 @@ pub(crate) fn copies(from: &Region, to: &Region, item_bytes: usize) -> Option<Co
 }
 
 impl Copies {
-    /// The length of the shortest stretch.
+    /// Returns the length of the shortest range.
     pub(crate) fn shortest(&self) -> usize {
         let last = self.dims.last().and_then(|dim| dim.runs.iter().map(|run| run.len).min());
         self.inner * last.unwrap_or(1)
     }
 
-    /// Calls `visit` with every stretch until it fails; ascending in `from` and in `to`.
+    /// Calls `visit` with every range until it fails; ascending in `from` and in `to`.
     pub(crate) fn each<E>(&self, visit: &mut impl FnMut(Stretch) -> Result<(), E>) -> Result<(), E> {
         self.descend(0, 0, 0, visit)
     }
 
-    /// The stretches below an index of the dims before `depth`.
+    /// Visits the ranges below an index of the dims before `depth`.
     fn descend<E>(
         &self,
         depth: usize,
@@ -114,7 +115,7 @@ mod tests {
 
     use super::{Stretch, copies};
 
-    /// Byte by byte: where a byte of the whole lies in a shard.
+    /// Byte by byte: maps a byte of the whole to its offset in a shard.
     fn bytes(region: &Region, shape: &[usize], item: usize) -> BTreeMap<usize, usize> {
         let runs = region.runs(shape).unwrap();
         let indices = runs.flat_map(|run| run.indices().collect::<Vec<_>>());

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! .metadata                  a pickle: every tensor with its chunks, and the file, offset and length of each   (metadata)
-//! __R_N.distcp               what rank R wrote: archives of torch.save, one after the other
+//! __R_N.distcp               the output of rank R: contiguous archives of torch.save
 //!
 //! shard-*.safetensors        a chunk of every tensor; its offsets are in the file's free texts                 (in_safetensors)
 //! ```
 //!
-//! A tensor is a list of chunks, boxes of any sizes; they have to tile it ([`tiling`]).
+//! A tensor is a list of chunks, boxes of any sizes, which must tile it ([`tiling`]).
 
 pub(crate) mod frame;
 pub(crate) mod in_safetensors;
@@ -37,29 +37,29 @@ use crate::shown::Shown;
 use metadata::{Item, Metadata};
 use reshard_sharding::{Interval, Region};
 
-/// The file that says what the others hold.
+/// The file that lists the contents of the others.
 pub(crate) const METADATA_NAME: &str = ".metadata";
 
-/// What Megatron-Core has beside it: arguments, steps and whatever else is the same on all ranks.
+/// The file of Megatron-Core for arguments, steps and everything else that is equal on all ranks.
 const COMMON_NAME: &str = "common.pt";
 
-/// It has at most so many bytes: 128 MiB, at some 150 for a chunk.
+/// The largest accepted size of a `.metadata` file: 128 MiB, at about 150 bytes per chunk.
 const MOST_BYTES: u64 = 128 << 20;
 
-/// A stretch of a file that is being looked up.
+/// A file range that is being looked up.
 struct Wanted<'a> {
     what: What,
     item: Item<'a>,
 }
 
-/// What a stretch holds, by number.
+/// The contents of a file range, by number.
 #[derive(Clone, Copy)]
 enum What {
     Chunk { tensor: usize, chunk: usize },
     Object(usize),
 }
 
-/// Opens the folder of a `.metadata`.
+/// Opens the folder of a `.metadata` file.
 pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
     let text = read_at_most(path, MOST_BYTES)
         .map_err(|error| Error::refused("dcp", format!("{} cannot be read: {error}", path.display())))?;
@@ -113,7 +113,7 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
             if (stored.dtype, &stored.shape) != (tensor.dtype, len) {
                 let Stored { dtype, shape, .. } = stored;
                 let why = format!(
-                    "a chunk is {dtype} {shape:?}, and by {METADATA_NAME} it is {} {len:?}",
+                    "a chunk is {dtype} {shape:?}, but {METADATA_NAME} declares {} {len:?}",
                     tensor.dtype
                 );
                 return Err(about(Error::refused("dcp", why)));
@@ -139,7 +139,7 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
     }
     let mut objects = beside(dir)?;
     for (name, bytes) in names.iter().zip(contents) {
-        let bytes = bytes.ok_or_else(|| Error::failed("internal", "an object was not looked up"))?;
+        let bytes = bytes.ok_or_else(|| Error::failed("internal", "an object was not read"))?;
         let content = Content::Archive(bytes);
         objects.push(Object { name: (*name).to_owned(), path: path_of(name), content, sum: None });
     }
@@ -153,12 +153,15 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
         objects,
         folders: Vec::new(),
         ignored: Vec::new(),
+        unselected: Vec::new(),
     })
 }
 
-/// The files of objects beside a `.metadata`, by their names: what Megatron-Core leaves out of it stands in `common.pt`.
+/// Returns the object files of the folder by name.
+///
+/// Megatron-Core stores in `common.pt` objects that `.metadata` omits.
 fn beside(dir: &Path) -> Result<Vec<Object>, Error> {
-    // Where nobody has a list, it is asked for the one of which the name is known.
+    // Without a listing, only the file whose name is known can be checked.
     let names = match place::names(dir) {
         Ok(Some(names)) => names,
         Ok(None) | Err(_) if place::exists(&dir.join(COMMON_NAME))? => vec![COMMON_NAME.to_owned()],
@@ -170,19 +173,19 @@ fn beside(dir: &Path) -> Result<Vec<Object>, Error> {
     Ok(names.map(|name| Object::part_of(name, Container::BesideDcp)).collect())
 }
 
-/// Who wrote a `.metadata`, as far as it says; PyTorch says another word every time.
+/// Returns the writer named in a `.metadata` file, if any; PyTorch writes a different id every time.
 pub(crate) fn writer(path: &Path) -> Option<String> {
     let text = read_at_most(path, MOST_BYTES).ok()?;
     metadata::writer(&text).ok().flatten()
 }
 
-/// Files are opened by so many threads: each waits for the disk.
+/// The number of threads that open files: each waits for the disk.
 const THREADS: usize = 4;
 
-/// A chunk: where it begins in its tensor, its shape, its bytes.
+/// A chunk: its start in the tensor, its shape, its bytes.
 type Chunk<'a> = (&'a [usize], &'a [usize], Bytes);
 
-/// A tensor of chunks with elements that are within its shape; refused where they do not tile it.
+/// Returns a tensor of non-empty chunks within its shape; an error if they do not tile it.
 pub(crate) fn of_chunks(
     name: &str,
     dtype: safetensors::Dtype,
@@ -195,7 +198,7 @@ pub(crate) fn of_chunks(
     }
     if !tiling::tiles(shape, chunks.iter().map(|(start, len, _)| (*start, *len)))? {
         let message = format!(
-            "its {} chunks do not make up {shape:?}: some element is in none of them or in several",
+            "its {} chunks do not tile {shape:?}: some element is in none of them or in several",
             chunks.len()
         );
         return Err(Error::refused("chunks", message));
@@ -232,6 +235,6 @@ fn stays_inside(file: &str) -> Result<(), Error> {
     if place::is_inside(file) {
         return Ok(());
     }
-    let message = format!("a chunk is said to be in `{}`, which is not a file of this folder", file.shown());
+    let message = format!("a chunk refers to `{}`, which is not a file of this folder", file.shown());
     Err(Error::refused("dcp", message))
 }

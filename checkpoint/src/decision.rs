@@ -1,8 +1,9 @@
-//! Which sharding every tensor comes from and goes to.
+//! The source and target sharding of every tensor.
 //!
-//! `--to` is said once for a whole checkpoint, and a checkpoint holds matrices, vectors and scalars. So it applies where
-//! a tensor has all the dims that it names; elsewhere the tensor is replicated, and the report says why. Where the wish
-//! was about particular tensors (`--tensor`, `--spec`) there is no such leniency, nor where no tensor has the dims.
+//! `--to` is given once for a whole checkpoint, and a checkpoint holds matrices, vectors and scalars. So it
+//! applies to the tensors that have all dims that it names; other tensors are replicated, and the report
+//! gives the reason. A request for particular tensors (`--tensor`, `--spec`) is not lenient, and neither is
+//! one whose dims no tensor has.
 
 use reshard_sharding::{Mesh, Sharding};
 
@@ -11,40 +12,36 @@ use super::units::Units;
 use super::wish::Wish;
 use crate::error::Error;
 
-/// One tensor's way.
+/// The redistribution of one tensor.
 pub(crate) struct Move<'a> {
     pub(crate) tensor: &'a Tensor,
     pub(crate) from: Sharding,
     pub(crate) to: Sharding,
-    /// Why it is replicated although the wish was another.
+    /// The reason why it is replicated although another sharding was requested.
     pub(crate) replicated: Option<String>,
-    /// The same two shardings as the exchange sees them.
+    /// The same two shardings in units, as the exchange uses them.
     pub(crate) units: Units,
     pub(crate) unit_from: Sharding,
     pub(crate) unit_to: Sharding,
 }
 
-/// Decides about every tensor that the wish is about, in the order of the checkpoint.
+/// Decides the shardings of every requested tensor, in the order of the checkpoint.
 pub(crate) fn decide<'a>(checkpoint: &'a Checkpoint, wish: &Wish<'_>) -> Result<Vec<Move<'a>>, Error> {
-    let wanted = |tensor: &&Tensor| wish.tensor.is_none_or(|name| name == tensor.name);
-    let tensors: Vec<&Tensor> = checkpoint.tensors.iter().filter(wanted).collect();
-    if let (Some(name), true) = (wish.tensor, tensors.is_empty()) {
-        checkpoint.tensor(name)?;
-    }
     let mut fits = Fits::default();
-    let mut moves = Vec::with_capacity(tensors.len());
-    for tensor in tensors {
+    let mut moves = Vec::with_capacity(checkpoint.tensors.len());
+    for tensor in &checkpoint.tensors {
         let decided = decide_one(tensor, checkpoint, wish, &mut fits);
         moves.push(decided.map_err(|error| error.about_tensor(&tensor.name))?);
     }
     if let Some(spec) = wish.spec {
-        spec.all_used(checkpoint.tensors.iter().map(|tensor| &tensor.name[..]))?;
+        let tensors = checkpoint.tensors.iter().map(|tensor| &tensor.name[..]);
+        spec.all_used(tensors.chain(checkpoint.unselected.iter().map(|name| &name[..])))?;
     }
     fits.check(wish)?;
     Ok(moves)
 }
 
-/// Whether any tensor had the dims that `--from` and `--to` name; with the last reason why not.
+/// Records if any tensor had the dims of `--from` and `--to`, and the last reason why not.
 #[derive(Default)]
 struct Fits {
     from: Tally,
@@ -79,7 +76,7 @@ fn decide_one<'a>(
     let from = source(tensor, checkpoint, wish, &mut fits.from)?;
     let unit_from = units.sharding(&from).map_err(|why| packed(tensor, &from, &why))?;
     let by_name = wish.spec.and_then(|spec| spec.placements(&tensor.name));
-    let lenient = by_name.is_none() && wish.tensor.is_none();
+    let lenient = by_name.is_none();
     let (mut to, mut replicated) = target(tensor, wish, by_name, lenient, &mut fits.to)?;
     let unit_to = match units.sharding(&to) {
         Ok(unit_to) => unit_to,
@@ -97,7 +94,7 @@ fn packed(tensor: &Tensor, sharding: &Sharding, why: &str) -> Error {
     Error::refused("packed", format!("{} of {:?} cannot be `{sharding}`: {why}", tensor.dtype, tensor.shape))
 }
 
-/// The sharding a tensor has now.
+/// Returns the current sharding of a tensor.
 fn source(
     tensor: &Tensor,
     checkpoint: &Checkpoint,
@@ -109,28 +106,28 @@ fn source(
         Origin::Embedded | Origin::Files => &wish.mesh,
     };
     let said = match &wish.from {
-        Some(text) => Some(parse_or_replicate(tensor, mesh, text, wish.tensor.is_none(), tally)?.0),
+        Some(text) => Some(parse_or_replicate(tensor, mesh, text, true, tally)?.0),
         None => None,
     };
     if said.as_ref().is_some_and(Sharding::is_partial) {
-        let message = "--from has a partial sum, and files hold whole values, not terms of sums";
+        let message = "`--from` has a partial sum, but files hold complete values; use `R` or `S(d)` there";
         return Err(Error::refused("partial_source", message));
     }
     match (&tensor.data, said) {
         (Data::Whole(_) | Data::Chunks { .. }, Some(said)) => Ok(said),
         (Data::Whole(_) | Data::Chunks { .. }, None) => Ok(Sharding::replicated(mesh, &tensor.shape)?),
         (Data::Shards { sharding, .. }, Some(said)) if said != **sharding => {
-            let message =
-                format!("--from says `{said}`, and the manifest says `{sharding}`: leave --from out");
+            let message = format!("`--from` is `{said}`, but the manifest has `{sharding}`; drop `--from`");
             Err(Error::refused("from", message))
         }
         (Data::Shards { sharding, .. }, _) => Ok((**sharding).clone()),
     }
 }
 
-/// The sharding a tensor is to have, and why it is replicated if the wish was another.
+/// Returns the target sharding of a tensor, and the reason if it is replicated instead.
 ///
-/// `by_name` is what the spec says about it; `lenient`: a target that it cannot take means replication, not an error.
+/// `by_name` is the spec's sharding for it; if `lenient`, a target that does not fit means replication, not
+/// an error.
 fn target(
     tensor: &Tensor,
     wish: &Wish<'_>,
@@ -139,19 +136,20 @@ fn target(
     tally: &mut Tally,
 ) -> Result<(Sharding, Option<String>), Error> {
     let Some(text) = by_name.or(wish.to.as_deref()) else {
-        let message = "no pattern of the spec matches it and there is no --to; a last pattern \"*\" would";
+        let message = "no pattern of the spec matches it and there is no `--to`; add a last pattern \"*\"";
         return Err(Error::refused("spec", message));
     };
     let (to, replicated) = parse_or_replicate(tensor, &wish.mesh, text, lenient, tally)?;
     if to.is_partial() {
-        let message = format!("`{text}` has a partial sum, and files hold whole values: use R or S there");
+        let message = format!("`{text}` has a partial sum, but files hold complete values; use R or S there");
         return Err(Error::refused("partial_target", message));
     }
     Ok((to, replicated))
 }
 
-/// `text` as a sharding of the tensor; or replicated, with the reason, where the tensor lacks a dim and that is
-/// allowed.
+/// Parses `text` as a sharding of the tensor.
+///
+/// If `lenient` and the tensor lacks a dim, returns the replicated sharding with the reason.
 fn parse_or_replicate(
     tensor: &Tensor,
     mesh: &Mesh,
@@ -163,7 +161,7 @@ fn parse_or_replicate(
         Ok(sharding) if sharding.mesh() != mesh => Err(Error::refused(
             "mesh",
             format!(
-                "{text} is a sharding on the mesh {}, in an order of its own: give that mesh and {sharding}",
+                "{text} is a sharding on the mesh {}, with a different order of ranks; give that mesh and {sharding}",
                 sharding.mesh()
             ),
         )),

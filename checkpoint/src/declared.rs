@@ -1,7 +1,8 @@
-//! What the header of a safetensors file declares, read in one pass and with bounds.
+//! The declarations in the header of a safetensors file, read in one pass and with bounds.
 //!
-//! The library's own reader keeps every part of the text before it knows what it is, which takes fourteen times the text. Here a name is known
-//! for what it is when it comes, and how many there may be is said; whether the tensors lie side by side is the library's to say.
+//! The library's own reader stores every part of the text before it interprets it, which takes 14 times the
+//! memory of the text. Here every name is interpreted as it is read, and the number of entries is limited.
+//! The library still checks that the tensors are contiguous.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,20 +13,20 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 
 use super::header::{FreeTexts, MOST_DIMS};
 
-/// A header has at most so many tensors, and so many free texts.
+/// The largest number of tensors in a header, and of free texts.
 const MOST_ENTRIES: usize = 1 << 20;
 
-/// The name under which free texts stand.
+/// The key of the free texts.
 const TEXTS: &str = "__metadata__";
 
-/// What a header declares.
+/// The declarations of a header.
 pub(crate) struct Declared {
     pub(crate) texts: Option<FreeTexts>,
     /// In the order of the text.
     pub(crate) tensors: Vec<(String, TensorInfo)>,
 }
 
-/// A tensor, with at most one dim more than there may be.
+/// A tensor, with at most one dim more than the limit.
 #[derive(serde::Deserialize)]
 struct Info {
     dtype: Dtype,
@@ -110,7 +111,7 @@ impl<'de> Deserialize<'de> for Shape {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Shape, A::Error> {
                 let mut shape = Vec::new();
                 while let Some(extent) = list.next_element()? {
-                    // One more says that there are too many.
+                    // One dim over the limit is enough to report that there are too many.
                     if shape.len() <= MOST_DIMS {
                         shape.push(extent);
                     }
@@ -124,5 +125,5 @@ impl<'de> Deserialize<'de> for Shape {
 }
 
 fn too_many<E: Error>(what: &str) -> E {
-    E::custom(format_args!("it has more than {MOST_ENTRIES} {what}, which are read at most"))
+    E::custom(format_args!("it has more than {MOST_ENTRIES} {what}, which is the limit"))
 }

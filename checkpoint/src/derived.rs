@@ -1,12 +1,13 @@
-//! Checkpoints that are made of others: with other names, with some of the tensors, fused, split, or of another element type.
+//! Checkpoints derived from others: renamed, filtered, fused, split, or with another element type.
 //!
-//! They are the same bytes in the same files, read when they are asked for. So whatever is done with a checkpoint is done with
-//! these too: parts are read, ranks get their shards, and it is resharded, compared and written in any format.
+//! They are the same bytes in the same files, read on demand. So a derived checkpoint supports every
+//! operation of a checkpoint: parts are read, ranks get their shards, and it is resharded, compared and
+//! written in any format.
 //!
 //! ```
 //! use reshard_checkpoint::Checkpoint;
 //! let made = Checkpoint::open(None)?
-//!     .only(["attention.*"])?
+//!     .filter(["attention.*"])?
 //!     .fused(&"*.qkv.* = *.query.* + *.key.* + *.value.* by 4".parse()?)?
 //!     .renamed(r"s/^attention\.(\w+)/layers.0.attn.$1/")?
 //!     .cast("bf16")?;
@@ -28,15 +29,15 @@ use super::rename::Rename;
 use crate::shown::Shown;
 
 impl Checkpoint {
-    /// The tensors, and the entries that are not tensors, whose names one of the patterns matches: globs, or regular expressions
-    /// between slashes.
+    /// Returns the tensors, and the other entries, whose names match one of the patterns.
     ///
-    /// A pattern that matches none of them is refused.
+    /// A pattern is a glob, or a regular expression between slashes. A pattern that matches nothing is an
+    /// error.
     ///
     /// ```
     /// use reshard_checkpoint::Checkpoint;
     ///
-    /// let weights = Checkpoint::open(None)?.only(["mlp.*", r"/^attention\.(query|key)\./"])?;
+    /// let weights = Checkpoint::open(None)?.filter(["mlp.*", r"/^attention\.(query|key)\./"])?;
     /// assert!(weights.tensor("mlp.up.weight").is_ok() && weights.tensor("embedding.weight").is_err());
     /// # Ok::<(), reshard_checkpoint::Error>(())
     /// ```
@@ -54,21 +55,25 @@ impl Checkpoint {
                 (tensors, objects) => format!(
                     "{} and {}",
                     counted(tensors, "tensor", "tensors"),
-                    counted(objects, "entry that is no tensor", "entries that are no tensors")
+                    counted(objects, "non-tensor entry", "non-tensor entries")
                 ),
             };
             let message = format!("the pattern `{}` matches none of the {count}", unused.text().shown());
             return Err(Error::refused("unused_pattern", message));
         }
         let wanted = |name: &str| patterns.iter().any(|one| one.matches(name));
-        let tensors = self.tensors.iter().filter(|tensor| wanted(&tensor.name)).cloned().collect();
+        let (tensors, others): (Vec<_>, Vec<_>) =
+            self.tensors.iter().cloned().partition(|tensor| wanted(&tensor.name));
         let objects = self.objects.iter().filter(|object| wanted(&object.name)).cloned().collect();
-        self.with(tensors, objects)
+        let mut selected = self.with(tensors, objects)?;
+        selected.unselected.extend(others.into_iter().map(|tensor| tensor.name));
+        Ok(selected)
     }
 
-    /// The same tensors and other entries by other names: `s/EXPRESSION/NEW/`, or with a `g` behind it for every place where the expression matches.
+    /// Returns the same tensors and other entries under new names, by `s/EXPRESSION/NEW/`.
     ///
-    /// Refused where it changes no name, or makes two tensors one name.
+    /// With a final `g` every match in a name is replaced. It is an error if no name changes, or if two
+    /// tensors get one name.
     ///
     /// ```
     /// use reshard_checkpoint::Checkpoint;
@@ -85,12 +90,12 @@ impl Checkpoint {
         for (name, path) in of_tensors.chain(objects.iter_mut().map(|one| (&mut one.name, &mut one.path))) {
             if let Some(new) = rename.of(name) {
                 any = true;
-                // How the new name is nested is not known.
+                // The nesting of the new name is not known.
                 (*name, *path) = (new, None);
             }
         }
         if !any {
-            let message = format!("`{}` changes the name of no tensor", rename.text().shown());
+            let message = format!("`{}` does not change the name of any tensor", rename.text().shown());
             return Err(Error::refused("rename", message));
         }
         let olds = self.tensors.iter().map(|one| &one.name).chain(self.objects.iter().map(|one| &one.name));
@@ -99,39 +104,42 @@ impl Checkpoint {
         for (name, old) in news.zip(olds) {
             if name.is_empty() {
                 let (rename, old) = (rename.text().shown(), old.shown());
-                return Err(Error::refused(
-                    "rename",
-                    format!("`{rename}` leaves nothing of the name `{old}`"),
-                ));
+                return Err(Error::refused("rename", format!("`{rename}` makes the name `{old}` empty")));
             }
-            // A part of a `.pt` file may have the name of another one, and then has it still.
+            // Two parts of `.pt` files may have had the same name; they still may after renaming.
             if let Some(other) = known.insert(name, old).filter(|other| *other != old) {
                 let [other, old, name] = [other, &**old, &**name].map(Shown::shown);
-                let message = format!("both `{other}` and `{old}` would be `{name}`");
+                let message = format!("both `{other}` and `{old}` would be named `{name}`");
                 return Err(Error::refused("rename", message));
             }
         }
         objects.sort_by(|a, b| a.name.cmp(&b.name));
-        self.with(tensors, objects)
+        let mut renamed = self.with(tensors, objects)?;
+        for name in &mut renamed.unselected {
+            *name = rename.of(name).unwrap_or_else(|| name.clone());
+        }
+        Ok(renamed)
     }
 
-    /// Whole tensors in place of their parts. See [`Fusion`] for what may be said; its parts must be there, of one type,
-    /// and alike in all dims but one.
+    /// Returns the tensors with parts replaced by whole tensors.
+    ///
+    /// See [`Fusion`] for the syntax. The parts must exist, have one type, and be equal in all dims but one.
     pub fn fused(&self, fusion: &Fusion) -> Result<Self, Error> {
         self.with(fusion.fuse(&self.tensors)?, self.objects.clone())
     }
 
-    /// Parts in place of whole tensors: what [`Checkpoint::fused`] undoes.
+    /// Returns the tensors with wholes replaced by their parts: the inverse of [`Checkpoint::fused`].
     ///
-    /// A checksum of a whole is none of its parts, so those of the input are not compared where a tensor is split; its replicas are.
+    /// A checksum of a whole cannot be used for its parts. So checksums of the input are not compared for a
+    /// tensor that is split; its replicas are.
     pub fn split(&self, fusion: &Fusion) -> Result<Self, Error> {
         self.with(fusion.split(&self.tensors)?, self.objects.clone())
     }
 
-    /// The same tensors of another type of floating point: `f16`, `bf16`, `f32` or `f64`.
+    /// Returns the tensors in another floating-point type: `f16`, `bf16`, `f32` or `f64`.
     ///
-    /// Elements are rounded once, to the nearest, ties to even; those past the largest number become infinite, and NaN
-    /// stays NaN. Tensors of other types (integers, 8 bits and fewer) stay as they are.
+    /// Elements are rounded once, to the nearest, ties to even; those past the largest number become
+    /// infinite, and NaN stays NaN. Tensors of other types (integers, 8 bits and fewer) are unchanged.
     ///
     /// ```
     /// use reshard_checkpoint::Checkpoint;
@@ -149,8 +157,7 @@ impl Checkpoint {
         for tensor in tensors.iter_mut().filter(floats) {
             any = true;
             if tensor.stored != tensor.dtype && tensor.dtype != to {
-                let message =
-                    format!("it is rounded to {} already, and would be rounded twice", tensor.dtype);
+                let message = format!("it is already rounded to {} and would be rounded twice", tensor.dtype);
                 return Err(Error::refused("dtype", message).about_tensor(&tensor.name));
             }
             if super::header::byte_len(to, &tensor.shape).is_none() {
@@ -161,13 +168,13 @@ impl Checkpoint {
         }
         if !any {
             let message =
-                format!("no tensor is of f16, bf16, f32 or f64, so none can become {}", dtype.shown());
+                format!("no tensor is f16, bf16, f32 or f64, so none can be converted to {}", dtype.shown());
             return Err(Error::refused("dtype", message));
         }
         self.with(tensors, self.objects.clone())
     }
 
-    /// These tensors and objects instead of its own; no two that have bytes may have one name.
+    /// Replaces tensors and objects; no two entries that have bytes may have the same name.
     fn with(&self, tensors: Vec<Tensor>, objects: Vec<Object>) -> Result<Self, Error> {
         let mut names: Vec<&str> = tensors.iter().map(|tensor| &tensor.name[..]).collect();
         names.extend(objects.iter().filter(|one| one.archive().is_some()).map(|object| &object.name[..]));
@@ -175,7 +182,7 @@ impl Checkpoint {
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             let of_tensors = tensors.iter().filter(|tensor| tensor.name == twice[0]).count();
             let what = if of_tensors == 2 { "tensors" } else { "entries" };
-            let message = format!("there would be two {what} `{}`", twice[0].shown());
+            let message = format!("there would be two {what} named `{}`", twice[0].shown());
             return Err(Error::refused("name", message));
         }
         Ok(Self { tensors, objects, ..self.clone() })

@@ -1,10 +1,10 @@
-//! Plans carried out on one device, for all ranks at once.
+//! Executes plans on one device, for all ranks at once.
 
 use reshard_collectives::Error;
 use reshard_device::{Backend, Fused};
 use reshard_planner::Plan;
 
-/// A device, and what it prepared last: many tensors of a checkpoint take the same way one after the other.
+/// A device and its last prepared plan, because consecutive tensors of a checkpoint often share a plan.
 pub(crate) struct OnDevice<B: Backend> {
     device: B,
     last: Option<(Plan, Fused<B>)>,
@@ -15,7 +15,7 @@ impl<B: Backend> OnDevice<B> {
         Self { device, last: None }
     }
 
-    /// The shards of the target in the order of its mesh, and what the worst rank received.
+    /// Returns the target's shards in mesh order, and the largest number of bytes that a rank received.
     pub(crate) fn redistribute(
         &mut self,
         plan: &Plan,
@@ -25,7 +25,7 @@ impl<B: Backend> OnDevice<B> {
             (known.from(), known.to(), known.dtype()) == (plan.from(), plan.to(), plan.dtype())
         };
         if !self.last.as_ref().is_some_and(same) {
-            // Its memory first.
+            // Free the memory of the previous plan first.
             self.last = None;
             let fused = Fused::new(&self.device, plan)?;
             self.last = Some((plan.clone(), fused));

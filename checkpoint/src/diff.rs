@@ -1,4 +1,4 @@
-//! Whether two checkpoints are equal, whatever files and shardings hold them: as tensors, and in the bytes of other entries.
+//! Compares two checkpoints, in any files and shardings: their tensors, and the bytes of other entries.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,18 +17,18 @@ use super::slab_read::{Buffers, assemble};
 use super::spread::{spread, threads};
 use super::units::Units;
 
-/// A slab has at most so many bytes.
+/// The largest number of bytes compared at a time.
 const SLAB: usize = 4 << 20;
 
-/// What two checkpoints do not have in common.
+/// The differences between two checkpoints.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct DiffReport {
-    /// Whether they are equal in all that was compared.
+    /// `true` if everything that was compared is equal.
     pub equal: bool,
-    /// How many tensors both have.
+    /// The number of tensors in both.
     pub tensors: usize,
-    /// How many entries that are not tensors both have and were compared.
+    /// The number of compared entries in both that are not tensors.
     pub others: usize,
     /// Names that only the first has.
     pub only_first: Vec<String>,
@@ -36,7 +36,7 @@ pub struct DiffReport {
     pub only_second: Vec<String>,
     /// Tensors and other entries that both have and that differ, by name.
     pub different: Vec<TensorDiff>,
-    /// Entries that are not tensors, and in one of the two are a part of a `.pt` or `.npz` file, which is not compared.
+    /// Other entries that are part of a `.pt` or `.npz` file in one of the two, and so are not compared.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_compared: Vec<String>,
 }
@@ -45,15 +45,15 @@ pub struct DiffReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TensorDiff {
-    /// Its name.
+    /// The name of the tensor or entry.
     pub name: String,
-    /// How it differs.
+    /// A description of the difference.
     pub what: String,
-    /// The index of the first element that differs; None where types or shapes do, or elements share bytes.
+    /// The index of the first different element; `None` if types or shapes differ, or elements share bytes.
     pub first: Option<Vec<usize>>,
 }
 
-/// A tensor of both.
+/// A tensor that is in both.
 struct Pair<'a> {
     number: usize,
     units: Units,
@@ -61,12 +61,12 @@ struct Pair<'a> {
     sources: [Source<'a>; 2],
 }
 
-/// How many units of a tensor differ, and the first of them.
+/// The number of different units of a tensor, and the first of them.
 type Found = (usize, usize);
 
-/// Compares two checkpoints. Free texts, files and shardings do not count.
+/// Compares two checkpoints; free texts, files and shardings are ignored.
 ///
-/// Of entries that are not tensors the bytes are compared: of archives of `torch.save` those of their entries.
+/// Entries that are not tensors are compared by their bytes; archives of `torch.save` entry by entry.
 ///
 /// ```
 /// use reshard_checkpoint::{Checkpoint, diff};
@@ -109,7 +109,7 @@ pub fn diff(
     Ok(DiffReport { equal, tensors, others, only_first, only_second, different, not_compared })
 }
 
-/// How many units of each pair differ, and the first.
+/// Returns for each pair the number of different units, and the first.
 fn compare(pairs: &[(&Tensor, &Tensor)], observer: &mut dyn Observer) -> Result<Vec<Found>, Error> {
     let found = Mutex::new(vec![(0, usize::MAX); pairs.len()]);
     let mut left = pairs.iter().enumerate();
@@ -162,7 +162,7 @@ fn compare(pairs: &[(&Tensor, &Tensor)], observer: &mut dyn Observer) -> Result<
     Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// How a pair differs, if it does.
+/// Describes the difference of a pair, if there is one.
 fn different((one, two): (&Tensor, &Tensor), (count, at): Found) -> Option<TensorDiff> {
     let said =
         |what: String, first: Option<Vec<usize>>| Some(TensorDiff { name: one.name.clone(), what, first });

@@ -1,7 +1,7 @@
-//! The checkpoint that a run without an input reshards: one small transformer block, made by code from a seed.
+//! The checkpoint of a run without an input: one small transformer block, made by code from a seed.
 //!
-//! It has what makes resharding interesting: a vocabulary that no mesh divides, matrices, vectors and a scalar, and two
-//! element types. The values are uniform noise, so that no misplaced block can go unnoticed.
+//! It covers the interesting cases: a vocabulary that no mesh divides, matrices, vectors and a scalar, and
+//! two element types. The values are uniform noise, so that every misplaced block is detected.
 
 use half::bf16;
 use safetensors::Dtype;
@@ -75,6 +75,7 @@ pub(crate) fn checkpoint() -> Checkpoint {
         objects: Vec::new(),
         folders: Vec::new(),
         ignored: Vec::new(),
+        unselected: Vec::new(),
     }
 }
 

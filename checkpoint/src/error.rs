@@ -1,16 +1,16 @@
-//! Why a job did not succeed: a kind for programs, a sentence for people, and whether it was refused or failed.
+//! Errors of a job: a kind for programs, a message for people, and a class.
 
 use crate::shown::Shown;
 use std::fmt;
 use std::path::Path;
 
-/// One error: the kind is stable and for programs, the message is one sentence with the offending values.
+/// An error: a stable kind for programs, and a one-line message with the offending values.
 ///
 /// ```
-/// use reshard_checkpoint::{Checkpoint, Class};
+/// use reshard_checkpoint::{Checkpoint, ErrorKind};
 ///
 /// let error = Checkpoint::open(Some("/nowhere".as_ref())).err().unwrap();
-/// assert_eq!((error.kind(), error.class(), error.status()), ("input", Class::Refused, 2));
+/// assert_eq!((error.code(), error.class(), error.status()), ("input", ErrorKind::Refused, 2));
 /// assert!(error.to_string().starts_with("the input /nowhere cannot be read"));
 /// ```
 #[derive(Debug)]
@@ -21,65 +21,65 @@ pub struct Error {
     class: ErrorKind,
 }
 
-/// What kind of end an error is.
+/// The class of an error, which decides the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The input is bad or the request is refused; nothing was begun.
+    /// The input or the request is invalid; no work was begun.
     Refused,
     /// The job failed, by verification, by an engine or by I/O.
     Failed,
-    /// Another process of the job says what is wrong, and ends with this status.
+    /// Another process of the job reports the error; this one ends with the given status.
     ToldElsewhere(u8),
 }
 
 impl Error {
-    /// Bad input, or a request that is refused.
+    /// Returns an error for invalid input or an invalid request.
     pub(crate) fn refused(kind: &'static str, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), place: None, class: ErrorKind::Refused }
     }
 
-    /// A job that failed.
+    /// Returns an error for a job that failed.
     pub(crate) fn failed(kind: &'static str, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), place: None, class: ErrorKind::Failed }
     }
 
-    /// Reading or writing `path` failed in the middle of the work.
+    /// Returns an error for an I/O failure on `path` during the work.
     pub(crate) fn io(doing: &str, path: &Path, error: &std::io::Error) -> Self {
         Self::failed("io", format!("{doing} {} failed: {error}", path.display()))
     }
 
-    /// What another process of the job says, which ends with this status.
+    /// Returns an error for a process whose job failed in another process, with that exit status.
     pub(crate) fn told_elsewhere(status: u8) -> Self {
         Self {
             kind: "elsewhere",
-            message: "another process of the job says what is wrong".to_owned(),
+            message: "another process of the job reports the error".to_owned(),
             place: None,
             class: ErrorKind::ToldElsewhere(status),
         }
     }
 
-    /// The same error, said about something: `about: message`.
+    /// Prefixes the message with its subject: `about: message`.
     pub(crate) fn about(mut self, about: impl fmt::Display) -> Self {
         self.message = format!("{about}: {}", self.message);
         self
     }
 
-    /// The same error, said about one tensor.
+    /// Prefixes the message with the name of a tensor.
     pub(crate) fn about_tensor(self, name: &str) -> Self {
         self.about(format_args!("tensor `{}`", name.shown()))
     }
 
-    /// The stable word for what is wrong: `input`, `rank_files`, `verification`, ..
+    /// Returns the stable identifier of the problem: `input`, `rank_files`, `verification`, ..
     pub fn code(&self) -> &'static str {
         self.kind
     }
 
-    /// Whether it was refused or failed, or is told elsewhere.
+    /// Returns the class: invalid, failed, or reported by another process.
     pub fn class(&self) -> ErrorKind {
         self.class
     }
 
-    /// The status that a process ends with after it: 2 for what is refused, 1 for what failed.
+    /// Returns the exit status of the process: 2 for invalid input or requests, 1 for failures.
     pub fn status(&self) -> u8 {
         match self.class {
             ErrorKind::Failed => 1,
@@ -88,7 +88,7 @@ impl Error {
         }
     }
 
-    /// Of a text that does not parse: the text, and the byte where it does not.
+    /// Returns the text that does not parse and the byte of the error, for parse errors.
     pub fn place(&self) -> Option<(&str, usize)> {
         self.place.as_ref().map(|(text, at)| (&text[..], *at))
     }
@@ -121,7 +121,7 @@ impl From<reshard_planner::Error> for Error {
     }
 }
 
-/// An exchange that went wrong is a job that failed.
+/// An exchange that failed is a job that failed.
 impl From<reshard_collectives::Error> for Error {
     fn from(error: reshard_collectives::Error) -> Self {
         Self::failed(error.code(), error.to_string())

@@ -1,7 +1,8 @@
-//! Who carries plans out, and which ranks' shards lie in this process: all of them, or one.
+//! Execution of plans, and the assignment of ranks to processes: this process holds all ranks, or one.
 //!
-//! The whole job is one sequence (`pipeline`), written for a process that holds some of the ranks. What it asks of the others
-//! is here: to share words, so that all pass a stage or none does, and to exchange shards.
+//! The whole job is one sequence (`pipeline`), written for a process that holds some of the ranks. This
+//! module is its interface to the other processes: they share words, so that all pass a stage or none does,
+//! and exchange shards.
 
 use reshard_collectives::Error as EngineError;
 use reshard_kernels::DType;
@@ -14,40 +15,42 @@ use super::error::Error;
 use super::held::Held;
 use super::rooms::Rooms;
 
-/// From where to where, and the bytes of a unit.
+/// Source and target sharding, and the bytes of a unit.
 pub(crate) type Way = (Sharding, Sharding, usize);
 
-/// Sees a new shard: of which tensor of a batch, of which rank. Those of one rank come one after the other, in the order of the
-/// tensors.
+/// Receives a new shard, with the number of its tensor in the batch and its rank.
+///
+/// The shards of one rank come in the order of the tensors.
 pub(crate) type Arrived<'a> = &'a (dyn Fn(usize, usize, &mut Vec<u8>) -> Result<(), Error> + Sync);
 
-/// A tensor that has been exchanged.
+/// The result of an exchanged tensor.
 pub(crate) struct Moved {
-    /// What the worst of this process's ranks received.
+    /// The most bytes that a rank of this process received.
     pub(crate) received: u64,
-    /// The whole of the new shards, in the first process.
+    /// The global tensor, in the first process, if it is gathered.
     pub(crate) gathered: Option<Vec<u8>>,
 }
 
-/// The processes of a job, seen from one of them.
+/// The processes of a job, as seen from one of them.
 pub(crate) trait Exchange {
-    /// Whether this process holds the shards of a rank.
+    /// Returns `true` if this process holds the shards of a rank.
     fn holds(&self, rank: usize) -> bool;
 
-    /// Which process this is; the first, 0, writes what is one for all.
+    /// Returns the index of this process; process 0 writes the files that exist once per job.
     fn process(&self) -> usize;
 
-    /// Every process's words to every process, in their order; nobody returns before all have come.
+    /// Sends this process's words to all; returns every process's words in order, once all have arrived.
     fn share(&mut self, words: &[u64]) -> Result<Vec<Vec<u64>>, EngineError>;
 
-    /// Plans every move, and where the whole is gathered, its way there.
+    /// Plans every redistribution and, if the whole is gathered, the plan for that.
     fn prepare(&mut self, moves: &[Move<'_>], gathers: bool) -> Result<(), Error>;
 
-    /// Cuts the moves, in their order, into lists that are exchanged together.
+    /// Splits the redistributions, in their order, into batches that are exchanged jointly.
     fn batches<'a, 'b>(&self, moves: &'a [Move<'b>]) -> Vec<&'a [Move<'b>]>;
 
-    /// Gives this process's ranks their new shards of some tensors, each of which `arrived` sees once; and where the whole is
-    /// gathered, makes it of them in the first process.
+    /// Gives this process's ranks their new shards of some tensors, and calls `arrived` once with each.
+    ///
+    /// If the whole is gathered, the first process assembles it from them.
     fn exchange(
         &mut self,
         batch: &[Move<'_>],
@@ -57,16 +60,16 @@ pub(crate) trait Exchange {
         arrived: Arrived<'_>,
     ) -> Result<Vec<Moved>, Error>;
 
-    /// The plan of a move.
+    /// Returns the plan of a redistribution.
     fn plan(&self, tensor: &Move<'_>) -> Result<&Plan, Error>;
 }
 
-/// The way of a tensor; those that share it share a plan.
+/// Returns the key of a tensor's plan; tensors with the same key share a plan.
 pub(crate) fn way(tensor: &Move<'_>) -> Way {
     (tensor.unit_from.clone(), tensor.unit_to.clone(), tensor.units.bytes)
 }
 
-/// Any type of elements of this size: nothing is computed with them.
+/// Returns an element type of this size; any will do, because no arithmetic is done on the elements.
 pub(crate) fn opaque(bytes: usize) -> DType {
     match bytes {
         2 => DType::U16,
@@ -76,20 +79,20 @@ pub(crate) fn opaque(bytes: usize) -> DType {
     }
 }
 
-/// Succeeds if the worst rank received what a plan promised.
+/// Succeeds if the worst rank received the number of bytes that the plan predicts.
 pub(crate) fn agrees(received_bytes: u64, plan: &Plan) -> Result<(), Error> {
     let promised = plan.received_bytes();
     if received_bytes == promised {
         return Ok(());
     }
     let message = format!(
-        "the worst rank received {received_bytes}, and the plan promised {promised}",
+        "the busiest rank received {received_bytes}, but the plan predicts {promised}",
         received_bytes = counted(received_bytes, "byte", "bytes")
     );
     Err(Error::failed("verification", message))
 }
 
-/// A way that nobody planned.
+/// Returns the error for a redistribution without a plan.
 pub(crate) fn not_planned() -> Error {
-    Error::failed("internal", "it was not planned")
+    Error::failed("internal", "it has no plan")
 }

@@ -1,14 +1,16 @@
-//! A tensor and the tensors that it is made of, along one dim: `*.qkv.weight = *.q.weight + *.k.weight + *.v.weight`.
+//! A tensor and its parts along one dim: `*.qkv.weight = *.q.weight + *.k.weight + *.v.weight`.
 //!
-//! Of a dim of the whole each part has some indices, in ascending order: part `i`, of `n[i]` indices in `b` blocks, is the layout
+//! Each part has some indices of a dim of the whole, ascending: part `i`, of `n[i]` indices in `b` blocks, is
+//! the layout
 //!
 //! ```text
 //! (n[i]/b, b) : (1, sum(n)/b)  +  the sum of n[j]/b for j < i
 //! ```
 //!
-//! from its own indices to those of the whole. So what a file has of a part is a region of the whole, and what it has of the whole
-//! is regions of the parts. That is all that fusing and splitting are: the tensors that come out are made of the same
-//! bytes of the same files at other regions, and are read, cut, moved and compared as any others are. No byte is copied for it.
+//! from its own indices to those of the whole. So a file's range of a part is a region of the whole, and its
+//! range of the whole is a set of regions of the parts. Fusing and splitting are exactly this: the resulting
+//! tensors consist of the same bytes of the same files at other regions. They are read, split, redistributed
+//! and compared like any others. No byte is copied for it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,16 +30,17 @@ use super::strided;
 use super::units::Units;
 use crate::shown::Shown;
 
-/// More blocks than this a dim is not cut into.
+/// The largest number of blocks that a dim is split into.
 const MOST_BLOCKS: usize = 1 << 16;
 
-/// What a tensor is made of, for every text that `*` stands for.
+/// A rule that fuses parts into a whole or splits it, for every text that `*` stands for.
 ///
-/// `WHOLE = PART + PART + ..`, then `on DIM` where it is not dim 0, and `by BLOCKS` where the parts are not one after the other: each is
-/// cut in so many equal blocks, and the whole has the first block of each part, then the second of each, and so on, as fused
-/// attention has query groups. For splitting, a number before a part says how many shares it has, else one:
-/// `*.qkv = 4 *.q + *.k + *.v by 8` cuts 8 groups of four query heads, a key head and a value head. A `*` is the same text in
-/// all of its names; names with `=`, `+` or blanks cannot be said.
+/// The syntax is `WHOLE = PART + PART + ..`, then `on DIM` if the dim is not 0, and `by BLOCKS` if the parts
+/// are interleaved. With `by BLOCKS` each part is split into that many equal blocks. The whole has the first
+/// block of each part, then the second of each, and so on, like the query groups of fused attention. For
+/// splitting, a number before a part is its number of shares, by default one:
+/// `*.qkv = 4 *.q + *.k + *.v by 8` splits 8 groups of four query heads, a key head and a value head. A `*`
+/// is the same text in all names of the rule. Names with `=`, `+` or blanks cannot be written.
 ///
 /// ```
 /// use reshard_checkpoint::{Checkpoint, Fusion};
@@ -62,7 +65,7 @@ pub struct Fusion {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
     name: String,
-    /// How many shares of the whole it has, where that is said.
+    /// The number of shares of the whole, if it is given.
     shares: Option<usize>,
 }
 
@@ -78,9 +81,13 @@ impl FromStr for Fusion {
     fn from_str(text: &str) -> Result<Self, Error> {
         let bad = |why: &str| {
             let said = text.shown();
-            Error::refused("fusion", format!("`{said}` is not like `WHOLE = PART + PART on 0 by 1`: {why}"))
+            Error::refused(
+                "fusion",
+                format!("`{said}` is not of the form `WHOLE = PART + PART on 0 by 1`: {why}"),
+            )
         };
-        let number = |text: &str| text.parse::<usize>().map_err(|_| bad(&format!("`{text}` is no number")));
+        let number =
+            |text: &str| text.parse::<usize>().map_err(|_| bad(&format!("`{text}` is not a number")));
         let (whole, rest) = text.split_once('=').ok_or_else(|| bad("it has no ="))?;
         let mut words: Vec<&str> = rest.split_whitespace().collect();
         let (mut dim, mut blocks) = (0, 1);
@@ -93,33 +100,33 @@ impl FromStr for Fusion {
             words.truncate(words.len() - 2);
         }
         if !(1..=MOST_BLOCKS).contains(&blocks) {
-            return Err(bad(&format!("there are 1 to {MOST_BLOCKS} blocks, and not {blocks}")));
+            return Err(bad(&format!("there must be 1 to {MOST_BLOCKS} blocks, not {blocks}")));
         }
         let part = |said: &str| match said.split_whitespace().collect::<Vec<_>>()[..] {
             [name] => Ok(Part { name: name.to_owned(), shares: None }),
             [shares, name] => match number(shares)? {
                 shares @ 1..=MOST_BLOCKS => Ok(Part { name: name.to_owned(), shares: Some(shares) }),
-                shares => Err(bad(&format!("a part has 1 to {MOST_BLOCKS} shares, and not {shares}"))),
+                shares => Err(bad(&format!("a part must have 1 to {MOST_BLOCKS} shares, not {shares}"))),
             },
-            _ => Err(bad("each part is one name")),
+            _ => Err(bad("each part must be one name")),
         };
         let parts = words.join(" ").split('+').map(part).collect::<Result<Vec<_>, _>>()?;
         let whole = match whole.split_whitespace().collect::<Vec<_>>()[..] {
             [name] => name.to_owned(),
-            _ => return Err(bad("the whole is one name")),
+            _ => return Err(bad("the whole must be one name")),
         };
         let this = Self { whole, parts, dim, blocks };
         if this.parts.len() < 2 {
-            return Err(bad("there are at least two parts"));
+            return Err(bad("there must be at least two parts"));
         }
         let stars = |name: &str| name.matches('*').count();
         if this.names().any(|name| stars(name) != stars(&this.whole)) {
-            return Err(bad("all names have as many *"));
+            return Err(bad("all names must have the same number of *"));
         }
         let mut names: Vec<&str> = this.names().collect();
         names.sort_unstable();
         if names.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(bad("no two names are the same"));
+            return Err(bad("all names must be different"));
         }
         Ok(this)
     }
@@ -146,12 +153,12 @@ impl fmt::Display for Fusion {
 }
 
 impl Fusion {
-    /// All its names, the whole's first.
+    /// Returns all names of the rule, the whole's first.
     fn names(&self) -> impl Iterator<Item = &str> {
         [&self.whole[..]].into_iter().chain(self.parts.iter().map(|part| &part.name[..]))
     }
 
-    /// The tensors with the wholes in place of their parts.
+    /// Returns the tensors with the wholes in place of their parts.
     pub(crate) fn fuse(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         let parts: Vec<&str> = self.parts.iter().map(|part| &part.name[..]).collect();
         let all = stars(&parts, tensors);
@@ -160,7 +167,7 @@ impl Fusion {
         }
         let by_name: HashMap<&str, &Tensor> = tensors.iter().map(|one| (&one.name[..], one)).collect();
         let mut maker = Maker::default();
-        // The parts, the first of them with what is made.
+        // The parts; the first of each group carries the fused tensor.
         let mut made: HashMap<&str, Option<Tensor>> = HashMap::new();
         for texts in &all {
             let whole = filled(&self.whole, texts);
@@ -187,7 +194,7 @@ impl Fusion {
         Ok(result)
     }
 
-    /// The tensors with the parts in place of their wholes.
+    /// Returns the tensors with the parts in place of their wholes.
     pub(crate) fn split(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         let mut result = Vec::with_capacity(tensors.len());
         let (mut known, mut found) = (Known::default(), false);
@@ -201,7 +208,7 @@ impl Fusion {
             result.extend(parts.map_err(|error| error.about_tensor(&tensor.name))?);
         }
         if !found {
-            return Err(self.unused("its whole is no tensor of the input"));
+            return Err(self.unused("its whole is not a tensor of the input"));
         }
         Ok(result)
     }
@@ -223,7 +230,8 @@ impl Fusion {
                 && part.shape.iter().zip(&shape).enumerate().all(|(at, (a, b))| at == dim || a == b);
             if !alike || (part.dtype, part.stored) != (first.dtype, first.stored) {
                 let said = |one: &Tensor| format!("`{}` is {} {:?}", one.name.shown(), one.dtype, one.shape);
-                let message = format!("{} and {}, which do not fit on dim {dim}", said(first), said(part));
+                let message =
+                    format!("{} and {}, which cannot be concatenated on dim {dim}", said(first), said(part));
                 return Err(Error::refused("fusion", message));
             }
             shape[dim] = shape[dim].saturating_add(part.shape[dim]);
@@ -239,14 +247,14 @@ impl Fusion {
         {
             return Err(Error::refused(
                 "packed",
-                format!("elements of {} share bytes, which would be cut", first.stored),
+                format!("elements of {} share bytes, which would be split", first.stored),
             ));
         }
         let sizes: Vec<usize> = units.iter().map(|units| units.shape()[dim]).collect();
         let uneven = parts.iter().zip(&sizes).find(|(_, size)| !size.is_multiple_of(self.blocks));
         if let Some((part, size)) = uneven {
             let message = format!(
-                "`{}` has {size} of dim {dim}, which are not {} equal blocks",
+                "`{}` has {size} on dim {dim}, which are not {} equal blocks",
                 part.name.shown(),
                 self.blocks,
                 size = counted(size, "index", "indices")
@@ -259,9 +267,8 @@ impl Fusion {
             sizes.iter().zip(shares).all(|(size, share)| size * shares[0] == sizes[0] * share)
         };
         if !shares.as_ref().is_none_or(proportional) {
-            let message = format!(
-                "the parts have {sizes:?} indices of dim {dim}, and the shares that are said are others"
-            );
+            let message =
+                format!("the parts have {sizes:?} indices on dim {dim}, which do not match the given shares");
             return Err(Error::refused("fusion", message));
         }
         let mut sources = Vec::with_capacity(parts.len());
@@ -290,7 +297,7 @@ impl Fusion {
         })
     }
 
-    /// The parts of a whole.
+    /// Splits a whole into its parts.
     fn cut(&self, whole: &Tensor, texts: &[&str], known: &mut Known) -> Result<Vec<Tensor>, Error> {
         let dim = self.dim;
         let refused = |why: String| Err(Error::refused("fusion", why));
@@ -301,7 +308,7 @@ impl Fusion {
         if units.shape().len() < whole.shape.len() {
             return Err(Error::refused(
                 "packed",
-                format!("elements of {} share bytes, which would be cut", whole.stored),
+                format!("elements of {} share bytes, which would be split", whole.stored),
             ));
         }
         let shares: Vec<usize> = self.parts.iter().map(Part::shares).collect();
@@ -309,7 +316,7 @@ impl Fusion {
         let size = units.shape()[dim];
         if !size.is_multiple_of(all) {
             return refused(format!(
-                "its {size} of dim {dim} are not {} of {} equal shares",
+                "its {size} on dim {dim} are not {} of {} equal shares",
                 counted(self.blocks, "block", "blocks"),
                 all / self.blocks,
                 size = counted(size, "index", "indices")
@@ -345,7 +352,7 @@ impl Fusion {
                 Data::Chunks { placed: Arc::new(placed), chunks }
             };
             let name = filled(&part.name, texts);
-            // A checksum of the whole is none of a part.
+            // A checksum of the whole cannot be used for a part.
             parts.push(Tensor {
                 name,
                 path: None,
@@ -360,17 +367,17 @@ impl Fusion {
     }
 }
 
-/// Makes regions of wholes; layers are alike, so what was made is made once.
+/// Computes regions of wholes; layers are equal, so recent results are cached.
 #[derive(Default)]
 struct Maker {
     known: Known,
     last: Vec<Made>,
 }
 
-/// The regions of the parts, their sizes, and those of the whole.
+/// The regions of the parts, their sizes, and the regions of the whole.
 type Made = (Vec<Arc<Placed>>, Vec<usize>, Arc<Placed>);
 
-/// So many are remembered.
+/// The number of cached results.
 const REMEMBERED: usize = 8;
 
 impl Maker {
@@ -394,7 +401,7 @@ impl Maker {
     }
 }
 
-/// The indices of the whole that each part has, in the order of its own.
+/// Returns for each part the indices of the whole that it has, in the part's order.
 fn images(sizes: &[usize], blocks: usize) -> Vec<Intervals> {
     let all = sizes.iter().sum::<usize>() / blocks;
     let mut before = 0;
@@ -411,7 +418,7 @@ fn images(sizes: &[usize], blocks: usize) -> Vec<Intervals> {
     sizes.iter().map(image).collect()
 }
 
-/// Indices of a part as those of the whole.
+/// Maps indices of a part to those of the whole.
 fn through(list: &Intervals, image: &Intervals) -> Intervals {
     let mut result = Intervals::default();
     let mut blocks = image.iter();
@@ -432,7 +439,7 @@ fn through(list: &Intervals, image: &Intervals) -> Intervals {
     result
 }
 
-/// Appends an interval, joined to the last one where they touch.
+/// Appends an interval, merged with the last one if they touch.
 fn push(list: &mut Intervals, x: Interval) {
     match list.last_mut() {
         _ if x.len == 0 => {}
@@ -441,7 +448,7 @@ fn push(list: &mut Intervals, x: Interval) {
     }
 }
 
-/// A name with texts in place of its `*`.
+/// Replaces each `*` of a name by a text.
 fn filled(name: &str, texts: &[&str]) -> String {
     let mut texts = texts.iter();
     let mut pieces = name.split('*');
@@ -449,7 +456,7 @@ fn filled(name: &str, texts: &[&str]) -> String {
     pieces.fold(first, |all, piece| all + texts.next().map_or("", |text| text) + piece)
 }
 
-/// All texts that `*` stands for in a tensor of one of these names at least.
+/// Returns all texts that `*` matches in a tensor for at least one of these names.
 fn stars<'a>(names: &[&str], tensors: &'a [Tensor]) -> Vec<Vec<&'a str>> {
     let found = |tensor: &'a Tensor| names.iter().filter_map(|name| pattern::stars(name, &tensor.name));
     let mut all: Vec<_> = tensors.iter().flat_map(found).collect();

@@ -13,13 +13,13 @@ use super::checksum::checksum;
 use super::declared::Declared;
 use crate::error::Error;
 
-/// What a file begins with: the length of its header.
+/// The size of the header length at the start of a file.
 const LENGTH: usize = size_of::<u64>();
 
-/// A header has at most so many bytes, says the format.
+/// The longest header that the format allows, in bytes.
 const LONGEST: u64 = 100_000_000;
 
-/// A tensor of PyTorch or NumPy has at most so many dims, say they.
+/// The largest number of dims of a tensor in PyTorch or NumPy.
 pub(crate) const MOST_DIMS: usize = 64;
 
 /// The `__metadata__` of a file: free texts that writers leave for readers.
@@ -36,15 +36,15 @@ pub(crate) struct Stored {
 pub(crate) struct Opened {
     pub(crate) tensors: BTreeMap<String, Stored>,
     pub(crate) free_texts: Option<FreeTexts>,
-    /// The checksum of its header, with the length before it.
+    /// The checksum of its header, including the length before it.
     pub(crate) checksum: u64,
 }
 
-/// Reads the header of `path`. Offsets that overlap, leave gaps or pass the end of the file are refused here.
+/// Reads the header of `path`; rejects offsets that overlap, leave gaps or pass the end of the file.
 pub(crate) fn open(path: &Path) -> Result<Opened, Error> {
     let input = Arc::new(Input::open(path)?);
     let bad = |error: SafeTensorError| {
-        Error::refused("safetensors", format!("{} is not a whole safetensors file: {error}", path.display()))
+        Error::refused("safetensors", format!("{} is not a valid safetensors file: {error}", path.display()))
     };
     let mut head = input.read(0, input.len().min(LENGTH as u64) as usize)?;
     let length = head.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
@@ -62,12 +62,12 @@ pub(crate) fn open(path: &Path) -> Result<Opened, Error> {
     let checksum = checksum(&head);
     drop(head);
     if let Some((name, _)) = tensors.iter().find(|(_, info)| info.shape.len() > MOST_DIMS) {
-        let message = format!("it has more than {MOST_DIMS} dims, and at most {MOST_DIMS} are read");
+        let message = format!("it has more than {MOST_DIMS} dims, which is the limit");
         return Err(Error::refused("safetensors", message).about_tensor(name).about(path.display()));
     }
     let count = tensors.len();
     tensors.sort_by_key(|(_, info)| info.data_offsets);
-    // Whether they lie side by side and are as long as their shapes say.
+    // Checks that the tensors are contiguous and as long as their shapes require.
     let metadata = Metadata::new(None, tensors).map_err(bad)?;
     if data.checked_add(metadata.data_len() as u64) != Some(input.len()) {
         return Err(bad(SafeTensorError::MetadataIncompleteBuffer));
@@ -90,13 +90,14 @@ pub(crate) fn open(path: &Path) -> Result<Opened, Error> {
     Ok(Opened { tensors, free_texts, checksum })
 }
 
-/// The first bytes of a file that will hold these tensors, one after the other in this order: the length of the
-/// header, the header, and blanks that align the data to 8 bytes.
+/// Encodes the first bytes of a file that will hold these tensors, contiguous and in this order.
+///
+/// They are the length of the header, the header, and blanks that align the data to 8 bytes.
 pub(crate) fn encode<'a>(
     tensors: &mut dyn Iterator<Item = (&'a str, Dtype, &'a [usize])>,
     free_texts: Option<&FreeTexts>,
 ) -> Result<Vec<u8>, Error> {
-    let bad = |why: String| Error::failed("safetensors", format!("no header can be written: {why}"));
+    let bad = |why: String| Error::failed("safetensors", format!("cannot write the header: {why}"));
     let mut end = 0_usize;
     let mut infos = Vec::new();
     for (name, dtype, shape) in tensors {
@@ -115,7 +116,7 @@ pub(crate) fn encode<'a>(
     let len = text.len().next_multiple_of(size_of::<u64>());
     if len as u64 > LONGEST {
         return Err(bad(format!(
-            "it has {len}, and the format allows {LONGEST}: write fewer tensors a file",
+            "it has {len}, but the format allows {LONGEST}; write fewer tensors per file",
             len = counted(len, "byte", "bytes")
         )));
     }
@@ -125,7 +126,7 @@ pub(crate) fn encode<'a>(
     Ok(header)
 }
 
-/// How many bytes a tensor takes; None past 2^64 or where its elements do not fill its last byte.
+/// Returns the bytes of a tensor; `None` past 2^64 or if its elements do not fill the last byte.
 pub(crate) fn byte_len(dtype: Dtype, shape: &[usize]) -> Option<usize> {
     let elements = shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim))?;
     let bits = elements.checked_mul(dtype.bitsize())?;

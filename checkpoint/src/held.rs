@@ -1,13 +1,14 @@
-//! One tensor in memory: the whole of it, and what the ranks of its source hold, each region once.
+//! One tensor in memory: the whole, and the regions that the source ranks hold, each once.
 //!
 //! ```text
-//! a whole in a file --read--> whole --region(rank)--> shards, stretches of the whole where they are such
+//! a whole in a file --read--> whole --region(rank)--> shards, contiguous ranges of the whole where possible
 //! rank files        --read--> the first shard of each region, placed in the whole by region(rank)
-//!                   --read--> every further shard of that region, piece by piece, compared with the first
+//!                   --read--> every further shard of that region, block by block, compared with the first
 //! ```
 //!
-//! So memory holds the whole once, and once more what of its shards is not one stretch of it, however many replicas there
-//! are. Ranks that hold the same region must hold the same bytes: otherwise there is no such tensor.
+//! So memory holds the whole once, and a second copy of those shards that are not one contiguous range of it,
+//! however many replicas there are. Ranks that hold the same region must hold the same bytes: otherwise no
+//! such tensor exists.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -24,25 +25,25 @@ use super::runs::{Run, all_runs};
 use super::verify;
 use crate::error::Error;
 
-/// A file is read in pieces of so many bytes.
+/// The number of bytes that one read of a file takes.
 const READ: usize = 8 << 20;
 
-/// Replicas are compared in pieces of so many bytes.
+/// The number of bytes that one comparison of replicas takes.
 const PIECE: usize = 1 << 20;
 
-/// A tensor before it moves.
+/// A tensor before it is redistributed.
 pub(crate) struct Held<'a> {
     whole: Whole<'a>,
     shards: Vec<Shard>,
-    /// Which of the shards a rank holds.
+    /// The index of each rank's shard in `shards`.
     of_rank: HashMap<usize, usize>,
 }
 
-/// The whole of a tensor.
+/// The bytes of the whole tensor.
 enum Whole<'a> {
-    /// It was in memory.
+    /// Bytes that were in memory.
     Made(&'a [u8]),
-    /// It was read.
+    /// Bytes that were read from files.
     Read(Room<'a>),
 }
 
@@ -57,18 +58,18 @@ impl Deref for Whole<'_> {
     }
 }
 
-/// Bytes of one region.
+/// The bytes of one region.
 enum Shard {
-    /// A stretch of the whole.
+    /// A contiguous range of the whole.
     Stretch(Range<usize>),
-    /// Elsewhere.
+    /// A separate copy.
     Own(Vec<u8>),
-    /// Read, and of no rank of this process.
+    /// Read, but not held by a rank of this process.
     Elsewhere,
 }
 
 impl<'a> Held<'a> {
-    /// Reads a tensor; `holds` says whose shards are wanted.
+    /// Reads a tensor; `holds` selects the ranks whose shards are needed.
     pub(crate) fn read(
         tensor: &'a Move<'_>,
         holds: impl Fn(usize) -> bool,
@@ -104,7 +105,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// The whole that shards denote.
+    /// Assembles the whole from its shards.
     fn assemble(
         from: &Sharding,
         item_bytes: usize,
@@ -127,7 +128,7 @@ impl<'a> Held<'a> {
                     let (other, at): (usize, usize) = *same.get();
                     if !is_same(from.shape(), same.key(), item_bytes, &mut reader, &whole)? {
                         let message =
-                            format!("ranks {other} and {rank} should hold the same bytes, and do not");
+                            format!("ranks {other} and {rank} should hold the same bytes, but do not");
                         return Err(Error::refused("replicas", message));
                     }
                     at
@@ -162,12 +163,12 @@ impl<'a> Held<'a> {
         Ok(Self { whole: Whole::Read(whole), shards, of_rank })
     }
 
-    /// The whole tensor.
+    /// Returns the whole tensor.
     pub(crate) fn whole(&self) -> &[u8] {
         &self.whole
     }
 
-    /// What a rank holds; nothing if it holds nothing in this process.
+    /// Returns the shard of a rank; empty if the rank holds none in this process.
     pub(crate) fn shard(&self, rank: usize) -> &[u8] {
         match self.of_rank.get(&rank).map(|at| &self.shards[*at]) {
             Some(Shard::Stretch(range)) => &self.whole[range.clone()],
@@ -177,7 +178,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// A whole file's tensor, read by as many threads as that is worth.
+/// Reads the tensor of a whole file, with as many threads as are profitable.
 fn read_all<'a>(whole: &Bytes, rooms: &'a Rooms) -> Result<Room<'a>, Error> {
     let mut room = rooms.take();
     bytes::resize(&mut room, whole.len())?;
@@ -188,7 +189,7 @@ fn read_all<'a>(whole: &Bytes, rooms: &'a Rooms) -> Result<Room<'a>, Error> {
     Ok(room)
 }
 
-/// The one stretch of the whole that a region is, if it is one.
+/// Returns the range of the whole that equals the region, if it is contiguous.
 fn stretch(shape: &[usize], region: &Region, item_bytes: usize) -> Option<Range<usize>> {
     let mut stretch = 0..0;
     let only = all_runs(shape, region, item_bytes, |Run { local, whole, len }| {
@@ -198,7 +199,7 @@ fn stretch(shape: &[usize], region: &Region, item_bytes: usize) -> Option<Range<
     (only && stretch.len() == region.numel() * item_bytes).then_some(stretch)
 }
 
-/// The shard of a region.
+/// Extracts the shard of a region.
 fn cut(shape: &[usize], region: &Region, item_bytes: usize, whole: &[u8]) -> Result<Shard, Error> {
     if let Some(range) = stretch(shape, region, item_bytes) {
         return Ok(Shard::Stretch(range));
@@ -212,7 +213,7 @@ fn cut(shape: &[usize], region: &Region, item_bytes: usize, whole: &[u8]) -> Res
     Ok(Shard::Own(shard))
 }
 
-/// Whether what is read is what the whole has at a region.
+/// Returns `true` if the read bytes equal those of the whole at a region.
 fn is_same(
     shape: &[usize],
     region: &Region,
@@ -222,7 +223,7 @@ fn is_same(
 ) -> Result<bool, Error> {
     let mut left = region.numel() * item_bytes;
     let mut piece = vec![0; PIECE.min(left)];
-    // Bytes of the piece that have been compared, and those that are in it.
+    // The bytes of the buffer that have been compared, and those that are in it.
     let (mut at, mut end) = (0, 0);
     let mut failed = None;
     let same = all_runs(shape, region, item_bytes, |run| {

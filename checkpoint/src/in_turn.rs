@@ -1,21 +1,22 @@
-//! A plan carried out for all ranks in one process, rank after rank.
+//! Executes a plan for all ranks in one process, rank after rank.
 //!
-//! An exchange reads what the ranks had before it and writes what they have after it. Where nobody reads what is written, as of
-//! the last exchange, a rank's new shard need not be there longer than it takes to look at it, so that memory does not hold
-//! what all ranks have after it:
+//! An exchange reads the buffers of the ranks before it and writes those after it. If no rank reads the
+//! result, as for the last exchange, a new shard only has to exist until `arrived` has seen it. So memory
+//! does not hold the results of all ranks:
 //!
 //! ```text
-//! for each part of the world whose ranks take from each other only:
-//!   for each exchange but the last:    every rank of the part:  its buffer <- the buffers of its peers before it
-//!   the last:                          rank after rank:         one buffer <- the buffers of its peers, and `arrived` sees it
+//! for each part of the world whose ranks receive only from each other:
+//!   for each exchange but the last:    all ranks of the part:   its buffer <- the buffers of its peers before it
+//!   the last:                          one rank at a time:      one buffer <- the buffers of its peers, passed to `arrived`
 //! ```
 //!
-//! A rank takes no notice of others that do the same, so there are as many at a time as there are processors, each with a buffer of
-//! its own that the next rank uses again. Most plans are one exchange, and then memory holds the sources and as many new
-//! shards as there are processors. Plans of several exchanges keep the buffers between them, of one part of the world at
-//! a time: idle replicas are parts of their own.
+//! Ranks are independent within an exchange, so as many run at a time as there are processors. Each has a
+//! buffer that the next rank reuses. Most plans are one exchange; then memory holds the sources and as many
+//! new shards as there are processors. Plans of several exchanges hold the buffers between them, for one part
+//! of the world at a time: idle replicas form separate parts.
 //!
-//! What a rank receives is counted where it lands, and what is taken from a rank is compared with what that rank gives.
+//! Received bytes are counted where they arrive, and the bytes taken from a rank are compared with those it
+//! sends.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -32,14 +33,15 @@ use super::exchange::Arrived;
 use super::parallel;
 use super::rooms::Rooms;
 
-/// Working a message out takes about as long as moving so many bytes; a rank has one for each rank at most.
+/// The cost of preparing a message, in copied bytes; a rank has at most one message per rank.
 const MESSAGE: usize = 1 << 10;
 
-/// Carries plans out, of some tensors that go together: several of one exchange each, or one of any. `source` is what a rank has
-/// of a tensor; `arrived` is called with what each rank of the target gets, by several threads at a time. Returns for each the
-/// bytes that its worst rank received.
+/// Executes the plans of some tensors in one batch: several plans of one exchange each, or one of any.
 ///
-/// Tensors with the same plan, at the same address, share what is worked out for a rank.
+/// `source` returns the bytes of a rank of a tensor; `arrived` is called with the shard of each target rank,
+/// by several threads at a time. Returns for each plan the bytes that its worst rank received.
+///
+/// Tensors with the same plan, at the same address, share the preparation for a rank.
 pub(crate) fn redistribute<'a>(
     plans: &[&Plan],
     source: &(dyn Fn(usize, usize) -> &'a [u8] + Sync),
@@ -89,36 +91,36 @@ pub(crate) fn redistribute<'a>(
     plans.iter().zip(&traffic).map(|(plan, traffic)| traffic.worst(plan)).collect()
 }
 
-/// What there is to do for so many ranks, in bytes.
+/// Estimates the work of a plan for `ranks` ranks, in bytes.
 fn work(plan: &Plan, ranks: usize) -> usize {
     let of_one = (plan.max_shard_bytes() as usize).saturating_add(ranks.saturating_mul(MESSAGE));
     of_one.saturating_mul(ranks)
 }
 
-/// Sees a rank's new shard.
+/// Receives a rank's new shard.
 type OfRank<'a> = &'a dyn Fn(usize, &mut Vec<u8>) -> Result<(), Error>;
 
-/// How many exchanges a rank takes part in at most.
+/// Returns the largest number of exchanges in which a rank participates.
 pub(crate) fn exchanges(plan: &Plan) -> usize {
     plan.steps().iter().map(Step::exchanges).sum()
 }
 
-/// Which exchange of the plan one is, the same on all ranks.
+/// Returns the step and phase of an exchange, which identify it on all ranks.
 fn key(exchange: &Exchange) -> (usize, usize) {
     (exchange.step(), exchange.phase())
 }
 
-/// Some ranks, and the exchanges that they take part in.
+/// Some ranks, and the exchanges in which they participate.
 struct Part {
     ranks: Vec<usize>,
     keys: Vec<(usize, usize)>,
 }
 
-/// The ranks of a plan in parts that take nothing from each other.
+/// Partitions the ranks of a plan so that no part takes data from another.
 fn parts(plan: &Plan) -> Result<Vec<Part>, Error> {
     let ranks = plan.ranks();
     let place: HashMap<usize, usize> = ranks.iter().enumerate().map(|(at, rank)| (*rank, at)).collect();
-    // Ranks of a part point, through others, at its first.
+    // Union-find: ranks of a part point, through others, at its first.
     let mut first: Vec<usize> = (0..ranks.len()).collect();
     let mut keys = Vec::with_capacity(ranks.len());
     for (at, &rank) in ranks.iter().enumerate() {
@@ -147,7 +149,7 @@ fn parts(plan: &Plan) -> Result<Vec<Part>, Error> {
     Ok(parts)
 }
 
-/// The first of a part, to which `at` points directly from now on.
+/// Returns the first of a part, and compresses the path from `at`.
 fn root(first: &mut [usize], at: usize) -> usize {
     let mut root = at;
     while first[root] != root {
@@ -160,7 +162,7 @@ fn root(first: &mut [usize], at: usize) -> usize {
     root
 }
 
-/// Carries a plan of several exchanges out for a part of the world.
+/// Executes a plan of several exchanges for a part of the world.
 fn carry_out<'a>(
     plan: &Plan,
     part: Part,
@@ -208,7 +210,7 @@ fn carry_out<'a>(
     Ok(())
 }
 
-/// The last exchange of a rank.
+/// Executes the last exchange of a rank.
 fn last<'a>(
     plan: &Plan,
     exchange: &Exchange,
@@ -222,7 +224,7 @@ fn last<'a>(
     if plan.to().mesh().contains(exchange.rank()) { arrived(exchange.rank(), target) } else { Ok(()) }
 }
 
-/// Makes one rank's target of what its peers have.
+/// Assembles one rank's target from the buffers of its peers.
 fn take<'a>(
     exchange: &Exchange,
     before: &(dyn Fn(usize) -> &'a [u8] + Sync),
@@ -239,10 +241,10 @@ fn take<'a>(
     Ok(())
 }
 
-/// Bytes between ranks, without what a rank gives itself.
+/// Bytes between ranks, without those that a rank gives itself.
 struct Traffic(Vec<Counts>);
 
-/// Of one rank: what landed there, what others took there, and what it should have given them.
+/// The counts of one rank: received bytes, bytes taken by others, and bytes it should have sent.
 #[derive(Default)]
 struct Counts {
     landed: AtomicU64,
@@ -269,7 +271,7 @@ impl Traffic {
         self.0[rank].given.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// What landed at the worst rank, if all gave what was taken from them.
+    /// Returns the received bytes of the worst rank, if taken and sent bytes agree.
     fn worst(&self, plan: &Plan) -> Result<u64, Error> {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         for rank in plan.ranks() {
@@ -277,7 +279,7 @@ impl Traffic {
             let (taken, given) = (count(taken), count(given));
             if taken != given {
                 let message = format!(
-                    "others took {taken} from rank {rank}, and by the plan it gives {given}",
+                    "other ranks received {taken} from rank {rank}, but by the plan it sends {given}",
                     taken = counted(taken, "byte", "bytes")
                 );
                 return Err(Error::failed("verification", message));
@@ -304,7 +306,7 @@ mod tests {
     use crate::rooms::Rooms;
     use crate::runs::all_runs;
 
-    /// Ranks one after the other have what ranks at the same time have, byte by byte, and received as much.
+    /// Ranks in sequence get the same bytes as concurrent ranks, and receive as many.
     #[test]
     fn in_turn_is_at_once() {
         let texts =

@@ -1,4 +1,4 @@
-//! The index of a checkpoint in several files: `model.safetensors.index.json`, which maps tensor names to file names.
+//! The index of a checkpoint in several files: `model.safetensors.index.json` maps tensors to file names.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::unique;
 /// The name of the index inside a folder.
 pub(crate) const INDEX_NAME: &str = "model.safetensors.index.json";
 
-/// Which file of the folder holds which tensor.
+/// The map from tensors to the files of the folder.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Index {
     #[serde(default)]
@@ -23,7 +23,7 @@ pub(crate) struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// What an index says besides. Whatever stands there, it is not asked for but who wrote it.
+/// The metadata of an index; any content is accepted, and only the writer is used.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(from = "serde_json::Value")]
 struct About {
@@ -38,15 +38,15 @@ impl From<serde_json::Value> for About {
     }
 }
 
-/// Who wrote it: by it `--force` knows what a run wrote.
+/// The writer's name, by which `--force` recognizes the output of a run.
 const WRITER: &str = "reshard";
 
-/// The name of a file of whole tensors: its number, from 0 on, and how many there are.
+/// Returns the name of a file of whole tensors; `number` counts from 0, `count` is the total.
 pub(crate) fn file_name(number: usize, count: usize) -> String {
     format!("model-{:05}-of-{count:05}.safetensors", number + 1)
 }
 
-/// Whether a file could have this name.
+/// Returns `true` if a file could have this name.
 pub(crate) fn is_file_name(name: &str) -> bool {
     let numbers = || {
         let (number, count) =
@@ -70,17 +70,17 @@ impl Index {
         Ok(index)
     }
 
-    /// The index of files that are written: the bytes of all tensors, and who is where.
+    /// Returns the index of files to be written: the bytes of all tensors, and the file of each.
     pub(crate) fn new(total_size: u64, weight_map: BTreeMap<String, String>) -> Self {
         Self { metadata: About { total_size, written_by: WRITER.to_owned() }, weight_map }
     }
 
-    /// Whether a run wrote it.
+    /// Returns `true` if an earlier run wrote it.
     pub(crate) fn is_ours(&self) -> bool {
         self.metadata.written_by == WRITER
     }
 
-    /// The files that the index names, each once.
+    /// Returns the files that the index names, each once.
     pub(crate) fn files(&self) -> Vec<&str> {
         let mut files: Vec<&str> = self.weight_map.values().map(String::as_str).collect();
         files.sort_unstable();
@@ -88,12 +88,12 @@ impl Index {
         files
     }
 
-    /// The file that is to hold `tensor`.
+    /// Returns the file that should hold `tensor`.
     pub(crate) fn file_of(&self, tensor: &str) -> Option<&str> {
         self.weight_map.get(tensor).map(String::as_str)
     }
 
-    /// Every tensor with its file.
+    /// Returns every tensor with its file.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
         self.weight_map.iter().map(|(tensor, file)| (&tensor[..], &file[..]))
     }
@@ -104,6 +104,6 @@ fn stays_inside(tensor: &str, file: &str) -> Result<(), Error> {
         return Ok(());
     }
     let (tensor, file) = (tensor.shown(), file.shown());
-    let message = format!("tensor `{tensor}` is said to be in `{file}`, which is not a file of this folder");
+    let message = format!("tensor `{tensor}` refers to `{file}`, which is not a file of this folder");
     Err(Error::refused("index", message))
 }

@@ -1,8 +1,9 @@
-//! A stretch of a file that is compressed (DEFLATE): inflated as a whole when a byte of it is asked for.
+//! A compressed (DEFLATE) range of a file: decompressed as a whole when one of its bytes is requested.
 //!
-//! There is no reading in the middle of it, so it stays in memory, until another one of the same archive is asked for: memory
-//! holds one of them, and those that somebody reads at that moment. More than [`MOST`] bytes are not inflated. What it inflates to
-//! was said before, and has to be just that long. Where all of it is wanted once and in order it is not kept in memory.
+//! Reads cannot begin in the middle, so the result is cached until another entry of the same archive is
+//! requested. Memory holds one entry, and those that are being read at that moment. An entry of more than
+//! [`MOST`] bytes is not inflated. The result must have exactly the declared length. If all of it is needed
+//! once and in order, it is not cached.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,26 +15,26 @@ use reshard_layout::internal::counted;
 use super::bytes::{self, Input};
 use crate::error::Error;
 
-/// More bytes than this are not inflated: 512 MiB.
+/// The largest number of bytes that are inflated: 512 MiB.
 pub(crate) const MOST: u64 = 512 << 20;
 
-/// So many bytes are inflated at once where none is kept.
+/// The number of bytes inflated at a time if the result is not cached.
 const PIECE: usize = 1 << 18;
 
-/// The kind of the error of what does not inflate.
+/// The kind of the error for data that does not inflate.
 pub(crate) const KIND: &str = "inflate";
 
-/// What was inflated last of an archive.
+/// The cache of an archive: the entry that was inflated last.
 #[derive(Clone, Default)]
 pub(crate) struct Last(Arc<Mutex<Option<Kept>>>);
 
-/// An entry, by where it begins in the file.
+/// An entry, by its start in the file.
 struct Kept {
     start: u64,
     bytes: Arc<Vec<u8>>,
 }
 
-/// A compressed stretch of a file.
+/// A compressed range of a file.
 pub(crate) struct Inflated {
     input: Arc<Input>,
     start: u64,
@@ -43,7 +44,7 @@ pub(crate) struct Inflated {
 }
 
 impl Inflated {
-    /// A stretch of `packed` bytes that holds `len`.
+    /// Describes `packed` compressed bytes that decompress to `len` bytes.
     pub(crate) fn new(
         input: Arc<Input>,
         start: u64,
@@ -53,7 +54,7 @@ impl Inflated {
     ) -> Result<Self, Error> {
         if len > MOST || packed > MOST {
             let message = format!(
-                "{}: a compressed entry of {len} is not read, since it would be inflated in memory; {MOST} bytes are the most, and what is saved without compression has no limit",
+                "{}: a compressed entry of {len} exceeds the limit of {MOST} bytes, because it is decompressed in memory; save it uncompressed, which has no limit",
                 input.path().display(),
                 len = counted(len, "byte", "bytes")
             );
@@ -66,18 +67,18 @@ impl Inflated {
         &self.input
     }
 
-    /// Where it begins in the file.
+    /// Returns the offset in the file.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
-    /// All of them.
+    /// Returns all bytes, from the cache if possible.
     pub(crate) fn bytes(&self) -> Result<Arc<Vec<u8>>, Error> {
         let mut last = self.last.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = last.as_ref().filter(|kept| kept.start == self.start) {
             return Ok(Arc::clone(&kept.bytes));
         }
-        // Before there is a new one.
+        // Free the previous entry before the new one is allocated.
         *last = None;
         let packed = self.input.read(self.start, self.packed)?;
         let bytes = decompress_to_vec_with_limit(&packed, self.len).ok();
@@ -87,7 +88,7 @@ impl Inflated {
         Ok(bytes)
     }
 
-    /// All of them, a piece at a time; none is kept, so this takes little memory, however many there are.
+    /// Passes all bytes to `take`, a block at a time; none is cached, so memory use is small.
     pub(crate) fn each_piece(&self, take: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
         let file = self.input.open_again()?;
         let mut state = InflateState::new_boxed(DataFormat::Raw);
@@ -110,7 +111,7 @@ impl Inflated {
                 take(&piece[..done.bytes_written]);
                 match done.status {
                     Ok(MZStatus::StreamEnd) if made == self.len => return self.input.check(&file),
-                    // It wants more than it was given.
+                    // The decoder needs more input than there is.
                     Err(MZError::Buf) => break,
                     Ok(MZStatus::Ok) if rest.is_empty() && done.bytes_written < piece.len() => break,
                     Ok(MZStatus::Ok) => {}
@@ -123,7 +124,7 @@ impl Inflated {
 
     fn wrong(&self) -> Error {
         let message = format!(
-            "{}: a compressed entry does not inflate to the {} that it says",
+            "{}: a compressed entry does not decompress to its declared {}",
             self.input.path().display(),
             counted(self.len, "byte", "bytes")
         );

@@ -1,14 +1,14 @@
-//! Whether a checkpoint is what it was when it was written: every checksum of its manifest computed again, and every replica
-//! compared.
+//! Verification of a checkpoint: every checksum of its manifest is recomputed, and every replica is compared.
 //!
 //! ```text
 //! sharding.json            its own checksum
 //! header of a rank file    the manifest's checksum of it
 //! shard of a tensor        the manifest's checksum of its region; without one, that of the first rank that holds the region
-//! entry of a zip archive   the archive's checksum of it, where the archive says any
+//! entry of a zip archive   the archive's checksum of it, if there is one
 //! ```
 //!
-//! The first three are all bytes of all files of a run, so a bit that was flipped anywhere is found here, or when the checkpoint is opened.
+//! The first three cover all bytes of all files of a run. So any flipped bit is found here, or when the
+//! checkpoint is opened.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,39 +30,39 @@ use super::slab_read::read;
 use super::spread::{spread, threads};
 use crate::shown::Shown;
 
-/// So many bytes are read at once.
+/// The number of bytes that are read at once.
 pub(crate) const PIECE: usize = 4 << 20;
 
-/// What was looked at, and what is wrong.
+/// The result of a verification.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// How many tensors there are.
+    /// The number of tensors.
     pub tensors: usize,
     /// The number of entries that are not tensors, those of a `.pt` or `.npz` file included.
     pub others: usize,
-    /// How many shards of tensors were read, those that are replicas too.
+    /// The number of shards that were read, including replicas.
     pub shards: usize,
-    /// How many bytes of tensors were read.
+    /// The number of tensor bytes that were read.
     pub bytes: u64,
-    /// Whether there are checksums to compare them with; without, only replicas are compared.
+    /// `true` if there are checksums to compare with; otherwise only replicas are compared.
     pub checksums: bool,
-    /// What is wrong, in the order of the tensors; empty if all is well.
+    /// The problems, in the order of the tensors; empty if there are none.
     pub problems: Vec<Problem>,
 }
 
-/// Something that is wrong.
+/// A problem of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The file in which it is.
+    /// The file with the problem.
     pub file: String,
-    /// The tensor whose bytes are wrong; None for a header or a manifest.
+    /// The tensor with wrong bytes; `None` for a header or a manifest.
     pub tensor: Option<String>,
-    /// The entry that is not a tensor whose bytes are wrong.
+    /// The entry with wrong bytes that is not a tensor.
     #[serde(rename = "other", skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// What is wrong.
+    /// A description of the problem.
     pub what: String,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A shard of which pieces are being read.
+/// A shard that is being read in blocks.
 struct Shard<'a> {
     at: (usize, usize),
     tensor: &'a Tensor,
@@ -87,16 +87,18 @@ struct Shard<'a> {
     left: AtomicUsize,
 }
 
-/// The checksum of a shard, by the number of its tensor and the place of its rank.
+/// The checksums of shards, by the number of the tensor and the position of the rank.
 type Found<'a> = Mutex<Vec<((usize, usize), &'a Tensor, Arc<Source<'a>>, u64)>>;
 
 impl Checkpoint {
-    /// Reads everything, and compares all checksums and all replicas. What is wrong is no error: it is listed.
+    /// Reads everything, and compares all checksums and all replicas.
+    ///
+    /// Problems are listed in the result; they are not errors.
     ///
     /// ```
     /// use reshard_checkpoint::Checkpoint;
     /// let verified = Checkpoint::open(None)?.verify(&mut ())?;
-    /// assert!(verified.problems.is_empty() && !verified.checksums); // there is no manifest
+    /// assert!(verified.problems.is_empty() && !verified.checksums); // no manifest
     /// # Ok::<(), reshard_checkpoint::Error>(())
     /// ```
     pub fn verify(&self, observer: &mut dyn Observer) -> Result<VerifyReport, Error> {
@@ -105,7 +107,7 @@ impl Checkpoint {
         let archives: u64 = self.archives.iter().map(Archive::byte_len).sum();
         let lens = self.tensors.iter().flat_map(|tensor| tensor.files().iter().map(|file| file.len() as u64));
         let bytes = lens.sum();
-        // What is in archives is there once, so there are no replicas to compare.
+        // An archive stores each entry once, so there are no replicas to compare.
         observer.on_start(if archives > 0 { archives } else { bytes });
         problems.extend(if archives > 0 { self.check_archives(observer) } else { self.compare(observer) }?);
         problems.extend(self.check_objects()?);
@@ -115,13 +117,14 @@ impl Checkpoint {
         Ok(VerifyReport { tensors, others, shards, bytes, checksums, problems })
     }
 
-    /// What of the manifest and the headers must be right before anything is made of them.
+    /// Returns an error if the manifest or a header is wrong; called before the input is used.
     pub(crate) fn check_headers(&self) -> Result<(), Error> {
         match self.sums.as_ref().and_then(|sums| sums.problems().into_iter().next()) {
             None => Ok(()),
-            Some(problem) => {
-                Err(Error::refused("checksum", format!("{problem}; --no-verify takes the input as it is")))
-            }
+            Some(problem) => Err(Error::refused(
+                "checksum",
+                format!("{problem}; pass `--no-verify` to use the input anyway"),
+            )),
         }
     }
 
@@ -147,7 +150,7 @@ impl Checkpoint {
             },
             &mut |bytes| moved(observer, bytes),
         )?;
-        // Replicas of what has no checksum, each beside the first that holds the same.
+        // Shards without checksums: compare each replica with the first one of its region.
         let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
         let sum_of: HashMap<(usize, usize), u64> = found.iter().map(|(at, _, _, sum)| (*at, *sum)).collect();
         for (at, tensor, source, sum) in &found {
@@ -161,7 +164,7 @@ impl Checkpoint {
     }
 }
 
-/// What is wrong, and where that is.
+/// The problems, each with its position in the checkpoint.
 #[derive(Default)]
 pub(crate) struct Problems(Mutex<Vec<((usize, usize), Problem)>>);
 
@@ -177,19 +180,19 @@ impl Problems {
     }
 }
 
-/// Hands out the pieces of all shards.
+/// Distributes the blocks of all shards.
 struct Pieces<'a> {
     tensors: std::iter::Enumerate<std::slice::Iter<'a, Tensor>>,
     known: Known,
     current: Option<Current<'a>>,
 }
 
-/// The tensor whose shards are being handed out.
+/// The tensor whose shards are being distributed.
 struct Current<'a> {
     number: usize,
     tensor: &'a Tensor,
     source: Arc<Source<'a>>,
-    /// The next shard, and the one of which pieces are left, from this byte on.
+    /// The next shard, then the shard with blocks left, from this byte on.
     next: usize,
     shard: Option<(Arc<Shard<'a>>, usize)>,
 }
@@ -233,13 +236,13 @@ impl<'a> Current<'a> {
 }
 
 impl<'a> Shard<'a> {
-    /// Compares what was read with the manifest, or leaves it to be compared with its replicas.
+    /// Compares the checksum with the manifest's, or records it for comparison with its replicas.
     fn judge(&self, found: &Found<'a>, wrong: &Problems) {
         let (sum, region) = (self.sum.get(), self.source.placed.of_rank[self.at.1]);
         match self.tensor.sums.as_ref().map(|sums| sums[region]) {
             Some(said) if said == sum => {}
             Some(said) => {
-                let what = format!("its checksum is {sum:016x}, and {said:016x} is what was written");
+                let what = format!("checksum mismatch: computed {sum:016x}, recorded {said:016x}");
                 let problem = Problem::of(self.tensor, &self.source.files[self.at.1], what);
                 wrong.push(self.at, problem);
             }
@@ -262,16 +265,13 @@ impl Sums {
         };
         let mut problems = Vec::new();
         if !self.manifest_is_right {
-            problems.push(problem(
-                &self.manifest,
-                "it does not have the checksum that it says: it was changed".into(),
-            ));
+            problems
+                .push(problem(&self.manifest, "it does not match its own checksum: it was changed".into()));
         }
         for (file, found, said) in &self.headers {
             if found != said {
-                let what = format!(
-                    "the checksum of its header is {found:016x}, and {said:016x} is what was written"
-                );
+                let what =
+                    format!("checksum mismatch in its header: computed {found:016x}, recorded {said:016x}");
                 problems.push(problem(file, what));
             }
         }

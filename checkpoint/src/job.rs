@@ -1,4 +1,4 @@
-//! What is to be done with a checkpoint, and what does it.
+//! The options of a reshard job, and its execution.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,91 +20,128 @@ use super::remains::LostRegion;
 use super::report::JobReport;
 use super::staging;
 
-/// Everything that a job may be told; what is left out has the default that is said there.
+/// The options of a reshard job; unset fields take the documented default.
 ///
 /// ```
-/// use reshard_checkpoint::Job;
+/// use reshard_checkpoint::ReshardJob;
 ///
-/// let job = Job { mesh: Some("tp=2".into()), to: Some("S(0)".into()), ..Job::default() };
+/// let job = ReshardJob { mesh: Some("tp=2".into()), to: Some("S(0)".into()), ..ReshardJob::default() };
 /// let report = job.run(&mut ())?.expect("one process reports");
 /// assert!(report.verified && report.written.is_empty());
 /// # Ok::<(), reshard_checkpoint::Error>(())
 /// ```
-#[derive(Clone, Debug, Default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 pub struct ReshardJob {
-    /// A .safetensors file, a folder with an index, the output of an earlier job, or what PyTorch or NumPy wrote; else a small block
-    /// made by code.
-    pub input: Option<PathBuf>,
-    /// The mesh to shard over, like `dp=2,tp=4`; else the input's own.
-    pub mesh: Option<String>,
-    /// The sharding to start from, where the input is whole; else replicated.
-    pub from: Option<String>,
-    /// The sharding to reach; a tensor that lacks its dims is replicated. With `gather` it may be left out: replicated.
-    pub to: Option<String>,
-    /// Only this tensor.
-    pub tensor: Option<String>,
-    /// A TOML file of name patterns and their placements (see [`Spec`](crate::Spec)); the first match wins over `to`.
-    pub spec: Option<PathBuf>,
-    /// Ranks of the input whose files are not read: they may be missing or damaged. What other ranks hold as well is read from those.
-    pub missing_ranks: Vec<usize>,
-    /// Where what only dead ranks held is read from instead: another checkpoint with tensors of the same names, types and shapes.
-    pub fill_from: Option<PathBuf>,
-    /// Only tensors whose names one of these patterns matches: globs, or regular expressions between slashes; else all.
-    pub only: Vec<String>,
-    /// Tensors that are replaced by their parts: see [`Fusion`].
-    pub split: Vec<String>,
-    /// Tensors that are made of parts, which they replace: see [`Fusion`].
-    pub fuse: Vec<String>,
-    /// New names, `s/EXPRESSION/NEW/`, each for the names that those before it left: see [`Checkpoint::renamed`].
-    pub rename: Vec<String>,
-    /// The type that tensors of floating point are rounded to: `f16`, `bf16`, `f32` or `f64`; else they stay as they are.
-    pub dtype: Option<String>,
-    /// Where to write one file per rank and what they are, or, where the name ends in `.safetensors`, one file of whole tensors; else nowhere.
-    pub out: Option<PathBuf>,
-    /// What the files in `out` are.
-    pub format: OutputFormat,
-    /// A file of whole tensors in `out` has at most so many bytes, or one tensor; else 5 GB.
-    pub file_bytes: Option<u64>,
-    /// Where to write the whole tensors, as one file; else nowhere.
-    pub gather: Option<PathBuf>,
-    /// What carries out the plans, where there are any: see `through_engine`.
-    pub engine: Engine,
-    /// Whether an engine carries plans out even where tensors go from files to files, which needs none.
+    /// The input; default: a small block made by code.
     ///
-    /// It does anyway where nothing is written, where the input is the block made by code, and where `engine` is no threads.
+    /// It is a `.safetensors` file, a folder with an index, an earlier job's output, or a file of PyTorch or
+    /// NumPy.
+    pub input: Option<PathBuf>,
+    /// The mesh to shard over, like `dp=2,tp=4`; default: the input's mesh.
+    pub mesh: Option<String>,
+    /// The source sharding of an input of whole tensors; default: replicated.
+    pub from: Option<String>,
+    /// The target sharding; a tensor that lacks its dims is replicated. Optional with `gather`: replicated.
+    pub to: Option<String>,
+    /// A TOML file of name patterns and placements; a match wins over `to`: see
+    /// [`PlacementSpec`](crate::PlacementSpec).
+    pub spec: Option<PathBuf>,
+    /// Ranks of the input whose files are missing or damaged; they are not read, but their replicas are.
+    pub missing_ranks: Vec<usize>,
+    /// A checkpoint that replaces data held only by missing ranks; its names, types and shapes must match.
+    pub fill_from: Option<PathBuf>,
+    /// Name patterns of the tensors to use: globs, or regular expressions between slashes; default: all.
+    pub only: Vec<String>,
+    /// Rules by which tensors are replaced by their parts: see [`Fusion`].
+    pub split: Vec<String>,
+    /// Rules by which parts are replaced by fused tensors: see [`Fusion`].
+    pub fuse: Vec<String>,
+    /// New names, `s/EXPRESSION/NEW/`, applied in sequence: see [`Checkpoint::renamed`].
+    pub rename: Vec<String>,
+    /// The dtype for floating-point tensors: `f16`, `bf16`, `f32` or `f64`; default: unchanged.
+    pub dtype: Option<String>,
+    /// The output directory, with one file per rank by default; default: nothing is written.
+    ///
+    /// If the name ends in `.safetensors`, the output is one file of whole tensors.
+    pub out: Option<PathBuf>,
+    /// The format of the files in `out`.
+    pub format: OutputFormat,
+    /// The most bytes of a file of whole tensors in `out`, unless one tensor is larger; default: 5 GB.
+    pub file_bytes: Option<u64>,
+    /// The file for the whole tensors; default: none.
+    pub gather: Option<PathBuf>,
+    /// The engine that executes the plans, if there are any: see `through_engine`.
+    pub engine: Engine,
+    /// `true` to use an engine even from files to files, where none is needed.
+    ///
+    /// An engine is always used if there is no output, if the input is the block made by code, or if `engine`
+    /// is not `Threads`.
     pub through_engine: bool,
-    /// From files to files: write no checksums, read nothing back, and compare no replicas.
+    /// `true`, the default, to write checksums, verify the output and compare replicas, from files to files.
     pub verify: bool,
-    /// How long a process waits for another that does not come; else a minute.
+    /// The time to wait for a peer process; default: one minute.
     pub timeout: Option<Duration>,
-    /// Whether it is refused, before anything is written, if an entry that is not a tensor would not be in the output.
+    /// `true` to fail before writing if the output would lack an entry that is not a tensor.
     pub strict: bool,
-    /// Whether an output that is there already is replaced.
+    /// `true` to replace an existing output.
     pub force: bool,
-    /// Whether it goes on with what a run of the same job has done that was killed; then what it has done itself stays too, if it is
-    /// ended by a signal or fails in reading or writing. Only from files to files.
+    /// `true` to continue the work of a killed run of the same job; only from files to files.
+    ///
+    /// The work of this run is then retained too, if a signal ends it or I/O fails.
     pub resume: bool,
 }
 
-/// What the files of an output directory are.
+impl Default for ReshardJob {
+    fn default() -> Self {
+        Self {
+            input: None,
+            mesh: None,
+            from: None,
+            to: None,
+            spec: None,
+            missing_ranks: Vec::new(),
+            fill_from: None,
+            only: Vec::new(),
+            split: Vec::new(),
+            fuse: Vec::new(),
+            rename: Vec::new(),
+            dtype: None,
+            out: None,
+            format: OutputFormat::default(),
+            file_bytes: None,
+            gather: None,
+            engine: Engine::default(),
+            through_engine: false,
+            verify: true,
+            timeout: None,
+            strict: false,
+            force: false,
+            resume: false,
+        }
+    }
+}
+
+/// The format of the files of an output directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OutputFormat {
     /// A safetensors file for every rank, with `sharding.json`, which has shardings and checksums.
     #[default]
     RankFiles,
-    /// A distributed checkpoint of PyTorch: `.metadata`, and `__R_0.distcp` for every rank. It goes from files to files.
+    /// A PyTorch distributed checkpoint: `.metadata`, and `__R_0.distcp` per rank. Only from files to files.
     Dcp,
-    /// The same in safetensors files, as PyTorch's `HuggingFaceStorageWriter` has it: each says where its chunks begin. It goes from
-    /// files to files.
+    /// A distributed checkpoint in safetensors files, in the layout of PyTorch's `HuggingFaceStorageWriter`.
+    ///
+    /// Each file stores the offsets of its chunks. Only from files to files.
     DcpSafetensors,
-    /// Whole tensors in safetensors files of at most [`Job::file_bytes`], with `model.safetensors.index.json`. It goes from files to
-    /// files, and has no sharding.
+    /// Whole tensors in safetensors files of at most [`ReshardJob::file_bytes`], with an index.
+    ///
+    /// The index is `model.safetensors.index.json`. Only from files to files; it has no sharding.
     Safetensors,
 }
 
 impl OutputFormat {
-    /// Whether its tensors are of types that PyTorch has.
+    /// Returns `true` if its tensors must have dtypes of PyTorch.
     pub(crate) fn is_of_pytorch(self) -> bool {
         match self {
             Self::Dcp | Self::DcpSafetensors => true,
@@ -112,7 +149,7 @@ impl OutputFormat {
         }
     }
 
-    /// What it is called in a sentence, where only files are made of files.
+    /// Returns the format's name in messages, if only files can be converted to it.
     fn made_of_files(self) -> Option<&'static str> {
         match self {
             Self::RankFiles => None,
@@ -122,10 +159,10 @@ impl OutputFormat {
     }
 }
 
-/// What carries out a plan.
+/// The engine that executes plans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// Ranks take turns on the threads of this process.
+    /// Ranks run in turns on the threads of this process.
     #[default]
     Threads,
     /// Ranks are processes of an MPI job (feature `mpi`).
@@ -137,9 +174,10 @@ pub enum Engine {
 }
 
 impl ReshardJob {
-    /// Does the whole job; nothing is written before everything that can be refused has been.
+    /// Runs the whole job; nothing is written before all checks of the input and the options have passed.
     ///
-    /// The report is None in a process that is not the first of its job. An error has been told to the observer.
+    /// The report is `None` in a process that is not the first of its job. An error has already been passed
+    /// to the observer.
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Option<JobReport>, Error> {
         match self.whole_file() {
             Ok(None) => self.run_as_is(observer),
@@ -148,7 +186,7 @@ impl ReshardJob {
         }
     }
 
-    /// The same job, if `out` is one file of whole tensors.
+    /// Returns the equivalent job with `gather`, if `out` is one file of whole tensors.
     fn whole_file(&self) -> Result<Option<Self>, Error> {
         let Some(out) = self.out.as_deref() else { return Ok(None) };
         if !staging::is_whole_file(out)? {
@@ -156,7 +194,7 @@ impl ReshardJob {
         }
         if self.format == OutputFormat::Dcp || self.gather.is_some() {
             let message = format!(
-                "--out {} is one file of whole tensors: leave --gather and --format out, or name a directory",
+                "`--out {}` is one file of whole tensors; drop `--gather` and `--format`, or name a directory",
                 out.display()
             );
             return Err(Error::refused("usage", message));
@@ -197,8 +235,9 @@ impl ReshardJob {
 }
 
 impl ReshardJob {
-    /// The input, of which only some tensors may be wanted, in other pieces, by other names or of another type: in this order, so that
-    /// patterns and fusions speak of the names that the input has, and `to` and `spec` of the new ones.
+    /// Opens the input and applies the selection, splits, fusions, renames and the dtype, in this order.
+    ///
+    /// So patterns and fusions refer to the names of the input, and `to` and `spec` to the new ones.
     pub(crate) fn open(&self) -> Result<(Checkpoint, Vec<LostRegion>), Error> {
         let (mut checkpoint, lost) = self.living()?;
         if !self.only.is_empty() {
@@ -219,16 +258,17 @@ impl ReshardJob {
         Ok((checkpoint, lost))
     }
 
-    /// The input without its dead ranks, and what was lost with them.
+    /// Opens the input without its missing ranks, and returns the data that was lost with them.
     fn living(&self) -> Result<(Checkpoint, Vec<LostRegion>), Error> {
         if self.missing_ranks.is_empty() {
             return match self.fill_from {
                 None => Ok((Checkpoint::open(self.input.as_deref())?, Vec::new())),
-                Some(_) => Err(Error::refused("usage", "say which ranks are dead: --dead 3,5")),
+                Some(_) => Err(Error::refused("usage", "`--fill-from` needs `--missing-ranks`, e.g. 3,5")),
             };
         }
         let Some(input) = &self.input else {
-            return Err(Error::refused("usage", "say in which folder of rank files ranks are dead"));
+            let message = "`--missing-ranks` needs an input folder with one file per rank";
+            return Err(Error::refused("usage", message));
         };
         let remains = Checkpoint::open_degraded(input, &self.missing_ranks)?;
         let lost = remains.lost().to_vec();
@@ -239,18 +279,18 @@ impl ReshardJob {
         Ok((checkpoint, lost))
     }
 
-    /// Engines write rank files only.
+    /// Checks the options: engines write rank files only.
     fn check(&self) -> Result<(), Error> {
         let refused = |why: String| Err(Error::refused("usage", why));
         if self.resume && !self.is_offline() {
             return refused(
-                "a run goes on where it stopped only from files to files: with resume say an input and an output, and leave the engine out"
+                "`--resume` works from files to files only; pass an input and `--out`, and drop `--engine`"
                     .to_owned(),
             );
         }
         if self.dtype.is_some() && !self.is_offline() {
             return refused(
-                "an engine moves elements as they are: with a dtype say an input and an output, and leave the engine out"
+                "`--dtype` works from files to files only; pass an input and `--out`, and drop `--engine`"
                     .to_owned(),
             );
         }
@@ -258,18 +298,18 @@ impl ReshardJob {
         place::is_here(self.gather.as_deref())?;
         let Some(what) = self.format.made_of_files() else { return Ok(()) };
         if self.engine != Engine::Threads || self.through_engine {
-            return refused(format!("{what} is written from files to files: leave the engine out"));
+            return refused(format!("{what} is written from files to files only; drop `--engine`"));
         }
         if self.out.is_none() {
-            return refused(format!("say where {what} is to be written: --out DIR"));
+            return refused(format!("{what} needs an output directory; pass `--out DIR`"));
         }
         if self.format == OutputFormat::Safetensors && (self.to.is_some() || self.spec.is_some()) {
-            return refused("whole tensors have no sharding: leave --to and --spec out".to_owned());
+            return refused("whole tensors have no sharding; drop `--to` and `--spec`".to_owned());
         }
         Ok(())
     }
 
-    /// Whether it goes from files to files without an engine.
+    /// Returns `true` if it converts files to files without an engine.
     fn is_offline(&self) -> bool {
         if self.format.made_of_files().is_some() {
             return true;
@@ -291,7 +331,7 @@ impl Engine {
             Self::Nccl => "nccl",
         };
         let message = format!(
-            "the engine {feature} needs a build with the feature `{feature}`; --engine threads is always there"
+            "engine `{feature}` is not compiled in; rebuild with `--features {feature}`, or use `--engine threads`"
         );
         Err(Error::refused("no_such_engine", message))
     }

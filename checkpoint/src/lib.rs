@@ -1,8 +1,9 @@
-//! Checkpoints resharded for real: every tensor of a checkpoint, of safetensors, PyTorch or NumPy, goes from its sharding to another, every
-//! byte of every rank is verified, and the result is written whole or not at all.
+//! Checkpoint resharding: each tensor of a safetensors, PyTorch or NumPy checkpoint gets another sharding.
+//!
+//! Every byte of every rank is verified, and the result is written completely or not at all.
 //!
 //! ```text
-//! input --open--> tensors with their shards     wish --decide--> one move per tensor (refusals end here)
+//! input --open--> tensors with their shards     job --decide--> one redistribution per tensor, or an error
 //!
 //! per batch:    shards --assemble--> whole tensor ----------------.
 //!               shards --exchange (plan, engine)--> new shards --verify--> staged in every rank's file, or gathered
@@ -10,26 +11,28 @@
 //! all verified: files synced, committed by renaming; report
 //! ```
 //!
-//! That is the way through an engine, which tries plans on real data. From files to files there is a shorter one, which [`reshard`]
-//! takes: every output is made of stretches of the inputs, slab by slab, with checksums, and nobody has to talk.
+//! This is the path through an engine, which tests plans on real data. From files to files there is a shorter
+//! one, [`reshard`]: every output consists of contiguous ranges of the inputs, written block by block, with
+//! checksums. No communication is needed.
 //!
-//! [`Checkpoint::open`] reads headers; [`Checkpoint::read`] and [`Checkpoint::shard`] read parts of tensors and no byte more;
-//! [`Checkpoint::verify`] and [`diff`] compare. A [`Job`] says what the command line does and [`Job::run`] does it; an [`Observer`]
-//! sees how far it is. Engines are chosen by features: `mpi`, `cuda`, `nccl`; threads are always there.
+//! [`Checkpoint::open`] reads headers; [`Checkpoint::read`] and [`Checkpoint::shard`] read parts of tensors
+//! and no byte more; [`Checkpoint::verify`] and [`diff`] compare. A [`ReshardJob`] has the options of the command
+//! line, and [`ReshardJob::run`] executes it; an [`Observer`] reports its progress. Features select the engines:
+//! `mpi`, `cuda`, `nccl`; threads are always available.
 //!
 //! ```
-//! use reshard_checkpoint::{Checkpoint, Options, Spec, diff, reshard};
+//! use reshard_checkpoint::{Checkpoint, ReshardOptions, PlacementSpec, diff, reshard};
 //! use reshard_sharding::Sharding;
 //!
-//! let block = Checkpoint::open(None)?; // a small one made by code; of your own, Some(path)
-//! let spec = Spec::new([("*.weight", "R,S(0)"), ("*", "R,R")])?; // the first pattern that matches wins
+//! let block = Checkpoint::open(None)?; // the embedded one; Some(path) opens a file
+//! let spec = PlacementSpec::new([("*.weight", "R,S(0)"), ("*", "R,R")])?; // the first pattern that matches wins
 //! let folder = tempfile::tempdir()?;
 //! let out = folder.path().join("out");
-//! reshard(&block, &"dp=2,tp=4".parse()?, &spec, &out, Options::default())?; // eight rank files and sharding.json
+//! reshard(&block, &"dp=2,tp=4".parse()?, &spec, &out, ReshardOptions::default())?; // eight rank files and sharding.json
 //! let sharded = Checkpoint::open(Some(&out))?;
 //! let eighths = Sharding::parse(&"x=8".parse()?, &[2003, 256], "S(0)")?;
 //! let rows = sharded.shard("embedding.weight", &eighths, 7)?; // what rank 7 of another mesh needs
-//! assert_eq!((rows.len(), sharded.bytes_read()), (246 * 256 * 4, 246 * 256 * 4)); // and no byte more was read
+//! assert_eq!((rows.len(), sharded.bytes_read()), (246 * 256 * 4, 246 * 256 * 4)); // no other byte was read
 //! assert!(diff(&block, &sharded, &mut ())?.equal && sharded.verify(&mut ())?.problems.is_empty());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -131,7 +134,7 @@ pub use observer::Observer;
 pub use read::{MOST_BYTES, read, read_text};
 pub use remains::{DegradedCheckpoint, LostRegion};
 pub use report::{JobReport, TensorReport};
-pub use resharding::{Options, reshard};
+pub use resharding::{ReshardOptions, reshard};
 pub use spec::PlacementSpec;
 pub use staging::remove_staging;
 pub use writer::{CheckpointWriter, RankWriter};

@@ -1,13 +1,14 @@
-//! How the ranks of a job get their shards from files: each reads its own, or each byte is read once in a node and goes on by a plan.
+//! Loading of shards by the ranks of a job: each rank reads its own, or each byte is read once per node.
 //!
 //! ```text
-//! direct       every rank reads its shard                     a node reads what its replicas have as often as it has them
-//! once         every rank reads a part of what its node needs, and a plan moves the parts to where they are wanted
+//! direct       every rank reads its shard                     a node reads replicated data once per replica
+//! once         every rank reads a part of what its node needs, and a plan redistributes the parts
 //! ```
 //!
-//! What is read once is a sharding too: the same one with axes that replicate cutting a dim, within the cuts that are there. Its plan to what is
-//! wanted gathers along those axes. Which axes and which dims is chosen by cost: what the busiest node reads, at the rate at which
-//! nodes read, and what the plan takes.
+//! The data that is read once is a sharding too: the requested one, in which replicating axes split a dim,
+//! within its existing splits. Its plan to the requested sharding gathers along those axes. The axes and dims
+//! are chosen by cost: the bytes that the busiest node reads, at the read rate of a node, and the time of the
+//! plan.
 
 use reshard_collectives::{Communicator, CompiledPlan};
 use reshard_planner::{Plan, Planner};
@@ -18,22 +19,22 @@ use super::checkpoint::{Checkpoint, Tensor};
 use super::error::Error;
 use super::exchange::opaque;
 
-/// More ways than this are not priced; the first axes are tried in all ways, the others are read as they are.
+/// The largest number of priced candidates; all choices are tried for the first axes, the rest read directly.
 const MOST_WAYS: usize = 128;
 
-/// Of a mesh of more ranks each reads its own.
+/// The largest mesh for which plans are considered; above it each rank reads its own shard.
 const MOST_RANKS: usize = 1 << 16;
 
-/// Who reads together, and how fast.
+/// The read rate of a node, and its number of ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReadModel {
-    /// So many consecutive ranks are a node, which has one way to the files.
+    /// The number of consecutive ranks of a node, which share one connection to the files.
     pub node_ranks: usize,
-    /// What a node reads in a second, in units of 10^9 bytes.
+    /// The read rate of a node, in units of 10^9 bytes per second.
     pub gbytes_per_s: f64,
 }
 
-/// How the ranks get their shards of one tensor: made by [`Checkpoint::loading`], carried out by [`Checkpoint::load`].
+/// A strategy to load one tensor: made by [`Checkpoint::plan_load`], executed by [`Checkpoint::load`].
 #[derive(Clone, Debug)]
 pub struct ShardLoad {
     reads: Sharding,
@@ -44,23 +45,24 @@ pub struct ShardLoad {
 }
 
 impl ShardLoad {
-    /// What the ranks read; the sharding that was asked for where each reads its own. Elements that share bytes are counted by the
-    /// bytes that they share.
+    /// Returns the sharding that the ranks read; the requested one if each rank reads its own shard.
+    ///
+    /// Elements that share bytes are counted by the bytes that they share.
     pub fn reads(&self) -> &Sharding {
         &self.reads
     }
 
-    /// What makes of it what was asked for; None where each rank reads its own.
+    /// Returns the plan to the requested sharding; `None` if each rank reads its own shard.
     pub fn plan(&self) -> Option<&Plan> {
         self.plan.as_ref()
     }
 
-    /// How many bytes the busiest node reads.
+    /// Returns the bytes that the busiest node reads.
     pub fn node_bytes(&self) -> u64 {
         self.node_bytes
     }
 
-    /// How long it takes by the model: reading, and the plan.
+    /// Returns the modelled time in microseconds: reading, and the plan.
     pub fn cost_us(&self) -> f64 {
         self.cost_us
     }
@@ -73,26 +75,27 @@ impl ShardLoad {
 }
 
 impl Checkpoint {
-    /// How the ranks of a sharding get their shards of a tensor at the least cost. Nothing is read but headers, and every rank that asks
-    /// the same gets the same.
+    /// Returns the cheapest strategy by which the ranks of a sharding get their shards of a tensor.
+    ///
+    /// Only headers are read, and every rank gets the same result for the same request.
     ///
     /// ```
-    /// use reshard_checkpoint::{Checkpoint, Reading};
+    /// use reshard_checkpoint::{Checkpoint, ReadModel};
     /// use reshard_planner::Planner;
     /// use reshard_sharding::Sharding;
     ///
     /// let block = Checkpoint::open(None)?;
     /// let all = Sharding::parse(&"tp=8".parse()?, &[2003, 256], "R")?;
-    /// let slow = Reading { node_ranks: 8, gbytes_per_s: 0.1 };
-    /// let once = block.loading("embedding.weight", &all, &Planner::new(), slow)?;
+    /// let slow = ReadModel { node_ranks: 8, gbytes_per_s: 0.1 };
+    /// let once = block.plan_load("embedding.weight", &all, &Planner::new(), slow)?;
     /// assert_eq!((once.node_bytes(), once.plan().is_some()), (2003 * 256 * 4, true)); // every byte once
-    /// let fast = Reading { node_ranks: 8, gbytes_per_s: 1e6 };
-    /// let direct = block.loading("embedding.weight", &all, &Planner::new(), fast)?;
+    /// let fast = ReadModel { node_ranks: 8, gbytes_per_s: 1e6 };
+    /// let direct = block.plan_load("embedding.weight", &all, &Planner::new(), fast)?;
     /// assert_eq!((direct.node_bytes(), direct.plan().is_some()), (8 * 2003 * 256 * 4, false));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Errors: as [`Checkpoint::shard`]; `reading` where the rate or the number of ranks is not positive.
+    /// Errors: as [`Checkpoint::shard`]; `reading` if the rate or the number of ranks is not positive.
     pub fn plan_load(
         &self,
         tensor: &str,
@@ -103,7 +106,7 @@ impl Checkpoint {
         let ReadModel { node_ranks, gbytes_per_s } = reading;
         if node_ranks == 0 || !gbytes_per_s.is_finite() || gbytes_per_s <= 0.0 {
             let message = format!(
-                "a node of {node_ranks} ranks that reads {gbytes_per_s} GB/s is none: both have to be positive"
+                "invalid read model: {node_ranks} ranks per node that read {gbytes_per_s} GB/s; both must be positive"
             );
             return Err(Error::refused("reading", message));
         }
@@ -113,7 +116,7 @@ impl Checkpoint {
         let wanted = tensor.in_units(&units, sharding).map_err(about)?;
         let mut best = ShardLoad::new(wanted.clone(), &wanted, None, units.bytes, reading);
         for reads in ways(&wanted) {
-            // What is read alone takes as long already.
+            // Reading alone takes as long as the best strategy so far.
             let alone = ShardLoad::new(reads.clone(), &wanted, None, units.bytes, reading);
             if alone.cost_us >= best.cost_us {
                 continue;
@@ -128,20 +131,20 @@ impl Checkpoint {
         Ok(best)
     }
 
-    /// This rank's shard: it reads its part, and takes part in the plan if there is one, together with all other ranks of the mesh.
+    /// Loads this rank's shard: reads its part, and runs the plan, if any, with all other ranks.
     ///
-    /// A rank that cannot read does not come, and the others are told when their communicator's time is over.
+    /// A rank that cannot read does not participate; the others fail when their communicator times out.
     ///
     /// ```
-    /// use reshard_checkpoint::{Checkpoint, Reading};
+    /// use reshard_checkpoint::{Checkpoint, ReadModel};
     /// use reshard_collectives::threads::World;
     /// use reshard_planner::Planner;
     /// use reshard_sharding::Sharding;
     ///
     /// let block = Checkpoint::open(None)?;
     /// let wanted = Sharding::parse(&"dp=2,tp=2".parse()?, &[2003, 256], "R,S(1)")?;
-    /// let nodes = Reading { node_ranks: 4, gbytes_per_s: 1.0 }; // 4 ranks a node, which reads 1 GB a second
-    /// let loading = block.loading("embedding.weight", &wanted, &Planner::new(), nodes)?;
+    /// let nodes = ReadModel { node_ranks: 4, gbytes_per_s: 1.0 }; // 4 ranks per node, 1 GB/s per node
+    /// let loading = block.plan_load("embedding.weight", &wanted, &Planner::new(), nodes)?;
     /// assert_eq!(loading.node_bytes(), 2003 * 256 * 4); // every byte once, then a plan along dp
     /// let shards = World::new(4)?.run(|comm| block.load("embedding.weight", &loading, comm)); // or the ranks of an MPI job
     /// assert_eq!(shards.len(), 4);
@@ -158,7 +161,7 @@ impl Checkpoint {
         let (units, rank) = (tensor.units(), comm.rank());
         if loading.wanted.shape() != units.shape() {
             let (is, of) = (units.shape(), loading.wanted.shape());
-            let message = format!("its shape in units is {is:?}, and the loading is of {of:?}");
+            let message = format!("its shape in units is {is:?}, but the load was planned for {of:?}");
             return Err(about(Error::refused("shape", message)));
         }
         let part = if loading.reads.mesh().contains(rank) {
@@ -185,7 +188,7 @@ impl Checkpoint {
 }
 
 impl Tensor {
-    /// A sharding of it, of units; refused where files could not have it.
+    /// Converts a sharding of the tensor to units; an error if files could not have it.
     pub(crate) fn in_units(
         &self,
         units: &super::units::Units,
@@ -193,19 +196,19 @@ impl Tensor {
     ) -> Result<Sharding, Error> {
         if sharding.shape() != self.shape() {
             let message =
-                format!("its shape is {:?}, and the sharding is of {:?}", self.shape(), sharding.shape());
+                format!("its shape is {:?}, but the sharding is for {:?}", self.shape(), sharding.shape());
             return Err(Error::refused("shape", message));
         }
         if sharding.is_partial() {
             let message =
-                format!("`{sharding}` has a partial sum, and files hold whole values: use R or S there");
+                format!("`{sharding}` has a partial sum, but files hold complete values; use R or S there");
             return Err(Error::refused("partial_target", message));
         }
         units.sharding(sharding).map_err(|why| Error::refused("packed", why))
     }
 }
 
-/// The elements that the busiest node holds, each as often as its ranks hold it.
+/// Returns the elements that the busiest node holds, each as often as its ranks hold it.
 fn busiest(sharding: &Sharding, node_ranks: usize) -> u64 {
     let (mut node, mut elements, mut most) = (None, 0, 0);
     for rank in sharding.mesh().ranks() {
@@ -218,7 +221,7 @@ fn busiest(sharding: &Sharding, node_ranks: usize) -> u64 {
     most
 }
 
-/// The same sharding with axes that replicate cutting a dim instead, in all ways; an axis cuts within the cuts that are there.
+/// Returns the shardings in which replicating axes split a dim, within existing splits, in all combinations.
 fn ways(wanted: &Sharding) -> Vec<Sharding> {
     let text = wanted.to_string();
     let placements = apart(&text);
@@ -250,13 +253,13 @@ fn ways(wanted: &Sharding) -> Vec<Sharding> {
         };
         all = all.into_iter().flat_map(with).collect();
     }
-    // One that cannot be is none: a strided cut of a dim that is cut in blocks, say.
+    // Invalid combinations are skipped, such as a strided split of a dim that is split into blocks.
     let parsed =
         |placements: &Vec<String>| Sharding::parse(wanted.mesh(), wanted.shape(), &placements.join(","));
     all.iter().skip(1).filter_map(|placements| parsed(placements).ok()).collect()
 }
 
-/// The placements of a text, which commas outside of parentheses divide.
+/// Splits a text into its placements, at commas outside of parentheses.
 fn apart(text: &str) -> Vec<&str> {
     let mut depth = 0;
     text.split(|c| {

@@ -1,4 +1,4 @@
-//! `sharding.json`: what the rank files of one directory are shards of.
+//! `sharding.json`: the global tensors and shardings of the rank files of one directory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,47 +18,47 @@ use crate::unique;
 /// The name of the manifest inside a directory.
 pub(crate) const MANIFEST_NAME: &str = "sharding.json";
 
-/// What a manifest says that it is.
+/// The format name in a manifest.
 pub(crate) const FORMAT: &str = "reshard";
 const VERSION: u32 = 1;
 
-/// The manifest as it is written: texts in the notations of the library, so that people can read it.
+/// The manifest as it is written: texts in the notations of the library, readable by people.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     format: String,
     version: u32,
     mesh: String,
-    /// How many ranks the job has; rank files are named `rank-RRRRR-of-WWWWW`.
+    /// The number of ranks of the job; rank files are named `rank-RRRRR-of-WWWWW`.
     world: usize,
     /// The checksums of the headers of the rank files, in the order of the ranks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) headers_crc64nvme: Option<String>,
     #[serde(deserialize_with = "unique::map")]
     pub(crate) tensors: BTreeMap<String, Entry>,
-    /// What is not a tensor, in the order of `others.bin`.
+    /// The entries that are not tensors, in the order of `others.bin`.
     #[serde(rename = "others", default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) objects: Vec<Listed>,
-    /// The checksum of this text with zeros in its place. It stands last.
+    /// The checksum of this text, computed with zeros instead of the checksum. It is the last field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     own_crc64nvme: Option<String>,
 }
 
-/// What stands before a manifest's own checksum.
+/// The text before a manifest's own checksum.
 const OWN: &[u8] = b"\"own_crc64nvme\": \"";
 
-/// What stands in its place while it is computed.
+/// The placeholder for the checksum while it is computed.
 const NO_SUM: &str = "0000000000000000";
 
-/// One tensor: the whole of it, and how it is sharded.
+/// One tensor: its global shape, dtype and sharding.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) shape: Vec<usize>,
     pub(crate) dtype: Dtype,
     pub(crate) sharding: String,
-    /// Where it is in nested dicts and lists, where that is known.
+    /// The path in nested dicts and lists, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<Vec<Key>>,
-    /// The checksums of its shards, those that several ranks hold once, in the order of the first ranks that hold them.
+    /// The checksums of its distinct shards, in the order of the first ranks that hold them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) crc64nvme: Option<String>,
 }
@@ -77,7 +77,7 @@ impl Manifest {
         }
     }
 
-    /// Of what comes out of a job, with the checksums of each of its tensors where there are any.
+    /// Returns the manifest of a job's output, with the checksums of each of its tensors if there are any.
     pub(crate) fn of_moves(mesh: &Mesh, moves: &[Move<'_>], sums: &dyn Fn(usize) -> Option<String>) -> Self {
         let mut tensors = BTreeMap::new();
         for (at, Move { tensor, to, .. }) in moves.iter().enumerate() {
@@ -89,12 +89,12 @@ impl Manifest {
         Self::new(mesh, tensors)
     }
 
-    /// The same, with what is not a tensor.
+    /// Adds the entries that are not tensors.
     pub(crate) fn with_objects(self, objects: &[Placed<'_>]) -> Self {
         Self { objects: objects.iter().map(Listed::of).collect(), ..self }
     }
 
-    /// The same, with the checksums of the headers of its files, and with its own.
+    /// Adds the checksums of the headers of its files, and prepares its own checksum.
     pub(crate) fn with_headers(self, headers: &[u64]) -> Self {
         Self {
             headers_crc64nvme: Some(checksum::to_text(headers)),
@@ -103,14 +103,14 @@ impl Manifest {
         }
     }
 
-    /// Whether it has any checksum.
+    /// Returns `true` if it has any checksum.
     pub(crate) fn has_checksums(&self) -> bool {
         self.headers_crc64nvme.is_some()
             || self.own_crc64nvme.is_some()
             || self.tensors.values().any(|entry| entry.crc64nvme.is_some())
     }
 
-    /// Reads the manifest and the mesh it names; and whether its own checksum is right, where it has any.
+    /// Reads the manifest and its mesh; the flag is `true` if its own checksum is right or not required.
     pub(crate) fn read(path: &Path) -> Result<(Self, Mesh, bool), Error> {
         let bad = |why: String| Error::refused("manifest", format!("{} {why}", path.display()));
         let text = read(path).map_err(|error| bad(format!("cannot be read: {error}")))?;
@@ -119,7 +119,7 @@ impl Manifest {
         Ok((manifest, mesh, right))
     }
 
-    /// Reads a manifest's text and the mesh that it names; errors name the path.
+    /// Parses a manifest's text and the mesh that it names; errors name the path.
     fn of(text: &[u8], path: &Path) -> Result<(Self, Mesh), Error> {
         let bad = |why: String| Error::refused("manifest", format!("{} {why}", path.display()));
         let manifest: Self =
@@ -127,7 +127,7 @@ impl Manifest {
         if manifest.format != FORMAT || manifest.version != VERSION {
             let (format, version) = (&manifest.format, manifest.version);
             return Err(bad(format!(
-                "has format `{format}` version {version}, and this program reads `{FORMAT}` version {VERSION}"
+                "has format `{format}` version {version}, but this program reads `{FORMAT}` version {VERSION}"
             )));
         }
         let mesh: Mesh = manifest.mesh.parse().map_err(|error| Error::from(error).about(path.display()))?;
@@ -135,7 +135,7 @@ impl Manifest {
             return Err(Error::refused(
                 "world",
                 format!(
-                    "{} says world {}, but its mesh `{mesh}` needs {}",
+                    "{} declares world {}, but its mesh `{mesh}` has {}",
                     path.display(),
                     manifest.world,
                     counted(mesh.world_size(), "rank", "ranks")
@@ -158,13 +158,13 @@ impl Manifest {
     }
 }
 
-/// Where a manifest's own checksum stands in its text.
+/// Returns the offset of a manifest's own checksum in its text.
 fn own_sum(text: &[u8]) -> Option<usize> {
     let at = text.windows(OWN.len()).rposition(|window| window == OWN)? + OWN.len();
     (text.len() >= at + NO_SUM.len()).then_some(at)
 }
 
-/// Whether a manifest's text has the checksum that it says.
+/// Returns `true` if a manifest's text matches the checksum that it contains.
 fn is_as_it_says(mut text: Vec<u8>) -> bool {
     let Some(at) = own_sum(&text) else { return false };
     let place = at..at + NO_SUM.len();
@@ -173,7 +173,7 @@ fn is_as_it_says(mut text: Vec<u8>) -> bool {
     said.is_some_and(|said| said == [checksum::checksum(&text)])
 }
 
-/// A manifest read from its text and written again, with all that its texts mean.
+/// Parses a manifest's text and its shardings, and writes it again.
 #[doc(hidden)]
 pub fn manifest_again(text: &[u8]) -> Result<String, Error> {
     let (manifest, mesh) = Manifest::of(text, Path::new(MANIFEST_NAME))?;
@@ -187,12 +187,12 @@ pub fn manifest_again(text: &[u8]) -> Result<String, Error> {
     Manifest { headers_crc64nvme, objects, own_crc64nvme, ..Manifest::new(&mesh, tensors) }.to_text()
 }
 
-/// The name of the file of one rank.
+/// Returns the name of the file of one rank.
 pub(crate) fn rank_file_name(rank: usize, world: usize) -> String {
     format!("rank-{rank:05}-of-{world:05}.safetensors")
 }
 
-/// Whether a rank could have a file of this name.
+/// Returns `true` if a rank could have a file of this name.
 pub(crate) fn is_rank_file_name(name: &str) -> bool {
     let numbers = name.strip_prefix("rank-").and_then(|rest| rest.strip_suffix(".safetensors"));
     let numbers = numbers.and_then(|numbers| numbers.split_once("-of-"));

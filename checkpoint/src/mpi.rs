@@ -8,7 +8,7 @@ use super::job::ReshardJob;
 use super::processes::Crew;
 use crate::error::Error;
 
-/// This process as a rank of the job that it was started in.
+/// Joins the job in which this process was started, as one of its ranks.
 pub(super) fn comm(job: &ReshardJob) -> Result<Comm, Error> {
     Ok(job.timeout.map_or_else(Comm::world, Comm::world_in)?)
 }

@@ -1,4 +1,4 @@
-//! The engine `nccl`: processes with a GPU each, started by torchrun or with its variables.
+//! The engine `nccl`: processes with one GPU each, started by torchrun or with its environment variables.
 
 use reshard_collectives::Error as EngineError;
 use reshard_collectives::{Communicator, CompiledPlan};
@@ -10,14 +10,14 @@ use super::processes::Crew;
 #[cfg(feature = "nccl")]
 use crate::error::Error;
 
-/// How long anything is waited for, unless said otherwise.
+/// The default time to wait for a peer.
 #[cfg(feature = "nccl")]
 const TIME_OUT: std::time::Duration = std::time::Duration::from_mins(1);
 
-/// This process as a rank of the job that it was started in.
+/// Joins the job in which this process was started, as one of its ranks.
 #[cfg(feature = "nccl")]
 pub(super) fn comm(job: &ReshardJob) -> Result<Comm<reshard_nccl::Real>, Error> {
-    // What the command line lacks is refused; what the machine lacks is a failure.
+    // Missing options are invalid input; missing hardware or libraries are a failure.
     reshard_nccl::bootstrap::Rendezvous::from_env().map_err(|error| {
         let text = if let EngineError::Engine { message, .. } = error { message } else { error.to_string() };
         Error::refused("rank", text)

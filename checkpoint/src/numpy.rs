@@ -1,11 +1,11 @@
-//! NumPy's files: `.npy`, one array, and `.npz`, a zip archive of such.
+//! NumPy's files: `.npy`, one array, and `.npz`, a zip archive of `.npy` files.
 //!
 //! ```text
 //! \x93NUMPY  version  length  {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }  elements
 //! ```
 //!
-//! The header is a Python dict of three entries, and is read as that and nothing more. Arrays of Python objects are pickles; they, texts
-//! and records are no tensors.
+//! The header is a Python dict of three entries, and only that syntax is parsed. Arrays of Python objects are
+//! pickles; these, texts and records are not tensors.
 
 use reshard_layout::internal::counted;
 use safetensors::Dtype;
@@ -20,26 +20,26 @@ use super::zip::Zip;
 use crate::error::Error;
 use crate::shown::Shown;
 
-/// What a file begins with.
+/// The first bytes of a file.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// A header has at most so many bytes, with all that stands before it.
+/// The largest size in bytes of a header, with everything before it.
 const LONGEST: usize = 64 << 10;
 
-/// The name of an array that is alone.
+/// The name given to the array of an `.npy` file.
 const ALONE: &str = "array";
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     descr: String,
     fortran: bool,
     shape: Vec<usize>,
-    /// Where the elements begin.
+    /// The offset of the elements.
     data: usize,
 }
 
-/// The array of a file.
+/// Reads the array of a file.
 pub(crate) fn array(file: Peek<'_>) -> Result<Saved, Error> {
     let head = file.part(0, file.len().min(LONGEST as u64)).map_or(Ok(Vec::new()), |head| head.read())?;
     let header = Header::read(&head)?;
@@ -49,7 +49,7 @@ pub(crate) fn array(file: Peek<'_>) -> Result<Saved, Error> {
     Ok(saved)
 }
 
-/// The arrays of an archive; None if it is none of arrays.
+/// Reads the arrays of an archive; `None` if it has none.
 pub(crate) fn arrays(zip: &Zip<'_>) -> Result<Option<Saved>, Error> {
     let mut saved = Saved::default();
     let mut any = false;
@@ -76,15 +76,19 @@ pub(crate) fn arrays(zip: &Zip<'_>) -> Result<Option<Saved>, Error> {
 }
 
 impl Header {
-    /// Reads the header that some bytes begin with.
+    /// Parses the header at the start of some bytes.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, Error> {
         let short = || refused("it ends in the middle of its header");
-        let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| refused("it does not begin as one"))?;
+        let rest = bytes
+            .strip_prefix(MAGIC)
+            .ok_or_else(|| refused("it does not begin with the magic bytes of NumPy"))?;
         let (version, rest) = rest.split_at_checked(2).ok_or_else(short)?;
         let (len, rest) = match version[0] {
             1 => rest.split_first_chunk::<2>().map(|(len, rest)| (u32::from(u16::from_le_bytes(*len)), rest)),
             2 | 3 => rest.split_first_chunk::<4>().map(|(len, rest)| (u32::from_le_bytes(*len), rest)),
-            other => return Err(refused(format!("it is of version {other}, and versions 1 to 3 are read"))),
+            other => {
+                return Err(refused(format!("its format version is {other}; versions 1 to 3 are supported")));
+            }
         }
         .ok_or_else(short)?;
         let text = rest.get(..len as usize).ok_or_else(short)?;
@@ -93,21 +97,21 @@ impl Header {
         let mut literal = Literal { rest: text };
         let header = literal.header(data).ok_or_else(|| {
             refused(format!(
-                "its header `{}` is no dict of descr, fortran_order and shape",
+                "its header `{}` is not a dict of descr, fortran_order and shape",
                 text.trim_end().chars().take(120).collect::<String>().shown()
             ))
         })?;
         if header.shape.len() > MOST_DIMS {
             let dims = header.shape.len();
             return Err(refused(format!(
-                "it has {dims}, and at most {MOST_DIMS} are read",
+                "it has {dims}, and at most {MOST_DIMS} are supported",
                 dims = counted(dims, "dim", "dims")
             )));
         }
         Ok(header)
     }
 
-    /// The type of its elements; None for what is no number.
+    /// Returns the dtype of the elements; `None` if they are not numbers.
     fn dtype(&self) -> Result<Option<Dtype>, Error> {
         let (order, kind) = self.descr.split_at_checked(1).unwrap_or(("", ""));
         let dtype = match kind {
@@ -131,7 +135,7 @@ impl Header {
             "<" | "|" => Ok(Some(dtype)),
             ">" if dtype.bitsize() == 8 => Ok(Some(dtype)),
             _ => Err(refused(format!(
-                "its elements `{}` have the highest byte first, and little-endian ones are read",
+                "its elements `{}` are big-endian; only little-endian ones are supported",
                 self.descr.shown()
             ))),
         }
@@ -142,13 +146,13 @@ impl Header {
         refused(format!("its elements are `{}`, for which safetensors has no type", what.shown()))
     }
 
-    /// The array in the bytes that begin with this header.
+    /// Returns the array in the bytes that begin with this header.
     fn stored(self, dtype: Dtype, bytes: &Bytes) -> Result<Stored, Error> {
         let len = byte_len(dtype, &self.shape);
         let held = bytes.len().saturating_sub(self.data);
         if len != Some(held) || bytes.len() < self.data {
             return Err(refused(format!(
-                "an array of {dtype} {:?} has {}, and {held} are there",
+                "an array of {dtype} {:?} needs {}, but {held} are stored",
                 self.shape,
                 counted(
                     len.map_or_else(|| "more than 2^64".to_owned(), |len| len.to_string()),
@@ -174,7 +178,7 @@ impl Header {
     }
 }
 
-/// A Python literal that is being read.
+/// A Python literal that is being parsed.
 struct Literal<'a> {
     rest: &'a str,
 }
@@ -214,7 +218,7 @@ impl<'a> Literal<'a> {
         Some(text)
     }
 
-    /// A type; a list of fields is an empty one.
+    /// Parses a dtype; a list of fields yields an empty string.
     fn descr(&mut self) -> Option<String> {
         if !self.rest.trim_start().starts_with('[') {
             return self.quoted().map(str::to_owned);
@@ -246,7 +250,7 @@ impl<'a> Literal<'a> {
             let rest = self.rest.trim_start();
             let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
             shape.push(rest[..digits].parse().ok()?);
-            // Old Pythons wrote long integers so.
+            // Python 2 wrote long integers with this suffix.
             self.rest = rest[digits..].strip_prefix('L').unwrap_or(&rest[digits..]);
             if self.token(",").is_none() {
                 self.token(")")?;
@@ -258,5 +262,5 @@ impl<'a> Literal<'a> {
 }
 
 fn refused(why: impl std::fmt::Display) -> Error {
-    Error::refused("numpy", format!("what is to be an array of NumPy is not taken: {why}"))
+    Error::refused("numpy", format!("unsupported NumPy array: {why}"))
 }

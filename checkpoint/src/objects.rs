@@ -1,12 +1,12 @@
-//! Entries of a checkpoint that are not tensors: hyperparameters, steps, random states. They are copied byte for byte, never run.
+//! Entries that are not tensors: hyperparameters, steps, random states. They are copied exactly, never run.
 //!
 //! ```text
-//! .metadata    a name with one stretch of a .distcp file, an archive of torch.save   -->  the same bytes at another offset
-//! others.bin   the same archives one after the other, listed in sharding.json        -->  the same
+//! .metadata    a name with one range of a .distcp file, an archive of torch.save     -->  the same bytes at another offset
+//! others.bin   the same archives, contiguous, listed in sharding.json                -->  the same
 //! .pt, .npz    a part of one pickle, which has no bytes that could be copied          -->  named in the report
 //! ```
 //!
-//! What becomes of them in an output is said by [`Others`](super::carried::Others).
+//! [`Others`](super::carried::Others) records if they are in an output.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -25,7 +25,7 @@ use super::integrity::{PIECE, Problem, path};
 use super::place;
 use crate::shown::Shown;
 
-/// The file next to rank files that holds what is not a tensor.
+/// The file next to rank files that holds the entries that are not tensors.
 pub(crate) const OBJECTS_NAME: &str = "others.bin";
 
 /// One step of a path into nested dicts and lists.
@@ -41,13 +41,13 @@ pub enum Key {
 /// An entry that is not a tensor.
 ///
 /// ```
-/// use reshard_checkpoint::{Checkpoint, Key, Writer};
+/// use reshard_checkpoint::{Checkpoint, Key, CheckpointWriter};
 /// use reshard_sharding::{Mesh, Sharding};
 /// # let folder = tempfile::tempdir()?;
 /// # let out = folder.path().join("step_1000");
 /// let mesh: Mesh = "dp=2".parse()?;
 /// let rows = Sharding::parse(&mesh, &[4], "S(0)")?;
-/// let writer = Writer::begin(&out, &mesh, [("w", "U8", &rows)], false)?;
+/// let writer = CheckpointWriter::begin(&out, &mesh, [("w", "U8", &rows)], false)?;
 /// let path = [Key::Text("optim".into()), Key::Text("lr".into())];
 /// writer.save_object("optim.lr", Some(&path), b"what torch.save wrote")?;
 /// mesh.ranks().try_for_each(|rank| writer.save(rank, [("w", &[0_u8; 2][..])]))?;
@@ -62,34 +62,34 @@ pub struct Object {
     pub(crate) name: String,
     pub(crate) path: Option<Vec<Key>>,
     pub(crate) content: Content,
-    /// The checksum of its bytes, where a manifest has it.
+    /// The checksum of its bytes, if a manifest has it.
     pub(crate) sum: Option<u64>,
 }
 
-/// Takes a piece of bytes, and where it begins in them.
+/// A callback that receives a block of bytes and its offset.
 type Take<'a> = dyn FnMut(usize, &[u8]) -> Result<(), Error> + 'a;
 
-/// Where an object is.
+/// The content of an object.
 #[derive(Clone)]
 pub(crate) enum Content {
-    /// Bytes of its own.
+    /// Separate bytes.
     Archive(Bytes),
-    /// A part of something that is read as a whole or not at all.
+    /// A part of a file that is read as a whole or not at all.
     PartOf(Container),
 }
 
-/// What an object without bytes of its own is a part of.
+/// The container of an object that has no separate bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Container {
     TorchSave,
     Numpy,
-    /// The same as `TorchSave`, below a key of a dict that is neither a text nor an integer.
+    /// A part of a `.pt` file below a dict key that is neither a text nor an integer.
     NamelessKey,
-    /// A file of objects beside `.metadata`.
+    /// A file of objects next to `.metadata`.
     BesideDcp,
-    /// `others.bin`, which is not there, or ends before its bytes do.
+    /// `others.bin`, which is missing, or ends before its bytes do.
     Missing,
-    /// The same, where what is left of a checkpoint is taken.
+    /// A missing object, after the caller accepted a partial checkpoint.
     GivenUp,
 }
 
@@ -97,41 +97,39 @@ impl Container {
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::TorchSave => {
-                "it is a part of a file of torch.save, of which only tensors are read: torch.distributed.checkpoint.save keeps it"
+                "it is part of a torch.save file, of which only tensors are read; torch.distributed.checkpoint.save keeps it"
             }
             Self::Numpy => {
-                "it is an array of objects or texts in an .npz file, of which only numbers are read"
+                "it is an array of objects or strings in an .npz file, of which only numbers are read"
             }
             Self::NamelessKey => {
-                "it is in a file of torch.save below a key that is neither a text nor an integer, so nothing in it has a name: save it under a text"
+                "it is in a torch.save file below a key that is neither a string nor an integer, so it has no name; save it under a string"
             }
             Self::BesideDcp => {
-                "it is a file of torch.save beside .metadata, as Megatron-Core has it, which is not read: copy it beside the output"
+                "it is a torch.save file next to .metadata, as Megatron-Core writes it, which is not read; copy it next to the output"
             }
-            Self::Missing | Self::GivenUp => {
-                "its bytes were in others.bin, which is missing or ends before them"
-            }
+            Self::Missing | Self::GivenUp => "its bytes were in others.bin, which is missing or truncated",
         }
     }
 }
 
 impl Object {
-    /// Its name: the keys of its path with dots between them.
+    /// Returns its name: the keys of its path, joined by dots.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it is in nested dicts and lists; `None` where only its name is known.
+    /// Returns the path in nested dicts and lists; `None` if only the name is known.
     pub fn path(&self) -> Option<&[Key]> {
         self.path.as_deref()
     }
 
-    /// The number of its bytes; `None` of a part of a `.pt` or `.npz` file, which has none of its own.
+    /// Returns the number of its bytes; `None` for a part of a `.pt` or `.npz` file.
     pub fn byte_len(&self) -> Option<u64> {
         self.archive().map(|bytes| bytes.len() as u64)
     }
 
-    /// Its bytes, where it has bytes of its own.
+    /// Returns its bytes, if it has separate ones.
     pub(crate) fn archive(&self) -> Option<&Bytes> {
         match &self.content {
             Content::Archive(bytes) => Some(bytes),
@@ -144,12 +142,12 @@ impl Object {
         matches!(self.content, Content::PartOf(Container::Missing | Container::GivenUp))
     }
 
-    /// One that is only named.
+    /// Returns an object of which only the name is known.
     pub(crate) fn part_of(name: String, container: Container) -> Self {
         Self { name, path: None, content: Content::PartOf(container), sum: None }
     }
 
-    /// Its bytes, a piece at a time; returns their checksum.
+    /// Passes its bytes to `take`, a block at a time; returns their checksum.
     pub(crate) fn each_piece(&self, take: &mut Take<'_>) -> Result<u64, Error> {
         let Some(bytes) = self.archive() else { return Err(self.has_no_bytes()) };
         let about = |error: Error| error.about(format_args!("`{}`", self.name.shown()));
@@ -173,12 +171,12 @@ impl Object {
         Error::refused("object", why).about(format_args!("`{}`", self.name.shown()))
     }
 
-    /// The rank position whose file holds it: any rule will do that needs nothing but its name.
+    /// Returns the position of the rank whose file holds it; any function of its name would do.
     pub(crate) fn holder(&self, ranks: usize) -> usize {
         crc32(self.name.as_bytes()) as usize % ranks.max(1)
     }
 
-    /// Adds all that decides what is written of it.
+    /// Hashes everything that determines its bytes in an output.
     pub(crate) fn hash_identity(&self, hasher: &mut impl Hasher) {
         (&self.name, &self.path, self.sum).hash(hasher);
         if let Some(bytes) = self.archive() {
@@ -191,18 +189,18 @@ impl Object {
 }
 
 impl Checkpoint {
-    /// The entries that are not tensors, in the order of their names.
+    /// Returns the entries that are not tensors, in the order of their names.
     pub fn objects(&self) -> &[Object] {
         &self.objects
     }
 
-    /// The bytes of an entry that is not a tensor: what `torch.save` wrote. They are copied, never run.
+    /// Returns the bytes of an entry that is not a tensor, as written by `torch.save`; they are never run.
     ///
-    /// Returns an error where there is no such entry, or where it is a part of a `.pt` or `.npz` file.
+    /// It is an error if there is no such entry, or if it is a part of a `.pt` or `.npz` file.
     pub fn object(&self, name: &str) -> Result<Vec<u8>, Error> {
         let object = self.objects.iter().find(|object| object.name == name);
         let object = object.ok_or_else(|| {
-            let count = counted(self.objects.len(), "entry that is no tensor", "entries that are no tensors");
+            let count = counted(self.objects.len(), "non-tensor entry", "non-tensor entries");
             let message = format!("there is no object `{}` among the {count} of the input", name.shown());
             Error::refused("no_such_object", message)
         })?;
@@ -216,7 +214,7 @@ impl Checkpoint {
         Ok(all)
     }
 
-    /// What is wrong with objects whose checksums are known.
+    /// Returns the problems of objects whose checksums are known.
     pub(crate) fn check_objects(&self) -> Result<Vec<Problem>, Error> {
         let mut problems = Vec::new();
         for object in &self.objects {
@@ -238,7 +236,7 @@ impl Checkpoint {
                     file: path(bytes),
                     tensor: None,
                     object: Some(object.name.clone()),
-                    what: format!("its checksum is {found:016x}, and {said:016x} is what was written"),
+                    what: format!("checksum mismatch: computed {found:016x}, recorded {said:016x}"),
                 });
             }
         }
@@ -246,19 +244,19 @@ impl Checkpoint {
     }
 }
 
-/// Where the objects of a folder of rank files are.
+/// Returns the path of the objects of a folder of rank files.
 fn objects_file(dir: &Path) -> PathBuf {
     dir.join(OBJECTS_NAME)
 }
 
-/// Refuses objects of one file that have more bytes than it has: copies of them would be larger, without a bound.
+/// Rejects objects that total more bytes than their file: overlaps would make copies of unbounded size.
 pub(crate) fn check_total(file: &Input, lens: impl Iterator<Item = u64>) -> Result<(), Error> {
     let total = lens.fold(0, u64::saturating_add);
     if total <= file.len() {
         return Ok(());
     }
     let message = format!(
-        "{} has {}, and the entries in it that are no tensors have {total}: some have bytes in common",
+        "{} has {}, but its non-tensor entries have {total}: some of them overlap",
         file.path().display(),
         counted(file.len(), "byte", "bytes")
     );
@@ -270,7 +268,7 @@ fn check_sum(object: &Object, found: u64) -> Result<(), Error> {
         None => Ok(()),
         Some(said) => {
             let message = format!(
-                "`{}`: its bytes have the checksum {found:016x}, and the manifest says {said:016x}; --no-verify takes it as it is",
+                "`{}`: checksum mismatch: computed {found:016x}, the manifest has {said:016x}; pass `--no-verify` to use it anyway",
                 object.name.shown()
             );
             Err(Error::refused("checksum", message))
@@ -278,7 +276,7 @@ fn check_sum(object: &Object, found: u64) -> Result<(), Error> {
     }
 }
 
-/// An object that was written: where, and its checksum.
+/// An object that was written: its location, and its checksum.
 pub(crate) struct Placed<'a> {
     pub(crate) object: &'a Object,
     /// The position of the rank whose file it is in.
@@ -288,7 +286,7 @@ pub(crate) struct Placed<'a> {
     pub(crate) sum: u64,
 }
 
-/// Copies an object into a file, from byte `offset` on. With `checked` it must have the checksum that its manifest says.
+/// Copies an object into a file at byte `offset`; if `checked`, its manifest's checksum must match.
 pub(crate) fn copy<'a>(
     object: &'a Object,
     (place, path): (usize, &Path),
@@ -305,7 +303,7 @@ pub(crate) fn copy<'a>(
     Ok(Placed { object, place, offset, len: object.byte_len().unwrap_or(0), sum })
 }
 
-/// Writes and syncs `others.bin` of a folder of rank files; nothing where no object has bytes.
+/// Writes and syncs `others.bin` of a folder of rank files; writes nothing if no object has bytes.
 pub(crate) fn write_file<'a>(
     folder: &Path,
     objects: &'a [Object],
@@ -350,7 +348,7 @@ impl Listed {
         }
     }
 
-    /// The objects of a folder of rank files. Those whose bytes are not there are [`Container::Missing`].
+    /// Opens the objects of a folder of rank files; those without bytes are [`Container::Missing`].
     pub(crate) fn open(dir: &Path, listed: &[Self]) -> Result<Vec<Object>, Error> {
         if listed.is_empty() {
             return Ok(Vec::new());
@@ -381,7 +379,7 @@ impl Listed {
             let sum = match super::checksum::of_text(&one.crc64nvme).as_deref() {
                 Some([sum]) => *sum,
                 Some(_) | None => {
-                    return Err(bad("its checksum is not 16 of the digits 0 to 9 and a to f"));
+                    return Err(bad("its checksum is not 16 hexadecimal digits (0 to 9, a to f)"));
                 }
             };
             let (name, path) = (one.name.clone(), one.path.clone());

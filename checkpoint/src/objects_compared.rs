@@ -1,7 +1,7 @@
-//! Whether entries that are not tensors are equal: the bytes of the entries of their archives, whatever the archives are like.
+//! Comparison of entries that are not tensors, by the contents of their archives and not their layout.
 //!
-//! An archive of `torch.save` has fields of its own (times, alignment, the version of its format) that say nothing of the object.
-//! Its pickle and its storages are the object. What is not such an archive is compared byte by byte.
+//! An archive of `torch.save` has fields (times, alignment, format version) that are not part of the object.
+//! Its pickle and its storages are the object. Other bytes are compared as they are.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use super::torch_save;
 use super::zip::{self, Zip};
 use crate::shown::Shown;
 
-/// The objects of two checkpoints by what can be done with them.
+/// The objects of two checkpoints, grouped by how they can be compared.
 pub(crate) struct Objects<'a> {
     pub(crate) only_first: Vec<String>,
     pub(crate) only_second: Vec<String>,
-    /// Those that both have, with bytes of their own.
+    /// The objects in both that have separate bytes.
     pub(crate) pairs: Vec<(&'a Object, &'a Object)>,
     pub(crate) not_compared: Vec<String>,
 }
@@ -31,7 +31,7 @@ impl<'a> Objects<'a> {
         let by_name = |one: &'a Checkpoint| -> BTreeMap<&'a str, &'a Object> {
             one.objects.iter().map(|object| (&object.name[..], object)).collect()
         };
-        // One that is lost is not there.
+        // A lost object counts as absent.
         let is_there = |one: &&Object| one.archive().is_some();
         let (of_first, mut of_second) = (by_name(first), by_name(second));
         let mut this = Self {
@@ -58,7 +58,7 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// How two objects of one name differ, if they do.
+/// Returns the difference between two objects of one name, if there is one.
 pub(crate) fn compare_objects(one: &Object, two: &Object) -> Result<Option<TensorDiff>, Error> {
     let (Some(a), Some(b)) = (one.archive(), two.archive()) else { return Ok(None) };
     let about = |error: Error| error.about(format_args!("`{}`", one.name.shown()));
@@ -71,10 +71,10 @@ pub(crate) fn compare_objects(one: &Object, two: &Object) -> Result<Option<Tenso
     Ok(what.map(|what| TensorDiff { name: one.name.clone(), what, first: None }))
 }
 
-/// The entries of an archive by where they are.
+/// The entries of an archive by location.
 type Parts = BTreeMap<Place, Bytes>;
 
-/// Where an entry of an archive is: within the folder of the pickle, whatever that is called, or elsewhere.
+/// The location of an archive entry: in the folder of the pickle, whatever its name, or elsewhere.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Within(String),
@@ -89,7 +89,7 @@ impl Place {
     }
 }
 
-/// The entries of an archive that are the object; None of other bytes.
+/// Returns the archive entries that make up the object; `None` if the bytes are not such an archive.
 fn parts(bytes: &Bytes) -> Result<Option<Parts>, Error> {
     let Some((input, start)) = bytes.place() else { return Ok(None) };
     let file = input.open_again()?;
@@ -98,7 +98,7 @@ fn parts(bytes: &Bytes) -> Result<Option<Parts>, Error> {
         Err(error) if error.class() == ErrorKind::Refused => return Ok(None),
         Err(error) => return Err(error),
     };
-    // With several pickles nobody knows which of them is the object.
+    // With several pickles it is not known which of them is the object.
     let Some(folder) = torch_save::only_folder(&zip) else { return Ok(None) };
     let mut parts = Parts::new();
     for (name, entry) in zip.entries() {
@@ -108,7 +108,7 @@ fn parts(bytes: &Bytes) -> Result<Option<Parts>, Error> {
         }
         let place =
             within.map_or_else(|| Place::Beside(name.to_owned()), |name| Place::Within(name.to_owned()));
-        // Compressed by a method that is not read: then the bytes are compared as they are.
+        // A compression method that is not supported: then the bytes are compared as they are.
         let Ok(bytes) = zip.bytes(entry) else { return Ok(None) };
         parts.insert(place, bytes);
     }
@@ -130,7 +130,7 @@ fn entries_differ(one: &Parts, two: &Parts) -> Result<Option<String>, Error> {
     Ok(only.map(|place| format!("its entry `{}` is only in the second", place.name().shown())))
 }
 
-/// The first byte that differs; where one is the beginning of the other, that behind it.
+/// Returns the first byte that differs; if one is a prefix of the other, the length of the prefix.
 fn bytes_differ(one: &Bytes, two: &Bytes) -> Result<Option<usize>, Error> {
     let shorter = one.len().min(two.len());
     let (mut a, mut b) = (Vec::new(), Vec::new());

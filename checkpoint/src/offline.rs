@@ -1,18 +1,18 @@
-//! From files to files: nobody has to talk, so no plan and no engine is needed.
+//! Resharding from files to files, which needs no communication, and so no plan and no engine.
 //!
 //! ```text
-//! per slab:   files --read--> the slab --cut by region(rank)--> written at its place in every rank's file
+//! per block:  files --read--> block --split by region(rank)--> written at its offset in every rank's file
 //!                      |                                |
-//!             replicas compared,               checksums of what is written
-//!             checksums of what is read
+//!             replicas compared,               checksums of written bytes
+//!             checksums of read bytes
 //!
-//! all slabs:  checksums of the input compared; files synced, read back and compared; manifest; renamed into place
+//! all blocks: checksums of the input compared; files synced, read back and compared; manifest; renamed into place
 //! ```
 //!
-//! A slab is one stretch of every file that has a part of it ([`slab`](super::slab)), so every byte of the input is read once, every
-//! byte of the output written once, and memory holds a slab, a part of it and a replica of that for each thread, whatever the
-//! tensors and the ranks are. Where nothing is to be checked and the stretches that source and target have in common are long,
-//! the operating system copies them from file to file and they never come here.
+//! A block is one contiguous range of every file that has a part of it ([`slab`](super::slab)). So every byte
+//! of the input is read once, and every byte of the output is written once. Per thread, memory holds a block,
+//! a part of it and a replica of that, for any tensors and ranks. If no checks are requested, the operating
+//! system copies long common ranges from file to file, without passing them through this process.
 
 #[cfg(target_os = "linux")]
 mod direct;
@@ -54,36 +54,37 @@ use feed::{Feed, Finished, Work};
 use files::Files;
 use journal::Done;
 
-/// A slab has at most so many bytes, twice as many where many ranks share it: each gets one stretch of it. Eight threads with
-/// three of those stay below 256 MiB.
+/// The largest number of bytes of a block, doubled with many ranks, since each gets one range of it.
+///
+/// Eight threads with three such buffers stay below 256 MiB.
 const SLAB: usize = 4 << 20;
 
-/// So many ranks are many.
+/// The number of files above which blocks are doubled.
 const MANY: usize = 64;
 
-/// More rank files than this are not written.
+/// The largest number of rank files that are written.
 const MOST_RANKS: usize = 1 << 16;
 
-/// A file of whole tensors in a directory has at most so many bytes, unless somebody says otherwise.
+/// The default limit of a file of whole tensors in a directory, in bytes.
 pub(crate) const FILE_BYTES: u64 = 5_000_000_000;
 
-/// Where the result goes, and how much is looked at on the way.
+/// The outputs, and the checks to make.
 #[derive(Clone, Copy)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 pub(crate) struct Asked<'a> {
     pub(crate) out: Option<&'a Path>,
     pub(crate) gather: Option<&'a Path>,
     pub(crate) force: bool,
-    /// Whether nothing may be left out.
+    /// `true` if nothing may be left out.
     pub(crate) strict: bool,
     pub(crate) checked: bool,
     pub(crate) format: OutputFormat,
-    /// Whether it goes on with what a run has done that was killed, and leaves what it has done itself if it does not come to its end.
+    /// `true` to continue the work of a killed run, and to retain partial work if this one fails.
     pub(crate) resume: bool,
     pub(crate) file_bytes: u64,
 }
 
-/// Does a job that goes from files to files.
+/// Runs a job from files to files.
 pub(crate) fn carry_out(job: &ReshardJob, observer: &mut dyn Observer) -> Result<JobReport, Error> {
     let start = Instant::now();
     let (checkpoint, lost) = job.open()?;
@@ -95,7 +96,7 @@ pub(crate) fn carry_out(job: &ReshardJob, observer: &mut dyn Observer) -> Result
         gather,
         force: job.force,
         strict: job.strict,
-        checked: !job.verify,
+        checked: job.verify,
         format: job.format,
         resume: job.resume,
         file_bytes: job.file_bytes.unwrap_or(FILE_BYTES),
@@ -104,7 +105,7 @@ pub(crate) fn carry_out(job: &ReshardJob, observer: &mut dyn Observer) -> Result
     Ok(JobReport { lost, ..report })
 }
 
-/// Reshards an open checkpoint. Nothing is written before everything that can be refused by the headers has been.
+/// Reshards an open checkpoint; everything that headers can show to be invalid is rejected before writing.
 pub(crate) fn reshard(
     checkpoint: &Checkpoint,
     wish: &Wish<'_>,
@@ -115,8 +116,8 @@ pub(crate) fn reshard(
     let mut moves = decision::decide(checkpoint, wish)?;
     shard_files::in_file_order(&mut moves);
     let target = Target::of(asked.out, asked.format, asked.gather);
-    let objects = wish.objects(checkpoint);
-    let others = Others::of(objects, wish.texts(checkpoint), target);
+    let objects = &checkpoint.objects[..];
+    let others = Others::of(objects, checkpoint.free_texts.as_ref(), target);
     others.check(objects, asked.strict)?;
     staging::check(asked.out, asked.gather, asked.force)?;
     staging::check_outside(asked.out, asked.gather, &checkpoint.folders)?;
@@ -133,13 +134,12 @@ pub(crate) fn reshard(
         checkpoint.check_headers()?;
     }
     if asked.resume && !asked.checked {
-        let message =
-            "what was done before is known by its checksums: leave one of --resume and --no-verify out";
+        let message = "`--resume` finds finished work by checksums; drop `--resume` or `--no-verify`";
         return Err(Error::refused("usage", message));
     }
     let (report, resumed) = write(checkpoint, wish, &moves, asked, asked.resume, start, observer);
     let report = match report {
-        // What was left was not what it was said to be: then all is done anew.
+        // The resumed data failed verification: start from scratch.
         Err(error) if resumed && error.code() == "verification" => {
             write(checkpoint, wish, &moves, asked, false, start, observer).0
         }
@@ -148,7 +148,7 @@ pub(crate) fn reshard(
     report.map(|report| JobReport { others, ignored: checkpoint.ignored.clone(), ..report })
 }
 
-/// Writes the output; says whether it went on with what an earlier run had done.
+/// Writes the output; also returns `true` if it continued the work of an earlier run.
 fn write(
     checkpoint: &Checkpoint,
     wish: &Wish<'_>,
@@ -164,11 +164,11 @@ fn write(
     };
     files.keep(asked.resume);
     let resumed = !before.is_empty();
-    let objects = wish.objects(checkpoint);
+    let objects = &checkpoint.objects[..];
     let sums = match fill(&files, wish, (moves, objects), &before, asked, observer) {
         Ok(sums) => sums,
         Err(error) => {
-            // A disk that is full may have room later; what is wrong stays wrong.
+            // A full disk may have space later, so that work is retained; other errors are permanent.
             files.keep(asked.resume && matches!(error.code(), "io" | "input"));
             return (Err(error), resumed);
         }
@@ -183,12 +183,12 @@ fn write(
     (placed, resumed)
 }
 
-/// The bytes of the tensors that were done before.
+/// Returns the bytes of the tensors that an earlier run finished.
 fn bytes_of(moves: &[Move<'_>], before: &HashMap<usize, Done>) -> u64 {
     before.keys().filter_map(|tensor| moves.get(*tensor)).map(|one| one.tensor.byte_len()).sum()
 }
 
-/// Writes all files, and reads them back.
+/// Writes all files and verifies them by reading.
 fn fill(
     files: &Files,
     wish: &Wish<'_>,
@@ -210,10 +210,10 @@ fn fill(
         }
         OutputFormat::Dcp => files.write_metadata(&wish.mesh, moves, &sums, &objects)?,
         OutputFormat::Safetensors => files.write_index(moves)?,
-        // What its files say besides is in their headers.
+        // The headers of its files contain all metadata.
         OutputFormat::DcpSafetensors => {}
     }
-    // The disk writes while what it writes is read back.
+    // The disk writes while the written data is read.
     let (synced, read_back) = thread::scope(|scope| {
         let syncing = thread::Builder::new().spawn_scoped(scope, || files.sync()).ok();
         let read_back = if asked.checked { files.read_back(moves, &sums, &objects) } else { Ok(()) };
@@ -236,25 +236,25 @@ fn check_ranks(mesh: &Mesh, asked: Asked<'_>) -> Result<(), Error> {
         return Ok(());
     }
     let message = format!(
-        "the mesh `{mesh}` has {}, and files are written for at most {MOST_RANKS}",
+        "the mesh `{mesh}` has {}, but files are written for at most {MOST_RANKS}",
         counted(mesh.size(), "rank", "ranks")
     );
     Err(Error::refused("too_many_ranks", message))
 }
 
-/// The checksums of what was written of each tensor.
+/// The checksums of the bytes written for one tensor.
 pub(crate) struct Sums {
-    /// Of each distinct shard, in the order of the first ranks that hold it.
+    /// One per distinct shard, in the order of the first ranks that hold it.
     pub(crate) shards: Vec<u64>,
-    /// Of the whole.
+    /// The checksum of the whole.
     pub(crate) whole: u64,
-    /// The chunks of a distributed checkpoint, each with the checksum that its archive has.
+    /// The chunks of a distributed checkpoint, each with the checksum in its archive.
     pub(crate) chunks: Vec<(Chunk, u32)>,
-    /// How many elements were finite and became infinite.
+    /// The number of elements that were finite and became infinite.
     pub(crate) infinite: u64,
 }
 
-/// Moves all bytes of all tensors.
+/// Copies all bytes of all tensors.
 fn copy(
     moves: &[Move<'_>],
     files: &Files,
@@ -278,10 +278,10 @@ fn copy(
         },
         &mut |bytes| moved(observer, bytes),
     )?;
-    finished.all().ok_or_else(|| Error::failed("internal", "a tensor was not moved"))
+    finished.all().ok_or_else(|| Error::failed("internal", "a tensor was not copied"))
 }
 
-/// Moves one slab; says how many bytes it has.
+/// Processes one block; returns its number of bytes.
 fn slab(
     work: &Work<'_>,
     number: usize,

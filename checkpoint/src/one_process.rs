@@ -1,6 +1,6 @@
-//! A process that holds all ranks: they take turns on its threads, or are slices of one device.
+//! A process that holds all ranks: they run in turns on its threads, or are slices of one device.
 //!
-//! Tensors that take the same way (a checkpoint has many) share a plan.
+//! Tensors with the same source and target sharding (a checkpoint has many) share a plan.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -24,7 +24,7 @@ use super::rooms::Rooms;
 use super::together::Stop;
 use super::verify::Assembly;
 
-/// Does the whole job in this process.
+/// Runs the whole job in this process.
 pub(crate) fn carry_out(
     job: &ReshardJob,
     observer: &mut dyn Observer,
@@ -34,23 +34,23 @@ pub(crate) fn carry_out(
     pipeline::carry_out(job, &mut all, observer, after_exchange).map_err(Stop::into_error)
 }
 
-/// So many bytes of tensors go together at most: what is worked out for a rank serves all that take the same way.
+/// The largest batch of tensors, in bytes; the preparation for a rank serves all tensors with the same plan.
 const BATCH: u64 = 8 << 20;
 
-/// More ranks than this are not carried out in one process.
+/// The largest number of ranks that run in one process.
 const MOST_RANKS: usize = 1024;
 
 /// The engine, and the plans of all tensors.
 struct AllRanks {
     engine: Engine,
-    /// From when it is known that everything can be done.
+    /// Set once it is known that everything can be done.
     carrier: Option<Carrier>,
     plans: HashMap<Way, Plan>,
 }
 
-/// What carries plans out.
+/// The executor of plans.
 enum Carrier {
-    /// The threads of this process, on which ranks take turns.
+    /// The threads of this process, on which ranks run in turns.
     Threads,
     #[cfg(any(test, feature = "cuda"))]
     Device(Box<OnDevice<Device>>),
@@ -58,7 +58,7 @@ enum Carrier {
 
 #[cfg(all(feature = "cuda", not(test)))]
 type Device = reshard_device::Cuda;
-/// What tests take for one.
+/// The simulated device of the tests.
 #[cfg(test)]
 type Device = reshard_device::Simulated;
 
@@ -92,7 +92,7 @@ impl Exchange for AllRanks {
         let world = world.unwrap_or(0);
         if world > MOST_RANKS {
             let message =
-                format!("the ranks reach {}, and one process carries out at most {MOST_RANKS}", world - 1);
+                format!("the highest rank is {}, but one process runs at most {MOST_RANKS} ranks", world - 1);
             return Err(Error::refused("too_many_ranks", message));
         }
         for tensor in moves {
@@ -105,11 +105,8 @@ impl Exchange for AllRanks {
         self.carrier = Some(match self.engine {
             #[cfg(any(test, feature = "cuda"))]
             Engine::Cuda => Carrier::Device(Box::new(OnDevice::new(open_device()?))),
-            // What is not built in was refused before.
-            #[allow(
-                clippy::wildcard_enum_match_arm,
-                reason = "which engines are left depends on the features"
-            )]
+            // Engines that are not compiled in were rejected before.
+            #[allow(clippy::wildcard_enum_match_arm, reason = "the remaining engines depend on the features")]
             _ => Carrier::Threads,
         });
         Ok(())
@@ -164,7 +161,7 @@ impl Exchange for AllRanks {
 }
 
 impl Carrier {
-    /// Gives every rank of the targets its new shards, and says what the worst one received of each tensor.
+    /// Gives every target rank its new shards; returns per tensor the bytes that its worst rank received.
     fn redistribute(
         &mut self,
         plans: &[&Plan],
@@ -180,7 +177,7 @@ impl Carrier {
     }
 }
 
-/// A device carries all ranks out at once, and gives back what they have.
+/// Executes plans for all ranks at once on a device, and passes the new shards to `arrived`.
 #[cfg(any(test, feature = "cuda"))]
 fn on_device<B: reshard_device::Backend>(
     device: &mut OnDevice<B>,

@@ -1,7 +1,7 @@
-//! Where verified tensors go: rank files with a manifest, one gathered file, both, or nowhere.
+//! Outputs for verified tensors: rank files with a manifest, one gathered file, both, or none.
 //!
-//! Every process writes the files of its ranks. What there is one of for all (the directory under its hidden name, the
-//! manifest, the gathered file, the renaming) is the first process's.
+//! Every process writes the files of its ranks. The first process handles everything that exists once per
+//! job: the directory under its hidden name, the manifest, the gathered file, the renaming.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use super::together::{Stop, together};
 use super::wish::Wish;
 use crate::error::Error;
 
-/// How many files are synced at a time.
+/// The number of files synced at a time.
 const SYNCS: usize = 16;
 
 /// This process's part of outputs that have been begun, and appear when they are finished.
@@ -34,11 +34,11 @@ pub(crate) struct Outputs {
     files: Vec<(usize, Mutex<ShardFile>)>,
     /// The gathered file, in the first process.
     gathered: Option<(Staging, ShardFile)>,
-    /// Whether there is a gathered file, in whatever process.
+    /// `true` if there is a gathered file, in any process.
     gathers: bool,
 }
 
-/// Refuses what may not be replaced, before anything is exchanged or written.
+/// Rejects outputs that may not be replaced, before anything is exchanged or written.
 pub(crate) fn check(job: &ReshardJob, inputs: &[PathBuf]) -> Result<(), Error> {
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
     staging::check(out, gather, job.force)?;
@@ -46,7 +46,7 @@ pub(crate) fn check(job: &ReshardJob, inputs: &[PathBuf]) -> Result<(), Error> {
 }
 
 impl Outputs {
-    /// Creates every file with its header and the manifest.
+    /// Creates every file with its header, and the manifest.
     pub(crate) fn begin<X: Exchange>(
         job: &ReshardJob,
         exchange: &mut X,
@@ -58,7 +58,7 @@ impl Outputs {
         let first = exchange.process() == 0;
         let staged = if first { stage(job, wish, moves, checkpoint) } else { Ok((None, None)) };
         let (directory, gathered) = together(exchange, staged)?;
-        // The first process has made the directory, and says where.
+        // The first process has made the directory, and shares its number.
         let number = directory.as_ref().map_or(0, Staging::number);
         let numbers = exchange.share(&[number])?.concat();
         let files = match (&job.out, numbers.first()) {
@@ -78,29 +78,29 @@ impl Outputs {
         Ok(Self { directory, files, gathered, gathers: job.gather.is_some() })
     }
 
-    /// Whether there is a gathered file, in whatever process.
+    /// Returns `true` if there is a gathered file, in any process.
     pub(crate) fn gathers(&self) -> bool {
         self.gathers
     }
 
-    /// Takes a rank's new shard of the next tensor, in the order of the moves that the outputs were begun with.
+    /// Writes a rank's new shard of the next tensor, in the order in which the outputs were begun.
     pub(crate) fn write(&self, rank: usize, shard: &[u8]) -> Result<(), Error> {
         let Ok(at) = self.files.binary_search_by_key(&rank, |(rank, _)| *rank) else { return Ok(()) };
         self.files[at].1.lock().unwrap_or_else(PoisonError::into_inner).append(shard)
     }
 
-    /// Takes the next tensor as it was gathered, which must be the whole.
+    /// Writes the next gathered tensor, which must equal the whole.
     pub(crate) fn write_gathered(&mut self, gathered: &[u8], whole: &[u8]) -> Result<(), Error> {
         let Some((_, file)) = &mut self.gathered else { return Ok(()) };
         if *gathered != *whole {
-            return Err(Error::failed("verification", "what was gathered differs from the whole tensor"));
+            return Err(Error::failed("verification", "the gathered tensor differs from the whole tensor"));
         }
         file.append(gathered)
     }
 
-    /// Syncs this process's files; when all have, the first puts everything in place. Says where it is.
+    /// Syncs this process's files; when all have, the first puts everything in place. Returns the locations.
     pub(crate) fn finish(mut self, exchange: &mut impl Exchange) -> Result<Vec<String>, Stop> {
-        // Syncing waits for the disk, which takes many files at once.
+        // Syncing waits for the disk, which accepts many files at once.
         let mut files: Vec<ShardFile> = std::mem::take(&mut self.files)
             .into_iter()
             .map(|(_, file)| file.into_inner().unwrap_or_else(PoisonError::into_inner))
@@ -125,7 +125,7 @@ impl Outputs {
     }
 }
 
-/// What the first process begins: the directory with its manifest, and the gathered file.
+/// The outputs that the first process begins: the directory with its manifest, and the gathered file.
 type Staged = (Option<Staging>, Option<(Staging, ShardFile)>);
 
 fn stage(
@@ -137,7 +137,7 @@ fn stage(
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
     let directory = out.map(|dir| Staging::directory(dir, job.force)).transpose()?;
     if let Some(staging) = &directory {
-        let placed = objects::write_file(&staging.path(), wish.objects(checkpoint), true)?;
+        let placed = objects::write_file(&staging.path(), &checkpoint.objects[..], true)?;
         write_manifest(&staging.path(), &wish.mesh, moves, &placed)?;
     }
     let gathered = match gather {
@@ -166,7 +166,7 @@ fn rank_file(
     ShardFile::create(&path, mesh.size(), tensors, checkpoint.free_texts.as_ref())
 }
 
-/// A tensor as a file that holds so much of it says it.
+/// Returns a tensor's entry in the header of a file that holds this part of it.
 fn describe<'a>(tensor: &'a Move<'_>, shape: &'a [usize]) -> (&'a str, Dtype, &'a [usize]) {
     (&tensor.tensor.name, tensor.tensor.dtype, shape)
 }

@@ -1,4 +1,4 @@
-//! Work on many ranks' shards, spread over the processors where there is enough of it.
+//! Work on the shards of many ranks, distributed over the processors if there is enough of it.
 
 use std::num::NonZero;
 use std::sync::{Mutex, PoisonError};
@@ -6,18 +6,20 @@ use std::thread;
 
 use crate::error::Error;
 
-/// Below so many bytes a second thread costs more than it saves.
+/// The number of bytes below which a second thread costs more than it saves.
 const WORTH_A_THREAD: usize = 1 << 20;
 
-/// How many threads so many bytes are worth.
+/// Returns the number of threads that are profitable for `bytes` bytes.
 pub(crate) fn threads_for(bytes: usize) -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).min(bytes / WORTH_A_THREAD).max(1)
 }
 
-/// Calls `work` on every item, on so many threads, with what each thread has made for itself by `own`; the error of the
-/// first item that has one, in the order of items.
+/// Calls `work` on every element of `items` from `threads` threads, each with a state made by `own`.
 ///
-/// Threads take items in turns, since neighbours are often alike. Where no thread can be had, the caller's does its part.
+/// Returns the error of the first failed element, in the order of `items`.
+///
+/// Elements are assigned to threads round-robin, because neighbours often cost the same. If a thread cannot
+/// be spawned, the caller's thread does its part.
 pub(crate) fn for_each<T: Send, W>(
     threads: usize,
     items: &mut [T],
@@ -39,17 +41,17 @@ pub(crate) fn for_each<T: Send, W>(
         }
     };
     let whole = beside(threads - 1, &all, &mut |others| {
-        // The caller is one of the threads, and does what those would have done that are not there.
+        // The caller is thread 0, and does the parts of threads that could not be spawned.
         all(0);
         (others + 1..threads).for_each(all);
     });
     first.or(whole)
 }
 
-/// What one thread does: items with their places.
+/// The work of one thread: elements with their indices.
 type Part<'a, T> = Vec<(usize, &'a mut T)>;
 
-/// The error of the first item that has one.
+/// The error of the first failed element.
 #[derive(Default)]
 pub(crate) struct First(Mutex<Option<(usize, Error)>>);
 
@@ -61,7 +63,7 @@ impl First {
         }
     }
 
-    /// That error; else one of threads that did not all come to their end.
+    /// Returns that error; otherwise an error if a thread panicked.
     pub(crate) fn or(self, whole: bool) -> Result<(), Error> {
         match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some((_, error)) => Err(error),
@@ -71,17 +73,18 @@ impl First {
     }
 }
 
-/// Calls `other` with 1, 2, .., each on a thread, until there are `most` or no more can be had, and `mine` with how many there are.
-/// Returns whether all came to their end.
+/// Calls `other` with 1, 2, .. on separate threads, and `mine` with their number.
 ///
-/// It knows nothing of the work, so that threads are compiled once.
+/// Spawns threads until there are `most`, or until spawning fails. Returns `true` if none panicked.
+///
+/// It is not generic over the work, so that the code for threads is compiled once.
 pub(crate) fn beside(most: usize, other: &(dyn Fn(usize) + Sync), mine: &mut dyn FnMut(usize)) -> bool {
     thread::scope(|scope| {
         let others: Vec<_> = (1..=most)
             .map_while(|number| thread::Builder::new().spawn_scoped(scope, move || other(number)).ok())
             .collect();
         mine(others.len());
-        // Each is waited for, whatever the one before did.
+        // Every thread is joined, even if one before it panicked.
         others.into_iter().map(|other| other.join().is_err()).filter(|panicked| *panicked).count() == 0
     })
 }

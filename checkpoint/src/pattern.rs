@@ -1,4 +1,4 @@
-//! Patterns of names: a glob, or a regular expression between slashes.
+//! Name patterns: a glob, or a regular expression between slashes.
 
 use crate::shown::Shown;
 use std::mem;
@@ -6,30 +6,30 @@ use std::str::Chars;
 
 use regex_lite::{Regex, escape};
 
-/// `*.weight`, `layers.{0,1}.*`, or `/layers\.\d+\.(q|k|v)/`, which may match anywhere in a name.
+/// A pattern such as `*.weight`, `layers.{0,1}.*` or `/layers\.\d+\.(q|k|v)/` (matches anywhere).
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     text: String,
-    /// None for a glob that has texts and `*` alone, as most have, which needs no expression.
+    /// `None` for a glob of text and `*` alone, as most are, which needs no expression.
     regex: Option<Regex>,
 }
 
 impl Pattern {
-    /// The pattern of a text; or why it is none.
+    /// Parses a pattern; the error is the reason why it is invalid.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         let between = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
         let regex = if let Some(expression) = between {
             Some(regex(expression)?)
         } else if text.contains(['?', '[', '{', '}', '\\']) || text.contains("**") {
             let whole = of_glob(text).and_then(|glob| Regex::new(&glob).map_err(|error| error.to_string()));
-            Some(whole.map_err(|why| format!("`{}` is no glob: {why}", text.shown()))?)
+            Some(whole.map_err(|why| format!("`{}` is not a valid glob: {why}", text.shown()))?)
         } else {
             None
         };
         Ok(Self { text: text.to_owned(), regex })
     }
 
-    /// Its text.
+    /// Returns the text of the pattern.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -42,13 +42,13 @@ impl Pattern {
     }
 }
 
-/// A regular expression; or why it is none, in one sentence.
+/// Compiles a regular expression; the error is one line with the reason.
 pub(crate) fn regex(expression: &str) -> Result<Regex, String> {
     Regex::new(expression)
-        .map_err(|error| format!("`{}` is no regular expression: {error}", expression.shown()))
+        .map_err(|error| format!("`{}` is not a valid regular expression: {error}", expression.shown()))
 }
 
-/// What each `*` of a pattern without anything else stands for in a name, the first as little as can be, then the second.
+/// Returns the text that each `*` of a pattern matches in a name, each as short as possible, left to right.
 pub(crate) fn stars<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
     let mut pieces = pattern.split('*');
     let mut name = name.strip_prefix(pieces.next()?)?;
@@ -64,14 +64,15 @@ pub(crate) fn stars<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
     Some(texts)
 }
 
-/// The regular expression of a glob; or why it is none.
+/// Translates a glob to a regular expression; the error is the reason why it is invalid.
 ///
-/// `?` is a character, `*` any text, slashes too; `[a-z]` and `[!a-z]` are one of some characters and one of all others, `{a,b}` is
-/// one of some globs, of which those of nothing do not count, and `\` takes what follows as it is. `**/` that begins a glob or stands
-/// behind a slash is nothing, or any text and a slash: `**/a` is `a` and what ends with `/a`, and `a/**/b` is also `a/b`.
+/// `?` is a character, `*` any text, including slashes; `[a-z]` and `[!a-z]` are one of some characters and
+/// one of all others. `{a,b}` is one of some globs, of which empty ones are ignored, and `\` quotes the next
+/// character. `**/` at the start or after a slash matches nothing, or any text and a slash: `**/a` is `a` and
+/// names that end with `/a`, and `a/**/b` is also `a/b`.
 fn of_glob(glob: &str) -> Result<String, String> {
     let mut rest = glob.chars();
-    // For each `{` that is open what stands before it and its globs until here; and what follows them.
+    // For each open `{`: the text before it and its globs so far. `now` is the text after them.
     let (mut open, mut now) = (Vec::<Vec<String>>::new(), String::new());
     let mut behind_slash = true;
     while let Some(c) = rest.next() {
@@ -117,7 +118,7 @@ fn of_glob(glob: &str) -> Result<String, String> {
     }
 }
 
-/// The characters of a class, behind its `[`: single ones and ranges, where `]` and `-` that come first are themselves.
+/// Parses the characters of a class, after its `[`: single ones and ranges; a leading `]` or `-` is literal.
 fn class(rest: &mut Chars<'_>) -> Result<String, String> {
     let unclosed = "unclosed character class; missing ']'";
     let mut next = rest.next();
@@ -157,7 +158,7 @@ fn class(rest: &mut Chars<'_>) -> Result<String, String> {
 mod tests {
     use super::{Pattern, stars};
 
-    /// All texts of at most `len` of some characters.
+    /// Returns all texts of at most `len` of some characters.
     fn texts(of: &[char], len: usize) -> Vec<String> {
         let mut all = vec![String::new()];
         let mut longer = 0;
@@ -171,9 +172,9 @@ mod tests {
         all
     }
 
-    /// A glob with each of the globs of its braces in their place, between `<` and `>`; None if it is none.
+    /// Expands the braces of a glob, with `<` and `>` around each choice; `None` if the glob is invalid.
     fn without_braces(glob: &str) -> Option<Vec<String>> {
-        // The last `{` has no other in it.
+        // The last `{` contains no other.
         let Some(open) = glob.rfind('{') else { return (!glob.contains('}')).then(|| vec![glob.to_owned()]) };
         let close = open + glob[open..].find('}')?;
         let (before, after) = (&glob[..open], &glob[close + 1..]);
@@ -186,7 +187,7 @@ mod tests {
         Some(all.collect::<Option<Vec<_>>>()?.concat())
     }
 
-    /// Whether what follows of a glob without braces means a name.
+    /// Returns `true` if the rest of a glob without braces matches a name.
     fn means(glob: &str, at: usize, name: &str) -> bool {
         let behind_slash = at == 0 || glob[..at].ends_with(['/', '<']);
         let any = |step: usize, end: &str| {
@@ -268,16 +269,22 @@ mod tests {
     fn what_is_no_pattern_is_refused_in_one_sentence() {
         let deep = format!("{}a{}", "{".repeat(100_000), "}".repeat(100_000));
         let cases = [
-            ("[a", "is no glob: unclosed character class; missing ']'"),
-            ("[]", "is no glob: unclosed character class; missing ']'"),
-            ("[!", "is no glob: unclosed character class; missing ']'"),
-            ("[b-a]", "is no glob: invalid range; 'b' > 'a'"),
-            ("{a", "is no glob: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)"),
-            ("a}", "is no glob: unopened alternate group; missing '{' (maybe escape '}' with '[}]'?)"),
-            ("a\\", "is no glob: dangling '\\'"),
-            (&deep, "is no glob: pattern has too much nesting"),
-            ("/(/", "is no regular expression: found open group without closing ')'"),
-            ("/[/", "is no regular expression: found unclosed character class"),
+            ("[a", "is not a valid glob: unclosed character class; missing ']'"),
+            ("[]", "is not a valid glob: unclosed character class; missing ']'"),
+            ("[!", "is not a valid glob: unclosed character class; missing ']'"),
+            ("[b-a]", "is not a valid glob: invalid range; 'b' > 'a'"),
+            (
+                "{a",
+                "is not a valid glob: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
+            ),
+            (
+                "a}",
+                "is not a valid glob: unopened alternate group; missing '{' (maybe escape '}' with '[}]'?)",
+            ),
+            ("a\\", "is not a valid glob: dangling '\\'"),
+            (&deep, "is not a valid glob: pattern has too much nesting"),
+            ("/(/", "is not a valid regular expression: found open group without closing ')'"),
+            ("/[/", "is not a valid regular expression: found unclosed character class"),
         ];
         for (text, why) in cases {
             let said = Pattern::new(text).expect_err(text);

@@ -1,4 +1,4 @@
-//! A stretch of a file that is looked at while a checkpoint is opened. What is read here is no byte of a tensor, and is not counted.
+//! A file range that is read while a checkpoint is opened; such reads are not counted as tensor bytes.
 
 use reshard_layout::internal::counted;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::bytes::{Bytes, Handle, Input, reserve};
 use crate::error::Error;
 
-/// A stretch of an open file.
+/// A range of an open file.
 #[derive(Clone, Copy)]
 pub(crate) struct Peek<'a> {
     pub(crate) input: &'a Arc<Input>,
@@ -17,11 +17,11 @@ pub(crate) struct Peek<'a> {
 }
 
 impl<'a> Peek<'a> {
-    /// A stretch of a file that has been opened, if it has so much.
+    /// Returns a range of an open file, if the file is long enough.
     pub(crate) fn new(input: &'a Arc<Input>, file: &'a Handle, start: u64, len: u64) -> Result<Self, Error> {
         if start.checked_add(len).is_none_or(|end| end > input.len()) {
             let message = format!(
-                "{} has {}, and {len} from byte {start} on are to be in it",
+                "{} has {}, but {len} from byte {start} on are required",
                 input.path().display(),
                 counted(input.len(), "byte", "bytes")
             );
@@ -34,13 +34,13 @@ impl<'a> Peek<'a> {
         self.len
     }
 
-    /// A part of it.
+    /// Returns a part of it, if it is within range.
     pub(crate) fn part(&self, at: u64, count: u64) -> Option<Self> {
         let within = at.checked_add(count).is_some_and(|end| end <= self.len);
         within.then_some(Self { start: self.start + at, len: count, ..*self })
     }
 
-    /// All of its bytes, of which there are few.
+    /// Reads all of its bytes; only used for short ranges.
     pub(crate) fn read(&self) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         reserve(&mut bytes, self.len as usize)?;
@@ -49,12 +49,12 @@ impl<'a> Peek<'a> {
         Ok(bytes)
     }
 
-    /// As bytes of a tensor.
+    /// Returns the same range as bytes of a tensor.
     pub(crate) fn bytes(&self) -> Bytes {
         Bytes::InFile { input: Arc::clone(self.input), start: self.start, len: self.len as usize }
     }
 
-    /// Where it begins in the file.
+    /// Returns the offset in the file.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }

@@ -1,16 +1,17 @@
-//! Pickles, read and never run.
+//! Pickles, parsed and never executed.
 //!
-//! A pickle is a program that makes a value. Here its instructions build a tree of what they say and do nothing else: a call stays
-//! a node with the name of what would be called and its arguments. Names come from a list ([`Global`]); any other is refused, by
-//! name. So no pickle can make this program do anything but make a tree.
+//! A pickle is a program that makes a value. Here its instructions only build a tree: a call becomes a node
+//! with the name of the function and its arguments. Names must be in a list ([`Global`]); any other is an
+//! error. So no pickle can make this program do anything but build a tree.
 //!
 //! ```text
-//! bytes --machine--> a tree of nodes --typed questions, paid for--> sizes, names, places of bytes
+//! bytes --machine--> a tree of nodes --typed queries, within a budget--> sizes, names, byte ranges
 //! ```
 //!
-//! **Bounds.** Memory is paid for out of a budget, so a tree takes at most so much whatever the pickle says. Nodes may be shared, so a
-//! small pickle can say a large thing; every question about a node is paid for too, and who asks more than a few times as
-//! often as there are nodes is told so. Nothing recurses over the tree but to a depth that is given.
+//! **Bounds.** Memory is taken from a budget, so the size of a tree is bounded for any pickle. Nodes may be
+//! shared, so a small pickle can describe a large value. Every access to a node is counted too, and an error
+//! is returned after a few times as many accesses as there are nodes. No function recurses over the tree
+//! beyond a fixed depth.
 
 mod globals;
 mod machine;

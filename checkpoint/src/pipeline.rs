@@ -1,7 +1,7 @@
-//! The job: one sequence, whoever exchanges.
+//! The job: one sequence of stages, for any exchange.
 //!
 //! ```text
-//! input --open--> tensors with their shards     job --decide--> one move per tensor (refusals end here)
+//! input --open--> tensors with their shards     job --decide--> one redistribution per tensor, or an error
 //!
 //! per batch:    shards --assemble--> whole tensor ----------------.
 //!               shards --exchange (plan, engine)--> new shards --verify--> appended to the files of their ranks
@@ -10,16 +10,18 @@
 //! all verified: files synced, committed by renaming; report
 //! ```
 //!
-//! The whole tensor that the new shards are judged by comes from the input and the regions of the source sharding, the
-//! slices it is compared with from the regions of the target sharding; the plan has no say in either.
+//! New shards are verified against slices of the whole tensor. The whole comes from the input and the regions
+//! of the source sharding, the slices from the regions of the target sharding; neither depends on the plan.
 //!
-//! Small tensors go in batches, large ones alone. Memory holds one batch (`held`: its whole, and its shards where they are not stretches of it), the new shards that are on
-//! their way to be verified and written (`in_turn`: as many as there are processors), and the whole again where it is gathered.
+//! Small tensors are processed in batches, large ones alone. Memory holds one batch (`held`: its whole, and
+//! those shards that are not contiguous ranges of it), the new shards until they are verified and written
+//! (`in_turn`: as many as there are processors), and a second copy of the whole if it is gathered.
 //!
-//! A process does this for the ranks that it holds. Up to the first exchange, and from the last one on, every stage is passed
-//! by all processes or by none, so that a refusal is told once, by the first that has it. In between others count on this
-//! process, and if it fails it fails alone. Input and output are files that all processes see; the first stages and commits,
-//! and only after all have verified, written and synced their parts.
+//! A process does this for the ranks that it holds. Up to the first exchange, and from the last one on, every
+//! stage is passed by all processes or by none. So an error is reported once, by the first process that has
+//! it. In between the others depend on this process, and if it fails it fails alone. Input and output are
+//! files that all processes see. The first process stages and commits, and only after all have verified,
+//! written and synced their parts.
 
 use reshard_layout::internal::counted;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,11 +44,12 @@ use super::together::{Stop, together};
 use super::verify;
 use super::wish::Wish;
 
-/// Sees every rank's new shard of every tensor after the exchange and before verification. Only tests do anything here: they
-/// spoil a byte to show that it is noticed.
+/// A hook that is called with every new shard after the exchange and before verification.
+///
+/// Only tests use it: they change a byte to show that it is detected.
 pub(crate) type AfterExchange<'a> = &'a (dyn Fn(&str, usize, &mut Vec<u8>) + Sync);
 
-/// Does this process's part of the job. Nothing is written before everything that can be refused has been.
+/// Runs this process's part of the job; everything invalid is rejected before anything is written.
 pub(crate) fn carry_out<X: Exchange>(
     job: &ReshardJob,
     exchange: &mut X,
@@ -60,17 +63,17 @@ pub(crate) fn carry_out<X: Exchange>(
     let mut moves = together(exchange, decision::decide(&checkpoint, &wish))?;
     shard_files::in_file_order(&mut moves);
     let target = Target::of(job.out.as_deref(), job.format, job.gather.as_deref());
-    let objects = wish.objects(&checkpoint);
-    let others = Others::of(objects, wish.texts(&checkpoint), target);
+    let objects = &checkpoint.objects[..];
+    let others = Others::of(objects, checkpoint.free_texts.as_ref(), target);
     together(exchange, others.check(objects, job.strict))?;
-    // The first process writes what there is one of.
+    // The first process writes the files that exist once per job.
     let allowed = if exchange.process() == 0 { outputs::check(job, &checkpoint.folders) } else { Ok(()) };
     let allowed = allowed.and_then(|()| reserved::check(&checkpoint, &moves, objects, target));
     together(exchange, allowed)?;
     let prepared = exchange.prepare(&moves, job.gather.is_some());
     together(exchange, prepared)?;
     let mut outputs = Outputs::begin(job, exchange, &wish, &moves, &checkpoint)?;
-    // One process shows how far all are.
+    // One process reports the progress of all.
     let mut nobody = ();
     let observer = if exchange.process() == 0 { observer } else { &mut nobody };
     observer.on_start(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
@@ -89,7 +92,9 @@ pub(crate) fn carry_out<X: Exchange>(
     Ok(JobReport { lost, ignored, others, ..JobReport::new(reports, true, written, start.elapsed()) })
 }
 
-/// Moves a batch; every new shard of this process's ranks is verified and written. Returns what the worst of them received.
+/// Reshards a batch: verifies and writes every new shard of this process's ranks.
+///
+/// Returns the bytes that the worst of them received.
 fn reshard<X: Exchange>(
     batch: &[Move<'_>],
     exchange: &mut X,
@@ -120,7 +125,7 @@ fn reshard<X: Exchange>(
         let came = came.into_inner();
         if came != ranks {
             let message = format!(
-                "{came} came for the {ranks} of the mesh",
+                "{came} arrived for the {ranks} of the mesh",
                 came = counted(came, "shard", "shards"),
                 ranks = counted(ranks, "rank", "ranks")
             );
@@ -138,7 +143,7 @@ fn reshard<X: Exchange>(
     Ok(received)
 }
 
-/// What happened to a tensor, if its plan kept its promise.
+/// Returns the report of a tensor, if it received the number of bytes that its plan predicts.
 fn report(tensor: &Move<'_>, exchange: &impl Exchange, received_bytes: u64) -> Result<TensorReport, Error> {
     let about = |error: Error| error.about_tensor(&tensor.tensor.name);
     let plan = exchange.plan(tensor).map_err(about)?;

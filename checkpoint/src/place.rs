@@ -1,4 +1,4 @@
-//! Where inputs are: files and folders here, or objects at URLs (feature `remote`).
+//! Input locations: local files and folders, or objects at URLs (feature `remote`).
 
 use std::fs;
 use std::io;
@@ -8,53 +8,54 @@ use crate::error::Error;
 #[cfg(feature = "remote")]
 use crate::remote;
 
-/// What a path leads to.
+/// The kind of an input location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
     Directory,
 }
 
-/// Schemes of URLs that are inputs.
+/// The URL schemes of inputs.
 const SCHEMES: [&str; 9] = ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "http", "https"];
 
-/// Whether a path is a URL of an input.
+/// Returns `true` if a path is a URL of an input.
 pub(crate) fn is_url(path: &Path) -> bool {
     path.to_str().and_then(|text| text.split_once("://")).is_some_and(|(scheme, _)| SCHEMES.contains(&scheme))
 }
 
-/// Refuses an output at a URL.
+/// Rejects an output at a URL.
 pub(crate) fn is_here(path: Option<&Path>) -> Result<(), Error> {
     match path.filter(|path| is_url(path)) {
         None => Ok(()),
         Some(url) => {
-            let message = format!("{} is a URL, and outputs are written to files here", shown(url));
+            let message = format!("{} is a URL, but outputs must be local files", shown(url));
             Err(Error::refused("usage", message))
         }
     }
 }
 
-/// Refuses a URL that says more than where something is: what stands behind a `?` or a `#` would be asked for by nobody, and a
-/// password in it would be in every sentence about it.
+/// Rejects a URL with more than a location.
+///
+/// A query after `?` or a fragment after `#` would be ignored, and a password would be part of every message.
 pub(crate) fn is_plain(path: &Path) -> io::Result<()> {
     let text = path.to_string_lossy();
     let (_, rest) = text.split_once("://").unwrap_or(("", &text));
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if host.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) {
         return Err(io::Error::other(
-            "passwords are no part of a URL here: credentials are taken from the environment",
+            "a URL must not contain a password; credentials are taken from the environment",
         ));
     }
     match rest.chars().find(|letter| matches!(letter, '?' | '#')) {
         None => Ok(()),
         Some('?') => Err(io::Error::other(
-            "what stands behind `?` in a URL is not asked for, be it a signature or a version: credentials are taken from the environment, and a `?` of a name is written `%3F`",
+            "the part of a URL after `?`, such as a signature or a version, is not supported; credentials are taken from the environment, and a `?` in a name is written `%3F`",
         )),
-        Some(_) => Err(io::Error::other("a `#` of a name is written `%23` in a URL")),
+        Some(_) => Err(io::Error::other("a `#` in a name is written `%23` in a URL")),
     }
 }
 
-/// A URL as it may be shown to anybody: without a password, and without what follows a `?`, which may be what lets one in.
+/// Returns a URL without secrets: without its password, and without its query, which may be a signature.
 pub(crate) fn shown(path: &Path) -> String {
     let text = path.to_string_lossy();
     let Some((scheme, rest)) = text.split_once("://") else { return text.into_owned() };
@@ -69,13 +70,13 @@ pub(crate) fn shown(path: &Path) -> String {
     }
 }
 
-/// Why nothing at a URL can be read.
+/// Returns the error for a URL in a build without the feature.
 #[cfg(not(feature = "remote"))]
 pub(crate) fn not_built() -> io::Error {
-    io::Error::other("it is a URL, and those are read by a build with the feature `remote`")
+    io::Error::other("URLs are not compiled in; rebuild with `--features remote`")
 }
 
-/// What a path leads to. A URL that ends in `/` is a folder, and so is one of which there is no object.
+/// Returns the kind of a path; a URL that ends in `/`, or at which there is no object, is a folder.
 pub(crate) fn kind(path: &Path) -> io::Result<Kind> {
     if is_url(path) {
         is_plain(path)?;
@@ -88,14 +89,14 @@ pub(crate) fn kind(path: &Path) -> io::Result<Kind> {
             return Ok(Kind::Directory);
         }
         let found = remote::find(path)?;
-        // Some programs put an empty object where they mean a folder.
+        // Some programs create an empty object to represent a folder.
         if found.as_ref().is_some_and(|object| object.len() > 0) {
             return Ok(Kind::File);
         }
         match remote::names(path)? {
             Some(names) if !names.is_empty() => Ok(Kind::Directory),
             _ if found.is_some() => Ok(Kind::File),
-            Some(_) => Err(io::Error::other("there is no object of this name, and none below it")),
+            Some(_) => Err(io::Error::other("there is no object with this name, and none below it")),
             None => Err(io::Error::other("there is no such file; the URL of a folder ends in /")),
         }
     }
@@ -103,7 +104,7 @@ pub(crate) fn kind(path: &Path) -> io::Result<Kind> {
     Err(not_built())
 }
 
-/// Whether there is a file.
+/// Returns `true` if there is a file.
 pub(crate) fn exists(path: &Path) -> Result<bool, Error> {
     if !is_url(path) {
         return Ok(path.exists());
@@ -115,13 +116,13 @@ pub(crate) fn exists(path: &Path) -> Result<bool, Error> {
     found.map_err(|error| Error::refused("input", format!("{} cannot be read: {error}", path.display())))
 }
 
-/// Whether a path that a file says is one of its folder: files from somewhere else must not make us read what is outside.
+/// Returns `true` if a path is within its folder; foreign files must not make this program read others.
 pub(crate) fn is_inside(path: &str) -> bool {
     let normal = |part: Component<'_>| matches!(part, Component::Normal(_));
     !path.is_empty() && !path.contains('\0') && Path::new(path).components().all(normal)
 }
 
-/// The names of what is in a folder; None where nobody has a list.
+/// Returns the names in a folder; `None` if it cannot be listed.
 pub(crate) fn names(dir: &Path) -> io::Result<Option<Vec<String>>> {
     if !is_url(dir) {
         let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
@@ -133,7 +134,7 @@ pub(crate) fn names(dir: &Path) -> io::Result<Option<Vec<String>>> {
     Err(not_built())
 }
 
-/// The bytes of a file at a URL of at most so many bytes; None of a path that is no URL.
+/// Reads a file at a URL of at most `most` bytes; `None` for a path that is not a URL.
 pub(crate) fn read_at_most(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     if !is_url(path) {
         return Ok(None);

@@ -1,7 +1,7 @@
-//! The distinct regions of a sharding, and who holds them.
+//! The distinct regions of a sharding, and the ranks that hold them.
 //!
-//! Two ranks of a sharding hold the same region or regions that have no element in common: every axis that cuts gives its ranks
-//! parts of a dim without overlap. So the regions, each once, make the whole tensor, each element once.
+//! Two ranks of a sharding hold the same region or disjoint regions: every axis that splits gives its ranks
+//! non-overlapping parts of a dim. So the distinct regions make up the whole tensor, each element once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use reshard_sharding::{Interval, Region, Sharding};
 
 use crate::error::Error;
 
-/// Who holds what.
+/// The distinct regions of a sharding, with the ranks of each.
 #[derive(Debug)]
 pub(crate) struct Placed {
-    /// Each region once, in the order of the first rank that holds it.
+    /// The distinct regions, in the order of the first rank that holds each.
     pub(crate) regions: Vec<Region>,
     /// The region of each rank, in the order of the ranks of the mesh.
     pub(crate) of_rank: Vec<usize>,
-    /// The places, in that order, of the ranks that hold a region.
+    /// For each region, the positions in that order of the ranks that hold it.
     pub(crate) holders: Vec<Vec<usize>>,
 }
 
 impl Placed {
-    /// The regions of a sharding.
+    /// Returns the regions of a sharding.
     pub(crate) fn of(sharding: &Sharding) -> Result<Self, Error> {
         let mut this = Self { regions: Vec::new(), of_rank: Vec::new(), holders: Vec::new() };
         let mut known: HashMap<Region, usize> = HashMap::new();
@@ -39,7 +39,7 @@ impl Placed {
         Ok(this)
     }
 
-    /// Regions that have nothing in common, each in a place of its own.
+    /// Returns disjoint regions, each held by a separate position.
     pub(crate) fn apart(regions: Vec<Region>) -> Self {
         let places = 0..regions.len();
         Self {
@@ -49,7 +49,7 @@ impl Placed {
         }
     }
 
-    /// One more region, in so many more places, which are behind those that there are.
+    /// Appends a region that is held by `places` new positions.
     pub(crate) fn push(&mut self, region: Region, places: usize) {
         let first = self.of_rank.len();
         self.of_rank.extend(std::iter::repeat_n(self.regions.len(), places));
@@ -57,7 +57,7 @@ impl Placed {
         self.regions.push(region);
     }
 
-    /// The regions of another, each made another one by `map`, in places behind those that there are.
+    /// Appends the regions of another, each transformed by `map`, at new positions.
     pub(crate) fn append(&mut self, other: &Self, map: impl Fn(&Region) -> Region) {
         let (places, regions) = (self.of_rank.len(), self.regions.len());
         self.of_rank.extend(other.of_rank.iter().map(|region| region + regions));
@@ -66,21 +66,21 @@ impl Placed {
         self.regions.extend(other.regions.iter().map(map));
     }
 
-    /// All of a tensor, in one place.
+    /// Returns the region of a whole tensor, at one position.
     pub(crate) fn whole(shape: &[usize]) -> Self {
         Self { regions: vec![all(shape)], of_rank: vec![0], holders: vec![vec![0]] }
     }
 }
 
-/// What was worked out for the last shardings: many tensors have the same.
+/// A cache of the regions of recent shardings, which many tensors share.
 #[derive(Debug, Default)]
 pub(crate) struct Known(VecDeque<(Sharding, Arc<Placed>)>);
 
-/// So many shardings are remembered.
+/// The number of cached shardings.
 const KNOWN: usize = 8;
 
 impl Known {
-    /// The regions of a sharding.
+    /// Returns the regions of a sharding, from the cache if possible.
     pub(crate) fn placed(&mut self, sharding: &Sharding) -> Result<Arc<Placed>, Error> {
         if let Some((_, placed)) = self.0.iter().find(|(known, _)| known == sharding) {
             return Ok(Arc::clone(placed));
@@ -92,7 +92,7 @@ impl Known {
     }
 }
 
-/// The region that is all of a tensor.
+/// Returns the region that is all of a tensor.
 pub(crate) fn all(shape: &[usize]) -> Region {
     let dim = |len: &usize| (*len > 0).then_some(Interval { start: 0, len: *len }).into_iter().collect();
     Region { dims: shape.iter().map(dim).collect() }

@@ -1,8 +1,8 @@
-//! A process that holds one rank, of a job that has one for each.
+//! A process that holds one rank, in a job with one process per rank.
 //!
-//! Each opens the input, plans, moves, verifies and writes its own rank's part. A rank that fails when others count on it
-//! says so and ends the job; what was staged then lies under a hidden name that no reader takes for a result. Only rank 0
-//! reports a success.
+//! Each opens the input, plans, redistributes, verifies and writes its rank's part. A rank that fails while
+//! others depend on it reports that and ends the job; the staged output then has a hidden name that no reader
+//! takes for a result. Only rank 0 reports a success.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -29,33 +29,33 @@ use super::together::Stop;
     allow(dead_code, reason = "tests without engines of processes take no part in how a job ends")
 )]
 pub(super) trait Crew {
-    /// What kind of job it is.
+    /// The kind of the job, for messages.
     const NAME: &'static str;
 
-    /// How one of so many processes is started.
+    /// Returns the command that starts a job of `processes` processes.
     fn launcher(processes: usize) -> String;
 
-    /// This process's rank.
+    /// Returns this process's rank.
     fn rank(&self) -> usize;
 
-    /// The number of processes.
+    /// Returns the number of processes.
     fn size(&self) -> usize;
 
-    /// Every rank's words to every rank, in rank order; nobody returns before all have come.
+    /// Sends this rank's words to all; returns every rank's words in rank order, once all have arrived.
     fn share(&mut self, words: &[u64]) -> Result<Vec<Vec<u64>>, EngineError>;
 
-    /// Carries a plan out: this rank's new shard, and the bytes that it received.
+    /// Executes a plan; returns this rank's new shard, and the bytes that it received.
     fn redistribute(&mut self, compiled: &CompiledPlan, source: &[u8])
     -> Result<(Vec<u8>, u64), EngineError>;
 
-    /// Leaves the job together with all others.
+    /// Leaves the job in agreement with all other ranks.
     fn finish(self) -> Result<(), EngineError>;
 
-    /// Leaves the job when others wait for this rank in vain; they fail in time, or with this process.
+    /// Leaves the job while others wait for this rank; they fail on timeout, or with this process.
     fn abort(self);
 }
 
-/// Runs this process's part; the report is rank 0's.
+/// Runs this process's part; only rank 0 returns the report.
 #[cfg_attr(
     not(any(feature = "mpi", feature = "nccl")),
     allow(dead_code, reason = "tests without engines of processes take no part in how a job ends")
@@ -77,7 +77,8 @@ pub(super) fn run(
             Ok((rank == 0).then_some(report))
         }
         Err(Stop::Together(error)) => {
-            // Said before anybody leaves: the launcher may end the job as soon as one has left with such a status.
+            // Reported before any rank leaves: the launcher may end the job as soon as one exits with this
+            // status.
             let error = told(error, observer);
             match crew.finish() {
                 Ok(()) => Err(error),
@@ -92,7 +93,7 @@ pub(super) fn run(
     }
 }
 
-/// One rank, with the plans of all tensors, compiled for it where it has a part in them.
+/// One rank, with the plans of all tensors, compiled if the rank participates.
 pub(super) struct OneRank<C> {
     crew: C,
     plans: HashMap<Way, (Plan, Option<CompiledPlan>)>,
@@ -115,7 +116,7 @@ impl<C: Crew> OneRank<C> {
         Ok(())
     }
 
-    /// Carries a way out: this rank's new shard, and the bytes that it received.
+    /// Executes the plan of a key; returns this rank's new shard, and the bytes that it received.
     fn redistribute(&mut self, way: &Way, source: &[u8]) -> Result<(Vec<u8>, u64), Error> {
         let (_, compiled) = self.plans.get(way).ok_or_else(not_planned)?;
         let Some(compiled) = compiled else { return Ok((Vec::new(), 0)) };
@@ -184,14 +185,14 @@ impl<C: Crew> Exchange for OneRank<C> {
     }
 }
 
-/// From the new shards to the whole on rank 0.
+/// Returns the source and target of the gather from the new shards to the whole on rank 0.
 fn gathering(tensor: &Move<'_>) -> Result<Way, Error> {
     let one = Mesh::new([("one", 1)])?;
     let whole = Sharding::replicated(&one, tensor.unit_to.shape())?;
     Ok((tensor.unit_to.clone(), whole, tensor.units.bytes))
 }
 
-/// Every rank of the meshes is a process of the job, and every process is a rank of them.
+/// Checks that the meshes have as many ranks as the job has processes.
 fn enough_ranks<C: Crew>(moves: &[Move<'_>], processes: usize) -> Result<(), Error> {
     let world =
         |tensor: &Move<'_>| tensor.unit_from.mesh().world_size().max(tensor.unit_to.mesh().world_size());
@@ -201,7 +202,7 @@ fn enough_ranks<C: Crew>(moves: &[Move<'_>], processes: usize) -> Result<(), Err
     }
     let (name, launcher) = (C::NAME, C::launcher(needed));
     let message = format!(
-        "the meshes have {needed} ranks and the {name} job has {processes}: start it with `{launcher}`"
+        "the meshes have {needed} ranks, but the {name} job has {processes}; start it with `{launcher}`"
     );
     Err(Error::refused("rank", message))
 }

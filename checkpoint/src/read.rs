@@ -1,4 +1,4 @@
-//! Reading what people write by hand, or what programs write for programs: whole files up to a limit.
+//! Reading of small files, written by people or programs: whole files up to a limit.
 
 use reshard_layout::internal::counted;
 use std::fs::{self, File};
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use super::place;
 
-/// An index, a manifest, a spec or a topology has at most so many bytes: 64 MiB, which is a million tensors.
+/// The most bytes of an index, a manifest, a spec or a topology: 64 MiB, for a million tensors.
 pub const MOST_BYTES: u64 = 64 << 20;
 
-/// The bytes of a regular file of at most [`MOST_BYTES`].
+/// Reads a regular file of at most [`MOST_BYTES`].
 ///
-/// Pipes and devices are refused without being opened, since they may never end, or never begin.
+/// Pipes and devices are rejected without being opened, since a read of one may never end, or never begin.
 ///
 /// ```
 /// assert!(reshard_checkpoint::read("Cargo.toml".as_ref())?.starts_with(b"[package]"));
@@ -23,7 +23,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_at_most(path, MOST_BYTES)
 }
 
-/// The same of a file of at most so many bytes.
+/// Reads a regular file of at most `most` bytes.
 pub(crate) fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     if let Some(bytes) = place::read_at_most(path, most)? {
         return Ok(bytes);
@@ -42,7 +42,7 @@ pub(crate) fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same of a text.
+/// Reads a regular UTF-8 file of at most [`MOST_BYTES`].
 pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|error| {
         io::Error::other(format!("it is not UTF-8 at byte {}", error.utf8_error().valid_up_to()))

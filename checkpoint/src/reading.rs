@@ -1,7 +1,7 @@
-//! Parts of tensors, whatever files and shardings hold them: exactly the bytes that are asked for are read, and no other.
+//! Parts of tensors, for any files and shardings: exactly the requested bytes are read, and no others.
 //!
-//! What a file holds is a region of its tensor, and so is what is asked for; the stretches that both have are read from the file
-//! to where they belong. Of a region that several ranks hold, the first one's file is read.
+//! The contents of a file are a region of its tensor, and so is the request; their common ranges are read
+//! directly to their target offsets. For a region that several ranks hold, the first one's file is read.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use super::placed::{Known, Placed, all};
 use super::units::Units;
 use crate::error::Error;
 
-/// So many stretches are read at a time.
+/// The number of ranges that are read at a time.
 const TOGETHER: usize = 256;
 
-/// Where the bytes of a tensor are.
+/// The locations of the bytes of a tensor.
 pub(crate) struct Source<'a> {
-    /// What each of its files holds.
+    /// The region of each file.
     pub(crate) placed: Arc<Placed>,
-    /// The bytes of each rank, in the order of the ranks; of a whole tensor only one.
+    /// The bytes of each rank, in rank order; of a whole tensor only one.
     pub(crate) files: &'a [Bytes],
-    /// The bytes of a unit there.
+    /// The size of a unit in the files, in bytes.
     pub(crate) item_bytes: usize,
-    /// What is made of the elements on the way, if they become others.
+    /// The conversion of the elements during reading, if there is one.
     pub(crate) cast: Option<Cast>,
 }
 
 impl Checkpoint {
-    /// The bytes of a region of a tensor, in row-major order, whatever files and shardings hold it.
+    /// Returns the bytes of a region of a tensor, in row-major order, for any files and shardings.
     ///
     /// ```
     /// use reshard_checkpoint::Checkpoint;
@@ -51,16 +51,17 @@ impl Checkpoint {
         tensor.read(region).map_err(|error| error.about_tensor(&tensor.name))
     }
 
-    /// The bytes that a rank of a sharding holds of a tensor: what it would find in its file, without anything written.
+    /// Returns the bytes of a rank's shard under a sharding, as a rank file would contain them.
     ///
-    /// Reads what the rank needs and no byte more, as [`Checkpoint::bytes_read`] counts it.
+    /// Reads the bytes that the rank needs and no more, as [`Checkpoint::bytes_read`] counts them.
     pub fn shard(&self, tensor: &str, sharding: &Sharding, rank: usize) -> Result<Vec<u8>, Error> {
         let tensor = self.tensor(tensor)?;
         tensor.shard(sharding, rank).map_err(|error| error.about_tensor(&tensor.name))
     }
 
-    /// How many bytes of tensors have been read from files by [`Checkpoint::read`], [`Checkpoint::shard`] and what builds on
-    /// the same parts; headers do not count.
+    /// Returns the number of tensor bytes that have been read from files; headers are not counted.
+    ///
+    /// Counts reads by [`Checkpoint::read`], [`Checkpoint::shard`] and everything that uses the same code.
     pub fn bytes_read(&self) -> u64 {
         let mut inputs: Vec<_> =
             self.tensors.iter().flat_map(Tensor::files).filter_map(Bytes::input).collect();
@@ -71,7 +72,7 @@ impl Checkpoint {
 }
 
 impl Tensor {
-    /// Its bytes, as files have them.
+    /// Returns its bytes, as the files have them.
     pub(crate) fn files(&self) -> &[Bytes] {
         match &self.data {
             Data::Whole(bytes) => std::slice::from_ref(bytes),
@@ -84,7 +85,7 @@ impl Tensor {
         Units::of(self.dtype, &self.shape)
     }
 
-    /// Where its units are.
+    /// Returns the locations of its units.
     pub(crate) fn source(&self, units: &Units, known: &mut Known) -> Result<Source<'_>, Error> {
         let placed = match &self.data {
             Data::Whole(_) => Arc::new(Placed::whole(units.shape())),
@@ -96,7 +97,7 @@ impl Tensor {
         };
         let files = self.files();
         let cast = self.cast();
-        // Types that are cast have units that are elements, so the regions are the same.
+        // A unit of a type that can be cast is an element, so the regions are the same.
         let item_bytes = if cast.is_some() { self.stored.bitsize() / 8 } else { units.bytes };
         for (place, bytes) in files.iter().enumerate() {
             let len = placed.regions[placed.of_rank[place]].numel() * item_bytes;
@@ -115,7 +116,7 @@ impl Tensor {
         Ok(Source { placed, files, item_bytes, cast })
     }
 
-    /// What its elements become on the way, if that is something else.
+    /// Returns the conversion of its elements, if there is one.
     fn cast(&self) -> Option<Cast> {
         let (from, to) = (Float::of(self.stored)?, Float::of(self.dtype)?);
         (from != to).then_some(Cast { from, to })
@@ -134,7 +135,7 @@ impl Tensor {
         self.read_units(&units, &of_units)
     }
 
-    /// Reads all of it.
+    /// Reads the whole tensor.
     pub(crate) fn read_whole(&self, room: &mut Vec<u8>) -> Result<(), Error> {
         let units = self.units();
         self.read_into(&units, &all(units.shape()), room)
@@ -158,7 +159,7 @@ impl Tensor {
             if let Bytes::Strided(strided) = &source.files[*file] {
                 strided.read_shared(access.stored(), held, region, room)?;
             } else {
-                // Some at a time: over a network those that lie close together are one question.
+                // In batches: over a network, ranges that are close to each other are one request.
                 let mut some = Vec::with_capacity(TOGETHER);
                 copies.each(&mut |stretch| {
                     some.push(stretch);
@@ -177,7 +178,7 @@ impl Tensor {
 }
 
 impl Source<'_> {
-    /// Makes of elements as they are in the files what they become; says how many became infinite.
+    /// Converts elements from the files to their final dtype; returns how many became infinite.
     pub(crate) fn convert(&self, elements: &mut Vec<u8>) -> Result<u64, Error> {
         let Some(cast) = self.cast else { return Ok(0) };
         let mut converted = Vec::new();
@@ -188,12 +189,12 @@ impl Source<'_> {
     }
 }
 
-/// A region that anybody may have made.
+/// Checks a region that came from a caller.
 fn check(region: &Region, shape: &[usize]) -> Result<(), Error> {
     let refused = |why: String| Err(Error::refused("region", why));
     if region.dims.len() != shape.len() {
         return refused(format!(
-            "the region has {}, and the tensor is {shape:?}",
+            "the region has {}, but the tensor is {shape:?}",
             counted(region.dims.len(), "dim", "dims")
         ));
     }
@@ -203,7 +204,7 @@ fn check(region: &Region, shape: &[usize]) -> Result<(), Error> {
             let Some(next) = x.start.checked_add(x.len).filter(|next| next <= extent && x.start >= end)
             else {
                 return refused(format!(
-                    "dim {dim} of the tensor has {extent}, and the region has {} from {} on",
+                    "dim {dim} of the tensor has {extent}, but the region has {} from {} on",
                     x.len,
                     x.start,
                     extent = counted(extent, "index", "indices")

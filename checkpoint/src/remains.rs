@@ -1,12 +1,13 @@
-//! Checkpoints of worlds in which ranks have died: what the others still hold, and what is lost.
+//! Checkpoints with missing ranks: the data that other ranks still hold, and the data that is lost.
 //!
 //! ```text
-//! a region of a tensor --somebody living holds it--> read from there, as if the dead had never been
-//!                      '-nobody does--> lost: named, or read from another checkpoint
+//! a region of a tensor --a surviving rank holds it--> read from there
+//!                      '-no rank does--> lost: reported, or read from another checkpoint
 //! ```
 //!
-//! Where another checkpoint fills what is lost, its regions that have an element of that come first, and those of the living
-//! after them. Where two regions have something in common the later one holds, so everything that lives is newer than what is filled.
+//! If another checkpoint fills the lost data, its regions that overlap with it come first, and those of the
+//! surviving ranks after them. If two regions overlap the later one holds, so surviving data takes precedence
+//! over the filler.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,46 +28,46 @@ use super::place;
 use super::placed::{Known, Placed};
 use crate::shown::Shown;
 
-/// So many are named in a sentence.
+/// The largest number of regions that a message names.
 const NAMED: usize = 4;
 
-/// What is left of the rank files of a world with dead ranks.
+/// The rest of a checkpoint whose rank files are partly missing.
 ///
 /// ```
-/// use reshard_checkpoint::{Checkpoint, Options, Spec, diff, reshard};
+/// use reshard_checkpoint::{Checkpoint, PlacementSpec, ReshardOptions, diff, reshard};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let out = folder.path().join("step_1000");
 /// let block = Checkpoint::open(None)?;
-/// let spec = Spec::new([("*.weight", "S(0),R"), ("*", "R,R")])?;
-/// reshard(&block, &"tp=4,dp=2".parse()?, &spec, &out, Options::default())?; // ranks 2 and 3 are replicas
+/// let spec = PlacementSpec::new([("*.weight", "S(0),R"), ("*", "R,R")])?;
+/// reshard(&block, &"tp=4,dp=2".parse()?, &spec, &out, ReshardOptions::default())?; // ranks 2 and 3 are replicas
 /// std::fs::remove_file(out.join("rank-00003-of-00008.safetensors"))?;
-/// let remains = Checkpoint::open_without(&out, &[3])?;
-/// assert!(remains.lost().is_empty()); // rank 2 holds what rank 3 did
+/// let remains = Checkpoint::open_degraded(&out, &[3])?;
+/// assert!(remains.lost().is_empty()); // rank 2 holds the same shards as rank 3
 /// assert!(diff(&block, &remains.whole()?, &mut ())?.equal);
-/// let without_both = Checkpoint::open_without(&out, &[2, 3])?;
+/// let without_both = Checkpoint::open_degraded(&out, &[2, 3])?;
 /// assert_eq!(without_both.lost()[0].ranks, [2, 3]);
 /// assert!(diff(&block, &without_both.filled(&block)?, &mut ())?.equal);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct DegradedCheckpoint {
-    /// Of its tensors some regions may be missing.
+    /// The opened checkpoint; some regions of its tensors may be missing.
     checkpoint: Checkpoint,
     dead: Vec<usize>,
     lost: Vec<LostRegion>,
-    /// The tensor of each of those that are lost, and the region in units.
+    /// The tensor of each lost region, and the region in units.
     places: Vec<(usize, Region)>,
 }
 
-/// A region of a tensor that no living rank holds.
+/// A region of a tensor that no surviving rank holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LostRegion {
-    /// The tensor.
+    /// The name of the tensor.
     pub tensor: String,
-    /// The dead ranks that held it.
+    /// The missing ranks that held it.
     pub ranks: Vec<usize>,
-    /// How many bytes it has.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
@@ -89,7 +90,7 @@ impl Checkpoint {
         let manifest = path.join(MANIFEST_NAME);
         if !place::exists(&manifest)? {
             let message = format!(
-                "{} is no folder of rank files with a {MANIFEST_NAME}, so there is no rank that could be dead",
+                "{} is not a folder of rank files with a {MANIFEST_NAME}, so no rank can be missing",
                 path.display()
             );
             return Err(Error::refused("dead", message));
@@ -102,7 +103,7 @@ impl Checkpoint {
             return Err(Error::failed("internal", "rank files have no mesh"));
         };
         if let Some(stranger) = dead.iter().find(|rank| !mesh.ranks().any(|one| one == **rank)) {
-            let message = format!("rank {stranger} cannot be dead, as it is not in the mesh `{mesh}`");
+            let message = format!("missing rank {stranger} is not in the mesh `{mesh}`");
             return Err(Error::refused("dead", message));
         }
         let (mut lost, mut places, mut known) = (Vec::new(), Vec::new(), Known::default());
@@ -116,7 +117,7 @@ impl Checkpoint {
             }
             (tensor.data, tensor.sums) = (data, sums);
         }
-        // What was in the one file of all ranks is lost with it, and is named by whoever writes what is left.
+        // Objects in the one file of all ranks are lost with it; the writer of the output names them.
         for object in checkpoint.objects.iter_mut().filter(|one| one.is_lost()) {
             object.content = Content::PartOf(Container::GivenUp);
         }
@@ -125,12 +126,12 @@ impl Checkpoint {
 }
 
 impl DegradedCheckpoint {
-    /// What no living rank holds, in the order of the tensors.
+    /// Returns the regions that no surviving rank holds, in the order of the tensors.
     pub fn lost(&self) -> &[LostRegion] {
         &self.lost
     }
 
-    /// The checkpoint, if nothing of it is lost.
+    /// Returns the checkpoint, if no region is lost.
     pub fn whole(self) -> Result<Checkpoint, Error> {
         if self.lost.is_empty() {
             return Ok(self.checkpoint);
@@ -142,15 +143,17 @@ impl DegradedCheckpoint {
         };
         let dead: Vec<String> = self.dead.iter().map(ToString::to_string).collect();
         let message = format!(
-            "without rank {} nobody holds {}{more}; --fill-from reads that from another checkpoint",
+            "without rank {} no rank holds {}{more}; pass `--fill-from` to read it from another checkpoint",
             dead.join(", "),
             named.join(", ")
         );
         Err(Error::refused("lost", message))
     }
 
-    /// The checkpoint, with what is lost from another one, in which these tensors must be of the same types and shapes. Checksums
-    /// are compared of tensors of which both have them.
+    /// Returns the checkpoint, with lost regions taken from another one.
+    ///
+    /// These tensors must have the same types and shapes there. Checksums are compared for tensors for which
+    /// both have them.
     pub fn filled(self, other: &Checkpoint) -> Result<Checkpoint, Error> {
         let mut checkpoint = self.checkpoint;
         checkpoint.folders.extend(other.folders.iter().cloned());
@@ -167,7 +170,7 @@ impl DegradedCheckpoint {
     }
 }
 
-/// What the living have of a tensor: its bytes, its checksums, and the regions that are lost with the ranks that held them.
+/// The surviving bytes of a tensor, its checksums, and the lost regions with the ranks that held them.
 type Living = (Data, Option<Vec<u64>>, Vec<(Region, Vec<usize>)>);
 
 fn living(tensor: &Tensor, mesh: &Mesh, dead: &[usize], known: &mut Known) -> Result<Living, Error> {
@@ -185,7 +188,7 @@ fn living(tensor: &Tensor, mesh: &Mesh, dead: &[usize], known: &mut Known) -> Re
         return Err(Error::refused("manifest", message));
     }
     let ranks: Vec<usize> = mesh.ranks().collect();
-    // The files of the living, by the places of their ranks.
+    // The files of the surviving ranks, by rank position.
     let mut files = shards.iter();
     let files: Vec<Option<&Bytes>> =
         ranks.iter().map(|rank| if dead.binary_search(rank).is_ok() { None } else { files.next() }).collect();
@@ -208,7 +211,7 @@ fn living(tensor: &Tensor, mesh: &Mesh, dead: &[usize], known: &mut Known) -> Re
     Ok((Data::Chunks { placed: Arc::new(left), chunks }, sums, gone))
 }
 
-/// A tensor with what is lost of it from another checkpoint.
+/// Returns a tensor with its lost regions taken from another checkpoint.
 fn fill(
     tensor: &Tensor,
     lost: &[&Region],
@@ -216,11 +219,11 @@ fn fill(
     known: &mut Known,
 ) -> Result<(Data, Option<Vec<u64>>), Error> {
     let filler = filler.ok_or_else(|| {
-        Error::refused("lost", "the checkpoint that is to fill what is lost has no tensor of this name")
+        Error::refused("lost", "the checkpoint that replaces lost data has no tensor of this name")
     })?;
     if (filler.dtype, &filler.shape) != (tensor.dtype, &tensor.shape) || filler.stored != tensor.stored {
         let said = |one: &Tensor| format!("{} {:?}", one.dtype, one.shape);
-        let message = format!("it is {}, and what is to fill it is {}", said(tensor), said(filler));
+        let message = format!("it is {}, but its replacement is {}", said(tensor), said(filler));
         return Err(Error::refused("lost", message));
     }
     let Data::Chunks { placed: own, chunks: own_chunks } = &tensor.data else {

@@ -1,14 +1,16 @@
-//! Inputs at URLs: objects of S3, Google Cloud Storage and Azure, and files of web servers, read by ranges (feature `remote`).
+//! Inputs at URLs (feature `remote`): S3, Google Cloud Storage, Azure, and web servers.
+//!
+//! Objects and files are read by ranges.
 //!
 //! ```text
-//! s3://BUCKET/..   gs://BUCKET/..   az://CONTAINER/..   http(s)://HOST/..     who may read and where the servers are: the environment
+//! s3://BUCKET/..   gs://BUCKET/..   az://CONTAINER/..   http(s)://HOST/..     credentials and endpoints: from the environment
 //!
 //! HEAD     once for a file: its length, and its tag or the time of its last change
-//! GET      pieces of it of at most 4 MiB, 8 at a time, stretches with short gaps between them together; each if it still is that file
+//! GET      ranges of at most 4 MiB, 8 at a time; ranges with short gaps are merged; each only if the file is unchanged
 //! ```
 //!
-//! What fails on the way is asked for again: the crate does so where a server has no answer or a bad one, and here where the answer
-//! is not what was asked for. What fails in the end is one sentence. Nobody is waited for without an end.
+//! Failed requests are repeated: by the object store crate if a server gives no answer or an error, and here
+//! if the answer does not match the request. A final failure is a one-line message. All waiting is bounded.
 
 mod server;
 mod why;
@@ -28,19 +30,19 @@ use self::server::{Place, wait};
 use self::why::Why;
 use super::copies::Stretch;
 
-/// Stretches with shorter gaps between them are asked for together.
+/// The shortest gap in bytes between ranges that are requested separately.
 const GAP: u64 = 64 << 10;
 
-/// At most so many bytes are asked for at once, so an answer has an end and a failure costs little.
+/// The most bytes of one request, so that an answer is bounded and a failure costs little.
 const PIECE: u64 = 4 << 20;
 
-/// So many questions are on their way at a time. Memory is so many pieces, and where the bytes belong.
+/// The largest number of requests in flight; memory holds as many blocks, and the target.
 const AT_A_TIME: usize = 8;
 
-/// How often a piece is asked for whose answer was not what was asked for.
+/// The largest number of requests for a block whose answer did not match.
 const ATTEMPTS: u32 = 5;
 
-/// How long the first pause between two is; each is twice the one before.
+/// The first pause between two attempts; each next one is twice as long.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// An object that can be read.
@@ -51,13 +53,13 @@ pub(crate) struct Object {
     patience: Duration,
 }
 
-/// A piece of an object, and which stretches lie in it: parts of them, where a stretch is longer than a piece.
+/// A block of an object, and the ranges (or parts of long ranges) that it contains.
 struct Piece {
     range: Range<u64>,
     parts: Vec<Stretch>,
 }
 
-/// The object of a URL; None if there is none.
+/// Finds the object of a URL; `None` if there is none.
 pub(crate) fn find(url: &Path) -> io::Result<Option<Object>> {
     let Place { store, path, patience, .. } = Place::of(url)?;
     if path.as_ref().is_empty() {
@@ -70,7 +72,7 @@ pub(crate) fn find(url: &Path) -> io::Result<Option<Object>> {
     }
 }
 
-/// The names of the objects below a URL; None where nobody has a list.
+/// Returns the names of the objects below a URL; `None` if they cannot be listed.
 pub(crate) fn names(url: &Path) -> io::Result<Option<Vec<String>>> {
     let Place { store, path, patience, lists } = Place::of(url)?;
     if !lists {
@@ -83,7 +85,7 @@ pub(crate) fn names(url: &Path) -> io::Result<Option<Vec<String>>> {
 }
 
 impl Object {
-    /// Adds what changes when somebody changes it.
+    /// Hashes the properties that change when the object changes.
     pub(crate) fn hash_identity(&self, hasher: &mut impl Hasher) {
         let meta = &self.meta;
         (&meta.size, &meta.e_tag, &meta.version, meta.last_modified.timestamp_millis()).hash(hasher);
@@ -93,13 +95,13 @@ impl Object {
         self.meta.size
     }
 
-    /// The bytes from `at` on, as many as there is room for.
+    /// Fills `room` with the bytes from `at` on.
     pub(crate) fn read_exact_at(&self, at: u64, room: &mut [u8]) -> io::Result<()> {
         let all = Stretch { from: 0, to: 0, len: room.len() };
         self.read_stretches(at, std::slice::from_ref(&all), room).map(|_| ())
     }
 
-    /// Several stretches, each from where it is behind `start` to where it belongs; says how many bytes came, with those of gaps.
+    /// Reads several ranges after `start`, each into its target; returns the received bytes, including gaps.
     pub(crate) fn read_stretches(
         &self,
         start: u64,
@@ -128,10 +130,10 @@ impl Object {
         wait(all)?.map_err(|why| why.said())
     }
 
-    /// A range, if the object still is what it was.
+    /// Requests a range, on condition that the object is unchanged.
     async fn once(&self, range: Range<u64>) -> Result<Vec<u8>, Why> {
         let meta = &self.meta;
-        // A weak tag matches nothing, and a server that says no time has none to compare.
+        // A weak tag never matches, and a server without a time has none to compare.
         let tag = meta.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
         let changed = (tag.is_none() && meta.last_modified.timestamp() != 0).then_some(meta.last_modified);
         let options = GetOptions {
@@ -141,7 +143,7 @@ impl Object {
             ..GetOptions::default()
         };
         let answer = self.store.get_opts(&meta.location, options).await.map_err(Why::Store)?;
-        // There are servers that look at no condition.
+        // Some servers ignore conditions.
         if !self.is_still(&answer.meta) {
             return Err(Why::Changed);
         }
@@ -158,7 +160,7 @@ impl Object {
         if bytes.len() < asked { Err(Why::TooShort(bytes.len(), asked)) } else { Ok(bytes) }
     }
 
-    /// Whether what an answer says of an object is what it was, as far as it says anything.
+    /// Returns `true` if the answer's metadata, as far as it is given, matches the object.
     fn is_still(&self, now: &ObjectMeta) -> bool {
         let was = &self.meta;
         let tag =
@@ -171,7 +173,7 @@ impl Object {
     }
 }
 
-/// What is asked for to have these stretches: those that ascend with short gaps between them together, the long ones in parts.
+/// Groups ranges into requests: ascending ranges with short gaps are merged, long ones are split.
 fn pieces(start: u64, stretches: &[Stretch]) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for &Stretch { from, to, len } in stretches {
@@ -198,7 +200,7 @@ fn pieces(start: u64, stretches: &[Stretch]) -> Vec<Piece> {
     pieces
 }
 
-/// Asks until there is an answer, or one that asking again does not change, or patience is at its end.
+/// Repeats a request until it succeeds, fails permanently, or the time is over.
 async fn again<T, F: Future<Output = Result<T, Why>>>(
     patience: Duration,
     mut ask: impl FnMut() -> F,
@@ -220,8 +222,9 @@ async fn again<T, F: Future<Output = Result<T, Why>>>(
 mod tests {
     use super::{GAP, PIECE, Stretch, pieces};
 
-    /// The law of pieces: each byte of each stretch lies in one of them, where it is said to; none is longer than it may be; and
-    /// between stretches no gap is read that is as long as the bound.
+    /// The invariants of requests: each byte of each range is in exactly one request, at its offset.
+    ///
+    /// No request is longer than the limit, and no gap as long as the bound is read.
     #[test]
     fn pieces_hold_every_byte_of_every_stretch_once_and_no_long_gap() {
         let (piece, gap) = (PIECE as usize, GAP as usize);
@@ -233,7 +236,7 @@ mod tests {
             &[(3, 2 * piece + 7)],
             &[(0, 8), (7 + gap, 8), (15 + 2 * gap, 8)],
             &[(0, 8), (8 + gap, 8), (900_000, piece), (900_000 + piece + 5, 2)],
-            // One that does not ascend.
+            // A list that does not ascend.
             &[(1000, 10), (0, 10), (5, 10)],
         ];
         for list in lists {

@@ -1,4 +1,4 @@
-//! New names by a regular expression: `s/EXPRESSION/NEW/`, as `sed` has it.
+//! Renaming by a regular expression, as in `sed`: `s/EXPRESSION/NEW/`.
 
 use std::str::FromStr;
 
@@ -9,8 +9,10 @@ use crate::error::Error;
 use crate::pattern::regex;
 use crate::shown::Shown;
 
-/// `s/^model\.(.*)/decoder.$1/`: the first place in a name where the expression matches becomes what is between the second two
-/// slashes; `s/a/b/g` changes every place. Instead of slashes there may be any other character, and `\1` may be said for `$1`.
+/// A rule such as `s/^model\.(.*)/decoder.$1/`, which replaces the first match in a name.
+///
+/// `s/a/b/g` replaces every match. Any other character may be used in place of the slashes, and `\1` in place
+/// of `$1`.
 #[derive(Clone, Debug)]
 pub(crate) struct Rename {
     text: String,
@@ -20,12 +22,12 @@ pub(crate) struct Rename {
 }
 
 impl Rename {
-    /// The text that it was read from.
+    /// Returns the text from which it was parsed.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The new name, if it is another.
+    /// Returns the new name, if it differs.
     pub(crate) fn of(&self, name: &str) -> Option<String> {
         let limit = usize::from(!self.everywhere);
         let new = self.expression.replacen(name, limit, &self.new);
@@ -39,11 +41,11 @@ impl FromStr for Rename {
     fn from_str(text: &str) -> Result<Self, Error> {
         let bad = |why: &str| {
             let said = text.shown();
-            Error::refused("rename", format!("`{said}` is no renaming like s/EXPRESSION/NEW/: {why}"))
+            Error::refused("rename", format!("`{said}` is not of the form s/EXPRESSION/NEW/: {why}"))
         };
         let rest = text.strip_prefix('s').ok_or_else(|| bad("it does not begin with s"))?;
         let slash = rest.chars().next().filter(|c| !c.is_alphanumeric() && *c != '\\' && !c.is_whitespace());
-        let slash = slash.ok_or_else(|| bad("a slash has to follow the s"))?;
+        let slash = slash.ok_or_else(|| bad("a slash must follow the s"))?;
         let mut parts: Vec<String> = vec![String::new()];
         let mut chars = rest.chars().skip(1);
         while let Some(c) = chars.next() {
@@ -52,7 +54,7 @@ impl FromStr for Rename {
                 parts.push(String::new());
             } else if c == '\\' {
                 match chars.next() {
-                    // What would end the part stands in it.
+                    // An escaped delimiter is part of the text.
                     Some(next) if next == slash => part.push(slash),
                     Some(next) => part.extend(['\\', next]),
                     None => part.push('\\'),
@@ -67,7 +69,7 @@ impl FromStr for Rename {
         let everywhere = match &flags[..] {
             "" => false,
             "g" => true,
-            other => return Err(bad(&format!("`{}` behind it is not g", other.shown()))),
+            other => return Err(bad(&format!("unknown flag `{}`; the only flag is g", other.shown()))),
         };
         let expression = regex(expression).map_err(|why| bad(&why))?;
         let new = replacement(new);
@@ -85,8 +87,9 @@ impl FromStr for Rename {
     }
 }
 
-/// What is put in place, as the library of expressions has it: `${1}` for `$1` and `\1`, so that what follows a number is not taken
-/// for a part of a name.
+/// Converts a replacement to the syntax of the regex library: `${1}` for `$1` and `\1`.
+///
+/// The braces keep text that follows a number from being parsed as part of the name.
 fn replacement(text: &str) -> String {
     let mut new = String::new();
     let mut chars = text.chars().peekable();

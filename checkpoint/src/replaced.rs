@@ -1,13 +1,13 @@
-//! What `--force` may replace: what a run wrote, and nothing else.
+//! Checks of `--force`: it may replace the output of an earlier run, and nothing else.
 //!
-//! A run writes a directory of one of four kinds, each told by a file that only that kind has, or one safetensors file. Whatever is
-//! not recognised as one of these is something else, and too much to lose: then there is a reason, which ends the sentence
+//! A run writes one safetensors file, or a directory of one of four kinds, each recognized by a file that
+//! only that kind has. Anything else must not be lost: then a reason is returned, which completes the message
 //! `--out DIR ..`.
 //!
 //! ```text
-//! .metadata                       and .distcp files             its save_id says who wrote it
-//! model.safetensors.index.json    and the files of an index     it says who wrote it
-//! shard-..                        and nothing else              the header of each says who wrote it
+//! .metadata                       and .distcp files             its save_id names the writer
+//! model.safetensors.index.json    and the files of an index     it names the writer
+//! shard-..                        and nothing else              the header of each names the writer
 //! sharding.json                   and rank files                it is a manifest of a run
 //! ```
 
@@ -24,14 +24,14 @@ use super::objects::OBJECTS_NAME;
 use crate::error::Error;
 use crate::read::read;
 
-/// As much of a manifest as says whose it is, in whatever version.
+/// The fields of a manifest that identify its writer, in any version.
 #[derive(Deserialize)]
 struct Signature {
     format: String,
     world: usize,
 }
 
-/// What kind of directory a run could have written.
+/// The kinds of directories that a run can write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     RankFiles,
@@ -41,7 +41,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The file that tells this kind, and what else is in it.
+    /// Returns the file that identifies this kind, and a predicate for its other files.
     fn parts(self) -> (Option<&'static str>, fn(&str) -> bool) {
         match self {
             Self::RankFiles => {
@@ -63,7 +63,7 @@ impl Kind {
     }
 }
 
-/// Why a directory is no output of a run; None if it is one.
+/// Returns the reason why a directory is not the output of a run; `None` if it is.
 pub(crate) fn directory(dir: &Path) -> Result<Option<String>, Error> {
     let failed = |error| Error::io("reading", dir, &error);
     let (mut names, mut irregular) = (Vec::new(), Vec::new());
@@ -79,7 +79,8 @@ pub(crate) fn directory(dir: &Path) -> Result<Option<String>, Error> {
     let kind = Kind::of(&names);
     let (telling, is_part) = kind.parts();
     let others = names.iter().filter(|name| telling != Some(&name[..]) && !is_part(name));
-    // Which one is named does not depend on the order of the file system. A link to a manifest is one.
+    // The smallest name, so that the message does not depend on the file system. A link to a manifest is
+    // accepted.
     let links = irregular.iter().filter(|name| telling != Some(&name[..]));
     if let Some(name) = others.chain(links).min() {
         return Ok(Some(format!("holds {name}")));
@@ -94,7 +95,7 @@ pub(crate) fn directory(dir: &Path) -> Result<Option<String>, Error> {
     Ok((!ours).then(|| format!("holds {what} of another program")))
 }
 
-/// The same of rank files.
+/// Returns the reason why a directory is not one of rank files; `None` if it is.
 fn rank_files(dir: &Path) -> Option<String> {
     if fs::symlink_metadata(dir.join(MANIFEST_NAME)).is_err() {
         return Some(format!("holds no {MANIFEST_NAME}"));
@@ -103,15 +104,15 @@ fn rank_files(dir: &Path) -> Option<String> {
     let signature = signature.and_then(|text| serde_json::from_slice::<Signature>(&text).ok());
     match signature {
         Some(signature) if signature.format == manifest::FORMAT && signature.world > 0 => None,
-        Some(_) | None => Some(format!("holds a {MANIFEST_NAME} that is no manifest of a run")),
+        Some(_) | None => Some(format!("holds a {MANIFEST_NAME} that is not the manifest of a run")),
     }
 }
 
-/// Why a file is no output of a run; None if it is one.
+/// Returns the reason why a file is not the output of a run; `None` if it is.
 pub(crate) fn file(file: &Path) -> Option<String> {
     match fs::symlink_metadata(file) {
         Ok(kind) if kind.is_symlink() => Some("is a symbolic link".to_owned()),
         Ok(kind) if kind.is_file() && header::open(file).is_ok() => None,
-        Ok(_) | Err(_) => Some("is no safetensors file".to_owned()),
+        Ok(_) | Err(_) => Some("is not a safetensors file".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! What a job says at its end.
+//! The report of a finished job.
 
 use std::time::Duration;
 
@@ -9,71 +9,73 @@ use super::carried::Others;
 use super::decision::Move;
 use super::remains::LostRegion;
 
-/// What a job did; all of it has been verified.
+/// The results of a job, all of them verified.
 ///
-/// As JSON it is the answer of `reshard run`.
+/// As JSON it is the output of `reshard run`.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct JobReport {
-    /// Every tensor, in the order of the files.
+    /// The reports of all tensors, in the order of the files.
     pub tensors: Vec<TensorReport>,
-    /// Bytes of all tensors, each counted once.
+    /// The bytes of all tensors, each counted once.
     pub bytes: u64,
-    /// What each tensor's worst rank received, added up.
+    /// The sum over all tensors of the bytes that the worst rank received.
     pub received_bytes: u64,
-    /// What only dead ranks of the input held, and was read from another checkpoint.
+    /// The regions that only missing ranks held, and that were read from another checkpoint.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostRegion>,
-    /// Bytes of tensors that an earlier run of the same job had done, which was killed.
+    /// The bytes of tensors that a killed run of the same job had finished.
     #[serde(skip_serializing_if = "is_zero")]
     pub resumed_bytes: u64,
-    /// Files of the folder of the input that were not read, as its `sharding.json` does not list them.
+    /// The files in the input's folder that were not read, because its `sharding.json` does not list them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<String>,
-    /// What became of the entries that are not tensors.
+    /// The entries that are not tensors: carried and not carried.
     pub others: Others,
-    /// How long the whole job took.
+    /// The duration of the whole job in seconds.
     pub seconds: f64,
-    /// Whether every byte of every rank is as it should be; false where nobody looked.
+    /// `true` if every byte of every rank was verified; `false` if no check was made.
     pub verified: bool,
-    /// Whether plans were carried out by an engine, or bytes moved from files to files.
+    /// `true` if an engine executed plans, `false` if bytes were copied from files to files.
     pub through_engine: bool,
-    /// The least that any way would make the worst ranks receive, added up where it is known.
+    /// The sum of the lower bounds on the received bytes of the worst ranks, where they are known.
     #[serde(skip)]
     pub lower_bound_bytes: u64,
-    /// What was written, and where.
+    /// The outputs, with their locations.
     #[serde(skip)]
     pub written: Vec<String>,
 }
 
-/// What happened to one tensor.
+/// The results of one tensor.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TensorReport {
-    /// Its name in the checkpoint.
+    /// The name in the checkpoint.
     pub name: String,
-    /// The shape of the whole.
+    /// The global shape.
     pub shape: Vec<usize>,
-    /// The type of its elements, as safetensors names it.
+    /// The dtype of the elements, as safetensors names it.
     pub dtype: String,
-    /// The sharding it came from.
+    /// The source sharding.
     pub from: String,
-    /// The sharding it has now.
+    /// The target sharding.
     pub to: String,
-    /// Why it is replicated although the wish was another.
+    /// The reason why it is replicated although another sharding was requested.
+    #[serde(rename = "replicated")]
     pub fallback_reason: Option<String>,
-    /// How many steps its plan has.
+    /// The number of steps of its plan.
     pub steps: usize,
-    /// Bytes that its worst rank received, as the exchange counted them at the receivers.
+    /// The bytes that its worst rank received, as the exchange counted them at the receivers.
     pub received_bytes: u64,
-    /// The least that any way would make the worst rank receive, where it is known.
+    /// The lower bound on the bytes that the worst rank receives, if it is known.
     pub lower_bound_bytes: Option<u64>,
-    /// How many of its elements were finite, and are past the largest number of the type that they were rounded to.
+    /// The number of finite elements that became infinite by rounding to a narrower dtype.
     #[serde(skip_serializing_if = "is_zero")]
+    #[serde(rename = "became_infinite")]
     pub overflowed: u64,
-    /// Whether every byte of every rank is as it should be.
+    /// `true` if every byte of every rank was verified.
     pub verified: bool,
-    /// The bytes of the whole.
+    /// The bytes of the global tensor.
     #[serde(skip)]
     pub bytes: u64,
 }
@@ -84,7 +86,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl TensorReport {
-    /// A tensor that went from files to files, where nobody receives anything.
+    /// Returns the report of a tensor that was copied from files to files, where no rank receives anything.
     pub(crate) fn offline(tensor: &Move<'_>, verified: bool, overflowed: u64) -> Self {
         Self {
             name: tensor.tensor.name.clone(),
@@ -102,7 +104,7 @@ impl TensorReport {
         }
     }
 
-    /// A tensor that has arrived and been verified.
+    /// Returns the report of a tensor that was exchanged and verified.
     pub(crate) fn new(tensor: &Move<'_>, plan: &Plan, received_bytes: u64) -> Self {
         Self {
             name: tensor.tensor.name.clone(),

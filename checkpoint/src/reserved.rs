@@ -1,12 +1,12 @@
-//! Names that the files of an output keep for themselves: refused before anything is written.
+//! Names that the files of an output reserve; they are rejected before anything is written.
 //!
 //! ```text
 //! safetensors       a tensor `__metadata__`      the header has its free texts there
-//!                   a free text `DCP_..`         the header says there where chunks begin
+//!                   a free text `DCP_..`         the header has the chunk offsets there
 //! dcp               a path within another one    a dict would be a value and hold values
 //! ```
 //!
-//! No name of a tensor becomes the name of a file, so any other text is a name.
+//! No tensor name becomes a file name, so any other text is allowed.
 
 use super::carried::Target;
 use super::checkpoint::Checkpoint;
@@ -16,10 +16,10 @@ use super::error::Error;
 use super::objects::{Key, Object};
 use crate::shown::Shown;
 
-/// Where the header of a safetensors file has its free texts.
+/// The key of the free texts in the header of a safetensors file.
 const TEXTS: &str = "__metadata__";
 
-/// Refuses names of a checkpoint that an output cannot hold.
+/// Rejects names of a checkpoint that an output cannot hold.
 pub(crate) fn check(
     checkpoint: &Checkpoint,
     moves: &[Move<'_>],
@@ -38,28 +38,29 @@ pub(crate) fn check(
     texts.map(|(key, _)| key).try_for_each(|key| check_text(key))
 }
 
-/// Refuses a name of a tensor that a safetensors file cannot hold.
+/// Rejects a tensor name that a safetensors file cannot hold.
 pub(crate) fn check_tensor(name: &str) -> Result<(), Error> {
     if name != TEXTS {
         return Ok(());
     }
     let message = format!(
-        "safetensors files have their free texts under this name: rename it (--rename 's/^{TEXTS}$/metadata/'), or write --format dcp"
+        "safetensors files store their free texts under this name; rename it (`--rename 's/^{TEXTS}$/metadata/'`), or use `--format dcp`"
     );
     Err(Error::refused("name", message).about_tensor(name))
 }
 
-/// Refuses a key of a free text by which readers would take a file for a part of a distributed checkpoint.
+/// Rejects a free-text key by which readers would take a file for a part of a distributed checkpoint.
 pub(crate) fn check_text(key: &str) -> Result<(), Error> {
     if !ABOUT_CHUNKS.contains(&key) {
         return Ok(());
     }
-    let message =
-        format!("the free text `{key}` says in a safetensors file where chunks begin: give it another name");
+    let message = format!(
+        "the free text `{key}` is reserved for chunk offsets in safetensors files; choose another name"
+    );
     Err(Error::refused("name", message))
 }
 
-/// Refuses paths of which one is the other or leads to it: PyTorch nests what it loads by them.
+/// Rejects a path that equals or is a prefix of another: PyTorch nests loaded values by path.
 fn check_paths(moves: &[Move<'_>], objects: &[Object]) -> Result<(), Error> {
     let tensors = moves.iter().map(|tensor| (&tensor.tensor.name, tensor.tensor.path.as_deref()));
     let objects = objects.iter().filter(|object| object.archive().is_some());
@@ -68,13 +69,13 @@ fn check_paths(moves: &[Move<'_>], objects: &[Object]) -> Result<(), Error> {
         .map(|(name, path)| (path.map_or_else(|| vec![Key::Text(name.clone())], <[Key]>::to_vec), &name[..]))
         .collect();
     paths.sort();
-    // What begins with a path comes right after it.
+    // In sorted order, paths with a common prefix follow it directly.
     match paths.windows(2).find(|pair| pair[1].0.starts_with(&pair[0].0)) {
         None => Ok(()),
         Some(pair) => {
             let [outer, inner] = [pair[0].1, pair[1].1].map(Shown::shown);
             let message =
-                format!("`{inner}` would be nested inside `{outer}`, which is a value: rename one of them");
+                format!("`{inner}` would be nested inside `{outer}`, which is a value; rename one of them");
             Err(Error::refused("name", message))
         }
     }

@@ -1,4 +1,4 @@
-//! Resharding as one call: an open checkpoint, a mesh, a spec, and a place.
+//! Resharding as one call: an open checkpoint, a mesh, a spec, and an output path.
 
 use std::path::Path;
 use std::time::Instant;
@@ -16,44 +16,59 @@ use super::spec::PlacementSpec;
 use super::staging;
 use super::wish::Wish;
 
-/// What [`reshard`] may be told besides; [`Options::default`] checks everything and replaces nothing.
-#[derive(Default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub struct Options<'a> {
+/// The options of [`reshard`]; [`ReshardOptions::default`] checks everything and replaces nothing.
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate flag")]
+pub struct ReshardOptions<'a> {
     /// The sharding of tensors that no pattern of the spec matches; one that lacks its dims is replicated.
     pub to: Option<String>,
-    /// Only this tensor.
-    pub tensor: Option<String>,
-    /// What the files of a directory are.
+    /// The format of the files of a directory.
     pub format: OutputFormat,
-    /// A file of whole tensors in a directory has at most so many bytes, or one tensor; else 5 GB.
+    /// The most bytes of a file of whole tensors in a directory, unless one tensor is larger; default: 5 GB.
     pub file_bytes: Option<u64>,
-    /// Whether it is refused, before anything is written, if an entry that is not a tensor would not be in the output.
+    /// `true` to fail before writing if the output would lack an entry that is not a tensor.
     pub strict: bool,
-    /// Whether an output of an earlier call that is there already is replaced.
+    /// `true` to replace an existing output of an earlier call.
     pub force: bool,
-    /// Whether it goes on with what a call for the same has done that was killed; then what it has done itself stays too, if it
-    /// fails in reading or writing.
+    /// `true` to continue the work of a killed call with the same arguments.
+    ///
+    /// The work of this call is then retained too, if I/O fails.
     pub resume: bool,
-    /// Write no checksums, read nothing back, and compare neither checksums nor replicas of the input.
-    pub unchecked: bool,
-    /// Who is told how far it is.
+    /// `true`, the default, to write checksums, verify the output, and compare checksums and replicas.
+    pub verify: bool,
+    /// The observer of the progress.
     pub observer: Option<&'a mut dyn Observer>,
 }
 
-/// Writes a checkpoint anew, over another mesh: one file per rank and `sharding.json` in the directory `out`, or whole tensors where
-/// `out` ends in `.safetensors`.
+impl Default for ReshardOptions<'_> {
+    fn default() -> Self {
+        Self {
+            to: None,
+            format: OutputFormat::default(),
+            file_bytes: None,
+            strict: false,
+            force: false,
+            resume: false,
+            verify: true,
+            observer: None,
+        }
+    }
+}
+
+/// Writes a checkpoint over another mesh, as one file per rank and `sharding.json` in the directory `out`.
 ///
-/// Bytes go from files to files; memory stays below 256 MiB for any tensor. The output appears whole or not at all.
+/// If `out` ends in `.safetensors`, it writes one file of whole tensors instead.
+///
+/// Bytes are copied from files to files; memory stays below 256 MiB for any tensor. The output appears
+/// completely or not at all.
 ///
 /// ```
-/// use reshard_checkpoint::{Checkpoint, Options, Spec, reshard};
+/// use reshard_checkpoint::{Checkpoint, ReshardOptions, PlacementSpec, reshard};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let out = folder.path().join("out");
 /// let block = Checkpoint::open(None)?;
-/// let spec = Spec::new([("*.weight", "R,S(0)"), ("*", "R,R")])?;
-/// let report = reshard(&block, &"dp=2,tp=4".parse()?, &spec, &out, Options::default())?;
+/// let spec = PlacementSpec::new([("*.weight", "R,S(0)"), ("*", "R,R")])?;
+/// let report = reshard(&block, &"dp=2,tp=4".parse()?, &spec, &out, ReshardOptions::default())?;
 /// assert!(report.verified);
 /// let sharded = Checkpoint::open(Some(&out))?;
 /// assert_eq!(sharded.tensor("mlp.up.weight")?.sharding().unwrap().to_string(), "R,S(0)");
@@ -64,32 +79,26 @@ pub fn reshard(
     mesh: &Mesh,
     spec: &PlacementSpec,
     out: &Path,
-    options: Options<'_>,
+    options: ReshardOptions<'_>,
 ) -> Result<JobReport, Error> {
     let start = Instant::now();
     let mut nobody = ();
     let observer = options.observer.unwrap_or(&mut nobody);
-    let wish = Wish {
-        mesh: mesh.clone(),
-        from: None,
-        to: options.to,
-        spec: Some(spec),
-        tensor: options.tensor.as_deref(),
-    };
+    let wish = Wish { mesh: mesh.clone(), from: None, to: options.to, spec: Some(spec) };
     let is_file = staging::is_whole_file(out).map_err(|error| told(error, observer))?;
     let asked = Asked {
         out: (!is_file).then_some(out),
         gather: is_file.then_some(out),
         force: options.force,
         strict: options.strict,
-        checked: !options.unchecked,
+        checked: options.verify,
         format: options.format,
         resume: options.resume,
         file_bytes: options.file_bytes.unwrap_or(offline::FILE_BYTES),
     };
     if is_file && options.format.is_of_pytorch() {
         let message = format!(
-            "a distributed checkpoint is a directory, and {} ends as a file of whole tensors does",
+            "a distributed checkpoint is a directory, but {} has the suffix of a file of whole tensors",
             out.display()
         );
         return Err(told(Error::refused("usage", message), observer));

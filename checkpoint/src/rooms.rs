@@ -1,20 +1,20 @@
-//! Memory that is used again: memory that is new costs as much as copying into it.
+//! Reusable buffers: to allocate new memory costs as much as to copy into it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 
-/// Buffers that nobody uses at the moment.
+/// Buffers that are not in use.
 #[derive(Default)]
 pub(crate) struct Rooms(Mutex<Vec<Vec<u8>>>);
 
-/// A buffer that goes back when it is dropped. What is in it at first means nothing.
+/// A buffer that is returned when it is dropped; its initial contents are unspecified.
 pub(crate) struct Room<'a> {
     rooms: &'a Rooms,
     bytes: Vec<u8>,
 }
 
 impl Rooms {
-    /// The largest buffer that there is, or a new one: who needs the most takes first.
+    /// Returns the largest free buffer, or a new one; callers that need most should take first.
     pub(crate) fn take(&self) -> Room<'_> {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let largest = free.iter().enumerate().max_by_key(|(_, bytes)| bytes.capacity()).map(|(at, _)| at);

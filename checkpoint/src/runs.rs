@@ -1,24 +1,26 @@
 //! The contiguous runs of a rank's region inside the whole tensor.
 //!
-//! The one definition that verification, assembling and cutting share: where each stretch of a rank's row-major shard
-//! lies in the row-major whole. It is computed from `region(rank)` alone and never from a plan, so it can judge one.
+//! This one definition serves verification, assembly and extraction: the offset of each range of a rank's
+//! row-major shard in the row-major whole. It is computed from `region(rank)` alone and never from a plan, so
+//! it can verify a plan.
 
 use reshard_sharding::Intervals;
 use reshard_sharding::Region;
 
-/// A stretch of bytes that is contiguous both in a rank's shard and in the whole tensor.
+/// A byte range that is contiguous both in a rank's shard and in the whole tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// Where it starts in the shard.
+    /// The offset in the shard.
     pub(crate) local: usize,
-    /// Where it starts in the whole.
+    /// The offset in the whole.
     pub(crate) whole: usize,
-    /// How long it is.
+    /// The length in bytes.
     pub(crate) len: usize,
 }
 
-/// Calls `visit` with every run of `region`, in the order of the shard, until one call returns false.
-/// Returns whether all calls returned true.
+/// Calls `visit` with every run of `region`, in the order of the shard, until one call returns `false`.
+///
+/// Returns `true` if all calls returned `true`.
 ///
 /// Trailing dims that the rank holds entirely are part of every run, so a plain row shard is one run.
 pub(crate) fn all_runs(
@@ -31,7 +33,8 @@ pub(crate) fn all_runs(
     if dims.iter().any(|intervals| intervals.is_empty()) {
         return true;
     }
-    // Dims from `split` on are whole; the dim before them is cut into intervals; the dims before that are loops.
+    // Dims from `split` on are whole; the dim before them is split into intervals; the dims before that are
+    // loops.
     let whole_dim = |d: usize| matches!(dims[d].as_slice(), [one] if one.start == 0 && one.len == shape[d]);
     let mut split = shape.len();
     let mut inner = item_bytes;

@@ -1,13 +1,13 @@
-//! Writing safetensors files tensor by tensor.
+//! Safetensors files that are written tensor by tensor.
 //!
 //! All shapes are known before any data is, so every header is written first and then each tensor's bytes are
-//! appended to every file in the same order. Memory holds one tensor at a time, whatever the checkpoint's size.
+//! appended to every file in the same order. Memory holds one tensor at a time, for a checkpoint of any size.
 //!
-//! A file must be on the disk before it is renamed into place. What has been appended is synced in the background
-//! while the next tensors are exchanged, so that little is left to wait for at the end.
+//! A file must be on the disk before it gets its final name. Appended bytes are synced in the background
+//! while the next tensors are exchanged, so that little waiting is left at the end.
 //!
-//! There may be more files than a process may have open, so a file is open only while it is written to. Small tensors wait in
-//! memory until there is something to open it for.
+//! There may be more files than a process may have open, so a file is open only while it is written to. Small
+//! tensors are buffered in memory until there is enough to open it for.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -22,46 +22,46 @@ use super::decision::Move;
 use super::header::{self, FreeTexts};
 use crate::error::Error;
 
-/// The order of tensors in a file: widest elements first, so that all stay aligned, then by name.
+/// Compares tensors by their order in a file: widest elements first for alignment, then by name.
 pub(crate) fn file_order(left: (&str, Dtype), right: (&str, Dtype)) -> std::cmp::Ordering {
     right.1.cmp(&left.1).then_with(|| left.0.cmp(right.0))
 }
 
-/// Moves in the order of the files that they are written to.
+/// Sorts redistributions in the order of the files to which they are written.
 pub(crate) fn in_file_order(moves: &mut [Move<'_>]) {
     moves.sort_by(|a, b| file_order((&a.tensor.name, a.tensor.dtype), (&b.tensor.name, b.tensor.dtype)));
 }
 
-/// So many bytes are worth a sync of their own.
+/// The number of bytes that justifies a separate sync.
 const WORTH_A_SYNC: usize = 4 << 20;
 
-/// Files that are synced in the background at a time.
+/// The number of files that are synced in the background at a time.
 const SYNCS: usize = 4;
 
-/// How many are.
+/// The number of background syncs in progress.
 static SYNCING: AtomicUsize = AtomicUsize::new(0);
 
-/// Syncing needs little.
+/// The stack size of a thread that syncs, which needs little.
 const STACK: usize = 128 << 10;
 
-/// Bytes that wait in memory, of all files of a directory together and of each at most.
+/// The limit of buffered bytes: over all files of a directory, and per file.
 const WAITING: (usize, usize) = (8 << 20, 64 << 10);
 
 /// One file that is being written.
 pub(crate) struct ShardFile {
     path: PathBuf,
     waiting: Vec<u8>,
-    /// Bytes that may wait.
+    /// The limit of buffered bytes of this file.
     most: usize,
-    /// Bytes that each tensor must bring, in order; the last is next.
+    /// The bytes of each tensor still expected, in reverse order: the last one is next.
     expected: Vec<usize>,
-    /// Bytes appended since the last sync began.
+    /// The bytes appended since the last sync began.
     unsynced: usize,
     syncing: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl ShardFile {
-    /// Creates the file, one of so many, and writes its header.
+    /// Creates one of `files` files, and writes its header.
     pub(crate) fn create<'a>(
         path: &Path,
         files: usize,
@@ -93,7 +93,7 @@ impl ShardFile {
                 format!("{len}", len = counted(len, "byte", "bytes"))
             });
             let message = format!(
-                "{} expects {expected} next and was given {}",
+                "{} expects {expected} next, but got {}",
                 self.path.display(),
                 counted(bytes.len(), "byte", "bytes")
             );
@@ -102,7 +102,7 @@ impl ShardFile {
         self.write(bytes)
     }
 
-    /// Flushes and syncs; every tensor must have come.
+    /// Flushes and syncs; every tensor must have been appended.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         if !self.expected.is_empty() {
             let message = format!(
@@ -130,7 +130,7 @@ impl ShardFile {
         self.begin_sync(file).map_err(|error| self.failed(&error))
     }
 
-    /// Writes what waits, and these bytes behind it.
+    /// Writes the buffered bytes, then these.
     fn put(&mut self, bytes: &[u8]) -> io::Result<File> {
         let mut file = OpenOptions::new().append(true).open(&self.path)?;
         file.write_all(&self.waiting)?;
@@ -140,8 +140,10 @@ impl ShardFile {
         Ok(file)
     }
 
-    /// Syncs in the background what has been written so far, unless others are at it or no thread can be had: then a later
-    /// sync does it.
+    /// Starts a background sync of everything written so far.
+    ///
+    /// Skips it if enough others are in progress, or if no thread can be spawned: then a later sync does the
+    /// work.
     fn begin_sync(&mut self, file: File) -> io::Result<()> {
         self.join_sync()?;
         if SYNCING.fetch_add(1, Ordering::Relaxed) >= SYNCS {
@@ -165,7 +167,7 @@ impl ShardFile {
         Ok(())
     }
 
-    /// The outcome of the sync that was begun last. Its errors are told to the one who asked first, and to nobody else.
+    /// Returns the result of the last background sync; the system reports a sync error only once.
     fn join_sync(&mut self) -> io::Result<()> {
         match self.syncing.take().map(JoinHandle::join) {
             None => Ok(()),

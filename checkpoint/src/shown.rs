@@ -1,8 +1,8 @@
-//! Texts of others in a message: a quote stays a quote, and only what would steer a terminal or end the line is an escape.
+//! Foreign texts in messages: only characters that control a terminal or end the line are escaped.
 
-/// A text that can be put into a message.
+/// A text that can be inserted into a message.
 pub(crate) trait Shown {
-    /// The text on one line: control characters, and those that turn the direction of writing, as their escapes.
+    /// Returns the text on one line, with control characters and bidirectional controls escaped.
     fn shown(&self) -> String;
 }
 

@@ -1,43 +1,44 @@
-//! Slabs: a tensor in pieces that fit in memory and are one stretch of every file that has a part of them.
+//! Blocks of a tensor that fit in memory and are one contiguous range of every file that has a part of them.
 //!
-//! A slab is a range of one dim, at single indices of the dims before it, with all of the dims behind it: a stretch of the
-//! row-major whole. The indices that a rank holds of a dim ascend in its shard, so what it has of a slab is one stretch of its
-//! shard too. Whatever two shardings are, resharding a slab reads one stretch of each source and writes one stretch of each target;
-//! all that is scattered is scattered in memory.
+//! A block is a range of one dim, at single indices of the dims before it, with all of the dims after it.
+//! That is a contiguous range of the row-major whole. The indices that a rank holds of a dim ascend in its
+//! shard, so its part of a block is one contiguous range of its shard too. For any two shardings, resharding
+//! a block reads one range of each source and writes one range of each target; all scattering happens in
+//! memory.
 
 use std::ops::Range;
 
 use reshard_sharding::{Interval, Intervals, Region};
 
-/// The slabs of a tensor, of at most so many bytes each (or of one element).
+/// The blocks of a tensor, each of a limited number of bytes (or of one element).
 #[derive(Debug)]
 pub(crate) struct Slabs {
     shape: Vec<usize>,
     item_bytes: usize,
-    /// The dim that is cut, and how many of its indices a slab has.
+    /// The dim that is split, and the number of its indices per block.
     dim: usize,
     rows: usize,
-    /// How many slabs the dim has, and how many there are in all.
+    /// The number of blocks along the dim, and the total number.
     of_dim: usize,
     count: usize,
 }
 
-/// One of them.
+/// One block of a tensor.
 #[derive(Debug)]
 pub(crate) struct Slab {
-    /// What it is of the whole.
+    /// The region of the whole.
     pub(crate) region: Region,
-    /// How many bytes it has.
+    /// The number of bytes.
     pub(crate) len: usize,
     dim: usize,
     item_bytes: usize,
 }
 
-/// What a shard has of a slab.
+/// The part of a block that a shard holds.
 pub(crate) struct Part {
-    /// What it is of the whole.
+    /// The region of the whole.
     pub(crate) region: Region,
-    /// Where it lies in the shard.
+    /// The byte range in the shard.
     pub(crate) bytes: Range<usize>,
 }
 
@@ -68,12 +69,12 @@ impl Slabs {
         }
     }
 
-    /// How many; none of a tensor without elements.
+    /// Returns the number of blocks; 0 for a tensor without elements.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// The one of this number, in the order of the whole.
+    /// Returns the block with this number, in the order of the whole.
     pub(crate) fn get(&self, number: usize) -> Slab {
         let (mut before, piece) = (number / self.of_dim, number % self.of_dim);
         let mut indices = vec![0; self.dim];
@@ -97,13 +98,13 @@ impl Slabs {
 }
 
 impl Slab {
-    /// The same, of elements with other sizes.
+    /// Returns the same block for elements of another size.
     pub(crate) fn with_items(&self, item_bytes: usize) -> Self {
         let len = self.region.numel() * item_bytes;
         Self { region: self.region.clone(), len, dim: self.dim, item_bytes }
     }
 
-    /// What the shard of a region has of it; None if nothing.
+    /// Returns the part of it in the shard of a region; `None` if it is empty.
     pub(crate) fn part(&self, shard: &Region) -> Option<Part> {
         let mut dims = shard.dims.clone();
         let mut first = 0;
@@ -128,7 +129,7 @@ impl Slab {
     }
 }
 
-/// How many indices of a list are before an interval, and those that are in it.
+/// Returns the number of indices of a list before an interval, and the indices in it.
 fn clip(list: &Intervals, only: Interval) -> (usize, Intervals) {
     let end = only.start + only.len;
     let mut before = 0;

@@ -1,4 +1,4 @@
-//! A slab of a tensor in memory, put together of what its files have of it.
+//! A block of a tensor in memory, assembled from the files that have parts of it.
 
 use super::bytes::{self, Bytes};
 use super::checkpoint::Data;
@@ -10,24 +10,25 @@ use super::reading::Source;
 use super::slab::Slab;
 use crate::error::Error;
 
-/// Memory of one thread, used again for every slab.
+/// The buffers of one thread, reused for every block.
 #[derive(Default)]
 pub(crate) struct Buffers {
-    /// The slab.
+    /// The bytes of the block.
     pub(crate) slab: Vec<u8>,
-    /// A part of it.
+    /// The bytes of a part of it.
     pub(crate) part: Vec<u8>,
-    /// A replica of that.
+    /// A replica of that part.
     replica: Vec<u8>,
 }
 
-/// Puts a slab together in `buffers.slab`; says how many of its elements became infinite.
+/// Assembles a block in `buffers.slab`; returns how many of its elements became infinite.
 pub(crate) fn assemble(source: &Source<'_>, slab: &Slab, buffers: &mut Buffers) -> Result<u64, Error> {
     gather(source, slab, buffers, |_, _, _, _| Ok(()))
 }
 
-/// The same; all bytes of all ranks are looked at: replicas are compared, and what each region has is added to its sum
-/// where the manifest says what it should be.
+/// Assembles a block, and checks all bytes of all ranks.
+///
+/// Replicas are compared, and each region's bytes are added to its checksum if the manifest has one.
 pub(crate) fn assemble_checked(
     tensor: &Move<'_>,
     source: &Source<'_>,
@@ -52,7 +53,7 @@ pub(crate) fn assemble_checked(
     })
 }
 
-/// Two replicas are none.
+/// Returns the error for replicas that differ.
 fn differ(tensor: &Move<'_>, source: &Source<'_>, places: [usize; 2]) -> Error {
     let both = match &tensor.tensor.data {
         Data::Shards { .. } => {
@@ -63,11 +64,14 @@ fn differ(tensor: &Move<'_>, source: &Source<'_>, places: [usize; 2]) -> Error {
             format!("{} and {}", path(&source.files[places[0]]), path(&source.files[places[1]]))
         }
     };
-    let message = format!("{both} should hold the same bytes, and do not");
+    let message = format!("{both} should hold the same bytes, but do not");
     Error::refused("replicas", message)
 }
 
-/// Puts a slab together; `seen` gets each region's number, where its part lies in its file, the part, and room for another one.
+/// Assembles a block; calls `seen` for each region.
+///
+/// The arguments of `seen` are the region's number, the offset of the part in its file, the part, and a spare
+/// buffer.
 fn gather(
     source: &Source<'_>,
     slab: &Slab,
@@ -102,7 +106,7 @@ fn gather(
     source.convert(whole)
 }
 
-/// A part of a file.
+/// Reads a part of a file.
 pub(crate) fn read(file: &Bytes, at: usize, room: &mut [u8]) -> Result<(), Error> {
     let access = file.access()?;
     access.read_at(at, room)?;

@@ -1,4 +1,4 @@
-//! Which tensors get which placements, by name.
+//! Placements of tensors, by name pattern.
 //!
 //! ```toml
 //! "*.attention.*.weight" = "R,S(0)"
@@ -6,9 +6,9 @@
 //! "*"                    = "R,R"
 //! ```
 //!
-//! A pattern is a glob, or a regular expression between slashes: `'/\.(q|k|v)\.weight$/'`, which may match anywhere in a name.
-//! The first pattern that matches a name wins; a pattern that never wins is an error, because it is either misspelled
-//! or hidden behind an earlier one.
+//! A pattern is a glob, or a regular expression between slashes: `'/\.(q|k|v)\.weight$/'`, which may match
+//! anywhere in a name. The first pattern that matches a name wins; a pattern that never wins is an error,
+//! because it is either misspelled or shadowed by an earlier one.
 
 use std::fmt;
 use std::path::Path;
@@ -21,12 +21,12 @@ use crate::read::read_text;
 /// The rules of a file, in its order.
 ///
 /// ```
-/// use reshard_checkpoint::Spec;
+/// use reshard_checkpoint::PlacementSpec;
 ///
-/// let spec: Spec = "\"*.weight\" = \"R,S(0)\"\n\"*\" = \"R,R\"".parse()?;
+/// let spec: PlacementSpec = "\"*.weight\" = \"R,S(0)\"\n\"*\" = \"R,R\"".parse()?;
 /// assert_eq!(spec.placements("mlp.weight"), Some("R,S(0)"));
 /// assert_eq!(spec.placements("mlp.bias"), Some("R,R"));
-/// assert_eq!(spec.to_string().parse::<Spec>()?, spec);
+/// assert_eq!(spec.to_string().parse::<PlacementSpec>()?, spec);
 /// # Ok::<(), reshard_checkpoint::Error>(())
 /// ```
 #[derive(Debug, PartialEq, Eq)]
@@ -67,11 +67,11 @@ impl fmt::Display for PlacementSpec {
 }
 
 impl PlacementSpec {
-    /// Patterns with their placements, in this order.
+    /// Returns a spec of patterns with their placements, in this order.
     ///
     /// ```
-    /// use reshard_checkpoint::Spec;
-    /// let spec = Spec::new([("*.bias", "R,R"), ("*", "S(0),R")])?;
+    /// use reshard_checkpoint::PlacementSpec;
+    /// let spec = PlacementSpec::new([("*.bias", "R,R"), ("*", "S(0),R")])?;
     /// assert_eq!(spec.placements("mlp.weight"), Some("S(0),R"));
     /// # Ok::<(), reshard_checkpoint::Error>(())
     /// ```
@@ -80,7 +80,7 @@ impl PlacementSpec {
         Ok(Self { rules: rules.collect::<Result<_, _>>()? })
     }
 
-    /// The rules of this file.
+    /// Reads the rules of a file.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = read_text(path).map_err(|error| {
             Error::refused("spec", format!("the spec {} cannot be read: {error}", path.display()))
@@ -88,12 +88,12 @@ impl PlacementSpec {
         text.parse::<Self>().map_err(|error| error.about(format!("the spec {}", path.display())))
     }
 
-    /// The placements of the first pattern that matches.
+    /// Returns the placements of the first pattern that matches.
     pub fn placements(&self, name: &str) -> Option<&str> {
         self.winner(name).map(|rule| &self.rules[rule].placements[..])
     }
 
-    /// Every pattern must decide about one of these names at least.
+    /// Checks that every pattern decides about at least one of these names.
     pub(crate) fn all_used<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<(), Error> {
         let mut used = vec![false; self.rules.len()];
         for rule in names.filter_map(|name| self.winner(name)) {
@@ -113,13 +113,13 @@ impl PlacementSpec {
             return Ok(());
         }
         let message = format!(
-            "the patterns `{}` decide about no tensor: misspelled, or hidden behind an earlier one",
+            "the patterns `{}` apply to no tensor; they are misspelled, or earlier patterns match first",
             unused.join("`, `")
         );
         Err(Error::refused("unused_pattern", message))
     }
 
-    /// The first rule that matches.
+    /// Returns the first rule that matches.
     fn winner(&self, name: &str) -> Option<usize> {
         self.rules.iter().position(|rule| rule.pattern.matches(name))
     }
@@ -131,14 +131,14 @@ impl FromStr for PlacementSpec {
     fn from_str(text: &str) -> Result<Self, Error> {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-            let sentence = error.message().lines().next().unwrap_or_default().to_owned();
-            Error::refused("spec", format!("line {line} is not TOML: {sentence}"))
+            let reason = error.message().lines().next().unwrap_or_default().to_owned();
+            Error::refused("spec", format!("line {line} is not TOML: {reason}"))
         })?;
         let mut rules = Vec::new();
         for (pattern, value) in table {
             let toml::Value::String(placements) = value else {
                 let message = format!(
-                    "the pattern `{pattern}` must be given placements as a string, not as {}",
+                    "the pattern `{pattern}` needs placements as a string, not as {}",
                     value.type_str()
                 );
                 return Err(Error::refused("spec", message));

@@ -1,4 +1,4 @@
-//! Work that is handed out piece by piece to several threads, and told as it goes.
+//! Work that is distributed in blocks to several threads, with progress reports.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,18 +8,21 @@ use std::thread;
 use crate::error::Error;
 use crate::parallel::{First, beside};
 
-/// More threads than this take more memory than they save time.
+/// The number of threads beyond which more of them cost too much memory for the time saved.
 const MOST_THREADS: usize = 8;
 
-/// How many threads move bytes.
+/// Returns the number of threads that copy bytes.
 pub(crate) fn threads() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS)
 }
 
-/// Gives the pieces that `next` has, one after the other, to so many threads, each with what it made for itself by `own`, and
-/// tells what they are worth when they are done. The error of the first piece that has one ends it, as does one of who is told.
+/// Distributes the blocks of `next` in sequence to `threads` threads, each with a state made by `own`.
 ///
-/// The caller is one of the threads, and the one that tells. Where no other can be had it does everything.
+/// `told` gets the size of finished blocks. Stops at the first error of a block, which is returned, or of
+/// `told`.
+///
+/// The caller's thread is one of the workers, and the one that reports. If no other can be spawned it does
+/// everything.
 pub(crate) fn spread<T: Send, W>(
     threads: usize,
     next: impl FnMut() -> Result<Option<T>, Error> + Send,
@@ -43,10 +46,10 @@ pub(crate) fn spread<T: Send, W>(
     all(threads, &worker, told)
 }
 
-/// Does the next piece: its number, and what it is worth, if there was one.
+/// A worker that processes the next block; returns its number, and its size if there was one.
 type Worker<'a> = Box<dyn FnMut() -> (usize, Result<Option<u64>, Error>) + 'a>;
 
-/// The same for workers that know the pieces.
+/// Runs the workers; not generic over the blocks, so that it is compiled once.
 fn all<'a>(
     threads: usize,
     worker: &(dyn Fn() -> Worker<'a> + Sync),

@@ -1,20 +1,22 @@
-//! Outputs that appear whole or not at all, and of which nothing else stays.
+//! Outputs that appear completely or not at all, and leave no other files.
 //!
 //! ```text
 //! .NAME.reshard-HASH-N/lock   held as long as the process lives, by the operating system
 //! .NAME.reshard-HASH-N/new    the output until it is whole, then (of a directory) what it replaced
 //! ```
 //!
-//! An output is written inside a hidden folder beside its final place, synced to the disk, and renamed in one step; an old
-//! directory changes places with the new one in that same step, so that the final name is at every moment what it was or
-//! the complete new output. Where the file system cannot exchange two names, the old one is renamed into the hidden folder
-//! first, and a run that finds it there without anything in its place puts it back.
+//! An output is written inside a hidden folder next to its final path, synced to the disk, and renamed in one
+//! step. An old directory is exchanged with the new one in the same step. So the final name always refers to
+//! the old or to the complete new output. If the file system cannot exchange two names, the old one is
+//! renamed into the hidden folder first; a run that finds it there, with nothing at the final path, restores
+//! it.
 //!
-//! **What stays.** A run that fails removes its hidden folder, and so does [`abandon`] for a process that is told to end. One
-//! that is killed leaves the folder, and the next run into the same place removes it: whoever holds the lock lives, and the
-//! lock of a process ends with it. Numbers of processes say nothing here. A folder is somebody's from the moment its lock is
-//! held; between making the folder and holding the lock it may be taken for a dead one's, so whoever makes one looks, with
-//! the lock in hand, whether it is still there, and else begins another.
+//! **Leftovers.** A run that fails removes its hidden folder, and so does [`remove_staging`] for a process that
+//! receives a termination signal. A killed process leaves the folder, and the next run with the same output
+//! removes it: a held lock means a live process, and the lock of a process ends with it. Process ids are not
+//! used. A folder belongs to a process once its lock is held. Before that another process may take it for an
+//! abandoned one. So the creator checks, with the lock held, that the folder still exists, and otherwise
+//! begins another.
 
 mod hidden;
 mod targets;
@@ -33,24 +35,24 @@ use targets::{check_directory, check_file};
 pub(crate) use hidden::{NEW, staged_in};
 pub(crate) use targets::{check, check_outside, is_whole_file};
 
-/// Says to others who take part that an output that is there is replaced.
+/// The name of the file that marks the output as one that may be replaced, for participating processes.
 const FORCE: &str = "force";
 
-/// More hidden folders than this no output has.
+/// The largest number of hidden folders of an output.
 const MOST_FOLDERS: u64 = 10_000;
 
-/// The hidden folders of this process, and the folders above outputs that it has made.
+/// The hidden folders of this process, and the parent folders of outputs that it has made.
 static BEGUN: Mutex<Vec<Begun>> = Mutex::new(Vec::new());
 
-/// What is to be removed if an output does not come about.
+/// The folders to remove if an output is not completed.
 struct Begun {
     hidden: PathBuf,
-    /// Folders that had to be made above the output, the innermost first.
+    /// The folders that had to be made above the output, the innermost first.
     above: Vec<PathBuf>,
     lock: Arc<File>,
-    /// Whether it stays, for a run that goes on with it.
+    /// `true` if it is retained for a run that resumes it.
     kept: bool,
-    /// Whether others take part: then whoever is the last to leave removes it.
+    /// `true` if other processes participate: then the last one to leave removes it.
     shared: bool,
 }
 
@@ -61,26 +63,26 @@ pub(crate) struct Staging {
     hidden: PathBuf,
     target: PathBuf,
     force: bool,
-    /// Open as long as this lives, and locked if the file system can.
+    /// The lock file, open for the lifetime of this value, and locked if the file system can.
     lock: Arc<File>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Directory,
-    /// A directory in which several processes take part.
+    /// A directory in which several processes participate.
     SharedDirectory,
     File,
 }
 
-/// Removes what the jobs of this process have begun and not put in place, for a process that is about to end.
+/// Removes the unfinished outputs of this process's jobs; for a process that is about to end.
 ///
-/// Whatever is put in place at this moment is put in place first. From then on nothing of this process is written, and its
-/// jobs do not return: what they would say, of files that are gone, is no news.
+/// An output that is being put in place at this moment is completed first. After that this process writes no
+/// more outputs, and its jobs do not return, since errors about removed files would be misleading.
 ///
 /// ```no_run
 /// // In a thread that waits for signals:
-/// reshard_checkpoint::abandon();
+/// reshard_checkpoint::remove_staging();
 /// // .. and then the process ends.
 /// ```
 pub fn remove_staging() {
@@ -88,7 +90,7 @@ pub fn remove_staging() {
     for one in begun.drain(..) {
         one.remove();
     }
-    // Nobody gets it any more.
+    // The lock is never released, so that no job continues.
     std::mem::forget(begun);
 }
 
@@ -102,7 +104,7 @@ fn begun() -> MutexGuard<'static, Vec<Begun>> {
 }
 
 impl Begun {
-    /// Best effort: there is something else to be said, and to nobody if this fails.
+    /// Best effort: another error is being reported already, and a failure here is ignored.
     fn remove(&self) {
         if self.kept {
             return;
@@ -112,7 +114,7 @@ impl Begun {
         }
         remove_folder(&self.hidden);
         for folder in &self.above {
-            // Whatever else is in it by now stays, with all that is above.
+            // A folder that is no longer empty stays, with all folders above it.
             let _ = fs::remove_dir(folder);
         }
     }
@@ -126,14 +128,16 @@ impl Staging {
         Ok(staging)
     }
 
-    /// Begins an output directory in which other processes take part.
+    /// Begins an output directory in which other processes participate.
     pub(crate) fn shared(target: &Path, force: bool) -> Result<Self, Error> {
         let staging = Self::begin(Kind::SharedDirectory, target, force)?;
         fs::create_dir(staging.path()).map_err(|error| Error::io("creating", &staging.path(), &error))?;
         Ok(staging)
     }
 
-    /// Takes part in the output directory that another process has begun, in the hidden folder of this number; None if it has ended.
+    /// Joins the output directory that another process has begun, by the number of its hidden folder.
+    ///
+    /// Returns `None` if that process has ended.
     pub(crate) fn joined(target: &Path, number: u64) -> Result<Option<Self>, Error> {
         let target = absolute(target)?;
         let hidden = hidden(&target, number);
@@ -154,13 +158,14 @@ impl Staging {
             kept: false,
             shared: true,
         });
-        // Whoever began has looked at what is there.
+        // The process that began the output has checked the existing one.
         let force = fs::metadata(hidden.join(FORCE)).is_ok();
         Ok(Some(Self { kind: Kind::SharedDirectory, number, hidden, target, force, lock }))
     }
 
-    /// Takes over the output that a run has begun that was killed, if `wanted` says of its hidden folder that it is to be. Folders
-    /// of others that were killed are removed.
+    /// Takes over the output of a killed run, if `wanted` accepts its hidden folder.
+    ///
+    /// Folders of other killed runs are removed.
     pub(crate) fn resumed_directory(
         target: &Path,
         force: bool,
@@ -169,7 +174,7 @@ impl Staging {
         Self::resumed(Kind::Directory, target, force, wanted)
     }
 
-    /// The same, of an output file.
+    /// Takes over an output file of a killed run, as [`Self::resumed_directory`] does.
     pub(crate) fn resumed_file(
         target: &Path,
         force: bool,
@@ -206,14 +211,14 @@ impl Staging {
         Ok(taken)
     }
 
-    /// Whether it stays if this run ends before it is put in place.
+    /// Sets if the output is retained when this run ends before it is put in place.
     pub(crate) fn keep(&self, kept: bool) {
         if let Some(one) = begun().iter_mut().find(|one| Arc::ptr_eq(&one.lock, &self.lock)) {
             one.kept = kept;
         }
     }
 
-    /// The hidden folder.
+    /// Returns the hidden folder.
     pub(crate) fn hidden(&self) -> &Path {
         &self.hidden
     }
@@ -223,24 +228,24 @@ impl Staging {
         Self::begin(Kind::File, target, force)
     }
 
-    /// Where to write meanwhile.
+    /// Returns the path to write to until the output is put in place.
     pub(crate) fn path(&self) -> PathBuf {
         self.hidden.join(NEW)
     }
 
-    /// Which of the hidden folders of its target it has: with [`staged_in`], how other processes find it.
+    /// Returns the number of its hidden folder; with [`staged_in`], other processes find it.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Where it will be.
+    /// Returns the final path.
     pub(crate) fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Renames what was staged into place. Files inside must have been synced by whoever wrote them.
+    /// Renames the staged output to its final path; the caller must have synced the files inside.
     ///
-    /// Where that fails it stays as it was, if it was to be kept; once it is in place nothing is kept.
+    /// If that fails it stays as it was, if it was to be retained; once it is in place nothing is retained.
     pub(crate) fn put_in_place(&self) -> Result<(), Error> {
         let new = self.path();
         if self.kind == Kind::File {
@@ -254,7 +259,8 @@ impl Staging {
             (Kind::Directory | Kind::SharedDirectory, true, Ok(_)) => {
                 exchange(&new, &self.target, &self.hidden.join(OLD))
             }
-            // Another run may have been first since it was looked at. A directory that holds something is not renamed over.
+            // Another run may have been first since the check. A directory that is not empty is never renamed
+            // over.
             (Kind::Directory | Kind::SharedDirectory, _, _) | (Kind::File, true, _) => {
                 fs::rename(&new, &self.target)
             }
@@ -266,18 +272,18 @@ impl Staging {
                 return Error::io("renaming to", &self.target, &error);
             }
             let message = format!(
-                "another run has written {} meanwhile; --force replaces what a run wrote",
+                "another run wrote {} in the meantime; pass `--force` to replace the output of a run",
                 self.target.display()
             );
             Error::refused("output", message)
         })?;
         if let Some(one) = begun.iter_mut().find(|one| Arc::ptr_eq(&one.lock, &self.lock)) {
-            // They are needed now.
+            // The folders above are needed now.
             one.above.clear();
             one.kept = false;
         }
         drop(begun);
-        // What runs left that were killed is of no use any more.
+        // The leftovers of killed runs are no longer needed.
         remove_dead(&self.target);
         sync_directory(parent(&self.target))
     }
@@ -322,7 +328,7 @@ impl Staging {
                 Err(error) => return Err(in_vain(&above, failed(&hidden, &error))),
             }
         }
-        let message = format!("{MOST_FOLDERS} other runs write {} at this moment", target.display());
+        let message = format!("{MOST_FOLDERS} other runs are writing {}", target.display());
         Err(in_vain(&above, Error::failed("io", message)))
     }
 }
@@ -336,7 +342,7 @@ impl Drop for Staging {
     }
 }
 
-/// Lets two directories change places; by way of a third name where the file system knows no better.
+/// Exchanges two directories; through a third name if the file system cannot exchange names.
 fn exchange(new: &Path, target: &Path, old: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -347,14 +353,14 @@ fn exchange(new: &Path, target: &Path, old: &Path) -> io::Result<()> {
     }
     fs::rename(target, old)?;
     fs::rename(new, target).inspect_err(|_| {
-        // The first error is the one worth reporting.
+        // Report the first error; this one is less important.
         let _ = fs::rename(old, target);
     })
 }
 
-/// Gives a file its name, unless there is a file of that name; where the file system has no links it is looked at before.
+/// Gives a file its final name, unless a file of that name exists.
 ///
-/// Its old name goes with the hidden folder.
+/// A file system without links relies on the earlier check. The old name is removed with the hidden folder.
 fn link(new: &Path, target: &Path) -> io::Result<()> {
     match fs::hard_link(new, target) {
         Ok(()) => Ok(()),
@@ -363,7 +369,7 @@ fn link(new: &Path, target: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes renames and new names in a directory survive a power cut.
+/// Makes renames and new names in a directory survive a power failure.
 fn sync_directory(dir: &Path) -> Result<(), Error> {
     let sync = || -> io::Result<()> { File::open(dir)?.sync_all() };
     sync().map_err(|error| Error::io("syncing", dir, &error))

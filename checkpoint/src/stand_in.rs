@@ -1,4 +1,4 @@
-//! The engine `nccl` without NCCL: the processes are threads over the recording stand-in for its calls.
+//! The engine `nccl` without NCCL: the processes are threads over a recording stand-in for its calls.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind};
 
 type Outcome = Result<JobReport, Stop>;
 
-/// What each of so many ranks makes of a run.
+/// Runs a job on every rank of a recording world, and returns each rank's result.
 fn run(world: &RecordingWorld, args: &ReshardJob, time_out: Duration) -> Vec<Outcome> {
     let args = ReshardJob { engine: Engine::Nccl, ..args.clone() };
     world.run(|nccl| {
@@ -29,7 +29,7 @@ fn run(world: &RecordingWorld, args: &ReshardJob, time_out: Duration) -> Vec<Out
 
 const LONG: Duration = Duration::from_mins(1);
 
-/// The names and bytes of all files of a directory.
+/// Returns the names and bytes of all files of a directory.
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
     entries.map(|e| (e.file_name().into_string().unwrap(), fs::read(e.path()).unwrap())).collect()
@@ -46,7 +46,7 @@ fn every_file_and_the_report_are_those_of_the_threads_engine() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let text = |text: &str| Some(text.to_owned());
-    // The embedded block over 8 ranks, from there to 6 of other meshes, and together into one file.
+    // The embedded block over 8 ranks, from there to 6 of other meshes, and finally into one file.
     let steps = [
         (8, None, None, None),
         (8, text("eight"), text("cp=3,tp=2"), text("S(0),R")),
@@ -107,7 +107,7 @@ fn a_refusal_is_told_by_one_rank_and_nothing_is_left() {
     }
 }
 
-/// Whatever group a fault is in, every rank ends in time, says so, and the output is absent or whole.
+/// For a fault in any group, every rank ends in time with an error, and the output is absent or complete.
 #[test]
 fn a_fault_ends_every_rank_and_an_output_is_whole_or_absent() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ fn a_fault_ends_every_rank_and_an_output_is_whole_or_absent() {
         let world = RecordingWorld::new(8);
         world.plant([Fault { rank: turn % 8, group, kind }]);
         let start = Instant::now();
-        // Without a fault nothing waits in vain, however busy the machine is.
+        // Without a fault no timeout expires, however busy the machine is.
         let outcomes = run(&world, &args, if group < 10_000 { Duration::from_millis(700) } else { LONG });
         assert!(start.elapsed() < Duration::from_mins(1), "{kind:?} in {group}");
         let there = folder.path().join(format!("out{turn}"));
@@ -136,7 +136,7 @@ fn a_fault_ends_every_rank_and_an_output_is_whole_or_absent() {
             }
         } else {
             done += 1;
-            // Nobody is told that it went well where somebody is told that it did not.
+            // Success and failure are never reported by different ranks of one run.
             assert!(ended == 8 && there.exists(), "{kind:?} in {group}: {outcomes:?}");
         }
     }

@@ -1,15 +1,15 @@
-//! Elements of a tensor that do not lie one after the other: transposed, in Fortran order, or a part of a larger storage.
+//! Elements of a tensor that are not contiguous: transposed, in Fortran order, or a part of a larger storage.
 //!
-//! The element at index `i` lies at `first + sum(i[d] * strides[d])` of what is stored. What others see is the row-major order, of
-//! which any stretch can be read:
+//! The element at index `i` is at offset `first + sum(i[d] * strides[d])` of the storage. Callers see the
+//! row-major order, of which any range can be read:
 //!
 //! ```text
-//! a stretch of the row-major order --> boxes, at most two for each dim and one more
-//! a box --> the dims in the order of their strides; the innermost that lie side by side are one reading
+//! a range of the row-major order --> boxes, at most two for each dim and one more
+//! a box --> the dims in the order of their strides; the innermost contiguous ones are one read
 //! ```
 //!
-//! A region is such boxes too. So of a tensor whose elements have no others between them, in whatever order of its dims, what is asked for is
-//! read and no byte more; where it has gaps, short ones are read over.
+//! A region consists of such boxes too. So of a tensor without other elements between its own, with dims in
+//! any order, exactly the requested bytes are read; if there are gaps, short ones are read too.
 
 use std::hash::{Hash, Hasher};
 
@@ -20,13 +20,13 @@ use reshard_sharding::internal::{Run, shared};
 use super::bytes::{self, Access, Bytes};
 use crate::error::Error;
 
-/// A reading has at most so many bytes.
+/// The most bytes of one read.
 const BLOCK: usize = 1 << 20;
 
-/// Gaps are read over where at least one element in so many is asked for.
+/// The sparsity limit: gaps are read if at least one element in this number is requested.
 const GAPS: usize = 16;
 
-/// Elements in some order.
+/// Elements in a strided order.
 #[derive(Clone)]
 pub(crate) struct Strided {
     stored: Bytes,
@@ -35,7 +35,7 @@ pub(crate) struct Strided {
     /// Extents and strides, in elements.
     dims: Vec<Dim>,
     numel: usize,
-    /// Whether no other elements lie between its own.
+    /// `true` if no other elements are between its own.
     dense: bool,
 }
 
@@ -45,7 +45,7 @@ struct Dim {
     stride: usize,
 }
 
-/// A dim of a box: how far apart its elements lie in what is stored, and in the row-major order.
+/// A dim of a box: the distances between its elements in the storage, and in the row-major order.
 #[derive(Clone, Copy)]
 struct Side {
     count: usize,
@@ -53,7 +53,7 @@ struct Side {
     to: usize,
 }
 
-/// The bytes of a tensor whose elements lie so in what is stored; in row-major order where they lie so. Sizes are checked.
+/// Returns a tensor's bytes in row-major order, from a strided storage; extents and strides are checked.
 pub(crate) fn strided(
     stored: Bytes,
     item: usize,
@@ -78,12 +78,12 @@ pub(crate) fn strided(
         .try_fold(first, |last, (extent, stride)| last.checked_add((extent - 1).checked_mul(*stride)?));
     if last.is_none_or(|last| last >= held) {
         return refused(format!(
-            "shape {shape:?} with strides {strides:?} from element {first} on goes past the {held} elements that are stored"
+            "shape {shape:?} with strides {strides:?} from element {first} on goes past the {held} stored elements"
         ));
     }
     if numel > held {
         return refused(format!(
-            "shape {shape:?} has {numel} and {held} are stored: it was expanded, and is to be saved as `.contiguous()`",
+            "shape {shape:?} has {numel}, but only {held} are stored: it was expanded; save it as `.contiguous()`",
             numel = counted(numel, "element", "elements")
         ));
     }
@@ -102,7 +102,7 @@ pub(crate) fn strided(
     Ok(Bytes::Strided(Box::new(Strided { stored, item, first, dims, numel, dense })))
 }
 
-/// The indices `start .. start + len` of a dim, of what a file has of the region `held`.
+/// Returns the indices `start .. start + len` of a dim, of the bytes that a file has of the region `held`.
 pub(crate) fn indices(
     bytes: &Bytes,
     item: usize,
@@ -122,7 +122,7 @@ pub(crate) fn indices(
         }
         Bytes::Strided(_) => Err(Error::refused(
             "strides",
-            "it is stored in an order of its own, in other units than it is cut by",
+            "it is stored in a different order, in units other than those by which it is split",
         )),
         Bytes::InFile { .. } | Bytes::Owned(_) | Bytes::Inflated { .. } => {
             strided(bytes.clone(), item, start * strides[dim], &shape, &strides)
@@ -145,11 +145,11 @@ impl Strided {
         &self.stored
     }
 
-    /// A stretch of the row-major order, which is within it.
+    /// Reads a range of the row-major order, which must be within it.
     pub(crate) fn read_at(&self, access: &Access<'_>, at: usize, room: &mut [u8]) -> Result<(), Error> {
         if !at.is_multiple_of(self.item) || !room.len().is_multiple_of(self.item) {
             let message = format!(
-                "{} at {at} were asked for, of elements of {}",
+                "requested {} at offset {at}, but elements have {} bytes",
                 counted(room.len(), "byte", "bytes"),
                 self.item
             );
@@ -159,7 +159,7 @@ impl Strided {
         self.stretch(access, 0, self.first, elements.start, elements.end, room)
     }
 
-    /// What two regions have in common, `held` of which these are the elements, to its places in the row-major order of `wanted`.
+    /// Reads the intersection of two regions: from these elements of `held` to their offsets in `wanted`.
     pub(crate) fn read_shared(
         &self,
         access: &Access<'_>,
@@ -176,7 +176,7 @@ impl Strided {
         self.product(access, &runs, &to, &mut Vec::new(), self.first, room)
     }
 
-    /// Every combination of the runs of the dims.
+    /// Reads every combination of the runs of the dims.
     fn product(
         &self,
         access: &Access<'_>,
@@ -205,7 +205,7 @@ impl Strided {
         Ok(())
     }
 
-    /// The elements from `begin` to `end` of the dims from `depth` on, whose first is stored at `base`.
+    /// Reads the elements from `begin` to `end` of the dims from `depth` on, whose first is stored at `base`.
     fn stretch(
         &self,
         access: &Access<'_>,
@@ -257,7 +257,7 @@ impl Strided {
         Ok(())
     }
 
-    /// A box, whose first element is stored at `base`, to its places in the row-major order.
+    /// Reads a box, whose first element is stored at `base`, to its offsets in the row-major order.
     fn boxed(
         &self,
         access: &Access<'_>,
@@ -284,7 +284,7 @@ impl Strided {
         self.outer(access, inner, outer, base, 0, &mut block, room)
     }
 
-    #[allow(clippy::too_many_arguments, reason = "where it is in what is stored and in what is read")]
+    #[allow(clippy::too_many_arguments, reason = "the positions in the stored data and in the read data")]
     fn outer(
         &self,
         access: &Access<'_>,
@@ -308,7 +308,7 @@ impl Strided {
     }
 }
 
-/// Puts the elements of a block to their places.
+/// Copies the elements of a block to their target offsets.
 fn scatter(sides: &[Side], item: usize, block: &[u8], at: usize, to: usize, room: &mut [u8]) {
     let Some((side, inner)) = sides.split_last() else {
         room[to * item..(to + 1) * item].copy_from_slice(&block[at * item..(at + 1) * item]);
@@ -324,7 +324,7 @@ mod tests {
     use super::strided;
     use crate::bytes::Bytes;
 
-    /// Every tensor of up to three dims over a small storage: each stretch of it is what its elements are, one by one.
+    /// Every tensor of up to three dims over a small storage: each range equals its separate elements.
     #[test]
     fn stretches_are_the_elements_in_row_major_order() {
         let stored: Vec<u8> = (0..96).collect();

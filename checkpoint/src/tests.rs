@@ -1,4 +1,4 @@
-//! What only a test inside can do: spoil a byte between the exchange and its verification, on the path that a job takes.
+//! Tests that need access to internals: they change a byte between the exchange and its verification.
 
 use std::fs;
 use std::path::Path;
@@ -86,10 +86,10 @@ fn shards_that_are_turned_or_cut_short_are_caught() {
     }
 }
 
-/// What is done to a file.
+/// A change to a file.
 type Meddle<'a> = &'a dyn Fn(&Path);
 
-/// Does something to a file when the first tensors are about to be read, or later ones.
+/// Changes a file when the first tensors are about to be read, or later ones.
 struct Meddler<'a> {
     tensors: usize,
     meddle: &'a dyn Fn(),
@@ -104,7 +104,7 @@ impl Observer for Meddler<'_> {
     }
 }
 
-/// Whatever happens to a file while it is read is an error, and neither a signal nor an output of half of it.
+/// Any change to a file while it is read is an error, and neither a signal nor a partial output.
 #[test]
 fn an_input_that_changes_while_it_is_read_is_an_error() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,14 +1,14 @@
-//! How processes of a job stop: all at a stage that one of them cannot pass, or one alone in the middle of the work.
+//! Termination of a job's processes: all at a stage that one cannot pass, or one alone during the work.
 
 use super::error::Error;
 use super::exchange::Exchange;
 
-/// Why a process stops.
+/// The reason why a process stops.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// All stop here, and each knows its part of what is to be said.
+    /// All processes stop here, and each knows its part of the error.
     Together(Error),
-    /// Others wait for this one, and will in vain.
+    /// This process stops alone, while others wait for it.
     Alone(Error),
 }
 
@@ -19,7 +19,7 @@ impl<E: Into<Error>> From<E> for Stop {
 }
 
 impl Stop {
-    /// What went wrong, where nobody waits.
+    /// Returns the error, when no other process waits.
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Together(error) | Self::Alone(error) => error,
@@ -27,7 +27,7 @@ impl Stop {
     }
 }
 
-/// Succeeds if all processes have; otherwise the first that has not says why, and the others end as it does.
+/// Succeeds if all processes have; otherwise the first failed one returns its error, others its status.
 pub(crate) fn together<T>(exchange: &mut impl Exchange, result: Result<T, Error>) -> Result<T, Stop> {
     let status = result.as_ref().err().map_or(0, Error::status);
     match (failed_elsewhere(exchange, status)?, result) {
@@ -36,7 +36,7 @@ pub(crate) fn together<T>(exchange: &mut impl Exchange, result: Result<T, Error>
     }
 }
 
-/// The status of the first process that has not succeeded, where that is another than this one.
+/// Returns the status of the first process that failed, if it is not this one.
 fn failed_elsewhere(exchange: &mut impl Exchange, status: u8) -> Result<Option<u8>, Stop> {
     let all = exchange.share(&[status.into()])?.concat();
     let first = all.iter().position(|status| *status != 0);

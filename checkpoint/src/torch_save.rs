@@ -1,13 +1,13 @@
-//! What `torch.save` writes: a zip archive of a pickle, `data.pkl`, and of the storages that it asks for, `data/0`, `data/1`, ..
+//! Files of `torch.save`: zip archives of a pickle, `data.pkl`, and its storages, `data/0`, `data/1`, ..
 //!
 //! ```text
 //! data.pkl    dicts of dicts of .. of calls: a tensor is `_rebuild_tensor_v2(storage, offset, size, stride, ..)`
 //! data/KEY    the elements of a storage, stored as they are; several tensors may be parts of one
-//! byteorder   `little`; anything else is refused
+//! byteorder   `little`; anything else is an error
 //! ```
 //!
-//! Nothing is called. A tensor of nested dicts and lists is named by its keys with dots between them; one alone is `tensor`. What is no
-//! tensor is named, and not read.
+//! No function is called. A tensor in nested dicts and lists is named by its keys, joined by dots; a single
+//! one is `tensor`. Values that are not tensors are listed by name, and not read.
 
 use std::collections::BTreeMap;
 
@@ -25,29 +25,29 @@ use super::zip::Zip;
 use crate::error::Error;
 use crate::shown::Shown;
 
-/// Dicts and lists inside each other, at most.
+/// The deepest nesting of dicts and lists.
 const DEEPEST: usize = 32;
 
-/// The name of a tensor that is alone.
+/// The name given to a single tensor.
 const ALONE: &str = "tensor";
 
-/// The pickle in an archive.
+/// The name of the pickle in an archive.
 const PICKLE: &str = "/data.pkl";
 
-/// What an archive holds.
+/// The contents of an archive.
 #[derive(Default)]
 pub(crate) struct Saved {
     pub(crate) tensors: BTreeMap<String, Stored>,
-    /// The names of what is no tensor, and what each is a part of. What has the names of several keys is one.
+    /// The names of other values, with their containers; values with the same name are one.
     pub(crate) objects: BTreeMap<String, Container>,
 }
 
-/// Whether an archive is one of `torch.save`: the folder in it that holds all.
+/// Returns the top folder of an archive of `torch.save`; `None` for other archives.
 pub(crate) fn folder(zip: &Zip<'_>) -> Option<String> {
     folders(zip).next().map(str::to_owned)
 }
 
-/// The same, if there is one only.
+/// Returns the top folder, if there is exactly one.
 pub(crate) fn only_folder<'z>(zip: &'z Zip<'_>) -> Option<&'z str> {
     let mut folders = folders(zip);
     folders.next().filter(|_| folders.next().is_none())
@@ -57,7 +57,7 @@ fn folders<'z>(zip: &'z Zip<'_>) -> impl Iterator<Item = &'z str> {
     zip.names().filter_map(|name| name.strip_suffix(PICKLE)).filter(|folder| !folder.contains('/'))
 }
 
-/// All tensors of an archive.
+/// Reads all tensors of an archive.
 pub(crate) fn saved(zip: &Zip<'_>, folder: &str) -> Result<Saved, Error> {
     let bytes = pickle_of(zip, folder)?;
     let pickle = Pickle::read(&bytes)?;
@@ -71,19 +71,19 @@ pub(crate) fn saved(zip: &Zip<'_>, folder: &str) -> Result<Saved, Error> {
     Ok(saved)
 }
 
-/// The one tensor of an archive that is a part of a file.
+/// Reads the one tensor of an archive that is a part of a file.
 pub(crate) fn only_tensor(archive: Peek<'_>, room: &mut [u8]) -> Result<(Stored, Archive), Error> {
     let zip = Zip::open(archive, room)?;
-    let no_archive = || Error::refused("torch", "what is there was not written by `torch.save`");
+    let no_archive = || Error::refused("torch", "it was not written by `torch.save`");
     let folder = folder(&zip).ok_or_else(no_archive)?;
     let bytes = pickle_of(&zip, &folder)?;
     let pickle = Pickle::read(&bytes)?;
     let tensor = Reader { zip: &zip, folder: &folder, pickle: &pickle }.tensor(pickle.root())?;
-    let tensor = tensor.ok_or_else(|| Error::refused("torch", "what is there is no tensor"))?;
+    let tensor = tensor.ok_or_else(|| Error::refused("torch", "it is not a tensor"))?;
     Ok((tensor, Archive::of(&zip)))
 }
 
-/// The bytes of the pickle, if the rest is in the order of bytes that is read.
+/// Returns the bytes of the pickle, if the byte order of the archive is supported.
 fn pickle_of(zip: &Zip<'_>, folder: &str) -> Result<Vec<u8>, Error> {
     let small = |name: &str| -> Result<Vec<u8>, Error> {
         let entry = zip.get(name)?.stored()?;
@@ -100,7 +100,7 @@ fn pickle_of(zip: &Zip<'_>, folder: &str) -> Result<Vec<u8>, Error> {
     if zip.names().any(|name| name == order) && small(&order)? != b"little" {
         return Err(Error::refused(
             "torch",
-            "its numbers have the highest byte first, and little-endian ones are read",
+            "its numbers are big-endian; only little-endian ones are supported",
         ));
     }
     small(&format!("{folder}{PICKLE}"))
@@ -113,7 +113,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The tensors below a dict or a list, each by its name.
+    /// Collects the tensors below a dict or a list by name.
     fn collect(&self, at: Id, name: &str, depth: usize, saved: &mut Saved) -> Result<(), Error> {
         if depth > DEEPEST {
             let message = format!("dicts are nested deeper than {DEEPEST} at `{name}`");
@@ -121,7 +121,7 @@ impl Reader<'_> {
         }
         let mut children = Vec::new();
         if let Some(entries) = self.pickle.entries(at)? {
-            // Of one key the last value holds; a text is another key than the integer that it says.
+            // For duplicate keys the last value holds; the text `1` and the integer 1 are different keys.
             let mut last: BTreeMap<(String, bool), Id> = BTreeMap::new();
             for (number, (key, value)) in entries.iter().enumerate() {
                 if let Some(said) = self.pickle.key(*key)? {
@@ -151,7 +151,7 @@ impl Reader<'_> {
             };
             if saved.tensors.contains_key(&name) {
                 let message = format!(
-                    "two tensors are named `{}`, by keys with dots or by an integer and a text: save them under other keys",
+                    "two tensors are named `{}`, by keys with dots or by an integer and a string; save them under other keys",
                     name.shown()
                 );
                 return Err(Error::refused("torch", message));
@@ -161,13 +161,13 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A tensor; None where something else stands.
+    /// Returns a tensor; `None` for other values.
     fn tensor(&self, id: Id) -> Result<Option<Stored>, Error> {
         let (by, args) = match self.pickle.call(id)? {
-            // A parameter is the tensor that it was made of.
+            // A parameter stands for the tensor from which it was made.
             Some((Global::RebuildParameter | Global::RebuildParameterWithState, args)) => {
                 let inner = args.first().map(|inner| self.pickle.call(*inner)).transpose()?.flatten();
-                inner.ok_or_else(|| refused("a parameter is made of no tensor"))?
+                inner.ok_or_else(|| refused("a parameter has no tensor"))?
             }
             Some(call) => call,
             None => return Ok(None),
@@ -180,14 +180,14 @@ impl Reader<'_> {
                 (storage, offset, size, stride, Some(*dtype), rest.first())
             }
             (Global::RebuildTensor | Global::RebuildTensorOfType, _) => {
-                return Err(refused("a tensor is made of too few parts"));
+                return Err(refused("a tensor has too few arguments"));
             }
             _ => return Ok(None),
         };
         for metadata in metadata.into_iter().filter(|metadata| !self.pickle.is_none(**metadata)) {
             if self.pickle.entries(*metadata)?.is_none_or(|entries| !entries.is_empty()) {
                 return Err(refused(
-                    "the tensor is conjugated or negated where it is used, and has to be saved as `.resolve_conj().resolve_neg()`",
+                    "the tensor is a conjugated or negated view; save it as `.resolve_conj().resolve_neg()`",
                 ));
             }
         }
@@ -199,39 +199,39 @@ impl Reader<'_> {
         Ok(Some(Stored { dtype, shape, bytes }))
     }
 
-    /// The bytes of a storage, and the type of its elements.
+    /// Returns the bytes of a storage, and the dtype of its elements.
     fn storage(&self, id: Id, dtype: Option<Id>) -> Result<(Dtype, super::bytes::Bytes), Error> {
-        let key = self.pickle.persistent(id).ok_or_else(|| refused("a tensor is made of no storage"))?;
+        let key = self.pickle.persistent(id).ok_or_else(|| refused("a tensor has no storage"))?;
         let [kind, class, key, _, numel] = *self.pickle.tuple(key, "a storage")? else {
-            return Err(refused("a storage is said in other words than are known"));
+            return Err(refused("a storage has an unknown form"));
         };
-        if self.pickle.text(kind, "what is asked for")? != "storage" {
-            return Err(refused("something is asked for that is no storage"));
+        if self.pickle.text(kind, "the kind of a storage")? != "storage" {
+            return Err(refused("a persistent value is not a storage"));
         }
         let dtype = dtype.map(|dtype| self.pickle.global(dtype));
         let (element, unit) = match (self.pickle.global(class), dtype) {
             (Some(Global::Storage(element)), None) => (element, None),
             (Some(Global::UntypedStorage), Some(Some(Global::Dtype(element)))) => (element, Some(1)),
-            _ => return Err(refused("a storage is of a class that is not known")),
+            _ => return Err(refused("a storage has an unknown class")),
         };
         let dtype = known(element)?;
         let unit = unit.unwrap_or(dtype.bitsize() / 8);
         let len = (self.pickle.size(numel, "the length of a storage")? as usize).checked_mul(unit);
         let key = self.pickle.text(key, "the key of a storage")?;
         let entry = self.zip.get(&format!("{}/data/{key}", self.folder))?;
-        let len = len
-            .filter(|len| *len as u64 <= entry.len())
-            .ok_or_else(|| refused(&format!("storage {} is shorter than it is said to be", key.shown())))?;
+        let len = len.filter(|len| *len as u64 <= entry.len()).ok_or_else(|| {
+            refused(&format!("storage {} is shorter than its declared length", key.shown()))
+        })?;
         Ok((dtype, self.zip.bytes(entry)?.part(0, len)))
     }
 }
 
-/// The name of what a key leads to from what has a name.
+/// Returns the name of a child from its parent's name and its key.
 fn within(name: &str, key: String) -> String {
     if name.is_empty() { key } else { format!("{name}.{key}") }
 }
 
-/// The type that safetensors has for one of PyTorch.
+/// Returns the safetensors dtype for one of PyTorch.
 pub(crate) fn known(element: Element) -> Result<Dtype, Error> {
     match element {
         Element::Known(dtype) => Ok(dtype),
@@ -241,14 +241,14 @@ pub(crate) fn known(element: Element) -> Result<Dtype, Error> {
     }
 }
 
-/// Extents or strides: a tuple of integers, or a `torch.Size` of one.
+/// Reads extents or strides: a tuple of integers, or a `torch.Size` of one.
 pub(crate) fn sizes(pickle: &Pickle<'_>, id: Id, what: &str) -> Result<Vec<usize>, Error> {
     let id = match pickle.call(id)? {
         Some((Global::Size, [tuple])) => *tuple,
         Some(_) | None => id,
     };
     let parts = pickle.parts(id)?;
-    let parts = parts.ok_or_else(|| refused(&format!("{what} is no tuple of integers")))?;
+    let parts = parts.ok_or_else(|| refused(&format!("{what} is not a tuple of integers")))?;
     if parts.len() > header::MOST_DIMS {
         return Err(refused(&format!(
             "{what} has {}, and at most {} are read",

@@ -1,4 +1,4 @@
-//! Objects of JSON in which no key may stand twice: which of two values holds would depend on who reads it.
+//! JSON objects without duplicate keys: which of two values holds would depend on the reader.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 use crate::shown::Shown;
 
-/// Reads an object; refused where a key is in it twice.
+/// Deserializes an object; a duplicate key is an error.
 pub(crate) fn map<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, V>, D::Error> {

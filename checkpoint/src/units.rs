@@ -1,9 +1,9 @@
-//! What the exchange moves: opaque units of whole bytes.
+//! Units of the exchange: opaque blocks of whole bytes.
 //!
-//! For most element types a unit is one element. Elements smaller than a byte (F4, F6) share bytes, so there the unit
-//! is the fewest elements that fill whole bytes, along the last dim: two F4 in one byte, four F6 in three, which are a
-//! further dim that is never cut. A tensor of them can be sharded wherever no rank's piece ends inside a unit; where even
-//! the rows end inside one, it can only be replicated, as the bytes it has.
+//! For most element types a unit is one element. Elements smaller than a byte (F4, F6) share bytes, so there
+//! the unit is the fewest elements that fill whole bytes, along the last dim: two F4 in one byte, four F6 in
+//! three. These bytes form a further dim that is never split. Such a tensor can be sharded wherever no rank's
+//! shard ends inside a unit. If even the rows end inside one, it can only be replicated, as plain bytes.
 
 use reshard_layout::internal::counted;
 use reshard_sharding::{Interval, Region, Sharding};
@@ -12,14 +12,14 @@ use safetensors::Dtype;
 use super::header;
 use super::placed::all;
 
-/// The most ranks whose pieces of packed elements are looked at.
+/// The largest number of ranks whose shards of packed elements are checked.
 const MOST_RANKS: usize = 1 << 16;
 
-/// A tensor as the exchange sees it: units in place of elements.
+/// The shape of a tensor for the exchange: units in place of elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Units {
     shape: Vec<usize>,
-    /// The size of what is moved: 1, 2, 4 or 8.
+    /// The size of a unit in bytes: 1, 2, 4 or 8.
     pub(crate) bytes: usize,
     packing: Packing,
 }
@@ -28,9 +28,9 @@ pub(crate) struct Units {
 enum Packing {
     /// A unit is an element.
     Element,
-    /// So many elements of the last dim share so many bytes.
+    /// `elements` elements of the last dim share `bytes` bytes.
     Packed { elements: usize, bytes: usize },
-    /// Rows end inside a unit: the tensor is its bytes.
+    /// Rows end inside a unit: the tensor is treated as its bytes.
     Indivisible,
 }
 
@@ -56,12 +56,12 @@ impl Units {
         }
     }
 
-    /// The sizes of its dims, in units.
+    /// Returns the extents of its dims, in units.
     pub(crate) fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The same region of a tensor of this shape, of units instead of elements; or why it would end inside a unit.
+    /// Converts a region of elements to units; the error is the reason if it would end inside a unit.
     pub(crate) fn region(&self, whole: &[usize], region: &Region) -> Result<Region, String> {
         let (elements, bytes) = match self.packing {
             Packing::Element => return Ok(region.clone()),
@@ -73,7 +73,7 @@ impl Units {
         for interval in region.dims.last_mut().into_iter().flatten() {
             if !interval.start.is_multiple_of(elements) || !interval.len.is_multiple_of(elements) {
                 return Err(format!(
-                    "{elements} elements share {bytes}, and the region would cut them",
+                    "{elements} elements share {bytes}, and the region would split them",
                     bytes = counted(bytes, "byte", "bytes")
                 ));
             }
@@ -84,7 +84,7 @@ impl Units {
         Ok(region)
     }
 
-    /// The same sharding, of units instead of elements; or why some rank's piece would end inside a unit.
+    /// Converts a sharding of elements to units; the error is the reason if a shard would end inside a unit.
     pub(crate) fn sharding(&self, sharding: &Sharding) -> Result<Sharding, String> {
         let mesh = sharding.mesh();
         let said = |error: reshard_sharding::Error| error.to_string();
@@ -101,7 +101,7 @@ impl Units {
         let units = Sharding::parse(mesh, &self.shape, &sharding.to_string()).map_err(said)?;
         if mesh.size() > MOST_RANKS {
             return Err(format!(
-                "{elements} elements share {bytes}, which is looked at rank by rank, for at most {MOST_RANKS} ranks",
+                "{elements} elements share {bytes}, which is checked per rank, for at most {MOST_RANKS} ranks",
                 bytes = counted(bytes, "byte", "bytes")
             ));
         }
@@ -114,7 +114,7 @@ impl Units {
             }
             if scaled != sharding.region(rank).map_err(said)? {
                 return Err(format!(
-                    "{elements} elements share {bytes}, and rank {rank} would cut them",
+                    "{elements} elements share {bytes}, and rank {rank} would split them",
                     bytes = counted(bytes, "byte", "bytes")
                 ));
             }

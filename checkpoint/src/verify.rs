@@ -1,4 +1,4 @@
-//! The judge: shards against the whole tensor, by `region(rank)` and never by the plan.
+//! Verification of shards against the whole tensor, by `region(rank)` and never by the plan.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use super::bytes;
 use super::runs::{Run, all_runs};
 use crate::error::Error;
 
-/// The whole that shards make, each as it comes.
+/// The whole tensor, assembled from shards in any order.
 pub(crate) struct Assembly<'a> {
     sharding: &'a Sharding,
     item_bytes: usize,
@@ -24,7 +24,7 @@ impl<'a> Assembly<'a> {
         Ok(Self { sharding, item_bytes, made: Mutex::new((whole, HashSet::new())) })
     }
 
-    /// Takes a rank's shard; replicas of what is there already are not looked at.
+    /// Takes a rank's shard; replicas of a region that was already taken are not checked.
     pub(crate) fn take(&self, rank: usize, shard: &[u8]) -> Result<(), Error> {
         let region = self.sharding.region(rank)?;
         let len = region.numel() * self.item_bytes;
@@ -43,7 +43,7 @@ impl<'a> Assembly<'a> {
         Ok(())
     }
 
-    /// What all shards made.
+    /// Returns the assembled tensor.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.made.into_inner().unwrap_or_else(PoisonError::into_inner).0
     }
@@ -85,7 +85,7 @@ pub(crate) fn wrong_length(rank: usize, expected: usize, found: usize) -> Error 
     Error::failed(
         "verification",
         format!(
-            "rank {rank}'s shard has {found} and should have {expected}",
+            "rank {rank}'s shard has {found}, but must have {expected}",
             found = counted(found, "byte", "bytes")
         ),
     )

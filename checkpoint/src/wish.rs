@@ -1,27 +1,23 @@
-//! What a job asks for where it does not say: the mesh of the input, its sharding, and where to.
+//! The request of a job, with defaults for the mesh, the source sharding and the target sharding.
 
 use reshard_sharding::Axis;
 use reshard_sharding::Mesh;
 
-use super::checkpoint::{Checkpoint, Origin};
-use super::header::FreeTexts;
+use super::checkpoint::Origin;
 use super::job::{OutputFormat, ReshardJob};
-use super::objects::Object;
 use super::spec::PlacementSpec;
 use crate::error::Error;
 
-/// What a job asks for.
+/// The request of a job, with all defaults filled in.
 pub(crate) struct Wish<'a> {
     pub(crate) mesh: Mesh,
     pub(crate) from: Option<String>,
     pub(crate) to: Option<String>,
     pub(crate) spec: Option<&'a PlacementSpec>,
-    /// Only this tensor.
-    pub(crate) tensor: Option<&'a str>,
 }
 
 impl<'a> Wish<'a> {
-    /// What a job asks for, with the defaults that depend on the input.
+    /// Returns the request of a job, with the defaults that depend on the input.
     pub(crate) fn of(
         job: &'a ReshardJob,
         origin: &Origin,
@@ -34,7 +30,7 @@ impl<'a> Wish<'a> {
             (None, Origin::Sharded(mesh)) => mesh.clone(),
             (None, Origin::Embedded) => Mesh::new([("dp", 2), ("tp", 4)])?,
             (None, Origin::Files) if whole => Mesh::new([("one", 1)])?,
-            (None, Origin::Files) => return Err(usage("say over which mesh: --mesh dp=2,tp=4")),
+            (None, Origin::Files) => return Err(usage("no mesh given; pass e.g. `--mesh dp=2,tp=4`")),
         };
         let from = match (&job.from, origin) {
             (Some(text), _) => Some(text.clone()),
@@ -50,25 +46,16 @@ impl<'a> Wish<'a> {
                 Some(per_axis(&mesh, |axis| format!("S({})", usize::from(axis == last))))
             }
             (None, Origin::Files | Origin::Sharded(_)) => {
-                return Err(usage("say how to shard: --to 'S(0),R', one per axis"));
+                return Err(usage("no target sharding given; pass e.g. `--to 'S(0),R'`, one per axis"));
             }
         };
-        Ok(Self { mesh, from, to, spec, tensor: job.tensor.as_deref() })
-    }
-
-    /// The entries that are not tensors and are wanted: none where it is about one tensor.
-    pub(crate) fn objects<'c>(&self, checkpoint: &'c Checkpoint) -> &'c [Object] {
-        if self.tensor.is_some() { &[] } else { &checkpoint.objects }
-    }
-
-    /// The free texts that are wanted: it is no matter of them where it is about one tensor.
-    pub(crate) fn texts<'c>(&self, checkpoint: &'c Checkpoint) -> Option<&'c FreeTexts> {
-        checkpoint.free_texts.as_ref().filter(|_| self.tensor.is_none())
+        Ok(Self { mesh, from, to, spec })
     }
 }
 
-/// Fully sharded data parallelism over tensor parallelism, all on dim 0: the first axis cuts what the others left, so
-/// its digit is the innermost.
+/// Returns the sharding for fully sharded data parallelism over tensor parallelism, all on dim 0.
+///
+/// The first axis splits the shards of the others, so its digit is the innermost.
 fn fsdp_over_tp(mesh: &Mesh) -> String {
     let inner: usize = mesh.axes().iter().skip(1).map(Axis::size).product();
     per_axis(mesh, |axis| if axis == 0 && inner > 1 { format!("SS(0,{inner})") } else { "S(0)".to_owned() })

@@ -1,18 +1,19 @@
-//! Ranks that save what they hold: each writes its own shard, from whatever thread or process, and one of them puts the whole in place.
+//! Saving by ranks: each writes its shard, from any thread or process, and one commits the checkpoint.
 //!
 //! ```text
 //! .NAME.reshard-HASH-N/lock           held, shared, by every process that takes part
-//! .NAME.reshard-HASH-N/plan.json      what is saved: mesh, tensors, types and shardings, as in sharding.json
-//! .NAME.reshard-HASH-N/token          whose folder it is, so that nobody joins what an earlier attempt left
+//! .NAME.reshard-HASH-N/plan.json      the saved data: mesh, tensors, types and shardings, as in sharding.json
+//! .NAME.reshard-HASH-N/token          the owner of the folder, so that no process joins an earlier attempt
 //! .NAME.reshard-HASH-N/new/rank-..    the files of the ranks
-//! .NAME.reshard-HASH-N/done-RANK      that a file is whole and on the disk, and its checksums
-//! .NAME.reshard-HASH-N/objects/..     what is not a tensor (`saved_objects`)
-//! .NAME.reshard-HASH-N/committing     made by the one that commits
+//! .NAME.reshard-HASH-N/done-RANK      marks a file as complete and synced; its checksums
+//! .NAME.reshard-HASH-N/objects/..     objects that are not tensors (`saved_objects`)
+//! .NAME.reshard-HASH-N/committing     created by the process that commits
 //! ```
 //!
-//! Nothing of this is a checkpoint, nor in a place where one is looked for, until all ranks have said that they are done and the
-//! manifest is written; then one renaming makes it one. If a process dies its file is not done, and nobody commits. The last
-//! process that leaves removes the folder, and if all are killed the next one that writes to the same place does.
+//! None of these files is a checkpoint, or at a path where a reader looks for one, until all ranks are done
+//! and the manifest is written; then one rename makes it a checkpoint. If a process dies its file is not
+//! done, and no process commits. The last process that leaves removes the folder. If all are killed, the next
+//! writer to the same path does.
 
 mod saved_objects;
 
@@ -44,26 +45,26 @@ use super::units::Units;
 use crate::shown::Shown;
 use saved_objects::SavedObjects;
 
-/// More ranks than this do not write.
+/// The largest number of ranks that write.
 const MOST_RANKS: usize = 1 << 16;
 
-/// So many ranks are named in a sentence.
+/// The largest number of ranks that a message names.
 const NAMED: usize = 8;
 
 /// A checkpoint that ranks are writing.
 ///
 /// ```
-/// use reshard_checkpoint::{Checkpoint, Writer};
+/// use reshard_checkpoint::{Checkpoint, CheckpointWriter};
 /// use reshard_sharding::{Mesh, Sharding};
 /// # let folder = tempfile::tempdir()?;
 /// # let out = folder.path().join("step_1000");
 /// let mesh: Mesh = "dp=4".parse()?;
 /// let rows = Sharding::parse(&mesh, &[8, 2], "S(0)")?;
-/// let writer = Writer::begin(&out, &mesh, [("w", "U8", &rows)], false)?; // one process, which tells its writer.token()
-/// let other = Writer::join(&out, writer.token())?;                        // each other process
+/// let writer = CheckpointWriter::begin(&out, &mesh, [("w", "U8", &rows)], false)?; // one process, which shares writer.token()
+/// let other = CheckpointWriter::join(&out, writer.token())?;                        // each other process
 /// for rank in mesh.ranks() {
 ///     let writer = if rank < 2 { &writer } else { &other };
-///     writer.save(rank, [("w", &[rank as u8; 4][..])])?;                  // each rank, from whatever thread
+///     writer.save(rank, [("w", &[rank as u8; 4][..])])?;                  // each rank, from any thread
 /// }
 /// writer.commit()?;                                                       // one of them; or all call commit_if_last()
 /// assert_eq!(Checkpoint::open(Some(&out))?.shard("w", &rows, 3)?, [3; 4]);
@@ -77,7 +78,7 @@ pub struct CheckpointWriter {
     mesh: Mesh,
     /// In the order of the files.
     tensors: Vec<Saved>,
-    /// Where in that order a name is.
+    /// The index of each name in that order.
     numbers: HashMap<String, usize>,
     objects: SavedObjects,
     texts: Option<FreeTexts>,
@@ -90,33 +91,36 @@ struct Saved {
     sharding: Sharding,
 }
 
-/// What a rank says when its file is whole.
+/// The record that a rank writes when its file is complete.
 #[derive(Serialize, Deserialize)]
 struct Done {
     header_crc64nvme: String,
-    /// Of the tensors in the order of the file.
+    /// The checksums of the tensors in the order of the file.
     crc64nvme: String,
 }
 
-/// The file of one rank, being written. Dropped before [`RankWriter::finish`] it is as if it had never been begun.
+/// The file of one rank, being written; if dropped before [`RankWriter::finish`], the rank may begin again.
 pub struct RankWriter<'a> {
     writer: &'a CheckpointWriter,
     rank: usize,
     path: PathBuf,
     file: File,
     header: u64,
-    /// Where each tensor begins in the file, and how many bytes it has.
+    /// The offset and the number of bytes of each tensor in the file.
     places: Vec<(u64, usize)>,
     sums: Vec<Option<u64>>,
     finished: bool,
 }
 
 impl CheckpointWriter {
-    /// Begins a checkpoint in the directory `out`: of each tensor the name, the type of its elements (`F32`, `bf16`, `torch.bfloat16`, ..) and its
-    /// sharding, which must be over `mesh` and without pending sums.
+    /// Begins a checkpoint of the given tensors in the directory `out`.
     ///
-    /// One process begins, and gives its [`token`](Writer::token) to the others, which [`join`](Writer::join). With `force` an
-    /// output of an earlier run that is there is replaced when this one is committed.
+    /// A tensor is its name, the type of its elements (`F32`, `bf16`, `torch.bfloat16`, ..) and its sharding,
+    /// which must be over `mesh` and without partial values.
+    ///
+    /// One process begins, and sends its [`token`](CheckpointWriter::token) to the others, which
+    /// [`join`](CheckpointWriter::join). With `force` an existing output of an earlier run is replaced when this one is
+    /// committed.
     pub fn begin<'t>(
         out: &Path,
         mesh: &Mesh,
@@ -126,7 +130,7 @@ impl CheckpointWriter {
         Self::begin_with_texts(out, mesh, tensors, force, [])
     }
 
-    /// The same, with free texts for readers, such as the number of a step.
+    /// Begins a checkpoint with free texts for readers, such as the number of a step.
     pub fn begin_with_texts<'t>(
         out: &Path,
         mesh: &Mesh,
@@ -136,7 +140,7 @@ impl CheckpointWriter {
     ) -> Result<Self, Error> {
         if mesh.size() > MOST_RANKS {
             let message = format!(
-                "the mesh `{mesh}` has {}, and at most {MOST_RANKS} write",
+                "the mesh `{mesh}` has {}, but at most {MOST_RANKS} can write",
                 counted(mesh.size(), "rank", "ranks")
             );
             return Err(Error::refused("too_many_ranks", message));
@@ -146,7 +150,7 @@ impl CheckpointWriter {
             reserved::check_tensor(name)?;
             let entry = entry(mesh, dtype, sharding).map_err(|error| error.about_tensor(name))?;
             if entries.insert(name.to_owned(), entry).is_some() {
-                return Err(Error::refused("name", "it is said twice").about_tensor(name));
+                return Err(Error::refused("name", "it is given twice").about_tensor(name));
             }
         }
         let mut said = FreeTexts::new();
@@ -168,20 +172,21 @@ impl CheckpointWriter {
         Self::of(staging, &nonce)
     }
 
-    /// Takes part in what another process has begun in the directory `out`, and whose token this is.
+    /// Joins the checkpoint that another process has begun in the directory `out`, by its token.
     pub fn join(out: &Path, token: &str) -> Result<Self, Error> {
         let refused = |why: &str| {
             let said = token.shown();
-            let message = format!("nobody is saving to {} by the token `{said}`: {why}", out.display());
+            let message = format!("no process is saving to {} with the token `{said}`: {why}", out.display());
             Error::refused("token", message)
         };
-        let (number, nonce) = token.split_once('-').ok_or_else(|| refused("a token is like 0-89abcdef"))?;
-        let number = number.parse().map_err(|_| refused("a token is like 0-89abcdef"))?;
+        let (number, nonce) =
+            token.split_once('-').ok_or_else(|| refused("a token has the form 0-89abcdef"))?;
+        let number = number.parse().map_err(|_| refused("a token has the form 0-89abcdef"))?;
         let staging =
-            Staging::joined(out, number)?.ok_or_else(|| refused("it has ended, or was given up"))?;
+            Staging::joined(out, number)?.ok_or_else(|| refused("it has ended or was abandoned"))?;
         let found = read_text(&staging.hidden().join("token")).unwrap_or_default();
         if found != nonce {
-            return Err(refused("it was another attempt"));
+            return Err(refused("it belongs to another attempt"));
         }
         Self::of(staging, nonce)
     }
@@ -207,12 +212,12 @@ impl CheckpointWriter {
         Ok(Self { staging, hidden, target, token, mesh, tensors, numbers, objects, texts })
     }
 
-    /// What other processes join by.
+    /// Returns the token by which other processes join.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// The type of the elements and the shape of what a rank writes of a tensor.
+    /// Returns the dtype and the local shape of the shard of a tensor that a rank writes.
     pub fn expects(&self, tensor: &str, rank: usize) -> Result<(String, Vec<usize>), Error> {
         let number = self.number(tensor)?;
         let found = &self.tensors[number];
@@ -223,15 +228,14 @@ impl CheckpointWriter {
 
     fn number(&self, tensor: &str) -> Result<usize, Error> {
         self.numbers.get(tensor).copied().ok_or_else(|| {
-            Error::refused("no_such_tensor", "it is not among those that are being saved")
-                .about_tensor(tensor)
+            Error::refused("no_such_tensor", "it is not among the tensors being saved").about_tensor(tensor)
         })
     }
 
-    /// Writes an entry that is not a tensor: its name, its path in nested dicts and lists, and its bytes, an archive of `torch.save`.
+    /// Writes an entry that is not a tensor: its name, its nested path, and its bytes from `torch.save`.
     ///
-    /// Any process may write it, each entry once, before the checkpoint is committed: then it is in it. Afterwards it is an error, whoever
-    /// has committed.
+    /// Any process may write it, each entry once, before the checkpoint is committed: then it is part of it.
+    /// After a commit by any process it is an error.
     pub fn save_object(&self, name: &str, path: Option<&[Key]>, bytes: &[u8]) -> Result<(), Error> {
         let refused = |why: &str| Error::refused("name", why).about(format_args!("`{}`", name.shown()));
         self.open()?;
@@ -239,16 +243,16 @@ impl CheckpointWriter {
             return Err(refused("an object needs a name"));
         }
         if self.number(name).is_ok() {
-            return Err(refused("it is the name of a tensor that is being saved"));
+            return Err(refused("it is the name of a tensor being saved"));
         }
         match self.objects.save(name, path, bytes)? {
             saved_objects::Outcome::Saved => Ok(()),
-            saved_objects::Outcome::Twice => Err(refused("it is being saved already, or has been")),
+            saved_objects::Outcome::Twice => Err(refused("it is already being saved, or was saved")),
             saved_objects::Outcome::Closed => Err(self.has_been_committed()),
         }
     }
 
-    /// Writes all that a rank holds: of every tensor the name and the bytes of its shard, in any order.
+    /// Writes all tensors of a rank: the name of each and the bytes of its shard, in any order.
     pub fn save<'b>(
         &self,
         rank: usize,
@@ -261,7 +265,7 @@ impl CheckpointWriter {
         file.finish()
     }
 
-    /// Begins the file of a rank, to which tensors are written one by one. Each rank is begun once.
+    /// Begins the file of a rank, to which tensors are written one at a time; each rank is begun once.
     pub fn rank(&self, rank: usize) -> Result<RankWriter<'_>, Error> {
         if !self.mesh.ranks().any(|one| one == rank) {
             return Err(Error::refused("rank", format!("rank {rank} is not in the mesh `{}`", self.mesh)));
@@ -286,7 +290,7 @@ impl CheckpointWriter {
         let created = OpenOptions::new().write(true).create_new(true).open(&path);
         let file = match created {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                let message = format!("rank {rank} is being saved already, or has been");
+                let message = format!("rank {rank} is already being saved, or was saved");
                 return Err(Error::refused("rank", message));
             }
             created => created.map_err(|error| Error::io("creating", &path, &error))?,
@@ -300,7 +304,7 @@ impl CheckpointWriter {
         Ok(this)
     }
 
-    /// Puts the checkpoint in place. Refused while a rank has not finished or an object is being saved, and where replicas differ.
+    /// Commits the checkpoint; an error if a rank or an object is unfinished, or if replicas differ.
     pub fn commit(&self) -> Result<(), Error> {
         self.open()?;
         let missing = self.missing();
@@ -309,24 +313,25 @@ impl CheckpointWriter {
             let more = if missing.len() > NAMED { ", .." } else { "" };
             let (count, all) = (missing.len(), self.mesh.size());
             let ranks = ranks.join(", ");
-            let message = format!("{count} of {all} ranks have not saved what they hold: {ranks}{more}");
+            let message = format!("{count} of {all} ranks have not saved their shards: {ranks}{more}");
             return Err(Error::refused("rank_missing", message));
         }
         if let Some(name) = self.objects.unfinished()?.first() {
             let message =
-                "it is being saved, or the process that did has died: it can be neither left out nor taken";
+                "it is being saved, or its process has died; it can be neither left out nor included";
             return Err(Error::refused("object_missing", message).about(format_args!("`{}`", name.shown())));
         }
         if self.claimed()? {
             return self.put_in_place();
         }
-        let message = format!("another process commits {}, or has", self.target.display());
+        let message = format!("another process is committing {}, or has committed it", self.target.display());
         Err(Error::refused("committed", message))
     }
 
-    /// Puts the checkpoint in place if every rank has finished, no object is being saved and nobody else does; says whether it did.
+    /// Commits the checkpoint if all ranks and objects are finished; returns `true` if this call did.
     ///
-    /// If every process calls it when its ranks have finished and its objects are saved, the last one commits.
+    /// It returns `false` if another process commits. If every process calls it when its ranks have finished
+    /// and its objects are saved, the last one commits.
     pub fn commit_if_last(&self) -> Result<bool, Error> {
         if self.staging().is_none() || !self.missing().is_empty() {
             return Ok(false);
@@ -341,7 +346,7 @@ impl CheckpointWriter {
         self.staging.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refused where this one has committed, or tried to.
+    /// Returns an error if this writer has committed, or tried to.
     fn open(&self) -> Result<(), Error> {
         if self.staging().is_some() {
             return Ok(());
@@ -350,7 +355,7 @@ impl CheckpointWriter {
     }
 
     fn has_been_committed(&self) -> Error {
-        let message = format!("{} has been committed, and nothing is added to it", self.target.display());
+        let message = format!("{} has been committed; nothing can be added to it", self.target.display());
         Error::refused("committed", message)
     }
 
@@ -358,17 +363,17 @@ impl CheckpointWriter {
         self.hidden.join(format!("done-{rank}"))
     }
 
-    /// The ranks that are not done.
+    /// Returns the ranks that are not done.
     fn missing(&self) -> Vec<usize> {
         self.mesh.ranks().filter(|rank| !self.done(*rank).exists()).collect()
     }
 
-    /// Whether it is this one that commits.
+    /// Returns `true` if this writer is the one that commits.
     fn claimed(&self) -> Result<bool, Error> {
         let path = self.hidden.join("committing");
         match File::create_new(&path) {
             Ok(_) => Ok(true),
-            // Where the folder is gone somebody has committed, and left.
+            // If the folder is missing another process has committed, and left.
             Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => Ok(false),
             Err(error) => Err(Error::io("creating", &path, &error)),
         }
@@ -386,7 +391,7 @@ impl CheckpointWriter {
         placed.and_then(|()| staging.put_in_place())
     }
 
-    /// The manifest, by what the ranks say of their files; replicas must be alike.
+    /// Returns the manifest, built from the records of the ranks; an error if replicas differ.
     fn manifest(&self) -> Result<String, Error> {
         let mut headers = Vec::with_capacity(self.mesh.size());
         let mut of_rank = Vec::with_capacity(self.mesh.size());
@@ -402,7 +407,7 @@ impl CheckpointWriter {
             else {
                 return Err(Error::failed(
                     "io",
-                    format!("{} is not what a rank says at its end", path.display()),
+                    format!("{} is not a valid record of a finished rank", path.display()),
                 ));
             };
             headers.extend(header);
@@ -419,7 +424,7 @@ impl CheckpointWriter {
                 let (first, sum) = (of_rank[holders[0]].0, of_rank[holders[0]].1[number]);
                 if let Some(other) = holders.iter().find(|place| of_rank[**place].1[number] != sum) {
                     let other = of_rank[*other].0;
-                    let message = format!("ranks {first} and {other} should hold the same bytes, and do not");
+                    let message = format!("ranks {first} and {other} should hold the same bytes, but do not");
                     return Err(Error::refused("replicas", message).about_tensor(&tensor.name));
                 }
                 sums.push(sum);
@@ -449,19 +454,19 @@ impl RankWriter<'_> {
         if bytes.len() != len {
             let found = bytes.len();
             return Err(refused(format!(
-                "rank {rank} holds {len} of it, and {found} are given",
+                "rank {rank} holds {len} of it, but {found} are given",
                 len = counted(len, "byte", "bytes")
             )));
         }
         if self.sums[number].is_some() {
-            return Err(refused(format!("rank {rank} has written it already")));
+            return Err(refused(format!("rank {rank} has already written it")));
         }
         write_all_at(&self.file, at, bytes).map_err(|error| Error::io("writing", &self.path, &error))?;
         self.sums[number] = Some(checksum(bytes));
         Ok(())
     }
 
-    /// Syncs the file and says that it is whole; every tensor must have been written.
+    /// Syncs the file and records that it is complete; every tensor must have been written.
     pub fn finish(mut self) -> Result<(), Error> {
         let sums: Option<Vec<u64>> = self.sums.iter().copied().collect();
         let Some(sums) = sums else {
@@ -478,7 +483,7 @@ impl RankWriter<'_> {
         })?;
         let (path, meanwhile) =
             (self.writer.done(self.rank), self.writer.hidden.join(format!("tells-{}", self.rank)));
-        // It is there whole or not at all.
+        // Written to another name and renamed, so that it appears completely or not at all.
         let said = File::create(&meanwhile)
             .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
             .and_then(|()| fs::rename(&meanwhile, &path));
@@ -491,13 +496,13 @@ impl RankWriter<'_> {
 impl Drop for RankWriter<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            // The rank may begin anew.
+            // The rank may begin again.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// A tensor of the plan.
+/// Returns the plan's entry of a tensor.
 fn entry(mesh: &Mesh, dtype: &str, sharding: &Sharding) -> Result<Entry, Error> {
     let named: DType =
         dtype.parse().map_err(|error: reshard_kernels::Error| Error::refused("dtype", error.to_string()))?;
@@ -505,11 +510,12 @@ fn entry(mesh: &Mesh, dtype: &str, sharding: &Sharding) -> Result<Entry, Error> 
     let dtype = dtype.map_err(|_| Error::refused("dtype", format!("safetensors has no type {named}")))?;
     if sharding.mesh() != mesh {
         let message =
-            format!("`{sharding}` is over the mesh `{}`, and what is saved over `{mesh}`", sharding.mesh());
+            format!("`{sharding}` is on the mesh `{}`, but the checkpoint is on `{mesh}`", sharding.mesh());
         return Err(Error::refused("mesh", message));
     }
     if sharding.is_partial() {
-        let message = format!("`{sharding}` has a partial sum, and files hold whole values: reduce it first");
+        let message =
+            format!("`{sharding}` has a partial sum, but files hold complete values; reduce it first");
         return Err(Error::refused("partial_target", message));
     }
     let shape = sharding.shape().to_vec();

@@ -1,6 +1,7 @@
-//! The entries of a zip archive, by name, with the places of their bytes.
+//! The entries of a zip archive, by name, with the locations of their bytes.
 //!
-//! The archive may be a part of a file. Nothing of an entry is read; where it says that its bytes are must be within the archive.
+//! The archive may be a part of a file. No entry is read here, but its stated location must be within the
+//! archive.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,28 +17,28 @@ use super::peek::Peek;
 use crate::error::Error;
 use crate::shown::Shown;
 
-/// An archive has at most so many entries.
+/// The largest number of entries of an archive.
 const MOST_ENTRIES: usize = 1 << 20;
 
-/// An archive.
+/// A zip archive.
 pub(crate) struct Zip<'a> {
     entries: BTreeMap<String, Entry<'a>>,
     archive: Peek<'a>,
     last: Last,
 }
 
-/// An entry.
+/// An entry of an archive.
 pub(crate) struct Entry<'a> {
-    /// Its bytes as they lie there.
+    /// The stored bytes, which may be compressed.
     packed: Peek<'a>,
     method: CompressionMethod,
-    /// How many bytes it has.
+    /// The number of bytes after decompression.
     len: u64,
-    /// The checksum that the directory says they have.
+    /// The checksum in the directory.
     crc32: u32,
 }
 
-/// Room for the records of an archive, used again for the next.
+/// Returns a buffer for the records of an archive, which can be reused for the next.
 pub(crate) fn room() -> Vec<u8> {
     vec![0; RECOMMENDED_BUFFER_SIZE]
 }
@@ -45,7 +46,7 @@ pub(crate) fn room() -> Vec<u8> {
 impl<'a> Zip<'a> {
     pub(crate) fn open(archive: Peek<'a>, room: &mut [u8]) -> Result<Self, Error> {
         let bad = |why: String| {
-            let message = format!("{} is not a whole zip archive: {why}", archive.input.path().display());
+            let message = format!("{} is not a valid zip archive: {why}", archive.input.path().display());
             Error::refused("zip", message)
         };
         let failed = |error: rawzip::Error| {
@@ -70,7 +71,7 @@ impl<'a> Zip<'a> {
         }
         if first != 0 && !found.is_empty() {
             return Err(bad(format!(
-                "{first} stand before its first entry; a file of a distributed checkpoint is read with its folder",
+                "{first} precede its first entry; read a file of a distributed checkpoint by its folder",
                 first = counted(first, "byte", "bytes")
             )));
         }
@@ -98,12 +99,12 @@ impl<'a> Zip<'a> {
         self.entries.iter().map(|(name, entry)| (&name[..], entry))
     }
 
-    /// Where it is.
+    /// Returns the location of the archive.
     pub(crate) fn place(&self) -> Peek<'a> {
         self.archive
     }
 
-    /// Whether it says any checksum.
+    /// Returns `true` if the directory has any checksum.
     pub(crate) fn has_checksums(&self) -> bool {
         self.entries.values().any(|entry| entry.crc32 != 0)
     }
@@ -119,13 +120,13 @@ impl<'a> Zip<'a> {
         })
     }
 
-    /// The bytes of an entry, inflated where they are asked for.
+    /// Returns the bytes of an entry, which are decompressed on demand.
     pub(crate) fn bytes(&self, entry: &Entry<'a>) -> Result<Bytes, Error> {
         if entry.method == CompressionMethod::STORE {
             return Ok(entry.packed.bytes());
         }
         if entry.method != CompressionMethod::DEFLATE {
-            return Err(entry.compressed("entries that are stored or deflated are read"));
+            return Err(entry.compressed("only stored and deflated entries are supported"));
         }
         let (input, last) = (Arc::clone(entry.packed.input), self.last.clone());
         let inflated = Inflated::new(input, entry.packed.start(), entry.packed.len(), entry.len, last)?;
@@ -142,15 +143,15 @@ impl<'a> Entry<'a> {
         self.crc32
     }
 
-    /// Where it lies in the file, compressed if it is.
+    /// Returns the range of the entry in the file, compressed if it is.
     pub(crate) fn place(&self) -> Range<u64> {
         self.packed.start()..self.packed.start() + self.packed.len()
     }
 
-    /// What it begins with: at most so many bytes of it, inflated if it is compressed.
+    /// Reads the start of the entry: at most `most` bytes, decompressed if necessary.
     pub(crate) fn head(&self, most: usize) -> Result<Vec<u8>, Error> {
         if self.method != CompressionMethod::STORE && self.method != CompressionMethod::DEFLATE {
-            return Err(self.compressed("entries that are stored or deflated are read"));
+            return Err(self.compressed("only stored and deflated entries are supported"));
         }
         let head = self
             .packed
@@ -159,19 +160,19 @@ impl<'a> Entry<'a> {
         if self.method != CompressionMethod::DEFLATE {
             return Ok(head);
         }
-        // It is cut off, or there is more of it than is wanted.
+        // The input is truncated, or there is more output than requested; both yield partial output.
         Ok(decompress_to_vec_with_limit(&head, most).unwrap_or_else(|error| error.output))
     }
 
-    /// Where its bytes are; refused if they are compressed.
+    /// Returns the location of the bytes; an error if they are compressed.
     pub(crate) fn stored(&self) -> Result<Peek<'a>, Error> {
         if self.method == CompressionMethod::STORE {
             return Ok(self.packed);
         }
-        Err(self.compressed("it is read in place: save it uncompressed"))
+        Err(self.compressed("it is read in place; save it uncompressed"))
     }
 
-    /// That it is compressed in a way that is not read here, and what would be.
+    /// Returns the error for an unsupported compression method; `what` describes the supported ones.
     fn compressed(&self, what: &str) -> Error {
         let method = match self.method {
             CompressionMethod::DEFLATE => "DEFLATE".to_owned(),
@@ -182,6 +183,6 @@ impl<'a> Entry<'a> {
             CompressionMethod::ZSTD | CompressionMethod::ZSTD_DEPRECATED => "Zstandard".to_owned(),
             other => format!("method {other}"),
         };
-        Error::refused("compressed", format!("an entry is compressed by {method}, and {what}"))
+        Error::refused("compressed", format!("an entry is compressed by {method}; {what}"))
     }
 }

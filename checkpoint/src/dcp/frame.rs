@@ -3,22 +3,23 @@
 //! ```text
 //! head:     archive/data.pkl  archive/byteorder  archive/version  archive/data/0: its header, up to a multiple of 64 bytes
 //! bytes of the chunk
-//! tail:     the directory of the four entries, and where it is
+//! tail:     the directory of the four entries, and its offset
 //! ```
 //!
-//! How long head and tail are follows from the type and the shape, so every chunk has its place before its bytes are there. Only the
-//! checksum is missing (the CRC-32 of zip archives), and is put in when they have been written. Lengths are said in 64 bits.
+//! Type and shape determine the lengths of head and tail, so every chunk has its offset before its bytes
+//! exist. Only the checksum (the CRC-32 of zip archives) is missing; it is filled in after the bytes. Lengths
+//! are stored in 64 bits.
 
 use crate::pickle::{Element, Writer, torch_types};
 use safetensors::Dtype;
 
-/// PyTorch begins storages at multiples of so many bytes.
+/// The alignment in bytes of a storage, as in PyTorch.
 const ALIGNMENT: usize = 64;
 
-/// The entry of the bytes.
+/// The name of the entry that holds the bytes.
 const STORAGE: &str = "archive/data/0";
 
-/// Extra fields of an entry: lengths in 64 bits, and what PyTorch fills up with.
+/// The extra fields of an entry: lengths in 64 bits, and PyTorch's padding.
 const LENGTHS: u16 = 1;
 const FILLING: u16 = 0x4246;
 
@@ -34,23 +35,23 @@ pub(crate) struct Frame {
     pub(crate) tail: Vec<u8>,
 }
 
-/// One entry.
+/// One entry of the archive.
 struct Entry<'a> {
     name: &'a str,
     start: usize,
     len: u64,
     crc: u32,
-    /// Whether its lengths are said in 64 bits.
+    /// `true` if its lengths are stored in 64 bits.
     long: bool,
 }
 
-/// PyTorch's name of a storage of this type, and of the type; None for a type that it lacks.
+/// Returns PyTorch's names of a storage of this type and of the type; `None` if PyTorch lacks it.
 pub(crate) fn names(dtype: Dtype) -> Option<(Option<&'static str>, &'static str)> {
     torch_types(Element::Known(dtype))
 }
 
 impl Frame {
-    /// The archive of a chunk of so many bytes with this checksum.
+    /// Returns the archive of a chunk of `len` bytes with this checksum.
     pub(crate) fn new(dtype: Dtype, shape: &[usize], len: u64, crc: u32) -> Option<Self> {
         let pickle = pickle(dtype, shape)?;
         let mut head = Vec::new();
@@ -89,7 +90,7 @@ impl Frame {
 const LOCAL: usize = 30;
 
 impl Entry<'_> {
-    /// What stands before its bytes.
+    /// Writes the local header, which precedes the bytes.
     fn header(&self, out: &mut Vec<u8>, extra: &[u8]) {
         out.extend(b"PK\x03\x04");
         put(out, &[VERSION, 0, 0, 0, DAY]);
@@ -99,7 +100,7 @@ impl Entry<'_> {
         out.extend(extra);
     }
 
-    /// What stands in the directory.
+    /// Writes the record in the directory.
     fn record(&self, out: &mut Vec<u8>) {
         out.extend(b"PK\x01\x02");
         put(out, &[VERSION, VERSION, 0, 0, 0, DAY]);
@@ -122,7 +123,7 @@ impl Entry<'_> {
     }
 }
 
-/// The end of an archive: where its directory is, in 64 bits, and where that is said.
+/// Writes the end of an archive: the location of its directory, in 64 bits, and the locator of that record.
 fn end(out: &mut Vec<u8>, entries: u64, directory: u64, len: u64) {
     let at = directory + len;
     out.extend(b"PK\x06\x06");
@@ -148,7 +149,7 @@ fn put(out: &mut Vec<u8>, halves: &[u16]) {
     }
 }
 
-/// The tensor over the storage `0`.
+/// Pickles the tensor over the storage `0`.
 fn pickle(dtype: Dtype, shape: &[usize]) -> Option<Vec<u8>> {
     let (storage, name) = names(dtype)?;
     let numel: usize = shape.iter().product();

@@ -1,7 +1,8 @@
 //! The layout of PyTorch's `HuggingFaceStorageWriter`: safetensors files, each with a chunk of some tensors.
 //!
-//! Where a chunk begins stands in the free texts of its file, `DCP_SHARDING_INFO`: `{"NAME": {"saved_offsets": [0, 4]}, ..}`. No file
-//! says what the whole is; it is as large as the chunks reach.
+//! The free text `DCP_SHARDING_INFO` of a file holds the offsets of its chunks:
+//! `{"NAME": {"saved_offsets": [0, 4]}, ..}`. No file stores the global shape; it is the extent of all
+//! chunks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,31 +21,31 @@ use crate::index::INDEX_NAME;
 use crate::place;
 use crate::unique;
 
-/// The free text that says where chunks begin.
+/// The free text that holds the offsets of chunks.
 const INFO: &str = "DCP_SHARDING_INFO";
 
-/// The free text that says which version of that it is, and the version that is written.
+/// The free text with the version of that format, and the version that is written.
 const VERSION: (&str, &str) = ("DCP_VERSION", "1.0");
 
-/// The free text that says who wrote it, which PyTorch does not ask for.
+/// The free text that names the writer, which PyTorch does not require.
 const BY: &str = "DCP_WRITER";
 
-/// Free texts that are about chunks, and mean nothing without them.
+/// Free texts that describe chunks, and have no use without them.
 pub(crate) const ABOUT_CHUNKS: [&str; 3] = [INFO, VERSION.0, BY];
 
-/// The free texts of a file without those that said where its chunks begin, which has been heeded.
+/// Removes the free texts that describe chunks, once they have been interpreted.
 pub(crate) fn not_about_chunks(mut texts: FreeTexts) -> FreeTexts {
     texts.retain(|key, _| !ABOUT_CHUNKS.contains(&&key[..]));
     texts
 }
 
-/// Where a chunk begins in its tensor.
+/// The start of a chunk in its tensor.
 #[derive(Deserialize, Serialize)]
 struct Saved {
     saved_offsets: Vec<usize>,
 }
 
-/// Where the chunks of a file that is to be written begin.
+/// The chunk offsets of a file to be written.
 #[derive(Default)]
 pub(crate) struct Offsets(BTreeMap<String, Saved>);
 
@@ -53,10 +54,10 @@ impl Offsets {
         self.0.insert(tensor.to_owned(), Saved { saved_offsets: start.to_vec() });
     }
 
-    /// The free texts of the file, with those of the input.
+    /// Returns the free texts of the file, merged with those of the input.
     pub(crate) fn texts(&self, of_input: Option<&FreeTexts>) -> FreeTexts {
         let mut texts = of_input.cloned().unwrap_or_default();
-        // Names and numbers are JSON always.
+        // Names and numbers can always be written as JSON.
         let info = serde_json::to_string(&self.0).unwrap_or_default();
         for (key, text) in [(INFO, &info[..]), VERSION, (BY, WRITER), ("format", "pt")] {
             texts.insert(key.to_owned(), text.to_owned());
@@ -65,12 +66,12 @@ impl Offsets {
     }
 }
 
-/// The name of a file of a rank: the number of it, from 0 on, and how many the rank with the most has.
+/// Returns the name of a rank's file: `number` counts from 0, `most` is the largest file count of any rank.
 pub(crate) fn file_name(rank: usize, number: usize, most: usize) -> String {
     format!("shard-{:05}-model-{:05}-of-{most:05}.safetensors", rank + 1, number + 1)
 }
 
-/// Whether a file could have this name.
+/// Returns `true` if a file could have this name.
 pub(crate) fn is_file_name(name: &str) -> bool {
     let numbers = || {
         let (shard, rest) = name.strip_prefix("shard-")?.split_once("-model-")?;
@@ -81,25 +82,25 @@ pub(crate) fn is_file_name(name: &str) -> bool {
     numbers().is_some_and(|(rank, number, most)| number < most && file_name(rank, number, most) == name)
 }
 
-/// Whether a run wrote a file.
+/// Returns `true` if an earlier run wrote the file.
 pub(crate) fn is_ours(path: &Path) -> bool {
     let texts = header::open(path).ok().and_then(|file| file.free_texts);
     texts.is_some_and(|texts| texts.get(BY).is_some_and(|by| by == WRITER))
 }
 
-/// A tensor of which chunks are being collected.
+/// A tensor whose chunks are being collected.
 struct Collected {
     dtype: Dtype,
     shape: Vec<usize>,
     chunks: Vec<(Vec<usize>, Vec<usize>, Bytes)>,
 }
 
-/// Whether a file says where chunks begin.
+/// Returns `true` if a file stores chunk offsets.
 pub(crate) fn has_chunks(file: &Opened) -> bool {
     file.free_texts.as_ref().is_some_and(|texts| texts.contains_key(INFO))
 }
 
-/// Whether a file is all that there is: its chunks begin at the first elements, and no other file of its folder has more of them.
+/// Returns `true` if a file is complete alone: chunks start at 0, and no other file of its folder has more.
 pub(crate) fn is_alone(file: &Opened, path: &Path) -> Result<bool, Error> {
     let at_first = |saved: &Saved| saved.saved_offsets.iter().all(|offset| *offset == 0);
     if !offsets(file, path)?.values().all(at_first) {
@@ -107,7 +108,7 @@ pub(crate) fn is_alone(file: &Opened, path: &Path) -> Result<bool, Error> {
     }
     let Some(dir) = path.parent() else { return Ok(true) };
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-    // Where nobody has a list it has to be said to be one of several by its name.
+    // Without a listing, the name alone has to show that it is one of several.
     let alone = |names: Option<Vec<String>>| {
         let several = path.file_name().and_then(|name| name.to_str()).is_some_and(is_file_name);
         names.map_or(!several, |names| names.len() < 2)
@@ -138,7 +139,7 @@ pub(crate) fn open(dir: &Path, files: &[String]) -> Result<Checkpoint, Error> {
             });
             if whole.dtype != dtype || whole.shape.len() != shape.len() {
                 return Err(refused(format!(
-                    "it is {dtype} of {}, and in another file {} of {}",
+                    "it is {dtype} with {}, but {} with {} in another file",
                     counted(shape.len(), "dim", "dims"),
                     whole.dtype,
                     whole.shape.len()
@@ -171,10 +172,11 @@ pub(crate) fn open(dir: &Path, files: &[String]) -> Result<Checkpoint, Error> {
         objects: Vec::new(),
         folders: Vec::new(),
         ignored: Vec::new(),
+        unselected: Vec::new(),
     })
 }
 
-/// Where the chunks of a file begin; of a file that does not say it nothing.
+/// Returns the chunk offsets of a file; empty if it stores none.
 fn offsets(file: &Opened, path: &Path) -> Result<BTreeMap<String, Saved>, Error> {
     let Some(text) = file.free_texts.as_ref().and_then(|texts| texts.get(INFO)) else {
         return Ok(BTreeMap::new());
@@ -182,7 +184,7 @@ fn offsets(file: &Opened, path: &Path) -> Result<BTreeMap<String, Saved>, Error>
     unique::map(&mut serde_json::Deserializer::from_str(text)).map_err(|error| {
         Error::refused(
             "dcp",
-            format!("{}: its {INFO} does not say where chunks begin: {error}", path.display()),
+            format!("{}: cannot parse the chunk offsets in its {INFO}: {error}", path.display()),
         )
     })
 }

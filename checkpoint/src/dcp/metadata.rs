@@ -1,12 +1,13 @@
-//! What `.metadata` says: an object of `torch.distributed.checkpoint.metadata.Metadata`, pickled.
+//! Parses `.metadata`: an object of `torch.distributed.checkpoint.metadata.Metadata`, pickled.
 //!
 //! ```text
-//! state_dict_metadata   name -> properties, size, chunks of offsets and sizes; or bytes, which are no tensor
+//! state_dict_metadata   name -> properties, size, chunks of offsets and sizes; or bytes (not a tensor)
 //! storage_data          (name, offset) -> file, offset and length in it
-//! planner_data          name -> the path of keys and indices that it stands for
+//! planner_data          name -> the path of keys and indices in the nested state
+//! ```
 //!
-//! Chunks without elements have no bytes, and are left out; one that is listed twice is one. An entry of bytes is not a tensor: it has
-//! one place, without an offset.
+//! Chunks without elements have no bytes, and are left out; a chunk that is listed twice counts once. An entry
+//! of bytes is not a tensor: it has one location, without an offset.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,18 +19,18 @@ use crate::pickle::{Global, Id, Pickle};
 use crate::shown::Shown;
 use crate::torch_save::{known, sizes};
 
-/// Where a chunk begins, and its shape.
+/// The start of a chunk, and its shape.
 pub(super) type Chunk = (Vec<usize>, Vec<usize>);
 
-/// A tensor.
+/// A tensor and its chunks.
 pub(super) struct Tensor {
     pub(super) dtype: Dtype,
     pub(super) shape: Vec<usize>,
-    /// Those that have elements; all within the shape.
+    /// The chunks that have elements; all within the shape.
     pub(super) chunks: Vec<Chunk>,
 }
 
-/// Where the archive of a chunk is.
+/// The location of a chunk's archive.
 #[derive(Clone, Copy)]
 pub(super) struct Item<'a> {
     pub(super) file: &'a str,
@@ -37,12 +38,12 @@ pub(super) struct Item<'a> {
     pub(super) len: u64,
 }
 
-/// What is asked of it.
+/// The parts of the metadata that are used.
 pub(super) struct Metadata<'a> {
     pub(super) tensors: BTreeMap<&'a str, Tensor>,
-    /// What is not a tensor, and where it is.
+    /// The entries that are not tensors, and their locations.
     pub(super) objects: BTreeMap<&'a str, Item<'a>>,
-    /// Where names are nested, as far as that is known.
+    /// The paths of nested names, as far as they are known.
     pub(super) paths: HashMap<&'a str, Vec<Key>>,
     items: HashMap<(&'a str, Vec<usize>), Item<'a>>,
 }
@@ -56,7 +57,7 @@ impl<'a> Metadata<'a> {
         for (index, info) in entries(&pickle, storage, "storage_data")? {
             let index = pickle.state(*index, Global::MetadataIndex, "a key of storage_data")?;
             let name = pickle.text(pickle.needed(index, "fqn")?, "a name in storage_data")?;
-            // What is not a tensor has no offset.
+            // An entry that is not a tensor has no offset.
             let offset = pickle.attribute(index, "offset")?.filter(|offset| !pickle.is_none(*offset));
             let item = Item::read(&pickle, *info).map_err(|error| error.about_tensor(name))?;
             if let Some(offset) = offset {
@@ -85,7 +86,7 @@ impl<'a> Metadata<'a> {
         Ok(Self { tensors, objects, paths, items })
     }
 
-    /// Where the chunk of a tensor is that begins there.
+    /// Returns the location of the chunk of a tensor that starts at `start`.
     pub(super) fn item(&self, name: &'a str, start: &[usize]) -> Result<Item<'a>, Error> {
         let item = self.items.get(&(name, start.to_vec())).copied();
         item.ok_or_else(|| refused(format!("its chunk at {start:?} is in no file")))
@@ -99,8 +100,7 @@ impl<'a> Item<'a> {
         if let Some(transforms) = transforms.filter(|transforms| !pickle.is_none(*transforms))
             && pickle.parts(transforms)?.is_none_or(|parts| !parts.is_empty())
         {
-            let why =
-                "its bytes were compressed or encrypted when they were written, and are read as they are";
+            let why = "its bytes were compressed or encrypted when they were written, which is not supported";
             return Err(refused(why.to_owned()));
         }
         Ok(Self {
@@ -119,12 +119,12 @@ impl Tensor {
         let dtype =
             pickle.tuple(properties, "its properties")?.first().and_then(|dtype| pickle.global(*dtype));
         let Some(Global::Dtype(element)) = dtype else {
-            return Err(refused("its properties do not begin with a type".to_owned()));
+            return Err(refused("its properties do not begin with a dtype".to_owned()));
         };
         let dtype = known(element)?;
         let shape = sizes(pickle, pickle.needed(state, "size")?, "its size")?;
         let said = pickle.needed(state, "chunks")?;
-        let said = pickle.parts(said)?.ok_or_else(|| refused("its chunks are no list".to_owned()))?;
+        let said = pickle.parts(said)?.ok_or_else(|| refused("its chunks are not a list".to_owned()))?;
         let (mut chunks, mut seen) = (Vec::new(), HashSet::new());
         for chunk in said {
             let chunk = pickle.state(*chunk, Global::ChunkStorageMetadata, "a chunk")?;
@@ -147,7 +147,9 @@ impl Tensor {
     }
 }
 
-/// Where names are nested. Planners may leave anything there, so whatever is no path is passed over.
+/// Reads the paths of nested names.
+///
+/// Planners may store anything there, so values that are not paths are ignored.
 fn paths<'a>(pickle: &Pickle<'a>, state: Id) -> Result<HashMap<&'a str, Vec<Key>>, Error> {
     let mut paths = HashMap::new();
     let Some(planned) = pickle.attribute(state, "planner_data")? else { return Ok(paths) };
@@ -168,7 +170,7 @@ fn path_key(pickle: &Pickle<'_>, key: Id) -> Option<Key> {
     pickle.size(key, "an index").ok().map(Key::Index)
 }
 
-/// Who wrote it, if it says so.
+/// Returns the name of the writer, if there is one.
 pub(super) fn writer(text: &[u8]) -> Result<Option<String>, Error> {
     let pickle = Pickle::read(text)?;
     let state = pickle.state(pickle.root(), Global::Metadata, "what it holds")?;
@@ -180,9 +182,9 @@ pub(super) fn writer(text: &[u8]) -> Result<Option<String>, Error> {
     Ok(writer.transpose()?.map(str::to_owned))
 }
 
-/// The entries of what has to be a dict.
+/// Returns the entries of a value that must be a dict.
 fn entries<'p>(pickle: &'p Pickle<'_>, id: Id, what: &str) -> Result<&'p [(Id, Id)], Error> {
-    pickle.entries(id)?.ok_or_else(|| refused(format!("{what} is no dict")))
+    pickle.entries(id)?.ok_or_else(|| refused(format!("{what} is not a dict")))
 }
 
 fn refused(why: String) -> Error {

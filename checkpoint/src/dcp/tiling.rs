@@ -1,28 +1,28 @@
-//! Whether boxes tile a box: every index in exactly one of them.
+//! Checks that boxes tile a box: every index in exactly one of them.
 //!
-//! Take a box to be the function that is 1 on it and 0 elsewhere. Boxes tile the whole exactly where the sum of their functions is that of
-//! the whole. A function of `d` indices that is 0 far away is given by its differences along every dim, and those of a box are
-//! `+1` or `-1` at each of its `2^d` corners:
+//! Represent a box by the function that is 1 on it and 0 elsewhere. Boxes tile the whole exactly if the sum
+//! of their functions is that of the whole. A function of `d` indices with finite support is determined by
+//! its differences along every dim. Those of a box are `+1` or `-1` at each of its `2^d` corners:
 //!
 //! ```text
 //! one dim:    [start, end)  ->  +1 at start, -1 at end        two dims: the product, +1 -1 / -1 +1
 //! ```
 //!
-//! So the boxes tile the whole exactly where the signed corners add up to those of the whole: inner ones cancel. This takes a
-//! few steps for each box, however many there are. A dim that all boxes have in full is left out.
+//! So the boxes tile the whole exactly if the signed corners add up to those of the whole: inner ones cancel.
+//! This takes a constant number of steps per box. A dim that all boxes have in full is left out.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::error::Error;
 
-/// Corners that are looked at, at most.
+/// The largest number of corners that are examined.
 const MOST_CORNERS: u64 = 1 << 22;
 
-/// A box: where it begins and ends in every dim.
+/// A box: its start and end in every dim.
 pub(crate) type Part<'a> = (&'a [usize], &'a [usize]);
 
-/// Whether boxes with elements, all within a box of this shape, tile it.
+/// Returns `true` if boxes with elements, all within a box of this shape, tile it.
 pub(crate) fn tiles<'a>(
     shape: &[usize],
     boxes: impl Iterator<Item = Part<'a>> + Clone,
@@ -38,7 +38,7 @@ pub(crate) fn tiles<'a>(
     let cut: Vec<usize> = (0..shape.len()).filter(|dim| cut[*dim]).collect();
     let corners = 1_u64.checked_shl(cut.len() as u32).and_then(|corners| corners.checked_mul(count));
     if cut.len() > 32 || corners.is_none_or(|corners| corners > MOST_CORNERS) {
-        let message = format!("{count} chunks that are cut along {} dims are too many to look at", cut.len());
+        let message = format!("{count} chunks that split {} dims are too many to check", cut.len());
         return Err(Error::refused("chunks", message));
     }
     let mut sums: HashMap<Box<[usize]>, i64> = HashMap::new();
@@ -75,7 +75,7 @@ mod tests {
 
     use super::tiles;
 
-    /// Boxes drawn at random, and true tilings with one box changed, against counting every index.
+    /// Random boxes, and true tilings with one box changed, compared with a count of every index.
     #[test]
     fn boxes_tile_where_every_index_is_in_one() {
         let mut r = Random(5);

@@ -1,7 +1,8 @@
-//! A distributed checkpoint of PyTorch that is written: which chunks go where, and `.metadata`.
+//! A PyTorch distributed checkpoint to be written: the assignment of chunks to files, and `.metadata`.
 //!
-//! A rank's shard is a box for every combination of the intervals that it holds of the dims; each is a chunk. What several ranks
-//! hold is written once, by ranks in turns. Nothing here knows what PyTorch would read it with: shards, chunks, and any mesh.
+//! A rank's shard is a box for every combination of the intervals that it holds of the dims; each box is a
+//! chunk. Data that several ranks hold is written once, by these ranks in turns. This works for any shards,
+//! chunks and mesh, and assumes nothing about the PyTorch program that reads the result.
 
 use reshard_sharding::{Interval, Region};
 use safetensors::Dtype;
@@ -12,52 +13,52 @@ use crate::objects::{Key, Placed as PlacedObject};
 use crate::pickle::Writer;
 use crate::placed::{Placed, all};
 
-/// A tensor is written in at most so many chunks.
+/// The largest number of chunks of a tensor.
 const MOST_CHUNKS: usize = 1 << 16;
 
-/// Who wrote it, in the place where PyTorch says that: by it `--force` knows what a run wrote.
+/// The writer's name in PyTorch's field for it; by this `--force` recognizes the output of a run.
 pub(crate) const WRITER: &str = "reshard";
 
 const METADATA: &str = "torch.distributed.checkpoint.metadata";
 
-/// The name of the file of one rank.
+/// Returns the name of the file of one rank.
 pub(crate) fn file_name(rank: usize) -> String {
     format!("__{rank}_0.distcp")
 }
 
-/// Whether a rank could have a file of this name.
+/// Returns `true` if a rank could have a file of this name.
 pub(crate) fn is_file_name(name: &str) -> bool {
     let rank = name.strip_prefix("__").and_then(|rest| rest.strip_suffix("_0.distcp"));
     rank.and_then(|rank| rank.parse().ok()).is_some_and(|rank: usize| file_name(rank) == name)
 }
 
-/// One chunk, and where its archive is.
+/// One chunk, and the location of its archive.
 #[derive(Clone)]
 pub(crate) struct Chunk {
     pub(crate) start: Vec<usize>,
     pub(crate) shape: Vec<usize>,
-    /// The place of the rank whose file it is in.
+    /// The group rank of the rank whose file it is in.
     pub(crate) place: usize,
-    /// Where its archive begins there, and how long it is.
+    /// The offset of its archive in that file; its length follows.
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    /// Where its bytes begin in the file.
+    /// The offset of its bytes in the file.
     pub(crate) bytes: u64,
 }
 
-/// Refuses a type that PyTorch lacks, or that its reader of safetensors files does not know.
+/// Rejects a type that PyTorch lacks, or that its reader of safetensors files does not know.
 pub(crate) fn check(dtype: Dtype, in_safetensors: bool) -> Result<(), Error> {
     let refused = |why: &str| Err(Error::refused("dcp", format!("its elements are {dtype}, {why}")));
     match names(dtype) {
         None => refused("for which PyTorch has no type"),
         Some(_) if in_safetensors && dtype == Dtype::F8_E8M0 => {
-            refused("which PyTorch does not read from safetensors files: its other layout has them, dcp")
+            refused("which PyTorch does not read from safetensors files; use `--format dcp`")
         }
         Some(_) => Ok(()),
     }
 }
 
-/// The chunks of a tensor: boxes that have no element in common, each with the one place that writes it.
+/// Returns the chunks of a tensor: disjoint boxes, each with the one rank that writes it.
 pub(crate) fn chunks(placed: &Placed, shape: &[usize], number: usize) -> Result<Placed, Error> {
     if shape.contains(&0) {
         return Ok(Placed::apart(vec![all(shape)]));
@@ -70,7 +71,7 @@ pub(crate) fn chunks(placed: &Placed, shape: &[usize], number: usize) -> Result<
             .try_fold(chunks.regions.len().max(1), |count, dim| count.checked_mul(dim.len().max(1)));
         if count.is_none_or(|count| count > MOST_CHUNKS) {
             let message = format!(
-                "its shards are made of more than {MOST_CHUNKS} boxes, each of which would be a chunk: choose longer blocks"
+                "its shards consist of more than {MOST_CHUNKS} boxes, each of which would be a chunk; choose longer blocks"
             );
             return Err(Error::refused("chunks", message));
         }
@@ -83,7 +84,7 @@ pub(crate) fn chunks(placed: &Placed, shape: &[usize], number: usize) -> Result<
     Ok(chunks)
 }
 
-/// Every combination of the intervals of the dims.
+/// Calls `found` with every combination of the intervals of the dims.
 fn boxes(region: &Region, chosen: &mut Vec<Interval>, found: &mut impl FnMut(Region)) {
     let Some(dim) = region.dims.get(chosen.len()) else {
         found(Region { dims: chosen.iter().map(|one| [*one].into_iter().collect()).collect() });
@@ -96,7 +97,7 @@ fn boxes(region: &Region, chosen: &mut Vec<Interval>, found: &mut impl FnMut(Reg
     }
 }
 
-/// Gives a chunk its place at the end of its file.
+/// Appends a chunk to the end of its file.
 pub(crate) fn place(region: &Region, dtype: Dtype, place: usize, end: &mut u64) -> Option<Chunk> {
     let (start, shape) = bounds(region);
     let bytes = crate::header::byte_len(dtype, &shape)? as u64;
@@ -107,7 +108,7 @@ pub(crate) fn place(region: &Region, dtype: Dtype, place: usize, end: &mut u64) 
     Some(Chunk { start, shape, place, offset, len: *end - offset, bytes: begin })
 }
 
-/// The same of a chunk without an archive around it: `bytes` is where it begins behind what came before it.
+/// Appends a chunk without an archive around it: `bytes` is its offset after the preceding chunks.
 pub(crate) fn bare(region: &Region, dtype: Dtype, place: usize, end: &mut u64) -> Option<Chunk> {
     let (start, shape) = bounds(region);
     let len = crate::header::byte_len(dtype, &shape)? as u64;
@@ -115,24 +116,24 @@ pub(crate) fn bare(region: &Region, dtype: Dtype, place: usize, end: &mut u64) -
     Some(Chunk { start, shape, place, offset: bytes, len, bytes })
 }
 
-/// Where a box begins, and its shape.
+/// Returns the start of a box, and its shape.
 fn bounds(region: &Region) -> (Vec<usize>, Vec<usize>) {
     let one =
         |dim: &reshard_sharding::Intervals| dim.first().copied().unwrap_or(Interval { start: 0, len: 0 });
     region.dims.iter().map(|dim| (one(dim).start, one(dim).len)).unzip()
 }
 
-/// A tensor as `.metadata` says it.
+/// A tensor as `.metadata` describes it.
 pub(crate) struct Tensor<'a> {
     pub(crate) name: &'a str,
-    /// Where it is nested; by its name alone where that is not known.
+    /// The path of nested keys; `None` if only the name is known.
     pub(crate) path: Option<&'a [Key]>,
     pub(crate) dtype: Dtype,
     pub(crate) shape: &'a [usize],
     pub(crate) chunks: &'a [Chunk],
 }
 
-/// The text of `.metadata`; `rank` is that at a place.
+/// Returns the text of `.metadata`; `rank` maps a group rank to a rank.
 pub(crate) fn metadata(
     tensors: &[Tensor<'_>],
     objects: &[PlacedObject<'_>],
@@ -221,7 +222,7 @@ fn size(w: &mut Writer, sizes: &[usize]) {
     w.call("torch", "Size", |w| w.sizes(sizes));
 }
 
-/// A key of `storage_data`: a chunk by where it begins, an object without that.
+/// Writes a key of `storage_data`: a chunk with its start, an object without one.
 fn index(w: &mut Writer, name: &str, start: Option<&[usize]>) {
     w.object(METADATA, "MetadataIndex", |w| {
         w.dict(|w| {
@@ -238,7 +239,7 @@ fn index(w: &mut Writer, name: &str, start: Option<&[usize]>) {
     });
 }
 
-/// A value of `storage_data`: a stretch of the file of a rank.
+/// Writes a value of `storage_data`: a range of the file of a rank.
 fn info(w: &mut Writer, rank: usize, offset: u64, len: u64) {
     w.object("torch.distributed.checkpoint.filesystem", "_StorageInfo", |w| {
         w.dict(|w| {
@@ -252,7 +253,7 @@ fn info(w: &mut Writer, rank: usize, offset: u64, len: u64) {
     });
 }
 
-/// Type, layout, whether it requires a gradient, order of dims, whether its memory is pinned.
+/// Writes type, layout, gradient requirement, dim order and memory pinning.
 fn properties(w: &mut Writer, dtype: Dtype) {
     w.tuple(|w| {
         if let Some((_, name)) = names(dtype) {

@@ -1,5 +1,6 @@
-//! Long stretches, copied from file to file by the operating system: it need not bring them here, and a file system that can
-//! shares them.
+//! Copies of long ranges from file to file by the operating system.
+//!
+//! It need not pass them through this process, and a file system that supports it shares the blocks.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -15,20 +16,20 @@ use crate::copies::{Copies, Stretch, copies};
 use crate::error::Error;
 use crate::slab::Slab;
 
-/// A shorter stretch is not worth a call of its own.
+/// The shortest range that justifies a system call, in bytes.
 const LONG: usize = 64 << 10;
 
-/// Stretches of one input that go to one place of one output.
+/// The ranges of one input that go to one location of one output.
 struct Way<'a> {
     file: usize,
     copies: Copies,
-    /// Where the input's part of the slab begins in its bytes.
+    /// The offset in the input of its part of the block.
     read: usize,
     path: &'a Path,
     write: u64,
 }
 
-/// Copies a slab to where it belongs, if all of it is in long stretches and the operating system can; says whether it did.
+/// Copies a block if all its ranges are long and the operating system can; returns `true` if it did.
 pub(super) fn copy(work: &Work<'_>, slab: &Slab, files: &Files) -> Result<bool, Error> {
     let Some(ways) = ways(work, slab, files) else { return Ok(false) };
     for way in ways {
@@ -48,7 +49,7 @@ pub(super) fn copy(work: &Work<'_>, slab: &Slab, files: &Files) -> Result<bool, 
     Ok(true)
 }
 
-/// All ways of a slab; None if some stretch is short.
+/// Returns all copies of a block; `None` if some range is short.
 fn ways<'a>(work: &Work<'_>, slab: &Slab, files: &'a Files) -> Option<Vec<Way<'a>>> {
     let item_bytes = work.tensor.units.bytes;
     let mut ways = Vec::new();
@@ -81,7 +82,7 @@ fn ways<'a>(work: &Work<'_>, slab: &Slab, files: &'a Files) -> Option<Vec<Way<'a
     Some(ways)
 }
 
-/// Copies one stretch; says whether the operating system could.
+/// Copies one range; returns `true` if the operating system could.
 fn stretch(
     access: &Access<'_>,
     from: usize,
@@ -94,7 +95,7 @@ fn stretch(
     let (mut write, mut left) = (to, len);
     while left > 0 {
         match copy_file_range(input, Some(&mut read), output, Some(&mut write), left) {
-            // The input became shorter; whoever looks at it next says so.
+            // The input became shorter; the next check of it reports that.
             Ok(0) => return Ok(false),
             Ok(count) => left = left.saturating_sub(count),
             Err(Errno::INTR) => {}

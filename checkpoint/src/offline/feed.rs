@@ -1,5 +1,7 @@
-//! The slabs of all tensors, one after the other, with what is known of each tensor: made when its first slab is handed out, and
-//! gone with its last. So memory holds what belongs to the few tensors that are being moved.
+//! Hands out the blocks of all tensors in sequence, with the data that the blocks of one tensor share.
+//!
+//! That data is made with the tensor's first block and dropped with its last, so memory holds it for a few
+//! tensors only.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,35 +20,35 @@ use crate::placed::{Known, Placed, all};
 use crate::reading::Source;
 use crate::slab::{Slab, Slabs};
 
-/// What the slabs of one tensor share.
+/// The data that the blocks of one tensor share.
 pub(super) struct Work<'a> {
     pub(super) tensor: &'a Move<'a>,
     number: usize,
     pub(super) slabs: Slabs,
-    /// Slabs that are not done.
+    /// The number of unfinished blocks.
     left: AtomicUsize,
-    /// Elements that were finite and became infinite.
+    /// The number of elements that were finite and became infinite.
     pub(super) infinite: AtomicU64,
     pub(super) source: Source<'a>,
-    /// The checksums of what each region of the source has.
+    /// The checksums of the source regions, as they were read.
     pub(super) read: Vec<Sum>,
-    /// What the ranks are to hold, where rank files are written.
+    /// The target regions of the ranks, if rank files are written.
     pub(super) shards: Option<Arc<Placed>>,
     /// The checksum of each of these shards.
     pub(super) written: Vec<Sum>,
-    /// Where each rank's shard begins in its file.
+    /// The offset of each rank's shard in its file.
     starts: Vec<u64>,
-    /// The chunks that they are, of a distributed checkpoint, each with its checksum.
+    /// The same shards as chunks of a distributed checkpoint, each with its checksum.
     pub(super) chunks: Vec<(Chunk, Sum32)>,
-    /// Whether they lie in archives, which say their checksums.
+    /// `true` if the chunks are in archives, which store their checksums.
     pub(super) has_archives: bool,
     /// The checksum of the whole.
     pub(super) whole: Sum,
-    /// Where the whole begins in the gathered file.
+    /// The offset of the whole in the gathered file.
     pub(super) whole_start: u64,
 }
 
-/// Hands out slabs.
+/// Hands out blocks.
 pub(super) struct Feed<'a> {
     moves: std::iter::Enumerate<std::slice::Iter<'a, Move<'a>>>,
     most: usize,
@@ -55,17 +57,17 @@ pub(super) struct Feed<'a> {
     writes_shards: bool,
     format: OutputFormat,
     parcels: &'a Parcels,
-    /// Where the next tensor begins in each file.
+    /// The offset of the next tensor in each file.
     starts: Vec<u64>,
     whole_start: u64,
     current: Option<(Arc<Work<'a>>, usize)>,
     finished: &'a Finished<'a>,
 }
 
-/// What is known of tensors that are done.
+/// The checksums of finished tensors.
 pub(super) struct Finished<'a> {
     sums: Mutex<Vec<Option<Sums>>>,
-    /// What an earlier run has done.
+    /// The tensors that an earlier run finished.
     before: &'a HashMap<usize, Done>,
     files: &'a Files,
 }
@@ -76,7 +78,7 @@ impl<'a> Finished<'a> {
         Self { sums: Mutex::new(sums), before, files }
     }
 
-    /// What was written of all tensors.
+    /// Returns the checksums of all tensors, if all are finished.
     pub(super) fn all(self) -> Option<Vec<Sums>> {
         self.sums.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
     }
@@ -92,7 +94,7 @@ impl<'a> Finished<'a> {
         self.files.note(tensor, &done)
     }
 
-    /// Takes a tensor as an earlier run has left it, if it has done it.
+    /// Takes over a tensor from an earlier run, if that run finished it.
     fn is_done(&self, work: &Work<'_>) -> bool {
         let fits =
             |done: &&Done| done.shards.len() == work.written.len() && done.chunks.len() == work.chunks.len();
@@ -133,7 +135,7 @@ impl<'a> Feed<'a> {
         }
     }
 
-    /// The next slab, and of what; None after the last.
+    /// Returns the next block, and the data of its tensor; `None` after the last.
     pub(super) fn next(&mut self) -> Result<Option<(Arc<Work<'a>>, usize)>, Error> {
         loop {
             if let Some((work, next)) = &mut self.current
@@ -164,7 +166,7 @@ impl<'a> Feed<'a> {
         let starts = self.starts.clone();
         if let (Some(shards), Some(parts)) = (&mut shards, self.parcels.tensors.get(number)) {
             *shards = Arc::clone(&parts.placed);
-            // Behind the header of its file.
+            // After the header of its file.
             let placed =
                 |chunk: &Chunk| Chunk { bytes: self.starts[chunk.place] + chunk.bytes, ..chunk.clone() };
             chunks.extend(parts.chunks.iter().map(|chunk| (placed(chunk), Sum32::default())));
@@ -173,7 +175,7 @@ impl<'a> Feed<'a> {
             for (region, holders) in shards.regions.iter().zip(&shards.holders) {
                 let place = holders.first().copied().unwrap_or(0);
                 let chunk = written::place(region, tensor.tensor.dtype, place, &mut self.starts[place]);
-                let no_type = || Error::failed("internal", "a chunk has no place");
+                let no_type = || Error::failed("internal", "a chunk has no offset");
                 chunks.push((chunk.ok_or_else(no_type)?, Sum32::default()));
             }
         } else if let Some(shards) = &shards {
@@ -205,27 +207,27 @@ impl<'a> Feed<'a> {
 }
 
 impl Work<'_> {
-    /// The places of the ranks that are to hold a region.
+    /// Returns the positions of the ranks whose files get a region.
     pub(super) fn holders(&self, region: usize) -> &[usize] {
         self.shards.as_ref().map_or(&[], |shards| &shards.holders[region])
     }
 
-    /// Where a region begins in the file of a rank that is to hold it.
+    /// Returns the offset of a region in the file of a rank that gets it.
     pub(super) fn start(&self, region: usize, place: usize) -> u64 {
         self.chunks.get(region).map_or_else(|| self.starts[place], |(chunk, _)| chunk.bytes)
     }
 
-    /// Where a slab begins in the whole, in bytes.
+    /// Returns the byte offset of a block in the whole.
     pub(super) fn place_in_whole(&self, slab: &Slab) -> usize {
         slab.part(&all(self.tensor.units.shape())).map_or(0, |part| part.bytes.start)
     }
 
-    /// The bytes of the whole.
+    /// Returns the number of bytes of the whole.
     pub(super) fn whole_len(&self) -> usize {
         self.tensor.units.shape().iter().product::<usize>() * self.tensor.units.bytes
     }
 
-    /// A slab is done. After the last, what was read must be what the manifest of the input says.
+    /// Marks a block as done; after the last, the checksums read must match the manifest of the input.
     pub(super) fn done(&self, checked: bool, finished: &Finished<'_>) -> Result<(), Error> {
         if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return Ok(());
@@ -236,7 +238,7 @@ impl Work<'_> {
                 let bytes = &self.source.files[self.source.placed.holders[region][0]];
                 let file = bytes.input().map(|input| input.path().display().to_string()).unwrap_or_default();
                 let message = format!(
-                    "its bytes in {file} have the checksum {found:016x}, and the manifest says {said:016x}; --no-verify takes it as it is"
+                    "checksum mismatch in {file}: computed {found:016x}, the manifest has {said:016x}; pass `--no-verify` to use it anyway"
                 );
                 return Err(Error::refused("checksum", message));
             }

@@ -1,6 +1,6 @@
-//! The files of the output: made with their headers, written at any place in any order, synced, read back, renamed.
+//! The files of the output: created with headers, written at any offset, synced, verified, renamed.
 //!
-//! There may be more of them than a process may have open, so one is open only while it is written to.
+//! There may be more files than a process may have open, so a file is open only while it is written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -35,7 +35,7 @@ use crate::shown::Shown;
 use crate::staging::Staging;
 use crate::wish::Wish;
 
-/// How many files are synced at a time: each thread of it takes address space of its own.
+/// The number of files synced at a time: each thread uses separate address space.
 const SYNCS: usize = 3;
 
 /// Outputs that have been begun, and appear when they are put in place.
@@ -44,23 +44,25 @@ pub(super) struct Files {
     pub(super) gathered: Option<(Staging, Made)>,
     journals: Vec<Journal>,
     format: OutputFormat,
-    /// What is where, of formats that have each element once.
+    /// The assignment of tensors to files, in formats that store each element once.
     parcels: Parcels,
-    /// Bytes that were written since the disk was last asked to take them.
+    /// The number of bytes that were written since the last sync.
     unsynced: AtomicU64,
 }
 
-/// So many bytes are worth asking the disk.
+/// The number of bytes that justifies a sync.
 const WORTH_A_SYNC: u64 = 64 << 20;
 
-/// More files than this are synced at the end only: each time costs something for each of them. So is a single file, since
-/// whoever writes to a file waits while it is synced.
+/// The largest number of files that are synced while they are written.
+///
+/// More files are synced at the end only, because each sync costs time per file. So is a single file, because
+/// its writers wait while it is synced.
 const FEW: usize = 64;
 
-/// How long the thread that flushes waits before it looks again.
+/// The time between two checks of the thread that syncs.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Tells the thread that flushes that there is nothing to wait for.
+/// Stops the thread that syncs.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -72,16 +74,17 @@ impl Drop for Ends<'_> {
 /// A file with its header.
 pub(super) struct Made {
     pub(super) path: PathBuf,
-    /// Where its first tensor begins.
+    /// The offset of its first tensor.
     data: u64,
     /// The checksum of its header.
     header: u64,
 }
 
 impl Files {
-    /// Makes every file with its header and its length, and begins journals where the run may be gone on with.
+    /// Makes every file with its header and its length, and begins journals if the run can be resumed.
     ///
-    /// With `resume` it takes over what a killed run of the same fingerprint has made, and says what that has done.
+    /// With `resume` it takes over the files of a killed run with the same fingerprint, and returns the
+    /// finished tensors.
     pub(super) fn begin(
         asked: Asked<'_>,
         wish: &Wish<'_>,
@@ -90,7 +93,7 @@ impl Files {
         resume: bool,
     ) -> Result<(Self, HashMap<usize, Done>), Error> {
         let mesh = &wish.mesh;
-        let objects = wish.objects(checkpoint);
+        let objects = &checkpoint.objects[..];
         let fingerprint = asked.checked.then(|| journal::fingerprint(moves, objects, asked));
         let wanted =
             |hidden: &Path| fingerprint.is_some_and(|fingerprint| journal::is_of(hidden, fingerprint));
@@ -100,7 +103,7 @@ impl Files {
         let directory = match asked.out {
             None => None,
             Some(out) => {
-                // Before anything is made: there may be too many files.
+                // Before any file is made: there may be too many files.
                 match asked.format {
                     OutputFormat::RankFiles | OutputFormat::Dcp => {}
                     OutputFormat::DcpSafetensors => parcels = Parcels::of_chunks(mesh, moves, texts)?,
@@ -150,7 +153,7 @@ impl Files {
                 None => (Journal::begin(&hidden, fingerprint)?, HashMap::new()),
             };
             this.journals.push(journal);
-            // Done is what is done in each output.
+            // A tensor is finished if it is finished in every output.
             done = Some(match done {
                 None => said,
                 Some(mut both) => {
@@ -165,7 +168,7 @@ impl Files {
         Ok((this, done.unwrap_or_default()))
     }
 
-    /// Whether what is there stays if this run ends before it is put in place.
+    /// Sets if the partial outputs are retained when this run ends before they are put in place.
     pub(super) fn keep(&self, kept: bool) {
         let stagings = self.directory.iter().map(|(staging, _)| staging);
         for staging in stagings.chain(self.gathered.iter().map(|(staging, _)| staging)) {
@@ -173,7 +176,7 @@ impl Files {
         }
     }
 
-    /// Notes that a tensor is done.
+    /// Records that a tensor is finished.
     pub(super) fn note(&self, tensor: usize, done: &Done) -> Result<(), Error> {
         self.journals.iter().try_for_each(|journal| journal.note(tensor, done))
     }
@@ -186,27 +189,27 @@ impl Files {
         self.gathered.is_some()
     }
 
-    /// What is where, of formats that have each element once.
+    /// Returns the assignment of tensors to files, in formats that store each element once.
     pub(super) fn parcels(&self) -> &Parcels {
         &self.parcels
     }
 
-    /// Where the first tensor begins in every rank's file.
+    /// Returns the offset of the first tensor in every rank's file.
     pub(super) fn starts(&self) -> Vec<u64> {
         self.directory.iter().flat_map(|(_, made)| made.iter().map(|file| file.data)).collect()
     }
 
-    /// Where it begins in the gathered file.
+    /// Returns the offset of the first tensor in the gathered file.
     pub(super) fn whole_start(&self) -> u64 {
         self.gathered.as_ref().map_or(0, |(_, file)| file.data)
     }
 
-    /// The file of the rank at this place.
+    /// Returns the file of the rank at this position.
     pub(super) fn shard(&self, place: usize) -> Option<&Path> {
         self.directory.as_ref().and_then(|(_, made)| made.get(place)).map(|file| &*file.path)
     }
 
-    /// The gathered file.
+    /// Returns the gathered file.
     pub(super) fn whole(&self) -> Option<&Path> {
         self.gathered.as_ref().map(|(_, file)| &*file.path)
     }
@@ -221,7 +224,7 @@ impl Files {
         self.whole().map_or(Ok(()), |path| write(path, at, bytes))
     }
 
-    /// How many files there are.
+    /// Returns the number of files.
     pub(super) fn count(&self) -> usize {
         self.made().count()
     }
@@ -231,7 +234,7 @@ impl Files {
         shards.chain(self.gathered.iter().map(|(_, made)| made))
     }
 
-    /// Does some work, and lets the disk write meanwhile what has been written so far.
+    /// Runs `work` while another thread syncs the bytes written so far.
     pub(super) fn flushed_meanwhile<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let done = AtomicBool::new(!(2..=FEW).contains(&self.count()));
         let flush = || -> Result<(), Error> {
@@ -244,7 +247,7 @@ impl Files {
                 for file in self.made().take_while(|_| !done.load(Ordering::Relaxed)) {
                     let synced =
                         OpenOptions::new().write(true).open(&file.path).and_then(|file| file.sync_data());
-                    // The error is told to whoever asks first, and to nobody else.
+                    // The system reports a sync error only once, so it must not be dropped here.
                     synced.map_err(|error| Error::io("syncing", &file.path, &error))?;
                 }
             }
@@ -252,7 +255,7 @@ impl Files {
         };
         thread::scope(|scope| {
             let flushing = thread::Builder::new().spawn_scoped(scope, flush).ok();
-            // Also where the work panics.
+            // Dropped at the end of the work, also if it panics.
             let end = Ends(&done);
             let worked = work();
             drop(end);
@@ -280,7 +283,9 @@ impl Files {
         )
     }
 
-    /// Copies what is not a tensor, where the format holds it: after the chunks of its file, or into a file of its own.
+    /// Copies the entries that are not tensors, after the chunks of a file or into a separate file.
+    ///
+    /// Formats that cannot hold them are skipped.
     pub(super) fn write_objects<'a>(
         &self,
         objects: &'a [Object],
@@ -302,7 +307,7 @@ impl Files {
                 for object in objects.iter().filter(|object| object.archive().is_some()) {
                     let place = object.holder(made.len());
                     let (Some(file), Some(end)) = (made.get(place), ends.get_mut(place)) else {
-                        let message = format!("`{}` has no file to be in", object.name().shown());
+                        let message = format!("`{}` has no output file", object.name().shown());
                         return Err(Error::failed("internal", message));
                     };
                     let one = objects::copy(object, (place, &file.path), *end, checked)?;
@@ -332,7 +337,7 @@ impl Files {
         write_synced(&staging.path().join(MANIFEST_NAME), manifest.to_text()?.as_bytes())
     }
 
-    /// Writes the archives around the chunks, and `.metadata`, which is synced.
+    /// Writes the archives around the chunks, and writes and syncs `.metadata`.
     pub(super) fn write_metadata(
         &self,
         mesh: &Mesh,
@@ -347,7 +352,7 @@ impl Files {
                 let len = header::byte_len(dtype, &chunk.shape).unwrap_or(0) as u64;
                 let frame = Frame::new(dtype, &chunk.shape, len, *crc);
                 let (Some(frame), Some(file)) = (frame, made.get(chunk.place)) else {
-                    let error = Error::failed("internal", "a chunk has no file to be in");
+                    let error = Error::failed("internal", "a chunk has no output file");
                     return Err(error.about_tensor(&tensor.tensor.name));
                 };
                 write(&file.path, chunk.offset, &frame.head)?;
@@ -383,14 +388,16 @@ impl Files {
         write_synced(&staging.path().join(INDEX_NAME), (text.map_err(failed)? + "\n").as_bytes())
     }
 
-    /// Renames everything into place, and says where it is. If that fails, what is not in place stays if it is to be kept, but not if
-    /// another run was first.
+    /// Renames all outputs to their final paths, and returns these.
+    ///
+    /// If that fails, the remaining partial outputs are retained as configured, but not if another run was
+    /// first.
     pub(super) fn put_in_place(self, mesh: &Mesh) -> Result<Vec<String>, Error> {
-        // After an exchange of names the old output is where this one was.
+        // Closed first: after an exchange of names the old output is at this path.
         let placed = self.journals.iter().try_for_each(Journal::close).and_then(|()| self.place(mesh));
         placed.inspect_err(|error| match error.class() {
             ErrorKind::Refused | ErrorKind::ToldElsewhere(_) => self.keep(false),
-            // What of it cannot be opened again is removed by the next run.
+            // A journal that cannot be opened again is removed by the next run.
             ErrorKind::Failed => self.journals.iter().for_each(Journal::open_again),
         })
     }
@@ -422,7 +429,7 @@ impl Files {
 }
 
 impl Made {
-    /// The files of a directory.
+    /// Makes the files of a directory.
     fn all(
         folder: &Path,
         format: OutputFormat,
@@ -463,7 +470,7 @@ impl Made {
         }
     }
 
-    /// A file in which everything has yet to find its place.
+    /// Makes an empty file whose contents are written later.
     fn empty(path: PathBuf, may_be_there: bool) -> Result<Self, Error> {
         create(&path, may_be_there).map_err(|error| Error::io("creating", &path, &error))?;
         Ok(Self { path, data: 0, header: 0 })
@@ -485,14 +492,14 @@ impl Made {
     }
 }
 
-/// A file that is not there yet, or may be.
+/// Creates a file; it must not exist unless `may_be_there`.
 fn create(path: &Path, may_be_there: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options.write(true);
     if may_be_there { options.create(true).truncate(false) } else { options.create_new(true) }.open(path)
 }
 
-/// A tensor as a file that holds so much of it says it.
+/// Returns a tensor's entry in the header of a file that holds this part of it.
 fn described<'a>(tensor: &'a Move<'_>, shape: &'a [usize]) -> (&'a str, Dtype, &'a [usize]) {
     (&tensor.tensor.name, tensor.tensor.dtype, shape)
 }

@@ -1,4 +1,4 @@
-//! What a run has done, as it goes: so that one that was killed goes on where it stopped.
+//! The journal of a run: it records finished tensors, so that a killed run can be resumed.
 //!
 //! ```text
 //! .NAME.reshard-HASH-N/journal    reshard 1 FINGERPRINT
@@ -6,10 +6,11 @@
 //!                                 placing                                            before the output is put in place
 //! ```
 //!
-//! The fingerprint is of all that decides what is written where: the files of the input as they are, with their sizes and times of
-//! change, what is made of them, shardings and formats. A line that does not have its sum was being written, and it and what follows
-//! it count for nothing. Nor is a line believed because it is there: what it says are checksums, and all that was written, by
-//! whichever run, is read back and compared with them before the output is put in place. If that fails, nothing of it is taken.
+//! The fingerprint covers everything that determines the output bytes: the input files with their sizes and
+//! modification times, the derived tensors, shardings and formats. A line without a matching sum was being
+//! written; it and everything after it are ignored. Lines are not trusted either: they are checksums, and all
+//! written bytes, by any run, are read and compared with them before the output is put in place. If that
+//! fails, all of the work is discarded.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -29,10 +30,10 @@ use crate::objects::Object;
 /// The name of the journal in a hidden folder.
 pub(crate) const JOURNAL: &str = "journal";
 
-/// Written before an output is put in place.
+/// The line that is written before an output is put in place.
 const PLACING: &str = "placing";
 
-/// A tensor that is done: what was written of it, as [`super::Sums`] has it.
+/// The checksums of a finished tensor, as in [`super::Sums`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Done {
     pub(super) shards: Vec<u64>,
@@ -41,19 +42,19 @@ pub(super) struct Done {
     pub(super) infinite: u64,
 }
 
-/// What was done before, by the numbers of tensors.
+/// The tensors that were finished earlier, by number.
 pub(super) type Before = HashMap<usize, Done>;
 
-/// Where tensors are noted that are done.
+/// An open journal, to which finished tensors are appended.
 pub(super) struct Journal {
     path: PathBuf,
     file: Mutex<File>,
-    /// Where it ended before it was said that its output is put in place.
+    /// The length of the journal before the placing line was written.
     closed_at: Mutex<Option<u64>>,
 }
 
 impl Journal {
-    /// Begins one.
+    /// Creates a journal.
     pub(super) fn begin(folder: &Path, fingerprint: u64) -> Result<Self, Error> {
         let path = folder.join(JOURNAL);
         let failed = |error| Error::io("writing", &path, &error);
@@ -62,24 +63,24 @@ impl Journal {
         Ok(Self { path, file: Mutex::new(file), closed_at: Mutex::default() })
     }
 
-    /// Goes on with one, and with what it says; None if it is of something else.
+    /// Opens an existing journal and reads its entries; `None` if its fingerprint differs.
     pub(super) fn go_on(folder: &Path, fingerprint: u64) -> Result<Option<(Self, Before)>, Error> {
         let path = folder.join(JOURNAL);
         let failed = |error| Error::io("reading", &path, &error);
         let text = fs::read(&path).map_err(failed)?;
         let Some((done, end)) = read(&text, fingerprint) else { return Ok(None) };
         let file = OpenOptions::new().append(true).open(&path).map_err(failed)?;
-        // What was being written goes.
+        // Remove a partly written line.
         file.set_len(end as u64).map_err(failed)?;
         Ok(Some((Self { path, file: Mutex::new(file), closed_at: Mutex::default() }, done)))
     }
 
-    /// Notes that a tensor is done.
+    /// Appends a finished tensor.
     pub(super) fn note(&self, tensor: usize, done: &Done) -> Result<(), Error> {
         self.append(&line(tensor, done))
     }
 
-    /// From here on nobody goes on with it.
+    /// Closes the journal; from here on no run can resume from it.
     pub(super) fn close(&self) -> Result<(), Error> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |error| Error::io("writing", &self.path, &error);
@@ -89,7 +90,7 @@ impl Journal {
         file.sync_all().map_err(|error| Error::io("syncing", &self.path, &error))
     }
 
-    /// Nothing was put in place, so somebody may go on with it, as far as that can be said.
+    /// Reopens the journal after nothing was put in place, if possible, so that another run can resume.
     pub(super) fn open_again(&self) {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(end) = self.closed_at.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -103,7 +104,7 @@ impl Journal {
     }
 }
 
-/// Whether there is a journal in a folder that a run of this fingerprint can go on with.
+/// Returns `true` if a folder has a journal from which a run with this fingerprint can resume.
 pub(crate) fn is_of(folder: &Path, fingerprint: u64) -> bool {
     fs::read(folder.join(JOURNAL)).is_ok_and(|text| read(&text, fingerprint).is_some())
 }
@@ -120,7 +121,9 @@ fn line(tensor: usize, done: &Done) -> String {
     format!("{said} {sum:016x}\n")
 }
 
-/// What a journal says is done, and where that ends; None if it is of something else, or its output was being put in place.
+/// Parses the finished tensors and the end of the last valid line.
+///
+/// Returns `None` if the fingerprint differs, or if the output was being put in place.
 fn read(text: &[u8], fingerprint: u64) -> Option<(HashMap<usize, Done>, usize)> {
     let text = String::from_utf8_lossy(text);
     let first = first_line(fingerprint);
@@ -155,7 +158,7 @@ fn entry(line: &str) -> Option<(usize, Done)> {
     Some((tensor.parse().ok()?, done))
 }
 
-/// A number of all that decides what is written where.
+/// Returns a hash of everything that determines the output bytes.
 pub(super) fn fingerprint(moves: &[Move<'_>], objects: &[Object], asked: Asked<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     env!("CARGO_PKG_VERSION").hash(&mut hasher);
@@ -196,7 +199,7 @@ pub(super) fn fingerprint(moves: &[Move<'_>], objects: &[Object], asked: Asked<'
 mod tests {
     use super::{Done, first_line, line, read};
 
-    /// Of a journal of which the end is missing, or any byte is another, what counts are lines that were written.
+    /// With a truncated end or any changed byte, only lines that were really written count.
     #[test]
     fn only_lines_that_are_whole_count() {
         let all: Vec<Done> = (0..4)

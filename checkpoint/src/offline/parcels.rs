@@ -1,12 +1,12 @@
-//! Directories of safetensors files in which every element is once: chunks that say where they begin, or whole tensors with an index.
+//! Directories of safetensors files that store every element once: chunks with offsets, or an index.
 //!
 //! ```text
 //! chunks, as PyTorch:    box k of a tensor on rank R    ->  shard-(R+1)-model-k-of-n.safetensors, with its offsets in the free texts
-//! whole tensors:         one after the other            ->  model-k-of-n.safetensors, a new one before one would become too long
+//! whole tensors:         in sequence                    ->  model-k-of-n.safetensors, a new file before one would exceed the limit
 //! ```
 //!
-//! A name is once in a file, so a rank has as many files as it has boxes of a tensor; most have one. Who holds what is found before
-//! the files are made, since their headers say it.
+//! A name occurs once in a file, so a rank has as many files as it has boxes of a tensor; most have one. The
+//! assignment is computed before the files are made, because the headers contain it.
 
 use std::sync::Arc;
 
@@ -21,41 +21,41 @@ use crate::header::FreeTexts;
 use crate::index;
 use crate::placed::{Known, Placed};
 
-/// More files than this are not written.
+/// The largest number of files that are written.
 const MOST_FILES: usize = 1 << 16;
 
-/// The files of a directory, and what is where.
+/// The files of a directory, and the assignment of tensors to them.
 #[derive(Default)]
 pub(super) struct Parcels {
     pub(super) files: Vec<Parcel>,
-    /// For every tensor, in the order of the moves.
+    /// One entry per tensor, in the order of the redistributions.
     pub(super) tensors: Vec<Parts>,
 }
 
 /// One file.
 pub(super) struct Parcel {
     pub(super) name: String,
-    /// What it holds: the number of a tensor, and how much of it.
+    /// The entries: the number of a tensor, and the shape of the part of it.
     pub(super) entries: Vec<(usize, Vec<usize>)>,
-    /// What its header says besides.
+    /// The free texts of its header.
     pub(super) texts: Option<FreeTexts>,
 }
 
-/// The parts of a tensor: their regions, each in one file, and where in the data of that file they begin.
+/// The parts of a tensor: regions, each in one file, and their offsets in the data of that file.
 pub(super) struct Parts {
     pub(super) placed: Arc<Placed>,
     pub(super) chunks: Vec<Chunk>,
 }
 
 impl Parcels {
-    /// A distributed checkpoint of PyTorch in safetensors.
+    /// Returns the files of a PyTorch distributed checkpoint in safetensors.
     pub(super) fn of_chunks(
         mesh: &Mesh,
         moves: &[Move<'_>],
         texts: Option<&FreeTexts>,
     ) -> Result<Self, Error> {
         let ranks: Vec<usize> = mesh.ranks().collect();
-        // Where each rank's files are among all: the most boxes that it has of one tensor.
+        // The number of files of each rank: the most boxes that it has of one tensor.
         let mut boxes = vec![0; ranks.len()];
         let mut known = Known::default();
         let mut all = Vec::with_capacity(moves.len());
@@ -73,7 +73,7 @@ impl Parcels {
         let total: usize = boxes.iter().sum();
         if total > MOST_FILES {
             let message = format!(
-                "{total} would be written, one for each box of a shard, and {MOST_FILES} are the most: choose longer blocks",
+                "{total} would be written, one for each box of a shard, but {MOST_FILES} is the limit; choose longer blocks",
                 total = counted(total, "file", "files")
             );
             return Err(Error::refused("chunks", message));
@@ -111,13 +111,13 @@ impl Parcels {
         Ok(Self { files, tensors })
     }
 
-    /// Whole tensors in files of at most so many bytes, or of one tensor.
+    /// Distributes whole tensors over files of at most `most` bytes, or of one tensor.
     pub(super) fn of_wholes(moves: &[Move<'_>], most: u64, texts: Option<&FreeTexts>) -> Result<Self, Error> {
         let lens: Vec<u64> = moves.iter().map(|tensor| tensor.tensor.byte_len()).collect();
         let (places, count) = in_turn(&lens, most);
         if count > MOST_FILES {
             let message = format!(
-                "files of at most {most} would be {count}, and {MOST_FILES} are the most: choose longer ones",
+                "there would be {count} files of at most {most}, but {MOST_FILES} is the limit; allow larger files",
                 most = counted(most, "byte", "bytes")
             );
             return Err(Error::refused("files", message));
@@ -148,7 +148,7 @@ impl Parcel {
     }
 }
 
-/// Which file each of these lengths is in, one after the other, and how many files there are: at least one.
+/// Returns the file number of each length, filled in sequence, and the number of files: at least one.
 fn in_turn(lens: &[u64], most: u64) -> (Vec<usize>, usize) {
     let (mut file, mut filled) = (0, 0_u64);
     let place = |len: &u64| {
@@ -167,7 +167,7 @@ mod tests {
     use super::in_turn;
     use reshard_test_support::Random;
 
-    /// No file is too long but one of a single tensor, none is empty, and no tensor would have fitted into the one before.
+    /// Only a file of one tensor is too long, none is empty, and no tensor fits into the file before.
     #[test]
     fn files_are_filled_in_turn() {
         assert_eq!(in_turn(&[], 5), (vec![], 1));

@@ -1,4 +1,4 @@
-//! What was written, read back and held against what was meant.
+//! Verification of written files: they are read and compared with the checksums.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::objects::Placed;
 
 impl Files {
-    /// Reads everything that was written, as anybody would who opens it, and holds it against the checksums.
+    /// Reads everything that was written, as a user would open it, and compares it with the checksums.
     pub(super) fn read_back(
         &self,
         moves: &[Move<'_>],
@@ -21,9 +21,8 @@ impl Files {
         objects: &[Placed<'_>],
     ) -> Result<(), Error> {
         let told = |result: Result<Checkpoint, Error>| {
-            result.map_err(|error| {
-                Error::failed("verification", format!("what was written cannot be read: {error}"))
-            })
+            result
+                .map_err(|error| Error::failed("verification", format!("the output cannot be read: {error}")))
         };
         let mut opened = Vec::new();
         if let Some((staging, _)) = &self.directory {
@@ -32,11 +31,11 @@ impl Files {
                 objects.iter().map(|placed| (placed.object.name(), placed.sum)).collect();
             if known.len() != ranks.objects.len() {
                 let (found, wrote) = (ranks.objects.len(), known.len());
-                let message =
-                    format!("what was written lists {found} entries that are no tensors, not {wrote}");
+                let message = format!("the output lists {found} non-tensor entries, not {wrote}");
                 return Err(Error::failed("verification", message));
             }
-            // Objects are held against what was read, whether or not that is a whole archive.
+            // Objects are compared with the checksums of the input bytes, even if these are not a valid
+            // archive.
             ranks.archives.retain(|archive| !archive.is_object);
             for object in &mut ranks.objects {
                 object.sum = known.get(&object.name[..]).copied();
@@ -59,26 +58,26 @@ impl Files {
         }
         for checkpoint in opened {
             if let Some(problem) = checkpoint.verify(&mut ())?.problems.into_iter().next() {
-                return Err(Error::failed("verification", format!("what was written is wrong: {problem}")));
+                return Err(Error::failed("verification", format!("the output is wrong: {problem}")));
             }
         }
         Ok(())
     }
 }
 
-/// The checksums of what was written, by the names of the tensors.
+/// Returns the checksums of the written tensors, by name.
 fn sums_of<'a>(moves: &'a [Move<'_>], sums: &'a [Sums]) -> HashMap<&'a str, &'a Sums> {
     moves.iter().zip(sums).map(|(tensor, sums)| (&tensor.tensor.name[..], sums)).collect()
 }
 
-/// The checksums of what was written of a tensor, in the order in which its chunks were found when it was opened.
+/// Returns the checksums of a written tensor, in the order of its chunks in the opened checkpoint.
 fn of_chunks(found: &Tensor, sums: &Sums) -> Vec<u64> {
     let Data::Chunks { placed, .. } = &found.data else { return sums.shards.clone() };
     let start = |chunk: &Chunk| chunk.start.clone();
     let known: HashMap<Vec<usize>, u64> =
         sums.chunks.iter().zip(&sums.shards).map(|((chunk, _), sum)| (start(chunk), *sum)).collect();
     let begins = |region: &Region| region.dims.iter().map(|dim| dim.first().map_or(0, |x| x.start)).collect();
-    // One that was not written has a checksum that is not right.
+    // A chunk that was not written gets the checksum 0, which does not match.
     placed
         .regions
         .iter()

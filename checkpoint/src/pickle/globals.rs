@@ -1,19 +1,19 @@
-//! The names that a pickle may say. Any other is refused.
+//! The names that a pickle may use; any other is an error.
 
 use safetensors::Dtype;
 
-/// What a name stands for.
+/// The function, class or dtype to which a name refers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Global {
-    /// A dict that keeps its order.
+    /// A dict that preserves its order.
     OrderedDict,
     /// A value that holds no tensor: sets, devices, bytes of old protocols, layouts, paths.
     Plain,
     /// `torch.Size`: a tuple of extents.
     Size,
-    /// A type of elements, such as `torch.bfloat16`.
+    /// A dtype, such as `torch.bfloat16`.
     Dtype(Element),
-    /// A storage whose type says that of its elements.
+    /// A storage with elements of a fixed dtype.
     Storage(Element),
     /// A storage of bytes.
     UntypedStorage,
@@ -23,27 +23,27 @@ pub(crate) enum Global {
     RebuildTensorOfType,
     /// A tensor that is a parameter.
     RebuildParameter,
-    /// The same with attributes.
+    /// A parameter with attributes.
     RebuildParameterWithState,
-    /// What a `.metadata` file is.
+    /// The contents of a `.metadata` file.
     Metadata,
-    /// A tensor of it.
+    /// A tensor in a `.metadata` file.
     TensorStorageMetadata,
-    /// What is no tensor.
+    /// An entry that is not a tensor.
     BytesStorageMetadata,
-    /// A part of a tensor.
+    /// A chunk of a tensor.
     ChunkStorageMetadata,
-    /// The type of its elements and more.
+    /// The dtype of a tensor, and more.
     TensorProperties,
-    /// Which part of what.
+    /// The identity of a chunk: tensor and offset.
     MetadataIndex,
-    /// Where it is.
+    /// The location of a chunk.
     StorageInfo,
-    /// Who wrote it.
+    /// The writer of the checkpoint.
     StorageMeta,
 }
 
-/// A type of elements of PyTorch: one that safetensors has too, or the name of one that it lacks.
+/// A dtype of PyTorch: one that safetensors has too, or the name of one that it lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Element {
     Known(Dtype),
@@ -53,7 +53,7 @@ pub(crate) enum Element {
 const METADATA: &str = "torch.distributed.checkpoint.metadata";
 const OLD_METADATA: &str = "torch.distributed._shard.sharded_tensor.metadata";
 
-/// What a name of a module stands for; None for one that is not on the list.
+/// Returns the function, class or dtype of a name; `None` if the list lacks it.
 pub(super) fn find(module: &str, name: &str) -> Option<Global> {
     Some(match (module, name) {
         ("collections", "OrderedDict") => Global::OrderedDict,
@@ -86,13 +86,13 @@ pub(super) fn find(module: &str, name: &str) -> Option<Global> {
     })
 }
 
-/// The types of elements, and the storages that are named after them.
+/// Returns the dtypes, and the storages that are named after them.
 fn of_torch(name: &str) -> Option<Global> {
     let element = |known: &[(&str, Element)]| known.iter().find(|(said, _)| *said == name).map(|one| one.1);
     element(&DTYPES).map(Global::Dtype).or_else(|| element(&STORAGES).map(Global::Storage))
 }
 
-/// PyTorch's names of a type of elements: of a storage that has it, if there is one, and of the type.
+/// Returns PyTorch's names of a dtype: of its storage, if there is one, and of the dtype.
 pub(crate) fn torch_types(element: Element) -> Option<(Option<&'static str>, &'static str)> {
     let name =
         |known: &[(&'static str, Element)]| known.iter().find(|(_, one)| *one == element).map(|one| one.0);

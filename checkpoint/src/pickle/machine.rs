@@ -1,5 +1,7 @@
-//! The instructions of a pickle, protocols 0 to 5, each turned into nodes. Those that run code without a name that can be looked
-//! up (`INST`, `OBJ`, extension codes) or that ask for buffers elsewhere are refused.
+//! The instructions of a pickle, protocols 0 to 5, each translated to nodes.
+//!
+//! Instructions that run code without a name that can be checked (`INST`, `OBJ`, extension codes), or that
+//! need external buffers, are errors.
 
 use reshard_layout::internal::counted;
 use std::cell::Cell;
@@ -11,19 +13,19 @@ use super::tree::{Id, Node, Pickle, Tree, refused};
 use crate::error::Error;
 use crate::shown::Shown;
 
-/// Memory that a tree may take, in bytes.
+/// The memory in bytes that a tree may take.
 const BUDGET: usize = 1 << 30;
 
-/// What a node, a list or dict, a link of one node to another and a place in the memo take, with room to grow.
+/// The bytes of a node, a list or dict, a link between nodes and a memo entry, including spare capacity.
 pub(super) const NODE: usize = 36;
 pub(super) const GROWING: usize = 40;
 pub(super) const LINK: usize = 8;
 const MEMO: usize = 24;
 
-/// The same of places that are given in order, as Python gives them.
+/// The bytes of a memo entry if the indices ascend, as Python writes them.
 const MEMO_IN_ORDER: usize = 8;
 
-/// Nodes that everybody shares, by their numbers: None, the truth values, the empty tuple, and small integers.
+/// The numbers of shared nodes: None, the truth values, the empty tuple, and small integers.
 const NONE: Id = Id(0);
 const TRUTH: Id = Id(1);
 const EMPTY: Id = Id(2);
@@ -34,9 +36,9 @@ struct Machine<'a> {
     at: usize,
     tree: Tree,
     stack: Vec<Id>,
-    /// How long the stack was at each mark.
+    /// The stack length at each mark.
     marks: Vec<usize>,
-    /// What is remembered at 0, 1, .., and elsewhere.
+    /// The memo entries 0, 1, ..; `elsewhere` has the others.
     memo: Vec<Id>,
     elsewhere: HashMap<u32, Id>,
     budget: usize,
@@ -46,11 +48,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Pickle<'_>, Error> {
     read_within(bytes, BUDGET)
 }
 
-/// The same within a budget.
+/// Reads a pickle within a memory budget.
 pub(super) fn read_within(bytes: &[u8], budget: usize) -> Result<Pickle<'_>, Error> {
     if u32::try_from(bytes.len()).is_err() {
         return Err(refused(format!(
-            "it has {}, and at most 2^32 are read",
+            "it has {}, and at most 2^32 are supported",
             counted(bytes.len(), "byte", "bytes")
         )));
     }
@@ -66,21 +68,21 @@ pub(super) fn read_within(bytes: &[u8], budget: usize) -> Result<Pickle<'_>, Err
             break root;
         }
     };
-    // A pickle that nobody made up is asked about every part a few times.
+    // For an ordinary pickle every part is accessed a few times.
     let questions = Cell::new(16 * bytes.len() as u64 + 10_000);
     Ok(Pickle { bytes, tree: machine.tree, root, questions })
 }
 
 impl Machine<'_> {
-    /// One instruction; the last one has the result.
+    /// Executes one instruction; the last one returns the result.
     fn step(&mut self, op: u8) -> Result<Option<Id>, Error> {
         match op {
-            // PROTO, FRAME: how it is said, not what.
+            // PROTO, FRAME: framing without content.
             0x80 => {
                 let protocol = self.byte()?;
                 if protocol > 5 {
                     return Err(refused(format!(
-                        "it is of protocol {protocol}, and protocols 0 to 5 are read"
+                        "it has protocol {protocol}; protocols 0 to 5 are supported"
                     )));
                 }
             }
@@ -145,14 +147,14 @@ impl Machine<'_> {
                 self.line()?;
                 self.make(Node::Number)?;
             }
-            // Texts and bytes stay where they are.
+            // Texts and bytes stay in the pickle; nodes refer to them.
             b'X' => self.text::<4>()?,
             0x8c => self.text::<1>()?,
             0x8d => self.text::<8>()?,
             b'V' => {
                 let line = self.line()?;
                 if self.bytes[line.clone()].contains(&b'\\') {
-                    return Err(refused("a text of protocol 0 with escapes is not read".to_owned()));
+                    return Err(refused("a string of protocol 0 with escapes is not supported".to_owned()));
                 }
                 self.make(text(&line))?;
             }
@@ -205,14 +207,14 @@ impl Machine<'_> {
             0x90 => {
                 self.popped_to_mark()?;
                 if !matches!(self.node(self.top()?), Node::Set) {
-                    return Err(refused("something is put into what is no set".to_owned()));
+                    return Err(refused("values are added to something that is not a set".to_owned()));
                 }
             }
             0x91 => {
                 self.popped_to_mark()?;
                 self.make(Node::Set)?;
             }
-            // Names, and what would be made by calling them.
+            // Names, and calls of them, which become nodes.
             b'c' => {
                 let (module, name) = (self.line()?, self.line()?);
                 self.global(&module, &name)?;
@@ -220,7 +222,7 @@ impl Machine<'_> {
             0x93 => {
                 let [module, name] = self.popped_array::<2>()?;
                 let (Some(module), Some(name)) = (self.range(module), self.range(name)) else {
-                    return Err(refused("a name is no text".to_owned()));
+                    return Err(refused("a name is not a string".to_owned()));
                 };
                 self.global(&module, &name)?;
             }
@@ -233,7 +235,7 @@ impl Machine<'_> {
                 let entries =
                     if let Node::Dict(dict) = self.node(named) { Some(*dict as usize) } else { None };
                 if entries.and_then(|dict| self.tree.dicts.get(dict)).is_none_or(|dict| !dict.is_empty()) {
-                    return Err(refused("an object made with named arguments is not read".to_owned()));
+                    return Err(refused("an object made with keyword arguments is not supported".to_owned()));
                 }
                 self.call(callee, args)?;
             }
@@ -241,7 +243,7 @@ impl Machine<'_> {
                 let state = self.pop()?;
                 let top = self.top()?;
                 let Some(Node::Made { state: kept, .. }) = self.tree.nodes.get_mut(top.0 as usize) else {
-                    return Err(refused("attributes are given to what is no object".to_owned()));
+                    return Err(refused("attributes are set on something that is not an object".to_owned()));
                 };
                 *kept = state;
             }
@@ -249,7 +251,7 @@ impl Machine<'_> {
                 let key = self.pop()?;
                 self.make(Node::Persistent(key))?;
             }
-            // What was said before.
+            // The memo.
             b'p' => {
                 let index = self.index_in_digits()?;
                 self.remember(index)?;
@@ -276,17 +278,18 @@ impl Machine<'_> {
                 self.recall(index)?;
             }
             b'i' | b'o' | b'P' | 0x82..=0x84 | 0x97 | 0x98 => {
-                return Err(refused(format!("the instruction {op:#04x} of a pickle is not read")));
+                return Err(refused(format!("the pickle instruction {op:#04x} is not supported")));
             }
-            _ => return Err(refused(format!("{op:#04x} is no instruction of a pickle"))),
+            _ => return Err(refused(format!("{op:#04x} is not a pickle instruction"))),
         }
         Ok(None)
     }
 
     fn take(&mut self, len: usize) -> Result<Range<usize>, Error> {
         let end = self.at.checked_add(len).filter(|end| *end <= self.bytes.len());
-        let end =
-            end.ok_or_else(|| refused(format!("it ends at byte {}, in the middle", self.bytes.len())))?;
+        let end = end.ok_or_else(|| {
+            refused(format!("it ends at byte {}, in the middle of an instruction", self.bytes.len()))
+        })?;
         Ok(std::mem::replace(&mut self.at, end)..end)
     }
 
@@ -295,7 +298,7 @@ impl Machine<'_> {
         Ok(self.bytes[place.start])
     }
 
-    /// An unsigned number of so many bytes.
+    /// Reads an unsigned number of `N` bytes.
     fn number<const N: usize>(&mut self) -> Result<u64, Error> {
         let place = self.take(N)?;
         Ok(self.bytes[place].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
@@ -313,10 +316,10 @@ impl Machine<'_> {
     fn index_in_digits(&mut self) -> Result<u32, Error> {
         let line = self.line()?;
         let digits = std::str::from_utf8(&self.bytes[line]).ok().and_then(|digits| digits.parse().ok());
-        digits.ok_or_else(|| refused("a place in the memo is no number".to_owned()))
+        digits.ok_or_else(|| refused("an index in the memo is not a number".to_owned()))
     }
 
-    /// An integer of any length, lowest byte first.
+    /// Reads an integer of any length, lowest byte first.
     fn long(&mut self, len: usize) -> Result<(), Error> {
         let place = self.take(len)?;
         let bytes = &self.bytes[place];
@@ -341,7 +344,7 @@ impl Machine<'_> {
 
     fn pay(&mut self, price: usize) -> Result<(), Error> {
         let left = self.budget.checked_sub(price);
-        self.budget = left.ok_or_else(|| refused("what it says takes too much memory".to_owned()))?;
+        self.budget = left.ok_or_else(|| refused("its contents need too much memory".to_owned()))?;
         Ok(())
     }
 
@@ -364,7 +367,7 @@ impl Machine<'_> {
         self.make(Node::List((self.tree.lists.len() - 1) as u32))
     }
 
-    /// The number of a new dict.
+    /// Makes a new dict and returns its number.
     fn new_dict(&mut self) -> Result<u32, Error> {
         self.pay(GROWING)?;
         self.tree.dicts.push(Vec::new());
@@ -380,7 +383,7 @@ impl Machine<'_> {
         if parts.is_empty() {
             return self.push(EMPTY);
         }
-        // An allocation of its own.
+        // The boxed slice is a separate allocation.
         self.pay(2 * LINK + LINK * parts.len())?;
         self.make(Node::Tuple(parts.into_boxed_slice()))
     }
@@ -389,14 +392,14 @@ impl Machine<'_> {
         self.tree.node(id)
     }
 
-    /// Where the stack begins since the last mark.
+    /// Returns the stack position of the last mark.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
 
     fn top(&self) -> Result<Id, Error> {
         let top = self.stack.get(self.floor()..).and_then(<[Id]>::last).copied();
-        top.ok_or_else(|| refused("it takes more than there is".to_owned()))
+        top.ok_or_else(|| refused("it pops more values than the stack has".to_owned()))
     }
 
     fn pop(&mut self) -> Result<Id, Error> {
@@ -407,18 +410,18 @@ impl Machine<'_> {
 
     fn popped(&mut self, count: usize) -> Result<Vec<Id>, Error> {
         let first = self.stack.len().checked_sub(count).filter(|first| *first >= self.floor());
-        let first = first.ok_or_else(|| refused("it takes more than there is".to_owned()))?;
+        let first = first.ok_or_else(|| refused("it pops more values than the stack has".to_owned()))?;
         Ok(self.stack.split_off(first))
     }
 
     fn popped_array<const N: usize>(&mut self) -> Result<[Id; N], Error> {
         let parts = self.popped(N)?;
-        parts.try_into().map_err(|_| refused("it takes more than there is".to_owned()))
+        parts.try_into().map_err(|_| refused("it pops more values than the stack has".to_owned()))
     }
 
     fn popped_to_mark(&mut self) -> Result<Vec<Id>, Error> {
         let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len());
-        let mark = mark.ok_or_else(|| refused("it goes back to a mark that is not there".to_owned()))?;
+        let mark = mark.ok_or_else(|| refused("it returns to a mark that does not exist".to_owned()))?;
         Ok(self.stack.split_off(mark))
     }
 
@@ -427,7 +430,8 @@ impl Machine<'_> {
         let top = self.top()?;
         let number = if let Node::List(list) = self.node(top) { Some(*list as usize) } else { None };
         let list = number.and_then(|number| self.tree.lists.get_mut(number));
-        let list = list.ok_or_else(|| refused("something is appended to what is no list".to_owned()))?;
+        let list =
+            list.ok_or_else(|| refused("a value is appended to something that is not a list".to_owned()))?;
         list.extend_from_slice(parts);
         Ok(())
     }
@@ -445,7 +449,8 @@ impl Machine<'_> {
             _ => None,
         };
         let entries = dict.and_then(|dict| self.tree.dicts.get_mut(dict as usize));
-        let entries = entries.ok_or_else(|| refused("an entry is put into what is no dict".to_owned()))?;
+        let entries =
+            entries.ok_or_else(|| refused("an entry is added to something that is not a dict".to_owned()))?;
         entries.extend(parts.chunks_exact(2).map(|pair| (pair[0], pair[1])));
         Ok(())
     }
@@ -464,7 +469,7 @@ impl Machine<'_> {
                 self.make(Node::Global(Box::new(global)))
             }
             None => Err(refused(format!(
-                "it names `{}`, which is not on the list of names that are known: pickles are read, and never run",
+                "it refers to `{}`, which is not on the list of known names: pickles are parsed, never executed",
                 format!("{module}.{name}").chars().take(120).collect::<String>().shown()
             ))),
         }
@@ -472,9 +477,9 @@ impl Machine<'_> {
 
     fn call(&mut self, callee: Id, args: Id) -> Result<(), Error> {
         let by = self.tree.global(callee);
-        let by = by.ok_or_else(|| refused("it calls what is no name".to_owned()))?;
+        let by = by.ok_or_else(|| refused("it calls something that is not a name".to_owned()))?;
         if !matches!(self.node(args), Node::Tuple(_)) {
-            return Err(refused("it calls a name with what are no arguments".to_owned()));
+            return Err(refused("it calls a name with arguments that are not a tuple".to_owned()));
         }
         let entries = if by == globals::Global::OrderedDict { self.new_dict()? } else { 0 };
         self.make(Node::Made { by: callee, args, state: NONE, entries })
@@ -496,7 +501,7 @@ impl Machine<'_> {
 
     fn recall(&mut self, index: u32) -> Result<(), Error> {
         let id = self.memo.get(index as usize).or_else(|| self.elsewhere.get(&index)).copied();
-        self.push(id.ok_or_else(|| refused(format!("nothing is remembered at {index}")))?)
+        self.push(id.ok_or_else(|| refused(format!("the memo has no entry {index}")))?)
     }
 }
 

@@ -5,8 +5,10 @@ use super::tree::Node;
 use super::{Global, Id, Pickle};
 use crate::error::Error;
 
-/// What Python makes of one value, in each of its protocols: `OrderedDict([("a", [1, -2, 300, 70000, 2**40, -2**63]), ("t", (1, 2, 3, 4)),
-/// ("e", ()), ("n", None), ("f", 0.5), ("d", {"k": "v", 7: True}), ("s", {1}), ("again", <the first list>)])`.
+/// The pickle of one value by Python, in each of its protocols.
+///
+/// The value is `OrderedDict([("a", [1, -2, 300, 70000, 2**40, -2**63]), ("t", (1, 2, 3, 4)), ("e", ()),
+/// ("n", None), ("f", 0.5), ("d", {"k": "v", 7: True}), ("s", {1}), ("again", <the first list>)])`.
 #[rustfmt::skip]
 const PROTOCOLS: [&[u8]; 6] = [
     b"ccollections\nOrderedDict\np0\n(tRp1\nVa\np2\n(lp3\nI1\naI-2\naI300\naI70000\naL1099511627776L\naL-9223372036854775808L\nasVt\np4\n(I1\nI2\nI3\nI4\ntp5\nsVe\np6\n(tsVn\np7\nNsVf\np8\nF0.5\nsVd\np9\n(dp10\nVk\np11\nVv\np12\nsI7\nI01\nssVs\np13\nc__builtin__\nset\np14\n((lp15\nI1\natp16\nRp17\nsVagain\np18\ng3\ns.",
@@ -17,12 +19,12 @@ const PROTOCOLS: [&[u8]; 6] = [
     b"\x80\x05\x95\x9a\x00\x00\x00\x00\x00\x00\x00\x8c\x0bcollections\x94\x8c\x0bOrderedDict\x94\x93\x94)R\x94(\x8c\x01a\x94]\x94(K\x01J\xfe\xff\xff\xffM,\x01Jp\x11\x01\x00\x8a\x06\x00\x00\x00\x00\x00\x01\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80e\x8c\x01t\x94(K\x01K\x02K\x03K\x04t\x94\x8c\x01e\x94)\x8c\x01n\x94N\x8c\x01f\x94G?\xe0\x00\x00\x00\x00\x00\x00\x8c\x01d\x94}\x94(\x8c\x01k\x94\x8c\x01v\x94K\x07\x88u\x8c\x01s\x94\x8f\x94(K\x01\x90\x8c\x05again\x94h\x05u.",
 ];
 
-/// The value of an entry.
+/// Returns the value of an entry.
 fn entry(pickle: &Pickle<'_>, name: &str) -> Id {
     pickle.needed(pickle.root(), name).unwrap()
 }
 
-/// A sentence of why a pickle is refused.
+/// Returns the error message for an invalid pickle.
 fn refused(bytes: &[u8]) -> String {
     let error = Pickle::read(bytes).err().unwrap();
     assert_eq!(error.code(), "pickle");
@@ -69,7 +71,7 @@ fn a_name_that_is_not_on_the_list_is_refused_by_name() {
     ];
     for (bytes, name) in wrong {
         let said = refused(bytes);
-        assert!(said.contains(name) && said.contains("never run"), "{said}");
+        assert!(said.contains(name) && said.contains("never executed"), "{said}");
     }
     let size = Pickle::read(b"ctorch\nSize\n.").unwrap();
     assert_eq!(size.global(size.root()), Some(Global::Size));
@@ -84,30 +86,30 @@ fn instructions_that_are_no_data_are_refused() {
     }
     for (bytes, why) in [
         (b"" as &[u8], "ends"),
-        (b".", "more than there is"),
+        (b".", "more values than the stack has"),
         (b"t.", "mark"),
-        (b"h\x05.", "remembered"),
-        (b"Na.", "more than there is"),
-        (b"NNa.", "no list"),
+        (b"h\x05.", "no entry 5"),
+        (b"Na.", "more values than the stack has"),
+        (b"NNa.", "not a list"),
         (b"}(Nu.", "without a value"),
-        (b"NN\x86R.", "more than there is"),
-        (b"N)R.", "no name"),
-        (b"ctorch\nSize\nNR.", "no arguments"),
-        (b"NNb.", "no object"),
+        (b"NN\x86R.", "more values than the stack has"),
+        (b"N)R.", "not a name"),
+        (b"ctorch\nSize\nNR.", "not a tuple"),
+        (b"NNb.", "not an object"),
         (b"\x80\x06N.", "protocol 6"),
         (b"X\xff\xff\xff\xff.", "in the middle"),
         (b"\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", "in the middle"),
         (b"\x8b\xff\xff\xff\xff.", "in the middle"),
-        (b"(((1110.", "more than there is"),
+        (b"(((1110.", "more values than the stack has"),
     ] {
         assert!(refused(bytes).contains(why), "{bytes:?}: {}", refused(bytes));
     }
 }
 
-/// Every node, link and object is paid for, so a pickle of instructions that take much takes a bounded amount.
+/// Every node, link and object takes from the budget, so expensive instructions take bounded memory.
 #[test]
 fn what_takes_too_much_memory_is_refused() {
-    // A list that grows by doubling takes twice as much at most, and half as much on the way.
+    // A list that doubles has at most twice the needed capacity, and during growth half as much in addition.
     assert!(3 * size_of::<Node>() / 2 <= NODE && 2 * size_of::<Id>() <= LINK);
     assert!(3 * size_of::<Vec<Id>>() / 2 <= GROWING && size_of::<Global>() <= GROWING);
     for text in [b"]" as &[u8], b"N", b"(", b"}", b"ctorch\nSize\n)R", b"N\x85", b"2\x94"] {
@@ -117,12 +119,12 @@ fn what_takes_too_much_memory_is_refused() {
     }
 }
 
-/// All that a list says, said in full.
+/// Visits all parts of a list, shared ones repeatedly.
 fn all(pickle: &Pickle<'_>, id: Id) -> Result<u64, Error> {
     pickle.parts(id)?.unwrap_or_default().iter().try_fold(1, |sum, part| Ok(sum + all(pickle, *part)?))
 }
 
-/// A list of a list twice of a list twice ..: small to say and large to look at.
+/// A list of the same list twice, again of one twice, ..: small as a pickle, large when expanded.
 #[test]
 fn parts_that_are_said_again_and_again_are_refused() {
     let mut bytes = b"(lp0\n".to_vec();
@@ -132,10 +134,10 @@ fn parts_that_are_said_again_and_again_are_refused() {
     bytes.push(b'.');
     let pickle = Pickle::read(&bytes).unwrap();
     let error = all(&pickle, pickle.root()).unwrap_err();
-    assert!(error.to_string().contains("again and again"), "{error}");
+    assert!(error.to_string().contains("too many times"), "{error}");
 }
 
-/// Instructions at random, and the pickles above with some bytes changed: an answer or a sentence, and never more.
+/// Random instructions, and the pickles above with some bytes changed: a result or an error, never a panic.
 #[test]
 fn no_bytes_make_the_machine_panic() {
     let mut r = Random(77);

@@ -1,4 +1,4 @@
-//! What a pickle says: nodes, each asked for what it must be.
+//! The tree of a parsed pickle, with typed access to its nodes.
 
 use std::cell::Cell;
 
@@ -10,13 +10,13 @@ use crate::error::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Id(pub(super) u32);
 
-/// What a node is. Texts and bytes are places in the pickle.
+/// A node of the tree; texts and bytes are ranges of the pickle.
 #[derive(Debug)]
 pub(super) enum Node {
     None,
     Bool,
     Int(i64),
-    /// An integer beyond 64 bits, or a number with a fraction: nothing here is made of one.
+    /// An integer beyond 64 bits, or a number with a fraction; its value is never used.
     Number,
     Text {
         start: u32,
@@ -30,33 +30,34 @@ pub(super) enum Node {
     Dict(u32),
     Set,
     Global(Box<Global>),
-    /// What the file around the pickle has under this key.
+    /// The object that the file around the pickle stores under this key.
     Persistent(Id),
-    /// What a call would make.
+    /// The result of a call.
     Made {
-        /// The name that would be called.
+        /// The name of the called function.
         by: Id,
         args: Id,
-        /// What it is given as its state afterwards; None itself is none.
+        /// The state that the object is given afterwards; the node of None if there is none.
         state: Id,
-        /// The number of the dict that it is, if its name is one of dicts; else 0.
+        /// The number of its dict, if the name is one of a dict; else 0.
         entries: u32,
     },
 }
 
-/// What is said: nodes, and the lists and dicts that grow after they were made. A pickle of many chunks has some twenty nodes for
-/// each of them, so they are small.
+/// The nodes, and the lists and dicts, which grow after they are made.
+///
+/// A pickle of many chunks has about twenty nodes per chunk, so nodes are small.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
     pub(super) lists: Vec<Vec<Id>>,
-    /// The first is empty.
+    /// The first one is empty.
     pub(super) dicts: Vec<Vec<(Id, Id)>>,
 }
 
 impl Tree {
     pub(super) fn node(&self, id: Id) -> &Node {
-        // Every number was given to a node when it was made.
+        // Every number was assigned to a node when it was made, so the default is unreachable.
         self.nodes.get(id.0 as usize).unwrap_or(&Node::None)
     }
 
@@ -65,17 +66,17 @@ impl Tree {
     }
 }
 
-/// A pickle that was read.
+/// A parsed pickle.
 pub(crate) struct Pickle<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) tree: Tree,
     pub(super) root: Id,
-    /// How many more questions there may be.
+    /// The number of accesses that are left.
     pub(super) questions: Cell<u64>,
 }
 
 impl<'a> Pickle<'a> {
-    /// Reads a pickle; names that are not on the list are refused.
+    /// Parses a pickle; a name that is not in the list is an error.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Error> {
         machine::read(bytes)
     }
@@ -108,14 +109,14 @@ impl<'a> Pickle<'a> {
         u64::try_from(value).map_err(|_| refused(format!("{what} is {value}, and cannot be negative")))
     }
 
-    /// The parts of a tuple.
+    /// Returns the parts of a tuple.
     pub(crate) fn tuple(&self, id: Id, what: &str) -> Result<&[Id], Error> {
         let Node::Tuple(parts) = self.node(id) else { return Err(self.wrong(id, what, "a tuple")) };
         self.pay(1 + parts.len() as u64)?;
         Ok(parts)
     }
 
-    /// The parts of a list or a tuple; None for anything else.
+    /// Returns the parts of a list or a tuple; `None` for anything else.
     pub(crate) fn parts(&self, id: Id) -> Result<Option<&[Id]>, Error> {
         #[allow(clippy::wildcard_enum_match_arm, reason = "any other node has no parts")]
         let parts: &[Id] = match self.node(id) {
@@ -127,7 +128,7 @@ impl<'a> Pickle<'a> {
         Ok(Some(parts))
     }
 
-    /// The entries of a dict, ordered or not; None for anything else.
+    /// Returns the entries of a dict, ordered or not; `None` for anything else.
     pub(crate) fn entries(&self, id: Id) -> Result<Option<&[(Id, Id)]>, Error> {
         #[allow(clippy::wildcard_enum_match_arm, reason = "any other node has no entries")]
         let dict = match self.node(id) {
@@ -140,9 +141,9 @@ impl<'a> Pickle<'a> {
         Ok(Some(entries))
     }
 
-    /// The key of a dict as it is said in a name: a text, or an integer in digits; None for any other.
+    /// Returns a dict key as it is written in a name: a text, or an integer in digits; `None` for any other.
     pub(crate) fn key(&self, id: Id) -> Result<Option<String>, Error> {
-        #[allow(clippy::wildcard_enum_match_arm, reason = "any other node is no key of ours")]
+        #[allow(clippy::wildcard_enum_match_arm, reason = "any other node is not a supported key")]
         match self.node(id) {
             Node::Text { .. } => self.text(id, "a key").map(|text| Some(text.to_owned())),
             Node::Int(value) => self.pay(1).map(|()| Some(value.to_string())),
@@ -154,19 +155,19 @@ impl<'a> Pickle<'a> {
         self.tree.global(id)
     }
 
-    /// The key under which something outside is asked for.
+    /// Returns the key of a persistent object, which is stored outside of the pickle.
     pub(crate) fn persistent(&self, id: Id) -> Option<Id> {
         if let Node::Persistent(key) = self.node(id) { Some(*key) } else { None }
     }
 
-    /// The arguments of a call of one of these; None for anything else.
+    /// Returns the arguments of a call of a listed name; `None` for anything else.
     pub(crate) fn call(&self, id: Id) -> Result<Option<(Global, &[Id])>, Error> {
         let Node::Made { by, args, .. } = *self.node(id) else { return Ok(None) };
         let Some(by) = self.global(by) else { return Ok(None) };
         Ok(Some((by, self.tuple(args, "the arguments of a call")?)))
     }
 
-    /// What an object of a class was given as its state: the attributes, or another value.
+    /// Returns the state that an object of a class was given: the attributes, or another value.
     pub(crate) fn state(&self, id: Id, class: Global, what: &str) -> Result<Id, Error> {
         self.pay(1)?;
         if let Node::Made { by, state, .. } = *self.node(id)
@@ -178,12 +179,12 @@ impl<'a> Pickle<'a> {
         Err(self.wrong(id, what, &format!("a {class:?}")))
     }
 
-    /// Whether it is an object of this class.
+    /// Returns `true` if it is an object of this class.
     pub(crate) fn is(&self, id: Id, class: Global) -> bool {
         matches!(self.node(id), Node::Made { by, .. } if self.global(*by) == Some(class))
     }
 
-    /// One attribute among those of a state; the last that has its name.
+    /// Returns the attribute of a state; the last one if several have the name.
     pub(crate) fn attribute(&self, state: Id, name: &str) -> Result<Option<Id>, Error> {
         let entries = self.entries(state)?;
         let mut found = None;
@@ -197,7 +198,7 @@ impl<'a> Pickle<'a> {
         Ok(found)
     }
 
-    /// The same; refused where it is not there.
+    /// Returns the attribute of a state; an error if it is missing.
     pub(crate) fn needed(&self, state: Id, name: &str) -> Result<Id, Error> {
         self.attribute(state, name)?.ok_or_else(|| refused(format!("the attribute `{name}` is missing")))
     }
@@ -206,19 +207,19 @@ impl<'a> Pickle<'a> {
         self.tree.node(id)
     }
 
-    /// Pays for what is made of its parts.
+    /// Takes `price` accesses from the budget; called for everything that is derived from a part.
     pub(crate) fn pay(&self, price: u64) -> Result<(), Error> {
         let left = self.questions.get().checked_sub(price);
-        let left = left.ok_or_else(|| refused("it says the same parts again and again".to_owned()))?;
+        let left = left.ok_or_else(|| refused("it refers to the same parts too many times".to_owned()))?;
         self.questions.set(left);
         Ok(())
     }
 
     fn wrong(&self, id: Id, what: &str, wanted: &str) -> Error {
-        refused(format!("{what} is {}, and should be {wanted}", self.kind(id)))
+        refused(format!("{what} is {}, but must be {wanted}", self.kind(id)))
     }
 
-    /// What kind of thing it is, for people.
+    /// Returns the kind of the node, for messages.
     pub(crate) fn kind(&self, id: Id) -> &'static str {
         match self.node(id) {
             Node::None => "None",
@@ -232,13 +233,13 @@ impl<'a> Pickle<'a> {
             Node::Dict(_) => "a dict",
             Node::Set => "a set",
             Node::Global(_) => "a name",
-            Node::Persistent(_) => "something in the file around it",
+            Node::Persistent(_) => "a reference to the surrounding file",
             Node::Made { .. } => "an object",
         }
     }
 }
 
-/// A pickle that is not taken.
+/// Returns the error for a pickle that is not accepted.
 pub(super) fn refused(why: String) -> Error {
     Error::refused("pickle", why)
 }

@@ -1,11 +1,11 @@
-//! Pickles that are written: protocol 2, which every Python since 2.3 reads. Only what the reader knows can be said.
+//! A pickle writer: protocol 2, which every Python since 2.3 reads, for values that the reader supports.
 
 use std::collections::HashMap;
 
 /// A pickle that is being written, from its beginning to its end.
 pub(crate) struct Writer {
     bytes: Vec<u8>,
-    /// Names that were said, and where they are remembered.
+    /// The names that were written, and their memo indices.
     said: HashMap<(&'static str, &'static str), u32>,
 }
 
@@ -45,7 +45,7 @@ impl Writer {
 
     pub(crate) fn text(&mut self, text: &str) {
         self.bytes.push(b'X');
-        // No name is longer than the header of a file, and no header than 100 MB.
+        // A name is shorter than the header of its file, and a header is at most 100 MB.
         self.bytes.extend((text.len() as u32).to_le_bytes());
         self.bytes.extend(text.as_bytes());
     }
@@ -75,21 +75,21 @@ impl Writer {
         self.bytes.push(b'e');
     }
 
-    /// A dict; keys and values in turns.
+    /// Writes a dict; `entries` writes keys and values alternately.
     pub(crate) fn dict(&mut self, entries: impl FnOnce(&mut Self)) {
         self.bytes.extend(b"}(");
         entries(self);
         self.bytes.push(b'u');
     }
 
-    /// What a name makes of arguments.
+    /// Writes a call of a name with arguments.
     pub(crate) fn call(&mut self, module: &'static str, name: &'static str, args: impl FnOnce(&mut Self)) {
         self.global(module, name);
         self.tuple(args);
         self.bytes.push(b'R');
     }
 
-    /// An object with a state; without one where it has none.
+    /// Writes an object with a state.
     pub(crate) fn object(&mut self, module: &'static str, name: &'static str, state: impl FnOnce(&mut Self)) {
         self.global(module, name);
         self.bytes.extend([b')', 0x81]);
@@ -97,13 +97,13 @@ impl Writer {
         self.bytes.push(b'b');
     }
 
-    /// An object without a state.
+    /// Writes an object without a state.
     pub(crate) fn empty_object(&mut self, module: &'static str, name: &'static str) {
         self.global(module, name);
         self.bytes.extend([b')', 0x81]);
     }
 
-    /// What the file around the pickle has under a key.
+    /// Writes a reference to the object that the file around the pickle stores under a key.
     pub(crate) fn persistent(&mut self, key: impl FnOnce(&mut Self)) {
         self.tuple(key);
         self.bytes.push(b'Q');

@@ -1,4 +1,4 @@
-//! Who is asked for what a URL names, and how long.
+//! Object stores: the server of a URL, its credentials, and the timeouts.
 
 use std::collections::HashMap;
 use std::env;
@@ -25,35 +25,36 @@ use super::PAUSE;
 use super::why::Why;
 use crate::place::is_plain;
 
-/// The variable that says for how many seconds a question is repeated.
+/// The environment variable for the time in seconds during which a request is repeated.
 const PATIENCE: &str = "RESHARD_PATIENCE";
 
-/// What it is where nothing is said.
+/// The default of that time, in seconds.
 const SECONDS: u64 = 60;
 
-/// A question is repeated so often at most, if its server has no answer or a bad one.
+/// The largest number of repetitions of a request without an answer, or with an error.
 const REPEATS: usize = 10;
 
-/// A store, and where in it a URL points.
+/// A store, and the path of a URL in it.
 pub(super) struct Place {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) path: ObjectPath,
-    /// Whether what begins like it can be listed: web servers have no lists.
+    /// `true` if names with a common prefix can be listed; web servers have no lists.
     pub(super) lists: bool,
-    /// For how long a question is repeated.
+    /// The time during which a request is repeated.
     pub(super) patience: Duration,
 }
 
 impl Place {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
-        /// The stores that were made, by what stands before the path of an object: connections are used again.
+        /// The stores by URL prefix, so that connections are reused.
         static STORES: LazyLock<Mutex<HashMap<String, Arc<dyn ObjectStore>>>> = LazyLock::new(Mutex::default);
         is_plain(path)?;
         let patience = patience()?;
         let text = path.to_str().ok_or_else(|| io::Error::other("it is not UTF-8"))?;
-        let url = Url::parse(text).map_err(|error| io::Error::other(format!("it is no URL: {error}")))?;
+        let url =
+            Url::parse(text).map_err(|error| io::Error::other(format!("it is not a valid URL: {error}")))?;
         let (scheme, path) = ObjectStoreScheme::parse(&url)
-            .map_err(|error| io::Error::other(format!("it is no URL: {error}")))?;
+            .map_err(|error| io::Error::other(format!("it is not a valid URL: {error}")))?;
         let lists = scheme != ObjectStoreScheme::Http;
         let store = url.as_str().trim_end_matches('/');
         let store = store.strip_suffix(path.as_ref()).unwrap_or(store).to_owned();
@@ -67,28 +68,30 @@ impl Place {
     }
 }
 
-/// For how long a question is repeated, as the environment says.
+/// Returns the time during which a request is repeated, from the environment.
 fn patience() -> io::Result<Duration> {
     let Some(text) = env::var_os(PATIENCE) else { return Ok(Duration::from_secs(SECONDS)) };
     let seconds =
         text.to_str().and_then(|text| text.parse().ok()).filter(|seconds| (1..=3600).contains(seconds));
     let seconds = seconds.ok_or_else(|| {
         io::Error::other(format!(
-            "{PATIENCE} is `{}`, and it is a number of seconds from 1 to 3600",
+            "{PATIENCE} is `{}`; it must be a number of seconds from 1 to 3600",
             text.display()
         ))
     })?;
     Ok(Duration::from_secs(seconds))
 }
 
-/// What talks to the servers of a URL, as the environment says. A server that says nothing is asked again after a quarter of
-/// patience; an answer that comes slowly may take ten times as long as that all.
+/// Returns a client for the servers of a URL, configured from the environment.
+///
+/// A server that sends nothing gets a new request after a quarter of the patience; a slow answer may take ten
+/// times the patience in total.
 fn build(
     url: &Url,
     scheme: &ObjectStoreScheme,
     patience: Duration,
 ) -> Result<Arc<dyn ObjectStore>, StoreError> {
-    /// Who encrypts. Another that the program has chosen stays.
+    /// The TLS provider; one that the program has already chosen stays.
     static ENCRYPTION: LazyLock<()> = LazyLock::new(|| {
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
@@ -137,12 +140,16 @@ fn build(
     }
 }
 
-/// Waits for an answer. One thread after the other drives all connections; inside of somebody's own runtime a thread apart does.
+/// Waits for an answer.
+///
+/// One thread at a time drives all connections; if the caller is inside an async runtime, a separate thread
+/// does.
 pub(super) fn wait<T: Send>(answer: impl Future<Output = T> + Send) -> io::Result<T> {
     static RUNTIME: LazyLock<io::Result<Runtime>> =
         LazyLock::new(|| Builder::new_current_thread().enable_all().build());
-    let runtime =
-        RUNTIME.as_ref().map_err(|error| io::Error::other(format!("no connection can be had: {error}")))?;
+    let runtime = RUNTIME
+        .as_ref()
+        .map_err(|error| io::Error::other(format!("cannot start network access: {error}")))?;
     if Handle::try_current().is_err() {
         return Ok(runtime.block_on(answer));
     }

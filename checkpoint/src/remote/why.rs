@@ -1,4 +1,4 @@
-//! Why something at a URL was not read, in one sentence, and whether it may be another when it is asked for again.
+//! Errors of reads at URLs: a one-line message, and the decision to repeat the request.
 
 use std::error::Error;
 use std::io;
@@ -6,34 +6,34 @@ use std::io;
 use object_store::Error as StoreError;
 use object_store::client::{HttpError, HttpErrorKind};
 
-/// A longer sentence of a server is cut.
+/// The longest message of a server that is shown, in characters.
 const LONGEST: usize = 300;
 
-/// How the crate begins what it says of a question that it has repeated as often as it may.
+/// The start of the crate's message for a request that it has repeated up to its limit.
 const REPEATED: &str = "Error performing ";
 
-/// What the crate says before the status that a server has answered with.
+/// The text before the status of a server's answer in the crate's message.
 const STATUS: &str = "status code: ";
 
-/// Where machines of Amazon, Google and Microsoft ask who they are, which is asked where the environment says nothing.
+/// The metadata servers of Amazon, Google and Microsoft, which the crate queries if no credentials are set.
 const WHO_AM_I: [&str; 3] = ["169.254.169.254", "metadata.google.internal", "169.254.170.2"];
 
 #[derive(Debug)]
 pub(super) enum Why {
-    /// What the crate says.
+    /// An error of the object store crate.
     Store(StoreError),
-    /// The object is another than the one that was opened.
+    /// The object has changed since it was opened.
     Changed,
-    /// So many bytes came of so many.
+    /// Fewer bytes arrived than were requested: received, requested.
     TooShort(usize, usize),
-    /// More bytes came than so many.
+    /// More bytes arrived than this requested number.
     TooLong(usize),
-    /// There is no memory for so many.
+    /// No memory for this number of bytes.
     Memory(usize),
 }
 
 impl Why {
-    /// Whether the next answer may be another. What the crate has repeated is not repeated here.
+    /// Returns `true` if a repeated request may succeed; requests that the crate has repeated are final.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::Store(error @ StoreError::Generic { .. }) => {
@@ -44,45 +44,45 @@ impl Why {
         }
     }
 
-    /// In one sentence, without what follows a `?` in a URL: that may be what lets one in.
-    #[allow(clippy::wildcard_enum_match_arm, reason = "the others are said in the words of the crate")]
+    /// Returns a one-line error, without the queries of URLs, which may contain signatures.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the others have the message of the crate")]
     pub(super) fn said(&self) -> io::Error {
         io::Error::other(match self {
             Self::Changed | Self::Store(StoreError::Precondition { .. }) => {
                 "it was changed while it was read".to_owned()
             }
             Self::TooShort(came, asked) => {
-                format!("again and again the server gives {came} bytes where {asked} are asked for")
+                format!("the server repeatedly returns {came} bytes instead of the requested {asked}")
             }
             Self::TooLong(asked) => {
-                format!("again and again the server gives more bytes than the {asked} that are asked for")
+                format!("the server repeatedly returns more than the requested {asked} bytes")
             }
-            Self::Memory(bytes) => format!("there is no memory for {bytes} bytes of it"),
+            Self::Memory(bytes) => format!("out of memory: cannot allocate {bytes} bytes"),
             Self::Store(StoreError::NotFound { .. }) => "there is no such object".to_owned(),
             Self::Store(
                 error @ (StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. }),
             ) => format!(
-                "the server does not let us read it{}: credentials are taken from the environment (AWS_.., GOOGLE_.., AZURE_..)",
+                "the server denies access{}; credentials are taken from the environment (AWS_.., GOOGLE_.., AZURE_..)",
                 status(error).map_or_else(String::new, |status| format!(" ({status})"))
             ),
             Self::Store(StoreError::NotSupported { .. }) => {
-                "its server gives no ranges of a file, only all of it".to_owned()
+                "its server does not support range requests, only whole files".to_owned()
             }
             Self::Store(error) => of_others(error),
         })
     }
 }
 
-/// An error, and what it comes from, to the first cause.
+/// Returns an error and its sources, down to the first cause.
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }
 
-/// What has no word of its own.
+/// Returns the message for all other errors.
 fn of_others(error: &StoreError) -> String {
     let text = error.to_string();
     if WHO_AM_I.iter().any(|server| text.contains(server)) {
-        return "there are no credentials: the environment says none (AWS_.., GOOGLE_.., AZURE_..; AWS_SKIP_SIGNATURE=true and the like for what is public), and this machine has none of its own".to_owned();
+        return "there are no credentials: neither in the environment (AWS_.., GOOGLE_.., AZURE_..; AWS_SKIP_SIGNATURE=true and the like for public data) nor from this machine".to_owned();
     }
     if let Some(status) = status(error) {
         return format!("its server answers with status {status}");
@@ -93,18 +93,18 @@ fn of_others(error: &StoreError) -> String {
     let cause = chain(http).last().map_or_else(String::new, |cause| plain(&cause.to_string()));
     match http.kind() {
         HttpErrorKind::Connect => format!("its server cannot be reached: {cause}"),
-        HttpErrorKind::Timeout => "its server says nothing for too long (RESHARD_PATIENCE says how many seconds a question is repeated)".to_owned(),
-        HttpErrorKind::Request | HttpErrorKind::Interrupted | HttpErrorKind::Decode | HttpErrorKind::Unknown | _ => format!("the connection to its server breaks again and again: {cause}"),
+        HttpErrorKind::Timeout => "its server did not answer in time; RESHARD_PATIENCE sets for how many seconds a request is repeated".to_owned(),
+        HttpErrorKind::Request | HttpErrorKind::Interrupted | HttpErrorKind::Decode | HttpErrorKind::Unknown | _ => format!("the connection to its server breaks repeatedly: {cause}"),
     }
 }
 
-/// The status that a server has answered with, and what it said with it.
+/// Returns the status of a server's answer, and the text that came with it.
 fn status(error: &StoreError) -> Option<String> {
     let said = chain(error)
         .map(ToString::to_string)
         .filter_map(|text| Some(text.split_once(STATUS)?.1.to_owned()))
         .last()?;
-    // Of XML what stands in it: its names say nothing to people.
+    // Only the text of XML: its element names are of no use in a message.
     let mut words = String::new();
     for (at, part) in said.split('<').enumerate() {
         let text = if at == 0 { part } else { part.split_once('>').map_or("", |(_, text)| text) };
@@ -113,7 +113,7 @@ fn status(error: &StoreError) -> Option<String> {
     Some(plain(words.trim().trim_end_matches(':')))
 }
 
-/// A text on one line, without what may let one in, and not too long.
+/// Returns a text on one line, without the queries of URLs, and of limited length.
 fn plain(text: &str) -> String {
     let words = text.split_whitespace().map(|word| match word.split_once('?') {
         Some((before, _)) if before.contains("://") => before,

@@ -1,4 +1,4 @@
-//! Hidden folders beside an output: what they are called, whose they are, and what is left of those whose processes have ended.
+//! Hidden folders next to an output: names, locks, and leftovers of ended processes.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -9,16 +9,16 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::staging::Kind;
 
-/// The file in a hidden folder whose lock says that somebody lives.
+/// The lock file in a hidden folder, which is locked while its process lives.
 pub(super) const LOCK: &str = "lock";
 
-/// What is being written in a hidden folder.
+/// The name of the output being written in a hidden folder.
 pub(crate) const NEW: &str = "new";
 
-/// What is replaced, where two names cannot be exchanged.
+/// The name of the replaced output, if two names cannot be exchanged.
 pub(super) const OLD: &str = "old";
 
-/// Makes a hidden folder and holds its lock; None if it is somebody else's.
+/// Makes a hidden folder and holds its lock; `None` if it belongs to another process.
 pub(super) fn begin_folder(hidden: &Path, kind: Kind) -> io::Result<Option<File>> {
     match fs::create_dir(hidden) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
@@ -26,19 +26,19 @@ pub(super) fn begin_folder(hidden: &Path, kind: Kind) -> io::Result<Option<File>
     }
     let path = hidden.join(LOCK);
     let lock = match OpenOptions::new().write(true).create(true).truncate(false).open(&path) {
-        // Taken for a dead one's, and gone.
+        // Another process took it for an abandoned folder and removed it.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         other => other?,
     };
     let locked = if kind == Kind::SharedDirectory { lock.try_lock_shared() } else { lock.try_lock() };
     match locked {
         Err(TryLockError::WouldBlock) => Ok(None),
-        // A file system without locks: then nobody takes it for a dead one's either.
+        // A file system without locks: then no process takes it for an abandoned folder either.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(is_at(&lock, &path).then_some(lock)),
     }
 }
 
-/// Whether a file is still the one at this path.
+/// Returns `true` if a file is still the one at this path.
 #[cfg(unix)]
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -51,14 +51,14 @@ pub(super) fn is_at(_file: &File, path: &Path) -> bool {
     path.exists()
 }
 
-/// Removes the hidden folders of this target whose processes have ended, as far as that works.
+/// Removes the hidden folders of this target whose processes have ended; best effort.
 pub(super) fn remove_dead(target: &Path) {
     for (_, hidden, _lock) in dead(target) {
         remove_one(target, &hidden);
     }
 }
 
-/// The hidden folders of this target whose processes have ended, each with its number and its lock, which is held now.
+/// Returns the hidden folders whose processes have ended, with their numbers and locks, which it holds.
 pub(super) fn dead(target: &Path) -> impl Iterator<Item = (u64, PathBuf, File)> {
     let prefix = hidden_prefix(target);
     let entries = fs::read_dir(parent(target)).into_iter().flatten().flatten();
@@ -79,7 +79,7 @@ pub(super) fn dead(target: &Path) -> impl Iterator<Item = (u64, PathBuf, File)> 
 pub(super) fn remove_one(target: &Path, hidden: &Path) {
     let old = hidden.join(OLD);
     if old.exists() && fs::symlink_metadata(target).is_err() {
-        // It ended between two renames.
+        // The process ended between the two renames.
         let _ = fs::rename(old, target);
     }
     remove_folder(hidden);
@@ -97,7 +97,7 @@ pub(super) fn remove_folder(hidden: &Path) {
     }
 }
 
-/// `out`, `./out/` and `../x/out` as a path whose last component is a name.
+/// Returns `out`, `./out/` and `../x/out` as an absolute path whose last component is a name.
 pub(super) fn absolute(target: &Path) -> Result<PathBuf, Error> {
     let path = std::path::absolute(target).map_err(|error| Error::io("resolving", target, &error))?;
     if path.file_name().is_none() {
@@ -111,21 +111,22 @@ pub(super) fn parent(target: &Path) -> &Path {
     target.parent().unwrap_or(Path::new("/"))
 }
 
-/// Where the output of this target is written meanwhile, by the number of its hidden folder.
+/// Returns the path of the unfinished output of this target, by the number of its hidden folder.
 pub(crate) fn staged_in(target: &Path, number: u64) -> Result<PathBuf, Error> {
     Ok(hidden(&absolute(target)?, number).join(NEW))
 }
 
-/// A hidden folder beside the target.
+/// Returns the path of a hidden folder next to the target.
 pub(super) fn hidden(target: &Path, number: u64) -> PathBuf {
     target.with_file_name(format!("{}{number}", hidden_prefix(target)))
 }
 
-/// What the names of the target's hidden folders begin with: some of its name for people, and a hash of all of it. A file
-/// system that takes the name, of 255 bytes at most, takes these too.
+/// Returns the prefix of the target's hidden folders: some of its name, and a hash of all of it.
+///
+/// A file system that accepts the name, of 255 bytes at most, accepts these too.
 fn hidden_prefix(target: &Path) -> String {
     let name = target.file_name().unwrap_or_default();
-    // FNV-1a, which stays what it is.
+    // FNV-1a, which is stable across versions.
     let hash = name.as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });

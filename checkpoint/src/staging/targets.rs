@@ -1,4 +1,4 @@
-//! Where an output may be begun.
+//! Checks of output paths.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,16 @@ use crate::place;
 use crate::replaced;
 use crate::staging::hidden::absolute;
 
-/// Whether an output of this name is one file of whole tensors, and not a directory; names of formats that are only read are refused.
+/// Returns `true` if an output name is one file of whole tensors, `false` for a directory.
+///
+/// Names of formats that are only read are errors.
 pub(crate) fn is_whole_file(out: &Path) -> Result<bool, Error> {
     let suffix = out.extension().map(|suffix| suffix.to_string_lossy().to_lowercase());
     match suffix.as_deref() {
         Some("safetensors") => Ok(true),
         Some(read @ ("pt" | "pth" | "npy" | "npz" | "distcp")) => {
             let message = format!(
-                "--out {} would be a file .{read}, which is only read: a name that ends in .safetensors is a file of whole tensors, any other a directory",
+                "`--out {}`: .{read} files are read but not written; use a name that ends in .safetensors for a file of whole tensors, or any other for a directory",
                 out.display()
             );
             Err(Error::refused("output", message))
@@ -24,7 +26,7 @@ pub(crate) fn is_whole_file(out: &Path) -> Result<bool, Error> {
     }
 }
 
-/// Whether the outputs may be begun: absent, or to be replaced by the user's own wish, and apart from each other.
+/// Checks that the outputs may be begun: absent or replaceable, and not inside each other.
 pub(crate) fn check(dir: Option<&Path>, file: Option<&Path>, force: bool) -> Result<(), Error> {
     dir.map_or(Ok(()), |dir| check_directory(dir, force))?;
     file.map_or(Ok(()), |file| check_file(file, force))?;
@@ -34,7 +36,7 @@ pub(crate) fn check(dir: Option<&Path>, file: Option<&Path>, force: bool) -> Res
     }
 }
 
-/// Refuses an output inside a folder that is read: the folder would hold what it is not, or be no checkpoint any more.
+/// Rejects an output inside an input folder, which would then no longer be a valid checkpoint.
 pub(crate) fn check_outside(
     dir: Option<&Path>,
     file: Option<&Path>,
@@ -48,8 +50,9 @@ pub(crate) fn check_outside(
             let Ok(folder) = input.canonicalize() else { continue };
             if place != folder && place.starts_with(&folder) {
                 let (target, input) = (target.display(), input.display());
-                let message =
-                    format!("{flag} {target} is inside the input folder {input}: write it to another folder");
+                let message = format!(
+                    "`{flag} {target}` is inside the input folder {input}; write it to another folder"
+                );
                 return Err(Error::refused("output", message));
             }
         }
@@ -57,30 +60,30 @@ pub(crate) fn check_outside(
     Ok(())
 }
 
-/// Whether `dir` may become the output: absent, empty, or an earlier output that the user wants replaced.
+/// Checks that `dir` may become the output: absent, empty, or an earlier output with `force`.
 pub(super) fn check_directory(dir: &Path, force: bool) -> Result<(), Error> {
-    let refused = |why: String| Err(Error::refused("output", format!("--out {} {why}", dir.display())));
+    let refused = |why: String| Err(Error::refused("output", format!("`--out {}` {why}", dir.display())));
     let Ok(kind) = fs::symlink_metadata(dir) else { return check_above("--out", dir) };
     if !kind.is_dir() {
-        return refused("is there and is not a directory".to_owned());
+        return refused("exists and is not a directory".to_owned());
     }
     if fs::read_dir(dir).map_err(|error| Error::io("reading", dir, &error))?.next().is_none() {
         return Ok(());
     }
     if !force {
-        return refused("is not empty; --force replaces what an earlier run wrote".to_owned());
+        return refused("is not empty; pass `--force` to replace the output of an earlier run".to_owned());
     }
     match replaced::directory(dir)? {
         None => Ok(()),
         Some(why) => {
-            refused(format!("{why}, and --force replaces only what a run wrote: choose another name"))
+            refused(format!("{why}, and `--force` replaces only the output of a run; choose another name"))
         }
     }
 }
 
-/// Whether `file` may become the output: absent, or an earlier output that the user wants replaced.
+/// Checks that `file` may become the output: absent, or an earlier output with `force`.
 pub(super) fn check_file(file: &Path, force: bool) -> Result<(), Error> {
-    let refused = |why: &str| Err(Error::refused("output", format!("--gather {} {why}", file.display())));
+    let refused = |why: &str| Err(Error::refused("output", format!("`--gather {}` {why}", file.display())));
     if file.file_name().is_none() {
         return refused("does not name a file");
     }
@@ -90,41 +93,44 @@ pub(super) fn check_file(file: &Path, force: bool) -> Result<(), Error> {
     }
     match fs::symlink_metadata(file) {
         Ok(_) if file.is_dir() => refused("is a directory"),
-        Ok(_) if !force => refused("is there already; --force replaces what an earlier run wrote"),
+        Ok(_) if !force => refused("already exists; pass `--force` to replace the output of an earlier run"),
         Ok(_) => match replaced::file(file) {
             None => Ok(()),
-            Some(why) => {
-                refused(&format!("{why}, and --force replaces only what a run wrote: choose another name"))
-            }
+            Some(why) => refused(&format!(
+                "{why}, and `--force` replaces only the output of a run; choose another name"
+            )),
         },
         Err(_) => check_above("--gather", file),
     }
 }
 
-/// Whether there can be folders above an output that is not there.
+/// Checks that the folders above a missing output can be made.
 fn check_above(flag: &str, target: &Path) -> Result<(), Error> {
     let target = absolute(target)?;
     let there = target.ancestors().skip(1).find(|above| above.exists());
     match there {
         Some(above) if !above.is_dir() => {
-            let message =
-                format!("{flag} {} is below {}, which is not a directory", target.display(), above.display());
+            let message = format!(
+                "`{flag} {}` is below {}, which is not a directory",
+                target.display(),
+                above.display()
+            );
             Err(Error::refused("output", message))
         }
         Some(_) | None => Ok(()),
     }
 }
 
-/// The two outputs appear one after the other, so neither may be inside the other.
+/// Checks that neither output is inside the other, because they are put in place in sequence.
 fn check_apart(dir: &Path, file: &Path) -> Result<(), Error> {
     let (real_dir, real_file) = (real(dir)?, real(file)?);
     let refused = |how: &str| {
         let message =
-            format!("--gather {} is {how} --out {}: put it elsewhere", file.display(), dir.display());
+            format!("`--gather {}` is {how} `--out {}`; choose another path", file.display(), dir.display());
         Err(Error::refused("output", message))
     };
     if real_file == real_dir {
-        return refused("the same place as");
+        return refused("the same path as");
     }
     if real_file.starts_with(&real_dir) {
         return refused("inside");
@@ -135,7 +141,7 @@ fn check_apart(dir: &Path, file: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The path without the links among the folders above it that are there.
+/// Resolves the links in the existing folders above a path.
 fn real(target: &Path) -> Result<PathBuf, Error> {
     let target = absolute(target)?;
     for above in target.ancestors().skip(1) {

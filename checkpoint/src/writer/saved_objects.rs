@@ -1,15 +1,17 @@
-//! Objects that processes save beside the files of the ranks: one that was said to be saved is in the checkpoint that is committed.
+//! Objects that processes save next to the rank files: a reported success means that it will be committed.
 //!
 //! ```text
-//! objects/HASH.begun     the name of an object, from when somebody begins to save it
+//! objects/HASH.begun     the name of an object, once a process begins to save it
 //! objects/HASH.bin       its bytes
-//! objects/HASH.json      its name, path and checksum: it is saved from the moment this has its name
-//! taken/..               the folder `objects`, from when somebody commits
+//! objects/HASH.json      its name, path and checksum: the object is saved once this file exists
+//! taken/..               the folder `objects`, once a process commits
 //! ```
 //!
-//! Whoever commits renames the folder, and then reads what is listed in it. Whoever saves an object lists it, and then looks for it where
-//! the folder was: if it is there the folder was not renamed yet, so that it is read. If it is not, the object may have been listed in the
-//! renamed folder, for a system that has found a folder goes on in it; it may be read or not, and whoever saves is told that it is not saved.
+//! The process that commits renames the folder, and then reads the objects listed in it. A process that saves
+//! an object lists it, and then checks that the object exists at the original path. If it does, the folder
+//! had not been renamed, so the object will be read. If it does not, the object may have been listed in the
+//! renamed folder, because the operating system resolves the folder only once. It may be read or not, and the
+//! save is reported as failed.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -24,29 +26,29 @@ use crate::error::Error;
 use crate::objects::{Content, Key, Object};
 use crate::read::read_text;
 
-/// How the files of an object end.
+/// The extensions of the files of an object.
 const BEGUN: &str = "begun";
 const BYTES: &str = "bin";
 const MEANWHILE: &str = "part";
 const LISTED: &str = "json";
 
-/// Where they are: while objects are saved, and when somebody commits.
+/// The folder of the objects: while they are saved, and after the commit has begun.
 pub(super) struct SavedObjects {
     open: PathBuf,
     taken: PathBuf,
 }
 
-/// What became of an object that was to be saved.
+/// The outcome of an attempt to save an object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Saved,
     /// Another one of this name has been begun.
     Twice,
-    /// Somebody has committed.
+    /// Another process has committed.
     Closed,
 }
 
-/// What an object is, beside its bytes.
+/// The metadata of an object.
 #[derive(Serialize, Deserialize)]
 struct About {
     name: String,
@@ -55,17 +57,17 @@ struct About {
 }
 
 impl SavedObjects {
-    /// Those in a hidden folder.
+    /// Returns the objects of a hidden folder.
     pub(super) fn of(hidden: &Path) -> Self {
         Self { open: hidden.join("objects"), taken: hidden.join("taken") }
     }
 
-    /// Makes their folder.
+    /// Creates their folder.
     pub(super) fn begin(&self) -> Result<(), Error> {
         fs::create_dir(&self.open).map_err(|error| Error::io("creating", &self.open, &error))
     }
 
-    /// Saves one. If that fails it is as if it had never been begun.
+    /// Saves an object; a failure leaves no trace.
     pub(super) fn save(&self, name: &str, path: Option<&[Key]>, bytes: &[u8]) -> Result<Outcome, Error> {
         let about = About {
             name: name.to_owned(),
@@ -82,7 +84,7 @@ impl SavedObjects {
             Err(error) => Err(error),
             Ok(mut file) => {
                 file.write_all(name.as_bytes()).and_then(|()| write(&stem, &text, bytes)).inspect_err(|_| {
-                    // The one that is begun last: from then on it may be saved anew.
+                    // The name marker goes last: after that the object may be saved again.
                     for extension in [BYTES, MEANWHILE, BEGUN] {
                         let _ = fs::remove_file(stem.with_extension(extension));
                     }
@@ -97,10 +99,10 @@ impl SavedObjects {
         }
     }
 
-    /// The names of those that were begun and are not saved, in order.
+    /// Returns the sorted names of objects that were begun and are not saved.
     pub(super) fn unfinished(&self) -> Result<Vec<String>, Error> {
         let files = match fs::read_dir(&self.open) {
-            // Somebody commits.
+            // A commit has begun.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             files => files.map_err(|error| Error::io("reading", &self.open, &error))?,
         };
@@ -108,7 +110,7 @@ impl SavedObjects {
         for file in files {
             let path = file.map_err(|error| Error::io("reading", &self.open, &error))?.path();
             if ends_in(&path, BEGUN) && !path.with_extension(LISTED).exists() {
-                // It may have gone since.
+                // It may have been removed since.
                 names.extend(read_text(&path));
             }
         }
@@ -116,7 +118,7 @@ impl SavedObjects {
         Ok(names)
     }
 
-    /// All that were saved, in the order of their names; from now on none is.
+    /// Returns all saved objects in the order of their names, and prevents further ones.
     pub(super) fn close(&self) -> Result<Vec<Object>, Error> {
         let failed = |error| Error::io("reading", &self.taken, &error);
         fs::rename(&self.open, &self.taken).map_err(failed)?;
@@ -132,7 +134,7 @@ impl SavedObjects {
     }
 }
 
-/// Writes an object, which is listed when it is whole.
+/// Writes an object, which is listed when it is complete.
 fn write(stem: &Path, text: &str, bytes: &[u8]) -> io::Result<()> {
     fs::write(stem.with_extension(BYTES), bytes)?;
     let meanwhile = stem.with_extension(MEANWHILE);
@@ -140,13 +142,13 @@ fn write(stem: &Path, text: &str, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&meanwhile, stem.with_extension(LISTED))
 }
 
-/// The object that a file lists.
+/// Reads the object that a file lists.
 fn listed(path: &Path) -> Result<Object, Error> {
     let text = read_text(path).map_err(|error| Error::io("reading", path, &error))?;
     let about: Option<About> = serde_json::from_slice(text.as_bytes()).ok();
     let sums = about.as_ref().and_then(|about| checksum::of_text(&about.crc64nvme));
     let (Some(About { name, path: keys, .. }), Some([sum])) = (about, sums.as_deref()) else {
-        let message = format!("{} does not say what an object is", path.display());
+        let message = format!("{} does not describe an object", path.display());
         return Err(Error::failed("io", message));
     };
     let input = Arc::new(Input::open(&path.with_extension(BYTES))?);
@@ -165,21 +167,21 @@ mod tests {
 
     use super::{BEGUN, BYTES, Outcome, SavedObjects, checksum};
 
-    /// What could not be written leaves nothing that keeps it from being saved later, and what was begun is known by its name.
+    /// A failed save leaves no files that prevent a later one, and begun objects are known by name.
     #[test]
     fn an_object_that_failed_may_be_saved_anew() {
         let folder = tempfile::tempdir().unwrap();
         let objects = SavedObjects::of(folder.path());
         objects.begin().unwrap();
         let stem = objects.open.join(format!("{:016x}", checksum(b"step")));
-        // Where the bytes are to be is a folder, which is no room for them either.
+        // A folder at the path of the bytes makes the save fail.
         fs::create_dir(stem.with_extension(BYTES)).unwrap();
         assert_eq!(objects.save("step", None, b"7").unwrap_err().code(), "io");
         fs::remove_dir(stem.with_extension(BYTES)).unwrap();
         assert_eq!(fs::read_dir(&objects.open).unwrap().count(), 0);
         assert_eq!(objects.save("step", None, b"7").unwrap(), Outcome::Saved);
         assert_eq!(objects.save("step", None, b"8").unwrap(), Outcome::Twice);
-        // One whose process died.
+        // An object whose process died.
         fs::write(objects.open.join("0.begun"), "epoch").unwrap();
         assert_eq!(objects.unfinished().unwrap(), ["epoch"]);
         assert!(stem.with_extension(BEGUN).exists());

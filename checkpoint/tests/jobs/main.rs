@@ -1,4 +1,4 @@
-//! Shards loaded by the ranks of an MPI job: what is read once per node and moved by a plan is what each rank would have read.
+//! Shards loaded by ranks of an MPI job: one read per node and a plan give the same as direct reads.
 #![cfg(feature = "mpi")]
 
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use reshard_sharding::Sharding;
 use reshard_test_support::jobs::{JOB, Job, succeeds_with};
 use safetensors::tensor::{Dtype, TensorView};
 
-/// Names the checkpoint that a rank is to open.
+/// The variable with the path of the checkpoint that a rank opens.
 const FILE: &str = "RESHARD_TEST_LOADED";
 
-/// What is loaded, and how.
+/// The tensors to load, with axes and sharding.
 const WANTED: [(&str, &str, &str); 4] = [
     ("matrix", "a=4", "R"),
     ("matrix", "a=2,b=2", "R,S(1)"),
@@ -24,7 +24,7 @@ const WANTED: [(&str, &str, &str); 4] = [
     ("cube", "a=3", "R"),
 ];
 
-/// The whole node reads every byte once, files being slow.
+/// Returns a strategy for slow files, by which the node reads every byte once.
 fn loading(checkpoint: &Checkpoint, tensor: &str, axes: &str, to: &str) -> ShardLoad {
     let wanted = wanted(checkpoint, tensor, axes, to);
     let slow = ReadModel { node_ranks: 4, gbytes_per_s: 1e-6 };
@@ -36,7 +36,7 @@ fn wanted(checkpoint: &Checkpoint, tensor: &str, axes: &str, to: &str) -> Shardi
     Sharding::parse(&axes.parse().unwrap(), &shape, to).unwrap()
 }
 
-/// What every rank of a job does; nothing in a plain run of the tests.
+/// The body of every rank of a job; it does nothing in a plain run of the tests.
 #[test]
 fn rank() {
     let Ok(job) = std::env::var(JOB) else { return };
@@ -71,12 +71,12 @@ fn load(comm: &mut Comm, path: &Path) {
     }
 }
 
-/// The file loses its end after all have opened it.
+/// The file is truncated after all ranks have opened it.
 fn cut(comm: &mut Comm, path: &Path) {
     let rank = comm.rank();
     let whole = Checkpoint::open(Some(path)).unwrap();
     let loading = loading(&whole, "matrix", "a=4", "R");
-    // Everybody has opened it.
+    // A barrier: all ranks have opened it.
     comm.share(&[0]).unwrap();
     if rank == 1 {
         let bytes = std::fs::read(path).unwrap();
@@ -84,10 +84,10 @@ fn cut(comm: &mut Comm, path: &Path) {
     }
     comm.share(&[1]).unwrap();
     let error = whole.load("matrix", &loading, comm).unwrap_err();
-    println!("rank {rank} was told: {error}");
+    println!("rank {rank} reported: {error}");
 }
 
-/// A matrix and a cube of numbers that are all different.
+/// Writes a matrix and a cube of numbers that are all different.
 fn written(path: &Path) -> usize {
     let numbers =
         |n: u32| (0..n).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect::<Vec<u8>>();
@@ -101,7 +101,7 @@ fn written(path: &Path) -> usize {
     matrix.len()
 }
 
-/// Every byte is read once by all ranks together, and every rank has what it would have read alone.
+/// All ranks jointly read every byte once, and every rank gets the same shard as by a direct read.
 #[test]
 fn ranks_of_a_job_read_every_byte_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -117,7 +117,7 @@ fn ranks_of_a_job_read_every_byte_once() {
     assert_eq!((moved, alone), (matrix, 4 * matrix), "{said}");
 }
 
-/// A file that loses its end while it is read: whoever cannot read says so, and nobody waits for ever.
+/// A file is truncated while it is read: a rank that cannot read reports it, and no rank waits forever.
 #[test]
 fn a_rank_that_cannot_read_holds_nobody_up() {
     let folder = tempfile::tempdir().unwrap();
@@ -125,6 +125,6 @@ fn a_rank_that_cannot_read_holds_nobody_up() {
     written(&path);
     let outcome = Job::start(4, "cut", &[(FILE, path.display().to_string())]).wait(Duration::from_mins(2));
     assert!(outcome.status.is_some(), "it had to be killed: {outcome:?}");
-    let told = outcome.text.matches("was told: ").count();
+    let told = outcome.text.matches("reported: ").count();
     assert!(told >= 1 && outcome.took < Duration::from_mins(1), "{outcome:?}");
 }

@@ -1,4 +1,4 @@
-//! Checksums of zip archives: a bit that is flipped in what PyTorch and NumPy packed is found, and its tensor is named.
+//! Checksums of zip archives: a flipped bit in a file of PyTorch or NumPy is found, and its tensor is named.
 
 use std::fs;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::files::{Tensors, job, tensor, write};
 use crate::reading::opened;
 use crate::torch::{copied, data};
 
-/// What is said of an input: its problems, or why it does not open. None if all is well.
+/// Returns the problems of an input, or the reason why it does not open; `None` if there are none.
 fn said(path: &Path) -> Option<String> {
     match Checkpoint::open(Some(path)) {
         Err(error) => Some(error.to_string()),
@@ -25,7 +25,7 @@ fn said(path: &Path) -> Option<String> {
     }
 }
 
-/// The bytes of all entries of the archives in a file, one after the other; only of those that hold a storage, where that is asked.
+/// Returns the bytes of all entries of the archives in a file, or only of archives with a storage.
 fn payloads(bytes: &[u8], of_storages: bool) -> Vec<(String, Range<usize>)> {
     let (mut all, mut begin) = (Vec::new(), 0);
     while begin < bytes.len() {
@@ -39,7 +39,7 @@ fn payloads(bytes: &[u8], of_storages: bool) -> Vec<(String, Range<usize>)> {
             let (start, stop) = archive.get_entry(entry.wayfinder()).unwrap().compressed_data_range();
             entries.push((name, begin + start as usize..begin + stop as usize));
         }
-        // Chunks without elements are not asked for, nor is what is no tensor.
+        // Chunks without elements, and entries that are not tensors, are never read.
         let of_tensor = |(name, place): &(String, Range<usize>)| name.contains("/data/") && !place.is_empty();
         if !of_storages || entries.iter().any(of_tensor) {
             all.extend(entries);
@@ -49,7 +49,7 @@ fn payloads(bytes: &[u8], of_storages: bool) -> Vec<(String, Range<usize>)> {
     all
 }
 
-/// A copy of an input, and a file of it that is an archive, or several.
+/// Copies inputs, and returns each with a file of it that consists of archives.
 fn inputs(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
     let mut all = Vec::new();
     for name in ["state.pt", "module.pt", "alone.pt", "stored.npz", "packed.npz"] {
@@ -66,7 +66,7 @@ fn inputs(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
             }
         }
     }
-    // And one of ours.
+    // A checkpoint written by this crate as well.
     let mut r = Random(51);
     let tensors: Tensors = [("large".to_owned(), tensor(&mut r, Dtype::F32, &[1300, 900]))].into();
     write(&folder.join("w.safetensors"), &tensors);
@@ -100,7 +100,7 @@ fn a_flipped_bit_of_what_is_in_an_archive_is_found_and_named() {
                 changed[place.start + r.below(place.len())] ^= 1 << r.below(8);
                 fs::write(&file, &changed).unwrap();
                 let Some(found) = said(&input) else {
-                    // The last bits of what is compressed may mean nothing.
+                    // The last bits of compressed data may have no effect.
                     assert!(input.ends_with("packed.npz"), "{file:?} {name}: nothing was found");
                     let good = folder.path().join("good");
                     fs::write(&good, &bytes).unwrap();
@@ -120,7 +120,7 @@ fn a_flipped_bit_of_what_is_in_an_archive_is_found_and_named() {
     assert!(flipped > 300 && named > 80, "{flipped} {named}");
 }
 
-/// Puts 0 for the checksum of some entries into the directory of the only archive of a file.
+/// Replaces the checksums of some entries by 0 in the directory of the only archive of a file.
 fn without_checksums(bytes: &[u8], which: impl Fn(usize) -> bool) -> Vec<u8> {
     let mut changed = bytes.to_vec();
     let records: Vec<usize> =
@@ -131,7 +131,7 @@ fn without_checksums(bytes: &[u8], which: impl Fn(usize) -> bool) -> Vec<u8> {
     changed
 }
 
-/// PyTorch computes none if it is told so, and says 0 for every entry.
+/// PyTorch can be configured to compute no checksums, and then writes 0 for every entry.
 #[test]
 fn an_archive_that_says_no_checksum_is_told_from_one_that_says_a_wrong_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -147,9 +147,9 @@ fn an_archive_that_says_no_checksum_is_told_from_one_that_says_a_wrong_one() {
         }
         fs::write(&path, without_checksums(&bytes, |number| number == one)).unwrap();
         let found = said(&path).unwrap_or_else(|| panic!("entry {one}"));
-        assert!(found.contains("00000000 is what the archive says"), "{found}");
+        assert!(found.contains("the archive has 00000000"), "{found}");
     }
-    // A byte of a large tensor of the archive that says none is read, and cannot be known to be wrong.
+    // In an archive without checksums a changed byte of a large tensor is read, and cannot be detected.
     let mut changed = without_checksums(&bytes, |_| true);
     let (_, place) = payloads(&bytes, false).into_iter().find(|(name, _)| name.contains("/data/")).unwrap();
     changed[place.start] ^= 1;

@@ -1,12 +1,13 @@
-//! Distributed checkpoints of PyTorch and folders with an index that are written: what was read is in them, once, and archives are
-//! whole. Whether PyTorch reads them is looked at where there is a PyTorch: `scripts/check_dcp.sh`.
+//! Written PyTorch distributed checkpoints and indexed folders: they hold the input once, in valid archives.
+//!
+//! `scripts/check_dcp.sh` checks that PyTorch reads them, where PyTorch is installed.
 
 use std::fs;
 use std::path::Path;
 
 use rawzip::ZipArchive;
 use reshard_checkpoint::{
-    Checkpoint, Engine, Options, OutputFormat, PlacementSpec, ReshardJob, diff, reshard,
+    Checkpoint, Engine, OutputFormat, PlacementSpec, ReshardJob, ReshardOptions, diff, reshard,
 };
 use reshard_test_support::Random;
 use safetensors::Dtype;
@@ -14,7 +15,7 @@ use safetensors::Dtype;
 use crate::files::{Tensors, draw, draw_sharding, inputs, job, read, tensor, write};
 use crate::reading::opened;
 
-/// Tensors of all types that PyTorch has.
+/// Draws tensors of all types that PyTorch has.
 fn drawn(r: &mut Random) -> Tensors {
     let kinds = [
         Dtype::BOOL,
@@ -42,7 +43,7 @@ fn drawn(r: &mut Random) -> Tensors {
     tensors
 }
 
-/// The archives of all files of a folder: each entry has the checksum that its bytes have. Says how many storages there are.
+/// Checks that each entry of the archives in a folder matches its checksum; returns the number of storages.
 fn storages(folder: &Path) -> usize {
     let mut storages = 0;
     for file in fs::read_dir(folder).unwrap() {
@@ -51,7 +52,7 @@ fn storages(folder: &Path) -> usize {
             continue;
         }
         let mut bytes = &fs::read(&path).unwrap()[..];
-        // One after the other: an archive ends 22 bytes after the mark of its end.
+        // Archives are contiguous: each ends 22 bytes after its end-of-directory mark.
         while !bytes.is_empty() {
             let end = bytes.windows(4).position(|window| window == b"PK\x05\x06").unwrap() + 22;
             let archive = ZipArchive::from_slice(&bytes[..end]).unwrap();
@@ -85,7 +86,7 @@ fn what_is_written_as_dcp_is_what_was_read_once_and_in_whole_archives() {
                 out: Some(out.clone()),
                 format: OutputFormat::Dcp,
                 force: true,
-                verify: round % 2 == 1,
+                verify: round % 2 != 1,
                 ..job(&input, mesh, to, false)
             };
             if job.run(&mut ()).is_err() {
@@ -105,7 +106,7 @@ fn what_is_written_as_dcp_is_what_was_read_once_and_in_whole_archives() {
     assert!(written > 20 && chunks > 1000, "{written} {chunks}");
 }
 
-/// Slabs of a large tensor come in any order, and the checksums of its archives are right.
+/// The blocks of a large tensor arrive in any order, and the checksums of its archives are right.
 #[test]
 fn large_chunks_have_the_checksums_of_their_bytes() {
     let mut r = Random(32);
@@ -115,7 +116,7 @@ fn large_chunks_have_the_checksums_of_their_bytes() {
     write(&input, &tensors);
     for (mesh, to, chunks) in [("a=2,b=3", "S(1),S(0)", 6), ("a=1", "R", 1), ("a=2,b=2", "SS(0,2),S(0)", 4)] {
         let spec = PlacementSpec::new([("*", to)]).unwrap();
-        let options = Options { format: OutputFormat::Dcp, force: true, ..Options::default() };
+        let options = ReshardOptions { format: OutputFormat::Dcp, force: true, ..ReshardOptions::default() };
         reshard(&opened(&input), &mesh.parse().unwrap(), &spec, &out, options).unwrap();
         assert_eq!(storages(&out), chunks, "{to}");
         assert!(diff(&opened(&out), &opened(&input), &mut ()).unwrap().equal, "{to}");
@@ -137,7 +138,7 @@ fn what_cannot_be_a_dcp_is_refused_before_anything_is_written() {
         error.to_string()
     };
     assert!(refused(asked()).contains("`packed`: its elements are F4"));
-    assert!(refused(ReshardJob { through_engine: true, ..asked() }).contains("leave the engine out"));
+    assert!(refused(ReshardJob { through_engine: true, ..asked() }).contains("drop `--engine`"));
     assert!(refused(ReshardJob { engine: Engine::Threads, out: None, ..asked() }).contains("--out"));
 }
 
@@ -152,7 +153,7 @@ fn force_replaces_a_dcp_that_a_run_wrote_and_no_other() {
             force: true,
             mesh: Some("a=2".to_owned()),
             to: Some(to.to_owned()),
-            tensor: Some("mlp.up.bias".to_owned()),
+            only: vec!["mlp.up.bias".to_owned()],
             ..ReshardJob::default()
         };
         asked.run(&mut ())
@@ -169,10 +170,10 @@ fn force_replaces_a_dcp_that_a_run_wrote_and_no_other() {
     assert!(Checkpoint::open(Some(&out)).is_err());
 }
 
-/// Formats that have each element once, in safetensors files.
+/// The formats that store each element once, in safetensors files.
 const IN_SAFETENSORS: [OutputFormat; 2] = [OutputFormat::DcpSafetensors, OutputFormat::Safetensors];
 
-/// What the files of a folder hold, all together, by the library that everybody has.
+/// Returns the total tensor bytes in the files of a folder, read with the safetensors crate.
 fn held(folder: &Path) -> usize {
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "safetensors"));
@@ -186,7 +187,7 @@ fn what_is_written_in_safetensors_is_what_was_read_once() {
     for round in 0..12 {
         let folder = tempfile::tempdir().unwrap();
         let mut tensors = if round % 3 == 0 { draw(&mut r) } else { drawn(&mut r) };
-        // PyTorch does not read it from safetensors files, so it is not written for it.
+        // PyTorch does not read this type from safetensors files, so it is not written to them.
         tensors.retain(|_, tensor| tensor.dtype != Dtype::F8_E8M0);
         let bytes: usize = tensors.values().map(|tensor| tensor.bytes.len()).sum();
         for input in inputs(folder.path(), &tensors, &mut r) {
@@ -199,7 +200,7 @@ fn what_is_written_in_safetensors_is_what_was_read_once() {
                     format,
                     file_bytes: (r.below(2) == 0).then(|| r.below(2000) as u64),
                     force: true,
-                    verify: round % 2 == 1,
+                    verify: round % 2 != 1,
                     ..job(&input, mesh, to, false)
                 };
                 let asked = if whole { ReshardJob { mesh: None, to: None, ..asked } } else { asked };
@@ -222,7 +223,7 @@ fn what_is_written_in_safetensors_is_what_was_read_once() {
     assert!(written > 40 && chunks > 1000, "{written} {chunks}");
 }
 
-/// Files are told apart by what is in them: none of them keeps its name.
+/// Formats are detected by content: the files are renamed.
 #[test]
 fn every_format_that_is_written_is_told_by_its_content() {
     let mut r = Random(35);
@@ -236,13 +237,14 @@ fn every_format_that_is_written_is_told_by_its_content() {
     write(&input, &tensors);
     let spec = PlacementSpec::new([("*", "S(0)")]).unwrap();
     let reshard_to = |format: OutputFormat, out: &Path| {
-        let options = Options { format, force: true, file_bytes: Some(100), ..Options::default() };
+        let options =
+            ReshardOptions { format, force: true, file_bytes: Some(100), ..ReshardOptions::default() };
         reshard(&opened(&input), &"a=3".parse().unwrap(), &spec, out, options)
     };
     for format in
         [OutputFormat::RankFiles, OutputFormat::Dcp, OutputFormat::DcpSafetensors, OutputFormat::Safetensors]
     {
-        // Each replaces the one before it.
+        // Each output replaces the one before it.
         reshard_to(format, &out).unwrap();
         reshard_to(format, &out).unwrap();
         let moved = folder.path().join("moved.bin");
@@ -271,7 +273,7 @@ fn every_format_that_is_written_is_told_by_its_content() {
     assert!(error.contains("chunks of another program"), "{error}");
 }
 
-/// A name is once in a file: boxes of the same rank are in files of their own, which have PyTorch's names.
+/// A name occurs once in a file: boxes of one rank are in separate files, with PyTorch's names.
 #[test]
 fn chunks_in_safetensors_have_the_names_and_offsets_of_pytorch() {
     let mut r = Random(36);
@@ -280,7 +282,7 @@ fn chunks_in_safetensors_have_the_names_and_offsets_of_pytorch() {
     let tensors: Tensors = [("m".to_owned(), tensor(&mut r, Dtype::F32, &[8, 2]))].into();
     write(&input, &tensors);
     let spec = PlacementSpec::new([("*", "Z(0)")]).unwrap();
-    let options = Options { format: OutputFormat::DcpSafetensors, ..Options::default() };
+    let options = ReshardOptions { format: OutputFormat::DcpSafetensors, ..ReshardOptions::default() };
     reshard(&opened(&input), &"a=2".parse().unwrap(), &spec, &out, options).unwrap();
     let mut found = Vec::new();
     for file in fs::read_dir(&out).unwrap() {
@@ -315,10 +317,10 @@ fn whole_tensors_and_chunks_are_asked_for_without_contradiction() {
         |format: OutputFormat| ReshardJob { format, mesh: Some("a=2".to_owned()), ..ReshardJob::default() };
     let to = Some("S(0)".to_owned());
     let said = refused(asked(ReshardJob { to: to.clone(), ..of(OutputFormat::Safetensors) }));
-    assert!(said.contains("leave --to and --spec out"), "{said}");
+    assert!(said.contains("drop `--to` and `--spec`"), "{said}");
     for format in IN_SAFETENSORS {
         let said = refused(asked(ReshardJob { through_engine: true, ..of(format) }));
-        assert!(said.contains("leave the engine out"), "{said}");
+        assert!(said.contains("drop `--engine`"), "{said}");
         assert!(refused(of(format)).contains("--out"));
     }
     let mut r = Random(37);
@@ -329,7 +331,7 @@ fn whole_tensors_and_chunks_are_asked_for_without_contradiction() {
     let block = Checkpoint::open(None).unwrap();
     let file = folder.path().join("out.safetensors");
     let spec = PlacementSpec::new([("*", "S(0)")]).unwrap();
-    let options = Options { format: OutputFormat::Dcp, ..Options::default() };
+    let options = ReshardOptions { format: OutputFormat::Dcp, ..ReshardOptions::default() };
     let error = reshard(&block, &"a=2".parse().unwrap(), &spec, &file, options).unwrap_err();
     assert!(error.code() == "usage" && !file.exists(), "{error}");
 }

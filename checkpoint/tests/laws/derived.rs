@@ -1,18 +1,21 @@
-//! Checkpoints that are made of others: fused and split ones are what their definition says element by element, converted ones are
-//! the rounded elements, and all of them are read, resharded and checked as any others are.
+//! Derived checkpoints: fused and split tensors match the definition element by element, and casts round.
+//!
+//! All of them are read, resharded and checked as any other checkpoint.
 
 use std::fs;
 use std::path::Path;
 
 use half::bf16;
-use reshard_checkpoint::{Checkpoint, ErrorKind, Fusion, Options, PlacementSpec, ReshardJob, diff, reshard};
+use reshard_checkpoint::{
+    Checkpoint, ErrorKind, Fusion, PlacementSpec, ReshardJob, ReshardOptions, diff, reshard,
+};
 use reshard_test_support::Random;
 use safetensors::Dtype;
 
 use crate::files::{Tensors, Whole, draw_sharding, inputs, job, read, sharding, slice, tensor, write};
 use crate::reading::{draw_region, opened};
 
-/// Element `index` of the whole is which element of which part: by the definition, one by one.
+/// Fuses parts by the definition: for each element of the whole, finds its part and its index there.
 fn fused(parts: &[&Whole], dim: usize, blocks: usize) -> Whole {
     let mut shape = parts[0].shape.clone();
     shape[dim] = parts.iter().map(|part| part.shape[dim]).sum();
@@ -102,7 +105,8 @@ fn fusing_and_splitting_are_what_they_are_element_by_element() {
                         let before = made.bytes_read();
                         let bytes = made.read(name, &region).unwrap();
                         assert_eq!(bytes, slice(whole, &region), "{turn} {text} {input:?} {name} {region:?}");
-                        // Of a whole that is split on an inner dim single elements are read with the short gaps between them.
+                        // If a whole is split on an inner dim, elements are read with the short gaps between
+                        // them.
                         if way == "fuse" || dim == 0 {
                             assert_eq!(
                                 made.bytes_read() - before,
@@ -119,7 +123,7 @@ fn fusing_and_splitting_are_what_they_are_element_by_element() {
                     let out = folder.join(format!("{way}-{number}-{unchecked}"));
                     let mut job = ReshardJob {
                         gather: Some(gather.clone()),
-                        verify: unchecked,
+                        verify: !unchecked,
                         ..job_to(&out, input, mesh, sharding)
                     };
                     let said = vec![text.clone()];
@@ -140,7 +144,7 @@ fn fusing_and_splitting_are_what_they_are_element_by_element() {
     assert!(compared > 150 && resharded > 40, "{compared} {resharded}");
 }
 
-/// Query groups: of four query heads, a key head and a value head, eight times, over four ranks and from two.
+/// Query groups: four query heads, a key head and a value head, eight times, over four ranks and from two.
 #[test]
 fn attention_is_fused_group_by_group_on_any_mesh() {
     let mut r = Random(72);
@@ -166,7 +170,7 @@ fn attention_is_fused_group_by_group_on_any_mesh() {
     let quarters = sharding("tp=4", &whole.shape, "S(0)");
     for rank in 0..4 {
         let shard = four.shard("attn.qkv.weight", &quarters, rank).unwrap();
-        // Two groups: eight query heads, then ..
+        // Two groups, which begin with eight query heads.
         assert_eq!(shard, slice(&whole, &quarters.region(rank).unwrap()));
         assert_eq!(shard[..4 * head * 20], parts[0].bytes[rank * 8 * head * 20..][..4 * head * 20]);
     }
@@ -176,7 +180,7 @@ fn attention_is_fused_group_by_group_on_any_mesh() {
     };
     again.run(&mut ()).unwrap();
     assert!(diff(&opened(&path("w.safetensors")), &opened(&path("again")), &mut ()).unwrap().equal);
-    // What is damaged is found under its new name too.
+    // Damage is found under the new name too.
     let file = path("two").join("rank-00001-of-00002.safetensors");
     let mut bytes = fs::read(&file).unwrap();
     *bytes.last_mut().unwrap() ^= 4;
@@ -204,7 +208,7 @@ fn rounded_tensors_are_their_rounded_elements_wherever_they_are_read() {
                 Dtype::F32 => (whole.bytes.chunks(4))
                     .flat_map(|x| bf16::from_f32(f32::from_le_bytes(x.try_into().unwrap())).to_le_bytes())
                     .collect(),
-                // Of random bits it rounds the same over 32 bits.
+                // For random bits, rounding through 32 bits gives the same result.
                 Dtype::F64 => (whole.bytes.chunks(8))
                     .flat_map(|x| {
                         bf16::from_f32(f64::from_le_bytes(x.try_into().unwrap()) as f32).to_le_bytes()
@@ -231,7 +235,7 @@ fn rounded_tensors_are_their_rounded_elements_wherever_they_are_read() {
             let job = ReshardJob {
                 gather,
                 dtype,
-                verify: unchecked,
+                verify: !unchecked,
                 ..job_to(&place("out"), input, "a=2,b=2", "S(0),R")
             };
             let report = job.run(&mut ()).unwrap().unwrap();
@@ -240,7 +244,7 @@ fn rounded_tensors_are_their_rounded_elements_wherever_they_are_read() {
             assert!(diff(&made, &opened(&place("out")), &mut ()).unwrap().equal);
         }
     }
-    // Numbers that are too large are counted.
+    // Numbers that become infinite are counted.
     let large = Whole {
         dtype: Dtype::F32,
         shape: vec![3],
@@ -250,7 +254,7 @@ fn rounded_tensors_are_their_rounded_elements_wherever_they_are_read() {
     let large = opened(&folder.path().join("large")).cast("f16").unwrap();
     let spec = PlacementSpec::new([("*", "R")]).unwrap();
     let out = folder.path().join("large.safetensors");
-    let report = reshard(&large, &"a=1".parse().unwrap(), &spec, &out, Options::default()).unwrap();
+    let report = reshard(&large, &"a=1".parse().unwrap(), &spec, &out, ReshardOptions::default()).unwrap();
     assert_eq!(report.tensors[0].overflowed, 2);
 }
 
@@ -262,29 +266,29 @@ fn a_checkpoint_that_cannot_be_made_is_refused_in_one_sentence() {
         assert!(error.to_string().contains(part) && !error.to_string().contains('\n'), "{error}");
     };
     said(block.filter(["mlp.*", "absent.*"]).err().unwrap(), "unused_pattern", "absent.*");
-    said(block.filter(["["]).err().unwrap(), "pattern", "no glob");
-    said(block.filter(["/(/"]).err().unwrap(), "pattern", "no regular expression");
-    said(block.renamed("s/absent/x/").err().unwrap(), "rename", "no tensor");
+    said(block.filter(["["]).err().unwrap(), "pattern", "not a valid glob");
+    said(block.filter(["/(/"]).err().unwrap(), "pattern", "not a valid regular expression");
+    said(block.renamed("s/absent/x/").err().unwrap(), "rename", "any tensor");
     said(block.renamed("s/attention.key/attention.query/").err().unwrap(), "rename", "both");
-    said(block.renamed("s/.*//").err().unwrap(), "rename", "leaves nothing");
+    said(block.renamed("s/.*//").err().unwrap(), "rename", "empty");
     said(block.cast("f8").err().unwrap(), "dtype", "f16, bf16, f32 or f64");
     said(block.cast("bf16").unwrap().cast("f16").err().unwrap(), "dtype", "twice");
     for (text, part) in [
         ("a", "no ="),
         ("a = b", "two parts"),
-        ("a = b + b", "the same"),
-        ("*.a = b + c", "as many *"),
+        ("a = b + b", "must be different"),
+        ("*.a = b + c", "same number of *"),
         ("a = b + c by 0", "blocks"),
         ("a = b + 0 c", "shares"),
         ("a = b + c d e", "one name"),
-        ("a = b + c on x", "no number"),
+        ("a = b + c on x", "not a number"),
     ] {
         said(text.parse::<Fusion>().err().unwrap(), "fusion", part);
     }
     for (text, part) in [
         ("*.e = *.x + *.y", "none of its parts"),
         ("*.e = *.query.weight + *.absent", "there is no tensor `attention.absent`"),
-        ("e = embedding.weight + attention.query.weight on 1", "do not fit on dim 1"),
+        ("e = embedding.weight + attention.query.weight on 1", "cannot be concatenated on dim 1"),
         ("e = embedding.weight + attention.query.weight on 2", "has no dim 2"),
         ("e = mlp.norm.weight + attention.norm.weight by 3", "256 indices"),
         ("e = 2 attention.key.weight + attention.query.weight", "shares"),
@@ -305,5 +309,5 @@ fn a_checkpoint_that_cannot_be_made_is_refused_in_one_sentence() {
         "two tensors",
     );
     let engine = ReshardJob { dtype: Some("bf16".to_owned()), ..ReshardJob::default() };
-    said(engine.run(&mut ()).unwrap_err(), "usage", "an engine moves elements as they are");
+    said(engine.run(&mut ()).unwrap_err(), "usage", "`--dtype` works from files to files only");
 }

@@ -1,4 +1,4 @@
-//! Checkpoints of random tensors, and what they are by definition.
+//! Checkpoints of random tensors, and their expected contents by definition.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -55,7 +55,7 @@ pub(crate) fn read(path: &Path) -> Tensors {
     tensors.collect()
 }
 
-/// A mesh and a sharding for all tensors: even or not, strided, in blocks, in zigzag, with replicas, on some ranks of a world.
+/// Draws a mesh and a sharding: even or not, strided, blocked, zigzag, replicated, or on a subset of ranks.
 pub(crate) fn draw_sharding(r: &mut Random) -> (&'static str, &'static str) {
     *r.pick(&[
         ("a=1", "R"),
@@ -75,7 +75,7 @@ pub(crate) fn draw_sharding(r: &mut Random) -> (&'static str, &'static str) {
     ])
 }
 
-/// The bytes of a region by its definition: element by element, each as many bytes as it has.
+/// Returns the bytes of a region by its definition: element by element, bit by bit.
 pub(crate) fn slice(whole: &Whole, region: &Region) -> Vec<u8> {
     let bits = whole.dtype.bitsize();
     let bit = |at: usize| whole.bytes[at / 8] >> (at % 8) & 1;
@@ -90,13 +90,13 @@ pub(crate) fn sharding(mesh: &str, shape: &[usize], text: &str) -> Sharding {
     Sharding::parse(&mesh, shape, text).unwrap()
 }
 
-/// A job; it goes through the threads engine if it is asked to.
+/// Returns a job, which uses the threads engine if `through_engine`.
 pub(crate) fn job(input: &Path, mesh: &str, to: &str, through_engine: bool) -> ReshardJob {
     let (mesh, to) = (Some(mesh.to_owned()), Some(to.to_owned()));
     ReshardJob { input: Some(input.to_owned()), mesh, to, through_engine, ..ReshardJob::default() }
 }
 
-/// Writes the same tensors as a file, as a folder with an index, or as rank files; says where.
+/// Writes the same tensors as a file, as a folder with an index, and as rank files; returns the paths.
 pub(crate) fn inputs(folder: &Path, tensors: &Tensors, r: &mut Random) -> Vec<PathBuf> {
     let file = folder.join("whole.safetensors");
     write(&file, tensors);
@@ -115,7 +115,7 @@ pub(crate) fn inputs(folder: &Path, tensors: &Tensors, r: &mut Random) -> Vec<Pa
     fs::write(indexed.join("model.safetensors.index.json"), index.to_string()).unwrap();
     let mut all = vec![file.clone(), indexed];
     for number in 0..2 {
-        // By the way that is not the one under test.
+        // Written through the engine, which is not the code under test.
         let sharded = folder.join(format!("sharded-{number}"));
         let (mesh, to) = draw_sharding(r);
         let made = ReshardJob { out: Some(sharded.clone()), ..job(&file, mesh, to, true) };
@@ -126,7 +126,7 @@ pub(crate) fn inputs(folder: &Path, tensors: &Tensors, r: &mut Random) -> Vec<Pa
     all
 }
 
-/// Everything in a folder, by its name; of a manifest what it says of the tensors.
+/// Returns the contents of a folder by file name; a manifest is reduced to its tensors.
 pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let content = |path: PathBuf| {
@@ -142,7 +142,7 @@ pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     files.map(content).collect()
 }
 
-/// A manifest without its checksums.
+/// Removes the checksums of a manifest.
 fn strip(value: &mut serde_json::Value) {
     if let Some(object) = value.as_object_mut() {
         object.retain(|key, _| !key.ends_with("crc64nvme"));

@@ -1,4 +1,4 @@
-//! Headers of safetensors files that say too much, or the same twice.
+//! Headers of safetensors files with too many or duplicate declarations.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn headers_have_as_many_parts_as_there_may_be() {
         &format!(r#"{{"a":{{"dtype":"U8","shape":[{}],"data_offsets":[0,1]}}}}"#, list(&|_| "1".into(), 65)),
     );
     assert!(said.contains("more than 64 dims"), "{said}");
-    // Each of these was refused by the library, or hidden by it.
+    // The safetensors library rejected each of these, or hid it.
     for (header, why) in [
         (
             r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}}"#,

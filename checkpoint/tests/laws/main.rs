@@ -1,4 +1,4 @@
-//! What holds of checkpoints, as tests of the library.
+//! Properties of checkpoints, as tests of the library.
 
 mod archives;
 mod dcp_written;

@@ -1,4 +1,4 @@
-//! What is said of inputs that are not taken: the cause, in the words of who wrote them.
+//! Messages for invalid inputs: they give the cause in the vocabulary of the writing program.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use reshard_sharding::{Mesh, Sharding};
 
 use crate::torch::data;
 
-/// What is said of a file of these bytes.
+/// Returns the message for a file of these bytes.
 fn said(name: &str, bytes: &[u8]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -22,7 +22,7 @@ fn said_of(path: &Path) -> String {
     error.to_string()
 }
 
-/// An array of NumPy with this header.
+/// Returns a NumPy array with this header.
 fn npy(header: &str) -> Vec<u8> {
     let len = (header.len() as u16).to_le_bytes();
     [b"\x93NUMPY\x01\x00", &len[..], header.as_bytes(), &[0; 4]].concat()
@@ -45,10 +45,10 @@ fn too_many_dims_are_called_so() {
         format!("{{\"w\":{{\"dtype\":\"F32\",\"shape\":[{}1],\"data_offsets\":[0,4]}}}}", "1,".repeat(69));
     let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 4]].concat();
     let text = said("w.safetensors", &bytes);
-    assert!(text.contains("`w`: it has more than 64 dims") && !text.contains("whole"), "{text}");
+    assert!(text.contains("`w`: it has more than 64 dims") && !text.contains("valid"), "{text}");
 }
 
-/// An archive with another method of compression in its deflated entries.
+/// Returns an archive with another compression method in its deflated entries.
 fn packed_by(method: u16) -> Vec<u8> {
     let mut bytes = fs::read(data("packed.npz")).unwrap();
     let mut changed = 0;

@@ -1,4 +1,4 @@
-//! Entries that are not tensors: carried byte for byte where the output holds them, named where it does not, compared and verified.
+//! Entries that are not tensors: copied if the output can hold them, else named; compared and verified.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::torch::{copied, data};
 
 const NAMES: [&str; 3] = ["optimizer.groups.lr", "optimizer.state.0.name", "step"];
 
-/// A job from what PyTorch wrote, on three ranks.
+/// Returns a job from a checkpoint of PyTorch, on three ranks.
 fn job(input: &Path, out: &Path, format: OutputFormat) -> ReshardJob {
     let whole = format == OutputFormat::Safetensors;
     ReshardJob {
@@ -29,7 +29,7 @@ fn run(job: &ReshardJob) -> JobReport {
     job.run(&mut ()).unwrap().unwrap()
 }
 
-/// Names with paths and bytes of all objects.
+/// Returns names, paths and bytes of all objects.
 fn objects(checkpoint: &Checkpoint) -> Vec<(String, Option<Vec<Key>>, Vec<u8>)> {
     let all = checkpoint.objects().iter();
     all.map(|one| {
@@ -38,7 +38,7 @@ fn objects(checkpoint: &Checkpoint) -> Vec<(String, Option<Vec<Key>>, Vec<u8>)> 
     .collect()
 }
 
-/// Names with paths of all tensors.
+/// Returns names and paths of all tensors.
 fn paths(checkpoint: &Checkpoint) -> Vec<(String, Option<Vec<Key>>)> {
     let all = checkpoint.tensors().iter();
     let mut paths: Vec<_> = all.map(|one| (one.name().into(), one.path().map(<[Key]>::to_vec))).collect();
@@ -55,7 +55,7 @@ fn objects_go_from_dcp_to_dcp_with_their_bytes_and_all_paths() {
         let expected = (objects(&input), paths(&input));
         assert!(expected.0.iter().all(|(_, path, bytes)| path.is_some() && bytes.starts_with(b"PK")));
         for unchecked in [false, true] {
-            let force = |job: ReshardJob| ReshardJob { force: true, verify: unchecked, ..job };
+            let force = |job: ReshardJob| ReshardJob { force: true, verify: !unchecked, ..job };
             let report = run(&force(job(&data(name), &out, OutputFormat::Dcp)));
             assert_eq!(report.others.carried.len(), expected.0.len());
             assert_eq!((objects(&opened(&out)), paths(&opened(&out))), expected, "{name}");
@@ -111,15 +111,12 @@ fn what_is_left_out_is_named_and_strict_rejects_it() {
         let error = ReshardJob { strict: true, ..asked.clone() }.run(&mut ()).unwrap_err();
         assert_eq!((error.code(), error.status()), ("not_carried", 2), "{error}");
         assert!(NAMES.iter().all(|name| error.to_string().contains(name)), "{error}");
-        assert!(error.to_string().contains("--format dcp keeps"), "{error}");
+        assert!(error.to_string().contains("`--format dcp` keeps"), "{error}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was written");
         let report = run(&asked);
         assert_eq!((left_out(&report), report.others.carried.len()), (NAMES.map(str::to_owned).to_vec(), 0));
         let lines = report.others.lines();
-        assert!(
-            lines.len() == 1 && lines[0].starts_with("3 entries that are no tensors are not in "),
-            "{lines:?}"
-        );
+        assert!(lines.len() == 1 && lines[0].starts_with("3 non-tensor entries are not in "), "{lines:?}");
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["others"]["not_carried"][2]["name"], "step");
         let written = asked.out.as_ref().or(asked.gather.as_ref()).unwrap();
@@ -133,16 +130,16 @@ fn what_is_left_out_is_named_and_strict_rejects_it() {
             fs::remove_file(written).unwrap();
         }
     }
-    // Parts of one pickle are not carried anywhere, and say so.
+    // Parts of one pickle are not carried to any format, and are reported.
     let asked = job(&data("state.pt"), &out, OutputFormat::Dcp);
     assert_eq!(ReshardJob { strict: true, ..asked.clone() }.run(&mut ()).unwrap_err().status(), 2);
     let report = run(&asked);
     assert!(left_out(&report).contains(&"epoch".to_owned()) && report.others.carried.is_empty());
     let difference = diff(&opened(&data("state.pt")), &opened(&out), &mut ()).unwrap();
     assert!(difference.equal && difference.not_compared.contains(&"epoch".to_owned()), "{difference:?}");
-    // One tensor was asked for, or nothing is written: nothing is lost.
+    // If one tensor was requested, or there is no output, nothing is lost.
     let one = ReshardJob {
-        tensor: Some("boxes".to_owned()),
+        only: vec!["boxes".to_owned()],
         force: true,
         strict: true,
         ..job(&data("dcp"), &out, OutputFormat::DcpSafetensors)
@@ -161,18 +158,18 @@ fn patterns_and_new_names_are_of_objects_too() {
     assert_eq!(names(&input.filter(["optimizer.*"]).unwrap()), NAMES[..2]);
     let only = input.filter(["step"]).unwrap();
     assert_eq!((names(&only), only.tensors().len()), (vec!["step".to_owned()], 0));
-    assert!(input.filter(["steps"]).err().unwrap().to_string().contains("3 entries that are no tensors"));
+    assert!(input.filter(["steps"]).err().unwrap().to_string().contains("3 non-tensor entries"));
     let renamed = input.renamed("s/^optimizer/a/").unwrap();
     assert_eq!(names(&renamed)[..2], ["a.groups.lr", "a.state.0.name"]);
     assert_eq!(renamed.object("a.groups.lr").unwrap(), input.object(NAMES[0]).unwrap());
-    assert!(input.renamed("s/^step$/boxes/").err().unwrap().to_string().contains("would be `boxes`"));
+    assert!(input.renamed("s/^step$/boxes/").err().unwrap().to_string().contains("would be named `boxes`"));
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     run(&ReshardJob { only: vec!["step".to_owned()], ..job(&data("dcp"), &out, OutputFormat::Dcp) });
     assert_eq!((names(&opened(&out)), opened(&out).tensors().len()), (vec!["step".to_owned()], 0));
 }
 
-/// Where an object's bytes are in a file of its folder.
+/// Returns the file and the offset of an object's bytes in its folder.
 fn place(folder: &Path, bytes: &[u8]) -> (PathBuf, usize) {
     for file in fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
@@ -213,7 +210,7 @@ fn a_changed_object_is_found_by_verify_and_by_diff() {
             fs::write(&path, &whole).unwrap();
         }
     }
-    // A manifest is believed: a copy of what has another checksum is refused.
+    // The manifest is trusted: an object with another checksum is not copied.
     let (path, at) = place(&ranks, &opened(&ranks).object("step").unwrap());
     let mut changed = fs::read(&path).unwrap();
     changed[at + 100] ^= 1;
@@ -231,7 +228,7 @@ fn objects_are_compared_by_what_is_in_their_archives() {
     let bytes = opened(&dir).object("step").unwrap();
     let (path, at) = place(&dir, &bytes);
     let mut all = fs::read(&path).unwrap();
-    // The time of the first entry, in its own header and not of its content.
+    // The time of the first entry, in its header and not in its content.
     all[at + 10] ^= 0x11;
     fs::write(&path, all).unwrap();
     assert_ne!(opened(&dir).object("step").unwrap(), bytes);
@@ -274,7 +271,7 @@ fn a_writer_saves_objects_once_each() {
     assert!(error.code() == "no_such_object" && error.status() == 2, "{error}");
 }
 
-/// An object that was said to be saved is in the checkpoint; whoever comes too late is told, whichever process has committed.
+/// An object whose save succeeded is in the checkpoint; a later save fails, whichever process has committed.
 #[test]
 fn an_object_is_in_the_checkpoint_or_its_saving_fails() {
     let folder = tempfile::tempdir().unwrap();
@@ -288,7 +285,7 @@ fn an_object_is_in_the_checkpoint_or_its_saving_fails() {
     writer.commit().unwrap();
     for one in [&late, &writer] {
         let error = one.save_object("epoch", None, &[8; 50]).unwrap_err();
-        assert!(error.code() == "committed" && error.to_string().contains("nothing is added"), "{error}");
+        assert!(error.code() == "committed" && error.to_string().contains("nothing can be added"), "{error}");
     }
     let saved = opened(&out);
     assert_eq!(saved.objects().len(), 1);
@@ -297,8 +294,9 @@ fn an_object_is_in_the_checkpoint_or_its_saving_fails() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// Many save while one commits: what was said to be saved is in the checkpoint, and beside it at most the one object of each thread that
-/// was told of the commit.
+/// Many threads save while one commits: every reported object is in the checkpoint.
+///
+/// In addition it has at most one object per thread whose save failed because of the commit.
 #[test]
 fn whoever_saves_while_somebody_commits_is_taken_or_told() {
     for round in 0..20 {
@@ -326,7 +324,7 @@ fn whoever_saves_while_somebody_commits_is_taken_or_told() {
                 })
                 .collect();
             std::thread::sleep(std::time::Duration::from_millis(round));
-            // Refused while one is in the middle of it.
+            // Fails while an object is being saved.
             while let Err(error) = writer.commit() {
                 assert_eq!(error.code(), "object_missing", "{error}");
             }

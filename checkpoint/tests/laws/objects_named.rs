@@ -1,4 +1,4 @@
-//! Nothing is left out without a word: what is below odd keys, beside a distributed checkpoint, in a free text or in a lost file is named.
+//! Nothing is dropped silently: values under odd keys, extra files, free texts and lost files are named.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn names(checkpoint: &Checkpoint) -> (Vec<&str>, Vec<&str>) {
     )
 }
 
-/// A file of `torch.save`, opened.
+/// Writes and opens a file of `torch.save`.
 fn pt(folder: &Path, entries: Vec<(Said, Said)>) -> (PathBuf, Result<Checkpoint, reshard_checkpoint::Error>) {
     let path = folder.join("made.pt");
     fs::write(&path, saved(&Said::Dict(entries))).unwrap();
@@ -53,7 +53,7 @@ fn what_is_below_a_key_without_a_name_is_named_by_its_place() {
     let asked = to(&path, &folder.path().join("out"), OutputFormat::Dcp);
     let error = ReshardJob { strict: true, ..asked.clone() }.run(&mut ()).unwrap_err();
     assert!(
-        error.code() == "not_carried" && error.to_string().contains("neither a text nor an integer"),
+        error.code() == "not_carried" && error.to_string().contains("neither a string nor an integer"),
         "{error}"
     );
     assert_eq!(left_out(&run(&asked)), expected);
@@ -63,14 +63,14 @@ fn what_is_below_a_key_without_a_name_is_named_by_its_place() {
 fn keys_that_become_one_name_are_told_apart_or_refused() {
     use Said::{Dict, Int, Tensor, Text};
     let folder = tempfile::tempdir().unwrap();
-    // Two tensors of one name cannot be told apart.
+    // Two tensors of one name cannot be distinguished.
     let (_, made) = pt(folder.path(), vec![(Int(1), Tensor), (Text("1"), Tensor)]);
     let error = made.err().unwrap();
     assert!(error.code() == "torch" && error.to_string().contains("two tensors are named `1`"), "{error}");
-    // Of one key the last value holds, as in Python.
+    // For duplicate keys the last value holds, as in Python.
     let (_, made) = pt(folder.path(), vec![(Int(1), Int(7)), (Int(1), Tensor)]);
     assert_eq!(names(&made.unwrap()), (vec!["1"], vec![]));
-    // A tensor is one whatever has its name too, and that is named.
+    // A tensor is accepted if another value has its name too, and that value is named.
     let (path, made) = pt(folder.path(), vec![(Int(1), Int(7)), (Text("1"), Tensor), (Text("w"), Tensor)]);
     let made = made.unwrap();
     assert_eq!(names(&made), (vec!["1", "w"], vec!["1"]));
@@ -81,7 +81,7 @@ fn keys_that_become_one_name_are_told_apart_or_refused() {
         ..to(&path, &folder.path().join("one"), OutputFormat::RankFiles)
     });
     assert_eq!((left_out(&report), report.tensors.len()), (vec!["1"], 1));
-    // So are two names of what is not read.
+    // Two values that are not read may have one name too.
     let inner = Dict(vec![(Text("b"), Int(2))]);
     let (path, made) =
         pt(folder.path(), vec![(Text("a.b"), Int(1)), (Text("a"), inner), (Text("w"), Tensor)]);
@@ -119,7 +119,7 @@ fn free_texts_that_an_output_has_no_place_for_are_named() {
         (vec!["run", "step"], &["lr".to_owned()][..])
     );
     assert_eq!(report.others.lines().len(), 2, "{:?}", report.others.lines());
-    // What has a header has them, and what is PyTorch's says so.
+    // Formats with a header store them, and files of PyTorch are marked as such.
     for (name, format) in [("ranks", OutputFormat::RankFiles), ("chunks", OutputFormat::DcpSafetensors)] {
         let asked =
             ReshardJob { only: vec!["w".into()], strict: true, ..to(&path("in"), &path(name), format) };
@@ -131,7 +131,7 @@ fn free_texts_that_an_output_has_no_place_for_are_named() {
     assert!(opened(&path("w.safetensors")).metadata().any(|text| text == ("step", "1000")));
 }
 
-/// A file of chunks that is all that there is can be given as a file, and be the input of any run.
+/// A file of chunks that is complete alone can be given as a file, and be the input of any run.
 #[test]
 fn a_file_of_all_chunks_is_an_input_as_any_other() {
     let folder = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ fn a_file_of_all_chunks_is_an_input_as_any_other() {
         run(&to(&file, &path(name), format));
         assert!(diff(&opened(&path(name)), &opened(&data("arrays.safetensors")), &mut ()).unwrap().equal);
     }
-    // With an index it is a file as any other too.
+    // With an index it is an ordinary file too.
     let map: serde_json::Value = opened(&file)
         .tensors()
         .iter()
@@ -179,7 +179,7 @@ fn files_of_objects_beside_a_distributed_checkpoint_are_named() {
     assert_eq!(left_out(&run(&asked)), ["common.pt", "train_state.pt"]);
 }
 
-/// Rank files of what PyTorch wrote, each rank with all tensors.
+/// Writes rank files from a checkpoint of PyTorch, each rank with all tensors.
 fn rank_files(folder: &Path) -> PathBuf {
     let dir = folder.join("ranks");
     run(&ReshardJob { to: Some("R".into()), ..to(&data("dcp"), &dir, OutputFormat::RankFiles) });
@@ -198,7 +198,7 @@ fn lost_objects_are_named_and_what_is_left_is_taken() {
             None => fs::remove_file(dir.join("others.bin")).unwrap(),
             Some(len) => fs::write(dir.join("others.bin"), &bytes[..len]).unwrap(),
         }
-        // It is opened, and says what is lost.
+        // It can be opened, and reports the lost objects.
         let input = opened(&dir);
         assert_eq!(names(&input).1, all);
         let found: Vec<&str> = input.objects().iter().filter(|one| one.is_lost()).map(Object::name).collect();
@@ -211,14 +211,14 @@ fn lost_objects_are_named_and_what_is_left_is_taken() {
         assert!(!difference.equal && difference.only_first == lost, "{difference:?}");
         let difference = diff(&input, &opened(&data("dcp")), &mut ()).unwrap();
         assert!(!difference.equal && difference.only_second == lost, "{difference:?}");
-        // A run does not go on as if nothing were, unless it is told to.
+        // A run fails, unless its options accept the loss.
         let asked = to(&dir, &out, OutputFormat::Dcp);
         let error = asked.run(&mut ()).unwrap_err();
         assert!(
             error.code() == "lost" && error.status() == 2 && error.to_string().contains(lost[0]),
             "{error}"
         );
-        assert!(error.to_string().contains("--dead") && !out.exists(), "{error}");
+        assert!(error.to_string().contains("--missing-ranks") && !out.exists(), "{error}");
         let tensors: Vec<String> = input.tensors().iter().map(|one| one.name().to_owned()).collect();
         run(&ReshardJob { only: tensors, force: true, ..asked.clone() });
         for fill_from in [None, Some(data("dcp"))] {
@@ -250,8 +250,8 @@ fn entries_that_share_their_bytes_cannot_make_much_of_little() {
     }
     fs::write(&path, manifest.to_string()).unwrap();
     let error = Checkpoint::open(Some(&dir)).err().unwrap();
-    assert!(error.code() == "objects" && error.to_string().contains("bytes in common"), "{error}");
-    // One that is listed twice is refused by its name.
+    assert!(error.code() == "objects" && error.to_string().contains("overlap"), "{error}");
+    // A duplicate entry is rejected by name.
     let all = manifest["others"].as_array_mut().unwrap();
     all.truncate(3);
     all[1] = one;
@@ -263,7 +263,7 @@ fn entries_that_share_their_bytes_cannot_make_much_of_little() {
     );
 }
 
-/// Rank files with this one object.
+/// Writes rank files with this one object.
 fn holding(folder: &Path, name: &str, bytes: &[u8]) -> Checkpoint {
     let mesh: Mesh = "a=1".parse().unwrap();
     let all = Sharding::parse(&mesh, &[2], "R").unwrap();
@@ -283,7 +283,7 @@ fn archives_are_equal_under_another_folder_and_not_in_other_folders() {
     let other_folder =
         of("folder", &[("step/data.pkl", pickle), ("step/data/0", b"x"), ("step/version", b"3\n")]);
     assert!(diff(&plain, &other_folder, &mut ()).unwrap().equal);
-    // A storage elsewhere is not the storage, whatever its name is there.
+    // A storage in another folder is a different one, even if its name is the same.
     let elsewhere = of("elsewhere", &[("archive/data.pkl", pickle), ("other/data/0", b"x")]);
     let beside =
         of("beside", &[("archive/data.pkl", pickle), ("archive/data/0", b"x"), ("other/data/0", b"y")]);
@@ -319,7 +319,7 @@ fn a_path_that_a_file_says_stays_in_its_folder() {
             "{said:?}"
         );
     }
-    // Of an entry that is no tensor as well.
+    // The same for an entry that is not a tensor.
     let dir = folder.path().join("dcp");
     copied("dcp", &dir);
     let metadata = fs::read(dir.join(".metadata")).unwrap();

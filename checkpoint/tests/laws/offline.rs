@@ -1,9 +1,9 @@
-//! From files to files: the result is that of the threads engine, byte by byte, and what is in the way is refused.
+//! File-to-file resharding: the result equals that of the threads engine, and invalid requests are rejected.
 
 use std::fs;
 
 use reshard_checkpoint::{
-    Checkpoint, ErrorKind, Observer, Options, PlacementSpec, ReshardJob, diff, reshard,
+    Checkpoint, ErrorKind, Observer, PlacementSpec, ReshardJob, ReshardOptions, diff, reshard,
 };
 use reshard_test_support::Random;
 use safetensors::Dtype;
@@ -25,7 +25,7 @@ fn files_to_files_gives_what_the_threads_engine_gives() {
             let run = |name: &str, through_engine: bool, unchecked: bool| {
                 let (out, gather) = (Some(place(name)), Some(place(&format!("{name}.safetensors"))));
                 let job =
-                    ReshardJob { out, gather, verify: unchecked, ..job(input, mesh, to, through_engine) };
+                    ReshardJob { out, gather, verify: !unchecked, ..job(input, mesh, to, through_engine) };
                 job.run(&mut ()).map(|report| report.unwrap())
             };
             let engine = run("engine", true, false);
@@ -54,7 +54,7 @@ fn files_to_files_gives_what_the_threads_engine_gives() {
     assert!(same > 60, "{same}");
 }
 
-/// Slabs are smaller than these tensors, and stretches longer than those that the operating system is asked to copy.
+/// Blocks are smaller than these tensors, and ranges long enough for copies by the operating system.
 #[test]
 fn large_tensors_are_cut_and_put_together_by_slabs() {
     let mut r = Random(22);
@@ -76,7 +76,7 @@ fn large_tensors_are_cut_and_put_together_by_slabs() {
         {
             let out = path(&format!("{at}-{unchecked}"));
             let job =
-                ReshardJob { out: Some(out.clone()), verify: unchecked, ..job(&input, mesh, to, false) };
+                ReshardJob { out: Some(out.clone()), verify: !unchecked, ..job(&input, mesh, to, false) };
             job.run(&mut ()).unwrap();
             let opened = Checkpoint::open(Some(&out)).unwrap();
             assert_eq!(opened.has_checksums(), !unchecked);
@@ -92,7 +92,7 @@ fn large_tensors_are_cut_and_put_together_by_slabs() {
             input = out;
         }
         let gather = path(&format!("{unchecked}.safetensors"));
-        ReshardJob { gather: Some(gather.clone()), verify: unchecked, ..job(&input, "a=1", "R", false) }
+        ReshardJob { gather: Some(gather.clone()), verify: !unchecked, ..job(&input, "a=1", "R", false) }
             .run(&mut ())
             .unwrap();
         assert!(read(&gather) == tensors);
@@ -133,9 +133,10 @@ fn one_call_reshards_and_tells_every_byte_once() {
     let mesh = "a=3,b=2".parse().unwrap();
     let out = folder.path().join("out");
     let mut told = Told::default();
-    let options = || Options { to: Some("R,S(0)".to_owned()), ..Options::default() };
+    let options = || ReshardOptions { to: Some("R,S(0)".to_owned()), ..ReshardOptions::default() };
     let report =
-        reshard(&block, &mesh, &spec, &out, Options { observer: Some(&mut told), ..options() }).unwrap();
+        reshard(&block, &mesh, &spec, &out, ReshardOptions { observer: Some(&mut told), ..options() })
+            .unwrap();
     assert!(report.verified && told.ended);
     assert_eq!((told.begun, told.moved), (report.bytes, report.bytes));
     let sharded = Checkpoint::open(Some(&out)).unwrap();
@@ -146,10 +147,11 @@ fn one_call_reshards_and_tells_every_byte_once() {
     let file = folder.path().join("whole.safetensors");
     reshard(&sharded, &mesh, &PlacementSpec::new([]).unwrap(), &file, options()).unwrap();
     assert!(diff(&block, &Checkpoint::open(Some(&file)).unwrap(), &mut ()).unwrap().equal);
-    // What is there stays.
+    // An existing output is not changed.
     let mut told = Told::default();
     let error =
-        reshard(&block, &mesh, &spec, &out, Options { observer: Some(&mut told), ..options() }).unwrap_err();
+        reshard(&block, &mesh, &spec, &out, ReshardOptions { observer: Some(&mut told), ..options() })
+            .unwrap_err();
     assert_eq!((error.code(), error.class(), told.failed), ("output", ErrorKind::Refused, Some("output")));
     assert_eq!(fs::read_dir(&out).unwrap().count(), 7);
 }
@@ -174,8 +176,8 @@ fn a_damaged_input_leaves_the_old_output_as_it_was() {
     let said = error.to_string();
     assert!(said.contains("rank-00002") && said.contains("`w`"), "{said}");
     assert!(contents(&out) == before);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing is left behind");
-    // Unchecked it is not noticed, which the manifest of the output does not hide.
-    ReshardJob { verify: true, ..again }.run(&mut ()).unwrap();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing else is left");
+    // Without checks it is not noticed; the manifest of the output then has no checksums.
+    ReshardJob { verify: false, ..again }.run(&mut ()).unwrap();
     assert!(!Checkpoint::open(Some(&out)).unwrap().has_checksums());
 }

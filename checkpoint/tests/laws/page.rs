@@ -1,4 +1,4 @@
-//! The examples of docs/checkpoints.md are those of the library, which run.
+//! Checks that the examples of docs/checkpoints.md are the tested ones of the library.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 #[test]
 fn the_page_has_the_examples_that_run() {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // A package has no pages.
+    // A published package has no docs folder.
     let Ok(page) = fs::read_to_string(crate_root.join("../docs/checkpoints.md")) else { return };
     let examples = page.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let examples: Vec<&str> = examples.collect();

@@ -1,6 +1,6 @@
-//! Files of `torch.save` made by hand: archives of entries that are stored as they are, and pickles of what stands in them.
+//! Handmade files of `torch.save`: archives of uncompressed entries, with their pickles.
 
-/// A zip archive that says no checksums.
+/// Returns a zip archive without checksums.
 pub(crate) fn archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let (mut all, mut directory) = (Vec::new(), Vec::new());
     for (name, bytes) in entries {
@@ -19,7 +19,7 @@ pub(crate) fn archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
         .concat()
 }
 
-/// What is in a pickle.
+/// The values of a pickle.
 #[derive(Clone)]
 pub(crate) enum Said {
     Text(&'static str),
@@ -71,7 +71,7 @@ impl Said {
     }
 }
 
-/// The file that `torch.save` makes of something.
+/// Returns the file that `torch.save` would write for a value.
 pub(crate) fn saved(said: &Said) -> Vec<u8> {
     let mut pickle = b"\x80\x02".to_vec();
     said.put(&mut pickle);

@@ -1,4 +1,4 @@
-//! Parts of tensors: what is read is the slice, and no byte more than it has.
+//! Reads of parts of tensors: the result is the slice, and no byte more is read.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(crate) fn opened(path: &Path) -> Checkpoint {
 pub(crate) fn draw_region(r: &mut Random, shape: &[usize], packed: bool) -> Region {
     let dims = shape.len();
     let mut dim = |(at, extent): (usize, &usize)| {
-        // Elements that share bytes are taken by eight.
+        // Elements that share bytes are taken in groups of eight.
         let unit = if packed && at + 1 == dims { 8 } else { 1 };
         let (start, end) = (r.below(extent / unit + 1), r.below(extent / unit + 1));
         let (start, end) = (start.min(end) * unit, start.max(end) * unit);

@@ -1,5 +1,6 @@
-//! What is refused before anything is written: names that an output keeps for itself, and places inside of what is read; and what is
-//! seen while a run goes on: an input that is another one now.
+//! Requests that are rejected before writing: reserved names, and outputs inside an input folder.
+//!
+//! Also an error during a run: an input that has changed.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -15,7 +16,7 @@ use safetensors::Dtype;
 use crate::files::{Tensors, job, tensor, write};
 use crate::reading::opened;
 
-/// Two tensors by these names.
+/// Returns two tensors with these names.
 fn named(names: [&str; 2]) -> Tensors {
     let mut r = Random(91);
     names.map(|name| (name.to_owned(), tensor(&mut r, Dtype::F32, &[6, 4]))).into()
@@ -24,7 +25,7 @@ fn named(names: [&str; 2]) -> Tensors {
 const FORMATS: [OutputFormat; 4] =
     [OutputFormat::RankFiles, OutputFormat::Dcp, OutputFormat::DcpSafetensors, OutputFormat::Safetensors];
 
-/// A job to a folder, without what a format does not take.
+/// Returns a job to a folder, without options that the format does not accept.
 fn to(input: &Path, out: &Path, format: OutputFormat) -> ReshardJob {
     let asked =
         ReshardJob { out: Some(out.to_owned()), format, force: true, ..job(input, "a=2", "S(0)", false) };
@@ -80,7 +81,7 @@ fn names_that_an_output_keeps_for_itself_are_refused_and_the_old_output_stays() 
     assert!(!path("saved").exists());
 }
 
-/// Any other text is a name: quotes, NUL, slashes, dots, nothing at all.
+/// Any other text is a valid name: quotes, NUL, slashes, dots, or the empty text.
 #[test]
 fn any_other_text_is_a_name_in_every_format() {
     let folder = tempfile::tempdir().unwrap();
@@ -103,7 +104,7 @@ fn one_name_is_not_nested_inside_another() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let dcp = crate::torch::data("dcp");
-    // `optimizer` would be a tensor, and is a dict.
+    // `optimizer` would be both a tensor and a dict.
     let asked =
         ReshardJob { rename: vec!["s/^boxes$/optimizer/".to_owned()], ..to(&dcp, &out, OutputFormat::Dcp) };
     let error = asked.run(&mut ()).unwrap_err();
@@ -150,13 +151,13 @@ fn nothing_is_written_into_a_folder_that_is_read() {
         }
         assert_eq!(fs::read_dir(&dir).unwrap().count(), before);
         assert!(Checkpoint::open(Some(&dir)).is_ok());
-        // Beside it, and in its own place, is fine.
+        // A sibling of the input, and the input's own path, are valid outputs.
         to(&dir, &dir, format).run(&mut ()).unwrap();
         to(&dir, &path("beside"), OutputFormat::RankFiles).run(&mut ()).unwrap();
     }
     let dir = path("Safetensors");
     refused(to(&dir.join("model.safetensors.index.json"), &dir.join("new"), OutputFormat::RankFiles));
-    // What ranks are lost is read from another folder, which is read too.
+    // The folder that fills lost regions is an input too.
     let filled = ReshardJob {
         missing_ranks: vec![0],
         fill_from: Some(dir.clone()),
@@ -183,7 +184,7 @@ fn a_foreign_file_beside_rank_files_is_named_and_not_read() {
     assert!(opened(&path("out")).ignored().is_empty());
 }
 
-/// Does something when everything is decided and nothing is read yet.
+/// Runs a closure when everything is decided and nothing is read yet.
 struct Then<F: FnMut()>(F);
 
 impl<F: FnMut()> Observer for Then<F> {
@@ -192,7 +193,7 @@ impl<F: FnMut()> Observer for Then<F> {
     }
 }
 
-/// The last byte of a file becomes another; its length, number and time of change stay.
+/// Changes the last byte of a file, but not its length, inode number or modification time.
 #[cfg(unix)]
 fn change(path: &Path) {
     use std::os::unix::fs::FileExt;
@@ -200,7 +201,7 @@ fn change(path: &Path) {
     let kind = file.metadata().unwrap();
     let (last, mut byte) = (kind.len() - 1, [0]);
     file.read_exact_at(&mut byte, last).unwrap();
-    // The clock of a file system goes in steps.
+    // File system timestamps are coarse.
     thread::sleep(Duration::from_millis(20));
     file.write_all_at(&[byte[0] ^ 1], last).unwrap();
     file.set_modified(kind.modified().unwrap()).unwrap();
@@ -229,7 +230,7 @@ fn an_input_that_is_changed_and_says_an_old_time_is_noticed() {
     assert_eq!(opened.verify(&mut ()).unwrap_err().code(), "input");
 }
 
-/// What is in a folder, hidden names too.
+/// Returns the names in a folder, including hidden ones.
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
@@ -284,7 +285,7 @@ fn the_run_that_ends_first_removes_what_others_left() {
         write(&path(name), &named(["a", "b"]));
     }
     let asked = to(&path("w.safetensors"), &path("out"), OutputFormat::RankFiles);
-    // It leaves what it has done, to be gone on with.
+    // It leaves its partial work, which can be resumed.
     let fails = ReshardJob { resume: true, input: Some(path("x.safetensors")), ..asked.clone() };
     let mut left = 0;
     let mut during = Then(|| {

@@ -1,4 +1,4 @@
-//! Worlds with dead ranks: what a living rank holds is used, what nobody holds is named, and only that comes from elsewhere.
+//! Missing ranks: replicas on other ranks are used, and only regions that no rank holds come from elsewhere.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -43,7 +43,7 @@ fn what_lives_is_used_what_is_lost_is_named_and_filled() {
             let file = path("saved").join(format!("rank-{rank:05}-of-{world:05}.safetensors"));
             if turn % 2 == 0 { fs::remove_file(file).unwrap() } else { fs::write(file, "nonsense").unwrap() }
         }
-        // By the definition: an element is lost if all ranks that hold it are dead.
+        // By the definition: an element is lost if all ranks that hold it are missing.
         let mut expected = tensors.clone();
         let mut lost_bits = 0;
         for (name, one) in &tensors {
@@ -105,7 +105,7 @@ fn what_lives_is_used_what_is_lost_is_named_and_filled() {
                 gather: Some(gather.clone()),
                 missing_ranks: dead.clone(),
                 fill_from,
-                verify: unchecked,
+                verify: !unchecked,
                 ..job(&path("saved"), mesh, to, false)
             };
             let Ok(report) = job.run(&mut ()) else { continue };
@@ -132,13 +132,13 @@ fn what_is_missing_without_a_word_is_refused_with_the_way_out() {
         assert_eq!((error.code(), error.class()), (kind, ErrorKind::Refused), "{error}");
         assert!(error.to_string().contains(part), "{error}");
     };
-    said(Checkpoint::open(Some(&path("saved"))).err().unwrap(), "rank_files", "--dead 2");
+    said(Checkpoint::open(Some(&path("saved"))).err().unwrap(), "rank_files", "--missing-ranks 2");
     said(Checkpoint::open_degraded(&path("saved"), &[3]).err().unwrap(), "rank_files", "rank-00002");
     said(Checkpoint::open_degraded(&path("saved"), &[2, 4]).err().unwrap(), "dead", "rank 4");
     said(
         Checkpoint::open_degraded(&path("w.safetensors"), &[0]).err().unwrap(),
         "dead",
-        "no folder of rank files",
+        "not a folder of rank files",
     );
     let lost = Checkpoint::open_degraded(&path("saved"), &[2]).unwrap();
     said(lost.whole().err().unwrap(), "lost", "16 bytes of `w` of rank 2");
@@ -158,5 +158,5 @@ fn what_is_missing_without_a_word_is_refused_with_the_way_out() {
         "F32 [8, 3]",
     );
     let job = ReshardJob { fill_from: Some(path("w.safetensors")), ..job(&path("saved"), "a=1", "R", false) };
-    said(job.run(&mut ()).unwrap_err(), "usage", "dead");
+    said(job.run(&mut ()).unwrap_err(), "usage", "`--missing-ranks`");
 }

@@ -1,4 +1,4 @@
-//! Work that a run has done and could not put in place: the same run goes on with it, and another one does not.
+//! Resumed runs: the same job continues work that was not put in place, and another job does not.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use safetensors::Dtype;
 use crate::files::{Tensors, job, tensor, write};
 use crate::reading::opened;
 
-/// Does something when all has been written and read back, and nothing is in place yet.
+/// Runs a closure when everything is written and verified, and not yet in place.
 struct AtTheEnd<F: FnMut()>(F);
 
 impl<F: FnMut()> Observer for AtTheEnd<F> {
@@ -19,7 +19,7 @@ impl<F: FnMut()> Observer for AtTheEnd<F> {
     }
 }
 
-/// What is in a folder, hidden names too.
+/// Returns the names in a folder, including hidden ones.
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
@@ -27,7 +27,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A job whose last renaming fails, as the folder of its output is elsewhere by then; its work is in place again afterwards.
+/// Runs a job whose last rename fails, because its parent folder is renamed; then restores that folder.
 fn fails_at_the_end(asked: &ReshardJob, folder: &Path) -> reshard_checkpoint::Error {
     let [above, away] = ["above", "away"].map(|name| folder.join(name));
     let error = asked.run(&mut AtTheEnd(|| fs::rename(&above, &away).unwrap())).unwrap_err();
@@ -62,7 +62,7 @@ fn finished_work_that_could_not_be_put_in_place_is_gone_on_with() {
     }
 }
 
-/// Whoever was second leaves nothing, as there is nothing to go on with.
+/// The second of two runs leaves nothing, because there is nothing to resume.
 #[test]
 fn work_that_another_run_has_done_first_does_not_stay() {
     let folder = tempfile::tempdir().unwrap();
@@ -77,7 +77,7 @@ fn work_that_another_run_has_done_first_does_not_stay() {
     assert_eq!(names(out.parent().unwrap()), ["out"]);
 }
 
-/// A journal is of one request: whatever is another in it, what that has done is not taken, and does not stay.
+/// A journal belongs to one request: the work of a different request is neither used nor retained.
 #[test]
 fn the_work_of_another_request_is_not_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,6 @@
-//! What PyTorch and NumPy wrote is what is read. `tests/data` is by `scripts/make_dcp_facts.py`: files, and what they hold beside them.
+//! Files of PyTorch and NumPy are read correctly.
+//!
+//! `scripts/make_dcp_facts.py` writes `tests/data`: the files, and their contents as safetensors files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use reshard_test_support::{Random, Sweep};
 use crate::files::{Tensors, draw_sharding, job, read, slice};
 use crate::reading::{draw_region, opened};
 
-/// Inputs, and the files of what they hold.
+/// Inputs, and the names of the files with their contents.
 const HELD: [(&str, &str); 10] = [
     ("dcp", "dcp"),
     ("dcp/.metadata", "dcp"),
@@ -67,7 +69,7 @@ fn a_region_of_chunks_is_the_slice_and_no_byte_more_is_read() {
                 let bytes = checkpoint.read(name, &region).unwrap();
                 assert_eq!(bytes, slice(whole, &region), "{input:?} {name} {region:?}");
                 let read = checkpoint.bytes_read() - before;
-                // Every second column of a matrix is read with the columns between.
+                // Every second column of a matrix is read together with the columns between.
                 let gaps = name == "part" && read > 0;
                 assert!(read == bytes.len() as u64 || gaps, "{input:?} {name}: {read} for {}", bytes.len());
             }
@@ -98,11 +100,11 @@ fn they_are_resharded_from_files_to_files_and_through_an_engine() {
             let job = ReshardJob {
                 out: Some(out.clone()),
                 gather: Some(gather.clone()),
-                verify: number == 2,
+                verify: number != 2,
                 ..job(&input, mesh, to, through_engine)
             };
             if let Err(error) = job.run(&mut ()) {
-                // No tensor of it has the dim, or one has too many indices for so many blocks.
+                // No tensor has the dim, or one has too many indices for this number of blocks.
                 assert!(matches!(error.code(), "no_such_dim" | "placement"), "{input:?} {to} {error}");
                 continue;
             }
@@ -157,14 +159,14 @@ fn what_is_not_read_is_refused_in_one_sentence() {
         ("complex128.pt", "complex128"),
         ("conjugated.pt", "conjugated"),
         ("expanded.pt", "contiguous"),
-        ("big.npy", "highest byte first"),
+        ("big.npy", "big-endian"),
         ("complex128.npy", "<c16"),
         ("object.npy", "|O"),
         ("records.npy", "records"),
         ("dcp/__0_0.distcp", "give its folder"),
         ("dcp_safetensors/shard-00001-model-00001-of-00001.safetensors", "give the folder"),
         ("dcp_safetensors/shard-00003-model-00001-of-00001.safetensors", "give the folder"),
-        ("made_by", "not a whole safetensors file"),
+        ("made_by", "not a valid safetensors file"),
     ] {
         let error = Checkpoint::open(Some(&data(name))).err().unwrap_or_else(|| panic!("{name} was read"));
         let said = error.to_string();
@@ -173,14 +175,14 @@ fn what_is_not_read_is_refused_in_one_sentence() {
     }
 }
 
-/// The text of a file with one text in it replaced by one as long.
+/// Returns the bytes of a file with one text replaced by another of the same length.
 fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let at = bytes.windows(from.len()).position(|window| window == from).unwrap();
     [&bytes[..at], to, &bytes[at + to.len()..]].concat()
 }
 
-/// A copy of a folder.
+/// Copies a folder of the test data.
 pub(crate) fn copied(name: &str, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for file in fs::read_dir(data(name)).unwrap() {
@@ -199,7 +201,7 @@ fn chunks_that_do_not_make_up_a_tensor_are_refused() {
         fs::write(dir.join(".metadata"), text).unwrap();
         Checkpoint::open(Some(&dir)).err().unwrap()
     };
-    // A matrix of 7 by 5 that is said to be one of 9 by 5: `torch.Size((7, 5))`, then K is a small integer.
+    // A matrix of 7 by 5 that is declared as 9 by 5: `torch.Size((7, 5))`, in which K is a small integer.
     let error = refused(&replaced(&metadata, b"K\x07K\x05\x86", b"K\x09K\x05\x86"));
     assert!(error.code() == "chunks" && error.to_string().contains("`matrix`"), "{error}");
     let error = refused(&replaced(&metadata, b"K\x07K\x05\x86", b"K\x06K\x05\x86"));
@@ -212,21 +214,21 @@ fn chunks_that_do_not_make_up_a_tensor_are_refused() {
     assert!(error.to_string().contains("`torch.bfloat61`"), "{error}");
     let error = refused(&replaced(&metadata, b"bfloat16", b"qint8123"));
     assert!(error.code() == "pickle", "{error}");
-    // A file that is shorter than it is said to be, and one that holds another tensor.
+    // A file that is shorter than declared, and one that holds another tensor.
     fs::write(dir.join(".metadata"), &metadata).unwrap();
     let item = fs::read(dir.join("__0_1.distcp")).unwrap();
     fs::write(dir.join("__0_1.distcp"), &item[..item.len() - 1]).unwrap();
     assert_eq!(Checkpoint::open(Some(&dir)).err().unwrap().code(), "input");
     fs::copy(dir.join("__0_0.distcp"), dir.join("__0_1.distcp")).unwrap();
     let error = Checkpoint::open(Some(&dir)).err().unwrap();
-    assert!(error.code() == "dcp" && error.to_string().contains("by .metadata it is"), "{error}");
+    assert!(error.code() == "dcp" && error.to_string().contains(".metadata declares"), "{error}");
     let parts = folder.path().join("parts");
     copied("dcp_safetensors", &parts);
     fs::remove_file(parts.join("shard-00002-model-00001-of-00001.safetensors")).unwrap();
     assert_eq!(Checkpoint::open(Some(&parts)).err().unwrap().code(), "chunks");
 }
 
-/// Files with some bytes changed, cut or doubled: opened and read to the end, or a sentence; and never a panic.
+/// Files with bytes changed, removed or doubled: they are read, or yield a message, but never panic.
 #[test]
 fn changed_files_are_read_or_refused_in_a_sentence() {
     let mut r = Random(Sweep::asked().seed() + 23);
@@ -241,7 +243,7 @@ fn changed_files_are_read_or_refused_in_a_sentence() {
         }
         Ok(checkpoint) => {
             let bytes: u64 = checkpoint.tensors().iter().map(Tensor::byte_len).sum();
-            assert!(bytes < 1 << 24, "{path:?} says that it has {bytes} bytes");
+            assert!(bytes < 1 << 24, "{path:?} declares {bytes} bytes");
             let _ = checkpoint.verify(&mut ());
             let _ = diff(&checkpoint, &checkpoint, &mut ());
             taken += 1;

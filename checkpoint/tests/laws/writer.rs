@@ -1,5 +1,6 @@
-//! Ranks that save what they hold: what they save is what is read, whoever commits; nothing half-written is a checkpoint, and
-//! nothing else stays.
+//! Saving by ranks: a checkpoint holds what the ranks saved, whichever process commits.
+//!
+//! A partly written checkpoint is never visible, and no other files stay.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ use safetensors::Dtype;
 
 use crate::files::{Tensors, draw, draw_sharding, slice, tensor};
 
-/// What ranks hold of tensors that can have such a sharding.
+/// Random tensors, and a sharding of each over one mesh.
 struct Held {
     mesh: Mesh,
     shardings: BTreeMap<String, Sharding>,
@@ -93,7 +94,7 @@ fn what_ranks_save_is_what_is_read_and_exactly_one_commits() {
             for (number, rank) in held.mesh.ranks().enumerate() {
                 let (held, begun, committed, out) = (&held, &begun, &committed, &out);
                 threads.spawn(move || {
-                    // Some share the writer, and some join it as other processes do.
+                    // Some threads share the writer, and some join it as other processes do.
                     let joined =
                         (number % 2 == 1).then(|| CheckpointWriter::join(out, begun.token()).unwrap());
                     let writer = joined.as_ref().unwrap_or(begun);
@@ -121,19 +122,19 @@ fn what_is_not_whole_is_not_committed_and_nothing_of_it_stays() {
     for rank in [0, 1, 3] {
         writer.save(rank, [("w", &bytes[..])]).unwrap();
     }
-    said(writer.commit().unwrap_err(), "rank_missing", "1 of 4 ranks have not saved what they hold: 2");
+    said(writer.commit().unwrap_err(), "rank_missing", "1 of 4 ranks have not saved their shards: 2");
     assert!(!writer.commit_if_last().unwrap() && !out.exists());
-    said(writer.save(3, [("w", &bytes[..])]).unwrap_err(), "rank", "being saved already, or has been");
+    said(writer.save(3, [("w", &bytes[..])]).unwrap_err(), "rank", "already being saved, or was saved");
     said(writer.save(4, [("w", &bytes[..])]).unwrap_err(), "rank", "not in the mesh");
     said(
         writer.save(2, [("w", &bytes[1..])]).unwrap_err(),
         "shard",
-        "rank 2 holds 24 bytes of it, and 23 are given",
+        "rank 2 holds 24 bytes of it, but 23 are given",
     );
     said(writer.save(2, [("v", &bytes[..])]).unwrap_err(), "no_such_tensor", "`v`");
     said(writer.save(2, []).unwrap_err(), "shard", "`w`: rank 2 has not written");
-    said(writer.save(2, [("w", &bytes[..]), ("w", &bytes[..])]).unwrap_err(), "shard", "written it already");
-    // A rank that failed may begin anew; ranks 2 and 3 are replicas.
+    said(writer.save(2, [("w", &bytes[..]), ("w", &bytes[..])]).unwrap_err(), "shard", "already written it");
+    // A rank that failed may begin again; ranks 2 and 3 are replicas.
     let mut other = bytes.clone();
     other[7] ^= 1;
     writer.save(2, [("w", &other[..])]).unwrap();
@@ -143,16 +144,16 @@ fn what_is_not_whole_is_not_committed_and_nothing_of_it_stays() {
     drop(writer);
     assert!(names(folder.path()).is_empty(), "{:?}", names(folder.path()));
     for token in [&token[..], "0-0", "x", "7-a"] {
-        said(CheckpointWriter::join(&out, token).err().unwrap(), "token", "nobody is saving");
+        said(CheckpointWriter::join(&out, token).err().unwrap(), "token", "no process is saving");
     }
-    // Another attempt at the same place is not the one that was meant.
+    // A later attempt at the same path has another token.
     let writer = begin(false).unwrap();
     said(CheckpointWriter::join(&out, &token).err().unwrap(), "token", "another attempt");
     for rank in 0..4 {
         writer.save(rank, [("w", &bytes[..])]).unwrap();
     }
     writer.commit().unwrap();
-    said(writer.rank(0).err().unwrap(), "committed", "nothing is added");
+    said(writer.rank(0).err().unwrap(), "committed", "nothing can be added");
     drop(writer);
     said(begin(false).err().unwrap(), "output", "--force");
     let writer = begin(true).unwrap();
@@ -177,7 +178,7 @@ fn what_cannot_be_saved_is_refused() {
     let begin = |dtype: &str, sharding: &Sharding| {
         CheckpointWriter::begin(&out, &mesh, [("w", dtype, sharding)], false).err().unwrap()
     };
-    said(begin("float33", &of(&[4], "R")), "dtype", "'float33'");
+    said(begin("float33", &of(&[4], "R")), "dtype", "`float33`");
     said(begin("F32", &of(&[4], "P")), "partial_target", "reduce it first");
     said(begin("F4", &of(&[2, 6], "S(1)")), "packed", "share");
     said(begin("F32", &Sharding::parse(&"b=2".parse().unwrap(), &[4], "R").unwrap()), "mesh", "b=2");
@@ -190,10 +191,10 @@ fn what_cannot_be_saved_is_refused() {
     assert!(names(folder.path()).is_empty());
 }
 
-/// This test is a rank of its own when it is told so.
+/// The environment variable by which this test starts itself as one rank.
 const RANK: &str = "RESHARD_TEST_RANK";
 
-/// Processes of their own save; one of them is killed. The second attempt, of all of them, is a checkpoint.
+/// Separate processes save; one of them is killed. The second attempt, by all of them, commits a checkpoint.
 #[test]
 fn a_process_that_is_killed_leaves_no_checkpoint() {
     let rows = |rank: usize| vec![rank as u8; 1 << 16];
@@ -204,7 +205,7 @@ fn a_process_that_is_killed_leaves_no_checkpoint() {
         let mut file = writer.rank(number).unwrap();
         file.write("w", &rows(number)).unwrap();
         if rank.ends_with('!') {
-            // Written, and killed before it says so.
+            // Written, but killed before it is recorded as done.
             Command::new("kill").args(["-9", &std::process::id().to_string()]).status().unwrap();
         }
         file.finish().unwrap();
