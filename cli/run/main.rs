@@ -1,11 +1,11 @@
 //! The command line's `run`, `verify` and `diff`, as a program that compiles in less than half the time of all of it.
 //!
-//! The files are those of reshard-cli, which has other subcommands that need what is not here.
+//! The files are those of reshard-cli; parts of them are used only by other subcommands.
 #![forbid(unsafe_code)]
 #![allow(
     dead_code,
     unreachable_pub,
-    reason = "other subcommands use the rest of these files, and a library exports it"
+    reason = "other subcommands use the rest of these files, and the library exports it"
 )]
 
 #[path = "../src/arguments.rs"]
@@ -44,7 +44,7 @@ use console::Console;
 use guard::guarded;
 use status::{Status, finish, required, usage};
 
-/// Reshards, verifies and compares checkpoints. The other subcommands: cargo run --release --bin reshard -- --help
+/// Reshard, verify and compare checkpoints (all subcommands: cargo run --release --bin reshard -- --help)
 #[derive(Debug, Parser)]
 #[command(name = "reshard-run", version, max_term_width = 110)]
 struct Cli {
@@ -54,13 +54,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Reshard a checkpoint for real and verify every byte
+    /// Reshard a checkpoint and verify every byte
     Run(Box<run::RunArgs>),
-    /// Compare two checkpoints as tensors, whatever their files and shardings
+    /// Compare the tensors of two checkpoints, in any file format and sharding
     Diff(diff::DiffArgs),
-    /// Read a checkpoint and compare its checksums and its replicas
+    /// Read a checkpoint and compare its checksums and replicas
     Verify(verify::VerifyArgs),
-    /// What the other subcommands are asked
+    /// Subcommands of the full program
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }
@@ -77,7 +77,7 @@ fn answer(args: ArgsOs, console: &mut Console<'_>) -> Status {
         Ok(cli) => cli.command,
         Err(error) => {
             let json = args.iter().skip(1).any(|argument| argument == "--json");
-            return usage(&error, "no subcommand was given: run, diff or verify", json, console);
+            return usage(&error, "no subcommand given; expected one of: run, diff, verify", json, console);
         }
     };
     let (done, json) = match command {
@@ -87,7 +87,7 @@ fn answer(args: ArgsOs, console: &mut Console<'_>) -> Status {
         Command::Other(args) => {
             let name = args.first().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
             let message = format!(
-                "`{name}` is none of run, diff and verify; the program with every subcommand: cargo run --release --bin reshard -- {name}"
+                "unknown subcommand `{name}`; expected one of: run, diff, verify; for all others use `cargo run --release --bin reshard -- {name}`"
             );
             (
                 Err(error::CliError::refused("usage", message)),

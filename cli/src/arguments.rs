@@ -1,7 +1,7 @@
 //! Arguments that several subcommands take, each declared once: as a flag, and as the key of that name in a request.
 //!
 //! A request names them as fields, so that it still knows all its keys; the subcommand flattens each into its flags, and
-//! where the general words would mislead gives it help of its own (`mut_arg`).
+//! where the general help text would mislead, overrides it (`mut_arg`).
 
 use clap::Args;
 use reshard_sharding::Mesh;
@@ -27,7 +27,7 @@ pub(crate) struct Format {
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct MeshArg {
-    /// The mesh, like dp=2,tp=4, or x=2,y=2@[1,2,3,0] with its ranks in any other order
+    /// Mesh, like dp=2,tp=4, or x=2,y=2@[1,2,3,0] with an explicit rank order
     #[arg(long)]
     pub(crate) mesh: Option<String>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct MeshArg {
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct ShapeArg {
-    /// The tensor's shape, like 1024,4096
+    /// Shape of the tensor, like 1024,4096
     #[arg(long, allow_hyphen_values = true)]
     shape: Option<Shape>,
 }
@@ -47,7 +47,8 @@ pub(crate) struct ShapeArg {
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct PlacementsArg {
-    /// One placement per mesh axis, like S(0),R; or by tensor, like [{dp},{tp}]; or as PyTorch, JAX, Shardy and HLO write it
+    /// Sharding of the tensor: a placement per mesh axis, like S(0),R; or axes per dim, like [{dp},{tp}]; or
+    /// in the notation of PyTorch, JAX, Shardy or HLO
     #[arg(long)]
     placements: Option<String>,
 }
@@ -57,7 +58,7 @@ pub(crate) struct PlacementsArg {
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct ShapesArg {
-    /// The shapes of the inputs, like '64,32;32,16'; an empty one is a scalar's
+    /// Shapes of the inputs, like '64,32;32,16'; an empty one is a scalar
     #[arg(long, allow_hyphen_values = true)]
     shapes: Option<Listed<Shape>>,
 }
@@ -67,18 +68,18 @@ pub(crate) struct ShapesArg {
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct OutShapesArg {
-    /// The shapes of the outputs, where they do not follow
+    /// Shapes of the outputs, if the inputs do not determine them
     #[arg(long, allow_hyphen_values = true)]
     out_shapes: Option<Listed<Shape>>,
 }
 
 impl MeshArg {
-    /// The mesh, which a request cannot do without.
+    /// Returns the mesh; an error if there is none.
     pub(crate) fn required(&self) -> Result<Mesh, CliError> {
         Ok(required("mesh", self.mesh.as_deref())?.parse()?)
     }
 
-    /// The mesh, or the first that stands in the text of a sharding, as in `#sdy.sharding<mesh<["x"=2]>, [{"x"}]>`.
+    /// Returns the mesh, or else the first in a sharding, as in `#sdy.sharding<mesh<["x"=2]>, [{"x"}]>`.
     pub(crate) fn or_inlined<'a>(
         &self,
         shardings: impl IntoIterator<Item = Option<&'a str>>,
@@ -95,26 +96,26 @@ impl MeshArg {
 }
 
 impl ShapeArg {
-    /// The sizes of the dims, which a request cannot do without.
+    /// Returns the sizes of the dims; an error if there is no shape.
     pub(crate) fn required(&self) -> Result<Vec<usize>, CliError> {
         required("shape", self.shape.as_ref())?.dims()
     }
 }
 
 impl PlacementsArg {
-    /// The text, if there is one.
+    /// Returns the text, if there is one.
     pub(crate) fn text(&self) -> Option<&str> {
         self.placements.as_deref()
     }
 
-    /// The text, which a request cannot do without.
+    /// Returns the text; an error if there is none.
     pub(crate) fn required(&self) -> Result<&str, CliError> {
         required("placements", self.placements.as_deref())
     }
 }
 
 impl ShapesArg {
-    /// The dims of every input, where they were given.
+    /// Returns the dims of every input, if they were given.
     pub(crate) fn dims(&self) -> Result<Option<Vec<Vec<usize>>>, CliError> {
         self.shapes.as_ref().map(dims).transpose()
     }
@@ -125,7 +126,7 @@ impl ShapesArg {
 }
 
 impl OutShapesArg {
-    /// The dims of every output, where they were given.
+    /// Returns the dims of every output, if they were given.
     pub(crate) fn dims(&self) -> Result<Option<Vec<Vec<usize>>>, CliError> {
         self.out_shapes.as_ref().map(dims).transpose()
     }

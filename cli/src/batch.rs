@@ -8,9 +8,10 @@ use super::error::CliError;
 use super::guard::guarded;
 use super::lines::{self, Next};
 
-/// Answers every line in order: what `answer` returns, or its error in place. Every line gets exactly one answer, and
-/// gets it before the next line is read, so that a program can talk to this one through two pipes. A request at which this
-/// program panics is answered with an error of the kind `internal`.
+/// Answers every line in order: with the result of `answer`, or with its error.
+///
+/// Every line gets exactly one answer before the next line is read, so a program can communicate with this
+/// one through two pipes. A panic is answered with an error of the kind `internal`.
 pub(crate) fn run<Request, Answer>(
     console: &mut Console<'_>,
     mut answer: impl FnMut(&Request) -> Result<Answer, CliError>,
@@ -35,7 +36,7 @@ where
     }
 }
 
-/// One line as a request. What serde says about it names the column, the unknown key or the missing one.
+/// Parses a line as a request; the message of serde names the column, the unknown key or the missing one.
 fn request<Request: DeserializeOwned>(line: &[u8]) -> Result<Request, CliError> {
     serde_json::from_slice(line)
         .map_err(|error| CliError::refused("parse", format!("not a request: {error}")))

@@ -1,4 +1,4 @@
-//! `reshard check`: whether a program is right, what its values are, and what it communicates, computes and holds.
+//! `reshard check`: types, communication, computation and memory of a program, or its errors.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::console::Console;
 use super::error::CliError;
 use super::network::TopologyArg;
 use super::pictures::PictureArgs;
-use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, PiecesArg, Reading};
+use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, OverlapArg, Reading};
 use super::{batch, report, required};
 
 /// Arguments of `reshard check`.
@@ -27,10 +27,10 @@ pub(crate) struct CheckArgs {
     file: FileArg,
     #[command(flatten)]
     request: Request,
-    /// Print the program with all types and moves, which is a program, too, in place of what it costs
+    /// Print the program with all types and redistributions, itself a valid program, instead of the report
     #[arg(long, conflicts_with = "json")]
     pub(crate) print: bool,
-    /// Answer one JSON request a line from stdin, like {"program":"mesh x=2\nx: f32[8] S(0)\ny: R = x"}
+    /// Answer one JSON request per line of stdin, like {"program":"mesh x=2\nx: f32[8] S(0)\ny: R = x"}
     #[arg(long, conflicts_with_all = ["Request", "file", "print"])]
     batch: bool,
     #[command(flatten)]
@@ -39,15 +39,16 @@ pub(crate) struct CheckArgs {
     pub(crate) format: Format,
 }
 
-/// One question, from flags or from a line.
+/// One request, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
-#[group(args = ["explicit", "axes", "memory_bytes", "gather_again", "pieces", "topology"])]
+#[group(args = ["explicit", "axes", "max_memory_bytes", "reshard_after_forward", "overlap_chunks", "topology"])]
 #[serde(deny_unknown_fields)]
 struct Request {
-    /// The text, in a batch.
+    /// The program's text, in a batch.
     #[arg(skip)]
     program: Option<String>,
-    /// Which moves may be made that are not written: those that communicate in neither direction, or none [default without a value: none]
+    /// Reject implicit redistributions: all (`none`), or those that communicate (`local-only`) [default
+    /// without a value: none]
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "none")]
     #[serde(default)]
     explicit: Option<Explicit>,
@@ -56,13 +57,13 @@ struct Request {
     axes: AxesArg,
     #[command(flatten)]
     #[serde(default)]
-    memory_bytes: MemoryArg,
+    max_memory_bytes: MemoryArg,
     #[command(flatten)]
     #[serde(default)]
-    gather_again: GatherArg,
+    reshard_after_forward: GatherArg,
     #[command(flatten)]
     #[serde(default)]
-    pieces: PiecesArg,
+    overlap_chunks: OverlapArg,
     #[command(flatten)]
     #[serde(default)]
     topology: TopologyArg,
@@ -70,18 +71,24 @@ struct Request {
 
 impl Request {
     fn reading(&self) -> Reading<'_> {
-        let Request { axes, memory_bytes, gather_again, pieces, topology, .. } = self;
-        Reading { axes, memory: *memory_bytes, gather: *gather_again, pieces: *pieces, topology }
+        let Request { axes, max_memory_bytes, reshard_after_forward, overlap_chunks, topology, .. } = self;
+        Reading {
+            axes,
+            memory: *max_memory_bytes,
+            gather: *reshard_after_forward,
+            overlap_chunks: *overlap_chunks,
+            topology,
+        }
     }
 }
 
-/// Which moves may be made that nobody wrote.
+/// The implicit redistributions that the solver may insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Explicit {
-    /// Those that communicate in neither direction
-    FreeMoves,
-    /// None
+    /// Allow redistributions without communication, forward and backward
+    LocalOnly,
+    /// Allow no implicit redistribution
     None,
 }
 
@@ -89,7 +96,7 @@ impl Explicit {
     fn moves(explicit: Option<Explicit>) -> ImplicitRedistribution {
         match explicit {
             None => ImplicitRedistribution::Allow,
-            Some(Explicit::FreeMoves) => ImplicitRedistribution::LocalOnly,
+            Some(Explicit::LocalOnly) => ImplicitRedistribution::LocalOnly,
             Some(Explicit::None) => ImplicitRedistribution::Deny,
         }
     }
@@ -99,7 +106,7 @@ impl Explicit {
 #[derive(Debug, Serialize)]
 struct Answer {
     values: Vec<ValueAnswer>,
-    moves: Vec<MoveAnswer>,
+    redistributions: Vec<MoveAnswer>,
     steps: PassesAnswer<usize>,
     received_bytes: PassesAnswer<u64>,
     cost_us: PassesAnswer<f64>,
@@ -107,10 +114,12 @@ struct Answer {
     operations: PassesAnswer<f64>,
     compute_us: PassesAnswer<f64>,
     peak_bytes: PeakAnswer,
-    /// Whether backward is what the program does, or what a gradient would do.
-    gradients_written: bool,
-    gap_us: f64,
-    /// The typed program, in which every move is written.
+    /// `true` if the program has an explicit backward pass.
+    ///
+    /// Else the report assumes the one that a gradient would add.
+    has_explicit_backward: bool,
+    optimality_gap_us: f64,
+    /// The typed program, with every redistribution.
     program: String,
 }
 
@@ -125,7 +134,7 @@ struct ValueAnswer {
     pass: &'static str,
 }
 
-/// A move; of a pass in which it does nothing, null, but for forward.
+/// A redistribution; null for a pass in which it does nothing, except forward.
 #[derive(Debug, Serialize)]
 struct MoveAnswer {
     value: String,
@@ -139,7 +148,7 @@ struct MoveAnswer {
     by_step: Vec<StepAnswer>,
 }
 
-/// What communication is and costs.
+/// The cost of communication.
 #[derive(Debug, Default, Serialize)]
 struct TrafficAnswer {
     steps: usize,
@@ -147,7 +156,7 @@ struct TrafficAnswer {
     cost_us: f64,
 }
 
-/// A communicating step of a move.
+/// A communicating step of a redistribution.
 #[derive(Debug, Serialize)]
 struct StepAnswer {
     pass: &'static str,
@@ -160,7 +169,7 @@ struct StepAnswer {
     cost_us: f64,
 }
 
-/// What the steps over some axes communicate.
+/// The communication of the steps over some axes.
 #[derive(Debug, Serialize)]
 struct AxesAnswer {
     axes: Vec<String>,
@@ -170,7 +179,7 @@ struct AxesAnswer {
     passes: PassesAnswer<TrafficAnswer>,
 }
 
-/// One of something for each pass.
+/// A record with one entry for each pass.
 #[derive(Debug, Serialize)]
 struct PassesAnswer<T> {
     forward: T,
@@ -178,7 +187,7 @@ struct PassesAnswer<T> {
     update: T,
 }
 
-/// The most bytes at hand, where, and of what.
+/// The peak of live bytes: the value computed then, and the bytes by class.
 #[derive(Debug, Serialize)]
 struct PeakAnswer {
     all: u64,
@@ -216,7 +225,7 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console<'_>) -> Result<(), Cli
     console.print(&if args.print { program.to_string() } else { format!("{report}\n") })
 }
 
-/// The program, its time and its bytes.
+/// Draws the program, its time and its bytes.
 fn scenes(program: &Program, report: &Report) -> [Scene; 3] {
     [
         reshard_draw::program(program, report, Limits::USUAL),
@@ -225,7 +234,7 @@ fn scenes(program: &Program, report: &Report) -> [Scene; 3] {
     ]
 }
 
-/// Everything that can be seen of a program.
+/// Makes the page of a program.
 pub(crate) fn page(args: &CheckArgs, console: &mut Console<'_>) -> Result<Page, CliError> {
     report::of_one(args.batch)?;
     let text = args.file.read(console)?;
@@ -234,9 +243,9 @@ pub(crate) fn page(args: &CheckArgs, console: &mut Console<'_>) -> Result<Page, 
     let all: Vec<_> =
         program.redistributions().filter(|moved| moved.forward.communicating_steps() > 0).collect();
     let heading = if all.len() > MOST_MOVES {
-        format!("The first {MOST_MOVES} of {} moves", all.len())
+        format!("Redistributions: the first {MOST_MOVES} of {}", all.len())
     } else {
-        "The moves".to_owned()
+        "Redistributions".to_owned()
     };
     let drawn = all.iter().take(MOST_MOVES).map(|moved| {
         let mut scene = reshard_draw::plan(moved.forward, None, Limits::USUAL);
@@ -245,16 +254,16 @@ pub(crate) fn page(args: &CheckArgs, console: &mut Console<'_>) -> Result<Page, 
     });
     let moves: Vec<Scene> = drawn.collect();
     let mut page = Page::new(format!("Program on {}", program.mesh()))
-        .with(Section::new("Values and what moves", vec![values]))
-        .with(Section::new("Where the time is", vec![time]))
-        .with(Section::new("Where the bytes are", vec![bytes]));
+        .with(Section::new("Values and redistributions", vec![values]))
+        .with(Section::new("Time", vec![time]))
+        .with(Section::new("Memory", vec![bytes]));
     if !moves.is_empty() {
         page = page.with(Section::of_steps(heading, moves));
     }
     Ok(page)
 }
 
-/// Moves of a program that have pictures of their own on a page.
+/// The most redistributions that have separate pictures on a page.
 const MOST_MOVES: usize = 24;
 
 fn check(table: &Arc<OpTable>, text: &str, request: &Request) -> Result<(Program, Report), CliError> {
@@ -282,7 +291,7 @@ impl Answer {
         let of = |class| report.peak.of(class);
         Self {
             values: values.collect(),
-            moves: report.redistributions.iter().map(MoveAnswer::of).collect(),
+            redistributions: report.redistributions.iter().map(MoveAnswer::of).collect(),
             steps: PassesAnswer::of(|pass| report.traffic.of(pass).steps),
             received_bytes: PassesAnswer::of(|pass| report.traffic.of(pass).received_bytes),
             cost_us: PassesAnswer::of(|pass| report.traffic.of(pass).cost_us),
@@ -299,8 +308,8 @@ impl Answer {
                 gradients: of(ValueClass::Gradient),
                 staging: report.peak.staging,
             },
-            gradients_written: report.has_explicit_backward,
-            gap_us: report.gap_us,
+            has_explicit_backward: report.has_explicit_backward,
+            optimality_gap_us: report.optimality_gap_us,
             program: program.to_string(),
         }
     }

@@ -1,4 +1,4 @@
-//! The one place that writes: answers to `out`, errors to `err`.
+//! Output of the command line: answers to `out`, errors to `err`.
 
 use std::io::{self, BufRead, Write};
 
@@ -8,25 +8,25 @@ use serde_json::json;
 use super::error::{CliError, Exit, printable};
 use super::status::Status;
 
-/// The widest column that others are lined up behind.
+/// The widest column after which others are aligned.
 pub(crate) const WIDEST: usize = 256;
 
-/// What the command line reads from and writes to.
+/// Input and output of the command line.
 pub struct Console<'a> {
-    /// Where requests of a batch come from.
+    /// The source of batch requests.
     pub input: &'a mut dyn BufRead,
-    /// Where answers go, and with `--json` errors too.
+    /// Receives answers, and with `--json` errors too.
     pub out: &'a mut dyn Write,
-    /// Where errors go, a sentence each.
+    /// Receives errors, one line each.
     pub err: &'a mut dyn Write,
-    /// Whether `out` shows colours.
+    /// `true` if `out` shows colours.
     pub colour: bool,
-    /// Whether `run` may draw a bar on the stderr of the process.
+    /// `true` if `run` may draw a bar on the stderr of the process.
     pub progress: bool,
 }
 
 impl Console<'_> {
-    /// Writes an answer; a reader that has gone is not a failure of ours.
+    /// Writes an answer; a reader that has closed stdout is not an error.
     pub(crate) fn print(&mut self, text: &str) -> Result<(), CliError> {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
         written.map_err(|error| {
@@ -51,14 +51,14 @@ impl Console<'_> {
         self.print(&(line + "\n"))
     }
 
-    /// Reports an error, with `--json` also as an answer, and gives the status it stands for.
+    /// Reports an error, with `--json` also as an answer, and returns its status.
     pub(crate) fn report(&mut self, error: &CliError, json: bool) -> Status {
         let status = Status(error.status());
         match error.exit() {
             Exit::ReaderGone | Exit::Told(_) => return status,
             Exit::Refused | Exit::Failed => {}
         }
-        // Nobody may be reading; there is no better place left to complain to.
+        // Write errors are ignored: there is no other channel to report them.
         if json {
             let _ = self.print_json(&error_json(error));
         }
@@ -72,8 +72,9 @@ impl Console<'_> {
     }
 }
 
-/// What `--json` prints: an object, and which version of these objects it is. It grows where one changes its meaning or
-/// goes, not where one comes; the answers of a batch are the same without it.
+/// The output of `--json`: an object with its version, which grows if a key is changed or removed.
+///
+/// New keys leave the version as it is. The answers of a batch have no version.
 #[derive(Debug, Serialize)]
 pub(crate) struct Versioned<'a, T> {
     version: u32,
@@ -83,7 +84,7 @@ pub(crate) struct Versioned<'a, T> {
 
 impl<'a, T: Serialize> Versioned<'a, T> {
     pub(crate) fn new(answer: &'a T) -> Versioned<'a, T> {
-        Versioned { version: 1, answer }
+        Versioned { version: 2, answer }
     }
 
     pub(crate) fn line(&self) -> String {

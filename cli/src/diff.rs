@@ -1,4 +1,4 @@
-//! `reshard diff`: whether two checkpoints are equal, as tensors and in other entries.
+//! `reshard diff`: compares the tensors and other entries of two checkpoints.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,27 +11,26 @@ use super::console::Console;
 use super::error::{CliError, printable};
 use super::run::progress::Bar;
 
-/// So many names are listed.
+/// The most names that are listed.
 const NAMED: usize = 8;
 
-/// What the status means.
-const AFTER_HELP: &str =
-    "Status 0: they are equal. 1: they differ, and what differs is printed. 2: one of them cannot be opened.";
+/// The help after the options: exit status.
+const AFTER_HELP: &str = "Status 0: the checkpoints are equal. 1: they differ, and the differences are printed. 2: one of them cannot be opened.";
 
 /// Arguments of `reshard diff`.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct DiffArgs {
-    /// A .safetensors file, a folder with model.safetensors.index.json, the output of an earlier run, a distributed checkpoint of
-    /// PyTorch, or a file of torch.save or of NumPy (.npy, .npz)
+    /// Checkpoint: a .safetensors file, a folder with model.safetensors.index.json, the output of an earlier
+    /// run, a PyTorch distributed checkpoint, or a file of torch.save or NumPy (.npy, .npz)
     first: PathBuf,
-    /// Another one, in any files and any sharding
+    /// Checkpoint to compare with, in any file format and sharding
     second: PathBuf,
     #[command(flatten)]
     pub(crate) format: Format,
 }
 
-/// Compares, and prints what differs.
+/// Compares, and prints the differences.
 pub(crate) fn run(args: &DiffArgs, console: &mut Console<'_>) -> Result<(), CliError> {
     let open = |path: &Path| Checkpoint::open(Some(path)).map_err(|error| CliError::from(&error));
     let (first, second) = (open(&args.first)?, open(&args.second)?);
@@ -70,7 +69,7 @@ fn said(difference: &DiffReport, first: &Path, second: &Path) -> String {
         let names: Vec<_> = difference.not_compared.iter().take(NAMED).map(|name| printable(name)).collect();
         let more = if difference.not_compared.len() > NAMED { ", .." } else { "" };
         let names = names.join(", ");
-        let _ = writeln!(text, "not compared, as parts of .pt or .npz files: {names}{more}");
+        let _ = writeln!(text, "not compared (entries of .pt or .npz files): {names}{more}");
     }
     let _ = match (difference.equal, difference.different.len()) {
         (true, _) => writeln!(text, "equal: {counted}"),

@@ -1,4 +1,4 @@
-//! The error of the command line: a kind for programs, a sentence for people, and an exit status.
+//! The error of the command line: a kind for programs, a message for people, and an exit status.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,54 +6,54 @@ use std::fmt;
 use reshard_checkpoint::ErrorKind;
 use reshard_layout::Excerpt;
 
-/// How the process ends after an error.
+/// The exit of the process after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// The input is bad or the request is refused: 2.
+    /// Invalid input or a rejected request: status 2.
     Refused,
-    /// The run failed, by verification or by I/O: 1.
+    /// A failed run, by verification or by I/O: status 1.
     Failed,
-    /// Whoever read stdout has gone: nothing left to say, and nothing went wrong here: 0.
+    /// The reader of stdout has closed it: nothing is printed and nothing failed, status 0.
     ReaderGone,
-    /// What is wrong has been said, here or by another process of the job; this is the status.
+    /// The error was reported, here or by another process of the job; the field is the status.
     Told(u8),
 }
 
-/// One error: `kind` is stable and for programs, the message is one sentence with the offending values.
+/// An error: `kind` is stable and for programs, the message is one line with the offending values.
 #[derive(Debug)]
 pub(crate) struct CliError {
     kind: &'static str,
     message: String,
-    /// For a text that does not parse: the text and a caret under the place, as lines of their own.
+    /// For a text that does not parse: the text, and a line with a caret below the error.
     place: Option<String>,
     exit: Exit,
-    /// What to redistribute to before a view that is not free.
+    /// The sharding to redistribute to before a view that needs communication.
     first: Option<String>,
 }
 
 impl CliError {
-    /// Bad input, or a request that is refused.
+    /// Makes the error of invalid input or of a rejected request.
     pub(crate) fn refused(kind: &'static str, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), place: None, first: None, exit: Exit::Refused }
     }
 
-    /// A run that failed.
+    /// Makes the error of a failed run.
     pub(crate) fn failed(kind: &'static str, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), place: None, first: None, exit: Exit::Failed }
     }
 
-    /// The reader of stdout has closed it.
+    /// Makes the error of a stdout that its reader has closed.
     pub(crate) fn reader_gone() -> Self {
         Self { kind: "closed", message: String::new(), place: None, first: None, exit: Exit::ReaderGone }
     }
 
-    /// What has been said already, with the status that it stands for.
+    /// Makes an error that was reported already, with its status.
     pub(crate) fn told(status: u8) -> Self {
         let exit = Exit::Told(status);
         Self { kind: "told", message: String::new(), place: None, first: None, exit }
     }
 
-    /// A text that does not parse, with a caret at byte `offset` of it.
+    /// Makes the error of a text that does not parse, with a caret at byte `offset`.
     pub(crate) fn parse(text: &str, offset: usize, message: impl Into<String>) -> Self {
         Self {
             kind: "parse",
@@ -64,8 +64,9 @@ impl CliError {
         }
     }
 
-    /// A command line that clap refuses. Its first paragraph is the sentence; the rest is advice, which `--help`
-    /// gives in full.
+    /// Makes the error of a command line that clap rejects.
+    ///
+    /// Its first paragraph is the message; the rest is advice, which `--help` gives in full.
     pub(crate) fn usage(rendered: &str) -> Self {
         let paragraph = rendered.split("\n\n").next().unwrap_or(rendered);
         let words: Vec<&str> = paragraph.split_whitespace().collect();
@@ -74,7 +75,7 @@ impl CliError {
         Self::refused("usage", format!("{sentence} (see --help)"))
     }
 
-    /// The same error, said about something: `about: message`.
+    /// Prefixes the message with its subject: `about: message`.
     pub(crate) fn about(mut self, about: impl fmt::Display) -> Self {
         self.message = format!("{about}: {}", self.message);
         self
@@ -88,7 +89,7 @@ impl CliError {
         self.exit
     }
 
-    /// The number that the process ends with.
+    /// The exit status of the process.
     pub(crate) fn status(&self) -> u8 {
         match self.exit {
             Exit::ReaderGone => 0,
@@ -98,12 +99,12 @@ impl CliError {
         }
     }
 
-    /// The sharding to redistribute to first, for a view that is not free.
+    /// The sharding to redistribute to first, for a view that needs communication.
     pub(crate) fn first(&self) -> Option<&str> {
         self.first.as_deref()
     }
 
-    /// The text and the caret line, where there is one.
+    /// The text and the caret line, if there is one.
     pub(crate) fn place(&self) -> Option<&str> {
         self.place.as_deref()
     }
@@ -156,11 +157,10 @@ impl From<reshard_kernels::Error> for CliError {
     }
 }
 
-/// The longest message that is written; of a longer one, the middle is left out.
+/// The longest message that is written; a longer one is shortened in the middle.
 const LONGEST: usize = 2000;
 
-/// A message on one line, without its middle where it is too long to be read: what was given to a command may be any text of
-/// any length.
+/// Returns a message on one line, shortened in the middle: it may quote an argument of any length.
 pub(crate) fn shortened(message: &str) -> Cow<'_, str> {
     match printable(message) {
         Cow::Borrowed(message) => short(message),
@@ -168,7 +168,7 @@ pub(crate) fn shortened(message: &str) -> Cow<'_, str> {
     }
 }
 
-/// A text that moves no cursor, begins no line and turns no direction: such characters as their escapes, `\n` or `\u{1b}`.
+/// Escapes characters that control the cursor, lines or text direction, like `\n` or `\u{1b}`.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let steers = |c: char| {
         c.is_control()

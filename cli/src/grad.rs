@@ -1,5 +1,4 @@
-//! `reshard grad`: how an op is differentiated, and how its backward is sharded: every forward strategy with its transpose, and
-//! the formula of its gradient.
+//! `reshard grad`: the gradient formula of an op, and every forward strategy with its transposed backward.
 
 use std::fmt::Write as _;
 
@@ -13,8 +12,8 @@ use super::console::{Console, WIDEST};
 use super::error::CliError;
 use super::{batch, ops, required, rule};
 
-/// What the shapes of the inputs change here.
-const SHAPES: &str = "The shapes of the inputs, like '64,32;32,16': the rows are then those over their dims";
+/// Help of `--shapes` in this subcommand.
+const SHAPES: &str = "Shapes of the inputs, like '64,32;32,16'; strategies then refer to their dims";
 
 /// Arguments of `reshard grad`.
 #[derive(Debug, Args)]
@@ -22,19 +21,19 @@ const SHAPES: &str = "The shapes of the inputs, like '64,32;32,16': the rows are
 pub(crate) struct GradArgs {
     #[command(flatten)]
     request: Request,
-    /// Answer one JSON request a line from stdin, like {"op":"softmax(dim=1)","shapes":[[64,32]]}
+    /// Answer one JSON request per line of stdin, like {"op":"softmax(dim=1)","shapes":[[64,32]]}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
     #[command(flatten)]
     pub(crate) format: Format,
 }
 
-/// One question, from flags or from a line.
+/// One request, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
 #[group(args = ["op", "shapes"])]
 #[serde(deny_unknown_fields)]
 struct Request {
-    /// The name of an op, like mm or softmax(dim=1), or a rule, like 'mk,kn->mn'
+    /// Op, like mm or softmax(dim=1), or rule, like 'mk,kn->mn'
     op: Option<String>,
     #[command(flatten)]
     shapes: ShapesArg,
@@ -44,11 +43,11 @@ struct Request {
 #[derive(Debug, Serialize)]
 struct Answer {
     op: String,
-    /// None of a view, whose backward is the view back.
+    /// The rows; empty for a view, whose backward is the inverse view.
     rows: Vec<RowAnswer>,
-    /// The calls of the formula, none where no input has a gradient; null of an op without a formula.
+    /// The calls of the formula, empty if no input has a gradient; null for an op without a formula.
     gradient: Option<Vec<String>>,
-    /// Those that were given, or those that the formula is for.
+    /// The shapes that were given, or those that the formula is for.
     shapes: Vec<Vec<usize>>,
     #[serde(skip)]
     assumed: bool,
@@ -58,7 +57,9 @@ struct Answer {
 #[derive(Debug, Serialize)]
 struct RowAnswer {
     forward: String,
-    /// None where the row names terms that have no gradient, of averages, products, minima or maxima.
+    /// The backward strategy.
+    ///
+    /// Null if the forward one has partial values without gradients (avg, prod, min, max).
     backward: Option<String>,
 }
 
@@ -80,7 +81,7 @@ fn answer(table: &OpTable, request: &Request) -> Result<Answer, CliError> {
         Some(inputs) => (ops::bind(table, &call, &inputs, None)?, inputs),
         None => rule::assume(table, &call)?,
     };
-    // As in `reshard rule`: over the letters of the rule where nobody says of which shapes.
+    // As in `reshard rule`: without given shapes the strategies are over the letters of the rule.
     let forward = match op.rule().filter(|_| assumed) {
         Some(rule) => rule.strategies(),
         None => op.strategies(),
@@ -95,7 +96,9 @@ fn answer(table: &OpTable, request: &Request) -> Result<Answer, CliError> {
     Ok(Answer { op: call.to_string(), rows, gradient, shapes: inputs, assumed })
 }
 
-/// Every strategy with what its backward may be; all replicas, which every op has, at the end.
+/// Returns every strategy with its possible backward strategies.
+///
+/// The all-replicated one, which every op has, is last.
 fn rows(forward: &[Strategy], inputs: usize, outputs: usize) -> Vec<RowAnswer> {
     let replicas = Strategy {
         inputs: vec![OperandPlacement::Replicate; inputs],
@@ -118,17 +121,17 @@ impl Answer {
         let mut text = String::new();
         let width = self.rows.iter().map(|row| row.forward.len()).max().unwrap_or(0).min(WIDEST);
         for row in &self.rows {
-            let backward = row.backward.as_deref().unwrap_or("no gradient: reduce these terms first");
+            let backward = row.backward.as_deref().unwrap_or("no gradient: reduce the partial values first");
             // Writing to a string does not fail.
             let _ = writeln!(text, "{:width$}   backward   {backward}", row.forward);
         }
         if self.rows.is_empty() {
-            text.push_str("a view: its backward is the view back\n");
+            text.push_str("a view: its backward is the inverse view\n");
         }
         let on = if self.assumed { rule::on(&self.shapes) } else { String::new() };
         match self.gradient.as_deref() {
             None => {
-                let _ = writeln!(text, "no formula: say one with Table::add_gradient{on}");
+                let _ = writeln!(text, "no gradient formula{on}");
             }
             Some([]) => {
                 let _ = writeln!(text, "no input has a gradient{on}");

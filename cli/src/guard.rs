@@ -1,25 +1,23 @@
-//! The last resort: a panic is a bug of this program, and still every question gets its answer.
+//! The last resort: a panic is a bug of this program, and still every request gets an answer.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
 
 use super::error::CliError;
 
-/// What `answer` returns, or an error of the kind `internal` where it panics. What panicked, and where, has been said on the
-/// stderr of the process by then.
+/// Runs `answer`; a panic becomes an error of the kind `internal`.
+///
+/// The panic message and location are on the stderr of the process by then.
 pub(crate) fn guarded<T>(answer: impl FnOnce() -> Result<T, CliError>) -> Result<T, CliError> {
-    // Nothing that a panic left half done is looked at again: a question shares nothing with the next.
+    // Unwind safety: state that a panic left inconsistent is not used again, since requests share nothing.
     panic::catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|panic| Err(internal(&*panic)))
 }
 
-/// The error that a panic is.
+/// Converts a panic to an error.
 fn internal(panic: &(dyn Any + Send)) -> CliError {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    let said = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it does not say why");
-    CliError::failed(
-        "internal",
-        format!("this is a bug of reshard, please report it with the request: {said}"),
-    )
+    let said = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    CliError::failed("internal", format!("internal error: {said}; please report it with the request"))
 }
 
 #[cfg(test)]

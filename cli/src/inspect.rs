@@ -1,4 +1,4 @@
-//! `reshard inspect`: what a checkpoint holds.
+//! `reshard inspect`: the contents of a checkpoint.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,8 +19,8 @@ use super::pictures::PictureArgs;
 /// Arguments of `reshard inspect`.
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// A .safetensors file, a folder with model.safetensors.index.json, the output of an earlier run, a distributed checkpoint of
-    /// PyTorch, or a file of torch.save or of NumPy (.npy, .npz)
+    /// Checkpoint: a .safetensors file, a folder with model.safetensors.index.json, the output of an earlier
+    /// run, a PyTorch distributed checkpoint, or a file of torch.save or NumPy (.npy, .npz)
     path: PathBuf,
     #[command(flatten)]
     pub(crate) pictures: PictureArgs,
@@ -31,16 +31,16 @@ pub(crate) struct InspectArgs {
 /// The answer.
 #[derive(Debug, Serialize)]
 struct Inspected<'a> {
-    /// Over which mesh it is sharded; null where its tensors are whole.
+    /// The mesh of its shardings; null if its tensors are stored whole.
     mesh: Option<String>,
     bytes: u64,
-    /// Whether it has checksums, which `verify` compares.
+    /// `true` if it has checksums, which `verify` compares.
     checksums: bool,
     texts: BTreeMap<&'a str, &'a str>,
     tensors: Vec<Row>,
-    /// What is in it and no tensor.
+    /// The names of the entries that are not tensors.
     others: Vec<&'a str>,
-    /// Those of them whose bytes are missing, in order.
+    /// The names of those of them whose bytes are missing, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lost: Vec<&'a str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -54,7 +54,7 @@ struct Row {
     dtype: String,
     shape: Vec<usize>,
     sharding: Option<String>,
-    /// How many chunks make it up, where it is cut in chunks of any sizes.
+    /// The number of chunks, if it is stored in chunks of arbitrary sizes.
     chunks: Option<usize>,
     bytes: u64,
 }
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &InspectArgs, console: &mut Console<'_>) -> Result<(), C
     if args.format.json { console.print_json(&inspected) } else { console.print(&inspected.table()) }
 }
 
-/// The bytes of all tensors.
+/// Draws the bytes of all tensors.
 fn scene(checkpoint: &Checkpoint, args: &InspectArgs) -> Scene {
     let row = |tensor: &Tensor| {
         let row = Row::of(tensor);
@@ -90,10 +90,10 @@ fn scene(checkpoint: &Checkpoint, args: &InspectArgs) -> Scene {
     reshard_draw::tensors(&format!("tensors of {}", args.path.display()), &rows, Limits::USUAL)
 }
 
-/// Shardings of a checkpoint that have pictures of their own on a page.
+/// The most shardings of a checkpoint that have separate pictures on a page.
 const MOST_SHARDINGS: usize = 12;
 
-/// Everything that can be seen of a checkpoint.
+/// Makes the page of a checkpoint.
 pub(crate) fn page(args: &InspectArgs) -> Result<Page, CliError> {
     let checkpoint = Checkpoint::open(Some(&args.path)).map_err(|error| CliError::from(&error))?;
     let mut shown: Vec<&reshard_sharding::Sharding> = Vec::new();
@@ -108,12 +108,12 @@ pub(crate) fn page(args: &InspectArgs) -> Result<Page, CliError> {
         }
     }
     let page = Page::new(format!("Checkpoint {}", args.path.display()))
-        .with(Section::new("Its tensors", vec![scene(&checkpoint, args)]));
+        .with(Section::new("Tensors", vec![scene(&checkpoint, args)]));
     if scenes.is_empty() {
         return Ok(page);
     }
     Ok(page.with(Section::new(
-        format!("Who holds what: each sharding once, the first {MOST_SHARDINGS}"),
+        format!("Shards of each rank: the first {MOST_SHARDINGS} distinct shardings"),
         scenes,
     )))
 }
@@ -142,7 +142,7 @@ impl Row {
 }
 
 impl Inspected<'_> {
-    /// A line for each tensor, and what all are.
+    /// Prints a line for each tensor, and a summary.
     fn table(&self) -> String {
         let mut rows: Vec<[String; 4]> = self.tensors.iter().map(Row::cells).collect();
         rows.insert(0, ["tensor", "type", "shape", "sharding"].map(str::to_owned));
@@ -162,12 +162,11 @@ impl Inspected<'_> {
             );
         }
         for other in &self.others {
-            let lost =
-                if self.lost.binary_search(other).is_ok() { ", and its bytes are missing" } else { "" };
-            let _ = writeln!(text, "{}  is no tensor{lost}", printable(other));
+            let lost = if self.lost.binary_search(other).is_ok() { ", its bytes are missing" } else { "" };
+            let _ = writeln!(text, "{}  not a tensor{lost}", printable(other));
         }
         for name in self.ignored {
-            let _ = writeln!(text, "{}  is not read: sharding.json does not list it", printable(name));
+            let _ = writeln!(text, "{}  not read: sharding.json does not list it", printable(name));
         }
         let mesh = self.mesh.as_deref().map_or_else(String::new, |mesh| format!(" over {mesh}"));
         let checksums = if self.checksums { "with checksums" } else { "no checksums" };

@@ -19,11 +19,11 @@ use super::pictures::PictureArgs;
 /// Evaluate an expression of the layout algebra.
 ///
 /// composition((6,2):(8,2), (4,3):(3,1))  is  ((2,2),3):((24,2),8).
-/// Strides may go along axes: coalesce((4,2):(1@tp,4@tp))  is  8:1@tp
+/// Strides may name axes: coalesce((4,2):(1@tp,4@tp))  is  8:1@tp
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("draw", |arg| arg.conflicts_with("batch")), mut_arg("svg", |arg| arg.conflicts_with("batch")))]
 pub(crate) struct LayoutArgs {
-    /// The expression, such as 'complement((2,3):(1,4), 24)' or '(4,2):(2,1)(5)'
+    /// Expression, like 'complement((2,3):(1,4), 24)' or '(4,2):(2,1)(5)'
     #[arg(required_unless_present = "batch", conflicts_with = "batch", allow_hyphen_values = true)]
     expr: Option<String>,
 
@@ -33,14 +33,14 @@ pub(crate) struct LayoutArgs {
     #[command(flatten)]
     pictures: PictureArgs,
 
-    /// Read one expression a line from standard input, answer one JSON object a line
+    /// Read one expression per line of stdin, and answer one JSON object per line
     #[arg(long)]
     batch: bool,
 }
 
-/// Bad input, and what is refused.
+/// The status of invalid input.
 const REFUSED: Status = Status(2);
-/// A run that failed.
+/// The status of a failed run.
 const FAILED: Status = Status(1);
 
 /// Runs the command.
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &LayoutArgs, console: &mut Console<'_>) -> Status {
     let done = if args.batch { batch(console) } else { single(args, console) };
     match done {
         Ok(code) => code,
-        // A reader that has seen enough is no failure.
+        // A reader that closes stdout early is not an error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Status(0),
         Err(error) => {
             let _ = writeln!(console.err, "error: {}", shortened(&error.to_string()));
@@ -93,23 +93,21 @@ fn drawing(value: &Value) -> Result<Option<Scene>, Error> {
     layout.or_else(|| value.as_composed().map(composed)).transpose()
 }
 
-/// Why a value is not drawn.
+/// Returns the reason why a value is not drawn.
 fn not_drawn(value: &Value) -> String {
     if let Some(named) = value.as_named() {
         return format!(
-            "{named} steps along {}, and only layouts of integers are drawn: give every axis an integer stride",
+            "cannot draw {named}: it has strides along {}; give every axis an integer stride",
             named.names().collect::<Vec<_>>().join(", ")
         );
     }
     if let Some(pairs) = value.as_pairs() {
-        return format!(
-            "{pairs} has two sides, and only single layouts are drawn: draw each side before zip"
-        );
+        return format!("cannot draw {pairs}: it is a layout of pairs; draw each side before zip");
     }
-    format!("{value} is not a layout, and only layouts are drawn")
+    format!("cannot draw {value}: it is not a layout")
 }
 
-/// The text and the caret under the place, of what does not parse.
+/// Returns the text and the caret line of a parse error.
 fn caret(error: &Error) -> Option<String> {
     let rendered = error.render();
     rendered.strip_prefix(&error.to_string())?.strip_prefix('\n').map(str::to_owned)
@@ -120,7 +118,7 @@ fn single(args: &LayoutArgs, console: &mut Console<'_>) -> io::Result<Status> {
         if args.format.json {
             writeln!(console.out, "{}", Versioned::new(object).line())?;
         }
-        // The sentence, and below it, indented, the line with the caret.
+        // The message, and below it the indented line with the caret.
         writeln!(console.err, "error: {}", shortened(message))?;
         for line in place.into_iter().flat_map(str::lines) {
             writeln!(console.err, "  {}", printable(line))?;
@@ -184,7 +182,7 @@ fn batch(console: &mut Console<'_>) -> io::Result<Status> {
             Next::Line => guarded(|| Ok(answer(&line))).unwrap_or_else(|error| error_json(&error)),
         };
         writeln!(out, "{answer}")?;
-        // Whoever writes line by line may wait for each answer; buffered input is answered in one go.
+        // A caller that writes line by line may wait for each answer; buffered input is answered at once.
         if input.buffer().is_empty() {
             out.flush()?;
         }

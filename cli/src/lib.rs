@@ -1,15 +1,16 @@
-//! The command line: one file per subcommand, one place that prints answers and errors.
+//! The command line: one file per subcommand, one module that prints answers and errors.
 //!
 //! Data flow of every subcommand but `layout`, which answers for itself:
 //!
 //! ```text
 //! arguments --clap--> request --the library--> answer   --print--> out, status 0
 //!     |                  |                        |
-//!     '--- usage ---> CliError <--- refused or failed      --report--> err (and JSON on out), status 2 or 1
+//!     '--- usage ---> CliError <--- rejected or failed     --report--> err (and JSON on out), status 2 or 1
 //! ```
 //!
-//! Nothing here panics, and where it does, that is an answer too (`internal`): an `out` that is closed early ends the program
-//! quietly, and every other failure is one sentence with the values that caused it. [`main`] is the whole program, and [`run`] is it on a [`Console`] of the caller's.
+//! Nothing here panics, and a panic would be reported as an error too (`internal`). An `out` that is closed
+//! early ends the program quietly; every other failure is one line with the values that caused it. [`main`]
+//! is the whole program, and [`run`] is the same on a [`Console`] of the caller.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -59,7 +60,7 @@ use guard::guarded;
 pub use status::Status;
 use status::{finish, required, usage};
 
-/// Where is an element, who holds it, how does it get there: layouts, shardings and redistribution plans.
+/// Compute layouts, shardings and redistribution plans of tensors, and execute them
 #[derive(Debug, Parser)]
 #[command(name = "reshard", version, max_term_width = 110)]
 struct Cli {
@@ -71,44 +72,44 @@ struct Cli {
 enum Command {
     /// Evaluate an expression of the layout algebra
     Layout(layout::LayoutArgs),
-    /// Show which indices of a tensor every rank holds
+    /// Show the indices of a tensor that each rank holds
     Shards(shards::ShardsArgs),
     /// Show the cheapest steps from one sharding to another
     Plan(plan::PlanArgs),
-    /// List recipes, draw a mesh, show the groups of its axes
+    /// List mesh recipes, or show a mesh and the groups of its axes
     Mesh(mesh::MeshArgs),
     /// Show the sharding of a tensor viewed in another shape
     View(view::ViewArgs),
-    /// Show the rule of an op and the strategies of one mesh axis
+    /// Show the sharding rule of an op and its strategies along one mesh axis
     Rule(rule::RuleArgs),
-    /// Show how an op is differentiated, and how its backward is sharded
+    /// Show the gradient formula of an op and its backward strategies
     Grad(grad::GradArgs),
-    /// Check a training program: the types of its values, what moves, what it costs
+    /// Check a training program: types, redistributions, cost
     Check(check::CheckArgs),
-    /// Run a training program on threads with random numbers and compare it with one device
+    /// Run a training program on random inputs and compare all ranks with one device
     Step(step::StepArgs),
-    /// Show what one rank of a training program does: calls on local shapes, exchanges with whom
+    /// Show the local calls and the exchanges of one rank of a training program
     Trace(trace::TraceArgs),
-    /// Show the cheapest strategy of an op on a mesh, what moves for it, and the runners-up
+    /// Show the cheapest strategy of an op on a mesh, its redistributions, and the runners-up
     Propagate(propagate::PropagateArgs),
-    /// Show the random numbers that a rank draws, the same on every mesh
+    /// Show the random numbers of a rank; the global tensor is the same on every mesh
     Random(random::RandomArgs),
-    /// Put everything that can be seen of a plan, a program, its times or a checkpoint on one page of HTML
+    /// Draw a plan, a program, its times or a checkpoint on one offline HTML page
     Report(report::ReportArgs),
-    /// Reshard a checkpoint for real and verify every byte
+    /// Reshard a checkpoint and verify every byte
     Run(run::RunArgs),
-    /// Show what a checkpoint holds: tensors, types, shapes, shardings
+    /// Show the contents of a checkpoint: tensors, types, shapes, shardings
     Inspect(inspect::InspectArgs),
-    /// Compare two checkpoints as tensors, whatever their files and shardings
+    /// Compare the tensors of two checkpoints, in any file format and sharding
     Diff(diff::DiffArgs),
-    /// Read a checkpoint and compare its checksums and its replicas
+    /// Read a checkpoint and compare its checksums and replicas
     Verify(verify::VerifyArgs),
 }
 
-const NO_SUBCOMMAND: &str = "no subcommand was given: layout, shards, plan, mesh, view, rule, grad, check, step, trace, propagate, random, report, \
-                             run, inspect, diff or verify";
+const NO_SUBCOMMAND: &str = "no subcommand given; expected one of: layout, shards, plan, mesh, view, rule, grad, check, step, trace, propagate, \
+                             random, report, run, inspect, diff, verify";
 
-/// The whole program: the first of `args` is its name; a batch reads the stdin of the process.
+/// Runs the whole program: the first of `args` is its name; a batch reads the stdin of the process.
 ///
 /// ```
 /// let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -123,7 +124,7 @@ pub fn main<A: Into<OsString>>(
     run(args, &mut Console { input: &mut io::stdin().lock(), out, err, colour: false, progress: false })
 }
 
-/// Parses the arguments, runs the subcommand and says with which status the program ends.
+/// Parses the arguments, runs the subcommand and returns the exit status.
 pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut Console<'_>) -> Status {
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
     let command = match Cli::try_parse_from(&args) {

@@ -5,8 +5,10 @@ use std::marker::PhantomData;
 
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 
-/// Values as they were given. A text has one value more than it has `;`, so that an empty one is a value too: the shape
-/// of a scalar, or an output of which nothing is wished.
+/// Values as they were given.
+///
+/// A text has one value more than it has `;`, so an empty one is a value too: the shape of a scalar, or an
+/// output without a constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listed<T> {
     Text(String),

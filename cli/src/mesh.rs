@@ -1,4 +1,5 @@
-//! `reshard mesh`: recipes, the ranks of a mesh as a grid, the groups of any set of its axes, and how they lie on a network.
+//! `reshard mesh`: recipes, the ranks of a mesh as a grid, the groups of its axes, and their nodes on a
+//! network.
 
 mod nodes;
 
@@ -23,23 +24,25 @@ use nodes::NodeLines;
 /// More ranks than this are not drawn, and more members not listed.
 const MOST_RANKS: usize = 1 << 12;
 
-/// What `--topology` is for.
-const TOPOLOGY: &str = "Say which groups straddle nodes of this network (uniform, h100, or a TOML file), and whether those of an axis lie alike";
+/// Help of `--topology` in this subcommand.
+const TOPOLOGY: &str = "Report groups that span nodes of this network (uniform, h100 or a TOML file), and axes whose groups are split unequally";
 
 /// Arguments of `reshard mesh`.
 #[derive(Debug, Args)]
 #[command(mut_arg("topology", |arg| arg.help(TOPOLOGY)))]
 pub(crate) struct MeshArgs {
-    /// A mesh like dp=2,tp=4 or x=2,y=2@[1,2,3,0], or a recipe like ep:dp_shard=2,cp=2,tp=2,ep=4; without one, the recipes are listed
+    /// Mesh like dp=2,tp=4 or x=2,y=2@[1,2,3,0], or recipe like ep:dp_shard=2,cp=2,tp=2,ep=4 [default: list
+    /// the recipes]
     mesh: Option<String>,
-    /// Show the groups of these axes or sub-axes, like dp,tp or tp:(1)2 (of the sparse mesh of a recipe if they are its)
+    /// Show the groups of these axes or sub-axes, like dp,tp or tp:(1)2, of the mesh or of the recipe's
+    /// sparse mesh
     #[arg(long)]
     groups: Option<String>,
     #[command(flatten)]
     topology: TopologyArg,
-    /// Refuse degrees that do not multiply to so many ranks
+    /// Reject degrees that do not multiply to this number of ranks
     #[arg(long)]
-    world: Option<usize>,
+    world_size: Option<usize>,
     #[command(flatten)]
     pictures: PictureArgs,
     #[command(flatten)]
@@ -71,7 +74,7 @@ struct Answer {
 struct AxisLine {
     name: String,
     size: usize,
-    /// Coordinate to rank offset; the ranks of a mesh may be no layout.
+    /// The layout from coordinate to rank offset; null if the ranks do not form a layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     layout: Option<String>,
 }
@@ -80,7 +83,7 @@ struct AxisLine {
 #[derive(Debug, Serialize)]
 struct GroupLines {
     axes: String,
-    /// Member number to offset from the lowest member, or every group's members where that is no layout.
+    /// The offsets of members from the lowest one, or every group's members if they do not form a layout.
     pattern: String,
     count: usize,
     /// Every group's members, unless there are too many.
@@ -99,13 +102,13 @@ struct RecipeLine {
 pub(crate) fn run(args: &MeshArgs, console: &mut Console<'_>) -> Result<(), CliError> {
     let Some(text) = &args.mesh else {
         if args.groups.is_some()
-            || args.world.is_some()
+            || args.world_size.is_some()
             || args.topology.name().is_some()
             || args.pictures.are_asked()
         {
             return Err(CliError::refused(
                 "usage",
-                "--draw, --groups, --svg, --topology and --world need a mesh or a recipe (see --help)",
+                "`--draw`, `--groups`, `--svg`, `--topology` and `--world-size` need a mesh or a recipe (see --help)",
             ));
         }
         return list(args.format.json, console);
@@ -135,10 +138,10 @@ fn list(json: bool, console: &mut Console<'_>) -> Result<(), CliError> {
     console.print(&text)
 }
 
-/// The mesh of a text and, of a recipe, the recipe.
+/// Parses a mesh or a recipe.
 fn read(text: &str, args: &MeshArgs) -> Result<(Mesh, Option<Recipe>), CliError> {
     let recipe = if is_recipe(text) { Some(text.parse::<Recipe>()?) } else { None };
-    let recipe = match (recipe, args.world) {
+    let recipe = match (recipe, args.world_size) {
         (Some(r), Some(world)) => Some(r.on_world(world)?),
         (r, _) => r,
     };
@@ -146,14 +149,17 @@ fn read(text: &str, args: &MeshArgs) -> Result<(Mesh, Option<Recipe>), CliError>
         Some(r) => r.mesh().clone(),
         None => text.parse()?,
     };
-    if let Some(world) = args.world.filter(|&w| w != mesh.size()) {
-        let message = format!("the mesh `{mesh}` has {}, not {world}", counted(mesh.size(), "rank", "ranks"));
+    if let Some(world) = args.world_size.filter(|&w| w != mesh.size()) {
+        let message = format!(
+            "the mesh `{mesh}` has {}, not {world}; change it, or `--world-size`",
+            counted(mesh.size(), "rank", "ranks")
+        );
         return Err(CliError::refused("mesh", message));
     }
     Ok((mesh, recipe))
 }
 
-/// The ranks, in the colours of the groups that were asked for, with the nodes of the innermost level of the network.
+/// Draws the ranks, coloured by the requested groups, with the nodes of the innermost level of the network.
 fn scene(text: &str, args: &MeshArgs) -> Result<Scene, CliError> {
     let (mesh, recipe) = read(text, args)?;
     let sparse = recipe.as_ref().and_then(Recipe::sparse);
@@ -225,7 +231,7 @@ fn groups_of(mesh: &Mesh, sparse: Option<&Mesh>, axes: &str) -> Result<GroupLine
     })
 }
 
-/// The mesh that has these axes, the sparse one if it alone does, and the axes.
+/// Returns the mesh that has these axes, the sparse one if it alone does, and the axes.
 fn holding<'m>(
     mesh: &'m Mesh,
     sparse: Option<&'m Mesh>,
@@ -238,7 +244,7 @@ fn holding<'m>(
     }
 }
 
-/// How the groups of these axes, or of each axis of several ranks, lie on a network.
+/// Returns the nodes of the groups of these axes, or of each axis of several ranks.
 fn nodes_of(
     mesh: &Mesh,
     sparse: Option<&Mesh>,
@@ -254,7 +260,7 @@ fn nodes_of(
     nodes::lines(mesh, &each, topology)
 }
 
-/// The ranks as a table of the last two axes, one below the other for every coordinate of the others.
+/// Prints the ranks as a table of the last two axes, one table for every coordinate of the others.
 fn grid(mesh: &Mesh) -> String {
     let axes = mesh.axes();
     let width = mesh.world_size().saturating_sub(1).to_string().len();
@@ -315,7 +321,7 @@ impl Answer {
         }
         match self.nodes.as_deref() {
             None => {}
-            Some([]) => text.push_str("one node: no group straddles any\n"),
+            Some([]) => text.push_str("one node: no group spans nodes\n"),
             Some(nodes) => nodes.iter().for_each(|on| on.write(&mut text)),
         }
         text

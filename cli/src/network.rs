@@ -1,4 +1,4 @@
-//! What steps cost, and what to minimise: the part of a request that makes a planner.
+//! The network and the objective: the part of a request that configures a planner.
 
 use std::path::Path;
 
@@ -14,7 +14,8 @@ use super::error::CliError;
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct TopologyArg {
-    /// What steps cost: uniform, h100, or a TOML file with launch_us, message_us and [[levels]] [default: uniform]
+    /// Network of the cost model: uniform, h100, or a TOML file with launch_us, message_us and [[levels]]
+    /// [default: uniform]
     #[arg(long)]
     topology: Option<String>,
 }
@@ -24,31 +25,30 @@ pub(crate) struct TopologyArg {
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct ObjectiveArg {
-    /// What to minimise first: time, bytes or peak [default: time]
+    /// Minimise this first: time, bytes or peak [default: time]
     #[arg(long)]
     objective: Option<String>,
 }
 
-/// `--budget`.
+/// `--search-budget`.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct BudgetArg {
-    /// How much a search looks at before the best found so far is the answer, in units of about ten nanoseconds, or none for no limit
-    /// [default: 1500000 for a plan, five times that for an op]
+    /// Limit the search, in units of about 10 ns, or `none` [default: 1500000 for a plan, 7500000 for an op]
     #[arg(long)]
     #[serde(deserialize_with = "crate::number::as_text")]
-    budget: Option<String>,
+    search_budget: Option<String>,
 }
 
 impl BudgetArg {
-    /// What was given, if anything was.
+    /// Parses the budget, if one was given.
     pub(crate) fn given(&self) -> Result<Option<SearchBudget>, CliError> {
-        Ok(self.budget.as_deref().map(str::parse).transpose()?)
+        Ok(self.search_budget.as_deref().map(str::parse).transpose()?)
     }
 }
 
-/// The planner of both, each with its default.
+/// Makes the planner of both, each with its default.
 pub(crate) fn planner(network: &TopologyArg, objective: &ObjectiveArg) -> Result<Planner, CliError> {
     Ok(Planner::new()
         .topology(topology(network.topology.as_deref().unwrap_or("uniform"))?)
@@ -56,7 +56,7 @@ pub(crate) fn planner(network: &TopologyArg, objective: &ObjectiveArg) -> Result
 }
 
 impl TopologyArg {
-    /// What was given, if anything was.
+    /// Returns the name or notation, if one was given.
     pub(crate) fn name(&self) -> Option<&str> {
         self.topology.as_deref()
     }
@@ -69,7 +69,8 @@ pub(crate) fn topology(text: &str) -> Result<Topology, CliError> {
     if !is_file {
         return Ok(text.parse()?);
     }
-    let refused = |why: String| CliError::refused("topology", format!("the topology file {text} {why}"));
+    let refused = |why: String| CliError::refused("topology", format!("the topology file `{text}` {why}"));
     let content = read_text(Path::new(text)).map_err(|error| refused(format!("cannot be read: {error}")))?;
-    toml::from_str(&content).map_err(|error| refused(format!("is not a profile: {}", error.message())))
+    toml::from_str(&content)
+        .map_err(|error| refused(format!("is not a network profile: {}", error.message())))
 }

@@ -1,4 +1,4 @@
-//! A number in a request: as one, or as text, as arguments are.
+//! A number in a request: a JSON number, or a text as in an argument.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -10,7 +10,7 @@ enum Said {
     Text(String),
 }
 
-/// As the text that it would be as an argument.
+/// Reads the number as the text of an argument.
 pub(crate) fn as_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(Option::<Said>::deserialize(deserializer)?.map(|said| match said {
         Said::Number(number) => number.to_string(),
@@ -18,11 +18,11 @@ pub(crate) fn as_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
     }))
 }
 
-/// The number.
+/// Reads the number.
 pub(crate) fn as_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let number = |text: String| {
         text.parse()
-            .map_err(|_| D::Error::custom(format!("{text:?} is no whole number from 0 to {}", u64::MAX)))
+            .map_err(|_| D::Error::custom(format!("{text:?} is not a whole number from 0 to {}", u64::MAX)))
     };
     as_text(deserializer)?.map(number).transpose()
 }

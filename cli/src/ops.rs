@@ -4,8 +4,10 @@ use reshard_ops::rules::{Op, OpCall, OpTable, Rule};
 
 use super::error::CliError;
 
-/// The op of a call on inputs of these shapes, and on outputs of those where they are given: a list of strategies says
-/// nothing of them, and nor does an equation with a factor that only outputs have.
+/// Binds a call to inputs of these shapes, and to outputs of the given shapes.
+///
+/// A list of strategies does not determine the output shapes, nor does an equation with a factor that only
+/// outputs have.
 pub(crate) fn bind(
     table: &OpTable,
     call: &OpCall,
@@ -26,7 +28,7 @@ pub(crate) fn bind(
     Err(CliError::refused("rule", format!("{call} has outputs of the shapes {has:?}, not {given:?}")))
 }
 
-/// The rule of a call that needs no shapes to have one.
+/// Returns the rule of a call whose rule is independent of shapes.
 pub(crate) fn stated(table: &OpTable, call: &OpCall) -> Option<Rule> {
     match call {
         OpCall::Rule(rule) => Some(rule.clone()),

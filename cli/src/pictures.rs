@@ -1,4 +1,4 @@
-//! `--draw`, `--svg` and the pages of `reshard report`: where pictures go.
+//! `--draw`, `--svg` and the pages of `reshard report`: the output of pictures.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::error::CliError;
 #[derive(Clone, Debug, Default, Args)]
 #[group(skip)]
 pub(crate) struct PictureArgs {
-    /// Draw it as text, in colour on a terminal
+    /// Draw the answer as text, in colour on a terminal
     #[arg(long)]
     draw: bool,
     /// Write the drawing to this file as SVG
@@ -21,27 +21,27 @@ pub(crate) struct PictureArgs {
 }
 
 impl PictureArgs {
-    /// Whether there is anything to draw.
+    /// Returns `true` if a picture is requested.
     pub(crate) fn are_asked(&self) -> bool {
         self.draw || self.svg.is_some()
     }
 
-    /// The flag by which it is asked for.
+    /// Returns the flag that requests a picture.
     pub(crate) fn flag(&self) -> Option<&'static str> {
         if self.draw { Some("--draw") } else { self.svg.as_ref().map(|_| "--svg") }
     }
 
-    /// Whether the drawing is printed in place of the answer.
+    /// Returns `true` if the drawing is printed in place of the answer.
     pub(crate) fn are_printed(&self) -> bool {
         self.draw
     }
 
-    /// The drawing as SVG, if it is asked for.
+    /// Writes the drawing as SVG, if that is requested.
     pub(crate) fn write(&self, scene: &Scene) -> Result<(), CliError> {
         self.svg.as_deref().map_or(Ok(()), |path| write(path, &scene.svg()))
     }
 
-    /// Draws, writes and prints what was asked for; says whether the answer is still to be printed.
+    /// Draws, writes and prints the requested pictures; returns `true` if the answer is still to be printed.
     pub(crate) fn show(
         &self,
         scene: impl FnOnce() -> Result<Scene, CliError>,

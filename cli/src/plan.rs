@@ -20,12 +20,13 @@ use super::{batch, element, report, required};
 
 /// Arguments of `reshard plan`.
 #[derive(Debug, Args)]
-#[command(mut_arg("mesh", |arg| arg.help("The mesh of the source, like dp=2,tp=4")))]
+#[command(mut_arg("mesh", |arg| arg.help("Mesh of the source, like dp=2,tp=4")))]
 #[command(mut_arg("draw", |arg| arg.conflicts_with("batch")), mut_arg("svg", |arg| arg.conflicts_with("batch")))]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     request: Request,
-    /// Answer one JSON request a line from stdin, like {"mesh":"dp=2,tp=4","shape":[64,32],"from":"S(0),R","to":"R,R"}
+    /// Answer one JSON request per line of stdin, like
+    /// {"mesh":"dp=2,tp=4","shape":[64,32],"from":"S(0),R","to":"R,R"}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
     #[command(flatten)]
@@ -34,46 +35,47 @@ pub(crate) struct PlanArgs {
     pub(crate) format: Format,
 }
 
-/// One question, from flags or from a line.
+/// One request, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
-#[group(args = ["mesh", "shape", "dtype", "from", "to", "topology", "objective", "max_peak_bytes", "to_mesh", "groups", "budget", "explain", "types"])]
+#[group(args = ["mesh", "shape", "dtype", "from", "to", "topology", "objective", "max_peak_bytes", "to_mesh", "groups", "search_budget", "explain", "types"])]
 #[serde(deny_unknown_fields)]
 struct Request {
     #[command(flatten)]
     mesh: MeshArg,
     #[command(flatten)]
     shape: ShapeArg,
-    /// The type of the elements [default: f32]
+    /// Dtype of the elements [default: f32]
     #[arg(long)]
     dtype: Option<String>,
-    /// The sharding to start from, one placement per mesh axis, like S(0),R
+    /// Sharding of the source, one placement per mesh axis, like S(0),R
     #[arg(long)]
     from: Option<String>,
-    /// The sharding to reach
+    /// Sharding of the target
     #[arg(long)]
     to: Option<String>,
     #[command(flatten)]
     topology: TopologyArg,
     #[command(flatten)]
     objective: ObjectiveArg,
-    /// Refuse a plan in which a rank holds more than this at any moment
-    #[arg(long)]
+    /// Reject plans in which a rank holds more than N bytes at any time [default: no limit]
+    #[arg(long, value_name = "N")]
     #[serde(default, deserialize_with = "crate::number::as_number")]
     max_peak_bytes: Option<u64>,
-    /// The mesh of the target, if it is another
+    /// Mesh of the target [default: the mesh of the source]
     #[arg(long)]
     to_mesh: Option<String>,
-    /// Use only these groups: `axes` (each axis alone), axes like `dp,tp`, or ranks like `4:1` or `{{0,1,3},{2,4,5}}`; several with `;`
+    /// Use only these groups, separated by `;`: `axes` (each axis alone), axes like `dp,tp`, or ranks like
+    /// `4:1` or `{{0,1,3},{2,4,5}}`
     #[arg(long)]
     groups: Option<String>,
     #[command(flatten)]
     #[serde(default)]
-    budget: BudgetArg,
-    /// Say which candidates were looked at and why the plan won, and set it beside what a greedy planner does axis by axis
+    search_budget: BudgetArg,
+    /// List the candidate plans and compare the chosen plan with the axis-by-axis one
     #[arg(long)]
     #[serde(default)]
     explain: bool,
-    /// Read both sides as types, like S(0),I or R|S(0),P, and plan the gradients backward, too
+    /// Read both sides as sharding types, like S(0),I or R|S(0),P, and plan the backward redistribution too
     #[arg(long)]
     #[serde(default)]
     types: bool,
@@ -90,22 +92,24 @@ struct Answer {
     peak_bytes: u64,
     max_shard_bytes: u64,
     groups: Vec<String>,
-    /// Only where the budget ran out: the plan is the best of what was looked at.
+    /// `true` if the search budget ran out: the plan is then the best found.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     exhausted: bool,
-    /// Only with `--groups`: what one more group would have saved.
+    /// The savings of one more group, with `--groups` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     savings: Option<Vec<Saving>>,
-    /// Only with `--explain`: what a greedy planner does; null between two meshes.
+    /// The plan of the axis-by-axis planner, with `--explain` only; null between two meshes.
     #[serde(skip_serializing_if = "Option::is_none")]
     greedy: Option<Beside>,
-    /// Only with `--explain`: the candidates in order.
+    /// The candidates in order, with `--explain` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     considered: Option<Vec<Candidate>>,
-    /// Only with `--explain`: which of them the plan is, from 0.
+    /// The index of the chosen candidate, with `--explain` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     chosen: Option<usize>,
-    /// Only with `--types`: the plan of the gradients, from the target's to the source's; null without gradients.
+    /// The plan of the gradients, from the target's to the source's, with `--types` only.
+    ///
+    /// Null without gradients.
     #[serde(skip_serializing_if = "Option::is_none")]
     backward: Option<Backward>,
 }
@@ -118,7 +122,7 @@ enum Backward {
     Nothing,
 }
 
-/// A candidate that was looked at; without costs where a search found nothing better.
+/// A candidate of the search; without costs if it was not better than the best found.
 #[derive(Debug, Serialize)]
 struct Candidate {
     origin: String,
@@ -126,7 +130,7 @@ struct Candidate {
     way: Option<Costs>,
 }
 
-/// What a candidate does and costs.
+/// The steps and the cost of a candidate.
 #[derive(Debug, Serialize)]
 struct Costs {
     steps: String,
@@ -149,7 +153,7 @@ impl Candidate {
     }
 }
 
-/// What a greedy planner does beside the plan; nothing between two meshes.
+/// The axis-by-axis plan to compare with; `Nothing` between two meshes.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Beside {
@@ -157,7 +161,7 @@ enum Beside {
     Nothing,
 }
 
-/// The plan of a greedy planner, in short.
+/// The axis-by-axis plan, in short.
 #[derive(Debug, Serialize)]
 struct Greedy {
     cost_us: f64,
@@ -165,7 +169,7 @@ struct Greedy {
     steps: Vec<&'static str>,
 }
 
-/// A group that does not exist, and what it would be worth.
+/// A group that does not exist, and the time that it would save.
 #[derive(Debug, Serialize)]
 struct Saving {
     group: String,
@@ -200,7 +204,7 @@ pub(crate) fn run(args: &PlanArgs, console: &mut Console<'_>) -> Result<(), CliE
     let mut text = answered.forward.text();
     match &answered.gradients {
         Gradients::NotAsked => {}
-        Gradients::Missing => text.push_str("backward: one of the types has no gradient\n"),
+        Gradients::Missing => text.push_str("backward: none, one of the types has no gradient\n"),
         Gradients::Planned(backward) => {
             text.push_str("backward, of the gradients:\n");
             text.push_str(&backward.text());
@@ -209,7 +213,7 @@ pub(crate) fn run(args: &PlanArgs, console: &mut Console<'_>) -> Result<(), CliE
     console.print(&text)
 }
 
-/// Everything that can be seen of a plan.
+/// Makes the page of a plan.
 pub(crate) fn page(args: &PlanArgs) -> Result<Page, CliError> {
     report::of_one(args.batch)?;
     let answered = plan(&args.request, true)?;
@@ -220,16 +224,16 @@ pub(crate) fn page(args: &PlanArgs) -> Result<Page, CliError> {
     page.words = plan.to_string().lines().last().map(|line| line.trim().to_owned()).into_iter().collect();
     page = page
         .with(Section::new("Before and after", vec![drawn(plan.from()), drawn(plan.to())]))
-        .with(Section::new("What it costs", vec![reshard_draw::cost(plan, greedy.as_ref())]))
-        .with(Section::of_steps("Step by step", reshard_draw::plan_steps(plan, Limits::USUAL)));
+        .with(Section::new("Cost", vec![reshard_draw::cost(plan, greedy.as_ref())]))
+        .with(Section::of_steps("Steps", reshard_draw::plan_steps(plan, Limits::USUAL)));
     if let Some(backward) = backward {
         page = page.with(Section::of_steps(
-            "Backward, of the gradients",
+            "Steps of the backward redistribution",
             reshard_draw::plan_steps(backward, Limits::USUAL),
         ));
     }
     let ran = vec![reshard_draw::local_notation(plan, backward), reshard_draw::measured(plan)];
-    page = page.with(Section::new("As threads carry it out", ran));
+    page = page.with(Section::new("Execution on threads", ran));
     let after = reshard_draw::held(plan.to(), Limits::USUAL);
     page.held = reshard_draw::held(plan.from(), Limits::USUAL);
     for (rank, words) in &mut page.held {
@@ -240,7 +244,7 @@ pub(crate) fn page(args: &PlanArgs) -> Result<Page, CliError> {
     Ok(page)
 }
 
-/// What one more group would save, in microseconds.
+/// The groups that would save time, and the microseconds saved.
 type Savings = Vec<(GroupPattern, f64)>;
 
 /// The plan of the values and that of the gradients.
@@ -249,7 +253,7 @@ struct Answered {
     gradients: Gradients,
 }
 
-/// What is to be said of gradients.
+/// The state of the plan of gradients.
 enum Gradients {
     /// Shardings were given.
     NotAsked,
@@ -258,8 +262,7 @@ enum Gradients {
     Planned(Box<Planned>),
 }
 
-/// A plan; where the groups are given, what one more would save; where asked for, why it is the best, and where it is drawn, the
-/// greedy plan, if there is one.
+/// A plan with optional savings of one more group, explanation, and axis-by-axis plan to draw.
 struct Planned {
     plan: Plan,
     savings: Option<Savings>,
@@ -276,7 +279,7 @@ impl Answered {
         }
     }
 
-    /// The plans, and what ranks hold before and after them.
+    /// Draws the plans, and the shards of ranks before and after them.
     fn scene(&self) -> Scene {
         let Planned { plan, greedy, .. } = &self.forward;
         let mut scene = reshard_draw::plan(plan, greedy.as_ref(), Limits::USUAL);
@@ -308,7 +311,9 @@ impl Planned {
     }
 }
 
-/// Both of the tensor with fewer dims: where one is a ragged shard of several dims, it is of the tensor with these as one.
+/// Brings both shardings to the shape with fewer dims.
+///
+/// A ragged shard of several dims is a sharding of the tensor with these dims as one.
 fn of_one_shape(from: Sharding, to: Sharding) -> Result<(Sharding, Sharding), CliError> {
     Ok(match from.shape().len().cmp(&to.shape().len()) {
         Ordering::Equal => (from, to),
@@ -327,7 +332,7 @@ fn plan(request: &Request, is_drawn: bool) -> Result<Answered, CliError> {
     let (from, to) = (required("from", request.from.as_deref())?, required("to", request.to.as_deref())?);
     let dtype = element::dtype(request.dtype.as_deref())?;
     let mut planner = network::planner(&request.topology, &request.objective)?;
-    if let Some(budget) = request.budget.given()? {
+    if let Some(budget) = request.search_budget.given()? {
         planner = planner.budget(budget);
     }
     if let Some(bytes) = request.max_peak_bytes {
@@ -367,7 +372,7 @@ fn groups(text: &str, meshes: &[&Mesh]) -> Result<Vec<GroupPattern>, CliError> {
     for entry in text.split(';').map(str::trim) {
         if entry.is_empty() {
             let message = format!(
-                "{text:?} names no group before or after a `;`: leave it away, or name one, like `4:1`, `dp,tp` or `axes`"
+                "empty group in {text:?}; remove the extra `;`, or give a group such as `4:1`, `dp,tp` or `axes`"
             );
             return Err(CliError::refused("parse", message));
         }

@@ -18,14 +18,15 @@ use super::error::CliError;
 use super::network::{self, TopologyArg};
 use super::required;
 
-/// The most statements of a program that the command line takes: elaboration looks at many ways for each.
+/// The most statements of a program: the solver explores many candidates for each.
 const MOST_STATEMENTS: usize = 1 << 13;
 
-/// FILE.
+/// The FILE argument.
 #[derive(Clone, Debug, Default, Args)]
 #[group(skip)]
 pub(crate) struct FileArg {
-    /// The program: a file, or - for stdin; `mesh dp=2,tp=2` and then a statement a line (docs/programs.md)
+    /// Program file, or - for stdin: a line like `mesh dp=2,tp=2`, then one statement per line
+    /// (docs/programs.md)
     file: Option<PathBuf>,
 }
 
@@ -34,49 +35,50 @@ pub(crate) struct FileArg {
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct AxesArg {
-    /// Other sizes of axes of the program's first mesh, like dp=8: what holds for one size may not for another
+    /// Override axis sizes of the program's first mesh, like dp=8
     #[arg(long)]
     axes: Option<String>,
 }
 
-/// `--memory-bytes`.
+/// `--max-memory-bytes`.
 #[derive(Clone, Copy, Debug, Default, Args, Deserialize)]
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct MemoryArg {
-    /// The most bytes at hand at a time on a rank: backward makes again what does not fit, in the least time
-    #[arg(long)]
-    memory_bytes: Option<u64>,
+    /// Limit memory per rank to N bytes; recompute activations in backward to stay below it [default: no
+    /// limit]
+    #[arg(long, value_name = "N")]
+    max_memory_bytes: Option<u64>,
 }
 
-/// `--gather-again`.
+/// `--reshard-after-forward`.
 #[derive(Clone, Copy, Debug, Default, Args, Deserialize)]
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct GatherArg {
-    /// Gather parameters for forward and again for backward, in place of keeping the copies
+    /// Free gathered parameters after forward and gather them again in backward
     #[arg(long)]
-    gather_again: bool,
+    reshard_after_forward: bool,
 }
 
-/// `--pieces`.
+/// `--overlap-chunks`.
 #[derive(Clone, Copy, Debug, Default, Args, Deserialize)]
 #[group(skip)]
 #[serde(transparent)]
-pub(crate) struct PiecesArg {
-    /// Moves, and the ops that take what they make, in so many pieces, where that can be: one piece travels while another is computed
-    #[arg(long)]
-    pieces: Option<usize>,
+pub(crate) struct OverlapArg {
+    /// Split each collective and its consumer into N chunks (2 to 1024) and overlap them [default: no split]
+    #[arg(long, value_name = "N")]
+    overlap_chunks: Option<usize>,
 }
 
-/// `--hoist-bytes`.
+/// `--in-flight-bytes`.
 #[derive(Clone, Copy, Debug, Default, Args, Deserialize)]
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct HoistArg {
-    /// Begin moves early and end them where what they make is taken, with at most so many bytes in flight
-    #[arg(long, default_value_t = 0)]
-    hoist_bytes: u64,
+    /// Start communication early, with at most N bytes in flight
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    in_flight_bytes: u64,
 }
 
 /// `--bucket-bytes`.
@@ -84,8 +86,8 @@ pub(crate) struct HoistArg {
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct BucketArg {
-    /// Moves that do the same steps over the same groups are one exchange, of at most so many bytes of sources and targets
-    #[arg(long, default_value_t = 0)]
+    /// Fuse redistributions with the same steps over the same groups, up to N bytes of sources and targets
+    #[arg(long, value_name = "N", default_value_t = 0)]
     bucket_bytes: u64,
 }
 
@@ -94,8 +96,9 @@ pub(crate) struct BucketArg {
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct OrderArg {
-    /// The order of calls: written, or 1f1b, in which each microbatch goes backward as soon as it can and few are in flight
-    #[arg(long, value_enum, default_value = "written")]
+    /// Run calls in this order: program, or 1f1b, which runs the backward of each microbatch as early as
+    /// possible
+    #[arg(long, value_enum, default_value = "program")]
     order: NamedOrder,
 }
 
@@ -122,45 +125,47 @@ impl TryFrom<String> for NamedOrder {
     }
 }
 
-/// How a program is compiled.
+/// Collects the options of compilation.
 pub(crate) fn options(hoist: HoistArg, bucket: BucketArg, order: OrderArg) -> CompileOptions {
-    let (hoist_bytes, bucket_bytes, NamedOrder(order)) =
-        (hoist.hoist_bytes, bucket.bucket_bytes, order.order);
-    CompileOptions { in_flight_bytes: hoist_bytes, bucket_bytes, order, ..CompileOptions::default() }
+    let (in_flight_bytes, bucket_bytes, NamedOrder(order)) =
+        (hoist.in_flight_bytes, bucket.bucket_bytes, order.order);
+    CompileOptions { in_flight_bytes, bucket_bytes, order, ..CompileOptions::default() }
 }
 
-/// What a program is read with, beside its text.
+/// The options with which a program is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading<'a> {
     pub(crate) axes: &'a AxesArg,
     pub(crate) memory: MemoryArg,
     pub(crate) gather: GatherArg,
-    pub(crate) pieces: PiecesArg,
+    pub(crate) overlap_chunks: OverlapArg,
     pub(crate) topology: &'a TopologyArg,
 }
 
 impl Reading<'_> {
-    /// Whether anything is to be made again or to come in pieces.
+    /// Returns `true` if values are to be recomputed or redistributions split into chunks.
     fn has_passes(&self) -> bool {
-        self.gather.gather_again || self.pieces.pieces.is_some() || self.memory.memory_bytes.is_some()
+        self.gather.reshard_after_forward
+            || self.overlap_chunks.overlap_chunks.is_some()
+            || self.memory.max_memory_bytes.is_some()
     }
 }
 
 impl FileArg {
-    /// Whether it is stdin, which only one process has.
+    /// Returns `true` for stdin, which only one process has.
     #[cfg(feature = "mpi")]
     pub(crate) fn is_stdin(&self) -> bool {
         self.file.as_deref() == Some(Path::new("-"))
     }
 
-    /// The text, which is read once.
+    /// Reads the text; call it once.
     pub(crate) fn read(&self, console: &mut Console<'_>) -> Result<String, CliError> {
         let file = required("file", self.file.as_deref())?;
         let read = if file == Path::new("-") { of_stdin(console) } else { read_text(file) };
-        // Some editors begin a file with a mark of its encoding.
+        // Some editors begin a file with a byte order mark.
         let unmarked = |text: String| text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
         read.map(unmarked).map_err(|error| {
-            CliError::refused("io", format!("the program {} cannot be read: {error}", file.display()))
+            CliError::refused("io", format!("the program `{}` cannot be read: {error}", file.display()))
         })
     }
 }
@@ -177,19 +182,19 @@ fn of_stdin(console: &mut Console<'_>) -> io::Result<String> {
     })
 }
 
-/// A program that was read and elaborated.
+/// A program that was read and solved.
 pub(crate) struct Elaborated {
     pub(crate) graph: Graph,
     pub(crate) program: Program,
-    /// Before values were made again and moves came in pieces, where they do.
+    /// The program before recomputation and overlap chunks, if there are any.
     pub(crate) plain: Option<Program>,
     pub(crate) rates: ComputeRates,
-    /// What it was elaborated by.
+    /// The solver of the program.
     pub(crate) elaborator: ShardingSolver,
 }
 
 impl Elaborated {
-    /// Reads a text of the standard ops and chooses what it does not say.
+    /// Reads a text with the standard ops and solves its open types.
     pub(crate) fn of(
         table: &Arc<OpTable>,
         text: &str,
@@ -197,7 +202,8 @@ impl Elaborated {
         with: Reading<'_>,
     ) -> Result<Elaborated, CliError> {
         let sizes = with.axes.axes.as_deref().map_or_else(|| Ok(Vec::new()), sizes)?;
-        // At least one of four lines is a statement: others are meshes, repeat and end. What is far too long need not be read.
+        // At least one of four lines is a statement; others are meshes, repeat and end. A text far above the
+        // limit is not read.
         within_limit(text.lines().filter(|line| is_written(line)).count() / 4)?;
         let graph = Graph::parse_with_axes(Arc::clone(table), text, &sizes)?;
         within_limit(graph.statements())?;
@@ -209,26 +215,26 @@ impl Elaborated {
         if moves != ImplicitRedistribution::Allow
             && let Some((axes, error)) = hidden(table, text, &sizes, &graph, &elaborator)
         {
-            let message = format!("with one rank it is right, and wrong with {axes}: {error}");
+            let message = format!("the program is valid with axes of one rank, but not with {axes}: {error}");
             return Err(CliError::refused(error.code(), message));
         }
         let plain = with.has_passes().then(|| program.clone());
-        if with.gather.gather_again {
+        if with.gather.reshard_after_forward {
             program = program.rematerialize(&program.gathered_parameters())?;
         }
-        if let Some(pieces) = with.pieces.pieces {
-            within_limit(program.redistributions().count().saturating_mul(pieces))?;
-            program = program.overlap_all(pieces, &elaborator)?;
+        if let Some(overlap_chunks) = with.overlap_chunks.overlap_chunks {
+            within_limit(program.redistributions().count().saturating_mul(overlap_chunks))?;
+            program = program.overlap_all(overlap_chunks, &elaborator)?;
             within_limit(program.statements().len())?;
         }
-        if let Some(limit) = with.memory.memory_bytes {
+        if let Some(limit) = with.memory.max_memory_bytes {
             program = program.rematerialize_to_fit(limit, &rates)?;
         }
         Ok(Elaborated { graph, program, plain, rates, elaborator })
     }
 }
 
-/// Whether a line says something.
+/// Returns `true` if a line has content.
 fn is_written(line: &str) -> bool {
     !line.trim_start().starts_with('#') && !line.trim().is_empty()
 }
@@ -238,12 +244,12 @@ fn within_limit(statements: usize) -> Result<(), CliError> {
         return Ok(());
     }
     let message = format!(
-        "a program has at most {MOST_STATEMENTS} statements here, and this has {statements} or more: check fewer of its equal layers"
+        "the program has {statements} or more statements, above the limit of {MOST_STATEMENTS}; check fewer of its equal layers"
     );
     Err(CliError::refused("too_large", message))
 }
 
-/// What is missing where axes of one rank have two, and hidden as long as they have one.
+/// Finds an error that axes of one rank hide: solves the program with two ranks on those axes.
 fn hidden(
     table: &Arc<OpTable>,
     text: &str,
@@ -258,7 +264,7 @@ fn hidden(
     }
     let kept = sizes.iter().copied().filter(|(name, _)| !alone.contains(name));
     let widened: Vec<(&str, usize)> = kept.chain(alone.iter().map(|&name| (name, 2))).collect();
-    // Where types name sizes of shards they are for these axes alone.
+    // Types that give sizes of shards are valid for these axes only.
     let graph = Graph::parse_with_axes(Arc::clone(table), text, &widened).ok()?;
     let error = elaborator.solve(&graph).err()?;
     let axes: Vec<String> = alone.iter().map(|name| format!("{name}=2")).collect();
@@ -271,14 +277,15 @@ fn sizes(text: &str) -> Result<Vec<(&str, usize)>, CliError> {
         let (name, size) = str::split_once(part, '=')?;
         Some((name.trim(), size.trim().parse().ok()?))
     };
-    let wrong = |part| CliError::refused("parse", format!("{part:?} is no size of an axis: write dp=8"));
+    let wrong =
+        |part| CliError::refused("parse", format!("invalid axis size {part:?}; expected a form like `dp=8`"));
     let sizes: Vec<(&str, usize)> =
         text.split(',').map(|part| size(part).ok_or_else(|| wrong(part))).collect::<Result<_, _>>()?;
     for (at, (name, _)) in sizes.iter().enumerate() {
         if sizes[..at].iter().any(|(known, _)| known == name) {
             return Err(CliError::refused(
                 "parse",
-                format!("axis {name} has two sizes in {text:?}: give it one"),
+                format!("axis {name} has two sizes in {text:?}; give it one"),
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! `reshard propagate`: the strategy of least cost for an op on a mesh, what moves for it, and the runners-up.
+//! `reshard propagate`: the cheapest strategy for an op on a mesh, its redistributions, and the runners-up.
 
 use std::fmt::Write as _;
 
@@ -24,18 +24,17 @@ use super::plan::StepAnswer;
 use super::rule::{StrategyAnswer, marked};
 use super::{batch, element, ops, required};
 
-/// How many runners-up are printed where nobody says how many.
+/// The number of runners-up that are printed by default.
 const RUNNERS_UP: usize = 3;
 
-/// More ranks than this have no runners-up unless they are asked for: each may take a look at every rank.
+/// With more ranks than this runners-up are computed only on request: each may take a pass over every rank.
 const MANY_RANKS: usize = 1 << 12;
 
 /// More runners-up than this are not listed.
 const MOST: usize = 1000;
 
-/// What is minimised here is not the whole cost of a choice.
-const OBJECTIVE: &str =
-    "What the redistribution of a tensor minimises first: time, bytes or peak [default: time]";
+/// Help of `--objective`: the default text would promise to minimise the whole cost of a strategy.
+const OBJECTIVE: &str = "Minimise this first in each redistribution: time, bytes or peak [default: time]";
 
 /// Arguments of `reshard propagate`.
 #[derive(Debug, Args)]
@@ -43,7 +42,7 @@ const OBJECTIVE: &str =
 pub(crate) struct PropagateArgs {
     #[command(flatten)]
     request: Request,
-    /// Answer one JSON request a line from stdin, like
+    /// Answer one JSON request per line of stdin, like
     /// {"mesh":"dp=2,tp=4","op":"mm","shapes":"64,32;32,16","in":"S(0),R;R,S(1)"}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
@@ -51,50 +50,51 @@ pub(crate) struct PropagateArgs {
     pub(crate) format: Format,
 }
 
-/// One question, from flags or from a line.
+/// One request, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
-#[group(args = ["mesh", "op", "shapes", "inputs", "dtype", "topology", "objective", "out", "prefer", "penalty_us", "out_shapes", "explicit", "budget", "advise"])]
+#[group(args = ["mesh", "op", "shapes", "inputs", "dtype", "topology", "objective", "out", "prefer", "penalty_us", "out_shapes", "explicit", "search_budget", "top"])]
 #[serde(deny_unknown_fields)]
 struct Request {
     #[command(flatten)]
     mesh: MeshArg,
-    /// The name of an op, like mm or softmax(dim=1), or a rule, like 'mk,kn->mn' (`reshard rule` lists the names)
+    /// Op, like mm or softmax(dim=1), or rule, like 'mk,kn->mn' (`reshard rule` lists the ops)
     #[arg(long)]
     op: Option<String>,
     #[command(flatten)]
     shapes: ShapesArg,
-    /// The shardings of the inputs, like 'S(0),R;R,S(1)'
+    /// Shardings of the inputs, like 'S(0),R;R,S(1)'
     #[arg(long = "in", value_name = "IN")]
     #[serde(rename = "in")]
     inputs: Option<Listed<String>>,
-    /// The type of the elements, one for all inputs or one each, like 'i64;f32' [default: f32]
+    /// Dtype of all inputs, or of each, like 'i64;f32' [default: f32]
     #[arg(long)]
     dtype: Option<Listed<String>>,
     #[command(flatten)]
     topology: TopologyArg,
     #[command(flatten)]
     objective: ObjectiveArg,
-    /// The shardings that the outputs must have in the end; an empty one may be any
+    /// Required shardings of the outputs; an empty one allows any
     #[arg(long)]
     out: Option<Listed<String>>,
-    /// The shardings that the outputs had better have; an empty one may be any
+    /// Preferred shardings of the outputs; an empty one allows any
     #[arg(long, requires = "penalty_us")]
     prefer: Option<Listed<String>>,
-    /// What an output that is not as preferred costs, in microseconds
+    /// Cost of an output without its preferred sharding, in microseconds
     #[arg(long, requires = "prefer", allow_negative_numbers = true)]
     penalty_us: Option<f64>,
     #[command(flatten)]
     out_shapes: OutShapesArg,
-    /// Refuse where an input would have to be redistributed, and say what would help
+    /// Reject the op if an input needs a redistribution, and list the redistributions that help
     #[arg(long)]
     #[serde(default)]
     explicit: bool,
     #[command(flatten)]
     #[serde(default)]
-    budget: BudgetArg,
-    /// How many runners-up to print [default: 3]; in JSON, every option then has its strategies and moves
-    #[arg(long)]
-    advise: Option<usize>,
+    search_budget: BudgetArg,
+    /// Print N runners-up; with --json, also the strategies and redistributions of every option [default: 3,
+    /// or 0 above 4096 ranks]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
 }
 
 /// The answer.
@@ -102,7 +102,7 @@ struct Request {
 struct Answer {
     #[serde(flatten)]
     best: OptionAnswer,
-    /// Only with `advise`.
+    /// Present only with `advise`.
     #[serde(skip_serializing_if = "Option::is_none")]
     runners_up: Option<Vec<OptionAnswer>>,
 }
@@ -110,23 +110,23 @@ struct Answer {
 /// One option.
 #[derive(Debug, Default, Serialize)]
 struct OptionAnswer {
-    /// What the inputs become.
+    /// The shardings of the inputs after redistribution.
     r#in: Vec<String>,
-    /// What the op makes of the outputs.
-    made: Vec<String>,
-    /// What the outputs are, after what was wanted of them.
+    /// The shardings of the outputs as the op computes them.
+    computed: Vec<String>,
+    /// The shardings of the outputs after their constraints are satisfied.
     out: Vec<String>,
-    /// What all redistributions cost together, and the penalty of outputs that are not as preferred.
+    /// The cost of all redistributions, plus the penalty of outputs that are not as preferred.
     cost_us: f64,
-    /// How many steps communicate.
+    /// The number of communicating steps.
     steps: usize,
-    /// Only where a budget ran out: it is the best of what was looked at.
+    /// `true` if the search budget ran out: the option is then the best found.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     exhausted: bool,
-    /// Only with `advise`: the strategy of every axis; none of a view.
+    /// The strategy of every axis, with `advise` only; empty for a view.
     #[serde(skip_serializing_if = "Option::is_none")]
     strategies: Option<Vec<AxisStrategy>>,
-    /// Only with `advise`: what is redistributed.
+    /// The redistributions, with `advise` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     moves: Option<Vec<Move>>,
 }
@@ -151,7 +151,7 @@ struct Move {
     steps: Vec<StepAnswer>,
 }
 
-/// What was asked, understood.
+/// A request that was parsed, and its choices.
 struct Asked {
     mesh: Mesh,
     op: Op,
@@ -165,15 +165,15 @@ pub(crate) fn run(args: &PropagateArgs, console: &mut Console<'_>) -> Result<(),
     let table = OpTable::standard();
     if args.batch {
         let answer = |request: &Request| {
-            let asked = propagate(&table, request, request.advise.unwrap_or(0))?;
-            Ok(Answer::of(&asked, request.advise.is_some()))
+            let asked = propagate(&table, request, request.top.unwrap_or(0))?;
+            Ok(Answer::of(&asked, request.top.is_some()))
         };
         return batch::run(console, answer);
     }
     let request = &args.request;
     if args.format.json {
-        let asked = propagate(&table, request, request.advise.unwrap_or(0))?;
-        return console.print_json(&Answer::of(&asked, request.advise.is_some()));
+        let asked = propagate(&table, request, request.top.unwrap_or(0))?;
+        return console.print_json(&Answer::of(&asked, request.top.is_some()));
     }
     let few = request
         .mesh
@@ -182,14 +182,14 @@ pub(crate) fn run(args: &PropagateArgs, console: &mut Console<'_>) -> Result<(),
         .and_then(|m| m.parse::<Mesh>().ok())
         .is_none_or(|m| m.size() <= MANY_RANKS);
     let by_default = if few { RUNNERS_UP } else { 0 };
-    let runners_up = if request.explicit { 0 } else { request.advise.unwrap_or(by_default) };
+    let runners_up = if request.explicit { 0 } else { request.top.unwrap_or(by_default) };
     console.print(&propagate(&table, request, runners_up)?.text())
 }
 
 fn propagate(table: &OpTable, request: &Request, runners_up: usize) -> Result<Asked, CliError> {
     let mesh = request.mesh.required()?;
     let call: OpCall = required("op", request.op.as_deref())?.parse()?;
-    // Ops without inputs need not say so twice.
+    // The shapes of an op without inputs may be left out.
     let (input_shapes, placements) = match (request.shapes.dims()?, &request.inputs) {
         (None, None) if table.op(&call, &[]).is_ok() => (Vec::new(), Vec::new()),
         (given, placements) => {
@@ -199,7 +199,7 @@ fn propagate(table: &OpTable, request: &Request, runners_up: usize) -> Result<As
     if input_shapes.len() != placements.len() {
         let (shapes, shardings) = (input_shapes.len(), placements.len());
         let message =
-            format!("`shapes` and `in` have one value for each input, not {shapes} and {shardings}");
+            format!("`shapes` has {shapes} values and `in` has {shardings}; give one of each per input");
         return Err(CliError::refused("usage", message));
     }
     let output_shapes = request.out_shapes.dims()?;
@@ -215,27 +215,24 @@ fn propagate(table: &OpTable, request: &Request, runners_up: usize) -> Result<As
     let constraints = constraints(request, &mesh, &op)?;
     let mut planner = network::planner(&request.topology, &request.objective)?;
     let mut propagator = Propagator::new();
-    if let Some(budget) = request.budget.given()? {
+    if let Some(budget) = request.search_budget.given()? {
         planner = planner.budget(budget);
         propagator = propagator.with_budget(budget);
     }
     let propagator = propagator.with_planner(planner);
     let choices = if request.explicit {
-        let asked_more = [
-            ("advise", runners_up > 0),
-            ("out", request.out.is_some()),
-            ("prefer", request.prefer.is_some()),
-        ];
+        let asked_more =
+            [("top", runners_up > 0), ("out", request.out.is_some()), ("prefer", request.prefer.is_some())];
         if let Some((key, _)) = asked_more.into_iter().find(|(_, is)| *is) {
             let message = format!(
-                "`explicit` takes the inputs as they are: there is nothing to choose, as `{key}` would have it"
+                "`explicit` redistributes nothing and cannot be combined with `{key}`; drop one of them"
             );
             return Err(CliError::refused("usage", message));
         }
         vec![propagator.explicit(&op, &mesh, &inputs)?]
     } else {
         if runners_up > MOST {
-            let message = format!("{runners_up} runners-up are more than the {MOST} that are listed at most");
+            let message = format!("`top` is {runners_up}, more than the limit of {MOST}");
             return Err(CliError::refused("usage", message));
         }
         propagator.cheapest(&op, &mesh, &inputs, &constraints, runners_up + 1)?
@@ -253,7 +250,7 @@ fn dtypes(listed: Option<&Listed<String>>, inputs: usize) -> Result<Vec<DType>, 
         _ if dtypes.len() == inputs => Ok(dtypes),
         _ => {
             let message = format!(
-                "`dtype` names {} types for {inputs}: one for all, or one each",
+                "`dtype` has {} values for {inputs}; give one for all, or one for each",
                 dtypes.len(),
                 inputs = counted(inputs, "input", "inputs")
             );
@@ -262,21 +259,20 @@ fn dtypes(listed: Option<&Listed<String>>, inputs: usize) -> Result<Vec<DType>, 
     }
 }
 
-/// What is wanted of each output.
+/// Reads the constraint of each output.
 fn constraints(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<OutputConstraint>, CliError> {
     let (key, listed) = match (&request.out, &request.prefer) {
         (None, None) => {
             if request.penalty_us.is_some() {
                 return Err(CliError::refused(
                     "usage",
-                    "`penalty_us` needs `prefer`, the shardings to prefer",
+                    "`penalty_us` needs `prefer`, the preferred shardings",
                 ));
             }
             return Ok(Vec::new());
         }
         (Some(_), Some(_)) => {
-            let message =
-                "`out` and `prefer` cannot both be given: outputs become a sharding, or had better have it";
+            let message = "`out` and `prefer` cannot be combined; use `out` for required shardings, or `prefer` for preferred ones";
             return Err(CliError::refused("usage", message));
         }
         (Some(out), None) => ("out", out.each()),
@@ -285,25 +281,25 @@ fn constraints(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<OutputCons
     let penalty_us = match (key, request.penalty_us) {
         ("out", None) => None,
         ("out", Some(_)) => {
-            return Err(CliError::refused("usage", "`penalty_us` needs `prefer`, the shardings to prefer"));
+            return Err(CliError::refused("usage", "`penalty_us` needs `prefer`, the preferred shardings"));
         }
         (_, Some(us)) if us >= 0.0 && us.is_finite() => Some(us),
         (_, Some(us)) => {
             return Err(CliError::refused(
                 "usage",
-                format!("`penalty_us` is {us}, and should be a time of at least 0"),
+                format!("`penalty_us` must be finite and at least 0, not {us}"),
             ));
         }
         (_, None) => {
             return Err(CliError::refused(
                 "usage",
-                "`prefer` needs `penalty_us`, what other shardings cost more",
+                "`prefer` needs `penalty_us`, the cost of other shardings in microseconds",
             ));
         }
     };
     if listed.len() > op.outputs().len() {
         let message = format!(
-            "`{key}` has {} shardings, and {} has {}",
+            "`{key}` has {} shardings, but `{}` has {}",
             listed.len(),
             op.name(),
             counted(op.outputs().len(), "output", "outputs")
@@ -327,7 +323,7 @@ fn constraints(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<OutputCons
 impl Answer {
     fn of(asked: &Asked, explained: bool) -> Self {
         let mut options = asked.choices.iter().map(|choice| OptionAnswer::of(asked, choice, explained));
-        // There is always one.
+        // The library returns at least one choice.
         let best = options.next().unwrap_or_default();
         Self { best, runners_up: explained.then(|| options.collect()) }
     }
@@ -345,7 +341,7 @@ impl OptionAnswer {
         let moves = || choice.redistributions().map(|(operand, plan)| Move::of(operand, plan)).collect();
         Self {
             r#in: texts(&choice.inputs),
-            made: choice.computed().map(ToString::to_string).collect(),
+            computed: choice.computed().map(ToString::to_string).collect(),
             out: texts(&choice.outputs),
             cost_us: choice.cost_us,
             steps: choice.communicating_steps(),
@@ -373,7 +369,7 @@ fn texts(shardings: &[Sharding]) -> Vec<String> {
     shardings.iter().map(ToString::to_string).collect()
 }
 
-/// Whether the op has to know its region for the strategy of this (sub-)axis.
+/// Returns `true` if the op must know its region for the strategy of this (sub-)axis.
 fn needs_region(choice: &OpSharding, sub: SubAxis) -> bool {
     choice.regions().any(|needing| needing == sub)
 }
@@ -384,17 +380,17 @@ fn steps(n: usize) -> String {
 }
 
 impl Asked {
-    /// The op, the strategy of every axis, what every operand becomes and how; then one line for each runner-up.
+    /// Prints the op, the strategy of every axis, the redistribution of every operand, and the runners-up.
     fn text(&self) -> String {
         let operands: Vec<String> = self.inputs.iter().map(ToString::to_string).collect();
         let of =
-            if operands.is_empty() { format!("nothing, on {}", self.mesh) } else { operands.join(" and ") };
+            if operands.is_empty() { format!("no inputs, on {}", self.mesh) } else { operands.join(" and ") };
         let mut text = format!("{} of {of}\n", self.op.name());
         let Some((best, others)) = self.choices.split_first() else { return text };
         self.write(&mut text, best);
         if best.is_budget_exhausted() {
             text.push_str(
-                "a budget ran out: this is the best of what was looked at (--budget none looks at all)\n",
+                "search budget exhausted: this is the best result found (`--search-budget none` has no limit)\n",
             );
         }
         if !others.is_empty() {

@@ -1,4 +1,4 @@
-//! `reshard random`: the random numbers that a rank draws, which are those of the whole tensor at the indices that it holds.
+//! `reshard random`: the random numbers on a rank: those of the global tensor at the indices that it holds.
 
 use clap::Args;
 use core::fmt::Write;
@@ -16,7 +16,7 @@ use super::console::Console;
 use super::error::CliError;
 use super::{batch, element, required};
 
-/// How many elements are printed where nobody says.
+/// The number of elements that are printed by default.
 const USUAL: usize = 64;
 
 /// More elements than this are not printed.
@@ -27,14 +27,15 @@ const MOST: usize = 1 << 20;
 pub(crate) struct RandomArgs {
     #[command(flatten)]
     request: Request,
-    /// Answer one JSON request a line from stdin, like {"mesh":"dp=2","shape":[4,6],"placements":"S(1)","rank":1,"draw":"normal"}
+    /// Answer one JSON request per line of stdin, like
+    /// {"mesh":"dp=2","shape":[4,6],"placements":"S(1)","rank":1,"draw":"normal"}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
     #[command(flatten)]
     pub(crate) format: Format,
 }
 
-/// One question, from flags or from a line.
+/// One request, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
 #[group(args = ["mesh", "shape", "placements", "rank", "seed", "key", "draw", "dtype", "generator", "limit"])]
 #[serde(deny_unknown_fields)]
@@ -45,26 +46,27 @@ struct Request {
     shape: ShapeArg,
     #[command(flatten)]
     placements: PlacementsArg,
-    /// Whose elements
+    /// Rank whose elements to print
     #[arg(long)]
     rank: Option<usize>,
-    /// The seed of the key (0)
+    /// Seed of the key [default: 0]
     #[arg(long)]
     seed: Option<u64>,
-    /// The key itself, like threefry2x32:00000000,0000002a, in place of a seed and a generator
+    /// Key, like threefry2x32:00000000,0000002a, instead of --seed and --generator
     #[arg(long)]
     key: Option<String>,
-    /// bits, uniform, uniform(-1,1), normal, normal(0,0.02), truncated_normal(-2,2), bernoulli(0.1), randint(0,10), exponential or gumbel
+    /// Distribution: bits, uniform, uniform(-1,1), normal, normal(0,0.02), truncated_normal(-2,2),
+    /// bernoulli(0.1), randint(0,10), exponential or gumbel
     #[arg(long)]
     draw: Option<String>,
-    /// The element type (f32)
+    /// Dtype of the elements [default: f32]
     #[arg(long)]
     dtype: Option<String>,
-    /// threefry (JAX's) or philox (that of torch.func._random)
+    /// Generator: threefry (as in JAX) or philox (as in torch.func._random) [default: threefry]
     #[arg(long)]
     generator: Option<String>,
-    /// How many elements are printed at most (64)
-    #[arg(long)]
+    /// Print the first N elements [default: 64]
+    #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }
 
@@ -76,19 +78,19 @@ struct Answer {
     dtype: DType,
     rank: usize,
     local_shape: Vec<usize>,
-    /// How many elements the rank holds.
+    /// The number of elements of the rank's shard.
     elements: usize,
     /// The first of them, in local order.
     values: Values,
 }
 
-/// Elements as numbers, each as short as it reads back.
+/// Elements as numbers, each as the shortest text that round-trips.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Values {
     Bool(Vec<bool>),
     Integers(Vec<i128>),
-    /// f16 and bf16 too.
+    /// Elements of f32, f16 and bf16.
     Singles(Vec<f32>),
     Doubles(Vec<f64>),
 }
@@ -112,13 +114,13 @@ fn answer(request: &Request) -> Result<Answer, CliError> {
     let key = key(request)?;
     if sharding.is_partial() {
         let message = format!(
-            "ranks of `{sharding}` hold terms, and random numbers are of tensors: say R in place of P, or scatter them"
+            "random numbers need a sharding without partial values, not `{sharding}`; use `R` or `S(d)` in place of `P`"
         );
         return Err(CliError::refused("partial", message));
     }
     let limit = request.limit.unwrap_or(USUAL);
     if limit > MOST {
-        let message = format!("{limit} elements are asked for, and at most {MOST} are printed");
+        let message = format!("`limit` is {limit} elements, above the maximum of {MOST}");
         return Err(CliError::refused("too_many_elements", message));
     }
     let region = sharding.region(rank)?;
@@ -145,7 +147,7 @@ fn answer(request: &Request) -> Result<Answer, CliError> {
     })
 }
 
-/// The key that was given, or that of a seed.
+/// Returns the given key, or that of a seed.
 fn key(request: &Request) -> Result<Key, CliError> {
     let Some(key) = &request.key else {
         let generator = request.generator.as_deref().map_or(Ok(Generator::default()), str::parse)?;
@@ -153,15 +155,15 @@ fn key(request: &Request) -> Result<Key, CliError> {
     };
     if request.seed.is_some() || request.generator.is_some() {
         let message =
-            "the key says its generator and has no seed: say either `key` or `seed` and `generator`";
+            "`key` includes the generator and the seed; give either `key`, or `seed` and `generator`";
         return Err(CliError::refused("usage", message));
     }
     Ok(key.parse()?)
 }
 
-/// The numbers of native bytes; of a dtype that nothing is drawn of there are none.
+/// Converts native bytes to numbers; none for a dtype without random numbers.
 fn values(dtype: DType, bytes: &[u8]) -> Values {
-    /// Elements of one type, each made a number.
+    /// Converts each element to a number.
     fn each<const N: usize, T>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Vec<T> {
         bytes.as_chunks::<N>().0.iter().map(|element| number(*element)).collect()
     }
@@ -197,7 +199,7 @@ fn values(dtype: DType, bytes: &[u8]) -> Values {
 }
 
 impl Values {
-    /// Each as it is printed.
+    /// Returns the printed form of each element.
     fn texts(&self) -> Vec<String> {
         match self {
             Values::Bool(values) => values.iter().map(bool::to_string).collect(),
@@ -209,7 +211,7 @@ impl Values {
 }
 
 impl Answer {
-    /// A line that says what it is, and one for each row of the shard.
+    /// Prints a header line, and one line for each row of the shard.
     fn text(&self) -> String {
         let Self { key, draw, dtype, rank, local_shape, elements, .. } = self;
         let texts = self.values.texts();

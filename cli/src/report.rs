@@ -16,40 +16,40 @@ use super::{check, inspect, pictures, plan, required, step, trace};
 pub(crate) struct ReportArgs {
     #[command(subcommand)]
     of: Of,
-    /// The file that the page is written to
+    /// Write the page to this file
     #[arg(long, global = true, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// What there are pages of; each takes what the subcommand of its name takes.
+/// The subjects of a page; each takes the arguments of the subcommand of its name.
 #[derive(Debug, Subcommand)]
 enum Of {
-    /// A plan: what it costs, its steps, what ranks hold before and after
+    /// Draw a plan: its cost and steps, and the shards before and after
     Plan(plan::PlanArgs),
-    /// A program: its values and moves, time by axis, bytes at hand
+    /// Draw a program: its values and redistributions, time by axis, and live bytes
     Check(check::CheckArgs),
-    /// A run with a clock: when ranks did what, beside the same by the model
+    /// Draw a measured run: the times of all ranks, compared with the cost model
     Step(step::StepArgs),
-    /// When ranks do what, and the critical path
+    /// Draw the modelled times of all ranks, and the critical path
     Trace(trace::TraceArgs),
-    /// A checkpoint: its tensors and their shardings
+    /// Draw a checkpoint: its tensors and their shardings
     Inspect(inspect::InspectArgs),
 }
 
 impl ReportArgs {
-    /// A flag that asks for what a page has anyway, or has not.
+    /// Returns a flag that a page does not support, because it has the picture anyway or cannot have it.
     fn other(&self) -> Option<&'static str> {
         let (pictures, others) = match &self.of {
             Of::Plan(args) => (&args.pictures, None),
             Of::Check(args) => (&args.pictures, args.print.then_some("--print")),
-            Of::Step(args) => (&args.pictures, args.chrome.as_ref().map(|_| "--chrome")),
-            Of::Trace(args) => (&args.pictures, args.chrome.as_ref().map(|_| "--chrome")),
+            Of::Step(args) => (&args.pictures, args.chrome_trace.as_ref().map(|_| "--chrome-trace")),
+            Of::Trace(args) => (&args.pictures, args.chrome_trace.as_ref().map(|_| "--chrome-trace")),
             Of::Inspect(args) => (&args.pictures, None),
         };
         pictures.flag().or(others)
     }
 
-    /// Whether the answer is a JSON object.
+    /// Returns `true` if the answer is a JSON object.
     pub(crate) fn json(&self) -> bool {
         match &self.of {
             Of::Plan(args) => args.format.json,
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &ReportArgs, console: &mut Console<'_>) -> Result<(), Cl
     if let Some(flag) = args.other() {
         return Err(CliError::refused(
             "usage",
-            format!("a page has its own pictures and is all that is written: leave {flag} out"),
+            format!("`reshard report` writes only the page, which has its own pictures; drop `{flag}`"),
         ));
     }
     let (page, failed): (Page, Option<String>) = match &args.of {
@@ -93,10 +93,10 @@ pub(crate) fn run(args: &ReportArgs, console: &mut Console<'_>) -> Result<(), Cl
     failed.map_or(Ok(()), |verdict| Err(CliError::failed("verification", verdict)))
 }
 
-/// That a page is of one answer.
+/// Rejects a batch: a page is of one answer.
 pub(crate) fn of_one(batch: bool) -> Result<(), CliError> {
     if batch {
-        return Err(CliError::refused("usage", "a page is of one answer: leave --batch out"));
+        return Err(CliError::refused("usage", "`reshard report` draws one answer; drop `--batch`"));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `reshard rule`: the rule of an op, and the strategies of one mesh axis that follow from it.
 //!
-//! An op whose rule depends on its arguments and on its inputs' dims has one only on some shapes. Where none are given,
-//! it is asked about small ones until it takes them.
+//! The rule of some ops depends on their arguments and on the dims of their inputs. If no shapes are given,
+//! small ones are tried until the op accepts them.
 
 use std::fmt::Write as _;
 
@@ -16,12 +16,11 @@ use super::console::{Console, WIDEST};
 use super::error::CliError;
 use super::{batch, ops, required};
 
-/// The size of the dims of shapes that nobody gave.
+/// The size of all dims of assumed shapes.
 const ASSUMED: usize = 8;
 
-/// What the shapes of the inputs change here.
-const SHAPES: &str =
-    "The shapes of the inputs, like '64,32;32,16': the strategies are then those over their dims";
+/// Help of `--shapes` in this subcommand.
+const SHAPES: &str = "Shapes of the inputs, like '64,32;32,16'; strategies then refer to their dims";
 
 /// Arguments of `reshard rule`.
 #[derive(Debug, Args)]
@@ -29,19 +28,19 @@ const SHAPES: &str =
 pub(crate) struct RuleArgs {
     #[command(flatten)]
     request: Request,
-    /// Answer one JSON request a line from stdin, like {"op":"softmax(dim=1)","shapes":[[64,32]]}
+    /// Answer one JSON request per line of stdin, like {"op":"softmax(dim=1)","shapes":[[64,32]]}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
     #[command(flatten)]
     pub(crate) format: Format,
 }
 
-/// One question, from flags or from a line.
+/// One request, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
 #[group(args = ["op", "shapes", "out_shapes"])]
 #[serde(deny_unknown_fields)]
 struct Request {
-    /// The name of an op, like mm or softmax(dim=1), or a rule, like 'mk,kn->mn'; without one, all names are listed
+    /// Op, like mm or softmax(dim=1), or rule, like 'mk,kn->mn' [default: list all ops]
     op: Option<String>,
     #[command(flatten)]
     shapes: ShapesArg,
@@ -54,34 +53,34 @@ struct Request {
 struct Answer {
     op: String,
     arguments: Vec<ArgumentAnswer>,
-    /// None for a view, which regroups the digits of all axes at once.
+    /// The rule; null for a view, which regroups the digits of all axes at once.
     rule: Option<String>,
     strategies: Vec<StrategyAnswer>,
-    /// Of an op whose rule depends on them, or where they were given.
+    /// The shapes, if the rule depends on them or they were given.
     #[serde(skip_serializing_if = "Option::is_none")]
     shapes: Option<Vec<Vec<usize>>>,
-    /// Whether `shapes` were not given.
+    /// `true` if `shapes` were assumed.
     #[serde(skip)]
     assumed: bool,
 }
 
-/// One strategy: what each operand is along one axis.
+/// One strategy: the placements of all operands along one axis.
 #[derive(Debug, Serialize)]
 pub(super) struct StrategyAnswer {
     r#in: Vec<String>,
     out: Vec<String>,
     text: String,
-    /// Whether the op has to know its region.
+    /// `true` if the op must know its region.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     region: bool,
 }
 
-/// An argument that an op takes.
+/// A parameter of an op.
 #[derive(Debug, Serialize)]
 struct ArgumentAnswer {
     name: String,
     r#type: String,
-    /// None where it has to be given.
+    /// The default; null if the argument is required.
     default: Option<String>,
     text: String,
 }
@@ -90,7 +89,7 @@ struct ArgumentAnswer {
 #[derive(Debug, Serialize)]
 struct Named {
     op: String,
-    /// None where it depends on the arguments or the shapes.
+    /// The rule; null if it depends on the arguments or the shapes.
     rule: Option<String>,
     arguments: Vec<ArgumentAnswer>,
 }
@@ -125,7 +124,7 @@ fn answer(table: &OpTable, request: &Request) -> Result<Answer, CliError> {
         return Ok(Answer::of(table, &call, op.rule(), strategies, Some(inputs), false));
     }
     if outputs.is_some() {
-        let message = "`out_shapes` says nothing without `shapes`, the shapes of the inputs";
+        let message = "`out_shapes` needs `shapes`, the shapes of the inputs";
         return Err(CliError::refused("usage", message));
     }
     if let Some(rule) = ops::stated(table, &call) {
@@ -141,11 +140,11 @@ fn of_rule(rule: &Rule) -> Vec<StrategyAnswer> {
     rule.strategies().iter().map(|s| StrategyAnswer::of(s, rule.needs_region(s))).collect()
 }
 
-/// The op of a call on the first small shapes that it takes, and these.
+/// Binds a call to the first small shapes that it accepts; returns the op and the shapes.
 pub(super) fn assume(table: &OpTable, call: &OpCall) -> Result<(Op, Vec<Vec<usize>>), CliError> {
     if let OpCall::Named { name, .. } = call {
         match table.parameters(name) {
-            // No shapes help.
+            // An error that no shapes can cure.
             None => return Ok((table.op(call, &[])?, Vec::new())),
             Some(parameters) => parameters.check(call)?,
         }
@@ -154,17 +153,19 @@ pub(super) fn assume(table: &OpTable, call: &OpCall) -> Result<(Op, Vec<Vec<usiz
     if let Some(found) = small().find_map(fits) {
         return Ok(found);
     }
-    // One input of two dims is what most ops say something useful about.
+    // The error for one input of two dims is the most useful one for most ops.
     let why = ops::bind(table, call, &[vec![ASSUMED; 2]], None).err();
     let why = why.map_or_else(String::new, |error| format!(" ({error})"));
     let message = format!(
-        "{call} takes none of the small shapes that were tried{why}: give its arguments, or the shapes of its inputs"
+        "`{call}` accepts none of the small shapes that were tried{why}; give its arguments, or the shapes of its inputs"
     );
     Err(CliError::refused("rule", message))
 }
 
-/// The shapes to try, for 2 inputs, 1, 3 and more: of those that fit, two inputs say more than one where an op takes any
-/// number. The first has 2 dims, 3 and so on, and the others as many, or else any number of them.
+/// The shapes to try: for 2 inputs, then 1, 3 and more.
+///
+/// Two inputs come first because they show more of an op that accepts any number. The first input has 2 dims,
+/// then 3 and so on; the others have as many, or else any number of them.
 fn small() -> impl Iterator<Item = Vec<Vec<usize>>> {
     const DIMS: [usize; 6] = [2, 3, 4, 1, 5, 0];
     let alike = |inputs: usize, dims: usize| vec![vec![ASSUMED; dims]; inputs];
@@ -221,7 +222,7 @@ impl Answer {
         }
     }
 
-    /// The arguments if there are any, the rule, and one strategy a line.
+    /// Prints the arguments if there are any, the rule, and one strategy a line.
     fn text(&self) -> String {
         let mut text = String::new();
         if !self.arguments.is_empty() {
@@ -229,7 +230,7 @@ impl Answer {
             let _ = writeln!(text, "{}", signature(name, &self.arguments));
         }
         text.push_str(self.rule.as_deref().unwrap_or(
-            "a view: it regroups the digits of all axes at once, and has no strategies of one (see reshard view)",
+            "a view: it regroups all axes jointly and has no strategies per axis (see `reshard view`)",
         ));
         if let (Some(shapes), true) = (&self.shapes, self.assumed) {
             text.push_str(&on(shapes));
@@ -242,10 +243,10 @@ impl Answer {
     }
 }
 
-/// On which shapes something is said that nobody gave.
+/// Prints the assumed shapes.
 pub(super) fn on(shapes: &[Vec<usize>]) -> String {
     let shapes: Vec<String> = shapes.iter().map(|shape| format!("{shape:?}").replace(' ', "")).collect();
-    let on = if shapes.is_empty() { "nothing".to_owned() } else { shapes.join(" and ") };
+    let on = if shapes.is_empty() { "no inputs".to_owned() } else { shapes.join(" and ") };
     format!("      (on {on}; --shapes for others)")
 }
 
@@ -260,7 +261,7 @@ impl StrategyAnswer {
     }
 }
 
-/// A strategy, and whether the op has to know its region for it.
+/// Prints a strategy, with a mark if the op must know its region for it.
 pub(super) fn marked(strategy: &str, region: bool) -> String {
     format!("{strategy}{}", if region { "   (needs its region)" } else { "" })
 }

@@ -18,109 +18,109 @@ use super::error::{CliError, Exit};
 use progress::Screen;
 use table::table;
 
-/// What the end of a run means.
-const AFTER_HELP: &str = "From files to files nobody has to talk: every file is read and written once, checksums are \
-written into sharding.json, those of the input are compared, replicas too, and what was written is read back; nothing is planned, and \
-nothing received. Without an input, without an output, with --engine and with --through-engine an engine carries plans out. \
-An output appears whole or not at all, when every byte has been verified. \
-Status 0: it is in place and the report is printed. 2: refused, nothing was written. 1: the run failed, and what was begun \
-is removed; only where the message says that the report could not be printed is the output in place. Ctrl-C and kill (130, \
-143 in a shell) remove what was begun; what a run leaves that is killed for good (-9) is removed by the next run into the \
-same place. \
-Entries that are not tensors (steps, learning rates, random states) are carried byte for byte to --format rank-files and dcp; \
-safetensors files hold tensors only, and what is left out of them is named. --strict rejects such a run.";
+/// The help after the options: exit status and files.
+const AFTER_HELP: &str = "From file to file the ranks do not communicate: every file is read and written once, \
+checksums are written to sharding.json, the checksums and replicas of the input are compared, and the output is verified by reading it. \
+An engine executes plans if there is no input or no output, and with --engine or --through-engine. \
+The output appears only after every byte has been verified. \
+Status 0: the output is complete and the report is printed. 2: invalid input, nothing was written. 1: the run failed and its partial output \
+was removed; the output is complete only if the error is that the report could not be printed. \
+Ctrl-C and kill (status 130 and 143 in a shell) remove partial output; after kill -9 the next run to the same path removes it. \
+Entries that are not tensors (steps, learning rates, random states) are copied byte for byte with --format rank-files and dcp. \
+Files of safetensors hold tensors only: the report lists the entries left out, and --strict rejects such a run.";
 
 /// Arguments of `reshard run`.
 #[derive(Debug, Default, Args)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-#[command(mut_arg("mesh", |arg| arg.help("The mesh to shard over, like dp=2,tp=4")), after_help = AFTER_HELP)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate flag")]
+#[command(mut_arg("mesh", |arg| arg.help("Mesh to shard over, like dp=2,tp=4")), after_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
-    /// A .safetensors file, a folder with model.safetensors.index.json, the output of an earlier run, a distributed checkpoint of
-    /// PyTorch, or a file of torch.save or of NumPy (.npy, .npz)
-    /// [default: a small transformer block made by code]
+    /// Checkpoint to reshard: a .safetensors file, a folder with model.safetensors.index.json, the output of
+    /// an earlier run, a PyTorch distributed checkpoint, or a file of torch.save or NumPy (.npy, .npz)
+    /// [default: a small generated transformer block]
     input: Option<PathBuf>,
     #[command(flatten)]
     mesh: MeshArg,
-    /// The sharding to start from, where the input is whole [default: replicated]
+    /// Sharding of an input of whole tensors [default: replicated]
     #[arg(long)]
     from: Option<String>,
-    /// The sharding to reach, like `S(0),R`; tensors that lack its dims are replicated [default with --gather: replicated]
+    /// Sharding of the output, like `S(0),R`; tensors without its dims are replicated [default with --gather:
+    /// replicated]
     #[arg(long)]
     to: Option<String>,
-    /// Reshard only this tensor
-    #[arg(long)]
-    tensor: Option<String>,
-    /// A TOML file of name patterns and their placements; the first match wins over --to
+    /// TOML file of name patterns and their placements; the first match overrides --to
     #[arg(long)]
     spec: Option<PathBuf>,
-    /// Ranks of the input that are dead, like 3,5: their files may be missing or damaged, and what other ranks hold as well is used
+    /// Ranks of the input whose files are missing or damaged, like 3,5; replicas are used instead
     #[arg(long, value_name = "RANKS", value_delimiter = ',')]
-    dead: Vec<usize>,
-    /// Read what only dead ranks held from this checkpoint
-    #[arg(long, value_name = "CHECKPOINT", requires = "dead")]
+    missing_ranks: Vec<usize>,
+    /// Read regions that only missing ranks held from this checkpoint
+    #[arg(long, value_name = "CHECKPOINT", requires = "missing_ranks")]
     fill_from: Option<PathBuf>,
-    /// Only tensors and other entries whose names this glob matches, or this regular expression between slashes; may be said several times
+    /// Select tensors and other entries by a glob, or by a regular expression between slashes; repeatable
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
-    /// Replace a tensor by its parts, like '*.qkv.weight = 4 *.q.weight + *.k.weight + *.v.weight on 0 by 8': of dim 0, in 8 groups
-    /// of 4 shares, one and one
+    /// Replace a tensor by its parts, like '*.qkv.weight = 4 *.q.weight + *.k.weight + *.v.weight on 0 by 8':
+    /// dim 0 in 8 groups of 4, 1 and 1 shares
     #[arg(long, value_name = "WHOLE = PART + PART")]
     split: Vec<String>,
-    /// Replace parts by the tensor that they make, said in the same way
+    /// Replace parts by the tensor that they form, in the notation of --split
     #[arg(long, value_name = "WHOLE = PART + PART")]
     fuse: Vec<String>,
-    /// Give tensors other names, like 's/^model\.(.*)/decoder.$1/'; what comes before speaks of the old names, --to and --spec of the new
+    /// Rename tensors, like 's/^model\.(.*)/decoder.$1/'; selections and splits use the old names, --to and
+    /// --spec the new
     #[arg(long, value_name = "s/OLD/NEW/")]
     rename: Vec<String>,
-    /// Round tensors of f64, f32, f16 and bf16 to one of these types, to the nearest, ties to even; others stay as they are
+    /// Convert tensors of f64, f32, f16 and bf16 to one of these dtypes, rounding to nearest, ties to even
     #[arg(long)]
     dtype: Option<String>,
-    /// Write one file per rank and sharding.json into this directory; or whole tensors into this file, if its name ends in .safetensors
+    /// Write one file per rank and sharding.json to this directory, or whole tensors to this .safetensors
+    /// file
     #[arg(long)]
     out: Option<PathBuf>,
-    /// What the files in that directory are
+    /// Format of the output directory
     #[arg(long = "format", value_enum, requires = "out")]
     kind: Option<FormatName>,
-    /// With --format safetensors: a file has at most so many bytes, or one tensor [default: 5000000000]
-    #[arg(long, value_name = "BYTES", requires = "kind")]
+    /// Limit each file of --format safetensors to N bytes; a larger tensor has a separate file [default:
+    /// 5000000000]
+    #[arg(long, value_name = "N", requires = "kind")]
     file_bytes: Option<u64>,
-    /// Write the whole tensors into this file
+    /// Write whole tensors to this file
     #[arg(long)]
     gather: Option<PathBuf>,
-    /// What carries out the plan; from files to files there is none unless an engine is named, or --through-engine
+    /// Execute plans with this engine [default: threads, or none from file to file]
     #[arg(long, value_enum)]
     engine: Option<EngineName>,
-    /// Plan and exchange even from files to files, to try plans on real data
+    /// Plan and exchange even from file to file, to try plans on real data
     #[arg(long)]
     through_engine: bool,
-    /// From files to files: write no checksums, read nothing back, compare no replicas
+    /// Skip checksums, the comparison of replicas and the verification of the output (from file to file only)
     #[arg(long, conflicts_with_all = ["engine", "through_engine"])]
     no_verify: bool,
-    /// How many seconds a process waits for another that does not come (mpi, nccl) [default: 60]
+    /// Seconds to wait for a peer (mpi, nccl) [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    time_out: Option<Duration>,
+    timeout: Option<Duration>,
     /// Reject a run that would leave out an entry that is not a tensor, before anything is written
     #[arg(long)]
     strict: bool,
-    /// Replace what an earlier run wrote there
+    /// Replace the output of an earlier run
     #[arg(long)]
     force: bool,
-    /// Go on where a killed run of the same command stopped; this one too leaves what it has done if it does not come to its end
+    /// Continue a killed run of the same command; keep the partial output if this run is killed too
     #[arg(long, conflicts_with_all = ["engine", "through_engine", "no_verify"])]
     resume: bool,
     #[command(flatten)]
     pub(crate) format: Format,
 }
 
-/// What is written, as an argument.
+/// The output format, as an argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FormatName {
-    /// A safetensors file for every rank, and sharding.json with shardings and checksums [default]
+    /// A safetensors file per rank, and sharding.json with shardings and checksums [default]
     #[default]
     RankFiles,
-    /// A distributed checkpoint of PyTorch, which torch.distributed.checkpoint.load reads
+    /// A PyTorch distributed checkpoint, for torch.distributed.checkpoint.load
     Dcp,
-    /// The same in safetensors files, which its HuggingFaceStorageReader reads
+    /// The same in safetensors files, for HuggingFaceStorageReader
     DcpSafetensors,
     /// Whole tensors in files of at most --file-bytes, and model.safetensors.index.json
     Safetensors,
@@ -129,18 +129,18 @@ pub(crate) enum FormatName {
 /// The engines, as arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineName {
-    /// Ranks take turns on the threads of this process
+    /// All ranks on threads of this process
     #[default]
     Threads,
-    /// Ranks are processes of an MPI job
+    /// One process of an MPI job per rank
     Mpi,
-    /// Ranks share one CUDA device
+    /// All ranks on one CUDA device
     Cuda,
-    /// Ranks are processes with a CUDA device each
+    /// One process with one CUDA device per rank
     Nccl,
 }
 
-/// Runs, and prints the report; of a job of processes the first one's.
+/// Runs, and prints the report; in a job of processes the first one prints it.
 pub(crate) fn run(args: &RunArgs, console: &mut Console<'_>) -> Result<(), CliError> {
     let done = args.job().run(&mut Screen::new(console, args.format.json));
     let Some(report) = done.map_err(|error| CliError::told(error.status()))? else { return Ok(()) };
@@ -148,14 +148,14 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console<'_>) -> Result<(), CliEr
     printed.map_err(|error| unsaid(&error, &report))
 }
 
-/// A report that nobody got is a run that failed, whoever closed stdout: it may be what the run was for.
+/// Returns the error of a report that could not be printed: then the run failed, even if stdout was closed.
 fn unsaid(error: &CliError, report: &JobReport) -> CliError {
     let why = match error.exit() {
-        Exit::ReaderGone => "whoever read stdout has gone".to_owned(),
+        Exit::ReaderGone => "stdout was closed".to_owned(),
         Exit::Refused | Exit::Failed | Exit::Told(_) => error.to_string(),
     };
     let written = match &report.written[..] {
-        [] => "nothing was to be written".to_owned(),
+        [] => "no output was requested".to_owned(),
         places => format!("the output is complete: {}", places.join(", ")),
     };
     CliError::failed("io", format!("the report could not be printed: {why}; {written}"))
@@ -168,9 +168,8 @@ impl RunArgs {
             mesh: self.mesh.mesh.clone(),
             from: self.from.clone(),
             to: self.to.clone(),
-            tensor: self.tensor.clone(),
             spec: self.spec.clone(),
-            missing_ranks: self.dead.clone(),
+            missing_ranks: self.missing_ranks.clone(),
             fill_from: self.fill_from.clone(),
             only: self.only.clone(),
             split: self.split.clone(),
@@ -183,8 +182,8 @@ impl RunArgs {
             gather: self.gather.clone(),
             engine: self.engine.unwrap_or_default().into(),
             through_engine: self.through_engine || self.engine.is_some(),
-            verify: self.no_verify,
-            timeout: self.time_out,
+            verify: !self.no_verify,
+            timeout: self.timeout,
             strict: self.strict,
             force: self.force,
             resume: self.resume,

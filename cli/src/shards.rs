@@ -17,7 +17,7 @@ use super::console::Console;
 use super::error::CliError;
 use super::pictures::PictureArgs;
 
-/// More ranks than this are not listed one by one.
+/// More ranks than this are not listed.
 const MOST_RANKS: usize = 1 << 20;
 
 /// Arguments of `reshard shards`.
@@ -26,7 +26,8 @@ const MOST_RANKS: usize = 1 << 20;
 pub(crate) struct ShardsArgs {
     #[command(flatten)]
     request: Request,
-    /// Answer one JSON request a line from stdin, like {"mesh":"dp=2,tp=4","shape":[64,32],"placements":"S(0),R"}
+    /// Answer one JSON request per line of stdin, like
+    /// {"mesh":"dp=2,tp=4","shape":[64,32],"placements":"S(0),R"}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
     #[command(flatten)]
@@ -35,7 +36,7 @@ pub(crate) struct ShardsArgs {
     pub(crate) format: Format,
 }
 
-/// One question, from flags or from a line.
+/// One request, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
 #[group(args = ["mesh", "shape", "placements"])]
 #[serde(deny_unknown_fields)]
@@ -56,13 +57,13 @@ struct Shards {
     layout: Option<String>,
 }
 
-/// What one rank holds.
+/// The shard of one rank.
 #[derive(Debug, Serialize)]
 struct RankShard {
     rank: usize,
     coord: Vec<usize>,
     local_shape: Vec<usize>,
-    /// Per dim, the intervals of indices in local order.
+    /// For each dim the intervals of indices, in local order.
     dims: Vec<Vec<[usize; 2]>>,
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &ShardsArgs, console: &mut Console<'_>) -> Result<(), Cl
 }
 
 impl Request {
-    /// The mesh that is asked about, and the sharding, which may have one of its own.
+    /// Parses the requested mesh and the sharding, whose text may contain the mesh.
     fn sharding(&self) -> Result<(Mesh, Sharding), CliError> {
         let mesh = self.mesh.or_inlined([self.placements.text()])?;
         let sharding = Sharding::parse(&mesh, &self.shape.required()?, self.placements.required()?)?;
@@ -92,12 +93,12 @@ fn answer(request: &Request) -> Result<Shards, CliError> {
     let (mesh, sharding) = request.sharding()?;
     if mesh.size() > MOST_RANKS {
         let message = format!(
-            "the mesh `{mesh}` has {}, and at most {MOST_RANKS} are listed",
+            "the mesh `{mesh}` has {}, above the limit of {MOST_RANKS} ranks to list",
             counted(mesh.size(), "rank", "ranks")
         );
         return Err(CliError::refused("too_many_ranks", message));
     }
-    // A list of devices may be a mesh of its own, in whose order the layout counts ranks.
+    // The sharding of a device list can have another mesh, in whose order the layout counts ranks.
     let ranks =
         sharding.mesh().ranks().map(|rank| RankShard::of(&sharding, rank)).collect::<Result<_, _>>()?;
     Ok(Shards { ranks, layout: sharding.ownership().map(|layout| layout.to_string()) })
@@ -137,7 +138,7 @@ impl Shards {
                 width[0], width[1], width[2]
             );
         }
-        let layout = self.layout.as_deref().unwrap_or("none: some dim does not divide");
+        let layout = self.layout.as_deref().unwrap_or("none: a dim does not divide evenly");
         let _ = writeln!(text, "layout: {layout}");
         text
     }

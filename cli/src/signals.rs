@@ -1,7 +1,7 @@
-//! Signals that end the program: what a run has begun is removed first, and then the program ends as it would have.
+//! Signals that end the program: files of an unfinished run are removed before it ends.
 //!
-//! It ends by the signal itself, so that a shell sees what it expects, 130 of Ctrl-C and 143 of a plain kill, and a loop in a
-//! script ends with it.
+//! The process ends by the signal itself, so a shell gets the usual status, 130 of Ctrl-C and 143 of a plain
+//! kill, and a loop in a script ends with it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,14 +12,14 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-/// Removing files needs little.
+/// A small stack is enough to remove files.
 const STACK: usize = 256 << 10;
 
-/// From here on a signal that ends the program cleans up; a second one ends it at once.
+/// From now on a signal that ends the program cleans up; a second one ends it at once.
 ///
-/// Where no thread can be had, signals end the program as they would without this, and the next run cleans up.
+/// If no thread can be started, signals end the program as by default, and the next run cleans up.
 pub(crate) fn clean_up() {
-    // A file that would be larger than it may be is an error, which is said, and no reason to be ended.
+    // Exceeding the file size limit is then a write error, which is reported, and does not kill the process.
     let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let signals = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal));
     let at_once = Arc::new(AtomicBool::new(false));
@@ -42,7 +42,7 @@ pub(crate) fn clean_up() {
     }
 }
 
-/// Whether whoever started the program wants this signal ignored, as `nohup` does.
+/// Returns `true` if the parent process has set this signal to be ignored, as `nohup` does.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

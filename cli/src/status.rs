@@ -1,4 +1,4 @@
-//! How the program ends, and what it says then.
+//! The exit status of the program, and its last messages.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use super::console::Console;
 use super::error::CliError;
 
-/// How the program ends: 0, 1 for a run that failed, 2 for what is refused.
+/// The exit status: 0, 1 for a failed run, 2 for invalid input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status(pub(crate) u8);
 
@@ -24,7 +24,7 @@ impl From<Status> for ExitCode {
     }
 }
 
-/// What a subcommand returned, as a status; errors are reported on the way.
+/// Converts the result of a subcommand to a status, and reports an error.
 pub(crate) fn finish(done: Result<(), CliError>, json: bool, console: &mut Console<'_>) -> Status {
     match done {
         Ok(()) => Status(0),
@@ -46,7 +46,7 @@ pub(crate) fn usage(error: &clap::Error, none_given: &str, json: bool, console: 
     console.report(&CliError::usage(&sentence), json)
 }
 
-/// A value that a request cannot do without, whether it came as a flag or as a key.
+/// Returns a value that a request requires, given as a flag or as a key.
 pub(crate) fn required<'a, T: ?Sized>(key: &str, value: Option<&'a T>) -> Result<&'a T, CliError> {
     value.ok_or_else(|| CliError::refused("usage", format!("the request lacks `{key}` (see --help)")))
 }

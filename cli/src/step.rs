@@ -1,12 +1,15 @@
-//! `reshard step`: a training step on random numbers, on a thread or a process for every rank, beside the same on one device.
+//! `reshard step`: a training step on random numbers by all ranks, on threads or processes, compared with one
+//! device.
 //!
 //! ```text
-//! relative error of a value = max |ranks - one device| / max(its largest number, LEAST of the largest number of all values)
-//! verified                    no value of the program is further off than the tolerance of the type; where moves go through wires: of the same without them
+//! relative error of a value = max |ranks - one device| / max(its largest element, LEAST * the largest element of all values)
+//! verified                    the error of every value is within the tolerance of the dtype
+//!                             (with communication dtypes: that of the same program without them)
 //! ```
 //!
-//! Inputs of real numbers are in (-1, 1), truth values 0 or 1, and indices below the largest size of a dim, of what meets
-//! them, with which the program runs. They depend on the seed, the name and the index, and on nothing else.
+//! Inputs of real numbers are in (-1, 1), truth values 0 or 1, and indices below the largest size of a dim
+//! that they can index without an error. They depend on the seed, the name and the index, and on nothing
+//! else.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -27,7 +30,7 @@ use super::error::CliError;
 use super::network::TopologyArg;
 use super::pictures::{self, PictureArgs};
 use super::program::{
-    AxesArg, BucketArg, Elaborated, FileArg, GatherArg, HoistArg, MemoryArg, OrderArg, PiecesArg, Reading,
+    AxesArg, BucketArg, Elaborated, FileArg, GatherArg, HoistArg, MemoryArg, OrderArg, OverlapArg, Reading,
     options,
 };
 use super::run::EngineName;
@@ -40,55 +43,56 @@ const MOST_RANKS: usize = 64;
 const MOST_ELEMENTS: f64 = 16_777_216.0;
 /// The most operations, on all ranks and on one device: the reference takes some 20 ns for each.
 const MOST_OPERATIONS: f64 = 268_435_456.0;
-/// Beside which part of the largest number of all values a value is compared that is smaller.
+/// The floor of relative errors: this part of the largest number of all values, for values below it.
 const LEAST: f64 = 1e-2;
 /// Arguments of `reshard step`.
 #[derive(Debug, Args)]
 #[command(
-    mut_arg("draw", |arg| arg.help("Draw when ranks did what by that clock, as text, in colour on a terminal")),
-    mut_arg("svg", |arg| arg.help("Write the same drawing to this file as SVG"))
+    mut_arg("draw", |arg| arg.help("Draw the measured timeline of all ranks as text, in colour on a terminal")),
+    mut_arg("svg", |arg| arg.help("Write the measured timeline of all ranks to this file as SVG"))
 )]
 pub(crate) struct StepArgs {
     #[command(flatten)]
     pub(crate) file: FileArg,
     #[command(flatten)]
-    hoist_bytes: HoistArg,
+    in_flight_bytes: HoistArg,
     #[command(flatten)]
     bucket_bytes: BucketArg,
     #[command(flatten)]
     order: OrderArg,
-    /// Run the schedules of all ranks once more with a clock: how long each computes, exchanges and waits, beside the same by the model
+    /// Measure the time that each rank computes, exchanges and waits, in microseconds, and compare it with
+    /// the cost model
     #[arg(long)]
     time: bool,
-    /// Write what all ranks did by that clock to this file, in Chrome's trace format
+    /// Write the measured timeline of all ranks to this file, in Chrome's trace format
     #[arg(long, value_name = "FILE")]
-    pub(crate) chrome: Option<PathBuf>,
+    pub(crate) chrome_trace: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) pictures: PictureArgs,
     #[command(flatten)]
     axes: AxesArg,
     #[command(flatten)]
-    memory_bytes: MemoryArg,
+    max_memory_bytes: MemoryArg,
     #[command(flatten)]
-    gather_again: GatherArg,
+    reshard_after_forward: GatherArg,
     #[command(flatten)]
-    pieces: PiecesArg,
+    overlap_chunks: OverlapArg,
     #[command(flatten)]
     topology: TopologyArg,
-    /// Which random numbers
+    /// Seed of the random inputs
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The type of all real numbers: f64 is verified to 1e-10, f32 to 1e-4
+    /// Dtype of all real numbers; the tolerance is 1e-10 for f64 and 1e-4 for f32
     #[arg(long, value_enum, default_value_t = Precision::F64)]
     dtype: Precision,
-    /// What ranks are: threads, or the processes of an MPI job
+    /// Run ranks as threads of this process, or as processes of an MPI job
     #[arg(long, value_enum, default_value_t)]
     engine: EngineName,
     #[command(flatten)]
     pub(crate) format: Format,
 }
 
-/// In what is computed.
+/// The precision of the computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Precision {
     F64,
@@ -98,13 +102,15 @@ enum Precision {
 /// The answer.
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer {
-    /// Null of one that is no number; so of all errors.
+    /// The loss; null in JSON if it is not a finite number, like every error here.
     loss: f64,
     loss_one_device: f64,
     gradients: Vec<Compared>,
     /// The value of the program that is furthest off, and how many there are.
     worst: Compared,
-    /// The same where moves go through wires, beside its own largest number; `worst` is without them then.
+    /// The worst value with communication dtypes, relative to its own largest number.
+    ///
+    /// `worst` is then without them.
     #[serde(skip_serializing_if = "Option::is_none")]
     wires: Option<Compared>,
     values: usize,
@@ -113,14 +119,14 @@ pub(crate) struct Answer {
     received_bytes: u64,
     seed: u64,
     pub(crate) verified: bool,
-    /// Of each rank, where times were asked for.
+    /// The times of each rank, if they were requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     times_us: Vec<Times>,
     #[serde(skip)]
     clocked: Option<Clocked>,
 }
 
-/// How long a rank did what.
+/// The times of a rank.
 #[derive(Debug, Serialize)]
 struct Times {
     rank: usize,
@@ -128,7 +134,7 @@ struct Times {
     model: Time,
 }
 
-/// A run with a clock, and when ranks do what by the model.
+/// A measured run, and the modelled times of the ranks.
 #[derive(Debug)]
 struct Clocked {
     schedules: Vec<Schedule>,
@@ -148,19 +154,19 @@ impl Clocked {
     }
 }
 
-/// How far a value is off.
+/// The relative error of a value.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Compared {
     name: String,
     relative_error: f64,
 }
 
-/// Where ranks are.
+/// The ranks that execute a program.
 pub(crate) trait Job {
-    /// How many ranks there are, if that is given.
+    /// The number of ranks, if it is fixed.
     fn size(&self) -> Option<usize>;
 
-    /// What a program does on them.
+    /// Runs a program on the ranks.
     fn carry_out<T: Number>(&mut self, program: &Program, inputs: &Values<T>) -> Result<Ranks<T>, CliError>;
 }
 
@@ -182,7 +188,7 @@ pub(crate) fn run(args: &StepArgs, console: &mut Console<'_>) -> Result<(), CliE
     if args.is_timed() && args.engine != EngineName::Threads {
         return Err(CliError::refused(
             "no_such_engine",
-            "times are taken on threads, whose clocks have one start: leave --engine out, or --time, --draw, --svg and --chrome",
+            "times are measured with `--engine threads` only; drop `--engine`, or drop `--time`, `--draw`, `--svg` and `--chrome-trace`",
         ));
     }
     match args.engine {
@@ -195,42 +201,44 @@ pub(crate) fn run(args: &StepArgs, console: &mut Console<'_>) -> Result<(), CliE
         #[cfg(not(feature = "mpi"))]
         EngineName::Mpi => Err(CliError::refused(
             "no_such_engine",
-            "the engine mpi needs a build with the feature `mpi`; --engine threads is always there",
+            "engine `mpi` is not compiled in; rebuild with `--features mpi`, or use `--engine threads`",
         )),
         EngineName::Cuda | EngineName::Nccl => Err(CliError::refused(
             "no_such_engine",
-            "a step computes in host memory: --engine threads and mpi are there",
+            "`reshard step` computes in host memory; use `--engine threads` or `--engine mpi`",
         )),
     }
 }
 
 impl StepArgs {
-    /// Whether a clock is asked for.
+    /// Returns `true` if times are requested.
     fn is_timed(&self) -> bool {
-        self.time || self.chrome.is_some() || self.pictures.are_asked()
+        self.time || self.chrome_trace.is_some() || self.pictures.are_asked()
     }
 }
 
-/// When ranks did what, beside the same by the model; and where the step is not verified, what is off.
+/// Makes the page of measured and modelled times.
+///
+/// The second result is the verdict if the step is not verified.
 pub(crate) fn page(args: &StepArgs, console: &mut Console<'_>) -> Result<(Page, Option<String>), CliError> {
     if args.engine != EngineName::Threads {
         return Err(CliError::refused(
             "no_such_engine",
-            "times are taken on threads, whose clocks have one start: leave --engine out",
+            "times are measured with `--engine threads` only; drop `--engine`",
         ));
     }
     let answer = answer_timed(args, console, &mut Threads, true)?;
-    let mut page = Page::new(format!("A run of a program on {}", counted(answer.ranks, "rank", "ranks")));
+    let mut page = Page::new(format!("Run of a program on {}", counted(answer.ranks, "rank", "ranks")));
     page.words = answer.text().lines().map(str::to_owned).collect();
     if let Some(Clocked { schedules, measured, model }) = &answer.clocked {
-        for (title, times) in [("By the clock, on threads", measured), ("By the cost model", model)] {
+        for (title, times) in [("Measured, on threads", measured), ("Predicted by the cost model", model)] {
             page = page.with(Section::new(title, vec![timeline(times, schedules, Limits::USUAL)]));
         }
     }
     Ok((page, (!answer.verified).then(|| answer.verdict())))
 }
 
-/// What a step on these ranks comes to.
+/// Runs a step on these ranks.
 pub(crate) fn answer<J: Job>(
     args: &StepArgs,
     console: &mut Console<'_>,
@@ -247,8 +255,14 @@ fn answer_timed<J: Job>(
 ) -> Result<Answer, CliError> {
     let text = args.file.read(console)?;
     let table = Arc::new(OpTable::standard());
-    let StepArgs { axes, memory_bytes, gather_again, pieces, topology, .. } = args;
-    let with = Reading { axes, memory: *memory_bytes, gather: *gather_again, pieces: *pieces, topology };
+    let StepArgs { axes, max_memory_bytes, reshard_after_forward, overlap_chunks, topology, .. } = args;
+    let with = Reading {
+        axes,
+        memory: *max_memory_bytes,
+        gather: *reshard_after_forward,
+        overlap_chunks: *overlap_chunks,
+        topology,
+    };
     let elaborated = Elaborated::of(&table, &text, ImplicitRedistribution::Allow, with)?;
     let Elaborated { graph, program, plain, rates, .. } = &elaborated;
     let plain = plain.as_ref().unwrap_or(program);
@@ -261,12 +275,12 @@ fn answer_timed<J: Job>(
         Elaborated::of(&table, &graph.to_string(), ImplicitRedistribution::Allow, Reading { axes, ..with })
     });
     let exact = exact.transpose()?.map(|exact| exact.program);
-    let clock = is_timed.then(|| (options(args.hoist_bytes, args.bucket_bytes, args.order), rates));
+    let clock = is_timed.then(|| (options(args.in_flight_bytes, args.bucket_bytes, args.order), rates));
     let clock = clock.as_ref();
     let world = program.mesh().world_size();
     if let Some(size) = job.size().filter(|&size| size != world) {
         let message = format!(
-            "the job has {size}, and the mesh {} takes {world}: start as many",
+            "the job has {size}, but the mesh `{}` needs {world}; start {world} processes",
             program.mesh(),
             size = counted(size, "rank", "ranks")
         );
@@ -285,7 +299,7 @@ fn answer_timed<J: Job>(
 /// Prints an answer.
 pub(crate) fn say(args: &StepArgs, answer: &Answer, console: &mut Console<'_>) -> Result<(), CliError> {
     if let Some(Clocked { schedules, measured, .. }) = &answer.clocked {
-        if let Some(path) = &args.chrome {
+        if let Some(path) = &args.chrome_trace {
             pictures::write(path, &chrome_trace(measured, schedules))?;
         }
         let scene = || Ok(timeline(measured, schedules, Limits::USUAL));
@@ -304,7 +318,7 @@ fn within_limits(program: &Program) -> Result<(), CliError> {
     let ranks = program.mesh().size();
     if ranks > MOST_RANKS {
         return too_large(format!(
-            "a step runs on at most {MOST_RANKS} ranks, a thread each, and the mesh {} has {ranks}: give axes smaller sizes with --axes",
+            "the mesh `{}` has {ranks} ranks, and a step runs at most {MOST_RANKS}, one per thread; give smaller axis sizes with `--axes`",
             program.mesh()
         ));
     }
@@ -314,7 +328,7 @@ fn within_limits(program: &Program) -> Result<(), CliError> {
         .sum();
     if elements > MOST_ELEMENTS {
         return too_large(format!(
-            "a step holds at most {MOST_ELEMENTS} elements on all ranks, and this would hold {elements}: make its dims smaller"
+            "the step needs {elements} elements on all ranks, more than the limit of {MOST_ELEMENTS}; make its dims smaller"
         ));
     }
     let operations: f64 = (program.statements().iter())
@@ -325,14 +339,15 @@ fn within_limits(program: &Program) -> Result<(), CliError> {
         .sum();
     if operations > MOST_OPERATIONS {
         return too_large(format!(
-            "a step takes at most {MOST_OPERATIONS} operations on all ranks, and this would take {operations}: make its dims smaller"
+            "the step needs {operations} operations on all ranks, more than the limit of {MOST_OPERATIONS}; make its dims smaller"
         ));
     }
     Ok(())
 }
 
-/// Runs a program on ranks, and before it was changed by passes on one device; where it has wires also `exact`, the same without them, and it is that which has
-/// to be what one device computes.
+/// Runs a program on ranks, and the untransformed program on one device, and compares them.
+///
+/// With communication dtypes, `exact` is the program without them, and it is compared instead.
 fn step<T: Number + Into<f64>, J: Job>(
     graph: &Graph,
     [plain, program]: [&Program; 2],
@@ -342,9 +357,9 @@ fn step<T: Number + Into<f64>, J: Job>(
     job: &mut J,
     clock: Option<&(CompileOptions, &ComputeRates)>,
 ) -> Result<Answer, CliError> {
-    // The last: gradients that come before are part of what it is of.
+    // The last gradient: earlier ones may be part of its loss.
     let Some((loss, _)) = graph.gradients().last() else {
-        let message = "the program asks for no gradient: write one, like gradient loss";
+        let message = "the program has no `gradient` statement; add one, such as `gradient loss`";
         return Err(CliError::refused("no_gradient", message));
     };
     let (inputs, whole) = on_random_numbers::<T>(plain, seed)?;
@@ -366,7 +381,7 @@ fn step<T: Number + Into<f64>, J: Job>(
     let compared = |(name, expected, found): &(&str, Vec<f64>, Vec<f64>), least: f64| {
         let scale = largest(expected).max(least).max(f64::MIN_POSITIVE);
         let errors = expected.iter().zip(found).map(|(a, b)| off(*a, *b) / scale);
-        // Of a number and of none, the greater is the one that is none.
+        // If one of two is NaN, NaN is the greater.
         let relative_error =
             errors.fold(0.0, |a: f64, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) });
         Compared { name: (*name).to_owned(), relative_error }
@@ -375,12 +390,12 @@ fn step<T: Number + Into<f64>, J: Job>(
         |all: &[Compared]| all.iter().max_by(|a, b| a.relative_error.total_cmp(&b.relative_error)).cloned();
     let all: Vec<Compared> = numbers.iter().map(|value| compared(value, least)).collect();
     let worst = worst_of(&all);
-    // Beside its own largest number: what rounds to nothing is off by all that there is.
+    // Relative to its own largest number: a value that rounds to zero has an error of 1.
     let wires = exactly
         .as_ref()
         .and_then(|_| worst_of(&through.iter().map(|value| compared(value, 0.0)).collect::<Vec<_>>()));
     let is_within = |value: &Compared| value.relative_error <= tolerance;
-    // How far wires round is the program's own choice, unless nothing is left of a number.
+    // The rounding of communication dtypes is the program's choice; only a non-finite error fails the step.
     let verified =
         all.iter().all(is_within) && wires.as_ref().is_none_or(|worst| worst.relative_error.is_finite());
     let asked = graph.gradients().flat_map(|(_, list)| list);
@@ -391,7 +406,7 @@ fn step<T: Number + Into<f64>, J: Job>(
     let one_device: f64 = expected.iter().sum();
     if !one_device.is_finite() {
         let message = format!(
-            "{name} is {one_device} for random inputs in (-1, 1): keep roots and logarithms off negative numbers, or try another --seed"
+            "`{name}` is {one_device} for random inputs in (-1, 1); avoid roots and logarithms of negative numbers, or try another `--seed`"
         );
         return Err(CliError::refused("not_finite", message));
     }
@@ -424,27 +439,27 @@ fn clocked<T: Number>(
     Ok(Clocked { schedules: run.schedules, measured, model })
 }
 
-/// What the shards of a value mean; a step in which replicas differ has failed.
+/// Assembles a value from its shards; if replicas differ, the step has failed.
 fn of<T: Number + Into<f64>>(ranks: &Ranks<T>, name: &str) -> Result<Vec<f64>, CliError> {
     let whole = ranks.whole(name).map_err(|error| CliError::failed("verification", error.to_string()))?;
     Ok(whole.iter().map(|&x| x.into()).collect())
 }
 
-/// How far two numbers are from each other; the same infinity, and no number twice, are the same.
+/// Returns the difference of two numbers; equal infinities, and two NaNs, have the difference 0.
 #[expect(clippy::float_cmp, reason = "infinities have no difference")]
 fn off(a: f64, b: f64) -> f64 {
     if a == b || (a.is_nan() && b.is_nan()) { 0.0 } else { (a - b).abs() }
 }
 
 impl Answer {
-    /// Whether the step is verified, and which value is furthest off.
+    /// Returns a line with the verdict and the value of the largest error.
     fn verdict(&self) -> String {
         let Answer { worst, values, tolerance, verified, .. } = self;
         let verdict = if *verified { "verified" } else { "NOT verified" };
         format!(
-            "{verdict}: of {values} {} is off most, by {:.1e}; {tolerance:.0e} is allowed",
-            worst.name,
+            "{verdict}: {values}, largest relative error {:.1e} (in {}), tolerance {tolerance:.0e}",
             worst.relative_error,
+            worst.name,
             values = counted(values, "value", "values")
         )
     }
@@ -458,20 +473,20 @@ impl Answer {
         );
         for Compared { name, relative_error } in gradients {
             // Writing to a string does not fail.
-            let _ = writeln!(text, "  {name:width$}   off by {relative_error:.1e}");
+            let _ = writeln!(text, "  {name:width$}   relative error {relative_error:.1e}");
         }
         let _ = writeln!(text, "{}", self.verdict());
         if let Some(Compared { name, relative_error }) = wires {
             let _ = writeln!(
                 text,
-                "that is without wires: through them {name} is off most, by {relative_error:.1e} of its own largest number"
+                "this is without communication dtypes; with them the largest error is {relative_error:.1e} of the largest element (in {name})"
             );
         }
         if let Some(Times { measured, model, .. }) = self.times_us.first() {
             let (run, model) = (measured.total, model.total);
             let _ = writeln!(
                 text,
-                "all ranks in {run:.1} us by the clock, and by the model in {model:.1} us (in brackets)"
+                "all ranks: {run:.1} us measured, {model:.1} us by the cost model (in brackets)"
             );
         }
         for Times { rank, measured: run, model } in &self.times_us {

@@ -1,4 +1,4 @@
-//! What `reshard step` runs a program on: random numbers, and whole ones below what they index.
+//! The inputs of `reshard step`: random numbers, and integers below the size of the dim that they index.
 
 use ndarray::{ArrayD, IxDyn};
 use reshard_kernels::DType;
@@ -8,7 +8,7 @@ use reshard_sharding::ReduceOp;
 
 use super::error::CliError;
 
-/// Random inputs with which a program runs, and all its values on one device.
+/// Returns random inputs with which a program runs, and all its values on one device.
 pub(crate) fn on_random_numbers<T: Number>(
     program: &Program,
     seed: u64,
@@ -26,7 +26,7 @@ pub(crate) fn on_random_numbers<T: Number>(
                 let bound = bounds.get(at.min(bounds.len().saturating_sub(1))).copied();
                 let value = program.get(*v);
                 let numbers = random::<T>(&value.name, value.shape(), seed, bound);
-                // A norm of terms is not negative.
+                // Partial values of a norm are not negative.
                 let is_norm =
                     value.ty.value.partial().iter().any(|terms| matches!(terms.op, ReduceOp::Norm(_)));
                 let numbers = if is_norm { numbers.mapv(|x| T::of(x.wide().abs())) } else { numbers };
@@ -36,13 +36,13 @@ pub(crate) fn on_random_numbers<T: Number>(
         match on_one_device(program, &values) {
             Ok(whole) => return Ok((values, whole)),
             Err(error) if at + 1 >= most => return Err(error.into()),
-            // An index that is too large: the next smaller size.
+            // An index was too large: try the next smaller size.
             Err(_) => at += 1,
         }
     }
 }
 
-/// Below what an input of whole numbers may be, the largest first; nothing for real numbers.
+/// Returns the upper bounds to try for an integer input, the largest first; empty for real numbers.
 fn bounds(program: &Program, input: ValueId) -> Vec<usize> {
     let whole = |v: ValueId| program.get(v).dtype.is_integral();
     if !whole(input) {
@@ -72,7 +72,7 @@ fn bounds(program: &Program, input: ValueId) -> Vec<usize> {
     sizes
 }
 
-/// Numbers that depend on the seed, the name and the index: in (-1, 1), or whole ones below a bound.
+/// Draws numbers that depend on the seed, the name and the index: in (-1, 1), or integers below a bound.
 fn random<T: Number>(name: &str, shape: &[usize], seed: u64, bound: Option<usize>) -> ArrayD<T> {
     let of_name =
         name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));

@@ -1,15 +1,16 @@
-//! `reshard step --engine mpi`: each process is a rank, and the first one says what came of it.
+//! `reshard step --engine mpi`: each process is a rank, and the first one prints the result.
 //!
-//! Every process reads the program, chooses the same types and runs its own schedule. Before anything is exchanged all hear from all whether they
-//! have come so far, and of which program:
+//! Every process reads the program, chooses the same types and runs its own schedule. Before anything is
+//! exchanged, all ranks report to all others that they are ready, and for which program:
 //!
 //! ```text
-//! all are refused      the first says why, as one process would
-//! some are refused     the first of these says why, with its rank, and the others leave with its status
-//! programs differ      refused by all, said by the first
+//! all ranks reject     the first reports the error, as one process would
+//! some ranks reject    the first of these reports the error and its rank, the others exit with its status
+//! programs differ      all ranks reject, the first reports the error
 //! ```
 //!
-//! A rank that fails later, while others count on it, says so and ends the job. So nobody waits for a rank that does not come.
+//! A rank that fails after that, while others depend on it, reports the error and aborts the job: no rank
+//! waits forever.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -25,23 +26,23 @@ use super::step::{Job, StepArgs, answer, say};
 /// The ranks of a job, of which this process is one.
 struct Processes {
     comm: Comm,
-    /// Whether all ranks have heard from each other how far they have come.
+    /// `true` if all ranks have exchanged their states.
     has_met: bool,
-    /// Whether this rank has failed where others count on it.
+    /// `true` if this rank has failed while others depend on it.
     has_failed: bool,
 }
 
-/// How far a rank has come.
+/// The state of a rank before the exchanges.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Come {
-    /// To the exchanges of this program.
+    /// Ready for the exchanges of the program with this hash.
     Ready(u64),
-    /// Not to the exchanges: it ends with this status.
+    /// Not ready: it ends with this status.
     Refused(u8),
 }
 
 impl Processes {
-    /// How far all ranks have come, in order.
+    /// Exchanges the states of all ranks, and returns them in rank order.
     fn meet(&mut self, come: Come) -> Result<Vec<Come>, CliError> {
         self.has_met = true;
         let words = match come {
@@ -58,7 +59,10 @@ impl Processes {
         Ok(all.iter().map(come).collect())
     }
 
-    /// What this rank says of being refused: all of it if it is the first and all are, what concerns it alone if it is the first of some.
+    /// Returns the error that this rank reports after a rejection.
+    ///
+    /// The first rank that failed reports its error, with its rank unless all failed; the others only return
+    /// its status.
     fn refused(&mut self, error: CliError) -> CliError {
         let all = match self.meet(Come::Refused(error.status())) {
             Ok(all) => all,
@@ -94,7 +98,7 @@ impl Job for Processes {
                 return Err(CliError::told(2));
             }
             let message = format!(
-                "ranks 0 and {other} have different programs: give all processes the same file and the same options"
+                "ranks 0 and {other} have different programs; give all processes the same file and the same options"
             );
             return Err(CliError::refused("program", message));
         }
@@ -105,14 +109,14 @@ impl Job for Processes {
     }
 }
 
-/// Takes this process's part.
+/// Runs the part of this process.
 pub(crate) fn run(args: &StepArgs, console: &mut Console<'_>) -> Result<(), CliError> {
     let comm = Comm::world().map_err(|error| CliError::failed(error.code(), error.to_string()))?;
     let mut job = Processes { comm, has_met: false, has_failed: false };
     let done = if args.file.is_stdin() {
         Err(CliError::refused(
             "io",
-            "every process of a job reads the program, and only the first has stdin: give a file",
+            "cannot read the program from stdin: every process reads it, but only the first has stdin; give a file",
         ))
     } else {
         answer(args, console, &mut job)
@@ -120,7 +124,7 @@ pub(crate) fn run(args: &StepArgs, console: &mut Console<'_>) -> Result<(), CliE
     let is_first = job.comm.rank() == 0;
     let done = match done {
         Err(error) if !job.has_met => Err(job.refused(error)),
-        // Behind the exchanges all find the same.
+        // After the exchanges all ranks find the same error, and the first reports it.
         Err(error) if !is_first && !job.has_failed => Err(CliError::told(error.status())),
         done => done,
     };
@@ -130,7 +134,8 @@ pub(crate) fn run(args: &StepArgs, console: &mut Console<'_>) -> Result<(), CliE
         }
         job.comm.abort();
     }
-    // Said before anybody leaves: the launcher may end the job as soon as one has left with another status than 0.
+    // Report before any rank exits: the launcher may end the job once a process exits with a status other
+    // than 0.
     let told = match done {
         Ok(answer) if is_first => say(args, &answer, console),
         Ok(answer) => {

@@ -13,7 +13,7 @@ pub(crate) fn with_console(answer: impl FnOnce(ArgsOs, &mut Console<'_>) -> Stat
     // A bar on a terminal only, so that neither files nor pipes ever see it.
     let progress = io::stderr().is_terminal();
     let (mut out, mut err) = (io::stdout(), io::stderr());
-    // What the environment says of colours (NO_COLOR, CLICOLOR_FORCE, TERM), and whether it is a terminal.
+    // Colours depend on the environment (NO_COLOR, CLICOLOR_FORCE) and on whether stdout is a terminal.
     let colour = AutoStream::choice(&out) != ColorChoice::Never;
     let mut console =
         Console { input: &mut io::stdin().lock(), out: &mut out, err: &mut err, colour, progress };

@@ -1,8 +1,8 @@
-//! `reshard trace`: what one rank of a program does, call by call and exchange by exchange.
+//! `reshard trace`: the events of one rank of a program, call by call and exchange by exchange.
 //!
 //! ```text
-//! usual      the schedule's own trace: what the list without types does
-//! --typed    every item is asked for again, rows of the propagator and plans of the planner: the same list
+//! default    the events of the compiled schedule
+//! --typed    the events derived from types and plans again, statement by statement: the same list
 //! ```
 
 use std::fmt::Write as _;
@@ -23,12 +23,12 @@ use super::error::CliError;
 use super::network::TopologyArg;
 use super::pictures::{self, PictureArgs};
 use super::program::{
-    AxesArg, BucketArg, Elaborated, FileArg, GatherArg, HoistArg, MemoryArg, OrderArg, PiecesArg, Reading,
+    AxesArg, BucketArg, Elaborated, FileArg, GatherArg, HoistArg, MemoryArg, OrderArg, OverlapArg, Reading,
     options,
 };
 use super::{batch, report, required};
 
-/// The most ranks times moves: a rank's part of a move says what it has to do with each other rank.
+/// The limit of ranks times ranks times redistributions: a rank's schedule has an entry for each peer.
 const MOST_PAIRS: usize = 1 << 20;
 
 /// Arguments of `reshard trace`.
@@ -36,7 +36,7 @@ const MOST_PAIRS: usize = 1 << 20;
 #[command(
     mut_arg("draw", |arg| arg.conflicts_with("batch")),
     mut_arg("svg", |arg| arg.conflicts_with("batch")),
-    mut_arg("hoist_bytes", |arg| arg.conflicts_with("typed")),
+    mut_arg("in_flight_bytes", |arg| arg.conflicts_with("typed")),
     mut_arg("bucket_bytes", |arg| arg.conflicts_with("typed")),
     mut_arg("order", |arg| arg.conflicts_with("typed"))
 )]
@@ -45,43 +45,44 @@ pub(crate) struct TraceArgs {
     file: FileArg,
     #[command(flatten)]
     request: Request,
-    /// Answer one JSON request a line from stdin, like {"program":"mesh x=2\nx: f32[8] S(0)\ny: R = x","rank":1}
+    /// Answer one JSON request per line of stdin, like
+    /// {"program":"mesh x=2\nx: f32[8] S(0)\ny: R = x","rank":1}
     #[arg(long, conflicts_with_all = ["Request", "file"])]
     batch: bool,
-    /// Write what all ranks do to this file, in Chrome's trace format
+    /// Write the modelled timeline of all ranks to this file, in Chrome's trace format
     #[arg(long, value_name = "FILE", conflicts_with = "batch")]
-    pub(crate) chrome: Option<PathBuf>,
+    pub(crate) chrome_trace: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) pictures: PictureArgs,
     #[command(flatten)]
     pub(crate) format: Format,
 }
 
-/// One question, from flags or from a line.
+/// One request, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
-#[group(args = ["rank", "typed", "time", "hoist_bytes", "bucket_bytes", "order", "axes", "memory_bytes", "gather_again", "pieces", "topology"])]
+#[group(args = ["rank", "typed", "time", "in_flight_bytes", "bucket_bytes", "order", "axes", "max_memory_bytes", "reshard_after_forward", "overlap_chunks", "topology"])]
 #[serde(deny_unknown_fields)]
 struct Request {
-    /// The text, in a batch.
+    /// The program's text, in a batch.
     #[arg(skip)]
     program: Option<String>,
-    /// Whose
+    /// Rank to trace
     #[arg(long)]
     rank: Option<usize>,
-    /// Ask for every item again, with types, in place of reading the schedule: what is printed is the same
+    /// Derive every event from types and plans instead of the schedule; the output is the same
     #[arg(long)]
     #[serde(default)]
     typed: bool,
     #[command(flatten)]
     #[serde(default)]
-    hoist_bytes: HoistArg,
+    in_flight_bytes: HoistArg,
     #[command(flatten)]
     #[serde(default)]
     bucket_bytes: BucketArg,
     #[command(flatten)]
     #[serde(default)]
     order: OrderArg,
-    /// How long it takes by the model: computing, exchanging, and how much of that is hidden
+    /// Print the modelled times of computing, exchanging, hidden exchanging and waiting, in microseconds
     #[arg(long)]
     #[serde(default)]
     time: bool,
@@ -90,13 +91,13 @@ struct Request {
     axes: AxesArg,
     #[command(flatten)]
     #[serde(default)]
-    memory_bytes: MemoryArg,
+    max_memory_bytes: MemoryArg,
     #[command(flatten)]
     #[serde(default)]
-    gather_again: GatherArg,
+    reshard_after_forward: GatherArg,
     #[command(flatten)]
     #[serde(default)]
-    pieces: PiecesArg,
+    overlap_chunks: OverlapArg,
     #[command(flatten)]
     #[serde(default)]
     topology: TopologyArg,
@@ -104,8 +105,14 @@ struct Request {
 
 impl Request {
     fn reading(&self) -> Reading<'_> {
-        let Request { axes, memory_bytes, gather_again, pieces, topology, .. } = self;
-        Reading { axes, memory: *memory_bytes, gather: *gather_again, pieces: *pieces, topology }
+        let Request { axes, max_memory_bytes, reshard_after_forward, overlap_chunks, topology, .. } = self;
+        Reading {
+            axes,
+            memory: *max_memory_bytes,
+            gather: *reshard_after_forward,
+            overlap_chunks: *overlap_chunks,
+            topology,
+        }
     }
 }
 
@@ -120,19 +127,19 @@ struct Answer {
     time_us: Option<Time>,
 }
 
-/// How long things take, by the model or in a run, in microseconds.
+/// Modelled or measured times, in microseconds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Time {
-    /// All ranks until the last has ended.
+    /// The total, until the last rank has ended.
     pub(crate) total: f64,
     pub(crate) computing: f64,
     pub(crate) exchanging: f64,
-    /// What is exchanged while the rank computes.
+    /// The time in which exchanges overlap with computation.
     pub(crate) hidden: f64,
     pub(crate) waiting: f64,
 }
 
-/// Something that the rank does.
+/// An event of the rank.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Line {
@@ -154,7 +161,7 @@ enum Line {
     },
 }
 
-/// A tensor that an op takes or makes.
+/// An operand or a result of an op.
 #[derive(Debug, Serialize)]
 struct OperandAnswer {
     value: String,
@@ -162,7 +169,7 @@ struct OperandAnswer {
     shape: Vec<usize>,
 }
 
-/// What is moved, and what that becomes.
+/// A value that is redistributed, and its result.
 #[derive(Debug, Serialize)]
 struct Moved {
     from: String,
@@ -178,8 +185,8 @@ pub(crate) fn run(args: &TraceArgs, console: &mut Console<'_>) -> Result<(), Cli
             trace(&table, text, request, false).map(|traced| traced.answer)
         });
     }
-    let is_drawn = args.pictures.are_asked() || args.chrome.is_some();
-    // Pictures are of all ranks.
+    let is_drawn = args.pictures.are_asked() || args.chrome_trace.is_some();
+    // Pictures show all ranks.
     let is_answered = args.request.rank.is_some() || args.format.json || !is_drawn;
     if is_answered {
         required("rank", args.request.rank.as_ref())?;
@@ -187,7 +194,7 @@ pub(crate) fn run(args: &TraceArgs, console: &mut Console<'_>) -> Result<(), Cli
     let text = args.file.read(console)?;
     let Traced { answer, timed, .. } = trace(&table, &text, &args.request, is_drawn)?;
     if let Some((schedules, times)) = timed.filter(|_| is_drawn) {
-        if let Some(path) = &args.chrome {
+        if let Some(path) = &args.chrome_trace {
             pictures::write(path, &chrome_trace(&times, &schedules))?;
         }
         let scene = || Ok(timeline(&times, &schedules, Limits::USUAL));
@@ -198,7 +205,7 @@ pub(crate) fn run(args: &TraceArgs, console: &mut Console<'_>) -> Result<(), Cli
     if args.format.json { console.print_json(&answer) } else { console.print(&answer.text()) }
 }
 
-/// When ranks do what, and everything else that can be seen of it.
+/// Makes the page of the modelled times of all ranks.
 pub(crate) fn page(args: &TraceArgs, console: &mut Console<'_>) -> Result<Page, CliError> {
     report::of_one(args.batch)?;
     let text = args.file.read(console)?;
@@ -208,17 +215,18 @@ pub(crate) fn page(args: &TraceArgs, console: &mut Console<'_>) -> Result<Page, 
     if let Some((schedules, times)) = &timed {
         page.words = match args.request.rank {
             Some(_) => answer.text().lines().last().map(str::to_owned).into_iter().collect(),
-            None => vec![format!("all ranks in {:.1} us by the model", times.total_us())],
+            None => vec![format!("all ranks: {:.1} us by the cost model", times.total_us())],
         };
-        page = page.with(Section::new("When ranks do what", vec![timeline(times, schedules, Limits::USUAL)]));
+        page =
+            page.with(Section::new("Timeline of all ranks", vec![timeline(times, schedules, Limits::USUAL)]));
     }
     Ok(page.with(Section::new(
-        "Bytes at hand, as the program is written",
+        "Live bytes, in program order",
         vec![reshard_draw::memory(&program.memory_timeline(), Limits::USUAL)],
     )))
 }
 
-/// An answer, the times of all ranks where they were asked for, and what it is of.
+/// An answer, the times of all ranks if they were requested, and the program.
 struct Traced {
     answer: Answer,
     timed: Option<(Vec<Schedule>, Timeline)>,
@@ -235,14 +243,14 @@ fn trace(table: &Arc<OpTable>, text: &str, request: &Request, is_drawn: bool) ->
     let (ranks, moves) = (program.mesh().size(), program.redistributions().count());
     if ranks.saturating_mul(moves) > MOST_PAIRS {
         let message = format!(
-            "a trace is of at most {MOST_PAIRS} ranks times moves, and this program has {ranks} and {moves} moves: give axes smaller sizes with --axes",
+            "the program has {ranks} and {moves} redistributions, and their product is above {MOST_PAIRS}; give smaller axis sizes with `--axes`",
             ranks = counted(ranks, "rank", "ranks")
         );
         return Err(CliError::refused("too_large", message));
     }
-    let options = options(request.hoist_bytes, request.bucket_bytes, request.order);
+    let options = options(request.in_flight_bytes, request.bucket_bytes, request.order);
     if request.typed && options != CompileOptions::default() {
-        let message = "typed is the order of the program, and hoist_bytes, bucket_bytes and order make others: leave typed out, or all of them";
+        let message = "`typed` traces the program order, which `in_flight_bytes`, `bucket_bytes` and `order` change; drop `typed`, or drop the others";
         return Err(CliError::refused("schedule", message));
     }
     let schedule = program.compile(rank, &options)?;
@@ -261,12 +269,12 @@ fn trace(table: &Arc<OpTable>, text: &str, request: &Request, is_drawn: bool) ->
     Ok(Traced { answer: Answer::of(&schedule, events, time_us), timed, program })
 }
 
-/// Refuses programs of which the schedules of all ranks are too large.
+/// Rejects programs for which the schedules of all ranks are too large.
 pub(crate) fn within_pairs(program: &Program) -> Result<(), CliError> {
     let (ranks, moves) = (program.mesh().size(), program.redistributions().count());
     if ranks.saturating_mul(ranks).saturating_mul(moves) > MOST_PAIRS {
         let message = format!(
-            "times are of at most {MOST_PAIRS} ranks times ranks times moves, and this program has {ranks} and {moves} moves: give axes smaller sizes with --axes",
+            "cannot time {ranks} and {moves} redistributions: ranks * ranks * redistributions is above {MOST_PAIRS}; give smaller axis sizes with `--axes`",
             ranks = counted(ranks, "rank", "ranks")
         );
         return Err(CliError::refused("too_large", message));
@@ -274,7 +282,7 @@ pub(crate) fn within_pairs(program: &Program) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The schedules of all ranks of a program, and when they do what.
+/// Compiles the schedules of all ranks of a program, and models their times.
 fn times(
     program: &Program,
     options: &CompileOptions,
@@ -289,7 +297,7 @@ fn times(
 }
 
 impl Time {
-    /// That of a rank, among all ranks of the program.
+    /// Returns the times of one rank, and the total of all.
     pub(crate) fn of(schedules: &[Schedule], timeline: &Timeline, rank: usize) -> Self {
         let none = RankTimeline::default();
         let lanes = schedules.iter().zip(&timeline.lanes);
@@ -350,7 +358,7 @@ impl Answer {
         if let Some(Time { total, computing, exchanging, hidden, waiting }) = &self.time_us {
             let _ = writeln!(
                 text,
-                "all ranks in {total:.1} us by the model: this one computes {computing:.1} us, exchanges {exchanging:.1} us, {hidden:.1} of them hidden, and waits {waiting:.1} us"
+                "all ranks: {total:.1} us by the cost model; this rank computes {computing:.1} us, exchanges {exchanging:.1} us, {hidden:.1} of them hidden, and waits {waiting:.1} us"
             );
         }
         text

@@ -1,4 +1,4 @@
-//! `reshard verify`: whether a checkpoint is what was written.
+//! `reshard verify`: checks that a checkpoint has the bytes that were written.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -11,22 +11,23 @@ use super::console::Console;
 use super::error::{CliError, printable};
 use super::run::progress::Bar;
 
-/// What the status means.
-const AFTER_HELP: &str = "Checksums are in sharding.json, where a run from files to files writes them: of every shard, of the \
-header of every file, and of sharding.json itself. Zip archives (.distcp, torch.save, .npz) say those of their entries, unless PyTorch was told to compute none. Files of whole tensors in safetensors have none; of those it is checked that they can be read to the end. \
-Status 0: all is well. 1: something is wrong, and what is wrong is printed. 2: it cannot be opened, and why is said.";
+/// The help after the options: checksums and exit status.
+const AFTER_HELP: &str = "A run from file to file writes checksums to sharding.json: of every shard, of the header of every \
+file, and of sharding.json itself. Zip archives (.distcp, torch.save, .npz) have checksums of their entries, unless PyTorch was configured \
+to write none. Safetensors files of whole tensors have none, and are only read to the end. \
+Status 0: no problem was found. 1: problems were found and are printed. 2: the checkpoint cannot be opened.";
 
 /// Arguments of `reshard verify`.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct VerifyArgs {
-    /// The output of an earlier run, or any other input of `run`
+    /// Output of an earlier run, or any other input of `run`
     path: PathBuf,
     #[command(flatten)]
     pub(crate) format: Format,
 }
 
-/// Reads everything, and prints what is wrong.
+/// Reads everything, and prints the problems.
 pub(crate) fn run(args: &VerifyArgs, console: &mut Console<'_>) -> Result<(), CliError> {
     let checkpoint = Checkpoint::open(Some(&args.path)).map_err(|error| CliError::from(&error))?;
     let mut bar = Bar::new(console.progress);
@@ -52,9 +53,9 @@ fn said(verified: &VerifyReport) -> String {
         "replicas compared, no checksums"
     };
     let end = match verified.problems.len() {
-        0 => "all is well".to_owned(),
-        1 => "1 is wrong".to_owned(),
-        wrong => format!("{wrong} are wrong"),
+        0 => "no problems".to_owned(),
+        1 => "1 problem".to_owned(),
+        wrong => format!("{wrong} problems"),
     };
     let counted = |count: usize, one: &str, many: &str| {
         if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }

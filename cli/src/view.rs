@@ -1,4 +1,4 @@
-//! `reshard view`: the sharding of the same tensor in another shape, if the view moves nothing.
+//! `reshard view`: the sharding of the same tensor in another shape, if the view needs no communication.
 
 use clap::Args;
 use reshard_draw::{Limits, Scene};
@@ -17,12 +17,13 @@ use super::{batch, required};
 
 /// Arguments of `reshard view`.
 #[derive(Debug, Args)]
-#[command(mut_arg("placements", |arg| arg.help("The sharding of the tensor, like S(0),R")))]
+#[command(mut_arg("placements", |arg| arg.help("Sharding of the tensor, like S(0),R")))]
 #[command(mut_arg("draw", |arg| arg.conflicts_with("batch")), mut_arg("svg", |arg| arg.conflicts_with("batch")))]
 pub(crate) struct ViewArgs {
     #[command(flatten)]
     request: Request,
-    /// Answer one JSON request a line from stdin, like {"mesh":"tp=3","shape":[4,6],"to_shape":[24],"placements":"S(1)"}
+    /// Answer one JSON request per line of stdin, like
+    /// {"mesh":"tp=3","shape":[4,6],"to_shape":[24],"placements":"S(1)"}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
     #[command(flatten)]
@@ -31,7 +32,7 @@ pub(crate) struct ViewArgs {
     pub(crate) format: Format,
 }
 
-/// One question, from flags or from a line.
+/// One request, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
 #[group(args = ["mesh", "shape", "to_shape", "placements"])]
 #[serde(deny_unknown_fields)]
@@ -40,7 +41,7 @@ struct Request {
     mesh: MeshArg,
     #[command(flatten)]
     shape: ShapeArg,
-    /// The shape it is viewed as, like 1024,64,64
+    /// Shape of the view, like 1024,64,64
     #[arg(long, allow_hyphen_values = true)]
     to_shape: Option<Shape>,
     #[command(flatten)]
@@ -50,14 +51,15 @@ struct Request {
 /// The sharding of the view.
 #[derive(Debug, Serialize)]
 struct View {
-    /// One placement per mesh axis, with the order in which they apply where it is not the mesh's, unless only sub-axes
-    /// can hold the sharding; then it is by tensor.
+    /// One placement per mesh axis, with their order of application where it is not the mesh's.
+    ///
+    /// Null if only sub-axes can express the sharding; then use `by_tensor`.
     placements: Option<String>,
     /// The axes of each dim, unless the chunks of an uneven dim have more than one reading.
     by_tensor: Option<String>,
     /// The local shape of the first rank, which is the largest.
     local_shape: Vec<usize>,
-    /// The mesh of the placements, where a list of devices is one of its own.
+    /// The mesh of the placements, if a device list has another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     mesh: Option<String>,
 }
@@ -80,7 +82,7 @@ pub(crate) fn run(args: &ViewArgs, console: &mut Console<'_>) -> Result<(), CliE
 }
 
 impl Request {
-    /// The mesh that is asked about, the sharding, and that of the view.
+    /// Parses the requested mesh and sharding, and computes the sharding of the view.
     fn both(&self) -> Result<(Mesh, Sharding, Sharding), CliError> {
         let mesh = self.mesh.or_inlined([self.placements.text()])?;
         let shape = self.shape.required()?;
@@ -102,7 +104,7 @@ fn answer(request: &Request) -> Result<View, CliError> {
     })
 }
 
-/// The sharding as placements, in an order of axes if need be; none where sub-axes are what it is.
+/// Returns the sharding as placements, with an order of axes if needed; `None` if only sub-axes express it.
 fn placements_of(view: &Sharding) -> Option<String> {
     let held = view.placements().is_ok() || (view.layout().is_none() && view.whole_axes());
     held.then(|| view.to_string())

@@ -1,5 +1,6 @@
-//! `reshard run --engine cuda` and `--engine nccl`: what they say where something is missing; and where there is a GPU, the
-//! same bytes as the threads engine, over NCCL with one rank and with two processes on that GPU.
+//! `reshard run --engine cuda` and `--engine nccl`: their messages where something is missing; and where
+//! there is a GPU, the same bytes as the threads engine, over NCCL with one rank and with two processes on
+//! that GPU.
 #![cfg(all(feature = "cuda", feature = "nccl"))]
 
 mod checkpoints;
@@ -46,11 +47,11 @@ const ALONE: [(&str, &str); 4] =
 #[test]
 fn variables_that_are_missing_or_wrong_are_refused_in_one_sentence() {
     let json = ["--mesh", "a=1", "--to", "R", "--json"];
-    end(start(&[], &json)).refused("rank", "RANK is not set: start the program with torchrun");
+    end(start(&[], &json)).refused("rank", "RANK is not set; start the program with torchrun");
     end(start(&ALONE[..3], &json)).refused("rank", "MASTER_PORT is not set");
     let mut wrong = ALONE;
     wrong[0].1 = "1";
-    end(start(&wrong, &json)).refused("rank", "RANK is 1, which is not below WORLD_SIZE, 1");
+    end(start(&wrong, &json)).refused("rank", "RANK is 1, but must be less than WORLD_SIZE, 1");
 }
 
 /// A folder of libraries in which everything is missing.
@@ -78,7 +79,7 @@ fn what_the_machine_lacks_is_one_sentence_and_no_panic() {
         let folders = ["/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/local/cuda/lib64"];
         folders.iter().any(|folder| Path::new(folder).join(name).exists())
     };
-    let library = |name: &str| format!("no lib{name}.so was found where the system looks for libraries");
+    let library = |name: &str| format!("lib{name}.so was not found in the system's library paths");
     if ["libcuda.so", "libcuda.so.1"].into_iter().any(is_there) {
         eprintln!("nothing is missing: there is a driver here");
         return;
@@ -98,7 +99,9 @@ fn what_the_machine_lacks_is_one_sentence_and_no_panic() {
     with_libraries(all.path()).error(1, "engine", "libnccl.so does not work: Missing symbol");
 }
 
-/// Whether there is a GPU, with what the engine needs; `RESHARD_NEED_DEVICE` demands it.
+/// Returns `true` if there is no GPU, or the engine lacks something.
+///
+/// `RESHARD_NEED_DEVICE` makes that a failure.
 fn is_missing() -> bool {
     let found = reshard_nccl::Real::check().is_ok() && Path::new("/dev/nvidiactl").exists();
     assert!(found || std::env::var_os("RESHARD_NEED_DEVICE").is_none(), "there is no GPU, or no NCCL");
@@ -108,7 +111,7 @@ fn is_missing() -> bool {
     !found
 }
 
-/// A run of so many processes on one GPU and one of the threads engine write the same files.
+/// A run of one or two processes on one GPU and one of the threads engine write the same files.
 #[test]
 fn every_file_is_that_of_the_threads_engine() {
     if is_missing() {
@@ -155,7 +158,7 @@ fn every_file_is_that_of_the_threads_engine() {
                     ("LOCAL_RANK", "0"),
                     ("MASTER_ADDR", "127.0.0.1"),
                     ("RESHARD_PORT", &port),
-                    // Two ranks of one host may not share a GPU; so they say that they are two hosts.
+                    // NCCL lets two ranks of one host not share a GPU, so they use two host identifiers.
                     ("NCCL_HOSTID", &host),
                     ("NCCL_SOCKET_IFNAME", "lo"),
                     ("NCCL_MULTI_RANK_GPU_ENABLE", "1"),

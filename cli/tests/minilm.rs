@@ -1,7 +1,7 @@
 //! A real sentence encoder, 90 MB with a vocabulary of 30522, over three meshes and back to the first bytes.
 //!
 //! `scripts/fetch_minilm.sh` fetches the file and prints its path; `RESHARD_MINILM` hands the path over. Without it the
-//! test says that it skips.
+//! test prints that it is skipped.
 
 mod checkpoints;
 mod program;
@@ -17,7 +17,7 @@ use tempfile::tempdir_in;
 #[test]
 fn a_real_checkpoint_over_three_meshes_and_back() {
     let Some(file) = std::env::var_os("RESHARD_MINILM").filter(|path| Path::new(path).is_file()) else {
-        eprintln!("SKIPPED: RESHARD_MINILM does not name the file; see scripts/fetch_minilm.sh");
+        eprintln!("SKIPPED: RESHARD_MINILM is not the path of a file; see scripts/fetch_minilm.sh");
         return;
     };
     let whole = Path::new(&file);
@@ -40,13 +40,13 @@ fn a_real_checkpoint_over_three_meshes_and_back() {
     moves_the_bound(&report);
     let ((first, first_texts), (last, last_texts)) = (read(whole), read(&last));
     assert_eq!(first_texts, last_texts);
-    assert!(first == last, "the way back does not give the first bytes");
+    assert!(first == last, "resharding back does not restore the bytes");
 }
 
 #[track_caller]
 fn run(arguments: &[&str]) -> Value {
     let start = Instant::now();
-    // The same from files to files comes to the same: that is a law of the library.
+    // Resharding from file to file gives the same result: other tests check that invariant.
     let report = started(&[&["run", "--json", "--through-engine"], arguments].concat()).json();
     assert_eq!(report["verified"], true);
     assert!(report["bytes"].as_u64().unwrap() > 90_000_000);
@@ -54,7 +54,7 @@ fn run(arguments: &[&str]) -> Value {
     report
 }
 
-/// Every tensor received exactly the least that any way of moving it would.
+/// Asserts that every tensor received exactly its lower bound of bytes.
 #[track_caller]
 fn moves_the_bound(report: &Value) {
     assert!(report["received_bytes"].as_u64().unwrap() > 0);

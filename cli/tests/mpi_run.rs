@@ -1,5 +1,5 @@
-//! `reshard run --engine mpi` and `reshard step --engine mpi` under `mpirun`: the same bytes as the threads engine, refusals told once, and outputs that
-//! are whole or absent when a rank is killed or stalls.
+//! `reshard run --engine mpi` and `reshard step --engine mpi` under `mpirun`: the same bytes as the threads
+//! engine, errors reported once, and outputs that are whole or absent when a rank is killed or stalls.
 #![cfg(feature = "mpi")]
 
 mod checkpoints;
@@ -101,7 +101,7 @@ fn every_file_is_that_of_the_threads_engine() {
 #[test]
 fn the_real_checkpoint_over_four_ranks() {
     let Some(file) = std::env::var_os("RESHARD_MINILM").filter(|path| Path::new(path).is_file()) else {
-        eprintln!("SKIPPED: RESHARD_MINILM does not name the file; see scripts/fetch_minilm.sh");
+        eprintln!("SKIPPED: RESHARD_MINILM is not the path of a file; see scripts/fetch_minilm.sh");
         return;
     };
     let dir = folder();
@@ -111,7 +111,9 @@ fn the_real_checkpoint_over_four_ranks() {
     both(dir.path(), "third", 4, &[&second, "--mesh", "dp=2,tp=2", "--to", "S(1),R"]);
 }
 
-/// The same answer but for the last bits, in which reductions in another order differ; a step is told by the first process alone.
+/// Processes give the answer of threads but for the last bits, since reductions have another order.
+///
+/// The first process alone reports a step.
 #[test]
 fn a_step_of_processes_is_that_of_threads() {
     let dir = folder();
@@ -119,7 +121,7 @@ fn a_step_of_processes_is_that_of_threads() {
     let text_of = "mesh dp=2,tp=2\nmesh storage: fsdp=4\nx: f32[7,16] S(0),I\nw: f32[16,32] S(0) on storage\nv: f32[32,16] I,S(0)\n\
                    h = mm(x, w)\na = relu(h)\ny: S(0),I = mm(a, v)\nloss = sum(y)\ngradient loss wrt w, v\nw' = sgd(w, dw)\n";
     fs::write(&file, text_of).unwrap();
-    // The same through a wire, which is carried out twice: without it too.
+    // The same with a communication dtype: the program then runs twice, also without it.
     let wired = dir.path().join("wired.txt");
     fs::write(&wired, text_of.replace("y: S(0),I = mm(a, v)", "vr: I,R via bf16 = v\ny: S(0),I = mm(a, vr)"))
         .unwrap();
@@ -136,7 +138,8 @@ fn a_step_of_processes_is_that_of_threads() {
                 answer["gradients"].as_array().unwrap().iter().map(|g| g["name"].clone()).collect();
             answer["gradients"] = names.into();
             answer.as_object_mut().unwrap().retain(|key, _| {
-                // Bytes on wires are counted in the type computed in by threads, and in the narrower one that travels by schedules.
+                // Threads count the bytes of such transfers in the dtype of the computation, schedules in the
+                // narrower one.
                 !["worst", "loss"].contains(&key.as_str()) && (key != "received_bytes" || file != wired)
             });
             if let Some(wires) = answer.get("wires") {
@@ -154,7 +157,7 @@ fn a_step_of_processes_is_that_of_threads() {
         assert_eq!(outcome.status, 2, "{outcome:?}");
         assert!(outcome.stdout.is_empty() || outcome.stdout.contains(kind), "{outcome:?}");
     };
-    refused(3, &[file, "--json"], "world", "the job has 3 ranks, and the mesh dp=2,tp=2 takes 4");
+    refused(3, &[file, "--json"], "world", "the job has 3 ranks, but the mesh `dp=2,tp=2` needs 4");
     refused(2, &["-"], "io", "only the first has stdin");
     refused(2, &["/nowhere"], "io", "/nowhere");
 }
@@ -174,7 +177,7 @@ fn step_of_each(files: &[&str]) -> Child {
     command.spawn().expect("mpirun starts")
 }
 
-/// Nobody waits for a rank that does not come: the time-out is a minute.
+/// No rank waits for one that has failed: the timeout is a minute.
 #[test]
 fn what_one_rank_is_refused_is_known_to_all_at_once() {
     let dir = folder();
@@ -227,14 +230,14 @@ fn refusals_are_told_once() {
         let object: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
         assert_eq!(object["error"]["kind"], kind);
         let left: Vec<String> = files(dir.path()).into_keys().collect();
-        assert_eq!(left, ["input.safetensors"], "something was left behind");
+        assert_eq!(left, ["input.safetensors"], "a file was left");
     };
     refused(3, &[input, "--mesh", "a=4", "--to", "S(0)"], "rank", "`mpirun -n 4`");
     refused(5, &[input, "--mesh", "a=4", "--to", "S(0)"], "rank", "the MPI job has 5");
     refused(2, &[input, "--mesh", "a=2", "--to", "S(9)"], "no_such_dim", "S(9)");
     refused(2, &[input, "--mesh", "a=2"], "usage", "--to");
     refused(2, &["/nowhere", "--mesh", "a=2", "--to", "R"], "input", "/nowhere");
-    refused(2, &[input, "--mesh", "a=2", "--to", "R", "--tensor", "x"], "no_such_tensor", "`x`");
+    refused(2, &[input, "--mesh", "a=2", "--to", "R", "--only", "x"], "unused_pattern", "`x`");
 }
 
 #[test]
@@ -255,10 +258,10 @@ fn an_output_that_is_there_is_not_replaced() {
     assert_eq!(files(&out).len(), 9);
 }
 
-/// How long a struck run may take to end: the time-out, and what a busy machine takes.
+/// The time limit of a disturbed run: the timeout, and some time for a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Whether an output has been begun here.
+/// Returns `true` if an output was begun in this folder.
 fn has_begun(dir: &Path) -> bool {
     let mut names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
     names.any(|name| name.to_string_lossy().starts_with(".out.reshard-"))
@@ -286,7 +289,7 @@ fn strike(signal: &str) {
     let names: Vec<String> = (0..24).map(|i| format!("layer.{i}")).collect();
     let tensors: Tensors = names.iter().map(|name| tensor(name, Dtype::F32, &[1024, 512])).collect();
     write(&input, &tensors);
-    let arguments = [text(&input), "--mesh", "a=4", "--from", "S(0)", "--to", "S(1)", "--time-out", "2"];
+    let arguments = [text(&input), "--mesh", "a=4", "--from", "S(0)", "--to", "S(1)", "--timeout", "2"];
     let (wanted, out) = (dir.path().join("wanted"), dir.path().join("out"));
     assert_eq!(threads(&[&arguments[..7], &["--out", text(&wanted)]].concat()).status, 0);
     let (wanted, mut failed) = (files(&wanted), 0);
@@ -301,7 +304,7 @@ fn strike(signal: &str) {
         }
         let child = start(4, &[&arguments[..], &["--out", text(&out)]].concat());
         let begin = Instant::now();
-        // Struck while it moves and writes: from when the hidden directory is there.
+        // Kill it while it transfers and writes: from when the hidden directory exists.
         while !has_begun(dir.path()) && !out.exists() {
             assert!(begin.elapsed() < Duration::from_mins(1), "the run does not get going: {:?}", end(child));
             std::thread::sleep(Duration::from_millis(1));
@@ -314,7 +317,7 @@ fn strike(signal: &str) {
         let (done, watch) = std::sync::mpsc::channel::<()>();
         let rest = text(&out).to_owned();
         let watcher = std::thread::spawn(move || {
-            // A rank that stalls when everything is in place keeps nobody waiting but the launcher.
+            // If a rank stalls after the output is complete, only the launcher waits for it.
             if watch.recv_timeout(LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
                 let _ = Command::new("kill").arg("-KILL").args(ranks_of(&rest)).status();
             }

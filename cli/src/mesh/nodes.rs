@@ -1,7 +1,8 @@
-//! How the groups of a mesh lie on a network: which of them straddle nodes, and whether all lie alike.
+//! The groups of a mesh on a network: the groups that span nodes, and whether all are distributed equally.
 //!
-//! A group lies as the list of how many members it has on each of its nodes, by lowest member: `5`, or `3+2`. Groups of one
-//! axis that lie unlike each other may be reduced in different orders, and so differ in the bits of a sum of floats.
+//! The distribution of a group is its number of members on each of its nodes, by lowest member: `5`, or
+//! `3+2`. Groups of one axis with different distributions may be reduced in different orders, and so differ
+//! in the bits of a sum of floats.
 
 use std::fmt::Write as _;
 
@@ -12,36 +13,36 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
-/// Groups of more ranks than this are not looked at one by one.
+/// For meshes of more ranks than this the groups are not examined separately.
 const MOST_RANKS: usize = 1 << 20;
 
-/// More ways to lie than this are not printed.
+/// At most this many distributions are printed.
 const MOST_WAYS: usize = 4;
 
 /// The groups on the domains of one level of a network.
 #[derive(Debug, Serialize)]
 pub(super) struct NodeLines {
-    /// How many consecutive ranks a node has.
+    /// The number of consecutive ranks of a node.
     ranks: usize,
     groups: Vec<OnNodes>,
 }
 
-/// The groups of one axis, or of the axes that were asked for.
+/// The groups of one axis, or of the requested axes.
 #[derive(Debug, Serialize)]
 struct OnNodes {
     axes: String,
-    /// How many groups there are, and how many of them lie in one node each.
+    /// The number of groups; `inside` counts those that are within one node each.
     count: usize,
     inside: Option<usize>,
-    /// How many straddle nodes.
+    /// The number of groups that span nodes.
     straddling: Option<usize>,
-    /// Whether all lie alike.
+    /// `true` if all groups are distributed equally.
     alike: Option<bool>,
-    /// The different ways to lie: members on each node, and how many groups lie like that.
+    /// The distinct distributions.
     ways: Vec<Way>,
 }
 
-/// One way to lie.
+/// A distribution: the members on each node, and the number of groups with it.
 #[derive(Debug, Serialize)]
 struct Way {
     members: Vec<usize>,
@@ -100,7 +101,7 @@ fn on_nodes(axes: &str, groups: &ProcessGroups, size: usize, node: usize) -> OnN
 }
 
 impl NodeLines {
-    /// Writes a line for each of the groups, and a warning where they lie unlike each other.
+    /// Writes a line for each of the groups, and a warning if their distributions differ.
     pub(super) fn write(&self, text: &mut String) {
         // Writing to a string does not fail.
         let _ = writeln!(text, "on nodes of {}:", counted(self.ranks, "rank", "ranks"));
@@ -111,14 +112,14 @@ impl NodeLines {
                 (Some(inside), Some(0)) => {
                     writeln!(text, "  {axes}: {inside} {groups}, each in one node")
                 }
-                (Some(0), Some(_)) => writeln!(text, "  {axes}: {count} {groups}, each straddles nodes"),
+                (Some(0), Some(_)) => writeln!(text, "  {axes}: {count} {groups}, each spans nodes"),
                 (Some(inside), Some(straddling)) => {
                     writeln!(
                         text,
-                        "  {axes}: {count} {groups}, {inside} in one node, {straddling} straddle nodes"
+                        "  {axes}: {count} {groups}, {inside} in one node, {straddling} span nodes"
                     )
                 }
-                (_, _) => writeln!(text, "  {axes}: {count} {groups}, too many ranks to look at one by one"),
+                (_, _) => writeln!(text, "  {axes}: {count} {groups}, not examined: too many ranks"),
             };
             if on.alike == Some(false) {
                 let mut ways: Vec<String> = on.ways.iter().take(MOST_WAYS).map(Way::text).collect();
@@ -127,7 +128,7 @@ impl NodeLines {
                 }
                 let _ = writeln!(
                     text,
-                    "  warning: groups of {axes} lie unlike each other ({}), so reductions may differ in their bits between them",
+                    "  warning: groups of {axes} are split unequally over nodes ({}), so their reductions may round differently",
                     ways.join(", ")
                 );
             }
@@ -136,7 +137,7 @@ impl NodeLines {
 }
 
 impl Way {
-    /// As in `4 as 5, 2 as 3+2`.
+    /// Prints the distribution with its number of groups; `4 as 5, 2 as 3+2` joins two of them.
     fn text(&self) -> String {
         let shown: Vec<String> = self.members.iter().take(8).map(usize::to_string).collect();
         let more = if self.members.len() > 8 { "+.." } else { "" };

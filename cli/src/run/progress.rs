@@ -1,4 +1,4 @@
-//! What a job shows while it runs: a bar, and of `run` its error at once.
+//! The progress of a job on the console: a bar, and for `run` its error at once.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use reshard_checkpoint::Error;
@@ -7,14 +7,14 @@ use reshard_checkpoint::Observer;
 use crate::console::Console;
 use crate::error::{CliError, printable};
 
-/// A job's view of the console.
+/// The console as the observer of a job.
 pub(crate) struct Screen<'a, 'b> {
     console: &'a mut Console<'b>,
     json: bool,
     bar: Bar,
 }
 
-/// A bar over the bytes of a checkpoint, if one is to be seen.
+/// A bar over the bytes of a checkpoint, if one is shown.
 pub(crate) struct Bar {
     shown: bool,
     bar: ProgressBar,
@@ -83,7 +83,7 @@ impl Observer for Screen<'_, '_> {
     }
 }
 
-/// A bar with rate and the time that is left.
+/// Makes a bar with rate and remaining time.
 fn bar(bytes: u64) -> ProgressBar {
     let bar = ProgressBar::new(bytes);
     if let Ok(style) =

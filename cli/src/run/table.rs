@@ -1,4 +1,4 @@
-//! What a run says to people at its end.
+//! The closing report of a run for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use reshard_layout::internal::counted;
 
 use crate::error::printable;
 
-/// So many of what was lost and filled are named.
+/// The most lost or filled tensors that are named.
 const LOST: usize = 8;
 
 /// The closing table.
@@ -28,9 +28,9 @@ pub(crate) fn table(report: &JobReport) -> String {
         let (received, bound) = (report.received_bytes, report.lower_bound_bytes);
         rows.push(("steps", steps.to_string()));
         rows.push((
-            "moved",
+            "received",
             format!(
-                "{received} to the worst rank, bound {bound}",
+                "{received} by the worst rank, lower bound {bound}",
                 received = counted(received, "byte", "bytes")
             ),
         ));
@@ -38,7 +38,7 @@ pub(crate) fn table(report: &JobReport) -> String {
     rows.push(("time", format!("{:.3} s, {}/s", report.seconds, HumanBytes(rate as u64))));
     let verified = match (report.verified, report.through_engine) {
         (true, true) => "every byte of every rank",
-        (true, false) => "every byte, read back",
+        (true, false) => "every byte, by reading the output",
         (false, _) => "NO",
     };
     rows.push(("verified", verified.to_owned()));
@@ -48,13 +48,13 @@ pub(crate) fn table(report: &JobReport) -> String {
         rows.push(("filled", format!("and {} more", more + 1)));
     }
     if report.resumed_bytes > 0 {
-        rows.push(("resumed", format!("{} bytes were done before", report.resumed_bytes)));
+        rows.push(("resumed", format!("{} bytes from an earlier run", report.resumed_bytes)));
     }
     let infinite: u64 = report.tensors.iter().map(|tensor| tensor.overflowed).sum();
     if infinite > 0 {
         let most = report.tensors.iter().max_by_key(|tensor| tensor.overflowed);
         let most = most.map_or("", |tensor| &tensor.name);
-        rows.push(("infinite", format!("{infinite} elements were past the largest number, most in {most}")));
+        rows.push(("infinite", format!("{infinite} elements overflowed, most of them in {most}")));
     }
     rows.extend(report.written.iter().map(|place| ("written", place.clone())));
     let mut table = String::new();

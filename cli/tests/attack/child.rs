@@ -14,10 +14,10 @@ use crate::program::program;
 /// The memory of the program in KiB: the code, and what an answer may take.
 const MEMORY: usize = 3 << 20;
 
-/// The longest sentence of an error in characters.
+/// The longest message of an error, in characters.
 const LONGEST: usize = 2100;
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Answered,
@@ -60,12 +60,12 @@ impl Batch {
             (_, Err(RecvTimeoutError::Timeout)) => {
                 return self.stop(&format!("no answer in {:?}", began.elapsed()));
             }
-            (_, _) => return self.stop("it died"),
+            (_, _) => return self.stop("it was killed"),
         };
         verdict_of_json(&answer)
     }
 
-    /// Ends what runs, with the last of what it said.
+    /// Ends the running process, and returns a verdict with the end of its stderr.
     fn stop(&mut self, why: &str) -> Verdict {
         let Some(mut running) = self.running.take() else { return Verdict::Wrong(why.to_owned()) };
         let _ = running.child.kill();
@@ -129,22 +129,22 @@ pub(crate) fn once(arguments: &[String]) -> Verdict {
     let wrong = |why: &str| Verdict::Wrong(format!("{why} ({status}): {}", said.trim()));
     let expected = match status.code() {
         Some(0) => Verdict::Answered,
-        // What is wrong or differs is an answer, and no error.
+        // A verification problem or a difference is an answer, not an error.
         Some(1) if said.is_empty() && matches!(arguments.first(), Some(&"verify" | &"diff")) => {
             Verdict::Answered
         }
         Some(1 | 2) => Verdict::Refused,
-        Some(_) | None => return wrong("it died"),
+        Some(_) | None => return wrong("it was killed"),
     };
     let mut lines = said.lines();
     if expected == Verdict::Refused
         && !(lines.next().is_some_and(|line| line.starts_with("error: ") && line.chars().count() <= LONGEST)
             && lines.all(|line| line.starts_with("  ")))
     {
-        return wrong("not one sentence");
+        return wrong("not a one-line message");
     }
     if said.chars().any(|c| c.is_control() && c != '\n') {
-        return wrong("it steers the terminal");
+        return wrong("it prints control characters");
     }
     if !arguments.contains(&"--json") {
         return expected;
@@ -159,15 +159,15 @@ pub(crate) fn once(arguments: &[String]) -> Verdict {
 fn verdict_of_json(answer: &[u8]) -> Verdict {
     let shown = || crate::requests::cut(&String::from_utf8_lossy(answer));
     let Ok(value) = serde_json::from_slice::<Value>(answer) else {
-        return Verdict::Wrong(format!("no JSON: {}", shown()));
+        return Verdict::Wrong(format!("not JSON: {}", shown()));
     };
     if !value.is_object() {
-        return Verdict::Wrong(format!("no object: {}", shown()));
+        return Verdict::Wrong(format!("not an object: {}", shown()));
     }
     let Some(error) = value.get("error") else {
         return match no_number(&value) {
             None => Verdict::Answered,
-            Some(key) => Verdict::Wrong(format!("`{key}` is no number: {}", shown())),
+            Some(key) => Verdict::Wrong(format!("`{key}` is not a number: {}", shown())),
         };
     };
     let (kind, message) = (error["kind"].as_str(), error["message"].as_str());
@@ -180,22 +180,22 @@ fn verdict_of_json(answer: &[u8]) -> Verdict {
         {
             Verdict::Refused
         }
-        _ => Verdict::Wrong(format!("no sentence of a kind: {}", shown())),
+        _ => Verdict::Wrong(format!("an error without a kind or a message: {}", shown())),
     }
 }
 
-/// The first cost that is no number of at least 0.
+/// Returns the name of the first cost that is not a number of at least 0.
 fn no_number(value: &Value) -> Option<String> {
     match value {
         Value::Object(object) => object.iter().find_map(|(key, value)| {
-            // What a group saves in another objective may cost time.
+            // A group that saves by another objective may cost time.
             let least = match key.as_str() {
                 "cost_us" | "lower_bound_us" => 0.0,
                 "saved_us" => f64::MIN,
                 _ => return no_number(value),
             };
             if value.is_object() {
-                // Of each pass.
+                // One number for each pass.
                 return value
                     .as_object()?
                     .values()

@@ -13,7 +13,7 @@ use crate::program;
 use crate::requests::mutated;
 use crate::texts::size;
 
-/// A folder with an output of `reshard run`, and room for mutants of it.
+/// A folder with an output of `reshard run`, and space for mutants of it.
 pub(crate) struct Folder {
     dir: TempDir,
     sharded: PathBuf,
@@ -29,19 +29,19 @@ impl Folder {
         Self { dir, sharded }
     }
 
-    /// Mutates one file and asks for it.
+    /// Mutates one file and returns the arguments to read it.
     pub(crate) fn run(&mut self, r: &mut Random) -> Vec<String> {
         let place = |name: &str| self.dir.path().join(name);
         let text = |path: PathBuf| path.to_str().expect("UTF-8").to_owned();
         let mesh = format!("x={}", size(r));
         let mut arguments: Vec<String> =
-            ["run", "--json", "--to", "S(0)", "--time-out", "10"].map(str::to_owned).into();
+            ["run", "--json", "--to", "S(0)", "--timeout", "10"].map(str::to_owned).into();
         match r.below(10) {
             0 => {
                 let mutant = place("manifest");
                 fs::create_dir_all(&mutant).expect("a folder");
                 for file in fs::read_dir(&self.sharded).expect("it was written").flatten() {
-                    // The files are large; what is read of most mutants is their names.
+                    // Hard links, because the files are large, and of most mutants only their names are read.
                     let _ = fs::hard_link(file.path(), mutant.join(file.file_name()));
                 }
                 let manifest =
@@ -80,7 +80,8 @@ impl Folder {
                 file.truncate(file.len() - r.below(2) * r.below(9));
                 fs::write(place("a.safetensors"), file).expect("it is ours");
                 if r.below(3) == 0 {
-                    // A file that opens is equal to itself; two that differ are an answer without a sentence.
+                    // A file that opens is equal to itself; two files that differ would be an answer without
+                    // a message.
                     let path = text(place("a.safetensors"));
                     return ["diff", "--json", &path, &path].map(str::to_owned).into();
                 }

@@ -13,8 +13,8 @@ use crate::texts::size;
 const FLAGS: [(&str, &str); 22] = [
     ("--mesh", "x=2,y=2"),
     ("--to", "S(0),S(1)"),
-    ("--tensor", "*.weight=S(1),R"),
-    ("--dead", "1"),
+    ("--only", "*.weight=S(1),R"),
+    ("--missing-ranks", "1"),
     ("--only", "*.weight"),
     ("--only", "/^layer\\.[0-9]+/"),
     ("--rename", "s/^layer\\.(.*)/decoder.$1/"),
@@ -32,10 +32,10 @@ const FLAGS: [(&str, &str); 22] = [
     ("--no-verify", ""),
     ("--force", ""),
     ("--resume", ""),
-    ("--time-out", "3"),
+    ("--timeout", "3"),
 ];
 
-/// A run whose outputs lie in this folder.
+/// A run with its outputs in this folder.
 pub(crate) fn run(r: &mut Random, folder: &Path) -> Vec<String> {
     let at = |name: &str| folder.join(name).to_str().expect("UTF-8").to_owned();
     let source = at("flags.safetensors");
@@ -61,7 +61,7 @@ pub(crate) fn run(r: &mut Random, folder: &Path) -> Vec<String> {
         ["--out".to_owned(), at("flags_out")]
     };
     arguments.extend(out);
-    // With a mesh and a sharding most of the time, so that it comes to the rest.
+    // With a mesh and a sharding most of the time, so that the other flags are reached.
     for flag in FLAGS.iter().take(2).filter(|_| r.below(8) > 0).collect::<Vec<_>>() {
         arguments.extend([flag.0.to_owned(), flag.1.to_owned()]);
     }

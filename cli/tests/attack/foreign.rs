@@ -51,7 +51,7 @@ fn input(r: &mut Random, folder: &Path) -> PathBuf {
     dir
 }
 
-/// Bits flipped, bytes cut off, doubled and put in, and numbers at the edges in place of others, in binary and in digits.
+/// Flips bits, removes, doubles and inserts bytes, and replaces numbers by edge cases, binary or in digits.
 fn changed(r: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
     if r.below(8) == 0 {
         return bytes;

@@ -1,4 +1,4 @@
-//! Calls of the library with arguments that no caller should give: errors, and nothing as large as they say.
+//! Calls of the library with invalid arguments: errors, and no allocation as large as the arguments declare.
 
 use reshard::collectives::threads::World;
 use reshard::sharding::{GroupPattern, Mesh, Sharding};

@@ -5,13 +5,13 @@
 //!
 //! ```text
 //! ends the program, or is answered with the kind `internal`        a panic, an abort
-//! takes longer than PATIENCE                                       a loop over what is only said
-//! is answered with what is no JSON object, or without a cost       a wrong answer, `cost_us: null`
-//! is refused in more than one line, or in one that steers          a raw escape on somebody's terminal
+//! takes longer than PATIENCE                                       a loop over a size from the request
+//! is answered without a JSON object, or without a cost             a wrong answer, `cost_us: null`
+//! is rejected in several lines, or with control characters         a raw escape on the user's terminal
 //! ```
 //!
-//! `RESHARD_ATTACK_REQUESTS` says how many, `RESHARD_ATTACK_SEED` from which seed (1, or `random`); the seed is printed, and the same
-//! one makes the same requests, as many on a slow machine as on a fast one.
+//! `RESHARD_ATTACK_REQUESTS` is the number of requests, `RESHARD_ATTACK_SEED` the seed (1, or `random`); the
+//! seed is printed, and the same one makes the same requests, as many on a slow machine as on a fast one.
 
 mod child;
 mod files;
@@ -32,14 +32,15 @@ use reshard_test_support::{Random, seed};
 use child::{Batch, Verdict, once};
 use requests::{Request, request};
 
-/// How long one request may take, of a test build on a busy machine: planning keeps to a budget, and the slowest propagation that
-/// is known takes two seconds there.
+/// The time limit of one request, for a test build on a busy machine.
+///
+/// Planning has a work budget, and the slowest known propagation takes two seconds there.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is found before the attack ends.
+/// The number of findings that ends the attack.
 const ENOUGH: usize = 12;
 
-/// How many requests are made where nothing is said: those of about three seconds of a test build.
+/// The default number of requests: about three seconds of a test build.
 const REQUESTS: u64 = 400;
 
 fn requests() -> u64 {
@@ -47,7 +48,7 @@ fn requests() -> u64 {
         .map_or(REQUESTS, |text| text.parse().expect("a number of requests"))
 }
 
-/// Every case by its own seed, so that one can be looked at alone.
+/// Returns the generator of one case, whose seed is its own, so that the case can be run alone.
 fn case(seed: u64, number: u64) -> Random {
     let mut random =
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number.wrapping_mul(0xd1b5_4a32_d192_ed03));
@@ -71,7 +72,7 @@ fn nothing_dies_hangs_or_fills_the_memory() {
     let (mut asked, mut answered) = (0u64, 0u64);
     while asked < requests && found.len() < ENOUGH {
         let mut random = case(seed, asked);
-        // One in so many starts a program of its own, which takes as long as hundreds of lines.
+        // One in 128 starts a separate program, which takes as long as hundreds of lines.
         let (shown, verdict) = if asked % 128 == 127 {
             let arguments =
                 if random.below(2) == 0 { requests::mesh(&mut random) } else { folder.run(&mut random) };
@@ -90,6 +91,6 @@ fn nothing_dies_hangs_or_fills_the_memory() {
     }
     println!("attack: {asked} requests, {answered} of them answered, {} wrong", found.len());
     assert!(found.is_empty(), "{}\nagain: {again}", found.join("\n"));
-    // An attack whose every request is refused at the first look attacks nothing.
+    // If nearly every request is rejected early, the attack tests nothing.
     assert!(answered * 20 >= asked, "{answered} of {asked}\nagain: {again}");
 }

@@ -1,5 +1,5 @@
-//! What `make fuzz` looks at, on every machine: each of its targets on its examples, and on mutants of them that are the same
-//! every time, unless `RESHARD_ATTACK_SEED` asks for others.
+//! The targets of `make fuzz`, on every machine: each on its examples, and on mutants of them that are the
+//! same every time, unless `RESHARD_ATTACK_SEED` selects others.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,10 +22,10 @@ mod rules;
 #[path = "../../../fuzz/targets/shardings.rs"]
 mod shardings;
 
-/// A target, how many mutants a sample has, and what looks at one: whether it is what the target reads.
+/// A target: its name, its number of mutants, and the function that returns `true` if it parses the input.
 type Target = (&'static str, u64, fn(&[u8]) -> bool);
 
-/// All of them. What takes the longest has the fewest mutants.
+/// All targets. The slowest have the fewest mutants.
 const TARGETS: [Target; 7] = [
     ("checkpoints", 10_000, |data| std::str::from_utf8(data).is_ok_and(checkpoints::run)),
     ("expressions", 60_000, |data| std::str::from_utf8(data).is_ok_and(expressions::run)),
@@ -36,7 +36,7 @@ const TARGETS: [Target; 7] = [
     ("shardings", 60_000, |data| shardings::run(data)),
 ];
 
-/// As long as those of `fuzz/run`.
+/// The longest mutant, as in `fuzz/run`.
 const LONGEST: usize = 512;
 
 fn folder() -> PathBuf {
@@ -77,8 +77,10 @@ fn words(target: &str) -> Vec<Vec<u8>> {
     lines.map(word).collect()
 }
 
-/// One of the examples with up to three changes: words exchanged, something cut out, said twice or overwritten, words and parts
-/// of others put in.
+/// Makes a mutant: one of the examples with up to three changes.
+///
+/// A change exchanges words, removes, doubles or overwrites a span, or inserts words and parts of other
+/// examples.
 fn mutant(r: &mut Random, examples: &[Vec<u8>], words: &[Vec<u8>]) -> Vec<u8> {
     let mut text = r.pick(examples).clone();
     for _ in 0..=r.below(6) / 2 {
@@ -101,7 +103,7 @@ fn mutant(r: &mut Random, examples: &[Vec<u8>], words: &[Vec<u8>]) -> Vec<u8> {
             // In place of something, or between.
             4 => drop(text.splice(from..to, r.pick(words).iter().copied())),
             5 => drop(text.splice(from..from, r.pick(words).iter().copied())),
-            // Most of what is read after a change has a number in place of another, or a name of another.
+            // Most mutants that still parse have a number in place of another, or a name in place of another.
             _ => {
                 let (begin, end) = word(r, &text);
                 let is_digit = |text: &[u8], at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
@@ -120,14 +122,16 @@ fn mutant(r: &mut Random, examples: &[Vec<u8>], words: &[Vec<u8>]) -> Vec<u8> {
     text
 }
 
-/// Where a part of a text begins and ends; most are short.
+/// Draws the begin and the end of a part of a text; most are short.
 fn part(r: &mut Random, text: &[u8]) -> (usize, usize) {
     let from = r.below(text.len() + 1);
     let longest = if r.below(8) == 0 { LONGEST } else { 3 };
     (from, text.len().min(from + 1 + r.below(longest)))
 }
 
-/// Where a word or number of a text begins and ends, and if there is none at the place that is drawn, what stands there.
+/// Draws the begin and the end of an alphanumeric span.
+///
+/// Between spans it is the single character at the offset.
 fn word(r: &mut Random, text: &[u8]) -> (usize, usize) {
     let at = r.below(text.len() + 1);
     let is_inside = |byte: &&u8| byte.is_ascii_alphanumeric();
@@ -137,24 +141,24 @@ fn word(r: &mut Random, text: &[u8]) -> (usize, usize) {
     (at - before, end)
 }
 
-/// Every mutant by its own seed, so that one can be looked at alone.
+/// Returns the generator of one mutant, whose seed is its own, so that the mutant can be run alone.
 fn case(seed: u64, number: u64) -> Random {
     let mut random = Random(seed.wrapping_add(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     random.next_u64();
     random
 }
 
-/// Lets a target look at its examples and so many mutants.
+/// Runs a target on its examples and on `sample` mutants.
 fn look(name: &str, test: &str) {
     let (_, sample, run) = TARGETS.into_iter().find(|target| target.0 == name).expect("a target");
     let files = files(&folder().join("seeds").join(name));
     let examples: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).expect("an example")).collect();
     let words = words(name);
     let (sweep, seed) = (Sweep::asked(), seed("RESHARD_ATTACK_SEED", 1));
-    // An eighth is a sample here: other seeds are asked for by themselves.
+    // An exhaustive run has eight times as many; for other mutants set another seed.
     let count = if sweep == Sweep::All { 8 * sample } else { sample };
     let judged = |text: &[u8], which: String| {
-        // Whatever its own sentence is, the text is what is asked for again.
+        // Report the text that failed and how to repeat it, whatever the panic message is.
         catch_unwind(AssertUnwindSafe(|| run(text))).unwrap_or_else(|_| {
             let exhaustive = std::env::var("RESHARD_EXHAUSTIVE");
             let exhaustive = exhaustive.map_or(String::new(), |asked| format!("RESHARD_EXHAUSTIVE={asked} "));
@@ -175,7 +179,7 @@ fn look(name: &str, test: &str) {
         "{name}: {good} of {} examples are read, and {read} of {count} mutants of seed {seed}",
         files.len()
     );
-    // What is refused at the first look tests nothing behind it.
+    // If nearly every mutant is rejected early, the code after the first checks is not tested.
     assert!(
         good > 0 && read as u64 * 100 >= count,
         "{name}: {good} examples and {read} of {count} mutants are read"

@@ -17,7 +17,7 @@ pub(crate) struct Request {
     pub(crate) line: String,
 }
 
-/// What a mutation puts in.
+/// The texts that a mutation inserts.
 const PIECES: [&str; 34] = [
     "(",
     ")",
@@ -165,7 +165,7 @@ fn options(r: &mut Random, subcommand: &str, axes: usize, keys: &mut Value) {
                 keys["prefer"] = json!([sharding(r, axes)]);
                 keys["penalty_us"] = json!(r.pick(&[0.0, 1.0, 1e19, 1e300]));
             }
-            2 => keys["advise"] = json!(size(r).parse::<u64>().unwrap_or(3)),
+            2 => keys["top"] = json!(size(r).parse::<u64>().unwrap_or(3)),
             3 => keys["explicit"] = json!(true),
             _ => {}
         }
@@ -175,16 +175,16 @@ fn options(r: &mut Random, subcommand: &str, axes: usize, keys: &mut Value) {
             0 => keys["typed"] = json!(true),
             1 => keys["axes"] = json!(format!("x={}", size(r))),
             2 => keys["time"] = json!(true),
-            3 => keys["hoist_bytes"] = json!(size(r).parse::<u64>().unwrap_or(u64::MAX)),
-            5 => keys["pieces"] = json!(size(r).parse::<u64>().unwrap_or(3)),
-            4 => keys["memory_bytes"] = json!(size(r).parse::<u64>().unwrap_or(1 << 12)),
+            3 => keys["in_flight_bytes"] = json!(size(r).parse::<u64>().unwrap_or(u64::MAX)),
+            5 => keys["overlap_chunks"] = json!(size(r).parse::<u64>().unwrap_or(3)),
+            4 => keys["max_memory_bytes"] = json!(size(r).parse::<u64>().unwrap_or(1 << 12)),
             _ => {}
         }
     }
     if subcommand == "check" {
         match r.below(6) {
             0 => keys["explicit"] = json!("none"),
-            1 => keys["explicit"] = json!("free-moves"),
+            1 => keys["explicit"] = json!("local-only"),
             2 => keys["axes"] = json!(format!("x={}", size(r))),
             3 => keys["topology"] = json!(topology(r)),
             _ => {}
@@ -208,7 +208,7 @@ fn options(r: &mut Random, subcommand: &str, axes: usize, keys: &mut Value) {
     }
 }
 
-/// A text with a few edits: numbers at an edge, pieces put in, spans left out, doubled or exchanged.
+/// Applies a few edits to a text: numbers at an edge, texts inserted, spans removed, doubled or exchanged.
 pub(crate) fn mutated(r: &mut Random, text: &str) -> String {
     let mut chars: Vec<char> = text.chars().collect();
     for _ in 0..=r.below(3) {
@@ -249,7 +249,7 @@ pub(crate) fn mesh(r: &mut Random) -> Vec<String> {
         ("--groups", format!("{}:({}){}", r.pick(&NAMES), size(r), size(r))),
         ("--groups", "x,y".to_owned()),
         ("--topology", topology(r)),
-        ("--world", size(r)),
+        ("--world-size", size(r)),
         ("--json", String::new()),
     ] {
         if r.below(3) == 0 && !arguments.iter().any(|argument| argument == flag) {

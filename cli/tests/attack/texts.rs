@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::program;
 
-/// Sizes at the edges of what is held and of what is looped over.
+/// Sizes at the limits of storage and of loops.
 const EDGES: [&str; 22] = [
     "0",
     "1",
@@ -166,7 +166,7 @@ pub(crate) fn call_on(r: &mut Random) -> (String, Vec<String>) {
     (call, shapes)
 }
 
-/// A program: a few inputs, calls of what there is, moves, sometimes a gradient, and sometimes a second mesh.
+/// Makes a program: a few inputs, calls, redistributions, sometimes a gradient, and sometimes a second mesh.
 pub(crate) fn program_text(r: &mut Random, axes: usize) -> String {
     const CALLS: [&str; 8] = [
         "add",

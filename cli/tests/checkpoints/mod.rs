@@ -1,4 +1,4 @@
-//! Small checkpoints, written with the safetensors crate and read back with it.
+//! Small checkpoints, written and read with the safetensors crate.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 
 use std::collections::{BTreeMap, HashMap};

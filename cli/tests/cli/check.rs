@@ -1,9 +1,9 @@
-//! `reshard check`: the report of a program, its refusals, its files, and its batch.
+//! `reshard check`: the report of a program, its errors, its files, and its batch.
 
 use crate::program::{reshard, reshard_with, text};
 use serde_json::{Value, json};
 
-/// A gated MLP whose every move is written, without its gradient.
+/// A gated MLP with explicit redistributions, without its gradient.
 const GATED: &str = "\
 mesh dp=2,tp=2
 x: f32[4,8,16] S(1),I
@@ -30,7 +30,7 @@ fn check(program: &str, flags: &[&str]) -> Value {
 /// The rows that communicate: value, at, and bytes forward and backward.
 fn rows(answer: &Value) -> Vec<(String, String, u64, u64)> {
     let bytes = |traffic: &Value| traffic["received_bytes"].as_u64().unwrap_or(0);
-    let rows = answer["moves"].as_array().unwrap().iter().map(|row| {
+    let rows = answer["redistributions"].as_array().unwrap().iter().map(|row| {
         let word = |key: &str| row[key].as_str().unwrap().to_owned();
         (word("value"), word("at"), bytes(&row["forward"]), bytes(&row["backward"]))
     });
@@ -52,12 +52,12 @@ fn a_gated_mlp_communicates_what_the_page_says() {
     assert_eq!(answer["received_bytes"], json!({"forward": 1024, "backward": 4096, "update": 0}));
     let over = |n: usize| (&answer["axes"][n]["axes"][0], &answer["axes"][n]["backward"]["received_bytes"]);
     assert_eq!((over(0), over(1)), ((&json!("dp"), &json!(3072)), (&json!("tp"), &json!(1024))));
-    let step = &answer["moves"][0]["by_step"][0];
+    let step = &answer["redistributions"][0]["by_step"][0];
     assert_eq!(
         (&step["op"], &step["axes"], &step["group"]),
         (&json!("all_reduce"), &json!(["tp"]), &json!("2:1"))
     );
-    assert_eq!(answer["gap_us"], 0.0);
+    assert_eq!(answer["optimality_gap_us"], 0.0);
     let of = |name: &str| {
         let all = answer["values"].as_array().unwrap().iter();
         all.filter(|v| v["name"] == name).map(|v| (v["type"].clone(), v["shape"].clone())).next().unwrap()
@@ -66,19 +66,22 @@ fn a_gated_mlp_communicates_what_the_page_says() {
     assert_eq!(of("o"), (json!("S(1),P(sum)"), json!([4, 8, 16])));
 }
 
-/// What backward communicates is the same whether it is written or only known, and is told of the same moves.
+/// Backward communication is reported equally whether the gradient is written or only implied.
 #[test]
 fn a_gradient_that_is_written_is_counted_once() {
     let known = check(GATED, &["--explicit"]);
     let written = check(&format!("{GATED}gradient loss\n"), &["--explicit"]);
-    assert_eq!((&known["gradients_written"], &written["gradients_written"]), (&json!(false), &json!(true)));
+    assert_eq!(
+        (&known["has_explicit_backward"], &written["has_explicit_backward"]),
+        (&json!(false), &json!(true))
+    );
     assert_eq!(known["received_bytes"], written["received_bytes"]);
     assert_eq!(known["axes"], written["axes"]);
     assert_eq!(rows(&known), rows(&written));
-    // Of only one gradient, only what it needs.
+    // The gradient of one input needs less.
     let one = check(&format!("{GATED}gradient loss wrt w2\n"), &["--explicit"]);
     assert_eq!(one["received_bytes"], json!({"forward": 1024, "backward": 1024, "update": 0}));
-    let x = &one["moves"][0];
+    let x = &one["redistributions"][0];
     assert_eq!((&x["value"], &x["backward"]), (&json!("x"), &Value::Null));
 }
 
@@ -90,7 +93,7 @@ fn totals_are_the_sums_of_rows_and_the_printed_program_is_the_program() {
     {
         let answer = check(&text, &[]);
         for pass in ["forward", "backward", "update"] {
-            let rows = answer["moves"].as_array().unwrap();
+            let rows = answer["redistributions"].as_array().unwrap();
             let sum: u64 = rows.iter().map(|r| r[pass]["received_bytes"].as_u64().unwrap_or(0)).sum();
             assert_eq!(answer["received_bytes"][pass], sum, "{pass}");
         }
@@ -113,23 +116,28 @@ fn what_is_wrong_has_its_kind_and_its_way_out() {
     };
     let sums = "mesh dp=1\nx: f32[8,4] S(0)\ns = sum(x, dims=[0])\ny = relu(s)\n";
     // On one rank a shard is the whole, on eight it is not.
-    assert_eq!(check(sums, &[])["moves"], json!([]));
+    assert_eq!(check(sums, &[])["redistributions"], json!([]));
     refused(sums, &["--explicit", "--axes", "dp=8"], "needs_redistribute", "(all_reduce forward");
     refused(
         sums,
-        &["--explicit", "free-moves", "--axes", "dp=8"],
+        &["--explicit", "local-only", "--axes", "dp=8"],
         "needs_redistribute",
         "all_reduce forward",
     );
     let unmoved = GATED.replace("xr: S(1),R = x\n", "").replace("xr", "x");
-    refused(&unmoved, &["--explicit"], "needs_gradient_redistribute", "x.1: S(1),R = x (all_reduce backward");
+    refused(
+        &unmoved,
+        &["--explicit"],
+        "needs_gradient_redistribute",
+        "x.1: S(1),R = x` (all_reduce backward",
+    );
     let index = "mesh x=2\na: f32[8] S(0)\nb = sum(a)\ni: i64[8] S(0)\ngradient b wrt i\n";
-    refused(index, &[], "no_gradient", "i has no gradient");
-    refused("mesh x=2\ny = relu(x)\n", &[], "parse", "line 2: there is no value x");
-    refused("", &[], "parse", "starts with its mesh");
+    refused(index, &[], "no_gradient", "`i` has no gradient: it is i64");
+    refused("mesh x=2\ny = relu(x)\n", &[], "parse", "line 2: there is no value `x`");
+    refused("", &[], "parse", "begin it with a mesh");
     refused(sums, &["--axes", "tp=2"], "parse", "tp");
-    refused(sums, &["--axes", "dp"], "parse", "write dp=8");
-    refused(&sums.replace("dp=1", "dp=2:3"), &["--axes", "dp=4"], "parse", "ranks of its own choice");
+    refused(sums, &["--axes", "dp"], "parse", "a form like `dp=8`");
+    refused(&sums.replace("dp=1", "dp=2:3"), &["--axes", "dp=4"], "parse", "lists its ranks");
 }
 
 /// Two stages of two ranks each.
@@ -161,7 +169,7 @@ fn what_crosses_meshes_is_told_under_both() {
         on.map(|row| (&row["axes"], &row["forward"]["received_bytes"])),
         Some((&json!(["tp"]), &json!(512)))
     );
-    let row = answer["moves"].as_array().unwrap().iter().find(|row| row["value"] == "h").unwrap();
+    let row = answer["redistributions"].as_array().unwrap().iter().find(|row| row["value"] == "h").unwrap();
     assert_eq!((&row["from"], &row["to"]), (&json!("S(1) on first"), &json!("S(1) on second")));
     assert_eq!(row["by_step"][0]["meshes"], json!(["first", "second"]));
     let of = |name: &str| {
@@ -177,9 +185,9 @@ fn what_crosses_meshes_is_told_under_both() {
     refused(
         &["--explicit"],
         "needs_redistribute",
-        "write h.1: S(1) on second = h (exchange forward, 512 bytes",
+        "write `h.1: S(1) on second = h` (exchange forward, 512 bytes",
     );
-    refused(&["--axes", "tp=4"], "parse", "has 8 ranks and not 4, of which mesh first: tp=2 is");
+    refused(&["--axes", "tp=4"], "parse", "has 8 ranks, but `mesh first: tp=2` is for 4");
     check(STAGES, &["--axes", "tp=4,pp=1"]);
 }
 
@@ -198,7 +206,7 @@ fn files_without_an_end_are_refused() {
     reshard(&["check", text(&file), "--json"]).refused("io", "not UTF-8 at byte 5");
     let many =
         format!("mesh x=2\n{}", (0..9000).fold(String::new(), |t, i| t + &format!("a{i}: f32[8] S(0)\n")));
-    reshard_with(&["check", "-", "--json"], &many).refused("too_large", "at most 8192 statements");
+    reshard_with(&["check", "-", "--json"], &many).refused("too_large", "above the limit of 8192");
 }
 
 #[test]
@@ -206,7 +214,7 @@ fn a_batch_answers_every_line() {
     let lines = [
         json!({"program": GATED}),
         json!({"program": GATED.replace("xr: S(1),R = x\n", "").replace("xr", "x"), "explicit": "none"}),
-        json!({"program": GATED, "axes": "dp=4", "explicit": "free-moves", "topology": "h100"}),
+        json!({"program": GATED, "axes": "dp=4", "explicit": "local-only", "topology": "h100"}),
         json!({"explicit": "none"}),
         json!({"program": GATED, "file": "/etc/passwd"}),
     ];
@@ -234,35 +242,38 @@ fn what_one_rank_hides_is_refused_with_one_rank() {
     let alone = ask(&program(1), &["--explicit"]);
     let two = ask(&program(2), &["--explicit"]);
     assert!(alone.status != 0 && two.status != 0, "{} {}", alone.stdout, two.stdout);
-    let told = "error: with one rank it is right, and wrong with dp=2: ";
+    let told = "error: the program is valid with axes of one rank, but not with dp=2: ";
     assert_eq!(alone.stderr.replacen(told, "error: ", 1), two.stderr);
     assert!(alone.stderr.starts_with(told), "{}", alone.stderr);
-    // What is chosen is chosen for the size that there is.
+    // Redistributions that the solver inserts fit the actual size.
     assert_eq!(ask(&program(1), &[]).status, 0);
-    // And what is right for two is right for one.
+    // A program that is correct for two ranks is correct for one.
     let right = program(1).replace("s = sum", "s: R,R = sum");
     let moved = right.replace("s: R,R = sum(x, dims=[0])", "t = sum(x, dims=[0])\ns: R,R = t");
     assert_eq!(ask(&moved, &["--explicit"]).status, 0, "{}", ask(&moved, &["--explicit"]).stderr);
 }
 
-/// What does not fit is made again, and what is gathered for forward is gathered for backward, also where a rank is traced and a step taken.
+/// Recomputation keeps the memory limit, and gathered parameters are re-gathered in backward.
+///
+/// Both hold for the trace of a rank and for a step too.
 #[test]
 fn what_does_not_fit_is_made_again() {
     let text = "mesh dp=2\nx: f32[64,32] S(0)\nw: f32[32,32] S(0)\nv: f32[32,32] S(0)\nwr: R = w\nh: S(0) = mm(x, wr)\na = exp(h)\nb = sin(a)\nvr: R = v\ny: S(0) = mm(b, vr)\nloss = sum(y)\ngradient loss wrt w, v\n";
     let check = |flags: &[&str]| reshard_with(&[&["check", "-", "--json"], flags].concat(), text).json();
-    let [kept, gathered] = [check(&[]), check(&["--gather-again"])];
+    let [kept, gathered] = [check(&[]), check(&["--reshard-after-forward"])];
     let steps = |answer: &Value| answer["steps"]["backward"].as_u64().unwrap();
     assert_eq!((steps(&kept), steps(&gathered)), (2, 3));
     let peak = |answer: &Value| answer["peak_bytes"]["all"].as_u64().unwrap();
     let limit = (peak(&kept) - 1).to_string();
-    let fits = check(&["--memory-bytes", &limit]);
+    let fits = check(&["--max-memory-bytes", &limit]);
     assert!(peak(&fits) < peak(&kept) && fits["program"].as_str().unwrap().contains(".again"), "{fits}");
-    reshard_with(&["check", "-", "--json", "--memory-bytes", "100"], text)
-        .refused("schedule", "fits into 100 bytes of a rank, and the least that was found is");
-    let trace = ["trace", "-", "--json", "--rank", "0", "--memory-bytes", &limit];
+    reshard_with(&["check", "-", "--json", "--max-memory-bytes", "100"], text)
+        .refused("schedule", "no rematerialization fits in 100 bytes per rank; the best needs");
+    let trace = ["trace", "-", "--json", "--rank", "0", "--max-memory-bytes", &limit];
     let traced = reshard_with(&trace, text).json();
     assert_eq!(traced, reshard_with(&[&trace[..], &["--typed"]].concat(), text).json());
     let step =
-        reshard_with(&["step", "-", "--json", "--gather-again", "--memory-bytes", &limit], text).json();
+        reshard_with(&["step", "-", "--json", "--reshard-after-forward", "--max-memory-bytes", &limit], text)
+            .json();
     assert_eq!(step["verified"], true, "{step}");
 }

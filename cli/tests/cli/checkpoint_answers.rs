@@ -1,4 +1,4 @@
-//! `reshard inspect`, `diff` and `verify`: what they say of small checkpoints, and the status that it stands for.
+//! `reshard inspect`, `diff` and `verify`: their output for small checkpoints, and their exit status.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::program::{Outcome, reshard, text};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
-/// A whole checkpoint and what became of it on eight ranks and on six.
+/// A whole checkpoint, and its outputs on eight ranks and on six.
 struct Setting {
     dir: TempDir,
 }
@@ -43,11 +43,11 @@ fn answer(status: i32, words: &[&str]) -> Value {
     assert_eq!((outcome.status, &outcome.stderr[..]), (status, ""), "{outcome:?}");
     assert_eq!(outcome.stdout.lines().count(), 1, "{outcome:?}");
     let answer: Value = serde_json::from_str(&outcome.stdout).unwrap();
-    assert_eq!(answer["version"], 1);
+    assert_eq!(answer["version"], 2);
     answer
 }
 
-/// Changes one byte in the middle of what a file has of a tensor.
+/// Changes one byte in the middle of the data of a tensor in a file.
 fn flip(file: &Path, tensor: &str) {
     let wanted = read(file).0[tensor].bytes.clone();
     let mut bytes = fs::read(file).unwrap();
@@ -97,7 +97,7 @@ fn what_pytorch_wrote_goes_through_every_subcommand() {
         json!({"name":"boxes","dtype":"F32","shape":[5,6],"sharding":null,"chunks":4,"bytes":120})
     );
     let table = ask(&["inspect", text(&dcp)]).stdout;
-    assert!(table.contains("4 chunks") && table.contains("step  is no tensor"), "{table}");
+    assert!(table.contains("4 chunks") && table.contains("step  not a tensor"), "{table}");
     let others = json!(["optimizer.groups.lr", "optimizer.state.0.name", "step"]);
     let difference = answer(1, &["diff", text(&dcp), text(&whole)]);
     assert_eq!((&difference["different"], &difference["only_first"]), (&json!([]), &others));
@@ -115,13 +115,13 @@ fn what_pytorch_wrote_goes_through_every_subcommand() {
     let said = ask(&["diff", text(&back), text(&dcp)]).stdout;
     assert!(said.ends_with(" tensors and 3 other entries of both\n"), "{said}");
     assert_eq!(answer(0, &["verify", text(&back)])["others"], json!(3));
-    // What safetensors cannot hold is named, or the run is refused.
+    // Entries that safetensors cannot store are named, or the run is rejected.
     let lost = folder.path().join("lost");
     let to_whole = ["run", text(&back), "--format", "safetensors", "--out", text(&lost)];
     ask(&[&to_whole[..], &["--strict", "--json"]].concat()).refused("not_carried", "optimizer.groups.lr");
     assert!(!lost.exists());
     let said = ask(&to_whole).stdout;
-    let expected = "3 entries that are no tensors are not in safetensors: optimizer.groups.lr, optimizer.state.0.name, step (--json has all)";
+    let expected = "3 non-tensor entries are not in safetensors: optimizer.groups.lr, optimizer.state.0.name, step (`--json` lists all)";
     assert!(said.lines().last().unwrap().starts_with(expected), "{said}");
     let said = ask(&[
         "run",
@@ -137,17 +137,17 @@ fn what_pytorch_wrote_goes_through_every_subcommand() {
         text(&back),
     ])
     .stdout;
-    assert!(said.ends_with("\ncarried 3 entries that are no tensors\n"), "{said}");
+    assert!(said.ends_with("\ncarried 3 non-tensor entries\n"), "{said}");
     let why = answer(0, &[&to_whole[..], &["--force"]].concat())["others"]["not_carried"][0].clone();
     assert_eq!(why["name"], "optimizer.groups.lr");
-    assert!(why["why"].as_str().unwrap().contains("--format dcp keeps it"), "{why}");
+    assert!(why["why"].as_str().unwrap().contains("`--format dcp` keeps it"), "{why}");
     assert!(back.join("__2_0.distcp").exists() && !back.join("sharding.json").exists());
-    // What is lost of rank files is named too.
+    // Lost entries of rank files are named too.
     fs::remove_file(ranks.join("others.bin")).unwrap();
     let inspected = answer(0, &["inspect", text(&ranks)]);
     assert_eq!((&inspected["lost"], &inspected["others"]), (&others, &others));
     let table = ask(&["inspect", text(&ranks)]).stdout;
-    assert!(table.contains("step  is no tensor, and its bytes are missing"), "{table}");
+    assert!(table.contains("step  not a tensor, its bytes are missing"), "{table}");
     assert_eq!(answer(1, &["verify", text(&ranks)])["problems"].as_array().unwrap().len(), 3);
     let pickle = data.join("object.pt");
     ask(&["inspect", text(&pickle), "--json"]).refused("pickle", "`torch.nn.modules.linear.Linear`");
@@ -203,7 +203,7 @@ fn verify_finds_and_names_what_was_changed() {
         assert_eq!((&verified["shards"], &verified["checksums"]), (&json!(shards), &json!(checksums)));
         assert_eq!(verified["problems"], json!([]));
     }
-    assert!(ask(&["verify", text(&setting.path("eight"))]).stdout.ends_with("all is well\n"));
+    assert!(ask(&["verify", text(&setting.path("eight"))]).stdout.ends_with("no problems\n"));
     let file = &rank_files(&setting.path("eight"))[5];
     flip(file, "embed.weight");
     let verified = answer(1, &["verify", text(&setting.path("eight"))]);
@@ -218,6 +218,6 @@ fn verify_finds_and_names_what_was_changed() {
         lines.len() == 3 && lines[1].contains("rank-00005") && lines[1].contains("layer.0.bias"),
         "{said:?}"
     );
-    assert!(lines[2].ends_with("2 are wrong"), "{said:?}");
+    assert!(lines[2].ends_with("2 problems"), "{said:?}");
     ask(&["verify", text(&setting.path("absent")), "--json"]).refused("input", "absent");
 }

@@ -1,4 +1,4 @@
-//! What nobody means and somebody sends: sizes at every edge, texts that steer terminals, files without an end.
+//! Hostile input: sizes at every edge, texts with terminal escapes, files without an end.
 
 use std::process::Command;
 
@@ -69,14 +69,14 @@ fn any_size_in_any_place_is_answered() {
     answers("rule", &rules);
 }
 
-/// Times and rates that no network has are refused, so that costs are numbers that can be compared.
+/// Times and rates that no network has are rejected, so that costs can be compared.
 #[test]
 fn topologies_beyond_reason_are_refused() {
     for (launch, rate) in
         [("1e19", "100"), ("1e308", "100"), ("6.6", "1e-320"), ("6.6", "1e300"), ("-1", "100")]
     {
         let topology = format!("launch={launch};message=0;level=*:0:{rate}");
-        reshard(&["mesh", "x=2", "--topology", &topology, "--json"]).refused("topology", "from ");
+        reshard(&["mesh", "x=2", "--topology", &topology, "--json"]).refused("topology", " to ");
     }
     let worst = "launch=1e9;message=1e9;level=*:1e9:1e-6";
     let arguments =
@@ -97,7 +97,7 @@ fn errors_are_one_line_and_steer_no_terminal() {
         &["shards", "--mesh", "x=2", "--shape", "8", "--placements", evil],
         &["rule", evil, "--json"],
         &["run", evil, "--mesh", "x=2", "--to", "R"],
-        &["run", "--mesh", "x=2", "--to", "R", "--tensor", evil],
+        &["run", "--mesh", "x=2", "--to", "R", "--only", evil],
         &["mesh", "x=2", "--topology", "/a\n\u{1b}/b"],
         &[evil],
         &["run", evil, evil],
@@ -111,7 +111,7 @@ fn errors_are_one_line_and_steer_no_terminal() {
     }
 }
 
-/// What has no end is not read, and what has one no farther than to the limit.
+/// Endless files are not read, and others only up to the limit.
 #[test]
 fn pipes_and_devices_are_no_files() {
     let folder = TempDir::new().unwrap();
@@ -142,7 +142,7 @@ fn a_line_that_is_too_long_is_skipped() {
     assert_eq!(answers[1]["ranks"].as_array().unwrap().len(), 2);
 }
 
-/// A manifest may name any number of ranks; the first file that is missing is told.
+/// A manifest may declare any number of ranks; the error names the first file that is missing.
 #[test]
 fn a_manifest_of_very_many_ranks_is_refused() {
     let folder = TempDir::new().unwrap();
@@ -153,7 +153,7 @@ fn a_manifest_of_very_many_ranks_is_refused() {
         .refused("rank_files", "rank-00000-of-1000000000000");
 }
 
-/// Elements that share bytes are looked at rank by rank, but not of very many ranks.
+/// Elements that share bytes are checked for each rank, but not for very many ranks.
 #[test]
 fn packed_elements_over_very_many_ranks_are_refused() {
     let folder = TempDir::new().unwrap();

@@ -9,13 +9,13 @@ fn an_expression_is_answered_as_text_and_as_json() {
     assert_eq!(reshard(&["layout", expression]).stdout, "((2,2),3):((24,2),8)\n");
     assert_eq!(
         reshard(&["layout", expression, "--json"]).json(),
-        json!({"version": 1, "layout": "((2,2),3):((24,2),8)", "size": 12})
+        json!({"version": 2, "layout": "((2,2),3):((24,2),8)", "size": 12})
     );
     assert_eq!(
         reshard(&["layout", "size((6,2):(8,2))", "--json"]).json(),
-        json!({"version": 1, "value": 12})
+        json!({"version": 2, "value": 12})
     );
-    assert_eq!(reshard(&["layout", "(4,2):(2,1)(5)", "--json"]).json(), json!({"version": 1, "value": 3}));
+    assert_eq!(reshard(&["layout", "(4,2):(2,1)(5)", "--json"]).json(), json!({"version": 2, "value": 3}));
 }
 
 #[test]
@@ -40,15 +40,15 @@ fn steps_along_axes_and_pairs_are_printed_as_layouts_are() {
         let batch = reshard_with(&["layout", "--batch"], expression).stdout;
         assert_eq!(serde_json::from_str::<Value>(&batch).unwrap(), object, "{expression}");
         let mut versioned = object;
-        versioned["version"] = json!(1);
+        versioned["version"] = json!(2);
         assert_eq!(reshard(&["layout", expression, "--json"]).json(), versioned, "{expression}");
     }
     reshard(&["layout", "complement((4,2):(1@tp,8), 24)", "--json"])
         .refused("inadmissible", "steps along tp");
     reshard(&["layout", "cosize(zip(4:1, 4:2))", "--json"]).refused("inadmissible", "4:(1,2)");
     reshard(&["layout", "zip((4,6):(6,1), (6,4):(4,1))", "--json"]).error(2, "not_nesting", "do not nest");
-    reshard(&["layout", "--draw", "(4,2):(1@tp,8)", "--json"]).refused("inadmissible", "steps along tp");
-    reshard(&["layout", "--draw", "zip(4:1, 4:2)", "--json"]).refused("inadmissible", "two sides");
+    reshard(&["layout", "--draw", "(4,2):(1@tp,8)", "--json"]).refused("inadmissible", "strides along tp");
+    reshard(&["layout", "--draw", "zip(4:1, 4:2)", "--json"]).refused("inadmissible", "a layout of pairs");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_layout_is_drawn_as_a_grid_and_as_a_picture() {
     assert_eq!((outcome.status, outcome.stdout.as_str()), (0, "((2,2),2):((1,4),2)\n"));
     let picture = std::fs::read_to_string(&file).unwrap();
     assert!(picture.starts_with("<svg ") && picture.matches("<rect ").count() == 9);
-    reshard(&["layout", "--draw", "size(4:1)", "--json"]).refused("inadmissible", "4 is not a layout");
+    reshard(&["layout", "--draw", "size(4:1)", "--json"]).refused("inadmissible", "cannot draw 4");
     reshard(&["layout", "--draw", "70000:1", "--json"]).refused("too_large", "more than 65536 cells");
     reshard(&["layout", "--svg", "/nonexistent/x.svg", "4:1", "--json"]).error(1, "io", "/nonexistent/x.svg");
 }

@@ -25,6 +25,8 @@ mod run_limits;
 mod run_made;
 mod run_refusals;
 mod shards;
+#[cfg(unix)]
+mod snapshots;
 mod step;
 mod trace;
 mod view_mesh;

@@ -1,4 +1,4 @@
-//! `--draw`, `--svg`, `--chrome` and `reshard report`: what is asked for is drawn, and nothing is where it is not asked for.
+//! `--draw`, `--svg`, `--chrome-trace` and `reshard report`: requested pictures are drawn, and no others.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::program::{Outcome, reshard, text};
 
 const STEP: &str = "mesh tp=2\nx: f32[8,16] I\nw: f32[16,64] S(1)\nh = mm(x, w)\ny: R = h\n";
 
-/// What is drawn, of each subcommand, and some words that are in it.
+/// The commands that draw, of each subcommand, each with a text that is in its drawing.
 fn drawn(step: &str) -> Vec<(Vec<String>, &'static str)> {
     let words = |line: &str| -> Vec<String> { line.split(' ').map(str::to_owned).collect() };
     vec![
@@ -53,7 +53,7 @@ fn pictures_of_all_ranks_need_no_rank() {
     fs::write(&step, STEP).unwrap();
     let of_one = reshard(&["trace", text(&step), "--rank", "1", "--draw"]);
     assert_eq!(reshard(&["trace", text(&step), "--draw"]), of_one);
-    assert_eq!(reshard(&["trace", text(&step), "--chrome", text(&file)]).stdout, "");
+    assert_eq!(reshard(&["trace", text(&step), "--chrome-trace", text(&file)]).stdout, "");
     assert!(fs::read_to_string(&file).unwrap().contains("traceEvents"));
     assert_eq!(reshard(&["trace", text(&step)]).status, 2);
     let page = folder.path().join("page.html");
@@ -61,7 +61,7 @@ fn pictures_of_all_ranks_need_no_rank() {
         reshard(&[&["report", "trace", text(&step), "--html", text(&page)][..], more].concat())
     };
     assert_eq!(report(&[]).status, 0);
-    for flag in [&["--draw"][..], &["--svg", text(&file)], &["--chrome", text(&file)]] {
+    for flag in [&["--draw"][..], &["--svg", text(&file)], &["--chrome-trace", text(&file)]] {
         let refused = report(flag);
         assert!(refused.status == 2 && refused.stderr.contains(flag[0]), "{}", refused.stderr);
     }
@@ -100,7 +100,7 @@ fn a_trace_is_written_for_chrome() {
     let folder = tempfile::tempdir().unwrap();
     let (step, file) = (folder.path().join("step.txt"), folder.path().join("trace.json"));
     fs::write(&step, STEP).unwrap();
-    let outcome = reshard(&["trace", text(&step), "--rank", "0", "--chrome", text(&file)]);
+    let outcome = reshard(&["trace", text(&step), "--rank", "0", "--chrome-trace", text(&file)]);
     assert_eq!(outcome, reshard(&["trace", text(&step), "--rank", "0"]));
     let trace: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert!(trace["traceEvents"].as_array().unwrap().len() > 6);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::program::{reshard, reshard_with, started, started_with};
 use serde_json::{Value, json};
 
-/// The program and the library answer alike: the same status, the same words.
+/// The program and the library give the same answers: the same status, the same output.
 #[test]
 fn the_program_is_the_library() {
     for arguments in [
@@ -33,7 +33,7 @@ fn the_program_is_the_library() {
     assert_eq!(started(&["run"]).status, 0);
 }
 
-/// A program can talk through two pipes: each answer comes before the next question is asked.
+/// A program can communicate through two pipes: each answer comes before the next request is sent.
 #[test]
 fn a_batch_is_a_conversation() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_reshard"))

@@ -27,13 +27,15 @@ fn a_product_of_rows_and_columns_is_free() {
         let answer = propagate("dp=2,tp=4", op, "64,32;32,16", "S(0),R;R,S(1)", &["--topology", "uniform"]);
         assert_eq!(
             answer,
-            json!({"version": 1, "in": ["S(0),R", "R,S(1)"], "made": ["S(0),S(1)"], "out": ["S(0),S(1)"], "cost_us": 0.0, "steps": 0})
+            json!({"version": 2, "in": ["S(0),R", "R,S(1)"], "computed": ["S(0),S(1)"], "out": ["S(0),S(1)"], "cost_us": 0.0, "steps": 0})
         );
     }
 }
 
-/// Shards that meet each rank's own rows are added where they are. (R,S0,S1) and (S0,R,R) are not such: where the first two
-/// coordinates differ a rank holds rows of one that it lacks of the other.
+/// Shards are added locally where each rank holds the same rows of both operands.
+///
+/// (R,S0,S1) and (S0,R,R) do not qualify: where the first two coordinates differ, a rank lacks rows of one
+/// operand.
 #[test]
 fn sums_are_free_where_ranks_hold_both_terms() {
     let mesh = "x=2,y=2,z=2";
@@ -50,7 +52,7 @@ fn sums_are_free_where_ranks_hold_both_terms() {
         first.iter().all(|a| second.iter().all(|b| a.start >= b.start + b.len || b.start >= a.start + a.len))
     );
 
-    let answer = propagate(mesh, "add", "8,8;8,8", "R,S(0),S(1);S(0),R,R", &["--advise", "20"]);
+    let answer = propagate(mesh, "add", "8,8;8,8", "R,S(0),S(1);S(0),R,R", &["--top", "20"]);
     assert_eq!(answer["steps"], 1);
     let options = std::iter::once(&answer).chain(answer["runners_up"].as_array().unwrap());
     assert!(options.into_iter().all(|option| option["cost_us"].as_f64().unwrap() > 0.0));
@@ -72,7 +74,7 @@ fn product(a: &[i64], b: &[i64], [m, k, n]: [usize; 3]) -> Vec<i64> {
     (0..m * n).map(|e| at(e / n, e % n)).collect()
 }
 
-/// What the local products of shards mean.
+/// Assembles the product of matrices from the local products of shards.
 fn multiply(a: (&Sharding, &[Vec<i64>]), b: (&Sharding, &[Vec<i64>]), out: &Sharding) -> Vec<i64> {
     let local = |(i, rank): (usize, usize)| {
         let [left, right] = [a.0, b.0].map(|s| s.local_shape(rank).unwrap());
@@ -83,8 +85,9 @@ fn multiply(a: (&Sharding, &[Vec<i64>]), b: (&Sharding, &[Vec<i64>]), out: &Shar
     out.assemble(&shards).unwrap()
 }
 
-/// Carries out what the command line chose, on the threads engine, multiplies what each rank then holds, and compares with
-/// the product of the whole matrices.
+/// Executes the chosen strategy on the threads engine, multiplies local shards, and compares the result.
+///
+/// The reference is the product of the whole matrices.
 #[test]
 fn what_is_chosen_computes_the_product() {
     const SIDE: usize = 4;
@@ -147,7 +150,7 @@ fn plain_and_strided_do_not_contract() {
     let mesh: Mesh = "a=2,b=2".parse().unwrap();
     let [left, right] = ["S(1),S(1)", "SS(0,2),S(0)"].map(|p| Sharding::parse(&mesh, &[4, 4], p).unwrap());
     let arange: Vec<i64> = (0..16).collect();
-    // What comes out if they do: each rank multiplies columns with other rows.
+    // The wrong result if nothing is redistributed: each rank multiplies columns with other rows.
     let partial = Sharding::parse(&mesh, &[4, 4], "P,P").unwrap();
     let [a, b] = [&left, &right].map(|s| s.shard_all(&arange, 0).unwrap());
     assert_eq!(multiply((&left, &a), (&right, &b), &partial)[..4], [52, 58, 64, 70]);
@@ -167,15 +170,14 @@ fn explicit_takes_inputs_as_they_are_or_says_why_not() {
         "mm of f32[64,32] [S(0),R] on dp=2,tp=4 and f32[32,16] [R,S(0)] on dp=2,tp=4: along tp the inputs are R,S(0)",
     );
     run("dp=2,tp=4", "mm", "64,32;32,16", "S(0),R;R,S(1)", &["--explicit", "--out", "R,R"])
-        .refused("usage", "`explicit` takes the inputs as they are");
+        .refused("usage", "`explicit` redistributes nothing");
 }
 
 #[test]
 fn outputs_become_what_is_wished_or_are_charged() {
     let partial = propagate("x=2,y=2", "mm", "64,64;64,64", "S(1),R;S(0),R", &[]);
     assert_eq!((&partial["out"], &partial["cost_us"]), (&json!(["P(sum),R"]), &json!(0.0)));
-    let whole =
-        propagate("x=2,y=2", "mm", "64,64;64,64", "S(1),R;S(0),R", &["--out", "R,R", "--advise", "0"]);
+    let whole = propagate("x=2,y=2", "mm", "64,64;64,64", "S(1),R;S(0),R", &["--out", "R,R", "--top", "0"]);
     assert_eq!((&whole["out"], &whole["runners_up"]), (&json!(["R,R"]), &json!([])));
     let moves = whole["moves"].as_array().unwrap();
     assert!(moves.iter().any(|step| step["operand"] == "output 0" && step["to"] == "R,R"), "{whole}");
@@ -191,7 +193,7 @@ fn outputs_become_what_is_wished_or_are_charged() {
         &["--prefer", "R,R", "--penalty-us", "0.5"],
     );
     assert_eq!((&charged["out"], &charged["cost_us"]), (&json!(["P(sum),R"]), &json!(0.5)));
-    // The second of two outputs: nothing is wished of the first.
+    // A constraint on the second of two outputs alone.
     let split = "ij->ij,ij";
     let second = propagate("x=2,y=2", split, "8,8", "S(0),R", &["--out", ";R,R"]);
     assert_eq!(second["out"][1], "R,R");
@@ -226,20 +228,21 @@ fn element_types_weigh_the_bytes() {
         answer["cost_us"].as_f64().unwrap()
     };
     assert!(cost("bf16") < cost("f32") && cost("f32") < cost("f64"));
-    run("x=2", "add", "8;8", "R;R", &["--dtype", "i64;f32;f32"]).refused("usage", "3 types for 2 inputs");
-    run("x=2", "relu", "8", "P(avg)", &["--dtype", "i64", "--json"]).refused("arithmetic", "no avg of i64");
+    run("x=2", "add", "8;8", "R;R", &["--dtype", "i64;f32;f32"]).refused("usage", "3 values for 2 inputs");
+    run("x=2", "relu", "8", "P(avg)", &["--dtype", "i64", "--json"])
+        .refused("arithmetic", "avg is not defined for i64");
 }
 
 #[test]
 fn strategies_that_need_their_region_say_so() {
     let (mesh, shapes, inputs) = ("dp=2,tp=4", "64,32;16", "R,S(0);S(0),R");
-    let answer = propagate(mesh, "embedding", shapes, inputs, &["--advise", "0"]);
+    let answer = propagate(mesh, "embedding", shapes, inputs, &["--top", "0"]);
     assert_eq!(answer["out"], json!(["S(0),P(sum)"]));
     let rows = answer["strategies"].as_array().unwrap();
     let read: Vec<(&str, bool)> =
         rows.iter().map(|row| (row["axis"].as_str().unwrap(), row["region"] == true)).collect();
     assert_eq!(read, [("dp", false), ("tp", true)]);
-    let text = run(mesh, "embedding", shapes, inputs, &["--advise", "0"]).stdout;
+    let text = run(mesh, "embedding", shapes, inputs, &["--top", "0"]).stdout;
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     assert!(lines[1].starts_with("dp ") && !lines[1].contains("region"), "{text}");
     assert!(lines[2].starts_with("tp ") && lines[2].ends_with("S(v0),R -> P   (needs its region)"), "{text}");
@@ -247,7 +250,7 @@ fn strategies_that_need_their_region_say_so() {
 
 #[test]
 fn people_read_strategies_moves_and_runners_up() {
-    let outcome = run("dp=2,tp=4", "mm", "64,32;32,16", "S(0),R;S(1),S(0)", &["--advise", "2"]);
+    let outcome = run("dp=2,tp=4", "mm", "64,32;32,16", "S(0),R;S(1),S(0)", &["--top", "2"]);
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     assert_eq!(lines[0], "mm of f32[64,32] [S(0),R] on dp=2,tp=4 and f32[32,16] [S(1),S(0)] on dp=2,tp=4");
     let words = |i: usize| lines[i].split_whitespace().collect::<Vec<_>>().join(" ");
@@ -270,7 +273,7 @@ fn errors_are_one_sentence() {
     refused("sofmax", "8,8", "R,R", &[], "rule", "did you mean softmax?");
     refused("mm", "64,32;48,16", "R,R;R,R", &[], "rule", "k is 32 in input 0 and 48 in input 1");
     refused("mm", "64,32", "R,R", &[], "rule", "mm");
-    refused("mm", "64,32;32,16", "R,R", &[], "usage", "one value for each input, not 2 and 1");
+    refused("mm", "64,32;32,16", "R,R", &[], "usage", "`shapes` has 2 values and `in` has 1");
     refused("mm", "64,32;32,16", "R;R,R", &[], "placement_count", "input 0");
     refused("mm", "64,32;32,16", "R,R;R,S(7)", &[], "no_such_dim", "input 1");
     refused("mm", "64,32;32,16", "R,R;R,Q", &[], "parse", "input 1");
@@ -286,7 +289,7 @@ fn errors_are_one_sentence() {
     refused("mm", "64,32;32,16", "R,R;R,R", &["--out", "R,S(2)"], "no_such_dim", "output 0");
     refused("mm", "64,32;32,16", "R,R;R,R", &["--topology", "none"], "topology", "expected uniform, h100");
     refused("mm", "64,32;32,16", "R,R;R,R", &["--objective", "fun"], "parse", "expected time, bytes or peak");
-    refused("mm", "64,32;32,16", "R,R;R,R", &["--advise", "1000000"], "usage", "1000000");
+    refused("mm", "64,32;32,16", "R,R;R,R", &["--top", "1000000"], "usage", "1000000");
     refused("mm", "4294967296,4294967296;4294967296,4294967296", "R,R;R,R", &[], "overflow", "63 bits");
     reshard(&["propagate", "--op", "mm", "--json"]).refused("usage", "mesh");
     reshard(&["propagate", "--mesh", "x=2", "--op", "mm", "--json"])
@@ -348,7 +351,7 @@ fn bad_lines_are_answered_by_the_hundreds() {
         "penalty_us",
         "out_shapes",
         "explicit",
-        "advise",
+        "top",
         "other",
     ] {
         for value in &values {
@@ -387,7 +390,8 @@ fn a_norm_along_a_shard_is_terms_of_the_norm() {
         let answer = propagate("dp=2,tp=4", op, "64,32", "S(0),S(1)", &[]);
         assert_eq!((&answer["out"], &answer["cost_us"]), (&json!([out]), &json!(0.0)), "{op}");
     }
-    // They pass what selects, from inputs that are such terms; what may be negative is none.
+    // Ops that select elements keep partial norms if all inputs are such partials; inputs that may be
+    // negative are not.
     let both = propagate("dp=2,tp=4", "stack", "6;6", "P(norm2),R;P(norm2),R", &[]);
     assert_eq!(both["out"], json!(["P(norm2),R"]));
     let one = propagate("dp=2,tp=4", "stack", "6;6", "P(norm2),R;R,R", &[]);

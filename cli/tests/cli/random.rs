@@ -1,4 +1,4 @@
-//! `reshard random`: what ranks draw is one tensor, limits, errors, and its batch.
+//! `reshard random`: the shards of ranks form one tensor; limits, errors, and its batch.
 
 use crate::program::{reshard, reshard_with};
 use serde_json::{Value, json};
@@ -134,7 +134,7 @@ fn every_kind_of_element_is_printed() {
     assert_eq!(by_key, philox);
 }
 
-/// However large the tensor: only what is printed is drawn.
+/// Only the printed elements are computed, however large the tensor.
 #[test]
 fn so_many_are_printed_and_no_more() {
     let flags = [
@@ -157,7 +157,7 @@ fn so_many_are_printed_and_no_more() {
     );
     assert!(text.ends_with(&format!("and {} more\n", 549_755_813_888u64 * 1024 - 64)), "{text}");
     reshard(&[&flags[..], &["--limit", "1048577", "--json"]].concat())
-        .refused("too_many_elements", "at most 1048576");
+        .refused("too_many_elements", "above the maximum of 1048576");
     let none = reshard(&[&flags[..], &["--limit", "0", "--json"]].concat()).json();
     assert_eq!(none["values"], json!([]));
     let scalar = reshard(&[
@@ -187,18 +187,22 @@ fn what_cannot_be_drawn_is_refused() {
     refused(&["S(0)", "--rank", "1"], "usage", "`draw`");
     refused(&["S(0)", "--draw", "normal"], "usage", "`rank`");
     refused(&["S(0)", "--rank", "2", "--draw", "normal"], "no_such_rank", "2");
-    refused(&["P", "--rank", "0", "--draw", "normal"], "partial", "hold terms");
-    refused(&["R", "--rank", "0", "--draw", "normal", "--dtype", "i32"], "dtype", "no normal(0,1) of i32");
-    refused(&["R", "--rank", "0", "--draw", "uniform(1,0)"], "draw", "1 is not below 0");
-    refused(&["R", "--rank", "0", "--draw", "gauss"], "parse", "`gauss` is no draw");
-    refused(&["R", "--rank", "0", "--draw", "bits", "--key", "x"], "parse", "`x` is no key");
+    refused(&["P", "--rank", "0", "--draw", "normal"], "partial", "without partial values");
+    refused(
+        &["R", "--rank", "0", "--draw", "normal", "--dtype", "i32"],
+        "dtype",
+        "cannot draw normal(0,1) as i32",
+    );
+    refused(&["R", "--rank", "0", "--draw", "uniform(1,0)"], "draw", "1 is not less than 0");
+    refused(&["R", "--rank", "0", "--draw", "gauss"], "parse", "unknown distribution `gauss`");
+    refused(&["R", "--rank", "0", "--draw", "bits", "--key", "x"], "parse", "invalid key `x`");
     let both =
         ["R", "--rank", "0", "--draw", "bits", "--key", "threefry2x32:00000000,00000000", "--seed", "1"];
-    refused(&both, "usage", "either `key` or `seed`");
+    refused(&both, "usage", "give either `key`");
     refused(
         &["R", "--rank", "0", "--draw", "bits", "--generator", "mt19937"],
         "parse",
-        "say threefry or philox",
+        "expected threefry or philox",
     );
 }
 

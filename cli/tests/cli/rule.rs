@@ -49,7 +49,7 @@ fn shapes_turn_factors_into_dims() {
     let mm = answer(&["mm", "--shapes", "64,32;32,16"]);
     assert_eq!(texts(&mm)[..3], ["S(m0),R -> S(m0)", "R,S(n1) -> S(n1)", "S(k1),S(k0) -> P"]);
     assert_eq!(mm["shapes"], json!([[64, 32], [32, 16]]));
-    // A list of strategies says nothing of the outputs' shapes.
+    // A list of strategies does not determine the shapes of outputs.
     let ported = ["?0,R -> ?0; R,?1 -> ?1", "--shapes", "8,4;4,2"];
     reshard(&[&["rule"], &ported[..]].concat()).refused("rule", "give the outputs'");
     let ported = answer(&[&ported[..], &["--out-shapes", "8,2"]].concat());
@@ -76,7 +76,7 @@ fn strategies_that_need_their_region_say_so() {
     assert!(needing(&["scaled_dot_product_attention", "--shapes", shapes]).is_empty());
     let list = ["?0 -> ?0 region", "--shapes", "8", "--out-shapes", "8"];
     assert_eq!(needing(&list), ["?0 -> ?0"]);
-    // What does not need it says nothing.
+    // The key is left out if the op does not need its region.
     assert_eq!(answer(&["embedding"])["strategies"][0].get("region"), None);
     let text = reshard(&["rule", "embedding"]).stdout;
     assert!(text.starts_with("vd,...->...d {v: region, "), "{text}");
@@ -91,14 +91,14 @@ fn families_are_asked_about_small_shapes() {
     assert_eq!(texts(&softmax), ["S(a) -> S(a)", "R -> R"]);
     // The first number of dims that has dim 3.
     assert_eq!(answer(&["softmax(dim=3)"])["shapes"], json!([[8, 8, 8, 8]]));
-    // The first input has dims enough to be worth showing.
+    // The shape of the first input has enough dims to be useful.
     assert_eq!(answer(&["layer_norm"])["shapes"], json!([[8, 8], [8]]));
     assert!(texts(&answer(&["cat"])).contains(&"S(b),S(b) -> S(b)"));
     assert_eq!(answer(&["check_and_unscale"])["shapes"], json!([[8, 8], [], []]));
     let given = answer(&["softmax(dim=1)", "--shapes", "4,6,2"]);
     assert_eq!(texts(&given), ["S(a0) -> S(a0)", "S(c2) -> S(c2)", "R -> R"]);
     reshard(&["rule", "softmax(dim=99)"])
-        .refused("rule", "dim=99 is no dim of a tensor with 2 dims): give its arguments, or");
+        .refused("rule", "dim=99 is out of range for a tensor with 2 dims); give its arguments, or");
     reshard(&["rule", "view", "--json"])
         .refused("rule", "view: needs shape, a list of whole numbers of at least -1: write view(shape=");
     let view = answer(&["view(shape=[2,4])", "--shapes", "8"]);
@@ -121,7 +121,7 @@ fn every_op_of_the_table_has_a_rule() {
     let mut asked = 0;
     for (line, op) in answers.lines().zip(ops) {
         let answer: Value = serde_json::from_str(line).unwrap();
-        // Families may need an argument, and say which, or sizes that are not all alike.
+        // Families may need an argument, which the error names, or sizes that differ.
         let said = answer["error"]["message"].as_str().unwrap_or_default();
         let needs =
             said.contains("needs ") || said.ends_with("give its arguments, or the shapes of its inputs");
@@ -134,7 +134,7 @@ fn every_op_of_the_table_has_a_rule() {
 
 #[test]
 fn errors_say_what_would_do() {
-    reshard(&["rule", "sofmax", "--json"]).refused("rule", "no op sofmax: did you mean softmax?");
+    reshard(&["rule", "sofmax", "--json"]).refused("rule", "unknown op sofmax; did you mean softmax?");
     reshard(&["rule", "softmax(dimm=1)", "--json"])
         .refused("rule", "softmax has no argument dimm; it takes dim");
     reshard(&["rule", "mk,kn->mn {z: max}", "--json"])

@@ -1,4 +1,4 @@
-//! `reshard run` on small checkpoints: what it writes, and that the way back gives the first bytes.
+//! `reshard run` on small checkpoints: its outputs, and that the reverse run restores the first bytes.
 
 use std::fs;
 use std::path::Path;
@@ -178,7 +178,7 @@ fn one_tensor_and_a_spec() {
     let dir = tempdir().unwrap();
     let [whole, spec] = ["w.safetensors", "spec.toml"].map(|name| dir.path().join(name));
     write(&whole, &mixed());
-    let report = run(&[text(&whole), "--mesh", "a=2", "--to", "S(1)", "--tensor", "mask"]);
+    let report = run(&[text(&whole), "--mesh", "a=2", "--to", "S(1)", "--only", "mask"]);
     assert_eq!(report["tensors"].as_array().unwrap().len(), 1);
     fs::write(&spec, "\"layer.*.weight\" = \"S(1)\"\n\"layer.*\" = \"S(0)\"\n\"*\" = \"R\"\n").unwrap();
     let report = run(&[text(&whole), "--mesh", "a=2", "--spec", text(&spec)]);
@@ -188,7 +188,7 @@ fn one_tensor_and_a_spec() {
         (json!("S(1)"), json!("S(0)"), json!("R"))
     );
     assert!(entry(&report, "mask")["replicated"].is_null());
-    let report = run(&[text(&whole), "--mesh", "a=2", "--spec", text(&spec), "--tensor", "mask"]);
+    let report = run(&[text(&whole), "--mesh", "a=2", "--spec", text(&spec), "--only", "mask"]);
     assert_eq!(report["tensors"].as_array().unwrap().len(), 1, "patterns count over the whole checkpoint");
     // What no pattern matches takes --to.
     fs::write(&spec, "\"layer.0.*\" = \"S(0)\"\n").unwrap();
@@ -198,7 +198,7 @@ fn one_tensor_and_a_spec() {
 
 #[test]
 fn every_notation_of_a_sharding() {
-    let by_tensor = run(&["--mesh", "a=4", "--from", "R", "--to", "[{a}, {}]", "--tensor", "mlp.up.weight"]);
+    let by_tensor = run(&["--mesh", "a=4", "--from", "R", "--to", "[{a}, {}]", "--only", "mlp.up.weight"]);
     assert_eq!(entry(&by_tensor, "mlp.up.weight")["to"], "S(0)");
     let by_tensor = run(&["--mesh", "a=1,b=4", "--from", "R,R", "--to", "[{}, {b}]"]);
     let by_axis = run(&["--mesh", "a=1,b=4", "--to", "R,S(1)"]);
@@ -221,7 +221,7 @@ fn elements_smaller_than_a_byte_are_never_cut() {
     let report = run(&[text(&whole), "--mesh", "a=2", "--to", "S(1)", "--out", text(&out)]);
     assert_eq!(entry(&report, "even")["to"], "S(1)");
     assert_eq!(entry(&report, "six")["to"], "S(1)");
-    for (name, why) in [("rows", "middle of a byte"), ("narrow", "cut them")] {
+    for (name, why) in [("rows", "middle of a byte"), ("narrow", "split them")] {
         let entry = entry(&report, name);
         assert_eq!(entry["to"], "R");
         assert!(entry["replicated"].as_str().unwrap().contains(why), "{entry}");

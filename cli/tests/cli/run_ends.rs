@@ -15,7 +15,7 @@ use tempfile::{TempDir, tempdir};
 use crate::checkpoints::{rank_files, read, tensor, write};
 use crate::program::{program, reshard, text};
 
-/// An input that takes a while, and a place for outputs.
+/// An input that takes a while, and a folder for outputs.
 struct Setting {
     dir: TempDir,
 }
@@ -46,7 +46,7 @@ impl Setting {
         command.args(self.arguments()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
-    /// What lies in the place of the outputs.
+    /// The names in the folder of the outputs.
     fn names(&self) -> BTreeSet<String> {
         let entries = fs::read_dir(self.path("place")).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
@@ -74,7 +74,7 @@ impl Setting {
     }
 }
 
-/// So many of each; `RESHARD_KILLS` asks for more.
+/// The number of kills of each kind; `RESHARD_KILLS` changes it.
 fn kills() -> usize {
     std::env::var("RESHARD_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(20)
 }
@@ -135,7 +135,7 @@ fn a_run_that_fails_leaves_no_folders() {
     assert_eq!(fs::read_dir(&gather).unwrap().count(), 0);
 }
 
-/// A name may have 255 bytes, and what a run writes meanwhile has no longer one.
+/// A name may have 255 bytes, and temporary names of a run are not longer.
 #[test]
 fn the_longest_names_work() {
     let dir = tempdir().unwrap();
@@ -150,7 +150,7 @@ fn the_longest_names_work() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4);
 }
 
-/// The status says that the report is missing, and the message that the output is not.
+/// The status reports that the report is missing, and the message that the output exists.
 #[test]
 fn a_report_that_nobody_gets_is_a_failure() {
     let dir = tempdir().unwrap();
@@ -171,14 +171,14 @@ fn a_report_that_nobody_gets_is_a_failure() {
         let output = command.spawn().unwrap().wait_with_output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("has gone; nothing was to be written"), "{said}");
+        assert!(said.contains("stdout was closed; no output was requested"), "{said}");
     }
 }
 
-/// A run beside another one into the same place removes nothing of it: the lock is held.
+/// A run does not remove the folder of another run to the same output, because that holds a lock.
 #[test]
 fn a_folder_of_a_run_that_lives_stays() {
-    // What a run has while it writes; its name is learned from one that is killed.
+    // The temporary folder of a run; its name is taken from one that is killed.
     let setting = Setting::new();
     let span = setting.span();
     let hidden = (0..200).find_map(|turn| {
@@ -189,7 +189,7 @@ fn a_folder_of_a_run_that_lives_stays() {
         setting.names().into_iter().find(|name| name.starts_with(".out."))
     });
     let hidden = setting.dir.path().join("place").join(hidden.expect("a run was killed while it wrote"));
-    // It may have been killed before it made its lock; then whoever comes next makes it.
+    // It may have been killed before it made its lock; then the lock is made here.
     let lock = OpenOptions::new().write(true).create(true).truncate(false).open(hidden.join("lock")).unwrap();
     lock.try_lock().unwrap();
     setting.span();
@@ -199,8 +199,9 @@ fn a_folder_of_a_run_that_lives_stays() {
     assert_eq!(setting.names(), ["g", "out"].map(str::to_owned).into());
 }
 
-/// Runs of the same command, killed at random moments until one comes to its end: its output is what an undisturbed run makes, later
-/// runs go on with what earlier ones have done, and nothing else stays.
+/// Runs of one command, killed at random moments until one finishes, give the output of an undisturbed run.
+///
+/// Later runs continue the work of earlier ones, and no other file stays.
 #[test]
 fn a_killed_run_goes_on_where_it_stopped() {
     let dir = tempdir().unwrap();
@@ -233,7 +234,7 @@ fn a_killed_run_goes_on_where_it_stopped() {
         let mut command = Command::new(program());
         command.args(to(&out, &whole)).arg("--resume").stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // Runs that go on are shorter; some are left to end.
+        // Runs that continue earlier ones are shorter; some are left to end.
         if random.below(6) > 0 {
             sleep(span.mul_f64(random.below(1000) as f64 / 1000.0));
             child.kill().unwrap();
@@ -260,7 +261,7 @@ fn a_killed_run_goes_on_where_it_stopped() {
         fs::remove_dir_all(&out).unwrap();
         fs::remove_file(&whole).unwrap();
     }
-    println!("{killed} runs killed, {ended} came to their end, {resumed} of them with what others had done");
+    println!("{killed} runs killed, {ended} finished, {resumed} of them resumed the work of others");
     assert!(ended > 0 && resumed > 0, "{ended} {resumed}");
 }
 

@@ -1,4 +1,5 @@
-//! Disks that are full, quotas, limits and errors of reading and writing: one sentence, the old output as it was, and nothing else.
+//! Full disks, quotas, limits and I/O errors: a one-line message, the old output unchanged, and no other
+//! file.
 
 #![cfg(target_os = "linux")]
 
@@ -17,7 +18,7 @@ const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 const EDQUOT: i32 = 122;
 const EINTR: i32 = 4;
-/// No error, and half of what was asked for.
+/// No error, and half of the requested bytes.
 const SHORT: i32 = 0;
 
 /// An input of rank files, an old output, and the calls that fail.
@@ -98,7 +99,7 @@ fn a_call_that_fails_is_one_sentence_and_the_old_output_stays() {
         ("ftruncate64", "place", ENOSPC, "No space left on device"),
         ("pread64", "input", EIO, "Input/output error"),
         ("read", "input", EIO, "Input/output error"),
-        // What was written cannot be read back.
+        // Reading the output for verification fails.
         ("pread64", "place", EIO, "Input/output error"),
     ] {
         for after in [0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89] {
@@ -145,7 +146,7 @@ fn calls_that_do_half_or_are_interrupted_are_made_again() {
     }
 }
 
-/// With `--resume` what was written before the disk was full stays, and the next run goes on with it.
+/// With `--resume` the data written before the disk was full stays, and the next run continues from it.
 #[test]
 fn a_run_that_was_out_of_space_goes_on_when_there_is_some() {
     let setting = Setting::new();
@@ -163,7 +164,7 @@ fn a_run_that_was_out_of_space_goes_on_when_there_is_some() {
     assert!(setting.contents() == resumed && setting.is_clean());
 }
 
-/// What a killed run has left is damaged before the next one goes on: the output is right all the same.
+/// Damage to the data that a killed run has left does not change the output of the run that continues it.
 #[test]
 fn what_was_left_half_written_is_not_believed() {
     let setting = Setting::new();
@@ -199,7 +200,7 @@ fn a_limit_on_the_size_of_files_is_one_sentence() {
     assert!(setting.contents() == old && setting.is_clean());
 }
 
-/// A small file system, in a name space of its own, where that may be made.
+/// A small file system, in a separate mount name space, where that is permitted.
 #[test]
 fn a_file_system_that_is_full_keeps_the_old_output() {
     let setting = Setting::new();

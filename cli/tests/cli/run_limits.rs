@@ -20,8 +20,9 @@ fn limited(limit: &str, arguments: &[&str]) -> Output {
     output
 }
 
-/// 64 ranks hold 2 GiB of it afterwards, and 512 MiB of address space are enough: for all that is moved and verified, for what
-/// is copied between two steps, and for what is written.
+/// 512 MiB of address space suffice although 64 ranks hold 2 GiB of the tensor afterwards.
+///
+/// The limit covers transfers, verification, copies between two steps, and writing.
 #[test]
 #[cfg(target_os = "linux")]
 fn memory_follows_the_tensor_and_not_its_replicas() {

@@ -1,4 +1,4 @@
-//! `reshard run` with other names, other pieces, other types, and only some of the tensors.
+//! `reshard run` with renamed, split, fused, cast and selected tensors.
 
 use safetensors::Dtype;
 use tempfile::tempdir;
@@ -48,7 +48,7 @@ fn what_cannot_be_made_is_refused() {
     refused(&["--rename", "a/b"], "rename", "s/EXPRESSION/NEW/");
     refused(&["--fuse", "a = b"], "fusion", "two parts");
     refused(&["--split", "a = b + c"], "fusion", "its whole");
-    refused(&["--dtype", "bf16"], "usage", "an engine moves elements as they are");
+    refused(&["--dtype", "bf16"], "usage", "`--dtype` works from files to files only");
 }
 
 /// `--out` is a directory unless it ends in a format's suffix.
@@ -72,7 +72,7 @@ fn an_output_with_a_suffix_is_a_file() {
         std::fs::read(path("back.safetensors")).unwrap(),
         std::fs::read(path("again.SAFETENSORS")).unwrap()
     );
-    run("out.d", "x.pt", &["--to", "R"]).refused("output", "only read");
+    run("out.d", "x.pt", &["--to", "R"]).refused("output", "read but not written");
     run("out.d", "x.safetensors", &["--to", "R", "--format", "dcp"])
         .refused("usage", "one file of whole tensors");
     run("out.d", "back.safetensors", &["--to", "R"]).refused("output", "--force");

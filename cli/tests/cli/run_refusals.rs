@@ -1,4 +1,4 @@
-//! `reshard run` on bad input: one sentence, exit 2, and nothing written.
+//! `reshard run` on bad input: a one-line message, exit 2, and nothing written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use safetensors::Dtype;
 use serde_json::json;
 use tempfile::{TempDir, tempdir};
 
-/// A folder with a whole checkpoint, and a place for an output that must stay absent.
+/// A folder with a whole checkpoint, and a folder for an output that must stay absent.
 struct Setting {
     dir: TempDir,
 }
@@ -25,7 +25,7 @@ impl Setting {
         self.dir.path().join(name)
     }
 
-    /// Runs on this input and asserts that no output appears, nor anything beside it.
+    /// Runs on this input and asserts that neither an output nor any other file appears.
     #[track_caller]
     fn run(&self, input: &Path, more: &[&str]) -> Outcome {
         let place = self.path("place");
@@ -120,7 +120,7 @@ fn rank_files_and_manifest_that_disagree() {
     }
 }
 
-/// The manifest says what belongs to it, so whatever else is there is named and not read.
+/// The manifest lists the files of an output, so any other file is named and not read.
 #[test]
 fn a_foreign_file_beside_rank_files_is_named() {
     let setting = Setting::new();
@@ -149,7 +149,7 @@ fn a_tensor_too_many_or_too_few_in_a_rank_file() {
 fn replicas_that_differ_are_no_tensor() {
     let setting = Setting::new();
     let dir = setting.sharded();
-    // In place: of a header that was written anew the checksum would speak first.
+    // Changed in place: if the header were rewritten, its checksum would fail first.
     let file = &rank_files(&dir)[3];
     let mut bytes = fs::read(file).unwrap();
     let scalar = mixed()["scalar"].bytes.clone();
@@ -176,11 +176,13 @@ fn what_a_manifest_has_other_checksums_of_is_refused() {
     // The same tensors under another header.
     assert_eq!(texts["step"], "12");
     write(file, &tensors);
-    setting.run(&dir, &TO).refused("checksum", "rank-00001-of-00004.safetensors: the checksum of its header");
+    setting
+        .run(&dir, &TO)
+        .refused("checksum", "rank-00001-of-00004.safetensors: checksum mismatch in its header");
     fs::write(file, good).unwrap();
     edit_manifest(&dir, "\n", "\r\n");
     setting.run(&dir, &TO).refused("checksum", "sharding.json");
-    // Who knows better may say so.
+    // `--no-verify` skips the check.
     let out = setting.path("known");
     reshard(&[&["run", "--json", text(&dir), "--out", text(&out), "--no-verify"], &TO[..]].concat()).json();
     let usage = [&["run", "--json", "--no-verify", "--through-engine"], &TO[..]].concat();
@@ -233,11 +235,9 @@ fn wishes_that_cannot_be_granted() {
     setting.whole(&["--mesh", "a=2", "--to", "S(0"]).refused("parse", "S(0");
     setting.whole(&["--mesh", "a=2", "--to", "S(0),R"]).refused("placement_count", "2 placements");
     setting.whole(&["--mesh", "a2", "--to", "S(0)"]).refused("parse", "a2");
+    setting.whole(&["--mesh", "a=2", "--to", "S(0)", "--only", "absent"]).refused("unused_pattern", "absent");
     setting
-        .whole(&["--mesh", "a=2", "--to", "S(0)", "--tensor", "absent"])
-        .refused("no_such_tensor", "absent");
-    setting
-        .whole(&["--mesh", "a=2", "--to", "S(1)", "--tensor", "layer.0.bias"])
+        .whole(&["--mesh", "a=2", "--to", "S(1)", "--only", "layer.0.bias"])
         .refused("no_such_dim", "S(1)");
     let built =
         [("mpi", cfg!(feature = "mpi")), ("cuda", cfg!(feature = "cuda")), ("nccl", cfg!(feature = "nccl"))];
@@ -288,7 +288,7 @@ fn outputs_that_are_in_the_way() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "more of it");
 }
 
-/// What a run did not write is not replaced by one, whatever it is asked.
+/// A run replaces only outputs of a run, whatever the flags.
 #[test]
 fn force_replaces_only_what_a_run_wrote() {
     let setting = Setting::new();
@@ -302,15 +302,15 @@ fn force_replaces_only_what_a_run_wrote() {
     for (name, content, said) in [
         ("thesis.txt", "years of work", "thesis.txt"),
         ("model.safetensors", "", "model.safetensors"),
-        ("sharding.json", "{}", "no manifest"),
-        ("sharding.json", r#"{"format":"other","world":2}"#, "no manifest"),
+        ("sharding.json", "{}", "not the manifest"),
+        ("sharding.json", r#"{"format":"other","world":2}"#, "not the manifest"),
         ("rank-00000-of-00001.safetensors", "", "holds no sharding.json"),
     ] {
         spoil(name, content);
         run(&["--out", text(&out)]).refused("output", said);
         assert_eq!(fs::read_to_string(out.join(name)).unwrap(), content);
     }
-    // One file too many beside an output.
+    // One file too many in the folder of an output.
     let sharded = setting.sharded();
     for name in ["notes.txt", "rank-00004-of-00004.safetensors", "rank-0-of-4.safetensors"] {
         fs::write(sharded.join(name), "mine").unwrap();
@@ -321,7 +321,7 @@ fn force_replaces_only_what_a_run_wrote() {
     let file = setting.path("file");
     for content in ["", "more of it", "\u{8}\0\0\0\0\0\0\0{\"a\":3}"] {
         fs::write(&file, content).unwrap();
-        run(&["--gather", text(&file)]).refused("output", "no safetensors file");
+        run(&["--gather", text(&file)]).refused("output", "not a safetensors file");
         assert_eq!(fs::read_to_string(&file).unwrap(), content);
     }
     let link = setting.path("link");
@@ -330,7 +330,7 @@ fn force_replaces_only_what_a_run_wrote() {
     run(&["--gather", text(&setting.path("w.safetensors"))]).json();
 }
 
-/// Whatever is in the way of the gathered file is known before anything is written.
+/// Obstacles to the gathered file are detected before anything is written.
 #[test]
 fn a_gathered_file_has_a_place_of_its_own() {
     let setting = Setting::new();
@@ -343,7 +343,7 @@ fn a_gathered_file_has_a_place_of_its_own() {
         (new("out"), setting.path("there"), "is a directory"),
         (new("out"), setting.path("link"), "is a directory"),
         (new("out"), setting.path("new"), "a folder above"),
-        (new("out"), new("out"), "the same place"),
+        (new("out"), new("out"), "the same path"),
         (new("out"), new("out/f"), "inside"),
         (setting.path("there/out"), setting.path("link/out/f"), "inside"),
         (new("out"), setting.path("plain/f"), "not a directory"),
@@ -357,7 +357,7 @@ fn a_gathered_file_has_a_place_of_its_own() {
     }
 }
 
-/// Writing into a place that does not take it is a run that failed, not bad input.
+/// Writing to a folder that cannot be written is a failed run, not bad input.
 #[test]
 fn a_full_disk_is_status_one() {
     let outcome = reshard(&["run", "--json", "--out", "/proc/reshard/out"]);

@@ -133,7 +133,7 @@ fn what_is_echoed_of_an_input_is_short_and_shows_the_place() {
     for command in [["layout", &many], ["mesh", &many], ["rule", &many]] {
         assert!(reshard(&command).stderr.len() < 3_000);
     }
-    // The caret stands under the place, whatever is left out before it.
+    // The caret is below the error, whatever was shortened before it.
     let stderr = reshard(&[
         "shards",
         "--mesh",

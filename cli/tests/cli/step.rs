@@ -33,10 +33,12 @@ fn a_step_on_ranks_is_the_step_on_one_device() {
     let single = reshard_with(&["step", "-", "--json", "--dtype", "f32"], &mlp()).json();
     let error = single["worst"]["relative_error"].as_f64().unwrap();
     assert!(single["verified"] == true && error > 1e-12 && error < 1e-4, "{single}");
-    assert!(reshard_with(&["step", "-"], &mlp()).stdout.contains("verified: of "));
+    assert!(reshard_with(&["step", "-"], &mlp()).stdout.contains("verified: "));
 }
 
-/// Where moves go through wires, what is verified is the program without them, and how far off they are is said: all of a gradient that rounds to nothing.
+/// With communication dtypes the program without them is verified, and their error is reported separately.
+///
+/// A gradient that rounds to zero has an error of 1.
 #[test]
 fn wires_are_told_apart_from_what_is_wrong() {
     let text = |scale: &str| {
@@ -55,13 +57,13 @@ fn wires_are_told_apart_from_what_is_wrong() {
     let lost = reshard_with(&["step", "-", "--json"], &text("1e-10")).json();
     assert_eq!(lost["wires"], serde_json::json!({"name": "dw", "relative_error": 1.0}), "{lost}");
     let said = reshard_with(&["step", "-"], &text("1e-10")).stdout;
-    assert!(said.contains("through them dw is off most, by 1.0e0 of its own largest number"), "{said}");
-    // What is more than an f16 can be is infinite.
+    assert!(said.contains("the largest error is 1.0e0 of the largest element (in dw)"), "{said}");
+    // A value above the largest f16 is infinite.
     let infinite = reshard_with(&["step", "-"], &text("1e6"));
     assert!(infinite.status == 1 && infinite.stdout.contains("NOT verified"), "{}", infinite.stdout);
 }
 
-/// Values are where their meshes are, and weights are updated on a mesh of their own.
+/// Values are on their meshes, and weights are updated on a separate mesh.
 #[test]
 fn a_step_on_several_meshes_is_the_step_on_one_device() {
     let text = "\
@@ -82,7 +84,7 @@ w' = sgd(w, dw)
     assert_eq!(other["verified"], true, "{other}");
 }
 
-/// Indices and classes are drawn below what they index, the whole of it.
+/// Indices and classes are drawn below the size of the global dim that they index.
 #[test]
 fn indices_are_below_what_they_index() {
     let text = "\
@@ -106,14 +108,14 @@ fn steps_that_are_too_large_or_have_no_gradient_are_refused() {
     let refused = |text: &str, flags: &[&str], kind: &str, said: &str| {
         reshard_with(&[&["step", "-", "--json"], flags].concat(), text).refused(kind, said);
     };
-    refused(&mlp(), &["--axes", "dp=64"], "too_large", "at most 64 ranks");
-    refused("mesh x=2\na: f32[8] S(0)\nb = sum(a)\n", &[], "no_gradient", "like gradient loss");
+    refused(&mlp(), &["--axes", "dp=64"], "too_large", "a step runs at most 64");
+    refused("mesh x=2\na: f32[8] S(0)\nb = sum(a)\n", &[], "no_gradient", "such as `gradient loss`");
     let large = "mesh x=2\na: f32[65536,65536] S(0)\nb = sum(a)\ngradient b\n";
-    refused(large, &[], "too_large", "at most 16777216 elements");
+    refused(large, &[], "too_large", "the limit of 16777216;");
     let long = "mesh x=2\na: f32[512,512] S(0)\nc = mm(a, a)\nb = sum(c)\ngradient b\n";
-    refused(long, &[], "too_large", "at most 268435456 operations");
+    refused(long, &[], "too_large", "the limit of 268435456;");
     let log = "mesh x=2\na: f32[8] S(0)\nc = log(a)\nb = sum(c)\ngradient b\n";
-    refused(log, &[], "not_finite", "b is NaN");
+    refused(log, &[], "not_finite", "`b` is NaN");
     reshard(&["step", "/nowhere", "--json"]).refused("io", "/nowhere");
 }
 
@@ -127,18 +129,19 @@ fn engines_that_are_not_there_are_refused() {
     }
     if !cfg!(feature = "mpi") {
         reshard_with(&["step", "-", "--json", "--engine", "mpi"], text)
-            .refused("no_such_engine", "feature `mpi`");
+            .refused("no_such_engine", "--features mpi");
     }
 }
 
-/// Times are those of a run on threads; what is drawn of it has every call of every rank.
+/// Times are those of a run on threads; its picture has every call of every rank.
 #[test]
 fn a_run_with_a_clock_is_drawn_and_told_beside_the_model() {
     let folder = tempfile::tempdir().unwrap();
     let [svg, chrome, html] = ["a.svg", "a.json", "a.html"].map(|name| folder.path().join(name));
     let plain = reshard_with(&["step", "-", "--json"], &mlp()).json();
     assert!(plain.get("times_us").is_none());
-    let answer = reshard_with(&["step", "-", "--json", "--time", "--hoist-bytes", "1000000"], &mlp()).json();
+    let answer =
+        reshard_with(&["step", "-", "--json", "--time", "--in-flight-bytes", "1000000"], &mlp()).json();
     let times = answer["times_us"].as_array().unwrap();
     assert_eq!((times.len(), &answer["loss"]), (4, &plain["loss"]));
     for (rank, of) in times.iter().enumerate() {
@@ -152,11 +155,9 @@ fn a_run_with_a_clock_is_drawn_and_told_beside_the_model() {
     }
     let text = reshard_with(&["step", "-", "--time"], &mlp()).stdout;
     assert!(
-        text.contains("verified: of ")
-            && text.contains("us by the clock, and by the model in ")
-            && text.contains("  rank 3 computes ")
+        text.contains("verified: ") && text.contains(" us measured, ") && text.contains("  rank 3 computes ")
     );
-    let files = ["--svg", text_of(&svg), "--chrome", text_of(&chrome)];
+    let files = ["--svg", text_of(&svg), "--chrome-trace", text_of(&chrome)];
     let drawn = reshard_with(&[&["step", "-", "--draw"], &files[..]].concat(), &mlp());
     assert_eq!((drawn.status, drawn.stderr.as_str()), (0, ""));
     assert!(drawn.stdout.contains("of a run, by the clock\n  rank 0 calls     |"), "{}", drawn.stdout);
@@ -178,9 +179,9 @@ fn a_run_with_a_clock_is_drawn_and_told_beside_the_model() {
     let page = reshard_with(&["report", "step", "-", "--html", text_of(&html)], &mlp());
     assert_eq!((page.status, page.stderr.as_str()), (0, ""));
     let page = std::fs::read_to_string(&html).unwrap();
-    assert!(page.contains("By the clock, on threads") && page.contains("By the cost model"));
+    assert!(page.contains("Measured, on threads") && page.contains("Predicted by the cost model"));
     for flag in [&["--time"][..], &["--draw"], &["--svg", text_of(&svg)]] {
         reshard_with(&[&["step", "-", "--engine", "mpi", "--json"], flag].concat(), &mlp())
-            .refused("no_such_engine", "times are taken on threads");
+            .refused("no_such_engine", "times are measured with `--engine threads` only");
     }
 }

@@ -1,10 +1,10 @@
-//! `reshard trace`: the same with types and without, on every rank; bytes are those of `check`; what is refused.
+//! `reshard trace`: the same with and without types, on every rank; bytes equal those of `check`; errors.
 
 use serde_json::Value;
 
 use crate::program::{reshard, reshard_with};
 
-/// Weights kept over a mesh of their own, a stage of one rank, uneven shards.
+/// Weights stored on a separate mesh, a stage of one rank, uneven shards.
 const STORED: &str = "\
 mesh dp=2,tp=2
 mesh storage: fsdp=4
@@ -93,17 +93,23 @@ fn ranks_that_are_not_there_and_programs_of_too_many_are_refused() {
     let refused = |text: &str, flags: &[&str], kind: &str, said: &str| {
         reshard_with(&[&["trace", "-", "--json"], flags].concat(), text).refused(kind, said);
     };
-    refused(STORED, &["--rank", "4"], "schedule", "there is no rank 4 in mesh dp=2,tp=2");
+    refused(
+        STORED,
+        &["--rank", "4"],
+        "schedule",
+        "rank 4 is outside the mesh `dp=2,tp=2`, which has 4 ranks",
+    );
     refused(STORED, &[], "usage", "the request lacks `rank`");
     let wide = "mesh x=2097152\na: f32[2097152] S(0)\ny: R = a\n";
-    refused(wide, &["--rank", "0"], "too_large", "give axes smaller sizes with --axes");
+    refused(wide, &["--rank", "0"], "too_large", "give smaller axis sizes with `--axes`");
     let deep = "mesh x=2\na: f32[1073741824,1073741824] R\nb = relu(a)\n";
     refused(deep, &["--rank", "0"], "schedule", "take more than 9223372036854775807 bytes");
     reshard(&["trace", "/nowhere", "--rank", "0", "--json"]).refused("io", "/nowhere");
 }
 
-/// A rank computes or waits until it has ended, what it exchanges it waits for or is hidden, and moving exchanges to where they are hidden
-/// changes what is in flight and nothing that is computed.
+/// A rank computes or waits until it has ended, and its exchanges are either waited for or hidden.
+///
+/// Starting exchanges early changes the bytes in flight and no result.
 #[test]
 fn times_add_up_and_hoisting_hides() {
     // The second weight comes while the first product is computed.
@@ -115,7 +121,7 @@ fn times_add_up_and_hoisting_hides() {
         let times: Vec<(f64, Value)> = ["0", "16777216"]
             .iter()
             .map(|bytes| {
-                let flags = ["trace", "-", "--json", "--rank", &at, "--time", "--hoist-bytes", bytes];
+                let flags = ["trace", "-", "--json", "--rank", &at, "--time", "--in-flight-bytes", bytes];
                 let answer = reshard_with(&flags, text).json();
                 let time = |name: &str| answer["time_us"][name].as_f64().unwrap();
                 let [total, computing, exchanging] = ["total", "computing", "exchanging"].map(time);
@@ -133,17 +139,17 @@ fn times_add_up_and_hoisting_hides() {
         hidden += times[1].1["time_us"]["hidden"].as_f64().unwrap();
     }
     assert!(hidden > 0.0);
-    for flag in ["--hoist-bytes", "--bucket-bytes"] {
+    for flag in ["--in-flight-bytes", "--bucket-bytes"] {
         let both = ["trace", "-", "--json", "--rank", "0", "--typed", flag, "1"];
         reshard_with(&both, STORED).refused("usage", flag);
     }
     let line = |key: &str| format!("{{\"program\":\"mesh x=2\",\"rank\":0,\"typed\":true,\"{key}\":1}}\n");
-    let lines = format!("{}{}", line("hoist_bytes"), line("bucket_bytes"));
+    let lines = format!("{}{}", line("in_flight_bytes"), line("bucket_bytes"));
     let answers = reshard_with(&["trace", "--batch"], &lines).stdout;
-    assert_eq!(answers.matches("leave typed out").count(), 2, "{answers}");
+    assert_eq!(answers.matches("drop `typed`").count(), 2, "{answers}");
 }
 
-/// One piece travels while another is computed, and what is computed with stays what it was.
+/// One overlap chunk is sent while another is computed, and the computed values stay the same.
 #[test]
 fn pieces_travel_while_others_are_computed() {
     let text = "mesh tp=8\nx: bf16[8192,8192] S(0)|-\nw: bf16[8192,28672] S(1)|-\ng: R|- = x\ny: S(1)|- = mm(g, w)\n";
@@ -155,24 +161,22 @@ fn pieces_travel_while_others_are_computed() {
             "--rank",
             "0",
             "--time",
-            "--hoist-bytes",
+            "--in-flight-bytes",
             "1000000000",
             "--topology",
             "h100",
         ];
         reshard_with(&[&always, flags].concat(), text).json()
     };
-    let (whole, pieces) = (of(&[]), of(&["--pieces", "8"]));
+    let (whole, pieces) = (of(&[]), of(&["--overlap-chunks", "8"]));
     let us = |answer: &Value, name: &str| answer["time_us"][name].as_f64().unwrap();
     assert!(us(&pieces, "total") < 0.75 * us(&whole, "total"), "{pieces}");
     assert!(
         us(&pieces, "hidden") > 0.9 * us(&pieces, "exchanging") && us(&whole, "hidden") == 0.0,
         "{pieces}"
     );
-    for (count, said) in
-        [("0", "2 to 1024 pieces, and not in 0"), ("9999", "a program has at most 8192 statements")]
-    {
-        let refused = reshard_with(&["trace", "-", "--json", "--rank", "0", "--pieces", count], text);
+    for (count, said) in [("0", "between 2 and 1024, not 0"), ("9999", "above the limit of 8192")] {
+        let refused = reshard_with(&["trace", "-", "--json", "--rank", "0", "--overlap-chunks", count], text);
         assert!(refused.stderr.contains(said) || refused.stdout.contains(said), "{refused:?}");
     }
 }
@@ -189,7 +193,7 @@ fn microbatches_go_backward_as_soon_as_they_can() {
     );
     let of =
         |order: &str| reshard_with(&["trace", "-", "--json", "--rank", "0", "--order", order], &text).json();
-    let (written, ordered) = (of("written"), of("1f1b"));
+    let (written, ordered) = (of("program"), of("1f1b"));
     assert!(ordered["peak_bytes"].as_u64() < written["peak_bytes"].as_u64(), "{ordered}");
     let sorted = |answer: &Value| {
         let mut lines: Vec<String> =
@@ -199,9 +203,9 @@ fn microbatches_go_backward_as_soon_as_they_can() {
     };
     assert_eq!(sorted(&written), sorted(&ordered));
     reshard_with(&["trace", "-", "--json", "--rank", "0", "--order", "gpipe"], &text)
-        .refused("usage", "possible values: written, 1f1b");
+        .refused("usage", "possible values: program, 1f1b");
     let line = "{\"program\":\"mesh x=2\",\"rank\":0,\"order\":\"gpipe\"}\n";
-    assert!(reshard_with(&["trace", "--batch"], line).stdout.contains("write written or 1f1b"));
+    assert!(reshard_with(&["trace", "--batch"], line).stdout.contains("expected one of: program, 1f1b"));
 }
 
 /// Two gradients over one group are one exchange, of the same bytes.

@@ -75,15 +75,18 @@ fn groups_lie_on_nodes_alike_or_with_a_warning() {
     assert_eq!(fsdp["ways"][0], json!({"members": [5], "groups": 4}));
     assert_eq!((&ddp["inside"], &ddp["straddling"]), (&json!(0), &json!(5)));
     let text = reshard(&["mesh", "ddp=8,fsdp=5", "--topology", "h100", "--groups", "fsdp"]).stdout;
-    assert!(text.contains("fsdp: 8 groups, 4 in one node, 4 straddle nodes"), "{text}");
-    assert!(text.contains("warning: groups of fsdp lie unlike each other (4 as 5, 1 as 3+2"), "{text}");
+    assert!(text.contains("fsdp: 8 groups, 4 in one node, 4 span nodes"), "{text}");
+    assert!(
+        text.contains("warning: groups of fsdp are split unequally over nodes (4 as 5, 1 as 3+2"),
+        "{text}"
+    );
     assert!(!text.contains("ddp: "), "{text}");
 
     let even = reshard(&["mesh", "dp=4,tp=8", "--topology", "h100"]).stdout;
     assert!(even.contains("tp: 4 groups, each in one node\n"), "{even}");
-    assert!(even.contains("dp: 8 groups, each straddles nodes\n") && !even.contains("warning"), "{even}");
+    assert!(even.contains("dp: 8 groups, each spans nodes\n") && !even.contains("warning"), "{even}");
     let one = reshard(&["mesh", "dp=4,tp=8", "--topology", "uniform"]).stdout;
-    assert!(one.contains("one node: no group straddles any\n"), "{one}");
+    assert!(one.contains("one node: no group spans nodes\n"), "{one}");
     let none = reshard(&["mesh", "dp=4,tp=8", "--json"]).json();
     assert_eq!(none.get("nodes"), None);
     assert_eq!(reshard(&["mesh", "--topology", "h100"]).status, 2);
@@ -118,5 +121,5 @@ fn meshes_are_in_any_order_of_ranks() {
     let refused = reshard(&[&plan[..], &["--groups", "3:1", "--json"]].concat());
     assert!(refused.status != 0, "{}", refused.stdout);
     let twice = reshard(&["mesh", "x=2@[3,3]"]);
-    assert!(twice.stderr.contains("rank 3 stands at the coordinates [0] and [1]"), "{}", twice.stderr);
+    assert!(twice.stderr.contains("rank 3 is at the coordinates [0] and [1]"), "{}", twice.stderr);
 }

@@ -1,4 +1,4 @@
-//! Runs the command line, in this process or as a program of its own, and reads what it says.
+//! Runs the command line, in this process or as a separate program, and reads its output.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use reshard_cli::Console;
 use serde_json::Value;
 
-/// What one run of the program left behind.
+/// The result of one run of the program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) status: i32,
@@ -62,7 +62,7 @@ pub(crate) fn started_with<S: AsRef<str>>(arguments: &[S], stdin: &str) -> Outco
         .expect("the program starts");
     let mut pipe = child.stdin.take().unwrap();
     let text = stdin.to_owned();
-    // A program that refuses its arguments does not read; that is no failure of the writer.
+    // A program that rejects its arguments does not read stdin, so the write may fail.
     let writer = std::thread::spawn(move || drop(pipe.write_all(text.as_bytes())));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
@@ -82,21 +82,22 @@ impl Outcome {
         serde_json::from_str(&self.stdout).unwrap()
     }
 
-    /// Asserts a refusal: exit 2, one sentence on stderr that contains `said`, and (with `--json`) the same as an object
-    /// of this kind.
+    /// Asserts a rejection: exit 2, a one-line message with `said` on stderr, and with `--json` an object.
+    ///
+    /// The object has this kind and the same message.
     #[track_caller]
     pub(crate) fn refused(&self, kind: &str, said: &str) {
         self.error(2, kind, said);
     }
 
-    /// Asserts an error with this exit status, kind, and part of the sentence.
+    /// Asserts an error with this exit status, kind, and part of the message.
     #[track_caller]
     pub(crate) fn error(&self, status: i32, kind: &str, said: &str) {
         assert_eq!(self.status, status, "{self:?}");
         let mut lines = self.stderr.lines();
         let sentence = lines.next().unwrap_or_default();
         assert!(sentence.starts_with("error: ") && sentence.contains(said), "{said:?} is not in {self:?}");
-        // Only a caret under the place may follow.
+        // Only a line with the text, and one with a caret, may follow.
         assert!(lines.all(|line| line.starts_with("  ")), "{self:?}");
         if !self.stdout.is_empty() {
             let object: Value = serde_json::from_str(&self.stdout).unwrap();
